@@ -1,0 +1,3 @@
+//! The command `muster`.
+
+fn main() {}

@@ -1,0 +1,58 @@
+//! What broke a group or a cluster: the first cause, and who it was.
+
+use super::Status;
+use crate::types::{Epoch, GroupId, Role};
+use std::fmt;
+
+/// The node that a failure names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Culprit {
+    /// What it was.
+    pub role: Role,
+    /// Its rank in its own rank space, if it had one yet.
+    pub rank: Option<u32>,
+    /// Its node id.
+    pub node_id: String,
+    /// Its host's name.
+    pub host: String,
+    /// Its process.
+    pub pid: u32,
+}
+
+impl fmt::Display for Culprit {
+    /// `rank 3 (worker, node id "3", host h, pid 812)`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.rank, self.role) {
+            (Some(rank), Role::Server) => write!(f, "server rank {rank}")?,
+            (Some(rank), _) => write!(f, "rank {rank}")?,
+            (None, role) => write!(f, "{role}")?,
+        }
+        write!(f, " (node id {:?}, host {}, pid {})", self.node_id, self.host, self.pid)
+    }
+}
+
+/// The first cause of a broken group or cluster; the same on every rank that learns of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// What kind of failure.
+    pub status: Status,
+    /// Who caused it, where that is known.
+    pub culprit: Option<Culprit>,
+    /// What happened, in words: the end of the sentence that begins with the culprit, or the whole of it.
+    pub cause: String,
+    /// The epoch in which it happened.
+    pub epoch: Epoch,
+    /// The group that it broke; none where it broke the whole cluster.
+    pub group: Option<GroupId>,
+    /// The sequence number of the group's collective in which it was noticed; 0 where there was none.
+    pub sequence: u64,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.culprit {
+            Some(culprit) => write!(f, "{culprit} {}", self.cause),
+            None => f.write_str(&self.cause),
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! muster turns a set of processes into a cluster: a scheduler gathers them over TCP and gives each a rank; from then
+//! on they run host collectives and keep a small shared store. The product is the C ABI in `include/muster.h`.
+//!
+//! The modules, from the ground up; imports point down only (`tests/house.rs` holds them to it):
+//!
+//! | module | what it is |
+//! | --- | --- |
+//! | [`types`] | the nouns: roles, identities, element types, calls, time |
+//! | [`error`] | `Error`, and the one table from it to status code and text |
+//! | [`config`] | every setting once; environment and other launchers become validated settings |
+//! | [`wire`] | frames and messages: encode, decode, limits |
+//! | [`membership`] | the scheduler's brain |
+//! | [`agent`] | the node's brain |
+//! | [`collective`] | schedules as step machines, choice of algorithm, kernels |
+//! | [`net`] | sockets, pollers, wakers, names; knows nothing of ranks |
+//! | [`runtime`] | where brains meet sockets |
+//! | [`ffi`] | the C ABI: convert, call, convert |
+
+#![warn(missing_docs)]
+#![warn(unsafe_op_in_unsafe_fn)]
+
+pub mod agent;
+pub mod collective;
+pub mod config;
+pub mod error;
+pub mod ffi;
+pub mod membership;
+pub mod net;
+pub mod runtime;
+#[cfg(test)]
+mod sim;
+pub mod types;
+pub mod wire;

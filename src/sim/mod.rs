@@ -1,0 +1,1 @@
+//! A simulated network and clock that drive the real brains.

@@ -1,0 +1,102 @@
+//! Who is who: roles, lives, hosts and processes.
+
+use std::fmt;
+
+/// What a process is in its cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Role {
+    /// Forms the cluster and keeps the store; runs no training code.
+    Scheduler = 0,
+    /// Takes part in collectives.
+    Worker = 1,
+    /// A parameter server: numbered like a worker, in its own rank space.
+    Server = 2,
+}
+
+impl Role {
+    /// The role with this number on the wire and in the C ABI.
+    pub fn from_code(code: u8) -> Option<Role> {
+        [Role::Scheduler, Role::Worker, Role::Server].into_iter().find(|role| *role as u8 == code)
+    }
+
+    /// The role that a value of `MS_ROLE` names.
+    pub fn from_ms_name(name: &str) -> Option<Role> {
+        [Role::Scheduler, Role::Worker, Role::Server].into_iter().find(|role| role.ms_name() == name)
+    }
+
+    /// What `MS_ROLE` calls it.
+    pub fn ms_name(self) -> &'static str {
+        match self {
+            Role::Scheduler => "MS_SCHED",
+            Role::Worker => "MS_WORKER",
+            Role::Server => "MS_PSERVER",
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Role::Scheduler => "scheduler",
+            Role::Worker => "worker",
+            Role::Server => "server",
+        })
+    }
+}
+
+/// One complete membership; the first is 1, and it only grows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Epoch(pub u64);
+
+/// One life of a node: random, drawn anew at each start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Incarnation(pub [u8; 16]);
+
+/// One job of one scheduler: random, drawn when the job begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct JobInstance(pub [u8; 16]);
+
+/// A group within an epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupId(pub u32);
+
+impl GroupId {
+    /// All workers.
+    pub const WORLD: GroupId = GroupId(0);
+    /// All parameter servers.
+    pub const SERVERS: GroupId = GroupId(1);
+    /// All workers, then all servers.
+    pub const UNIVERSE: GroupId = GroupId(2);
+}
+
+impl fmt::Display for GroupId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            GroupId::WORLD => f.write_str("world"),
+            GroupId::SERVERS => f.write_str("servers"),
+            GroupId::UNIVERSE => f.write_str("universe"),
+            GroupId(other) => write!(f, "group {other}"),
+        }
+    }
+}
+
+/// The host that a node runs on.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HostName {
+    /// What people call it.
+    pub name: String,
+    /// What tells it from every other: name and boot id, or `MUSTER_HOST_ID`.
+    pub key: String,
+}
+
+/// A process, so that another on the same host can tell whether it still lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Process {
+    /// Its number.
+    pub pid: u32,
+    /// When it began, in the kernel's ticks since boot; a reused number differs here.
+    pub start_ticks: u64,
+    /// The pid namespace in which the number holds (its inode).
+    pub pid_namespace: u64,
+}

@@ -1,0 +1,11 @@
+//! The nouns that every other room speaks in. Plain values: no behaviour beyond parsing, printing and comparing.
+
+mod call;
+mod identity;
+mod numeric;
+mod time;
+
+pub use call::{Call, CallKind, NO_VALUE};
+pub use identity::{Epoch, GroupId, HostName, Incarnation, JobInstance, Process, Role};
+pub use numeric::{DType, ReduceOp};
+pub use time::Time;
