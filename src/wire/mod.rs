@@ -1,1 +1,46 @@
-//! (room to be furnished)
+//! Frames and messages: how they lie on the wire, and the limits that they keep.
+//!
+//! Owns: the bytes. `docs/protocol.md` describes them for a second implementation; `golden_test.rs` holds both to it.
+//! Invariants: little-endian; a length is checked against its limit before anything is allocated for it; decoding
+//! takes every byte of a payload or fails; nothing here panics on any input.
+//! Deliberately absent: sockets, time, and any decision about what a message means.
+
+mod codec;
+mod frame;
+mod link;
+mod message;
+mod store;
+
+pub use codec::{Decoder, Encoder, Wire, WireError};
+pub use frame::{
+    body_bytes, encode_frame, peek_frame, Frame, FrameHeader, CHECKSUM_BYTES, FLAG_UNCHECKED, HEADER_BYTES, MAGIC,
+    PIECE_BYTES,
+};
+pub use link::{
+    DataHeader, LinkAccept, LinkHello, LinkKind, LinkReject, LinkRejectReason, LinkRevoke, DATA_HEADER_BYTES,
+    PROOF_BYTES,
+};
+pub use message::{
+    Abort, Absence, AbsenceState, Absent, Agreed, Formed, GroupProgress, Heartbeat, HeartbeatEcho, Lane, Locate,
+    Located, Member, Message, PeerReport, PeerState, Register, Rejected, Revoke, Revoked, Suspect, Verdict, WhereAre,
+};
+pub use store::{Blob, StoreBegin, StoreCancel, StoreOperation, StorePiece, StoreReply, STORE_PIECE_BYTES};
+
+/// The lowest protocol that this library speaks.
+pub const PROTOCOL_LOWEST: u16 = 1;
+/// The highest protocol that this library speaks.
+pub const PROTOCOL_HIGHEST: u16 = 1;
+/// The longest frame payload before a node has registered.
+pub const UNREGISTERED_PAYLOAD_MAX: u64 = 64 << 10;
+/// The longest payload of a control message after registration.
+pub const CONTROL_PAYLOAD_MAX: u64 = 1 << 20;
+/// The longest node id, host name, host key, job id or version, in bytes.
+pub const NAME_MAX: usize = 255;
+/// The longest sentence that travels, in bytes; a longer one is cut at a character border.
+pub const SENTENCE_MAX: usize = 4096;
+/// How many addresses a node may advertise.
+pub const ADDRESSES_MAX: usize = 16;
+/// How many groups one heartbeat reports on.
+pub const PROGRESS_MAX: usize = 1024;
+/// Up to this many nodes `Formed` carries every member's address.
+pub const FULL_TABLE_NODES: usize = 1024;

@@ -1,0 +1,144 @@
+//! What goes into the node's brain and what comes out of it.
+
+use crate::error::{Culprit, Error, Failure};
+use crate::types::Time;
+use crate::wire::{Absent, Blob, Formed, Member, Message, PeerState, Register, StoreOperation};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// A question of the caller's, answered by one `Event` with the same number.
+pub type Ask = u64;
+
+/// One thing that has happened.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// The connection that `Output::Connect` asked for is there; peers reach this node at these addresses.
+    Connected(Vec<SocketAddr>),
+    /// It could not be made; the reason in words, with the address.
+    ConnectFailed(String),
+    /// A whole message came in.
+    Received(Message),
+    /// Bytes came in: a sign of life. Told at most once per round of reading.
+    Heard,
+    /// The connection ended, for the reason in words.
+    Closed(String),
+    /// The armed time has come.
+    Timer,
+    /// The caller wants something.
+    Command(Command),
+}
+
+/// What a caller can want.
+#[derive(Clone, Debug)]
+pub enum Command {
+    /// Leave the cluster: answered by `Event::Left`.
+    Leave,
+    /// A peer's link ended or can't be opened. Answered by `Event::Broken`, by `Event::Peer`, or not at all.
+    Suspect {
+        /// Its index.
+        peer: u32,
+        /// What was seen.
+        evidence: String,
+    },
+    /// Give up on a group. Answered by `Event::Revoked` with the first cause that reached the scheduler.
+    Revoke(Failure),
+    /// Who has not entered this collective? Answered by `Event::Absent`.
+    WhereAre(Ask, crate::types::GroupId, u64),
+    /// Who is this index? Answered by `Event::Located`.
+    Locate(Ask, u32),
+    /// A store request. Answered by `Event::Stored`, unless cancelled.
+    Store {
+        /// Its number: growing, and the request id on the wire.
+        ask: Ask,
+        /// What is asked.
+        operation: StoreOperation,
+        /// On which keys.
+        keys: Vec<Blob>,
+        /// For `Add`.
+        delta: i64,
+        /// For `CompareSet`.
+        expected_bytes: u64,
+        /// The value, or expected and desired value one after the other.
+        value: Blob,
+    },
+    /// The caller no longer waits for this store request.
+    StoreCancel(Ask),
+    /// End the job for all. Answered by `Event::Broken`.
+    Abort {
+        /// The program's code.
+        code: i32,
+        /// The program's reason.
+        reason: String,
+    },
+}
+
+/// What the caller learns.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// The cluster is complete.
+    Formed(Box<Formed>),
+    /// It will not be: this is the error of `muster_init`. Nothing follows.
+    Failed(Error),
+    /// The cluster is broken; the first cause. Once.
+    Broken(Failure),
+    /// A group is revoked.
+    Revoked(Failure),
+    /// What the scheduler knows of a suspect that is not lost.
+    Peer(u32, PeerState, Culprit),
+    /// The answer to `WhereAre`.
+    Absent(Ask, Absent),
+    /// The answer to `Locate`.
+    Located(Ask, Member),
+    /// The answer to a store request: number and value, or why not.
+    Stored(Ask, Result<(i64, Vec<u8>), Error>),
+    /// The scheduler cannot be reached (in words), although the cluster goes on; or (`None`) it can again.
+    SchedulerAway(Option<String>),
+    /// The scheduler has said Bye, or there is none to say it (`Some`: a warning in words). Nothing follows.
+    Left(Option<String>),
+}
+
+/// One thing to do, in order.
+#[derive(Clone, Debug)]
+pub enum Output {
+    /// Connect to the scheduler, within this time; answered by `Connected` or `ConnectFailed`.
+    Connect(Duration),
+    /// Close the connection, once what was sent before is written.
+    Disconnect,
+    /// Send a message.
+    Send(Message),
+    /// Send a `Heartbeat` with these numbers, and with the progress of the groups as it is now.
+    SendHeartbeat {
+        /// Its sequence number.
+        sequence: u64,
+        /// The newest echo heard.
+        echoed: u64,
+    },
+    /// Feed `Input::Timer` at this time; replaces what was armed before.
+    Arm(Time),
+    /// A line for the log, at warning level or, with `true`, at information level.
+    Log {
+        /// Whether it is only information.
+        quiet: bool,
+        /// The line.
+        line: String,
+    },
+    /// Tell the caller.
+    Tell(Event),
+}
+
+/// Who this node is, and what it was told.
+#[derive(Clone, Debug)]
+pub struct Profile {
+    /// Its registration, without addresses (they come with `Connected`).
+    pub register: Register,
+    /// Where the scheduler is, for sentences.
+    pub scheduler: String,
+    /// How long forming may take, counted from the start.
+    pub forming_timeout: Option<Duration>,
+    /// The heartbeat time-out before `Formed` says what is agreed.
+    pub heartbeat_timeout: Duration,
+    /// How long leaving may take.
+    pub finalize_timeout: Duration,
+    /// Seeds the jitter of the back-off.
+    pub seed: u64,
+}

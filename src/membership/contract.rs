@@ -1,0 +1,114 @@
+//! What goes into the scheduler's brain and what comes out of it.
+
+use crate::error::Error;
+use crate::types::{HostName, JobInstance, Process, Time};
+use crate::wire::{Agreed, Message};
+use std::time::Duration;
+
+/// One connection to the scheduler, numbered by the driver and never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnId(pub u64);
+
+/// How a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closed {
+    /// In order, or by reset: what the end of a process looks like.
+    Ended,
+    /// By time-out or "unreachable": what a broken network looks like.
+    Broken,
+    /// It sent what is not this protocol; the driver closed it.
+    Garbage,
+}
+
+/// What a look at a process on the scheduler's own host tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Liveness {
+    /// It runs.
+    Alive,
+    /// It has ended.
+    Gone,
+}
+
+/// One thing that has happened.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// A connection was accepted, from this address (for sentences).
+    Opened(ConnId, String),
+    /// A whole message came in.
+    Received(ConnId, Message),
+    /// Bytes came in that do not yet make a message, or do: a sign of life. Told at most once per round of reading.
+    Heard(ConnId),
+    /// A connection ended, for the reason in words.
+    Closed(ConnId, Closed, String),
+    /// The answer to an `Output::Probe`.
+    Probed(Process, Liveness),
+    /// The armed time has come. Fed only after everything readable has been fed.
+    Timer,
+    /// The program that hosts the scheduler wants it to end now.
+    Stop,
+}
+
+/// One thing to do, in order.
+#[derive(Clone, Debug)]
+pub enum Output {
+    /// Send a message.
+    Send(ConnId, Message),
+    /// Close a connection once what was sent before is written (within a bound that the driver keeps).
+    Close(ConnId),
+    /// Look whether a process on this host lives, and feed `Input::Probed`.
+    Probe(Process),
+    /// Feed `Input::Timer` at this time; replaces what was armed before.
+    Arm(Time),
+    /// A line for the log, at warning level or, with `true`, at information level.
+    Log {
+        /// Whether it is only information.
+        quiet: bool,
+        /// The line.
+        line: String,
+    },
+    /// The job has ended; nothing follows but what is still to be written.
+    Ended(Result<(), Error>),
+}
+
+/// Who this scheduler is.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// The job's random name.
+    pub instance: JobInstance,
+    /// The first epoch's data-plane secret.
+    pub secret: [u8; 32],
+    /// Its host: processes there can be probed.
+    pub host: HostName,
+    /// The pid namespace in which it can probe.
+    pub pid_namespace: u64,
+}
+
+/// The rules of this job, from the scheduler's own settings.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// The job's id, if it has one.
+    pub job_id: Option<String>,
+    /// How many workers there will be.
+    pub worker_num: u32,
+    /// How many servers.
+    pub server_num: u32,
+    /// Whether recovery is on.
+    pub recovery: bool,
+    /// How long forming may take, counted from the scheduler's start.
+    pub forming_timeout: Option<Duration>,
+    /// What all nodes do alike; told to them in `Formed`.
+    pub agreed: Agreed,
+    /// What the store holds at most.
+    pub store: StoreLimits,
+}
+
+/// Limits of the store, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct StoreLimits {
+    /// The longest key.
+    pub key_max: usize,
+    /// The longest value.
+    pub value_max: usize,
+    /// Keys and values together, transfers under way included.
+    pub total_max: usize,
+}

@@ -1,0 +1,177 @@
+//! The frame: a header with its own checksum, then the payload in pieces, each followed by its checksum.
+
+use super::codec::{Decoder, Encoder, Wire, WireError};
+
+/// The first four bytes of every frame: "MUST".
+pub const MAGIC: u32 = u32::from_le_bytes(*b"MUST");
+/// The version of this framing. Registration is spoken in it by every version of the library.
+pub const FRAME_VERSION: u8 = 1;
+/// How long a frame header is.
+pub const HEADER_BYTES: usize = 24;
+/// How long a checksum is.
+pub const CHECKSUM_BYTES: usize = 4;
+/// The longest piece of a payload that shares one checksum.
+pub const PIECE_BYTES: usize = 256 << 10;
+/// A flag: the payload's pieces carry no checksums.
+pub const FLAG_UNCHECKED: u16 = 1;
+
+/// What stands before a payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameHeader {
+    /// What the payload is.
+    pub kind: u8,
+    /// [`FLAG_UNCHECKED`] or 0.
+    pub flags: u16,
+    /// The index of the node that the frame concerns; 0 before there is one. One connection can carry many nodes' frames.
+    pub node: u32,
+    /// Bytes of payload, checksums not counted.
+    pub length: u64,
+}
+
+impl FrameHeader {
+    /// As it lies on the wire.
+    pub fn encode(&self) -> [u8; HEADER_BYTES] {
+        let mut to = Encoder { bytes: Vec::with_capacity(HEADER_BYTES) };
+        MAGIC.put(&mut to);
+        FRAME_VERSION.put(&mut to);
+        self.kind.put(&mut to);
+        self.flags.put(&mut to);
+        self.node.put(&mut to);
+        self.length.put(&mut to);
+        crc32fast::hash(&to.bytes).put(&mut to);
+        to.bytes.try_into().expect("the fields add up to HEADER_BYTES")
+    }
+
+    /// The header that these bytes are, if its magic, version and checksum are right.
+    pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<FrameHeader, WireError> {
+        let mut from = Decoder::new(bytes);
+        let magic = u32::take(&mut from)?;
+        if magic != MAGIC {
+            return Err(WireError(format!(
+                "not a frame of this protocol: it begins with {:?}",
+                String::from_utf8_lossy(&bytes[..4])
+            )));
+        }
+        let version = u8::take(&mut from)?;
+        let header = FrameHeader {
+            kind: Wire::take(&mut from)?,
+            flags: Wire::take(&mut from)?,
+            node: Wire::take(&mut from)?,
+            length: Wire::take(&mut from)?,
+        };
+        if u32::take(&mut from)? != crc32fast::hash(&bytes[..HEADER_BYTES - CHECKSUM_BYTES]) {
+            return Err(WireError("a frame header with a wrong checksum".to_owned()));
+        }
+        if version != FRAME_VERSION {
+            return Err(WireError(format!("frame version {version}: this library knows {FRAME_VERSION}")));
+        }
+        Ok(header)
+    }
+}
+
+/// How many bytes a payload of `length` takes on the wire, checksums included; saturating.
+pub fn body_bytes(length: u64, flags: u16) -> u64 {
+    if flags & FLAG_UNCHECKED != 0 {
+        return length;
+    }
+    length.saturating_add(length.div_ceil(PIECE_BYTES as u64).saturating_mul(CHECKSUM_BYTES as u64))
+}
+
+/// A whole frame off a control connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// Its header.
+    pub header: FrameHeader,
+    /// Its payload, checked, without checksums.
+    pub payload: Vec<u8>,
+}
+
+/// Appends a whole frame, checksums included.
+pub fn encode_frame(kind: u8, node: u32, payload: &[u8], to: &mut Vec<u8>) {
+    let header = FrameHeader { kind, flags: 0, node, length: payload.len() as u64 };
+    to.extend_from_slice(&header.encode());
+    for piece in payload.chunks(PIECE_BYTES) {
+        to.extend_from_slice(piece);
+        to.extend_from_slice(&crc32fast::hash(piece).to_le_bytes());
+    }
+}
+
+/// The first whole frame in `bytes` and how many bytes it took; `None` while it is not all there. A payload longer than
+/// `payload_max` fails as soon as its header is there.
+pub fn peek_frame(bytes: &[u8], payload_max: u64) -> Result<Option<(Frame, usize)>, WireError> {
+    // What cannot become a header is refused at once: a stranger may send less than a header and then wait.
+    let start = bytes.len().min(4);
+    if bytes[..start] != MAGIC.to_le_bytes()[..start] {
+        let shown = String::from_utf8_lossy(&bytes[..start]).into_owned();
+        return Err(WireError(format!("not a frame of this protocol: it begins with {shown:?}")));
+    }
+    let Some(head) = bytes.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
+    let header = FrameHeader::decode(head)?;
+    if header.length > payload_max {
+        return Err(WireError(format!("a frame of {} bytes: the limit is {payload_max} here", header.length)));
+    }
+    let total = HEADER_BYTES + body_bytes(header.length, header.flags) as usize;
+    let Some(body) = bytes.get(HEADER_BYTES..total) else { return Ok(None) };
+    let mut payload = Vec::with_capacity(header.length as usize);
+    if header.flags & FLAG_UNCHECKED != 0 {
+        payload.extend_from_slice(body);
+    } else {
+        for piece in body.chunks(PIECE_BYTES + CHECKSUM_BYTES) {
+            let (data, checksum) = piece.split_at(piece.len() - CHECKSUM_BYTES);
+            if crc32fast::hash(data).to_le_bytes() != checksum {
+                return Err(WireError("a frame with a wrong checksum".to_owned()));
+            }
+            payload.extend_from_slice(data);
+        }
+    }
+    Ok(Some((Frame { header, payload }, total)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_survives_the_wire_and_every_truncation_waits() {
+        for length in [0, 1, 100, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 2 * PIECE_BYTES + 5] {
+            let payload: Vec<u8> = (0..length).map(|i| (i * 7) as u8).collect();
+            let mut bytes = Vec::new();
+            encode_frame(9, 3, &payload, &mut bytes);
+            assert_eq!(bytes.len() as u64, HEADER_BYTES as u64 + body_bytes(length as u64, 0));
+            let (frame, taken) = peek_frame(&bytes, 1 << 20).unwrap().unwrap();
+            assert_eq!((frame.payload, taken, frame.header.kind, frame.header.node), (payload, bytes.len(), 9, 3));
+            let cuts = if length > 1000 {
+                (bytes.len() - 40..bytes.len()).collect::<Vec<_>>()
+            } else {
+                (0..bytes.len()).collect()
+            };
+            for cut in cuts {
+                assert_eq!(peek_frame(&bytes[..cut], 1 << 20), Ok(None), "cut at {cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn damage_anywhere_is_noticed() {
+        let mut bytes = Vec::new();
+        encode_frame(9, 3, b"some payload", &mut bytes);
+        for at in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 0x10;
+            let seen = peek_frame(&damaged, 1 << 20);
+            assert!(matches!(seen, Err(_)), "byte {at}: {seen:?}");
+        }
+    }
+
+    #[test]
+    fn too_long_a_frame_is_refused_by_its_header_alone() {
+        let header = FrameHeader { kind: 1, flags: 0, node: 0, length: 1 << 40 }.encode();
+        assert!(peek_frame(&header, 1 << 20).unwrap_err().0.contains("the limit is 1048576"));
+    }
+
+    #[test]
+    fn a_stranger_is_refused_by_its_first_bytes() {
+        assert!(peek_frame(b"GE", 1 << 20).unwrap_err().0.contains("\"GE\""));
+        assert_eq!(peek_frame(b"MU", 1 << 20), Ok(None));
+    }
+}

@@ -1,0 +1,147 @@
+//! The data plane's frames: how two nodes open a link, and what stands before each payload on it.
+
+use super::codec::{code, record, Decoder, Encoder, Wire, WireError};
+use super::frame::CHECKSUM_BYTES;
+use crate::error::Failure;
+use crate::types::{Call, Epoch, GroupId, Incarnation};
+
+/// How long a data header is, its checksum included.
+pub const DATA_HEADER_BYTES: usize = 64;
+/// How long each half of the epoch's secret is.
+pub const PROOF_BYTES: usize = 16;
+
+code! {
+    /// What a frame on a link is; stands in the frame header's `kind`.
+    pub enum LinkKind {
+        /// The dialler introduces itself.
+        Hello = 64,
+        /// The other side lets it in.
+        Accept = 65,
+        /// Or does not.
+        Reject = 66,
+        /// A data header and a payload.
+        Data = 67,
+        /// The group is revoked.
+        Revoke = 68,
+        /// The sender has left the cluster.
+        Leave = 69,
+    }
+}
+
+impl LinkKind {
+    /// The kind with this number.
+    pub fn from_code(code: u8) -> Result<LinkKind, WireError> {
+        LinkKind::take(&mut Decoder::new(&[code]))
+    }
+}
+
+code! {
+    /// Why a link was not let in.
+    pub enum LinkRejectReason {
+        /// The other side is dialling too, and its attempt survives.
+        Crossing = 1,
+        /// The epoch, the secret or the addressee is another.
+        Stranger = 2,
+        /// There is such a link already.
+        Duplicate = 3,
+        /// The accepter is leaving.
+        Leaving = 4,
+        /// The group is not known here.
+        NoGroup = 5,
+    }
+}
+
+record! {
+    /// The first frame on a link, from the one who dialled.
+    pub struct LinkHello {
+        /// The epoch that both must be in.
+        pub epoch: Epoch,
+        /// The group that the link serves.
+        pub group: GroupId,
+        /// The dialler's index among all nodes.
+        pub from: u32,
+        /// The index of the node that it wants.
+        pub to: u32,
+        /// The dialler's life.
+        pub incarnation: Incarnation,
+        /// The first half of the epoch's secret.
+        pub proof: [u8; PROOF_BYTES],
+    }
+}
+
+record! {
+    /// The answer: the link may be used.
+    pub struct LinkAccept {
+        /// The second half of the epoch's secret.
+        pub proof: [u8; PROOF_BYTES],
+    }
+}
+
+record! {
+    /// The answer: the link may not be used.
+    pub struct LinkReject {
+        /// Why.
+        pub reason: LinkRejectReason,
+    }
+}
+
+record! {
+    /// The group is revoked; passed on once by everyone who hears it.
+    pub struct LinkRevoke {
+        /// The first cause that the sender knows.
+        pub failure: Failure,
+    }
+}
+
+/// What stands between frame header and payload of a data frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataHeader {
+    /// The epoch.
+    pub epoch: Epoch,
+    /// The group.
+    pub group: GroupId,
+    /// The sequence number of the group's collective.
+    pub sequence: u64,
+    /// `call.signature()`.
+    pub signature: u64,
+    /// The readable form of the signature.
+    pub call: Call,
+}
+
+/// The data header's fields, without padding and checksum.
+const FIELDS_BYTES: usize = DATA_HEADER_BYTES - CHECKSUM_BYTES;
+
+impl DataHeader {
+    /// As it lies on the wire: the fields, zeroes up to 60 bytes, their crc32.
+    pub fn encode(&self) -> [u8; DATA_HEADER_BYTES] {
+        let mut to = Encoder { bytes: Vec::with_capacity(DATA_HEADER_BYTES) };
+        self.epoch.put(&mut to);
+        self.group.put(&mut to);
+        self.sequence.put(&mut to);
+        self.signature.put(&mut to);
+        self.call.put(&mut to);
+        to.bytes.resize(FIELDS_BYTES, 0);
+        crc32fast::hash(&to.bytes).put(&mut to);
+        to.bytes.try_into().expect("fields, padding and checksum add up to DATA_HEADER_BYTES")
+    }
+
+    /// The data header that these bytes are.
+    pub fn decode(bytes: &[u8; DATA_HEADER_BYTES]) -> Result<DataHeader, WireError> {
+        let (fields, checksum) = bytes.split_at(FIELDS_BYTES);
+        if crc32fast::hash(fields).to_le_bytes() != checksum {
+            return Err(WireError("a data header with a wrong checksum".to_owned()));
+        }
+        let mut from = Decoder::new(fields);
+        let header = DataHeader {
+            epoch: Wire::take(&mut from)?,
+            group: Wire::take(&mut from)?,
+            sequence: Wire::take(&mut from)?,
+            signature: Wire::take(&mut from)?,
+            call: Wire::take(&mut from)?,
+        };
+        if from.remainder().iter().any(|byte| *byte != 0) {
+            return Err(WireError("a data header with something in its padding".to_owned()));
+        }
+        Ok(header)
+    }
+}
