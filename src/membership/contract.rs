@@ -31,6 +31,7 @@ pub enum Liveness {
 
 /// One thing that has happened.
 #[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant)] // they live briefly, and rarely in numbers
 pub enum Input {
     /// A connection was accepted, from this address (for sentences).
     Opened(ConnId, String),
@@ -50,6 +51,7 @@ pub enum Input {
 
 /// One thing to do, in order.
 #[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant)] // they live briefly, and rarely in numbers
 pub enum Output {
     /// Send a message.
     Send(ConnId, Message),
