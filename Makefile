@@ -1,0 +1,90 @@
+# What a bare machine must have: a Rust toolchain, gcc and g++, make, Python 3 with venv, and the way to the package
+# registries. CMake and pytest are installed into target/venv.
+#
+#   make build    the library, the command and the example programs
+#   make demo     trains on 4 workers and runs the all-gather from C and from Python
+#   make test     everything that must hold before a change is merged
+#   make soak     the long runs
+#   make header   writes include/muster.h anew from src/ffi
+#   make clean
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.NOTPARALLEL:
+.DEFAULT_GOAL := build
+
+TARGET := $(CURDIR)/target
+export CARGO_TARGET_DIR := $(TARGET)
+RELEASE := $(TARGET)/release
+VENV := $(TARGET)/venv
+PYTHON := $(VENV)/bin/python
+CMAKE := $(VENV)/bin/cmake
+CTEST := $(VENV)/bin/ctest
+JOBS := $(shell nproc)
+
+.PHONY: build library examples ctests demo test fmt clippy rust-tests ctest pytest header soak clean
+
+## Build
+
+build: library examples
+
+library:
+	cargo build --release
+	ln -sf libmuster.so $(RELEASE)/libmuster.so.1
+
+$(VENV)/installed: scripts/requirements.txt
+	python3 -m venv $(VENV)
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check -r scripts/requirements.txt
+	touch $@
+
+examples: library $(VENV)/installed
+	$(CMAKE) -S examples -B $(TARGET)/cmake/examples
+	$(CMAKE) --build $(TARGET)/cmake/examples --parallel $(JOBS)
+
+ctests: library $(VENV)/installed
+	$(CMAKE) -S ctests -B $(TARGET)/cmake/ctests
+	$(CMAKE) --build $(TARGET)/cmake/ctests --parallel $(JOBS)
+
+## Demo
+
+DEMO := $(TARGET)/demo
+MUSTER_RUN := $(RELEASE)/muster run --worker_num 4 --local_worker_num 4 --master_port 0 --join True
+
+demo: build
+	@echo "--- training on 4 workers"
+	$(MUSTER_RUN) --log_dir $(DEMO)/train_digits --tail_worker_log 0,1,2,3 $(TARGET)/examples/train_digits
+	@echo "--- all-gather of the rank, from C"
+	$(MUSTER_RUN) --log_dir $(DEMO)/allgather_c --tail_worker_log 0 $(TARGET)/examples/allgather
+	@echo "--- all-gather of the rank, from Python"
+	$(MUSTER_RUN) --log_dir $(DEMO)/allgather_python --tail_worker_log 0 $(CURDIR)/examples/allgather/allgather.py
+	@echo "--- done; the logs are in target/demo"
+
+## Test
+
+test: fmt clippy rust-tests build ctest pytest
+
+fmt:
+	cargo fmt --check
+
+clippy:
+	cargo clippy --all-targets -- -D warnings
+
+rust-tests:
+	cargo test
+
+ctest: ctests
+	$(CTEST) --test-dir $(TARGET)/cmake/ctests --output-on-failure --no-tests=error
+
+pytest: $(VENV)/installed
+	$(PYTHON) -m pytest tests/python
+
+soak: build
+	MUSTER_SOAK=1 cargo test --release -- --nocapture
+
+## Housekeeping
+
+header:
+	MUSTER_BLESS=1 cargo test --test header
+
+clean:
+	rm -rf $(TARGET)

@@ -1,0 +1,82 @@
+// Trains a small network on handwritten digits, data-parallel: start it once with MS_ROLE=MS_SCHED and N times with
+// MS_ROLE=MS_WORKER, or let `muster run` do that. Rank 0 broadcasts the first weights, gradients are averaged by
+// allreduce, and in the end all ranks hold the same weights, bit for bit.
+#include "cluster.hpp"
+#include "data.hpp"
+#include "options.hpp"
+#include "training.hpp"
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <string>
+#include <vector>
+
+namespace {
+
+constexpr int kExitUsage = 2;
+
+// What became of the training. Every rank speaks for itself, and rank 0 compares.
+void report(Cluster &cluster, Trainer &trainer, const Images &held_back) {
+    const std::uint64_t hash = hash_of(trainer.model().weights);
+    std::printf("rank %d of %d: samples used: %zu, accuracy on %zu held-back images: %.2f %%, weights hash: %016" PRIx64
+                "\n",
+                cluster.rank(), cluster.size(), trainer.samples_used(), held_back.count(),
+                100.0 * trainer.model().accuracy(held_back), hash);
+    const std::vector<std::int64_t> hashes = cluster.gather(static_cast<std::int64_t>(hash));
+    const bool equal = std::all_of(hashes.begin(), hashes.end(), [&](std::int64_t other) { return other == hashes[0]; });
+    if (cluster.rank() == 0) {
+        std::printf("the weights of the %d ranks are %s\n", cluster.size(), equal ? "equal, bit for bit" : "not equal");
+    }
+}
+
+void train(Cluster &cluster, const Options &options) {
+    const Dataset dataset = load_dataset(options.data.empty() ? default_data_path() : options.data);
+    Trainer trainer(cluster, dataset.training, options);
+    for (std::size_t epoch = 0; epoch < options.epochs; epoch++) {
+        trainer.train_epoch(epoch);
+    }
+    report(cluster, trainer, dataset.held_back);
+}
+
+int run(const Options &options) {
+    Cluster cluster;
+    if (cluster.is_scheduler()) {
+        return EXIT_SUCCESS;
+    }
+    try {
+        train(cluster, options);
+        cluster.leave();
+        return EXIT_SUCCESS;
+    } catch (const ClusterError &) {
+        throw;  // the others know already
+    } catch (const std::exception &error) {
+        cluster.abort(error.what());
+        throw;
+    }
+}
+
+}  // namespace
+
+int main(int argc, char **argv) {
+    std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // progress is there to be watched, in a log file too
+    Options options;
+    try {
+        options = parse_options(argc, argv);
+    } catch (const std::exception &error) {
+        std::fprintf(stderr, "train_digits: %s\n", error.what());
+        return kExitUsage;
+    }
+    if (options.help) {
+        std::fputs(kUsage, stdout);
+        return EXIT_SUCCESS;
+    }
+    try {
+        return run(options);
+    } catch (const std::exception &error) {
+        std::fprintf(stderr, "train_digits: %s\n", error.what());
+        return EXIT_FAILURE;
+    }
+}

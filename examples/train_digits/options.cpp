@@ -1,0 +1,85 @@
+#include "options.hpp"
+
+#include <cmath>
+#include <stdexcept>
+
+const char *const kUsage =
+    "usage: train_digits [options]\n"
+    "  --epochs N   passes over the training images (20)\n"
+    "  --batch N    images per step, of all ranks together (64)\n"
+    "  --lr X       learning rate (0.05)\n"
+    "  --hidden N   hidden units (64)\n"
+    "  --data PATH  a .csv file of digits, or a folder with MNIST's idx files;\n"
+    "               default: $DATA_PATH (a folder of idx files), else digits.csv beside this program\n"
+    "  --no-sync    no allreduce: every rank trains alone, and the weights drift apart\n";
+
+namespace {
+
+[[noreturn]] void reject(const std::string &name, const std::string &value, const char *expected) {
+    throw std::invalid_argument("--" + name + " is '" + value + "'; it must be " + expected);
+}
+
+std::size_t positive_integer(const std::string &name, const std::string &value) {
+    const char *expected = "a whole number from 1 to 1000000";
+    if (value.empty() || value.size() > 7 || value.find_first_not_of("0123456789") != std::string::npos) {
+        reject(name, value, expected);
+    }
+    unsigned long number = std::stoul(value);
+    if (number < 1 || number > 1000000) {
+        reject(name, value, expected);
+    }
+    return number;
+}
+
+float positive_number(const std::string &name, const std::string &value) {
+    try {
+        std::size_t used = 0;
+        float number = std::stof(value, &used);
+        if (used == value.size() && std::isfinite(number) && number > 0) {
+            return number;
+        }
+    } catch (const std::logic_error &) {
+        // not a number at all, or one that no float can hold
+    }
+    reject(name, value, "a number above 0");
+}
+
+}  // namespace
+
+Options parse_options(int argc, char **argv) {
+    Options options;
+    for (int at = 1; at < argc; at++) {
+        std::string argument = argv[at];
+        if (argument == "--help" || argument == "-h") {
+            options.help = true;
+            continue;
+        }
+        if (argument == "--no-sync") {
+            options.sync = false;
+            continue;
+        }
+        std::size_t equals = argument.find('=');
+        std::string name = argument.substr(0, equals);
+        bool known = name == "--epochs" || name == "--batch" || name == "--lr" || name == "--hidden" || name == "--data";
+        if (!known) {
+            throw std::invalid_argument("unknown option '" + argument + "'; --help lists those there are");
+        }
+        if (equals == std::string::npos && at + 1 == argc) {
+            throw std::invalid_argument(name + " needs a value");
+        }
+        std::string value = equals == std::string::npos ? argv[++at] : argument.substr(equals + 1);
+        name.erase(0, 2);
+        if (name == "epochs") {
+            options.epochs = positive_integer(name, value);
+        } else if (name == "batch") {
+            options.batch = positive_integer(name, value);
+        } else if (name == "hidden") {
+            options.hidden = positive_integer(name, value);
+        } else if (name == "lr") {
+            options.learning_rate = positive_number(name, value);
+        } else {
+            options.data = value;
+        }
+    }
+    return options;
+}
