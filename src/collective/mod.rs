@@ -1,1 +1,42 @@
-//! (room to be furnished)
+//! Collectives as schedules: for each rank, which bytes go to whom, which come from whom, and what is combined with what.
+//!
+//! A schedule is a pure function `(shape, step) -> Action`: it has no state, allocates nothing and knows neither
+//! sockets nor time. The driver in `runtime` asks for step 0, 1, 2 ... until [`Action::Done`] and carries each action
+//! out; a simulation in the tests does the same in memory.
+//!
+//! Invariants, all of them checked by the simulation in `simulation_test.rs`:
+//! - *Frame order.* What the schedule of rank A sends to B, and what the schedule of B receives from A, are the same list
+//!   of lengths in the same order. A link is first in, first out, so a frame needs no address.
+//! - *No reliance on buffering.* A schedule finishes even if a send ends only once its receiver has asked for it.
+//! - *Same bits.* Every rank ends with the same bits, the same from run to run: each block is reduced in an order that
+//!   depends on rank, size and count alone, always as op(lower, higher).
+//! - *Which algorithm* depends on the call, the group's size and the thresholds, never on what differs between ranks
+//!   (such as whether the call is in place).
+//! - `Input` is never written, but where it is `Output`; and it is not read where it may have been overwritten as such.
+//! - Within one exchange no byte that is sent is also written.
+//!
+//! # To add a collective
+//! 1. Give it a [`CallKind`](crate::types::CallKind), and say in [`Shape`] what its buffers and `count` mean.
+//! 2. Write one file here, like `barrier.rs`: a step function per algorithm (`Phases` numbers the steps), and
+//!    the scratch that it needs.
+//! 3. Enter each algorithm as one line of [`ALGORITHMS`], fastest for its purpose first; the last of a kind
+//!    must fit every shape. A line that says when it `suits` may need a field in [`Thresholds`].
+//! 4. Say in `simulation_test.rs` what the result must be. The simulation tries every line of the table by itself.
+//!
+//! What it deliberately does not do: reach memory (but for [`kernels`], which are handed pointers), frame, check, retry.
+
+mod action;
+mod algorithm;
+mod allgather;
+mod allreduce;
+mod barrier;
+mod broadcast;
+pub mod kernels;
+mod phases;
+mod shape;
+#[cfg(test)]
+mod simulation_test;
+
+pub use action::{Action, Buffer, Landing, Side, Span};
+pub use algorithm::{choose, Algorithm, Thresholds, ALGORITHMS};
+pub use shape::Shape;

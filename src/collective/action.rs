@@ -1,0 +1,119 @@
+//! What one step of a schedule asks of its driver. Plain values, in bytes; whoever carries them out brings the memory.
+
+/// One of the three stretches of memory that a call has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Buffer {
+    /// What the caller gives. In place it lies within `Output`.
+    Input,
+    /// Where the caller wants the result. A broadcast has this only.
+    Output,
+    /// The driver's own, as large as the algorithm's `scratch_bytes`; its contents at the beginning are arbitrary.
+    Scratch,
+}
+
+/// Bytes of one buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Span {
+    /// Which buffer.
+    pub buffer: Buffer,
+    /// Where it begins, in bytes.
+    pub offset: usize,
+    /// How long it is, in bytes.
+    pub len: usize,
+}
+
+impl Span {
+    /// Nothing: what a barrier sends.
+    pub const EMPTY: Span = Span::new(Buffer::Scratch, 0, 0);
+
+    /// `len` bytes of `buffer` from `offset`.
+    pub const fn new(buffer: Buffer, offset: usize, len: usize) -> Span {
+        Span { buffer, offset, len }
+    }
+
+    /// The same bytes of another buffer.
+    pub const fn within(self, buffer: Buffer) -> Span {
+        Span { buffer, ..self }
+    }
+}
+
+/// Where an operand stands: the kernels always compute op(lower, higher).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Side {
+    /// It is the first operand.
+    Lower,
+    /// It is the second operand.
+    Higher,
+}
+
+/// What becomes of bytes that arrive. All spans named here are as long as the frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Landing {
+    /// They are laid down here.
+    Place(Span),
+    /// They are combined with `mine`, piece by piece as they arrive, and the result is laid down at `into`.
+    Reduce {
+        /// This rank's operand.
+        mine: Span,
+        /// Where the result goes; either exactly `mine` or apart from it.
+        into: Span,
+        /// Where the arriving operand stands.
+        arrives: Side,
+    },
+}
+
+impl Landing {
+    /// The bytes that are written.
+    pub fn into(&self) -> Span {
+        match *self {
+            Landing::Place(into) | Landing::Reduce { into, .. } => into,
+        }
+    }
+}
+
+/// One step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// Send one frame, receive one frame, or both at once; done when both are done. The peers are ranks of the group.
+    /// A span of length zero is still a frame. With neither there is nothing to do.
+    Exchange {
+        /// To whom, and what.
+        send: Option<(u32, Span)>,
+        /// From whom, and what becomes of it.
+        receive: Option<(u32, Landing)>,
+    },
+    /// Copy bytes to another place that is as long and does not overlap.
+    Copy {
+        /// From here.
+        from: Span,
+        /// To there.
+        to: Span,
+    },
+    /// Combine `mine` with `other`.
+    Reduce {
+        /// One operand.
+        mine: Span,
+        /// The other.
+        other: Span,
+        /// Where the result goes; either exactly `mine` or apart from both.
+        into: Span,
+        /// Where `other` stands.
+        other_side: Side,
+    },
+    /// Divide every element: the last step of an average.
+    Divide {
+        /// Which elements.
+        span: Span,
+        /// By what.
+        by: u32,
+    },
+    /// The schedule has ended.
+    Done,
+}
+
+impl Action {
+    /// An exchange in both directions.
+    pub(super) fn exchange(to: u32, span: Span, from: u32, landing: Landing) -> Action {
+        Action::Exchange { send: Some((to, span)), receive: Some((from, landing)) }
+    }
+}

@@ -1,0 +1,86 @@
+//! All-gather: every rank's part comes to lie in everyone's output, in order of rank.
+
+use super::phases::{rounds, Phases};
+use super::shape::around;
+use super::{Action, Buffer, Landing, Shape, Span};
+
+/// Bruck: ceil(log2 n) rounds for any n. Parts are collected in scratch, counted from this rank going round, so that
+/// what is sent always lies together; in the end they are put in order.
+pub(super) fn bruck(shape: &Shape, step: u32) -> Action {
+    let mut phases = Phases::of(step);
+    if phases.once(true) {
+        return Action::Copy { from: shape.whole(Buffer::Input), to: collected(shape, 0, 1) };
+    }
+    if let Some(round) = phases.within(rounds(shape.size)) {
+        return collect(shape, round);
+    }
+    let above = shape.size - shape.rank;
+    if phases.once(true) {
+        return Action::Copy { from: collected(shape, 0, above), to: shape.parts(shape.rank, shape.size) };
+    }
+    if phases.once(shape.rank > 0) {
+        return Action::Copy { from: collected(shape, above, shape.size), to: shape.parts(0, shape.rank) };
+    }
+    Action::Done
+}
+
+/// The scratch of [`bruck`].
+pub(super) fn bruck_scratch(shape: &Shape) -> usize {
+    shape.bytes() * shape.size as usize
+}
+
+/// One round of [`bruck`]: the parts collected so far, as many as are still wanted, go to the rank 2^round below.
+pub(super) fn collect(shape: &Shape, round: u32) -> Action {
+    let distance = 1 << round;
+    let more = distance.min(shape.size - distance);
+    let landing = Landing::Place(collected(shape, distance, distance + more));
+    Action::exchange(shape.below(distance), collected(shape, 0, more), shape.above(distance), landing)
+}
+
+/// The parts of the ranks that stand `first..end` above this one, in the scratch of [`bruck`].
+pub(super) fn collected(shape: &Shape, first: u32, end: u32) -> Span {
+    shape.parts(first, end).within(Buffer::Scratch)
+}
+
+/// Recursive doubling: log2 n rounds where n is a power of two. Neighbours of ever larger size exchange all they
+/// have, which lies together in the output from the beginning.
+pub(super) fn doubling(shape: &Shape, step: u32) -> Action {
+    let mut phases = Phases::of(step);
+    if phases.once(!shape.in_place) {
+        return own_part(shape);
+    }
+    match phases.within(rounds(shape.size)) {
+        Some(round) => {
+            let width = 1 << round;
+            let peer = shape.rank ^ width;
+            let group = |rank: u32| {
+                let first = rank & !(width - 1);
+                shape.parts(first, first + width)
+            };
+            Action::exchange(peer, group(shape.rank), peer, Landing::Place(group(peer)))
+        }
+        None => Action::Done,
+    }
+}
+
+/// Ring: n-1 rounds, each link carries every part but one.
+pub(super) fn ring(shape: &Shape, step: u32) -> Action {
+    let mut phases = Phases::of(step);
+    if phases.once(!shape.in_place) {
+        return own_part(shape);
+    }
+    match phases.within(shape.size - 1) {
+        Some(round) => {
+            let part = |behind: u32| {
+                let rank = around(shape.rank, shape.size - behind, shape.size);
+                shape.parts(rank, rank + 1)
+            };
+            Action::exchange(shape.above(1), part(round), shape.below(1), Landing::Place(part(round + 1)))
+        }
+        None => Action::Done,
+    }
+}
+
+fn own_part(shape: &Shape) -> Action {
+    Action::Copy { from: shape.whole(Buffer::Input), to: shape.parts(shape.rank, shape.rank + 1) }
+}

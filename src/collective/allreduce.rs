@@ -1,0 +1,114 @@
+//! All-reduce: every rank's elements are combined, and everyone gets the result.
+
+use super::allgather::{collect, collected};
+use super::phases::{rounds, Phases};
+use super::shape::around;
+use super::{Action, Buffer, Landing, Shape, Side, Span};
+
+/// Recursive doubling: log2 n rounds where n is a power of two; everything goes back and forth in each. Folds in
+/// order of rank.
+///
+/// A round must not overwrite what it sends, so the rounds write to output and scratch in turn, such that the last
+/// writes to the output. Only where that would begin by overwriting the input does a copy end it instead.
+pub(super) fn doubling(shape: &Shape, step: u32) -> Action {
+    let mut phases = Phases::of(step);
+    let rounds = rounds(shape.size);
+    let first_into_output = rounds % 2 == 1 && !shape.in_place;
+    if let Some(round) = phases.within(rounds) {
+        let written = |round: u32| match (round % 2 == 0) == first_into_output {
+            true => Buffer::Output,
+            false => Buffer::Scratch,
+        };
+        let mine = shape.whole(round.checked_sub(1).map_or(Buffer::Input, written));
+        let peer = shape.rank ^ (1 << round);
+        let arrives = if peer < shape.rank { Side::Lower } else { Side::Higher };
+        let landing = Landing::Reduce { mine, into: shape.whole(written(round)), arrives };
+        return Action::exchange(peer, mine, peer, landing);
+    }
+    if phases.once(rounds % 2 == 1 && shape.in_place) {
+        return Action::Copy { from: shape.whole(Buffer::Scratch), to: shape.whole(Buffer::Output) };
+    }
+    if phases.once(rounds == 0 && !shape.in_place) {
+        return Action::Copy { from: shape.whole(Buffer::Input), to: shape.whole(Buffer::Output) };
+    }
+    if phases.once(shape.is_average()) {
+        return divide(shape, shape.whole(Buffer::Output));
+    }
+    Action::Done
+}
+
+/// The scratch of [`doubling`].
+pub(super) fn doubling_scratch(shape: &Shape) -> usize {
+    match rounds(shape.size) {
+        0 => 0,
+        1 if !shape.in_place => 0,
+        _ => shape.bytes(),
+    }
+}
+
+/// Gather, then reduce: a Bruck all-gather in ceil(log2 n) rounds for any n, then everyone combines
+/// everything in order of rank. For few bytes.
+pub(super) fn gather(shape: &Shape, step: u32) -> Action {
+    let mut phases = Phases::of(step);
+    if phases.once(shape.size > 1 || !shape.in_place) {
+        let to = if shape.size > 1 { collected(shape, 0, 1) } else { shape.whole(Buffer::Output) };
+        return Action::Copy { from: shape.whole(Buffer::Input), to };
+    }
+    if let Some(round) = phases.within(rounds(shape.size)) {
+        return collect(shape, round);
+    }
+    if let Some(done) = phases.within(shape.size - 1) {
+        let of_rank = |rank: u32| {
+            let place = around(rank, shape.size - shape.rank, shape.size);
+            collected(shape, place, place + 1)
+        };
+        let into = shape.whole(Buffer::Output);
+        let mine = if done == 0 { of_rank(0) } else { into };
+        return Action::Reduce { mine, other: of_rank(done + 1), into, other_side: Side::Higher };
+    }
+    if phases.once(shape.is_average()) {
+        return divide(shape, shape.whole(Buffer::Output));
+    }
+    Action::Done
+}
+
+/// The scratch of [`gather`].
+pub(super) fn gather_scratch(shape: &Shape) -> usize {
+    if shape.size > 1 {
+        shape.bytes() * shape.size as usize
+    } else {
+        0
+    }
+}
+
+/// Ring: the output is cut into n blocks; each goes round once to be reduced, from the rank above its own to its own,
+/// and once more to be spread. 2(n-1) rounds; every link carries each block but one, twice. Each block is
+/// folded in an order of its own, so only what commutes may come here.
+pub(super) fn ring(shape: &Shape, step: u32) -> Action {
+    let block = |behind: u32| {
+        let block = shape.below(behind);
+        shape.blocks(block, block + 1)
+    };
+    let mut phases = Phases::of(step);
+    if phases.once(shape.size == 1 && !shape.in_place) {
+        return Action::Copy { from: shape.whole(Buffer::Input), to: shape.whole(Buffer::Output) };
+    }
+    if let Some(round) = phases.within(shape.size - 1) {
+        let send = block(round + 1).within(if round == 0 { Buffer::Input } else { Buffer::Output });
+        let into = block(round + 2);
+        let landing = Landing::Reduce { mine: into.within(Buffer::Input), into, arrives: Side::Lower };
+        return Action::exchange(shape.above(1), send, shape.below(1), landing);
+    }
+    if phases.once(shape.is_average()) {
+        return divide(shape, block(0));
+    }
+    if let Some(round) = phases.within(shape.size - 1) {
+        let landing = Landing::Place(block(round + 1));
+        return Action::exchange(shape.above(1), block(round), shape.below(1), landing);
+    }
+    Action::Done
+}
+
+fn divide(shape: &Shape, span: Span) -> Action {
+    Action::Divide { span, by: shape.size }
+}

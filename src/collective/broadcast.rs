@@ -1,0 +1,72 @@
+//! Broadcast: what lies in the root's output comes to lie in everyone's. Ranks are counted from the root, going round.
+
+use super::phases::{rounds, Phases};
+use super::shape::around;
+use super::{Action, Buffer, Landing, Shape, Span};
+
+/// The links of a [`chain`] carry pieces of this size: large enough that a piece's fixed costs vanish, and small enough
+/// that it is still in the cache when it is passed on.
+const CHAIN_PIECE_BYTES: usize = 256 * 1024;
+
+/// Binomial tree: ceil(log2 n) rounds; a rank hears from the one that has its lowest set bit cleared, then
+/// tells those below that bit, the one with most descendants first.
+pub(super) fn binomial(shape: &Shape, step: u32) -> Action {
+    let place = place(shape);
+    let all = shape.whole(Buffer::Output);
+    let mut phases = Phases::of(step);
+    if phases.once(place != 0) {
+        let parent = rank_at(shape, place & (place - 1));
+        return Action::Exchange { send: None, receive: Some((parent, Landing::Place(all))) };
+    }
+    // Children stand at place + 2^k for each k below the lowest set bit. The first few may lie beyond the last rank.
+    let below = if place == 0 { rounds(shape.size) } else { place.trailing_zeros() };
+    let beyond = (0..below).rev().take_while(|bit| shape.size - place <= 1 << bit).count() as u32;
+    match phases.within(below - beyond) {
+        Some(child) => {
+            let child = rank_at(shape, place + (1 << (below - beyond - 1 - child)));
+            Action::Exchange { send: Some((child, all)), receive: None }
+        }
+        None => Action::Done,
+    }
+}
+
+/// Chain: each rank passes pieces on to the next while it receives the one after. Every link carries
+/// everything once, and all links are busy at once; the end lags behind by a piece per rank.
+pub(super) fn chain(shape: &Shape, step: u32) -> Action {
+    let place = place(shape);
+    let pieces = shape.bytes().div_ceil(CHAIN_PIECE_BYTES) as u32;
+    let (first, last) = (place == 0, place == shape.size - 1);
+    let piece = |index: u32| {
+        let offset = index as usize * CHAIN_PIECE_BYTES;
+        Span::new(Buffer::Output, offset, CHAIN_PIECE_BYTES.min(shape.bytes() - offset))
+    };
+    let receive = |index: u32| (!first).then(|| (shape.below(1), Landing::Place(piece(index))));
+    let send = |index: u32| (!last).then(|| (shape.above(1), piece(index)));
+
+    // The first rank is one step ahead of those that have to wait for a piece before they can pass it on.
+    let mut phases = Phases::of(step);
+    if first {
+        return match phases.within(if last { 0 } else { pieces }) {
+            Some(index) => Action::Exchange { send: send(index), receive: None },
+            None => Action::Done,
+        };
+    }
+    if let Some(index) = phases.within(pieces) {
+        let before = index.checked_sub(1).and_then(send);
+        return Action::Exchange { send: before, receive: receive(index) };
+    }
+    if phases.once(!last && pieces > 0) {
+        return Action::Exchange { send: send(pieces - 1), receive: None };
+    }
+    Action::Done
+}
+
+/// How far this rank stands from the root.
+fn place(shape: &Shape) -> u32 {
+    around(shape.rank, shape.size - shape.root(), shape.size)
+}
+
+/// Who stands at `place`.
+fn rank_at(shape: &Shape, place: u32) -> u32 {
+    around(shape.root(), place, shape.size)
+}

@@ -1,0 +1,100 @@
+//! What can be done with one element, for each type. Branches are kept out, so that loops over it vectorize.
+
+/// One element. `sum`, `prod`, `min` and `max` give the same bits whichever operand is first.
+pub(super) trait Element: Copy {
+    fn sum(self, other: Self) -> Self;
+    fn prod(self, other: Self) -> Self;
+    fn min(self, other: Self) -> Self;
+    fn max(self, other: Self) -> Self;
+    /// Divided by a number that is not zero.
+    fn divide(self, by: u32) -> Self;
+}
+
+macro_rules! integer {
+    ($type:ty, $wide:ty) => {
+        impl Element for $type {
+            #[inline(always)]
+            fn sum(self, other: Self) -> Self {
+                self.wrapping_add(other)
+            }
+            #[inline(always)]
+            fn prod(self, other: Self) -> Self {
+                self.wrapping_mul(other)
+            }
+            #[inline(always)]
+            fn min(self, other: Self) -> Self {
+                Ord::min(self, other)
+            }
+            #[inline(always)]
+            fn max(self, other: Self) -> Self {
+                Ord::max(self, other)
+            }
+            #[inline(always)]
+            fn divide(self, by: u32) -> Self {
+                // The quotient is no larger than the dividend, so that it fits.
+                (<$wide>::from(self) / <$wide>::from(by)) as $type
+            }
+        }
+    };
+}
+
+integer!(i8, i64);
+integer!(i16, i64);
+integer!(i32, i64);
+integer!(i64, i64);
+integer!(u8, u64);
+integer!(u16, u64);
+integer!(u32, u64);
+integer!(u64, u64);
+
+/// A value, but any NaN made the canonical one; in bits, for a compiler may take one NaN for another.
+macro_rules! canonical {
+    ($value:expr, $canonical:expr) => {{
+        let value = $value;
+        Self::from_bits(if value.is_nan() { $canonical } else { value.to_bits() })
+    }};
+}
+
+/// The canonical NaN if one of two operands is NaN, else a value.
+macro_rules! nan_of {
+    ($one:expr, $other:expr, $value:expr, $canonical:expr) => {
+        Self::from_bits(if $one.is_nan() | $other.is_nan() { $canonical } else { $value.to_bits() })
+    };
+}
+
+macro_rules! float {
+    ($type:ty, $canonical:expr) => {
+        impl Element for $type {
+            #[inline(always)]
+            fn sum(self, other: Self) -> Self {
+                canonical!(self + other, $canonical)
+            }
+            #[inline(always)]
+            fn prod(self, other: Self) -> Self {
+                canonical!(self * other, $canonical)
+            }
+            #[inline(always)]
+            fn min(self, other: Self) -> Self {
+                // Equal but different bits are the two zeros: -0 has a bit more.
+                let zero_or_equal = <$type>::from_bits(self.to_bits() | other.to_bits());
+                let least = if other < self { other } else { zero_or_equal };
+                let least = if self < other { self } else { least };
+                nan_of!(self, other, least, $canonical)
+            }
+            #[inline(always)]
+            fn max(self, other: Self) -> Self {
+                let zero_or_equal = <$type>::from_bits(self.to_bits() & other.to_bits());
+                let most = if other > self { other } else { zero_or_equal };
+                let most = if self > other { self } else { most };
+                nan_of!(self, other, most, $canonical)
+            }
+            #[inline(always)]
+            fn divide(self, by: u32) -> Self {
+                canonical!(self / by as $type, $canonical)
+            }
+        }
+    };
+}
+
+float!(f32, 0x7fc0_0000);
+float!(f64, 0x7ff8_0000_0000_0000);

@@ -1,0 +1,1 @@
+//! Kernels against answers computed another way, on every type and operation.

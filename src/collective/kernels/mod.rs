@@ -1,0 +1,142 @@
+//! The arithmetic: combines two blocks of elements, and divides one.
+//!
+//! Results are the same bits on every processor and in every order of operands. Integers wrap. Halves are computed in float32 and
+//! rounded once, to the nearest, ties to even. NaN propagates, through minimum and maximum too, and every NaN that is computed
+//! is the one canonical quiet NaN. The minimum of the two zeros is -0, their maximum +0.
+//!
+//! The loops are plain Rust that the compiler vectorizes; they are compiled once for what every processor has and once more for
+//! AVX2, and which is run is decided by what this processor has.
+//!
+//! Not here: user's functions, and the check that pointers are good. Tested in `kernels_test.rs`.
+
+mod element;
+mod half;
+#[cfg(test)]
+#[path = "kernels_test.rs"]
+mod tests;
+
+use crate::types::{DType, ReduceOp};
+use element::Element;
+use half::{Bfloat16, Float16};
+
+/// Computes `out[i] = op(lower[i], higher[i])` for `count` elements. An average is summed here; [`divide`] ends it.
+///
+/// # Safety
+/// `lower` and `higher` must be readable and `out` writable for `count` elements of `dtype`; `out` must be exactly `lower`, exactly
+/// `higher`, or overlap neither. Nothing need be aligned.
+pub unsafe fn reduce(op: ReduceOp, dtype: DType, lower: *const u8, higher: *const u8, out: *mut u8, count: usize) {
+    // Every operation gives the same bits either way round, so that a loop for `out` = `lower` does for both.
+    let (lower, higher) = if higher == out.cast_const() { (higher, lower) } else { (lower, higher) };
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has AVX2; the pointers are as the caller promised, and exchanging two keeps that true.
+        return unsafe { reduce_avx2(op, dtype, lower, higher, out, count) };
+    }
+    // SAFETY: the pointers are as the caller promised, and exchanging two keeps that true.
+    unsafe { reduce_any(op, dtype, lower, higher, out, count) }
+}
+
+/// Divides `count` elements by `by`, which is not zero: integers toward zero.
+///
+/// # Safety
+/// `data` must be readable and writable for `count` elements of `dtype`. It need not be aligned.
+pub unsafe fn divide(dtype: DType, data: *mut u8, count: usize, by: u32) {
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has AVX2; the pointer is as the caller promised.
+        return unsafe { divide_avx2(dtype, data, count, by) };
+    }
+    // SAFETY: the pointer is as the caller promised.
+    unsafe { divide_any(dtype, data, count, by) }
+}
+
+/// Calls a function once for the Rust type that stands for an element type.
+macro_rules! for_dtype {
+    ($dtype:expr, $function:ident($($argument:expr),*)) => {
+        match $dtype {
+            DType::Int8 => $function::<i8>($($argument),*),
+            DType::Int16 => $function::<i16>($($argument),*),
+            DType::Int32 => $function::<i32>($($argument),*),
+            DType::Int64 => $function::<i64>($($argument),*),
+            DType::Uint8 => $function::<u8>($($argument),*),
+            DType::Uint16 => $function::<u16>($($argument),*),
+            DType::Uint32 => $function::<u32>($($argument),*),
+            DType::Uint64 => $function::<u64>($($argument),*),
+            DType::Float16 => $function::<Float16>($($argument),*),
+            DType::Bfloat16 => $function::<Bfloat16>($($argument),*),
+            DType::Float32 => $function::<f32>($($argument),*),
+            DType::Float64 => $function::<f64>($($argument),*),
+        }
+    };
+}
+
+// SAFETY: (contract) as for `reduce`, with `out` not `higher` unless it is `lower` too; and the processor has AVX2.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+unsafe fn reduce_avx2(op: ReduceOp, dtype: DType, lower: *const u8, higher: *const u8, out: *mut u8, count: usize) {
+    // SAFETY: the caller's promise is handed on unchanged.
+    unsafe { reduce_any(op, dtype, lower, higher, out, count) }
+}
+
+// SAFETY: (contract) as for `divide`; and the processor has AVX2.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+unsafe fn divide_avx2(dtype: DType, data: *mut u8, count: usize, by: u32) {
+    // SAFETY: the caller's promise is handed on unchanged.
+    unsafe { divide_any(dtype, data, count, by) }
+}
+
+// Inlined, as is all below it, so that each of its callers is compiled for its own instructions.
+// SAFETY: (contract) as for `reduce`, with `out` not `higher` unless it is `lower` too.
+#[inline(always)]
+unsafe fn reduce_any(op: ReduceOp, dtype: DType, lower: *const u8, higher: *const u8, out: *mut u8, count: usize) {
+    // SAFETY: the caller's promise is handed on unchanged.
+    unsafe { for_dtype!(dtype, reduce_as(op, lower.cast(), higher.cast(), out.cast(), count)) }
+}
+
+// SAFETY: (contract) as for `reduce_any`, with T as `dtype`.
+#[inline(always)]
+unsafe fn reduce_as<T: Element>(op: ReduceOp, lower: *const T, higher: *const T, out: *mut T, count: usize) {
+    // SAFETY: the caller's promise is handed on unchanged.
+    unsafe {
+        match op {
+            ReduceOp::Sum | ReduceOp::Avg => combine(lower, higher, out, count, T::sum),
+            ReduceOp::Prod => combine(lower, higher, out, count, T::prod),
+            ReduceOp::Min => combine(lower, higher, out, count, T::min),
+            ReduceOp::Max => combine(lower, higher, out, count, T::max),
+        }
+    }
+}
+
+// In place has a loop of its own: one loop for both would be compiled with a check that sends the first to slow code.
+// SAFETY: (contract) as for `reduce_any`.
+#[inline(always)]
+unsafe fn combine<T: Element>(lower: *const T, higher: *const T, out: *mut T, count: usize, op: impl Fn(T, T) -> T) {
+    if out.cast_const() == lower {
+        for at in 0..count {
+            // SAFETY: `at` is below `count`, for which the caller promised both to be good; unaligned access is asked for.
+            unsafe { out.add(at).write_unaligned(op(out.add(at).read_unaligned(), higher.add(at).read_unaligned())) };
+        }
+        return;
+    }
+    for at in 0..count {
+        // SAFETY: `at` is below `count`, for which the caller promised all three to be good; unaligned access is asked for.
+        unsafe { out.add(at).write_unaligned(op(lower.add(at).read_unaligned(), higher.add(at).read_unaligned())) };
+    }
+}
+
+// SAFETY: (contract) as for `divide`.
+#[inline(always)]
+unsafe fn divide_any(dtype: DType, data: *mut u8, count: usize, by: u32) {
+    // SAFETY: the caller's promise is handed on unchanged.
+    unsafe { for_dtype!(dtype, divide_as(data.cast(), count, by)) }
+}
+
+// SAFETY: (contract) as for `divide`, with T as `dtype`.
+#[inline(always)]
+unsafe fn divide_as<T: Element>(data: *mut T, count: usize, by: u32) {
+    for at in 0..count {
+        // SAFETY: `at` is below `count`, for which the caller promised `data` to be good; unaligned access is asked for.
+        unsafe { data.add(at).write_unaligned(data.add(at).read_unaligned().divide(by)) };
+    }
+}

@@ -1,0 +1,168 @@
+//! What a schedule is computed from: one rank's view of one call.
+
+use super::{Buffer, Span};
+use crate::error::{Error, Result};
+use crate::types::{Call, CallKind, ReduceOp};
+
+/// The most that a buffer may hold: what a process can address. Steps are counted in 32 bits, which this leaves room for.
+const MAX_BYTES: u128 = 1 << 47;
+
+/// One rank's view of one call. Schedules rely on what [`Shape::check`] checks.
+///
+/// | kind | `count` | `Input` | `Output` | in place |
+/// | --- | --- | --- | --- | --- |
+/// | barrier | 0 | empty | empty | |
+/// | broadcast | elements | not used | all of them, the root's filled | |
+/// | allreduce | elements | all of them | all of them | `Input` is `Output` |
+/// | allgather | elements per rank | this rank's | every rank's, in order | `Input` is this rank's part of `Output` |
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Shape {
+    /// This rank in the group.
+    pub rank: u32,
+    /// How many ranks the group has.
+    pub size: u32,
+    /// The call.
+    pub call: Call,
+    /// Whether `Input` lies within `Output`, as the table above says. Ranks may differ in this.
+    pub in_place: bool,
+}
+
+impl Shape {
+    /// Finds whatever would make no sense. A shape that passes has a schedule; its byte counts fit in memory's addresses.
+    pub fn check(&self) -> Result<()> {
+        let Call { kind, dtype, op, root, count } = self.call;
+        if self.rank >= self.size {
+            return Err(Error::invalid(format!("{kind}: rank {} is not in a group of {}", self.rank, self.size)));
+        }
+        if kind == CallKind::Barrier {
+            return Ok(());
+        }
+        let Some(dtype) = dtype else { return Err(Error::invalid(format!("{kind}: an element type is needed"))) };
+        if kind == CallKind::Allreduce && op.is_none() {
+            return Err(Error::invalid(format!("{kind}: an operation is needed")));
+        }
+        if kind == CallKind::Broadcast && !root.is_some_and(|root| root < self.size) {
+            let root = root.map_or("none".to_string(), |root| root.to_string());
+            let last = self.size - 1;
+            return Err(Error::invalid(format!("{kind}: the root is {root}; it must be a rank from 0 to {last}")));
+        }
+        let parts = if kind == CallKind::Allgather { self.size } else { 1 };
+        let bytes = u128::from(count) * dtype.size() as u128 * u128::from(parts);
+        if bytes > MAX_BYTES {
+            return Err(Error::invalid(format!("{kind}: a count of {count} comes to more than {MAX_BYTES} bytes")));
+        }
+        Ok(())
+    }
+
+    /// The root's rank; 0 where the call has none.
+    pub(super) fn root(&self) -> u32 {
+        self.call.root.unwrap_or(0)
+    }
+
+    /// The rank that stands `distance` above this one, going round.
+    pub(super) fn above(&self, distance: u32) -> u32 {
+        around(self.rank, distance, self.size)
+    }
+
+    /// The rank that stands `distance` below this one, going round; `distance` is at most the size.
+    pub(super) fn below(&self, distance: u32) -> u32 {
+        around(self.rank, self.size - distance, self.size)
+    }
+
+    /// `count` elements, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.count() * self.element()
+    }
+
+    /// `count` elements of every rank, in bytes; saturates.
+    pub(super) fn total_bytes(&self) -> u64 {
+        (self.bytes() as u64).saturating_mul(u64::from(self.size))
+    }
+
+    /// All `count` elements of a buffer.
+    pub(super) fn whole(&self, buffer: Buffer) -> Span {
+        Span::new(buffer, 0, self.bytes())
+    }
+
+    /// The elements `first..end` of the output.
+    pub(super) fn elements(&self, first: usize, end: usize) -> Span {
+        Span::new(Buffer::Output, first * self.element(), (end - first) * self.element())
+    }
+
+    /// The parts of the ranks `first..end`, `count` elements each, in the output.
+    pub(super) fn parts(&self, first: u32, end: u32) -> Span {
+        Span::new(Buffer::Output, first as usize * self.bytes(), (end - first) as usize * self.bytes())
+    }
+
+    /// The blocks `first..end` of the output, which is cut into as many blocks as there are ranks; they
+    /// differ by one element at most, and some are empty where the elements are fewer than the ranks.
+    pub(super) fn blocks(&self, first: u32, end: u32) -> Span {
+        let size = self.size as usize;
+        let (each, rest) = (self.count() / size, self.count() % size);
+        let start = |block: u32| block as usize * each + (block as usize).min(rest);
+        self.elements(start(first), start(end))
+    }
+
+    /// Whether the result is an average, and so must be divided after it was summed.
+    pub(super) fn is_average(&self) -> bool {
+        self.call.op == Some(ReduceOp::Avg) && self.size > 1
+    }
+
+    /// Elements; `check` has seen that they fit.
+    pub(super) fn count(&self) -> usize {
+        self.call.count as usize
+    }
+
+    fn element(&self) -> usize {
+        self.call.dtype.map_or(0, |dtype| dtype.size())
+    }
+}
+
+/// `(rank + distance) mod size`, for a distance of at most `size`.
+pub(super) fn around(rank: u32, distance: u32, size: u32) -> u32 {
+    ((u64::from(rank) + u64::from(distance)) % u64::from(size)) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::DType;
+
+    fn shape(kind: CallKind, count: u64) -> Shape {
+        let call = Call { kind, dtype: Some(DType::Float64), op: Some(ReduceOp::Sum), root: Some(0), count };
+        Shape { rank: 0, size: 4, call, in_place: false }
+    }
+
+    #[test]
+    fn blocks_cover_everything_in_order() {
+        for size in 1..20 {
+            for count in 0..50 {
+                let shape = Shape { size, ..shape(CallKind::Allreduce, count) };
+                let mut end = 0;
+                for block in 0..size {
+                    let span = shape.blocks(block, block + 1);
+                    assert_eq!(span.offset, end);
+                    end += span.len;
+                }
+                assert_eq!(end, shape.bytes());
+            }
+        }
+    }
+
+    #[test]
+    fn senseless_calls_are_named() {
+        let fine = shape(CallKind::Broadcast, 3);
+        assert!(fine.check().is_ok());
+        let wrong = |call: Call, words: &str| {
+            let error = Shape { call, ..fine }.check().expect_err("it makes no sense");
+            assert!(error.message().contains(words), "{error}");
+        };
+        wrong(Call { root: Some(4), ..fine.call }, "from 0 to 3");
+        wrong(Call { root: None, ..fine.call }, "root is none");
+        wrong(Call { dtype: None, ..fine.call }, "element type");
+        wrong(Call { kind: CallKind::Allreduce, op: None, ..fine.call }, "operation");
+        wrong(Call { count: u64::MAX, ..fine.call }, "more than 1");
+        wrong(Call { kind: CallKind::Allgather, count: 1 << 59, ..fine.call }, "more than 1");
+        assert!(Shape { rank: 4, ..fine }.check().is_err());
+    }
+}

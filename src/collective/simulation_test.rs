@@ -1,0 +1,1 @@
+//! The schedules of all ranks run against each other in memory.
