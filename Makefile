@@ -21,6 +21,7 @@ PYTHON := $(VENV)/bin/python
 CMAKE := $(VENV)/bin/cmake
 CTEST := $(VENV)/bin/ctest
 JOBS := $(shell nproc)
+STRICT := -DCMAKE_COMPILE_WARNING_AS_ERROR=ON
 
 .PHONY: build library examples ctests demo test fmt clippy rust-tests ctest pytest header soak clean
 
@@ -38,11 +39,11 @@ $(VENV)/installed: scripts/requirements.txt
 	touch $@
 
 examples: library $(VENV)/installed
-	$(CMAKE) -S examples -B $(TARGET)/cmake/examples
+	$(CMAKE) -S examples -B $(TARGET)/cmake/examples $(STRICT)
 	$(CMAKE) --build $(TARGET)/cmake/examples --parallel $(JOBS)
 
 ctests: library $(VENV)/installed
-	$(CMAKE) -S ctests -B $(TARGET)/cmake/ctests
+	$(CMAKE) -S ctests -B $(TARGET)/cmake/ctests $(STRICT)
 	$(CMAKE) --build $(TARGET)/cmake/ctests --parallel $(JOBS)
 
 ## Demo
