@@ -1,1 +1,32 @@
-//! (room to be furnished)
+//! Where bytes meet the operating system: links, listeners, pollers, wakers, names, and what the kernel says about this
+//! host.
+//!
+//! | file | what it owns |
+//! | --- | --- |
+//! | [`transport`] | the contract of a link between two processes, which TLS and shared memory will keep too |
+//! | [`tcp`] | the plain link |
+//! | [`listener`] | the listening sockets of one process |
+//! | [`poller`], [`waker`] | sleeping until something is ready, and being woken from another thread |
+//! | [`fork`] | the table of descriptors that a forked child must close |
+//! | [`host`] | host name, boot, process identity, randomness |
+//!
+//! Invariants: every descriptor made here is close-on-exec, non-blocking and in the fork table while it is open; no call
+//! raises SIGPIPE; an interrupted call is repeated here. `unsafe` stands only around single libc calls.
+//!
+//! Nothing here knows a rank, a message or a setting. The hot path returns `io::Error`, so that the caller sees
+//! `WouldBlock`; what is done once returns [`crate::error::Error`] with a whole sentence.
+
+pub mod fork;
+pub mod host;
+pub mod listener;
+pub mod poller;
+mod socket;
+pub mod tcp;
+pub mod transport;
+pub mod waker;
+
+pub use listener::Listener;
+pub use poller::{Poller, Ready, Registry, Token};
+pub use tcp::{Connect, TcpTransport};
+pub use transport::Transport;
+pub use waker::Waker;

@@ -1,0 +1,147 @@
+//! The plain link: TCP, as mio sees it.
+//!
+//! Invariants: TCP_NODELAY is set; it holds no bytes of its own, so `flush` is nothing and `holds_readable` is false.
+//! A connection is of use once `finish_connect` has said [`Connect::Ready`].
+//!
+//! Deliberately not here: trying several addresses, retrying, time limits. That is for whoever dials. No keepalive
+//! either: the control plane has heartbeats.
+
+use super::fork::Guarded;
+use super::poller::{Registry, Token};
+use super::socket;
+use super::transport::Transport;
+use mio::net::TcpStream;
+use mio::Interest;
+use std::io::{self, IoSlice, IoSliceMut, Read};
+use std::net::{IpAddr, Shutdown, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+/// How far a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Connect {
+    /// Neither made nor refused: ask again when the poller reports the token.
+    Pending,
+    /// Made.
+    Ready,
+}
+
+/// A TCP connection.
+#[derive(Debug)]
+pub struct TcpTransport {
+    stream: Guarded<TcpStream>,
+    local: SocketAddr,
+    peer: SocketAddr,
+}
+
+impl TcpTransport {
+    /// Begins to connect, from the given address of this host if there is one. Register it, and call `finish_connect`
+    /// at each report until it is ready or fails.
+    pub fn start_connect(address: SocketAddr, bind_to: Option<IpAddr>) -> io::Result<TcpTransport> {
+        TcpTransport::start_connect_from(address, bind_to.map(|ip| SocketAddr::new(ip, 0)))
+    }
+
+    fn start_connect_from(address: SocketAddr, from: Option<SocketAddr>) -> io::Result<TcpTransport> {
+        let fd = socket::tcp_socket(&address)?;
+        socket::set_option(&*fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
+        if let Some(from) = from {
+            if from.port() == 0 {
+                // The port is then chosen at `connect`, from those free towards this peer. An older kernel refuses the
+                // option and takes one that is free altogether.
+                let _ = socket::set_option(&*fd, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1);
+            }
+            socket::bind(&*fd, &from)?;
+        }
+        socket::connect(&*fd, &address)?;
+        let unspecified = if address.is_ipv4() { [0u8; 4].into() } else { [0u8; 16].into() };
+        Ok(TcpTransport { stream: fd.map(into_mio), local: SocketAddr::new(unspecified, 0), peer: address })
+    }
+
+    /// Whether the connection stands. After an error drop it: asked again, it would say `Pending` for ever.
+    pub fn finish_connect(&mut self) -> io::Result<Connect> {
+        if let Some(error) = self.stream.take_error()? {
+            return Err(error);
+        }
+        match self.stream.peer_addr() {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => return Ok(Connect::Pending),
+            Err(error) => return Err(error),
+        }
+        self.local = self.stream.local_addr()?;
+        if self.local == self.peer {
+            // With no listener there the kernel may choose the destination's port as ours, and TCP joins the socket to
+            // itself.
+            let text = format!("nobody listens on {}: the connection met itself", self.peer);
+            return Err(io::Error::new(io::ErrorKind::ConnectionRefused, text));
+        }
+        Ok(Connect::Ready)
+    }
+
+    /// A connection that a listener accepted.
+    pub(super) fn from_accepted(stream: Guarded<TcpStream>, peer: SocketAddr) -> io::Result<TcpTransport> {
+        stream.set_nodelay(true)?;
+        let local = stream.local_addr()?;
+        Ok(TcpTransport { stream, local, peer })
+    }
+
+    /// After how long without an acknowledgement the kernel gives the connection up (TCP_USER_TIMEOUT); zero is its own
+    /// default, many minutes.
+    pub fn set_user_timeout(&self, timeout: Duration) -> io::Result<()> {
+        let ms = libc::c_int::try_from(timeout.as_millis()).unwrap_or(libc::c_int::MAX);
+        socket::set_option(&*self.stream, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, ms)
+    }
+}
+
+fn into_mio(fd: OwnedFd) -> TcpStream {
+    TcpStream::from_std(std::net::TcpStream::from(fd))
+}
+
+impl Transport for TcpTransport {
+    fn read(&mut self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        if buffers.iter().all(|buffer| buffer.is_empty()) {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "no room to read into"));
+        }
+        socket::uninterrupted(|| self.stream.read_vectored(buffers))
+    }
+
+    fn write(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
+        socket::uninterrupted(|| socket::send(&*self.stream, buffers))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn holds_readable(&self) -> bool {
+        false
+    }
+
+    fn shutdown_write(&mut self) -> io::Result<()> {
+        self.stream.shutdown(Shutdown::Write)
+    }
+
+    fn unsent(&self) -> usize {
+        // It fails only for what is no socket.
+        socket::unacknowledged(&*self.stream).unwrap_or(0)
+    }
+
+    fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        registry.register(&mut *self.stream, token, Interest::READABLE | Interest::WRITABLE)
+    }
+
+    fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
+        registry.deregister(&mut *self.stream)
+    }
+
+    fn local_address(&self) -> SocketAddr {
+        self.local
+    }
+
+    fn peer_address(&self) -> SocketAddr {
+        self.peer
+    }
+}
+
+#[cfg(test)]
+#[path = "tcp_test.rs"]
+mod tests;

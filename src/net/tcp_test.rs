@@ -1,0 +1,175 @@
+use super::*;
+use crate::net::{Listener, Poller};
+use std::os::fd::AsRawFd;
+
+const DEADLINE: Duration = Duration::from_secs(20);
+
+/// A connected pair over loopback: dialled and accepted.
+pub(in crate::net) fn pair() -> (TcpTransport, TcpTransport) {
+    let mut listener = Listener::bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
+    let mut poller = Poller::new().unwrap();
+    listener.register(poller.registry(), Token(0)).unwrap();
+    let mut dialled = TcpTransport::start_connect(listener.local_addresses()[0], None).unwrap();
+    dialled.register(poller.registry(), Token(1)).unwrap();
+    let mut accepted = None;
+    let mut ready = false;
+    while !ready || accepted.is_none() {
+        poller.poll(Some(DEADLINE)).unwrap();
+        assert!(poller.ready().count() > 0, "no connection within the deadline");
+        ready = ready || dialled.finish_connect().unwrap() == Connect::Ready;
+        if accepted.is_none() {
+            accepted = listener.accept().ok();
+        }
+    }
+    dialled.deregister(poller.registry()).unwrap();
+    let (accepted, from) = accepted.unwrap();
+    assert_eq!(from, dialled.local_address());
+    assert_eq!(accepted.local_address(), dialled.peer_address());
+    (dialled, accepted)
+}
+
+#[test]
+fn bytes_pass_both_ways_and_the_end_is_orderly() {
+    let (mut a, mut b) = pair();
+    let mut poller = Poller::new().unwrap();
+    b.register(poller.registry(), Token(3)).unwrap();
+    let mut room = [0u8; 16];
+    assert_eq!(b.read(&mut [IoSliceMut::new(&mut room)]).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    assert_eq!(a.write(&[IoSlice::new(b"mus"), IoSlice::new(b""), IoSlice::new(b"ter")]).unwrap(), 6);
+    a.flush().unwrap();
+    a.shutdown_write().unwrap();
+    let mut got = Vec::new();
+    loop {
+        let (left, right) = room.split_at_mut(2);
+        match b.read(&mut [IoSliceMut::new(left), IoSliceMut::new(right)]) {
+            Ok(0) => break,
+            Ok(n) => got.extend_from_slice(&room[..n]),
+            Err(error) => {
+                assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+                assert!(!b.holds_readable());
+                poller.poll(Some(DEADLINE)).unwrap();
+                assert!(poller.ready().any(|ready| ready.readable), "nothing within the deadline");
+            }
+        }
+    }
+    assert_eq!(got, b"muster");
+    assert_eq!(b.read(&mut [IoSliceMut::new(&mut room)]).unwrap(), 0);
+    assert_eq!(b.read(&mut []).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+}
+
+#[test]
+fn unsent_counts_what_the_peer_has_not_taken() {
+    let (mut a, b) = pair();
+    assert_eq!(a.unsent(), 0);
+    let block = vec![1u8; 1 << 20];
+    let mut written = 0;
+    loop {
+        match a.write(&[IoSlice::new(&block)]) {
+            Ok(n) => written += n,
+            Err(error) => break assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
+        }
+    }
+    assert!(a.unsent() > 0 && a.unsent() <= written);
+    drop(b);
+}
+
+#[test]
+fn writing_to_a_closed_peer_is_an_error_and_no_signal() {
+    // A blocked signal stays pending even where it is ignored, so that this thread can see whether one was raised.
+    // SAFETY: an all-zero `sigset_t` is an empty set.
+    let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: `set` outlives the call.
+    unsafe { libc::sigaddset(&raw mut set, libc::SIGPIPE) };
+    // SAFETY: `set` outlives the call, and the old mask is not asked for.
+    assert_eq!(unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) }, 0);
+    let (mut a, b) = pair();
+    drop(b);
+    let start = std::time::Instant::now();
+    let error = loop {
+        match a.write(&[IoSlice::new(b"x")]) {
+            Ok(_) => assert!(start.elapsed() < DEADLINE),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset), "{error}");
+    assert_eq!(a.write(&[IoSlice::new(b"x")]).unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+    // SAFETY: `set` outlives the call.
+    unsafe { libc::sigpending(&raw mut set) };
+    // SAFETY: `set` outlives the call.
+    assert_eq!(unsafe { libc::sigismember(&raw const set, libc::SIGPIPE) }, 0);
+}
+
+#[test]
+fn a_refused_connection_fails_in_finish_connect() {
+    // An address of this test's own, so that no other test takes the port in between.
+    let closed = Listener::bind(&["127.0.7.1:0".parse().unwrap()]).unwrap().local_addresses()[0];
+    let mut poller = Poller::new().unwrap();
+    let mut dialled = match TcpTransport::start_connect(closed, None) {
+        Ok(dialled) => dialled,
+        Err(error) => return assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused),
+    };
+    dialled.register(poller.registry(), Token(0)).unwrap();
+    let error = loop {
+        match dialled.finish_connect() {
+            Ok(Connect::Pending) => poller.poll(Some(DEADLINE)).unwrap(),
+            Ok(Connect::Ready) => panic!("nobody listens there"),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+}
+
+#[test]
+fn a_connection_to_itself_is_refused() {
+    let here = Listener::bind(&["127.0.7.2:0".parse().unwrap()]).unwrap().local_addresses()[0];
+    let mut dialled = TcpTransport::start_connect_from(here, Some(here)).unwrap();
+    let error = loop {
+        match dialled.finish_connect() {
+            Ok(Connect::Pending) => std::thread::yield_now(),
+            Ok(Connect::Ready) => panic!("it met itself, and did not notice"),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+    assert!(error.to_string().contains("met itself"), "{error}");
+}
+
+#[test]
+fn binds_to_the_given_address_and_sets_its_options() {
+    let listener = Listener::bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
+    let from: IpAddr = "127.0.0.2".parse().unwrap();
+    let mut dialled = TcpTransport::start_connect(listener.local_addresses()[0], Some(from)).unwrap();
+    let mut poller = Poller::new().unwrap();
+    dialled.register(poller.registry(), Token(0)).unwrap();
+    while dialled.finish_connect().unwrap() == Connect::Pending {
+        poller.poll(Some(DEADLINE)).unwrap();
+    }
+    assert_eq!(dialled.local_address().ip(), from);
+    dialled.set_user_timeout(Duration::from_millis(1500)).unwrap();
+    let fd = dialled.stream.as_raw_fd();
+    assert_eq!(socket::option(fd, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT).unwrap(), 1500);
+    assert_ne!(socket::option(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY).unwrap(), 0);
+    // An address that is not this host's.
+    let error = TcpTransport::start_connect(listener.local_addresses()[0], Some("192.0.2.1".parse().unwrap()));
+    assert_eq!(error.unwrap_err().kind(), io::ErrorKind::AddrNotAvailable);
+}
+
+#[test]
+fn a_transport_moves_from_one_poller_to_another() {
+    let (mut a, mut b) = pair();
+    let first = Poller::new().unwrap();
+    let mut second = Poller::new().unwrap();
+    b.register(first.registry(), Token(1)).unwrap();
+    a.write(&[IoSlice::new(b"x")]).unwrap();
+    b.deregister(first.registry()).unwrap();
+    b.register(second.registry(), Token(2)).unwrap();
+    // What was readable before is reported to the new one.
+    loop {
+        second.poll(Some(DEADLINE)).unwrap();
+        assert!(second.ready().count() > 0, "nothing within the deadline");
+        if second.ready().any(|ready| ready.token == Token(2) && ready.readable) {
+            break;
+        }
+    }
+    assert_eq!(b.read(&mut [IoSliceMut::new(&mut [0; 4])]).unwrap(), 1);
+}

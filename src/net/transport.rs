@@ -1,0 +1,66 @@
+//! The contract of a link: an ordered stream of bytes to one other process.
+//!
+//! A [`Transport`] never blocks and never raises SIGPIPE; interrupted calls are repeated inside. It may hold bytes in
+//! both directions (TLS records, a test link), and whoever uses it must not need to know which kind it is. The rules:
+//!
+//! **Reading.** `read` until `WouldBlock`. Then, if `holds_readable()` is false, wait for the poller to report the token:
+//! it reports edges, so a caller that stops before `WouldBlock` hears nothing more. If `holds_readable()` is true there
+//! are bytes of which the poller does not know: the caller may serve others, but must call `read` again without
+//! sleeping, also when the last `read` said `WouldBlock`. `Ok(0)` is the peer's orderly end; it is returned again on each
+//! later call.
+//!
+//! **Writing.** `write` takes a first part of the bytes, of any length, or says `WouldBlock`. What it took counts as sent
+//! for the caller, but may be held inside until `flush`: after the last `write` of a burst call `flush`, and while that
+//! says `WouldBlock`, call it again when the poller next reports the token. (To some transports an ability to read is
+//! what lets a write go on: treat any report of the token as a reason to try both.) `flush` on a transport that holds
+//! nothing costs nothing.
+//!
+//! **Sleeping.** A caller may sleep in the poller only when for each transport that it wants to read the last `read`
+//! said `WouldBlock` with `holds_readable()` false, and for each that it wants to write the last `write` or `flush` said
+//! `WouldBlock`.
+//!
+//! **Ending.** `flush` to `Ok`, then `shutdown_write`, then read to `Ok(0)`, then drop. Any error other than
+//! `WouldBlock` ends the transport: it is of no more use than to be dropped. Dropping without that order may lose bytes
+//! that `unsent` still counts.
+//!
+//! Kept by `TcpTransport` and, in tests, by `testlink::TestLink`, which exercises every freedom that these rules leave.
+
+use super::poller::{Registry, Token};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::SocketAddr;
+
+/// A non-blocking, ordered stream of bytes to one peer. The module's head states the rules of its use.
+pub trait Transport: Send {
+    /// Reads into the buffers, in order: how many bytes, 0 for the peer's orderly end, or `WouldBlock`. Buffers without
+    /// any room are `InvalidInput`, since 0 would say "end".
+    fn read(&mut self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize>;
+
+    /// Takes a first part of the bytes: how many, or `WouldBlock`.
+    fn write(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize>;
+
+    /// Passes on what `write` took and holds inside; `WouldBlock` while something is left.
+    fn flush(&mut self) -> io::Result<()>;
+
+    /// Whether there are readable bytes of which the poller does not know: the caller must not sleep.
+    fn holds_readable(&self) -> bool;
+
+    /// Ends this direction in order. `WouldBlock` while bytes are held: flush first.
+    fn shutdown_write(&mut self) -> io::Result<()>;
+
+    /// Bytes that `write` took and that the peer's kernel has not acknowledged: held inside or in our kernel. (A TCP end
+    /// that is not yet acknowledged counts as one.)
+    fn unsent(&self) -> usize;
+
+    /// Has the poller report this transport's edges, of both directions, under the token. What is ready already is
+    /// reported too. A transport is registered with one poller at a time.
+    fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()>;
+
+    /// Ends that, for instance to hand the transport to another thread's poller.
+    fn deregister(&mut self, registry: &Registry) -> io::Result<()>;
+
+    /// Our end's address; unspecified as long as a connection is being made.
+    fn local_address(&self) -> SocketAddr;
+
+    /// The peer's address.
+    fn peer_address(&self) -> SocketAddr;
+}
