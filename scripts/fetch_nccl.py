@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""Puts the real libnccl.so.2 under target/nccl and prints its path. The wheel is some 300 MB; only the library is kept."""
+"""Puts the real libnccl.so.2 under target/nccl and prints its path.
+
+The wheel is some 300 MB; only the library is kept.
+"""
 
 import glob
 import os

@@ -12,7 +12,7 @@
 // A call of the library failed; the text is the library's own sentence.
 class ClusterError : public std::runtime_error {
 public:
-    ClusterError(const char *call) : std::runtime_error(std::string(call) + ": " + muster_last_error()) {}
+    explicit ClusterError(const char *call) : std::runtime_error(std::string(call) + ": " + muster_last_error()) {}
 };
 
 class Cluster {
@@ -54,7 +54,7 @@ public:
     // Leaves in order. A program that ends without it counts as lost.
     void leave() { check(muster_finalize(handle_), "muster_finalize"); }
 
-    // Ends the job for everyone, with the reason.
+    // Ends the job for everyone, with the reason. Should that fail too, the others see this rank go all the same.
     void abort(const char *reason) { muster_abort(handle_, 1, reason); }
 
 private:

@@ -192,7 +192,8 @@ Images read_csv(const std::string &path) {
     for (std::size_t number = 1; std::getline(file, line); number++) {
         int digit = 0;
         if (!parse_csv_line(line, image, digit)) {
-            fail(path, "line " + std::to_string(number) + " is not 64 numbers from 0 to 16 and a digit, parted by commas");
+            fail(path, "line " + std::to_string(number) +
+                           " is not 64 numbers from 0 to 16 and a digit, parted by commas");
         }
         images.append(image, kCsvPixels, static_cast<std::uint8_t>(digit));
     }

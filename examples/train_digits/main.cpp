@@ -26,7 +26,7 @@ void report(Cluster &cluster, Trainer &trainer, const Images &held_back) {
                 cluster.rank(), cluster.size(), trainer.samples_used(), held_back.count(),
                 100.0 * trainer.model().accuracy(held_back), hash);
     const std::vector<std::int64_t> hashes = cluster.gather(static_cast<std::int64_t>(hash));
-    const bool equal = std::all_of(hashes.begin(), hashes.end(), [&](std::int64_t other) { return other == hashes[0]; });
+    const bool equal = std::count(hashes.begin(), hashes.end(), hashes[0]) == cluster.size();
     if (cluster.rank() == 0) {
         std::printf("the weights of the %d ranks are %s\n", cluster.size(), equal ? "equal, bit for bit" : "not equal");
     }

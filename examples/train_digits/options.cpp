@@ -1,6 +1,7 @@
 #include "options.hpp"
 
 #include <cmath>
+#include <set>
 #include <stdexcept>
 
 const char *const kUsage =
@@ -14,6 +15,8 @@ const char *const kUsage =
     "  --no-sync    no allreduce: every rank trains alone, and the weights drift apart\n";
 
 namespace {
+
+const std::set<std::string> kValued = {"--epochs", "--batch", "--lr", "--hidden", "--data"};
 
 [[noreturn]] void reject(const std::string &name, const std::string &value, const char *expected) {
     throw std::invalid_argument("--" + name + " is '" + value + "'; it must be " + expected);
@@ -60,8 +63,7 @@ Options parse_options(int argc, char **argv) {
         }
         std::size_t equals = argument.find('=');
         std::string name = argument.substr(0, equals);
-        bool known = name == "--epochs" || name == "--batch" || name == "--lr" || name == "--hidden" || name == "--data";
-        if (!known) {
+        if (kValued.count(name) == 0) {
             throw std::invalid_argument("unknown option '" + argument + "'; --help lists those there are");
         }
         if (equals == std::string::npos && at + 1 == argc) {

@@ -14,7 +14,8 @@ class Trainer {
 public:
     Trainer(Cluster &cluster, const Images &images, const Options &options);
 
-    // One pass over all images; prints the loss of every tenth step.
+    // One pass over all images; prints the loss of every tenth step: that of the global batch, or, without sync, that
+    // of this rank's part.
     void train_epoch(std::size_t epoch);
 
     Model &model() { return model_; }
@@ -23,7 +24,7 @@ public:
     std::size_t samples_used() const { return samples_used_; }
 
 private:
-    // Trains on order_[begin, end), the global batch, and returns its mean loss.
+    // Trains on order_[begin, end), the global batch, and returns its mean loss (without sync: its part's).
     float step(std::size_t begin, std::size_t end);
     void shuffle(std::size_t epoch);
 
