@@ -35,6 +35,8 @@ pub mod kernels;
 mod phases;
 mod shape;
 #[cfg(test)]
+mod simulation;
+#[cfg(test)]
 mod simulation_test;
 
 pub use action::{Action, Buffer, Landing, Side, Span};

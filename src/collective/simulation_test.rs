@@ -1,1 +1,254 @@
-//! The schedules of all ranks run against each other in memory.
+//! Every algorithm of the table against computed answers, for many sizes, counts, types and operations.
+
+use super::phases::rounds;
+use super::simulation::{run, InPlace, Random};
+use super::{choose, kernels, Algorithm, Shape, Thresholds, ALGORITHMS};
+use crate::types::{Call, CallKind, DType, ReduceOp};
+
+const IN_PLACE: [InPlace; 3] = [InPlace::Nobody, InPlace::Everybody, InPlace::OddRanks];
+
+fn algorithms(kind: CallKind, size: u32) -> impl Iterator<Item = &'static Algorithm> {
+    ALGORITHMS.iter().filter(move |algorithm| algorithm.kind == kind && (algorithm.works)(size))
+}
+
+fn call(kind: CallKind, dtype: DType, count: u64) -> Call {
+    Call { kind, dtype: Some(dtype), op: None, root: None, count }
+}
+
+/// The counts that tend to go wrong for so many ranks.
+fn counts(size: u32) -> Vec<u64> {
+    let size = u64::from(size);
+    vec![0, 1, 2, 3, size - 1, size, size + 1, 2 * size + 1, 1000 + 97]
+}
+
+fn random_bytes(random: &mut Random, len: usize) -> Vec<u8> {
+    (0..len).map(|_| random.next() as u8).collect()
+}
+
+/// Elements with which the result is exact in whatever order: small whole numbers, for products powers of two.
+fn exact_elements(random: &mut Random, dtype: DType, op: ReduceOp, count: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for _ in 0..count {
+        let choice = random.below(4);
+        let value = if op == ReduceOp::Prod { [1u8, 1, 1, 2][choice] } else { [0u8, 1, 2, 3][choice] };
+        match dtype {
+            DType::Float16 => bytes.extend([0u16, 0x3c00, 0x4000, 0x4200][usize::from(value)].to_ne_bytes()),
+            DType::Bfloat16 => bytes.extend(((f32::from(value).to_bits() >> 16) as u16).to_ne_bytes()),
+            DType::Float32 => bytes.extend(f32::from(value).to_ne_bytes()),
+            DType::Float64 => bytes.extend(f64::from(value).to_ne_bytes()),
+            _ => bytes.extend(&u64::from(value).to_le_bytes()[..dtype.size()]),
+        }
+    }
+    bytes
+}
+
+/// All inputs folded one after another, in order of rank.
+fn folded(call: Call, inputs: &[Vec<u8>]) -> Vec<u8> {
+    let (dtype, op) = (call.dtype.expect("it has a type"), call.op.expect("it has an operation"));
+    let mut result = inputs[0].clone();
+    for input in &inputs[1..] {
+        kernels::reduce_slices(op, dtype, &mut result, input, false);
+    }
+    if op == ReduceOp::Avg && inputs.len() > 1 {
+        kernels::divide_slice(dtype, &mut result, inputs.len() as u32);
+    }
+    result
+}
+
+fn check_allreduce(size: u32, dtype: DType, op: ReduceOp, count: u64, random: &mut Random) {
+    let call = Call { op: Some(op), ..call(CallKind::Allreduce, dtype, count) };
+    let inputs: Vec<Vec<u8>> = (0..size).map(|_| exact_elements(random, dtype, op, count)).collect();
+    let expected = folded(call, &inputs);
+    for algorithm in algorithms(CallKind::Allreduce, size) {
+        for in_place in IN_PLACE {
+            let seed = random.next();
+            let outcome = run(algorithm, call, &inputs, in_place, seed);
+            let right = outcome.outputs.iter().all(|output| *output == expected);
+            assert!(right, "{algorithm:?}, {call}, {size} ranks, {in_place:?}, seed {seed}: a wrong result");
+            check_rounds(algorithm, size, outcome.rounds);
+        }
+    }
+}
+
+fn check_rounds(algorithm: &Algorithm, size: u32, taken: u32) {
+    let least = rounds(size);
+    let allowed = match algorithm.name {
+        "dissemination" | "binomial" | "doubling" | "bruck" | "gather" => least,
+        "halving" => 2 * least,
+        _ => return,
+    };
+    assert!(taken <= allowed, "{algorithm:?}, {size} ranks: {taken} rounds, {allowed} would do");
+}
+
+#[test]
+fn allreduce_is_right_for_every_size() {
+    let mut random = Random(1);
+    for size in 1..=64 {
+        for count in [1, 67, u64::from(size) * 3 + 1] {
+            check_allreduce(size, DType::Int32, ReduceOp::Sum, count, &mut random);
+        }
+    }
+}
+
+#[test]
+fn allreduce_is_right_for_every_count() {
+    let mut random = Random(2);
+    for size in 1..=17 {
+        for count in counts(size) {
+            check_allreduce(size, DType::Float32, ReduceOp::Avg, count, &mut random);
+        }
+    }
+}
+
+#[test]
+fn allreduce_is_right_for_every_type_and_operation() {
+    let mut random = Random(3);
+    for size in [1, 2, 3, 4, 7, 8] {
+        for dtype in DType::ALL {
+            for op in ReduceOp::ALL {
+                check_allreduce(size, dtype, op, 41, &mut random);
+            }
+        }
+    }
+}
+
+/// Floats of all magnitudes, where the order of additions shows, with infinities, NaNs of any sign and both zeros among them.
+fn wild_floats(random: &mut Random, count: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for _ in 0..count {
+        let sign = (random.next() as u32) << 31;
+        let bits = match random.below(30) {
+            0 => 0x7fc0_0000 | random.below(1 << 22) as u32,
+            1 => 0x7f80_0000 | random.below(1 << 23) as u32,
+            2 => 0,
+            3 => 0x7f80_0000,
+            _ => ((100 + random.below(50) as u32) << 23) | random.below(1 << 23) as u32,
+        };
+        bytes.extend((sign | bits).to_ne_bytes());
+    }
+    bytes
+}
+
+#[test]
+fn every_rank_gets_the_same_bits_in_every_run() {
+    let mut random = Random(4);
+    for size in 2..=17 {
+        let inputs: Vec<Vec<u8>> = (0..size).map(|_| wild_floats(&mut random, 333)).collect();
+        for op in ReduceOp::ALL {
+            let call = Call { op: Some(op), ..call(CallKind::Allreduce, DType::Float32, 333) };
+            for algorithm in algorithms(CallKind::Allreduce, size) {
+                let first = run(algorithm, call, &inputs, InPlace::Nobody, random.next()).outputs;
+                for in_place in IN_PLACE {
+                    let outputs = run(algorithm, call, &inputs, in_place, random.next()).outputs;
+                    let same = outputs.iter().all(|output| *output == first[0]);
+                    assert!(same, "{algorithm:?}, {call}, {size} ranks, {in_place:?}: other bits");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn allgather_is_right() {
+    let mut random = Random(5);
+    for size in (1..=17).chain([32, 33, 63, 64]) {
+        for count in counts(size).into_iter().filter(|count| size <= 17 || *count < 100) {
+            let inputs: Vec<Vec<u8>> = (0..size).map(|_| random_bytes(&mut random, count as usize)).collect();
+            let call = call(CallKind::Allgather, DType::Int8, count);
+            for algorithm in algorithms(CallKind::Allgather, size) {
+                for in_place in IN_PLACE {
+                    let outcome = run(algorithm, call, &inputs, in_place, random.next());
+                    let right = outcome.outputs.iter().all(|output| *output == inputs.concat());
+                    assert!(right, "{algorithm:?}, {call}, {size} ranks, {in_place:?}: a wrong result");
+                    check_rounds(algorithm, size, outcome.rounds);
+                }
+            }
+        }
+    }
+}
+
+fn check_broadcast(size: u32, root: u32, count: u64, random: &mut Random) {
+    let inputs: Vec<Vec<u8>> = (0..size).map(|_| random_bytes(random, count as usize)).collect();
+    let call = Call { root: Some(root), ..call(CallKind::Broadcast, DType::Uint8, count) };
+    for algorithm in algorithms(CallKind::Broadcast, size) {
+        let outcome = run(algorithm, call, &inputs, InPlace::Nobody, random.next());
+        let right = outcome.outputs.iter().all(|output| *output == inputs[root as usize]);
+        assert!(right, "{algorithm:?}, {call}, {size} ranks: a wrong result");
+        check_rounds(algorithm, size, outcome.rounds);
+    }
+}
+
+#[test]
+fn broadcast_is_right() {
+    let mut random = Random(6);
+    for size in 1..=17 {
+        for root in 0..size {
+            for count in [0, 1, 128, 4108] {
+                check_broadcast(size, root, count, &mut random);
+            }
+        }
+    }
+    for size in [31, 32, 33, 64] {
+        check_broadcast(size, size / 2, u64::from(size) + 1, &mut random);
+    }
+    for size in [1, 2, 3, 5] {
+        for count in [256 * 1024, 3 * 256 * 1024 + 5] {
+            check_broadcast(size, size - 1, count, &mut random);
+        }
+    }
+}
+
+#[test]
+fn barrier_ends_in_as_few_rounds_as_possible() {
+    let call = Call { kind: CallKind::Barrier, dtype: None, op: None, root: None, count: 0 };
+    for size in 1..=64 {
+        for algorithm in algorithms(CallKind::Barrier, size) {
+            for seed in 0..4 {
+                let outcome = run(algorithm, call, &vec![Vec::new(); size as usize], InPlace::Nobody, seed);
+                assert_eq!(outcome.rounds, rounds(size));
+            }
+        }
+    }
+}
+
+#[test]
+fn nobody_leaves_a_barrier_before_everybody_has_come() {
+    // In dissemination who has heard from whom is a matter of the schedule: follow the frames and collect.
+    for algorithm in ALGORITHMS.iter().filter(|algorithm| algorithm.kind == CallKind::Barrier) {
+        for size in 1..=64u32 {
+            let call = Call { kind: CallKind::Barrier, dtype: None, op: None, root: None, count: 0 };
+            let mut heard: Vec<u64> = (0..size).map(|rank| 1 << rank).collect();
+            for step in 0..rounds(size) {
+                let before = heard.clone();
+                for rank in 0..size {
+                    let shape = Shape { rank, size, call, in_place: false };
+                    let super::Action::Exchange { receive: Some((from, _)), .. } = (algorithm.step)(&shape, step)
+                    else {
+                        panic!("a barrier exchanges in every round");
+                    };
+                    heard[rank as usize] |= before[from as usize];
+                }
+            }
+            assert!(heard.iter().all(|heard| heard.count_ones() == size), "{size} ranks");
+        }
+    }
+}
+
+#[test]
+fn every_call_has_an_algorithm_and_all_ranks_choose_it() {
+    for kind in CallKind::ALL {
+        for size in 1..=64 {
+            for count in [0, 1, 1 << 10, 1 << 20, 1 << 40] {
+                let call = Call { op: Some(ReduceOp::Sum), root: Some(0), ..call(kind, DType::Int8, count) };
+                let shape = |rank, in_place| Shape { rank, size, call, in_place };
+                let first = choose(&shape(0, false), &Thresholds::default());
+                for rank in 0..size {
+                    for in_place in [false, true] {
+                        let chosen = choose(&shape(rank, in_place), &Thresholds::default());
+                        assert!(std::ptr::eq(first, chosen), "{kind}, {size} ranks, count {count}");
+                    }
+                }
+            }
+        }
+    }
+}

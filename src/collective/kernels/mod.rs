@@ -50,6 +50,23 @@ pub unsafe fn divide(dtype: DType, data: *mut u8, count: usize, by: u32) {
     unsafe { divide_any(dtype, data, count, by) }
 }
 
+/// Combines `other` into `mine`, for tests that have no use for pointers.
+#[cfg(test)]
+pub(super) fn reduce_slices(op: ReduceOp, dtype: DType, mine: &mut [u8], other: &[u8], other_lower: bool) {
+    assert!(mine.len() == other.len() && mine.len() % dtype.size() == 0, "operands of {dtype} must be equally long");
+    let (out, other, count) = (mine.as_mut_ptr(), other.as_ptr(), mine.len() / dtype.size());
+    let (lower, higher) = if other_lower { (other, out.cast_const()) } else { (out.cast_const(), other) };
+    // SAFETY: both slices hold `count` elements, and `out` is one of the operands.
+    unsafe { reduce(op, dtype, lower, higher, out, count) };
+}
+
+/// Divides the elements of a slice, for tests.
+#[cfg(test)]
+pub(super) fn divide_slice(dtype: DType, data: &mut [u8], by: u32) {
+    // SAFETY: the slice holds that many elements.
+    unsafe { divide(dtype, data.as_mut_ptr(), data.len() / dtype.size(), by) };
+}
+
 /// Calls a function once for the Rust type that stands for an element type.
 macro_rules! for_dtype {
     ($dtype:expr, $function:ident($($argument:expr),*)) => {

@@ -1,0 +1,253 @@
+//! Runs the schedules of all ranks of a group against each other in memory, interleaved by seed, and checks at every step what
+//! the head of `collective` promises.
+
+use super::{kernels, Action, Algorithm, Buffer, Landing, Shape, Side, Span};
+use crate::types::{Call, CallKind, ReduceOp};
+use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
+
+/// What fills memory that nobody has written yet.
+const JUNK: u8 = 0xa5;
+
+/// More steps than any schedule here has; one that reaches it does not end.
+const MAX_STEPS: u32 = 100_000;
+
+/// Numbers that a seed determines (splitmix64).
+pub(super) struct Random(pub u64);
+
+impl Random {
+    pub(super) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    pub(super) fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound as u64) as usize
+    }
+}
+
+/// Which ranks call in place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum InPlace {
+    Nobody,
+    Everybody,
+    OddRanks,
+}
+
+/// What a run ends with.
+pub(super) struct Outcome {
+    /// Every rank's output.
+    pub outputs: Vec<Vec<u8>>,
+    /// The longest chain of exchanges of which each had to wait for the one before.
+    pub rounds: u32,
+}
+
+struct Frame {
+    bytes: Vec<u8>,
+    round: u32,
+}
+
+struct Member {
+    shape: Shape,
+    memory: Vec<u8>,
+    output: Range<usize>,
+    input: Range<usize>,
+    scratch: Range<usize>,
+    step: u32,
+    round: u32,
+    /// The round that the exchange under way will end, as far as known.
+    ends_round: u32,
+    sending: Option<(u32, Span)>,
+    receiving: Option<(u32, Landing)>,
+    done: bool,
+}
+
+impl Member {
+    fn new(algorithm: &Algorithm, shape: Shape, input: &[u8]) -> Member {
+        let (given, result) = match shape.call.kind {
+            CallKind::Barrier => (0, 0),
+            CallKind::Broadcast => (0, shape.bytes()),
+            CallKind::Allreduce => (shape.bytes(), shape.bytes()),
+            CallKind::Allgather => (shape.bytes(), shape.bytes() * shape.size as usize),
+        };
+        // Odd places, so that nothing is aligned.
+        let output = 1..1 + result;
+        let lies = if shape.call.kind == CallKind::Allgather { shape.rank as usize * given } else { 0 };
+        let lies = if shape.in_place { output.start + lies } else { output.end + 1 };
+        let input_range = lies..lies + given;
+        let behind = output.end.max(input_range.end) + 1;
+        let scratch = behind..behind + (algorithm.scratch_bytes)(&shape);
+        let mut memory = vec![JUNK; scratch.end + 1];
+        if shape.call.kind == CallKind::Broadcast {
+            if shape.rank == shape.root() {
+                memory[output.clone()].copy_from_slice(input);
+            }
+        } else {
+            memory[input_range.clone()].copy_from_slice(input);
+        }
+        let (step, round, ends_round, sending, receiving, done) = (0, 0, 0, None, None, false);
+        Member { shape, memory, output, input: input_range, scratch, step, round, ends_round, sending, receiving, done }
+    }
+
+    /// Where a span lies in memory; it must lie in its buffer.
+    fn range(&self, span: Span) -> Range<usize> {
+        let buffer = match span.buffer {
+            Buffer::Input => &self.input,
+            Buffer::Output => &self.output,
+            Buffer::Scratch => &self.scratch,
+        };
+        let range = buffer.start + span.offset..buffer.start + span.offset + span.len;
+        assert!(range.end <= buffer.end, "{:?} step {}: {span:?} reaches out of its buffer", self.shape, self.step);
+        range
+    }
+
+    /// The same for a span that is to be written.
+    fn written(&self, span: Span) -> Range<usize> {
+        assert!(span.buffer != Buffer::Input, "{:?} step {}: the input would be written", self.shape, self.step);
+        self.range(span)
+    }
+
+    fn copy(&mut self, from: Span, to: Span) {
+        let (from, to) = (self.range(from), self.written(to));
+        assert_eq!(from.len(), to.len());
+        assert!(apart(&from, &to), "{:?} step {}: a copy overlaps", self.shape, self.step);
+        self.memory.copy_within(from, to.start);
+    }
+
+    fn reduce(&mut self, mine: Span, other: &[u8], other_side: Side, into: Span) {
+        let (mine, into) = (self.range(mine), self.written(into));
+        assert!(mine.len() == other.len() && into.len() == other.len(), "{:?}: lengths differ", self.shape);
+        assert!(mine == into || apart(&mine, &into), "{:?} step {}: operands overlap", self.shape, self.step);
+        let Call { op: Some(op), dtype: Some(dtype), .. } = self.shape.call else { panic!("nothing to reduce with") };
+        self.memory.copy_within(mine, into.start);
+        kernels::reduce_slices(op, dtype, &mut self.memory[into], other, other_side == Side::Lower);
+    }
+
+    fn divide(&mut self, span: Span, by: u32) {
+        assert_eq!(self.shape.call.op, Some(ReduceOp::Avg));
+        let range = self.written(span);
+        let dtype = self.shape.call.dtype.expect("what is reduced has a type");
+        kernels::divide_slice(dtype, &mut self.memory[range], by);
+    }
+
+    /// Begins the next step, or carries it out.
+    fn begin(&mut self, algorithm: &Algorithm) {
+        let action = (algorithm.step)(&self.shape, self.step);
+        match action {
+            Action::Exchange { send, receive } => {
+                for peer in send.iter().map(|send| send.0).chain(receive.iter().map(|receive| receive.0)) {
+                    assert!(peer < self.shape.size && peer != self.shape.rank, "{:?}: peer {peer}", self.shape);
+                }
+                if let (Some((_, sent)), Some((_, landing))) = (&send, &receive) {
+                    let (sent, into) = (self.range(*sent), self.written(landing.into()));
+                    assert!(apart(&sent, &into), "{:?} step {}: sends what it writes", self.shape, self.step);
+                }
+                self.ends_round = self.round + u32::from(send.is_some() || receive.is_some());
+                (self.sending, self.receiving) = (send, receive);
+            }
+            Action::Copy { from, to } => self.copy(from, to),
+            Action::Reduce { mine, other, into, other_side } => {
+                assert!(apart(&self.range(other), &self.range(into)), "{:?}: operands overlap", self.shape);
+                let other = self.memory[self.range(other)].to_vec();
+                self.reduce(mine, &other, other_side, into);
+            }
+            Action::Divide { span, by } => self.divide(span, by),
+            Action::Done => {
+                self.done = true;
+                assert_eq!((algorithm.step)(&self.shape, self.step + 1), Action::Done, "done is not the end");
+            }
+        }
+        self.step += 1;
+        assert!(self.step < MAX_STEPS, "{:?}: {algorithm:?} does not end", self.shape);
+    }
+
+    fn land(&mut self, landing: Landing, frame: Frame) {
+        match landing {
+            Landing::Place(span) => {
+                let range = self.written(span);
+                assert_eq!(range.len(), frame.bytes.len(), "{:?} step {}: another length", self.shape, self.step);
+                self.memory[range].copy_from_slice(&frame.bytes);
+            }
+            Landing::Reduce { mine, into, arrives } => self.reduce(mine, &frame.bytes, arrives, into),
+        }
+        self.ends_round = self.ends_round.max(frame.round);
+    }
+}
+
+fn apart(one: &Range<usize>, other: &Range<usize>) -> bool {
+    one.is_empty() || other.is_empty() || one.end <= other.start || other.end <= one.start
+}
+
+/// Runs one call on `inputs.len()` ranks. A seed decides who moves when, and whether links hold frames or a send ends only
+/// once its receiver has asked for it.
+pub(super) fn run(algorithm: &Algorithm, call: Call, inputs: &[Vec<u8>], in_place: InPlace, seed: u64) -> Outcome {
+    let size = inputs.len() as u32;
+    let mut random = Random(seed);
+    let buffered = random.below(2) == 0;
+    let mut members = Vec::new();
+    for (rank, input) in (0..).zip(inputs) {
+        let in_place = in_place == InPlace::Everybody || (in_place == InPlace::OddRanks && rank % 2 == 1);
+        let shape = Shape { rank, size, call, in_place };
+        shape.check().expect("the tests make sensible calls");
+        members.push(Member::new(algorithm, shape, input));
+    }
+    let mut links: HashMap<(u32, u32), VecDeque<Frame>> = HashMap::new();
+    let mut order: Vec<usize> = (0..members.len()).collect();
+    while members.iter().any(|member| !member.done) {
+        for at in (1..order.len()).rev() {
+            order.swap(at, random.below(at + 1));
+        }
+        let mut moved = false;
+        for &at in &order {
+            moved |= advance(&mut members, &mut links, at, algorithm, buffered);
+        }
+        assert!(moved, "{algorithm:?}, {call}, {size} ranks, {in_place:?}, seed {seed}: nobody can move");
+    }
+    assert!(links.values().all(VecDeque::is_empty), "{algorithm:?}, {call}, {size} ranks: frames are left over");
+    for (member, input) in members.iter().zip(inputs) {
+        let untouched = member.shape.in_place || call.kind == CallKind::Broadcast;
+        assert!(untouched || member.memory[member.input.clone()] == input[..], "{algorithm:?}: the input was written");
+    }
+    Outcome {
+        rounds: members.iter().map(|member| member.round).max().unwrap_or(0),
+        outputs: members.into_iter().map(|member| member.memory[member.output].to_vec()).collect(),
+    }
+}
+
+/// Lets one rank do what it can; whether that was anything.
+fn advance(
+    members: &mut [Member],
+    links: &mut HashMap<(u32, u32), VecDeque<Frame>>,
+    at: usize,
+    algorithm: &Algorithm,
+    buffered: bool,
+) -> bool {
+    let rank = at as u32;
+    let mut moved = false;
+    if let Some((peer, span)) = members[at].sending {
+        let asked = members[peer as usize].receiving.is_some_and(|(from, _)| from == rank);
+        let queue = links.entry((rank, peer)).or_default();
+        if buffered || (asked && queue.is_empty()) {
+            let bytes = members[at].memory[members[at].range(span)].to_vec();
+            queue.push_back(Frame { bytes, round: members[at].round + 1 });
+            members[at].sending = None;
+            moved = true;
+        }
+    }
+    if let Some((peer, landing)) = members[at].receiving {
+        if let Some(frame) = links.entry((peer, rank)).or_default().pop_front() {
+            members[at].land(landing, frame);
+            members[at].receiving = None;
+            moved = true;
+        }
+    }
+    let member = &mut members[at];
+    if member.sending.is_none() && member.receiving.is_none() && !member.done {
+        member.round = member.ends_round;
+        member.begin(algorithm);
+        moved = true;
+    }
+    moved
+}
