@@ -6,12 +6,18 @@
 //! Deliberately absent: sockets, time, and any decision about what a message means.
 
 mod codec;
+mod control;
 mod frame;
 mod link;
 mod message;
+mod nouns;
 mod store;
 
 pub use codec::{Decoder, Encoder, Wire, WireError};
+pub use control::{
+    Abort, Absence, AbsenceState, Absent, Agreed, Formed, GroupProgress, Heartbeat, HeartbeatEcho, Locate, Located,
+    Member, PeerReport, PeerState, Register, Rejected, Revoke, Revoked, Suspect, Verdict, WhereAre,
+};
 pub use frame::{
     body_bytes, encode_frame, peek_frame, Frame, FrameHeader, CHECKSUM_BYTES, FLAG_UNCHECKED, HEADER_BYTES, MAGIC,
     PIECE_BYTES,
@@ -20,10 +26,7 @@ pub use link::{
     DataHeader, LinkAccept, LinkHello, LinkKind, LinkReject, LinkRejectReason, LinkRevoke, DATA_HEADER_BYTES,
     PROOF_BYTES,
 };
-pub use message::{
-    Abort, Absence, AbsenceState, Absent, Agreed, Formed, GroupProgress, Heartbeat, HeartbeatEcho, Lane, Locate,
-    Located, Member, Message, PeerReport, PeerState, Register, Rejected, Revoke, Revoked, Suspect, Verdict, WhereAre,
-};
+pub use message::{Lane, Message};
 pub use store::{Blob, StoreBegin, StoreCancel, StoreOperation, StorePiece, StoreReply, STORE_PIECE_BYTES};
 
 /// The lowest protocol that this library speaks.

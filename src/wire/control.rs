@@ -1,0 +1,359 @@
+//! What the control plane's messages carry, field by field, in the order of the wire.
+
+use super::codec::{code, record, take_name, Decoder, Encoder, Wire, WireError};
+use super::{ADDRESSES_MAX, PROGRESS_MAX};
+use crate::error::{Culprit, Failure, Status};
+use crate::types::{Call, Epoch, GroupId, HostName, Incarnation, JobInstance, Process, Role};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// A node asks to be let in; the first message on a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Register {
+    /// The lowest protocol that it speaks. This and the next stay the first two fields in every version.
+    pub protocol_lowest: u16,
+    /// The highest.
+    pub protocol_highest: u16,
+    /// What it can do beyond the protocol's base; none are defined yet.
+    pub features: u64,
+    /// The library's version, for the log.
+    pub version: String,
+    /// The job that it believes it belongs to, if it was told.
+    pub job_id: Option<String>,
+    /// Worker or server.
+    pub role: Role,
+    /// Its id: given by the user, or made by itself.
+    pub node_id: String,
+    /// Whether the user gave it.
+    pub node_id_given: bool,
+    /// The rank that a launcher gave it.
+    pub rank: Option<u32>,
+    /// Which life of it this is.
+    pub incarnation: Incarnation,
+    /// Where it runs.
+    pub host: HostName,
+    /// Its process.
+    pub process: Process,
+    /// Where its peers reach it; all of them have the same port.
+    pub addresses: Vec<SocketAddr>,
+    /// How many workers it was told to expect.
+    pub worker_num: u32,
+    /// How many servers.
+    pub server_num: u32,
+    /// Whether it was told that recovery is on.
+    pub recovery: bool,
+    /// The job instance that it belongs to, when it registers again after a broken connection.
+    pub instance: Option<JobInstance>,
+}
+
+impl Wire for Register {
+    fn put(&self, to: &mut Encoder) {
+        self.protocol_lowest.put(to);
+        self.protocol_highest.put(to);
+        self.features.put(to);
+        self.version.put(to);
+        self.job_id.put(to);
+        self.role.put(to);
+        self.node_id.put(to);
+        self.node_id_given.put(to);
+        self.rank.put(to);
+        self.incarnation.put(to);
+        self.host.put(to);
+        self.process.put(to);
+        self.addresses.put(to);
+        self.worker_num.put(to);
+        self.server_num.put(to);
+        self.recovery.put(to);
+        self.instance.put(to);
+    }
+
+    fn take(from: &mut Decoder<'_>) -> Result<Self, WireError> {
+        Ok(Register {
+            protocol_lowest: Wire::take(from)?,
+            protocol_highest: Wire::take(from)?,
+            features: Wire::take(from)?,
+            version: take_name(from, "version")?,
+            job_id: bool::take(from)?.then(|| take_name(from, "job id")).transpose()?,
+            role: Wire::take(from)?,
+            node_id: take_name(from, "node id")?,
+            node_id_given: Wire::take(from)?,
+            rank: Wire::take(from)?,
+            incarnation: Wire::take(from)?,
+            host: Wire::take(from)?,
+            process: Wire::take(from)?,
+            addresses: {
+                let count = from.count(ADDRESSES_MAX, 7, "addresses")?;
+                (0..count).map(|_| Wire::take(from)).collect::<Result<_, _>>()?
+            },
+            worker_num: Wire::take(from)?,
+            server_num: Wire::take(from)?,
+            recovery: Wire::take(from)?,
+            instance: Wire::take(from)?,
+        })
+    }
+}
+
+impl Register {
+    /// The protocol range of a registration of whatever version, so that a refusal can name it.
+    pub fn protocol_range(payload: &[u8]) -> Result<(u16, u16), WireError> {
+        let mut from = Decoder::new(payload);
+        Ok((Wire::take(&mut from)?, Wire::take(&mut from)?))
+    }
+}
+
+record! {
+    /// The scheduler refuses a node, or ends the forming of the cluster for all.
+    pub struct Rejected {
+        /// What the node's `muster_init` returns.
+        pub status: Status,
+        /// The whole sentence.
+        pub reason: String,
+    }
+}
+
+record! {
+    /// A node as the others see it.
+    pub struct Member {
+        /// Its place among all nodes: workers by rank, then servers by rank.
+        pub index: u32,
+        /// Worker or server.
+        pub role: Role,
+        /// Its rank in its role's rank space.
+        pub rank: u32,
+        /// Its place among those of its role on its host.
+        pub local_rank: u32,
+        /// Its id.
+        pub node_id: String,
+        /// Its host.
+        pub host: HostName,
+        /// Its process.
+        pub process: Process,
+        /// Where it can be reached.
+        pub addresses: Vec<SocketAddr>,
+    }
+}
+
+record! {
+    /// What all nodes of an epoch do alike, whatever each was told.
+    pub struct Agreed {
+        /// How long silence lasts before it means death, in milliseconds; heartbeats come five times as often.
+        pub heartbeat_timeout_ms: u64,
+        /// Whether data-plane frames carry payload checksums.
+        pub checksums: bool,
+        /// Where algorithms change, as `collective::Thresholds` lists them.
+        pub thresholds: Vec<u64>,
+        /// The longest key of the store, in bytes.
+        pub store_key_max: u64,
+        /// The longest value.
+        pub store_value_max: u64,
+    }
+}
+
+record! {
+    /// The cluster is complete.
+    pub struct Formed {
+        /// Which job this is.
+        pub instance: JobInstance,
+        /// Which membership.
+        pub epoch: Epoch,
+        /// The receiver's place in the table of all nodes.
+        pub index: u32,
+        /// Its rank in its role's rank space.
+        pub rank: u32,
+        /// Its place among those of its role on its host.
+        pub local_rank: u32,
+        /// How many of its role are on its host.
+        pub local_size: u32,
+        /// How many workers there are.
+        pub worker_num: u32,
+        /// How many servers.
+        pub server_num: u32,
+        /// What a link of this epoch must prove to know: the dialler shows the first half, the accepter the second.
+        pub secret: [u8; 32],
+        /// What all do alike.
+        pub agreed: Agreed,
+        /// All nodes up to `FULL_TABLE_NODES`; beyond that, those that the schedules on world use.
+        pub members: Arc<Vec<Member>>,
+    }
+}
+
+record! {
+    /// How far a node is in one group.
+    pub struct GroupProgress {
+        /// Which group.
+        pub group: GroupId,
+        /// The newest collective that it entered; 0: none yet.
+        pub entered: u64,
+        /// The newest that it finished.
+        pub finished: u64,
+        /// What the newest entered one is.
+        pub call: Option<Call>,
+        /// How long ago it entered it, in milliseconds.
+        pub age_ms: u64,
+    }
+}
+
+record! {
+    /// A sign of life, echoed at once.
+    pub struct Heartbeat {
+        /// Grows by one.
+        pub sequence: u64,
+        /// The newest echo that the node has heard: a node that is not answered is unhearing.
+        pub echoed: u64,
+        /// How far the node is in each group that it has used.
+        pub progress: Vec<GroupProgress>,
+    }
+}
+
+record! {
+    /// The answer to a heartbeat.
+    pub struct HeartbeatEcho {
+        /// Whose.
+        pub sequence: u64,
+    }
+}
+
+record! {
+    /// A peer's link ended, or could not be opened. Evidence, not a verdict.
+    pub struct Suspect {
+        /// The peer's index.
+        pub peer: u32,
+        /// What was seen.
+        pub evidence: String,
+    }
+}
+
+code! {
+    /// What the scheduler knows of a suspect.
+    pub enum PeerState {
+        /// Its connection to the scheduler lives.
+        Alive = 1,
+        /// It has left in an orderly way.
+        Left = 2,
+    }
+}
+
+record! {
+    /// Answers a `Suspect` whose peer is not lost. (A loss is told to everyone, as a `Verdict`.)
+    pub struct PeerReport {
+        /// The peer's index.
+        pub peer: u32,
+        /// What is known of it.
+        pub state: PeerState,
+        /// Who it is.
+        pub culprit: Culprit,
+    }
+}
+
+record! {
+    /// The cluster is broken: a node is lost, or a rank aborted. The first cause, once.
+    pub struct Verdict {
+        /// That cause.
+        pub failure: Failure,
+    }
+}
+
+record! {
+    /// A rank gives up on a group, and says why.
+    pub struct Revoke {
+        /// Its reason, with epoch, group and sequence.
+        pub failure: Failure,
+    }
+}
+
+record! {
+    /// A group is revoked: the first cause that reached the scheduler, told to every member.
+    pub struct Revoked {
+        /// That cause.
+        pub failure: Failure,
+    }
+}
+
+record! {
+    /// Who has not entered this collective, and where are they?
+    pub struct WhereAre {
+        /// Chosen by the node; stands in the answer.
+        pub query: u64,
+        /// The group.
+        pub group: GroupId,
+        /// The collective's sequence number.
+        pub sequence: u64,
+    }
+}
+
+code! {
+    /// Where a member is that has not entered a collective.
+    pub enum AbsenceState {
+        /// It has entered this one (`call`, `sequence`, `age_ms` tell) and is still inside.
+        Inside = 1,
+        /// It has finished this one and not entered another on the group; `age_ms` since it entered that one.
+        Outside = 2,
+        /// It has not used the group yet.
+        Never = 3,
+        /// It did not answer when asked; the rest is what it said last.
+        Silent = 4,
+        /// It has left the cluster.
+        Left = 5,
+    }
+}
+
+record! {
+    /// One member that has not entered a collective.
+    pub struct Absence {
+        /// Who.
+        pub culprit: Culprit,
+        /// Where it is.
+        pub state: AbsenceState,
+        /// The newest collective that it entered on the group.
+        pub sequence: u64,
+        /// What that is.
+        pub call: Option<Call>,
+        /// How long ago, in milliseconds.
+        pub age_ms: u64,
+    }
+}
+
+record! {
+    /// Answers a `WhereAre`.
+    pub struct Absent {
+        /// Which.
+        pub query: u64,
+        /// How many have not entered.
+        pub total: u32,
+        /// The first few of them.
+        pub members: Vec<Absence>,
+    }
+}
+
+record! {
+    /// Who is the node with this index? (Where `Formed` did not say.)
+    pub struct Locate {
+        /// Its index.
+        pub index: u32,
+    }
+}
+
+record! {
+    /// Answers a `Locate`.
+    pub struct Located {
+        /// The node.
+        pub member: Member,
+    }
+}
+
+record! {
+    /// A rank ends the job for all.
+    pub struct Abort {
+        /// The program's own code.
+        pub code: i32,
+        /// The program's own reason.
+        pub reason: String,
+    }
+}
+
+impl Heartbeat {
+    /// Whether it keeps its limit.
+    pub fn within_limits(&self) -> bool {
+        self.progress.len() <= PROGRESS_MAX
+    }
+}

@@ -1,0 +1,108 @@
+//! How the crate's nouns lie on the wire: hosts, processes, calls, failures.
+
+use super::codec::{take_name, Decoder, Encoder, Wire, WireError};
+use crate::error::{Culprit, Failure, Status};
+use crate::types::{Call, CallKind, DType, HostName, Process, ReduceOp};
+
+impl Wire for HostName {
+    fn put(&self, to: &mut Encoder) {
+        self.name.put(to);
+        self.key.put(to);
+    }
+
+    fn take(from: &mut Decoder<'_>) -> Result<Self, WireError> {
+        Ok(HostName { name: take_name(from, "host name")?, key: take_name(from, "host key")? })
+    }
+}
+
+impl Wire for Process {
+    fn put(&self, to: &mut Encoder) {
+        self.pid.put(to);
+        self.start_ticks.put(to);
+        self.pid_namespace.put(to);
+    }
+
+    fn take(from: &mut Decoder<'_>) -> Result<Self, WireError> {
+        Ok(Process { pid: Wire::take(from)?, start_ticks: Wire::take(from)?, pid_namespace: Wire::take(from)? })
+    }
+}
+
+impl Wire for Status {
+    fn put(&self, to: &mut Encoder) {
+        self.code().put(to);
+    }
+
+    fn take(from: &mut Decoder<'_>) -> Result<Self, WireError> {
+        let code = i32::take(from)?;
+        Status::from_code(code).ok_or_else(|| WireError(format!("unknown status {code}")))
+    }
+}
+
+impl Wire for Culprit {
+    fn put(&self, to: &mut Encoder) {
+        self.role.put(to);
+        self.rank.put(to);
+        self.node_id.put(to);
+        self.host.put(to);
+        self.pid.put(to);
+    }
+
+    fn take(from: &mut Decoder<'_>) -> Result<Self, WireError> {
+        Ok(Culprit {
+            role: Wire::take(from)?,
+            rank: Wire::take(from)?,
+            node_id: take_name(from, "node id")?,
+            host: take_name(from, "host name")?,
+            pid: Wire::take(from)?,
+        })
+    }
+}
+
+impl Wire for Failure {
+    fn put(&self, to: &mut Encoder) {
+        self.status.put(to);
+        self.culprit.put(to);
+        self.cause.put(to);
+        self.epoch.put(to);
+        self.group.put(to);
+        self.sequence.put(to);
+    }
+
+    fn take(from: &mut Decoder<'_>) -> Result<Self, WireError> {
+        Ok(Failure {
+            status: Wire::take(from)?,
+            culprit: Wire::take(from)?,
+            cause: Wire::take(from)?,
+            epoch: Wire::take(from)?,
+            group: Wire::take(from)?,
+            sequence: Wire::take(from)?,
+        })
+    }
+}
+
+impl Wire for Call {
+    fn put(&self, to: &mut Encoder) {
+        (self.kind as u8).put(to);
+        self.dtype.map_or(u8::MAX, |dtype| dtype as u8).put(to);
+        self.op.map_or(u8::MAX, |op| op as u8).put(to);
+        self.root.put(to);
+        self.count.put(to);
+    }
+
+    fn take(from: &mut Decoder<'_>) -> Result<Self, WireError> {
+        fn known<T>(code: u8, what: &str, find: impl Fn(i32) -> Option<T>) -> Result<Option<T>, WireError> {
+            if code == u8::MAX {
+                return Ok(None);
+            }
+            find(i32::from(code)).map(Some).ok_or_else(|| WireError(format!("unknown {what} {code}")))
+        }
+        let kind = u8::take(from)?;
+        Ok(Call {
+            kind: CallKind::from_code(kind).ok_or_else(|| WireError(format!("unknown collective {kind}")))?,
+            dtype: known(u8::take(from)?, "element type", DType::from_code)?,
+            op: known(u8::take(from)?, "operation", ReduceOp::from_code)?,
+            root: Wire::take(from)?,
+            count: Wire::take(from)?,
+        })
+    }
+}
