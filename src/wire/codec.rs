@@ -173,7 +173,8 @@ impl<T: Wire> Wire for Vec<T> {
 
     fn take(from: &mut Decoder<'_>) -> Result<Self, WireError> {
         let count = from.count(usize::MAX, 1, "elements")?;
-        let mut values = Vec::with_capacity(count.min(4096));
+        // A count is only a claim: what is set aside for it is never more than the message itself takes.
+        let mut values = Vec::with_capacity(count.min(from.rest.len() / std::mem::size_of::<T>().max(1)));
         for _ in 0..count {
             values.push(T::take(from)?);
         }

@@ -81,16 +81,19 @@ impl Wire for Register {
             incarnation: Wire::take(from)?,
             host: Wire::take(from)?,
             process: Wire::take(from)?,
-            addresses: {
-                let count = from.count(ADDRESSES_MAX, 7, "addresses")?;
-                (0..count).map(|_| Wire::take(from)).collect::<Result<_, _>>()?
-            },
+            addresses: take_addresses(from)?,
             worker_num: Wire::take(from)?,
             server_num: Wire::take(from)?,
             recovery: Wire::take(from)?,
             instance: Wire::take(from)?,
         })
     }
+}
+
+/// A node's addresses: at most [`ADDRESSES_MAX`], of at least seven bytes each.
+fn take_addresses(from: &mut Decoder<'_>) -> Result<Vec<SocketAddr>, WireError> {
+    let count = from.count(ADDRESSES_MAX, 7, "addresses")?;
+    (0..count).map(|_| Wire::take(from)).collect()
 }
 
 impl Register {
@@ -111,25 +114,50 @@ record! {
     }
 }
 
-record! {
-    /// A node as the others see it.
-    pub struct Member {
-        /// Its place among all nodes: workers by rank, then servers by rank.
-        pub index: u32,
-        /// Worker or server.
-        pub role: Role,
-        /// Its rank in its role's rank space.
-        pub rank: u32,
-        /// Its place among those of its role on its host.
-        pub local_rank: u32,
-        /// Its id.
-        pub node_id: String,
-        /// Its host.
-        pub host: HostName,
-        /// Its process.
-        pub process: Process,
-        /// Where it can be reached.
-        pub addresses: Vec<SocketAddr>,
+/// A node as the others see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Its place among all nodes: workers by rank, then servers by rank.
+    pub index: u32,
+    /// Worker or server.
+    pub role: Role,
+    /// Its rank in its role's rank space.
+    pub rank: u32,
+    /// Its place among those of its role on its host.
+    pub local_rank: u32,
+    /// Its id.
+    pub node_id: String,
+    /// Its host.
+    pub host: HostName,
+    /// Its process.
+    pub process: Process,
+    /// Where it can be reached.
+    pub addresses: Vec<SocketAddr>,
+}
+
+impl Wire for Member {
+    fn put(&self, to: &mut Encoder) {
+        self.index.put(to);
+        self.role.put(to);
+        self.rank.put(to);
+        self.local_rank.put(to);
+        self.node_id.put(to);
+        self.host.put(to);
+        self.process.put(to);
+        self.addresses.put(to);
+    }
+
+    fn take(from: &mut Decoder<'_>) -> Result<Self, WireError> {
+        Ok(Member {
+            index: Wire::take(from)?,
+            role: Wire::take(from)?,
+            rank: Wire::take(from)?,
+            local_rank: Wire::take(from)?,
+            node_id: take_name(from, "node id")?,
+            host: Wire::take(from)?,
+            process: Wire::take(from)?,
+            addresses: take_addresses(from)?,
+        })
     }
 }
 
@@ -193,15 +221,36 @@ record! {
     }
 }
 
-record! {
-    /// A sign of life, echoed at once.
-    pub struct Heartbeat {
-        /// Grows by one.
-        pub sequence: u64,
-        /// The newest echo that the node has heard: a node that is not answered is unhearing.
-        pub echoed: u64,
-        /// How far the node is in each group that it has used.
-        pub progress: Vec<GroupProgress>,
+/// A sign of life, echoed at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Heartbeat {
+    /// Grows by one.
+    pub sequence: u64,
+    /// The newest echo that the node has heard: a node that is not answered is unhearing.
+    pub echoed: u64,
+    /// How far the node is in each group that it has used; at most [`PROGRESS_MAX`] of them.
+    pub progress: Vec<GroupProgress>,
+}
+
+/// How short the progress in one group is at least: group, two numbers, no call, age.
+const PROGRESS_BYTES_LEAST: usize = 4 + 8 + 8 + 1 + 8;
+
+impl Wire for Heartbeat {
+    fn put(&self, to: &mut Encoder) {
+        self.sequence.put(to);
+        self.echoed.put(to);
+        self.progress.put(to);
+    }
+
+    fn take(from: &mut Decoder<'_>) -> Result<Self, WireError> {
+        Ok(Heartbeat {
+            sequence: Wire::take(from)?,
+            echoed: Wire::take(from)?,
+            progress: {
+                let count = from.count(PROGRESS_MAX, PROGRESS_BYTES_LEAST, "groups")?;
+                (0..count).map(|_| Wire::take(from)).collect::<Result<_, _>>()?
+            },
+        })
     }
 }
 
@@ -352,7 +401,7 @@ record! {
 }
 
 impl Heartbeat {
-    /// Whether it keeps its limit.
+    /// Whether it keeps its limit; a peer refuses one that does not.
     pub fn within_limits(&self) -> bool {
         self.progress.len() <= PROGRESS_MAX
     }

@@ -74,7 +74,7 @@ impl Wire for Blob {
         if length > STORE_PIECE_BYTES {
             return Err(WireError(format!("a piece of {length} bytes: the limit is {STORE_PIECE_BYTES}")));
         }
-        from.bytes(length).map(|bytes| Blob::new(bytes.to_vec()))
+        from.bytes(length).map(Blob::new)
     }
 }
 
