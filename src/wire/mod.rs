@@ -13,6 +13,13 @@ mod message;
 mod nouns;
 mod store;
 
+#[cfg(test)]
+mod golden_test;
+#[cfg(test)]
+mod limits_test;
+#[cfg(test)]
+mod random_test;
+
 pub use codec::{Decoder, Encoder, Wire, WireError};
 pub use control::{
     Abort, Absence, AbsenceState, Absent, Agreed, Formed, GroupProgress, Heartbeat, HeartbeatEcho, Locate, Located,
@@ -41,8 +48,9 @@ pub const CONTROL_PAYLOAD_MAX: u64 = 1 << 20;
 pub const NAME_MAX: usize = 255;
 /// The longest sentence that travels, in bytes; a longer one is cut at a character border.
 pub const SENTENCE_MAX: usize = 4096;
-/// How many addresses a node may advertise.
-pub const ADDRESSES_MAX: usize = 16;
+/// How many addresses a node may advertise. With [`FULL_TABLE_NODES`] and [`NAME_MAX`] it keeps `Formed` within
+/// [`CONTROL_PAYLOAD_MAX`].
+pub const ADDRESSES_MAX: usize = 8;
 /// How many groups one heartbeat reports on.
 pub const PROGRESS_MAX: usize = 1024;
 /// Up to this many nodes `Formed` carries every member's address.

@@ -1,0 +1,456 @@
+//! Golden bytes: what each message, link frame and header is on the wire, to the last bit. `docs/protocol.md` shows the
+//! same bytes, and a test here holds it to that. A change of these bytes is a change of the protocol.
+
+use super::*;
+use crate::error::{Culprit, Failure, Status};
+use crate::types::{
+    Call, CallKind, DType, Epoch, GroupId, HostName, Incarnation, JobInstance, Process, ReduceOp, Role,
+};
+use std::sync::Arc;
+
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn counting<const N: usize>(from: u8) -> [u8; N] {
+    std::array::from_fn(|i| from.wrapping_add(i as u8))
+}
+
+fn host() -> HostName {
+    HostName { name: "a".into(), key: "a/boot".into() }
+}
+
+fn process() -> Process {
+    Process { pid: 812, start_ticks: 4711, pid_namespace: 0xf000_0001 }
+}
+
+fn culprit() -> Culprit {
+    Culprit { role: Role::Worker, rank: Some(3), node_id: "3".into(), host: "b".into(), pid: 812 }
+}
+
+fn call() -> Call {
+    Call { kind: CallKind::Allreduce, dtype: Some(DType::Float32), op: Some(ReduceOp::Sum), root: None, count: 1024 }
+}
+
+fn failure() -> Failure {
+    Failure {
+        status: Status::PeerLost,
+        culprit: Some(culprit()),
+        cause: "was lost: its connection ended".into(),
+        epoch: Epoch(1),
+        group: Some(GroupId::WORLD),
+        sequence: 42,
+    }
+}
+
+fn member(index: u32) -> Member {
+    Member {
+        index,
+        role: Role::Worker,
+        rank: index,
+        local_rank: index,
+        node_id: index.to_string(),
+        host: host(),
+        process: process(),
+        addresses: vec!["10.0.0.1:4000".parse().unwrap(), "[fd00::1]:4000".parse().unwrap()],
+    }
+}
+
+fn register() -> Register {
+    Register {
+        protocol_lowest: 1,
+        protocol_highest: 1,
+        features: 0,
+        version: "0.1.0".into(),
+        job_id: Some("job".into()),
+        role: Role::Worker,
+        node_id: "3".into(),
+        node_id_given: true,
+        rank: Some(3),
+        incarnation: Incarnation(counting(0x10)),
+        host: host(),
+        process: process(),
+        addresses: vec!["10.0.0.1:4000".parse().unwrap()],
+        worker_num: 4,
+        server_num: 0,
+        recovery: false,
+        instance: None,
+    }
+}
+
+fn formed() -> Formed {
+    Formed {
+        instance: JobInstance(counting(0x30)),
+        epoch: Epoch(1),
+        index: 1,
+        rank: 1,
+        local_rank: 1,
+        local_size: 2,
+        worker_num: 2,
+        server_num: 0,
+        secret: counting(0x80),
+        agreed: Agreed {
+            heartbeat_timeout_ms: 5000,
+            checksums: true,
+            thresholds: vec![65536],
+            store_key_max: 4096,
+            store_value_max: 16 << 20,
+        },
+        members: Arc::new(vec![member(0), member(1)]),
+    }
+}
+
+fn progress() -> GroupProgress {
+    GroupProgress { group: GroupId::WORLD, entered: 42, finished: 41, call: Some(call()), age_ms: 1500 }
+}
+
+fn absent() -> Absent {
+    let state = AbsenceState::Outside;
+    let absence = Absence { culprit: culprit(), state, sequence: 41, call: Some(call()), age_ms: 12_000 };
+    Absent { query: 7, total: 1, members: vec![absence] }
+}
+
+fn store_begin() -> StoreBegin {
+    StoreBegin {
+        request: 9,
+        answered_below: 8,
+        operation: StoreOperation::Set,
+        keys: vec![Blob::new(&b"key"[..])],
+        delta: 0,
+        expected_bytes: 0,
+        value_bytes: 5,
+    }
+}
+
+fn store_reply() -> StoreReply {
+    StoreReply { request: 9, status: 0, reason: String::new(), number: 0, value_bytes: 0 }
+}
+
+/// One row: the name in the document, the message, its payload.
+type Row = (&'static str, Message, &'static str);
+
+/// Every message once, in order of kind.
+pub(super) fn messages() -> Vec<Row> {
+    [life(), breaking(), asking(), store()].concat()
+}
+
+/// Kinds 1 to 9.
+fn life() -> Vec<Row> {
+    let rejected = Rejected { status: Status::Rejected, reason: "job id \"a\", not \"b\"".into() };
+    vec![
+        (
+            "Register",
+            Message::Register(register()),
+            "0100010000000000000000000500302e312e300103006a6f6201010033010103000000101112131415161718191a1b1c1d\
+             1e1f0100610600612f626f6f742c0300006712000000000000010000f00000000001000000040a000001a00f0400000000\
+             0000000000",
+        ),
+        ("Rejected", Message::Rejected(rejected), "f9ffffff13006a6f62206964202261222c206e6f7420226222"),
+        (
+            "Formed",
+            Message::Formed(formed()),
+            "303132333435363738393a3b3c3d3e3f010000000000000001000000010000000100000002000000020000000000000080\
+             8182838485868788898a8b8c8d8e8f909192939495969798999a9b9c9d9e9f881300000000000001010000000000010000\
+             0000000010000000000000000000010000000002000000000000000100000000000000000100300100610600612f626f6f\
+             742c0300006712000000000000010000f00000000002000000040a000001a00f06fd000000000000000000000000000001\
+             a00f010000000101000000010000000100310100610600612f626f6f742c0300006712000000000000010000f000000000\
+             02000000040a000001a00f06fd000000000000000000000000000001a00f",
+        ),
+        (
+            "Heartbeat",
+            Message::Heartbeat(Heartbeat { sequence: 2, echoed: 1, progress: vec![progress()] }),
+            "0200000000000000010000000000000001000000000000002a00000000000000290000000000000001030a000000040000\
+             00000000dc05000000000000",
+        ),
+        ("HeartbeatEcho", Message::HeartbeatEcho(HeartbeatEcho { sequence: 2 }), "0200000000000000"),
+        ("Report", Message::Report, ""),
+        ("TimeUp", Message::TimeUp, ""),
+        ("Leave", Message::Leave, ""),
+        ("Bye", Message::Bye, ""),
+    ]
+}
+
+/// Kinds 10 to 14.
+fn breaking() -> Vec<Row> {
+    let suspect = Suspect { peer: 3, evidence: "its link ended".into() };
+    let report = PeerReport { peer: 3, state: PeerState::Left, culprit: culprit() };
+    vec![
+        ("Suspect", Message::Suspect(suspect), "030000000e00697473206c696e6b20656e646564"),
+        ("PeerReport", Message::PeerReport(report), "03000000020101030000000100330100622c030000"),
+        (
+            "Verdict",
+            Message::Verdict(Verdict { failure: failure() }),
+            "f5ffffff010101030000000100330100622c0300001e00776173206c6f73743a2069747320636f6e6e656374696f6e2065\
+             6e646564010000000000000001000000002a00000000000000",
+        ),
+        (
+            "Revoke",
+            Message::Revoke(Revoke { failure: failure() }),
+            "f5ffffff010101030000000100330100622c0300001e00776173206c6f73743a2069747320636f6e6e656374696f6e2065\
+             6e646564010000000000000001000000002a00000000000000",
+        ),
+        (
+            "Revoked",
+            Message::Revoked(Revoked { failure: failure() }),
+            "f5ffffff010101030000000100330100622c0300001e00776173206c6f73743a2069747320636f6e6e656374696f6e2065\
+             6e646564010000000000000001000000002a00000000000000",
+        ),
+    ]
+}
+
+/// Kinds 15 to 19.
+fn asking() -> Vec<Row> {
+    let where_are = WhereAre { query: 7, group: GroupId::WORLD, sequence: 42 };
+    vec![
+        ("WhereAre", Message::WhereAre(where_are), "0700000000000000000000002a00000000000000"),
+        (
+            "Absent",
+            Message::Absent(absent()),
+            "070000000000000001000000010000000101030000000100330100622c03000002290000000000000001030a0000000400\
+             0000000000e02e000000000000",
+        ),
+        ("Locate", Message::Locate(Locate { index: 3 }), "03000000"),
+        (
+            "Located",
+            Message::Located(Located { member: member(3) }),
+            "030000000103000000030000000100330100610600612f626f6f742c0300006712000000000000010000f0000000000200\
+             0000040a000001a00f06fd000000000000000000000000000001a00f",
+        ),
+        (
+            "Abort",
+            Message::Abort(Abort { code: -1, reason: "loss is NaN".into() }),
+            "ffffffff0b006c6f7373206973204e614e",
+        ),
+    ]
+}
+
+/// Kinds 32 to 35.
+fn store() -> Vec<Row> {
+    vec![
+        (
+            "StoreBegin",
+            Message::StoreBegin(store_begin()),
+            "090000000000000008000000000000000101000000030000006b6579000000000000000000000000000000000500000000\
+             000000",
+        ),
+        (
+            "StorePiece",
+            Message::StorePiece(StorePiece { request: 9, bytes: Blob::new(&b"value"[..]) }),
+            "09000000000000000500000076616c7565",
+        ),
+        ("StoreCancel", Message::StoreCancel(StoreCancel { request: 9 }), "0900000000000000"),
+        (
+            "StoreReply",
+            Message::StoreReply(store_reply()),
+            "090000000000000000000000000000000000000000000000000000000000",
+        ),
+    ]
+}
+
+/// One row: the name in the document, the kind of the frame, its payload as encoded now, its payload as it must be.
+pub(super) fn link_frames() -> Vec<(&'static str, LinkKind, Vec<u8>, &'static str)> {
+    fn bytes(value: &impl Wire) -> Vec<u8> {
+        let mut to = Encoder::default();
+        value.put(&mut to);
+        to.bytes
+    }
+    let hello = LinkHello {
+        epoch: Epoch(1),
+        group: GroupId::WORLD,
+        from: 0,
+        to: 1,
+        incarnation: Incarnation(counting(0x10)),
+        proof: counting(0x80),
+    };
+    let reject = LinkReject { reason: LinkRejectReason::Crossing };
+    vec![
+        (
+            "LinkHello",
+            LinkKind::Hello,
+            bytes(&hello),
+            "0100000000000000000000000000000001000000101112131415161718191a1b1c1d1e1f808182838485868788898a8b8c\
+             8d8e8f",
+        ),
+        (
+            "LinkAccept",
+            LinkKind::Accept,
+            bytes(&LinkAccept { proof: counting(0x90) }),
+            "909192939495969798999a9b9c9d9e9f",
+        ),
+        ("LinkReject", LinkKind::Reject, bytes(&reject), "01"),
+        (
+            "LinkRevoke",
+            LinkKind::Revoke,
+            bytes(&LinkRevoke { failure: failure() }),
+            "f5ffffff010101030000000100330100622c0300001e00776173206c6f73743a2069747320636f6e6e656374696f6e2065\
+             6e646564010000000000000001000000002a00000000000000",
+        ),
+        ("LinkLeave", LinkKind::Leave, Vec::new(), ""),
+    ]
+}
+
+/// A whole frame: a Locate of node 3, asked by node 1.
+const FRAME: &str = "4d5553540111000001000000040000000000000051da15e703000000f270f133";
+/// A frame of kind 33 and 262,145 zero bytes: its header, the checksum of its first piece, and its second piece whole.
+const TWO_PIECES: (&str, &str, &str) = ("4d55535401210000010000000100040000000000f237c3f8", "22ea0ee2", "008def02d2");
+
+fn data_header() -> DataHeader {
+    let signature = call().signature();
+    DataHeader { epoch: Epoch(1), group: GroupId::WORLD, sequence: 42, signature, call: call() }
+}
+
+const DATA_HEADER: &str =
+    "0100000000000000000000002a00000000000000881cd29f89e76c99030a0000000400000000000000000000000000000000000000\
+     00000000000000d595ca0c";
+/// The signatures of a barrier; a broadcast of 128 uint8 from root 0; and the allreduce of the data header above.
+const SIGNATURES: [&str; 3] = ["5540d78a209ebfc0", "1db9658580b5312d", "996ce7899fd21c88"];
+
+#[test]
+fn messages_are_their_golden_bytes_both_ways() {
+    for (name, message, golden) in messages() {
+        let payload = message.encode();
+        assert_eq!(hex(&payload), golden, "{name}");
+        assert_eq!(Message::decode(message.kind(), &payload).as_ref(), Ok(&message), "{name}");
+    }
+}
+
+#[test]
+fn every_kind_has_golden_bytes() {
+    let kinds: Vec<u8> = messages().iter().map(|(_, message, _)| message.kind()).collect();
+    for kind in 0..=u8::MAX {
+        let known = !matches!(Message::decode(kind, &[]), Err(error) if error.0.starts_with("unknown message"));
+        assert_eq!(known, kinds.contains(&kind), "message {kind}");
+        let linked = link_frames().iter().any(|(_, link, _, _)| *link as u8 == kind) || kind == LinkKind::Data as u8;
+        assert_eq!(LinkKind::from_code(kind).is_ok(), linked, "link frame {kind}");
+    }
+}
+
+#[test]
+fn link_frames_are_their_golden_bytes_both_ways() {
+    for (name, kind, payload, golden) in link_frames() {
+        assert_eq!(hex(&payload), golden, "{name}");
+        assert_eq!(decode_link(kind, &payload), Ok(payload.clone()), "{name}");
+    }
+}
+
+/// Decodes a link frame's payload and encodes it again.
+pub(super) fn decode_link(kind: LinkKind, payload: &[u8]) -> Result<Vec<u8>, WireError> {
+    fn again<T: Wire>(payload: &[u8]) -> Result<Vec<u8>, WireError> {
+        let mut from = Decoder::new(payload);
+        let value = T::take(&mut from)?;
+        from.finish()?;
+        let mut to = Encoder::default();
+        value.put(&mut to);
+        Ok(to.bytes)
+    }
+    match kind {
+        LinkKind::Hello => again::<LinkHello>(payload),
+        LinkKind::Accept => again::<LinkAccept>(payload),
+        LinkKind::Reject => again::<LinkReject>(payload),
+        LinkKind::Revoke => again::<LinkRevoke>(payload),
+        LinkKind::Data | LinkKind::Leave => Decoder::new(payload).finish().map(|()| Vec::new()),
+    }
+}
+
+#[test]
+fn frames_are_their_golden_bytes() {
+    let locate = Message::Locate(Locate { index: 3 });
+    assert_eq!(hex(&locate.to_frame(1)), FRAME);
+    let mut bytes = Vec::new();
+    encode_frame(33, 1, &vec![0; PIECE_BYTES + 1], &mut bytes);
+    let first = HEADER_BYTES + PIECE_BYTES;
+    let shown = (&bytes[..HEADER_BYTES], &bytes[first..first + CHECKSUM_BYTES], &bytes[first + CHECKSUM_BYTES..]);
+    assert_eq!((&hex(shown.0)[..], &hex(shown.1)[..], &hex(shown.2)[..]), TWO_PIECES);
+}
+
+#[test]
+fn data_headers_and_signatures_are_their_golden_bytes() {
+    assert_eq!(hex(&data_header().encode()), DATA_HEADER);
+    assert_eq!(DataHeader::decode(&data_header().encode()), Ok(data_header()));
+    let barrier = Call { kind: CallKind::Barrier, dtype: None, op: None, root: None, count: 0 };
+    let id = Call { kind: CallKind::Broadcast, dtype: Some(DType::Uint8), op: None, root: Some(0), count: 128 };
+    assert_eq!([barrier, id, call()].map(|call| format!("{:016x}", call.signature())), SIGNATURES);
+}
+
+#[test]
+fn the_document_shows_the_same_bytes() {
+    let document = include_str!("../../docs/protocol.md");
+    let mut wanted: Vec<(&str, &str)> = messages().into_iter().map(|(name, _, golden)| (name, golden)).collect();
+    wanted.extend(link_frames().into_iter().map(|(name, _, _, golden)| (name, golden)));
+    wanted.push(("the frame", FRAME));
+    wanted.extend([TWO_PIECES.0, TWO_PIECES.1, TWO_PIECES.2].map(|golden| ("the frame of two pieces", golden)));
+    wanted.push(("the data header", DATA_HEADER));
+    wanted.extend(SIGNATURES.map(|golden| ("a signature", golden)));
+    let words: Vec<&str> = document.split(|c: char| !c.is_ascii_alphanumeric()).collect();
+    for (name, golden) in wanted {
+        assert!(words.contains(&golden), "docs/protocol.md does not show {name} as {golden}");
+    }
+}
+
+#[test]
+fn every_truncation_of_a_golden_payload_fails_or_waits() {
+    for (name, message, _) in messages() {
+        let payload = message.encode();
+        for cut in 0..payload.len() {
+            assert!(Message::decode(message.kind(), &payload[..cut]).is_err(), "{name} cut at {cut}");
+        }
+        let longer = [&payload[..], &[0]].concat();
+        assert!(Message::decode(message.kind(), &longer).is_err(), "{name} with a byte too many");
+        let frame = message.to_frame(1);
+        for cut in 0..frame.len() {
+            assert_eq!(peek_frame(&frame[..cut], CONTROL_PAYLOAD_MAX), Ok(None), "{name}'s frame cut at {cut}");
+        }
+    }
+    for (name, kind, payload, _) in link_frames() {
+        for cut in 0..payload.len() {
+            assert!(decode_link(kind, &payload[..cut]).is_err(), "{name} cut at {cut}");
+        }
+    }
+}
+
+#[test]
+fn no_damaged_byte_panics_and_what_still_decodes_encodes_to_itself() {
+    for (name, message, _) in messages() {
+        let payload = message.encode();
+        for at in 0..payload.len() {
+            for value in 0..=u8::MAX {
+                let mut damaged = payload.clone();
+                damaged[at] = value;
+                if let Ok(read) = Message::decode(message.kind(), &damaged) {
+                    assert_eq!(read.encode(), damaged, "{name}, byte {at} = {value}");
+                }
+            }
+        }
+    }
+    for (name, kind, payload, _) in link_frames() {
+        for at in 0..payload.len() {
+            for value in 0..=u8::MAX {
+                let mut damaged = payload.clone();
+                damaged[at] = value;
+                if let Ok(again) = decode_link(kind, &damaged) {
+                    assert_eq!(again, damaged, "{name}, byte {at} = {value}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn damage_of_a_header_is_noticed() {
+    let header = data_header().encode();
+    for at in 0..header.len() {
+        for bit in 0..8 {
+            let mut damaged = header;
+            damaged[at] ^= 1 << bit;
+            assert!(DataHeader::decode(&damaged).is_err(), "data header, byte {at}, bit {bit}");
+        }
+    }
+    let frame = Message::Locate(Locate { index: 3 }).to_frame(1);
+    for at in 0..frame.len() {
+        for bit in 0..8 {
+            let mut damaged = frame.clone();
+            damaged[at] ^= 1 << bit;
+            assert!(peek_frame(&damaged, CONTROL_PAYLOAD_MAX).is_err(), "frame, byte {at}, bit {bit}");
+        }
+    }
+}
