@@ -1,0 +1,123 @@
+//! What is made from the table: `docs/settings.md` and the command's help.
+
+use std::fmt::Write;
+
+use super::launcher::LAUNCHERS;
+use super::table::{Setting, TABLE};
+
+const HEAD: &str = "\
+# Settings
+
+<!-- Made from the table in src/config; `MUSTER_BLESS=1 cargo test --test settings_doc` writes it anew. -->
+
+A setting has a name in code, for `muster_config_set`, and a variable: `MUSTER_` and the name in upper case. Many have
+a second variable, `MS_...`, for scripts that exist. What is set in code beats `MUSTER_` variables, which beat `MS_`
+variables, which beat those of another launcher, which beat the default. An empty variable counts as unset. A value that
+is not as it should be is an error that names the variable, the value, and what would be right. An unknown name is an
+error in code, and a warning that names the nearest known one in the environment.
+
+Without any of these a process is a cluster of one.
+
+";
+
+const LAUNCHERS_HEAD: &str = "
+## Other launchers
+
+With a role set, other launchers' variables are ignored, except `RANK_ID`, `RANK_SIZE` and `DEVICE_ID`. Without one, the
+first of these launchers whose first two variables are set gives rank, number of workers and local index, and rank 0
+runs the scheduler in its own process. Its host is `MUSTER_SCHED_HOST`, `MS_SCHED_HOST` or `MASTER_ADDR`, or this one
+when all ranks share it; its port `MUSTER_SCHED_PORT`, `MS_SCHED_PORT`, `MASTER_PORT` + 2 or 8118. A launcher's only
+process is a cluster of one.
+
+| launcher | rank | workers | local rank | local workers |
+| --- | --- | --- | --- | --- |
+";
+
+/// The text of `docs/settings.md`.
+pub fn settings_markdown() -> String {
+    let mut text = HEAD.to_string();
+    text.push_str("| name | variables | value | default | meaning |\n| --- | --- | --- | --- | --- |\n");
+    for setting in &TABLE {
+        let default = setting.default.map_or_else(|| "unset".to_string(), |default| format!("`{default}`"));
+        let variables: Vec<String> = variables(setting).iter().map(|name| format!("`{name}`")).collect();
+        line(
+            &mut text,
+            format_args!(
+                "| `{}` | {} | {} | {default} | {} |",
+                setting.name,
+                variables.join(", "),
+                setting.kind.expectation(),
+                meaning(setting)
+            ),
+        );
+    }
+    text.push_str(LAUNCHERS_HEAD);
+    for launcher in &LAUNCHERS {
+        line(
+            &mut text,
+            format_args!(
+                "| {} | `{}` | `{}` | `{}` | `{}` |",
+                launcher.name, launcher.rank, launcher.size, launcher.local_rank, launcher.local_size
+            ),
+        );
+    }
+    text
+}
+
+/// The settings as the command's help shows them.
+pub fn settings_help() -> String {
+    let mut text = String::new();
+    for setting in &TABLE {
+        let default = setting.default.map_or_else(String::new, |default| format!(" (default {default})"));
+        line(&mut text, format_args!("  {}{default}", variables(setting).join(", ")));
+        line(&mut text, format_args!("      {}", meaning(setting)));
+        line(&mut text, format_args!("      Value: {}.", setting.kind.expectation()));
+    }
+    text
+}
+
+/// All its variables, the one that counts most first.
+fn variables(setting: &Setting) -> Vec<String> {
+    let rest = setting.ms.iter().chain(setting.others).map(|name| name.to_string());
+    std::iter::once(setting.variable()).chain(rest).collect()
+}
+
+/// The table's sentence and what its marks add to it.
+fn meaning(setting: &Setting) -> String {
+    let marks = [
+        (setting.agree, " The same on all nodes."),
+        (setting.secret, " Never shown."),
+        (setting.refused, " Known, but refused by this version."),
+    ];
+    let added = marks.into_iter().filter(|(holds, _)| *holds).map(|(_, sentence)| sentence);
+    std::iter::once(setting.doc).chain(added).collect()
+}
+
+fn line(text: &mut String, content: std::fmt::Arguments<'_>) {
+    writeln!(text, "{content}").expect("writing to a string does not fail");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_setting_and_every_name_is_documented() {
+        for text in [settings_markdown(), settings_help()] {
+            for setting in &TABLE {
+                for name in variables(setting) {
+                    assert!(text.contains(&name), "{name}");
+                }
+                assert!(text.contains(setting.doc), "{}", setting.name);
+            }
+        }
+    }
+
+    #[test]
+    fn the_table_is_a_table() {
+        let markdown = settings_markdown();
+        let rows: Vec<&str> = markdown.lines().filter(|row| row.starts_with('|')).collect();
+        assert_eq!(rows.len(), TABLE.len() + LAUNCHERS.len() + 4);
+        assert!(rows.iter().all(|row| row.matches('|').count() == 6), "{rows:#?}");
+    }
+}

@@ -1,0 +1,62 @@
+//! The process's environment as this library sees it: the variables that mean something to it, and the `MUSTER_` names
+//! that mean nothing. It is passed in; this room never asks the system.
+//!
+//! An empty variable counts as unset. A value that is not UTF-8 is kept as such, so that the error can name the
+//! variable when, and only when, the value is needed.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+
+use super::launcher;
+use super::table::Setting;
+
+/// What a variable holds.
+#[derive(Clone)]
+pub enum Text {
+    /// UTF-8.
+    Valid(String),
+    /// Something else, made readable.
+    Garbled(String),
+}
+
+/// The variables that count.
+#[derive(Clone, Default)]
+pub struct Environment {
+    known: BTreeMap<String, Text>,
+    unknown: Vec<String>,
+}
+
+impl Environment {
+    /// Keeps of these variables what counts.
+    pub fn new<K: Into<OsString>, V: Into<OsString>>(variables: impl IntoIterator<Item = (K, V)>) -> Environment {
+        let mut environment = Environment::default();
+        for (name, value) in variables {
+            // A name that is not UTF-8 is none of ours.
+            let Ok(name) = name.into().into_string() else { continue };
+            let value = match value.into().into_string() {
+                Ok(value) => Text::Valid(value),
+                Err(value) => Text::Garbled(value.to_string_lossy().into_owned()),
+            };
+            if matches!(&value, Text::Valid(text) if text.is_empty()) {
+                continue;
+            }
+            if Setting::of_variable(&name).is_some() || launcher::reads(&name) {
+                environment.known.insert(name, value);
+            } else if name.starts_with("MUSTER_") {
+                environment.unknown.push(name);
+            }
+        }
+        environment.unknown.sort_unstable();
+        environment
+    }
+
+    /// What this variable holds, if it is set and one that counts.
+    pub fn get(&self, variable: &str) -> Option<&Text> {
+        self.known.get(variable)
+    }
+
+    /// The `MUSTER_` variables that no setting has, in order.
+    pub fn unknown(&self) -> &[String] {
+        &self.unknown
+    }
+}

@@ -1,0 +1,476 @@
+//! From what counts to what it means: the validated settings, and the rules that join one setting to another.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::environment::Text;
+use super::launcher::{self, Placement};
+use super::table::{Key, TABLE};
+use super::value::{plain_decimal, LogLevel, Value};
+use super::{nearest, not_text, show, wrong, Config, Origin};
+use crate::error::{Error, Result};
+use crate::types::Role;
+
+/// What a process is to its cluster, and where the scheduler is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// No settings at all: a cluster of one.
+    Alone {
+        /// Its name, where it was given one.
+        node_id: Option<String>,
+    },
+    /// The scheduler: binds here and serves.
+    Scheduler {
+        /// An address or a host name.
+        host: String,
+        /// 0 lets the system choose; only where the caller can ask for the address.
+        port: u16,
+    },
+    /// A worker or a server.
+    Node {
+        /// Which of the two.
+        role: Role,
+        /// The scheduler's address or host name.
+        host: String,
+        /// The scheduler's port; never 0.
+        port: u16,
+        /// Its name, where it was given one.
+        node_id: Option<String>,
+        /// Its rank, where it is settled: given by a launcher, or by a node id that is a number.
+        rank: Option<u32>,
+        /// Whether it runs the scheduler in its own process: rank 0 under another launcher.
+        hosts_scheduler: bool,
+    },
+}
+
+/// What the scheduler's store may hold, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoreLimits {
+    /// The longest key.
+    pub key: usize,
+    /// The longest value.
+    pub value: usize,
+    /// All keys and values together.
+    pub total: u64,
+}
+
+/// Validated settings: nobody checks a setting again after these are made.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What this process is, and where the scheduler is.
+    pub place: Place,
+    /// Workers in all.
+    pub worker_num: u32,
+    /// Parameter servers in all.
+    pub server_num: u32,
+    /// The job's name; nodes of another are refused.
+    pub job_id: Option<String>,
+    /// How long forming and recovering may take; `None` is no limit.
+    pub forming_timeout: Option<Duration>,
+    /// How long an operation on a group may take; `None` is no limit.
+    pub operation_timeout: Option<Duration>,
+    /// How long a get or wait on the store may take; `None` is no limit.
+    pub store_timeout: Option<Duration>,
+    /// How long leaving may take.
+    pub finalize_timeout: Duration,
+    /// Silence after which a node is lost; half a second at least.
+    pub heartbeat_timeout: Duration,
+    /// What tells this host from others, in place of host name and boot id.
+    pub host_id: Option<String>,
+    /// The addresses to bind and to tell the others; empty: find them.
+    pub worker_addresses: Vec<IpAddr>,
+    /// This process's index on its host, where a launcher gives one.
+    pub device_id: Option<u32>,
+    /// A listening socket that the scheduler inherits in place of binding its port.
+    pub sched_fd: Option<i32>,
+    /// What the store may hold.
+    pub store_limits: StoreLimits,
+    /// Whether data between nodes carries checksums.
+    pub checksums: bool,
+    /// The least severe messages that are logged.
+    pub log_level: LogLevel,
+    /// Whether HCCL starts by its cluster manager.
+    pub hccl_cm_init: bool,
+    /// Whether lost processes may return.
+    pub enable_recovery: bool,
+    /// Where scheduler and nodes keep what they must remember.
+    pub recovery_path: Option<PathBuf>,
+    /// An HCCL rank table to take ranks from.
+    pub rank_table_file: Option<PathBuf>,
+    /// Whether connections run TLS.
+    pub enable_ssl: bool,
+    /// What is set that this version cannot honour, one sentence each; to run all the same would break a promise.
+    pub unsupported: Vec<String>,
+    /// What is odd though not wrong, one sentence each.
+    pub warnings: Vec<String>,
+    origins: BTreeMap<Key, String>,
+}
+
+impl Settings {
+    /// How the user knows this setting: the variable that it came from, or its name in code; where it is the default,
+    /// the variable that would change it. For errors that only show when a value is used.
+    pub fn origin(&self, key: Key) -> &str {
+        self.origins.get(&key).map_or(key.setting().name, String::as_str)
+    }
+
+    /// How often heartbeats go out.
+    pub fn heartbeat_interval(&self) -> Duration {
+        self.heartbeat_timeout / 5
+    }
+}
+
+/// The settings of a process that joins its cluster.
+pub(super) fn of_process(config: &Config) -> Result<Settings> {
+    let reader = Reader::new(config)?;
+    let role = reader.role()?;
+    let (place, worker_num, server_num) = match (role, &reader.placement) {
+        (Some(Role::Scheduler), _) => reader.scheduler()?,
+        (Some(role), _) => reader.node(role)?,
+        (None, Some(placement)) => reader.launched(placement)?,
+        (None, None) => reader.alone()?,
+    };
+    reader.settings(place, worker_num, server_num)
+}
+
+/// The settings of a scheduler inside a program.
+pub(super) fn of_scheduler(config: &Config) -> Result<Settings> {
+    let reader = Reader::new(config)?;
+    let host = reader.text(Key::SchedHost)?.unwrap_or_else(|| "127.0.0.1".to_string());
+    let port = reader.port()?.unwrap_or(0);
+    let (worker_num, server_num) = reader.sizes("a scheduler")?;
+    reader.settings(Place::Scheduler { host, port }, worker_num, server_num)
+}
+
+/// Reads values of a configuration, each as what its row of the table says it is.
+struct Reader<'a> {
+    config: &'a Config,
+    placement: Option<Placement>,
+}
+
+impl<'a> Reader<'a> {
+    fn new(config: &'a Config) -> Result<Reader<'a>> {
+        let placement = config.placement();
+        if let Some(placement) = &placement {
+            placement.launcher.contradiction(&config.environment)?;
+        }
+        Ok(Reader { config, placement })
+    }
+
+    fn value(&self, key: Key) -> Result<Option<Value>> {
+        let setting = key.setting();
+        let Some(found) = self.config.find(key, self.placement.as_ref()) else { return Ok(None) };
+        let name = found.origin.name(setting);
+        match found.text? {
+            Text::Garbled(text) => Err(not_text(setting, &name, &text)),
+            Text::Valid(text) => setting.kind.parse(&text).map(Some).ok_or_else(|| wrong(setting, &name, &text)),
+        }
+    }
+
+    fn role(&self) -> Result<Option<Role>> {
+        Ok(match self.value(Key::Role)? {
+            Some(Value::Role(role)) => Some(role),
+            None => None,
+            Some(other) => misread(Key::Role, &other),
+        })
+    }
+
+    fn text(&self, key: Key) -> Result<Option<String>> {
+        Ok(match self.value(key)? {
+            Some(Value::Text(text)) => Some(text),
+            None => None,
+            Some(other) => misread(key, &other),
+        })
+    }
+
+    fn whole(&self, key: Key) -> Result<Option<u64>> {
+        Ok(match self.value(key)? {
+            Some(Value::Whole(number)) => Some(number),
+            None => None,
+            Some(other) => misread(key, &other),
+        })
+    }
+
+    /// A number whose row keeps it within 32 bits.
+    fn small(&self, key: Key) -> Result<Option<u32>> {
+        Ok(self.whole(key)?.map(|number| u32::try_from(number).expect("the table's maximum is below 2^32")))
+    }
+
+    fn flag(&self, key: Key) -> Result<bool> {
+        Ok(match self.value(key)? {
+            Some(Value::Flag(flag)) => flag,
+            None => false,
+            Some(other) => misread(key, &other),
+        })
+    }
+
+    /// `None` where nothing is set; within it, `None` is no limit.
+    fn seconds(&self, key: Key) -> Result<Option<Option<Duration>>> {
+        Ok(match self.value(key)? {
+            Some(Value::Seconds(span)) => Some(span),
+            None => None,
+            Some(other) => misread(key, &other),
+        })
+    }
+
+    fn port(&self) -> Result<Option<u16>> {
+        Ok(self.whole(Key::SchedPort)?.map(|port| u16::try_from(port).expect("a port is parsed within 16 bits")))
+    }
+
+    fn addresses(&self) -> Result<Vec<IpAddr>> {
+        Ok(match self.value(Key::WorkerIp)? {
+            Some(Value::Addresses(addresses)) => addresses,
+            None => Vec::new(),
+            Some(other) => misread(Key::WorkerIp, &other),
+        })
+    }
+
+    fn log_level(&self) -> Result<LogLevel> {
+        Ok(match self.value(Key::Log)? {
+            Some(Value::Level(level)) => level,
+            None => LogLevel::Warn,
+            Some(other) => misread(Key::Log, &other),
+        })
+    }
+
+    /// How the user knows this setting.
+    fn name(&self, key: Key) -> String {
+        let found = self.config.find(key, self.placement.as_ref());
+        found.map_or(Origin::Default, |found| found.origin).name(key.setting())
+    }
+
+    /// Where this setting is from, if anything but the default.
+    fn set_by(&self, key: Key) -> Option<Origin> {
+        let found = self.config.find(key, self.placement.as_ref())?;
+        Some(found.origin).filter(|origin| *origin != Origin::Default)
+    }
+}
+
+/// The rules that join settings.
+impl Reader<'_> {
+    fn scheduler(&self) -> Result<(Place, u32, u32)> {
+        let inherits = self.whole(Key::SchedFd)?.is_some();
+        let (worker_num, server_num) = self.sizes(Role::Scheduler.ms_name())?;
+        let (host, port) = if inherits {
+            let host = self.text(Key::SchedHost)?.unwrap_or_else(|| "127.0.0.1".to_string());
+            (host, self.port()?.unwrap_or(0))
+        } else {
+            self.endpoint(Role::Scheduler.ms_name())?
+        };
+        Ok((Place::Scheduler { host, port }, worker_num, server_num))
+    }
+
+    fn node(&self, role: Role) -> Result<(Place, u32, u32)> {
+        let (worker_num, server_num) = self.sizes(role.ms_name())?;
+        let (host, port) = self.endpoint(role.ms_name())?;
+        if role == Role::Server && server_num == 0 {
+            return Err(Error::config(format!(
+                "{} is \"{}\", but {} is \"0\": expected at least one server",
+                self.name(Key::Role),
+                role.ms_name(),
+                self.name(Key::ServerNum)
+            )));
+        }
+        let (node_id, rank) = self.identity(role, worker_num, server_num)?;
+        let place = Place::Node { role, host, port, node_id, rank, hosts_scheduler: false };
+        Ok((place, worker_num, server_num))
+    }
+
+    /// A worker that another launcher started.
+    fn launched(&self, placement: &Placement) -> Result<(Place, u32, u32)> {
+        let (worker_num, server_num) = self.sizes(placement.launcher.name)?;
+        let (node_id, rank) = self.identity(Role::Worker, worker_num, server_num)?;
+        if worker_num == 1 && server_num == 0 {
+            // Nobody else will come, so there is no need of a port that another job on this host may hold.
+            return Ok((Place::Alone { node_id }, 1, 0));
+        }
+        if self.set_by(Key::SchedHost).is_none() {
+            return Err(Error::config(format!(
+                "{} started this process as one of {worker_num}, but nothing says where the scheduler is: set {} (or \
+                 {}) to the address of the host of rank 0",
+                placement.launcher.name,
+                Key::SchedHost.setting().variable(),
+                launcher::MASTER_ADDR
+            )));
+        }
+        let (host, port) = self.endpoint(placement.launcher.name)?;
+        let place = Place::Node { role: Role::Worker, host, port, node_id, rank, hosts_scheduler: rank == Some(0) };
+        Ok((place, worker_num, server_num))
+    }
+
+    fn alone(&self) -> Result<(Place, u32, u32)> {
+        for key in [Key::WorkerNum, Key::ServerNum] {
+            let counts = matches!(self.set_by(key), Some(Origin::Code))
+                || matches!(self.set_by(key), Some(Origin::Variable(name)) if !key.setting().others.contains(&name.as_str()));
+            let number = if counts { self.whole(key)? } else { None };
+            // A cluster of one has no servers, so that much may be said.
+            if let Some(number) = number.filter(|number| (key, *number) != (Key::ServerNum, 0)) {
+                let name = self.name(key);
+                return Err(Error::config(format!(
+                    "{name} is \"{number}\", but MS_ROLE is not set: expected MS_ROLE to be {}, or {name} to be unset \
+                     for a cluster of one",
+                    Key::Role.setting().kind.expectation()
+                )));
+            }
+        }
+        Ok((Place::Alone { node_id: self.text(Key::NodeId)? }, 1, 0))
+    }
+
+    /// Where the scheduler is, for one that must know.
+    fn endpoint(&self, who: &str) -> Result<(String, u16)> {
+        let host = self.text(Key::SchedHost)?.ok_or_else(|| Self::missing(Key::SchedHost, who))?;
+        let port = self.port()?.ok_or_else(|| Self::missing(Key::SchedPort, who))?;
+        if port == 0 {
+            return Err(wrong(Key::SchedPort.setting(), &self.name(Key::SchedPort), "0"));
+        }
+        Ok((host, port))
+    }
+
+    /// A setting that this process cannot do without is not set.
+    fn missing(key: Key, who: &str) -> Error {
+        let setting = key.setting();
+        Error::config(format!(
+            "{} (in code: {}) is not set, but {who} needs it: expected {}",
+            setting.usual_variable(),
+            setting.name,
+            setting.kind.expectation()
+        ))
+    }
+
+    fn sizes(&self, who: &str) -> Result<(u32, u32)> {
+        let workers = self.small(Key::WorkerNum)?.ok_or_else(|| Self::missing(Key::WorkerNum, who))?;
+        Ok((workers, self.small(Key::ServerNum)?.unwrap_or(0)))
+    }
+
+    /// Node id and rank; a node id that is a number below that of the role's nodes is the rank.
+    fn identity(&self, role: Role, workers: u32, servers: u32) -> Result<(Option<String>, Option<u32>)> {
+        let (count_key, count) =
+            if role == Role::Server { (Key::ServerNum, servers) } else { (Key::WorkerNum, workers) };
+        let node_id = self.text(Key::NodeId)?;
+        let named = node_id.as_deref().and_then(plain_decimal).filter(|number| *number < u64::from(count));
+        let named = named.and_then(|number| u32::try_from(number).ok());
+        let given = self.small(Key::RankId)?;
+        if let Some(given) = given.filter(|given| *given >= count) {
+            return Err(Error::config(format!(
+                "{} is \"{given}\", but {} is \"{count}\": expected a rank from 0 to {}",
+                self.name(Key::RankId),
+                self.name(count_key),
+                count - 1
+            )));
+        }
+        match (named, given) {
+            (Some(named), Some(given)) if named != given => Err(Error::config(format!(
+                "{} is \"{named}\", but {} is \"{given}\": expected the same rank from both, or a node id that is no \
+                 number",
+                self.name(Key::NodeId),
+                self.name(Key::RankId)
+            ))),
+            _ => Ok((node_id, named.or(given))),
+        }
+    }
+
+    /// The time for forming: the smaller of the two that is set.
+    fn forming_timeout(&self) -> Result<Option<Duration>> {
+        let cluster = self.seconds(Key::ClusterTimeout)?.flatten();
+        let Some(topo) = self.seconds(Key::TopoTimeout)? else { return Ok(cluster) };
+        if self.set_by(Key::ClusterTimeout).is_none() {
+            return Ok(topo);
+        }
+        Ok(match (cluster, topo) {
+            (Some(cluster), Some(topo)) => Some(cluster.min(topo)),
+            (one, other) => one.or(other),
+        })
+    }
+
+    fn settings(&self, place: Place, worker_num: u32, server_num: u32) -> Result<Settings> {
+        let serves = matches!(place, Place::Scheduler { .. } | Place::Node { hosts_scheduler: true, .. });
+        let sched_fd = self.whole(Key::SchedFd)?.filter(|_| serves);
+        let bounded = |span: Option<Option<Duration>>| span.flatten().expect("the table has a default and a limit");
+        let length = |number: Option<u64>| number.expect("the table has a default");
+        Ok(Settings {
+            warnings: self.warnings(&place),
+            unsupported: self.unsupported()?,
+            origins: TABLE.iter().map(|setting| (setting.key, self.name(setting.key))).collect(),
+            place,
+            worker_num,
+            server_num,
+            job_id: self.text(Key::JobId)?,
+            forming_timeout: self.forming_timeout()?,
+            operation_timeout: self.seconds(Key::Timeout)?.flatten(),
+            store_timeout: self.seconds(Key::StoreTimeout)?.flatten(),
+            finalize_timeout: bounded(self.seconds(Key::FinalizeTimeout)?),
+            heartbeat_timeout: bounded(self.seconds(Key::NodeTimeout)?),
+            host_id: self.text(Key::HostId)?,
+            worker_addresses: self.addresses()?,
+            device_id: self.small(Key::DeviceId)?,
+            sched_fd: sched_fd.map(|fd| i32::try_from(fd).expect("the table's maximum is that of an i32")),
+            store_limits: StoreLimits {
+                key: length(self.whole(Key::StoreKeyLimit)?) as usize,
+                value: length(self.whole(Key::StoreValueLimit)?) as usize,
+                total: length(self.whole(Key::StoreTotalLimit)?),
+            },
+            checksums: self.flag(Key::Checksums)?,
+            log_level: self.log_level()?,
+            hccl_cm_init: self.flag(Key::HcclCmInit)?,
+            enable_recovery: self.flag(Key::EnableRecovery)?,
+            recovery_path: self.text(Key::RecoveryPath)?.map(PathBuf::from),
+            rank_table_file: self.text(Key::RankTableFile)?.map(PathBuf::from),
+            enable_ssl: self.flag(Key::EnableSsl)?,
+        })
+    }
+
+    /// What this version cannot honour. A flag that is off asks for nothing.
+    fn unsupported(&self) -> Result<Vec<String>> {
+        let mut sentences = Vec::new();
+        for setting in TABLE.iter().filter(|setting| setting.refused) {
+            if self.set_by(setting.key).is_none() {
+                continue;
+            }
+            let shown = match self.value(setting.key)? {
+                Some(Value::Flag(false)) | None => continue,
+                _ if setting.secret => "set".to_string(),
+                Some(Value::Flag(true)) => "\"1\"".to_string(),
+                Some(Value::Text(text)) => show(&text),
+                Some(other) => misread(setting.key, &other),
+            };
+            sentences.push(format!(
+                "{} is {shown}, which this version of muster does not support: expected it to be unset",
+                self.name(setting.key)
+            ));
+        }
+        Ok(sentences)
+    }
+
+    fn warnings(&self, place: &Place) -> Vec<String> {
+        let mut warnings: Vec<String> = self.config.environment.unknown().iter().map(|name| unknown(name)).collect();
+        if self.placement.is_none() && self.set_by(Key::Role).is_none() {
+            warnings.extend(launcher::halves(&self.config.environment));
+            let hints = [Key::SchedHost, Key::SchedPort, Key::WorkerNum, Key::RankId];
+            let set: Vec<String> =
+                hints.into_iter().filter(|key| self.set_by(*key).is_some()).map(|key| self.name(key)).collect();
+            if matches!(place, Place::Alone { .. }) && !set.is_empty() {
+                warnings.push(format!(
+                    "MS_ROLE is not set, so this process is a cluster of one and nothing comes of {}",
+                    set.join(", ")
+                ));
+            }
+        }
+        warnings
+    }
+}
+
+/// The sentence about a `MUSTER_` variable that no setting has.
+fn unknown(name: &str) -> String {
+    let hint = nearest::variable(name).map_or_else(String::new, |near| format!("; did you mean {near}?"));
+    format!("{} is set, but there is no such setting{hint}", show(name).trim_matches('"'))
+}
+
+/// The table and this file disagree about a setting's kind: a bug, which the tests find by reading every setting.
+fn misread(key: Key, value: &Value) -> ! {
+    unreachable!("{key:?} was read as {value:?}")
+}
+
+#[cfg(test)]
+#[path = "settings_test.rs"]
+mod tests;

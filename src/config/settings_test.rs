@@ -1,0 +1,306 @@
+use super::*;
+use crate::error::Status;
+
+/// A worker's settings, complete, with these changes; an empty value takes one away.
+fn worker(changes: &[(&str, &str)]) -> Config {
+    let base =
+        [("MS_ROLE", "MS_WORKER"), ("MS_SCHED_HOST", "10.0.0.1"), ("MS_SCHED_PORT", "8118"), ("MS_WORKER_NUM", "4")];
+    let kept = base.into_iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
+    with(&kept.chain(changes.iter().copied()).collect::<Vec<_>>())
+}
+
+fn with(variables: &[(&str, &str)]) -> Config {
+    let mut config = Config::new();
+    config.load_env(variables.iter().copied());
+    config
+}
+
+fn message(config: &Config) -> String {
+    let error = config.settings().expect_err("these settings are an error");
+    assert_eq!(error.status(), Status::Config);
+    error.message().to_string()
+}
+
+fn node(config: &Config) -> (Role, String, u16, Option<String>, Option<u32>, bool) {
+    match config.settings().expect("these settings are right").place {
+        Place::Node { role, host, port, node_id, rank, hosts_scheduler } => {
+            (role, host, port, node_id, rank, hosts_scheduler)
+        }
+        other => panic!("expected a node, found {other:?}"),
+    }
+}
+
+fn rank(config: &Config) -> Option<u32> {
+    node(config).4
+}
+
+#[test]
+fn nothing_set_is_a_cluster_of_one_with_the_documented_times() {
+    let settings = Config::new().settings().unwrap();
+    assert_eq!(settings.place, Place::Alone { node_id: None });
+    assert_eq!((settings.worker_num, settings.server_num), (1, 0));
+    assert_eq!(settings.forming_timeout, Some(Duration::from_secs(600)));
+    assert_eq!(settings.operation_timeout, Some(Duration::from_secs(1800)));
+    assert_eq!(settings.store_timeout, Some(Duration::from_secs(300)));
+    assert_eq!(settings.finalize_timeout, Duration::from_secs(30));
+    assert_eq!(settings.heartbeat_timeout, Duration::from_secs(5));
+    assert_eq!(settings.heartbeat_interval(), Duration::from_secs(1));
+    assert_eq!(settings.store_limits, StoreLimits { key: 4 << 10, value: 16 << 20, total: 256 << 20 });
+    assert_eq!((settings.checksums, settings.log_level), (true, LogLevel::Warn));
+    assert!(!settings.hccl_cm_init && !settings.enable_recovery && !settings.enable_ssl);
+    assert!(settings.warnings.is_empty() && settings.unsupported.is_empty());
+    assert_eq!((settings.sched_fd, settings.device_id, settings.job_id), (None, None, None));
+    assert!(settings.worker_addresses.is_empty());
+}
+
+#[test]
+fn roles_find_their_places() {
+    assert_eq!(node(&worker(&[])), (Role::Worker, "10.0.0.1".into(), 8118, None, None, false));
+    let scheduler = worker(&[("MS_ROLE", "MS_SCHED"), ("MS_NODE_ID", "ignored"), ("RANK_ID", "9")]).settings().unwrap();
+    assert_eq!(scheduler.place, Place::Scheduler { host: "10.0.0.1".into(), port: 8118 });
+    assert_eq!(scheduler.worker_num, 4);
+    let server = worker(&[("MS_ROLE", "MS_PSERVER"), ("MS_SERVER_NUM", "2"), ("MS_NODE_ID", "1")]);
+    assert_eq!(node(&server), (Role::Server, "10.0.0.1".into(), 8118, Some("1".into()), Some(1), false));
+    assert_eq!(server.settings().unwrap().server_num, 2);
+}
+
+#[test]
+fn what_a_role_needs_is_demanded_by_name() {
+    assert_eq!(
+        message(&worker(&[("MS_SCHED_HOST", "")])),
+        "MS_SCHED_HOST (in code: sched_host) is not set, but MS_WORKER needs it: expected a host name or an IP \
+         address, without a port"
+    );
+    assert!(message(&worker(&[("MS_SCHED_PORT", "")])).starts_with("MS_SCHED_PORT (in code: sched_port) is not set"));
+    assert_eq!(
+        message(&worker(&[("MS_WORKER_NUM", ""), ("MS_ROLE", "MS_SCHED")])),
+        "MS_WORKER_NUM (in code: worker_num) is not set, but MS_SCHED needs it: expected a whole number from 1 to \
+         1048576"
+    );
+    assert_eq!(worker(&[("MS_WORKER_NUM", ""), ("RANK_SIZE", "6")]).settings().unwrap().worker_num, 6);
+    assert_eq!(
+        message(&worker(&[("MS_ROLE", "MS_PSERVER")])),
+        "MS_ROLE is \"MS_PSERVER\", but MS_SERVER_NUM is \"0\": expected at least one server"
+    );
+}
+
+#[test]
+fn a_number_of_nodes_without_a_role_is_an_error() {
+    assert_eq!(
+        message(&with(&[("MS_WORKER_NUM", "4")])),
+        "MS_WORKER_NUM is \"4\", but MS_ROLE is not set: expected MS_ROLE to be MS_SCHED, MS_WORKER or MS_PSERVER, or \
+         MS_WORKER_NUM to be unset for a cluster of one"
+    );
+    assert!(message(&with(&[("MUSTER_WORKER_NUM", "1")])).starts_with("MUSTER_WORKER_NUM is \"1\", but MS_ROLE"));
+    assert!(message(&with(&[("MS_SERVER_NUM", "1")])).starts_with("MS_SERVER_NUM is \"1\", but MS_ROLE"));
+    assert!(message(&with(&[("MS_WORKER_NUM", "four")])).starts_with("MS_WORKER_NUM is \"four\": expected a whole"));
+    assert!(with(&[("MS_SERVER_NUM", "0")]).settings().is_ok());
+    let mut config = Config::new();
+    config.set("worker_num", "4").unwrap();
+    assert!(message(&config).starts_with("worker_num is \"4\", but MS_ROLE is not set"));
+}
+
+#[test]
+fn settings_that_come_to_nothing_without_a_role_are_warned_of() {
+    let config = with(&[("MS_SCHED_HOST", "a"), ("MUSTER_SCHED_PORT", "9000"), ("RANK_ID", "3"), ("RANK_SIZE", "8")]);
+    let settings = config.settings().unwrap();
+    assert_eq!(settings.place, Place::Alone { node_id: None });
+    assert_eq!(
+        settings.warnings,
+        ["MS_ROLE is not set, so this process is a cluster of one and nothing comes of MS_SCHED_HOST, \
+          MUSTER_SCHED_PORT, RANK_SIZE, RANK_ID"]
+    );
+    let named = with(&[("MUSTER_NODE_ID", "solo")]).settings().unwrap();
+    assert_eq!(named.place, Place::Alone { node_id: Some("solo".into()) });
+    assert!(named.warnings.is_empty());
+}
+
+#[test]
+fn bad_values_name_the_variable_that_they_came_from() {
+    let port = "expected a whole number from 1024 to 65535, or 0 where the caller can ask for the address \
+                (muster_scheduler_start, muster run --master_port 0)";
+    for value in ["80x", "70000", "80", "-1", " ", "8118,8119"] {
+        for name in ["MS_SCHED_PORT", "MUSTER_SCHED_PORT"] {
+            assert_eq!(message(&worker(&[(name, value)])), format!("{name} is {value:?}: {port}"));
+        }
+    }
+    for (name, value, right) in [
+        ("MS_ROLE", "worker", "MS_SCHED, MS_WORKER or MS_PSERVER"),
+        ("MS_WORKER_NUM", "0", "a whole number from 1 to 1048576"),
+        ("MS_WORKER_NUM", "4.0", "a whole number from 1 to 1048576"),
+        ("MS_SERVER_NUM", "-1", "a whole number from 0 to 1048576"),
+        ("MS_SCHED_HOST", "10.0.0.1:8118", "a host name or an IP address, without a port"),
+        ("MS_NODE_ID", "tab\there", "1 to 255 bytes of printable text that neither begin nor end with a blank"),
+        ("RANK_ID", "first", "a whole number from 0 to 1048575"),
+        ("MS_WORKER_IP", "0.0.0.0", "1 to 16 IP addresses of this host, separated by commas"),
+        ("MS_CLUSTER_TIMEOUT", "10m", "seconds from 0.001 to 1000000000, or a negative number for no limit"),
+        ("MS_NODE_TIMEOUT", "-1", "seconds from 0.5 to 1000000000"),
+        ("MS_ENABLE_RECOVERY", "yes", "0 or 1"),
+        ("MUSTER_LOG", "loud", "off, error, warn, info, debug, trace"),
+        ("MUSTER_STORE_KEY_LIMIT", "4k", "a whole number from 1 to 65536"),
+    ] {
+        assert_eq!(message(&worker(&[(name, value)])), format!("{name} is {value:?}: expected {right}"));
+    }
+}
+
+#[test]
+fn port_zero_is_for_those_who_can_ask() {
+    let zero = [("MS_SCHED_PORT", "0")];
+    for role in ["MS_WORKER", "MS_SCHED"] {
+        let text = message(&worker(&[("MS_SCHED_PORT", "0"), ("MS_ROLE", role)]));
+        assert!(text.starts_with("MS_SCHED_PORT is \"0\": expected a whole number from 1024 to 65535, or 0 where"));
+    }
+    let inside = worker(&zero).scheduler_settings().unwrap();
+    assert_eq!(inside.place, Place::Scheduler { host: "10.0.0.1".into(), port: 0 });
+    let inherited = worker(&[("MS_ROLE", "MS_SCHED"), ("MS_SCHED_PORT", "0"), ("MUSTER_SCHED_FD", "5")]);
+    let inherited = inherited.settings().unwrap();
+    assert_eq!((inherited.sched_fd, inherited.place), (Some(5), Place::Scheduler { host: "10.0.0.1".into(), port: 0 }));
+    assert_eq!(worker(&[("MUSTER_SCHED_FD", "5")]).settings().unwrap().sched_fd, None, "it is the scheduler's");
+}
+
+#[test]
+fn a_scheduler_inside_a_program_needs_only_the_number_of_workers() {
+    let mut config = Config::new();
+    let text = config.scheduler_settings().unwrap_err().message().to_string();
+    assert!(text.starts_with("MS_WORKER_NUM (in code: worker_num) is not set, but a scheduler needs it"), "{text}");
+    config.set("worker_num", "3").unwrap();
+    let settings = config.scheduler_settings().unwrap();
+    assert_eq!(settings.place, Place::Scheduler { host: "127.0.0.1".into(), port: 0 });
+    assert_eq!(settings.worker_num, 3);
+    assert!(worker(&[]).scheduler_settings().is_ok(), "the role is that of the process, not of this scheduler");
+}
+
+#[test]
+fn a_plain_number_below_the_number_of_nodes_is_the_rank() {
+    for (id, expected) in [
+        ("0", Some(0)),
+        ("3", Some(3)),
+        ("4", None),
+        ("00", None),
+        ("03", None),
+        ("+1", None),
+        ("1.0", None),
+        ("worker_2", None),
+        ("99999999999999999999999", None),
+    ] {
+        let (_, _, _, node_id, rank, _) = node(&worker(&[("MS_NODE_ID", id)]));
+        assert_eq!((node_id.as_deref(), rank), (Some(id), expected));
+    }
+    let server = [("MS_ROLE", "MS_PSERVER"), ("MS_SERVER_NUM", "2"), ("MS_NODE_ID", "3")];
+    assert_eq!(rank(&worker(&server)), None, "3 is a worker's rank, and no server's");
+}
+
+#[test]
+fn a_launchers_rank_counts_and_must_agree_with_the_node_id() {
+    assert_eq!(rank(&worker(&[("RANK_ID", "2")])), Some(2));
+    assert_eq!(rank(&worker(&[("RANK_ID", "2"), ("MS_NODE_ID", "2")])), Some(2));
+    assert_eq!(rank(&worker(&[("RANK_ID", "2"), ("MS_NODE_ID", "pod-7")])), Some(2));
+    assert_eq!(rank(&worker(&[("RANK_ID", "2"), ("MUSTER_RANK_ID", "1")])), Some(1));
+    assert_eq!(
+        message(&worker(&[("RANK_ID", "2"), ("MS_NODE_ID", "1")])),
+        "MS_NODE_ID is \"1\", but RANK_ID is \"2\": expected the same rank from both, or a node id that is no number"
+    );
+    assert_eq!(
+        message(&worker(&[("RANK_ID", "4")])),
+        "RANK_ID is \"4\", but MS_WORKER_NUM is \"4\": expected a rank from 0 to 3"
+    );
+}
+
+#[test]
+fn forming_takes_the_smaller_time_that_is_set() {
+    // An empty variable is an unset one.
+    for (cluster, topo, expected) in [
+        ("", "", Some(600.0)),
+        ("1200", "", Some(1200.0)),
+        ("", "1200", Some(1200.0)),
+        ("30", "20.5", Some(20.5)),
+        ("30", "40", Some(30.0)),
+        ("-1", "", None),
+        ("", "-1", None),
+        ("-1", "40", Some(40.0)),
+        ("-1", "-5", None),
+    ] {
+        let config = worker(&[("MS_CLUSTER_TIMEOUT", cluster), ("MS_TOPO_TIMEOUT", topo)]);
+        let found = config.settings().unwrap().forming_timeout;
+        assert_eq!(found.map(|span| span.as_secs_f64()), expected, "{cluster:?} and {topo:?}");
+    }
+}
+
+#[test]
+fn the_rest_arrives_as_it_was_said() {
+    let settings = worker(&[
+        ("MUSTER_JOB_ID", "night run"),
+        ("MUSTER_TIMEOUT", "-1"),
+        ("MUSTER_STORE_TIMEOUT", "2"),
+        ("MUSTER_FINALIZE_TIMEOUT", "0.5"),
+        ("MS_NODE_TIMEOUT", "2.5"),
+        ("MUSTER_HOST_ID", "rack-1"),
+        ("MS_WORKER_IP", "10.1.0.2, fd00::2"),
+        ("DEVICE_ID", "3"),
+        ("MUSTER_STORE_VALUE_LIMIT", "100"),
+        ("MUSTER_CHECKSUMS", "0"),
+        ("MUSTER_LOG", "Debug"),
+        ("MS_HCCL_CM_INIT", "1"),
+        ("MS_RECOVERY_PATH", "/var/muster"),
+    ]);
+    let settings = settings.settings().unwrap();
+    assert_eq!(settings.job_id.as_deref(), Some("night run"));
+    assert_eq!(settings.operation_timeout, None);
+    assert_eq!(settings.store_timeout, Some(Duration::from_secs(2)));
+    assert_eq!(settings.finalize_timeout, Duration::from_millis(500));
+    assert_eq!(settings.heartbeat_interval(), Duration::from_millis(500));
+    assert_eq!(settings.host_id.as_deref(), Some("rack-1"));
+    assert_eq!(settings.worker_addresses, ["10.1.0.2", "fd00::2"].map(|text| text.parse::<IpAddr>().unwrap()));
+    assert_eq!((settings.device_id, settings.store_limits.value), (Some(3), 100));
+    assert_eq!((settings.checksums, settings.log_level, settings.hccl_cm_init), (false, LogLevel::Debug, true));
+    assert_eq!(settings.recovery_path, Some(PathBuf::from("/var/muster")));
+    assert!(settings.unsupported.is_empty() && settings.warnings.is_empty());
+}
+
+#[test]
+fn settings_know_where_they_came_from() {
+    let mut config = worker(&[("MUSTER_SCHED_PORT", "9000")]);
+    config.set("worker_ip", "127.0.0.1").unwrap();
+    let settings = config.settings().unwrap();
+    assert_eq!(settings.origin(Key::SchedPort), "MUSTER_SCHED_PORT");
+    assert_eq!(settings.origin(Key::SchedHost), "MS_SCHED_HOST");
+    assert_eq!(settings.origin(Key::WorkerIp), "worker_ip");
+    assert_eq!(settings.origin(Key::NodeTimeout), "MS_NODE_TIMEOUT");
+    assert_eq!(settings.origin(Key::JobId), "MUSTER_JOB_ID");
+}
+
+#[test]
+fn what_this_version_cannot_honour_is_said() {
+    let settings = worker(&[
+        ("MS_ENABLE_RECOVERY", "1"),
+        ("MUSTER_ENABLE_SSL", "true"),
+        ("RANK_TABLE_FILE", "/tmp/table.json"),
+        ("MUSTER_JOB_SECRET", "s"),
+    ]);
+    let settings = settings.settings().unwrap();
+    assert!(settings.enable_recovery && settings.enable_ssl);
+    assert_eq!(settings.rank_table_file, Some(PathBuf::from("/tmp/table.json")));
+    let rest = "which this version of muster does not support: expected it to be unset";
+    assert_eq!(
+        settings.unsupported,
+        [
+            format!("MS_ENABLE_RECOVERY is \"1\", {rest}"),
+            format!("RANK_TABLE_FILE is \"/tmp/table.json\", {rest}"),
+            format!("MUSTER_JOB_SECRET is set, {rest}"),
+            format!("MUSTER_ENABLE_SSL is \"1\", {rest}"),
+        ]
+    );
+    assert!(worker(&[("MS_ENABLE_RECOVERY", "0")]).settings().unwrap().unsupported.is_empty());
+}
+
+#[test]
+fn unknown_variables_are_one_warning_each() {
+    let config = worker(&[("MUSTER_WORKR_NUM", "4"), ("MUSTER_SOMETHING_ELSE", "1"), ("MS_BUILD_PROCESSES_NUM", "8")]);
+    assert_eq!(
+        config.settings().unwrap().warnings,
+        [
+            "MUSTER_SOMETHING_ELSE is set, but there is no such setting",
+            "MUSTER_WORKR_NUM is set, but there is no such setting; did you mean MUSTER_WORKER_NUM?",
+        ]
+    );
+}

@@ -1,0 +1,375 @@
+//! The one table of settings. Names, defaults, documentation, help and suggestions are all read from here, and nowhere
+//! else is a setting's name or default written down.
+//!
+//! Invariants (tested in `table_test.rs`): the row of a key stands at the key's number, every default is a valid value,
+//! and no name belongs to two settings.
+
+use super::value::Kind;
+
+/// A setting. What each is stands in the table's row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[allow(missing_docs)] // `Setting::doc` says what each means
+pub enum Key {
+    Role,
+    SchedHost,
+    SchedPort,
+    WorkerNum,
+    ServerNum,
+    NodeId,
+    RankId,
+    DeviceId,
+    JobId,
+    WorkerIp,
+    HostId,
+    ClusterTimeout,
+    TopoTimeout,
+    NodeTimeout,
+    Timeout,
+    StoreTimeout,
+    FinalizeTimeout,
+    StoreKeyLimit,
+    StoreValueLimit,
+    StoreTotalLimit,
+    Checksums,
+    Log,
+    SchedFd,
+    HcclCmInit,
+    EnableRecovery,
+    RecoveryPath,
+    RankTableFile,
+    JobSecret,
+    EnableSsl,
+    ConfigFilePath,
+    ClientPassword,
+    ServerPassword,
+}
+
+/// One row of the table.
+#[derive(Debug)]
+pub struct Setting {
+    /// Which setting this is.
+    pub key: Key,
+    /// Its name in code; `MUSTER_` and this in upper case is its variable.
+    pub name: &'static str,
+    /// The variables that existing users set; a `MUSTER_` variable beats them.
+    pub ms: &'static [&'static str],
+    /// Variables of launchers that mean the same; they count least.
+    pub others: &'static [&'static str],
+    /// Which values it takes.
+    pub kind: Kind,
+    /// Its value where nothing is set.
+    pub default: Option<&'static str>,
+    /// Whether all nodes of a cluster must have the same.
+    pub agree: bool,
+    /// Whether it is never shown.
+    pub secret: bool,
+    /// Whether it is known but this version refuses to run with it.
+    pub refused: bool,
+    /// What it means.
+    pub doc: &'static str,
+}
+
+impl Setting {
+    /// A row with nothing special about it, to be refined.
+    const fn new(key: Key, name: &'static str, kind: Kind, doc: &'static str) -> Setting {
+        Setting {
+            key,
+            name,
+            ms: &[],
+            others: &[],
+            kind,
+            default: None,
+            agree: false,
+            secret: false,
+            refused: false,
+            doc,
+        }
+    }
+
+    const fn ms(self, ms: &'static [&'static str]) -> Setting {
+        Setting { ms, ..self }
+    }
+
+    const fn others(self, others: &'static [&'static str]) -> Setting {
+        Setting { others, ..self }
+    }
+
+    const fn default(self, default: &'static str) -> Setting {
+        Setting { default: Some(default), ..self }
+    }
+
+    const fn agree(self) -> Setting {
+        Setting { agree: true, ..self }
+    }
+
+    const fn secret(self) -> Setting {
+        Setting { secret: true, ..self }
+    }
+
+    const fn refused(self) -> Setting {
+        Setting { refused: true, ..self }
+    }
+
+    /// Its own variable: `MUSTER_SCHED_PORT` for `sched_port`.
+    pub fn variable(&self) -> String {
+        format!("MUSTER_{}", self.name.to_uppercase())
+    }
+
+    /// The name that users of the original know, or its own variable where there is none.
+    pub fn usual_variable(&self) -> String {
+        self.ms.first().map_or_else(|| self.variable(), |name| name.to_string())
+    }
+
+    /// The setting with this name in code.
+    pub fn named(name: &str) -> Option<&'static Setting> {
+        TABLE.iter().find(|setting| setting.name == name)
+    }
+
+    /// The setting that this variable sets, whichever of its names it is.
+    pub fn of_variable(variable: &str) -> Option<&'static Setting> {
+        TABLE.iter().find(|setting| {
+            setting.ms.contains(&variable) || setting.others.contains(&variable) || setting.variable() == variable
+        })
+    }
+}
+
+impl Key {
+    /// The row of this setting.
+    pub fn setting(self) -> &'static Setting {
+        &TABLE[self as usize]
+    }
+}
+
+/// Nodes of one role, at most.
+pub const NODES_LIMIT: u64 = 1 << 20;
+
+const KIB: u64 = 1 << 10;
+const GIB: u64 = 1 << 30;
+
+/// Every setting, once, in the order of the documentation.
+pub static TABLE: [Setting; 32] = [
+    Setting::new(Key::Role, "role", Kind::Role, "What this process is in its cluster.").ms(&["MS_ROLE"]),
+    Setting::new(
+        Key::SchedHost,
+        "sched_host",
+        Kind::Host,
+        "Where the scheduler is: it binds this address and the nodes connect to it. Needed with a role.",
+    )
+    .ms(&["MS_SCHED_HOST"])
+    .agree(),
+    Setting::new(
+        Key::SchedPort,
+        "sched_port",
+        Kind::Port,
+        "The scheduler's port. Needed with a role; 8118 under another launcher that names none.",
+    )
+    .ms(&["MS_SCHED_PORT"])
+    .agree(),
+    Setting::new(
+        Key::WorkerNum,
+        "worker_num",
+        Kind::Whole { min: 1, max: NODES_LIMIT },
+        "How many workers the cluster has. Needed with a role; an error without one.",
+    )
+    .ms(&["MS_WORKER_NUM"])
+    .others(&["RANK_SIZE"])
+    .agree(),
+    Setting::new(
+        Key::ServerNum,
+        "server_num",
+        Kind::Whole { min: 0, max: NODES_LIMIT },
+        "How many parameter servers the cluster has.",
+    )
+    .ms(&["MS_SERVER_NUM"])
+    .default("0")
+    .agree(),
+    Setting::new(
+        Key::NodeId,
+        "node_id",
+        Kind::Text { max_bytes: 255 },
+        "This node's name, unique in the cluster; made up where unset. A plain decimal number (no leading zero) below \
+         the number of nodes of its role is the rank.",
+    )
+    .ms(&["MS_NODE_ID"]),
+    Setting::new(
+        Key::RankId,
+        "rank_id",
+        Kind::Whole { min: 0, max: NODES_LIMIT - 1 },
+        "This node's rank, where a launcher knows it; the scheduler chooses where unset.",
+    )
+    .others(&["RANK_ID"]),
+    Setting::new(
+        Key::DeviceId,
+        "device_id",
+        Kind::Whole { min: 0, max: NODES_LIMIT - 1 },
+        "This process's index among those of its host.",
+    )
+    .others(&["DEVICE_ID"]),
+    Setting::new(
+        Key::JobId,
+        "job_id",
+        Kind::Text { max_bytes: 255 },
+        "The job's name: a node of another job is refused.",
+    )
+    .agree(),
+    Setting::new(
+        Key::WorkerIp,
+        "worker_ip",
+        Kind::Addresses,
+        "The addresses that this node binds and tells the others; found by itself where unset.",
+    )
+    .ms(&["MS_WORKER_IP"]),
+    Setting::new(
+        Key::HostId,
+        "host_id",
+        Kind::Text { max_bytes: 255 },
+        "What tells this host from others when local ranks are counted, in place of host name and boot id.",
+    ),
+    Setting::new(
+        Key::ClusterTimeout,
+        "cluster_timeout",
+        Kind::Seconds { min_ms: 1, limitless: true },
+        "How long the cluster may take to form, or to form anew. Of this and `topo_timeout` the smaller one that is \
+         set counts.",
+    )
+    .ms(&["MS_CLUSTER_TIMEOUT"])
+    .default("600"),
+    Setting::new(
+        Key::TopoTimeout,
+        "topo_timeout",
+        Kind::Seconds { min_ms: 1, limitless: true },
+        "The same, under the name of the original's second phase; there is one budget for both.",
+    )
+    .ms(&["MS_TOPO_TIMEOUT"]),
+    Setting::new(
+        Key::NodeTimeout,
+        "node_timeout",
+        Kind::Seconds { min_ms: 500, limitless: false },
+        "Heartbeat time-out: a node that is unheard or unhearing for so long is lost. Heartbeats go out five times as \
+         often.",
+    )
+    .ms(&["MS_NODE_TIMEOUT"])
+    .default("5"),
+    Setting::new(
+        Key::Timeout,
+        "timeout",
+        Kind::Seconds { min_ms: 1, limitless: true },
+        "How long an operation on a group may take.",
+    )
+    .default("1800"),
+    Setting::new(
+        Key::StoreTimeout,
+        "store_timeout",
+        Kind::Seconds { min_ms: 1, limitless: true },
+        "How long a get or wait on the store may take, where the call does not say.",
+    )
+    .default("300"),
+    Setting::new(
+        Key::FinalizeTimeout,
+        "finalize_timeout",
+        Kind::Seconds { min_ms: 1, limitless: false },
+        "How long leaving may take.",
+    )
+    .default("30"),
+    Setting::new(
+        Key::StoreKeyLimit,
+        "store_key_limit",
+        Kind::Whole { min: 1, max: 64 * KIB },
+        "The longest key of the store, in bytes. The scheduler's setting counts.",
+    )
+    .default("4096"),
+    Setting::new(
+        Key::StoreValueLimit,
+        "store_value_limit",
+        Kind::Whole { min: 1, max: GIB },
+        "The longest value of the store, in bytes. The scheduler's setting counts.",
+    )
+    .default("16777216"),
+    Setting::new(
+        Key::StoreTotalLimit,
+        "store_total_limit",
+        Kind::Whole { min: 1, max: 64 * GIB },
+        "All keys and values of the store together, in bytes. The scheduler's setting counts.",
+    )
+    .default("268435456"),
+    Setting::new(
+        Key::Checksums,
+        "checksums",
+        Kind::Flag,
+        "Whether data between nodes carries checksums. The scheduler's setting counts.",
+    )
+    .default("1"),
+    Setting::new(Key::Log, "log", Kind::Level, "The least severe messages that are logged.").default("warn"),
+    Setting::new(
+        Key::SchedFd,
+        "sched_fd",
+        Kind::Whole { min: 3, max: i32::MAX as u64 },
+        "A listening socket that the scheduler inherits, by descriptor number, in place of binding its port; \
+         `muster run` sets it.",
+    ),
+    Setting::new(
+        Key::HcclCmInit,
+        "hccl_cm_init",
+        Kind::Flag,
+        "Whether HCCL starts by its cluster manager, with values from this library.",
+    )
+    .ms(&["MS_HCCL_CM_INIT"])
+    .default("0"),
+    Setting::new(Key::EnableRecovery, "enable_recovery", Kind::Flag, "Whether lost processes may return.")
+        .ms(&["MS_ENABLE_RECOVERY"])
+        .default("0")
+        .agree()
+        .refused(),
+    Setting::new(
+        Key::RecoveryPath,
+        "recovery_path",
+        Kind::Path,
+        "The directory for what scheduler and nodes must remember under recovery; made if missing.",
+    )
+    .ms(&["MS_RECOVERY_PATH"]),
+    Setting::new(
+        Key::RankTableFile,
+        "rank_table_file",
+        Kind::Path,
+        "An HCCL rank table (JSON, version 1.0) from which ranks are taken.",
+    )
+    .others(&["RANK_TABLE_FILE"])
+    .refused(),
+    Setting::new(
+        Key::JobSecret,
+        "job_secret",
+        Kind::Secret { max_bytes: 1024 },
+        "A secret that all processes of the job share; it is never sent, and keeps strangers off the scheduler.",
+    )
+    .agree()
+    .secret()
+    .refused(),
+    Setting::new(Key::EnableSsl, "enable_ssl", Kind::Flag, "Whether all connections run TLS.")
+        .default("0")
+        .agree()
+        .refused(),
+    Setting::new(
+        Key::ConfigFilePath,
+        "config_file_path",
+        Kind::Path,
+        "The TLS configuration file (JSON); read only with `enable_ssl`.",
+    ),
+    Setting::new(
+        Key::ClientPassword,
+        "client_password",
+        Kind::Secret { max_bytes: 1024 },
+        "The password of the client's PKCS#12 file; used only with `enable_ssl`.",
+    )
+    .secret(),
+    Setting::new(
+        Key::ServerPassword,
+        "server_password",
+        Kind::Secret { max_bytes: 1024 },
+        "The password of the server's PKCS#12 file; used only with `enable_ssl`.",
+    )
+    .secret(),
+];
+
+#[cfg(test)]
+#[path = "table_test.rs"]
+mod tests;

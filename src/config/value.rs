@@ -1,0 +1,233 @@
+//! What values settings take: how each kind is read from text, and the words for what would be right.
+//!
+//! Text is read whole (`80x` is no number), and nothing is trimmed. A reader answers `None` for text that is not of its
+//! kind; who asked knows the variable and makes the sentence.
+
+use std::net::{IpAddr, Ipv6Addr};
+use std::time::Duration;
+
+use crate::types::Role;
+
+/// Lowest port that a scheduler may be given.
+pub const PORT_MIN: u64 = 1024;
+
+/// The longest time that can be set; more is an error rather than a surprise. About 31 years.
+const SECONDS_MAX: u64 = 1_000_000_000;
+
+/// The longest path, as Linux has it.
+const PATH_MAX_BYTES: usize = 4095;
+
+/// The longest host name, as DNS has it.
+const HOST_MAX_BYTES: usize = 253;
+
+/// How many addresses a node may be given.
+const ADDRESSES_LIMIT: usize = 16;
+
+/// Which values a setting takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // `expectation` says what each is
+pub enum Kind {
+    Role,
+    Host,
+    Port,
+    Whole { min: u64, max: u64 },
+    Seconds { min_ms: u64, limitless: bool },
+    Flag,
+    Text { max_bytes: usize },
+    Path,
+    Secret { max_bytes: usize },
+    Addresses,
+    Level,
+}
+
+/// A value, read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// Of `Kind::Role`.
+    Role(Role),
+    /// Of `Kind::Host`, `Text`, `Path` and `Secret`.
+    Text(String),
+    /// Of `Kind::Port` and `Whole`.
+    Whole(u64),
+    /// Of `Kind::Seconds`; `None` is no limit.
+    Seconds(Option<Duration>),
+    /// Of `Kind::Flag`.
+    Flag(bool),
+    /// Of `Kind::Addresses`; at least one.
+    Addresses(Vec<IpAddr>),
+    /// Of `Kind::Level`.
+    Level(LogLevel),
+}
+
+/// How much is logged: messages of this level and the more severe ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(i32)]
+pub enum LogLevel {
+    /// Nothing.
+    Off = 0,
+    /// What failed.
+    Error = 1,
+    /// What is not as it should be, though it works.
+    Warn = 2,
+    /// What happens to the cluster.
+    Info = 3,
+    /// What happens within it.
+    Debug = 4,
+    /// Every frame.
+    Trace = 5,
+}
+
+impl LogLevel {
+    const NAMES: [(LogLevel, &'static str); 6] = [
+        (LogLevel::Off, "off"),
+        (LogLevel::Error, "error"),
+        (LogLevel::Warn, "warn"),
+        (LogLevel::Info, "info"),
+        (LogLevel::Debug, "debug"),
+        (LogLevel::Trace, "trace"),
+    ];
+
+    /// The level with this number in the C ABI.
+    pub fn from_code(code: i32) -> Option<LogLevel> {
+        LogLevel::NAMES.iter().map(|(level, _)| *level).find(|level| *level as i32 == code)
+    }
+
+    /// What `MUSTER_LOG` and the log's lines call it.
+    pub fn name(self) -> &'static str {
+        LogLevel::NAMES.iter().find(|(level, _)| *level == self).map_or("off", |(_, name)| name)
+    }
+
+    fn from_name(name: &str) -> Option<LogLevel> {
+        LogLevel::NAMES.iter().find(|(_, known)| name.eq_ignore_ascii_case(known)).map(|(level, _)| *level)
+    }
+}
+
+impl Kind {
+    /// The value that `text` is, if it is one of this kind.
+    pub fn parse(&self, text: &str) -> Option<Value> {
+        match *self {
+            Kind::Role => Role::from_ms_name(text).map(Value::Role),
+            Kind::Host => host(text).map(Value::Text),
+            Kind::Port => whole(text)
+                .filter(|port| *port == 0 || (PORT_MIN..=u64::from(u16::MAX)).contains(port))
+                .map(Value::Whole),
+            Kind::Whole { min, max } => whole(text).filter(|number| (min..=max).contains(number)).map(Value::Whole),
+            Kind::Seconds { min_ms, limitless } => seconds(text, min_ms, limitless).map(Value::Seconds),
+            Kind::Flag => flag(text).map(Value::Flag),
+            Kind::Text { max_bytes } => printable(text, max_bytes).then(|| Value::Text(text.to_string())),
+            Kind::Path => plain(text, PATH_MAX_BYTES).then(|| Value::Text(text.to_string())),
+            Kind::Secret { max_bytes } => plain(text, max_bytes).then(|| Value::Text(text.to_string())),
+            Kind::Addresses => addresses(text).map(Value::Addresses),
+            Kind::Level => LogLevel::from_name(text).map(Value::Level),
+        }
+    }
+
+    /// What would be right, to stand after "expected".
+    pub fn expectation(&self) -> String {
+        match *self {
+            Kind::Role => "MS_SCHED, MS_WORKER or MS_PSERVER".into(),
+            Kind::Host => "a host name or an IP address, without a port".into(),
+            Kind::Port => format!(
+                "a whole number from {PORT_MIN} to {}, or 0 where the caller can ask for the address \
+                 (muster_scheduler_start, muster run --master_port 0)",
+                u16::MAX
+            ),
+            Kind::Whole { min, max } => format!("a whole number from {min} to {max}"),
+            Kind::Seconds { min_ms, limitless } => {
+                let least = Duration::from_millis(min_ms).as_secs_f64();
+                let unlimited = if limitless { ", or a negative number for no limit" } else { "" };
+                format!("seconds from {least} to {SECONDS_MAX}{unlimited}")
+            }
+            Kind::Flag => "0 or 1".into(),
+            Kind::Text { max_bytes } => {
+                format!("1 to {max_bytes} bytes of printable text that neither begin nor end with a blank")
+            }
+            Kind::Path => format!("a path of at most {PATH_MAX_BYTES} bytes"),
+            Kind::Secret { max_bytes } => format!("1 to {max_bytes} bytes of any text"),
+            Kind::Addresses => {
+                format!("1 to {ADDRESSES_LIMIT} IP addresses of this host, separated by commas")
+            }
+            Kind::Level => LogLevel::NAMES.map(|(_, name)| name).join(", "),
+        }
+    }
+}
+
+/// Decimal digits and nothing else.
+pub fn whole(text: &str) -> Option<u64> {
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    digits.then(|| text.parse().ok()).flatten()
+}
+
+/// The number that a plain decimal is: digits without a leading zero. `00` and `007` are names, not numbers.
+pub fn plain_decimal(text: &str) -> Option<u64> {
+    if text.len() > 1 && text.starts_with('0') {
+        return None;
+    }
+    whole(text)
+}
+
+/// Seconds with an optional fraction; a negative number is no limit, where that is possible.
+fn seconds(text: &str, min_ms: u64, limitless: bool) -> Option<Option<Duration>> {
+    let (negative, magnitude) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
+    let (integer, fraction) = magnitude.split_once('.').unwrap_or((magnitude, "0"));
+    let fraction_is_digits = !fraction.is_empty() && fraction.bytes().all(|byte| byte.is_ascii_digit());
+    let integer = whole(integer).filter(|_| fraction_is_digits)?;
+    if negative {
+        return limitless.then_some(None);
+    }
+    if integer > SECONDS_MAX {
+        return None;
+    }
+    // What lies below a nanosecond is cut off.
+    let nanos_text: String = fraction.chars().chain("000000000".chars()).take(9).collect();
+    let span = Duration::new(integer, nanos_text.parse().ok()?);
+    let fits = span >= Duration::from_millis(min_ms) && span <= Duration::from_secs(SECONDS_MAX);
+    fits.then_some(Some(span))
+}
+
+fn flag(text: &str) -> Option<bool> {
+    match text.to_ascii_lowercase().as_str() {
+        "1" | "true" => Some(true),
+        "0" | "false" => Some(false),
+        _ => None,
+    }
+}
+
+fn printable(text: &str, max_bytes: usize) -> bool {
+    !text.is_empty() && text.len() <= max_bytes && text == text.trim() && !text.chars().any(char::is_control)
+}
+
+/// Text in which every character may have its meaning; C has no NUL within it.
+fn plain(text: &str, max_bytes: usize) -> bool {
+    !text.is_empty() && text.len() <= max_bytes && !text.contains('\0')
+}
+
+/// A name or an address; brackets around an IPv6 address are taken off, so that `[::1]` works as in a URL.
+fn host(text: &str) -> Option<String> {
+    if text.is_empty() || text.len() > HOST_MAX_BYTES {
+        return None;
+    }
+    let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
+    if bare.contains(':') {
+        // An IPv6 address, perhaps with the interface it holds on; anything else with a colon is host:port.
+        let (address, zone) = bare.split_once('%').unwrap_or((bare, "lo"));
+        let zone_is_name = !zone.is_empty() && zone.chars().all(|c| c.is_ascii_graphic());
+        return (zone_is_name && address.parse::<Ipv6Addr>().is_ok()).then(|| bare.to_string());
+    }
+    let is_name = bare == text && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
+    // Digits and dots only are an address, or a slip in one; no host has such a name.
+    let is_numeric = text.chars().all(|c| c.is_ascii_digit() || c == '.');
+    (is_name && (!is_numeric || text.parse::<IpAddr>().is_ok())).then(|| text.to_string())
+}
+
+/// Literal addresses at which others can reach this host: no wildcard, no multicast.
+fn addresses(text: &str) -> Option<Vec<IpAddr>> {
+    let parsed: Option<Vec<IpAddr>> = text.split(',').map(|part| part.trim().parse().ok()).collect();
+    parsed.filter(|list| {
+        list.len() <= ADDRESSES_LIMIT && list.iter().all(|address| !address.is_unspecified() && !address.is_multicast())
+    })
+}
+
+#[cfg(test)]
+#[path = "value_test.rs"]
+mod tests;
