@@ -202,3 +202,7 @@ impl<T: AsRawFd> fmt::Debug for Guarded<T> {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "fork_test.rs"]
+mod tests;

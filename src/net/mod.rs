@@ -7,6 +7,8 @@
 //! | [`tcp`] | the plain link |
 //! | [`listener`] | the listening sockets of one process |
 //! | [`poller`], [`waker`] | sleeping until something is ready, and being woken from another thread |
+//! | [`outbox`], [`inbuffer`] | encoded frames on their way out, bytes on their way in |
+//! | [`resolve`] | from a host's name to its addresses |
 //! | [`fork`] | the table of descriptors that a forked child must close |
 //! | [`host`] | host name, boot, process identity, randomness |
 //!
@@ -18,14 +20,21 @@
 
 pub mod fork;
 pub mod host;
+pub mod inbuffer;
 pub mod listener;
+pub mod outbox;
 pub mod poller;
+pub mod resolve;
 mod socket;
 pub mod tcp;
+#[cfg(test)]
+pub mod testlink;
 pub mod transport;
 pub mod waker;
 
+pub use inbuffer::{Filled, InBuffer};
 pub use listener::Listener;
+pub use outbox::{ByteQueue, Drained, Frame, Lane};
 pub use poller::{Poller, Ready, Registry, Token};
 pub use tcp::{Connect, TcpTransport};
 pub use transport::Transport;

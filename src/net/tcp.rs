@@ -90,6 +90,12 @@ impl TcpTransport {
         let ms = libc::c_int::try_from(timeout.as_millis()).unwrap_or(libc::c_int::MAX);
         socket::set_option(&*self.stream, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, ms)
     }
+
+    /// Has the poller report what is ready once more.
+    #[cfg(test)]
+    pub(super) fn rearm(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        registry.reregister(&mut *self.stream, token, Interest::READABLE | Interest::WRITABLE)
+    }
 }
 
 fn into_mio(fd: OwnedFd) -> TcpStream {

@@ -1,32 +1,9 @@
 use super::*;
+use crate::net::testlink::tcp_pair as pair;
 use crate::net::{Listener, Poller};
 use std::os::fd::AsRawFd;
 
 const DEADLINE: Duration = Duration::from_secs(20);
-
-/// A connected pair over loopback: dialled and accepted.
-pub(in crate::net) fn pair() -> (TcpTransport, TcpTransport) {
-    let mut listener = Listener::bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
-    let mut poller = Poller::new().unwrap();
-    listener.register(poller.registry(), Token(0)).unwrap();
-    let mut dialled = TcpTransport::start_connect(listener.local_addresses()[0], None).unwrap();
-    dialled.register(poller.registry(), Token(1)).unwrap();
-    let mut accepted = None;
-    let mut ready = false;
-    while !ready || accepted.is_none() {
-        poller.poll(Some(DEADLINE)).unwrap();
-        assert!(poller.ready().count() > 0, "no connection within the deadline");
-        ready = ready || dialled.finish_connect().unwrap() == Connect::Ready;
-        if accepted.is_none() {
-            accepted = listener.accept().ok();
-        }
-    }
-    dialled.deregister(poller.registry()).unwrap();
-    let (accepted, from) = accepted.unwrap();
-    assert_eq!(from, dialled.local_address());
-    assert_eq!(accepted.local_address(), dialled.peer_address());
-    (dialled, accepted)
-}
 
 #[test]
 fn bytes_pass_both_ways_and_the_end_is_orderly() {

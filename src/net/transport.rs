@@ -7,7 +7,7 @@
 //! it reports edges, so a caller that stops before `WouldBlock` hears nothing more. If `holds_readable()` is true there
 //! are bytes of which the poller does not know: the caller may serve others, but must call `read` again without
 //! sleeping, also when the last `read` said `WouldBlock`. `Ok(0)` is the peer's orderly end; it is returned again on each
-//! later call.
+//! later call, and `holds_readable()` is false from then on.
 //!
 //! **Writing.** `write` takes a first part of the bytes, of any length, or says `WouldBlock`. What it took counts as sent
 //! for the caller, but may be held inside until `flush`: after the last `write` of a burst call `flush`, and while that
