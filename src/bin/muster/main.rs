@@ -1,3 +1,76 @@
 //! The command `muster`.
+//!
+//! What it owns: the command line, and what `muster run` starts. [`run`] is the launcher, [`scheduler`] the scheduler as
+//! a process of its own. Everything about clusters is the library's; nothing here knows a frame or a rank rule.
+//! Called by the name `msrun` it is `muster run`.
 
-fn main() {}
+#![warn(unsafe_op_in_unsafe_fn)]
+
+mod run;
+mod scheduler;
+mod sys;
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+/// Exit codes that the command gives for itself; all others are those of the programs it ran.
+mod code {
+    /// What the command itself could not do: bind, write a log, start a process.
+    pub const FAILED: i32 = 1;
+    /// The command line is wrong.
+    pub const USAGE: i32 = 2;
+    /// Forming the cluster took longer than it may.
+    pub const FORMING: i32 = 124;
+    /// The program to run was not found, or can't be executed.
+    pub const NOT_FOUND: i32 = 127;
+    /// Added to the number of the signal that ended something.
+    pub const SIGNAL: i32 = 128;
+}
+
+const HELP: &str = "\
+muster: turns a set of processes into a cluster
+
+Usage:
+  muster run [options] program [arguments]   start a scheduler and workers here (also: msrun ...)
+  muster scheduler                           be the scheduler that the environment describes
+  muster --help | --version
+
+`muster run --help` lists its options. The environment variables are in docs/settings.md.
+";
+
+fn main() {
+    let mut words = std::env::args_os();
+    let called = words.next().unwrap_or_default();
+    let words: Vec<OsString> = words.collect();
+    std::process::exit(dispatch(&called, words));
+}
+
+fn dispatch(called: &OsStr, mut words: Vec<OsString>) -> i32 {
+    if Path::new(called).file_name() == Some(OsStr::new("msrun")) {
+        return run::run("msrun", words);
+    }
+    if words.is_empty() {
+        eprint!("{HELP}");
+        return code::USAGE;
+    }
+    let command = words.remove(0);
+    match command.to_str() {
+        Some("run") => run::run("muster run", words),
+        Some("scheduler") => scheduler::command(&words),
+        Some("--help" | "-h" | "help") => {
+            print!("{HELP}");
+            0
+        }
+        Some("--version" | "-V") => {
+            println!("muster {}", env!("CARGO_PKG_VERSION"));
+            0
+        }
+        _ => {
+            let command = command.to_string_lossy();
+            eprintln!(
+                "muster: there is no command {command:?}: run, scheduler, --help and --version are what it knows"
+            );
+            code::USAGE
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Starting the children: what each finds in its environment, where its output goes, and how it hangs on the launcher.
+//!
+//! Every child leads a session of its own, so that its own children can be stopped with it. With --join it is killed when
+//! the launcher dies, and reads the launcher's standard input; without, it outlives the launcher on purpose.
+
+use super::parse::RunOptions;
+use super::program::Program;
+use crate::scheduler::LISTENER_VARIABLE;
+use crate::sys;
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Settings of the launcher's own environment that would contradict what it tells its children. All are taken out of
+/// theirs before its own are put in.
+const REPLACED: [&str; 16] = [
+    LISTENER_VARIABLE,
+    "MS_NODE_ID",
+    "MS_TOPO_TIMEOUT",
+    "RANK_ID",
+    "MUSTER_CLUSTER_TIMEOUT",
+    "MUSTER_DEVICE_ID",
+    "MUSTER_NODE_ID",
+    "MUSTER_RANK",
+    "MUSTER_RANK_ID",
+    "MUSTER_RANK_SIZE",
+    "MUSTER_ROLE",
+    "MUSTER_SCHED_HOST",
+    "MUSTER_SCHED_PORT",
+    "MUSTER_TOPO_TIMEOUT",
+    "MUSTER_WORKER_NUM",
+    "DEVICE_ID",
+];
+
+/// What a child is in the job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The scheduler.
+    Scheduler,
+    /// A worker: its index on this host, and its rank where that is known.
+    Worker {
+        /// From 0 on this host.
+        index: u32,
+        /// In the cluster.
+        rank: Option<u32>,
+    },
+}
+
+impl Part {
+    /// The number in the name of its log: its rank, or its index on this host where the rank isn't known.
+    pub fn number(self) -> Option<u32> {
+        match self {
+            Part::Scheduler => None,
+            Part::Worker { index, rank } => Some(rank.unwrap_or(index)),
+        }
+    }
+
+    /// Its rank, where that is known.
+    pub fn rank(self) -> Option<u32> {
+        match self {
+            Part::Scheduler => None,
+            Part::Worker { rank, .. } => rank,
+        }
+    }
+
+    fn log_name(self) -> String {
+        self.number().map_or_else(|| "scheduler.log".to_owned(), |number| format!("worker_{number}.log"))
+    }
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Part::Scheduler => f.write_str("the scheduler"),
+            Part::Worker { rank: Some(rank), .. } => write!(f, "worker {rank}"),
+            Part::Worker { index, rank: None } => write!(f, "local worker {index}"),
+        }
+    }
+}
+
+/// A child that was started.
+#[derive(Clone, Debug)]
+pub struct Child {
+    /// What it is.
+    pub part: Part,
+    /// Its process, which leads a process group of the same number.
+    pub pid: i32,
+    /// Where its output goes.
+    pub log: PathBuf,
+}
+
+/// Starts the scheduler, where this host has it, and then the workers. On an error those already started are stopped
+/// again.
+pub fn start_all(
+    options: &RunOptions,
+    program: &Program,
+    listener: Option<&TcpListener>,
+    port: u16,
+) -> Result<Vec<Child>, String> {
+    let mut children = Vec::new();
+    let mut parts: Vec<Part> = Vec::new();
+    parts.extend(listener.map(|_| Part::Scheduler));
+    parts.extend((0..options.local_worker_num).map(|index| Part::Worker { index, rank: options.rank(index) }));
+    for part in parts {
+        match start(part, options, program, listener, port) {
+            Ok(child) => children.push(child),
+            Err(error) => {
+                stop_now(&children);
+                return Err(format!("can't start {part}: {error}"));
+            }
+        }
+    }
+    Ok(children)
+}
+
+/// Kills these children and what belongs to them, and returns when they are gone.
+pub fn stop_now(children: &[Child]) {
+    for child in children {
+        sys::signal_group(child.pid, libc::SIGKILL);
+    }
+    for child in children {
+        sys::await_end(child.pid);
+    }
+}
+
+fn start(
+    part: Part,
+    options: &RunOptions,
+    program: &Program,
+    listener: Option<&TcpListener>,
+    port: u16,
+) -> io::Result<Child> {
+    let log = options.log_dir.join(part.log_name());
+    let mut inherited = None;
+    let mut command = match part {
+        Part::Scheduler => {
+            let mut command = Command::new(std::env::current_exe()?);
+            command.arg0("muster").arg("scheduler");
+            inherited = listener.map(AsRawFd::as_raw_fd);
+            command
+        }
+        Part::Worker { .. } => {
+            let mut command = Command::new(&program.path);
+            command.arg0(&program.words[0]).args(&program.words[1..]);
+            command
+        }
+    };
+    let output =
+        fresh_log(&log).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", log.display())))?;
+    for name in REPLACED {
+        command.env_remove(name);
+    }
+    command.envs(environment(part, options, port, inherited));
+    if std::env::var_os("PYTHONUNBUFFERED").is_none() {
+        command.env("PYTHONUNBUFFERED", "1");
+    }
+    let reads_input = options.join && part != Part::Scheduler;
+    command.stdin(if reads_input { Stdio::inherit() } else { Stdio::null() });
+    command.stdout(output.try_clone()?).stderr(output);
+    let launcher = std::process::id() as i32;
+    let dies_with = options.join.then_some(launcher);
+    // SAFETY: what runs between fork and exec makes only calls that are safe there, and allocates nothing.
+    unsafe { command.pre_exec(move || sys::prepare_child(dies_with, inherited)) };
+    let process = command.spawn()?;
+    Ok(Child { part, pid: process.id() as i32, log })
+}
+
+/// An empty file to which several processes can append without overwriting each other.
+fn fresh_log(path: &Path) -> io::Result<File> {
+    File::create(path)?;
+    OpenOptions::new().append(true).open(path)
+}
+
+/// What a child is told.
+fn environment(part: Part, options: &RunOptions, port: u16, listener: Option<RawFd>) -> Vec<(&'static str, String)> {
+    let role = if part == Part::Scheduler { "MS_SCHED" } else { "MS_WORKER" };
+    let mut told = vec![
+        ("MS_ROLE", role.to_owned()),
+        ("MS_SCHED_HOST", options.master_addr.clone()),
+        ("MS_SCHED_PORT", port.to_string()),
+        ("MS_WORKER_NUM", options.worker_num.to_string()),
+        ("MS_CLUSTER_TIMEOUT", options.cluster_time_out.to_string()),
+        ("RANK_SIZE", options.worker_num.to_string()),
+    ];
+    match part {
+        Part::Scheduler => told.extend(listener.map(|fd| (LISTENER_VARIABLE, fd.to_string()))),
+        Part::Worker { index, rank } => {
+            told.push(("DEVICE_ID", index.to_string()));
+            if let Some(rank) = rank {
+                told.push(("MS_NODE_ID", rank.to_string()));
+                told.push(("RANK_ID", rank.to_string()));
+            }
+        }
+    }
+    told
+}

@@ -1,0 +1,63 @@
+//! Whether this host has the scheduler's address, and if so its listener, bound before anything is started.
+
+use crate::sys;
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
+
+/// The listener on the first of the master's addresses that is one of this host's; none when none is. The error is a
+/// sentence for the user.
+pub fn listen(host: &str, port: u16) -> Result<Option<TcpListener>, String> {
+    let addresses: Vec<SocketAddr> = (host, port)
+        .to_socket_addrs()
+        .map_err(|error| format!("--master_addr is {host:?}, which can't be resolved: {error}"))?
+        .collect();
+    let own = sys::interface_addresses().map_err(|error| format!("can't list this host's addresses: {error}"))?;
+    let mut refused = None;
+    for address in addresses.iter().filter(|address| is_own(address.ip(), &own)) {
+        // The standard library sets SO_REUSEADDR and not SO_REUSEPORT, and close-on-exec.
+        match TcpListener::bind(address).and_then(|listener| sys::widen_backlog(&listener).map(|()| listener)) {
+            Ok(listener) => return Ok(Some(listener)),
+            // Such as ::1 for `localhost` where IPv6 is switched off: another of its addresses may do.
+            Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => refused = Some((address, error)),
+            Err(error) => return Err(cannot_bind(address, &error)),
+        }
+    }
+    match refused {
+        None => Ok(None),
+        Some((address, error)) => Err(cannot_bind(address, &error)),
+    }
+}
+
+fn is_own(address: IpAddr, own: &[IpAddr]) -> bool {
+    let address = address.to_canonical();
+    address.is_loopback() || own.contains(&address)
+}
+
+fn cannot_bind(address: &SocketAddr, error: &io::Error) -> String {
+    let advice = match error.kind() {
+        io::ErrorKind::AddrInUse => "; choose another --master_port, or 0 to let the system choose",
+        _ => "",
+    };
+    format!("can't bind the scheduler's address {address}: {error}{advice}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_of_this_host_is_bound_and_another_is_not() {
+        let listener = listen("127.0.0.1", 0).unwrap().expect("loopback is here");
+        assert_ne!(listener.local_addr().unwrap().port(), 0);
+        assert!(listen("localhost", 0).unwrap().is_some());
+        assert!(listen("192.0.2.1", 0).unwrap().is_none(), "an address for documentation is nobody's");
+    }
+
+    #[test]
+    fn a_port_in_use_is_an_error_that_names_it() {
+        let listener = listen("127.0.0.1", 0).unwrap().unwrap();
+        let address = listener.local_addr().unwrap();
+        let error = listen("127.0.0.1", address.port()).unwrap_err();
+        assert!(error.contains(&address.to_string()) && error.contains("--master_port"), "{error}");
+    }
+}

@@ -1,0 +1,148 @@
+//! `muster run`: starts a scheduler and workers on this host.
+//!
+//! | module | what it is |
+//! | --- | --- |
+//! | [`options`] | the options, once |
+//! | [`parse`] | words become validated options |
+//! | [`program`] | which file a task names |
+//! | [`master`] | whether the scheduler belongs here, and its listener |
+//! | [`children`] | environment, logs and start of each child |
+//! | [`supervise`] | when to stop whom, and who failed first: pure |
+//! | [`join`] | signals and deadlines around that |
+//! | [`tail`] | shows output while it comes |
+//! | [`summary`] | what is said in the end |
+//!
+//! Invariants: nothing is started before every option, the program and the scheduler's port are known to be good. A run
+//! with --join leaves no process behind, unless it ended well. Standard output carries the shown output, or, without
+//! --join, the process ids, and nothing else.
+//! Tested beside each module, and with real processes by `tests/python/test_run.py`.
+
+mod children;
+mod join;
+mod master;
+pub mod options;
+mod parse;
+mod program;
+mod summary;
+mod supervise;
+mod tail;
+
+use crate::{code, sys};
+use children::{Child, Part};
+use join::Signals;
+use parse::{Request, RunOptions, Tail};
+use std::ffi::OsString;
+use std::net::TcpListener;
+
+/// Runs it, called by `name`, with the words after that. Returns the exit code.
+pub fn run(name: &str, words: Vec<OsString>) -> i32 {
+    let options = match parse::parse(words) {
+        Ok(Request::Run(options)) => options,
+        Ok(Request::Help) => {
+            print!("{}", options::help(name));
+            return 0;
+        }
+        Err(error) => {
+            eprintln!("{name}: {error}\n{name} --help lists the options");
+            return code::USAGE;
+        }
+    };
+    launch(&options).unwrap_or_else(|refusal| {
+        eprintln!("muster: {}", refusal.words);
+        refusal.code
+    })
+}
+
+/// Why nothing was run.
+struct Refusal {
+    code: i32,
+    words: String,
+}
+
+impl Refusal {
+    fn new(code: i32, words: impl Into<String>) -> Refusal {
+        Refusal { code, words: words.into() }
+    }
+}
+
+fn launch(options: &RunOptions) -> Result<i32, Refusal> {
+    let failed = |words: String| Refusal::new(code::FAILED, words);
+    let search = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
+    let program = program::find(&options.task, &search).map_err(|words| Refusal::new(code::NOT_FOUND, words))?;
+    let listener = master::listen(&options.master_addr, options.master_port).map_err(failed)?;
+    let port = port(options, listener.as_ref())?;
+    std::fs::create_dir_all(&options.log_dir)
+        .map_err(|error| failed(format!("--log_dir is {:?}, which can't be made: {error}", options.log_dir)))?;
+    let signals = Signals::begin().map_err(|error| failed(format!("can't receive signals: {error}")))?;
+    if options.join {
+        sys::adopt_orphans();
+    }
+    let children = children::start_all(options, &program, listener.as_ref(), port).map_err(failed)?;
+    announce(options, &children, port);
+    // The scheduler has it now, and alone: when it dies its port must be closed.
+    drop(listener);
+    if let Some(signal) = signals.ending() {
+        children::stop_now(&children);
+        return Ok(code::SIGNAL + signal);
+    }
+    if options.join {
+        return wait(options, &children, &signals).map_err(failed);
+    }
+    children.iter().for_each(|child| println!("{}", child.pid));
+    Ok(0)
+}
+
+/// The port that the workers are told.
+fn port(options: &RunOptions, listener: Option<&TcpListener>) -> Result<u16, Refusal> {
+    match listener {
+        Some(listener) => listener
+            .local_addr()
+            .map(|address| address.port())
+            .map_err(|error| Refusal::new(code::FAILED, format!("can't tell the scheduler's port: {error}"))),
+        None if options.master_port == 0 => Err(Refusal::new(
+            code::USAGE,
+            format!(
+                "--master_port is 0, but {} is not an address of this host: nobody here chooses the port",
+                options.master_addr
+            ),
+        )),
+        None => Ok(options.master_port),
+    }
+}
+
+fn announce(options: &RunOptions, children: &[Child], port: u16) {
+    for child in children {
+        eprintln!("muster: {} has pid {} and writes {}", child.part, child.pid, child.log.display());
+    }
+    let here = if children.iter().any(|child| child.part == Part::Scheduler) { "here" } else { "on another host" };
+    eprintln!("muster: the scheduler is {here}: {} port {port}", options.master_addr);
+}
+
+fn wait(options: &RunOptions, children: &[Child], signals: &Signals) -> Result<i32, String> {
+    let shown: Vec<&Child> = children.iter().filter(|child| is_shown(&options.tail, child.part)).collect();
+    let tail = match shown.is_empty() {
+        true => None,
+        false => tail::Tail::start(&shown)
+            .inspect_err(|error| eprintln!("muster: the workers' output can't be shown here: {error}"))
+            .ok(),
+    };
+    let outcome = join::join(children, options.all_here(), signals, || summary::named(children));
+    let outcome = outcome.map_err(|error| {
+        children::stop_now(children);
+        format!("can't wait for the children, and stopped them: {error}")
+    })?;
+    if let Some(tail) = tail {
+        tail.finish(signals);
+    }
+    let (text, code) = summary::summary(&outcome.verdict, children, &outcome.endings);
+    eprint!("{text}");
+    Ok(code)
+}
+
+fn is_shown(tail: &Tail, part: Part) -> bool {
+    match (tail, part.number()) {
+        (_, None) => false,
+        (Tail::All, _) => true,
+        (Tail::Ranks(ranks), Some(number)) => ranks.contains(&number),
+    }
+}

@@ -1,0 +1,133 @@
+use super::*;
+
+fn request(line: &str) -> Result<Request, String> {
+    parse(line.split_whitespace().map(OsString::from).collect())
+}
+
+fn options(line: &str) -> RunOptions {
+    match request(line) {
+        Ok(Request::Run(options)) => options,
+        other => panic!("{line}: {other:?}"),
+    }
+}
+
+#[test]
+fn defaults() {
+    let run = options("a.out");
+    assert_eq!((run.worker_num, run.local_worker_num), (8, 8));
+    assert_eq!((run.master_addr.as_str(), run.master_port), ("127.0.0.1", 8118));
+    assert_eq!((run.node_rank, run.join, run.cluster_time_out), (None, false, 600));
+    assert_eq!((run.log_dir, run.tail), (PathBuf::from("."), Tail::All));
+    assert_eq!(run.task, ["a.out"]);
+}
+
+#[test]
+fn both_spellings_of_names_and_values() {
+    let expected = options("--worker_num=4 --local_worker_num=2 --master_port=0 --log_dir=logs a.out -x --join");
+    assert_eq!(expected, options("--worker-num 4 --local-worker_num 2 --master-port 0 --log_dir logs a.out -x --join"));
+    assert_eq!(
+        expected,
+        options("--worker_num=4 --local_worker_num=2 --master_port=0 --log_dir=logs -- a.out -x --join")
+    );
+    assert_eq!(expected.task, ["a.out", "-x", "--join"]);
+    assert!(!expected.join);
+}
+
+#[test]
+fn local_worker_num_follows_a_smaller_worker_num() {
+    assert_eq!(options("--worker_num=3 a.out").local_worker_num, 3);
+    assert_eq!(options("--worker_num=30 a.out").local_worker_num, 8);
+}
+
+#[test]
+fn booleans() {
+    for line in ["--join a.out", "--join True a.out", "--join=true a.out", "--join=False --join a.out"] {
+        assert!(options(line).join, "{line}");
+        assert_eq!(options(line).task, ["a.out"], "{line}");
+    }
+    for line in ["--join False a.out", "--join=false a.out"] {
+        assert!(!options(line).join, "{line}");
+    }
+    assert_eq!(options("--join -- True").task, ["True"]);
+}
+
+#[test]
+fn ranks_are_known_here_or_by_node_rank() {
+    let here = options("--worker_num=4 a.out");
+    assert_eq!((0..4).map(|i| here.rank(i)).collect::<Vec<_>>(), [Some(0), Some(1), Some(2), Some(3)]);
+    let second = options("--worker_num=4 --local_worker_num=2 --node_rank=1 a.out");
+    assert_eq!((second.rank(0), second.rank(1)), (Some(2), Some(3)));
+    assert_eq!(options("--worker_num=4 --local_worker_num=2 --node_rank=-1 a.out").rank(1), None);
+    // Alone on one host the index of the host is of no consequence.
+    assert_eq!(options("--worker_num=4 --node_rank=7 a.out").rank(1), Some(1));
+}
+
+#[test]
+fn tail() {
+    assert_eq!(options("--tail_worker_log=-1 a.out").tail, Tail::All);
+    assert_eq!(options("--tail_worker_log -1 a.out").tail, Tail::All);
+    assert_eq!(options("--tail_worker_log=0,3 a.out").tail, Tail::Ranks(vec![0, 3]));
+}
+
+#[test]
+fn addresses() {
+    assert_eq!(options("--master_addr=[::1] a.out").master_addr, "::1");
+    assert_eq!(options("--master_addr=node-1.example a.out").master_addr, "node-1.example");
+}
+
+#[test]
+fn help_wins_over_what_comes_after_it() {
+    assert_eq!(request("--worker_num=4 --help"), Ok(Request::Help));
+    assert_eq!(request("-h --bogus"), Ok(Request::Help));
+    assert_eq!(options("a.out --help").task, ["a.out", "--help"]);
+    let help = crate::run::options::help("muster run");
+    assert!(OPTIONS.iter().all(|option| help.contains(option.name) && help.contains(option.doc)));
+}
+
+#[test]
+fn complaints_name_option_value_and_what_would_be_right() {
+    for (line, said) in [
+        ("", "no program to run"),
+        ("--join", "no program to run"),
+        ("--worker_num", "--worker_num needs a value: --worker_num=N"),
+        ("--worker_num=0 a", "--worker_num is \"0\"; it must be a whole number above 0"),
+        ("--worker_num=4x a", "--worker_num is \"4x\""),
+        ("--worker_num= a", "--worker_num is \"\""),
+        ("--worker_num=-2 a", "--worker_num is \"-2\""),
+        ("--worker_num=99999999999999999999 a", "above 0"),
+        (
+            "--worker_num=2 --local_worker_num=3 a",
+            "--local_worker_num is 3; it must be at most --worker_num, which is 2",
+        ),
+        ("--master_port=80 a", "--master_port is \"80\"; it must be 0 (the system chooses) or 1024 to 65535"),
+        ("--master_port=80x a", "--master_port is \"80x\""),
+        ("--master_port=65536 a", "1024 to 65535"),
+        ("--master_addr= a", "--master_addr is \"\""),
+        ("--master_addr=0.0.0.0 a", "workers can connect to"),
+        ("--node_rank=-2 a", "--node_rank is \"-2\""),
+        ("--worker_num=4 --local_worker_num=2 --node_rank=2 a", "--node_rank is 2"),
+        ("--worker_num=4294967295 --node_rank=4294967295 a", "must be"),
+        ("--cluster_time_out=soon a", "--cluster_time_out is \"soon\"; it must be a whole number of seconds"),
+        ("--cluster_time_out=0 a", "negative for no limit"),
+        ("--join=maybe a", "--join is \"maybe\"; it must be True or False"),
+        ("--tail_worker_log=0,x a", "--tail_worker_log is \"0,x\"; it must be ranks"),
+        ("--tail_worker_log=-2 a", "-1 for all"),
+        ("--worker_nun=4 a", "there is no option --worker_nun; the nearest is --worker_num"),
+        ("--log-dri=x a", "the nearest is --log_dir"),
+        ("-z a", "there is no option -z"),
+        ("--bind_core=True a", "this version does not have --bind_core"),
+        ("--bind-core a", "this version does not have --bind_core"),
+        ("-n 4 a", "this version does not have -n"),
+        ("--max_restarts 1 a", "this version does not have --max_restarts"),
+    ] {
+        let error = request(line).unwrap_err();
+        assert!(error.contains(said), "{line}: {error}");
+    }
+}
+
+#[test]
+fn distance() {
+    assert_eq!(edit_distance("kitten", "sitting"), 3);
+    assert_eq!(edit_distance("", "abc"), 3);
+    assert_eq!(edit_distance("abc", "abc"), 0);
+}

@@ -1,0 +1,186 @@
+//! What is said when a run has failed: the first failure first, with what its log has to say, then the others.
+
+use super::children::{Child, Part};
+use super::supervise::{exit_code, Verdict};
+use crate::scheduler::LAST_WORDS;
+use crate::sys::Ending;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
+
+/// How much of the end of a log is searched.
+const SEARCHED: u64 = 64 * 1024;
+/// Lines shown of the first failure's log.
+const LINES_OF_FIRST: usize = 10;
+/// Lines shown when none looks like an error.
+const LINES_OTHERWISE: usize = 3;
+/// Other failures that are told of one by one.
+const OTHERS: usize = 16;
+/// What makes a line look like an error, in lower case.
+const TELLING: [&str; 8] =
+    ["error", "exception", "traceback", "fatal", "critical", "panicked", "abort", "segmentation"];
+
+/// The text for standard error, and the exit code.
+pub fn summary(verdict: &Verdict, children: &[Child], endings: &[Ending]) -> (String, i32) {
+    match verdict {
+        Verdict::Success => (String::new(), 0),
+        Verdict::Interrupted(signal) => {
+            let text = format!("muster: stopped by {}; all processes have ended\n", signal_name(*signal));
+            (text, exit_code(Ending::Signal(*signal)))
+        }
+        Verdict::Failed { first, then } => (failed(*first, then, children, endings), exit_code(endings[*first])),
+    }
+}
+
+fn failed(first: usize, then: &[usize], children: &[Child], endings: &[Ending]) -> String {
+    let child = &children[first];
+    let mut text = format!("muster: first failure: {}, log {}\n", how(child, endings[first]), child.log.display());
+    for line in telling_lines(&tail_of(&child.log), LINES_OF_FIRST) {
+        text.push_str(&format!("    {line}\n"));
+    }
+    for other in then.iter().take(OTHERS) {
+        let child = &children[*other];
+        let said = telling_lines(&tail_of(&child.log), 1).pop().map(|line| format!(": {}", line.trim()));
+        text.push_str(&format!("muster: then {}{}\n", how(child, endings[*other]), said.unwrap_or_default()));
+    }
+    if then.len() > OTHERS {
+        text.push_str(&format!("muster: and {} more\n", then.len() - OTHERS));
+    }
+    let mentioned = |child: &usize| *child == first || then.iter().take(OTHERS).any(|other| other == child);
+    if let Some(scheduler) =
+        (0..children.len()).find(|child| children[*child].part == Part::Scheduler && !mentioned(child))
+    {
+        if let Some(words) = last_words(&tail_of(&children[scheduler].log)) {
+            text.push_str(&format!("muster: the scheduler says: {words}\n"));
+        }
+    }
+    text
+}
+
+/// `worker 2 (pid 812) was killed by signal 9 (SIGKILL)`
+fn how(child: &Child, ending: Ending) -> String {
+    let Child { part, pid, .. } = child;
+    match ending {
+        Ending::Exit(code) => format!("{part} (pid {pid}) exited with code {code}"),
+        Ending::Signal(signal) => format!("{part} (pid {pid}) was ended by {}", signal_name(signal)),
+    }
+}
+
+fn signal_name(signal: i32) -> String {
+    let name = match signal {
+        libc::SIGHUP => "SIGHUP",
+        libc::SIGINT => "SIGINT",
+        libc::SIGQUIT => "SIGQUIT",
+        libc::SIGILL => "SIGILL",
+        libc::SIGTRAP => "SIGTRAP",
+        libc::SIGABRT => "SIGABRT",
+        libc::SIGBUS => "SIGBUS",
+        libc::SIGFPE => "SIGFPE",
+        libc::SIGKILL => "SIGKILL",
+        libc::SIGSEGV => "SIGSEGV",
+        libc::SIGPIPE => "SIGPIPE",
+        libc::SIGALRM => "SIGALRM",
+        libc::SIGTERM => "SIGTERM",
+        libc::SIGXCPU => "SIGXCPU",
+        libc::SIGXFSZ => "SIGXFSZ",
+        libc::SIGSYS => "SIGSYS",
+        _ => return format!("signal {signal}"),
+    };
+    format!("signal {signal} ({name})")
+}
+
+/// The end of a log; empty when it can't be read.
+pub fn tail_of(log: &Path) -> String {
+    let read = || {
+        let mut file = File::open(log)?;
+        let length = file.seek(SeekFrom::End(0))?;
+        file.seek(SeekFrom::Start(length.saturating_sub(SEARCHED)))?;
+        let mut bytes = Vec::new();
+        file.take(SEARCHED).read_to_end(&mut bytes)?;
+        Ok::<_, std::io::Error>(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    read().unwrap_or_default()
+}
+
+/// The last lines that look like errors, or, where there is none, simply the last lines.
+fn telling_lines(text: &str, limit: usize) -> Vec<&str> {
+    let telling = |line: &&str| {
+        let line = line.to_lowercase();
+        TELLING.iter().any(|word| line.contains(word))
+    };
+    let lines = || text.lines().rev().filter(|line| !line.trim().is_empty());
+    let mut found: Vec<&str> = lines().filter(telling).take(limit).collect();
+    if found.is_empty() {
+        found = lines().take(limit.min(LINES_OTHERWISE)).collect();
+    }
+    found.reverse();
+    found
+}
+
+/// Why the scheduler says that the job failed.
+fn last_words(log: &str) -> Option<&str> {
+    log.lines().rev().find_map(|line| line.strip_prefix(LAST_WORDS))
+}
+
+/// Which of the children the scheduler's last words name, by process or, where ranks are known, by rank.
+pub fn named(children: &[Child]) -> Option<usize> {
+    let scheduler = children.iter().find(|child| child.part == Part::Scheduler)?;
+    named_in(last_words(&tail_of(&scheduler.log))?, children)
+}
+
+fn named_in(words: &str, children: &[Child]) -> Option<usize> {
+    let worker =
+        |test: &dyn Fn(&Child) -> bool| children.iter().position(|child| child.part != Part::Scheduler && test(child));
+    worker(&|child| words.contains(&format!("pid {})", child.pid)))
+        .or_else(|| worker(&|child| child.part.rank().is_some_and(|rank| words.starts_with(&format!("rank {rank} ")))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn children() -> Vec<Child> {
+        let worker = |index: u32| Child {
+            part: Part::Worker { index, rank: Some(index) },
+            pid: 100 + index as i32,
+            log: format!("/nonexistent/worker_{index}.log").into(),
+        };
+        let scheduler = Child { part: Part::Scheduler, pid: 99, log: "/nonexistent/scheduler.log".into() };
+        vec![scheduler, worker(0), worker(1), worker(12)]
+    }
+
+    #[test]
+    fn the_first_failure_comes_first_and_gives_the_code() {
+        let endings = [Ending::Exit(1), Ending::Exit(1), Ending::Signal(9), Ending::Exit(0)];
+        let (text, code) = summary(&Verdict::Failed { first: 2, then: vec![1, 0] }, &children(), &endings);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(code, 137);
+        assert!(lines[0].contains("first failure: worker 1 (pid 101) was ended by signal 9 (SIGKILL)"), "{text}");
+        assert!(lines[0].ends_with("/nonexistent/worker_1.log"), "{text}");
+        assert!(lines[1].contains("then worker 0 (pid 100) exited with code 1"), "{text}");
+        assert!(lines[2].contains("then the scheduler (pid 99)"), "{text}");
+    }
+
+    #[test]
+    fn lines_that_look_like_errors_are_preferred() {
+        let log = "step 1\nTraceback (most recent call last):\n  File\nValueError: x\n\nbye\n";
+        assert_eq!(telling_lines(log, 10), ["Traceback (most recent call last):", "ValueError: x"]);
+        assert_eq!(telling_lines(log, 1), ["ValueError: x"]);
+        assert_eq!(telling_lines("a\nb\nc\nd\n", 10), ["b", "c", "d"]);
+        assert!(telling_lines("", 10).is_empty());
+    }
+
+    #[test]
+    fn the_schedulers_last_words_name_a_child() {
+        let children = children();
+        assert_eq!(last_words("x\nmuster scheduler: one\nmuster scheduler: two\ny"), Some("two"));
+        assert_eq!(
+            named_in("rank 0 (node id \"0\", host h, pid 101) was lost", &children),
+            Some(2),
+            "the pid counts more"
+        );
+        assert_eq!(named_in("rank 1 (node id \"1\", host h, pid 7) was lost", &children), Some(2));
+        assert_eq!(named_in("rank 12 (node id \"12\", host h, pid 7) was lost", &children), Some(3));
+        assert_eq!(named_in("2 of 4 came", &children), None);
+    }
+}

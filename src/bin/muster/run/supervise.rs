@@ -1,0 +1,253 @@
+//! When to stop whom, and who failed first: what `--join` decides, without a process, a signal or a clock in it.
+//!
+//! Contract: feed one input ([`Supervisor::ended`], [`signalled`](Supervisor::signalled), [`tick`](Supervisor::tick)),
+//! then drain [`Supervisor::next_action`] until there is none. Nothing else changes its state. Time is what has passed
+//! since the launcher began.
+//!
+//! The first failure is given a moment, [`COLLECT`], in which the survivors can say themselves what they lost; then the
+//! rest is told to end, and what is still there [`KILL_AFTER_FAILURE`] after the failure is killed. The kernel doesn't
+//! tell in which order children ended that are found dead together, so the verdict weighs evidence among those that ended
+//! in that first moment. Tested in `supervise_test.rs`.
+
+use crate::code;
+use crate::sys::Ending;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// How long after the first failure the others are left alone.
+pub const COLLECT: Duration = Duration::from_millis(250);
+/// How long after the first failure the scheduler is left alone.
+pub const SCHEDULER_AFTER_FAILURE: Duration = Duration::from_millis(500);
+/// How long after the first failure whatever is left is killed.
+pub const KILL_AFTER_FAILURE: Duration = Duration::from_millis(750);
+/// How long children have after the user's signal. A second one cuts it short.
+pub const KILL_AFTER_SIGNAL: Duration = Duration::from_secs(5);
+/// How long the scheduler may take to end once all workers of the job have ended well: it then knows that they have left,
+/// or that they never came.
+pub const CLOSING: Duration = Duration::from_secs(1);
+/// How often killing is repeated, as processes that a dying one leaves behind come into sight only then.
+const KILL_AGAIN: Duration = Duration::from_millis(20);
+
+/// Whom an action is for. A child always stands for its whole process group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whom {
+    /// All workers, also those that have ended: their children may live.
+    Workers,
+    /// The scheduler.
+    Scheduler,
+    /// Processes that children have left behind outside their groups.
+    Orphans,
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Ask to end.
+    Terminate(Whom),
+    /// Kill.
+    Kill(Whom),
+}
+
+/// How it all ended. Children are named by their index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// All ended well.
+    Success,
+    /// The user ended it with this signal.
+    Interrupted(i32),
+    /// A child failed.
+    Failed {
+        /// The first.
+        first: usize,
+        /// The others that failed before they were told to end.
+        then: Vec<usize>,
+    },
+}
+
+struct Member {
+    scheduler: bool,
+    ending: Option<Ending>,
+    /// It was told to end before it was seen to have ended.
+    told: bool,
+}
+
+impl Member {
+    fn failed(&self) -> bool {
+        !self.told && self.ending.is_some_and(|ending| ending != Ending::Exit(0))
+    }
+}
+
+/// Until when who is left alone.
+struct Stop {
+    workers_at: Option<Duration>,
+    scheduler_at: Option<Duration>,
+    kill_at: Duration,
+}
+
+/// See the module.
+pub struct Supervisor {
+    members: Vec<Member>,
+    /// No worker of the job runs elsewhere.
+    all_here: bool,
+    /// Failures in the order in which they were noticed.
+    failures: Vec<usize>,
+    signal: Option<i32>,
+    stop: Option<Stop>,
+    orphans: usize,
+    actions: VecDeque<Action>,
+}
+
+impl Supervisor {
+    /// Of children that have just been started; `schedulers` says of each whether it is the scheduler.
+    pub fn new(schedulers: impl IntoIterator<Item = bool>, all_here: bool) -> Supervisor {
+        let members = schedulers.into_iter().map(|scheduler| Member { scheduler, ending: None, told: false }).collect();
+        Supervisor {
+            members,
+            all_here,
+            failures: Vec::new(),
+            signal: None,
+            stop: None,
+            orphans: 0,
+            actions: VecDeque::new(),
+        }
+    }
+
+    /// Whether this child is not yet known to have ended.
+    pub fn runs(&self, child: usize) -> bool {
+        self.members[child].ending.is_none()
+    }
+
+    /// How this child ended, if it has.
+    pub fn ending(&self, child: usize) -> Option<Ending> {
+        self.members[child].ending
+    }
+
+    /// A child was found to have ended.
+    pub fn ended(&mut self, child: usize, ending: Ending, now: Duration) {
+        let member = &mut self.members[child];
+        if member.ending.is_some() {
+            return;
+        }
+        member.ending = Some(ending);
+        if member.failed() {
+            self.failures.push(child);
+            // The first failure decides the times; a later one doesn't prolong them.
+            if self.failures.len() == 1 && self.signal.is_none() {
+                self.stop = Some(Stop {
+                    workers_at: Some(now + COLLECT),
+                    scheduler_at: Some(now + SCHEDULER_AFTER_FAILURE),
+                    kill_at: now + KILL_AFTER_FAILURE,
+                });
+            }
+        }
+        self.tick(now);
+    }
+
+    /// The user wants it to end.
+    pub fn signalled(&mut self, signal: i32, now: Duration) {
+        let again = self.signal.is_some();
+        if self.failures.is_empty() {
+            self.signal.get_or_insert(signal);
+        }
+        let kill_at = if again { now } else { now + KILL_AFTER_SIGNAL };
+        let kill_at = self.stop.as_ref().map_or(kill_at, |stop| stop.kill_at.min(kill_at));
+        self.stop = Some(Stop { workers_at: Some(now), scheduler_at: Some(kill_at), kill_at });
+        self.tick(now);
+    }
+
+    /// How many processes there are that children left behind.
+    pub fn orphans(&mut self, count: usize) {
+        self.orphans = count;
+    }
+
+    /// Time has passed.
+    pub fn tick(&mut self, now: Duration) {
+        self.close_when_done(now);
+        let Some(stop) = &mut self.stop else { return };
+        if stop.workers_at.is_some_and(|at| at <= now) {
+            stop.workers_at = None;
+            self.actions.push_back(Action::Terminate(Whom::Workers));
+            self.actions.push_back(Action::Terminate(Whom::Orphans));
+            tell(&mut self.members, false);
+        }
+        let nothing_to_wait_for = self.signal.is_some()
+            && self.orphans == 0
+            && self.members.iter().all(|one| one.scheduler || one.ending.is_some());
+        if stop.scheduler_at.is_some_and(|at| at <= now || nothing_to_wait_for) {
+            stop.scheduler_at = None;
+            self.actions.push_back(Action::Terminate(Whom::Scheduler));
+            tell(&mut self.members, true);
+        }
+        if stop.kill_at <= now {
+            stop.kill_at = now + KILL_AGAIN;
+            self.actions.extend([Whom::Workers, Whom::Orphans, Whom::Scheduler].map(Action::Kill));
+            tell(&mut self.members, false);
+            tell(&mut self.members, true);
+        }
+    }
+
+    /// Once every worker of the job has ended well nobody needs the scheduler. Multi-host jobs end when it says so.
+    fn close_when_done(&mut self, now: Duration) {
+        let done = self.members.iter().all(|one| one.scheduler || one.ending == Some(Ending::Exit(0)));
+        if done && self.all_here && self.stop.is_none() && self.signal.is_none() {
+            let scheduler_at = now + CLOSING;
+            self.stop =
+                Some(Stop { workers_at: None, scheduler_at: Some(scheduler_at), kill_at: scheduler_at + CLOSING });
+        }
+    }
+
+    /// The next thing to be done.
+    pub fn next_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// When to call [`tick`](Supervisor::tick) at the latest.
+    pub fn deadline(&self) -> Option<Duration> {
+        let stop = self.stop.as_ref()?;
+        [stop.workers_at, stop.scheduler_at, Some(stop.kill_at)].into_iter().flatten().min()
+    }
+
+    /// Whether it is over. A job that ended well may leave processes behind; one that was stopped leaves none.
+    pub fn finished(&self) -> bool {
+        let stopped = self.signal.is_some() || !self.failures.is_empty();
+        self.members.iter().all(|one| one.ending.is_some()) && (!stopped || self.orphans == 0)
+    }
+
+    /// Who is to blame. `named` is the child that the scheduler's last words name, if they name one.
+    pub fn verdict(&self, named: Option<usize>) -> Verdict {
+        if let Some(signal) = self.signal {
+            return Verdict::Interrupted(signal);
+        }
+        let weight = |child: usize| match (self.members[child].ending, self.members[child].scheduler) {
+            // It alone knows that forming timed out; the others just ended.
+            (Some(Ending::Exit(code::FORMING)), true) => 0,
+            (_, true) => 4,
+            _ if named == Some(child) => 1,
+            // SIGABRT and SIGPIPE are how programs give up when they have lost another.
+            (Some(Ending::Signal(signal)), _) if signal != libc::SIGABRT && signal != libc::SIGPIPE => 2,
+            _ => 3,
+        };
+        let Some(first) = self.failures.iter().copied().min_by_key(|child| weight(*child)) else {
+            return Verdict::Success;
+        };
+        Verdict::Failed { first, then: self.failures.iter().copied().filter(|child| *child != first).collect() }
+    }
+}
+
+fn tell(members: &mut [Member], scheduler: bool) {
+    for member in members.iter_mut().filter(|one| one.scheduler == scheduler && one.ending.is_none()) {
+        member.told = true;
+    }
+}
+
+/// The exit code with which a shell reports that ending.
+pub fn exit_code(ending: Ending) -> i32 {
+    match ending {
+        Ending::Exit(code) => code,
+        Ending::Signal(signal) => code::SIGNAL + signal,
+    }
+}
+
+#[cfg(test)]
+#[path = "supervise_test.rs"]
+mod tests;

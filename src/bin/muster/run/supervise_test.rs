@@ -1,0 +1,194 @@
+use super::*;
+
+const SCHEDULER: usize = 0;
+
+/// A scheduler and three workers on one host, and the time.
+struct Job {
+    supervisor: Supervisor,
+    now: Duration,
+}
+
+fn job() -> Job {
+    Job { supervisor: Supervisor::new([true, false, false, false], true), now: Duration::ZERO }
+}
+
+impl Job {
+    fn ends(&mut self, child: usize, ending: Ending) -> &mut Job {
+        self.supervisor.ended(child, ending, self.now);
+        self
+    }
+
+    fn all_end(&mut self, children: &[usize], ending: Ending) -> &mut Job {
+        children.iter().for_each(|child| self.supervisor.ended(*child, ending, self.now));
+        self
+    }
+
+    fn signal(&mut self, signal: i32) -> &mut Job {
+        self.supervisor.signalled(signal, self.now);
+        self
+    }
+
+    /// Lets time pass and gives what is done in it.
+    fn after(&mut self, millis: u64) -> Vec<Action> {
+        self.now += Duration::from_millis(millis);
+        self.supervisor.tick(self.now);
+        self.actions()
+    }
+
+    fn actions(&mut self) -> Vec<Action> {
+        std::iter::from_fn(|| self.supervisor.next_action()).collect()
+    }
+
+    fn blamed(&self, named: Option<usize>) -> usize {
+        match self.supervisor.verdict(named) {
+            Verdict::Failed { first, .. } => first,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+const ASK_WORKERS: [Action; 2] = [Action::Terminate(Whom::Workers), Action::Terminate(Whom::Orphans)];
+const ASK_SCHEDULER: [Action; 1] = [Action::Terminate(Whom::Scheduler)];
+const KILL: [Action; 3] = [Action::Kill(Whom::Workers), Action::Kill(Whom::Orphans), Action::Kill(Whom::Scheduler)];
+
+#[test]
+fn a_good_end_needs_nobodys_hand() {
+    let mut job = job();
+    job.all_end(&[1, 2, 3, SCHEDULER], Ending::Exit(0));
+    assert!(job.actions().is_empty());
+    assert!(job.supervisor.finished());
+    assert_eq!(job.supervisor.verdict(None), Verdict::Success);
+}
+
+#[test]
+fn a_good_end_leaves_what_the_workers_left() {
+    let mut job = job();
+    job.all_end(&[1, 2, 3, SCHEDULER], Ending::Exit(0)).supervisor.orphans(2);
+    assert!(job.supervisor.finished());
+}
+
+#[test]
+fn a_scheduler_that_nobody_needs_any_more_is_ended() {
+    let mut job = job();
+    job.all_end(&[1, 2, 3], Ending::Exit(0));
+    assert!(!job.supervisor.finished());
+    assert!(job.after(999).is_empty());
+    assert_eq!(job.after(1), ASK_SCHEDULER);
+    job.ends(SCHEDULER, Ending::Signal(libc::SIGTERM));
+    assert_eq!(job.supervisor.verdict(None), Verdict::Success);
+    assert!(job.supervisor.finished());
+}
+
+#[test]
+fn with_workers_elsewhere_the_scheduler_ends_by_itself() {
+    let mut job = Job { supervisor: Supervisor::new([true, false], false), now: Duration::ZERO };
+    job.ends(1, Ending::Exit(0));
+    assert_eq!(job.supervisor.deadline(), None);
+    job.ends(SCHEDULER, Ending::Exit(0));
+    assert_eq!(job.supervisor.verdict(None), Verdict::Success);
+}
+
+#[test]
+fn a_scheduler_that_reports_a_failure_in_the_end_is_believed() {
+    let mut job = job();
+    job.all_end(&[1, 2, 3], Ending::Exit(0)).ends(SCHEDULER, Ending::Exit(1));
+    assert!(job.supervisor.finished());
+    assert_eq!(job.blamed(None), SCHEDULER);
+}
+
+#[test]
+fn the_first_failure_stops_the_rest_within_a_second() {
+    let mut job = job();
+    job.ends(2, Ending::Exit(3));
+    assert!(job.after(249).is_empty(), "the survivors may speak");
+    assert_eq!(job.after(1), ASK_WORKERS);
+    assert_eq!(job.after(250), ASK_SCHEDULER);
+    assert_eq!(job.after(250), KILL);
+    assert_eq!(job.after(20), KILL, "until nothing is left");
+    job.all_end(&[1, 3, SCHEDULER], Ending::Signal(libc::SIGKILL)).supervisor.orphans(1);
+    assert!(!job.supervisor.finished());
+    job.supervisor.orphans(0);
+    assert!(job.supervisor.finished());
+    assert_eq!(job.supervisor.verdict(None), Verdict::Failed { first: 2, then: vec![] });
+}
+
+#[test]
+fn later_failures_prolong_nothing() {
+    let mut job = job();
+    job.ends(2, Ending::Exit(3)).after(200);
+    job.ends(1, Ending::Exit(1));
+    assert_eq!(job.after(50), ASK_WORKERS);
+    job.after(100);
+    job.ends(SCHEDULER, Ending::Exit(1));
+    assert_eq!(job.after(150), ASK_SCHEDULER);
+    assert_eq!(job.after(250), KILL);
+    assert_eq!(job.supervisor.verdict(None), Verdict::Failed { first: 2, then: vec![1, SCHEDULER] });
+}
+
+#[test]
+fn a_killed_worker_is_the_first_even_if_others_are_seen_before_it() {
+    let mut job = job();
+    job.ends(1, Ending::Exit(1)).ends(SCHEDULER, Ending::Exit(1)).ends(3, Ending::Signal(libc::SIGKILL));
+    assert_eq!(job.blamed(None), 3);
+    assert_eq!(job.blamed(Some(1)), 1, "unless the scheduler knows better");
+    assert_eq!(job.blamed(Some(2)), 3, "one that didn't fail is not blamed");
+}
+
+#[test]
+fn a_program_that_aborts_because_of_another_is_not_the_first() {
+    let mut job = job();
+    job.ends(3, Ending::Exit(7)).ends(1, Ending::Signal(libc::SIGABRT));
+    assert_eq!(job.blamed(None), 3);
+}
+
+#[test]
+fn only_the_scheduler_knows_that_forming_timed_out() {
+    let mut job = job();
+    job.all_end(&[1, 2, 3], Ending::Exit(1)).ends(SCHEDULER, Ending::Exit(code::FORMING));
+    assert_eq!(job.blamed(None), SCHEDULER);
+    assert_eq!(exit_code(job.supervisor.ending(SCHEDULER).unwrap()), 124);
+}
+
+#[test]
+fn the_scheduler_alone_failing_stops_the_workers() {
+    let mut job = job();
+    job.ends(SCHEDULER, Ending::Signal(libc::SIGKILL));
+    assert_eq!(job.after(250), ASK_WORKERS);
+    assert_eq!(job.blamed(None), SCHEDULER);
+}
+
+#[test]
+fn the_users_signal_goes_to_all_at_once_and_gives_the_code() {
+    let mut job = job();
+    assert_eq!(job.signal(libc::SIGINT).actions(), ASK_WORKERS);
+    job.all_end(&[1, 2, 3], Ending::Signal(libc::SIGTERM));
+    assert_eq!(job.actions(), ASK_SCHEDULER, "nobody is left who needs it");
+    job.ends(SCHEDULER, Ending::Signal(libc::SIGTERM));
+    assert!(job.supervisor.finished());
+    assert_eq!(job.supervisor.verdict(None), Verdict::Interrupted(libc::SIGINT));
+    assert_eq!(exit_code(Ending::Signal(libc::SIGINT)), 130);
+}
+
+#[test]
+fn who_ignores_the_users_signal_is_killed() {
+    let mut job = job();
+    job.signal(libc::SIGTERM).actions();
+    assert!(job.after(4999).is_empty());
+    assert_eq!(job.after(1), [&ASK_SCHEDULER[..], &KILL[..]].concat());
+}
+
+#[test]
+fn a_second_signal_kills_at_once() {
+    let mut job = job();
+    job.signal(libc::SIGINT).actions();
+    job.after(10);
+    assert!(job.signal(libc::SIGINT).actions().ends_with(&KILL));
+}
+
+#[test]
+fn a_signal_after_a_failure_hastens_the_end_but_keeps_the_blame() {
+    let mut job = job();
+    job.ends(1, Ending::Exit(5)).after(10);
+    assert_eq!(job.signal(libc::SIGINT).actions(), ASK_WORKERS);
+    assert_eq!(job.blamed(None), 1);
+}

@@ -1,0 +1,209 @@
+//! `--tail_worker_log`: shows what workers write into their logs, as it comes.
+//!
+//! The workers write to files, never to the launcher, so that nothing the launcher does (or a terminal that is held) can
+//! slow them down. A thread follows the files, woken by the kernel when one has grown.
+//!
+//! One worker's output is passed on byte for byte, as a prompt without a newline has to be seen. That of several is shown
+//! in whole lines, each with its worker before it.
+
+use super::children::Child;
+use super::join::Signals;
+use crate::sys;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// A line that is longer is shown in pieces.
+const LINE_LIMIT: usize = 64 * 1024;
+/// How much of one log is shown before the next has its turn.
+const TURN_LIMIT: usize = 1024 * 1024;
+/// How often the files are looked at where the kernel can't watch them.
+const UNWATCHED: Duration = Duration::from_millis(100);
+
+/// The thread that shows output.
+pub struct Tail {
+    thread: JoinHandle<()>,
+    stop: Arc<OwnedFd>,
+    done: Arc<OwnedFd>,
+}
+
+impl Tail {
+    /// Begins to show the output of these children.
+    pub fn start(shown: &[&Child]) -> io::Result<Tail> {
+        let several = shown.len() > 1;
+        let logs = shown
+            .iter()
+            .map(|child| Ok(Log { file: File::open(&child.log)?, lines: Lines::new(several.then(|| prefix(child))) }))
+            .collect::<io::Result<Vec<Log>>>()?;
+        let watch = sys::file_watch().and_then(|watch| {
+            shown.iter().try_for_each(|child| sys::watch_file(&watch, &child.log))?;
+            Ok(watch)
+        });
+        let stop = Arc::new(sys::bell()?);
+        let done = Arc::new(sys::bell()?);
+        let (stopped, finished) = (Arc::clone(&stop), Arc::clone(&done));
+        let thread = std::thread::Builder::new().name("muster-tail".to_owned()).spawn(move || {
+            // An error is that of a reader who has gone away; the run itself goes on.
+            let _ = follow(logs, watch.ok(), &stopped, &mut io::stdout().lock());
+            sys::ring(&finished);
+        })?;
+        Ok(Tail { thread, stop, done })
+    }
+
+    /// Shows what is still to be shown. A signal cuts that short: whoever reads the output may have stopped doing so.
+    pub fn finish(self, signals: &Signals) {
+        sys::ring(&self.stop);
+        loop {
+            match sys::poll([self.done.as_fd(), signals.descriptor()], None) {
+                Ok([false, _]) if signals.ending().is_none() => {}
+                Ok([true, _]) => {
+                    let _ = self.thread.join();
+                    return;
+                }
+                _ => return,
+            }
+        }
+    }
+}
+
+fn prefix(child: &Child) -> String {
+    match child.part.rank() {
+        Some(rank) => format!("[rank {rank}] "),
+        None => format!("[local {}] ", child.part.number().unwrap_or_default()),
+    }
+}
+
+struct Log {
+    file: File,
+    lines: Lines,
+}
+
+/// Until told to stop, and then to the end of each log.
+fn follow(mut logs: Vec<Log>, watch: Option<OwnedFd>, stop: &OwnedFd, out: &mut impl Write) -> io::Result<()> {
+    let mut events = [0; 4096];
+    loop {
+        // Asked before the logs are read: what was written before the bell rang is then read.
+        let [stopped] = sys::poll([stop.as_fd()], Some(Duration::ZERO))?;
+        let mut more = false;
+        for log in &mut logs {
+            more |= log.show(out)?;
+        }
+        match (more, stopped) {
+            (true, _) => {}
+            (false, true) => break,
+            (false, false) => match &watch {
+                Some(watch) => {
+                    sys::poll([stop.as_fd(), watch.as_fd()], None)?;
+                    while sys::read(watch, &mut events).is_ok_and(|length| length > 0) {}
+                }
+                None => {
+                    sys::poll([stop.as_fd()], Some(UNWATCHED))?;
+                }
+            },
+        }
+    }
+    for log in &mut logs {
+        let mut rest = Vec::new();
+        log.lines.finish(&mut rest);
+        out.write_all(&rest)?;
+    }
+    out.flush()
+}
+
+impl Log {
+    /// Shows what has come, up to a limit. Says whether there may be more.
+    fn show(&mut self, out: &mut impl Write) -> io::Result<bool> {
+        let mut buffer = [0; 16 * 1024];
+        let mut shown = 0;
+        while shown < TURN_LIMIT {
+            let length = match self.file.read(&mut buffer) {
+                Ok(0) => return Ok(false),
+                Ok(length) => length,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            shown += length;
+            let mut text = Vec::with_capacity(length + length / 8);
+            self.lines.push(&buffer[..length], &mut text);
+            out.write_all(&text)?;
+            out.flush()?;
+        }
+        Ok(true)
+    }
+}
+
+/// Makes whole lines of one worker's output, each with a prefix; without a prefix it passes everything on as it is.
+struct Lines {
+    prefix: Option<String>,
+    pending: Vec<u8>,
+}
+
+impl Lines {
+    fn new(prefix: Option<String>) -> Lines {
+        Lines { prefix, pending: Vec::new() }
+    }
+
+    fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
+        let Some(prefix) = &self.prefix else {
+            out.extend_from_slice(bytes);
+            return;
+        };
+        for part in bytes.split_inclusive(|byte| *byte == b'\n') {
+            self.pending.extend_from_slice(part);
+            let whole = self.pending.ends_with(b"\n");
+            if whole || self.pending.len() >= LINE_LIMIT {
+                out.extend_from_slice(prefix.as_bytes());
+                out.append(&mut self.pending);
+                if !whole {
+                    out.push(b'\n');
+                }
+            }
+        }
+    }
+
+    /// What came without a newline at its end.
+    fn finish(&mut self, out: &mut Vec<u8>) {
+        if !self.pending.is_empty() {
+            self.push(b"\n", out);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pushed(prefix: Option<&str>, pieces: &[&str]) -> String {
+        let mut lines = Lines::new(prefix.map(str::to_owned));
+        let mut out = Vec::new();
+        for piece in pieces {
+            lines.push(piece.as_bytes(), &mut out);
+        }
+        lines.finish(&mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn one_is_passed_on_as_it_is() {
+        assert_eq!(pushed(None, &["a\nb", "", "c\n(Pdb) "]), "a\nbc\n(Pdb) ");
+    }
+
+    #[test]
+    fn several_are_shown_in_whole_lines() {
+        assert_eq!(
+            pushed(Some("[rank 1] "), &["a\nb", "c\n", "\nd"]),
+            "[rank 1] a\n[rank 1] bc\n[rank 1] \n[rank 1] d\n"
+        );
+        assert_eq!(pushed(Some("[rank 1] "), &[""]), "");
+    }
+
+    #[test]
+    fn an_endless_line_is_shown_in_pieces() {
+        let text = pushed(Some("> "), &["x".repeat(1000).as_str(); 70]);
+        assert_eq!(text.lines().count(), 2);
+        assert!(text.lines().all(|line| line.starts_with("> x") && line.len() < LINE_LIMIT + 2000));
+    }
+}

