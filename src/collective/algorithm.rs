@@ -33,9 +33,12 @@ pub static ALGORITHMS: &[Algorithm] = &[
     Algorithm { kind: CallKind::Broadcast, name: "chain", works: any, suits: always, step: broadcast::chain, scratch_bytes: none },
     Algorithm { kind: CallKind::Allgather, name: "doubling", works: power_of_two, suits: |s, t| s.total_bytes() <= t.allgather_doubling_bytes, step: allgather::doubling, scratch_bytes: none },
     Algorithm { kind: CallKind::Allgather, name: "bruck", works: any, suits: |s, t| s.total_bytes() <= t.allgather_bruck_bytes, step: allgather::bruck, scratch_bytes: allgather::bruck_scratch },
+    Algorithm { kind: CallKind::Allgather, name: "circulant", works: any, suits: |s, t| s.total_bytes() <= t.allgather_circulant_bytes, step: allgather::circulant, scratch_bytes: none },
     Algorithm { kind: CallKind::Allgather, name: "ring", works: any, suits: always, step: allgather::ring, scratch_bytes: none },
     Algorithm { kind: CallKind::Allreduce, name: "doubling", works: power_of_two, suits: |s, t| s.bytes() as u64 <= t.allreduce_doubling_bytes, step: allreduce::doubling, scratch_bytes: allreduce::doubling_scratch },
     Algorithm { kind: CallKind::Allreduce, name: "gather", works: any, suits: |s, t| s.total_bytes() <= t.allreduce_gather_bytes, step: allreduce::gather, scratch_bytes: allreduce::gather_scratch },
+    Algorithm { kind: CallKind::Allreduce, name: "halving", works: power_of_two, suits: |s, t| s.size == 2 || s.bytes() as u64 <= t.allreduce_halving_bytes, step: allreduce::halving, scratch_bytes: none },
+    Algorithm { kind: CallKind::Allreduce, name: "circulant", works: any, suits: |s, t| s.bytes() as u64 <= t.allreduce_circulant_bytes, step: allreduce::circulant, scratch_bytes: none },
     Algorithm { kind: CallKind::Allreduce, name: "ring", works: any, suits: always, step: allreduce::ring, scratch_bytes: none },
 ];
 
@@ -86,7 +89,7 @@ macro_rules! thresholds {
 // The order is that of the wire: a new one goes to the end.
 thresholds! {
     /// Broadcast as a binomial tree.
-    broadcast_binomial_bytes = 64 << 10;
+    broadcast_binomial_bytes = 128 << 10;
     /// All-gather by recursive doubling; of the whole result.
     allgather_doubling_bytes = 512 << 10;
     /// All-gather by Bruck's algorithm; of the whole result.
@@ -95,6 +98,12 @@ thresholds! {
     allreduce_doubling_bytes = 16 << 10;
     /// All-reduce by gathering and reducing locally; of all ranks' elements together.
     allreduce_gather_bytes = 64 << 10;
+    /// All-gather by the circulant algorithm; of the whole result.
+    allgather_circulant_bytes = 512 << 10;
+    /// All-reduce by halving and doubling; two ranks always do that beyond small sizes.
+    allreduce_halving_bytes = 64 << 20;
+    /// All-reduce by the circulant algorithm.
+    allreduce_circulant_bytes = 1 << 20;
 }
 
 fn any(_size: u32) -> bool {

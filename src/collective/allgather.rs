@@ -63,6 +63,32 @@ pub(super) fn doubling(shape: &Shape, step: u32) -> Action {
     }
 }
 
+/// Circulant: Bruck's rounds without his scratch. Parts lie in their place in the output from the beginning; a round has a second
+/// frame where its parts reach round the end.
+pub(super) fn circulant(shape: &Shape, step: u32) -> Action {
+    let mut phases = Phases::of(step);
+    if phases.once(!shape.in_place) {
+        return own_part(shape);
+    }
+    let parts =
+        |first: u32, end: u32, part: u32| shape.arc(first, end, part).map(|(first, end)| shape.parts(first, end));
+    match phases.within(2 * rounds(shape.size)) {
+        Some(at) => spread(shape, at / 2, at % 2, parts),
+        None => Action::Done,
+    }
+}
+
+/// Half a round of a circulant all-gather: of all that this rank has, as much as is still wanted goes to the rank 2^round below.
+/// `span` is where that lies, of ranks counted from this one going round, before (0) or after (1) the end.
+pub(super) fn spread(shape: &Shape, round: u32, half: u32, span: impl Fn(u32, u32, u32) -> Option<Span>) -> Action {
+    let distance = 1 << round;
+    let more = distance.min(shape.size - distance);
+    Action::Exchange {
+        send: span(0, more, half).map(|span| (shape.below(distance), span)),
+        receive: span(distance, distance + more, half).map(|span| (shape.above(distance), Landing::Place(span))),
+    }
+}
+
 /// Ring: n-1 rounds, each link carries every part but one.
 pub(super) fn ring(shape: &Shape, step: u32) -> Action {
     let mut phases = Phases::of(step);

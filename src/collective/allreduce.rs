@@ -1,6 +1,6 @@
 //! All-reduce: every rank's elements are combined, and everyone gets the result.
 
-use super::allgather::{collect, collected};
+use super::allgather::{collect, collected, spread};
 use super::phases::{rounds, Phases};
 use super::shape::around;
 use super::{Action, Buffer, Landing, Shape, Side, Span};
@@ -105,6 +105,84 @@ pub(super) fn ring(shape: &Shape, step: u32) -> Action {
     if let Some(round) = phases.within(shape.size - 1) {
         let landing = Landing::Place(block(round + 1));
         return Action::exchange(shape.above(1), block(round), shape.below(1), landing);
+    }
+    Action::Done
+}
+
+/// Halving and doubling (Rabenseifner): 2 log2 n rounds where n is a power of two. Neighbours of ever larger size each give away
+/// half of what they still have to reduce, until each rank has finished a part; then the parts spread back the same way. Every link
+/// carries no more than in a ring. Folds in order of rank.
+pub(super) fn halving(shape: &Shape, step: u32) -> Action {
+    let mut phases = Phases::of(step);
+    let rounds = rounds(shape.size);
+    if phases.once(rounds == 0 && !shape.in_place) {
+        return Action::Copy { from: shape.whole(Buffer::Input), to: shape.whole(Buffer::Output) };
+    }
+    if let Some(round) = phases.within(rounds) {
+        let peer = shape.rank ^ (1 << round);
+        let from = if round == 0 { Buffer::Input } else { Buffer::Output };
+        let into = share(shape, shape.rank, round + 1);
+        let arrives = if peer < shape.rank { Side::Lower } else { Side::Higher };
+        let landing = Landing::Reduce { mine: into.within(from), into, arrives };
+        return Action::exchange(peer, share(shape, peer, round + 1).within(from), peer, landing);
+    }
+    if phases.once(shape.is_average()) {
+        return divide(shape, share(shape, shape.rank, rounds));
+    }
+    if let Some(round) = phases.within(rounds) {
+        let bit = rounds - 1 - round;
+        let peer = shape.rank ^ (1 << bit);
+        let landing = Landing::Place(share(shape, peer, bit + 1));
+        return Action::exchange(peer, share(shape, shape.rank, bit + 1), peer, landing);
+    }
+    Action::Done
+}
+
+/// What is left to `rank` after so many rounds of [`halving`]: each bit of it, from the lowest, chooses a half.
+fn share(shape: &Shape, rank: u32, rounds: u32) -> Span {
+    let (mut first, mut end) = (0, shape.count());
+    for bit in 0..rounds {
+        let middle = first + (end - first) / 2;
+        if rank >> bit & 1 == 0 {
+            end = middle;
+        } else {
+            first = middle;
+        }
+    }
+    shape.elements(first, end)
+}
+
+/// Circulant: 2 ceil(log2 n) rounds for any n, and every link carries no more than in a ring. The output is cut into n
+/// blocks, counted from this rank going round. To reduce, each rank hands the upper part of what it still has to the rank which that is
+/// nearest to, until it is left with its own block; to spread, the same happens backwards, which is Bruck's all-gather. A round has a
+/// second frame where its blocks reach round the end. Each block is folded in an order of its own, so only what commutes may come here.
+pub(super) fn circulant(shape: &Shape, step: u32) -> Action {
+    let mut phases = Phases::of(step);
+    let rounds = rounds(shape.size);
+    let blocks =
+        |first: u32, end: u32, part: u32| shape.arc(first, end, part).map(|(first, end)| shape.blocks(first, end));
+    // What the first round neither sends nor receives is taken along as it is.
+    let distance = shape.size.next_power_of_two() / 2;
+    if let Some(part) = phases.within(if shape.in_place { 0 } else { 2 }) {
+        let kept = if shape.size == 1 { blocks(0, 1, part) } else { blocks(shape.size - distance, distance, part) };
+        let to = kept.unwrap_or(Span::EMPTY.within(Buffer::Output));
+        return Action::Copy { from: to.within(Buffer::Input), to };
+    }
+    if let Some(at) = phases.within(2 * rounds) {
+        let (round, part) = (at / 2, at % 2);
+        let distance = distance >> round;
+        let more = distance.min(shape.size - distance);
+        let from = if round == 0 { Buffer::Input } else { Buffer::Output };
+        let send = blocks(distance, distance + more, part).map(|span| (shape.above(distance), span.within(from)));
+        let landing = |into: Span| Landing::Reduce { mine: into.within(from), into, arrives: Side::Lower };
+        let receive = blocks(0, more, part).map(|into| (shape.below(distance), landing(into)));
+        return Action::Exchange { send, receive };
+    }
+    if phases.once(shape.is_average()) {
+        return divide(shape, shape.blocks(shape.rank, shape.rank + 1));
+    }
+    if let Some(at) = phases.within(2 * rounds) {
+        return spread(shape, at / 2, at % 2, blocks);
     }
     Action::Done
 }

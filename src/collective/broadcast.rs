@@ -6,7 +6,7 @@ use super::{Action, Buffer, Landing, Shape, Span};
 
 /// The links of a [`chain`] carry pieces of this size: large enough that a piece's fixed costs vanish, and small enough
 /// that it is still in the cache when it is passed on.
-const CHAIN_PIECE_BYTES: usize = 256 * 1024;
+const CHAIN_PIECE_BYTES: usize = 128 * 1024;
 
 /// Binomial tree: ceil(log2 n) rounds; a rank hears from the one that has its lowest set bit cleared, then
 /// tells those below that bit, the one with most descendants first.

@@ -103,6 +103,15 @@ impl Shape {
         self.elements(start(first), start(end))
     }
 
+    /// The ranks that stand `first..end` above this one, going round, as one or two stretches of ranks: part 0 ends where
+    /// ranks begin anew, part 1 is what follows there, if anything does. Who is above whom does not matter: the same ranks are cut alike.
+    pub(super) fn arc(&self, first: u32, end: u32, part: u32) -> Option<(u32, u32)> {
+        let start = self.above(first);
+        let stop = start + end.saturating_sub(first);
+        let stretch = if part == 0 { (start, stop.min(self.size)) } else { (0, stop.saturating_sub(self.size)) };
+        (stretch.0 < stretch.1).then_some(stretch)
+    }
+
     /// Whether the result is an average, and so must be divided after it was summed.
     pub(super) fn is_average(&self) -> bool {
         self.call.op == Some(ReduceOp::Avg) && self.size > 1

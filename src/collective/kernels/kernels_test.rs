@@ -4,6 +4,9 @@ use super::element::Element;
 use super::half::{Bfloat16, Float16};
 use super::*;
 
+/// An operation, and the plain function that it should agree with.
+type Plain<T> = (ReduceOp, fn(T, T) -> T);
+
 const NAN: u16 = 0x7e00;
 
 /// The value of a float16, from its definition.
@@ -149,7 +152,7 @@ macro_rules! agrees {
             bytes.chunks(wide).map(|bytes| <$type>::from_ne_bytes(bytes.try_into().expect("a whole one"))).collect()
         };
         let (low, high) = (elements(&lower), elements(&higher));
-        let plain: [(ReduceOp, fn($type, $type) -> $type); 4] =
+        let plain: [Plain<$type>; 4] =
             [(ReduceOp::Sum, $sum), (ReduceOp::Prod, $prod), (ReduceOp::Min, $min), (ReduceOp::Max, $max)];
         for (op, plain) in plain {
             let answer = elements(&every_way(op, $dtype, &lower, &higher));
@@ -214,7 +217,7 @@ fn every_type_agrees_with_plain_arithmetic() {
 
 #[test]
 fn halves_are_computed_in_float32_and_rounded_once() {
-    let plain: [(ReduceOp, fn(f32, f32) -> f32); 4] = [
+    let plain: [Plain<f32>; 4] = [
         (ReduceOp::Sum, |a, b| a + b),
         (ReduceOp::Prod, |a, b| a * b),
         (ReduceOp::Min, Element::min),
