@@ -22,7 +22,7 @@ pub enum Input {
     Heard,
     /// The connection ended, for the reason in words.
     Closed(String),
-    /// The armed time has come.
+    /// The armed time has come. Fed only after everything readable has been fed.
     Timer,
     /// The caller wants something.
     Command(Command),
@@ -100,9 +100,11 @@ pub enum Event {
 /// One thing to do, in order.
 #[derive(Clone, Debug)]
 pub enum Output {
-    /// Connect to the scheduler, within this time; answered by `Connected` or `ConnectFailed`.
+    /// Connect to the scheduler, within this time; answered by `Connected` or `ConnectFailed`. What is left of an
+    /// earlier connection is dropped, written or not.
     Connect(Duration),
-    /// Close the connection, once what was sent before is written.
+    /// Close the connection, once what was sent before is written (within a bound that the driver keeps), or give up the
+    /// attempt to make one. Nothing more of it is fed: no `Received`, no `Closed`, no answer to `Connect`.
     Disconnect,
     /// Send a message.
     Send(Message),

@@ -3,7 +3,246 @@
 //! The drive contract, nowhere broken: **feed one input ([`Agent::handle`]), then drain its outputs
 //! ([`Agent::next_output`]) until there are none.** Nothing else changes its state. It names no socket, thread, file or
 //! clock: time, identity and randomness come in as arguments.
+//!
+//! Owns: one node's view of its scheduler. `line` keeps the connection up, `received` and `commands` are the two sides
+//! that the brain listens to, `leave` is its end; `asks` and `store` remember what is not answered yet.
+//! Invariants: every life registers with one incarnation; after [`Event::Formed`] only the same job instance and epoch is
+//! ever followed; what was asked is sent again on each new connection until it is answered; [`Event::Failed`] and
+//! [`Event::Left`] are the last that is ever heard of it, and one of them always comes.
+//! Deliberately absent: judging peers (the scheduler does), links between nodes, and waiting: an answer that never comes
+//! is bounded by whoever asked.
+//! Tested in `agent_test.rs`, `agent_store_test.rs`, and with the scheduler's brain in `sim`.
 
+mod asks;
+mod backoff;
+mod commands;
 mod contract;
+mod leave;
+mod line;
+mod pulse;
+mod received;
+mod store;
 
 pub use contract::{Ask, Command, Event, Input, Output, Profile};
+
+use crate::error::{Error, Failure, Status};
+use crate::types::{Epoch, JobInstance, Time};
+use crate::wire::Message;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// From when on a node that finds no scheduler says so, and how often.
+const COMPLAIN_AFTER: Duration = Duration::from_secs(3);
+const COMPLAIN_EVERY: Duration = Duration::from_secs(1);
+/// How long the scheduler has for its sentence once the time for forming is up.
+const VERDICT_GRACE: Duration = Duration::from_secs(1);
+
+/// The node's brain.
+#[derive(Debug)]
+pub struct Agent {
+    profile: Profile,
+    started: Time,
+    line: line::Line,
+    stage: Stage,
+    pulse: pulse::Pulse,
+    asks: asks::Asks,
+    store: store::Requests,
+    /// The first cause, once the cluster is broken.
+    broken: Option<Failure>,
+    outputs: VecDeque<Output>,
+    armed: Option<Time>,
+}
+
+/// How far this life has come.
+#[derive(Debug)]
+enum Stage {
+    /// The cluster is not complete yet.
+    Forming(Forming),
+    /// It is, or was.
+    Member(Member),
+    /// Everything has been said.
+    Over,
+}
+
+#[derive(Debug)]
+struct Forming {
+    /// When the time for it is up.
+    deadline: Time,
+    /// Until when the scheduler may say why, once the time is up.
+    grace: Option<Time>,
+    /// When the next line about a scheduler that can't be reached is due.
+    complain_at: Time,
+}
+
+#[derive(Debug)]
+struct Member {
+    instance: JobInstance,
+    epoch: Epoch,
+    leaving: Option<leave::Leaving>,
+    /// The scheduler has put this node out: nothing will be answered any more.
+    expelled: bool,
+}
+
+impl Agent {
+    /// A node that begins to look for its scheduler. Its first outputs wait to be drained.
+    pub fn new(profile: Profile, now: Time) -> Agent {
+        let deadline = profile.forming_timeout.map_or(Time::NEVER, |timeout| now + timeout);
+        let mut agent = Agent {
+            started: now,
+            line: line::Line::new(profile.seed),
+            stage: Stage::Forming(Forming { deadline, grace: None, complain_at: now + COMPLAIN_AFTER }),
+            pulse: pulse::Pulse::new(profile.heartbeat_timeout),
+            asks: asks::Asks::default(),
+            store: store::Requests::default(),
+            broken: None,
+            outputs: VecDeque::new(),
+            armed: None,
+            profile,
+        };
+        agent.try_again(now);
+        agent.arm();
+        agent
+    }
+
+    /// Takes in one thing that has happened. Drain the outputs before the next.
+    pub fn handle(&mut self, now: Time, input: Input) {
+        if matches!(self.stage, Stage::Over) {
+            return;
+        }
+        match input {
+            Input::Connected(addresses) => self.connected(now, addresses),
+            Input::ConnectFailed(reason) => self.connect_failed(now, reason),
+            Input::Received(message) => self.received(now, message),
+            Input::Heard => {
+                if self.line.is_up() {
+                    self.pulse.heard(now);
+                }
+            }
+            Input::Closed(reason) => {
+                if self.line.is_up() {
+                    self.line_lost(now, reason);
+                }
+            }
+            Input::Timer => self.timer(now),
+            Input::Command(command) => self.command(now, command),
+        }
+        self.arm();
+    }
+
+    /// The next thing to do, if there is one.
+    pub fn next_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// Everything whose time has come.
+    fn timer(&mut self, now: Time) {
+        if let Some(armed) = self.armed.take() {
+            let late = now.since(armed);
+            if late > self.pulse.interval() {
+                self.pulse.paused(now, late);
+            }
+        }
+        self.forming_timer(now);
+        self.leave_timer(now);
+        self.line_timer(now);
+    }
+
+    /// The clock of forming: complaints, and its end.
+    fn forming_timer(&mut self, now: Time) {
+        let Stage::Forming(forming) = &mut self.stage else { return };
+        if now >= forming.complain_at {
+            forming.complain_at = now + COMPLAIN_EVERY;
+            if !self.line.is_up() {
+                let line =
+                    format!("still trying: {}", self.line.complaint(&self.profile.scheduler, now.since(self.started)));
+                self.outputs.push_back(Output::Log { quiet: false, line });
+            }
+        }
+        let Stage::Forming(forming) = &mut self.stage else { return };
+        match forming.grace {
+            Some(grace) if now >= grace => self.fail(self.time_up_sentence(now)),
+            Some(_) => {}
+            None if now < forming.deadline => {}
+            None if self.line.is_up() => {
+                forming.grace = Some(now + VERDICT_GRACE);
+                self.send(Message::TimeUp);
+            }
+            None => self.fail(self.time_up_sentence(now)),
+        }
+    }
+
+    /// This node's own words for a cluster that was not formed in time.
+    fn time_up_sentence(&self, now: Time) -> Error {
+        let waited = seconds(now.since(self.started));
+        let scheduler = &self.profile.scheduler;
+        if !self.line.was_ever_up() {
+            let complaint = self.line.complaint(scheduler, now.since(self.started));
+            return Error::new(Status::Unreachable, format!("forming timed out: {complaint}"));
+        }
+        let why = match self.line.is_up() {
+            true => format!("the scheduler at {scheduler} did not say who is missing"),
+            false => self.line.complaint(scheduler, now.since(self.started)),
+        };
+        Error::new(Status::Timeout, format!("the cluster was not complete after {waited}, and {why}"))
+    }
+
+    /// `muster_init` fails.
+    fn fail(&mut self, error: Error) {
+        self.end(Event::Failed(error));
+    }
+
+    /// The last event.
+    fn end(&mut self, event: Event) {
+        self.outputs.push_back(Output::Disconnect);
+        self.outputs.push_back(Output::Tell(event));
+        self.line.shut();
+        self.stage = Stage::Over;
+    }
+
+    fn send(&mut self, message: Message) {
+        self.outputs.push_back(Output::Send(message));
+    }
+
+    fn tell(&mut self, event: Event) {
+        self.outputs.push_back(Output::Tell(event));
+    }
+
+    fn inform(&mut self, line: String) {
+        self.outputs.push_back(Output::Log { quiet: true, line });
+    }
+
+    /// Arms the earliest deadline, if that is not what is armed already.
+    fn arm(&mut self) {
+        let own = match &self.stage {
+            Stage::Forming(forming) => {
+                let complaint = if self.line.is_up() { Time::NEVER } else { forming.complain_at };
+                forming.grace.unwrap_or(forming.deadline).min(complaint)
+            }
+            Stage::Member(_) => self.leave_deadline(),
+            Stage::Over => return,
+        };
+        let next = own.min(self.line_deadline());
+        if next != Time::NEVER && self.armed != Some(next) {
+            self.armed = Some(next);
+            self.outputs.push_back(Output::Arm(next));
+        }
+    }
+}
+
+/// `12 s`, or `0.3 s` for short spans.
+fn seconds(span: Duration) -> String {
+    match span.as_secs() {
+        0..=9 => format!("{:.1} s", span.as_secs_f64()),
+        whole => format!("{whole} s"),
+    }
+}
+
+#[cfg(test)]
+#[path = "agent_store_test.rs"]
+mod agent_store_test;
+#[cfg(test)]
+#[path = "agent_test.rs"]
+mod agent_test;
+#[cfg(test)]
+#[path = "bench_test.rs"]
+mod bench;

@@ -1,0 +1,113 @@
+//! What the caller has told or asked the scheduler and that is not answered yet. All of it is sent again after a
+//! re-attachment; the scheduler takes each of these twice without harm.
+
+use super::contract::{Ask, Event};
+use crate::error::Failure;
+use crate::types::GroupId;
+use crate::wire::{Abort, Absent, Locate, Member, Message, Revoke, Suspect, WhereAre};
+use std::collections::BTreeMap;
+
+/// How many questions of one kind are remembered; beyond, the oldest is forgotten. A call asks one at a time, so this is
+/// far more than the calls that can be waiting.
+pub(super) const QUESTIONS_MAX: usize = 1024;
+
+#[derive(Debug, Default)]
+pub(super) struct Asks {
+    suspects: BTreeMap<u32, String>,
+    revokes: BTreeMap<Option<GroupId>, Failure>,
+    revoked: BTreeMap<Option<GroupId>, Failure>,
+    where_are: BTreeMap<Ask, (GroupId, u64)>,
+    locates: BTreeMap<Ask, u32>,
+    abort: Option<Abort>,
+}
+
+impl Asks {
+    pub(super) fn suspect(&mut self, peer: u32, evidence: String) -> Message {
+        self.suspects.insert(peer, evidence.clone());
+        Message::Suspect(Suspect { peer, evidence })
+    }
+
+    /// A report on a suspect came; whether it was asked for.
+    pub(super) fn reported(&mut self, peer: u32) -> bool {
+        self.suspects.remove(&peer).is_some()
+    }
+
+    /// What is known of this group already, if it is revoked.
+    pub(super) fn known(&self, group: Option<GroupId>) -> Option<Event> {
+        self.revoked.get(&group).map(|first| Event::Revoked(first.clone()))
+    }
+
+    pub(super) fn revoke(&mut self, failure: Failure) -> Message {
+        self.revokes.entry(failure.group).or_insert_with(|| failure.clone());
+        Message::Revoke(Revoke { failure })
+    }
+
+    /// A group is revoked; what to tell, unless it is known.
+    pub(super) fn revoked(&mut self, failure: Failure) -> Option<Event> {
+        self.revokes.remove(&failure.group);
+        if self.revoked.contains_key(&failure.group) {
+            return None;
+        }
+        self.revoked.insert(failure.group, failure.clone());
+        Some(Event::Revoked(failure))
+    }
+
+    pub(super) fn where_are(&mut self, ask: Ask, group: GroupId, sequence: u64) -> Message {
+        self.where_are.insert(ask, (group, sequence));
+        forget_oldest(&mut self.where_are);
+        Message::WhereAre(WhereAre { query: ask, group, sequence })
+    }
+
+    pub(super) fn absent(&mut self, absent: Absent) -> Option<Event> {
+        self.where_are.remove(&absent.query).map(|_| Event::Absent(absent.query, absent))
+    }
+
+    pub(super) fn locate(&mut self, ask: Ask, index: u32) -> Message {
+        self.locates.insert(ask, index);
+        forget_oldest(&mut self.locates);
+        Message::Locate(Locate { index })
+    }
+
+    /// One answer serves all who asked for that index.
+    pub(super) fn located(&mut self, member: &Member) -> Vec<Event> {
+        let asks: Vec<Ask> =
+            self.locates.iter().filter(|(_, index)| **index == member.index).map(|(ask, _)| *ask).collect();
+        asks.iter().for_each(|ask| {
+            self.locates.remove(ask);
+        });
+        asks.into_iter().map(|ask| Event::Located(ask, member.clone())).collect()
+    }
+
+    pub(super) fn abort(&mut self, code: i32, reason: String) -> Message {
+        let abort = self.abort.get_or_insert(Abort { code, reason });
+        Message::Abort(abort.clone())
+    }
+
+    /// The cluster is broken: that answers suspicions, revocations and an abort alike.
+    pub(super) fn broken(&mut self) {
+        self.suspects.clear();
+        self.revokes.clear();
+        self.abort = None;
+    }
+
+    /// Everything not yet answered, to send on a new connection.
+    pub(super) fn again(&self) -> Vec<Message> {
+        let suspects = self
+            .suspects
+            .iter()
+            .map(|(peer, evidence)| Message::Suspect(Suspect { peer: *peer, evidence: evidence.clone() }));
+        let revokes = self.revokes.values().map(|failure| Message::Revoke(Revoke { failure: failure.clone() }));
+        let abort = self.abort.iter().map(|abort| Message::Abort(abort.clone()));
+        let where_are = self.where_are.iter().map(|(ask, (group, sequence))| {
+            Message::WhereAre(WhereAre { query: *ask, group: *group, sequence: *sequence })
+        });
+        let locates = self.locates.values().map(|index| Message::Locate(Locate { index: *index }));
+        abort.chain(suspects).chain(revokes).chain(where_are).chain(locates).collect()
+    }
+}
+
+fn forget_oldest<T>(questions: &mut BTreeMap<Ask, T>) {
+    if questions.len() > QUESTIONS_MAX {
+        questions.pop_first();
+    }
+}

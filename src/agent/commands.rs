@@ -1,0 +1,56 @@
+//! What the caller wants.
+
+use super::contract::{Command, Event};
+use super::store::Request;
+use super::{Agent, Stage};
+use crate::error::{Error, Status};
+use crate::types::Time;
+use crate::wire::{Message, StoreCancel};
+
+impl Agent {
+    pub(super) fn command(&mut self, now: Time, command: Command) {
+        let message = match command {
+            Command::Leave => return self.leave(now),
+            Command::Store { ask, operation, keys, delta, expected_bytes, value } => {
+                return self.store_begin(ask, Request { operation, keys, delta, expected_bytes, value });
+            }
+            Command::StoreCancel(ask) => match self.store.cancel(ask) {
+                true => Message::StoreCancel(StoreCancel { request: ask }),
+                false => return,
+            },
+            Command::WhereAre(ask, group, sequence) => self.asks.where_are(ask, group, sequence),
+            Command::Locate(ask, index) => self.asks.locate(ask, index),
+            // A broken cluster has answered these already.
+            Command::Suspect { .. } | Command::Revoke(_) | Command::Abort { .. } if self.broken.is_some() => return,
+            Command::Suspect { peer, evidence } => self.asks.suspect(peer, evidence),
+            Command::Revoke(failure) => match self.asks.known(failure.group) {
+                Some(known) => return self.tell(known),
+                None => self.asks.revoke(failure),
+            },
+            Command::Abort { code, reason } => self.asks.abort(code, reason),
+        };
+        self.send_if_attached(message);
+    }
+
+    fn store_begin(&mut self, ask: u64, request: Request) {
+        let expelled = matches!(&self.stage, Stage::Member(member) if member.expelled);
+        let begun = match (&self.broken, expelled) {
+            (Some(failure), true) => Err(Error::new(Status::State, format!("the store is out of reach: {failure}"))),
+            _ => self.store.begin(ask, request),
+        };
+        match begun {
+            Ok(()) if self.line.is_attached() => {
+                self.store.messages(ask).into_iter().for_each(|message| self.send(message));
+            }
+            Ok(()) => {}
+            Err(error) => self.tell(Event::Stored(ask, Err(error))),
+        }
+    }
+
+    /// What waits for an answer is sent at the next attachment otherwise.
+    fn send_if_attached(&mut self, message: Message) {
+        if self.line.is_attached() {
+            self.send(message);
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! The connection to the scheduler: made, kept, and made again.
+
+use super::backoff::Backoff;
+use super::contract::{Event, Output};
+use super::{seconds, Agent, Stage};
+use crate::types::Time;
+use crate::wire::Message;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// How long one attempt may take.
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// The next attempt is made then.
+    Waiting(Time),
+    /// An attempt is under way.
+    Connecting,
+    /// Connected and registered, but not told of the cluster yet.
+    Registered,
+    /// Connected, and the scheduler knows us as a member.
+    Attached,
+    /// Never again.
+    Shut,
+}
+
+#[derive(Debug)]
+pub(super) struct Line {
+    state: State,
+    backoff: Backoff,
+    attempts: u64,
+    ever_up: bool,
+    /// Why the last attempt failed, or the last connection ended.
+    last_reason: String,
+    /// Since when a member has been without its scheduler.
+    away_since: Option<Time>,
+    away_told: bool,
+}
+
+impl Line {
+    pub(super) fn new(seed: u64) -> Line {
+        Line {
+            state: State::Shut,
+            backoff: Backoff::new(seed),
+            attempts: 0,
+            ever_up: false,
+            last_reason: "no answer yet".to_owned(),
+            away_since: None,
+            away_told: false,
+        }
+    }
+
+    pub(super) fn is_up(&self) -> bool {
+        matches!(self.state, State::Registered | State::Attached)
+    }
+
+    pub(super) fn is_attached(&self) -> bool {
+        self.state == State::Attached
+    }
+
+    pub(super) fn was_ever_up(&self) -> bool {
+        self.ever_up
+    }
+
+    pub(super) fn away_since(&self) -> Option<Time> {
+        self.away_since
+    }
+
+    pub(super) fn last_reason(&self) -> &str {
+        &self.last_reason
+    }
+
+    /// The scheduler answers: should this connection break, the next attempt is made at once.
+    pub(super) fn answered(&mut self) {
+        self.backoff.reset();
+    }
+
+    pub(super) fn shut(&mut self) {
+        self.state = State::Shut;
+    }
+
+    /// What is wrong, in words that name the address.
+    pub(super) fn complaint(&self, scheduler: &str, waited: Duration) -> String {
+        let (attempts, waited) = (self.attempts, seconds(waited));
+        let verb = if self.ever_up { "was lost" } else { "could not be reached" };
+        let times = if attempts == 1 { "attempt" } else { "attempts" };
+        format!("the scheduler at {scheduler} {verb} ({attempts} {times} in {waited}): {}", self.last_reason)
+    }
+}
+
+impl Agent {
+    /// Makes the next attempt now, or plans it.
+    pub(super) fn try_again(&mut self, now: Time) {
+        let wait = self.line.backoff.next_wait();
+        self.try_after(now, wait);
+    }
+
+    fn try_after(&mut self, now: Time, wait: Duration) {
+        if wait > Duration::ZERO {
+            self.line.state = State::Waiting(now + wait);
+            return;
+        }
+        let left = match &self.stage {
+            Stage::Forming(forming) => forming.deadline.since(now),
+            _ => CONNECT_MAX,
+        };
+        self.line.state = State::Connecting;
+        self.line.attempts += 1;
+        self.outputs.push_back(Output::Connect(left.clamp(Duration::from_millis(1), CONNECT_MAX)));
+    }
+
+    pub(super) fn connected(&mut self, now: Time, addresses: Vec<SocketAddr>) {
+        if self.line.state != State::Connecting {
+            return;
+        }
+        self.line.state = State::Registered;
+        self.line.ever_up = true;
+        self.pulse.begin(now);
+        let mut register = self.profile.register.clone();
+        register.addresses = addresses;
+        if let Stage::Member(member) = &self.stage {
+            register.instance = Some(member.instance);
+        }
+        self.send(Message::Register(register));
+    }
+
+    pub(super) fn connect_failed(&mut self, now: Time, reason: String) {
+        if self.line.state != State::Connecting {
+            return;
+        }
+        self.line.last_reason = reason;
+        self.try_again(now);
+    }
+
+    /// The connection ended, or was given up with a `Disconnect`.
+    pub(super) fn line_lost(&mut self, now: Time, reason: String) {
+        self.forget_line(now, reason);
+        if self.line.state != State::Shut {
+            self.try_again(now);
+        }
+    }
+
+    /// The other side is not, or does not behave like, this job's scheduler: away, until it may have changed.
+    pub(super) fn refuse_line(&mut self, now: Time, reason: String) {
+        self.outputs.push_back(Output::Disconnect);
+        self.outputs.push_back(Output::Log {
+            quiet: false,
+            line: format!("disconnected from {}: {reason}", self.profile.scheduler),
+        });
+        self.forget_line(now, reason);
+        if self.line.state != State::Shut {
+            let wait = self.line.backoff.long_wait();
+            self.try_after(now, wait);
+        }
+    }
+
+    fn forget_line(&mut self, now: Time, reason: String) {
+        self.store.disconnected();
+        self.line.last_reason.clone_from(&reason);
+        match &self.stage {
+            Stage::Member(member) => {
+                let quiet = member.leaving.is_some() || self.broken.is_some();
+                self.line.away_since.get_or_insert(now);
+                if !self.line.away_told && !quiet {
+                    self.line.away_told = true;
+                    self.tell(Event::SchedulerAway(Some(reason)));
+                }
+            }
+            Stage::Forming(forming) if forming.grace.is_some() => {
+                self.line.shut();
+                self.fail(self.time_up_sentence(now));
+            }
+            Stage::Forming(_) => {
+                let scheduler = &self.profile.scheduler;
+                let line =
+                    format!("the connection to the scheduler at {scheduler} ended ({reason}): registering again");
+                self.inform(line);
+            }
+            Stage::Over => {}
+        }
+    }
+
+    /// The scheduler has confirmed this node's membership on this connection.
+    pub(super) fn attached(&mut self) {
+        self.line.state = State::Attached;
+        self.line.backoff.reset();
+        self.line.away_since = None;
+        if std::mem::take(&mut self.line.away_told) {
+            self.tell(Event::SchedulerAway(None));
+        }
+    }
+
+    pub(super) fn line_deadline(&self) -> Time {
+        match self.line.state {
+            State::Waiting(at) => at,
+            State::Registered | State::Attached => self.pulse.beat_at().min(self.pulse.silent_at()),
+            State::Connecting | State::Shut => Time::NEVER,
+        }
+    }
+
+    pub(super) fn line_timer(&mut self, now: Time) {
+        match self.line.state {
+            State::Waiting(at) if now >= at => self.try_after(now, Duration::ZERO),
+            State::Registered | State::Attached => {
+                if now >= self.pulse.silent_at() {
+                    let reason = format!("nothing heard from it for {}", seconds(self.pulse.timeout()));
+                    self.outputs.push_back(Output::Disconnect);
+                    self.line_lost(now, reason);
+                } else if now >= self.pulse.beat_at() {
+                    self.beat(now);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A sign of life, now.
+    pub(super) fn beat(&mut self, now: Time) {
+        let (sequence, echoed) = self.pulse.beat(now);
+        self.outputs.push_back(Output::SendHeartbeat { sequence, echoed });
+    }
+}

@@ -1,0 +1,132 @@
+//! What the scheduler says.
+
+use super::contract::Event;
+use super::{Agent, Member, Stage};
+use crate::error::{Error, Failure};
+use crate::types::Time;
+use crate::wire::{Formed, Message, PeerReport, Rejected};
+use std::time::Duration;
+
+impl Agent {
+    pub(super) fn received(&mut self, now: Time, message: Message) {
+        if !self.line.is_up() {
+            return;
+        }
+        self.pulse.heard(now);
+        let told = match message {
+            Message::Rejected(rejected) => return self.rejected(rejected),
+            Message::Formed(formed) => return self.formed(now, formed),
+            Message::Verdict(verdict) => return self.verdict(now, verdict.failure),
+            Message::Bye => return self.bye(now),
+            Message::HeartbeatEcho(echo) => {
+                self.pulse.echo(echo.sequence);
+                self.line.answered();
+                return;
+            }
+            Message::Report => return self.beat(now),
+            Message::PeerReport(PeerReport { peer, state, culprit }) => {
+                Ok(self.asks.reported(peer).then_some(Event::Peer(peer, state, culprit)))
+            }
+            Message::Revoked(revoked) => Ok(self.asks.revoked(revoked.failure)),
+            Message::Absent(absent) => Ok(self.asks.absent(absent)),
+            Message::Located(located) => {
+                self.asks.located(&located.member).into_iter().for_each(|event| self.tell(event));
+                return;
+            }
+            Message::StoreReply(reply) => self.store.replied(reply),
+            Message::StorePiece(piece) => self.store.piece(&piece),
+            other => Err(format!("message {} is not one that a scheduler sends", other.kind())),
+        };
+        match told {
+            Ok(Some(event)) => self.tell(event),
+            Ok(None) => {}
+            Err(reason) => self.refuse_line(now, reason),
+        }
+    }
+
+    fn formed(&mut self, now: Time, formed: Formed) {
+        match &self.stage {
+            Stage::Forming(_) => self.joined(now, formed),
+            Stage::Member(_) if self.line.is_attached() => {}
+            Stage::Member(member) if (formed.instance, formed.epoch) == (member.instance, member.epoch) => {
+                let leaving = member.leaving.is_some();
+                self.attached();
+                match leaving {
+                    true => self.send(Message::Leave),
+                    false => self.ask_again(),
+                }
+            }
+            Stage::Member(_) => {
+                self.refuse_line(now, "it is the scheduler of another job or of another epoch".to_owned());
+            }
+            Stage::Over => {}
+        }
+    }
+
+    /// The cluster is complete, for the first time.
+    fn joined(&mut self, now: Time, formed: Formed) {
+        if !formed.members.iter().any(|member| member.index == formed.index) {
+            return self.refuse_line(now, format!("its table of nodes does not name this node, {}", formed.index));
+        }
+        self.pulse.set_timeout(Duration::from_millis(formed.agreed.heartbeat_timeout_ms));
+        self.pulse.begin(now);
+        self.store.set_limits(&formed.agreed);
+        self.stage =
+            Stage::Member(Member { instance: formed.instance, epoch: formed.epoch, leaving: None, expelled: false });
+        self.attached();
+        self.tell(Event::Formed(Box::new(formed)));
+        self.ask_again();
+    }
+
+    /// Everything that waits for an answer, on this connection.
+    fn ask_again(&mut self) {
+        let messages = self.asks.again().into_iter().chain(self.store.again()).collect::<Vec<_>>();
+        messages.into_iter().for_each(|message| self.send(message));
+    }
+
+    /// The scheduler does not want this node, or not any more.
+    fn rejected(&mut self, rejected: Rejected) {
+        let error = Error::new(rejected.status, rejected.reason);
+        let member = match &mut self.stage {
+            Stage::Member(member) => member,
+            Stage::Forming(_) => return self.fail(error),
+            Stage::Over => return,
+        };
+        if member.leaving.is_some() {
+            return self.end(Event::Left(Some(format!("left without the scheduler's goodbye: {error}"))));
+        }
+        member.expelled = true;
+        let failure = Failure {
+            status: error.status(),
+            culprit: None,
+            cause: error.message().to_owned(),
+            epoch: member.epoch,
+            group: None,
+            sequence: 0,
+        };
+        self.outputs.push_back(super::Output::Disconnect);
+        self.line.shut();
+        self.break_up(failure);
+        self.store.fail_all(&error).into_iter().for_each(|event| self.tell(event));
+    }
+
+    fn verdict(&mut self, now: Time, failure: Failure) {
+        match self.stage {
+            Stage::Member(_) => {
+                self.break_up(failure);
+                self.hasten_leave(now);
+            }
+            Stage::Forming(_) => self.fail(Error::from(failure)),
+            Stage::Over => {}
+        }
+    }
+
+    /// The cluster is broken: the first cause is told, once.
+    fn break_up(&mut self, failure: Failure) {
+        self.asks.broken();
+        if self.broken.is_none() {
+            self.broken = Some(failure.clone());
+            self.tell(Event::Broken(failure));
+        }
+    }
+}
