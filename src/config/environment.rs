@@ -10,6 +10,10 @@ use std::ffi::OsString;
 use super::launcher;
 use super::table::Setting;
 
+/// Variables with our prefix that others read, and that are no settings: of the Python package and the examples (which
+/// library to load), and of this project's own tests.
+const BESIDE: [&str; 4] = ["MUSTER_LIBRARY", "MUSTER_NCCL_LIBRARY", "MUSTER_BLESS", "MUSTER_SOAK"];
+
 /// What a variable holds.
 #[derive(Clone)]
 pub enum Text {
@@ -42,7 +46,7 @@ impl Environment {
             }
             if Setting::of_variable(&name).is_some() || launcher::reads(&name) {
                 environment.known.insert(name, value);
-            } else if name.starts_with("MUSTER_") {
+            } else if name.starts_with("MUSTER_") && !BESIDE.contains(&name.as_str()) {
                 environment.unknown.push(name);
             }
         }

@@ -132,7 +132,7 @@ fn bad_values_name_the_variable_that_they_came_from() {
         ("MS_SCHED_HOST", "10.0.0.1:8118", "a host name or an IP address, without a port"),
         ("MS_NODE_ID", "tab\there", "1 to 255 bytes of printable text that neither begin nor end with a blank"),
         ("RANK_ID", "first", "a whole number from 0 to 1048575"),
-        ("MS_WORKER_IP", "0.0.0.0", "1 to 16 IP addresses of this host, separated by commas"),
+        ("MS_WORKER_IP", "0.0.0.0", "1 to 8 IP addresses of this host, separated by commas"),
         ("MS_CLUSTER_TIMEOUT", "10m", "seconds from 0.001 to 1000000000, or a negative number for no limit"),
         ("MS_NODE_TIMEOUT", "-1", "seconds from 0.5 to 1000000000"),
         ("MS_ENABLE_RECOVERY", "yes", "0 or 1"),
@@ -303,4 +303,64 @@ fn unknown_variables_are_one_warning_each() {
             "MUSTER_WORKR_NUM is set, but there is no such setting; did you mean MUSTER_WORKER_NUM?",
         ]
     );
+    assert!(worker(&[("MUSTER_LIBRARY", "libmuster.so")]).settings().unwrap().warnings.is_empty());
+}
+
+#[test]
+fn no_environment_is_too_odd() {
+    let values = [
+        "",
+        "0",
+        "1",
+        "2",
+        "-1",
+        "4",
+        "00",
+        "8118",
+        "65535",
+        "18446744073709551616",
+        "MS_WORKER",
+        "MS_SCHED",
+        "MS_PSERVER",
+        "true",
+        "0.5",
+        "127.0.0.1",
+        "::1",
+        "a,b",
+        "\u{202e}\0\n",
+        "/",
+        " ",
+    ];
+    let launchers = ["RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "PMI_RANK", "PMI_SIZE"];
+    let names = TABLE.iter().flat_map(|setting| {
+        setting.ms.iter().chain(setting.others).map(|name| name.to_string()).chain([setting.variable()])
+    });
+    let names: Vec<String> = names.chain(launchers.map(String::from)).collect();
+    // A fixed sequence, so that a failure is the same again.
+    let mut state = 1u64;
+    let mut draw = |below: usize| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) as usize % below
+    };
+    let (mut right, mut wrong) = (0, 0);
+    for _ in 0..20_000 {
+        let count = draw(10);
+        let variables: Vec<(&str, &str)> =
+            (0..count).map(|_| (names[draw(names.len())].as_str(), values[draw(values.len())])).collect();
+        let config = with(&variables);
+        for found in [config.settings(), config.scheduler_settings()] {
+            match found {
+                Ok(settings) => {
+                    right += 1;
+                    assert!(settings.worker_num > 0);
+                }
+                Err(error) => {
+                    wrong += 1;
+                    assert!(error.message().contains("expected") || error.message().contains(": set "), "{error}");
+                    assert!(!error.message().contains('\n'), "{error}");
+                }
+            }
+        }
+    }
+    assert!(right > 1000 && wrong > 1000, "{right} right, {wrong} wrong: the sequence must reach both");
 }

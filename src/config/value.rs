@@ -20,8 +20,8 @@ const PATH_MAX_BYTES: usize = 4095;
 /// The longest host name, as DNS has it.
 const HOST_MAX_BYTES: usize = 253;
 
-/// How many addresses a node may be given.
-const ADDRESSES_LIMIT: usize = 16;
+/// How many addresses a node may be given: as many as it can register with.
+const ADDRESSES_LIMIT: usize = 8;
 
 /// Which values a setting takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

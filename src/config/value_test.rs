@@ -87,8 +87,8 @@ fn addresses_are_literal_and_reachable() {
         &["127.0.0.1", "10.0.0.1,fd00::1", "10.0.0.1 , 10.0.0.2"],
         &["", ",", "10.0.0.1,", "localhost", "0.0.0.0", "::", "224.0.0.1", "ff02::1", "10.0.0.1:80"],
     );
-    assert!(Kind::Addresses.parse(&["127.0.0.1"; 16].join(",")).is_some());
-    assert!(Kind::Addresses.parse(&["127.0.0.1"; 17].join(",")).is_none());
+    assert!(Kind::Addresses.parse(&["127.0.0.1"; 8].join(",")).is_some());
+    assert!(Kind::Addresses.parse(&["127.0.0.1"; 9].join(",")).is_none());
 }
 
 #[test]
