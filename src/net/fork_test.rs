@@ -1,4 +1,5 @@
 use super::*;
+use crate::net::testfork::ForkedChild;
 use crate::net::testlink::tcp_pair;
 use crate::net::{Listener, Poller, Token, Transport, Waker};
 use std::collections::BTreeSet;
@@ -10,22 +11,9 @@ fn is_open(fd: RawFd) -> bool {
     unsafe { libc::fcntl(fd, libc::F_GETFD) != -1 }
 }
 
-/// Runs `body` in a forked child and returns the exit code that it gives. `body` may call only what is safe after a
-/// fork from a program with threads.
+/// Runs `body` in a forked child and returns the exit code that it gives.
 fn in_child(body: impl FnOnce() -> i32) -> i32 {
-    // SAFETY: the child calls nothing but `body` and `_exit`.
-    let pid = unsafe { libc::fork() };
-    assert_ne!(pid, -1);
-    if pid == 0 {
-        let code = body();
-        // SAFETY: ends the child without running anything of its parent's.
-        unsafe { libc::_exit(code) };
-    }
-    let mut status = 0;
-    // SAFETY: `status` outlives the call.
-    while unsafe { libc::waitpid(pid, &raw mut status, 0) } == -1 {}
-    assert!(libc::WIFEXITED(status), "the child ended by a signal: {status:#x}");
-    libc::WEXITSTATUS(status)
+    ForkedChild::start(body).exit_code()
 }
 
 /// The descriptors of each kind that `net` makes.
@@ -86,20 +74,10 @@ fn a_child_holds_none_of_our_descriptors_and_the_parent_keeps_them() {
 #[test]
 fn the_parents_objects_work_on_after_a_fork_and_their_end_reaches_the_peer() {
     let (mut a, mut b) = tcp_pair();
-    let mut pipe = [0; 2];
-    // SAFETY: `pipe` has room for two descriptors.
-    assert_eq!(unsafe { libc::pipe2(pipe.as_mut_ptr(), libc::O_CLOEXEC) }, 0);
-    // SAFETY: the child calls only `close`, `read` and `_exit`.
-    let pid = unsafe { libc::fork() };
-    if pid == 0 {
-        let mut byte = 0u8;
-        // SAFETY: the child lives until the parent closes its end of the pipe.
-        unsafe { libc::close(pipe[1]) };
-        // SAFETY: `byte` outlives the call.
-        unsafe { libc::read(pipe[0], (&raw mut byte).cast(), 1) };
-        // SAFETY: ends the child.
-        unsafe { libc::_exit(0) };
-    }
+    let child = ForkedChild::start(|| loop {
+        // SAFETY: takes nothing.
+        unsafe { libc::pause() };
+    });
     a.write(&[std::io::IoSlice::new(b"x")]).unwrap();
     drop(a);
     // The child still lives, yet the connection ends.
@@ -119,12 +97,7 @@ fn the_parents_objects_work_on_after_a_fork_and_their_end_reaches_the_peer() {
         }
     }
     assert_eq!(total, 1);
-    // SAFETY: closes what this test opened.
-    unsafe { libc::close(pipe[1]) };
-    // SAFETY: closes what this test opened.
-    unsafe { libc::close(pipe[0]) };
-    // SAFETY: waits for the child that was made above.
-    while unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) } == -1 {}
+    drop(child);
 }
 
 #[test]

@@ -35,7 +35,7 @@ pub fn pid_namespace() -> u64 {
 pub fn own_start_ticks() -> u64 {
     // Through the number, not through `self`: they differ where /proc belongs to another namespace.
     match process_state(std::process::id()) {
-        Probe::Found { start_ticks, .. } => start_ticks,
+        Probe::Found(stat) => stat.start_ticks,
         Probe::Absent | Probe::Unreadable => 0,
     }
 }
@@ -45,7 +45,7 @@ pub fn own_start_ticks() -> u64 {
 pub enum Liveness {
     /// It runs (or is stopped).
     Alive,
-    /// It has ended: its number is free, is another process's, or waits to be reaped.
+    /// It has ended or is ending for good: its number is free, is another process's, or waits to be reaped.
     Gone,
     /// The kernel does not say.
     Unknown,
@@ -53,31 +53,32 @@ pub enum Liveness {
 
 /// Whether the process that had this number and start time still lives. Without a start time (0) another process of the
 /// same number is taken for it.
+///
+/// A process closes its sockets shortly before the kernel calls it dead. So that whoever has just seen a connection end
+/// is not told "alive", one whose threads are all on their way out is gone.
 pub fn alive(pid: u32, start_ticks: u64) -> Liveness {
     if pid == 0 {
         return Liveness::Unknown;
     }
     match process_state(pid) {
-        Probe::Found { state: b'Z' | b'X' | b'x', .. } => Liveness::Gone,
-        Probe::Found { start_ticks: found, .. } if start_ticks != 0 && found != start_ticks => Liveness::Gone,
-        Probe::Found { .. } => Liveness::Alive,
+        Probe::Found(stat) if start_ticks != 0 && stat.start_ticks != start_ticks => Liveness::Gone,
+        // The first thread may end and leave the process to the others.
+        Probe::Found(stat) if stat.is_ending() && (stat.threads <= 1 || !has_running_thread(pid)) => Liveness::Gone,
+        Probe::Found(_) => Liveness::Alive,
         Probe::Absent => Liveness::Gone,
         Probe::Unreadable => Liveness::Unknown,
     }
 }
 
 enum Probe {
-    Found { state: u8, start_ticks: u64 },
+    Found(Stat),
     Absent,
     Unreadable,
 }
 
 fn process_state(pid: u32) -> Probe {
     match fs::read(format!("/proc/{pid}/stat")) {
-        Ok(line) => match parse_stat(&line) {
-            Some((state, start_ticks)) => Probe::Found { state, start_ticks },
-            None => Probe::Unreadable,
-        },
+        Ok(line) => Stat::parse(&line).map_or(Probe::Unreadable, Probe::Found),
         // The file can vanish while it is open, when the process is reaped just then.
         Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Probe::Absent,
         // /proc may be missing, or may hide the processes of others (hidepid): ask the other way.
@@ -97,15 +98,40 @@ fn absent_for_kill(pid: u32) -> Probe {
     }
 }
 
-/// State (field 3) and start time (field 22) of a line of /proc/PID/stat. Field 2, the program's name in parentheses, may
-/// itself hold spaces and parentheses: the last closing one ends it.
-fn parse_stat(line: &[u8]) -> Option<(u8, u64)> {
-    let end = line.iter().rposition(|byte| *byte == b')')?;
-    let rest = std::str::from_utf8(&line[end + 1..]).ok()?;
-    let mut fields = rest.split_ascii_whitespace();
-    let state = *fields.next()?.as_bytes().first()?;
-    let start_ticks = fields.nth(22 - 4)?.parse().ok()?;
-    Some((state, start_ticks))
+fn has_running_thread(pid: u32) -> bool {
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return false };
+    let stats = threads.flatten().filter_map(|thread| fs::read(thread.path().join("stat")).ok());
+    stats.filter_map(|line| Stat::parse(&line)).any(|stat| !stat.is_ending())
+}
+
+/// What /proc/PID/stat says, as far as we ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stat {
+    state: u8,
+    flags: u32,
+    threads: u64,
+    start_ticks: u64,
+}
+
+/// The kernel's PF_EXITING: the thread is on its way out, and still has its sockets or not.
+const EXITING: u32 = 0x4;
+
+impl Stat {
+    /// Field 2, the program's name in parentheses, may itself hold spaces and parentheses: the last closing one ends it.
+    fn parse(line: &[u8]) -> Option<Stat> {
+        let end = line.iter().rposition(|byte| *byte == b')')?;
+        let rest = std::str::from_utf8(&line[end + 1..]).ok()?;
+        let mut fields = rest.split_ascii_whitespace(); // from field 3 on
+        let state = *fields.next()?.as_bytes().first()?;
+        let flags = fields.nth(9 - 4)?.parse().ok()?;
+        let threads = fields.nth(20 - 10)?.parse().ok()?;
+        let start_ticks = fields.nth(22 - 21)?.parse().ok()?;
+        Some(Stat { state, flags, threads, start_ticks })
+    }
+
+    fn is_ending(&self) -> bool {
+        matches!(self.state, b'Z' | b'X' | b'x') || self.flags & EXITING != 0
+    }
 }
 
 /// Random bytes from the kernel, fit for secrets.
@@ -125,58 +151,5 @@ pub fn random_bytes<const N: usize>() -> Result<[u8; N]> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::process::{Command, Stdio};
-
-    #[test]
-    fn this_host_and_process_are_known() {
-        assert!(!name().unwrap().is_empty());
-        assert_eq!(boot_id().len(), 36);
-        assert_ne!(pid_namespace(), 0);
-        assert_ne!(own_start_ticks(), 0);
-        assert_eq!(alive(std::process::id(), own_start_ticks()), Liveness::Alive);
-        assert_eq!(alive(std::process::id(), 0), Liveness::Alive);
-        assert_eq!(alive(std::process::id(), own_start_ticks() + 1), Liveness::Gone);
-        assert_eq!(alive(0, 0), Liveness::Unknown);
-        assert_eq!(alive(u32::MAX, 0), Liveness::Gone);
-    }
-
-    #[test]
-    fn a_killed_child_is_gone_before_and_after_it_is_reaped() {
-        let mut child = Command::new("sleep").arg("600").stdin(Stdio::null()).spawn().unwrap();
-        let pid = child.id();
-        let start = match process_state(pid) {
-            Probe::Found { start_ticks, .. } => start_ticks,
-            _ => panic!("the child's state is not readable"),
-        };
-        assert_eq!(alive(pid, start), Liveness::Alive);
-        child.kill().unwrap();
-        // Waits until the child has ended, and leaves it unreaped.
-        // SAFETY: an all-zero `siginfo_t` is a valid one for the kernel to fill in.
-        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-        // SAFETY: `info` outlives the call.
-        let result = unsafe { libc::waitid(libc::P_PID, pid, &raw mut info, libc::WEXITED | libc::WNOWAIT) };
-        assert_eq!(result, 0);
-        assert_eq!(alive(pid, start), Liveness::Gone);
-        assert_eq!(alive(pid, 0), Liveness::Gone);
-        child.wait().unwrap();
-        assert_eq!(alive(pid, start), Liveness::Gone);
-    }
-
-    #[test]
-    fn a_program_name_may_hold_parentheses_and_spaces() {
-        let rest = "S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20 21";
-        assert_eq!(parse_stat(format!("12 (a) Z (b c)) {rest}").as_bytes()), Some((b'S', 4711)));
-        assert_eq!(parse_stat(format!("12 (\u{fffd}) {rest}").as_bytes()), Some((b'S', 4711)));
-        assert_eq!(parse_stat(b"12 (a) S 1 2"), None);
-        assert_eq!(parse_stat(b""), None);
-    }
-
-    #[test]
-    fn random_bytes_differ() {
-        assert_ne!(random_bytes::<16>().unwrap(), random_bytes::<16>().unwrap());
-        assert_ne!(random_bytes::<1024>().unwrap()[1000..], [0; 24]);
-        assert_eq!(random_bytes::<0>().unwrap(), []);
-    }
-}
+#[path = "host_test.rs"]
+mod tests;

@@ -1,4 +1,5 @@
 use super::*;
+use crate::net::testfork::ForkedChild;
 use crate::net::{Connect, Poller, Transport};
 use std::os::fd::AsRawFd;
 
@@ -129,4 +130,35 @@ fn exhaustion_is_told_from_other_errors() {
     }
     assert!(is_transient(&io::Error::from_raw_os_error(libc::ECONNABORTED)));
     assert!(!is_transient(&io::ErrorKind::WouldBlock.into()));
+}
+
+#[test]
+fn without_descriptors_accept_says_so_and_the_connection_waits() {
+    // In a child, since the limit is the whole process's. Its exit code tells where it failed.
+    let code = ForkedChild::start(|| {
+        let mut listener = Listener::bind(&[loopback()]).unwrap();
+        let mut poller = Poller::new().unwrap();
+        listener.register(poller.registry(), Token(0)).unwrap();
+        let _dialled = std::net::TcpStream::connect(listener.local_addresses()[0]).unwrap();
+        poller.poll(Some(DEADLINE)).unwrap();
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: `limit` outlives the call.
+        unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+        let none = libc::rlimit { rlim_cur: 0, ..limit };
+        // SAFETY: `none` outlives the call.
+        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const none) };
+        match listener.accept() {
+            Err(error) if Listener::is_exhausted(&error) => {}
+            Err(_) => return 1,
+            Ok(_) => return 2,
+        }
+        // SAFETY: `limit` outlives the call.
+        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
+        match listener.accept() {
+            Ok(_) => 0,
+            Err(_) => 3,
+        }
+    })
+    .exit_code();
+    assert_eq!(code, 0);
 }

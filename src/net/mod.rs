@@ -9,6 +9,8 @@
 //! | [`poller`], [`waker`] | sleeping until something is ready, and being woken from another thread |
 //! | [`outbox`], [`inbuffer`] | encoded frames on their way out, bytes on their way in |
 //! | [`resolve`] | from a host's name to its addresses |
+//! | [`interface`] | which addresses are this host's |
+//! | [`thread`] | threads that leave the program's signals alone |
 //! | [`fork`] | the table of descriptors that a forked child must close |
 //! | [`host`] | host name, boot, process identity, randomness |
 //!
@@ -21,6 +23,7 @@
 pub mod fork;
 pub mod host;
 pub mod inbuffer;
+pub mod interface;
 pub mod listener;
 pub mod outbox;
 pub mod poller;
@@ -28,7 +31,10 @@ pub mod resolve;
 mod socket;
 pub mod tcp;
 #[cfg(test)]
+pub mod testfork;
+#[cfg(test)]
 pub mod testlink;
+pub mod thread;
 pub mod transport;
 pub mod waker;
 

@@ -8,12 +8,12 @@
 //! not pull the code away under that thread. That is the one case in which a thread may outlast the last handle.
 
 use super::socket::check;
+use super::thread;
 use crate::error::{Error, Result, Status};
 use std::ffi::CString;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6, ToSocketAddrs};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::thread;
 use std::time::Duration;
 
 /// The longest name that is looked up: the domain name system's limit.
@@ -104,11 +104,10 @@ where
     F: FnOnce(&str) -> io::Result<Vec<SocketAddr>> + Send + 'static,
 {
     let (sender, receiver) = mpsc::sync_channel(1);
-    let spawned = thread::Builder::new().name("muster-resolve".to_string()).spawn(move || {
+    let thread = thread::spawn("muster-resolve", move || {
         // The receiver is gone where the lookup was abandoned.
         let _ = sender.send(lookup(&name));
-    });
-    let thread = spawned.map_err(|error| Error::system("cannot start a thread to look up a name", &error))?;
+    })?;
     let answer = match receiver.recv_timeout(timeout) {
         Ok(answer) => answer,
         Err(RecvTimeoutError::Timeout) => {

@@ -1,6 +1,6 @@
 //! The socket calls that neither std nor mio offers, one libc call each.
 //!
-//! Owns nothing. Tested through `tcp` and `listener`.
+//! Owns nothing. Tested here and through `tcp` and `listener`.
 
 use super::fork::Guarded;
 use libc::{c_int, sockaddr, socklen_t};
@@ -139,5 +139,24 @@ fn with_raw_address<T>(address: &SocketAddr, call: impl FnOnce(*const sockaddr, 
             };
             call((&raw const raw).cast(), size_of::<libc::sockaddr_in6>() as socklen_t)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interrupted_call_is_repeated_and_any_other_result_is_not() {
+        let mut calls = 0;
+        let result = uninterrupted(|| {
+            calls += 1;
+            if calls < 4 {
+                return Err(io::Error::from_raw_os_error(libc::EINTR));
+            }
+            Err::<(), _>(io::ErrorKind::WouldBlock.into())
+        });
+        assert_eq!(result.unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        assert_eq!(calls, 4);
     }
 }

@@ -1,0 +1,125 @@
+use super::*;
+use crate::net::testfork::ForkedChild;
+use std::io::Read;
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const DEADLINE: Duration = Duration::from_secs(20);
+
+fn start_ticks(pid: u32) -> u64 {
+    match process_state(pid) {
+        Probe::Found(stat) => stat.start_ticks,
+        _ => panic!("the child's state is not readable"),
+    }
+}
+
+#[test]
+fn this_host_and_process_are_known() {
+    assert!(!name().unwrap().is_empty());
+    assert_eq!(boot_id().len(), 36);
+    assert_ne!(pid_namespace(), 0);
+    assert_ne!(own_start_ticks(), 0);
+    assert_eq!(alive(std::process::id(), own_start_ticks()), Liveness::Alive);
+    assert_eq!(alive(std::process::id(), 0), Liveness::Alive);
+    assert_eq!(alive(std::process::id(), own_start_ticks() + 1), Liveness::Gone);
+    assert_eq!(alive(0, 0), Liveness::Unknown);
+    assert_eq!(alive(u32::MAX, 0), Liveness::Gone);
+}
+
+#[test]
+fn a_killed_child_is_gone_before_and_after_it_is_reaped() {
+    let mut child = Command::new("sleep").arg("600").stdin(Stdio::null()).spawn().unwrap();
+    let pid = child.id();
+    let start = start_ticks(pid);
+    assert_eq!(alive(pid, start), Liveness::Alive);
+    child.kill().unwrap();
+    // Waits until the child has ended, and leaves it unreaped.
+    // SAFETY: an all-zero `siginfo_t` is a valid one for the kernel to fill in.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    // SAFETY: `info` outlives the call.
+    let result = unsafe { libc::waitid(libc::P_PID, pid, &raw mut info, libc::WEXITED | libc::WNOWAIT) };
+    assert_eq!(result, 0);
+    assert_eq!(alive(pid, start), Liveness::Gone);
+    assert_eq!(alive(pid, 0), Liveness::Gone);
+    child.wait().unwrap();
+    assert_eq!(alive(pid, start), Liveness::Gone);
+}
+
+#[test]
+fn a_stopped_child_is_alive() {
+    let mut child = Command::new("sleep").arg("600").stdin(Stdio::null()).spawn().unwrap();
+    let pid = child.id();
+    // SAFETY: takes two integers; the child is not reaped yet, so that the number is its.
+    assert_eq!(unsafe { libc::kill(pid as libc::pid_t, libc::SIGSTOP) }, 0);
+    assert_eq!(alive(pid, start_ticks(pid)), Liveness::Alive);
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn whose_connection_has_just_ended_by_its_death_is_gone() {
+    for round in 0..100 {
+        let (mut here, there) = UnixStream::pair().unwrap();
+        here.set_read_timeout(Some(DEADLINE)).unwrap();
+        let child = ForkedChild::start(|| loop {
+            // SAFETY: takes nothing.
+            unsafe { libc::pause() };
+        });
+        drop(there);
+        let start = start_ticks(child.pid());
+        assert_eq!(alive(child.pid(), start), Liveness::Alive);
+        child.kill();
+        assert_eq!(here.read(&mut [0]).unwrap(), 0);
+        assert_eq!(alive(child.pid(), start), Liveness::Gone, "round {round}");
+    }
+}
+
+#[test]
+fn a_process_may_outlive_its_first_thread() {
+    let (here, mut there) = UnixStream::pair().unwrap();
+    let other = here.try_clone().unwrap();
+    let child = ForkedChild::start(move || {
+        drop(here);
+        std::thread::spawn(move || {
+            // Until the parent closes its end.
+            let _ = there.read(&mut [0]);
+            0
+        });
+        // SAFETY: ends this thread alone.
+        unsafe { libc::syscall(libc::SYS_exit, 0) };
+        1
+    });
+    let start = start_ticks(child.pid());
+    let since = Instant::now();
+    loop {
+        match process_state(child.pid()) {
+            Probe::Found(stat) if stat.state == b'Z' => break,
+            _ => assert!(since.elapsed() < DEADLINE, "the first thread does not end"),
+        }
+        std::thread::yield_now();
+    }
+    assert_eq!(alive(child.pid(), start), Liveness::Alive);
+    drop(other);
+    child.kill();
+    let pid = child.pid();
+    drop(child);
+    assert_eq!(alive(pid, start), Liveness::Gone);
+}
+
+#[test]
+fn a_program_name_may_hold_parentheses_and_spaces() {
+    let rest = "S 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 4711 23 24";
+    let stat = Some(Stat { state: b'S', flags: 9, threads: 20, start_ticks: 4711 });
+    assert_eq!(Stat::parse(format!("12 (a) Z (b c)) {rest}").as_bytes()), stat);
+    assert_eq!(Stat::parse(format!("12 (\u{fffd}) {rest}").as_bytes()), stat);
+    assert_eq!(Stat::parse(b"12 (a) S 1 2"), None);
+    assert_eq!(Stat::parse(b""), None);
+}
+
+#[test]
+fn random_bytes_differ() {
+    assert_ne!(random_bytes::<16>().unwrap(), random_bytes::<16>().unwrap());
+    assert_ne!(random_bytes::<1024>().unwrap()[1000..], [0; 24]);
+    assert_eq!(random_bytes::<0>().unwrap(), []);
+}
