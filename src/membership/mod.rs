@@ -3,7 +3,329 @@
 //! The drive contract, nowhere broken: **feed one input ([`Scheduler::handle`]), then drain its outputs
 //! ([`Scheduler::next_output`]) until there are none.** Nothing else changes its state. It names no socket, thread, file
 //! or clock: time, identities and secrets come in as arguments.
+//!
+//! Owns: who is a member, which rank each has, who is lost and why, what is revoked, and the store. Invariants: ranks are
+//! unique and dense; the first cause of a broken job or group is kept, and nothing later replaces it; a connection that
+//! was closed by an [`Output::Close`] is forgotten, whatever else is fed of it; work per message does not grow with the
+//! number of nodes. Deliberately absent: persistence and the return of lost nodes (a loss ends the job).
+//! Tested in the `*_test.rs` beside the files, through `testing.rs`, and in `src/sim`.
 
+mod absence;
+mod admission;
+mod connections;
 mod contract;
+mod ending;
+mod forming;
+mod liveness;
+mod node;
+mod ranks;
+mod revocation;
+mod store;
+mod suspicion;
+mod timers;
+
+#[cfg(test)]
+mod testing;
 
 pub use contract::{Closed, ConnId, Identity, Input, Liveness, Output, Rules, StoreLimits};
+
+use crate::error::Failure;
+use crate::types::{Epoch, GroupId, Incarnation, Process, Role, Time};
+use crate::wire::{Blob, Member, Message, StorePiece, STORE_PIECE_BYTES};
+use absence::Query;
+use connections::Connections;
+use node::Node;
+use revocation::Calls;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+use store::Store;
+use timers::{Due, Timers};
+
+/// The only epoch, as long as lost nodes do not come back.
+const EPOCH: Epoch = Epoch(1);
+
+/// How far the job is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Waiting for nodes.
+    Forming,
+    /// Complete since then.
+    Running(Time),
+    /// Nothing follows.
+    Ended,
+}
+
+/// An output, or one that is made only when it is taken: the members that a node of a large cluster is told of, the
+/// pieces of a long value.
+#[derive(Debug)]
+enum Queued {
+    Ready(Output),
+    Formed(ConnId, u32),
+    /// What is left of a value, from this byte on.
+    Value(ConnId, u64, Blob, usize),
+}
+
+/// The scheduler's brain. See the module's head for its drive contract.
+#[derive(Debug)]
+pub struct Scheduler {
+    identity: Identity,
+    rules: Rules,
+    started: Time,
+    phase: Phase,
+    outputs: VecDeque<Queued>,
+    timers: Timers,
+    forming_deadline: Option<Time>,
+    armed: Option<Time>,
+    connections: Connections,
+    /// While forming by order of registration, then by index.
+    nodes: BTreeMap<u32, Node>,
+    next_key: u32,
+    by_incarnation: HashMap<Incarnation, u32>,
+    /// By canonical id.
+    by_id: HashMap<String, u32>,
+    /// While forming: who has which explicit rank.
+    ranks_held: HashMap<(Role, u32), u32>,
+    /// While forming: how many workers and servers are here.
+    here: [u32; 2],
+    /// Once formed: every node.
+    members: Arc<Vec<Member>>,
+    /// How many nodes are members still.
+    present: usize,
+    verdict: Option<Failure>,
+    revoked: BTreeMap<GroupId, Failure>,
+    calls: HashMap<GroupId, Calls>,
+    queries: Vec<Query>,
+    next_query: u64,
+    /// Which nodes each open probe is for.
+    probes: HashMap<Process, Vec<u32>>,
+    store: Store,
+}
+
+impl Scheduler {
+    /// A scheduler that begins to form its cluster now.
+    pub fn new(identity: Identity, rules: Rules, now: Time) -> Scheduler {
+        let forming_deadline = rules.forming_timeout.map(|span| now + span);
+        let mut scheduler = Scheduler {
+            started: now,
+            phase: Phase::Forming,
+            outputs: VecDeque::new(),
+            timers: Timers::default(),
+            forming_deadline,
+            armed: None,
+            connections: Connections::new(rules.worker_num, rules.server_num),
+            nodes: BTreeMap::new(),
+            next_key: 0,
+            by_incarnation: HashMap::new(),
+            by_id: HashMap::new(),
+            ranks_held: HashMap::new(),
+            here: [0; 2],
+            members: Arc::default(),
+            present: 0,
+            verdict: None,
+            revoked: BTreeMap::new(),
+            calls: HashMap::new(),
+            queries: Vec::new(),
+            next_query: 0,
+            probes: HashMap::new(),
+            store: Store::new(rules.store),
+            identity,
+            rules,
+        };
+        scheduler.timers.at(now + forming::FIRST_LINE, Due::FormingLine);
+        scheduler.timers.at(now + scheduler.interval(), Due::Tick);
+        scheduler.arm();
+        scheduler
+    }
+
+    /// Takes one thing that has happened. Drain the outputs afterwards.
+    pub fn handle(&mut self, now: Time, input: Input) {
+        if self.phase == Phase::Ended {
+            return;
+        }
+        self.forgive_own_lateness(now);
+        match input {
+            Input::Opened(conn, address) => self.opened(now, conn, address),
+            Input::Received(conn, message) => self.received(now, conn, message),
+            Input::Heard(conn) => {
+                if let Some(node) = self.connections.node(conn).and_then(|key| self.nodes.get_mut(&key)) {
+                    node.heard = now;
+                }
+            }
+            Input::Closed(conn, how, words) => self.closed(now, conn, how, words),
+            Input::Probed(process, liveness) => self.probed(now, process, liveness),
+            Input::Timer => self.timer(now),
+            Input::Stop => self.stop(),
+        }
+        self.arm();
+    }
+
+    /// The next thing to do; `None`: nothing until the next input.
+    pub fn next_output(&mut self) -> Option<Output> {
+        match self.outputs.pop_front()? {
+            Queued::Ready(output) => Some(output),
+            Queued::Formed(conn, index) => Some(Output::Send(conn, Message::Formed(self.formed(index)))),
+            Queued::Value(conn, request, value, at) => {
+                let end = (at + STORE_PIECE_BYTES).min(value.len());
+                let bytes = value.slice(at, end);
+                if end < value.len() {
+                    self.outputs.push_front(Queued::Value(conn, request, value, end));
+                }
+                Some(Output::Send(conn, Message::StorePiece(StorePiece { request, bytes })))
+            }
+        }
+    }
+
+    /// How long silence lasts before it means death.
+    fn silence(&self) -> Duration {
+        Duration::from_millis(self.rules.agreed.heartbeat_timeout_ms.max(1))
+    }
+
+    /// How often heartbeats come.
+    fn interval(&self) -> Duration {
+        self.silence() / 5
+    }
+
+    fn output(&mut self, output: Output) {
+        self.outputs.push_back(Queued::Ready(output));
+    }
+
+    fn send(&mut self, conn: ConnId, message: Message) {
+        self.output(Output::Send(conn, message));
+    }
+
+    fn send_to(&mut self, key: u32, message: Message) {
+        if let Some(conn) = self.nodes.get(&key).and_then(|node| node.conn) {
+            self.send(conn, message);
+        }
+    }
+
+    /// A line that people should see.
+    fn warn(&mut self, line: String) {
+        self.output(Output::Log { quiet: false, line });
+    }
+
+    /// A line for those who look for it.
+    fn note(&mut self, line: String) {
+        self.output(Output::Log { quiet: true, line });
+    }
+
+    /// Tells the driver when it wants to be woken, where that has changed.
+    fn arm(&mut self) {
+        if self.phase == Phase::Ended {
+            return;
+        }
+        let forming = self.forming_deadline.filter(|_| self.phase == Phase::Forming);
+        let first = self.timers.first().into_iter().chain(forming).min();
+        if first != self.armed {
+            self.armed = first;
+            self.output(Output::Arm(first.unwrap_or(Time::NEVER)));
+        }
+    }
+
+    /// If this scheduler was itself kept from running, everybody's deadlines move by as much. Not that of forming: it is
+    /// a budget, and the nodes count it too.
+    fn forgive_own_lateness(&mut self, now: Time) {
+        let Some(first) = self.timers.first() else { return };
+        let late = now.since(first);
+        if late <= self.interval() {
+            return;
+        }
+        self.timers.shift(late);
+        for node in self.nodes.values_mut() {
+            node.forgive(late, now);
+        }
+        self.note(format!("this scheduler stood still for {}: all deadlines move by as much", node::span(late)));
+    }
+
+    fn timer(&mut self, now: Time) {
+        if self.phase == Phase::Forming && self.forming_deadline.is_some_and(|deadline| deadline <= now) {
+            return self.forming_time_is_up(now);
+        }
+        while self.phase != Phase::Ended {
+            let Some(due) = self.timers.take(now) else { break };
+            match due {
+                Due::Greeting => self.greeting_due(now),
+                Due::FormingLine => self.forming_line(now),
+                Due::Tick => self.tick(now),
+                Due::Judge(key) => self.judge(now, key),
+                Due::Answer(key) => self.answer_suspicions(now, key),
+                Due::Query(id) => self.query_due(now, id),
+                Due::Linger => self.end_broken(),
+            }
+        }
+    }
+
+    /// The indices of a group's members; none for a group that is not known here.
+    fn members_of(&self, group: GroupId) -> Option<Range<u32>> {
+        let (workers, all) = (self.rules.worker_num, self.rules.worker_num + self.rules.server_num);
+        match group {
+            GroupId::WORLD => Some(0..workers),
+            GroupId::SERVERS => Some(workers..all),
+            GroupId::UNIVERSE => Some(0..all),
+            _ => None,
+        }
+    }
+
+    /// A message of a registered node, or the first of a connection.
+    fn received(&mut self, now: Time, conn: ConnId, message: Message) {
+        let Some(known) = self.connections.get(conn) else { return };
+        let Some(key) = known.node else {
+            return match message {
+                Message::Register(register) => self.register(now, conn, register),
+                other => self.stranger(conn, &format!("its first message was of kind {}", other.kind())),
+            };
+        };
+        let Some(node) = self.nodes.get_mut(&key) else { return };
+        node.heard = now;
+        match message {
+            Message::Register(register) if register.incarnation == node.register.incarnation => {
+                self.register(now, conn, register);
+            }
+            Message::Heartbeat(heartbeat) => self.heartbeat(now, key, heartbeat),
+            Message::TimeUp => self.time_up(now),
+            Message::Leave => self.leave(now, key),
+            Message::Abort(abort) => self.abort(now, key, abort),
+            message if self.phase == Phase::Forming => self.misbehaved(now, conn, &message),
+            Message::Suspect(suspect) => self.suspect(now, key, suspect),
+            Message::Revoke(revoke) => self.revoke(key, revoke.failure),
+            Message::WhereAre(question) => self.where_are(now, key, question),
+            Message::Locate(locate) => self.locate(key, locate.index),
+            Message::StoreBegin(begin) => self.store(key, |store, key| store.begin(key, begin)),
+            Message::StorePiece(piece) => self.store(key, |store, key| store.piece(key, piece)),
+            Message::StoreCancel(cancel) => self.store(key, |store, key| store.cancel(key, cancel.request)),
+            message => self.misbehaved(now, conn, &message),
+        }
+    }
+
+    /// A registered node sent what a node never sends at this moment: that ends its connection.
+    fn misbehaved(&mut self, now: Time, conn: ConnId, message: &Message) {
+        self.output(Output::Close(conn));
+        let words = format!("it sent a message of kind {} out of turn", message.kind());
+        self.closed(now, conn, Closed::Garbage, words);
+    }
+
+    fn locate(&mut self, key: u32, index: u32) {
+        match self.members.get(index as usize) {
+            Some(member) => {
+                let member = member.clone();
+                self.send_to(key, Message::Located(crate::wire::Located { member }));
+            }
+            None => self.note(format!("a node asked for index {index}: there are {} nodes", self.members.len())),
+        }
+    }
+
+    /// Lets the store act, and passes on what it answers.
+    fn store(&mut self, key: u32, act: impl FnOnce(&mut Store, u32)) {
+        act(&mut self.store, key);
+        while let Some(answer) = self.store.next_answer() {
+            let Some(conn) = self.nodes.get(&answer.to).and_then(|node| node.conn) else { continue };
+            let request = answer.reply.request;
+            self.send(conn, Message::StoreReply(answer.reply));
+            if let Some(value) = answer.value.filter(|value| !value.is_empty()) {
+                self.outputs.push_back(Queued::Value(conn, request, value, 0));
+            }
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! How a job ends: nodes leave, one is lost or aborts, or the program that hosts the scheduler stops it. Tested in
+//! `ending_test.rs`.
+
+use super::contract::Output;
+use super::node::{Node, Presence};
+use super::timers::Due;
+use super::{Phase, Scheduler, EPOCH};
+use crate::error::{Error, Failure, Status};
+use crate::types::Time;
+use crate::wire::{Abort, Message, Verdict};
+
+/// The longest reason of an abort that is passed on, in bytes.
+const REASON_MAX: usize = 1024;
+
+impl Scheduler {
+    /// A doomed node is the culprit.
+    pub(super) fn verdict_on(&mut self, now: Time, key: u32) {
+        let Some(node) = self.nodes.get_mut(&key) else { return };
+        let cause = node.doom.clone().unwrap_or_else(|| "is lost".to_string());
+        node.presence = Presence::Lost;
+        self.present -= 1;
+        self.store.gone(key);
+        let failure = self.failure(Status::PeerLost, &self.nodes[&key], cause);
+        self.break_job(now, failure);
+    }
+
+    fn failure(&self, status: Status, node: &Node, cause: String) -> Failure {
+        Failure { status, culprit: Some(node.culprit()), cause, epoch: EPOCH, group: None, sequence: 0 }
+    }
+
+    /// The first cause, told to everybody once; the survivors have a while to go.
+    fn break_job(&mut self, now: Time, failure: Failure) {
+        self.warn(format!("the job is broken: {failure}"));
+        self.verdict = Some(failure.clone());
+        for conn in self.nodes.values().filter_map(|node| node.conn).collect::<Vec<_>>() {
+            self.send(conn, Message::Verdict(Verdict { failure: failure.clone() }));
+        }
+        let doomed: Vec<u32> = self
+            .nodes
+            .iter()
+            .filter(|(_, node)| node.is_member() && node.doom.is_some())
+            .map(|(key, _)| *key)
+            .collect();
+        for key in doomed {
+            self.gone_after_verdict(key);
+        }
+        self.timers.at(now + self.silence(), Due::Linger);
+        self.end_if_empty();
+    }
+
+    pub(super) fn is_culprit(&self, key: u32) -> bool {
+        let Some(first) = self.verdict.as_ref().filter(|first| first.status == Status::PeerLost) else { return false };
+        self.nodes.get(&key).is_some_and(|node| first.culprit.as_ref() == Some(&node.culprit()))
+    }
+
+    /// A consequence of the first cause: never reported.
+    pub(super) fn gone_after_verdict(&mut self, key: u32) {
+        if let Some(node) = self.nodes.get_mut(&key).filter(|node| node.is_member()) {
+            node.presence = Presence::Lost;
+            self.present -= 1;
+            self.store.gone(key);
+            self.end_if_empty();
+        }
+    }
+
+    pub(super) fn leave(&mut self, now: Time, key: u32) {
+        let Some(conn) = self.nodes.get(&key).and_then(|node| node.conn) else { return };
+        self.send(conn, Message::Bye);
+        self.drop_connection(conn);
+        if self.phase == Phase::Forming {
+            return self.free_place(key, "it left");
+        }
+        let Some(node) = self.nodes.get_mut(&key) else { return };
+        node.conn = None;
+        let was_member = node.is_member();
+        if was_member {
+            node.presence = Presence::Left;
+            self.present -= 1;
+        }
+        self.store.gone(key);
+        self.settle_queries(now, key);
+        self.end_if_empty();
+    }
+
+    pub(super) fn abort(&mut self, now: Time, key: u32, abort: Abort) {
+        if self.verdict.is_some() {
+            return;
+        }
+        let mut reason = abort.reason;
+        while reason.len() > REASON_MAX {
+            reason.pop();
+        }
+        let cause = format!("aborted the job with code {}: {reason}", abort.code);
+        let failure = self.failure(Status::Aborted, &self.nodes[&key], cause);
+        if self.phase == Phase::Forming {
+            return self.end_forming(Status::Aborted, failure.to_string());
+        }
+        self.break_job(now, failure);
+    }
+
+    pub(super) fn stop(&mut self) {
+        let cause = "the scheduler was stopped by its program".to_string();
+        if self.phase == Phase::Forming {
+            return self.end_forming(Status::Aborted, cause);
+        }
+        if self.verdict.is_none() {
+            let failure =
+                Failure { status: Status::Aborted, culprit: None, cause, epoch: EPOCH, group: None, sequence: 0 };
+            self.warn(format!("the job is broken: {failure}"));
+            for conn in self.nodes.values().filter_map(|node| node.conn).collect::<Vec<_>>() {
+                self.send(conn, Message::Verdict(Verdict { failure: failure.clone() }));
+            }
+            self.verdict = Some(failure);
+        }
+        self.end_broken();
+    }
+
+    fn end_if_empty(&mut self) {
+        if self.present == 0 && matches!(self.phase, Phase::Running(_)) {
+            match self.verdict.is_some() {
+                true => self.end_broken(),
+                false => {
+                    self.note("all nodes have left: the job is done".to_string());
+                    self.end(Ok(()));
+                }
+            }
+        }
+    }
+
+    /// The survivors of a broken job have gone, or have had their time.
+    pub(super) fn end_broken(&mut self) {
+        if let Some(failure) = self.verdict.clone() {
+            self.end(Err(failure.into()));
+        }
+    }
+
+    /// Closes everything. Nothing follows.
+    pub(super) fn end(&mut self, result: Result<(), Error>) {
+        for conn in self.connections.all() {
+            self.drop_connection(conn);
+        }
+        self.phase = Phase::Ended;
+        self.output(Output::Ended(result));
+    }
+}
+
+#[cfg(test)]
+#[path = "ending_test.rs"]
+mod tests;

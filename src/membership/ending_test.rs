@@ -1,0 +1,93 @@
+use crate::error::Status;
+use crate::membership::testing::{rules, worker, Bench};
+use crate::membership::{Closed, Input, Liveness};
+use crate::wire::{Abort, Message};
+use std::time::Duration;
+
+#[test]
+fn the_job_is_done_when_the_last_has_left() {
+    let mut bench = Bench::formed(&["here", "there"]);
+    bench.say(0, Message::Leave);
+    assert_eq!(bench.told(0), [Message::Bye]);
+    bench.close(0, Closed::Ended);
+    assert!(bench.ended.is_none());
+    bench.say(1, Message::Leave);
+    assert_eq!(bench.told(1), [Message::Bye]);
+    assert_eq!(bench.ended, Some(Ok(())));
+    assert!(bench.lines.is_empty(), "{:?}", bench.lines);
+}
+
+#[test]
+fn leaving_while_forming_frees_the_place() {
+    let mut bench = Bench::new(rules(2, 0));
+    bench.join(1, worker(1, 2));
+    bench.say(1, Message::Leave);
+    assert_eq!(bench.told(1), [Message::Bye]);
+    bench.join(2, worker(2, 2));
+    bench.join(3, worker(3, 2));
+    assert_eq!(bench.formed_message(2).rank, 0);
+    assert_eq!(bench.formed_message(3).rank, 1);
+}
+
+#[test]
+fn an_abort_names_rank_code_and_reason() {
+    let mut bench = Bench::formed(&["here", "there", "there"]);
+    bench.say(1, Message::Abort(Abort { code: 3, reason: "loss is NaN".to_string() }));
+    for conn in [0, 2] {
+        let failure = bench.verdict(conn).expect("told");
+        assert_eq!(failure.status, Status::Aborted);
+        assert_eq!(
+            failure.to_string(),
+            "rank 1 (node id \"1\", host there, pid 1001) aborted the job with code 3: loss is NaN"
+        );
+    }
+    // Whoever closes now is a consequence.
+    bench.close(0, Closed::Ended);
+    bench.close(1, Closed::Ended);
+    assert!(bench.ended.is_none());
+    bench.say(2, Message::Leave);
+    let error = bench.ended.clone().expect("ended").expect_err("with the abort");
+    assert_eq!(error.status(), Status::Aborted);
+    assert_eq!(bench.lines.len(), 1, "{:?}", bench.lines);
+}
+
+#[test]
+fn an_abort_while_forming_ends_it_for_all() {
+    let mut bench = Bench::new(rules(3, 0));
+    bench.join(1, worker(1, 3));
+    bench.join(2, worker(2, 3));
+    bench.say(1, Message::Abort(Abort { code: -1, reason: "no".to_string() }));
+    assert_eq!(bench.rejected(2).0, Status::Aborted);
+    assert!(bench.ended.is_some());
+}
+
+#[test]
+fn survivors_have_a_while_and_no_longer() {
+    let mut bench = Bench::formed(&["here", "here"]);
+    bench.close(0, Closed::Ended);
+    let process = bench.probes[0];
+    bench.feed(Input::Probed(process, Liveness::Gone));
+    assert_eq!(bench.verdict(1).map(|failure| failure.status), Some(Status::PeerLost));
+    bench.pass(Duration::from_millis(4_900));
+    assert!(bench.ended.is_none());
+    bench.pass(Duration::from_millis(200));
+    assert_eq!(bench.ended.clone().expect("ended").expect_err("lost").status(), Status::PeerLost);
+}
+
+#[test]
+fn stopped_by_its_program() {
+    let mut bench = Bench::formed(&["here", "here"]);
+    bench.feed(Input::Stop);
+    let failure = bench.verdict(1).expect("told");
+    assert_eq!(
+        (failure.status, failure.to_string().as_str()),
+        (Status::Aborted, "the scheduler was stopped by its program")
+    );
+    assert!(bench.ended.is_some());
+
+    let mut bench = Bench::new(rules(2, 0));
+    bench.join(1, worker(1, 2));
+    bench.feed(Input::Stop);
+    assert_eq!(bench.rejected(1), (Status::Aborted, "the scheduler was stopped by its program".to_string()));
+    assert!(bench.ended.is_some());
+}

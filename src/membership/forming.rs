@@ -1,0 +1,289 @@
+//! From the first node to a complete cluster, or to the end of the time for it. Tested in `forming_test.rs`.
+
+use super::contract::{Closed, ConnId};
+use super::node::{counted, name, span, Detached, Node};
+use super::ranks::{assign, canonical, schedule_peers, Candidate};
+use super::timers::Due;
+use super::{Phase, Queued, Scheduler, EPOCH};
+use crate::error::{Error, Status};
+use crate::types::{Role, Time};
+use crate::wire::{Formed, Member, Message, Rejected, FULL_TABLE_NODES};
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// When the log first says how far forming is; from then on every second.
+pub(super) const FIRST_LINE: Duration = Duration::from_secs(3);
+const LINE_EVERY: Duration = Duration::from_secs(1);
+/// How many hosts, and how many runs of missing ranks, a sentence lists.
+const LISTED_MAX: usize = 8;
+
+impl Scheduler {
+    /// Forms the cluster if everybody is here, connected.
+    pub(super) fn form_if_complete(&mut self, now: Time) {
+        let wanted = [self.rules.worker_num, self.rules.server_num];
+        if self.phase != Phase::Forming || self.here != wanted || self.nodes.values().any(|node| node.conn.is_none()) {
+            return;
+        }
+        self.phase = Phase::Running(now);
+        let nodes: Vec<Node> = std::mem::take(&mut self.nodes).into_values().collect();
+        let candidates: Vec<Candidate<'_>> = nodes
+            .iter()
+            .map(|node| Candidate {
+                role: node.role(),
+                explicit_rank: node.explicit_rank,
+                node_id: &node.register.node_id,
+                node_id_given: node.register.node_id_given,
+                host: &node.register.host,
+            })
+            .collect();
+        let places = assign(&candidates);
+        drop(candidates);
+        for (mut node, place) in nodes.into_iter().zip(places) {
+            let first = if node.role() == Role::Server { self.rules.worker_num } else { 0 };
+            let index = first + place.rank;
+            node.place = Some(place);
+            self.by_incarnation.insert(node.register.incarnation, index);
+            self.by_id.insert(canonical(&node.register.node_id).to_string(), index);
+            if let Some(conn) = node.conn {
+                self.connections.belongs_to(conn, index);
+            }
+            self.nodes.insert(index, node);
+        }
+        self.members = Arc::new(self.nodes.iter().map(|(index, node)| member(*index, node)).collect());
+        self.ranks_held = HashMap::new();
+        self.note(format!("the cluster is complete after {}: {}", span(now.since(self.started)), self.size_in_words()));
+        for index in 0..self.members.len() as u32 {
+            if let Some(conn) = self.nodes[&index].conn {
+                self.queue_formed(conn, index);
+            }
+        }
+    }
+
+    pub(super) fn queue_formed(&mut self, conn: ConnId, index: u32) {
+        self.outputs.push_back(Queued::Formed(conn, index));
+    }
+
+    /// What this node is told of the complete cluster.
+    pub(super) fn formed(&self, index: u32) -> Formed {
+        let node = &self.nodes[&index];
+        let place = node.place.expect("the cluster has formed");
+        Formed {
+            instance: self.identity.instance,
+            epoch: EPOCH,
+            index,
+            rank: place.rank,
+            local_rank: place.local_rank,
+            local_size: place.local_size,
+            worker_num: self.rules.worker_num,
+            server_num: self.rules.server_num,
+            secret: self.identity.secret,
+            agreed: self.rules.agreed.clone(),
+            members: self.members_told(index, place.rank, node.role()),
+        }
+    }
+
+    /// All, or in a large cluster those that the schedules on the node's own role's group use.
+    fn members_told(&self, index: u32, rank: u32, role: Role) -> Arc<Vec<Member>> {
+        if self.members.len() <= FULL_TABLE_NODES {
+            return Arc::clone(&self.members);
+        }
+        let size = if role == Role::Server { self.rules.server_num } else { self.rules.worker_num };
+        let first = index - rank;
+        let peers = schedule_peers(rank, size).into_iter();
+        Arc::new(peers.map(|peer| self.members[(first + peer) as usize].clone()).collect())
+    }
+
+    /// A node's connection ended before the cluster was complete.
+    pub(super) fn detached_while_forming(&mut self, now: Time, key: u32, how: Closed, words: String) {
+        let silence = self.silence();
+        let Some(node) = self.nodes.get_mut(&key) else { return };
+        node.conn = None;
+        if how == Closed::Broken {
+            node.detached = Some(Detached { since: now, how, words, probe_wait: Duration::ZERO });
+            return self.timers.at(now + silence, Due::Judge(key));
+        }
+        self.free_place(key, &format!("its connection ended ({words})"));
+    }
+
+    /// A broken connection's time for coming back is up.
+    pub(super) fn judge_while_forming(&mut self, now: Time, key: u32) {
+        let Some(detached) = self.nodes.get(&key).and_then(|node| node.detached.as_ref()) else { return };
+        if now >= detached.since + self.silence() {
+            let words = format!(
+                "its connection broke ({}) and it did not come back within {}",
+                detached.words,
+                span(self.silence())
+            );
+            self.free_place(key, &words);
+        }
+    }
+
+    /// Those that have sent heartbeats, and do so no longer.
+    pub(super) fn free_silent_places(&mut self, now: Time) {
+        let silence = self.silence();
+        let silent: Vec<(u32, ConnId)> = self
+            .nodes
+            .iter()
+            .filter(|(_, node)| node.heartbeat.is_some() && now.since(node.heard) > silence)
+            .filter_map(|(key, node)| Some((*key, node.conn?)))
+            .collect();
+        for (key, conn) in silent {
+            self.drop_connection(conn);
+            self.free_place(key, &format!("nothing was heard from it for {}", span(silence)));
+        }
+    }
+
+    /// Somebody else, or the same node started again, may have its id and its rank.
+    pub(super) fn free_place(&mut self, key: u32, why: &str) {
+        let Some(node) = self.nodes.remove(&key) else { return };
+        self.by_incarnation.remove(&node.register.incarnation);
+        self.by_id.remove(canonical(&node.register.node_id));
+        if let Some(rank) = node.explicit_rank {
+            self.ranks_held.remove(&(node.role(), rank));
+        }
+        self.here[usize::from(node.role() == Role::Server)] -= 1;
+        self.present -= 1;
+        self.warn(format!(
+            "{} {} is gone before the cluster was complete: {why}; its place is free",
+            node.role(),
+            name(&node.register)
+        ));
+    }
+
+    /// A node's own time for forming is up: so it is for all.
+    pub(super) fn time_up(&mut self, now: Time) {
+        if self.phase == Phase::Forming {
+            self.forming_time_is_up(now);
+        }
+    }
+
+    pub(super) fn forming_time_is_up(&mut self, now: Time) {
+        let reason = format!("the cluster did not form within {}: {}", span(now.since(self.started)), self.how_far());
+        self.end_forming(Status::Timeout, reason);
+    }
+
+    /// Everybody fails with the same sentence.
+    pub(super) fn end_forming(&mut self, status: Status, reason: String) {
+        for conn in self.connections.all() {
+            self.send(conn, Message::Rejected(Rejected { status, reason: reason.clone() }));
+        }
+        self.warn(reason.clone());
+        self.end(Err(Error::new(status, reason)));
+    }
+
+    pub(super) fn forming_line(&mut self, now: Time) {
+        if self.phase == Phase::Forming {
+            self.warn(format!("forming since {}: {}", span(now.since(self.started)), self.how_far()));
+            self.timers.at(now + LINE_EVERY, Due::FormingLine);
+        }
+    }
+
+    /// `3 of 4 workers have come, rank 3 is missing; those here run on host a (2) and host b (1)`
+    fn how_far(&self) -> String {
+        let mut words = format!("{} of {} have come", self.here[0], counted(self.rules.worker_num, Role::Worker));
+        if self.rules.server_num > 0 {
+            words = format!(
+                "{} of {} and {} of {} have come",
+                self.here[0],
+                counted(self.rules.worker_num, Role::Worker),
+                self.here[1],
+                counted(self.rules.server_num, Role::Server)
+            );
+        }
+        let missing: Vec<String> =
+            [Role::Worker, Role::Server].into_iter().filter_map(|role| self.missing(role)).collect();
+        if !missing.is_empty() {
+            let _ = write!(words, "; missing: {}", missing.join(" and "));
+        }
+        let away = self.nodes.values().filter(|node| node.conn.is_none()).count();
+        if away > 0 {
+            let _ = write!(words, "; the connections of {away} are broken");
+        }
+        let hosts = self.hosts_in_words();
+        if !hosts.is_empty() {
+            let _ = write!(words, "; those that came: {hosts}");
+        }
+        words
+    }
+
+    /// Which ranks of a role are missing, where everybody who is here said which it has; otherwise how many.
+    fn missing(&self, role: Role) -> Option<String> {
+        let number = if role == Role::Server { self.rules.server_num } else { self.rules.worker_num };
+        let here = self.here[usize::from(role == Role::Server)];
+        if here >= number {
+            return None;
+        }
+        let explicit = self.nodes.values().filter(|node| node.role() == role && node.explicit_rank.is_some()).count();
+        if here == 0 || explicit != here as usize {
+            return Some(counted(number - here, role));
+        }
+        let missing: Vec<u32> = (0..number).filter(|rank| !self.ranks_held.contains_key(&(role, *rank))).collect();
+        let of = if role == Role::Server { "server " } else { "" };
+        Some(format!("{of}rank{} {}", if missing.len() == 1 { "" } else { "s" }, runs(&missing)))
+    }
+
+    /// `2 from host a, 1 from host b`
+    fn hosts_in_words(&self) -> String {
+        let mut counts: Vec<(&str, &str, usize)> = Vec::new();
+        let mut at: HashMap<&str, usize> = HashMap::new();
+        for node in self.nodes.values() {
+            let host = &node.register.host;
+            let slot = *at.entry(&host.key).or_insert_with(|| {
+                counts.push((&host.key, &host.name, 0));
+                counts.len() - 1
+            });
+            counts[slot].2 += 1;
+        }
+        let mut words: Vec<String> =
+            counts.iter().take(LISTED_MAX).map(|(_, host, count)| format!("{count} from host {host}")).collect();
+        if counts.len() > LISTED_MAX {
+            let rest: usize = counts[LISTED_MAX..].iter().map(|(_, _, count)| count).sum();
+            words.push(format!("{rest} from {} other hosts", counts.len() - LISTED_MAX));
+        }
+        words.join(", ")
+    }
+}
+
+fn member(index: u32, node: &Node) -> Member {
+    let place = node.place.expect("places were just given");
+    Member {
+        index,
+        role: node.role(),
+        rank: place.rank,
+        local_rank: place.local_rank,
+        node_id: node.register.node_id.clone(),
+        host: node.register.host.clone(),
+        process: node.register.process,
+        addresses: node.register.addresses.clone(),
+    }
+}
+
+/// `3, 5 to 7`
+fn runs(ranks: &[u32]) -> String {
+    let mut runs: Vec<(u32, u32)> = Vec::new();
+    for &rank in ranks {
+        match runs.last_mut() {
+            Some((_, last)) if *last + 1 == rank => *last = rank,
+            _ => runs.push((rank, rank)),
+        }
+    }
+    let mut words: Vec<String> = runs
+        .iter()
+        .take(LISTED_MAX)
+        .map(|(first, last)| match last - first {
+            0 => first.to_string(),
+            1 => format!("{first}, {last}"),
+            _ => format!("{first} to {last}"),
+        })
+        .collect();
+    if runs.len() > LISTED_MAX {
+        words.push("and more".to_string());
+    }
+    words.join(", ")
+}
+
+#[cfg(test)]
+#[path = "forming_test.rs"]
+mod tests;

@@ -1,0 +1,205 @@
+//! Who still lives: heartbeats and their echo, connections that end, processes that are looked at.
+//!
+//! A node whose loss is certain becomes *doomed*, with the cause in words; `suspicion.rs` decides whether it is the
+//! culprit or only a consequence. Tested in `liveness_test.rs`.
+
+use super::contract::{Closed, Liveness, Output};
+use super::node::{span, Detached};
+use super::timers::Due;
+use super::{Phase, Scheduler};
+use crate::types::{Process, Time};
+use crate::wire::{Heartbeat, HeartbeatEcho, Message};
+use std::time::Duration;
+
+/// How long a node on another host may take to come back after its connection ended, where there is no second witness.
+pub(super) const REATTACH: Duration = Duration::from_millis(100);
+/// The kernel closes a dying process's descriptors shortly before the process can be seen as gone: look again soon ...
+const PROBE_FIRST: Duration = Duration::from_millis(1);
+/// ... and then less and less often, down to this.
+const PROBE_LAST: Duration = Duration::from_millis(50);
+
+impl Scheduler {
+    pub(super) fn heartbeat(&mut self, now: Time, key: u32, heartbeat: Heartbeat) {
+        let Some(node) = self.nodes.get_mut(&key) else { return };
+        // Its newest echo is that of the heartbeat before this one, or newer than the one it told before: it hears.
+        if heartbeat.echoed > node.echoed || heartbeat.sequence <= heartbeat.echoed.saturating_add(1) {
+            node.hearing = now;
+        }
+        node.echoed = heartbeat.echoed;
+        node.heartbeat = Some(now);
+        node.asked = None;
+        self.send_to(key, Message::HeartbeatEcho(HeartbeatEcho { sequence: heartbeat.sequence }));
+        if matches!(self.phase, Phase::Running(_)) {
+            self.compare_calls(key, &heartbeat.progress);
+            self.keep_progress(now, key, heartbeat.progress);
+        }
+    }
+
+    /// Asks a node for a heartbeat, unless one is on its way.
+    pub(super) fn ask_for_heartbeat(&mut self, now: Time, key: u32) {
+        let Some(node) = self.nodes.get_mut(&key) else { return };
+        if node.conn.is_some() && node.asked.is_none_or(|asked| now.since(asked) > REATTACH / 2) {
+            node.asked = Some(now);
+            self.send_to(key, Message::Report);
+        }
+    }
+
+    /// Looks at every node's last sign of life, once an interval.
+    pub(super) fn tick(&mut self, now: Time) {
+        self.timers.at(now + self.interval(), Due::Tick);
+        if self.phase == Phase::Forming {
+            return self.free_silent_places(now);
+        }
+        if self.verdict.is_some() {
+            return;
+        }
+        let silence = self.silence();
+        let quiet: Vec<u32> = self
+            .nodes
+            .iter()
+            .filter(|(_, node)| node.is_member() && node.conn.is_some() && node.doom.is_none())
+            .filter(|(_, node)| now.since(node.heard) >= silence || now.since(node.hearing) >= silence)
+            .map(|(key, _)| *key)
+            .collect();
+        for key in quiet {
+            let node = &self.nodes[&key];
+            let (unheard, unhearing) = (now.since(node.heard), now.since(node.hearing));
+            if unheard < silence {
+                self.doom(now, key, format!("is lost: it has not heard the scheduler for {}", span(unhearing)));
+            } else if !self.probe(key) {
+                let cause = format!("is lost: nothing was heard from it for {}", span(unheard));
+                self.doom(now, key, cause);
+            }
+        }
+    }
+
+    /// Looks whether a node's process lives, if it is on this host. False: it is not.
+    pub(super) fn probe(&mut self, key: u32) -> bool {
+        let Some(node) = self.nodes.get(&key) else { return false };
+        let register = &node.register;
+        if register.host.key != self.identity.host.key || register.process.pid_namespace != self.identity.pid_namespace
+        {
+            return false;
+        }
+        let process = register.process;
+        let waiting = self.probes.entry(process).or_default();
+        let open = !waiting.is_empty();
+        if !waiting.contains(&key) {
+            waiting.push(key);
+        }
+        if !open {
+            self.output(Output::Probe(process));
+        }
+        true
+    }
+
+    pub(super) fn probed(&mut self, now: Time, process: Process, liveness: Liveness) {
+        for key in self.probes.remove(&process).unwrap_or_default() {
+            if !matches!(self.phase, Phase::Running(_)) {
+                return;
+            }
+            match liveness {
+                Liveness::Gone => self.process_gone(now, key),
+                Liveness::Alive => self.process_lives(now, key),
+            }
+        }
+    }
+
+    fn process_gone(&mut self, now: Time, key: u32) {
+        let Some(node) = self.nodes.get(&key).filter(|node| node.is_member()) else { return };
+        let how = match &node.detached {
+            Some(detached) => format!("and its connection has ended ({})", detached.words),
+            None => "although its connection is still open".to_string(),
+        };
+        let heard = span(now.since(node.heard));
+        self.doom(now, key, format!("is lost: its process has ended, {how}; last heard {heard} ago"));
+    }
+
+    fn process_lives(&mut self, now: Time, key: u32) {
+        let silence = self.silence();
+        let Some(node) = self.nodes.get_mut(&key).filter(|node| node.is_member()) else { return };
+        let unheard = now.since(node.heard);
+        if let Some(detached) = &mut node.detached {
+            let wait = detached.probe_wait;
+            detached.probe_wait = (wait * 2).min(PROBE_LAST);
+            self.timers.at((now + wait).min(detached.since + silence), Due::Judge(key));
+        } else if unheard >= silence {
+            let cause =
+                format!("is lost: nothing was heard from it for {}, although its process still runs", span(unheard));
+            self.doom(now, key, cause);
+        }
+    }
+
+    /// A member's connection ended.
+    pub(super) fn detached(&mut self, now: Time, key: u32, how: Closed, words: String) {
+        self.store.detached(key);
+        let broken = self.verdict.is_some();
+        let Some(node) = self.nodes.get_mut(&key) else { return };
+        node.conn = None;
+        if !node.is_member() {
+            return;
+        }
+        node.detached = Some(Detached { since: now, how, words, probe_wait: PROBE_FIRST });
+        if broken {
+            // It has been told, and goes: no further loss.
+            return self.gone_after_verdict(key);
+        }
+        self.settle_queries(now, key);
+        self.judge(now, key);
+    }
+
+    /// Looks at a member without a connection, or at one whose loss waits for another's.
+    pub(super) fn judge(&mut self, now: Time, key: u32) {
+        if self.phase == Phase::Forming {
+            return self.judge_while_forming(now, key);
+        }
+        let silence = self.silence();
+        let Some(node) = self.nodes.get(&key).filter(|node| node.is_member()) else { return };
+        if node.doom.is_some() {
+            return self.find_culprit(now, key);
+        }
+        let Some(detached) = node.detached.clone() else { return };
+        let witness = node.witness.clone().filter(|witness| now.since(witness.at) < silence);
+        let away = now.since(detached.since);
+        let heard = span(now.since(node.heard));
+        let ended = match detached.how {
+            Closed::Ended => "its connection ended",
+            Closed::Broken => "its connection broke",
+            Closed::Garbage => "its connection was closed",
+        };
+        let words = &detached.words;
+        if away >= silence {
+            let cause = format!(
+                "is lost: {ended} ({words}) and it did not come back within {}; last heard {heard} ago",
+                span(silence)
+            );
+            return self.doom(now, key, cause);
+        }
+        if self.probe(key) {
+            return;
+        }
+        if detached.how != Closed::Ended {
+            return self.timers.at(detached.since + silence, Due::Judge(key));
+        }
+        if let Some(witness) = witness {
+            let by = self.nodes.get(&witness.by).map_or_else(String::new, |by| by.culprit().to_string());
+            let cause = format!(
+                "is lost: {ended} ({words}), and {by} saw so too ({}); last heard {heard} ago",
+                witness.evidence
+            );
+            return self.doom(now, key, cause);
+        }
+        if away >= REATTACH {
+            let cause = format!(
+                "is lost: {ended} ({words}) and it did not come back within {}; last heard {heard} ago",
+                span(REATTACH)
+            );
+            return self.doom(now, key, cause);
+        }
+        self.timers.at(detached.since + REATTACH, Due::Judge(key));
+    }
+}
+
+#[cfg(test)]
+#[path = "liveness_test.rs"]
+mod tests;

@@ -1,0 +1,176 @@
+//! What the scheduler knows of one node.
+
+use super::contract::{Closed, ConnId};
+use crate::error::Culprit;
+use crate::types::{GroupId, Role, Time};
+use crate::wire::{GroupProgress, Register};
+use std::time::Duration;
+
+/// How many open suspicions of one node are kept; beyond that the oldest is forgotten.
+pub(super) const SUSPICIONS_MAX: usize = 64;
+
+/// Whether a node counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Presence {
+    /// It takes part (connected or not).
+    Member,
+    /// It has left in an orderly way.
+    Left,
+    /// It is lost, or has closed after the job broke.
+    Lost,
+}
+
+/// How a member's connection came to be gone.
+#[derive(Clone, Debug)]
+pub(super) struct Detached {
+    pub(super) since: Time,
+    pub(super) how: Closed,
+    pub(super) words: String,
+    /// How long until its process is looked at again (own host).
+    pub(super) probe_wait: Duration,
+}
+
+/// A peer that this node found something wrong with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Suspicion {
+    pub(super) peer: u32,
+    pub(super) at: Time,
+    pub(super) answered: bool,
+}
+
+/// The latest witness against a node.
+#[derive(Clone, Debug)]
+pub(super) struct Witness {
+    pub(super) by: u32,
+    pub(super) at: Time,
+    pub(super) evidence: String,
+}
+
+/// Its place, once the cluster has formed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) rank: u32,
+    pub(super) local_rank: u32,
+    pub(super) local_size: u32,
+}
+
+/// One worker or server.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) register: Box<Register>,
+    /// The rank that its id or its launcher gives it.
+    pub(super) explicit_rank: Option<u32>,
+    pub(super) place: Option<Place>,
+    pub(super) since: Time,
+    pub(super) presence: Presence,
+    pub(super) conn: Option<ConnId>,
+    pub(super) detached: Option<Detached>,
+    /// Why it would be called lost, if nobody else were the cause.
+    pub(super) doom: Option<String>,
+    /// Its last sign of life.
+    pub(super) heard: Time,
+    /// When it last showed that it hears the scheduler.
+    pub(super) hearing: Time,
+    pub(super) echoed: u64,
+    /// When its last heartbeat came; none yet in this connection.
+    pub(super) heartbeat: Option<Time>,
+    /// When it was last asked for a heartbeat.
+    pub(super) asked: Option<Time>,
+    pub(super) suspicions: Vec<Suspicion>,
+    pub(super) witness: Option<Witness>,
+    /// How far it is in each group, and when it said so. Few groups: searched in order.
+    pub(super) progress: Vec<(GroupProgress, Time)>,
+}
+
+impl Node {
+    pub(super) fn new(register: Register, explicit_rank: Option<u32>, conn: ConnId, now: Time) -> Node {
+        Node {
+            register: Box::new(register),
+            explicit_rank,
+            place: None,
+            since: now,
+            presence: Presence::Member,
+            conn: Some(conn),
+            detached: None,
+            doom: None,
+            heard: now,
+            hearing: now,
+            echoed: 0,
+            heartbeat: None,
+            asked: None,
+            suspicions: Vec::new(),
+            witness: None,
+            progress: Vec::new(),
+        }
+    }
+
+    /// A new connection stands for it.
+    pub(super) fn attach(&mut self, conn: ConnId, now: Time) {
+        self.conn = Some(conn);
+        self.detached = None;
+        self.doom = None;
+        self.heard = now;
+        self.hearing = now;
+        self.heartbeat = None;
+        self.asked = None;
+    }
+
+    pub(super) fn role(&self) -> Role {
+        self.register.role
+    }
+
+    pub(super) fn is_member(&self) -> bool {
+        self.presence == Presence::Member
+    }
+
+    pub(super) fn culprit(&self) -> Culprit {
+        Culprit {
+            role: self.register.role,
+            rank: self.place.map(|place| place.rank).or(self.explicit_rank),
+            node_id: self.register.node_id.clone(),
+            host: self.register.host.name.clone(),
+            pid: self.register.process.pid,
+        }
+    }
+
+    pub(super) fn progress_in(&self, group: GroupId) -> Option<&(GroupProgress, Time)> {
+        self.progress.iter().find(|(progress, _)| progress.group == group)
+    }
+
+    /// The scheduler itself stood still for this long: the node is not to be blamed for it.
+    pub(super) fn forgive(&mut self, late: Duration, now: Time) {
+        self.heard = (self.heard + late).min(now);
+        self.hearing = (self.hearing + late).min(now);
+        if let Some(detached) = &mut self.detached {
+            detached.since = (detached.since + late).min(now);
+        }
+    }
+
+    /// Keeps a suspicion of its own, once per peer.
+    pub(super) fn suspect(&mut self, peer: u32, now: Time) {
+        self.suspicions.retain(|suspicion| suspicion.peer != peer);
+        if self.suspicions.len() == SUSPICIONS_MAX {
+            self.suspicions.remove(0);
+        }
+        self.suspicions.push(Suspicion { peer, at: now, answered: false });
+    }
+}
+
+/// `node "3" on host b (pid 812)`
+pub(super) fn name(register: &Register) -> String {
+    format!("node {:?} on host {} (pid {})", register.node_id, register.host.name, register.process.pid)
+}
+
+/// `12 ms`, `1.5 s`, `600 s`
+pub(super) fn span(span: Duration) -> String {
+    match span.as_millis() {
+        ms @ 0..=999 => format!("{ms} ms"),
+        ms @ 1_000..=9_999 if ms % 1000 >= 100 => format!("{}.{} s", ms / 1000, ms % 1000 / 100),
+        ms => format!("{} s", ms / 1000),
+    }
+}
+
+/// `1 worker`, `4 workers`
+pub(super) fn counted(count: u32, what: impl std::fmt::Display) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}

@@ -1,0 +1,102 @@
+//! Revoked groups, and ranks that call different collectives. Tested in `revocation_test.rs`.
+
+use super::{Scheduler, EPOCH};
+use crate::error::{Failure, Status};
+use crate::types::{Call, GroupId, Role};
+use crate::wire::{GroupProgress, Message, Revoked};
+use std::collections::BTreeMap;
+
+/// How many of a group's newest collectives are remembered for comparison.
+const CALLS_KEPT: usize = 256;
+
+/// What was called in a group's newest collectives: by sequence number, with the node that said so first.
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    by_sequence: BTreeMap<u64, (Call, u32)>,
+}
+
+impl Calls {
+    /// What another node called in the same collective, if that was something else.
+    fn disagreement(&mut self, key: u32, sequence: u64, call: Call) -> Option<(u32, Call)> {
+        let (first, by) = *self.by_sequence.entry(sequence).or_insert((call, key));
+        if self.by_sequence.len() > CALLS_KEPT {
+            self.by_sequence.pop_first();
+        }
+        (first.signature() != call.signature()).then_some((by, first))
+    }
+}
+
+impl Scheduler {
+    pub(super) fn revoke(&mut self, key: u32, failure: Failure) {
+        let Some(group) = failure.group.filter(|_| failure.epoch == EPOCH) else {
+            return self.note(format!("node {key} revokes a group of another epoch, or none: ignored"));
+        };
+        match self.members_of(group) {
+            Some(members) if members.contains(&key) => {}
+            _ => return self.note(format!("node {key} revokes {group}, of which it is no member: ignored")),
+        }
+        if let Some(failure) = self.revoked.get(&group).cloned() {
+            return self.send_to(key, Message::Revoked(Revoked { failure }));
+        }
+        if let Some(first) = self.verdict.clone() {
+            // The job broke before: that is the cause here too, and everybody has been told.
+            let failure = Failure { group: failure.group, sequence: failure.sequence, ..first };
+            self.revoked.insert(group, failure.clone());
+            return self.send_to(key, Message::Revoked(Revoked { failure }));
+        }
+        self.revoke_group(group, failure);
+    }
+
+    /// Keeps the first cause, and tells every member.
+    fn revoke_group(&mut self, group: GroupId, failure: Failure) {
+        let Some(members) = self.members_of(group) else { return };
+        self.warn(format!("{group} is revoked: {failure}"));
+        self.revoked.insert(group, failure.clone());
+        self.calls.remove(&group);
+        for key in members {
+            self.send_to(key, Message::Revoked(Revoked { failure: failure.clone() }));
+        }
+    }
+
+    /// Compares what this node calls with what the others called in the same collectives.
+    pub(super) fn compare_calls(&mut self, key: u32, progress: &[GroupProgress]) {
+        for progress in progress {
+            let (group, sequence) = (progress.group, progress.entered);
+            let Some(call) = progress.call.filter(|_| sequence > 0 && !self.revoked.contains_key(&group)) else {
+                continue;
+            };
+            if !self.members_of(group).is_some_and(|members| members.contains(&key)) {
+                continue;
+            }
+            if let Some(other) = self.calls.entry(group).or_default().disagreement(key, sequence, call) {
+                self.mismatch(group, sequence, (key, call), other);
+            }
+        }
+    }
+
+    fn mismatch(&mut self, group: GroupId, sequence: u64, one: (u32, Call), other: (u32, Call)) {
+        let (low, high) = if one.0 < other.0 { (one, other) } else { (other, one) };
+        let cause = format!(
+            "{} called {}, {} called {} as collective #{sequence} on {group}",
+            self.rank_in_words(low.0),
+            low.1,
+            self.rank_in_words(high.0),
+            high.1
+        );
+        let failure =
+            Failure { status: Status::Mismatch, culprit: None, cause, epoch: EPOCH, group: Some(group), sequence };
+        self.revoke_group(group, failure);
+    }
+
+    fn rank_in_words(&self, key: u32) -> String {
+        match self.members.get(key as usize) {
+            Some(member) if member.role == Role::Server => format!("server rank {}", member.rank),
+            Some(member) => format!("rank {}", member.rank),
+            None => format!("node {key}"),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "revocation_test.rs"]
+mod tests;

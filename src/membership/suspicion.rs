@@ -1,0 +1,149 @@
+//! The true culprit: what nodes say of each other, and whose loss is only the consequence of another's.
+//!
+//! A node that closes after it suspected X is not called lost before X has been judged: X lost, it is a consequence; X
+//! heard again since, it is a culprit of its own. Tested in `suspicion_test.rs`.
+
+use super::node::{Presence, Suspicion, Witness};
+use super::timers::Due;
+use super::{Phase, Scheduler};
+use crate::types::Time;
+use crate::wire::{Message, PeerReport, PeerState, Suspect, Verdict};
+use std::time::Duration;
+
+/// How long "nothing is wrong with it" is held back: the peer's own end may be about to be noticed.
+pub(super) const HELD: Duration = Duration::from_millis(150);
+/// How often something that waits for another's judgement is looked at.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// How far blame is followed from node to node; beyond that one waits for the nearer ones to be judged.
+const CHAIN_MAX: usize = 32;
+
+impl Scheduler {
+    pub(super) fn suspect(&mut self, now: Time, key: u32, suspect: Suspect) {
+        let peer = suspect.peer;
+        if let Some(failure) = self.verdict.clone() {
+            return self.send_to(key, Message::Verdict(Verdict { failure }));
+        }
+        let Some(suspected) = self.nodes.get_mut(&peer).filter(|_| peer != key) else {
+            return self.note(format!("node {key} suspects node {peer}, which is not one of its peers"));
+        };
+        if suspected.presence == Presence::Left {
+            let culprit = suspected.culprit();
+            return self.send_to(key, Message::PeerReport(PeerReport { peer, state: PeerState::Left, culprit }));
+        }
+        suspected.witness = Some(Witness { by: key, at: now, evidence: suspect.evidence });
+        if let Some(node) = self.nodes.get_mut(&key) {
+            node.suspect(peer, now);
+        }
+        self.timers.at(now + HELD, Due::Answer(key));
+        if self.nodes[&peer].conn.is_some() {
+            self.probe(peer);
+            self.ask_for_heartbeat(now, peer);
+        } else {
+            self.judge(now, peer);
+        }
+    }
+
+    /// Answers what this node asked, as far as it is known by now.
+    pub(super) fn answer_suspicions(&mut self, now: Time, key: u32) {
+        let (silence, is_broken) = (self.silence(), self.verdict.is_some());
+        let Some(node) = self.nodes.get(&key) else { return };
+        if is_broken || node.conn.is_none() {
+            return;
+        }
+        let mut reports = Vec::new();
+        let mut next = None;
+        for (at, suspicion) in node.suspicions.iter().enumerate().filter(|(_, suspicion)| !suspicion.answered) {
+            let Some(peer) = self.nodes.get(&suspicion.peer) else { continue };
+            let state = match peer.presence {
+                Presence::Left => Some(PeerState::Left),
+                _ if self.is_cleared(now, suspicion) => Some(PeerState::Alive),
+                _ => None,
+            };
+            if let Some(state) = state {
+                reports.push((at, PeerReport { peer: suspicion.peer, state, culprit: peer.culprit() }));
+            } else if now.since(suspicion.at) < silence {
+                let due = (suspicion.at + HELD).max(now + LOOK_AGAIN);
+                next = Some(next.map_or(due, |earliest: Time| earliest.min(due)));
+            }
+        }
+        for (at, report) in reports {
+            if let Some(node) = self.nodes.get_mut(&key) {
+                node.suspicions[at].answered = true;
+            }
+            self.send_to(key, Message::PeerReport(report));
+        }
+        if let Some(due) = next {
+            self.timers.at(due, Due::Answer(key));
+        }
+    }
+
+    /// Whether the suspect has shown since then that it lives.
+    fn is_cleared(&self, now: Time, suspicion: &Suspicion) -> bool {
+        self.nodes.get(&suspicion.peer).is_none_or(|peer| match peer.presence {
+            Presence::Member => {
+                peer.conn.is_some() && peer.doom.is_none() && peer.heard > suspicion.at && now >= suspicion.at + HELD
+            }
+            Presence::Left => true,
+            Presence::Lost => false,
+        })
+    }
+
+    /// This node is lost for certain, for this cause.
+    pub(super) fn doom(&mut self, now: Time, key: u32, cause: String) {
+        let Some(node) = self.nodes.get_mut(&key).filter(|node| node.is_member()) else { return };
+        node.doom = Some(cause);
+        if self.verdict.is_some() {
+            return self.gone_after_verdict(key);
+        }
+        self.find_culprit(now, key);
+    }
+
+    /// Follows the suspicions from a doomed node to the one that is the cause, if that is known yet.
+    pub(super) fn find_culprit(&mut self, now: Time, key: u32) {
+        if self.verdict.is_some() || !matches!(self.phase, Phase::Running(_)) {
+            return;
+        }
+        let mut chain = vec![key];
+        while let Some(blamed) = chain.last().and_then(|last| self.blames(now, *last)) {
+            if chain.len() == CHAIN_MAX {
+                break;
+            }
+            if let Some(start) = chain.iter().position(|known| *known == blamed) {
+                // They blame each other: the one that went first.
+                let first = chain[start..].iter().copied().min_by_key(|known| (self.gone_since(*known), *known));
+                return self.verdict_on(now, first.unwrap_or(key));
+            }
+            chain.push(blamed);
+        }
+        let last = chain.last().copied().unwrap_or(key);
+        let waited = now.since(self.gone_since(key));
+        if chain.len() < CHAIN_MAX && self.nodes.get(&last).is_some_and(|node| node.doom.is_some()) {
+            self.verdict_on(now, last);
+        } else if waited >= self.silence() * 2 {
+            // Whomever it blames has had every chance to be found lost.
+            self.verdict_on(now, key);
+        } else {
+            self.timers.at(now + LOOK_AGAIN, Due::Judge(key));
+        }
+    }
+
+    /// Whom a doomed node suspected shortly before it went, and who has not been cleared since.
+    fn blames(&self, now: Time, key: u32) -> Option<u32> {
+        let node = self.nodes.get(&key)?;
+        node.doom.as_ref()?;
+        let (gone, silence) = (self.gone_since(key), self.silence());
+        node.suspicions
+            .iter()
+            .find(|suspicion| gone.since(suspicion.at) < silence && !self.is_cleared(now, suspicion))
+            .map(|suspicion| suspicion.peer)
+    }
+
+    /// Since when a doomed node has been gone: its connection ended, or it was last heard.
+    fn gone_since(&self, key: u32) -> Time {
+        self.nodes.get(&key).map_or(Time(0), |node| node.detached.as_ref().map_or(node.heard, |gone| gone.since))
+    }
+}
+
+#[cfg(test)]
+#[path = "suspicion_test.rs"]
+mod tests;

@@ -1,0 +1,196 @@
+//! A small driver for the brain's tests: it keeps what comes out of it.
+
+use super::*;
+use crate::error::{Error, Status};
+use crate::types::{HostName, JobInstance};
+use crate::wire::{Agreed, Formed, Heartbeat, Register, Rejected, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
+
+/// A scheduler on host `here`, whose heartbeat time-out is 5 s, and everything that it said.
+pub(crate) struct Bench {
+    pub(crate) scheduler: Scheduler,
+    pub(crate) now: Time,
+    pub(crate) sent: Vec<(ConnId, Message)>,
+    pub(crate) closed: Vec<ConnId>,
+    pub(crate) probes: Vec<Process>,
+    pub(crate) lines: Vec<String>,
+    pub(crate) notes: Vec<String>,
+    pub(crate) armed: Option<Time>,
+    pub(crate) ended: Option<Result<(), Error>>,
+}
+
+pub(crate) fn rules(worker_num: u32, server_num: u32) -> Rules {
+    Rules {
+        job_id: None,
+        worker_num,
+        server_num,
+        recovery: false,
+        forming_timeout: Some(Duration::from_secs(600)),
+        agreed: Agreed {
+            heartbeat_timeout_ms: 5000,
+            checksums: true,
+            thresholds: Vec::new(),
+            store_key_max: 4096,
+            store_value_max: 16 << 20,
+        },
+        store: StoreLimits { key_max: 4096, value_max: 16 << 20, total_max: 256 << 20 },
+    }
+}
+
+pub(crate) fn host(name: &str) -> HostName {
+    HostName { name: name.to_string(), key: format!("{name}/boot") }
+}
+
+/// A worker without an id of its own on host `here`, with `serial` in everything that must be unique.
+pub(crate) fn worker(serial: u32, worker_num: u32) -> Register {
+    let mut incarnation = [0; 16];
+    incarnation[..4].copy_from_slice(&serial.to_le_bytes());
+    Register {
+        protocol_lowest: PROTOCOL_LOWEST,
+        protocol_highest: PROTOCOL_HIGHEST,
+        features: 0,
+        version: "0.1.0".to_string(),
+        job_id: None,
+        role: Role::Worker,
+        node_id: format!("made-{serial}"),
+        node_id_given: false,
+        rank: None,
+        incarnation: Incarnation(incarnation),
+        host: host("here"),
+        process: Process { pid: 1000 + serial, start_ticks: 1, pid_namespace: 7 },
+        addresses: vec![([127, 0, 0, 1], 4000).into()],
+        worker_num,
+        server_num: 0,
+        recovery: false,
+        instance: None,
+    }
+}
+
+/// The same with an id that the user gave.
+pub(crate) fn named(serial: u32, worker_num: u32, id: &str) -> Register {
+    Register { node_id: id.to_string(), node_id_given: true, ..worker(serial, worker_num) }
+}
+
+impl Bench {
+    pub(crate) fn new(rules: Rules) -> Bench {
+        let identity =
+            Identity { instance: JobInstance([9; 16]), secret: [3; 32], host: host("here"), pid_namespace: 7 };
+        let scheduler = Scheduler::new(identity, rules, Time(0));
+        let mut bench = Bench {
+            scheduler,
+            now: Time(0),
+            sent: Vec::new(),
+            closed: Vec::new(),
+            probes: Vec::new(),
+            lines: Vec::new(),
+            notes: Vec::new(),
+            armed: None,
+            ended: None,
+        };
+        bench.drain();
+        bench
+    }
+
+    /// A complete cluster of workers that all run on hosts of these names; connection i is rank i's.
+    pub(crate) fn formed(hosts: &[&str]) -> Bench {
+        let number = hosts.len() as u32;
+        let mut bench = Bench::new(rules(number, 0));
+        for (rank, name) in (0u32..).zip(hosts) {
+            bench.join(u64::from(rank), Register { host: host(name), ..named(rank, number, &rank.to_string()) });
+        }
+        assert_eq!(bench.sent.len(), hosts.len(), "all are told: {:?}", bench.sent);
+        bench.sent.clear();
+        bench.lines.clear();
+        bench
+    }
+
+    fn drain(&mut self) {
+        while let Some(output) = self.scheduler.next_output() {
+            assert!(self.ended.is_none(), "nothing follows the end: {output:?}");
+            match output {
+                Output::Send(conn, message) => self.sent.push((conn, message)),
+                Output::Close(conn) => self.closed.push(conn),
+                Output::Probe(process) => self.probes.push(process),
+                Output::Arm(time) => self.armed = Some(time),
+                Output::Log { quiet: true, line } => self.notes.push(line),
+                Output::Log { quiet: false, line } => self.lines.push(line),
+                Output::Ended(result) => self.ended = Some(result),
+            }
+        }
+    }
+
+    pub(crate) fn feed(&mut self, input: Input) {
+        self.scheduler.handle(self.now, input);
+        self.drain();
+    }
+
+    pub(crate) fn open(&mut self, conn: u64) {
+        self.feed(Input::Opened(ConnId(conn), format!("10.0.0.{conn}:5000")));
+    }
+
+    pub(crate) fn join(&mut self, conn: u64, register: Register) {
+        self.open(conn);
+        self.say(conn, Message::Register(register));
+    }
+
+    pub(crate) fn say(&mut self, conn: u64, message: Message) {
+        self.feed(Input::Received(ConnId(conn), message));
+    }
+
+    pub(crate) fn close(&mut self, conn: u64, how: Closed) {
+        self.feed(Input::Closed(ConnId(conn), how, "end of stream".to_string()));
+    }
+
+    /// A heartbeat with perfect hearing.
+    pub(crate) fn beat(&mut self, conn: u64, sequence: u64) {
+        self.say(conn, Message::Heartbeat(Heartbeat { sequence, echoed: sequence - 1, progress: Vec::new() }));
+    }
+
+    /// Lets time pass, with every timer on time; no node says anything.
+    pub(crate) fn pass(&mut self, span: Duration) {
+        self.pass_with(span, |_| {});
+    }
+
+    /// Lets time pass; before each timer, this happens.
+    pub(crate) fn pass_with(&mut self, span: Duration, mut meanwhile: impl FnMut(&mut Bench)) {
+        let until = self.now + span;
+        while self.ended.is_none() && self.armed.is_some_and(|armed| armed <= until) {
+            self.now = self.armed.expect("just seen").max(self.now);
+            meanwhile(self);
+            if self.ended.is_none() {
+                self.feed(Input::Timer);
+            }
+        }
+        self.now = until;
+    }
+
+    /// What was sent over a connection since the last look.
+    pub(crate) fn told(&mut self, conn: u64) -> Vec<Message> {
+        let (his, others) = self.sent.drain(..).partition(|(to, _)| *to == ConnId(conn));
+        self.sent = others;
+        his.into_iter().map(|(_, message): (ConnId, Message)| message).collect()
+    }
+
+    pub(crate) fn formed_message(&mut self, conn: u64) -> Formed {
+        match self.told(conn).as_slice() {
+            [Message::Formed(formed)] => formed.clone(),
+            other => panic!("connection {conn} was told {other:?}, not that the cluster is complete"),
+        }
+    }
+
+    /// The sentence with which a connection was rejected, and closed.
+    pub(crate) fn rejected(&mut self, conn: u64) -> (Status, String) {
+        assert!(self.closed.contains(&ConnId(conn)), "connection {conn} is closed");
+        match self.told(conn).pop() {
+            Some(Message::Rejected(Rejected { status, reason })) => (status, reason),
+            other => panic!("connection {conn} was told {other:?}, not rejected"),
+        }
+    }
+
+    /// The verdict that a connection was told last.
+    pub(crate) fn verdict(&mut self, conn: u64) -> Option<Failure> {
+        self.told(conn).into_iter().rev().find_map(|message| match message {
+            Message::Verdict(verdict) => Some(verdict.failure),
+            _ => None,
+        })
+    }
+}

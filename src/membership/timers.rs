@@ -1,0 +1,57 @@
+//! When the scheduler's brain wants to be woken, and for what.
+//!
+//! Invariant: an entry is a hint, not a promise. Whoever handles one looks at the state it concerns, so entries are never
+//! searched for and cancelled. Tested through the whole brain in `liveness_test.rs`.
+
+use crate::types::Time;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// What is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Due {
+    /// The oldest connection that has not registered has had its time.
+    Greeting,
+    /// Say how far forming is.
+    FormingLine,
+    /// Look at every node's last sign of life.
+    Tick,
+    /// Look again at this node, whose connection has ended or whose loss waits for another's.
+    Judge(u32),
+    /// Answer this node's held suspicions.
+    Answer(u32),
+    /// Answer this question about absent members with what is known.
+    Query(u64),
+    /// The survivors of a broken job have had their time.
+    Linger,
+}
+
+/// Everything due, in order.
+#[derive(Debug, Default)]
+pub(super) struct Timers {
+    entries: BTreeSet<(Time, Due)>,
+}
+
+impl Timers {
+    pub(super) fn at(&mut self, time: Time, due: Due) {
+        self.entries.insert((time, due));
+    }
+
+    pub(super) fn first(&self) -> Option<Time> {
+        self.entries.first().map(|(time, _)| *time)
+    }
+
+    /// Takes the next entry that is due now.
+    pub(super) fn take(&mut self, now: Time) -> Option<Due> {
+        let (time, due) = *self.entries.first()?;
+        (time <= now).then(|| {
+            self.entries.remove(&(time, due));
+            due
+        })
+    }
+
+    /// Moves every entry: the scheduler itself was late.
+    pub(super) fn shift(&mut self, late: Duration) {
+        self.entries = std::mem::take(&mut self.entries).into_iter().map(|(time, due)| (time + late, due)).collect();
+    }
+}
