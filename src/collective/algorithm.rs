@@ -13,6 +13,8 @@ pub struct Algorithm {
     pub works: fn(size: u32) -> bool,
     /// Whether it is a good choice. Must not look at what differs between the ranks of one call.
     pub suits: fn(&Shape, &Thresholds) -> bool,
+    /// Whether it folds neighbours only, in order of rank: what an operation needs that does not commute.
+    pub in_rank_order: bool,
     /// The schedule: what to do at this step.
     pub step: fn(&Shape, u32) -> Action,
     /// How many bytes of scratch the schedule uses.
@@ -28,18 +30,18 @@ impl std::fmt::Debug for Algorithm {
 /// Every algorithm. Among those of a kind the first that works and suits is taken.
 #[rustfmt::skip]
 pub static ALGORITHMS: &[Algorithm] = &[
-    Algorithm { kind: CallKind::Barrier, name: "dissemination", works: any, suits: always, step: barrier::dissemination, scratch_bytes: none },
-    Algorithm { kind: CallKind::Broadcast, name: "binomial", works: any, suits: |s, t| s.bytes() as u64 <= t.broadcast_binomial_bytes, step: broadcast::binomial, scratch_bytes: none },
-    Algorithm { kind: CallKind::Broadcast, name: "chain", works: any, suits: always, step: broadcast::chain, scratch_bytes: none },
-    Algorithm { kind: CallKind::Allgather, name: "doubling", works: power_of_two, suits: |s, t| s.total_bytes() <= t.allgather_doubling_bytes, step: allgather::doubling, scratch_bytes: none },
-    Algorithm { kind: CallKind::Allgather, name: "bruck", works: any, suits: |s, t| s.total_bytes() <= t.allgather_bruck_bytes, step: allgather::bruck, scratch_bytes: allgather::bruck_scratch },
-    Algorithm { kind: CallKind::Allgather, name: "circulant", works: any, suits: |s, t| s.total_bytes() <= t.allgather_circulant_bytes, step: allgather::circulant, scratch_bytes: none },
-    Algorithm { kind: CallKind::Allgather, name: "ring", works: any, suits: always, step: allgather::ring, scratch_bytes: none },
-    Algorithm { kind: CallKind::Allreduce, name: "doubling", works: power_of_two, suits: |s, t| s.bytes() as u64 <= t.allreduce_doubling_bytes, step: allreduce::doubling, scratch_bytes: allreduce::doubling_scratch },
-    Algorithm { kind: CallKind::Allreduce, name: "gather", works: any, suits: |s, t| s.total_bytes() <= t.allreduce_gather_bytes, step: allreduce::gather, scratch_bytes: allreduce::gather_scratch },
-    Algorithm { kind: CallKind::Allreduce, name: "halving", works: power_of_two, suits: |s, t| s.size == 2 || s.bytes() as u64 <= t.allreduce_halving_bytes, step: allreduce::halving, scratch_bytes: none },
-    Algorithm { kind: CallKind::Allreduce, name: "circulant", works: any, suits: |s, t| s.bytes() as u64 <= t.allreduce_circulant_bytes, step: allreduce::circulant, scratch_bytes: none },
-    Algorithm { kind: CallKind::Allreduce, name: "ring", works: any, suits: always, step: allreduce::ring, scratch_bytes: none },
+    Algorithm { kind: CallKind::Barrier, name: "dissemination", works: any, suits: always, in_rank_order: true, step: barrier::dissemination, scratch_bytes: none },
+    Algorithm { kind: CallKind::Broadcast, name: "binomial", works: any, suits: |s, t| s.bytes() as u64 <= t.broadcast_binomial_bytes, in_rank_order: true, step: broadcast::binomial, scratch_bytes: none },
+    Algorithm { kind: CallKind::Broadcast, name: "chain", works: any, suits: always, in_rank_order: true, step: broadcast::chain, scratch_bytes: none },
+    Algorithm { kind: CallKind::Allgather, name: "doubling", works: power_of_two, suits: |s, t| s.total_bytes() <= t.allgather_doubling_bytes, in_rank_order: true, step: allgather::doubling, scratch_bytes: none },
+    Algorithm { kind: CallKind::Allgather, name: "bruck", works: any, suits: |s, t| s.total_bytes() <= t.allgather_bruck_bytes, in_rank_order: true, step: allgather::bruck, scratch_bytes: allgather::bruck_scratch },
+    Algorithm { kind: CallKind::Allgather, name: "circulant", works: any, suits: |s, t| s.total_bytes() <= t.allgather_circulant_bytes, in_rank_order: true, step: allgather::circulant, scratch_bytes: none },
+    Algorithm { kind: CallKind::Allgather, name: "ring", works: any, suits: always, in_rank_order: true, step: allgather::ring, scratch_bytes: none },
+    Algorithm { kind: CallKind::Allreduce, name: "doubling", works: power_of_two, suits: |s, t| s.bytes() as u64 <= t.allreduce_doubling_bytes, in_rank_order: true, step: allreduce::doubling, scratch_bytes: allreduce::doubling_scratch },
+    Algorithm { kind: CallKind::Allreduce, name: "gather", works: any, suits: |s, t| s.total_bytes() <= t.allreduce_gather_bytes, in_rank_order: true, step: allreduce::gather, scratch_bytes: allreduce::gather_scratch },
+    Algorithm { kind: CallKind::Allreduce, name: "halving", works: power_of_two, suits: |s, t| s.size == 2 || s.bytes() as u64 <= t.allreduce_halving_bytes, in_rank_order: true, step: allreduce::halving, scratch_bytes: none },
+    Algorithm { kind: CallKind::Allreduce, name: "circulant", works: any, suits: |s, t| s.bytes() as u64 <= t.allreduce_circulant_bytes, in_rank_order: false, step: allreduce::circulant, scratch_bytes: none },
+    Algorithm { kind: CallKind::Allreduce, name: "ring", works: any, suits: always, in_rank_order: false, step: allreduce::ring, scratch_bytes: none },
 ];
 
 /// The algorithm for a call. Every rank chooses alike, for it depends on call, size and thresholds only.

@@ -44,6 +44,15 @@ pub(super) struct Outcome {
     pub rounds: u32,
 }
 
+/// Combines `other`, which is lower or is not, into `mine`.
+pub(super) type Fold = fn(call: &Call, mine: &mut [u8], other: &[u8], other_lower: bool);
+
+/// Folds with the kernels.
+fn fold_with_kernels(call: &Call, mine: &mut [u8], other: &[u8], other_lower: bool) {
+    let (Some(op), Some(dtype)) = (call.op, call.dtype) else { panic!("nothing to reduce with") };
+    kernels::reduce_slices(op, dtype, mine, other, other_lower);
+}
+
 struct Frame {
     bytes: Vec<u8>,
     round: u32,
@@ -62,10 +71,11 @@ struct Member {
     sending: Option<(u32, Span)>,
     receiving: Option<(u32, Landing)>,
     done: bool,
+    fold: Fold,
 }
 
 impl Member {
-    fn new(algorithm: &Algorithm, shape: Shape, input: &[u8]) -> Member {
+    fn new(algorithm: &Algorithm, shape: Shape, input: &[u8], fold: Fold) -> Member {
         let (given, result) = match shape.call.kind {
             CallKind::Barrier => (0, 0),
             CallKind::Broadcast => (0, shape.bytes()),
@@ -88,7 +98,20 @@ impl Member {
             memory[input_range.clone()].copy_from_slice(input);
         }
         let (step, round, ends_round, sending, receiving, done) = (0, 0, 0, None, None, false);
-        Member { shape, memory, output, input: input_range, scratch, step, round, ends_round, sending, receiving, done }
+        Member {
+            shape,
+            memory,
+            output,
+            input: input_range,
+            scratch,
+            step,
+            round,
+            ends_round,
+            sending,
+            receiving,
+            done,
+            fold,
+        }
     }
 
     /// Where a span lies in memory; it must lie in its buffer.
@@ -120,9 +143,8 @@ impl Member {
         let (mine, into) = (self.range(mine), self.written(into));
         assert!(mine.len() == other.len() && into.len() == other.len(), "{:?}: lengths differ", self.shape);
         assert!(mine == into || apart(&mine, &into), "{:?} step {}: operands overlap", self.shape, self.step);
-        let Call { op: Some(op), dtype: Some(dtype), .. } = self.shape.call else { panic!("nothing to reduce with") };
         self.memory.copy_within(mine, into.start);
-        kernels::reduce_slices(op, dtype, &mut self.memory[into], other, other_side == Side::Lower);
+        (self.fold)(&self.shape.call, &mut self.memory[into], other, other_side == Side::Lower);
     }
 
     fn divide(&mut self, span: Span, by: u32) {
@@ -183,6 +205,18 @@ fn apart(one: &Range<usize>, other: &Range<usize>) -> bool {
 /// Runs one call on `inputs.len()` ranks. A seed decides who moves when, and whether links hold frames or a send ends only
 /// once its receiver has asked for it.
 pub(super) fn run(algorithm: &Algorithm, call: Call, inputs: &[Vec<u8>], in_place: InPlace, seed: u64) -> Outcome {
+    run_with(fold_with_kernels, algorithm, call, inputs, in_place, seed)
+}
+
+/// The same with an operation of the test's own.
+pub(super) fn run_with(
+    fold: Fold,
+    algorithm: &Algorithm,
+    call: Call,
+    inputs: &[Vec<u8>],
+    in_place: InPlace,
+    seed: u64,
+) -> Outcome {
     let size = inputs.len() as u32;
     let mut random = Random(seed);
     let buffered = random.below(2) == 0;
@@ -191,7 +225,7 @@ pub(super) fn run(algorithm: &Algorithm, call: Call, inputs: &[Vec<u8>], in_plac
         let in_place = in_place == InPlace::Everybody || (in_place == InPlace::OddRanks && rank % 2 == 1);
         let shape = Shape { rank, size, call, in_place };
         shape.check().expect("the tests make sensible calls");
-        members.push(Member::new(algorithm, shape, input));
+        members.push(Member::new(algorithm, shape, input, fold));
     }
     let mut links: HashMap<(u32, u32), VecDeque<Frame>> = HashMap::new();
     let mut order: Vec<usize> = (0..members.len()).collect();

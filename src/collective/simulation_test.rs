@@ -1,7 +1,7 @@
 //! Every algorithm of the table against computed answers, for many sizes, counts, types and operations.
 
 use super::phases::rounds;
-use super::simulation::{run, InPlace, Random};
+use super::simulation::{run, run_with, InPlace, Random};
 use super::{choose, kernels, Algorithm, Shape, Thresholds, ALGORITHMS};
 use crate::types::{Call, CallKind, DType, ReduceOp};
 
@@ -145,6 +145,37 @@ fn every_rank_gets_the_same_bits_in_every_run() {
                     let same = outputs.iter().all(|output| *output == first[0]);
                     assert!(same, "{algorithm:?}, {call}, {size} ranks, {in_place:?}: other bits");
                 }
+            }
+        }
+    }
+}
+
+/// Elements stand for functions x -> ax + b with a and b in 32 bits each; the operation, which does not commute, does the lower's
+/// function first and then the higher's.
+fn compose(_call: &Call, mine: &mut [u8], other: &[u8], other_lower: bool) {
+    let number = |bytes: &[u8]| u32::from_ne_bytes(bytes.try_into().expect("four bytes"));
+    for (mine, other) in mine.chunks_mut(8).zip(other.chunks(8)) {
+        let (low, high) = if other_lower { (other, &*mine) } else { (&*mine, other) };
+        let factor = number(&low[..4]).wrapping_mul(number(&high[..4]));
+        let addend = number(&high[..4]).wrapping_mul(number(&low[4..])).wrapping_add(number(&high[4..]));
+        mine[..4].copy_from_slice(&factor.to_ne_bytes());
+        mine[4..].copy_from_slice(&addend.to_ne_bytes());
+    }
+}
+
+#[test]
+fn what_does_not_commute_is_folded_in_rank_order_where_that_is_promised() {
+    let mut random = Random(7);
+    let call = Call { op: Some(ReduceOp::Sum), ..call(CallKind::Allreduce, DType::Uint64, 70) };
+    for size in 1..=33 {
+        let inputs: Vec<Vec<u8>> = (0..size).map(|_| random_bytes(&mut random, 70 * 8)).collect();
+        let mut expected = inputs[0].clone();
+        inputs[1..].iter().for_each(|input| compose(&call, &mut expected, input, false));
+        for algorithm in algorithms(CallKind::Allreduce, size).filter(|algorithm| algorithm.in_rank_order) {
+            for in_place in IN_PLACE {
+                let outputs = run_with(compose, algorithm, call, &inputs, in_place, random.next()).outputs;
+                let right = outputs.iter().all(|output| *output == expected);
+                assert!(right, "{algorithm:?}, {size} ranks, {in_place:?}: not in rank order");
             }
         }
     }

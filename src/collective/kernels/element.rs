@@ -11,7 +11,7 @@ pub(super) trait Element: Copy {
 }
 
 macro_rules! integer {
-    ($type:ty, $wide:ty) => {
+    ($type:ty, $quotient:ty) => {
         impl Element for $type {
             #[inline(always)]
             fn sum(self, other: Self) -> Self {
@@ -31,20 +31,21 @@ macro_rules! integer {
             }
             #[inline(always)]
             fn divide(self, by: u32) -> Self {
-                // The quotient is no larger than the dividend, so that it fits.
-                (<$wide>::from(self) / <$wide>::from(by)) as $type
+                // Exact in a float that holds every dividend: what a quotient lacks of the next whole number is more
+                // than its rounding. A quotient is no larger than its dividend, so that it fits.
+                (self as $quotient / by as $quotient) as $type
             }
         }
     };
 }
 
-integer!(i8, i64);
-integer!(i16, i64);
-integer!(i32, i64);
+integer!(i8, f32);
+integer!(i16, f32);
+integer!(i32, f64);
 integer!(i64, i64);
-integer!(u8, u64);
-integer!(u16, u64);
-integer!(u32, u64);
+integer!(u8, f32);
+integer!(u16, f32);
+integer!(u32, f64);
 integer!(u64, u64);
 
 /// A value, but any NaN made the canonical one; in bits, for a compiler may take one NaN for another.

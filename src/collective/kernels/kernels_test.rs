@@ -252,6 +252,26 @@ fn division_is_by_type() {
     assert_eq!(divided(DType::Int64, &i64::MIN.to_ne_bytes(), 1), i64::MIN.to_ne_bytes());
     assert_eq!(divided(DType::Uint64, &u64::MAX.to_ne_bytes(), 2), (u64::MAX / 2).to_ne_bytes());
     assert_eq!(divided(DType::Int32, &(-7i32).to_ne_bytes(), 2), (-3i32).to_ne_bytes());
+    for by in [1, 2, 3, 7, 255, 256, 65_537, (1 << 24) + 1, u32::MAX] {
+        for value in 0..=255u8 {
+            let signed = (i64::from(value as i8) / i64::from(by)) as i8;
+            assert_eq!(divided(DType::Int8, &[value], by), [signed as u8], "{value} by {by}");
+            assert_eq!(divided(DType::Uint8, &[value], by), [(u32::from(value) / by) as u8], "{value} by {by}");
+        }
+        for value in
+            [0, 1, 2, by - 1, by, by.wrapping_mul(3), by.wrapping_mul(3).wrapping_sub(1), u32::MAX - 1, u32::MAX]
+        {
+            assert_eq!(divided(DType::Uint32, &value.to_ne_bytes(), by), (value / by).to_ne_bytes(), "{value} by {by}");
+            let signed = (i64::from(value as i32) / i64::from(by)) as i32;
+            assert_eq!(divided(DType::Int32, &value.to_ne_bytes(), by), signed.to_ne_bytes(), "{value} by {by}");
+            let short = (i64::from(value as i16) / i64::from(by)) as i16;
+            assert_eq!(
+                divided(DType::Int16, &(value as i16).to_ne_bytes(), by),
+                short.to_ne_bytes(),
+                "{value} by {by}"
+            );
+        }
+    }
     assert_eq!(divided(DType::Float32, &1f32.to_ne_bytes(), 3), (1f32 / 3.0).to_ne_bytes());
     assert_eq!(divided(DType::Float64, &1f64.to_ne_bytes(), 3), (1f64 / 3.0).to_ne_bytes());
     assert_eq!(divided(DType::Float16, &0x4200u16.to_ne_bytes(), 2), 0x3e00u16.to_ne_bytes());
@@ -266,6 +286,17 @@ fn nothing_is_nothing() {
         unsafe {
             reduce(ReduceOp::Sum, dtype, nowhere, nowhere, nowhere, 0);
             divide(dtype, nowhere, 0, 1);
+        }
+    }
+}
+
+#[test]
+fn every_float16_gives_the_same_bits_with_and_without_the_processors_conversions() {
+    let all: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_ne_bytes).collect();
+    for other in [0x0000u16, 0x8000, 0x0001, 0x0201, 0x3c01, 0x7bff, 0xfbff, 0x7c00, 0xfc00, 0x7c01, 0xfe00] {
+        let other: Vec<u8> = (0..=u16::MAX).flat_map(|_| other.to_ne_bytes()).collect();
+        for op in ReduceOp::ALL {
+            every_way(op, DType::Float16, &all, &other);
         }
     }
 }
