@@ -18,6 +18,8 @@
 //! Not covered, because no handler runs there: `vfork`, `posix_spawn` (both exec at once, and all our descriptors are
 //! close-on-exec) and a bare `clone`. `fork` from a signal handler that interrupted this module would wait for ever;
 //! POSIX does not allow it since 2024.
+//!
+//! Tested in `fork_test.rs` with real forks, also while another thread opens and closes without pause.
 
 use std::cell::Cell;
 use std::fmt;

@@ -3,7 +3,8 @@
 //! Invariants: SO_REUSEADDR and never SO_REUSEPORT, so that a port in use is an error at once; an IPv6 socket takes IPv6
 //! only, so that both families can be bound side by side.
 //!
-//! Deliberately not here: any limit on how many connections are open, and what becomes of them.
+//! Deliberately not here: any limit on how many connections are open, and what becomes of them. Tested in
+//! `listener_test.rs`, the want of descriptors in a child process.
 
 use super::fork::Guarded;
 use super::poller::{Registry, Token};

@@ -6,7 +6,7 @@
 //! be small (a store value travels in pieces).
 //!
 //! It does not know what the bytes mean, nor which poller reports the link: its owner calls [`ByteQueue::write_to`] after
-//! a push and whenever the link is reported.
+//! a push and whenever the link is reported. Tested in `outbox_test.rs`, cut at every place.
 
 use super::socket::MAX_PIECES;
 use super::transport::Transport;

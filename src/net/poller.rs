@@ -4,7 +4,8 @@
 //! was closed or moved to another poller since may still be reported, so do not give a token to something new while
 //! reports of the old may be under way, and ignore tokens that you do not know.
 //!
-//! Deliberately not here: timers (their owner computes the time-out) and any table of tokens.
+//! Deliberately not here: timers (their owner computes the time-out) and any table of tokens. Tested in
+//! `poller_test.rs`, under a bombardment with signals.
 
 use super::fork::Guarded;
 use crate::error::{Error, Result};

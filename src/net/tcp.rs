@@ -4,7 +4,7 @@
 //! A connection is of use once `finish_connect` has said [`Connect::Ready`].
 //!
 //! Deliberately not here: trying several addresses, retrying, time limits. That is for whoever dials. No keepalive
-//! either: the control plane has heartbeats.
+//! either: the control plane has heartbeats. Tested in `tcp_test.rs` over loopback.
 
 use super::fork::Guarded;
 use super::poller::{Registry, Token};

@@ -13,7 +13,8 @@
 //! for the caller, but may be held inside until `flush`: after the last `write` of a burst call `flush`, and while that
 //! says `WouldBlock`, call it again when the poller next reports the token. (To some transports an ability to read is
 //! what lets a write go on: treat any report of the token as a reason to try both.) `flush` on a transport that holds
-//! nothing costs nothing.
+//! nothing costs nothing. A `write` that says `WouldBlock` has itself tried to pass on what is held, so that calling it
+//! again at the next report is enough while there is more to write. One `write` need not take a small frame as a whole.
 //!
 //! **Sleeping.** A caller may sleep in the poller only when for each transport that it wants to read the last `read`
 //! said `WouldBlock` with `holds_readable()` false, and for each that it wants to write the last `write` or `flush` said
@@ -22,6 +23,9 @@
 //! **Ending.** `flush` to `Ok`, then `shutdown_write`, then read to `Ok(0)`, then drop. Any error other than
 //! `WouldBlock` ends the transport: it is of no more use than to be dropped. Dropping without that order may lose bytes
 //! that `unsent` still counts.
+//!
+//! A report is used up by the `poll` that returns it: a caller that ignores one for a transport that it does not care
+//! about just now must `read` that transport before it sleeps on it later.
 //!
 //! Kept by `TcpTransport` and, in tests, by `testlink::TestLink`, which exercises every freedom that these rules leave.
 
