@@ -1,0 +1,61 @@
+"""The second implementation against the golden bytes of docs/protocol.md, which the library's own tests hold to the library."""
+
+import io
+import pathlib
+import re
+
+import pytest
+
+import wire
+
+DOCUMENT = (pathlib.Path(__file__).resolve().parents[2] / "docs" / "protocol.md").read_text()
+
+
+def golden(heading):
+    """The first example bytes after `heading`."""
+    found = re.search(r"^    ([0-9a-f]+)$", DOCUMENT[DOCUMENT.index(heading) :], re.MULTILINE)
+    return bytes.fromhex(found[1])
+
+
+def reader(data):
+    return io.BytesIO(data).read
+
+
+def test_register_has_the_documented_bytes():
+    payload = wire.register(
+        job_id="job",
+        node_id="3",
+        rank=3,
+        incarnation=bytes(range(0x10, 0x20)),
+        host=("a", "a/boot"),
+        process=(812, 4711, 0xF0000001),
+        addresses=[("10.0.0.1", 4000)],
+        workers=4,
+    )
+    assert payload == golden("**1 Register**")
+
+
+def test_rejected_is_read_as_documented():
+    assert wire.rejected(golden("**2 Rejected**")) == (wire.ERR_REJECTED, 'job id "a", not "b"')
+
+
+def test_frames_have_the_documented_bytes():
+    documented = golden("The frame in which node 1 asks")
+    assert wire.frame(17, golden("**17 Locate**"), node=1) == documented
+    assert wire.read_frame(reader(documented)) == (17, 1, golden("**17 Locate**"))
+
+
+def test_long_payloads_travel_in_pieces():
+    encoded = wire.frame(33, bytes(wire.PIECE + 1), node=1)
+    head, first, last = re.findall(r"^    ([0-9a-f]+)$", DOCUMENT, re.MULTILINE)[1:4]
+    assert encoded[:24].hex() == head
+    assert encoded[24 + wire.PIECE :].hex() == first + last
+    assert wire.read_frame(reader(encoded)) == (33, 1, bytes(wire.PIECE + 1))
+
+
+@pytest.mark.parametrize("at", range(32))
+def test_damage_is_noticed(at):
+    damaged = bytearray(golden("The frame in which node 1 asks"))
+    damaged[at] ^= 0x10
+    with pytest.raises(wire.Malformed):
+        wire.read_frame(reader(bytes(damaged)))

@@ -1,0 +1,161 @@
+"""A small second implementation of the control plane, made from docs/protocol.md: enough to speak to a scheduler by hand.
+
+    with wire.connect(port) as stranger:
+        stranger.send(wire.REGISTER, wire.register(protocol=(7, 9)))
+        kind, payload = stranger.receive(timeout=5)
+        assert wire.rejected(payload) == (wire.ERR_REJECTED, "...")
+"""
+
+import os
+import socket
+import struct
+import zlib
+
+MAGIC = b"MUST"
+VERSION = 1
+HEADER = struct.Struct("<4sBBHIQ")  # the checksum follows
+PIECE = 262_144
+
+REGISTER, REJECTED, FORMED, HEARTBEAT, HEARTBEAT_ECHO = 1, 2, 3, 4, 5
+LEAVE, BYE, VERDICT = 8, 9, 12
+WORKER, SERVER = 1, 2
+ERR_REJECTED = -7
+
+
+class Malformed(Exception):
+    """Bytes that are not this protocol."""
+
+
+def checksum(data):
+    return struct.pack("<I", zlib.crc32(data))
+
+
+def header(kind, length, node=0, flags=0):
+    fields = HEADER.pack(MAGIC, VERSION, kind, flags, node, length)
+    return fields + checksum(fields)
+
+
+def frame(kind, payload=b"", node=0):
+    pieces = (payload[at : at + PIECE] for at in range(0, len(payload), PIECE))
+    return header(kind, len(payload), node) + b"".join(piece + checksum(piece) for piece in pieces)
+
+
+def text(value):
+    data = value.encode()
+    return struct.pack("<H", len(data)) + data
+
+
+def option(encoded):
+    return b"\0" if encoded is None else b"\1" + encoded
+
+
+def address(host, port):
+    if ":" in host:
+        return b"\6" + socket.inet_pton(socket.AF_INET6, host) + struct.pack("<H", port)
+    return b"\4" + socket.inet_pton(socket.AF_INET, host) + struct.pack("<H", port)
+
+
+def register(
+    protocol=(1, 1),
+    features=0,
+    version="0.1.0",
+    job_id=None,
+    role=WORKER,
+    node_id="",
+    node_id_given=True,
+    rank=None,
+    incarnation=None,
+    host=("by-hand", "by-hand/0"),
+    process=(1, 1, 1),
+    addresses=(("127.0.0.1", 9),),
+    workers=1,
+    servers=0,
+    recovery=False,
+    instance=None,
+):
+    """The payload of a Register."""
+    return b"".join(
+        [
+            struct.pack("<HHQ", *protocol, features),
+            text(version),
+            option(None if job_id is None else text(job_id)),
+            struct.pack("<B", role),
+            text(node_id),
+            struct.pack("<?", node_id_given),
+            option(None if rank is None else struct.pack("<I", rank)),
+            os.urandom(16) if incarnation is None else incarnation,
+            text(host[0]),
+            text(host[1]),
+            struct.pack("<IQQ", *process),
+            struct.pack("<I", len(addresses)),
+            *(address(*each) for each in addresses),
+            struct.pack("<II?", workers, servers, recovery),
+            option(instance),
+        ]
+    )
+
+
+def heartbeat(sequence, echoed=0):
+    """The payload of a Heartbeat of a node that has used no group."""
+    return struct.pack("<QQI", sequence, echoed, 0)
+
+
+def rejected(payload):
+    """Status and reason of a Rejected."""
+    status, length = struct.unpack_from("<iH", payload)
+    reason = payload[6 : 6 + length]
+    if len(payload) != 6 + length:
+        raise Malformed(f"a Rejected of {len(payload)} bytes with a reason of {length}")
+    return status, reason.decode()
+
+
+def read_frame(read):
+    """Kind, node and payload of the next frame; `read(n)` gives exactly n bytes."""
+    fields = read(HEADER.size)
+    if read(4) != checksum(fields):
+        raise Malformed("a frame header with a wrong checksum")
+    magic, version, kind, flags, node, length = HEADER.unpack(fields)
+    if (magic, version, flags) != (MAGIC, VERSION, 0):
+        raise Malformed(f"a frame with magic {magic!r}, version {version}, flags {flags}")
+    payload = b""
+    while len(payload) < length:
+        piece = read(min(PIECE, length - len(payload)))
+        if read(4) != checksum(piece):
+            raise Malformed("a piece with a wrong checksum")
+        payload += piece
+    return kind, node, payload
+
+
+class Connection:
+    """A TCP connection that speaks in frames."""
+
+    def __init__(self, connected):
+        self.socket = connected
+
+    def send(self, kind, payload=b"", node=0):
+        self.socket.sendall(frame(kind, payload, node))
+
+    def receive(self, timeout):
+        """Kind and payload of the next frame. EOFError when the connection ends, TimeoutError when nothing comes."""
+        self.socket.settimeout(timeout)
+        kind, _, payload = read_frame(self._exactly)
+        return kind, payload
+
+    def _exactly(self, count):
+        data = b""
+        while len(data) < count:
+            more = self.socket.recv(count - len(data))
+            if not more:
+                raise EOFError("the connection has ended")
+            data += more
+        return data
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.socket.close()
+
+
+def connect(port, host="127.0.0.1", timeout=5):
+    return Connection(socket.create_connection((host, port), timeout=timeout))
