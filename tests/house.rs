@@ -1,0 +1,71 @@
+//! Holds the house to its rules: layers, rooms without IO, where `unsafe` may stand, lengths, statics.
+//!
+//! Every rule looks at one file at a time (`house/source.rs` reads it, `house/rules.rs` judges it), so that each can be
+//! shown a file that breaks it (`house/planted.rs`).
+
+#[path = "house/planted.rs"]
+mod planted;
+#[path = "house/rules.rs"]
+mod rules;
+#[path = "house/source.rs"]
+mod source;
+
+use source::Source;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn rust_files(folder: &Path, into: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("a folder of the repository can be read") {
+        let path = entry.expect("an entry of it too").path();
+        if path.is_dir() {
+            rust_files(&path, into);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            into.push(path);
+        }
+    }
+}
+
+fn sources() -> Vec<Source> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut paths = Vec::new();
+    rust_files(&root.join("src"), &mut paths);
+    paths.sort();
+    let read = |path: &PathBuf| {
+        let text = fs::read_to_string(path).expect("a source file can be read");
+        let name = path.strip_prefix(root).expect("it lies in the repository").to_string_lossy().replace('\\', "/");
+        Source::parse(&name, &text)
+    };
+    paths.iter().map(read).collect()
+}
+
+#[test]
+fn the_house_keeps_its_rules() {
+    let mut broken = Vec::new();
+    for source in sources() {
+        for (rule, check) in rules::RULES {
+            for (line, sentence) in check(&source) {
+                broken.push(format!("{}:{line}: {rule}: {sentence}", source.path));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{} violations:\n{}", broken.len(), broken.join("\n"));
+}
+
+#[test]
+fn the_rules_see_the_house() {
+    let sources = sources();
+    let count = |count: fn(&Source) -> usize| sources.iter().map(count).sum::<usize>();
+    assert!(sources.len() > 30);
+    assert!(count(|source| source.names.iter().filter(|name| name.parts[0] == "crate").count()) > 300);
+    assert!(count(|source| source.functions.len()) > 300);
+    assert!(count(|source| source.unsafes.len()) > 10);
+}
+
+#[test]
+fn every_named_static_exists() {
+    let sources = sources();
+    for (path, name, reason) in rules::STATICS {
+        let found = sources.iter().filter(|source| source.path == *path).flat_map(|source| &source.statics);
+        assert!(found.into_iter().any(|found| found.name == *name), "{path} has no static {name} ({reason})");
+    }
+}
