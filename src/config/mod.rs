@@ -25,6 +25,7 @@ mod value;
 
 pub use docs::{settings_help, settings_markdown};
 pub use launcher::DEFAULT_PORT;
+pub use nearest::closest;
 pub use settings::{Place, Settings, StoreLimits};
 pub use table::{Key, Setting, NODES_LIMIT, TABLE};
 pub use value::{Kind, LogLevel, Value};

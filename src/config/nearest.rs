@@ -20,7 +20,7 @@ pub fn variable(unknown: &str) -> Option<String> {
 }
 
 /// The nearest of these, if it is near enough to have been meant: a third of its letters may differ.
-fn closest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub fn closest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     // A word much longer than any name is near to none, and is not worth the walk.
     if word.len() > 64 {
         return None;

@@ -35,7 +35,7 @@ Usage:
   muster scheduler                           be the scheduler that the environment describes
   muster --help | --version
 
-`muster run --help` lists its options. The environment variables are in docs/settings.md.
+`muster run --help` lists its options, `muster scheduler --help` the settings of the environment.
 ";
 
 fn main() {

@@ -8,9 +8,6 @@
 use crate::code;
 use std::ffi::OsString;
 
-/// The name of the variable that holds the descriptor of a listener that the launcher has bound.
-pub const LISTENER_VARIABLE: &str = "MUSTER_SCHED_FD";
-
 /// How the line begins in which a scheduler says why its job failed. The launcher looks for it in the log.
 pub const LAST_WORDS: &str = "muster scheduler: ";
 
@@ -21,6 +18,8 @@ Forms the cluster that the environment describes (MS_SCHED_HOST, MS_SCHED_PORT, 
 the job ends. With MUSTER_SCHED_FD it serves on that listening descriptor instead of binding the address.
 
 Exit code: 0 the job ended well, 124 forming timed out, 1 anything else, 2 usage.
+
+Settings, for all processes of a cluster:
 ";
 
 /// Runs it with the words after `scheduler`.
@@ -28,7 +27,7 @@ pub fn command(words: &[OsString]) -> i32 {
     match words.first().map(|word| word.to_string_lossy()) {
         None => serve(),
         Some(word) if word == "--help" || word == "-h" => {
-            print!("{HELP}");
+            print!("{HELP}{}", muster::config::settings_help());
             0
         }
         Some(word) => {

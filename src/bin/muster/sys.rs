@@ -60,6 +60,12 @@ pub fn signal_group(pid: i32, signal: i32) {
     unsafe { libc::killpg(pid, signal) };
 }
 
+/// The process group that a process is in.
+pub fn group_of(pid: i32) -> Option<i32> {
+    // SAFETY: takes a number only.
+    checked(unsafe { libc::getpgid(pid) }).ok()
+}
+
 /// How this child ended, if it has. It stays a zombie, so that its number can't pass to another process while its group
 /// may still be signalled.
 pub fn ended(pid: i32) -> Option<Ending> {

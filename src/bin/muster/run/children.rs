@@ -5,8 +5,8 @@
 
 use super::parse::RunOptions;
 use super::program::Program;
-use crate::scheduler::LISTENER_VARIABLE;
 use crate::sys;
+use muster::config::Key;
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -16,25 +16,19 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Settings of the launcher's own environment that would contradict what it tells its children. All are taken out of
-/// theirs before its own are put in.
-const REPLACED: [&str; 16] = [
-    LISTENER_VARIABLE,
-    "MS_NODE_ID",
-    "MS_TOPO_TIMEOUT",
-    "RANK_ID",
-    "MUSTER_CLUSTER_TIMEOUT",
-    "MUSTER_DEVICE_ID",
-    "MUSTER_NODE_ID",
-    "MUSTER_RANK",
-    "MUSTER_RANK_ID",
-    "MUSTER_RANK_SIZE",
-    "MUSTER_ROLE",
-    "MUSTER_SCHED_HOST",
-    "MUSTER_SCHED_PORT",
-    "MUSTER_TOPO_TIMEOUT",
-    "MUSTER_WORKER_NUM",
-    "DEVICE_ID",
+/// The settings that the launcher decides. Every variable of the launcher's own environment that sets one of them is
+/// taken out of the children's before its own are put in, so that none contradicts what it tells them.
+const DECIDED: [Key; 10] = [
+    Key::Role,
+    Key::SchedHost,
+    Key::SchedPort,
+    Key::WorkerNum,
+    Key::NodeId,
+    Key::RankId,
+    Key::DeviceId,
+    Key::ClusterTimeout,
+    Key::TopoTimeout,
+    Key::SchedFd,
 ];
 
 /// What a child is in the job.
@@ -152,8 +146,11 @@ fn start(
     };
     let output =
         fresh_log(&log).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", log.display())))?;
-    for name in REPLACED {
-        command.env_remove(name);
+    for setting in DECIDED.map(Key::setting) {
+        for name in setting.ms.iter().chain(setting.others) {
+            command.env_remove(name);
+        }
+        command.env_remove(setting.variable());
     }
     command.envs(environment(part, options, port, inherited));
     if std::env::var_os("PYTHONUNBUFFERED").is_none() {
@@ -177,23 +174,27 @@ fn fresh_log(path: &Path) -> io::Result<File> {
 }
 
 /// What a child is told.
-fn environment(part: Part, options: &RunOptions, port: u16, listener: Option<RawFd>) -> Vec<(&'static str, String)> {
-    let role = if part == Part::Scheduler { "MS_SCHED" } else { "MS_WORKER" };
-    let mut told = vec![
-        ("MS_ROLE", role.to_owned()),
-        ("MS_SCHED_HOST", options.master_addr.clone()),
-        ("MS_SCHED_PORT", port.to_string()),
-        ("MS_WORKER_NUM", options.worker_num.to_string()),
-        ("MS_CLUSTER_TIMEOUT", options.cluster_time_out.to_string()),
-        ("RANK_SIZE", options.worker_num.to_string()),
-    ];
+fn environment(part: Part, options: &RunOptions, port: u16, listener: Option<RawFd>) -> Vec<(String, String)> {
+    let mut told = Vec::new();
+    let mut tell = |name: &str, value: String| told.push((name.to_owned(), value));
+    tell("MS_SCHED_HOST", options.master_addr.clone());
+    tell("MS_SCHED_PORT", port.to_string());
+    tell("MS_WORKER_NUM", options.worker_num.to_string());
+    tell("MS_CLUSTER_TIMEOUT", options.cluster_time_out.to_string());
+    tell("RANK_SIZE", options.worker_num.to_string());
     match part {
-        Part::Scheduler => told.extend(listener.map(|fd| (LISTENER_VARIABLE, fd.to_string()))),
+        Part::Scheduler => {
+            tell("MS_ROLE", "MS_SCHED".to_owned());
+            if let Some(fd) = listener {
+                tell(&Key::SchedFd.setting().variable(), fd.to_string());
+            }
+        }
         Part::Worker { index, rank } => {
-            told.push(("DEVICE_ID", index.to_string()));
+            tell("MS_ROLE", "MS_WORKER".to_owned());
+            tell("DEVICE_ID", index.to_string());
             if let Some(rank) = rank {
-                told.push(("MS_NODE_ID", rank.to_string()));
-                told.push(("RANK_ID", rank.to_string()));
+                tell("MS_NODE_ID", rank.to_string());
+                tell("RANK_ID", rank.to_string());
             }
         }
     }

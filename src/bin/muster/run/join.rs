@@ -62,7 +62,8 @@ pub fn join(
                 supervisor.ended(index, ending, began.elapsed());
             }
         }
-        supervisor.orphans(orphans(children).len());
+        let orphans = orphans(children);
+        supervisor.orphans(orphans.len(), strays(orphans, children));
         supervisor.tick(began.elapsed());
         while let Some(action) = supervisor.next_action() {
             perform(action, children);
@@ -97,13 +98,22 @@ fn orphans(children: &[Child]) -> Vec<i32> {
         .collect()
 }
 
+/// Those that are in no child's group.
+fn strays(mut orphans: Vec<i32>, children: &[Child]) -> Vec<i32> {
+    orphans.retain(|pid| {
+        let group = sys::group_of(*pid);
+        children.iter().all(|child| Some(child.pid) != group)
+    });
+    orphans
+}
+
 fn perform(action: Action, children: &[Child]) {
     let (whom, signal) = match action {
         Action::Terminate(whom) => (whom, libc::SIGTERM),
         Action::Kill(whom) => (whom, libc::SIGKILL),
     };
     match whom {
-        Whom::Orphans => orphans(children).into_iter().for_each(|pid| sys::signal_process(pid, signal)),
+        Whom::Stray(pid) => sys::signal_process(pid, signal),
         Whom::Workers | Whom::Scheduler => children
             .iter()
             .filter(|child| (child.part == Part::Scheduler) == (whom == Whom::Scheduler))

@@ -4,6 +4,7 @@
 //! Every complaint names the option, its value, and what would be right.
 
 use super::options::{Kind, Spec, NOT_YET, OPTIONS};
+use muster::config::{closest, NODES_LIMIT};
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
@@ -120,28 +121,9 @@ fn find(name: &str) -> Result<usize, String> {
     if NOT_YET.contains(&canonical.as_str()) {
         return Err(format!("this version does not have {canonical}"));
     }
-    let nearest = OPTIONS
-        .iter()
-        .map(|spec| spec.name)
-        .min_by_key(|known| edit_distance(known, canonical.trim_start_matches('-')))
-        .expect("the table is not empty");
-    Err(format!("there is no option {name}; the nearest is --{nearest}. Options of the program come after its name"))
-}
-
-/// Levenshtein's distance: how many letters must be put in, taken out or replaced.
-fn edit_distance(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (i, a) in one.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, b) in other.iter().enumerate() {
-            let replaced = diagonal + usize::from(a != *b);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[other.len()]
+    let near = closest(canonical.trim_start_matches('-'), OPTIONS.iter().map(|spec| spec.name));
+    let hint = near.map_or_else(String::new, |near| format!("; did you mean --{near}?"));
+    Err(format!("there is no option {name}{hint} (options of the program come after its name)"))
 }
 
 fn boolean_word(word: &OsStr) -> Option<bool> {
@@ -173,7 +155,8 @@ impl Raw<'_> {
 
 fn validate(given: &[Option<String>; OPTIONS.len()], task: Vec<OsString>) -> Result<RunOptions, String> {
     let raw = Raw(given);
-    let count = |name| raw.number(name, "a whole number above 0", 1..=i64::from(i32::MAX));
+    let right = format!("a whole number from 1 to {NODES_LIMIT}");
+    let count = |name| raw.number(name, &right, 1..=NODES_LIMIT as i64);
     let worker_num = count("worker_num")?.unwrap_or(8) as u32;
     let local_worker_num = count("local_worker_num")?.map_or(worker_num.min(8), |number| number as u32);
     if local_worker_num > worker_num {

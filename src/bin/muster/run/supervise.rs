@@ -11,7 +11,7 @@
 
 use crate::code;
 use crate::sys::Ending;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 /// How long after the first failure the others are left alone.
@@ -35,8 +35,8 @@ pub enum Whom {
     Workers,
     /// The scheduler.
     Scheduler,
-    /// Processes that children have left behind outside their groups.
-    Orphans,
+    /// A process that a child has left behind outside its group.
+    Stray(i32),
 }
 
 /// What is to be done.
@@ -82,6 +82,8 @@ struct Stop {
     workers_at: Option<Duration>,
     scheduler_at: Option<Duration>,
     kill_at: Duration,
+    /// The workers have been asked to end.
+    asking: bool,
 }
 
 /// See the module.
@@ -93,7 +95,12 @@ pub struct Supervisor {
     failures: Vec<usize>,
     signal: Option<i32>,
     stop: Option<Stop>,
+    /// Processes whose parents, among the children and their descendants, have ended.
     orphans: usize,
+    /// Those of them that are in no child's group.
+    strays: Vec<i32>,
+    /// Strays that were asked to end. Once is enough: a program may take a second request for impatience.
+    asked: BTreeSet<i32>,
     actions: VecDeque<Action>,
 }
 
@@ -108,6 +115,8 @@ impl Supervisor {
             signal: None,
             stop: None,
             orphans: 0,
+            strays: Vec::new(),
+            asked: BTreeSet::new(),
             actions: VecDeque::new(),
         }
     }
@@ -137,6 +146,7 @@ impl Supervisor {
                     workers_at: Some(now + COLLECT),
                     scheduler_at: Some(now + SCHEDULER_AFTER_FAILURE),
                     kill_at: now + KILL_AFTER_FAILURE,
+                    asking: false,
                 });
             }
         }
@@ -151,13 +161,15 @@ impl Supervisor {
         }
         let kill_at = if again { now } else { now + KILL_AFTER_SIGNAL };
         let kill_at = self.stop.as_ref().map_or(kill_at, |stop| stop.kill_at.min(kill_at));
-        self.stop = Some(Stop { workers_at: Some(now), scheduler_at: Some(kill_at), kill_at });
+        self.stop = Some(Stop { workers_at: Some(now), scheduler_at: Some(kill_at), kill_at, asking: false });
         self.tick(now);
     }
 
-    /// How many processes there are that children left behind.
-    pub fn orphans(&mut self, count: usize) {
+    /// How many processes there are that children left behind, and which of them are in no child's group. To be followed
+    /// by [`tick`](Supervisor::tick).
+    pub fn orphans(&mut self, count: usize, strays: Vec<i32>) {
         self.orphans = count;
+        self.strays = strays;
     }
 
     /// Time has passed.
@@ -166,9 +178,15 @@ impl Supervisor {
         let Some(stop) = &mut self.stop else { return };
         if stop.workers_at.is_some_and(|at| at <= now) {
             stop.workers_at = None;
+            stop.asking = true;
             self.actions.push_back(Action::Terminate(Whom::Workers));
-            self.actions.push_back(Action::Terminate(Whom::Orphans));
             tell(&mut self.members, false);
+        }
+        // A stray comes into sight when its parent has ended, which may be at any time.
+        for stray in self.strays.iter().filter(|_| stop.asking) {
+            if self.asked.insert(*stray) {
+                self.actions.push_back(Action::Terminate(Whom::Stray(*stray)));
+            }
         }
         let nothing_to_wait_for = self.signal.is_some()
             && self.orphans == 0
@@ -180,7 +198,8 @@ impl Supervisor {
         }
         if stop.kill_at <= now {
             stop.kill_at = now + KILL_AGAIN;
-            self.actions.extend([Whom::Workers, Whom::Orphans, Whom::Scheduler].map(Action::Kill));
+            self.actions.extend([Whom::Workers, Whom::Scheduler].map(Action::Kill));
+            self.actions.extend(self.strays.iter().map(|stray| Action::Kill(Whom::Stray(*stray))));
             tell(&mut self.members, false);
             tell(&mut self.members, true);
         }
@@ -191,8 +210,8 @@ impl Supervisor {
         let done = self.members.iter().all(|one| one.scheduler || one.ending == Some(Ending::Exit(0)));
         if done && self.all_here && self.stop.is_none() && self.signal.is_none() {
             let scheduler_at = now + CLOSING;
-            self.stop =
-                Some(Stop { workers_at: None, scheduler_at: Some(scheduler_at), kill_at: scheduler_at + CLOSING });
+            let kill_at = scheduler_at + CLOSING;
+            self.stop = Some(Stop { workers_at: None, scheduler_at: Some(scheduler_at), kill_at, asking: false });
         }
     }
 

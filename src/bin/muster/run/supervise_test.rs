@@ -47,9 +47,9 @@ impl Job {
     }
 }
 
-const ASK_WORKERS: [Action; 2] = [Action::Terminate(Whom::Workers), Action::Terminate(Whom::Orphans)];
+const ASK_WORKERS: [Action; 1] = [Action::Terminate(Whom::Workers)];
 const ASK_SCHEDULER: [Action; 1] = [Action::Terminate(Whom::Scheduler)];
-const KILL: [Action; 3] = [Action::Kill(Whom::Workers), Action::Kill(Whom::Orphans), Action::Kill(Whom::Scheduler)];
+const KILL: [Action; 2] = [Action::Kill(Whom::Workers), Action::Kill(Whom::Scheduler)];
 
 #[test]
 fn a_good_end_needs_nobodys_hand() {
@@ -63,7 +63,7 @@ fn a_good_end_needs_nobodys_hand() {
 #[test]
 fn a_good_end_leaves_what_the_workers_left() {
     let mut job = job();
-    job.all_end(&[1, 2, 3, SCHEDULER], Ending::Exit(0)).supervisor.orphans(2);
+    job.all_end(&[1, 2, 3, SCHEDULER], Ending::Exit(0)).supervisor.orphans(2, vec![7]);
     assert!(job.supervisor.finished());
 }
 
@@ -105,9 +105,9 @@ fn the_first_failure_stops_the_rest_within_a_second() {
     assert_eq!(job.after(250), ASK_SCHEDULER);
     assert_eq!(job.after(250), KILL);
     assert_eq!(job.after(20), KILL, "until nothing is left");
-    job.all_end(&[1, 3, SCHEDULER], Ending::Signal(libc::SIGKILL)).supervisor.orphans(1);
+    job.all_end(&[1, 3, SCHEDULER], Ending::Signal(libc::SIGKILL)).supervisor.orphans(1, vec![]);
     assert!(!job.supervisor.finished());
-    job.supervisor.orphans(0);
+    job.supervisor.orphans(0, vec![]);
     assert!(job.supervisor.finished());
     assert_eq!(job.supervisor.verdict(None), Verdict::Failed { first: 2, then: vec![] });
 }
@@ -191,4 +191,18 @@ fn a_signal_after_a_failure_hastens_the_end_but_keeps_the_blame() {
     job.ends(1, Ending::Exit(5)).after(10);
     assert_eq!(job.signal(libc::SIGINT).actions(), ASK_WORKERS);
     assert_eq!(job.blamed(None), 1);
+}
+
+#[test]
+fn strays_are_asked_once_and_then_killed() {
+    let mut job = job();
+    job.supervisor.orphans(1, vec![77]);
+    assert!(job.after(1).is_empty(), "while all is well they are nobody's business");
+    let stray = Whom::Stray(77);
+    assert_eq!(job.signal(libc::SIGTERM).actions(), [ASK_WORKERS[0], Action::Terminate(stray)]);
+    job.supervisor.orphans(2, vec![77, 78]);
+    assert_eq!(job.after(1), [Action::Terminate(Whom::Stray(78))]);
+    assert!(job.after(1).is_empty());
+    job.supervisor.orphans(1, vec![77]);
+    assert_eq!(job.after(5000), [ASK_SCHEDULER[0], KILL[0], KILL[1], Action::Kill(stray)]);
 }

@@ -1,0 +1,363 @@
+"""`muster run` with plain programs as workers: what they are told, what is left behind, and who is blamed."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+
+import pytest
+from cluster import MUSTER, clean_environment
+from launch import Launch, environment_of, until
+
+ONE_PORT = "--master_port=0"
+JOINED = (ONE_PORT, "--join=True")
+# A worker's own child that has left its group, and one that hears no request to end.
+STUBBORN_FAMILY = "setsid sleep 600 & sh -c 'trap \"\" TERM; while :; do sleep 600; done' & echo ready; wait"
+
+
+def shell(text):
+    return ["--", "sh", "-c", text]
+
+
+def run(*words, env=None):
+    """A command that ends by itself: its exit code and what it wrote."""
+    return subprocess.run(
+        [MUSTER, *words], env=clean_environment(env), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30
+    )
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (["--worker_num=0", "true"], '--worker_num is "0"; it must be a whole number from 1'),
+        (["--worker_num=2", "--local_worker_num=3", "true"], "--local_worker_num is 3; it must be at most --worker_num"),
+        (["--master_port=80x", "true"], '--master_port is "80x"; it must be 0 (the system chooses) or 1024 to 65535'),
+        (["--worker_nun=2", "true"], "did you mean --worker_num?"),
+        (["--bind_core=True", "true"], "this version does not have --bind_core"),
+        (["--worker_num=2"], "there is no program to run"),
+        (["--master_addr=192.0.2.1", "--master_port=0", "true"], "192.0.2.1 is not an address of this host"),
+    ],
+)
+def test_a_wrong_command_line_is_explained_and_starts_nothing(words, said, tmp_path):
+    ended = run("run", f"--log_dir={tmp_path}/logs", *words)
+    assert ended.returncode == 2
+    assert said in ended.stderr
+    assert not (tmp_path / "logs").exists()
+
+
+@pytest.mark.parametrize("program", ["no-such-program", "./no-such-program", "no-such.py", "/etc/passwd"])
+def test_a_program_that_cannot_be_found_starts_nothing(program, tmp_path):
+    ended = run("run", f"--log_dir={tmp_path}/logs", *JOINED, program)
+    assert ended.returncode == 127
+    assert program in ended.stderr
+    assert not (tmp_path / "logs").exists()
+
+
+def test_a_port_in_use_is_said_at_once_and_starts_nothing(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        ended = run("run", f"--master_port={port}", f"--log_dir={tmp_path}/logs", "--join=True", "true")
+    assert ended.returncode == 1
+    assert f"127.0.0.1:{port}" in ended.stderr and "in use" in ended.stderr
+    assert not (tmp_path / "logs").exists()
+
+
+def test_a_host_name_that_nobody_knows():
+    ended = run("run", "--master_addr=no-such-host.invalid", "--join=True", "true")
+    assert ended.returncode == 1
+    assert "no-such-host.invalid" in ended.stderr
+
+
+def test_a_log_folder_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").write_text("")
+    ended = run("run", *JOINED, f"--log_dir={tmp_path}/file/logs", "true")
+    assert ended.returncode == 1
+    assert "--log_dir" in ended.stderr
+
+
+def test_help_and_version():
+    assert "--cluster_time_out" in run("run", "--help").stdout
+    assert "MUSTER_SCHED_PORT" in run("scheduler", "--help").stdout
+    assert re.fullmatch(r"muster \d+\.\d+\.\d+\n", run("--version").stdout)
+    assert run("--help").returncode == 0
+    assert run().returncode == 2
+    assert run("frobnicate").returncode == 2
+
+
+# What children are told
+
+
+def test_what_workers_are_told():
+    with Launch("--worker_num=2", "--cluster_time_out=77", *JOINED, "env") as launch:
+        assert launch.wait(timeout=20) == 0
+        port = re.search(r"MS_SCHED_PORT=(\d+)", launch.log("worker_0.log"))[1]
+        assert int(port) >= 1024
+        for rank in (0, 1):
+            told = dict(line.split("=", 1) for line in launch.log(f"worker_{rank}.log").splitlines() if "=" in line)
+            ours = {name: value for name, value in told.items() if re.match("MS_|MUSTER_|RANK|DEVICE", name)}
+            assert ours == {
+                "MS_ROLE": "MS_WORKER",
+                "MS_SCHED_HOST": "127.0.0.1",
+                "MS_SCHED_PORT": port,
+                "MS_WORKER_NUM": "2",
+                "MS_CLUSTER_TIMEOUT": "77",
+                "MS_NODE_ID": str(rank),
+                "RANK_ID": str(rank),
+                "RANK_SIZE": "2",
+                "DEVICE_ID": str(rank),
+            }
+
+
+def test_what_would_contradict_the_launcher_is_taken_out():
+    contradictions = {
+        "MUSTER_ROLE": "MS_SCHED",
+        "MUSTER_SCHED_PORT": "1",
+        "MUSTER_NODE_ID": "x",
+        "MS_NODE_ID": "x",
+        "RANK_ID": "7",
+        "MS_TOPO_TIMEOUT": "1",
+        "MUSTER_SCHED_FD": "3",
+        "MUSTER_JOB_ID": "kept",
+    }
+    with Launch("--worker_num=2", "--local_worker_num=1", *JOINED, *shell("env; sleep 600"), env=contradictions) as launch:
+        launch.wait_for_log("worker_0.log", "MUSTER_JOB_ID=kept")
+        left = {name for name in contradictions if re.search(rf"^{name}=", launch.log("worker_0.log"), re.M)}
+        assert left == {"MUSTER_JOB_ID"}
+
+
+def test_the_scheduler_inherits_a_listener_and_the_workers_do_not():
+    with Launch("--worker_num=1", *JOINED, *shell("ls -l /proc/self/fd; exec sleep 600")) as launch:
+        told = environment_of(launch.child("the scheduler"))
+        assert told["MS_ROLE"] == "MS_SCHED"
+        assert int(told["MUSTER_SCHED_FD"]) > 2
+        assert "RANK_ID" not in told and "MS_NODE_ID" not in told
+        with socket.create_connection((told["MS_SCHED_HOST"], int(told["MS_SCHED_PORT"])), timeout=10):
+            pass
+        launch.wait_for_log("worker_0.log", r" 2 -> ")
+        assert "socket" not in launch.log("worker_0.log")
+
+
+@pytest.mark.parametrize("address", ["::1", "[::1]", "localhost"])
+def test_other_names_of_this_host(address):
+    with Launch("--worker_num=1", f"--master_addr={address}", *JOINED, *shell("echo $MS_SCHED_HOST; exec sleep 600")) as launch:
+        launch.wait_for_log("worker_0.log", f"^{address.strip('[]')}$")
+        assert environment_of(launch.child("the scheduler"))["MS_ROLE"] == "MS_SCHED"
+
+
+def test_a_host_without_the_masters_address_starts_workers_only():
+    words = ["--worker_num=4", "--local_worker_num=2", "--master_addr=192.0.2.1", "--node_rank=1", "--join"]
+    with Launch(*words, *shell("echo $MS_SCHED_HOST $MS_SCHED_PORT $RANK_ID $MS_NODE_ID $DEVICE_ID")) as launch:
+        assert launch.wait(timeout=20) == 0
+        assert launch.log("worker_2.log") == "192.0.2.1 8118 2 2 0\n"
+        assert launch.log("worker_3.log") == "192.0.2.1 8118 3 3 1\n"
+        assert not (launch.logs / "scheduler.log").exists()
+
+
+def test_ranks_that_only_the_scheduler_will_know_are_not_told():
+    words = ["--worker_num=4", "--local_worker_num=2", "--master_addr=192.0.2.1", "--join"]
+    with Launch(*words, *shell("echo [$RANK_ID$MS_NODE_ID] $DEVICE_ID"), env={"RANK_ID": "9"}) as launch:
+        assert launch.wait(timeout=20) == 0
+        assert [launch.log(f"worker_{index}.log") for index in (0, 1)] == ["[] 0\n", "[] 1\n"]
+
+
+def test_it_answers_to_the_name_msrun(tmp_path):
+    (tmp_path / "msrun").symlink_to(MUSTER)
+    with Launch("--worker_num=1", *JOINED, "echo", "hello", command=[tmp_path / "msrun"]) as launch:
+        assert launch.wait(timeout=20) == 0
+        assert launch.log("worker_0.log") == "hello\n"
+
+
+# Logs and live output
+
+
+def test_logs_begin_anew_and_have_both_streams():
+    with Launch("--worker_num=1", *JOINED, *shell("echo out; echo err >&2")) as launch:
+        assert launch.wait(timeout=20) == 0
+        again = [MUSTER, "run", "--worker_num=1", *JOINED, f"--log_dir={launch.logs}", *shell("echo new; echo err >&2")]
+        subprocess.run(again, env=clean_environment(), check=True, capture_output=True, timeout=20)
+        assert launch.log("worker_0.log") == "new\nerr\n"
+        assert launch.log("scheduler.log") == ""
+
+
+def test_python_files_run_under_python3_unbuffered(tmp_path):
+    program = tmp_path / "a.py"
+    program.write_text("import sys, time\nprint(sys.argv[1:])\nwhile True:\n    time.sleep(600)\n")
+    with Launch("--worker_num=1", *JOINED, program, "--join", "x") as launch:
+        launch.wait_for_log("worker_0.log", re.escape("['--join', 'x']"))
+
+
+def test_the_only_worker_shown_is_passed_on_as_it_is():
+    with Launch("--worker_num=2", "--tail_worker_log=1", *JOINED, *shell("printf \"prompt $RANK_ID> \"; exec sleep 600")) as launch:
+        launch.wait_for("prompt 1> ", timeout=10)
+        launch.signal(signal.SIGTERM)
+        launch.wait(timeout=20)
+        assert launch.stdout == "prompt 1> "
+
+
+@pytest.mark.parametrize("words, shown", [([], {0, 1, 2}), (["--tail_worker_log=0,2"], {0, 2}), (["--tail_worker_log=3"], set())])
+def test_several_workers_are_shown_in_whole_lines(words, shown):
+    """Each writes its lines in small pieces; none may end up within another's."""
+    text = "for i in $(seq 200); do printf \"line $i \"; printf \"of $RANK_ID\"; echo; done; printf end"
+    with Launch("--worker_num=3", *words, *JOINED, *shell(text)) as launch:
+        assert launch.wait(timeout=30) == 0
+        lines = launch.stdout.splitlines()
+        for rank in shown:
+            mine = [line for line in lines if line.startswith(f"[rank {rank}] ")]
+            expected = [*(f"line {i} of {rank}" for i in range(1, 201)), "end"]
+            assert mine == [f"[rank {rank}] {line}" for line in expected]
+        assert len(lines) == 201 * len(shown)
+
+
+def test_output_is_shown_while_it_comes():
+    with Launch("--worker_num=2", *JOINED, *shell("echo step $RANK_ID; exec sleep 600")) as launch:
+        launch.wait_for(r"\[rank 0\] step 0", timeout=10)
+        launch.wait_for(r"\[rank 1\] step 1", timeout=10)
+
+
+def test_a_reader_who_has_gone_away_does_not_end_the_run(tmp_path):
+    command = [MUSTER, "run", "--worker_num=1", *JOINED, f"--log_dir={tmp_path}", *shell("seq 100000; echo done >&2; exit 6")]
+    process = subprocess.Popen(command, env=clean_environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    process.stdout.close()
+    assert process.wait(timeout=30) == 6
+    assert (tmp_path / "worker_0.log").read_text().endswith("100000\ndone\n")
+
+
+# Ends
+
+
+def test_a_good_end():
+    with Launch("--worker_num=3", *JOINED, "true") as launch:
+        assert launch.wait(timeout=20) == 0
+        assert launch.stdout == ""
+        assert "failure" not in launch.stderr
+        launch.nothing_left()
+
+
+def test_the_first_failure_stops_the_rest_within_a_second_and_is_named_first():
+    text = "if [ $RANK_ID = 2 ]; then while [ ! -e $GO ]; do sleep 0.01; done; echo 'Error: out of luck'; exit 7; fi; " + STUBBORN_FAMILY
+    with Launch("--worker_num=3", *JOINED, *shell(text), env={"GO": "go"}, cwd=None) as launch:
+        pid = launch.child("worker 2")
+        launch.wait_for_log("worker_0.log", "ready")
+        launch.wait_for_log("worker_1.log", "ready")
+        go = os.path.join(os.readlink(f"/proc/{pid}/cwd"), "go")
+        began = time.monotonic()
+        try:
+            open(go, "w").close()
+            assert launch.wait(timeout=20) == 7
+        finally:
+            os.unlink(go)
+        took = time.monotonic() - began
+        launch.nothing_left()
+        failures = [line for line in launch.stderr.splitlines() if "exited with" in line or "was ended by" in line]
+        assert failures[0].startswith(f"muster: first failure: worker 2 (pid {pid}) exited with code 7")
+        assert "    Error: out of luck\n" in launch.stderr
+        assert took < 2, "a second, and as much again for a machine that has other things to do"
+
+
+def test_a_killed_worker_is_named_with_its_signal():
+    with Launch("--worker_num=3", *JOINED, *shell(STUBBORN_FAMILY)) as launch:
+        pid = launch.child("worker 1")
+        launch.wait_for_log("worker_1.log", "ready")
+        os.kill(pid, signal.SIGKILL)
+        assert launch.wait(timeout=20) == 128 + signal.SIGKILL
+        assert f"first failure: worker 1 (pid {pid}) was ended by signal 9 (SIGKILL)" in launch.stderr
+        launch.nothing_left()
+
+
+def test_the_killed_worker_is_the_first_although_others_end_with_it():
+    """The others look at the first one's life themselves, and end at once when it is over."""
+    text = (
+        "if [ $RANK_ID = 1 ]; then echo $$ > pid.$MARK; exec sleep 600; fi;"
+        "while [ ! -s pid.$MARK ]; do sleep 0.01; done; read pid < pid.$MARK; echo ready;"
+        "while kill -0 $pid; do sleep 0.001; done; exit 1"
+    )
+    mark = str(os.getpid())
+    with Launch("--worker_num=4", *JOINED, *shell(text), env={"MARK": mark}) as launch:
+        try:
+            for rank in (0, 2, 3):
+                launch.wait_for_log(f"worker_{rank}.log", "ready")
+            os.kill(launch.child("worker 1"), signal.SIGSEGV)
+            assert launch.wait(timeout=20) == 128 + signal.SIGSEGV
+            assert "first failure: worker 1" in launch.stderr
+        finally:
+            os.unlink(f"pid.{mark}")
+
+
+def test_a_dead_scheduler_stops_the_workers():
+    with Launch("--worker_num=2", *JOINED, *shell(STUBBORN_FAMILY)) as launch:
+        pid = launch.child("the scheduler")
+        launch.wait_for_log("worker_1.log", "ready")
+        os.kill(pid, signal.SIGKILL)
+        assert launch.wait(timeout=20) == 128 + signal.SIGKILL
+        assert f"first failure: the scheduler (pid {pid})" in launch.stderr
+        launch.nothing_left()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_to_the_launcher_leaves_nothing_behind(number):
+    with Launch("--worker_num=3", *JOINED, *shell("setsid sleep 600 & sleep 600 & echo ready; wait")) as launch:
+        for rank in range(3):
+            launch.wait_for_log(f"worker_{rank}.log", "ready")
+        launch.signal(number)
+        assert launch.wait(timeout=20) == 128 + number
+        launch.nothing_left()
+        assert "first failure" not in launch.stderr
+
+
+def test_a_second_signal_does_not_wait_for_those_who_do_not_listen():
+    with Launch("--worker_num=2", *JOINED, *shell(STUBBORN_FAMILY)) as launch:
+        for rank in range(2):
+            launch.wait_for_log(f"worker_{rank}.log", "ready")
+        began = time.monotonic()
+        launch.signal(signal.SIGINT)
+        launch.signal(signal.SIGTERM)
+        assert launch.wait(timeout=20) == 128 + signal.SIGINT
+        assert time.monotonic() - began < 4, "those who don't listen have 5 s after the first"
+        launch.nothing_left()
+
+
+def test_who_does_not_listen_to_the_first_signal_is_killed_in_the_end():
+    with Launch("--worker_num=1", *JOINED, *shell(STUBBORN_FAMILY)) as launch:
+        launch.wait_for_log("worker_0.log", "ready")
+        launch.signal(signal.SIGTERM)
+        assert launch.wait(timeout=20) == 128 + signal.SIGTERM
+        launch.nothing_left()
+
+
+def test_a_worker_may_clean_up_after_the_users_signal():
+    with Launch("--worker_num=1", *JOINED, *shell("trap 'sleep 1; echo saved; exit 0' TERM; echo ready; while :; do sleep 0.1; done")) as launch:
+        launch.wait_for_log("worker_0.log", "ready")
+        launch.signal(signal.SIGTERM)
+        assert launch.wait(timeout=20) == 128 + signal.SIGTERM
+        assert "saved" in launch.log("worker_0.log")
+
+
+def test_children_die_with_a_launcher_that_is_killed():
+    with Launch("--worker_num=2", *JOINED, "sleep", "600") as launch:
+        until(lambda: len(launch.descendants()) == 3, 10, "a scheduler and two workers run")
+        launch.kill()
+        launch.nothing_left(timeout=10)
+
+
+def test_without_join_the_children_outlive_the_launcher():
+    with Launch("--worker_num=2", ONE_PORT, *shell("echo ready; exec sleep 600")) as launch:
+        assert launch.wait(timeout=20) == 0
+        pids = [int(line) for line in launch.stdout.splitlines()]
+        assert sorted(pids) == sorted(launch.descendants())
+        assert len(pids) == 3
+        for rank in range(2):
+            launch.wait_for_log(f"worker_{rank}.log", "ready")
+        assert all(os.getsid(pid) == pid for pid in pids), "each leads a session of its own"
+
+
+def test_workers_read_the_launchers_input(tmp_path):
+    ended = subprocess.run(
+        [MUSTER, "run", "--worker_num=1", *JOINED, f"--log_dir={tmp_path}", "cat"],
+        env=clean_environment(), input="typed\n", capture_output=True, text=True, timeout=20,
+    )
+    assert (ended.returncode, ended.stdout) == (0, "typed\n")
