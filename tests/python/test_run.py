@@ -329,8 +329,14 @@ def test_who_does_not_listen_to_the_first_signal_is_killed_in_the_end():
         launch.nothing_left()
 
 
-def test_a_worker_may_clean_up_after_the_users_signal():
-    with Launch("--worker_num=1", *JOINED, *shell("trap 'sleep 1; echo saved; exit 0' TERM; echo ready; while :; do sleep 0.1; done")) as launch:
+def test_a_worker_may_clean_up_after_the_users_signal(tmp_path):
+    program = tmp_path / "saves.py"
+    program.write_text(
+        "import signal, time\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])\n"
+        "print('ready')\nsignal.sigwait([signal.SIGTERM])\ntime.sleep(1)\nprint('saved')\n"
+    )
+    with Launch("--worker_num=1", *JOINED, program) as launch:
         launch.wait_for_log("worker_0.log", "ready")
         launch.signal(signal.SIGTERM)
         assert launch.wait(timeout=20) == 128 + signal.SIGTERM

@@ -3,7 +3,6 @@
 
 use std::ffi::CString;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -226,38 +225,4 @@ pub fn watch_file(watch: &OwnedFd, path: &Path) -> io::Result<()> {
 pub fn widen_backlog(listener: &std::net::TcpListener) -> io::Result<()> {
     // SAFETY: takes numbers only.
     checked(unsafe { libc::listen(listener.as_raw_fd(), 65535) }).map(|_| ())
-}
-
-/// The addresses of this host's interfaces.
-pub fn interface_addresses() -> io::Result<Vec<IpAddr>> {
-    let mut first: *mut libc::ifaddrs = std::ptr::null_mut();
-    // SAFETY: `first` is valid for writing.
-    checked(unsafe { libc::getifaddrs(&mut first) })?;
-    let mut found = Vec::new();
-    let mut next = first;
-    // SAFETY: `next` is null or an entry of the list that getifaddrs made, which lives until freeifaddrs below.
-    while let Some(entry) = unsafe { next.as_ref() } {
-        found.extend(ip_address(entry.ifa_addr));
-        next = entry.ifa_next;
-    }
-    // SAFETY: `first` came from getifaddrs, is freed once, and nothing refers to its list any more.
-    unsafe { libc::freeifaddrs(first) };
-    Ok(found)
-}
-
-fn ip_address(address: *const libc::sockaddr) -> Option<IpAddr> {
-    // SAFETY: null, or an address of getifaddrs, whose family says how it is laid out.
-    match i32::from(unsafe { address.as_ref() }?.sa_family) {
-        libc::AF_INET => {
-            // SAFETY: an address of this family is a sockaddr_in.
-            let inet = unsafe { address.cast::<libc::sockaddr_in>().read_unaligned() };
-            Some(IpAddr::V4(Ipv4Addr::from(u32::from_be(inet.sin_addr.s_addr))))
-        }
-        libc::AF_INET6 => {
-            // SAFETY: an address of this family is a sockaddr_in6.
-            let inet = unsafe { address.cast::<libc::sockaddr_in6>().read_unaligned() };
-            Some(IpAddr::V6(Ipv6Addr::from(inet.sin6_addr.s6_addr)))
-        }
-        _ => None,
-    }
 }

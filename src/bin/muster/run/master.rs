@@ -1,23 +1,24 @@
 //! Whether this host has the scheduler's address, and if so its listener, bound before anything is started.
 
 use crate::sys;
+use muster::net::{interface, resolve};
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::{SocketAddr, TcpListener};
+use std::time::Duration;
+
+/// How long a host name may take to be resolved.
+const RESOLVE_WAIT: Duration = Duration::from_secs(30);
 
 /// The listener on the first of the master's addresses that is one of this host's; none when none is. The error is a
 /// sentence for the user.
 pub fn listen(host: &str, port: u16) -> Result<Option<TcpListener>, String> {
-    let addresses: Vec<SocketAddr> = (host, port)
-        .to_socket_addrs()
-        .map_err(|error| format!("--master_addr is {host:?}, which can't be resolved: {error}"))?
-        .collect();
-    let own = sys::interface_addresses().map_err(|error| format!("can't list this host's addresses: {error}"))?;
+    let addresses = resolve::resolve(host, port, RESOLVE_WAIT).map_err(|error| format!("--master_addr: {error}"))?;
     let mut refused = None;
-    for address in addresses.iter().filter(|address| is_own(address.ip(), &own)) {
+    for address in addresses.iter().filter(|address| interface::is_local(**address)) {
         // The standard library sets SO_REUSEADDR and not SO_REUSEPORT, and close-on-exec.
         match TcpListener::bind(address).and_then(|listener| sys::widen_backlog(&listener).map(|()| listener)) {
             Ok(listener) => return Ok(Some(listener)),
-            // Such as ::1 for `localhost` where IPv6 is switched off: another of its addresses may do.
+            // An address that has just gone from this host: another of the name's may do.
             Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => refused = Some((address, error)),
             Err(error) => return Err(cannot_bind(address, &error)),
         }
@@ -26,11 +27,6 @@ pub fn listen(host: &str, port: u16) -> Result<Option<TcpListener>, String> {
         None => Ok(None),
         Some((address, error)) => Err(cannot_bind(address, &error)),
     }
-}
-
-fn is_own(address: IpAddr, own: &[IpAddr]) -> bool {
-    let address = address.to_canonical();
-    address.is_loopback() || own.contains(&address)
 }
 
 fn cannot_bind(address: &SocketAddr, error: &io::Error) -> String {

@@ -40,21 +40,22 @@ fn failed(first: usize, then: &[usize], children: &[Child], endings: &[Ending]) 
     }
     for other in then.iter().take(OTHERS) {
         let child = &children[*other];
-        let said = telling_lines(&tail_of(&child.log), 1).pop().map(|line| format!(": {}", line.trim()));
-        text.push_str(&format!("muster: then {}{}\n", how(child, endings[*other]), said.unwrap_or_default()));
+        let said = words_of(child).map(|words| format!(": {words}")).unwrap_or_default();
+        text.push_str(&format!("muster: then {}{said}\n", how(child, endings[*other])));
     }
     if then.len() > OTHERS {
         text.push_str(&format!("muster: and {} more\n", then.len() - OTHERS));
     }
-    let mentioned = |child: &usize| *child == first || then.iter().take(OTHERS).any(|other| other == child);
-    if let Some(scheduler) =
-        (0..children.len()).find(|child| children[*child].part == Part::Scheduler && !mentioned(child))
-    {
-        if let Some(words) = last_words(&tail_of(&children[scheduler].log)) {
-            text.push_str(&format!("muster: the scheduler says: {words}\n"));
-        }
-    }
     text
+}
+
+/// What a child has to say for itself, in a line.
+fn words_of(child: &Child) -> Option<String> {
+    let log = tail_of(&child.log);
+    if child.part == Part::Scheduler {
+        return last_words(&log).map(str::to_owned);
+    }
+    telling_lines(&log, 1).pop().map(|line| line.trim().to_owned())
 }
 
 /// `worker 2 (pid 812) was killed by signal 9 (SIGKILL)`
