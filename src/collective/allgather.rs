@@ -63,8 +63,8 @@ pub(super) fn doubling(shape: &Shape, step: u32) -> Action {
     }
 }
 
-/// Circulant: Bruck's rounds without his scratch. Parts lie in their place in the output from the beginning; a round has a second
-/// frame where its parts reach round the end.
+/// Circulant: Bruck's rounds without his scratch. Parts lie in their place in the output from the beginning; a round
+/// has a second frame where its parts reach round the end.
 pub(super) fn circulant(shape: &Shape, step: u32) -> Action {
     let mut phases = Phases::of(step);
     if phases.once(!shape.in_place) {
@@ -78,8 +78,9 @@ pub(super) fn circulant(shape: &Shape, step: u32) -> Action {
     }
 }
 
-/// Half a round of a circulant all-gather: of all that this rank has, as much as is still wanted goes to the rank 2^round below.
-/// `span` is where that lies, of ranks counted from this one going round, before (0) or after (1) the end.
+/// Half a round of a circulant all-gather: of all that this rank has, as much as is still wanted goes to the rank
+/// 2^round below. `span` is where that lies, of ranks counted from this one going round, before (0) or after (1) the
+/// end.
 pub(super) fn spread(shape: &Shape, round: u32, half: u32, span: impl Fn(u32, u32, u32) -> Option<Span>) -> Action {
     let distance = 1 << round;
     let more = distance.min(shape.size - distance);

@@ -109,9 +109,9 @@ pub(super) fn ring(shape: &Shape, step: u32) -> Action {
     Action::Done
 }
 
-/// Halving and doubling (Rabenseifner): 2 log2 n rounds where n is a power of two. Neighbours of ever larger size each give away
-/// half of what they still have to reduce, until each rank has finished a part; then the parts spread back the same way. Every link
-/// carries no more than in a ring. Folds in order of rank.
+/// Halving and doubling (Rabenseifner): 2 log2 n rounds where n is a power of two. Neighbours of ever larger size
+/// each give away half of what they still have to reduce, until each rank has finished a part; then the parts spread
+/// back the same way. Every link carries no more than in a ring. Folds in order of rank.
 pub(super) fn halving(shape: &Shape, step: u32) -> Action {
     let mut phases = Phases::of(step);
     let rounds = rounds(shape.size);
@@ -152,10 +152,11 @@ fn share(shape: &Shape, rank: u32, rounds: u32) -> Span {
     shape.elements(first, end)
 }
 
-/// Circulant: 2 ceil(log2 n) rounds for any n, and every link carries no more than in a ring. The output is cut into n
-/// blocks, counted from this rank going round. To reduce, each rank hands the upper part of what it still has to the rank which that is
-/// nearest to, until it is left with its own block; to spread, the same happens backwards, which is Bruck's all-gather. A round has a
-/// second frame where its blocks reach round the end. Each block is folded in an order of its own, so only what commutes may come here.
+/// Circulant: 2 ceil(log2 n) rounds for any n, and every link carries no more than in a ring. The output is cut into
+/// n blocks, counted from this rank going round. To reduce, each rank hands the upper part of what it still has to
+/// the rank which that is nearest to, until it is left with its own block; to spread, the same happens backwards,
+/// which is Bruck's all-gather. A round has a second frame where its blocks reach round the end. Each block is folded
+/// in an order of its own, so only what commutes may come here.
 pub(super) fn circulant(shape: &Shape, step: u32) -> Action {
     let mut phases = Phases::of(step);
     let rounds = rounds(shape.size);

@@ -1,4 +1,5 @@
-//! Collectives as schedules: for each rank, which bytes go to whom, which come from whom, and what is combined with what.
+//! Collectives as schedules: for each rank, which bytes go to whom, which come from whom, and what is combined with
+//! what.
 //!
 //! A schedule is a pure function `(shape, step) -> Action`: it has no state, allocates nothing and knows neither
 //! sockets nor time. The driver in `runtime` asks for step 0, 1, 2 ... until [`Action::Done`] and carries each action
@@ -23,7 +24,8 @@
 //!    must fit every shape. A line that says when it `suits` may need a field in [`Thresholds`].
 //! 4. Say in `simulation_test.rs` what the result must be. The simulation tries every line of the table by itself.
 //!
-//! What it deliberately does not do: reach memory (but for [`kernels`], which are handed pointers), frame, check, retry.
+//! What it deliberately does not do: reach memory (but for [`kernels`], which are handed pointers), frame, check,
+//! retry.
 
 mod action;
 mod algorithm;

@@ -4,7 +4,8 @@ use super::{Buffer, Span};
 use crate::error::{Error, Result};
 use crate::types::{Call, CallKind, ReduceOp};
 
-/// The most that a buffer may hold: what a process can address. Steps are counted in 32 bits, which this leaves room for.
+/// The most that a buffer may hold: what a process can address. Steps are counted in 32 bits, which this leaves room
+/// for.
 const MAX_BYTES: u128 = 1 << 47;
 
 /// One rank's view of one call. Schedules rely on what [`Shape::check`] checks.
@@ -28,7 +29,8 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Finds whatever would make no sense. A shape that passes has a schedule; its byte counts fit in memory's addresses.
+    /// Finds whatever would make no sense. A shape that passes has a schedule; its byte counts fit in memory's
+    /// addresses.
     pub fn check(&self) -> Result<()> {
         let Call { kind, dtype, op, root, count } = self.call;
         if self.rank >= self.size {
@@ -103,8 +105,9 @@ impl Shape {
         self.elements(start(first), start(end))
     }
 
-    /// The ranks that stand `first..end` above this one, going round, as one or two stretches of ranks: part 0 ends where
-    /// ranks begin anew, part 1 is what follows there, if anything does. Who is above whom does not matter: the same ranks are cut alike.
+    /// The ranks that stand `first..end` above this one, going round, as one or two stretches of ranks: part 0 ends
+    /// where ranks begin anew, part 1 is what follows there, if anything does. Who is above whom does not matter: the
+    /// same ranks are cut alike.
     pub(super) fn arc(&self, first: u32, end: u32, part: u32) -> Option<(u32, u32)> {
         let start = self.above(first);
         let stop = start + end.saturating_sub(first);

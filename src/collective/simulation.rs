@@ -1,5 +1,5 @@
-//! Runs the schedules of all ranks of a group against each other in memory, interleaved by seed, and checks at every step what
-//! the head of `collective` promises.
+//! Runs the schedules of all ranks of a group against each other in memory, interleaved by seed, and checks at every
+//! step what the head of `collective` promises.
 
 use super::{kernels, Action, Algorithm, Buffer, Landing, Shape, Side, Span};
 use crate::types::{Call, CallKind, ReduceOp};
@@ -202,8 +202,8 @@ fn apart(one: &Range<usize>, other: &Range<usize>) -> bool {
     one.is_empty() || other.is_empty() || one.end <= other.start || other.end <= one.start
 }
 
-/// Runs one call on `inputs.len()` ranks. A seed decides who moves when, and whether links hold frames or a send ends only
-/// once its receiver has asked for it.
+/// Runs one call on `inputs.len()` ranks. A seed decides who moves when, and whether links hold frames or a send ends
+/// only once its receiver has asked for it.
 pub(super) fn run(algorithm: &Algorithm, call: Call, inputs: &[Vec<u8>], in_place: InPlace, seed: u64) -> Outcome {
     run_with(fold_with_kernels, algorithm, call, inputs, in_place, seed)
 }

@@ -114,7 +114,8 @@ fn allreduce_is_right_for_every_type_and_operation() {
     }
 }
 
-/// Floats of all magnitudes, where the order of additions shows, with infinities, NaNs of any sign and both zeros among them.
+/// Floats of all magnitudes, where the order of additions shows, with infinities, NaNs of any sign and both zeros
+/// among them.
 fn wild_floats(random: &mut Random, count: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     for _ in 0..count {
@@ -150,8 +151,8 @@ fn every_rank_gets_the_same_bits_in_every_run() {
     }
 }
 
-/// Elements stand for functions x -> ax + b with a and b in 32 bits each; the operation, which does not commute, does the lower's
-/// function first and then the higher's.
+/// Elements stand for functions x -> ax + b with a and b in 32 bits each; the operation, which does not commute, does
+/// the lower's function first and then the higher's.
 fn compose(_call: &Call, mine: &mut [u8], other: &[u8], other_lower: bool) {
     let number = |bytes: &[u8]| u32::from_ne_bytes(bytes.try_into().expect("four bytes"));
     for (mine, other) in mine.chunks_mut(8).zip(other.chunks(8)) {

@@ -1,4 +1,5 @@
-//! The 16-bit floats: stored as they travel, computed as float32. Conversions choose between values instead of branching.
+//! The 16-bit floats: stored as they travel, computed as float32. Conversions choose between values instead of
+//! branching.
 
 use super::element::Element;
 use crate::types::ReduceOp;
@@ -23,7 +24,8 @@ impl Bfloat16 {
     #[inline(always)]
     pub(super) fn from_f32(value: f32) -> Bfloat16 {
         let bits = value.to_bits();
-        // A carry out of the fraction rightly raises the exponent, up to infinity. It wraps for some NaNs, replaced below.
+        // A carry out of the fraction rightly raises the exponent, up to infinity. It wraps for some NaNs, replaced
+        // below.
         let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
         Bfloat16(if value.is_nan() { 0x7fc0 } else { rounded } as u16)
     }
@@ -35,7 +37,8 @@ impl Float16 {
         let sign = u32::from(self.0 & 0x8000) << 16;
         let magnitude = u32::from(self.0 & 0x7fff);
         let normal = (magnitude << 13) + (112 << 23);
-        // A subnormal counts in units of 2^-24. (To scale it as a float32 would go through subnormals there, which are slow.)
+        // A subnormal counts in units of 2^-24. (To scale it as a float32 would go through subnormals there, which
+        // are slow.)
         let subnormal = (magnitude as i32 as f32 * (1.0 / 16_777_216.0)).to_bits();
         let finite = if magnitude < 0x400 { subnormal } else { normal };
         let special = magnitude << 13 | 0x7f80_0000;
@@ -49,7 +52,8 @@ impl Float16 {
         let magnitude = value.to_bits() & 0x7fff_ffff;
         // Normal: the exponent falls by 112, the lowest 13 bits are rounded away. A carry rightly raises the exponent.
         let normal = magnitude.wrapping_sub(112 << 23).wrapping_add(0xfff + (magnitude >> 13 & 1)) >> 13;
-        // Subnormal: in a sum with one half the last bit is worth 2^-24, so that the processor rounds in the right place.
+        // Subnormal: in a sum with one half the last bit is worth 2^-24, so that the processor rounds in the right
+        // place.
         let subnormal = (f32::from_bits(magnitude) + 0.5).to_bits().wrapping_sub(0.5f32.to_bits());
         let finite = if magnitude < 113 << 23 { subnormal } else { normal };
         // From 65520 on, halfway between the largest and what would follow it, it is infinity.
@@ -88,8 +92,8 @@ macro_rules! through_f32 {
 through_f32!(Float16);
 through_f32!(Bfloat16);
 
-/// `combine` for float16 with the processor's own conversions, which give the same bits: a sum, product, minimum or maximum of float32 that is
-/// NaN is the canonical one, and so becomes the canonical float16.
+/// `combine` for float16 with the processor's own conversions, which give the same bits: a sum, product, minimum or
+/// maximum of float32 that is NaN is the canonical one, and so becomes the canonical float16.
 // SAFETY: (contract) as for `reduce_any`; and the processor has AVX2 and F16C.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,f16c")]
@@ -126,7 +130,8 @@ unsafe fn combine_f16c(
     let eights = count / 8 * 8;
     for at in (0..eights).step_by(8) {
         let (mut one, mut other) = ([0f32; 8], [0f32; 8]);
-        // SAFETY: eight elements from `at` lie below `count`; both are read before `out`, which may be one of them, is written.
+        // SAFETY: eight elements from `at` lie below `count`; both are read before `out`, which may be one of them,
+        // is written.
         unsafe {
             _mm256_storeu_ps(one.as_mut_ptr(), _mm256_cvtph_ps(_mm_loadu_si128(lower.add(at).cast())));
             _mm256_storeu_ps(other.as_mut_ptr(), _mm256_cvtph_ps(_mm_loadu_si128(higher.add(at).cast())));

@@ -1,11 +1,11 @@
 //! The arithmetic: combines two blocks of elements, and divides one.
 //!
-//! Results are the same bits on every processor and in every order of operands. Integers wrap. Halves are computed in float32 and
-//! rounded once, to the nearest, ties to even. NaN propagates, through minimum and maximum too, and every NaN that is computed
-//! is the one canonical quiet NaN. The minimum of the two zeros is -0, their maximum +0.
+//! Results are the same bits on every processor and in every order of operands. Integers wrap. Halves are computed in
+//! float32 and rounded once, to the nearest, ties to even. NaN propagates, through minimum and maximum too, and every
+//! NaN that is computed is the one canonical quiet NaN. The minimum of the two zeros is -0, their maximum +0.
 //!
-//! The loops are plain Rust that the compiler vectorizes; they are compiled once for what every processor has and once more for
-//! AVX2, and which is run is decided by what this processor has.
+//! The loops are plain Rust that the compiler vectorizes; they are compiled once for what every processor has and
+//! once more for AVX2, and which is run is decided by what this processor has.
 //!
 //! Not here: user's functions, and the check that pointers are good. Tested in `kernels_test.rs`.
 
@@ -22,15 +22,16 @@ use half::{Bfloat16, Float16};
 /// Computes `out[i] = op(lower[i], higher[i])` for `count` elements. An average is summed here; [`divide`] ends it.
 ///
 /// # Safety
-/// `lower` and `higher` must be readable and `out` writable for `count` elements of `dtype`; `out` must be exactly `lower`, exactly
-/// `higher`, or overlap neither. Nothing need be aligned.
+/// `lower` and `higher` must be readable and `out` writable for `count` elements of `dtype`; `out` must be exactly
+/// `lower`, exactly `higher`, or overlap neither. Nothing need be aligned.
 pub unsafe fn reduce(op: ReduceOp, dtype: DType, lower: *const u8, higher: *const u8, out: *mut u8, count: usize) {
     // Every operation gives the same bits either way round, so that a loop for `out` = `lower` does for both.
     let (lower, higher) = if higher == out.cast_const() { (higher, lower) } else { (lower, higher) };
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") {
         if dtype == DType::Float16 && std::arch::is_x86_feature_detected!("f16c") {
-            // SAFETY: the processor has AVX2 and F16C; the pointers are as the caller promised, and exchanging two keeps that true.
+            // SAFETY: the processor has AVX2 and F16C; the pointers are as the caller promised, and exchanging two
+            // keeps that true.
             return unsafe { half::reduce_f16c(op, lower.cast(), higher.cast(), out.cast(), count) };
         }
         // SAFETY: the processor has AVX2; the pointers are as the caller promised, and exchanging two keeps that true.
@@ -135,13 +136,15 @@ unsafe fn reduce_as<T: Element>(op: ReduceOp, lower: *const T, higher: *const T,
 unsafe fn combine<T: Element>(lower: *const T, higher: *const T, out: *mut T, count: usize, op: impl Fn(T, T) -> T) {
     if out.cast_const() == lower {
         for at in 0..count {
-            // SAFETY: `at` is below `count`, for which the caller promised both to be good; unaligned access is asked for.
+            // SAFETY: `at` is below `count`, for which the caller promised both to be good; unaligned access is asked
+            // for.
             unsafe { out.add(at).write_unaligned(op(out.add(at).read_unaligned(), higher.add(at).read_unaligned())) };
         }
         return;
     }
     for at in 0..count {
-        // SAFETY: `at` is below `count`, for which the caller promised all three to be good; unaligned access is asked for.
+        // SAFETY: `at` is below `count`, for which the caller promised all three to be good; unaligned access is
+        // asked for.
         unsafe { out.add(at).write_unaligned(op(lower.add(at).read_unaligned(), higher.add(at).read_unaligned())) };
     }
 }
@@ -157,7 +160,8 @@ unsafe fn divide_any(dtype: DType, data: *mut u8, count: usize, by: u32) {
 #[inline(always)]
 unsafe fn divide_as<T: Element>(data: *mut T, count: usize, by: u32) {
     for at in 0..count {
-        // SAFETY: `at` is below `count`, for which the caller promised `data` to be good; unaligned access is asked for.
+        // SAFETY: `at` is below `count`, for which the caller promised `data` to be good; unaligned access is asked
+        // for.
         unsafe { data.add(at).write_unaligned(data.add(at).read_unaligned().divide(by)) };
     }
 }
