@@ -5,6 +5,16 @@ use std::os::fd::AsRawFd;
 
 const DEADLINE: Duration = Duration::from_secs(20);
 
+/// A socket that does not listen, at an address that only these tests use.
+fn bound_socket() -> (Guarded<OwnedFd>, SocketAddr) {
+    let any = "127.0.7.1:0".parse().unwrap();
+    let fd = socket::tcp_socket(&any).unwrap();
+    socket::bind(&*fd, &any).unwrap();
+    let fd = fd.map(std::net::TcpListener::from);
+    let address = fd.local_addr().unwrap();
+    (fd.map(OwnedFd::from), address)
+}
+
 #[test]
 fn bytes_pass_both_ways_and_the_end_is_orderly() {
     let (mut a, mut b) = pair();
@@ -78,8 +88,8 @@ fn writing_to_a_closed_peer_is_an_error_and_no_signal() {
 
 #[test]
 fn a_refused_connection_fails_in_finish_connect() {
-    // An address of this test's own, so that no other test takes the port in between.
-    let closed = Listener::bind(&["127.0.7.1:0".parse().unwrap()]).unwrap().local_addresses()[0];
+    // Bound, so that no other test takes the port, and not listening.
+    let (_bound, closed) = bound_socket();
     let mut poller = Poller::new().unwrap();
     let mut dialled = match TcpTransport::start_connect(closed, None) {
         Ok(dialled) => dialled,
@@ -98,8 +108,17 @@ fn a_refused_connection_fails_in_finish_connect() {
 
 #[test]
 fn a_connection_to_itself_is_refused() {
-    let here = Listener::bind(&["127.0.7.2:0".parse().unwrap()]).unwrap().local_addresses()[0];
-    let mut dialled = TcpTransport::start_connect_from(here, Some(here)).unwrap();
+    let (bound, here) = bound_socket();
+    drop(bound);
+    // Children that other tests start hold a copy until they have closed theirs or have reached their exec.
+    let since = std::time::Instant::now();
+    let mut dialled = loop {
+        match TcpTransport::start_connect_from(here, Some(here)) {
+            Ok(dialled) => break dialled,
+            Err(error) => assert!(error.kind() == io::ErrorKind::AddrInUse && since.elapsed() < DEADLINE, "{error}"),
+        }
+        std::thread::yield_now();
+    };
     let error = loop {
         match dialled.finish_connect() {
             Ok(Connect::Pending) => std::thread::yield_now(),

@@ -5,6 +5,9 @@
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
+/// How long a child lives at most.
+const LIFE_SECONDS: libc::c_uint = 60;
+
 /// A child that runs until its body returns. It is killed and reaped when this is dropped.
 pub struct ForkedChild {
     pid: libc::pid_t,
@@ -18,6 +21,8 @@ impl ForkedChild {
         let pid = unsafe { libc::fork() };
         assert_ne!(pid, -1);
         if pid == 0 {
+            // SAFETY: takes an integer; the signal's default ends the child.
+            unsafe { libc::alarm(LIFE_SECONDS) };
             let code = catch_unwind(AssertUnwindSafe(body)).unwrap_or(99);
             // SAFETY: ends the child without running anything of its parent's.
             unsafe { libc::_exit(code) };
