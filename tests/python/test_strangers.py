@@ -1,0 +1,160 @@
+"""Strangers on the scheduler's port, while a cluster forms and while it runs: they cost it nothing and are mentioned once."""
+
+import pathlib
+import random
+import socket
+import threading
+import time
+
+import pytest
+
+import wire
+from cluster import EXAMPLES, Cluster
+
+PROGRAM = pathlib.Path(__file__).resolve().parent / "programs" / "held_allgather.py"
+GREETING_SECONDS = 5  # how long a connection may take to register
+SLACK_SECONDS = 5  # what a busy machine may add
+
+
+def until_closed(connected, timeout):
+    """Reads until the other side closes the connection, in order or by reset, and returns what came before."""
+    connected.settimeout(timeout)
+    data = b""
+    try:
+        while True:
+            more = connected.recv(65536)
+            if not more:
+                return data
+            data += more
+    except ConnectionError:
+        return data
+    except TimeoutError:
+        raise AssertionError(f"a stranger's connection is still open after {timeout} s") from None
+
+
+def send(data):
+    """A stranger that sends `data` and must be put out at once, without an answer."""
+
+    def visit(port):
+        with socket.create_connection(("127.0.0.1", port), timeout=5) as connected:
+            connected.sendall(data)
+            began = time.monotonic()
+            assert until_closed(connected, GREETING_SECONDS + SLACK_SECONDS) == b""
+            assert time.monotonic() - began < GREETING_SECONDS - 1, "it was heard out until its time was up"
+
+    return visit
+
+
+def port_scan(port):
+    for _ in range(20):
+        socket.create_connection(("127.0.0.1", port), timeout=5).close()
+
+
+def silence(port):
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as connected:
+        assert until_closed(connected, GREETING_SECONDS + SLACK_SECONDS) == b""
+
+
+def slow_drip(port):
+    """The beginning of a good registration, a byte at a time: the time to register does not begin anew with each."""
+    data = wire.frame(wire.REGISTER, wire.register(node_id="drip", workers=3))
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as connected:
+        deadline = time.monotonic() + GREETING_SECONDS + SLACK_SECONDS
+        try:
+            for byte in data:
+                assert time.monotonic() < deadline, "a slow drip is still listened to"
+                connected.sendall(bytes([byte]))
+                time.sleep(0.1)
+        except ConnectionError:
+            return
+    raise AssertionError("a slow drip was heard to its end")
+
+
+def half_a_frame(port):
+    """A good header, and then nothing."""
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as connected:
+        connected.sendall(wire.header(wire.REGISTER, 1000) + b"x" * 10)
+        assert until_closed(connected, GREETING_SECONDS + SLACK_SECONDS) == b""
+
+
+STRANGERS = {
+    "port scan": port_scan,
+    "HTTP request": send(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"),
+    "TLS hello": send(bytes.fromhex("16030100c8010000c40303") + bytes(200)),
+    "random bytes": send(b"\0" + random.Random(7).randbytes(5000)),
+    "frame beyond the limit": send(wire.header(wire.REGISTER, 65_537)),
+    "absurd frame": send(wire.header(wire.REGISTER, 1 << 63)),
+    "wrong checksum": send(wire.frame(wire.REGISTER, wire.register())[:-4] + wire.checksum(b"of something else")),
+    "unknown message": send(wire.frame(200, b"?")),
+    "not a registration": send(wire.frame(wire.HEARTBEAT, wire.heartbeat(1))),
+    "cut registration": send(wire.frame(wire.REGISTER, wire.register()[:-3])),
+    "half a frame": half_a_frame,
+    "slow drip": slow_drip,
+    "silence": silence,
+}
+
+
+def visit_all(port):
+    """All strangers at once."""
+    failed = {}
+
+    def visit(name):
+        try:
+            STRANGERS[name](port)
+        except Exception as error:
+            failed[name] = error
+
+    threads = [threading.Thread(target=visit, args=[name]) for name in STRANGERS]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed, failed
+
+
+def test_strangers_cost_a_forming_and_a_running_cluster_nothing(tmp_path):
+    release = tmp_path / "release"
+    with Cluster([PROGRAM], workers=3, started=2, env={"HOLD_UNTIL": release}) as cluster:
+        visit_all(cluster.port)
+        cluster.start_worker()
+        for worker in cluster.workers:
+            worker.wait_for("joined", timeout=30)
+        visit_all(cluster.port)
+        release.touch()
+        for worker in cluster.succeed(timeout=30):
+            assert worker.stdout.splitlines() == ["joined", "[0, 1, 2]"]
+        mentioned = [line for line in cluster.scheduler.stderr.splitlines() if "stranger" in line]
+        assert len(mentioned) == 1, mentioned
+
+
+@pytest.mark.parametrize("protocol", [(0, 0), (2, 9), (65535, 65535)])
+def test_no_common_protocol_version_is_said_in_words_that_name_both(protocol):
+    with Cluster([EXAMPLES / "allgather"], workers=2, started=1) as cluster:
+        with wire.connect(cluster.port) as newcomer:
+            # What follows the range belongs to that version: nobody here can read it.
+            low, high = protocol
+            newcomer.send(wire.REGISTER, low.to_bytes(2, "little") + high.to_bytes(2, "little") + b"whatever")
+            kind, payload = newcomer.receive(timeout=10)
+            assert kind == wire.REJECTED
+            status, reason = wire.rejected(payload)
+            assert status == wire.ERR_REJECTED
+            assert str(low) in reason and str(high) in reason and "1" in reason
+        cluster.start_worker()
+        cluster.succeed(timeout=30)
+
+
+def test_the_same_incarnation_registering_again_gets_the_same_answer():
+    with Cluster([EXAMPLES / "allgather"], workers=2, started=1) as cluster:
+        payload = wire.register(node_id="x", workers=3, incarnation=bytes(16))
+        reasons = set()
+        for _ in range(2):
+            with wire.connect(cluster.port) as newcomer:
+                newcomer.send(wire.REGISTER, payload)
+                kind, answer = newcomer.receive(timeout=10)
+                assert kind == wire.REJECTED
+                reasons.add(wire.rejected(answer))
+        assert len(reasons) == 1
+        (status, reason) = reasons.pop()
+        assert status == wire.ERR_REJECTED and "3" in reason and "2" in reason
+        cluster.start_worker()
+        cluster.succeed(timeout=30)
