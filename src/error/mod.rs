@@ -11,7 +11,7 @@ pub use status::Status;
 use std::fmt;
 
 /// What every fallible function of the crate returns.
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// A status and the sentence that goes with it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,1 +1,29 @@
-//! (room to be furnished)
+//! The C ABI: convert, call, convert. No logic lives here.
+//!
+//! Conventions, as the header's head tells users: status is `int32_t`; handles are made into a `T **out` and freed by
+//! their `_free`, which accepts NULL; outputs are written only on success; every entry is a panic boundary ([`guard`]); a
+//! handle that was inherited through `fork` answers with `MUSTER_ERR_FORKED`. Items are named as in C, for cbindgen.
+
+#![allow(non_camel_case_types)]
+
+mod about;
+mod cluster;
+mod collectives;
+mod constants;
+mod convert;
+mod group;
+mod guard;
+mod life;
+mod scheduler;
+mod settings;
+mod store;
+
+pub use about::*;
+pub use cluster::*;
+pub use collectives::*;
+pub use constants::*;
+pub use group::*;
+pub use life::*;
+pub use scheduler::*;
+pub use settings::*;
+pub use store::*;

@@ -1,1 +1,27 @@
-//! (room to be furnished)
+//! Where brains meet sockets.
+//!
+//! Owns every thread and every wait of the library: the scheduler's loop, the agent thread of each node, and the calls
+//! that user threads make. Threads, links and progress are as design and ARCHITECTURE.md say. Deliberately absent: any
+//! rule of membership or algorithm; those are the brains' and the schedules'.
+
+mod buffer;
+mod clock;
+mod cluster;
+mod control;
+mod dial;
+mod drive;
+mod giveup;
+mod group;
+mod identity;
+mod link;
+pub mod log;
+mod mesh;
+mod node;
+mod scheduler;
+mod shared;
+mod store;
+
+pub use buffer::CallBuffers;
+pub use cluster::{join, limit_ms, start_scheduler, Cluster, Joined};
+pub use group::Group;
+pub use scheduler::Scheduler;

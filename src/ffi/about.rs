@@ -1,0 +1,87 @@
+//! What the library says of itself; the log; memory that it gave away.
+
+use super::constants::{muster_status_t, MUSTER_ABI_VERSION, MUSTER_LOG_DEBUG, MUSTER_LOG_ERROR};
+use super::guard::{guard, guard_or, last_error};
+use crate::config::LogLevel;
+use crate::error::{Error, Status};
+use crate::runtime::log;
+use std::ffi::{c_char, c_void, CString};
+use std::sync::Arc;
+
+/// The ABI number of the library that is loaded; compare it with MUSTER_ABI_VERSION, which is the header's.
+#[no_mangle]
+pub extern "C" fn muster_abi_version() -> u32 {
+    MUSTER_ABI_VERSION
+}
+
+/// The library's version, as "0.1.0". Lives as long as the library is loaded.
+#[no_mangle]
+pub extern "C" fn muster_version() -> *const c_char {
+    concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
+}
+
+/// Name and meaning of a status, as "ERR_TIMEOUT: the time is up". Never NULL; lives as long as the library is loaded.
+#[no_mangle]
+pub extern "C" fn muster_status_string(status: muster_status_t) -> *const c_char {
+    Status::from_code(status).map_or(c"unknown status", Status::text).as_ptr()
+}
+
+/// The last failing call of this thread, in a full sentence; empty if none has failed. Never NULL. Valid until this
+/// thread's next failing call; to be copied by who wants to keep it.
+#[no_mangle]
+pub extern "C" fn muster_last_error() -> *const c_char {
+    guard_or(c"".as_ptr(), || Ok(last_error()))
+}
+
+/// Frees a value that the store gave out. Accepts NULL.
+///
+/// # Safety
+/// `value` must be NULL, or what a muster_store_ call gave out, and not be used any more.
+#[no_mangle]
+pub unsafe extern "C" fn muster_free(value: *mut c_void) {
+    // SAFETY: the store's values are allocated with malloc; free accepts NULL.
+    unsafe { libc::free(value) }
+}
+
+/// Receives log lines: their level (MUSTER_LOG_...), who speaks, the line. The strings live as long as the call. May be
+/// called from any thread, several at a time; must not call back into this library.
+pub type muster_log_fn =
+    Option<unsafe extern "C" fn(level: i32, target: *const c_char, message: *const c_char, ctx: *mut c_void)>;
+
+struct Context(*mut c_void);
+
+// SAFETY: the pointer is only handed back to the program's own function, which the header says is called from any thread.
+unsafe impl Send for Context {}
+// SAFETY: as above.
+unsafe impl Sync for Context {}
+
+/// Sends the log of every cluster of this process, up to `level` (MUSTER_LOG_ERROR to MUSTER_LOG_DEBUG), to `fn` instead
+/// of standard error. NULL for `fn` goes back to standard error, and returns only when no call to the old function is
+/// running. Without a callback warnings and errors go to standard error, one line each; MUSTER_LOG=debug changes that.
+///
+/// # Safety
+/// `fn` must be NULL or a function that may be called, with `ctx`, until another callback has been set.
+#[no_mangle]
+pub unsafe extern "C" fn muster_set_log_callback(level: i32, r#fn: muster_log_fn, ctx: *mut c_void) -> muster_status_t {
+    guard(|| {
+        let Some(function) = r#fn else {
+            log::set_callback(None);
+            return Ok(Status::Ok);
+        };
+        let known =
+            (MUSTER_LOG_ERROR..=MUSTER_LOG_DEBUG).contains(&level).then(|| LogLevel::from_code(level)).flatten();
+        let up_to = known.ok_or_else(|| {
+            Error::invalid(format!("level is {level}: expected MUSTER_LOG_ERROR ({MUSTER_LOG_ERROR}) to MUSTER_LOG_DEBUG ({MUSTER_LOG_DEBUG})"))
+        })?;
+        let ctx = Context(ctx);
+        let callback = move |level: LogLevel, target: &str, line: &str| {
+            let ctx = &ctx;
+            let text = |text: &str| CString::new(text.replace('\0', " ")).expect("its zero bytes were just replaced");
+            let (target, line) = (text(target), text(line));
+            // SAFETY: the program promised that its function may be called until another is set, which waits for this.
+            unsafe { function(level as i32, target.as_ptr(), line.as_ptr(), ctx.0) }
+        };
+        log::set_callback(Some((up_to, Arc::new(callback))));
+        Ok(Status::Ok)
+    })
+}

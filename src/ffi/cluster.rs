@@ -1,0 +1,263 @@
+//! Queries on a cluster, and what broke it.
+
+use super::constants::{muster_status_t, MUSTER_ADDRESS_BYTES, MUSTER_CAUSE_BYTES, MUSTER_NAME_BYTES};
+use super::convert::{fixed, give_struct, give_text, handle, out};
+use super::guard::{guard, guard_number, guard_or};
+use super::life::muster_cluster_t;
+use crate::error::{Error, Failure, Result, Status};
+use crate::runtime::Cluster;
+use std::ffi::c_char;
+
+unsafe fn number(cluster: *const muster_cluster_t, read: impl FnOnce(&Cluster) -> i64) -> i64 {
+    guard_number(|| {
+        // SAFETY: as promised by the callers below.
+        unsafe { handle(cluster, "cluster") }?.with(|cluster| Ok(read(cluster)))
+    })
+}
+
+unsafe fn small(cluster: *const muster_cluster_t, read: impl FnOnce(&Cluster) -> u32) -> i32 {
+    // SAFETY: as promised by the callers below.
+    let number = unsafe { number(cluster, |cluster| i64::from(read(cluster))) };
+    i32::try_from(number).expect("ranks, sizes and statuses are 32-bit numbers")
+}
+
+/// MUSTER_ROLE_WORKER or MUSTER_ROLE_SERVER. (The scheduler's process has no cluster handle.)
+///
+/// # Safety
+/// `cluster` must be NULL or a live cluster.
+#[no_mangle]
+pub unsafe extern "C" fn muster_role(cluster: *const muster_cluster_t) -> i32 {
+    // SAFETY: as promised by the caller.
+    unsafe { small(cluster, |cluster| cluster.role() as u32) }
+}
+
+/// This node's rank in its role's rank space, 0 or more.
+///
+/// # Safety
+/// `cluster` must be NULL or a live cluster.
+#[no_mangle]
+pub unsafe extern "C" fn muster_rank(cluster: *const muster_cluster_t) -> i32 {
+    // SAFETY: as promised by the caller.
+    unsafe { small(cluster, |cluster| cluster.formed().rank) }
+}
+
+/// How many nodes of this node's role there are: workers, for a worker.
+///
+/// # Safety
+/// `cluster` must be NULL or a live cluster.
+#[no_mangle]
+pub unsafe extern "C" fn muster_size(cluster: *const muster_cluster_t) -> i32 {
+    // SAFETY: as promised by the caller.
+    unsafe { small(cluster, Cluster::size) }
+}
+
+/// This node's place among those of its role on its host, in order of rank.
+///
+/// # Safety
+/// `cluster` must be NULL or a live cluster.
+#[no_mangle]
+pub unsafe extern "C" fn muster_local_rank(cluster: *const muster_cluster_t) -> i32 {
+    // SAFETY: as promised by the caller.
+    unsafe { small(cluster, |cluster| cluster.formed().local_rank) }
+}
+
+/// How many nodes of this node's role are on its host.
+///
+/// # Safety
+/// `cluster` must be NULL or a live cluster.
+#[no_mangle]
+pub unsafe extern "C" fn muster_local_size(cluster: *const muster_cluster_t) -> i32 {
+    // SAFETY: as promised by the caller.
+    unsafe { small(cluster, |cluster| cluster.formed().local_size) }
+}
+
+/// How often this node has been started again within its job; 0 for one that was never lost.
+///
+/// # Safety
+/// `cluster` must be NULL or a live cluster.
+#[no_mangle]
+pub unsafe extern "C" fn muster_restarts(cluster: *const muster_cluster_t) -> i32 {
+    // SAFETY: as promised by the caller.
+    unsafe { small(cluster, |_| 0) }
+}
+
+/// Which membership this is: 1 for the first.
+///
+/// # Safety
+/// `cluster` must be NULL or a live cluster.
+#[no_mangle]
+pub unsafe extern "C" fn muster_epoch(cluster: *const muster_cluster_t) -> i64 {
+    // SAFETY: as promised by the caller.
+    unsafe { number(cluster, |cluster| cluster.epoch().0 as i64) }
+}
+
+/// This node's id. Borrowed from the cluster; NULL only if `cluster` is not usable.
+///
+/// # Safety
+/// `cluster` must be NULL or a live cluster.
+#[no_mangle]
+pub unsafe extern "C" fn muster_node_id(cluster: *const muster_cluster_t) -> *const c_char {
+    guard_or(std::ptr::null(), || {
+        // SAFETY: as promised by the caller.
+        let cluster = unsafe { handle(cluster, "cluster") }?;
+        cluster.with(|_| Ok(cluster.node_id.as_ptr()))
+    })
+}
+
+/// The ranks of the workers that are lost, ascending: at most `cap` of them to `ranks` (may be NULL where `cap` is 0), their
+/// number to `count`. None while the cluster is whole.
+///
+/// # Safety
+/// `cluster` must be NULL or a live cluster; `ranks` must be writable for `cap` numbers or NULL; `count` writable or NULL.
+#[no_mangle]
+pub unsafe extern "C" fn muster_failed_ranks(
+    cluster: *const muster_cluster_t,
+    ranks: *mut i32,
+    cap: usize,
+    count: *mut usize,
+) -> muster_status_t {
+    guard(|| {
+        // SAFETY: as promised by the caller.
+        let failed = unsafe { handle(cluster, "cluster") }?.with(|cluster| Ok(cluster.failed_ranks()))?;
+        let count = out(count, "count")?;
+        if ranks.is_null() && cap > 0 {
+            return Err(super::convert::null("ranks"));
+        }
+        for (at, rank) in failed.iter().take(cap).enumerate() {
+            // SAFETY: `ranks` is writable for `cap` numbers, and `at` is below that.
+            unsafe { ranks.add(at).write(*rank as i32) };
+        }
+        // SAFETY: not NULL, and writable as the caller promised.
+        unsafe { count.write(failed.len()) };
+        Ok(Status::Ok)
+    })
+}
+
+/// What broke a cluster or a group: the first cause.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct muster_failure_t {
+    /// The status that the failing calls returned.
+    pub status: muster_status_t,
+    /// The role of the node that caused it (MUSTER_ROLE_...); 0 where none did.
+    pub role: i32,
+    /// Its rank in its role's rank space; -1 where it has none.
+    pub rank: i32,
+    /// Its process; 0 where none caused it.
+    pub pid: i32,
+    /// The epoch in which it happened.
+    pub epoch: i64,
+    /// The group that it broke: 0 world, 1 servers, 2 universe; -1: the whole cluster.
+    pub group: i64,
+    /// The group's collective in which it was noticed, counted from 1; 0 where there was none.
+    pub sequence: u64,
+    /// The node's id.
+    pub node_id: [c_char; MUSTER_NAME_BYTES],
+    /// Its host's name.
+    pub host: [c_char; MUSTER_NAME_BYTES],
+    /// What happened, in words.
+    pub cause: [c_char; MUSTER_CAUSE_BYTES],
+}
+
+impl From<&Failure> for muster_failure_t {
+    fn from(failure: &Failure) -> muster_failure_t {
+        let culprit = failure.culprit.as_ref();
+        muster_failure_t {
+            status: failure.status.code(),
+            role: culprit.map_or(0, |culprit| culprit.role as i32),
+            rank: culprit.and_then(|culprit| culprit.rank).map_or(-1, |rank| rank as i32),
+            pid: culprit.map_or(0, |culprit| culprit.pid as i32),
+            epoch: failure.epoch.0 as i64,
+            group: failure.group.map_or(-1, |group| i64::from(group.0)),
+            sequence: failure.sequence,
+            node_id: fixed(culprit.map_or("", |culprit| &culprit.node_id)),
+            host: fixed(culprit.map_or("", |culprit| &culprit.host)),
+            cause: fixed(&failure.cause),
+        }
+    }
+}
+
+fn broken(cluster: &Cluster) -> Result<Failure> {
+    cluster.failure().ok_or_else(|| Error::new(Status::NotFound, "nothing has failed: the cluster is whole"))
+}
+
+/// The first cause of a broken cluster, or of its first broken group. Pass `sizeof *out` as `size`.
+/// MUSTER_ERR_NOT_FOUND while nothing has failed.
+///
+/// # Safety
+/// `cluster` must be NULL or a live cluster; `out` must be NULL or writable for `size` bytes.
+#[no_mangle]
+pub unsafe extern "C" fn muster_failure(
+    cluster: *const muster_cluster_t,
+    out: *mut muster_failure_t,
+    size: usize,
+) -> muster_status_t {
+    guard(|| {
+        // SAFETY: as promised by the caller.
+        let failure = unsafe { handle(cluster, "cluster") }?.with(broken)?;
+        // SAFETY: as promised by the caller.
+        unsafe { give_struct(&muster_failure_t::from(&failure), out, size, std::mem::size_of::<muster_status_t>()) }
+    })
+}
+
+/// The same as a sentence, for whoever moves between threads. Copied to `buf`, its length with the zero byte to `needed`
+/// (may be NULL). MUSTER_ERR_LIMIT if `cap` is too small, MUSTER_ERR_NOT_FOUND while nothing has failed.
+///
+/// # Safety
+/// `cluster` must be NULL or a live cluster, `buf` writable for `cap` bytes or NULL, `needed` writable or NULL.
+#[no_mangle]
+pub unsafe extern "C" fn muster_cluster_error(
+    cluster: *const muster_cluster_t,
+    buf: *mut c_char,
+    cap: usize,
+    needed: *mut usize,
+) -> muster_status_t {
+    guard(|| {
+        // SAFETY: as promised by the caller.
+        let failure = unsafe { handle(cluster, "cluster") }?.with(broken)?;
+        // SAFETY: as promised by the caller.
+        unsafe { give_text(&failure.to_string(), buf, cap, needed, "the sentence") }
+    })
+}
+
+/// The five values with which HCCL starts by its cluster manager (CM_CHIEF_IP, CM_CHIEF_PORT, CM_CHIEF_DEVICE,
+/// CM_WORKER_SIZE, CM_WORKER_IP).
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct muster_hccl_cm_t {
+    /// The scheduler's port plus one.
+    pub chief_port: i32,
+    /// The device of rank 0: its local rank.
+    pub chief_device: i32,
+    /// How many workers.
+    pub worker_size: i32,
+    /// The scheduler's address, numeric.
+    pub chief_ip: [c_char; MUSTER_ADDRESS_BYTES],
+    /// This node's address, numeric.
+    pub worker_ip: [c_char; MUSTER_ADDRESS_BYTES],
+}
+
+/// Those values for this node. Pass `sizeof *out` as `size`. (Their meaning is that of MS_HCCL_CM_INIT in MindSpore.)
+///
+/// # Safety
+/// `cluster` must be NULL or a live cluster; `out` must be NULL or writable for `size` bytes.
+#[no_mangle]
+pub unsafe extern "C" fn muster_hccl_cm(
+    cluster: *const muster_cluster_t,
+    out: *mut muster_hccl_cm_t,
+    size: usize,
+) -> muster_status_t {
+    guard(|| {
+        // SAFETY: as promised by the caller.
+        let cm = unsafe { handle(cluster, "cluster") }?.with(Cluster::hccl_cm)?;
+        let given = muster_hccl_cm_t {
+            chief_port: i32::from(cm.chief.port()) + 1,
+            chief_device: cm.chief_device as i32,
+            worker_size: cm.worker_size as i32,
+            chief_ip: fixed(&cm.chief.ip().to_string()),
+            worker_ip: fixed(&cm.worker.to_string()),
+        };
+        // SAFETY: as promised by the caller.
+        unsafe { give_struct(&given, out, size, std::mem::size_of::<i32>()) }
+    })
+}

@@ -1,0 +1,119 @@
+//! The constants of the header.
+
+/// What a call came to: 0 is success, a positive value a state, a negative value an error. Values are never reused.
+pub type muster_status_t = i32;
+
+/// The number of this ABI. The SONAME carries it (libmuster.so.1); it grows only with an incompatible change.
+pub const MUSTER_ABI_VERSION: u32 = 1;
+
+/// Success.
+pub const MUSTER_OK: muster_status_t = 0;
+/// The operation is not finished yet.
+pub const MUSTER_IN_PROGRESS: muster_status_t = 1;
+/// This process was the scheduler, and its job has ended well. There is no cluster handle.
+pub const MUSTER_SCHEDULER_DONE: muster_status_t = 2;
+/// An argument is not valid. Nothing has happened.
+pub const MUSTER_ERR_INVALID: muster_status_t = -1;
+/// A setting is not valid; the sentence names the variable, its value, and what would be right.
+pub const MUSTER_ERR_CONFIG: muster_status_t = -2;
+/// Not possible at this moment, for instance after muster_finalize.
+pub const MUSTER_ERR_STATE: muster_status_t = -3;
+/// This version does not do that.
+pub const MUSTER_ERR_UNSUPPORTED: muster_status_t = -4;
+/// A limit is exceeded; the sentence says which.
+pub const MUSTER_ERR_LIMIT: muster_status_t = -5;
+/// There is no such key, or no such thing.
+pub const MUSTER_ERR_NOT_FOUND: muster_status_t = -6;
+/// The scheduler refused this node; the sentence names both sides of the disagreement.
+pub const MUSTER_ERR_REJECTED: muster_status_t = -7;
+/// An address could not be bound.
+pub const MUSTER_ERR_BIND: muster_status_t = -8;
+/// The scheduler, or a peer, could not be reached.
+pub const MUSTER_ERR_UNREACHABLE: muster_status_t = -9;
+/// The time is up; the sentence names who is missing.
+pub const MUSTER_ERR_TIMEOUT: muster_status_t = -10;
+/// A process of the cluster was lost.
+pub const MUSTER_ERR_PEER_LOST: muster_status_t = -11;
+/// A process that the call needs has left the cluster.
+pub const MUSTER_ERR_PEER_LEFT: muster_status_t = -12;
+/// Two live processes cannot reach each other.
+pub const MUSTER_ERR_LINK: muster_status_t = -13;
+/// Bytes were damaged on the way.
+pub const MUSTER_ERR_CORRUPT: muster_status_t = -14;
+/// Ranks called different collectives; the sentence says what each called.
+pub const MUSTER_ERR_MISMATCH: muster_status_t = -15;
+/// The group was revoked.
+pub const MUSTER_ERR_REVOKED: muster_status_t = -16;
+/// A rank aborted the job.
+pub const MUSTER_ERR_ABORTED: muster_status_t = -17;
+/// A newer life of this node has taken its place.
+pub const MUSTER_ERR_FENCED: muster_status_t = -18;
+/// Authentication or encryption failed.
+pub const MUSTER_ERR_SECURITY: muster_status_t = -19;
+/// The journal could not be read or written.
+pub const MUSTER_ERR_JOURNAL: muster_status_t = -20;
+/// The operating system refused something.
+pub const MUSTER_ERR_SYSTEM: muster_status_t = -21;
+/// Out of memory.
+pub const MUSTER_ERR_MEMORY: muster_status_t = -22;
+/// A bug in this library.
+pub const MUSTER_ERR_INTERNAL: muster_status_t = -23;
+/// The handle belongs to the parent of this forked process.
+pub const MUSTER_ERR_FORKED: muster_status_t = -24;
+
+/// Element type: 8-bit signed integer.
+pub const MUSTER_INT8: i32 = 0;
+/// Element type: 16-bit signed integer.
+pub const MUSTER_INT16: i32 = 1;
+/// Element type: 32-bit signed integer.
+pub const MUSTER_INT32: i32 = 2;
+/// Element type: 64-bit signed integer.
+pub const MUSTER_INT64: i32 = 3;
+/// Element type: 8-bit unsigned integer; also for plain bytes.
+pub const MUSTER_UINT8: i32 = 4;
+/// Element type: 16-bit unsigned integer.
+pub const MUSTER_UINT16: i32 = 5;
+/// Element type: 32-bit unsigned integer.
+pub const MUSTER_UINT32: i32 = 6;
+/// Element type: 64-bit unsigned integer.
+pub const MUSTER_UINT64: i32 = 7;
+/// Element type: IEEE 754 half precision.
+pub const MUSTER_FLOAT16: i32 = 8;
+/// Element type: bfloat16.
+pub const MUSTER_BFLOAT16: i32 = 9;
+/// Element type: IEEE 754 single precision.
+pub const MUSTER_FLOAT32: i32 = 10;
+/// Element type: IEEE 754 double precision.
+pub const MUSTER_FLOAT64: i32 = 11;
+
+/// Operation: sum. Integers wrap.
+pub const MUSTER_SUM: i32 = 0;
+/// Operation: product. Integers wrap.
+pub const MUSTER_PROD: i32 = 1;
+/// Operation: minimum. NaN propagates; the minimum of the two zeros is -0.
+pub const MUSTER_MIN: i32 = 2;
+/// Operation: maximum. NaN propagates; the maximum of the two zeros is +0.
+pub const MUSTER_MAX: i32 = 3;
+/// Operation: average: the sum divided by the number of ranks. Integers truncate toward zero.
+pub const MUSTER_AVG: i32 = 4;
+
+/// What muster_role answers in a worker.
+pub const MUSTER_ROLE_WORKER: i32 = 1;
+/// What muster_role answers in a parameter server.
+pub const MUSTER_ROLE_SERVER: i32 = 2;
+
+/// Log level: what failed.
+pub const MUSTER_LOG_ERROR: i32 = 1;
+/// Log level: and what is odd, or takes long. The default.
+pub const MUSTER_LOG_WARNING: i32 = 2;
+/// Log level: and what happens to the cluster.
+pub const MUSTER_LOG_INFO: i32 = 3;
+/// Log level: and what happens within it.
+pub const MUSTER_LOG_DEBUG: i32 = 4;
+
+/// How long node_id and host are in the structs that go out, the ending zero byte included.
+pub const MUSTER_NAME_BYTES: usize = 256;
+/// How long an address is in the structs that go out, the ending zero byte included.
+pub const MUSTER_ADDRESS_BYTES: usize = 64;
+/// How long the cause of a failure is in muster_failure_t, the ending zero byte included.
+pub const MUSTER_CAUSE_BYTES: usize = 512;

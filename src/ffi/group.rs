@@ -1,0 +1,182 @@
+//! Groups: handles, ranks, members.
+
+use super::constants::{muster_status_t, MUSTER_ADDRESS_BYTES, MUSTER_NAME_BYTES};
+use super::convert::{fixed, give_struct, handle};
+use super::guard::{guard, guard_number, guard_or, Handle};
+use super::life::muster_cluster_t;
+use crate::error::{Error, Result, Status};
+use crate::runtime::Group;
+use std::ffi::c_char;
+use std::sync::Arc;
+
+/// An ordered set of nodes with its own sequence of collectives. The built-in ones are borrowed from their cluster, and
+/// live as long as it. Every rank must call a group's collectives in the same order.
+pub struct muster_group_t {
+    pub(super) handle: Handle<Arc<Group>>,
+}
+
+impl muster_group_t {
+    pub(super) fn with<R>(&self, body: impl FnOnce(&Group) -> Result<R>) -> Result<R> {
+        self.handle.with("group", |group| body(group))
+    }
+}
+
+unsafe fn borrowed(
+    cluster: *mut muster_cluster_t,
+    pick: impl FnOnce(&muster_cluster_t) -> &muster_group_t,
+) -> *mut muster_group_t {
+    guard_or(std::ptr::null_mut(), || {
+        // SAFETY: as promised by the callers below.
+        let cluster = unsafe { handle(cluster, "cluster") }?;
+        Ok(std::ptr::from_ref(pick(cluster)).cast_mut())
+    })
+}
+
+/// All workers. Borrowed from the cluster: not to be freed. NULL only if `cluster` is NULL.
+///
+/// # Safety
+/// `cluster` must be NULL or a live cluster.
+#[no_mangle]
+pub unsafe extern "C" fn muster_world(cluster: *mut muster_cluster_t) -> *mut muster_group_t {
+    // SAFETY: as promised by the caller.
+    unsafe { borrowed(cluster, |cluster| &cluster.world) }
+}
+
+/// All parameter servers; of size 0 if there are none. Borrowed from the cluster: not to be freed.
+///
+/// # Safety
+/// `cluster` must be NULL or a live cluster.
+#[no_mangle]
+pub unsafe extern "C" fn muster_servers(cluster: *mut muster_cluster_t) -> *mut muster_group_t {
+    // SAFETY: as promised by the caller.
+    unsafe { borrowed(cluster, |cluster| &cluster.servers) }
+}
+
+/// All workers, then all servers. Borrowed from the cluster: not to be freed.
+///
+/// # Safety
+/// `cluster` must be NULL or a live cluster.
+#[no_mangle]
+pub unsafe extern "C" fn muster_universe(cluster: *mut muster_cluster_t) -> *mut muster_group_t {
+    // SAFETY: as promised by the caller.
+    unsafe { borrowed(cluster, |cluster| &cluster.universe) }
+}
+
+unsafe fn number(group: *const muster_group_t, read: impl FnOnce(&Group) -> Result<u32>) -> i32 {
+    let number = guard_number(|| {
+        // SAFETY: as promised by the callers below.
+        unsafe { handle(group, "group") }?.with(|group| read(group).map(i64::from))
+    });
+    i32::try_from(number).expect("ranks and statuses are 32-bit numbers")
+}
+
+/// This process's rank in the group, 0 or more; MUSTER_ERR_NOT_FOUND if it is no member.
+///
+/// # Safety
+/// `group` must be NULL or a live group.
+#[no_mangle]
+pub unsafe extern "C" fn muster_group_rank(group: *const muster_group_t) -> i32 {
+    let read = |group: &Group| {
+        group.rank().ok_or_else(|| Error::new(Status::NotFound, format!("this process is no member of {}", group.id())))
+    };
+    // SAFETY: as promised by the caller.
+    unsafe { number(group, read) }
+}
+
+/// How many members the group has.
+///
+/// # Safety
+/// `group` must be NULL or a live group.
+#[no_mangle]
+pub unsafe extern "C" fn muster_group_size(group: *const muster_group_t) -> i32 {
+    // SAFETY: as promised by the caller.
+    unsafe { number(group, |group| Ok(group.size())) }
+}
+
+/// The rank among all workers of the member with this rank; MUSTER_ERR_NOT_FOUND for a member that is no worker,
+/// MUSTER_ERR_INVALID for a rank that the group does not have.
+///
+/// # Safety
+/// `group` must be NULL or a live group.
+#[no_mangle]
+pub unsafe extern "C" fn muster_group_to_world(group: *const muster_group_t, rank: i32) -> i32 {
+    // SAFETY: as promised by the caller.
+    unsafe { number(group, |group| group.to_world(rank)) }
+}
+
+/// The rank in the group of the worker with this rank; MUSTER_ERR_NOT_FOUND if that is no member, MUSTER_ERR_INVALID for
+/// a rank that no worker has.
+///
+/// # Safety
+/// `group` must be NULL or a live group.
+#[no_mangle]
+pub unsafe extern "C" fn muster_group_from_world(group: *const muster_group_t, world_rank: i32) -> i32 {
+    // SAFETY: as promised by the caller.
+    unsafe { number(group, |group| group.from_world(world_rank)) }
+}
+
+/// A member of a group.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct muster_member_t {
+    /// MUSTER_ROLE_WORKER or MUSTER_ROLE_SERVER.
+    pub role: i32,
+    /// Its rank in its role's rank space.
+    pub rank: i32,
+    /// Its place among those of its role on its host.
+    pub local_rank: i32,
+    /// Its process.
+    pub pid: i32,
+    /// 0: in the cluster. (Other states come with recovery.)
+    pub state: i32,
+    /// Its node id.
+    pub node_id: [c_char; MUSTER_NAME_BYTES],
+    /// Its host's name.
+    pub host: [c_char; MUSTER_NAME_BYTES],
+    /// Where it can be reached, as "host:port" with a numeric host: the first of its addresses.
+    pub address: [c_char; MUSTER_ADDRESS_BYTES],
+}
+
+/// Describes a member. Pass `sizeof *out` as `size`. In clusters of more than 1,024 nodes this may ask the scheduler, and
+/// wait for its answer for one heartbeat time-out at most.
+///
+/// # Safety
+/// `group` must be NULL or a live group; `out` must be NULL or writable for `size` bytes.
+#[no_mangle]
+pub unsafe extern "C" fn muster_group_member(
+    group: *const muster_group_t,
+    rank: i32,
+    out: *mut muster_member_t,
+    size: usize,
+) -> muster_status_t {
+    guard(|| {
+        // SAFETY: as promised by the caller.
+        let member = unsafe { handle(group, "group") }?.with(|group| group.find_member(rank))?;
+        let address = member.addresses.first().map(ToString::to_string).unwrap_or_default();
+        let given = muster_member_t {
+            role: member.role as i32,
+            rank: member.rank as i32,
+            local_rank: member.local_rank as i32,
+            pid: member.process.pid as i32,
+            state: 0,
+            node_id: fixed(&member.node_id),
+            host: fixed(&member.host.name),
+            address: fixed(&address),
+        };
+        // SAFETY: as promised by the caller.
+        unsafe { give_struct(&given, out, size, std::mem::size_of::<i32>()) }
+    })
+}
+
+/// How long an operation on the group may take, in milliseconds: -1 the default (setting timeout, 1,800 s), INT64_MAX
+/// without limit, 0 only what can be done at once. Counts for later calls.
+///
+/// # Safety
+/// `group` must be NULL or a live group.
+#[no_mangle]
+pub unsafe extern "C" fn muster_group_set_timeout(group: *mut muster_group_t, timeout_ms: i64) -> muster_status_t {
+    guard(|| {
+        // SAFETY: as promised by the caller.
+        unsafe { handle(group, "group") }?.with(|group| group.set_timeout_ms(timeout_ms).map(|()| Status::Ok))
+    })
+}

@@ -1,0 +1,99 @@
+//! What every entry does around its work: catch panics, turn a result into a status, keep the last error, and refuse
+//! handles that are NULL, inherited through `fork`, or poisoned by an earlier panic.
+
+use super::constants::muster_status_t;
+use crate::error::{Error, Result, Status};
+use crate::net::fork;
+use std::cell::RefCell;
+use std::ffi::{c_char, CString};
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+thread_local! {
+    static LAST_ERROR: RefCell<CString> = RefCell::default();
+}
+
+/// The last error's sentence, for as long as this thread makes no other.
+pub(super) fn last_error() -> *const c_char {
+    LAST_ERROR.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
+}
+
+fn keep(error: &Error) -> muster_status_t {
+    let text = error.message().replace('\0', " ");
+    let text = CString::new(text).expect("its zero bytes were just replaced");
+    // Where the thread is ending there is nobody left to ask for it.
+    let _ = LAST_ERROR.try_with(|last| *last.borrow_mut() = text);
+    error.status().code()
+}
+
+/// Runs an entry that returns a status.
+pub(super) fn guard(body: impl FnOnce() -> Result<Status>) -> muster_status_t {
+    match caught(body) {
+        Ok(status) => status.code(),
+        Err(error) => keep(&error),
+    }
+}
+
+/// Runs an entry that returns a number, or a status where that is negative.
+pub(super) fn guard_number(body: impl FnOnce() -> Result<i64>) -> i64 {
+    caught(body).unwrap_or_else(|error| i64::from(keep(&error)))
+}
+
+/// Runs an entry that returns something else, which is `otherwise` when it fails.
+pub(super) fn guard_or<T>(otherwise: T, body: impl FnOnce() -> Result<T>) -> T {
+    caught(body).unwrap_or_else(|error| {
+        keep(&error);
+        otherwise
+    })
+}
+
+fn caught<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+        let text = text.unwrap_or("no reason given");
+        Err(Error::new(Status::Internal, format!("a bug in this library: {text}; please report it")))
+    })
+}
+
+/// What stands behind every opaque pointer: the thing itself, who made it, and whether a panic has spoilt it.
+pub(super) struct Handle<T> {
+    inner: T,
+    generation: u64,
+    poisoned: AtomicBool,
+}
+
+impl<T> Handle<T> {
+    pub(super) fn new(inner: T) -> Handle<T> {
+        Handle { inner, generation: fork::generation(), poisoned: AtomicBool::new(false) }
+    }
+
+    /// Whether it was made by a process that this one was forked from.
+    pub(super) fn is_inherited(&self) -> bool {
+        self.generation != fork::generation()
+    }
+
+    /// Works on it, unless it may not be used; a panic spoils it.
+    pub(super) fn with<R>(&self, what: &str, body: impl FnOnce(&T) -> Result<R>) -> Result<R> {
+        if self.is_inherited() {
+            let why = format!("this {what} belongs to the parent process: after fork() a child cannot use it");
+            return Err(Error::new(Status::Forked, why));
+        }
+        if self.poisoned.load(Ordering::Relaxed) {
+            let why = format!("this {what} was spoilt by an earlier internal error; it can only be freed");
+            return Err(Error::new(Status::Internal, why));
+        }
+        catch_unwind(AssertUnwindSafe(|| body(&self.inner))).unwrap_or_else(|panic| {
+            self.poisoned.store(true, Ordering::Relaxed);
+            std::panic::resume_unwind(panic)
+        })
+    }
+
+    /// The thing, to be ended; nothing in a forked child, where ending it would touch what is the parent's.
+    pub(super) fn into_inner(self) -> std::result::Result<T, T> {
+        if self.is_inherited() {
+            Err(self.inner)
+        } else {
+            Ok(self.inner)
+        }
+    }
+}

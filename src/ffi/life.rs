@@ -1,0 +1,145 @@
+//! Joining and leaving a cluster.
+
+use super::constants::muster_status_t;
+use super::convert::{handle, out, text};
+use super::group::muster_group_t;
+use super::guard::{guard, Handle};
+use super::settings::muster_config_t;
+use crate::config::{Config, Settings};
+use crate::error::{Result, Status};
+use crate::runtime::{join, Cluster, Joined};
+use crate::types::GroupId;
+use std::ffi::{c_char, CString};
+
+/// A node's cluster. Its calls are thread-safe.
+pub struct muster_cluster_t {
+    pub(super) handle: Handle<Cluster>,
+    pub(super) node_id: CString,
+    pub(super) world: muster_group_t,
+    pub(super) servers: muster_group_t,
+    pub(super) universe: muster_group_t,
+}
+
+impl muster_cluster_t {
+    fn new(cluster: Cluster) -> muster_cluster_t {
+        let group = |id| muster_group_t { handle: Handle::new(cluster.group(id)) };
+        let node_id = cluster.node_id().replace('\0', " ");
+        muster_cluster_t {
+            node_id: CString::new(node_id).expect("its zero bytes were just replaced"),
+            world: group(GroupId::WORLD),
+            servers: group(GroupId::SERVERS),
+            universe: group(GroupId::UNIVERSE),
+            handle: Handle::new(cluster),
+        }
+    }
+
+    pub(super) fn with<R>(&self, body: impl FnOnce(&Cluster) -> Result<R>) -> Result<R> {
+        self.handle.with("cluster", body)
+    }
+}
+
+/// The settings of a configuration, or, for NULL, of the environment.
+///
+/// # Safety
+/// `config` must be NULL or a live configuration.
+pub(super) unsafe fn settings(
+    config: *const muster_config_t,
+    read: impl FnOnce(&Config) -> Result<Settings>,
+) -> Result<Settings> {
+    if config.is_null() {
+        let mut config = Config::new();
+        config.load_env(std::env::vars_os());
+        return read(&config);
+    }
+    // SAFETY: as promised by the caller.
+    unsafe { handle(config, "config") }?.with(|config| read(config))
+}
+
+/// Joins the cluster that the settings describe; NULL for `config` means those of the environment. Blocks until all nodes
+/// are there (at most for the forming time-out), then gives a handle out.
+///
+/// In a process whose role is scheduler it serves until the job has ended, and then returns MUSTER_SCHEDULER_DONE with
+/// `*out` set to NULL, or the job's error. With no settings at all the process is a cluster of one.
+///
+/// Errors: MUSTER_ERR_CONFIG, MUSTER_ERR_BIND, MUSTER_ERR_UNREACHABLE (no scheduler), MUSTER_ERR_REJECTED,
+/// MUSTER_ERR_TIMEOUT (the sentence names who is missing), MUSTER_ERR_UNSUPPORTED.
+///
+/// # Safety
+/// `config` must be NULL or a live configuration; `out` must be NULL or writable.
+#[no_mangle]
+pub unsafe extern "C" fn muster_init(
+    config: *const muster_config_t,
+    out: *mut *mut muster_cluster_t,
+) -> muster_status_t {
+    guard(|| {
+        let out = self::out(out, "out")?;
+        // SAFETY: as promised by the caller.
+        let settings = unsafe { settings(config, Config::settings) }?;
+        let (handle, status) = match join(settings)? {
+            Joined::Node(cluster) => (Box::into_raw(Box::new(muster_cluster_t::new(*cluster))), Status::Ok),
+            Joined::SchedulerDone => (std::ptr::null_mut(), Status::SchedulerDone),
+        };
+        // SAFETY: not NULL, and writable as the caller promised.
+        unsafe { out.write(handle) };
+        Ok(status)
+    })
+}
+
+/// Leaves the cluster in order; does not free the handle. Bounded in time (setting finalize_timeout, 30 s), also when
+/// there is no scheduler any more. Peers that need this node afterwards get MUSTER_ERR_PEER_LEFT. A process that hosts
+/// the scheduler waits here for the others to leave. Accepts NULL; a second call does nothing.
+///
+/// # Safety
+/// `cluster` must be NULL or a live cluster.
+#[no_mangle]
+pub unsafe extern "C" fn muster_finalize(cluster: *mut muster_cluster_t) -> muster_status_t {
+    guard(|| {
+        if cluster.is_null() {
+            return Ok(Status::Ok);
+        }
+        // SAFETY: as promised by the caller.
+        unsafe { handle(cluster, "cluster") }?.with(|cluster| cluster.finalize().map(|()| Status::Ok))
+    })
+}
+
+/// Ends the job for every rank: their pending and later calls return MUSTER_ERR_ABORTED with this rank, code and reason.
+///
+/// # Safety
+/// `cluster` must be NULL or a live cluster; `reason` must be NULL or a string.
+#[no_mangle]
+pub unsafe extern "C" fn muster_abort(
+    cluster: *mut muster_cluster_t,
+    code: i32,
+    reason: *const c_char,
+) -> muster_status_t {
+    guard(|| {
+        // SAFETY: as promised by the caller.
+        let (cluster, reason) = unsafe { (handle(cluster, "cluster")?, text(reason, "reason")?) };
+        cluster.with(|cluster| cluster.abort(code, reason).map(|()| Status::Ok))
+    })
+}
+
+/// Frees a cluster, and its built-in groups with it. Accepts NULL. Without muster_finalize before it, the others lose
+/// this node. When the last handle has been freed no thread and no descriptor of the library is left.
+///
+/// # Safety
+/// `cluster` must be NULL or a live cluster that no other thread is using, and is not to be used any more.
+#[no_mangle]
+pub unsafe extern "C" fn muster_cluster_free(cluster: *mut muster_cluster_t) {
+    guard(|| {
+        if cluster.is_null() {
+            return Ok(Status::Ok);
+        }
+        // SAFETY: made by Box::into_raw in muster_init, and the caller gives it up.
+        let cluster = unsafe { Box::from_raw(cluster) };
+        match cluster.handle.into_inner() {
+            Ok(cluster) => drop(cluster),
+            Err(mut inherited) => {
+                // Its threads are the parent's, and so are its connections, which the child has closed at the fork.
+                inherited.forget();
+                std::mem::forget(inherited);
+            }
+        }
+        Ok(Status::Ok)
+    });
+}

@@ -1,0 +1,185 @@
+//! The store.
+
+use super::constants::muster_status_t;
+use super::convert::{c_bytes, handle, null, out, slice};
+use super::guard::guard;
+use super::life::muster_cluster_t;
+use crate::error::{Error, Result, Status};
+use std::ffi::{c_char, c_void};
+
+/// Gives bytes away: malloc'ed, with a zero byte behind them that does not count, so that text can be used as it is.
+fn give_bytes(bytes: &[u8]) -> Result<*mut c_void> {
+    // SAFETY: takes a number; the result is checked.
+    let memory = unsafe { libc::malloc(bytes.len() + 1) };
+    if memory.is_null() {
+        return Err(Error::new(Status::Memory, format!("no memory for a value of {} bytes", bytes.len())));
+    }
+    // SAFETY: the memory was just allocated, one byte longer than the bytes are.
+    unsafe {
+        std::ptr::copy_nonoverlapping(bytes.as_ptr(), memory.cast::<u8>(), bytes.len());
+        memory.cast::<u8>().add(bytes.len()).write(0);
+    }
+    Ok(memory)
+}
+
+/// Sets a key to `len` bytes. Returns when the scheduler has it; from then on every node's get finds it. Keys are strings
+/// of 1 to 4,096 bytes, values arbitrary bytes of up to 16 MiB, all together up to 256 MiB (settings store_key_max,
+/// store_value_max, store_total_max); beyond, MUSTER_ERR_LIMIT. `value` may be NULL where `len` is 0.
+///
+/// # Safety
+/// `cluster` must be NULL or a live cluster, `key` NULL or a string, `value` readable for `len` bytes or NULL.
+#[no_mangle]
+pub unsafe extern "C" fn muster_store_set(
+    cluster: *mut muster_cluster_t,
+    key: *const c_char,
+    value: *const c_void,
+    len: usize,
+) -> muster_status_t {
+    guard(|| {
+        // SAFETY: as promised by the caller.
+        let (cluster, key) = unsafe { (handle(cluster, "cluster")?, c_bytes(key, "key")?) };
+        // SAFETY: as promised by the caller.
+        let value = unsafe { slice(value.cast::<u8>(), len, "value") }?;
+        cluster.with(|cluster| cluster.store_set(key, value).map(|()| Status::Ok))
+    })
+}
+
+/// The value of a key, waiting until somebody sets it: the scheduler pushes it, nobody polls. `timeout_ms`: -1 the default
+/// (300 s), 0 try once (MUSTER_ERR_NOT_FOUND if it is not there), INT64_MAX without limit. The value is the caller's, to
+/// be freed with muster_free; a zero byte that `len` does not count stands behind it.
+///
+/// # Safety
+/// `cluster` must be NULL or a live cluster, `key` NULL or a string, `value` and `len` NULL or writable.
+#[no_mangle]
+pub unsafe extern "C" fn muster_store_get(
+    cluster: *mut muster_cluster_t,
+    key: *const c_char,
+    timeout_ms: i64,
+    value: *mut *mut c_void,
+    len: *mut usize,
+) -> muster_status_t {
+    guard(|| {
+        // SAFETY: as promised by the caller.
+        let (cluster, key) = unsafe { (handle(cluster, "cluster")?, c_bytes(key, "key")?) };
+        let (value, len) = (out(value, "value")?, out(len, "len")?);
+        let found = cluster.with(|cluster| cluster.store_get(key, timeout_ms))?;
+        // SAFETY: neither is NULL, and both are writable as the caller promised.
+        unsafe {
+            value.write(give_bytes(&found)?);
+            len.write(found.len());
+        }
+        Ok(Status::Ok)
+    })
+}
+
+/// Adds to the number in a key, and gives the sum to `out` (may be NULL). A key that is not there counts as 0. The number
+/// is kept as decimal text; a value that is none, or a sum beyond 64 bits, is MUSTER_ERR_INVALID. Happens exactly once,
+/// whatever happens to the connection.
+///
+/// # Safety
+/// `cluster` must be NULL or a live cluster, `key` NULL or a string, `out` writable or NULL.
+#[no_mangle]
+pub unsafe extern "C" fn muster_store_add(
+    cluster: *mut muster_cluster_t,
+    key: *const c_char,
+    delta: i64,
+    out: *mut i64,
+) -> muster_status_t {
+    guard(|| {
+        // SAFETY: as promised by the caller.
+        let (cluster, key) = unsafe { (handle(cluster, "cluster")?, c_bytes(key, "key")?) };
+        let sum = cluster.with(|cluster| cluster.store_add(key, delta))?;
+        if !out.is_null() {
+            // SAFETY: not NULL, and writable as the caller promised.
+            unsafe { out.write(sum) };
+        }
+        Ok(Status::Ok)
+    })
+}
+
+/// Sets a key to `desired` if its value is `expected` (a key that is not there counts as empty), and gives what it is
+/// afterwards to `current` and `clen`: `desired`, or what was there instead. Freed with muster_free; both may be NULL.
+/// Happens exactly once.
+///
+/// # Safety
+/// `cluster` must be NULL or a live cluster, `key` NULL or a string, `expected` and `desired` readable for their lengths or
+/// NULL, `current` and `clen` writable or NULL.
+#[no_mangle]
+pub unsafe extern "C" fn muster_store_compare_set(
+    cluster: *mut muster_cluster_t,
+    key: *const c_char,
+    expected: *const c_void,
+    elen: usize,
+    desired: *const c_void,
+    dlen: usize,
+    current: *mut *mut c_void,
+    clen: *mut usize,
+) -> muster_status_t {
+    guard(|| {
+        // SAFETY: as promised by the caller.
+        let (cluster, key) = unsafe { (handle(cluster, "cluster")?, c_bytes(key, "key")?) };
+        // SAFETY: as promised by the caller.
+        let expected = unsafe { slice(expected.cast::<u8>(), elen, "expected") }?;
+        // SAFETY: as promised by the caller.
+        let desired = unsafe { slice(desired.cast::<u8>(), dlen, "desired") }?;
+        if !current.is_null() && clen.is_null() {
+            return Err(null("clen"));
+        }
+        let now = cluster.with(|cluster| cluster.store_compare_set(key, expected, desired))?;
+        // SAFETY: what is not NULL is writable as the caller promised.
+        unsafe {
+            if !current.is_null() {
+                current.write(give_bytes(&now)?);
+            }
+            if !clen.is_null() {
+                clen.write(now.len());
+            }
+        }
+        Ok(Status::Ok)
+    })
+}
+
+/// Deletes a key; `existed` (may be NULL) becomes 1 if it was there, otherwise 0.
+///
+/// # Safety
+/// `cluster` must be NULL or a live cluster, `key` NULL or a string, `existed` writable or NULL.
+#[no_mangle]
+pub unsafe extern "C" fn muster_store_delete(
+    cluster: *mut muster_cluster_t,
+    key: *const c_char,
+    existed: *mut i32,
+) -> muster_status_t {
+    guard(|| {
+        // SAFETY: as promised by the caller.
+        let (cluster, key) = unsafe { (handle(cluster, "cluster")?, c_bytes(key, "key")?) };
+        let was_there = cluster.with(|cluster| cluster.store_delete(key))?;
+        if !existed.is_null() {
+            // SAFETY: not NULL, and writable as the caller promised.
+            unsafe { existed.write(i32::from(was_there)) };
+        }
+        Ok(Status::Ok)
+    })
+}
+
+/// Waits until every one of `n` keys exists. `timeout_ms` as for muster_store_get.
+///
+/// # Safety
+/// `cluster` must be NULL or a live cluster; `keys` must be readable for `n` pointers, each NULL or a string.
+#[no_mangle]
+pub unsafe extern "C" fn muster_store_wait(
+    cluster: *mut muster_cluster_t,
+    keys: *const *const c_char,
+    n: usize,
+    timeout_ms: i64,
+) -> muster_status_t {
+    guard(|| {
+        // SAFETY: as promised by the caller.
+        let (cluster, pointers) = unsafe { (handle(cluster, "cluster")?, slice(keys, n, "keys")?) };
+        let keys: Result<Vec<&[u8]>> = (pointers.iter().enumerate())
+            // SAFETY: as promised by the caller.
+            .map(|(at, key)| unsafe { c_bytes(*key, &format!("keys[{at}]")) })
+            .collect();
+        let keys = keys?;
+        cluster.with(|cluster| cluster.store_wait(&keys, timeout_ms).map(|()| Status::Ok))
+    })
+}

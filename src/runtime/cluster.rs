@@ -1,0 +1,370 @@
+//! A cluster, as one of its nodes has it: joined by [`join`], left by [`Cluster::finalize`].
+//!
+//! Owns the agent thread and, where this process hosts it, the scheduler. Dropping it without finalizing is a loss to the
+//! others.
+
+use super::clock::Clock;
+use super::group::{Group, Slot};
+use super::identity;
+use super::log::Logger;
+use super::mesh::Wrap;
+use super::node::{Node, Setup};
+use super::scheduler::{named, Scheduler, Serving, RESOLVE_WAIT};
+use super::shared::{Shared, ToNode, VERDICT_WAIT};
+use crate::agent::{Agent, Command, Profile};
+use crate::config::{Key, Place, Settings};
+use crate::error::{Error, Failure, Result, Status};
+use crate::net::{host, resolve, Waker};
+use crate::types::{Epoch, GroupId, Incarnation, Role, Time};
+use crate::wire::{encode_frame, Formed, LinkKind, Register, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// What joining came to.
+pub enum Joined {
+    /// This process is a node of the cluster.
+    Node(Box<Cluster>),
+    /// This process was the scheduler; the job has ended well.
+    SchedulerDone,
+}
+
+/// A node's cluster.
+pub struct Cluster {
+    settings: Settings,
+    pub(super) shared: Arc<Shared>,
+    formed: Arc<Formed>,
+    node_id: String,
+    scheduler_address: SocketAddr,
+    thread: Option<JoinHandle<()>>,
+    scheduler: Option<Scheduler>,
+    finalized: Mutex<bool>,
+}
+
+/// What HCCL's cluster manager is started with (see `MS_HCCL_CM_INIT`).
+pub struct HcclCm {
+    /// The scheduler's address; the chief's port is one above its port.
+    pub chief: SocketAddr,
+    /// The device of rank 0.
+    pub chief_device: u32,
+    /// How many workers there are.
+    pub worker_size: u32,
+    /// This node's address.
+    pub worker: IpAddr,
+}
+
+/// Does what the settings say: serves as the scheduler until the job ends, or joins the cluster as a node.
+pub fn join(settings: Settings) -> Result<Joined> {
+    let wrap: Wrap = Arc::new(|transport| Box::new(transport));
+    join_over(settings, wrap)
+}
+
+/// As [`join`], with every link's transport wrapped.
+pub fn join_over(settings: Settings, wrap: Wrap) -> Result<Joined> {
+    refuse_unsupported(&settings)?;
+    if let Place::Scheduler { .. } = settings.place {
+        Serving::new(&settings)?.run()?;
+        return Ok(Joined::SchedulerDone);
+    }
+    let scheduler = hosted_scheduler(&settings)?;
+    Cluster::join(settings, scheduler, wrap).map(|cluster| Joined::Node(Box::new(cluster)))
+}
+
+/// Starts a scheduler on a thread of this process.
+pub fn start_scheduler(settings: &Settings) -> Result<Scheduler> {
+    refuse_unsupported(settings)?;
+    Scheduler::start(settings)
+}
+
+/// What this version cannot honour is refused; going on without it would break a promise.
+fn refuse_unsupported(settings: &Settings) -> Result<()> {
+    match settings.unsupported.first() {
+        Some(what) => Err(Error::new(Status::Unsupported, what.clone())),
+        None => Ok(()),
+    }
+}
+
+/// The scheduler that a cluster of one, or rank 0 under another launcher, runs in its own process.
+fn hosted_scheduler(settings: &Settings) -> Result<Option<Scheduler>> {
+    let place = match &settings.place {
+        Place::Alone { .. } => Place::Scheduler { host: "127.0.0.1".to_owned(), port: 0 },
+        Place::Node { host, port, hosts_scheduler: true, .. } => Place::Scheduler { host: host.clone(), port: *port },
+        _ => return Ok(None),
+    };
+    let mut settings = settings.clone();
+    settings.place = place;
+    settings.warnings.clear(); // the node tells them
+    Scheduler::start(&settings).map(Some)
+}
+
+impl Cluster {
+    fn join(settings: Settings, scheduler: Option<Scheduler>, wrap: Wrap) -> Result<Cluster> {
+        let incarnation = identity::incarnation()?;
+        let register = registration(&settings, incarnation)?;
+        let node_id = register.node_id.clone();
+        let logger = Logger::new(settings.log_level, &format!("{} {node_id:?}", register.role));
+        settings.warnings.iter().for_each(|line| logger.warn(line));
+        let (addresses, name) = scheduler_addresses(&settings, scheduler.as_ref())?;
+        let profile = Profile {
+            register,
+            scheduler: name,
+            forming_timeout: settings.forming_timeout,
+            heartbeat_timeout: settings.heartbeat_timeout,
+            finalize_timeout: settings.finalize_timeout,
+            seed: u64::from_le_bytes(host::random_bytes()?),
+        };
+        let clock = Clock::start();
+        let shared = Arc::new(Shared::new(logger, clock, Waker::new()?));
+        let scheduler_address = addresses[0];
+        let setup = Setup {
+            agent: Agent::new(profile, clock.now()),
+            scheduler: addresses,
+            own: settings.worker_addresses.clone(),
+            own_setting: settings.origin(Key::WorkerIp).to_owned(),
+            operation_timeout_ms: limit_ms(settings.operation_timeout),
+            wrap,
+        };
+        let node = Node::new(Arc::clone(&shared), setup, incarnation)?;
+        let thread = std::thread::Builder::new().name("muster-agent".to_owned()).spawn(move || node.run());
+        let thread = thread.map_err(|error| Error::system("a thread for the agent", &error))?;
+        match await_forming(&shared) {
+            Ok(formed) => {
+                shared.logger.set_speaker(&format!("{} {}, node id {node_id:?}", rank_word(&formed), formed.rank));
+                let (thread, finalized) = (Some(thread), Mutex::new(false));
+                Ok(Cluster { settings, shared, formed, node_id, scheduler_address, thread, scheduler, finalized })
+            }
+            Err(error) => {
+                shared.ask(ToNode::Quit);
+                let _ = thread.join(); // its panic, if any, was printed
+                Err(error)
+            }
+        }
+    }
+
+    /// What this node is.
+    pub fn role(&self) -> Role {
+        super::group::own_role(&self.formed)
+    }
+
+    /// What the cluster agreed on.
+    pub fn formed(&self) -> &Formed {
+        &self.formed
+    }
+
+    /// The settings that it was joined with.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// This node's id.
+    pub fn node_id(&self) -> &str {
+        &self.node_id
+    }
+
+    /// The present epoch.
+    pub fn epoch(&self) -> Epoch {
+        self.formed.epoch
+    }
+
+    /// A built-in group.
+    pub fn group(&self, id: GroupId) -> Arc<Group> {
+        let learnt = self.shared.learnt();
+        let group = learnt.groups.iter().find(|group| group.id() == id);
+        Arc::clone(group.expect("the built-in groups are made before the cluster is handed out"))
+    }
+
+    /// The first cause that broke the cluster, or, if it holds, the first group's.
+    pub fn failure(&self) -> Option<Failure> {
+        let learnt = self.shared.learnt();
+        if let Some(failure) = &learnt.broken {
+            return Some(failure.clone());
+        }
+        let groups = learnt.groups.clone();
+        drop(learnt);
+        groups.iter().find_map(|group| group.broken()).filter(|failure| failure.status != Status::State)
+    }
+
+    /// How many nodes of this node's role there are.
+    pub fn size(&self) -> u32 {
+        match self.role() {
+            Role::Server => self.formed.server_num,
+            _ => self.formed.worker_num,
+        }
+    }
+
+    /// The ranks of the workers that are lost.
+    pub fn failed_ranks(&self) -> Vec<u32> {
+        let broken = self.shared.learnt().broken.clone();
+        let lost = broken.filter(|failure| failure.status == Status::PeerLost).and_then(|failure| failure.culprit);
+        lost.filter(|culprit| culprit.role == Role::Worker).and_then(|culprit| culprit.rank).into_iter().collect()
+    }
+
+    /// What HCCL's cluster manager is started with.
+    pub fn hccl_cm(&self) -> Result<HcclCm> {
+        let chief = self.scheduler_address;
+        let own = self.shared.member(&self.formed, self.formed.index)?;
+        let first = self.shared.member(&self.formed, 0)?;
+        let worker = own.addresses.first().map_or(chief.ip(), |address| address.ip());
+        Ok(HcclCm { chief, chief_device: first.local_rank, worker_size: self.formed.worker_num, worker })
+    }
+
+    /// How many control frames this node has sent on its present connection.
+    pub fn control_frames_sent(&self) -> u64 {
+        self.shared.control_frames()
+    }
+
+    /// Ends the job for everyone, with this code and reason.
+    pub fn abort(&self, code: i32, reason: &str) -> Result<()> {
+        self.shared.ask(ToNode::Brain(Command::Abort { code, reason: reason.to_owned() }));
+        let deadline = self.shared.clock.now() + VERDICT_WAIT;
+        let told = self.shared.wait(deadline, |learnt| learnt.broken.is_some().then_some(()));
+        told.ok_or_else(|| Error::new(Status::Unreachable, "the scheduler has not confirmed that the job is aborted"))
+    }
+
+    /// Leaves the cluster, in bounded time. Leaving twice is leaving once.
+    pub fn finalize(&self) -> Result<()> {
+        let mut finalized = self.finalized.lock().unwrap_or_else(PoisonError::into_inner);
+        if *finalized {
+            return Ok(());
+        }
+        let deadline = self.shared.clock.now() + self.settings.finalize_timeout;
+        self.close_links(deadline);
+        self.shared.ask(ToNode::Brain(Command::Leave));
+        let left = self.shared.wait(deadline, |learnt| learnt.left.clone().or_else(|| learnt.over.then_some(None)));
+        match left {
+            Some(None) => {}
+            Some(Some(warning)) => self.shared.logger.warn(&warning),
+            None => self.shared.logger.warn("the scheduler has not said good-bye in time; leaving without"),
+        }
+        self.shared.ask(ToNode::Quit);
+        *finalized = true;
+        self.await_own_scheduler(deadline);
+        Ok(())
+    }
+
+    /// Tells the peers on every link, and waits until what was sent has reached them.
+    fn close_links(&self, deadline: Time) {
+        let mut leave = Vec::new();
+        encode_frame(LinkKind::Leave as u8, 0, &[], &mut leave);
+        let groups = self.shared.learnt().groups.clone();
+        for group in &groups {
+            let cause = "this process has finalized its cluster".to_owned();
+            let epoch = self.formed.epoch;
+            let over =
+                Failure { status: Status::State, culprit: None, cause, epoch, group: Some(group.id()), sequence: 0 };
+            group.close(over, &leave);
+        }
+        let short = deadline.min(self.shared.clock.now() + Duration::from_secs(1));
+        for group in &groups {
+            let mut driver = group.driver();
+            while self.shared.clock.now() < short
+                && driver.slots.iter().any(|slot| matches!(slot, Slot::Up(link) if link.unsent() > 1))
+            {
+                // The kernel tells of no edge when the last byte is acknowledged.
+                std::thread::sleep(Duration::from_micros(200));
+            }
+            driver.slots.iter_mut().for_each(|slot| *slot = Slot::Left);
+        }
+    }
+
+    /// A process that hosts the scheduler leaves last.
+    fn await_own_scheduler(&self, deadline: Time) {
+        let Some(scheduler) = &self.scheduler else { return };
+        match scheduler.wait(Some(deadline.since(self.shared.clock.now()))) {
+            Some(Ok(())) => {}
+            Some(Err(error)) => self.shared.logger.warn(&format!("the scheduler in this process ended: {error}")),
+            None => self
+                .shared
+                .logger
+                .warn("other nodes have not left yet; the scheduler in this process ends without them"),
+        }
+    }
+
+    /// Forgets the threads: in a forked child there are none.
+    pub fn forget(&mut self) {
+        drop(self.thread.take());
+        if let Some(scheduler) = &mut self.scheduler {
+            scheduler.forget();
+        }
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.shared.ask(ToNode::Quit);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join(); // the thread has no result; a panic was printed
+        }
+        let groups = std::mem::take(&mut self.shared.learnt().groups);
+        drop(groups);
+    }
+}
+
+/// Waits for the word of the brain, which keeps the time for forming.
+fn await_forming(shared: &Shared) -> Result<Arc<Formed>> {
+    let word = shared.wait(Time::NEVER, |learnt| {
+        if let Some(error) = &learnt.failed {
+            return Some(Err(error.clone()));
+        }
+        match &learnt.formed {
+            Some(formed) => Some(Ok(Arc::clone(formed))),
+            None => learnt.over.then(|| Err(Error::new(Status::Internal, "the agent thread has ended"))),
+        }
+    });
+    word.expect("a wait without limit ends with a word")
+}
+
+/// What the node says of itself.
+fn registration(settings: &Settings, incarnation: Incarnation) -> Result<Register> {
+    let (role, given, rank) = match &settings.place {
+        Place::Node { role, node_id, rank, .. } => (*role, node_id.clone(), *rank),
+        Place::Alone { node_id } => (Role::Worker, node_id.clone(), None),
+        Place::Scheduler { .. } => return Err(Error::config("these settings are a scheduler's")),
+    };
+    let host = identity::host_name(settings)?;
+    Ok(Register {
+        protocol_lowest: PROTOCOL_LOWEST,
+        protocol_highest: PROTOCOL_HIGHEST,
+        features: 0,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        job_id: settings.job_id.clone(),
+        role,
+        node_id_given: given.is_some(),
+        node_id: given.unwrap_or_else(|| identity::generated_node_id(&host, &incarnation)),
+        rank,
+        incarnation,
+        host,
+        process: identity::process(),
+        addresses: Vec::new(),
+        worker_num: settings.worker_num,
+        server_num: settings.server_num,
+        recovery: settings.enable_recovery,
+        instance: None,
+    })
+}
+
+/// Where the scheduler is, and how sentences name that.
+fn scheduler_addresses(settings: &Settings, own: Option<&Scheduler>) -> Result<(Vec<SocketAddr>, String)> {
+    if let Some(scheduler) = own {
+        return Ok((scheduler.addresses().to_vec(), scheduler.addresses()[0].to_string()));
+    }
+    let Place::Node { host, port, .. } = &settings.place else {
+        return Err(Error::config("a cluster of one has its own scheduler"));
+    };
+    let found = resolve::resolve(host, *port, RESOLVE_WAIT);
+    let found = found.map_err(|error| named(settings, &error))?;
+    Ok((found, if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }))
+}
+
+fn rank_word(formed: &Formed) -> &'static str {
+    match super::group::own_role(formed) {
+        Role::Server => "server rank",
+        _ => "rank",
+    }
+}
+
+/// In milliseconds, as the C ABI counts: `i64::MAX` is without limit.
+pub fn limit_ms(limit: Option<Duration>) -> i64 {
+    limit.map_or(i64::MAX, |limit| i64::try_from(limit.as_millis()).unwrap_or(i64::MAX))
+}

@@ -1,0 +1,370 @@
+//! How a collective is carried out: by the thread that calls it, over the group's own links, action by action.
+//!
+//! It polls without sleeping for a short while, yielding the processor each time, for there may be more ranks than
+//! cores; then it sleeps in the group's poller, from which the agent thread can wake it. Nothing is handed from thread
+//! to thread, and nothing is allocated once the scratch has grown to its size.
+
+use super::buffer::{CallBuffers, Memory};
+use super::group::{Driver, Group, Mail, Slot, WAKER};
+use super::link::{Arrival, Link, LinkEnd, Moved, Sink};
+use super::shared::{Shared, ToNode};
+use crate::agent::Command;
+use crate::collective::{choose, Action, Landing, Shape, Span};
+use crate::error::{Error, Failure, Result};
+use crate::net::Token;
+use crate::types::{Call, DType, ReduceOp, Time};
+use crate::wire::{DataHeader, FrameHeader, DATA_HEADER_BYTES};
+use std::time::{Duration, Instant};
+
+/// How long a call polls before it sleeps; a wake-up from sleep costs about as much.
+const SPIN: Duration = Duration::from_micros(50);
+/// When a call that makes no progress says who is absent.
+pub(super) const WARN_AFTER: Duration = Duration::from_secs(10);
+
+/// Why a collective could not go on.
+#[derive(Debug)]
+pub(super) enum Stop {
+    /// The cluster is broken, or the scheduler has revoked the group: the first cause, known to all.
+    Told(Failure),
+    /// A peer revoked the group.
+    Heard(Failure),
+    /// The link to this rank ended, or could not be opened.
+    Ended(u32, LinkEnd),
+    /// This rank has left the cluster.
+    Left(u32),
+    /// This rank called something else, or is elsewhere in the sequence.
+    Mismatch(u32, u64, Call),
+    /// The time is up.
+    Timeout,
+}
+
+/// One call under way.
+pub(super) struct Running<'a> {
+    pub shared: &'a Shared,
+    pub call: Call,
+    pub sequence: u64,
+    pub data: DataHeader,
+    pub encoded: [u8; DATA_HEADER_BYTES],
+    pub deadline: Time,
+    pub limit_ms: i64,
+    pub warn_at: Time,
+}
+
+impl Group {
+    /// Carries out one collective. `call` has been checked as far as it does not need the group; the buffers are as long
+    /// as `Shape` says.
+    pub fn run(&self, call: Call, buffers: CallBuffers<'_>) -> Result<()> {
+        let shared = self.shared()?;
+        let Some(rank) = self.rank() else {
+            return Err(Error::invalid(format!("{}: this process is no member of {}", call.kind, self.id())));
+        };
+        let shape = Shape { rank, size: self.size(), call, in_place: buffers.in_place() };
+        shape.check()?;
+        let mut driver = self.driver();
+        if let Some(failure) = self.broken() {
+            return Err(failure.into());
+        }
+        let driver = &mut *driver;
+        driver.sequence += 1;
+        let running = self.start(&shared, call, driver.sequence);
+        let algorithm = choose(&shape, &self.thresholds);
+        let scratch_bytes = (algorithm.scratch_bytes)(&shape);
+        let mut scratch = std::mem::take(&mut driver.scratch);
+        if scratch.len() < scratch_bytes {
+            scratch.resize(scratch_bytes, 0);
+        }
+        let memory = buffers.with_scratch(&mut scratch);
+        let outcome = self.carry_out(driver, &running, &shape, algorithm.step, &memory);
+        driver.scratch = scratch;
+        match outcome {
+            Ok(()) => {
+                self.finish(running.sequence);
+                Ok(())
+            }
+            Err(stop) => Err(self.give_up(driver, &running, stop).into()),
+        }
+    }
+
+    fn start<'a>(&self, shared: &'a Shared, call: Call, sequence: u64) -> Running<'a> {
+        let now = shared.clock.now();
+        self.enter(sequence, call, now);
+        let limit_ms = self.timeout_ms();
+        let deadline = match u64::try_from(limit_ms) {
+            Ok(limit) if limit_ms != i64::MAX => now + Duration::from_millis(limit),
+            _ => Time::NEVER,
+        };
+        let data =
+            DataHeader { epoch: self.formed.epoch, group: self.id(), sequence, signature: call.signature(), call };
+        let warn_at = now + WARN_AFTER;
+        Running { shared, call, sequence, data, encoded: data.encode(), deadline, limit_ms, warn_at }
+    }
+
+    fn carry_out(
+        &self,
+        driver: &mut Driver,
+        running: &Running<'_>,
+        shape: &Shape,
+        step: fn(&Shape, u32) -> Action,
+        memory: &Memory<'_>,
+    ) -> Result<(), Stop> {
+        let arithmetic = shape.call.dtype.zip(shape.call.op);
+        let expect = || arithmetic.expect("a schedule that reduces has a type and an operation");
+        let mut warn_at = running.warn_at;
+        for number in 0.. {
+            match step(shape, number) {
+                Action::Exchange { send, receive } => {
+                    let mut exchange = Exchange { send, receive, started: false, arithmetic };
+                    self.exchange(driver, running, &mut exchange, memory, &mut warn_at)?;
+                }
+                Action::Copy { from, to } => memory.copy(from, to),
+                Action::Reduce { mine, other, into, other_side } => {
+                    let (dtype, op) = expect();
+                    memory.reduce(mine, other, into, other_side, dtype, op);
+                }
+                Action::Divide { span, by } => memory.divide(span, by, expect().0),
+                Action::Done => break,
+            }
+        }
+        Ok(())
+    }
+
+    fn exchange(
+        &self,
+        driver: &mut Driver,
+        running: &Running<'_>,
+        exchange: &mut Exchange,
+        memory: &Memory<'_>,
+        warn_at: &mut Time,
+    ) -> Result<(), Stop> {
+        let mut idle_since: Option<Instant> = None;
+        loop {
+            let moved = self.move_out(driver, running, exchange, memory)?;
+            let moved = self.move_in(driver, running, exchange, memory)? || moved;
+            if exchange.send.is_none() && exchange.receive.is_none() {
+                return Ok(());
+            }
+            if self.take_signal() {
+                self.look_up(driver, running)?;
+                continue;
+            }
+            if moved {
+                idle_since = None;
+                continue;
+            }
+            match idle_since {
+                None => idle_since = Some(Instant::now()),
+                Some(since) if since.elapsed() < SPIN => {}
+                Some(_) => {
+                    self.sleep(driver, running, exchange, warn_at)?;
+                    idle_since = None;
+                    continue;
+                }
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    fn move_out(
+        &self,
+        driver: &mut Driver,
+        running: &Running<'_>,
+        exchange: &mut Exchange,
+        memory: &Memory<'_>,
+    ) -> Result<bool, Stop> {
+        let Some((peer, span)) = exchange.send else { return Ok(false) };
+        let Some(link) = self.link(driver, running, peer)? else { return Ok(false) };
+        if !exchange.started {
+            link.start_send(&running.encoded, span, self.formed.agreed.checksums);
+            exchange.started = true;
+        }
+        match link.send(memory) {
+            Ok(Moved::Done) => {
+                exchange.send = None;
+                Ok(true)
+            }
+            Ok(moved) => Ok(moved == Moved::Some),
+            // What the peer said before it closed tells more than that it closed.
+            Err(end) => match link.peek() {
+                Ok(Some(Arrival::Revoke(failure))) => Err(Stop::Heard(failure)),
+                Ok(Some(Arrival::Leave)) => Err(Stop::Left(peer)),
+                _ => Err(Stop::Ended(peer, end)),
+            },
+        }
+    }
+
+    fn move_in(
+        &self,
+        driver: &mut Driver,
+        running: &Running<'_>,
+        exchange: &mut Exchange,
+        memory: &Memory<'_>,
+    ) -> Result<bool, Stop> {
+        let Some((peer, landing)) = exchange.receive else { return Ok(false) };
+        if self.link(driver, running, peer)?.is_none() {
+            return Ok(false);
+        }
+        let Driver { slots, piece, .. } = driver;
+        let Slot::Up(link) = &mut slots[peer as usize] else { return Ok(false) };
+        let ended = |end| Stop::Ended(peer, end);
+        match link.peek().map_err(ended)? {
+            None => Ok(false),
+            Some(Arrival::Revoke(failure)) => Err(Stop::Heard(failure)),
+            Some(Arrival::Leave) => {
+                slots[peer as usize] = Slot::Left;
+                Err(Stop::Left(peer))
+            }
+            Some(Arrival::Data(header, data)) => {
+                agree(running, peer, &header, &data, Landing::into(&landing))?;
+                let sink = Sink { memory, landing, arithmetic: exchange.arithmetic };
+                let moved = link.receive(&sink, piece).map_err(ended)?;
+                if moved == Moved::Done {
+                    exchange.receive = None;
+                }
+                Ok(moved != Moved::Nothing)
+            }
+        }
+    }
+
+    /// The link to a peer, if it is open; if it was never asked for, now it is.
+    fn link<'d>(&self, driver: &'d mut Driver, running: &Running<'_>, peer: u32) -> Result<Option<&'d mut Link>, Stop> {
+        let slot = &mut driver.slots[peer as usize];
+        match slot {
+            Slot::Unused => {
+                *slot = Slot::Asked;
+                running.shared.ask(ToNode::Open(self.id(), peer));
+                Ok(None)
+            }
+            Slot::Asked => Ok(None),
+            Slot::Up(link) => Ok(Some(link)),
+            Slot::Left => Err(Stop::Left(peer)),
+            Slot::Ended(end) => Err(Stop::Ended(peer, end.clone())),
+        }
+    }
+
+    /// Takes what the agent thread has for this group.
+    fn look_up(&self, driver: &mut Driver, running: &Running<'_>) -> Result<(), Stop> {
+        self.drain_waker();
+        for mail in self.take_mail() {
+            self.take_in(driver, mail);
+        }
+        self.told(running.shared).map_or(Ok(()), |failure| Err(Stop::Told(failure)))
+    }
+
+    /// The first cause that broke the cluster or this group, if the scheduler has told one.
+    pub(super) fn told(&self, shared: &Shared) -> Option<Failure> {
+        if let Some(failure) = self.broken() {
+            return Some(failure);
+        }
+        let learnt = shared.learnt();
+        learnt.broken.as_ref().or_else(|| learnt.revoked.get(&self.id())).cloned()
+    }
+
+    fn take_in(&self, driver: &mut Driver, mail: Mail) {
+        match mail {
+            Mail::Up(peer, transport, ahead) => {
+                let mut link = Link::new(transport, &ahead);
+                let slot = &mut driver.slots[peer as usize];
+                if !matches!(slot, Slot::Unused | Slot::Asked) {
+                    return; // a second link is dropped; the agent thread does not let one in
+                }
+                *slot = match link.transport().register(driver.poller.registry(), Token(peer as usize)) {
+                    Ok(()) => Slot::Up(Box::new(link)),
+                    Err(error) => Slot::Ended(LinkEnd::Ended(format!("it cannot be watched: {error}"))),
+                };
+            }
+            Mail::Failed(peer, reason) => {
+                let slot = &mut driver.slots[peer as usize];
+                if matches!(slot, Slot::Unused | Slot::Asked) {
+                    *slot = Slot::Ended(LinkEnd::Ended(reason));
+                }
+            }
+        }
+    }
+
+    /// Sleeps until something happens on any link of the group, or to it; serves the links that the call does not use.
+    fn sleep(
+        &self,
+        driver: &mut Driver,
+        running: &Running<'_>,
+        exchange: &Exchange,
+        warn_at: &mut Time,
+    ) -> Result<(), Stop> {
+        let now = running.shared.clock.now();
+        if now >= running.deadline {
+            return Err(Stop::Timeout);
+        }
+        if now >= *warn_at {
+            *warn_at = Time::NEVER;
+            self.warn_of_absent(running);
+            return Ok(());
+        }
+        let busy = exchange.peers();
+        let held = |slot: &Slot| matches!(slot, Slot::Up(link) if link.holds_readable());
+        if busy.iter().flatten().any(|peer| held(&driver.slots[*peer as usize])) {
+            return Ok(());
+        }
+        let until = running.deadline.min(*warn_at);
+        let timeout = running.shared.clock.until(until);
+        let Driver { poller, slots, .. } = driver;
+        poller.poll(timeout).expect("epoll_wait fails only for bad arguments");
+        for token in poller.ready().map(|ready| ready.token.0).filter(|token| *token != WAKER) {
+            if !busy.contains(&Some(token as u32)) {
+                self.serve(&mut slots[token], running, token as u32)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at a link that the call does not use just now: a peer may be giving up, or gone.
+    fn serve(&self, slot: &mut Slot, running: &Running<'_>, peer: u32) -> Result<(), Stop> {
+        let Slot::Up(link) = slot else { return Ok(()) };
+        match link.peek() {
+            Ok(None | Some(Arrival::Data(..))) => Ok(()),
+            Ok(Some(Arrival::Revoke(failure))) => Err(Stop::Heard(failure)),
+            Ok(Some(Arrival::Leave)) => {
+                *slot = Slot::Left;
+                Ok(())
+            }
+            Err(end) => {
+                // Evidence; the verdict, if there is one, comes from the scheduler.
+                let evidence = match &end {
+                    LinkEnd::Ended(reason) | LinkEnd::Corrupt(reason) => reason.clone(),
+                };
+                *slot = Slot::Ended(end);
+                let index = self.index_of(peer).expect("a link's peer is a member");
+                running.shared.ask(ToNode::Brain(Command::Suspect { peer: index, evidence }));
+                Ok(())
+            }
+        }
+    }
+}
+
+/// What one exchange still has to do.
+struct Exchange {
+    send: Option<(u32, Span)>,
+    receive: Option<(u32, Landing)>,
+    started: bool,
+    arithmetic: Option<(DType, ReduceOp)>,
+}
+
+impl Exchange {
+    fn peers(&self) -> [Option<u32>; 2] {
+        [self.send.map(|(peer, _)| peer), self.receive.map(|(peer, _)| peer)]
+    }
+}
+
+/// Whether the frame that a peer sent belongs to the call that this rank is in.
+fn agree(running: &Running<'_>, peer: u32, header: &FrameHeader, data: &DataHeader, into: Span) -> Result<(), Stop> {
+    if (data.epoch, data.group) != (running.data.epoch, running.data.group) {
+        let stray = LinkEnd::Corrupt(format!("a frame of {} in epoch {}", data.group, data.epoch.0));
+        return Err(Stop::Ended(peer, stray));
+    }
+    if data.sequence != running.sequence || data.signature != running.data.signature {
+        return Err(Stop::Mismatch(peer, data.sequence, data.call));
+    }
+    if header.length != into.len as u64 {
+        let odd = LinkEnd::Corrupt(format!("a payload of {} bytes where {} belong", header.length, into.len));
+        return Err(Stop::Ended(peer, odd));
+    }
+    Ok(())
+}

@@ -1,0 +1,195 @@
+//! What a rank does when a collective cannot go on: it finds out who is to blame, tells the group's other members, and
+//! returns the one first cause that all of them return.
+//!
+//! A peer's closed link is evidence, not a verdict. So the scheduler is asked, and its word is waited for, but no longer
+//! than [`VERDICT_WAIT`]; without it the error says "unconfirmed". Only then does the call return.
+
+use super::drive::{Running, Stop};
+use super::group::{Driver, Group, Slot};
+use super::link::LinkEnd;
+use super::shared::{Shared, ToNode, VERDICT_WAIT};
+use crate::agent::Command;
+use crate::error::{Culprit, Failure, Status};
+use crate::types::Call;
+use crate::wire::{encode_frame, Absence, AbsenceState, Absent, Encoder, LinkKind, LinkRevoke, PeerState, Wire};
+
+/// How many absent ranks a sentence names.
+const NAMED_MAX: usize = 3;
+
+impl Group {
+    /// Ends the group for everyone, and says why: the first cause.
+    pub(super) fn give_up(&self, driver: &mut Driver, running: &Running<'_>, stop: Stop) -> Failure {
+        let (cause, known_to_all) = match stop {
+            Stop::Told(failure) => (failure, true),
+            Stop::Heard(failure) => (failure, false),
+            Stop::Ended(peer, LinkEnd::Ended(evidence)) => self.judge(running, peer, evidence),
+            Stop::Ended(peer, LinkEnd::Corrupt(what)) => {
+                let cause = format!("{}: on the link to {}: {what}", running.title(), self.describe(peer));
+                (self.failure(running, Status::Corrupt, None, cause), false)
+            }
+            Stop::Left(peer) => (self.left(running, peer, self.culprit(peer)), false),
+            Stop::Mismatch(peer, sequence, call) => {
+                (self.failure(running, Status::Mismatch, None, self.mismatch(running, peer, sequence, &call)), false)
+            }
+            Stop::Timeout => (self.timed_out(running), false),
+        };
+        self.pass_on(driver, &cause);
+        let cause = if known_to_all { cause } else { self.agree_on_cause(running.shared, cause) };
+        self.break_with(cause)
+    }
+
+    /// Revokes the group without having been inside a collective; returns the first cause.
+    pub fn revoke(&self, shared: &Shared, cause: Failure) -> Failure {
+        self.pass_on(&mut self.driver(), &cause);
+        let cause = self.agree_on_cause(shared, cause);
+        self.break_with(cause)
+    }
+
+    fn failure(&self, running: &Running<'_>, status: Status, culprit: Option<Culprit>, cause: String) -> Failure {
+        let epoch = self.formed.epoch;
+        Failure { status, culprit, cause, epoch, group: Some(self.id()), sequence: running.sequence }
+    }
+
+    /// A link ended: asks the scheduler what became of the peer.
+    fn judge(&self, running: &Running<'_>, peer: u32, evidence: String) -> (Failure, bool) {
+        let index = self.index_of(peer).expect("a link's peer is a member");
+        running.shared.learnt().peers.remove(&index);
+        running.shared.ask(ToNode::Brain(Command::Suspect { peer: index, evidence: evidence.clone() }));
+        let deadline = running.shared.clock.now() + VERDICT_WAIT;
+        let id = self.id();
+        let heard = running.shared.wait(deadline, |learnt| {
+            if let Some(failure) = learnt.broken.as_ref().or_else(|| learnt.revoked.get(&id)) {
+                return Some(Err(failure.clone()));
+            }
+            learnt.peers.get(&index).cloned().map(Ok)
+        });
+        match heard {
+            Some(Err(failure)) => (failure, true),
+            Some(Ok((PeerState::Left, culprit))) => (self.left(running, peer, Some(culprit)), false),
+            Some(Ok((PeerState::Alive, _))) => {
+                let (own, other) = (self.describe(self.rank().unwrap_or(0)), self.describe(peer));
+                let cause = format!(
+                    "{}: {own} and {other} cannot reach each other although both live: {evidence}",
+                    running.title()
+                );
+                (self.failure(running, Status::Link, None, cause), false)
+            }
+            None => {
+                let waited = VERDICT_WAIT.as_millis();
+                let cause = format!(
+                    "is probably lost, unconfirmed: in {}, {evidence}, and the scheduler said nothing within {waited} ms",
+                    running.title()
+                );
+                (self.failure(running, Status::PeerLost, self.culprit(peer), cause), false)
+            }
+        }
+    }
+
+    fn left(&self, running: &Running<'_>, peer: u32, culprit: Option<Culprit>) -> Failure {
+        let who = if culprit.is_none() { format!("rank {peer} ") } else { String::new() };
+        let cause = format!("{who}has left the cluster, and {} needs it", running.title());
+        self.failure(running, Status::PeerLeft, culprit, cause)
+    }
+
+    fn mismatch(&self, running: &Running<'_>, peer: u32, sequence: u64, call: &Call) -> String {
+        let (own, other) = (self.describe(self.rank().unwrap_or(0)), self.describe(peer));
+        let mine = format!("{own} called {} as collective #{} on {}", running.call, running.sequence, self.id());
+        if sequence == running.sequence {
+            return format!("{mine}, but {other} called {call}");
+        }
+        format!("{mine}, but {other} is in {call} as collective #{sequence} already: it called something else before")
+    }
+
+    fn timed_out(&self, running: &Running<'_>) -> Failure {
+        let limit = running.limit_ms as f64 / 1000.0;
+        let (title, absent) = (running.title(), self.ask_absent(running));
+        let (who, cause) = match absent.as_ref().map(|absent| (absent, absent.members.first())) {
+            Some((absent, Some(first))) => {
+                let place = self.place_words(first);
+                let others = self.absent_words(absent, 1);
+                let cause = format!("never entered {title} within the {limit} s that it may take; {place}{others}");
+                (Some(first.culprit.clone()), cause)
+            }
+            Some((_, None)) => {
+                let why = "all ranks have entered it, but it did not end: a slow link, or a rank that is stopped";
+                (None, format!("{title}: the {limit} s that it may take are over; {why}"))
+            }
+            None => {
+                let why = "who is absent is not known, for the scheduler does not answer";
+                (None, format!("{title}: the {limit} s that it may take are over; {why}"))
+            }
+        };
+        self.failure(running, Status::Timeout, who, cause)
+    }
+
+    /// Says, in the log, who keeps a call waiting.
+    pub(super) fn warn_of_absent(&self, running: &Running<'_>) {
+        let waited = super::drive::WARN_AFTER.as_secs();
+        let absent = self.ask_absent(running).map(|absent| self.absent_words(&absent, 0)).unwrap_or_default();
+        running.shared.logger.warn(&format!("{} has been waiting for {waited} s{absent}", running.title()));
+    }
+
+    fn ask_absent(&self, running: &Running<'_>) -> Option<Absent> {
+        let ask = running.shared.next_ask();
+        running.shared.ask(ToNode::Brain(Command::WhereAre(ask, self.id(), running.sequence)));
+        let deadline = running.shared.clock.now() + VERDICT_WAIT;
+        running.shared.wait(deadline, |learnt| learnt.absent.remove(&ask))
+    }
+
+    /// The absent ones from the `from`-th on, each as a clause that goes on from a sentence.
+    fn absent_words(&self, absent: &Absent, from: usize) -> String {
+        let mut words = String::new();
+        for absence in absent.members.iter().take(NAMED_MAX).skip(from) {
+            let place = self.place_words(absence);
+            words += &format!("; {} never entered it: {place}", absence.culprit);
+        }
+        let named = absent.members.len().min(NAMED_MAX);
+        if absent.total as usize > named {
+            words += &format!("; nor did {} more", absent.total as usize - named);
+        }
+        words
+    }
+
+    /// `it is in barrier #1041 since 12 s`
+    fn place_words(&self, absence: &Absence) -> String {
+        let seconds = format!("{:.1} s", absence.age_ms as f64 / 1000.0);
+        let call = absence.call.map_or("a collective".to_owned(), |call| call.kind.to_string());
+        match absence.state {
+            AbsenceState::Inside => format!("it is in {call} #{} since {seconds}", absence.sequence),
+            AbsenceState::Outside => format!("its last was {call} #{}, entered {seconds} ago", absence.sequence),
+            AbsenceState::Never => format!("it has not used {} yet", self.id()),
+            AbsenceState::Silent => "it does not answer the scheduler: stopped, or cut off".to_owned(),
+            AbsenceState::Left => "it has left the cluster".to_owned(),
+        }
+    }
+
+    /// Tells the peers, over every link that is open and not in the middle of a frame; the others learn it from the
+    /// scheduler, or by the link's end.
+    fn pass_on(&self, driver: &mut Driver, cause: &Failure) {
+        let mut payload = Encoder::default();
+        LinkRevoke { failure: cause.clone() }.put(&mut payload);
+        let mut frame = Vec::new();
+        encode_frame(LinkKind::Revoke as u8, 0, &payload.bytes, &mut frame);
+        for slot in &mut driver.slots {
+            if let Slot::Up(link) = slot {
+                link.say_last(&frame);
+            }
+        }
+    }
+
+    /// Several ranks may give up at once, each for its own reason: what reached the scheduler first is what all return.
+    fn agree_on_cause(&self, shared: &Shared, cause: Failure) -> Failure {
+        shared.ask(ToNode::Brain(Command::Revoke(cause.clone())));
+        let deadline = shared.clock.now() + VERDICT_WAIT;
+        let id = self.id();
+        let first = shared.wait(deadline, |learnt| learnt.revoked.get(&id).or(learnt.broken.as_ref()).cloned());
+        first.unwrap_or(cause)
+    }
+}
+
+impl Running<'_> {
+    /// `allreduce #1042 on world`
+    fn title(&self) -> String {
+        format!("{} #{} on {}", self.call.kind, self.sequence, self.data.group)
+    }
+}

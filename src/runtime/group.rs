@@ -1,0 +1,316 @@
+//! A group: an ordered set of nodes with its own links and its own sequence of collectives.
+//!
+//! Owns the links to the members (opened when first needed), the poller that the calling thread sleeps in, and what the
+//! node reports about its progress. The agent thread touches a group in two ways only: it mails links, and interrupts.
+//! How a collective is carried out is in `drive`; what happens when one fails, in `giveup`.
+
+use super::link::{Link, LinkEnd};
+use super::shared::Shared;
+use crate::collective::Thresholds;
+use crate::error::{Culprit, Error, Failure, Result, Status};
+use crate::net::{Poller, Token, Transport, Waker};
+use crate::types::{Call, GroupId, Role, Time};
+use crate::wire::{Formed, GroupProgress, Member, PIECE_BYTES};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+/// The group's waker's place in its poller; a link's is its peer's rank.
+pub(super) const WAKER: usize = usize::MAX - 1;
+
+/// What the agent thread mails to a group.
+pub enum Mail {
+    /// A link to this rank, open, with what was read behind its handshake.
+    Up(u32, Box<dyn Transport>, Vec<u8>),
+    /// A link to this rank could not be opened.
+    Failed(u32, String),
+}
+
+/// Where a link is.
+pub(super) enum Slot {
+    /// Not needed yet.
+    Unused,
+    /// Asked for.
+    Asked,
+    /// Open.
+    Up(Box<Link>),
+    /// Its peer has left the cluster.
+    Left,
+    /// It ended, or never came to be.
+    Ended(LinkEnd),
+}
+
+/// What only the thread that drives the group touches.
+pub(super) struct Driver {
+    pub poller: Poller,
+    pub slots: Vec<Slot>,
+    /// A received piece, until it is combined.
+    pub piece: Box<[u8]>,
+    /// The schedules' scratch; grows to the largest that was needed.
+    pub scratch: Vec<u8>,
+    /// The newest collective's number.
+    pub sequence: u64,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Progress {
+    entered: u64,
+    finished: u64,
+    call: Option<Call>,
+    at: Time,
+}
+
+/// A group, as one of its members (or a bystander) sees it.
+pub struct Group {
+    id: GroupId,
+    members: Vec<u32>,
+    rank: Option<u32>,
+    pub(super) shared: Weak<Shared>,
+    pub(super) formed: Arc<Formed>,
+    pub(super) thresholds: Thresholds,
+    driver: Mutex<Driver>,
+    mail: Mutex<Vec<Mail>>,
+    signal: AtomicBool,
+    waker: Waker,
+    default_timeout_ms: i64,
+    timeout_ms: AtomicI64,
+    broken: Mutex<Option<Failure>>,
+    progress: Mutex<Progress>,
+}
+
+impl Group {
+    /// A group of these nodes (indices in the cluster, in order of rank).
+    pub fn new(
+        id: GroupId,
+        members: Vec<u32>,
+        shared: &Arc<Shared>,
+        formed: &Arc<Formed>,
+        timeout_ms: i64,
+    ) -> Result<Group> {
+        let poller = Poller::new()?;
+        let waker = Waker::new()?;
+        let watched = waker.register(poller.registry(), Token(WAKER));
+        watched.map_err(|error| Error::system("a group's waker cannot be watched", &error))?;
+        let rank = members.iter().position(|index| *index == formed.index).map(|rank| rank as u32);
+        let slots = members.iter().map(|_| Slot::Unused).collect();
+        let piece = vec![0; PIECE_BYTES].into_boxed_slice();
+        Ok(Group {
+            id,
+            rank,
+            shared: Arc::downgrade(shared),
+            formed: Arc::clone(formed),
+            thresholds: Thresholds::from_slice(&formed.agreed.thresholds).unwrap_or_default(),
+            driver: Mutex::new(Driver { poller, slots, piece, scratch: Vec::new(), sequence: 0 }),
+            members,
+            mail: Mutex::default(),
+            signal: AtomicBool::new(false),
+            waker,
+            default_timeout_ms: timeout_ms,
+            timeout_ms: AtomicI64::new(timeout_ms),
+            broken: Mutex::default(),
+            progress: Mutex::default(),
+        })
+    }
+
+    /// Which group.
+    pub fn id(&self) -> GroupId {
+        self.id
+    }
+
+    /// This node's rank in it; none if it is no member.
+    pub fn rank(&self) -> Option<u32> {
+        self.rank
+    }
+
+    /// How many members.
+    pub fn size(&self) -> u32 {
+        self.members.len() as u32
+    }
+
+    /// The member's index among all nodes.
+    pub fn index_of(&self, rank: u32) -> Option<u32> {
+        self.members.get(rank as usize).copied()
+    }
+
+    /// The rank of the node with this index.
+    pub fn rank_of(&self, index: u32) -> Option<u32> {
+        self.members.iter().position(|member| *member == index).map(|rank| rank as u32)
+    }
+
+    /// How long an operation may take, in milliseconds; `i64::MAX`: without limit; -1: the default again.
+    pub fn set_timeout_ms(&self, timeout_ms: i64) -> Result<()> {
+        let limit = match timeout_ms {
+            -1 => self.default_timeout_ms,
+            0.. => timeout_ms,
+            _ => {
+                return Err(Error::invalid(format!("timeout_ms is {timeout_ms}: expected -1 (the default), 0 or more")))
+            }
+        };
+        self.timeout_ms.store(limit, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The rank among all workers of the member with this rank.
+    pub fn to_world(&self, rank: i32) -> Result<u32> {
+        let index = self.checked_index(rank)?;
+        let worker = index < self.formed.worker_num;
+        worker
+            .then_some(index)
+            .ok_or_else(|| Error::new(Status::NotFound, format!("rank {rank} of {} is no worker", self.id)))
+    }
+
+    /// The rank here of the worker with this rank.
+    pub fn from_world(&self, world_rank: i32) -> Result<u32> {
+        let workers = self.formed.worker_num;
+        let index = u32::try_from(world_rank).ok().filter(|index| *index < workers).ok_or_else(|| {
+            Error::invalid(format!("world_rank is {world_rank}: expected 0 to {}", i64::from(workers) - 1))
+        })?;
+        let found = self.rank_of(index);
+        found.ok_or_else(|| Error::new(Status::NotFound, format!("worker {world_rank} is no member of {}", self.id)))
+    }
+
+    /// The member with this rank; asks the scheduler where `Formed` did not tell.
+    pub fn find_member(&self, rank: i32) -> Result<Member> {
+        let index = self.checked_index(rank)?;
+        self.shared()?.member(&self.formed, index)
+    }
+
+    fn checked_index(&self, rank: i32) -> Result<u32> {
+        let index = usize::try_from(rank).ok().and_then(|rank| self.members.get(rank)).copied();
+        index.ok_or_else(|| match self.members.len() {
+            0 => Error::invalid(format!("rank is {rank}: {} has no members", self.id)),
+            size => Error::invalid(format!("rank is {rank}: expected 0 to {} on {}", size - 1, self.id)),
+        })
+    }
+
+    pub(super) fn timeout_ms(&self) -> i64 {
+        self.timeout_ms.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn shared(&self) -> Result<Arc<Shared>> {
+        self.shared
+            .upgrade()
+            .ok_or_else(|| Error::new(Status::State, format!("{}: its cluster has been freed", self.id)))
+    }
+
+    pub(super) fn driver(&self) -> MutexGuard<'_, Driver> {
+        self.driver.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Hands something over. (The agent thread's side.)
+    pub fn deliver(&self, mail: Mail) {
+        self.mail.lock().unwrap_or_else(PoisonError::into_inner).push(mail);
+        self.interrupt();
+    }
+
+    /// Makes the driving thread look up: there is mail, or the group or the cluster is broken.
+    pub fn interrupt(&self) {
+        self.signal.store(true, Ordering::Release);
+        self.waker.wake();
+    }
+
+    pub(super) fn take_signal(&self) -> bool {
+        self.signal.load(Ordering::Relaxed) && self.signal.swap(false, Ordering::Acquire)
+    }
+
+    pub(super) fn take_mail(&self) -> Vec<Mail> {
+        std::mem::take(&mut *self.mail.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn drain_waker(&self) {
+        self.waker.drain();
+    }
+
+    /// Why the group cannot be used any more.
+    pub fn broken(&self) -> Option<Failure> {
+        self.broken.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Breaks the group for good; the first cause is kept, and returned.
+    pub(super) fn break_with(&self, failure: Failure) -> Failure {
+        self.broken.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(failure).clone()
+    }
+
+    /// Ends the group's use: tells the peers on every open link, and says that nothing more follows.
+    pub(super) fn close(&self, over: Failure, leave: &[u8]) {
+        self.break_with(over);
+        self.interrupt(); // a call that another thread is in ends, and lets the driver go
+        let mut driver = self.driver();
+        for slot in &mut driver.slots {
+            if let Slot::Up(link) = slot {
+                link.say_last(leave);
+            }
+        }
+    }
+
+    pub(super) fn enter(&self, sequence: u64, call: Call, at: Time) {
+        let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        *progress = Progress { entered: sequence, call: Some(call), at, ..*progress };
+    }
+
+    pub(super) fn finish(&self, sequence: u64) {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner).finished = sequence;
+    }
+
+    /// What a heartbeat says of this group; nothing before its first use.
+    pub fn progress(&self, now: Time) -> Option<GroupProgress> {
+        let Progress { entered, finished, call, at } = *self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        let age_ms = now.since(at).as_millis() as u64;
+        (entered > 0).then_some(GroupProgress { group: self.id, entered, finished, call, age_ms })
+    }
+
+    /// The member with this rank, if its data came with `Formed`.
+    pub fn member(&self, rank: u32) -> Option<&Member> {
+        let index = self.index_of(rank)?;
+        find_member(&self.formed, index)
+    }
+
+    /// How a failure names the member with this rank.
+    pub(super) fn culprit(&self, rank: u32) -> Option<Culprit> {
+        self.member(rank).map(culprit_of)
+    }
+
+    /// How a sentence names the member with this rank.
+    pub(super) fn describe(&self, rank: u32) -> String {
+        match self.culprit(rank) {
+            Some(culprit) => culprit.to_string(),
+            None => format!("rank {rank}"),
+        }
+    }
+}
+
+/// How a failure names a member.
+pub fn culprit_of(member: &Member) -> Culprit {
+    Culprit {
+        role: member.role,
+        rank: Some(member.rank),
+        node_id: member.node_id.clone(),
+        host: member.host.name.clone(),
+        pid: member.process.pid,
+    }
+}
+
+/// The member with this index, if `Formed` told of it.
+pub fn find_member(formed: &Formed, index: u32) -> Option<&Member> {
+    let members = &formed.members;
+    let at = members.binary_search_by_key(&index, |member| member.index).ok()?;
+    Some(&members[at])
+}
+
+/// The node indices of the built-in groups.
+pub fn built_in(id: GroupId, formed: &Formed) -> Vec<u32> {
+    let all = formed.worker_num + formed.server_num;
+    match id {
+        GroupId::WORLD => (0..formed.worker_num).collect(),
+        GroupId::SERVERS => (formed.worker_num..all).collect(),
+        _ => (0..all).collect(),
+    }
+}
+
+/// The node's own role, as its index tells.
+pub fn own_role(formed: &Formed) -> Role {
+    if formed.index < formed.worker_num {
+        Role::Worker
+    } else {
+        Role::Server
+    }
+}

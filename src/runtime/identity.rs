@@ -1,0 +1,31 @@
+//! What a process says of itself: its host, its process, its random names.
+
+use crate::config::Settings;
+use crate::error::Result;
+use crate::net::host;
+use crate::types::{HostName, Incarnation, Process};
+
+/// The host, as the cluster groups by it: `MUSTER_HOST_ID`, or host name and boot id together.
+pub fn host_name(settings: &Settings) -> Result<HostName> {
+    let name = host::name()?;
+    let key = settings.host_id.clone().unwrap_or_else(|| format!("{name}/{}", host::boot_id()));
+    Ok(HostName { name, key })
+}
+
+/// This process.
+pub fn process() -> Process {
+    Process { pid: std::process::id(), start_ticks: host::own_start_ticks(), pid_namespace: host::pid_namespace() }
+}
+
+/// A new life.
+pub fn incarnation() -> Result<Incarnation> {
+    host::random_bytes().map(Incarnation)
+}
+
+/// The node id of a process that was given none.
+pub fn generated_node_id(host: &HostName, incarnation: &Incarnation) -> String {
+    let random = u32::from_le_bytes(incarnation.0[..4].try_into().expect("4 of 16 bytes"));
+    let mut name: String = host.name.chars().take(128).collect();
+    name.retain(|c| !c.is_control());
+    format!("{name}-{}-{random:08x}", std::process::id())
+}

@@ -1,0 +1,308 @@
+//! One data-plane link: frames over a transport, straight from and into the memory of the call.
+//!
+//! Owns the transport, up to [`INBOUND_BYTES`] that were read ahead, and the frame that is going out. Sends from the
+//! caller's memory and receives into it; each piece's checksum is taken while the piece lies in the cache.
+//! Knows nothing of groups or of what a failure means: its driver is told what happened ([`LinkEnd`], [`Arrival`]).
+
+use super::buffer::Memory;
+use crate::collective::{Landing, Span};
+use crate::error::Failure;
+use crate::net::Transport;
+use crate::types::{DType, ReduceOp};
+use crate::wire::{
+    peek_frame, DataHeader, Decoder, FrameHeader, LinkKind, LinkRevoke, Wire, CHECKSUM_BYTES, DATA_HEADER_BYTES,
+    FLAG_UNCHECKED, HEADER_BYTES, PIECE_BYTES, UNREGISTERED_PAYLOAD_MAX,
+};
+use std::io::{self, IoSlice, IoSliceMut};
+
+/// How much is read ahead at most: room for every frame that is no data frame, and for a checksum and the next header.
+const INBOUND_BYTES: usize = 16 << 10;
+const HEAD_BYTES: usize = HEADER_BYTES + DATA_HEADER_BYTES;
+
+/// Why a link can no longer be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LinkEnd {
+    /// The peer's end is closed, or the network broke it.
+    Ended(String),
+    /// What came in is damaged, or is not this protocol.
+    Corrupt(String),
+}
+
+/// What stands next on a link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// A data frame: its head; its payload is still to be received.
+    Data(FrameHeader, DataHeader),
+    /// The peer revokes the group.
+    Revoke(Failure),
+    /// The peer has left the cluster.
+    Leave,
+}
+
+/// How far a transfer got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moved {
+    /// To its end.
+    Done,
+    /// Some bytes.
+    Some,
+    /// Not at all: the transport would block.
+    Nothing,
+}
+
+/// What becomes of the frame that is being received.
+#[derive(Clone, Copy)]
+pub struct Sink<'a> {
+    /// The call's memory.
+    pub memory: &'a Memory<'a>,
+    /// Where it lands.
+    pub landing: Landing,
+    /// How elements are combined, where the landing reduces.
+    pub arithmetic: Option<(DType, ReduceOp)>,
+}
+
+struct Outgoing {
+    head: [u8; HEAD_BYTES],
+    span: Span,
+    unchecked: bool,
+    /// Bytes of the frame that are written, checksums included.
+    written: usize,
+    /// The checksum of the piece that is being written.
+    checksum: [u8; CHECKSUM_BYTES],
+    checksum_of: usize,
+}
+
+struct Incoming {
+    header: FrameHeader,
+    data: DataHeader,
+    /// Payload bytes of the pieces that are complete.
+    landed: usize,
+    /// Payload bytes of the piece that is being received.
+    of_piece: usize,
+}
+
+/// One link to one peer.
+pub struct Link {
+    transport: Box<dyn Transport>,
+    inbound: Box<[u8]>,
+    from: usize,
+    to: usize,
+    incoming: Option<Incoming>,
+    outgoing: Option<Outgoing>,
+}
+
+impl Link {
+    /// A link over a transport on which the handshake is done; `ahead` was read behind the handshake.
+    pub fn new(transport: Box<dyn Transport>, ahead: &[u8]) -> Link {
+        let mut inbound = vec![0; INBOUND_BYTES].into_boxed_slice();
+        inbound[..ahead.len()].copy_from_slice(ahead);
+        Link { transport, inbound, from: 0, to: ahead.len(), incoming: None, outgoing: None }
+    }
+
+    /// The transport, to be watched.
+    pub fn transport(&mut self) -> &mut dyn Transport {
+        self.transport.as_mut()
+    }
+
+    /// Whether bytes are here of which the poller does not know.
+    pub fn holds_readable(&self) -> bool {
+        self.from < self.to || self.transport.holds_readable()
+    }
+
+    /// Begins to send a data frame. The one before must be done.
+    pub fn start_send(&mut self, data: &[u8; DATA_HEADER_BYTES], span: Span, checksums: bool) {
+        assert!(self.outgoing.is_none(), "one frame at a time goes out");
+        let flags = if checksums { 0 } else { FLAG_UNCHECKED };
+        let header = FrameHeader { kind: LinkKind::Data as u8, flags, node: 0, length: span.len as u64 };
+        let mut head = [0; HEAD_BYTES];
+        head[..HEADER_BYTES].copy_from_slice(&header.encode());
+        head[HEADER_BYTES..].copy_from_slice(data);
+        let checksum_of = usize::MAX;
+        self.outgoing = Some(Outgoing { head, span, unchecked: !checksums, written: 0, checksum: [0; 4], checksum_of });
+    }
+
+    /// Writes as much of the frame as the transport takes at once.
+    pub fn send(&mut self, memory: &Memory<'_>) -> Result<Moved, LinkEnd> {
+        let Some(out) = &mut self.outgoing else { return Ok(Moved::Done) };
+        let tail = if out.unchecked { 0 } else { CHECKSUM_BYTES };
+        let total = HEAD_BYTES + out.span.len + out.span.len.div_ceil(PIECE_BYTES) * tail;
+        if out.written < total {
+            let head = &out.head[out.written.min(HEAD_BYTES)..];
+            // Where in which piece the next byte of the body lies; a piece takes its length and its checksum.
+            let body = out.written.saturating_sub(HEAD_BYTES);
+            let (piece, within) = (body / (PIECE_BYTES + tail), body % (PIECE_BYTES + tail));
+            let start = (piece * PIECE_BYTES).min(out.span.len);
+            let length = PIECE_BYTES.min(out.span.len - start);
+            let bytes = memory.bytes(Span::new(out.span.buffer, out.span.offset + start, length));
+            if tail > 0 && length > 0 && out.checksum_of != piece {
+                out.checksum = crc32fast::hash(bytes).to_le_bytes();
+                out.checksum_of = piece;
+            }
+            let checksum = if length == 0 { &[] } else { &out.checksum[within.saturating_sub(length).min(4)..][..] };
+            let checksum = if tail == 0 { &[] } else { checksum };
+            let slices = [head, &bytes[within.min(length)..], checksum].map(IoSlice::new);
+            match self.transport.write(&slices) {
+                Ok(count) => out.written += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Moved::Nothing),
+                Err(error) => return Err(ended(&error)),
+            }
+            if out.written < total {
+                return Ok(Moved::Some);
+            }
+        }
+        match self.transport.flush() {
+            Ok(()) => {
+                self.outgoing = None;
+                Ok(Moved::Done)
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Moved::Nothing),
+            Err(error) => Err(ended(&error)),
+        }
+    }
+
+    /// What stands next, if it is all here: a data frame's head (again and again until it is received), or a whole
+    /// other frame, once.
+    pub fn peek(&mut self) -> Result<Option<Arrival>, LinkEnd> {
+        loop {
+            if let Some(arrival) = self.parse()? {
+                return Ok(Some(arrival));
+            }
+            if !self.fill()? {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn parse(&mut self) -> Result<Option<Arrival>, LinkEnd> {
+        if let Some(incoming) = &self.incoming {
+            return Ok(Some(Arrival::Data(incoming.header, incoming.data)));
+        }
+        let here = &self.inbound[self.from..self.to];
+        let Some(head) = here.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
+        let header = FrameHeader::decode(head).map_err(corrupt)?;
+        if LinkKind::from_code(header.kind).map_err(corrupt)? == LinkKind::Data {
+            let Some(data) = here[HEADER_BYTES..].first_chunk::<DATA_HEADER_BYTES>() else { return Ok(None) };
+            let data = DataHeader::decode(data).map_err(corrupt)?;
+            self.from += HEAD_BYTES;
+            self.incoming = Some(Incoming { header, data, landed: 0, of_piece: 0 });
+            return Ok(Some(Arrival::Data(header, data)));
+        }
+        let limit = UNREGISTERED_PAYLOAD_MAX.min((INBOUND_BYTES - HEADER_BYTES - CHECKSUM_BYTES) as u64);
+        let Some((frame, taken)) = peek_frame(here, limit).map_err(corrupt)? else { return Ok(None) };
+        self.from += taken;
+        match LinkKind::from_code(frame.header.kind).map_err(corrupt)? {
+            LinkKind::Revoke => {
+                let mut payload = Decoder::new(&frame.payload);
+                let revoke = LinkRevoke::take(&mut payload).map_err(corrupt)?;
+                Ok(Some(Arrival::Revoke(revoke.failure)))
+            }
+            LinkKind::Leave => Ok(Some(Arrival::Leave)),
+            other => Err(LinkEnd::Corrupt(format!("{other:?} in the middle of a link"))),
+        }
+    }
+
+    /// Reads ahead. Returns whether any byte came.
+    fn fill(&mut self) -> Result<bool, LinkEnd> {
+        self.inbound.copy_within(self.from..self.to, 0);
+        self.to -= self.from;
+        self.from = 0;
+        let got = self.transport.read(&mut [IoSliceMut::new(&mut self.inbound[self.to..])]);
+        let count = taken(got)?.unwrap_or(0);
+        self.to += count;
+        Ok(count > 0)
+    }
+
+    /// Receives what is there of the payload whose head `peek` gave. `piece` is a scratch of [`PIECE_BYTES`].
+    pub fn receive(&mut self, sink: &Sink<'_>, piece: &mut [u8]) -> Result<Moved, LinkEnd> {
+        let Some(incoming) = &mut self.incoming else { return Ok(Moved::Nothing) };
+        let total = incoming.header.length as usize;
+        let checked = incoming.header.flags & FLAG_UNCHECKED == 0;
+        let mut moved = Moved::Nothing;
+        while incoming.landed < total {
+            let length = PIECE_BYTES.min(total - incoming.landed);
+            let into = part(Landing::into(&sink.landing), incoming.landed, length);
+            let target: &mut [u8] = match sink.landing {
+                Landing::Place(_) => sink.memory.bytes_mut(into),
+                Landing::Reduce { .. } => &mut piece[..length],
+            };
+            // What was read ahead comes first.
+            let ahead = (length - incoming.of_piece).min(self.to - self.from);
+            target[incoming.of_piece..][..ahead].copy_from_slice(&self.inbound[self.from..][..ahead]);
+            self.from += ahead;
+            incoming.of_piece += ahead;
+            let tail = if checked { CHECKSUM_BYTES } else { 0 };
+            if incoming.of_piece < length || self.to - self.from < tail {
+                // The rest of the piece goes where it belongs; what follows is read ahead.
+                self.inbound.copy_within(self.from..self.to, 0);
+                self.to -= self.from;
+                self.from = 0;
+                let rest = &mut target[incoming.of_piece..];
+                let wanted = rest.len();
+                let mut slices = [IoSliceMut::new(rest), IoSliceMut::new(&mut self.inbound[self.to..])];
+                let slices = if wanted == 0 { &mut slices[1..] } else { &mut slices[..] };
+                let Some(count) = taken(self.transport.read(slices))? else { return Ok(moved) };
+                moved = Moved::Some;
+                incoming.of_piece += count.min(wanted);
+                self.to += count.saturating_sub(wanted);
+                if incoming.of_piece < length || self.to - self.from < tail {
+                    continue;
+                }
+            }
+            if checked {
+                let said = &self.inbound[self.from..][..CHECKSUM_BYTES];
+                if crc32fast::hash(target).to_le_bytes() != said {
+                    return Err(LinkEnd::Corrupt("a payload with a wrong checksum".to_owned()));
+                }
+                self.from += CHECKSUM_BYTES;
+            }
+            if let Landing::Reduce { mine, arrives, .. } = sink.landing {
+                let (dtype, op) = sink.arithmetic.expect("a schedule that reduces has a type and an operation");
+                let mine = part(mine, incoming.landed, length);
+                sink.memory.reduce_arrived(mine, target, into, arrives, dtype, op);
+            }
+            incoming.landed += length;
+            incoming.of_piece = 0;
+            moved = Moved::Some;
+        }
+        self.incoming = None;
+        Ok(Moved::Done)
+    }
+
+    /// Sends a small frame that is no data frame, if that is possible at once: not in the middle of another frame.
+    /// Then says that nothing more will follow. Nobody could be told of a failure: the link is being given up.
+    pub fn say_last(&mut self, frame: &[u8]) {
+        if self.outgoing.as_ref().is_none_or(|out| out.written == 0) {
+            let _ = self.transport.write(&[IoSlice::new(frame)]);
+            let _ = self.transport.flush();
+        }
+        self.outgoing = None;
+        let _ = self.transport.shutdown_write();
+    }
+
+    /// How many bytes have not reached the peer's kernel yet.
+    pub fn unsent(&self) -> usize {
+        self.transport.unsent()
+    }
+}
+
+fn part(span: Span, from: usize, length: usize) -> Span {
+    Span::new(span.buffer, span.offset + from, length)
+}
+
+/// The count, or `None` if the transport would block; an end is an error.
+fn taken(got: io::Result<usize>) -> Result<Option<usize>, LinkEnd> {
+    match got {
+        Ok(0) => Err(LinkEnd::Ended("its end of the link was closed".to_owned())),
+        Ok(count) => Ok(Some(count)),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        Err(error) => Err(ended(&error)),
+    }
+}
+
+fn ended(error: &io::Error) -> LinkEnd {
+    LinkEnd::Ended(error.to_string())
+}
+
+fn corrupt(error: crate::wire::WireError) -> LinkEnd {
+    LinkEnd::Corrupt(error.0)
+}

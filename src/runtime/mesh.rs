@@ -1,0 +1,418 @@
+//! Opening links: dialling peers, letting peers in, and handing finished links to their groups. Runs on the agent thread,
+//! which is why no two decisions about the same link can race.
+//!
+//! Invariants: no payload before *Accept*; both sides prove that they know the epoch's secret, the dialler with its first
+//! half, the accepter with its second; of two crossing attempts the one dialled by the lower index survives. A hello
+//! that comes before this node knows its cluster waits until it does.
+//!
+//! Deliberately absent: any decision about what a failed link means. The group is told, and asks the scheduler.
+
+use super::dial::{Dial, Dialled};
+use super::group::{find_member, Group, Mail};
+use super::log::Logger;
+use crate::net::{Listener, Poller, TcpTransport, Token, Transport};
+use crate::types::{GroupId, Incarnation, Time};
+use crate::wire::{
+    encode_frame, peek_frame, Decoder, Encoder, Formed, LinkAccept, LinkHello, LinkKind, LinkReject, LinkRejectReason,
+    Wire, WireError, PROOF_BYTES,
+};
+use std::collections::{HashMap, HashSet};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a stranger may take to introduce itself, and a peer to answer a hello once it knows its cluster.
+const HELLO_WAIT: Duration = Duration::from_secs(5);
+/// How many connections may be in the middle of a handshake; more wait in the listener's backlog.
+const HANDSHAKES_MAX: usize = 1024;
+/// How much is read during a handshake; a link takes over what was read beyond it.
+const HANDSHAKE_BYTES: usize = 4096;
+/// Where the mesh's tokens begin in the agent thread's poller.
+pub const FIRST_TOKEN: usize = 1 << 20;
+
+/// A group, and a rank in it.
+type LinkKey = (GroupId, u32);
+
+/// A connection on which something is still to be said.
+struct Handshake {
+    transport: Box<dyn Transport>,
+    inbound: Vec<u8>,
+    outbound: Vec<u8>,
+    /// Only connections that others opened have one: the groups put a limit to how long a dial may take.
+    deadline: Time,
+    stage: Stage,
+}
+
+#[derive(PartialEq)]
+enum Stage {
+    /// We dialled, and wait for the answer.
+    Dialled(LinkKey),
+    /// They dialled; their hello has not come yet.
+    Accepted,
+    /// Their hello came before our `Formed`.
+    Held(LinkHello),
+    /// Our *Accept* is going out.
+    Accepting(LinkKey),
+    /// Our *Reject* is going out.
+    Rejecting,
+}
+
+/// What to do with a handshake after a look at it.
+enum Next {
+    Wait,
+    Close,
+    Deliver(LinkKey),
+    Failed(LinkKey, String),
+    Answer(LinkHello),
+}
+
+/// Wraps each new link's transport; tests put one in that makes everything harder.
+pub type Wrap = Arc<dyn Fn(TcpTransport) -> Box<dyn Transport> + Send + Sync>;
+
+/// The links of one node that are being made.
+pub struct Mesh {
+    incarnation: Incarnation,
+    logger: Arc<Logger>,
+    wrap: Wrap,
+    formed: Option<Arc<Formed>>,
+    groups: HashMap<GroupId, Arc<Group>>,
+    dials: HashMap<LinkKey, Dial>,
+    handshakes: HashMap<Token, Handshake>,
+    /// Links that were handed to their groups.
+    open: HashSet<LinkKey>,
+    strangers: HashSet<IpAddr>,
+    next_token: usize,
+}
+
+impl Mesh {
+    /// No links yet.
+    pub fn new(incarnation: Incarnation, logger: Arc<Logger>, wrap: Wrap) -> Mesh {
+        Mesh {
+            incarnation,
+            logger,
+            wrap,
+            formed: None,
+            groups: HashMap::new(),
+            dials: HashMap::new(),
+            handshakes: HashMap::new(),
+            open: HashSet::new(),
+            strangers: HashSet::new(),
+            next_token: FIRST_TOKEN,
+        }
+    }
+
+    /// The cluster is known: hellos that came before are answered now.
+    pub fn form(&mut self, formed: Arc<Formed>, groups: &[Arc<Group>], poller: &Poller) {
+        self.formed = Some(formed);
+        self.groups = groups.iter().map(|group| (group.id(), Arc::clone(group))).collect();
+        let held = self.handshakes.iter().filter_map(|(token, shake)| match &shake.stage {
+            Stage::Held(hello) => Some((*token, hello.clone())),
+            _ => None,
+        });
+        for (token, hello) in held.collect::<Vec<_>>() {
+            self.answer(token, &hello, poller);
+        }
+    }
+
+    /// Dials a member of a group, unless that is under way or done.
+    pub fn open(&mut self, key: LinkKey, poller: &Poller) {
+        if self.open.contains(&key) || self.dials.contains_key(&key) || self.dialled(key).is_some() {
+            return;
+        }
+        let addresses = self.addresses(key);
+        let next_token = &mut self.next_token;
+        let dial = Dial::start(&addresses, &[], poller, || {
+            *next_token += 1;
+            Token(*next_token)
+        });
+        self.dials.insert(key, dial);
+        self.look_at_dial(key, poller);
+    }
+
+    /// The addresses of a member, if `Formed` told of it.
+    fn addresses(&self, key: LinkKey) -> Vec<SocketAddr> {
+        let index = self.groups.get(&key.0).and_then(|group| group.index_of(key.1));
+        let member = index.zip(self.formed.as_ref()).and_then(|(index, formed)| find_member(formed, index));
+        member.map(|member| member.addresses.clone()).unwrap_or_default()
+    }
+
+    fn dialled(&self, key: LinkKey) -> Option<Token> {
+        self.handshakes.iter().find(|(_, shake)| shake.stage == Stage::Dialled(key)).map(|(token, _)| *token)
+    }
+
+    fn fresh_token(&mut self) -> Token {
+        self.next_token += 1;
+        Token(self.next_token)
+    }
+
+    /// Lets connections in. Returns whether it stopped early, and must be asked again later.
+    pub fn accept(&mut self, listener: &mut Listener, poller: &Poller, now: Time) -> bool {
+        while self.handshakes.len() < HANDSHAKES_MAX {
+            match listener.accept() {
+                Ok((transport, _)) => self.insert(transport, poller, now + HELLO_WAIT, Stage::Accepted, Vec::new()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+                Err(_) => return true, // out of descriptors
+            }
+        }
+        true
+    }
+
+    /// Wraps and watches a connection, and takes the first look at it.
+    fn insert(&mut self, transport: TcpTransport, poller: &Poller, deadline: Time, stage: Stage, outbound: Vec<u8>) {
+        let mut transport = (self.wrap)(transport);
+        let token = self.fresh_token();
+        if let Err(error) = transport.register(poller.registry(), token) {
+            if let Stage::Dialled(key) = stage {
+                self.deliver(key, |peer| Mail::Failed(peer, format!("its link cannot be watched: {error}")));
+            }
+            return;
+        }
+        self.handshakes.insert(token, Handshake { transport, inbound: Vec::new(), outbound, deadline, stage });
+        self.advance(token, poller);
+    }
+
+    /// Something is ready. Returns whether the token is one of ours.
+    pub fn ready(&mut self, token: Token, poller: &Poller) -> bool {
+        if self.handshakes.contains_key(&token) {
+            self.advance(token, poller);
+        } else if let Some(key) = self.dials.iter().find(|(_, dial)| dial.has(token)).map(|(key, _)| *key) {
+            self.look_at_dial(key, poller);
+        }
+        token.0 >= FIRST_TOKEN
+    }
+
+    /// Looks again at what holds bytes of which the poller does not know. Returns whether there is such a thing.
+    pub fn look_again(&mut self, poller: &Poller) -> bool {
+        let waits = |shake: &Handshake| matches!(shake.stage, Stage::Accepted | Stage::Dialled(_));
+        let held = self.handshakes.iter().filter(|(_, shake)| waits(shake) && shake.transport.holds_readable());
+        let held: Vec<Token> = held.map(|(token, _)| *token).collect();
+        for token in &held {
+            self.advance(*token, poller);
+        }
+        !held.is_empty()
+    }
+
+    /// Ends handshakes whose time is up. Returns when to come again.
+    pub fn expire(&mut self, now: Time) -> Time {
+        self.handshakes.retain(|_, shake| shake.deadline > now || matches!(shake.stage, Stage::Held(_)));
+        self.handshakes
+            .values()
+            .map(|shake| shake.deadline)
+            .filter(|deadline| *deadline > now)
+            .min()
+            .unwrap_or(Time::NEVER)
+    }
+
+    fn look_at_dial(&mut self, key: LinkKey, poller: &Poller) {
+        let Some(dial) = self.dials.get_mut(&key) else { return };
+        match dial.look() {
+            Dialled::Pending => {}
+            Dialled::Failed(reason) => {
+                self.dials.remove(&key);
+                self.deliver(key, |peer| Mail::Failed(peer, format!("it cannot be reached at {reason}")));
+            }
+            Dialled::Ready(mut transport) => {
+                self.dials.remove(&key);
+                let Some(hello) = self.hello(key) else { return };
+                // What wraps the transport takes its own place in the poller. A failure shows when it does.
+                let _ = transport.deregister(poller.registry());
+                self.insert(transport, poller, Time::NEVER, Stage::Dialled(key), frame(LinkKind::Hello, &hello));
+            }
+        }
+    }
+
+    fn hello(&self, key: LinkKey) -> Option<LinkHello> {
+        let formed = self.formed.as_ref()?;
+        Some(LinkHello {
+            epoch: formed.epoch,
+            group: key.0,
+            from: formed.index,
+            to: self.groups.get(&key.0)?.index_of(key.1)?,
+            incarnation: self.incarnation,
+            proof: half(&formed.secret, 0),
+        })
+    }
+
+    /// Moves a handshake on as far as it goes.
+    fn advance(&mut self, token: Token, poller: &Poller) {
+        let secret = self.formed.as_ref().map(|formed| formed.secret);
+        let Some(shake) = self.handshakes.get_mut(&token) else { return };
+        match shake.look(secret) {
+            Ok(Next::Wait) => {}
+            Ok(Next::Close) => drop(self.handshakes.remove(&token)),
+            Ok(Next::Answer(hello)) => self.answer(token, &hello, poller),
+            Ok(Next::Deliver(key)) => self.hand_over(token, key, poller),
+            Ok(Next::Failed(key, reason)) => {
+                self.handshakes.remove(&token);
+                self.deliver(key, |peer| Mail::Failed(peer, reason));
+            }
+            Err(why) => self.turn_away(token, &why),
+        }
+    }
+
+    /// Somebody sent what is not this protocol.
+    fn turn_away(&mut self, token: Token, why: &WireError) {
+        let Some(shake) = self.handshakes.remove(&token) else { return };
+        if let Stage::Dialled(key) = shake.stage {
+            return self.deliver(key, |peer| Mail::Failed(peer, format!("what answers there is no peer: {why}")));
+        }
+        let address = shake.transport.peer_address().ip();
+        if self.strangers.len() < HANDSHAKES_MAX && self.strangers.insert(address) {
+            self.logger.warn(&format!("a stranger at {address} was turned away from this node's port: {why}"));
+        }
+    }
+
+    /// Decides about a hello.
+    fn answer(&mut self, token: Token, hello: &LinkHello, poller: &Poller) {
+        let verdict = self.judge(hello);
+        let Some(shake) = self.handshakes.get_mut(&token) else { return };
+        match verdict {
+            None => shake.stage = Stage::Held(hello.clone()),
+            Some(Err(reason)) => {
+                shake.outbound = frame(LinkKind::Reject, &LinkReject { reason });
+                shake.stage = Stage::Rejecting;
+                self.advance(token, poller);
+            }
+            Some(Ok(key)) => {
+                let formed = self.formed.as_ref().expect("a hello is judged only once the cluster is known");
+                shake.outbound = frame(LinkKind::Accept, &LinkAccept { proof: half(&formed.secret, 1) });
+                shake.stage = Stage::Accepting(key);
+                shake.deadline = Time::NEVER;
+                self.dials.remove(&key);
+                if let Some(own) = self.dialled(key) {
+                    self.handshakes.remove(&own);
+                }
+                self.open.insert(key);
+                self.advance(token, poller);
+            }
+        }
+    }
+
+    /// Whether a hello is let in; `None` while that cannot be told.
+    fn judge(&self, hello: &LinkHello) -> Option<Result<LinkKey, LinkRejectReason>> {
+        let formed = self.formed.as_ref()?;
+        let same = (hello.epoch, hello.to, hello.proof) == (formed.epoch, formed.index, half(&formed.secret, 0));
+        if !same {
+            return Some(Err(LinkRejectReason::Stranger));
+        }
+        let Some(group) = self.groups.get(&hello.group) else { return Some(Err(LinkRejectReason::NoGroup)) };
+        let Some(rank) = group.rank_of(hello.from) else { return Some(Err(LinkRejectReason::Stranger)) };
+        let key = (hello.group, rank);
+        if self.open.contains(&key) {
+            return Some(Err(LinkRejectReason::Duplicate));
+        }
+        let dialling = self.dials.contains_key(&key) || self.dialled(key).is_some();
+        if dialling && formed.index < hello.from {
+            return Some(Err(LinkRejectReason::Crossing));
+        }
+        Some(Ok(key))
+    }
+
+    /// A link is open: its group gets it.
+    fn hand_over(&mut self, token: Token, key: LinkKey, poller: &Poller) {
+        let Some(mut shake) = self.handshakes.remove(&token) else { return };
+        // A failure here shows when the group's poller is asked to watch it.
+        let _ = shake.transport.deregister(poller.registry());
+        self.open.insert(key);
+        self.deliver(key, |peer| Mail::Up(peer, shake.transport, shake.inbound));
+    }
+
+    fn deliver(&self, key: LinkKey, mail: impl FnOnce(u32) -> Mail) {
+        if let Some(group) = self.groups.get(&key.0) {
+            group.deliver(mail(key.1));
+        }
+    }
+}
+
+impl Handshake {
+    /// Writes what is to be said, reads what has come, and says what to do.
+    fn look(&mut self, secret: Option<[u8; 32]>) -> Result<Next, WireError> {
+        match self.write() {
+            Ok(true) => {}
+            Ok(false) => return Ok(Next::Wait),
+            Err(error) => return Ok(self.ended(&error.to_string())),
+        }
+        match self.stage {
+            Stage::Accepting(key) => return Ok(Next::Deliver(key)),
+            Stage::Rejecting => return Ok(Next::Close),
+            Stage::Held(_) => return Ok(Next::Wait),
+            Stage::Dialled(_) | Stage::Accepted => {}
+        }
+        loop {
+            if let Some((frame, taken)) = peek_frame(&self.inbound, HANDSHAKE_BYTES as u64 / 2)? {
+                self.inbound.drain(..taken);
+                return self.heard(frame.header.kind, &frame.payload, secret);
+            }
+            let start = self.inbound.len();
+            self.inbound.resize(HANDSHAKE_BYTES, 0);
+            let got = self.transport.read(&mut [IoSliceMut::new(&mut self.inbound[start..])]);
+            self.inbound.truncate(start + *got.as_ref().unwrap_or(&0));
+            match got {
+                Ok(0) => return Ok(self.ended("it closed the connection")),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Next::Wait),
+                Err(error) => return Ok(self.ended(&error.to_string())),
+            }
+        }
+    }
+
+    /// Whether everything is written.
+    fn write(&mut self) -> io::Result<bool> {
+        while !self.outbound.is_empty() {
+            match self.transport.write(&[IoSlice::new(&self.outbound)]) {
+                Ok(count) => drop(self.outbound.drain(..count)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        match self.transport.flush() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            flushed => flushed.map(|()| true),
+        }
+    }
+
+    fn ended(&self, reason: &str) -> Next {
+        match self.stage {
+            Stage::Dialled(key) => Next::Failed(key, format!("its end of a new link was closed: {reason}")),
+            _ => Next::Close,
+        }
+    }
+
+    fn heard(&self, kind: u8, payload: &[u8], secret: Option<[u8; 32]>) -> Result<Next, WireError> {
+        let mut from = Decoder::new(payload);
+        match (LinkKind::from_code(kind)?, &self.stage) {
+            (LinkKind::Hello, Stage::Accepted) => {
+                let hello = LinkHello::take(&mut from)?;
+                from.finish()?;
+                Ok(Next::Answer(hello))
+            }
+            (LinkKind::Accept, &Stage::Dialled(key)) => {
+                let known = secret.map(|secret| half(&secret, 1));
+                if Some(LinkAccept::take(&mut from)?.proof) != known {
+                    return Err(WireError("it does not know the epoch's secret".to_owned()));
+                }
+                Ok(Next::Deliver(key))
+            }
+            (LinkKind::Reject, &Stage::Dialled(key)) => match LinkReject::take(&mut from)?.reason {
+                // Its own attempt, or the link that came of it, is the one that survives.
+                LinkRejectReason::Crossing | LinkRejectReason::Duplicate => Ok(Next::Close),
+                reason => Ok(Next::Failed(key, format!("it refused the link: {reason:?}"))),
+            },
+            (other, _) => Err(WireError(format!("{other:?} in the middle of a handshake"))),
+        }
+    }
+}
+
+fn frame(kind: LinkKind, body: &impl Wire) -> Vec<u8> {
+    let mut payload = Encoder::default();
+    body.put(&mut payload);
+    let mut bytes = Vec::new();
+    encode_frame(kind as u8, 0, &payload.bytes, &mut bytes);
+    bytes
+}
+
+/// The dialler's half of the epoch's secret (0), or the accepter's (1).
+fn half(secret: &[u8; 32], which: usize) -> [u8; PROOF_BYTES] {
+    secret[which * PROOF_BYTES..][..PROOF_BYTES].try_into().expect("a half is PROOF_BYTES long")
+}

@@ -1,0 +1,383 @@
+//! A node's agent thread: its brain, the control connection, the listening socket, and the mesh.
+//!
+//! Invariants: every input is followed by draining all outputs; everything readable is fed before the timer is. The
+//! thread ends when the node has left, when forming failed, or when it is told to quit; then nothing of it is left.
+
+use super::control::{ControlEnd, ControlLink, READ_BYTES};
+use super::dial::{Dial, Dialled};
+use super::group::{built_in, Group};
+use super::mesh::{Mesh, Wrap};
+use super::shared::{Shared, ToNode};
+use crate::agent::{Agent, Command, Event, Input, Output};
+use crate::error::{Error, Result};
+use crate::net::{Listener, Poller, Token, Transport};
+use crate::types::{GroupId, Time};
+use crate::wire::{Formed, Heartbeat, Message, PROGRESS_MAX};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+const WAKER: Token = Token(0);
+const CONTROL: Token = Token(1);
+const LISTENER: Token = Token(2);
+const FIRST_DIAL: usize = 16;
+/// How long a connection that the brain has given up may take to write what was sent before.
+const LINGER: Duration = Duration::from_secs(1);
+/// How often the sockets are looked at again before the timer is fed.
+const DRAIN_ROUNDS: usize = 16;
+
+/// What the thread needs besides what it shares.
+pub struct Setup {
+    /// The brain.
+    pub agent: Agent,
+    /// Where the scheduler is.
+    pub scheduler: Vec<SocketAddr>,
+    /// The addresses that the user told the node to bind; empty: the one that reaches the scheduler.
+    pub own: Vec<IpAddr>,
+    /// How the listening socket's addresses are named in an error.
+    pub own_setting: String,
+    /// How long an operation on a group may take, in milliseconds.
+    pub operation_timeout_ms: i64,
+    /// Wraps each link's transport.
+    pub wrap: Wrap,
+}
+
+enum Control {
+    None,
+    Dialling(Dial, Time),
+    Up(ControlLink),
+    /// Given up by the brain; what was sent before still goes out.
+    Lingering(ControlLink, Time),
+}
+
+/// The agent thread's state.
+pub struct Node {
+    shared: Arc<Shared>,
+    setup: Setup,
+    poller: Poller,
+    control: Control,
+    more: bool,
+    listener: Option<Listener>,
+    accept_again: Time,
+    mesh: Mesh,
+    armed: Time,
+    next_dial: usize,
+    through: Box<[u8]>,
+    quit: bool,
+    over: bool,
+}
+
+impl Node {
+    /// A node that has not begun. Binds the addresses that the user named.
+    pub fn new(shared: Arc<Shared>, setup: Setup, incarnation: crate::types::Incarnation) -> Result<Node> {
+        let poller = Poller::new()?;
+        let watched = shared.waker.register(poller.registry(), WAKER);
+        watched.map_err(|error| Error::system("the agent thread's waker cannot be watched", &error))?;
+        let mesh = Mesh::new(incarnation, Arc::clone(&shared.logger), Arc::clone(&setup.wrap));
+        let mut node = Node {
+            shared,
+            setup,
+            poller,
+            control: Control::None,
+            more: false,
+            listener: None,
+            accept_again: Time::NEVER,
+            mesh,
+            armed: Time::NEVER,
+            next_dial: FIRST_DIAL,
+            through: vec![0; READ_BYTES].into_boxed_slice(),
+            quit: false,
+            over: false,
+        };
+        if !node.setup.own.is_empty() {
+            let own = node.setup.own.clone();
+            node.listen(&own)?;
+        }
+        Ok(node)
+    }
+
+    /// Runs to the end.
+    pub fn run(mut self) {
+        self.drain();
+        while !self.quit && !(self.over && matches!(self.control, Control::None)) {
+            if let Err(error) = self.turn() {
+                self.shared.logger.error(error.message());
+                self.shared.file(Event::Failed(error));
+                break;
+            }
+        }
+        self.shared.learn(|learnt| learnt.over = true);
+    }
+
+    fn turn(&mut self) -> Result<()> {
+        let now = self.shared.clock.now();
+        let deadline = match &self.control {
+            Control::Dialling(_, deadline) | Control::Lingering(_, deadline) => *deadline,
+            Control::None | Control::Up(_) => Time::NEVER,
+        };
+        let next = self.armed.min(self.accept_again).min(deadline).min(self.mesh.expire(now));
+        self.round(if self.more { Some(Duration::ZERO) } else { self.shared.clock.until(next) })?;
+        let now = self.shared.clock.now();
+        if now >= self.armed {
+            for _ in 0..DRAIN_ROUNDS {
+                if !self.round(Some(Duration::ZERO))? {
+                    break;
+                }
+            }
+            self.armed = Time::NEVER;
+            self.feed(Input::Timer);
+        }
+        if now >= self.accept_again {
+            self.accept();
+        }
+        match &self.control {
+            Control::Dialling(_, deadline) if now >= *deadline => {
+                self.control = Control::None;
+                self.feed(Input::ConnectFailed("no answer in time".to_owned()));
+            }
+            Control::Lingering(_, deadline) if now >= *deadline => self.control = Control::None,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Sleeps at most so long, then serves what is ready. Returns whether anything was.
+    fn round(&mut self, timeout: Option<Duration>) -> Result<bool> {
+        self.poller
+            .poll(timeout)
+            .map_err(|error| Error::system("the agent thread cannot wait for its sockets", &error))?;
+        let ready: Vec<Token> = self.poller.ready().map(|ready| ready.token).collect();
+        let any = !ready.is_empty() || self.more;
+        if self.more {
+            self.serve_control();
+        }
+        for token in ready {
+            match token {
+                WAKER => self.obey(),
+                CONTROL => self.serve_control(),
+                LISTENER => self.accept(),
+                token => {
+                    if !self.mesh.ready(token, &self.poller) {
+                        self.look_at_dial();
+                    }
+                }
+            }
+        }
+        let held = self.mesh.look_again(&self.poller);
+        self.more = self.more || held;
+        Ok(any)
+    }
+
+    /// Does what the callers asked for.
+    fn obey(&mut self) {
+        self.shared.waker.drain();
+        while let Some(command) = self.shared.next_command() {
+            match command {
+                ToNode::Brain(command) => {
+                    if matches!(command, Command::Leave) {
+                        self.listener = None; // nobody new is let in by one who leaves
+                    }
+                    self.feed(Input::Command(command));
+                }
+                ToNode::Open(group, peer) => self.mesh.open((group, peer), &self.poller),
+                ToNode::Quit => self.quit = true,
+            }
+        }
+    }
+
+    fn accept(&mut self) {
+        let Some(listener) = &mut self.listener else { return };
+        let now = self.shared.clock.now();
+        let stopped = self.mesh.accept(listener, &self.poller, now);
+        self.accept_again = if stopped { now + crate::net::listener::EXHAUSTED_PAUSE } else { Time::NEVER };
+    }
+
+    fn feed(&mut self, input: Input) {
+        self.setup.agent.handle(self.shared.clock.now(), input);
+        self.drain();
+    }
+
+    /// Does what the brain wants done, then writes.
+    fn drain(&mut self) {
+        while let Some(output) = self.setup.agent.next_output() {
+            match output {
+                Output::Connect(within) => self.connect(within),
+                Output::Disconnect => self.disconnect(),
+                Output::Send(message) => self.send(message),
+                Output::SendHeartbeat { sequence, echoed } => {
+                    let progress = self.progress();
+                    self.send(Message::Heartbeat(Heartbeat { sequence, echoed, progress }));
+                }
+                Output::Arm(at) => self.armed = at,
+                Output::Log { quiet: true, line } => self.shared.logger.info(&line),
+                Output::Log { quiet: false, line } => self.shared.logger.warn(&line),
+                Output::Tell(event) => self.tell(event),
+            }
+        }
+        self.write();
+    }
+
+    fn progress(&self) -> Vec<crate::wire::GroupProgress> {
+        let now = self.shared.clock.now();
+        let groups = self.shared.learnt().groups.clone();
+        groups.iter().filter_map(|group| group.progress(now)).take(PROGRESS_MAX).collect()
+    }
+
+    fn tell(&mut self, event: Event) {
+        match event {
+            Event::Formed(formed) => self.form(Arc::new(*formed)),
+            event => {
+                self.over = matches!(event, Event::Failed(_) | Event::Left(_)) || self.over;
+                self.shared.file(event);
+            }
+        }
+    }
+
+    /// The cluster is complete: makes the groups, then tells the caller.
+    fn form(&mut self, formed: Arc<Formed>) {
+        let made: Result<Vec<Arc<Group>>> = [GroupId::WORLD, GroupId::SERVERS, GroupId::UNIVERSE]
+            .into_iter()
+            .map(|id| {
+                let timeout_ms = self.setup.operation_timeout_ms;
+                Group::new(id, built_in(id, &formed), &self.shared, &formed, timeout_ms).map(Arc::new)
+            })
+            .collect();
+        if let Control::Up(link) = &mut self.control {
+            link.set_node(formed.index);
+        }
+        match made {
+            Ok(groups) => {
+                self.mesh.form(Arc::clone(&formed), &groups, &self.poller);
+                self.shared.learn(|learnt| {
+                    learnt.groups = groups;
+                    learnt.formed = Some(formed);
+                });
+            }
+            Err(error) => {
+                self.over = true;
+                self.shared.learn(|learnt| learnt.failed = Some(error));
+            }
+        }
+    }
+
+    fn connect(&mut self, within: Duration) {
+        let deadline = self.shared.clock.now() + within;
+        let next_dial = &mut self.next_dial;
+        let dial = Dial::start(&self.setup.scheduler, &[], &self.poller, || {
+            // Tokens go round well below the mesh's; what is still reported of an old one does no harm.
+            *next_dial = FIRST_DIAL + (*next_dial + 1 - FIRST_DIAL) % (super::mesh::FIRST_TOKEN - FIRST_DIAL);
+            Token(*next_dial)
+        });
+        self.control = Control::Dialling(dial, deadline);
+        self.look_at_dial();
+    }
+
+    fn look_at_dial(&mut self) {
+        let Control::Dialling(dial, _) = &mut self.control else { return };
+        match dial.look() {
+            Dialled::Pending => {}
+            Dialled::Failed(reason) => {
+                self.control = Control::None;
+                self.feed(Input::ConnectFailed(reason));
+            }
+            Dialled::Ready(mut transport) => {
+                let _ = transport.deregister(self.poller.registry()); // it gets another token
+                if let Err(error) = transport.register(self.poller.registry(), CONTROL) {
+                    self.control = Control::None;
+                    return self.feed(Input::ConnectFailed(format!("it cannot be watched: {error}")));
+                }
+                let own = transport.local_address().ip();
+                self.control = Control::Up(ControlLink::new(Box::new(transport)));
+                if let Control::Up(link) = &mut self.control {
+                    link.trust(); // it is the scheduler that we chose
+                }
+                match self.addresses(own) {
+                    Ok(addresses) => self.feed(Input::Connected(addresses)),
+                    Err(error) => {
+                        self.over = true;
+                        self.control = Control::None;
+                        self.shared.file(Event::Failed(error));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Where peers reach this node; binds the address that reaches the scheduler if nothing is bound yet.
+    fn addresses(&mut self, own: IpAddr) -> Result<Vec<SocketAddr>> {
+        if self.listener.is_none() {
+            self.listen(&[own])?;
+        }
+        Ok(self.listener.as_ref().map(Listener::local_addresses).unwrap_or_default())
+    }
+
+    fn listen(&mut self, own: &[IpAddr]) -> Result<()> {
+        let addresses: Vec<SocketAddr> = own.iter().map(|ip| SocketAddr::new(*ip, 0)).collect();
+        let bound = Listener::bind(&addresses);
+        let mut listener = bound
+            .map_err(|error| Error::new(error.status(), format!("{}: {}", self.setup.own_setting, error.message())))?;
+        let watched = listener.register(self.poller.registry(), LISTENER);
+        watched.map_err(|error| Error::system("the node's port cannot be watched", &error))?;
+        self.listener = Some(listener);
+        Ok(())
+    }
+
+    fn disconnect(&mut self) {
+        let deadline = self.shared.clock.now() + LINGER;
+        self.control = match std::mem::replace(&mut self.control, Control::None) {
+            Control::Up(link) => Control::Lingering(link, deadline),
+            _ => Control::None,
+        };
+    }
+
+    fn send(&mut self, message: Message) {
+        let Control::Up(link) = &mut self.control else { return };
+        if let Err(end) = link.queue(message) {
+            self.lose(&end);
+        }
+    }
+
+    fn write(&mut self) {
+        let (Control::Up(link) | Control::Lingering(link, _)) = &mut self.control else { return };
+        let written = link.write();
+        self.shared.count_control_frames(link.frames_sent());
+        let unsent = link.has_outbound() || link.transport.unsent() > 0;
+        match (written, &self.control) {
+            (Err(end), Control::Up(_)) => self.lose(&end),
+            (Err(_), _) => self.control = Control::None,
+            (Ok(()), Control::Lingering(..)) if !unsent => self.control = Control::None,
+            _ => {}
+        }
+    }
+
+    fn serve_control(&mut self) {
+        self.more = false;
+        let Control::Up(link) = &mut self.control else { return self.write() };
+        let mut arrivals = Vec::new();
+        let heard = link.read(&mut self.through, &mut arrivals);
+        self.more = heard.as_ref().is_ok_and(|heard| heard.more);
+        if heard.as_ref().map_or(!arrivals.is_empty(), |heard| heard.any) {
+            self.feed(Input::Heard);
+        }
+        for arrival in arrivals {
+            match arrival {
+                Ok(message) => self.feed(Input::Received(message)),
+                Err((_, _, error)) => return self.lose(&ControlEnd::Garbage(error.0)),
+            }
+        }
+        match heard {
+            Ok(_) => self.write(),
+            Err(end) => self.lose(&end),
+        }
+    }
+
+    /// The control connection has ended; the brain decides what that means.
+    fn lose(&mut self, end: &ControlEnd) {
+        if matches!(self.control, Control::Up(_)) {
+            self.control = Control::None;
+            self.feed(Input::Closed(end.reason().to_owned()));
+        } else {
+            self.control = Control::None;
+        }
+    }
+}

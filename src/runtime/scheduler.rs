@@ -1,0 +1,409 @@
+//! A scheduler: its brain, and the sockets that feed it. Runs on the thread that calls [`Serving::run`], or on its own
+//! ([`Scheduler`]).
+//!
+//! Invariants: every input is followed by draining all outputs; everything readable is fed before the timer is; a
+//! connection that the brain closes gets what was sent before, within [`CLOSE_WAIT`].
+//!
+//! Deliberately absent: any decision. Those are `membership`'s.
+
+use super::clock::Clock;
+use super::control::{ControlEnd, ControlLink, READ_BYTES};
+use super::identity;
+use super::log::Logger;
+use crate::collective::Thresholds;
+use crate::config::{Key, Place, Settings};
+use crate::error::{Error, Result, Status};
+use crate::membership::{self, Closed, ConnId, Identity, Input, Output, Rules};
+use crate::net::{host, listener, resolve, Listener, Poller, Token, Waker};
+use crate::types::{JobInstance, Time};
+use crate::wire::{Agreed, Message, Register, Rejected, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
+use std::collections::{BTreeSet, HashMap};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+const WAKER: Token = Token(0);
+const LISTENER: Token = Token(1);
+const FIRST_CONNECTION: u64 = 2;
+/// The registration's number on the wire, the same in every protocol.
+const REGISTER_KIND: u8 = 1;
+/// How long a closed connection may take to drain.
+const CLOSE_WAIT: Duration = Duration::from_secs(1);
+/// How often the sockets are looked at again before the timer is fed.
+const DRAIN_ROUNDS: usize = 16;
+/// How long a name may take to be resolved.
+pub const RESOLVE_WAIT: Duration = Duration::from_secs(10);
+
+struct Connection {
+    link: ControlLink,
+    /// When to drop it, once the brain has closed it.
+    closing: Option<Time>,
+    /// It holds bytes of which the poller will not tell.
+    more: bool,
+}
+
+/// A bound scheduler, not yet running.
+pub struct Serving {
+    clock: Clock,
+    logger: Arc<Logger>,
+    poller: Poller,
+    listener: Listener,
+    brain: membership::Scheduler,
+    connections: HashMap<u64, Connection>,
+    next: u64,
+    /// Connections to which something is to be written.
+    dirty: BTreeSet<u64>,
+    armed: Time,
+    accept_again: Time,
+    ended: Option<Result<()>>,
+    stop: Arc<AtomicBool>,
+    waker: Waker,
+    through: Box<[u8]>,
+}
+
+impl Serving {
+    /// Binds, and is ready to serve the job that the settings describe.
+    pub fn new(settings: &Settings) -> Result<Serving> {
+        let Place::Scheduler { host, port } = &settings.place else {
+            return Err(Error::config("these settings are not those of a scheduler"));
+        };
+        let (listener, what) = match settings.sched_fd {
+            Some(fd) => (Listener::adopt(fd)?, format!("descriptor {fd}")),
+            None => (
+                Listener::bind(&resolve::resolve(host, *port, RESOLVE_WAIT).map_err(|error| named(settings, &error))?)?,
+                host.clone(),
+            ),
+        };
+        let host = identity::host_name(settings)?;
+        let logger = Logger::new(settings.log_level, "scheduler");
+        settings.warnings.iter().for_each(|line| logger.warn(line));
+        let clock = Clock::start();
+        let identity = Identity {
+            instance: JobInstance(host::random_bytes()?),
+            secret: host::random_bytes()?,
+            host,
+            pid_namespace: host::pid_namespace(),
+        };
+        let brain = membership::Scheduler::new(identity, rules(settings), clock.now());
+        let mut serving = Serving {
+            clock,
+            logger,
+            poller: Poller::new()?,
+            listener,
+            brain,
+            connections: HashMap::new(),
+            next: FIRST_CONNECTION,
+            dirty: BTreeSet::new(),
+            armed: Time::NEVER,
+            accept_again: Time::NEVER,
+            ended: None,
+            stop: Arc::default(),
+            waker: Waker::new()?,
+            through: vec![0; READ_BYTES].into_boxed_slice(),
+        };
+        let registry = serving.poller.registry();
+        let watched =
+            serving.waker.register(registry, WAKER).and_then(|()| serving.listener.register(registry, LISTENER));
+        watched.map_err(|error| Error::system(format!("the scheduler's port on {what} cannot be watched"), &error))?;
+        Ok(serving)
+    }
+
+    /// Where it listens; the first address is the one to tell others.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.listener.local_addresses()
+    }
+
+    /// Serves until the job ends: its result.
+    pub fn run(mut self) -> Result<()> {
+        self.drain();
+        loop {
+            let now = self.clock.now();
+            if let Some(result) = self.ended.as_ref().filter(|_| self.connections.is_empty()) {
+                return result.clone();
+            }
+            let closing = self.connections.values().filter_map(|connection| connection.closing).min();
+            let next = self.armed.min(self.accept_again).min(closing.unwrap_or(Time::NEVER));
+            let more = self.connections.values().any(|connection| connection.more);
+            self.round(if more { Some(Duration::ZERO) } else { self.clock.until(next) })?;
+            let now = now.max(self.clock.now());
+            if now >= self.armed {
+                for _ in 0..DRAIN_ROUNDS {
+                    if !self.round(Some(Duration::ZERO))? {
+                        break;
+                    }
+                }
+                self.armed = Time::NEVER;
+                self.feed(Input::Timer);
+            }
+            if now >= self.accept_again {
+                self.accept_again = Time::NEVER;
+                self.accept();
+            }
+            self.connections.retain(|_, connection| connection.closing.is_none_or(|deadline| deadline > now));
+        }
+    }
+
+    /// Sleeps at most so long, then serves what is ready. Returns whether anything was.
+    fn round(&mut self, timeout: Option<Duration>) -> Result<bool> {
+        self.poller
+            .poll(timeout)
+            .map_err(|error| Error::system("the scheduler cannot wait for its sockets", &error))?;
+        let mut ready: Vec<Token> = self.poller.ready().map(|ready| ready.token).collect();
+        ready.extend(self.connections.iter().filter(|(_, held)| held.more).map(|(id, _)| Token(*id as usize)));
+        for token in &ready {
+            match *token {
+                WAKER => {
+                    self.waker.drain();
+                    if self.stop.swap(false, Ordering::SeqCst) {
+                        self.feed(Input::Stop);
+                    }
+                }
+                LISTENER => self.accept(),
+                Token(id) => self.serve(id as u64),
+            }
+        }
+        Ok(!ready.is_empty())
+    }
+
+    fn accept(&mut self) {
+        loop {
+            match self.listener.accept() {
+                Ok((transport, address)) => {
+                    let mut link = ControlLink::new(Box::new(transport));
+                    let id = self.next;
+                    self.next += 1;
+                    if link.transport.register(self.poller.registry(), Token(id as usize)).is_err() {
+                        continue; // it ended at once
+                    }
+                    self.connections.insert(id, Connection { link, closing: None, more: false });
+                    self.feed(Input::Opened(ConnId(id), address.to_string()));
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
+                Err(error) => {
+                    self.logger.warn(&format!("connections have to wait: {error}"));
+                    self.accept_again = self.clock.now() + listener::EXHAUSTED_PAUSE;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Reads and writes one connection.
+    fn serve(&mut self, id: u64) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let mut arrivals = Vec::new();
+        let heard = connection.link.read(&mut self.through, &mut arrivals);
+        connection.more = heard.as_ref().is_ok_and(|heard| heard.more);
+        let closing = connection.closing.is_some();
+        if !closing {
+            if heard.as_ref().map_or(!arrivals.is_empty(), |heard| heard.any) {
+                self.feed(Input::Heard(ConnId(id)));
+            }
+            for arrival in arrivals {
+                match arrival {
+                    Ok(message) => self.feed(Input::Received(ConnId(id), message)),
+                    Err((kind, payload, error)) => return self.undecodable(id, kind, &payload, &error.0),
+                }
+            }
+        }
+        match heard {
+            Ok(_) => {
+                self.dirty.insert(id);
+                self.write();
+            }
+            Err(end) => self.lose(id, &end),
+        }
+    }
+
+    /// A message that cannot be understood ends its connection. A registration in another protocol is told so.
+    fn undecodable(&mut self, id: u64, kind: u8, payload: &[u8], why: &str) {
+        if let (true, Ok((lowest, highest))) = (kind == REGISTER_KIND, Register::protocol_range(payload)) {
+            if lowest > PROTOCOL_HIGHEST || highest < PROTOCOL_LOWEST {
+                let reason = format!(
+                    "this node speaks protocols {lowest} to {highest}, the scheduler speaks {PROTOCOL_LOWEST} to \
+                     {PROTOCOL_HIGHEST}: they have none in common; both need libraries of about the same age"
+                );
+                self.send(id, Message::Rejected(Rejected { status: Status::Rejected, reason }));
+                self.close(id);
+                self.write();
+            }
+        }
+        self.lose(id, &ControlEnd::Garbage(why.to_owned()));
+    }
+
+    /// A connection has ended.
+    fn lose(&mut self, id: u64, end: &ControlEnd) {
+        let Some(connection) = self.connections.remove(&id) else { return };
+        self.dirty.remove(&id);
+        if connection.closing.is_none() {
+            let how = match end {
+                ControlEnd::Ended(_) => Closed::Ended,
+                ControlEnd::Broken(_) => Closed::Broken,
+                ControlEnd::Garbage(_) => Closed::Garbage,
+            };
+            self.feed(Input::Closed(ConnId(id), how, end.reason().to_owned()));
+        }
+    }
+
+    fn feed(&mut self, input: Input) {
+        self.brain.handle(self.clock.now(), input);
+        self.drain();
+    }
+
+    /// Does what the brain wants done, then writes.
+    fn drain(&mut self) {
+        while let Some(output) = self.brain.next_output() {
+            match output {
+                Output::Send(ConnId(id), message) => self.send(id, message),
+                Output::Close(ConnId(id)) => self.close(id),
+                Output::Probe(process) => {
+                    let liveness = match host::alive(process.pid, process.start_ticks) {
+                        host::Liveness::Gone => membership::Liveness::Gone,
+                        host::Liveness::Alive | host::Liveness::Unknown => membership::Liveness::Alive,
+                    };
+                    self.brain.handle(self.clock.now(), Input::Probed(process, liveness));
+                }
+                Output::Arm(at) => self.armed = at,
+                Output::Log { quiet: true, line } => self.logger.info(&line),
+                Output::Log { quiet: false, line } => self.logger.warn(&line),
+                Output::Ended(result) => {
+                    self.ended = Some(result);
+                    let open: Vec<u64> = self.connections.keys().copied().collect();
+                    open.into_iter().for_each(|id| self.close(id));
+                }
+            }
+        }
+        self.write();
+    }
+
+    fn send(&mut self, id: u64, message: Message) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        match connection.link.queue(message) {
+            Ok(()) => drop(self.dirty.insert(id)),
+            Err(end) => self.lose(id, &end),
+        }
+    }
+
+    fn close(&mut self, id: u64) {
+        let deadline = self.clock.now() + CLOSE_WAIT;
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.closing.get_or_insert(deadline);
+            self.dirty.insert(id);
+        }
+    }
+
+    fn write(&mut self) {
+        while let Some(id) = self.dirty.pop_first() {
+            let Some(connection) = self.connections.get_mut(&id) else { continue };
+            match connection.link.write() {
+                Ok(()) if connection.closing.is_some() && !connection.link.has_outbound() => {
+                    // Then its end is awaited, so that nothing on the way is cut off.
+                    let _ = connection.link.transport.shutdown_write();
+                }
+                Ok(()) => {}
+                Err(end) => self.lose(id, &end),
+            }
+        }
+    }
+}
+
+/// An unresolvable host, named as its user knows it.
+pub(super) fn named(settings: &Settings, error: &Error) -> Error {
+    Error::config(format!("{}: {}", settings.origin(Key::SchedHost), error.message()))
+}
+
+fn rules(settings: &Settings) -> Rules {
+    let limits = settings.store_limits;
+    Rules {
+        job_id: settings.job_id.clone(),
+        worker_num: settings.worker_num,
+        server_num: settings.server_num,
+        recovery: settings.enable_recovery,
+        forming_timeout: settings.forming_timeout,
+        agreed: Agreed {
+            heartbeat_timeout_ms: settings.heartbeat_timeout.as_millis() as u64,
+            checksums: settings.checksums,
+            thresholds: Thresholds::default().to_array().to_vec(),
+            store_key_max: limits.key as u64,
+            store_value_max: limits.value as u64,
+        },
+        store: membership::StoreLimits {
+            key_max: limits.key,
+            value_max: limits.value,
+            total_max: usize::try_from(limits.total).unwrap_or(usize::MAX),
+        },
+    }
+}
+
+type Outcome = Arc<(Mutex<Option<Result<()>>>, Condvar)>;
+
+/// A scheduler on a thread of its own.
+pub struct Scheduler {
+    thread: Option<std::thread::JoinHandle<()>>,
+    addresses: Vec<SocketAddr>,
+    outcome: Outcome,
+    stop: Arc<AtomicBool>,
+    waker: Waker,
+}
+
+impl Scheduler {
+    /// Binds, and serves on a new thread.
+    pub fn start(settings: &Settings) -> Result<Scheduler> {
+        let serving = Serving::new(settings)?;
+        let (addresses, stop, waker) = (serving.addresses(), Arc::clone(&serving.stop), serving.waker.clone());
+        let outcome = Outcome::default();
+        let told = Arc::clone(&outcome);
+        let thread = std::thread::Builder::new().name("muster-sched".to_owned()).spawn(move || {
+            let run = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| serving.run()));
+            let result = run.unwrap_or_else(|_| Err(Error::new(Status::Internal, "the scheduler's thread panicked")));
+            *told.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+            told.1.notify_all();
+        });
+        let thread = Some(thread.map_err(|error| Error::system("a thread for the scheduler", &error))?);
+        Ok(Scheduler { thread, addresses, outcome, stop, waker })
+    }
+
+    /// Where it listens.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Waits until the job has ended, at most so long: its result, or `None` when the time is up.
+    pub fn wait(&self, timeout: Option<Duration>) -> Option<Result<()>> {
+        let clock = Clock::start();
+        let deadline = timeout.map_or(Time::NEVER, |timeout| clock.now() + timeout);
+        let mut result = self.outcome.0.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(result) = &*result {
+                return Some(result.clone());
+            }
+            let left = clock.until(deadline).unwrap_or(Duration::from_secs(3600));
+            if left.is_zero() {
+                return None;
+            }
+            result = self.outcome.1.wait_timeout(result, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Ends the job, for whoever is still in it, and waits until it has ended.
+    pub fn stop(&self) -> Result<()> {
+        self.stop.store(true, Ordering::SeqCst);
+        self.waker.wake();
+        self.wait(None).unwrap_or(Ok(()))
+    }
+
+    /// Forgets the thread: in a forked child there is none.
+    pub fn forget(&mut self) {
+        drop(self.thread.take());
+    }
+}
+
+impl Drop for Scheduler {
+    fn drop(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            let _ = self.stop();
+            let _ = thread.join(); // its panic was caught
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! What the caller's threads and the agent thread of one node share: commands one way, what was learnt the other.
+//!
+//! Invariants: the agent thread alone writes what was learnt; callers only take answers to what they asked. Every wait
+//! has a deadline.
+
+use super::clock::Clock;
+use super::group::{find_member, Group};
+use super::log::Logger;
+use crate::agent::{Ask, Command, Event};
+use crate::error::{Culprit, Error, Failure, Result, Status};
+use crate::net::Waker;
+use crate::types::{GroupId, Time};
+use crate::wire::{Absent, Formed, Member, PeerState};
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How long a survivor waits for the scheduler's word before it speaks for itself (design: 250 ms).
+pub const VERDICT_WAIT: Duration = Duration::from_millis(250);
+
+/// What the agent thread is asked to do.
+#[derive(Debug)]
+pub enum ToNode {
+    /// Something for the brain.
+    Brain(Command),
+    /// Open a link to this rank of this group, and mail it to the group.
+    Open(GroupId, u32),
+    /// End without leaving.
+    Quit,
+}
+
+/// What the agent thread has learnt.
+#[derive(Default)]
+pub struct Learnt {
+    /// The cluster, once it is complete.
+    pub formed: Option<Arc<Formed>>,
+    /// Why it will not be.
+    pub failed: Option<Error>,
+    /// The first cause that broke it.
+    pub broken: Option<Failure>,
+    /// What was said of suspects that are not lost.
+    pub peers: HashMap<u32, (PeerState, Culprit)>,
+    /// Groups that were revoked.
+    pub revoked: HashMap<GroupId, Failure>,
+    /// Answers to `WhereAre`.
+    pub absent: HashMap<Ask, Absent>,
+    /// Answers to `Locate`.
+    pub located: HashMap<Ask, Member>,
+    /// Answers to store requests.
+    pub stored: HashMap<Ask, Result<(i64, Vec<u8>)>>,
+    /// Store requests whose caller still waits.
+    pub storing: std::collections::HashSet<Ask>,
+    /// Why the scheduler cannot be reached, while it cannot.
+    pub away: Option<String>,
+    /// The node has left (with a warning, perhaps), or its thread has ended.
+    pub left: Option<Option<String>>,
+    /// The agent thread has ended.
+    pub over: bool,
+    /// The groups, so that they can be told.
+    pub groups: Vec<Arc<Group>>,
+}
+
+/// One node's shared state.
+pub struct Shared {
+    /// Where its lines go.
+    pub logger: Arc<Logger>,
+    /// Its clock.
+    pub clock: Clock,
+    /// Interrupts the agent thread.
+    pub waker: Waker,
+    commands: Mutex<VecDeque<ToNode>>,
+    learnt: Mutex<Learnt>,
+    changed: Condvar,
+    next_ask: AtomicU64,
+    control_frames: AtomicU64,
+}
+
+impl Shared {
+    /// A node that has learnt nothing yet.
+    pub fn new(logger: Arc<Logger>, clock: Clock, waker: Waker) -> Shared {
+        Shared {
+            logger,
+            clock,
+            waker,
+            commands: Mutex::default(),
+            learnt: Mutex::default(),
+            changed: Condvar::new(),
+            next_ask: AtomicU64::new(1),
+            control_frames: AtomicU64::new(0),
+        }
+    }
+
+    /// A number for a new question.
+    pub fn next_ask(&self) -> Ask {
+        self.next_ask.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Asks the agent thread for something.
+    pub fn ask(&self, what: ToNode) {
+        self.commands.lock().unwrap_or_else(PoisonError::into_inner).push_back(what);
+        self.waker.wake();
+    }
+
+    /// The next thing asked for. (The agent thread's side.)
+    pub fn next_command(&self) -> Option<ToNode> {
+        self.commands.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+    }
+
+    /// What has been learnt so far.
+    pub fn learnt(&self) -> MutexGuard<'_, Learnt> {
+        self.learnt.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes what has been learnt, and wakes who waits. (The agent thread's side.)
+    pub fn learn(&self, change: impl FnOnce(&mut Learnt)) {
+        change(&mut self.learnt());
+        self.changed.notify_all();
+    }
+
+    /// Waits until `check` finds what it looks for, or the deadline has passed; it looks at least once.
+    pub fn wait<T>(&self, deadline: Time, mut check: impl FnMut(&mut Learnt) -> Option<T>) -> Option<T> {
+        let mut learnt = self.learnt();
+        loop {
+            if let Some(found) = check(&mut learnt) {
+                return Some(found);
+            }
+            let left = match self.clock.until(deadline) {
+                Some(left) if left.is_zero() => return None,
+                Some(left) => left,
+                None => Duration::from_secs(3600),
+            };
+            learnt = self.changed.wait_timeout(learnt, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// A node of the cluster; asks the scheduler where `Formed` did not tell.
+    pub fn member(&self, formed: &Formed, index: u32) -> Result<Member> {
+        if let Some(member) = find_member(formed, index) {
+            return Ok(member.clone());
+        }
+        let ask = self.next_ask();
+        self.ask(ToNode::Brain(Command::Locate(ask, index)));
+        let deadline = self.clock.now() + Duration::from_millis(formed.agreed.heartbeat_timeout_ms);
+        let found = self.wait(deadline, |learnt| learnt.located.remove(&ask));
+        found
+            .ok_or_else(|| Error::new(Status::Unreachable, format!("the scheduler does not say where node {index} is")))
+    }
+
+    /// Counts frames sent to the scheduler, for those who want to know what waiting costs.
+    pub fn count_control_frames(&self, frames: u64) {
+        self.control_frames.store(frames, Ordering::Relaxed);
+    }
+
+    /// How many frames have been sent to the scheduler on the present connection.
+    pub fn control_frames(&self) -> u64 {
+        self.control_frames.load(Ordering::Relaxed)
+    }
+
+    /// Files what the brain tells. (The agent thread's side.)
+    pub fn file(&self, event: Event) {
+        let mut told = Vec::new();
+        self.learn(|learnt| match event {
+            Event::Formed(formed) => learnt.formed = Some(Arc::new(*formed)),
+            Event::Failed(error) => learnt.failed = Some(error),
+            Event::Broken(failure) => {
+                learnt.broken.get_or_insert(failure);
+                told = learnt.groups.clone();
+            }
+            Event::Revoked(failure) => {
+                let Some(id) = failure.group else { return };
+                learnt.revoked.entry(id).or_insert(failure);
+                told = learnt.groups.iter().filter(|group| group.id() == id).cloned().collect();
+            }
+            Event::Peer(index, state, culprit) => {
+                learnt.peers.insert(index, (state, culprit));
+            }
+            Event::Absent(ask, absent) => {
+                learnt.absent.insert(ask, absent);
+            }
+            Event::Located(ask, member) => {
+                learnt.located.insert(ask, member);
+            }
+            Event::Stored(ask, answer) => {
+                if learnt.storing.contains(&ask) {
+                    learnt.stored.insert(ask, answer);
+                }
+            }
+            Event::SchedulerAway(reason) => learnt.away = reason,
+            Event::Left(warning) => learnt.left = Some(warning),
+        });
+        for group in told {
+            group.interrupt();
+        }
+    }
+}

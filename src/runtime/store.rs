@@ -1,0 +1,181 @@
+//! The store, as callers see it: each call is one request to the scheduler, and a wait for its answer.
+
+use super::cluster::{limit_ms, Cluster};
+use super::shared::ToNode;
+use crate::agent::Command;
+use crate::error::{Error, Result, Status};
+use crate::types::Time;
+use crate::wire::{Blob, StoreOperation};
+use std::time::Duration;
+
+/// How long an operation that need not wait for anybody may take.
+const ANSWER_WAIT: Duration = Duration::from_secs(300);
+
+struct Request<'a> {
+    operation: StoreOperation,
+    keys: Vec<Blob>,
+    delta: i64,
+    expected_bytes: u64,
+    value: Blob,
+    /// What a sentence calls it: `store get of "a"`.
+    title: &'a str,
+}
+
+impl Cluster {
+    /// Sets a key.
+    pub fn store_set(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.simple(StoreOperation::Set, key, "set", 0, value).map(|_| ())
+    }
+
+    /// The value of a key, waiting for it; `timeout_ms`: -1 the default, 0 try once, `i64::MAX` no limit.
+    pub fn store_get(&self, key: &[u8], timeout_ms: i64) -> Result<Vec<u8>> {
+        let operation = if timeout_ms == 0 { StoreOperation::TryGet } else { StoreOperation::Get };
+        let keys = vec![self.key(key)?];
+        let title = &format!("store get of {}", show(key));
+        let request = Request { operation, keys, delta: 0, expected_bytes: 0, value: Blob::new([]), title };
+        let limit = if timeout_ms == 0 { Some(ANSWER_WAIT) } else { self.limit(timeout_ms)? };
+        self.store(request, limit).map(|(_, value)| value)
+    }
+
+    /// Adds to the number in a key; the sum.
+    pub fn store_add(&self, key: &[u8], delta: i64) -> Result<i64> {
+        self.simple(StoreOperation::Add, key, "add", delta, &[]).map(|(sum, _)| sum)
+    }
+
+    /// Sets a key to `desired` if it is `expected`; what it is afterwards.
+    pub fn store_compare_set(&self, key: &[u8], expected: &[u8], desired: &[u8]) -> Result<Vec<u8>> {
+        self.value_fits(expected.len(), "the expected value")?;
+        self.value_fits(desired.len(), "the desired value")?;
+        let keys = vec![self.key(key)?];
+        let title = &format!("store compare_set of {}", show(key));
+        let expected_bytes = expected.len() as u64;
+        let value = Blob::new([expected, desired].concat());
+        let request = Request { operation: StoreOperation::CompareSet, keys, delta: 0, expected_bytes, value, title };
+        self.store(request, Some(ANSWER_WAIT)).map(|(_, value)| value)
+    }
+
+    /// Deletes a key; whether it existed.
+    pub fn store_delete(&self, key: &[u8]) -> Result<bool> {
+        self.simple(StoreOperation::Delete, key, "delete", 0, &[]).map(|(existed, _)| existed != 0)
+    }
+
+    /// Waits until every key exists.
+    pub fn store_wait(&self, keys: &[&[u8]], timeout_ms: i64) -> Result<()> {
+        let first = keys.first().map_or_else(|| "no keys".to_owned(), |key| show(key));
+        let title = &match keys.len() {
+            0 | 1 => format!("store wait for {first}"),
+            more => format!("store wait for {first} and {} more", more - 1),
+        };
+        let keys = keys.iter().map(|key| self.key(key)).collect::<Result<Vec<Blob>>>()?;
+        if keys.is_empty() {
+            return Ok(());
+        }
+        let request =
+            Request { operation: StoreOperation::Wait, keys, delta: 0, expected_bytes: 0, value: Blob::new([]), title };
+        let limit = self.limit(timeout_ms)?;
+        self.store(request, limit).map(|_| ())
+    }
+
+    fn simple(
+        &self,
+        operation: StoreOperation,
+        key: &[u8],
+        verb: &str,
+        delta: i64,
+        value: &[u8],
+    ) -> Result<(i64, Vec<u8>)> {
+        self.value_fits(value.len(), "the value")?;
+        let title = &format!("store {verb} of {}", show(key));
+        let keys = vec![self.key(key)?];
+        let request = Request { operation, keys, delta, expected_bytes: 0, value: Blob::new(value.to_vec()), title };
+        self.store(request, Some(ANSWER_WAIT))
+    }
+
+    fn key(&self, key: &[u8]) -> Result<Blob> {
+        let max = self.formed().agreed.store_key_max;
+        if key.is_empty() || key.len() as u64 > max {
+            let what =
+                format!("a store key of {} bytes: from 1 to {max} are allowed (setting store_key_max)", key.len());
+            return Err(Error::new(if key.is_empty() { Status::Invalid } else { Status::Limit }, what));
+        }
+        Ok(Blob::new(key.to_vec()))
+    }
+
+    fn value_fits(&self, bytes: usize, what: &str) -> Result<()> {
+        let max = self.formed().agreed.store_value_max;
+        if bytes as u64 > max {
+            let sentence = format!("{what} has {bytes} bytes: the store takes {max} at most (setting store_value_max)");
+            return Err(Error::new(Status::Limit, sentence));
+        }
+        Ok(())
+    }
+
+    /// How long to wait; `None`: without limit.
+    fn limit(&self, timeout_ms: i64) -> Result<Option<Duration>> {
+        match timeout_ms {
+            -1 => Ok(Some(limit_ms(self.settings().store_timeout))
+                .filter(|ms| *ms != i64::MAX)
+                .map(|ms| Duration::from_millis(ms as u64))),
+            i64::MAX => Ok(None),
+            0.. => Ok(Some(Duration::from_millis(timeout_ms as u64))),
+            _ => {
+                let what = format!(
+                    "timeout_ms is {timeout_ms}: -1 is the default, 0 tries once, a positive number waits so long"
+                );
+                Err(Error::invalid(what))
+            }
+        }
+    }
+
+    fn store(&self, request: Request<'_>, limit: Option<Duration>) -> Result<(i64, Vec<u8>)> {
+        let Request { operation, keys, delta, expected_bytes, value, title } = request;
+        let ask = self.shared.next_ask();
+        let waits = matches!(operation, StoreOperation::Get | StoreOperation::Wait);
+        self.shared.learnt().storing.insert(ask);
+        self.shared.ask(ToNode::Brain(Command::Store { ask, operation, keys, delta, expected_bytes, value }));
+        let deadline = limit.map_or(Time::NEVER, |limit| self.shared.clock.now() + limit);
+        let answer = self.shared.wait(deadline, |learnt| {
+            if let Some(answer) = learnt.stored.remove(&ask) {
+                return Some(answer);
+            }
+            if let Some(failure) = &learnt.broken {
+                return Some(Err(failure.clone().into()));
+            }
+            let over = learnt.left.is_some() || learnt.over;
+            over.then(|| Err(Error::new(Status::State, format!("{title}: this process has left its cluster"))))
+        });
+        let mut learnt = self.shared.learnt();
+        learnt.storing.remove(&ask);
+        learnt.stored.remove(&ask);
+        let away = learnt.away.clone();
+        drop(learnt);
+        let Some(answer) = answer else {
+            self.shared.ask(ToNode::Brain(Command::StoreCancel(ask)));
+            let limit = limit.unwrap_or_default().as_secs_f64();
+            return Err(match away {
+                Some(reason) => {
+                    let what = format!("{title}: the scheduler could not be reached for {limit} s: {reason}");
+                    Error::new(Status::Unreachable, what)
+                }
+                None if waits => Error::new(Status::Timeout, format!("{title}: nobody has set it within {limit} s")),
+                None => {
+                    Error::new(Status::Timeout, format!("{title}: the scheduler has not answered within {limit} s"))
+                }
+            });
+        };
+        answer.map_err(|error| match error.failure() {
+            Some(_) => error,
+            None => Error::new(error.status(), format!("{title}: {}", error.message())),
+        })
+    }
+}
+
+/// A key, as a sentence shows it.
+fn show(key: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&key[..key.len().min(64)]);
+    if key.len() > 64 {
+        format!("{text:?}...")
+    } else {
+        format!("{text:?}")
+    }
+}
