@@ -14,6 +14,7 @@
 //! - *Which algorithm* depends on the call, the group's size and the thresholds, never on what differs between ranks
 //!   (such as whether the call is in place).
 //! - `Input` is never written, but where it is `Output`; and it is not read where it may have been overwritten as such.
+//! - Nothing is read that neither the caller gave nor the schedule wrote.
 //! - Within one exchange no byte that is sent is also written.
 //!
 //! # To add a collective

@@ -61,6 +61,8 @@ struct Frame {
 struct Member {
     shape: Shape,
     memory: Vec<u8>,
+    /// 1 for each byte of it that holds something; all else is junk that nobody may read.
+    known: Vec<u8>,
     output: Range<usize>,
     input: Range<usize>,
     scratch: Range<usize>,
@@ -90,17 +92,21 @@ impl Member {
         let behind = output.end.max(input_range.end) + 1;
         let scratch = behind..behind + (algorithm.scratch_bytes)(&shape);
         let mut memory = vec![JUNK; scratch.end + 1];
-        if shape.call.kind == CallKind::Broadcast {
-            if shape.rank == shape.root() {
-                memory[output.clone()].copy_from_slice(input);
-            }
+        let mut known = vec![0; memory.len()];
+        let given = if shape.call.kind != CallKind::Broadcast {
+            input_range.clone()
+        } else if shape.rank == shape.root() {
+            output.clone()
         } else {
-            memory[input_range.clone()].copy_from_slice(input);
-        }
+            0..0
+        };
+        memory[given.clone()].copy_from_slice(&input[..given.len()]);
+        known[given].fill(1);
         let (step, round, ends_round, sending, receiving, done) = (0, 0, 0, None, None, false);
         Member {
             shape,
             memory,
+            known,
             output,
             input: input_range,
             scratch,
@@ -126,21 +132,36 @@ impl Member {
         range
     }
 
+    /// The same for a span that is read now.
+    fn read(&self, span: Span) -> Range<usize> {
+        let range = self.range(span);
+        let known = !self.known[range.clone()].contains(&0);
+        assert!(known, "{:?} step {}: {span:?} is read before it was written", self.shape, self.step);
+        range
+    }
+
+    /// The same for a span that is written now.
+    fn write(&mut self, span: Span) -> Range<usize> {
+        let range = self.target(span);
+        self.known[range.clone()].fill(1);
+        range
+    }
+
     /// The same for a span that is to be written.
-    fn written(&self, span: Span) -> Range<usize> {
+    fn target(&self, span: Span) -> Range<usize> {
         assert!(span.buffer != Buffer::Input, "{:?} step {}: the input would be written", self.shape, self.step);
         self.range(span)
     }
 
     fn copy(&mut self, from: Span, to: Span) {
-        let (from, to) = (self.range(from), self.written(to));
+        let (from, to) = (self.read(from), self.write(to));
         assert_eq!(from.len(), to.len());
         assert!(apart(&from, &to), "{:?} step {}: a copy overlaps", self.shape, self.step);
         self.memory.copy_within(from, to.start);
     }
 
     fn reduce(&mut self, mine: Span, other: &[u8], other_side: Side, into: Span) {
-        let (mine, into) = (self.range(mine), self.written(into));
+        let (mine, into) = (self.read(mine), self.write(into));
         assert!(mine.len() == other.len() && into.len() == other.len(), "{:?}: lengths differ", self.shape);
         assert!(mine == into || apart(&mine, &into), "{:?} step {}: operands overlap", self.shape, self.step);
         self.memory.copy_within(mine, into.start);
@@ -149,7 +170,8 @@ impl Member {
 
     fn divide(&mut self, span: Span, by: u32) {
         assert_eq!(self.shape.call.op, Some(ReduceOp::Avg));
-        let range = self.written(span);
+        let range = self.read(span);
+        assert_eq!(range, self.target(span));
         let dtype = self.shape.call.dtype.expect("what is reduced has a type");
         kernels::divide_slice(dtype, &mut self.memory[range], by);
     }
@@ -163,7 +185,7 @@ impl Member {
                     assert!(peer < self.shape.size && peer != self.shape.rank, "{:?}: peer {peer}", self.shape);
                 }
                 if let (Some((_, sent)), Some((_, landing))) = (&send, &receive) {
-                    let (sent, into) = (self.range(*sent), self.written(landing.into()));
+                    let (sent, into) = (self.range(*sent), self.target(landing.into()));
                     assert!(apart(&sent, &into), "{:?} step {}: sends what it writes", self.shape, self.step);
                 }
                 self.ends_round = self.round + u32::from(send.is_some() || receive.is_some());
@@ -172,7 +194,7 @@ impl Member {
             Action::Copy { from, to } => self.copy(from, to),
             Action::Reduce { mine, other, into, other_side } => {
                 assert!(apart(&self.range(other), &self.range(into)), "{:?}: operands overlap", self.shape);
-                let other = self.memory[self.range(other)].to_vec();
+                let other = self.memory[self.read(other)].to_vec();
                 self.reduce(mine, &other, other_side, into);
             }
             Action::Divide { span, by } => self.divide(span, by),
@@ -188,7 +210,7 @@ impl Member {
     fn land(&mut self, landing: Landing, frame: Frame) {
         match landing {
             Landing::Place(span) => {
-                let range = self.written(span);
+                let range = self.write(span);
                 assert_eq!(range.len(), frame.bytes.len(), "{:?} step {}: another length", self.shape, self.step);
                 self.memory[range].copy_from_slice(&frame.bytes);
             }
@@ -264,7 +286,7 @@ fn advance(
         let asked = members[peer as usize].receiving.is_some_and(|(from, _)| from == rank);
         let queue = links.entry((rank, peer)).or_default();
         if buffered || (asked && queue.is_empty()) {
-            let bytes = members[at].memory[members[at].range(span)].to_vec();
+            let bytes = members[at].memory[members[at].read(span)].to_vec();
             queue.push_back(Frame { bytes, round: members[at].round + 1 });
             members[at].sending = None;
             moved = true;

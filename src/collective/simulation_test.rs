@@ -286,3 +286,18 @@ fn every_call_has_an_algorithm_and_all_ranks_choose_it() {
         }
     }
 }
+
+#[test]
+fn every_algorithm_is_chosen_for_something() {
+    for algorithm in ALGORITHMS {
+        let chosen = (1..=17).any(|size| {
+            (0..=30).any(|bits| {
+                let call =
+                    Call { op: Some(ReduceOp::Sum), root: Some(0), ..call(algorithm.kind, DType::Int8, 1 << bits) };
+                let shape = Shape { rank: 0, size, call, in_place: false };
+                std::ptr::eq(choose(&shape, &Thresholds::default()), algorithm)
+            })
+        });
+        assert!(chosen, "{algorithm:?} is never chosen");
+    }
+}
