@@ -1,1 +1,256 @@
+use crate::error::Status;
+use crate::membership::testing::{host, named, rules, worker, Bench};
+use crate::membership::{Closed, ConnId, Rules};
+use crate::types::{Incarnation, JobInstance, Role};
+use crate::wire::{Heartbeat, Message, Register, Suspect};
+use std::time::Duration;
 
+/// The sentence with which the last of these is refused.
+fn refusal(rules: Rules, registers: &[Register]) -> String {
+    let mut bench = Bench::new(rules);
+    for (conn, register) in (1u64..).zip(registers) {
+        bench.now = bench.now + Duration::from_secs(1);
+        bench.join(conn, register.clone());
+    }
+    let (status, reason) = bench.rejected(registers.len() as u64);
+    assert_eq!(status, Status::Rejected, "{reason}");
+    assert_eq!(bench.closed, [ConnId(registers.len() as u64)], "only that one is refused");
+    reason
+}
+
+fn on_b(register: Register) -> Register {
+    Register { host: host("b"), ..register }
+}
+
+#[test]
+fn no_common_protocol() {
+    let register = Register { protocol_lowest: 7, protocol_highest: 9, version: "2.0".to_string(), ..named(1, 4, "x") };
+    assert_eq!(
+        refusal(rules(4, 0), &[register]),
+        "node \"x\" on host here (pid 1001) (library 2.0) speaks protocol versions 7 to 9, this scheduler (library 0.1.0) \
+         version 1: they have none in common"
+    );
+}
+
+#[test]
+fn another_job() {
+    let ours = || Rules { job_id: Some("a".to_string()), ..rules(4, 0) };
+    let theirs = Register { job_id: Some("b".to_string()), ..on_b(named(1, 4, "x")) };
+    assert_eq!(
+        refusal(ours(), &[theirs]),
+        "node \"x\" on host b (pid 1001) belongs to job \"b\", this scheduler to job \"a\": MUSTER_JOB_ID must be the \
+         same everywhere"
+    );
+    let mut bench = Bench::new(ours());
+    bench.join(1, named(1, 4, "x"));
+    bench.join(2, Register { job_id: Some("a".to_string()), ..named(2, 4, "y") });
+    assert!(bench.sent.is_empty(), "none given, or the same, is no disagreement");
+}
+
+#[test]
+fn other_sizes() {
+    assert_eq!(
+        refusal(rules(4, 0), &[on_b(named(1, 5, "3"))]),
+        "node \"3\" on host b (pid 1001) expects 5 workers, this scheduler's job has 4: MS_WORKER_NUM must be the same \
+         everywhere"
+    );
+    assert_eq!(
+        refusal(rules(4, 0), &[Register { server_num: 1, ..named(1, 4, "3") }]),
+        "node \"3\" on host here (pid 1001) expects 1 server, this scheduler's job has 0: MS_SERVER_NUM must be the same \
+         everywhere"
+    );
+    assert_eq!(
+        refusal(rules(4, 0), &[Register { recovery: true, ..named(1, 4, "3") }]),
+        "node \"3\" on host here (pid 1001) has recovery on, this scheduler's job has it off: MS_ENABLE_RECOVERY must be \
+         the same everywhere"
+    );
+}
+
+#[test]
+fn an_id_that_is_held() {
+    assert_eq!(
+        refusal(rules(4, 0), &[named(1, 4, "x"), on_b(named(2, 4, "x"))]),
+        "node id \"x\" of the worker on host b (pid 1002) is already held by the worker on host here (pid 1001), \
+         registered 1 s ago: MS_NODE_ID must be unique"
+    );
+}
+
+#[test]
+fn leading_zeros() {
+    for (first, second) in [("0", "00"), ("00", "0"), ("07", "7")] {
+        assert_eq!(
+            refusal(rules(4, 0), &[named(1, 4, first), on_b(named(2, 4, second))]),
+            format!(
+                "node {second:?} on host b (pid 1002) and node {first:?} on host here (pid 1001), registered 1 s ago, differ \
+                 only in the leading zeros of their node ids: MS_NODE_ID must differ in more"
+            )
+        );
+    }
+    // By itself it is a name, not a rank.
+    let mut bench = Bench::new(rules(2, 0));
+    bench.join(1, named(1, 2, "00"));
+    bench.join(2, Register { rank: Some(0), ..worker(2, 2) });
+    assert_eq!(bench.formed_message(1).rank, 1);
+    assert_eq!(bench.formed_message(2).rank, 0);
+}
+
+#[test]
+fn ranks_that_can_not_be() {
+    let ranked = |serial, rank| Register { rank: Some(rank), ..named(serial, 4, &format!("w{serial}")) };
+    assert_eq!(
+        refusal(rules(4, 0), &[ranked(1, 2), on_b(ranked(2, 2))]),
+        "rank 2 of worker node \"w2\" on host b (pid 1002) is already held by node \"w1\" on host here (pid 1001), \
+         registered 1 s ago"
+    );
+    assert_eq!(
+        refusal(rules(4, 0), &[named(1, 4, "2"), ranked(2, 2)]),
+        "rank 2 of worker node \"w2\" on host here (pid 1002) is already held by node \"2\" on host here (pid 1001), \
+         registered 1 s ago"
+    );
+    assert_eq!(
+        refusal(rules(4, 0), &[ranked(1, 7)]),
+        "node \"w1\" on host here (pid 1001) was given rank 7 by its launcher, this scheduler's job has 4 workers (ranks 0 \
+         to 3)"
+    );
+    assert_eq!(
+        refusal(rules(4, 0), &[Register { rank: Some(2), ..named(1, 4, "1") }]),
+        "node \"1\" on host here (pid 1001) has rank 1 by its node id and rank 2 by its launcher: the two must agree"
+    );
+}
+
+#[test]
+fn one_too_many() {
+    // Workers are all here, the server is not: not formed yet.
+    let expects = |register: Register| Register { server_num: 1, ..register };
+    let two = [expects(worker(1, 2)), expects(worker(2, 2))];
+    let third = expects(on_b(named(3, 2, "z")));
+    assert_eq!(
+        refusal(rules(2, 1), &[two[0].clone(), two[1].clone(), third]),
+        "this scheduler's job already has all its 2 workers: worker node \"z\" on host b (pid 1003) is one too many"
+    );
+    assert_eq!(
+        refusal(rules(2, 0), &[Register { role: Role::Server, ..named(1, 2, "s") }]),
+        "this scheduler's job has no servers: server node \"s\" on host here (pid 1001) is one too many"
+    );
+    let mut bench = Bench::formed(&["here", "here"]);
+    bench.now = bench.now + Duration::from_secs(12);
+    bench.join(7, on_b(worker(7, 2)));
+    assert_eq!(
+        bench.rejected(7),
+        (
+            Status::Rejected,
+            "the cluster is complete since 12 s ago (2 workers): worker node \"made-7\" on host b (pid 1007) is one too \
+             many"
+                .to_string()
+        )
+    );
+    assert!(bench.sent.is_empty(), "nobody else is told");
+}
+
+#[test]
+fn a_scheduler_is_no_node() {
+    assert_eq!(
+        refusal(rules(1, 0), &[Register { role: Role::Scheduler, ..named(1, 1, "s") }]),
+        "node \"s\" on host here (pid 1001) registers as a scheduler: only workers and servers can"
+    );
+}
+
+#[test]
+fn another_run_of_the_job() {
+    let mut bench = Bench::formed(&["here"]);
+    for (conn, instance) in [(5, [1; 16]), (6, [9; 16])] {
+        bench.join(conn, Register { instance: Some(JobInstance(instance)), ..worker(5, 1) });
+        let (status, reason) = bench.rejected(conn);
+        assert_eq!(status, Status::Fenced);
+        let words = if conn == 5 {
+            "node \"made-5\" on host here (pid 1005) belongs to another run of the job (01010101) than this scheduler's \
+             (09090909): its own scheduler has gone"
+        } else {
+            "node \"made-5\" on host here (pid 1005) registers again, but has no place in this scheduler's job"
+        };
+        assert_eq!(reason, words);
+    }
+}
+
+#[test]
+fn the_same_life_again_gets_the_same_answer() {
+    let mut bench = Bench::new(rules(2, 0));
+    bench.join(1, named(1, 2, "a"));
+    bench.join(2, named(1, 2, "a"));
+    assert_eq!(bench.closed, [ConnId(1)], "the new connection replaces the old one");
+    assert!(bench.sent.is_empty());
+    bench.close(1, Closed::Ended); // of the old one: nothing
+    bench.join(3, named(3, 2, "b"));
+    let first = bench.formed_message(2);
+    assert_eq!(first.rank, 0);
+    assert_eq!(bench.formed_message(3).rank, 1);
+    // Over the same connection, and over a new one after a break.
+    bench.say(2, Message::Register(named(1, 2, "a")));
+    assert_eq!(bench.formed_message(2), first);
+    bench.close(2, Closed::Broken);
+    bench.join(4, Register { instance: Some(first.instance), ..named(1, 2, "a") });
+    assert_eq!(bench.formed_message(4), first);
+    assert!(bench.lines.is_empty(), "{:?}", bench.lines);
+}
+
+#[test]
+fn who_left_is_told_so_again() {
+    let mut bench = Bench::formed(&["here", "here"]);
+    bench.say(0, Message::Leave);
+    bench.sent.clear();
+    bench.join(5, named(0, 2, "0"));
+    assert_eq!(bench.told(5), [Message::Bye]);
+    assert!(bench.closed.contains(&ConnId(5)));
+}
+
+#[test]
+fn strangers_are_mentioned_once_and_closed() {
+    let mut bench = Bench::new(rules(1, 0));
+    bench.open(1);
+    bench.close(1, Closed::Garbage);
+    assert_eq!(bench.lines.len(), 1, "{:?}", bench.lines);
+    bench.open(1);
+    bench.close(1, Closed::Garbage);
+    bench.open(1);
+    bench.say(1, Message::TimeUp);
+    assert_eq!(bench.closed, [ConnId(1)]);
+    assert_eq!(bench.lines.len(), 1, "{:?}", bench.lines);
+    bench.open(2);
+    bench.pass(Duration::from_millis(4_900));
+    assert_eq!(bench.closed, [ConnId(1)]);
+    bench.pass(Duration::from_millis(200));
+    assert_eq!(bench.closed, [ConnId(1), ConnId(2)]);
+    assert!(bench.lines.iter().any(|line| line.contains("10.0.0.2:5000: it did not register within 5 s")));
+    bench.join(3, worker(1, 1));
+    assert_eq!(bench.formed_message(3).rank, 0);
+}
+
+#[test]
+fn unregistered_connections_have_a_limit() {
+    let mut bench = Bench::new(rules(1, 0));
+    let limit = 1 + crate::membership::connections::UNREGISTERED_SPARE as u64;
+    for conn in 0..limit {
+        bench.open(conn);
+    }
+    assert!(bench.closed.is_empty());
+    bench.open(limit);
+    assert_eq!(bench.closed, [ConnId(0)], "the oldest");
+    bench.say(5, Message::Register(worker(1, 1)));
+    bench.open(limit + 1);
+    assert_eq!(bench.closed, [ConnId(0)], "a registered one does not count");
+}
+
+#[test]
+fn out_of_turn_ends_the_connection() {
+    let mut bench = Bench::new(rules(2, 0));
+    bench.join(1, named(1, 2, "a"));
+    bench.say(1, Message::Suspect(Suspect { peer: 0, evidence: String::new() }));
+    assert_eq!(bench.closed, [ConnId(1)]);
+    bench.join(2, named(1, 2, "a"));
+    bench.say(2, Message::Register(Register { incarnation: Incarnation([8; 16]), ..named(1, 2, "c") }));
+    assert_eq!(bench.closed, [ConnId(1), ConnId(2)], "one connection, one node");
+    // Its place is free again, and heartbeats while forming are answered.
+    bench.join(3, named(3, 2, "a"));
+    bench.say(3, Message::Heartbeat(Heartbeat { sequence: 1, echoed: 0, progress: Vec::new() }));
+    assert!(matches!(bench.told(3)[..], [Message::HeartbeatEcho(_)]));
+}

@@ -1,1 +1,167 @@
+use crate::error::Status;
+use crate::membership::testing::{host, named, rules, worker, Bench};
+use crate::membership::{Closed, Rules};
+use crate::types::{Role, Time};
+use crate::wire::{Message, Register, FULL_TABLE_NODES};
+use std::collections::HashSet;
+use std::time::Duration;
 
+fn server(serial: u32, worker_num: u32, server_num: u32) -> Register {
+    Register { role: Role::Server, server_num, ..worker(serial, worker_num) }
+}
+
+#[test]
+fn a_cluster_of_workers_and_servers() {
+    let mut bench = Bench::new(rules(2, 2));
+    bench.join(1, server(1, 2, 2));
+    bench.join(2, Register { server_num: 2, host: host("b"), ..named(2, 2, "worker_10") });
+    bench.join(3, Register { server_num: 2, ..named(3, 2, "worker_2") });
+    assert!(bench.sent.is_empty());
+    bench.join(4, Register { host: host("b"), ..server(4, 2, 2) });
+    let formed: Vec<_> = (1..=4).map(|conn| bench.formed_message(conn)).collect();
+    assert_eq!(formed.iter().map(|formed| formed.index).collect::<Vec<_>>(), [2, 1, 0, 3]);
+    assert_eq!(formed.iter().map(|formed| formed.rank).collect::<Vec<_>>(), [0, 1, 0, 1]);
+    assert!(formed.iter().all(|formed| (formed.local_rank, formed.local_size) == (0, 1)));
+    assert!(formed.iter().all(|formed| (formed.worker_num, formed.server_num, formed.epoch.0) == (2, 2, 1)));
+    assert!(formed.iter().all(|other| other.members == formed[0].members && other.secret == [3; 32]));
+    let members: Vec<_> = formed[0].members.iter().map(|member| (member.index, member.node_id.as_str())).collect();
+    assert_eq!(members, [(0, "worker_2"), (1, "worker_10"), (2, "made-1"), (3, "made-4")]);
+}
+
+#[test]
+fn numeric_ids_are_ranks_in_any_order_of_arrival() {
+    let mut bench = Bench::new(rules(3, 0));
+    for (conn, id) in [(1, "2"), (2, "0"), (3, "1")] {
+        bench.join(conn, named(conn as u32, 3, id));
+    }
+    assert_eq!([1, 2, 3].map(|conn| bench.formed_message(conn).rank), [2, 0, 1]);
+}
+
+#[test]
+fn one_too_few_names_the_missing_rank() {
+    let mut bench = Bench::new(rules(4, 0));
+    bench.join(1, named(1, 4, "0"));
+    bench.join(2, Register { host: host("b"), ..named(2, 4, "1") });
+    bench.join(3, named(3, 4, "3"));
+    bench.open(4); // a connection that has not registered is told too
+    bench.pass(Duration::from_secs(3));
+    assert_eq!(
+        bench.lines,
+        ["forming since 3 s: 3 of 4 workers have come; missing: rank 2; those that came: 2 from host here, 1 from host b"]
+    );
+    bench.pass(Duration::from_secs(597));
+    let sentence =
+        "the cluster did not form within 600 s: 3 of 4 workers have come; missing: rank 2; those that came: 2 \
+                    from host here, 1 from host b";
+    for conn in 1..4 {
+        assert_eq!(bench.rejected(conn), (Status::Timeout, sentence.to_string()));
+    }
+    let error = bench.ended.clone().expect("ended").expect_err("timed out");
+    assert_eq!((error.status(), error.message()), (Status::Timeout, sentence));
+    assert!(bench.lines.len() > 590, "a line a second");
+}
+
+#[test]
+fn who_is_missing_is_counted_where_ranks_are_not_known() {
+    let mut bench = Bench::new(Rules { forming_timeout: Some(Duration::from_millis(1_500)), ..rules(9, 1) });
+    bench.join(1, Register { server_num: 1, ..worker(1, 9) });
+    bench.pass(Duration::from_secs(2));
+    assert_eq!(
+        bench.rejected(1).1,
+        "the cluster did not form within 1.5 s: 1 of 9 workers and 0 of 1 server have come; missing: 8 workers and 1 \
+         server; those that came: 1 from host here"
+    );
+    let mut bench = Bench::new(Rules { forming_timeout: Some(Duration::from_secs(1)), ..rules(9, 0) });
+    for (conn, id) in [(1, "1"), (2, "7"), (3, "8")] {
+        bench.join(conn, named(conn as u32, 9, id));
+    }
+    bench.pass(Duration::from_secs(1));
+    assert!(bench.rejected(1).1.contains("missing: ranks 0, 2 to 6;"));
+    let mut bench = Bench::new(Rules { forming_timeout: Some(Duration::from_secs(1)), ..rules(2, 0) });
+    bench.pass(Duration::from_secs(1));
+    let error = bench.ended.clone().expect("ended").expect_err("timed out");
+    assert_eq!(error.message(), "the cluster did not form within 1 s: 0 of 2 workers have come; missing: 2 workers");
+}
+
+#[test]
+fn a_node_whose_own_time_is_up_ends_it_for_all() {
+    let mut bench = Bench::new(Rules { forming_timeout: None, ..rules(3, 0) });
+    bench.join(1, worker(1, 3));
+    bench.join(2, worker(2, 3));
+    bench.now = Time(20_000_000_000);
+    bench.say(2, Message::TimeUp);
+    let (first, second) = (bench.rejected(1), bench.rejected(2));
+    assert_eq!(first, second);
+    assert!(first.1.starts_with("the cluster did not form within 20 s: 2 of 3 workers have come"), "{first:?}");
+    assert!(bench.ended.is_some());
+    // Too late, it is not acted on.
+    let mut bench = Bench::formed(&["here"]);
+    bench.say(0, Message::TimeUp);
+    assert!(bench.ended.is_none() && bench.sent.is_empty());
+}
+
+#[test]
+fn a_place_is_free_once_its_node_is_gone() {
+    let mut bench = Bench::new(rules(2, 0));
+    bench.join(1, named(1, 2, "0"));
+    bench.close(1, Closed::Ended);
+    assert_eq!(bench.lines.len(), 1);
+    bench.join(2, named(2, 2, "0"));
+    bench.close(2, Closed::Broken);
+    bench.join(3, named(3, 2, "0"));
+    assert!(bench.rejected(3).1.contains("is already held by"));
+    bench.pass(Duration::from_millis(5_100));
+    bench.join(4, named(4, 2, "0"));
+    assert!(bench.sent.is_empty());
+    bench.join(5, named(5, 2, "1"));
+    assert_eq!([4, 5].map(|conn| bench.formed_message(conn).rank), [0, 1]);
+}
+
+#[test]
+fn forming_waits_for_a_broken_connection_to_come_back() {
+    let mut bench = Bench::new(rules(2, 0));
+    bench.join(1, named(1, 2, "0"));
+    bench.close(1, Closed::Broken);
+    bench.join(2, named(2, 2, "1"));
+    assert!(bench.sent.is_empty(), "not without a connection to everybody");
+    bench.join(3, named(1, 2, "0"));
+    assert_eq!([3, 2].map(|conn| bench.formed_message(conn).rank), [0, 1]);
+}
+
+#[test]
+fn a_node_that_falls_silent_while_forming_loses_its_place() {
+    let mut bench = Bench::new(rules(3, 0));
+    bench.join(1, worker(1, 3));
+    bench.join(2, worker(2, 3));
+    bench.beat(1, 1);
+    bench.pass(Duration::from_secs(7));
+    let gone: Vec<_> = bench.lines.iter().filter(|line| line.contains("its place is free")).collect();
+    assert_eq!(gone.len(), 1, "the one that used to send heartbeats: {gone:?}");
+    assert!(gone[0].contains("made-1"));
+}
+
+#[test]
+fn a_large_cluster_tells_each_only_those_it_will_use() {
+    let number = 18_000u32;
+    let mut bench = Bench::new(rules(number, 0));
+    for serial in 0..number {
+        bench.join(u64::from(serial), Register { rank: Some(serial), ..worker(serial, number) });
+    }
+    assert_eq!(bench.sent.len(), number as usize);
+    let mut indices = HashSet::new();
+    for (conn, message) in bench.sent.drain(..) {
+        let Message::Formed(formed) = message else { panic!("{message:?}") };
+        assert_eq!(u64::from(formed.index), conn.0);
+        assert!(formed.members.len() <= 31 && formed.members.iter().any(|member| member.index == formed.index));
+        indices.insert(formed.index);
+    }
+    assert_eq!(indices.len(), number as usize, "unique and dense");
+    assert!(number as usize > FULL_TABLE_NODES);
+    bench.say(5, Message::Locate(crate::wire::Locate { index: 9_000 }));
+    match &bench.told(5)[..] {
+        [Message::Located(located)] => assert_eq!(located.member.node_id, "made-9000"),
+        other => panic!("{other:?}"),
+    }
+    bench.say(5, Message::Locate(crate::wire::Locate { index: number }));
+    assert!(bench.sent.is_empty() && bench.closed.is_empty());
+}
