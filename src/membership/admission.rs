@@ -6,6 +6,7 @@
 use super::contract::ConnId;
 use super::node::{counted, name, span, Node, Presence};
 use super::ranks::{canonical, rank_of_id};
+use super::timers::Due;
 use super::{Phase, Scheduler};
 use crate::error::Status;
 use crate::types::{Role, Time};
@@ -75,6 +76,7 @@ impl Scheduler {
         }
         self.connections.belongs_to(conn, key);
         self.store.detached(key);
+        self.timers.at(now, Due::Answer(key));
         match self.phase {
             Phase::Forming => self.form_if_complete(now),
             _ => self.repeat_answers(conn, key),

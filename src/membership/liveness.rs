@@ -58,12 +58,12 @@ impl Scheduler {
             .nodes
             .iter()
             .filter(|(_, node)| node.is_member() && node.conn.is_some() && node.doom.is_none())
-            .filter(|(_, node)| now.since(node.heard) >= silence || now.since(node.hearing) >= silence)
+            .filter(|(_, node)| now.since(node.heard) >= silence || node.unhearing() >= silence)
             .map(|(key, _)| *key)
             .collect();
         for key in quiet {
             let node = &self.nodes[&key];
-            let (unheard, unhearing) = (now.since(node.heard), now.since(node.hearing));
+            let (unheard, unhearing) = (now.since(node.heard), node.unhearing());
             if unheard < silence {
                 self.doom(now, key, format!("is lost: it has not heard the scheduler for {}", span(unhearing)));
             } else if !self.probe(key) {
@@ -106,7 +106,17 @@ impl Scheduler {
     }
 
     fn process_gone(&mut self, now: Time, key: u32) {
-        let Some(node) = self.nodes.get(&key).filter(|node| node.is_member()) else { return };
+        let Some(node) = self.nodes.get_mut(&key).filter(|node| node.is_member()) else { return };
+        node.process_gone = true;
+        if node.detached.is_none() {
+            // What it last said (that it leaves, that it aborts) may not have been read: a timer comes after that.
+            return self.timers.at(now, Due::Judge(key));
+        }
+        self.doom_process_gone(now, key);
+    }
+
+    fn doom_process_gone(&mut self, now: Time, key: u32) {
+        let Some(node) = self.nodes.get(&key) else { return };
         let how = match &node.detached {
             Some(detached) => format!("and its connection has ended ({})", detached.words),
             None => "although its connection is still open".to_string(),
@@ -157,6 +167,9 @@ impl Scheduler {
         let Some(node) = self.nodes.get(&key).filter(|node| node.is_member()) else { return };
         if node.doom.is_some() {
             return self.find_culprit(now, key);
+        }
+        if node.process_gone {
+            return self.doom_process_gone(now, key);
         }
         let Some(detached) = node.detached.clone() else { return };
         let witness = node.witness.clone().filter(|witness| now.since(witness.at) < silence);

@@ -67,6 +67,8 @@ pub(super) struct Node {
     pub(super) detached: Option<Detached>,
     /// Why it would be called lost, if nobody else were the cause.
     pub(super) doom: Option<String>,
+    /// Its process was seen to be gone while its connection was open: what it last said may still have to be read.
+    pub(super) process_gone: bool,
     /// Its last sign of life.
     pub(super) heard: Time,
     /// When it last showed that it hears the scheduler.
@@ -93,6 +95,7 @@ impl Node {
             conn: Some(conn),
             detached: None,
             doom: None,
+            process_gone: false,
             heard: now,
             hearing: now,
             echoed: 0,
@@ -109,10 +112,16 @@ impl Node {
         self.conn = Some(conn);
         self.detached = None;
         self.doom = None;
+        self.process_gone = false;
         self.heard = now;
         self.hearing = now;
         self.heartbeat = None;
         self.asked = None;
+    }
+
+    /// For how long its heartbeats have shown that it does not hear the scheduler.
+    pub(super) fn unhearing(&self) -> Duration {
+        self.heartbeat.map_or(Duration::ZERO, |heartbeat| heartbeat.since(self.hearing))
     }
 
     pub(super) fn role(&self) -> Role {

@@ -1,1 +1,311 @@
+use super::*;
 
+fn limits() -> StoreLimits {
+    StoreLimits { key_max: 8, value_max: 200_000, total_max: 300_000 }
+}
+
+fn ask(operation: StoreOperation, request: u64, key: &str) -> StoreBegin {
+    StoreBegin {
+        request,
+        answered_below: 0,
+        operation,
+        keys: vec![Blob::new(key.as_bytes().to_vec())],
+        delta: 0,
+        expected_bytes: 0,
+        value_bytes: 0,
+    }
+}
+
+/// A store, and what it answered: node, request, status, number, value.
+struct Bench(Store);
+
+type Told = (u32, u64, Status, i64, Option<Vec<u8>>);
+
+impl Bench {
+    fn new() -> Bench {
+        Bench(Store::new(limits()))
+    }
+
+    fn begin(&mut self, node: u32, begin: StoreBegin) -> Vec<Told> {
+        self.0.begin(node, begin);
+        self.answers()
+    }
+
+    fn answers(&mut self) -> Vec<Told> {
+        std::iter::from_fn(|| self.0.next_answer())
+            .map(|Answer { to, reply, value }| {
+                let status = Status::from_code(reply.status).expect("a status");
+                assert_eq!(reply.value_bytes, value.as_ref().map_or(0, Blob::len) as u64);
+                assert_eq!(reply.reason.is_empty(), status == Status::Ok, "{reply:?}");
+                (to, reply.request, status, reply.number, value.map(|value| value.as_slice().to_vec()))
+            })
+            .collect()
+    }
+
+    /// Begins, and sends the value in pieces.
+    fn with_value(&mut self, node: u32, begin: StoreBegin, value: &[u8]) -> Vec<Told> {
+        let request = begin.request;
+        self.0.begin(node, StoreBegin { value_bytes: value.len() as u64, ..begin });
+        for bytes in Blob::new(value.to_vec()).pieces() {
+            self.0.piece(node, StorePiece { request, bytes });
+        }
+        self.answers()
+    }
+
+    fn set(&mut self, node: u32, request: u64, key: &str, value: &[u8]) -> Vec<Told> {
+        self.with_value(node, ask(StoreOperation::Set, request, key), value)
+    }
+
+    fn compare_set(&mut self, request: u64, expected: &[u8], desired: &[u8]) -> Told {
+        let expected_bytes = expected.len() as u64;
+        let begin = StoreBegin { expected_bytes, ..ask(StoreOperation::CompareSet, request, "k") };
+        self.with_value(1, begin, &[expected, desired].concat()).remove(0)
+    }
+
+    /// The sentence of the one refusal.
+    fn refusal(&mut self, node: u32, begin: StoreBegin) -> (Status, String) {
+        self.0.begin(node, begin);
+        let answer = self.0.next_answer().expect("answered");
+        assert!(self.0.next_answer().is_none());
+        (Status::from_code(answer.reply.status).expect("a status"), answer.reply.reason)
+    }
+
+    fn add(&mut self, node: u32, request: u64, key: &str, delta: i64) -> Vec<Told> {
+        self.begin(node, StoreBegin { delta, ..ask(StoreOperation::Add, request, key) })
+    }
+}
+
+const OK: Status = Status::Ok;
+
+#[test]
+fn set_get_delete() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.set(1, 1, "k", b"value"), [(1, 1, OK, 0, None)]);
+    assert_eq!(bench.begin(2, ask(StoreOperation::Get, 1, "k")), [(2, 1, OK, 0, Some(b"value".to_vec()))]);
+    assert_eq!(bench.set(1, 2, "k", b""), [(1, 2, OK, 0, None)], "values may be empty");
+    assert_eq!(bench.begin(2, ask(StoreOperation::TryGet, 2, "k")), [(2, 2, OK, 0, Some(Vec::new()))]);
+    assert_eq!(bench.begin(1, ask(StoreOperation::Delete, 3, "k")), [(1, 3, OK, 1, None)]);
+    assert_eq!(bench.begin(1, ask(StoreOperation::Delete, 4, "k")), [(1, 4, OK, 0, None)]);
+    assert_eq!(
+        bench.refusal(1, ask(StoreOperation::TryGet, 5, "k")),
+        (Status::NotFound, "no key \"k\" in the store".to_string())
+    );
+    assert_eq!(bench.0.used, 0);
+}
+
+#[test]
+fn values_travel_in_pieces() {
+    let mut bench = Bench::new();
+    let value: Vec<u8> = (0..150_000u32).map(|at| at as u8).collect();
+    assert_eq!(bench.set(1, 1, "k", &value), [(1, 1, OK, 0, None)]);
+    assert_eq!(bench.begin(2, ask(StoreOperation::Get, 1, "k")), [(2, 1, OK, 0, Some(value))]);
+    assert_eq!(bench.0.used, 150_001);
+}
+
+#[test]
+fn who_waits_is_answered_when_the_key_appears() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.begin(1, ask(StoreOperation::Get, 7, "k")), []);
+    assert_eq!(bench.begin(2, ask(StoreOperation::Get, 8, "k")), []);
+    let both = StoreBegin {
+        keys: ["k", "l"].map(|key| Blob::new(key.as_bytes().to_vec())).to_vec(),
+        ..ask(StoreOperation::Wait, 9, "")
+    };
+    assert_eq!(bench.begin(3, both), []);
+    assert_eq!(
+        bench.set(4, 1, "k", b"v"),
+        [(4, 1, OK, 0, None), (1, 7, OK, 0, Some(b"v".to_vec())), (2, 8, OK, 0, Some(b"v".to_vec()))]
+    );
+    assert_eq!(bench.add(4, 2, "l", 3), [(4, 2, OK, 3, None), (3, 9, OK, 0, None)], "add makes a key too");
+    assert!(bench.0.waiters.is_empty());
+}
+
+#[test]
+fn wait_means_all_at_once() {
+    let mut bench = Bench::new();
+    let both = StoreBegin {
+        keys: ["k", "l"].map(|key| Blob::new(key.as_bytes().to_vec())).to_vec(),
+        ..ask(StoreOperation::Wait, 9, "")
+    };
+    assert_eq!(bench.begin(3, both), []);
+    bench.set(4, 1, "k", b"v");
+    bench.begin(4, ask(StoreOperation::Delete, 2, "k"));
+    assert_eq!(bench.set(4, 3, "l", b"v").len(), 1, "k is gone again");
+    assert_eq!(bench.set(4, 4, "k", b"v").len(), 2);
+}
+
+#[test]
+fn who_no_longer_waits_leaves_nothing_behind() {
+    let mut bench = Bench::new();
+    bench.begin(1, ask(StoreOperation::Get, 7, "k"));
+    bench.begin(1, ask(StoreOperation::Get, 8, "k"));
+    bench.begin(2, ask(StoreOperation::Get, 7, "k"));
+    bench.0.cancel(1, 7);
+    bench.0.gone(2);
+    assert_eq!(bench.set(4, 1, "k", b"v"), [(4, 1, OK, 0, None), (1, 8, OK, 0, Some(b"v".to_vec()))]);
+    bench.begin(1, ask(StoreOperation::Get, 9, "other"));
+    bench.0.cancel(1, 9);
+    bench.0.cancel(1, 10);
+    assert!(bench.0.waiters.is_empty());
+    assert_eq!(bench.0.used, 2);
+}
+
+#[test]
+fn add_counts_in_decimal() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.add(1, 1, "n", 5), [(1, 1, OK, 5, None)]);
+    assert_eq!(bench.add(2, 1, "n", -7), [(2, 1, OK, -2, None)]);
+    assert_eq!(bench.begin(1, ask(StoreOperation::Get, 2, "n")), [(1, 2, OK, 0, Some(b"-2".to_vec()))]);
+    bench.set(1, 3, "n", b"9223372036854775807");
+    assert_eq!(
+        bench.refusal(1, StoreBegin { delta: 1, ..ask(StoreOperation::Add, 4, "n") }),
+        (Status::Invalid, "store key \"n\" holds 9223372036854775807: adding 1 does not fit into 64 bits".to_string())
+    );
+    for odd in [&b"12x"[..], b"", b"\xff\xfe", b" 1"] {
+        bench.set(1, 5, "n", odd);
+        bench.0.clients.clear();
+        let (status, reason) = bench.refusal(1, StoreBegin { delta: 1, ..ask(StoreOperation::Add, 6, "n") });
+        assert_eq!(status, Status::Invalid);
+        assert!(reason.contains("add needs a decimal number"), "{reason}");
+    }
+}
+
+#[test]
+fn compare_and_set() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.compare_set(1, b"x", b"y"), (1, 1, OK, 0, None), "absent, and not empty");
+    assert_eq!(bench.compare_set(2, b"", b"one"), (1, 2, OK, 1, Some(b"one".to_vec())), "absent equals empty");
+    assert_eq!(bench.compare_set(3, b"", b"two"), (1, 3, OK, 0, Some(b"one".to_vec())));
+    assert_eq!(bench.compare_set(4, b"one", b"two"), (1, 4, OK, 1, Some(b"two".to_vec())));
+    assert_eq!(bench.compare_set(5, b"two", b""), (1, 5, OK, 1, Some(Vec::new())));
+}
+
+#[test]
+fn once_and_no_more() {
+    let mut bench = Bench::new();
+    let first = bench.add(1, 1, "n", 5);
+    assert_eq!(bench.add(1, 1, "n", 5), first, "the same again");
+    assert_eq!(bench.add(2, 1, "n", 5), [(2, 1, OK, 10, None)], "another node's is another");
+    let swapped = bench.compare_set(2, b"", b"v");
+    bench.set(2, 2, "k", b"w");
+    assert_eq!(bench.compare_set(2, b"", b"v"), swapped);
+    assert_eq!(bench.begin(3, ask(StoreOperation::Get, 1, "k")), [(3, 1, OK, 0, Some(b"w".to_vec()))]);
+    bench.set(1, 3, "k", b"x");
+    bench.set(2, 3, "k", b"y");
+    assert_eq!(bench.set(1, 3, "k", b"x"), [(1, 3, OK, 0, None)]);
+    assert_eq!(bench.begin(3, ask(StoreOperation::Get, 2, "k")), [(3, 2, OK, 0, Some(b"y".to_vec()))]);
+    bench.begin(1, ask(StoreOperation::Delete, 4, "k"));
+    bench.set(2, 4, "k", b"z");
+    assert_eq!(bench.begin(1, ask(StoreOperation::Delete, 4, "k")), [(1, 4, OK, 1, None)]);
+    assert_eq!(bench.begin(3, ask(StoreOperation::Get, 3, "k")), [(3, 3, OK, 0, Some(b"z".to_vec()))]);
+    // What the node has acknowledged is forgotten.
+    bench.begin(1, StoreBegin { answered_below: 5, ..ask(StoreOperation::TryGet, 5, "k") });
+    assert!(bench.0.clients[&1].kept.is_empty());
+}
+
+#[test]
+fn results_are_kept_up_to_a_limit() {
+    let mut bench = Bench::new();
+    for request in 0..KEPT_MAX as u64 + 10 {
+        bench.add(1, request, "n", 1);
+    }
+    assert_eq!(bench.0.clients[&1].kept.len(), KEPT_MAX);
+    assert_eq!(bench.add(1, 10, "n", 1)[0].3, 11);
+}
+
+#[test]
+fn a_cut_transfer_comes_again_from_the_start() {
+    let mut bench = Bench::new();
+    let begin = StoreBegin { value_bytes: 4, ..ask(StoreOperation::Set, 1, "k") };
+    let piece = |bytes: &[u8]| StorePiece { request: 1, bytes: Blob::new(bytes.to_vec()) };
+    bench.begin(1, begin.clone());
+    bench.0.piece(1, piece(b"ab"));
+    bench.begin(1, ask(StoreOperation::Get, 2, "other"));
+    bench.0.detached(1);
+    assert_eq!(bench.0.used, 5, "the waiter's key only");
+    bench.0.piece(1, piece(b"cd"));
+    assert_eq!(bench.answers(), []);
+    bench.begin(1, begin);
+    bench.0.piece(1, piece(b"ab"));
+    bench.0.piece(1, piece(b"cd"));
+    assert_eq!(bench.answers(), [(1, 1, OK, 0, None)]);
+    bench.begin(1, ask(StoreOperation::Get, 2, "other"));
+    assert_eq!(bench.set(2, 1, "other", b"v").len(), 2, "one answer, though it was asked twice");
+}
+
+#[test]
+fn limits_are_named() {
+    let mut bench = Bench::new();
+    let sized = |value_bytes| StoreBegin { value_bytes, ..ask(StoreOperation::Set, 1, "k") };
+    assert_eq!(
+        bench.refusal(1, ask(StoreOperation::Get, 1, "123456789")),
+        (Status::Limit, "a store key of 9 bytes: the limit is 8".to_string())
+    );
+    assert_eq!(
+        bench.refusal(1, sized(200_001)),
+        (Status::Limit, "a store value of 200001 bytes: the limit is 200000".to_string())
+    );
+    assert_eq!(bench.refusal(1, sized(u64::MAX)).0, Status::Limit);
+    // What is announced is held at once, and nothing is allocated for it.
+    bench.begin(1, sized(200_000));
+    assert_eq!(bench.0.clients[&1].open[&1].bytes.capacity(), 0);
+    assert_eq!(
+        bench.refusal(2, sized(100_000)),
+        (Status::Limit, "100001 bytes more in the store, which holds 200001: the limit is 300000 in total".to_string())
+    );
+    bench.0.piece(2, StorePiece { request: 1, bytes: Blob::new(vec![1; 10]) });
+    assert_eq!(bench.answers(), [], "pieces of a refused request are dropped");
+    bench.0.gone(1);
+    assert_eq!(bench.0.used, 0);
+    assert_eq!(bench.set(2, 2, "k", &[7; 100_000]), [(2, 2, OK, 0, None)]);
+    for request in 0..OPEN_MAX as u64 {
+        assert_eq!(bench.begin(3, ask(StoreOperation::Get, request, "x")), []);
+    }
+    assert_eq!(
+        bench.refusal(3, ask(StoreOperation::Get, 5_000, "x")).1,
+        "this node has 1024 unanswered store requests: that is the limit"
+    );
+}
+
+#[test]
+fn nonsense_is_refused() {
+    let mut bench = Bench::new();
+    let get = || ask(StoreOperation::Get, 1, "k");
+    assert_eq!(bench.refusal(1, StoreBegin { keys: Vec::new(), ..get() }).0, Status::Invalid);
+    let two = vec![Blob::new(vec![1]), Blob::new(vec![2])];
+    assert_eq!(bench.refusal(1, StoreBegin { keys: two, ..get() }).0, Status::Invalid);
+    assert_eq!(bench.refusal(1, StoreBegin { value_bytes: 3, ..get() }).0, Status::Invalid);
+    let odd = StoreBegin { expected_bytes: 9, value_bytes: 3, ..ask(StoreOperation::CompareSet, 1, "k") };
+    assert_eq!(bench.refusal(1, odd).0, Status::Invalid);
+    bench.begin(1, StoreBegin { value_bytes: 3, ..ask(StoreOperation::Set, 1, "k") });
+    bench.0.piece(1, StorePiece { request: 1, bytes: Blob::new(vec![0; 4]) });
+    assert_eq!(bench.answers()[0].2, Status::Invalid, "more than announced");
+    bench.begin(1, get());
+    bench.0.piece(1, StorePiece { request: 1, bytes: Blob::new(vec![0; 1]) });
+    assert_eq!(bench.answers()[0].2, Status::Invalid, "a waiter takes no value");
+    assert_eq!(bench.0.used, 0);
+    assert!(bench.0.waiters.is_empty());
+}
+
+#[test]
+fn through_the_scheduler_long_answers_come_in_pieces() {
+    use crate::membership::testing::Bench;
+    use crate::wire::{Message, STORE_PIECE_BYTES};
+    let mut bench = Bench::formed(&["here", "there"]);
+    let value = vec![5u8; STORE_PIECE_BYTES + 10];
+    bench.say(0, Message::StoreBegin(ask(StoreOperation::Get, 1, "k")));
+    assert!(bench.sent.is_empty());
+    let begin = StoreBegin { value_bytes: value.len() as u64, ..ask(StoreOperation::Set, 1, "k") };
+    bench.say(1, Message::StoreBegin(begin));
+    for bytes in Blob::new(value).pieces() {
+        bench.say(1, Message::StorePiece(StorePiece { request: 1, bytes }));
+    }
+    assert!(matches!(&bench.told(1)[..], [Message::StoreReply(reply)] if reply.request == 1));
+    match &bench.told(0)[..] {
+        [Message::StoreReply(reply), Message::StorePiece(first), Message::StorePiece(last)] => {
+            assert_eq!(reply.value_bytes as usize, STORE_PIECE_BYTES + 10);
+            assert_eq!((first.bytes.len(), last.bytes.len()), (STORE_PIECE_BYTES, 10));
+        }
+        other => panic!("{other:?}"),
+    }
+}
