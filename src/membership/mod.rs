@@ -155,7 +155,10 @@ impl Scheduler {
             }
             Input::Closed(conn, how, words) => self.closed(now, conn, how, words),
             Input::Probed(process, liveness) => self.probed(now, process, liveness),
-            Input::Timer => self.timer(now),
+            Input::Timer => {
+                self.armed = None; // used up: whatever comes next is told
+                self.timer(now);
+            }
             Input::Stop => self.stop(),
         }
         self.arm();
