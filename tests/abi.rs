@@ -1,0 +1,165 @@
+//! The border of the library: what it exports is what `abi/symbols.txt` lists and what the header declares, its SONAME
+//! carries the ABI number, the header compiles as strict C and C++, and its numbers are the library's own.
+
+use muster::error::Status;
+use muster::types::{DType, ReduceOp};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn root() -> PathBuf {
+    PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it for every test"))
+}
+
+/// The shared library that cargo has built together with this test: it lies beside it.
+fn library() -> PathBuf {
+    let test = std::env::current_exe().expect("a running program has a path");
+    let library = test.parent().expect("it lies in a folder").join("libmuster.so");
+    assert!(library.exists(), "{} is missing; cargo builds it with the tests", library.display());
+    library
+}
+
+/// A folder of this test's own.
+fn scratch(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("abi-{name}-{}", std::process::id()));
+    fs::create_dir_all(&folder).expect("cargo's folder for tests can be written");
+    folder
+}
+
+/// What a program prints; it must succeed.
+fn output(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output().unwrap_or_else(|error| panic!("{program}: {error}"));
+    let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{program} {arguments:?}: {}\n{text}{errors}", output.status);
+    text.into_owned()
+}
+
+fn header() -> String {
+    fs::read_to_string(root().join("include/muster.h")).expect("include/muster.h is there; `make header` makes it")
+}
+
+/// The header without comments.
+fn declarations() -> String {
+    let header = header();
+    let mut parts = header.split("/*");
+    let mut code = parts.next().unwrap_or_default().to_owned();
+    parts.for_each(|part| code.push_str(part.split_once("*/").map_or("", |(_, after)| after)));
+    code
+}
+
+fn is_of_a_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
+}
+
+/// The functions that the header declares: names before an opening parenthesis.
+fn declared() -> BTreeSet<String> {
+    let code = declarations();
+    let names =
+        code.match_indices('(').map(|(at, _)| code[..at].rsplit(|c| !is_of_a_name(c)).next().unwrap_or_default());
+    names.filter(|name| name.starts_with("muster_")).map(str::to_owned).collect()
+}
+
+/// The constants that the header defines.
+fn constants() -> BTreeMap<String, i64> {
+    let code = declarations();
+    let defines = code.lines().filter_map(|line| line.strip_prefix("#define MUSTER_")?.split_once(' '));
+    let number = |text: &str| text.trim().trim_matches(['(', ')']).parse().ok();
+    defines.filter_map(|(name, text)| Some((name.to_owned(), number(text)?))).collect()
+}
+
+fn exported() -> BTreeSet<String> {
+    let library = library();
+    let symbols = output("nm", &["-D", "--defined-only", &library.to_string_lossy()]);
+    symbols.lines().filter_map(|line| line.split_whitespace().last()).map(str::to_owned).collect()
+}
+
+#[test]
+fn the_exported_symbols_are_the_listed_ones() {
+    let path = root().join("abi/symbols.txt");
+    let exported: String = exported().iter().map(|name| format!("{name}\n")).collect();
+    if std::env::var_os("MUSTER_BLESS").is_some() {
+        fs::create_dir_all(path.parent().expect("it lies in a folder")).expect("abi can be made");
+        return fs::write(&path, exported).expect("the list can be written");
+    }
+    let listed = fs::read_to_string(&path).unwrap_or_default();
+    let only = |these: &str, those: &str| -> Vec<String> {
+        these.lines().filter(|name| !those.lines().any(|other| other == *name)).map(str::to_owned).collect()
+    };
+    assert!(
+        exported == listed,
+        "abi/symbols.txt: exported, not listed: {:?}; listed, not exported: {:?}. If that is meant: \
+         `MUSTER_BLESS=1 cargo test --test abi`",
+        only(&exported, &listed),
+        only(&listed, &exported),
+    );
+}
+
+#[test]
+fn the_exported_symbols_are_the_declared_ones() {
+    assert!(!declared().is_empty());
+    assert_eq!(exported(), declared());
+}
+
+#[test]
+fn the_soname_carries_the_abi_number() {
+    let dynamic = output("readelf", &["-d", &library().to_string_lossy()]);
+    let wanted = format!("[libmuster.so.{}]", constants()["ABI_VERSION"]);
+    let soname = dynamic.lines().find(|line| line.contains("(SONAME)"));
+    assert!(soname.is_some_and(|line| line.ends_with(&wanted)), "SONAME {wanted} expected:\n{dynamic}");
+}
+
+/// Compiles a program that includes the header twice and refers to every function; links it when told to.
+fn compile(compiler: &str, standard: &str, suffix: &str, link: bool) {
+    let folder = scratch(&format!("{standard}-{link}"));
+    let uses: String = declared().iter().map(|name| format!("    (any_function){name},\n")).collect();
+    let text = format!(
+        "#include \"muster.h\"\n#include \"muster.h\"\n\ntypedef void (*any_function)(void);\n\
+         any_function all[] = {{\n{uses}}};\n\nint main(void) {{\n    return all[0] == 0;\n}}\n"
+    );
+    let (program, source) = (folder.join("program"), folder.join(format!("program.{suffix}")));
+    fs::write(&source, text).expect("the folder can be written");
+    let (include, library) = (format!("-I{}", root().join("include").display()), library());
+    let (standard, program, source) = (format!("-std={standard}"), program.to_string_lossy(), source.to_string_lossy());
+    let library = library.to_string_lossy();
+    let mut arguments =
+        vec![&*standard, "-Wall", "-Wextra", "-Wpedantic", "-Werror", &include, "-o", &program, &source];
+    arguments.push(if link { &library } else { "-c" });
+    output(compiler, &arguments);
+    fs::remove_dir_all(&folder).expect("what was made can be removed");
+}
+
+#[test]
+fn the_header_compiles_as_c_and_links() {
+    ["c99", "c11", "gnu99"].into_iter().for_each(|standard| compile("cc", standard, "c", false));
+    compile("cc", "c99", "c", true);
+}
+
+#[test]
+fn the_header_compiles_as_cpp_and_links() {
+    ["c++11", "c++17", "c++20"].into_iter().for_each(|standard| compile("c++", standard, "cpp", false));
+    compile("c++", "c++11", "cpp", true);
+}
+
+#[test]
+fn the_numbers_of_the_header_are_the_librarys() {
+    let constants = constants();
+    let mut statuses = 0;
+    for (name, number) in &constants {
+        let code = i32::try_from(*number).expect("the header's numbers are small");
+        if name.starts_with("ERR_") || ["OK", "IN_PROGRESS", "SCHEDULER_DONE"].contains(&name.as_str()) {
+            let text = Status::from_code(code).map(|status| status.text().to_string_lossy().into_owned());
+            let named = text.as_ref().and_then(|text| text.split(':').next());
+            assert_eq!(named, Some(name.as_str()), "MUSTER_{name} is {number}");
+            statuses += 1;
+        }
+    }
+    assert_eq!((-100..100).filter(|code| Status::from_code(*code).is_some()).count(), statuses);
+    let number = |name: String| constants.get(&name.to_uppercase()).copied();
+    for dtype in DType::ALL {
+        assert_eq!(number(dtype.to_string()), Some(dtype as i64), "{dtype}");
+    }
+    for op in ReduceOp::ALL {
+        assert_eq!(number(op.to_string()), Some(op as i64), "{op}");
+    }
+}
