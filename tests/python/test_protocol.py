@@ -35,6 +35,11 @@ def test_register_has_the_documented_bytes():
     assert payload == golden("**1 Register**")
 
 
+def test_link_hello_has_the_documented_bytes():
+    proof, incarnation = bytes(range(0x80, 0x90)), bytes(range(0x10, 0x20))
+    assert wire.link_hello(1, 0, 0, 1, incarnation, proof) == golden("**64 Hello**")
+
+
 def test_rejected_is_read_as_documented():
     assert wire.rejected(golden("**2 Rejected**")) == (wire.ERR_REJECTED, 'job id "a", not "b"')
 

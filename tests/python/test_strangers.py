@@ -1,5 +1,7 @@
-"""Strangers on the scheduler's port, while a cluster forms and while it runs: they cost it nothing and are mentioned once."""
+"""Strangers on the scheduler's port, while a cluster forms and while it runs, and on a node's port: they cost the cluster
+nothing and are mentioned once."""
 
+import os
 import pathlib
 import random
 import socket
@@ -124,6 +126,44 @@ def test_strangers_cost_a_forming_and_a_running_cluster_nothing(tmp_path):
         for worker in cluster.succeed(timeout=30):
             assert worker.stdout.splitlines() == ["joined", "[0, 1, 2]"]
         mentioned = [line for line in cluster.scheduler.stderr.splitlines() if "stranger" in line]
+        assert len(mentioned) == 1, mentioned
+
+
+def listening_port(pid):
+    """The one port on which a process listens, v4 or v6, from /proc."""
+    sockets = set()
+    for descriptor in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            sockets.add(os.readlink(f"/proc/{pid}/fd/{descriptor}"))
+        except FileNotFoundError:
+            pass  # closed in the meantime
+    ports = set()
+    for table in ("tcp", "tcp6"):
+        for line in pathlib.Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
+            words = line.split()
+            local, state, inode = words[1], words[3], words[9]
+            if state == "0A" and f"socket:[{inode}]" in sockets:
+                ports.add(int(local.rsplit(":", 1)[1], 16))
+    (port,) = ports
+    return port
+
+
+def test_strangers_at_a_node_get_no_link_and_cost_it_nothing(tmp_path):
+    release = tmp_path / "release"
+    with Cluster([PROGRAM], workers=3, env={"HOLD_UNTIL": release}) as cluster:
+        for worker in cluster.workers:
+            worker.wait_for("joined", timeout=30)
+        port = listening_port(cluster.workers[1].pid)
+        visit_all(port)
+        with wire.connect(port) as stranger:
+            stranger.send(wire.LINK_HELLO, wire.link_hello(1, 0, 2, 1, bytes(16), b"a guess".ljust(16)))
+            assert stranger.receive(timeout=10) == (wire.LINK_REJECT, bytes([wire.LINK_STRANGER]))
+            with pytest.raises((EOFError, ConnectionError)):
+                stranger.receive(timeout=10)
+        release.touch()
+        for worker in cluster.succeed(timeout=30):
+            assert worker.stdout.splitlines() == ["joined", "[0, 1, 2]"]
+        mentioned = [line for line in cluster.workers[1].stderr.splitlines() if "stranger" in line]
         assert len(mentioned) == 1, mentioned
 
 

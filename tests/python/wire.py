@@ -18,7 +18,9 @@ PIECE = 262_144
 
 REGISTER, REJECTED, FORMED, HEARTBEAT, HEARTBEAT_ECHO = 1, 2, 3, 4, 5
 LEAVE, BYE, VERDICT = 8, 9, 12
+LINK_HELLO, LINK_ACCEPT, LINK_REJECT = 64, 65, 66
 WORKER, SERVER = 1, 2
+LINK_STRANGER = 2  # why a LinkReject
 ERR_REJECTED = -7
 
 
@@ -98,6 +100,11 @@ def register(
 def heartbeat(sequence, echoed=0):
     """The payload of a Heartbeat of a node that has used no group."""
     return struct.pack("<QQI", sequence, echoed, 0)
+
+
+def link_hello(epoch, group, dialler, wanted, incarnation, proof):
+    """The payload of a LinkHello; incarnation and proof have 16 bytes each."""
+    return struct.pack("<QIII", epoch, group, dialler, wanted) + incarnation + proof
 
 
 def rejected(payload):
