@@ -65,9 +65,6 @@ fn the_rules_see_the_house() {
 fn every_named_static_exists() {
     let sources = sources();
     for (path, name, reason) in rules::STATICS {
-        if !sources.iter().any(|source| source.path == *path) {
-            continue; // a room that is still being built
-        }
         let found = sources.iter().filter(|source| source.path == *path).flat_map(|source| &source.statics);
         assert!(found.into_iter().any(|found| found.name == *name), "{path} has no static {name} ({reason})");
     }

@@ -8,6 +8,10 @@ use crate::error::{Error, Failure, Result, Status};
 use crate::runtime::Cluster;
 use std::ffi::c_char;
 
+/// A query that answers with a number.
+///
+/// # Safety
+/// `cluster` must be NULL or a live cluster.
 unsafe fn number(cluster: *const muster_cluster_t, read: impl FnOnce(&Cluster) -> i64) -> i64 {
     guard_number(|| {
         // SAFETY: as promised by the callers below.
@@ -15,6 +19,10 @@ unsafe fn number(cluster: *const muster_cluster_t, read: impl FnOnce(&Cluster) -
     })
 }
 
+/// A query that answers with a small number.
+///
+/// # Safety
+/// `cluster` must be NULL or a live cluster.
 unsafe fn small(cluster: *const muster_cluster_t, read: impl FnOnce(&Cluster) -> u32) -> i32 {
     // SAFETY: as promised by the callers below.
     let number = unsafe { number(cluster, |cluster| i64::from(read(cluster))) };

@@ -21,6 +21,10 @@ impl muster_group_t {
     }
 }
 
+/// One of a cluster's own groups; NULL when the cluster may not be used.
+///
+/// # Safety
+/// `cluster` must be NULL or a live cluster.
 unsafe fn borrowed(
     cluster: *mut muster_cluster_t,
     pick: impl FnOnce(&muster_cluster_t) -> &muster_group_t,
@@ -62,6 +66,10 @@ pub unsafe extern "C" fn muster_universe(cluster: *mut muster_cluster_t) -> *mut
     unsafe { borrowed(cluster, |cluster| &cluster.universe) }
 }
 
+/// A query that answers with a number.
+///
+/// # Safety
+/// `group` must be NULL or a live group.
 unsafe fn number(group: *const muster_group_t, read: impl FnOnce(&Group) -> Result<u32>) -> i32 {
     let number = guard_number(|| {
         // SAFETY: as promised by the callers below.
