@@ -26,7 +26,7 @@ impl Scheduler {
             None => self.check(now, &register).map(|explicit_rank| self.admit(now, conn, register, explicit_rank)),
         };
         if let Err((status, reason)) = answer {
-            self.note(format!("refused: {reason}"));
+            self.warn(format!("refused: {reason}"));
             self.send(conn, Message::Rejected(Rejected { status, reason }));
             self.drop_connection(conn);
         }

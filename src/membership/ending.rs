@@ -72,10 +72,11 @@ impl Scheduler {
         }
         let Some(node) = self.nodes.get_mut(&key) else { return };
         node.conn = None;
-        let was_member = node.is_member();
-        if was_member {
+        if node.is_member() {
             node.presence = Presence::Left;
+            let line = format!("{} has left", node.culprit());
             self.present -= 1;
+            self.note(line);
         }
         self.store.gone(key);
         self.settle_queries(now, key);

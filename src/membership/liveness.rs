@@ -149,10 +149,18 @@ impl Scheduler {
         if !node.is_member() {
             return;
         }
+        let line = match how {
+            Closed::Ended => None,
+            Closed::Broken => Some(format!("the connection of {} broke ({words}): it may come back", node.culprit())),
+            Closed::Garbage => Some(format!("the connection of {} was closed: {words}", node.culprit())),
+        };
         node.detached = Some(Detached { since: now, how, words, probe_wait: PROBE_FIRST });
         if broken {
             // It has been told, and goes: no further loss.
             return self.gone_after_verdict(key);
+        }
+        if let Some(line) = line {
+            self.warn(line);
         }
         self.settle_queries(now, key);
         self.judge(now, key);

@@ -25,6 +25,8 @@ mod suspicion;
 mod timers;
 
 #[cfg(test)]
+mod random_test;
+#[cfg(test)]
 mod testing;
 
 pub use contract::{Closed, ConnId, Identity, Input, Liveness, Output, Rules, StoreLimits};
@@ -34,7 +36,7 @@ use crate::types::{Epoch, GroupId, Incarnation, Process, Role, Time};
 use crate::wire::{Blob, Member, Message, StorePiece, STORE_PIECE_BYTES};
 use absence::Query;
 use connections::Connections;
-use node::Node;
+use node::{Node, Presence};
 use revocation::Calls;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;
@@ -282,6 +284,9 @@ impl Scheduler {
         };
         let Some(node) = self.nodes.get_mut(&key) else { return };
         node.heard = now;
+        if node.presence == Presence::Lost && !matches!(message, Message::Register(_) | Message::Leave) {
+            return; // it has been told; nothing that it still wants counts
+        }
         match message {
             Message::Register(register) if register.incarnation == node.register.incarnation => {
                 self.register(now, conn, register);

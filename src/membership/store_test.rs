@@ -309,3 +309,20 @@ fn through_the_scheduler_long_answers_come_in_pieces() {
         other => panic!("{other:?}"),
     }
 }
+
+impl Store {
+    /// What is held adds up, and who waits stands in line.
+    pub(in crate::membership) fn check_sums(&self, seed: u64) {
+        let entries: usize = self.entries.iter().map(|(key, value)| key.len() + value.len()).sum();
+        let open =
+            || self.clients.iter().flat_map(|(node, client)| client.open.values().map(move |open| (*node, open)));
+        assert_eq!(self.used, entries + open().map(|(_, open)| open.reserved).sum::<usize>(), "seed {seed}");
+        for (node, open) in open().filter(|(_, open)| open.waits_for.is_some()) {
+            let key = open.begin.keys[open.waits_for.expect("just seen")].as_slice();
+            assert!(!self.entries.contains_key(key), "seed {seed}: it waits for what is there");
+            assert!(self.waiters[key].contains(&(node, open.begin.request)), "seed {seed}");
+        }
+        let lines: usize = self.waiters.values().map(BTreeSet::len).sum();
+        assert_eq!(lines, open().filter(|(_, open)| open.waits_for.is_some()).count(), "seed {seed}");
+    }
+}
