@@ -14,6 +14,8 @@ const SEARCHED: u64 = 64 * 1024;
 const LINES_OF_FIRST: usize = 10;
 /// Lines shown when none looks like an error.
 const LINES_OTHERWISE: usize = 3;
+/// How much of a line is shown.
+const LINE_CHARS: usize = 1000;
 /// Other failures that are told of one by one.
 const OTHERS: usize = 16;
 /// What makes a line look like an error, in lower case.
@@ -28,20 +30,35 @@ pub fn summary(verdict: &Verdict, children: &[Child], endings: &[Ending]) -> (St
             let text = format!("muster: stopped by {}; all processes have ended\n", signal_name(*signal));
             (text, exit_code(Ending::Signal(*signal)))
         }
-        Verdict::Failed { first, then } => (failed(*first, then, children, endings), exit_code(endings[*first])),
+        Verdict::Failed { first, gives_code, then } => {
+            (failed(*first, then, children, endings), exit_code(endings[*gives_code]))
+        }
     }
 }
 
 fn failed(first: usize, then: &[usize], children: &[Child], endings: &[Ending]) -> String {
     let child = &children[first];
     let mut text = format!("muster: first failure: {}, log {}\n", how(child, endings[first]), child.log.display());
+    if endings[first] == Ending::Exit(0) {
+        text.push_str("    it ended without leaving the cluster (muster_finalize)\n");
+    }
     for line in telling_lines(&tail_of(&child.log), LINES_OF_FIRST) {
         text.push_str(&format!("    {line}\n"));
     }
+    let words = scheduler_of(children).and_then(|scheduler| last_words(&tail_of(&scheduler.log)).map(str::to_owned));
+    if let Some(words) = words.as_ref().filter(|_| child.part != Part::Scheduler) {
+        text.push_str(&format!("muster: the scheduler says: {words}\n"));
+    }
     for other in then.iter().take(OTHERS) {
         let child = &children[*other];
-        let said = words_of(child).map(|words| format!(": {words}")).unwrap_or_default();
-        text.push_str(&format!("muster: then {}{said}\n", how(child, endings[*other])));
+        let said = match child.part {
+            Part::Scheduler => None,
+            Part::Worker { .. } => telling_lines(&tail_of(&child.log), 1).pop().map(|line| line.trim().to_owned()),
+        };
+        // Everybody is told the first cause in the same words; to read them once is enough.
+        let news = said.filter(|said| words.as_ref().map_or(true, |words| !said.contains(words)));
+        let news = news.map(|news| format!(": {news}")).unwrap_or_default();
+        text.push_str(&format!("muster: then {}{news}\n", how(child, endings[*other])));
     }
     if then.len() > OTHERS {
         text.push_str(&format!("muster: and {} more\n", then.len() - OTHERS));
@@ -49,13 +66,8 @@ fn failed(first: usize, then: &[usize], children: &[Child], endings: &[Ending]) 
     text
 }
 
-/// What a child has to say for itself, in a line.
-fn words_of(child: &Child) -> Option<String> {
-    let log = tail_of(&child.log);
-    if child.part == Part::Scheduler {
-        return last_words(&log).map(str::to_owned);
-    }
-    telling_lines(&log, 1).pop().map(|line| line.trim().to_owned())
+fn scheduler_of(children: &[Child]) -> Option<&Child> {
+    children.iter().find(|child| child.part == Part::Scheduler)
 }
 
 /// `worker 2 (pid 812) was killed by signal 9 (SIGKILL)`
@@ -104,7 +116,7 @@ pub fn tail_of(log: &Path) -> String {
 }
 
 /// The last lines that look like errors, or, where there is none, simply the last lines.
-fn telling_lines(text: &str, limit: usize) -> Vec<&str> {
+fn telling_lines(text: &str, limit: usize) -> Vec<String> {
     let telling = |line: &&str| {
         let line = line.to_lowercase();
         TELLING.iter().any(|word| line.contains(word))
@@ -114,8 +126,7 @@ fn telling_lines(text: &str, limit: usize) -> Vec<&str> {
     if found.is_empty() {
         found = lines().take(limit.min(LINES_OTHERWISE)).collect();
     }
-    found.reverse();
-    found
+    found.into_iter().rev().map(|line| line.chars().take(LINE_CHARS).collect()).collect()
 }
 
 /// Why the scheduler says that the job failed.
@@ -125,8 +136,7 @@ fn last_words(log: &str) -> Option<&str> {
 
 /// Which of the children the scheduler's last words name, by process or, where ranks are known, by rank.
 pub fn named(children: &[Child]) -> Option<usize> {
-    let scheduler = children.iter().find(|child| child.part == Part::Scheduler)?;
-    named_in(last_words(&tail_of(&scheduler.log))?, children)
+    named_in(last_words(&tail_of(&scheduler_of(children)?.log))?, children)
 }
 
 fn named_in(words: &str, children: &[Child]) -> Option<usize> {
@@ -153,13 +163,24 @@ mod tests {
     #[test]
     fn the_first_failure_comes_first_and_gives_the_code() {
         let endings = [Ending::Exit(1), Ending::Exit(1), Ending::Signal(9), Ending::Exit(0)];
-        let (text, code) = summary(&Verdict::Failed { first: 2, then: vec![1, 0] }, &children(), &endings);
+        let verdict = Verdict::Failed { first: 2, gives_code: 2, then: vec![1, 0] };
+        let (text, code) = summary(&verdict, &children(), &endings);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(code, 137);
         assert!(lines[0].contains("first failure: worker 1 (pid 101) was ended by signal 9 (SIGKILL)"), "{text}");
         assert!(lines[0].ends_with("/nonexistent/worker_1.log"), "{text}");
         assert!(lines[1].contains("then worker 0 (pid 100) exited with code 1"), "{text}");
         assert!(lines[2].contains("then the scheduler (pid 99)"), "{text}");
+    }
+
+    #[test]
+    fn an_end_with_code_0_can_be_the_first_failure() {
+        let endings = [Ending::Exit(1), Ending::Exit(0), Ending::Exit(5), Ending::Exit(0)];
+        let verdict = Verdict::Failed { first: 1, gives_code: 2, then: vec![2, 0] };
+        let (text, code) = summary(&verdict, &children(), &endings);
+        assert_eq!(code, 5);
+        assert!(text.starts_with("muster: first failure: worker 0 (pid 100) exited with code 0"), "{text}");
+        assert!(text.contains("without leaving the cluster"), "{text}");
     }
 
     #[test]

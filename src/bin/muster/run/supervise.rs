@@ -59,6 +59,8 @@ pub enum Verdict {
     Failed {
         /// The first.
         first: usize,
+        /// The one whose end gives the exit code: the first, unless that ended with code 0.
+        gives_code: usize,
         /// The others that failed before they were told to end.
         then: Vec<usize>,
     },
@@ -246,10 +248,13 @@ impl Supervisor {
             (Some(Ending::Signal(signal)), _) if signal != libc::SIGABRT && signal != libc::SIGPIPE => 2,
             _ => 3,
         };
-        let Some(first) = self.failures.iter().copied().min_by_key(|child| weight(*child)) else {
-            return Verdict::Success;
-        };
-        Verdict::Failed { first, then: self.failures.iter().copied().filter(|child| *child != first).collect() }
+        let mut failures = self.failures.clone();
+        failures.sort_by_key(|child| weight(*child)); // stable: otherwise in the order in which they were noticed
+        let Some(gives_code) = failures.first().copied() else { return Verdict::Success };
+        // To end well without leaving the cluster is a failure too, which only the scheduler sees.
+        let deserter = named.filter(|child| self.members[*child].ending == Some(Ending::Exit(0)));
+        let first = deserter.unwrap_or(gives_code);
+        Verdict::Failed { first, gives_code, then: failures.into_iter().filter(|child| *child != first).collect() }
     }
 }
 

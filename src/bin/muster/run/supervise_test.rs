@@ -109,7 +109,7 @@ fn the_first_failure_stops_the_rest_within_a_second() {
     assert!(!job.supervisor.finished());
     job.supervisor.orphans(0, vec![]);
     assert!(job.supervisor.finished());
-    assert_eq!(job.supervisor.verdict(None), Verdict::Failed { first: 2, then: vec![] });
+    assert_eq!(job.supervisor.verdict(None), Verdict::Failed { first: 2, gives_code: 2, then: vec![] });
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn later_failures_prolong_nothing() {
     job.ends(SCHEDULER, Ending::Exit(1));
     assert_eq!(job.after(150), ASK_SCHEDULER);
     assert_eq!(job.after(250), KILL);
-    assert_eq!(job.supervisor.verdict(None), Verdict::Failed { first: 2, then: vec![1, SCHEDULER] });
+    assert_eq!(job.supervisor.verdict(None), Verdict::Failed { first: 2, gives_code: 2, then: vec![1, SCHEDULER] });
 }
 
 #[test]
@@ -132,6 +132,14 @@ fn a_killed_worker_is_the_first_even_if_others_are_seen_before_it() {
     assert_eq!(job.blamed(None), 3);
     assert_eq!(job.blamed(Some(1)), 1, "unless the scheduler knows better");
     assert_eq!(job.blamed(Some(2)), 3, "one that didn't fail is not blamed");
+}
+
+#[test]
+fn who_ends_well_without_leaving_is_to_blame_but_gives_no_code() {
+    let mut job = job();
+    job.ends(2, Ending::Exit(0)).ends(3, Ending::Exit(7)).ends(SCHEDULER, Ending::Exit(1));
+    let expected = Verdict::Failed { first: 2, gives_code: 3, then: vec![3, SCHEDULER] };
+    assert_eq!(job.supervisor.verdict(Some(2)), expected);
 }
 
 #[test]
