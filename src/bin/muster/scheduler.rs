@@ -6,6 +6,9 @@
 //! Tested by `tests/python/test_run.py`.
 
 use crate::code;
+use muster::config::{Config, Key, Settings};
+use muster::error::{Result, Status};
+use muster::runtime;
 use std::ffi::OsString;
 
 /// How the line begins in which a scheduler says why its job failed. The launcher looks for it in the log.
@@ -40,7 +43,19 @@ pub fn command(words: &[OsString]) -> i32 {
 }
 
 fn serve() -> i32 {
-    loop {
-        std::thread::park();
+    let Err(error) = settings().and_then(runtime::join) else { return 0 };
+    // One line, as the launcher reads it.
+    eprintln!("{LAST_WORDS}{}", error.to_string().replace('\n', " "));
+    match error.status() {
+        // Forming is all that a scheduler waits for within a time.
+        Status::Timeout => code::FORMING,
+        _ => code::FAILED,
     }
+}
+
+fn settings() -> Result<Settings> {
+    let mut config = Config::new();
+    config.load_env(std::env::vars_os());
+    config.set(Key::Role.setting().name, "MS_SCHED")?;
+    config.settings()
 }
