@@ -7,7 +7,6 @@
 //! | [`tcp`] | the plain link |
 //! | [`listener`] | the listening sockets of one process |
 //! | [`poller`], [`waker`] | sleeping until something is ready, and being woken from another thread |
-//! | [`outbox`], [`inbuffer`] | encoded frames on their way out, bytes on their way in |
 //! | [`resolve`] | from a host's name to its addresses |
 //! | [`interface`] | which addresses are this host's |
 //! | [`thread`] | threads that leave the program's signals alone |
@@ -22,10 +21,8 @@
 
 pub mod fork;
 pub mod host;
-pub mod inbuffer;
 pub mod interface;
 pub mod listener;
-pub mod outbox;
 pub mod poller;
 pub mod resolve;
 mod socket;
@@ -38,9 +35,7 @@ pub mod thread;
 pub mod transport;
 pub mod waker;
 
-pub use inbuffer::{Filled, InBuffer};
 pub use listener::Listener;
-pub use outbox::{ByteQueue, Drained, Frame, Lane};
 pub use poller::{Poller, Ready, Registry, Token};
 pub use tcp::{Connect, TcpTransport};
 pub use transport::Transport;

@@ -126,8 +126,7 @@ impl Cluster {
             wrap,
         };
         let node = Node::new(Arc::clone(&shared), setup, incarnation)?;
-        let thread = std::thread::Builder::new().name("muster-agent".to_owned()).spawn(move || node.run());
-        let thread = thread.map_err(|error| Error::system("a thread for the agent", &error))?;
+        let thread = crate::net::thread::spawn("muster-agent", move || node.run_to_the_end())?;
         match await_forming(&shared) {
             Ok(formed) => {
                 shared.logger.set_speaker(&format!("{} {}, node id {node_id:?}", rank_word(&formed), formed.rank));

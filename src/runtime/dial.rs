@@ -3,7 +3,7 @@
 //! Owns the attempts until one is handed out or all have failed. Time limits are the caller's matter.
 
 use crate::net::{Connect, Poller, TcpTransport, Token, Transport};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 /// How a dial stands after a look at one of its attempts.
 pub enum Dialled {
@@ -22,21 +22,12 @@ pub struct Dial {
 }
 
 impl Dial {
-    /// Begins to connect to each address, from this address of our own if there is one of the same family.
-    /// `next_token` names each attempt.
-    pub fn start(
-        addresses: &[SocketAddr],
-        from: &[IpAddr],
-        poller: &Poller,
-        mut next_token: impl FnMut() -> Token,
-    ) -> Dial {
-        let mut dial = Dial { attempts: Vec::new(), last_reason: "it has no address".to_owned() };
+    /// Begins to connect to each address. `next_token` names each attempt.
+    pub fn start(addresses: &[SocketAddr], poller: &Poller, mut next_token: impl FnMut() -> Token) -> Dial {
+        let mut dial = Dial { attempts: Vec::new(), last_reason: "no address: none is known".to_owned() };
         for address in addresses {
-            let own = from
-                .iter()
-                .find(|ip| ip.is_ipv4() == address.is_ipv4() && ip.is_loopback() == address.ip().is_loopback());
             let token = next_token();
-            let started = TcpTransport::start_connect(*address, own.copied()).and_then(|mut transport| {
+            let started = TcpTransport::start_connect(*address, None).and_then(|mut transport| {
                 transport.register(poller.registry(), token)?;
                 Ok(transport)
             });

@@ -298,24 +298,25 @@ impl Group {
             self.warn_of_absent(running);
             return Ok(());
         }
-        let busy = exchange.peers();
-        let held = |slot: &Slot| matches!(slot, Slot::Up(link) if link.holds_readable());
-        if busy.iter().flatten().any(|peer| held(&driver.slots[*peer as usize])) {
-            return Ok(());
+        let Driver { poller, slots, .. } = driver;
+        let receiving = exchange.receive.map(|(peer, _)| peer as usize);
+        for (peer, slot) in slots.iter_mut().enumerate() {
+            let Slot::Up(link) = slot else { continue };
+            if link.holds_readable() && (receiving == Some(peer) || !link.is_waited_for()) {
+                return if receiving == Some(peer) { Ok(()) } else { self.serve(slot, running, peer as u32) };
+            }
         }
         let until = running.deadline.min(*warn_at);
-        let timeout = running.shared.clock.until(until);
-        let Driver { poller, slots, .. } = driver;
-        poller.poll(timeout).expect("epoll_wait fails only for bad arguments");
+        poller.poll(running.shared.clock.until(until)).expect("epoll_wait fails only for bad arguments");
         for token in poller.ready().map(|ready| ready.token.0).filter(|token| *token != WAKER) {
-            if !busy.contains(&Some(token as u32)) {
+            if receiving != Some(token) {
                 self.serve(&mut slots[token], running, token as u32)?;
             }
         }
         Ok(())
     }
 
-    /// Looks at a link that the call does not use just now: a peer may be giving up, or gone.
+    /// Looks at a link that the call does not read just now: a peer may be giving up, or gone.
     fn serve(&self, slot: &mut Slot, running: &Running<'_>, peer: u32) -> Result<(), Stop> {
         let Slot::Up(link) = slot else { return Ok(()) };
         match link.peek() {
@@ -345,12 +346,6 @@ struct Exchange {
     receive: Option<(u32, Landing)>,
     started: bool,
     arithmetic: Option<(DType, ReduceOp)>,
-}
-
-impl Exchange {
-    fn peers(&self) -> [Option<u32>; 2] {
-        [self.send.map(|(peer, _)| peer), self.receive.map(|(peer, _)| peer)]
-    }
 }
 
 /// Whether the frame that a peer sent belongs to the call that this rank is in.

@@ -104,9 +104,14 @@ impl Link {
         self.transport.as_mut()
     }
 
-    /// Whether bytes are here of which the poller does not know.
+    /// Whether the transport holds bytes of which the poller does not know.
     pub fn holds_readable(&self) -> bool {
-        self.from < self.to || self.transport.holds_readable()
+        self.transport.holds_readable()
+    }
+
+    /// Whether a data frame stands next that nobody has asked for yet: what is behind it cannot be seen.
+    pub fn is_waited_for(&self) -> bool {
+        self.incoming.is_some()
     }
 
     /// Begins to send a data frame. The one before must be done.
@@ -271,10 +276,11 @@ impl Link {
     /// Sends a small frame that is no data frame, if that is possible at once: not in the middle of another frame.
     /// Then says that nothing more will follow. Nobody could be told of a failure: the link is being given up.
     pub fn say_last(&mut self, frame: &[u8]) {
-        if self.outgoing.as_ref().is_none_or(|out| out.written == 0) {
-            let _ = self.transport.write(&[IoSlice::new(frame)]);
-            let _ = self.transport.flush();
+        let mut rest = if self.outgoing.as_ref().is_none_or(|out| out.written == 0) { frame } else { &[] };
+        while let (false, Ok(count)) = (rest.is_empty(), self.transport.write(&[IoSlice::new(rest)])) {
+            rest = &rest[count..];
         }
+        let _ = self.transport.flush();
         self.outgoing = None;
         let _ = self.transport.shutdown_write();
     }

@@ -122,7 +122,7 @@ impl Mesh {
         }
         let addresses = self.addresses(key);
         let next_token = &mut self.next_token;
-        let dial = Dial::start(&addresses, &[], poller, || {
+        let dial = Dial::start(&addresses, poller, || {
             *next_token += 1;
             Token(*next_token)
         });

@@ -9,11 +9,12 @@ use super::group::{built_in, Group};
 use super::mesh::{Mesh, Wrap};
 use super::shared::{Shared, ToNode};
 use crate::agent::{Agent, Command, Event, Input, Output};
-use crate::error::{Error, Result};
+use crate::error::{Error, Failure, Result, Status};
 use crate::net::{Listener, Poller, Token, Transport};
-use crate::types::{GroupId, Time};
+use crate::types::{Epoch, GroupId, Time};
 use crate::wire::{Formed, Heartbeat, Message, PROGRESS_MAX};
 use std::net::{IpAddr, SocketAddr};
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -96,8 +97,20 @@ impl Node {
         Ok(node)
     }
 
-    /// Runs to the end.
-    pub fn run(mut self) {
+    /// Runs to the end; should it panic, nobody waits for it in vain.
+    pub fn run_to_the_end(self) {
+        let shared = Arc::clone(&self.shared);
+        if catch_unwind(AssertUnwindSafe(|| self.run())).is_err() {
+            let cause = "the agent thread panicked: a bug in this library; please report it".to_owned();
+            let (epoch, group) = (Epoch::default(), None);
+            let failure = Failure { status: Status::Internal, culprit: None, cause, epoch, group, sequence: 0 };
+            shared.file(Event::Failed(failure.clone().into()));
+            shared.file(Event::Broken(failure));
+            shared.learn(|learnt| learnt.over = true);
+        }
+    }
+
+    fn run(mut self) {
         self.drain();
         while !self.quit && !(self.over && matches!(self.control, Control::None)) {
             if let Err(error) = self.turn() {
@@ -263,7 +276,7 @@ impl Node {
     fn connect(&mut self, within: Duration) {
         let deadline = self.shared.clock.now() + within;
         let next_dial = &mut self.next_dial;
-        let dial = Dial::start(&self.setup.scheduler, &[], &self.poller, || {
+        let dial = Dial::start(&self.setup.scheduler, &self.poller, || {
             // Tokens go round well below the mesh's; what is still reported of an old one does no harm.
             *next_dial = FIRST_DIAL + (*next_dial + 1 - FIRST_DIAL) % (super::mesh::FIRST_TOKEN - FIRST_DIAL);
             Token(*next_dial)

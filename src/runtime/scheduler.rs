@@ -354,13 +354,13 @@ impl Scheduler {
         let (addresses, stop, waker) = (serving.addresses(), Arc::clone(&serving.stop), serving.waker.clone());
         let outcome = Outcome::default();
         let told = Arc::clone(&outcome);
-        let thread = std::thread::Builder::new().name("muster-sched".to_owned()).spawn(move || {
+        let thread = crate::net::thread::spawn("muster-sched", move || {
             let run = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| serving.run()));
             let result = run.unwrap_or_else(|_| Err(Error::new(Status::Internal, "the scheduler's thread panicked")));
             *told.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
             told.1.notify_all();
         });
-        let thread = Some(thread.map_err(|error| Error::system("a thread for the scheduler", &error))?);
+        let thread = Some(thread?);
         Ok(Scheduler { thread, addresses, outcome, stop, waker })
     }
 
