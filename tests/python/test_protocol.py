@@ -44,6 +44,16 @@ def test_rejected_is_read_as_documented():
     assert wire.rejected(golden("**2 Rejected**")) == (wire.ERR_REJECTED, 'job id "a", not "b"')
 
 
+def test_formed_is_read_as_documented():
+    formed = wire.formed(golden("**3 Formed**"))
+    assert (formed["epoch"], formed["index"], formed["local_size"], formed["worker_num"]) == (1, 1, 2, 2)
+    assert formed["secret"] == bytes(range(0x80, 0xA0))
+
+
+def test_suspect_has_the_documented_bytes():
+    assert wire.suspect(3, "its link ended") == golden("**10 Suspect**")
+
+
 def test_frames_have_the_documented_bytes():
     documented = golden("The frame in which node 1 asks")
     assert wire.frame(17, golden("**17 Locate**"), node=1) == documented

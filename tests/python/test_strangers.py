@@ -167,6 +167,19 @@ def test_strangers_at_a_node_get_no_link_and_cost_it_nothing(tmp_path):
         assert len(mentioned) == 1, mentioned
 
 
+def test_a_crowd_of_silent_connections_keeps_nobody_out():
+    crowd = []
+    with Cluster([EXAMPLES / "allgather"], workers=2, started=1) as cluster:
+        try:
+            for _ in range(400):  # more than the scheduler lets wait at a time
+                crowd.append(socket.create_connection(("127.0.0.1", cluster.port), timeout=5))
+            cluster.start_worker()
+            cluster.succeed(timeout=30)
+        finally:
+            for connected in crowd:
+                connected.close()
+
+
 @pytest.mark.parametrize("protocol", [(0, 0), (2, 9), (65535, 65535)])
 def test_no_common_protocol_version_is_said_in_words_that_name_both(protocol):
     with Cluster([EXAMPLES / "allgather"], workers=2, started=1) as cluster:

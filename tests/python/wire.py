@@ -17,7 +17,7 @@ HEADER = struct.Struct("<4sBBHIQ")  # the checksum follows
 PIECE = 262_144
 
 REGISTER, REJECTED, FORMED, HEARTBEAT, HEARTBEAT_ECHO = 1, 2, 3, 4, 5
-LEAVE, BYE, VERDICT = 8, 9, 12
+LEAVE, BYE, SUSPECT, PEER_REPORT, VERDICT = 8, 9, 10, 11, 12
 LINK_HELLO, LINK_ACCEPT, LINK_REJECT = 64, 65, 66
 WORKER, SERVER = 1, 2
 LINK_STRANGER = 2  # why a LinkReject
@@ -100,6 +100,20 @@ def register(
 def heartbeat(sequence, echoed=0):
     """The payload of a Heartbeat of a node that has used no group."""
     return struct.pack("<QQI", sequence, echoed, 0)
+
+
+def suspect(peer, evidence):
+    """The payload of a Suspect."""
+    return struct.pack("<I", peer) + text(evidence)
+
+
+FORMED_HEAD = struct.Struct("<16sQIIIIII32s")
+
+
+def formed(payload):
+    """The beginning of a Formed, by name."""
+    names = "instance epoch index rank local_rank local_size worker_num server_num secret"
+    return dict(zip(names.split(), FORMED_HEAD.unpack_from(payload)))
 
 
 def link_hello(epoch, group, dialler, wanted, incarnation, proof):
