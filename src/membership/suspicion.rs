@@ -116,26 +116,38 @@ impl Scheduler {
             chain.push(blamed);
         }
         let last = chain.last().copied().unwrap_or(key);
-        let waited = now.since(self.gone_since(key));
-        if chain.len() < CHAIN_MAX && self.nodes.get(&last).is_some_and(|node| node.doom.is_some()) {
-            self.verdict_on(now, last);
-        } else if waited >= self.silence() * 2 {
-            // Whomever it blames has had every chance to be found lost.
-            self.verdict_on(now, key);
-        } else {
-            self.timers.at(now + LOOK_AGAIN, Due::Judge(key));
+        let is_doomed = |key: &u32| self.nodes.get(key).is_some_and(|node| node.doom.is_some());
+        if chain.len() < CHAIN_MAX && is_doomed(&last) {
+            return self.verdict_on(now, last);
         }
+        if now.since(self.gone_since(key)) >= self.silence() * 2 {
+            // Whoever is blamed has had every chance to be found lost: the last that is certainly gone.
+            let gone = chain.iter().rev().copied().find(is_doomed);
+            return self.verdict_on(now, gone.unwrap_or(key));
+        }
+        // Whoever is blamed and gone looks at the next one itself, and often enough for all.
+        let blames_the_gone = chain.get(1).is_some_and(is_doomed);
+        let again = if blames_the_gone { self.interval().max(LOOK_AGAIN) } else { LOOK_AGAIN };
+        self.timers.at(now + again, Due::Judge(key));
     }
 
-    /// Whom a doomed node suspected shortly before it went, and who has not been cleared since.
+    /// Whom a doomed node suspected shortly before it went, and who has not been cleared since: rather one who is still
+    /// to be judged than one who is gone too.
     fn blames(&self, now: Time, key: u32) -> Option<u32> {
         let node = self.nodes.get(&key)?;
         node.doom.as_ref()?;
         let (gone, silence) = (self.gone_since(key), self.silence());
-        node.suspicions
-            .iter()
-            .find(|suspicion| gone.since(suspicion.at) < silence && !self.is_cleared(now, suspicion))
-            .map(|suspicion| suspicion.peer)
+        let mut gone_too = None;
+        for suspicion in node.suspicions.iter().filter(|suspicion| gone.since(suspicion.at) < silence) {
+            if self.is_cleared(now, suspicion) {
+                continue;
+            }
+            if self.nodes.get(&suspicion.peer).is_some_and(|peer| peer.doom.is_none()) {
+                return Some(suspicion.peer);
+            }
+            gone_too = gone_too.or(Some(suspicion.peer));
+        }
+        gone_too
     }
 
     /// Since when a doomed node has been gone: its connection ended, or it was last heard.

@@ -1,4 +1,4 @@
-use crate::membership::testing::Bench;
+use crate::membership::testing::{named, Bench};
 use crate::membership::{Closed, Input, Liveness};
 use crate::wire::{Message, PeerReport, PeerState, Suspect};
 use std::time::Duration;
@@ -128,6 +128,41 @@ fn two_that_blame_each_other() {
         bench.beat(2, beats);
     });
     assert_eq!(culprit(&mut bench, 2), Some(1), "the one that went first");
+}
+
+#[test]
+fn two_that_blame_each_other_because_of_a_third() {
+    let mut bench = Bench::formed(&["there", "there", "there", "there"]);
+    suspect(&mut bench, 0, 1);
+    suspect(&mut bench, 1, 0);
+    suspect(&mut bench, 1, 2);
+    bench.close(0, Closed::Ended);
+    bench.close(1, Closed::Ended);
+    bench.pass(MS * 200);
+    assert_eq!(culprit(&mut bench, 3), None, "not before rank 2 has been judged");
+    bench.close(2, Closed::Ended);
+    bench.pass(MS * 60);
+    assert_eq!(culprit(&mut bench, 3), Some(2));
+}
+
+#[test]
+fn who_blames_another_is_excused_for_a_while_only() {
+    // Rank 1 is neither heard nor lost: it registers again and again, and falls silent each time.
+    let mut bench = Bench::formed(&["there", "there", "there"]);
+    suspect(&mut bench, 0, 1);
+    bench.close(0, Closed::Ended);
+    let mut beats = 0;
+    for round in 0..12 {
+        bench.pass_with(MS * 1_000, |bench| {
+            beats += 1;
+            bench.beat(2, beats);
+        });
+        bench.close(1 + 10 * round, Closed::Broken);
+        bench.join(1 + 10 * (round + 1), named(1, 3, "1"));
+        bench.close(1 + 10 * (round + 1), Closed::Broken);
+        bench.join(1 + 10 * (round + 1), named(1, 3, "1"));
+    }
+    assert!(bench.verdict(2).is_some());
 }
 
 #[test]
