@@ -23,8 +23,8 @@ fn give_bytes(bytes: &[u8]) -> Result<*mut c_void> {
 }
 
 /// Sets a key to `len` bytes. Returns when the scheduler has it; from then on every node's get finds it. Keys are strings
-/// of 1 to 4,096 bytes, values arbitrary bytes of up to 16 MiB, all together up to 256 MiB (settings store_key_max,
-/// store_value_max, store_total_max); beyond, MUSTER_ERR_LIMIT. `value` may be NULL where `len` is 0.
+/// of 1 to 4,096 bytes, values arbitrary bytes of up to 16 MiB, all together up to 256 MiB (settings store_key_limit,
+/// store_value_limit, store_total_limit); beyond, MUSTER_ERR_LIMIT. `value` may be NULL where `len` is 0.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster, `key` NULL or a string, `value` readable for `len` bytes or NULL.

@@ -1,7 +1,7 @@
 //! How a job ends: nodes leave, one is lost or aborts, or the program that hosts the scheduler stops it. Tested in
 //! `ending_test.rs`.
 
-use super::contract::Output;
+use super::contract::{ConnId, Output};
 use super::node::{Node, Presence};
 use super::timers::Due;
 use super::{Phase, Scheduler, EPOCH};
@@ -81,6 +81,18 @@ impl Scheduler {
         self.store.gone(key);
         self.settle_queries(now, key);
         self.end_if_empty();
+    }
+
+    /// A node says that it ends without leaving: a loss that needs no further evidence.
+    pub(super) fn gone(&mut self, now: Time, key: u32, conn: ConnId) {
+        self.drop_connection(conn);
+        if self.phase == Phase::Forming {
+            return self.free_place(key, "it gave up");
+        }
+        if let Some(node) = self.nodes.get_mut(&key) {
+            node.conn = None;
+        }
+        self.doom(now, key, "is lost: it freed its cluster without leaving it first (muster_finalize)".to_owned());
     }
 
     pub(super) fn abort(&mut self, now: Time, key: u32, abort: Abort) {

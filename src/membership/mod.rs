@@ -294,6 +294,7 @@ impl Scheduler {
             Message::Heartbeat(heartbeat) => self.heartbeat(now, key, heartbeat),
             Message::TimeUp => self.time_up(now),
             Message::Leave => self.leave(now, key),
+            Message::Gone => self.gone(now, key, conn),
             Message::Abort(abort) => self.abort(now, key, abort),
             message if self.phase == Phase::Forming => self.misbehaved(now, conn, &message),
             Message::Suspect(suspect) => self.suspect(now, key, suspect),

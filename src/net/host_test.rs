@@ -121,5 +121,5 @@ fn a_program_name_may_hold_parentheses_and_spaces() {
 fn random_bytes_differ() {
     assert_ne!(random_bytes::<16>().unwrap(), random_bytes::<16>().unwrap());
     assert_ne!(random_bytes::<1024>().unwrap()[1000..], [0; 24]);
-    assert_eq!(random_bytes::<0>().unwrap(), []);
+    assert_eq!(random_bytes::<0>().unwrap(), [0u8; 0]);
 }

@@ -61,7 +61,7 @@ impl Group {
         let shape = Shape { rank, size: self.size(), call, in_place: buffers.in_place() };
         shape.check()?;
         let mut driver = self.driver();
-        if let Some(failure) = self.broken() {
+        if let Some(failure) = self.told(&shared) {
             return Err(failure.into());
         }
         let driver = &mut *driver;

@@ -7,6 +7,8 @@
 mod buffer;
 mod clock;
 mod cluster;
+#[cfg(test)]
+mod cluster_test;
 mod control;
 mod dial;
 mod drive;

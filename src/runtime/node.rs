@@ -119,6 +119,11 @@ impl Node {
                 break;
             }
         }
+        if !self.over {
+            // Whoever ends without leaving says so, if that is possible at once; nobody need find it out.
+            self.send(Message::Gone);
+            self.write();
+        }
         self.shared.learn(|learnt| learnt.over = true);
     }
 

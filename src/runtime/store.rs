@@ -70,6 +70,14 @@ impl Cluster {
         if keys.is_empty() {
             return Ok(());
         }
+        if timeout_ms == 0 {
+            // Nothing to wait for: the first that is not there is the answer.
+            return keys.into_iter().try_for_each(|key| {
+                let (operation, keys, value) = (StoreOperation::TryGet, vec![key], Blob::new([]));
+                let request = Request { operation, keys, delta: 0, expected_bytes: 0, value, title };
+                self.store(request, Some(ANSWER_WAIT)).map(drop)
+            });
+        }
         let request =
             Request { operation: StoreOperation::Wait, keys, delta: 0, expected_bytes: 0, value: Blob::new([]), title };
         let limit = self.limit(timeout_ms)?;
@@ -95,7 +103,7 @@ impl Cluster {
         let max = self.formed().agreed.store_key_max;
         if key.is_empty() || key.len() as u64 > max {
             let what =
-                format!("a store key of {} bytes: from 1 to {max} are allowed (setting store_key_max)", key.len());
+                format!("a store key of {} bytes: from 1 to {max} are allowed (setting store_key_limit)", key.len());
             return Err(Error::new(if key.is_empty() { Status::Invalid } else { Status::Limit }, what));
         }
         Ok(Blob::new(key.to_vec()))
@@ -104,7 +112,8 @@ impl Cluster {
     fn value_fits(&self, bytes: usize, what: &str) -> Result<()> {
         let max = self.formed().agreed.store_value_max;
         if bytes as u64 > max {
-            let sentence = format!("{what} has {bytes} bytes: the store takes {max} at most (setting store_value_max)");
+            let sentence =
+                format!("{what} has {bytes} bytes: the store takes {max} at most (setting store_value_limit)");
             return Err(Error::new(Status::Limit, sentence));
         }
         Ok(())

@@ -167,6 +167,7 @@ fn life() -> Vec<Row> {
         ("TimeUp", Message::TimeUp, ""),
         ("Leave", Message::Leave, ""),
         ("Bye", Message::Bye, ""),
+        ("Gone", Message::Gone, ""),
     ]
 }
 

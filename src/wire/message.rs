@@ -104,6 +104,8 @@ messages! {
     Located = 18 (Located),
     /// Node: end the job.
     Abort = 19 (Abort),
+    /// Node: I end without leaving; do not wait for me.
+    Gone = 20,
     /// Node: a store request begins.
     StoreBegin = 32 (StoreBegin),
     /// Either: a part of a value.

@@ -247,7 +247,7 @@ impl Random {
                 Message::Heartbeat(Heartbeat { sequence: self.u64(), echoed: self.u64(), progress })
             }
             Message::HeartbeatEcho(_) => Message::HeartbeatEcho(HeartbeatEcho { sequence: self.u64() }),
-            Message::Report | Message::TimeUp | Message::Leave | Message::Bye => like.clone(),
+            Message::Report | Message::TimeUp | Message::Leave | Message::Bye | Message::Gone => like.clone(),
             Message::Suspect(_) => Message::Suspect(Suspect { peer: self.u32(), evidence: self.text(SENTENCE_MAX) }),
             Message::PeerReport(_) => {
                 let state = self.choose(&[PeerState::Alive, PeerState::Left]);

@@ -1,0 +1,276 @@
+//! Whole clusters in this process: a scheduler and nodes on threads, over real sockets, and over the test link that
+//! splits at every byte, hides readiness and holds bytes of which the poller does not know.
+
+use super::cluster::{join_over, start_scheduler, Cluster, Joined};
+use super::group::Group;
+use super::mesh::Wrap;
+use super::{CallBuffers, Scheduler};
+use crate::config::Config;
+use crate::error::{Error, Result, Status};
+use crate::net::testlink::TestLink;
+use crate::types::{Call, CallKind, DType, GroupId, ReduceOp};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+
+fn plain() -> Wrap {
+    Arc::new(|transport| Box::new(transport))
+}
+
+/// Test links that take at most so many bytes at a time.
+fn hard(piece: usize) -> Wrap {
+    static SEED: AtomicU64 = AtomicU64::new(1);
+    Arc::new(move |transport| Box::new(TestLink::with_piece(transport, SEED.fetch_add(1, Ordering::Relaxed), piece)))
+}
+
+fn scheduler(workers: u32) -> Scheduler {
+    let mut config = Config::new();
+    config.set("worker_num", &workers.to_string()).unwrap();
+    config.set("cluster_timeout", "60").unwrap();
+    start_scheduler(&config.scheduler_settings().unwrap()).unwrap()
+}
+
+fn node(scheduler: &Scheduler, workers: u32, rank: u32, wrap: Wrap) -> Cluster {
+    let address = scheduler.addresses()[0];
+    let mut config = Config::new();
+    for (key, value) in [
+        ("role", "MS_WORKER".to_owned()),
+        ("sched_host", address.ip().to_string()),
+        ("sched_port", address.port().to_string()),
+        ("worker_num", workers.to_string()),
+        ("node_id", rank.to_string()),
+        ("timeout", "60".to_owned()),
+    ] {
+        config.set(key, &value).unwrap();
+    }
+    match join_over(config.settings().unwrap(), wrap).unwrap() {
+        Joined::Node(cluster) => *cluster,
+        Joined::SchedulerDone => panic!("a worker is no scheduler"),
+    }
+}
+
+/// Runs `work` as every rank of a cluster; what each returned, in order of rank.
+fn run<T: Send>(workers: u32, wrap: &Wrap, work: impl Fn(&Cluster, &Group) -> T + Sync) -> Vec<T> {
+    let scheduler = scheduler(workers);
+    let results = std::thread::scope(|scope| {
+        let ranks: Vec<_> = (0..workers)
+            .map(|rank| {
+                let (scheduler, work) = (&scheduler, &work);
+                scope.spawn(move || {
+                    let cluster = node(scheduler, workers, rank, Arc::clone(wrap));
+                    let world = cluster.group(GroupId::WORLD);
+                    let result = work(&cluster, &world);
+                    cluster.finalize().unwrap();
+                    result
+                })
+            })
+            .collect();
+        ranks.into_iter().map(|rank| rank.join().expect("no rank panics")).collect()
+    });
+    assert!(
+        scheduler.wait(Some(std::time::Duration::from_secs(20))).is_some(),
+        "the scheduler ends when all have left"
+    );
+    results
+}
+
+fn call(kind: CallKind, count: usize) -> Call {
+    Call { kind, dtype: Some(DType::Float32), op: None, root: None, count: count as u64 }
+}
+
+fn bytes(values: &[f32]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
+fn floats(bytes: &[u8]) -> Vec<f32> {
+    bytes.chunks(4).map(|chunk| f32::from_le_bytes(chunk.try_into().unwrap())).collect()
+}
+
+fn allreduce(group: &Group, values: &[f32]) -> Result<Vec<f32>> {
+    let mut out = vec![0; values.len() * 4];
+    let call = Call { op: Some(ReduceOp::Sum), ..call(CallKind::Allreduce, values.len()) };
+    group.run(call, CallBuffers::of(&bytes(values), &mut out))?;
+    Ok(floats(&out))
+}
+
+fn allgather(group: &Group, values: &[f32]) -> Result<Vec<f32>> {
+    let mut out = vec![0; values.len() * 4 * group.size() as usize];
+    group.run(call(CallKind::Allgather, values.len()), CallBuffers::of(&bytes(values), &mut out))?;
+    Ok(floats(&out))
+}
+
+fn broadcast(group: &Group, values: &mut Vec<f32>, root: u32) -> Result<()> {
+    let mut buffer = bytes(values);
+    let call = Call { root: Some(root), ..call(CallKind::Broadcast, values.len()) };
+    group.run(call, CallBuffers::of(&[], &mut buffer))?;
+    *values = floats(&buffer);
+    Ok(())
+}
+
+fn barrier(group: &Group) -> Result<()> {
+    let call = Call { kind: CallKind::Barrier, dtype: None, op: None, root: None, count: 0 };
+    group.run(call, CallBuffers::of(&[], &mut []))
+}
+
+/// Every kind, at these counts, against computed answers.
+fn everything(group: &Group, counts: &[usize]) {
+    let (rank, size) = (group.rank().unwrap(), group.size());
+    for &count in counts {
+        let mine: Vec<f32> = (0..count).map(|i| (i % 100) as f32 + rank as f32).collect();
+        let sum = |i: usize| (0..size).map(|r| (i % 100) as f32 + r as f32).sum::<f32>();
+        let reduced = allreduce(group, &mine).unwrap();
+        assert!(reduced.iter().enumerate().all(|(i, value)| *value == sum(i)), "{count} floats, rank {rank} of {size}");
+        let gathered = allgather(group, &mine).unwrap();
+        let expected = (0..size).flat_map(|r| (0..count).map(move |i| (i % 100) as f32 + r as f32));
+        assert!(gathered.iter().copied().eq(expected), "{count} floats, rank {rank} of {size}");
+        let root = count as u32 % size;
+        let mut spread = if rank == root { mine } else { vec![0.0; count] };
+        broadcast(group, &mut spread, root).unwrap();
+        assert!(spread.iter().enumerate().all(|(i, value)| *value == (i % 100) as f32 + root as f32));
+        barrier(group).unwrap();
+    }
+}
+
+#[test]
+fn collectives_over_plain_links() {
+    for workers in [1, 2, 3, 4, 5, 8] {
+        run(workers, &plain(), |_, world| everything(world, &[0, 1, 2, 7, 1000, 100_003]));
+    }
+}
+
+#[test]
+fn collectives_over_links_that_split_at_every_byte() {
+    for workers in [2, 3, 4] {
+        run(workers, &hard(1), |_, world| everything(world, &[0, 1, 3, 50]));
+    }
+    run(3, &hard(1000), |_, world| everything(world, &[20_000, 70_000]));
+}
+
+#[test]
+fn sixty_four_ranks() {
+    run(64, &plain(), |_, world| everything(world, &[1, 100]));
+}
+
+/// What every rank says of the failure; all must say the same.
+fn one_cause(outcomes: Vec<Option<Error>>, status: Status) -> String {
+    let mut told: Vec<Error> = outcomes.into_iter().flatten().collect();
+    let first = told.remove(0);
+    assert_eq!(first.status(), status, "{first}");
+    for other in told {
+        assert_eq!(other, first);
+    }
+    first.message().to_owned()
+}
+
+#[test]
+fn a_mismatch_is_told_to_everyone() {
+    for wrap in [plain(), hard(1)] {
+        let outcomes = run(4, &wrap, |_, world| {
+            allreduce(world, &[1.0]).unwrap();
+            let outcome =
+                if world.rank() == Some(3) { barrier(world) } else { allreduce(world, &[1.0, 2.0]).map(drop) };
+            let error = outcome.expect_err("nobody can have succeeded");
+            assert_eq!(allreduce(world, &[1.0]).unwrap_err(), error, "the first cause stays");
+            Some(error)
+        });
+        let sentence = one_cause(outcomes, Status::Mismatch);
+        assert!(sentence.contains("allreduce(count 2, float32, sum)") && sentence.contains("barrier()"), "{sentence}");
+    }
+}
+
+#[test]
+fn who_never_came_is_named() {
+    let outcomes = run(3, &plain(), |cluster, world| {
+        barrier(world).unwrap();
+        if world.rank() == Some(1) {
+            // It stays away until the others have given up.
+            let failed =
+                cluster.shared.wait(crate::types::Time::NEVER, |learnt| learnt.revoked.get(&GroupId::WORLD).cloned());
+            return Some(failed.unwrap().into());
+        }
+        world.set_timeout_ms(300).unwrap();
+        Some(barrier(world).unwrap_err())
+    });
+    let sentence = one_cause(outcomes, Status::Timeout);
+    assert!(
+        sentence.starts_with("rank 1 (node id \"1\"") && sentence.contains("never entered barrier #2 on world"),
+        "{sentence}"
+    );
+}
+
+#[test]
+fn one_who_has_left_is_named() {
+    let outcomes = run(3, &plain(), |cluster, world| {
+        barrier(world).unwrap();
+        if world.rank() == Some(2) {
+            cluster.finalize().unwrap();
+            return None;
+        }
+        Some(allreduce(world, &[1.0]).unwrap_err())
+    });
+    let sentence = one_cause(outcomes, Status::PeerLeft);
+    assert!(sentence.starts_with("rank 2 (") && sentence.contains("has left the cluster"), "{sentence}");
+}
+
+#[test]
+fn one_who_goes_without_leaving_is_lost() {
+    let scheduler = scheduler(3);
+    let outcomes: Vec<Option<Error>> = std::thread::scope(|scope| {
+        let ranks: Vec<_> = (0..3)
+            .map(|rank| {
+                let scheduler = &scheduler;
+                scope.spawn(move || {
+                    let cluster = node(scheduler, 3, rank, plain());
+                    let world = cluster.group(GroupId::WORLD);
+                    barrier(&world).unwrap();
+                    if rank == 0 {
+                        return None; // dropped without finalizing
+                    }
+                    world.set_timeout_ms(20_000).unwrap();
+                    let error = allreduce(&world, &[1.0]).unwrap_err();
+                    assert_eq!(cluster.failed_ranks(), [0]);
+                    cluster.finalize().unwrap();
+                    Some(error)
+                })
+            })
+            .collect();
+        ranks.into_iter().map(|rank| rank.join().expect("no rank panics")).collect()
+    });
+    let sentence = one_cause(outcomes, Status::PeerLost);
+    assert!(sentence.starts_with("rank 0 (node id \"0\""), "{sentence}");
+    let ended = scheduler.wait(Some(std::time::Duration::from_secs(20))).expect("a broken job ends");
+    assert_eq!(ended.unwrap_err().status(), Status::PeerLost);
+}
+
+#[test]
+fn an_abort_ends_every_call() {
+    let outcomes = run(3, &plain(), |cluster, world| {
+        barrier(world).unwrap();
+        if world.rank() == Some(1) {
+            cluster.abort(7, "the loss is not a number").unwrap();
+        }
+        Some(barrier(world).unwrap_err())
+    });
+    let sentence = one_cause(outcomes, Status::Aborted);
+    assert!(sentence.contains("the loss is not a number") && sentence.contains('7'), "{sentence}");
+}
+
+#[test]
+fn the_store_serves_everyone() {
+    run(3, &plain(), |cluster, world| {
+        let rank = world.rank().unwrap();
+        if rank == 0 {
+            cluster.store_set(b"weights", &vec![7; 1 << 20]).unwrap();
+        }
+        assert_eq!(cluster.store_get(b"weights", 20_000).unwrap(), vec![7; 1 << 20]);
+        assert_eq!(cluster.store_get(b"nothing", 0).unwrap_err().status(), Status::NotFound);
+        assert_eq!(cluster.store_get(b"nothing", 20).unwrap_err().status(), Status::Timeout);
+        cluster.store_add(b"count", i64::from(rank) + 1).unwrap();
+        barrier(world).unwrap();
+        assert_eq!(cluster.store_add(b"count", 0).unwrap(), 6);
+        assert_eq!(cluster.store_compare_set(b"lock", b"", format!("{rank}").as_bytes()).unwrap().len(), 1);
+        assert_eq!(cluster.store_get(b"count", 0).unwrap(), b"6");
+        barrier(world).unwrap();
+        assert!(cluster.store_delete(format!("mine {rank}").as_bytes()).is_ok_and(|existed| !existed));
+        cluster.store_wait(&[b"count", b"lock"], 1000).unwrap();
+    });
+}
