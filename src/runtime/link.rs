@@ -276,7 +276,7 @@ impl Link {
     /// Sends a small frame that is no data frame, if that is possible at once: not in the middle of another frame.
     /// Then says that nothing more will follow. Nobody could be told of a failure: the link is being given up.
     pub fn say_last(&mut self, frame: &[u8]) {
-        let mut rest = if self.outgoing.as_ref().is_none_or(|out| out.written == 0) { frame } else { &[] };
+        let mut rest = if self.outgoing.as_ref().map_or(true, |out| out.written == 0) { frame } else { &[] };
         while let (false, Ok(count)) = (rest.is_empty(), self.transport.write(&[IoSlice::new(rest)])) {
             rest = &rest[count..];
         }

@@ -112,7 +112,7 @@ impl Node {
 
     fn run(mut self) {
         self.drain();
-        while !self.quit && !(self.over && matches!(self.control, Control::None)) {
+        while !self.quit && (!self.over || !matches!(self.control, Control::None)) {
             if let Err(error) = self.turn() {
                 self.shared.logger.error(error.message());
                 self.shared.file(Event::Failed(error));
