@@ -82,7 +82,7 @@ impl Scheduler {
     pub(super) fn keep_progress(&mut self, now: Time, key: u32, progress: Vec<GroupProgress>) {
         let known: Vec<(GroupProgress, Time)> = progress
             .into_iter()
-            .filter(|progress| self.members_of(progress.group).is_some_and(|members| members.contains(&key)))
+            .filter(|progress| self.is_in(progress.group, key))
             .map(|progress| (progress, now))
             .collect();
         if let Some(node) = self.nodes.get_mut(&key) {

@@ -6,6 +6,7 @@
 use super::contract::ConnId;
 use super::node::{counted, name, span, Node, Presence};
 use super::ranks::{canonical, rank_of_id};
+use super::revocation::Revocation;
 use super::timers::Due;
 use super::{Phase, Scheduler};
 use crate::error::Status;
@@ -89,8 +90,8 @@ impl Scheduler {
         if let Some(failure) = self.verdict.clone() {
             self.send(conn, Message::Verdict(Verdict { failure }));
         }
-        for (group, failure) in self.revoked.clone() {
-            if self.members_of(group).is_some_and(|members| members.contains(&key)) {
+        for (group, Revocation { failure, .. }) in self.revoked.clone() {
+            if self.is_in(group, key) {
                 self.send(conn, Message::Revoked(Revoked { failure }));
             }
         }

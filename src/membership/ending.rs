@@ -20,8 +20,11 @@ impl Scheduler {
         node.presence = Presence::Lost;
         self.present -= 1;
         self.store.gone(key);
-        let failure = self.failure(Status::PeerLost, &self.nodes[&key], cause);
-        self.break_job(now, failure);
+        let lost = self.failure(Status::PeerLost, &self.nodes[&key], cause);
+        let Some(first) = self.cause_before(key, self.gone_since(key)) else { return self.break_job(now, lost) };
+        // It went because its group was revoked: that remains the first cause.
+        self.note(format!("in consequence: {lost}"));
+        self.break_job(now, first);
     }
 
     fn failure(&self, status: Status, node: &Node, cause: String) -> Failure {

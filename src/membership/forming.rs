@@ -160,7 +160,11 @@ impl Scheduler {
     }
 
     pub(super) fn forming_time_is_up(&mut self, now: Time) {
-        let reason = format!("the cluster did not form within {}: {}", span(now.since(self.started)), self.how_far());
+        // A node's clock may have begun a little earlier than this one's: the budget is the same.
+        let waited = now.since(self.started);
+        let near = |budget: &Duration| waited.max(*budget) - waited.min(*budget) < LINE_EVERY;
+        let budget = self.rules.forming_timeout.filter(near);
+        let reason = format!("the cluster did not form within {}: {}", span(budget.unwrap_or(waited)), self.how_far());
         self.end_forming(Status::Timeout, reason);
     }
 

@@ -30,7 +30,7 @@ impl Scheduler {
         node.asked = None;
         self.send_to(key, Message::HeartbeatEcho(HeartbeatEcho { sequence: heartbeat.sequence }));
         if matches!(self.phase, Phase::Running(_)) {
-            self.compare_calls(key, &heartbeat.progress);
+            self.compare_calls(now, key, &heartbeat.progress);
             self.keep_progress(now, key, heartbeat.progress);
         }
     }

@@ -37,7 +37,7 @@ use crate::wire::{Blob, Member, Message, StorePiece, STORE_PIECE_BYTES};
 use absence::Query;
 use connections::Connections;
 use node::{Node, Presence};
-use revocation::Calls;
+use revocation::{Calls, Revocation};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
@@ -96,7 +96,7 @@ pub struct Scheduler {
     /// How many nodes are members still.
     present: usize,
     verdict: Option<Failure>,
-    revoked: BTreeMap<GroupId, Failure>,
+    revoked: BTreeMap<GroupId, Revocation>,
     calls: HashMap<GroupId, Calls>,
     queries: Vec<Query>,
     next_query: u64,
@@ -298,7 +298,7 @@ impl Scheduler {
             Message::Abort(abort) => self.abort(now, key, abort),
             message if self.phase == Phase::Forming => self.misbehaved(now, conn, &message),
             Message::Suspect(suspect) => self.suspect(now, key, suspect),
-            Message::Revoke(revoke) => self.revoke(key, revoke.failure),
+            Message::Revoke(revoke) => self.revoke(now, key, revoke.failure),
             Message::WhereAre(question) => self.where_are(now, key, question),
             Message::Locate(locate) => self.locate(key, locate.index),
             Message::StoreBegin(begin) => self.store(key, |store, key| store.begin(key, begin)),

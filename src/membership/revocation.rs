@@ -2,7 +2,7 @@
 
 use super::{Scheduler, EPOCH};
 use crate::error::{Failure, Status};
-use crate::types::{Call, GroupId, Role};
+use crate::types::{Call, GroupId, Role, Time};
 use crate::wire::{GroupProgress, Message, Revoked};
 use std::collections::BTreeMap;
 
@@ -26,32 +26,38 @@ impl Calls {
     }
 }
 
+/// The first cause for which a group was revoked.
+#[derive(Clone, Debug)]
+pub(super) struct Revocation {
+    pub(super) at: Time,
+    pub(super) failure: Failure,
+}
+
 impl Scheduler {
-    pub(super) fn revoke(&mut self, key: u32, failure: Failure) {
+    pub(super) fn revoke(&mut self, now: Time, key: u32, failure: Failure) {
         let Some(group) = failure.group.filter(|_| failure.epoch == EPOCH) else {
             return self.note(format!("node {key} revokes a group of another epoch, or none: ignored"));
         };
-        match self.members_of(group) {
-            Some(members) if members.contains(&key) => {}
-            _ => return self.note(format!("node {key} revokes {group}, of which it is no member: ignored")),
+        if !self.is_in(group, key) {
+            return self.note(format!("node {key} revokes {group}, of which it is no member: ignored"));
         }
-        if let Some(failure) = self.revoked.get(&group).cloned() {
+        if let Some(Revocation { failure, .. }) = self.revoked.get(&group).cloned() {
             return self.send_to(key, Message::Revoked(Revoked { failure }));
         }
         if let Some(first) = self.verdict.clone() {
             // The job broke before: that is the cause here too, and everybody has been told.
             let failure = Failure { group: failure.group, sequence: failure.sequence, ..first };
-            self.revoked.insert(group, failure.clone());
+            self.revoked.insert(group, Revocation { at: now, failure: failure.clone() });
             return self.send_to(key, Message::Revoked(Revoked { failure }));
         }
-        self.revoke_group(group, failure);
+        self.revoke_group(now, group, failure);
     }
 
     /// Keeps the first cause, and tells every member.
-    fn revoke_group(&mut self, group: GroupId, failure: Failure) {
+    fn revoke_group(&mut self, now: Time, group: GroupId, failure: Failure) {
         let Some(members) = self.members_of(group) else { return };
         self.warn(format!("{group} is revoked: {failure}"));
-        self.revoked.insert(group, failure.clone());
+        self.revoked.insert(group, Revocation { at: now, failure: failure.clone() });
         self.calls.remove(&group);
         for key in members {
             self.send_to(key, Message::Revoked(Revoked { failure: failure.clone() }));
@@ -59,22 +65,22 @@ impl Scheduler {
     }
 
     /// Compares what this node calls with what the others called in the same collectives.
-    pub(super) fn compare_calls(&mut self, key: u32, progress: &[GroupProgress]) {
+    pub(super) fn compare_calls(&mut self, now: Time, key: u32, progress: &[GroupProgress]) {
         for progress in progress {
             let (group, sequence) = (progress.group, progress.entered);
             let Some(call) = progress.call.filter(|_| sequence > 0 && !self.revoked.contains_key(&group)) else {
                 continue;
             };
-            if !self.members_of(group).is_some_and(|members| members.contains(&key)) {
+            if !self.is_in(group, key) {
                 continue;
             }
             if let Some(other) = self.calls.entry(group).or_default().disagreement(key, sequence, call) {
-                self.mismatch(group, sequence, (key, call), other);
+                self.mismatch(now, group, sequence, (key, call), other);
             }
         }
     }
 
-    fn mismatch(&mut self, group: GroupId, sequence: u64, one: (u32, Call), other: (u32, Call)) {
+    fn mismatch(&mut self, now: Time, group: GroupId, sequence: u64, one: (u32, Call), other: (u32, Call)) {
         let (low, high) = if one.0 < other.0 { (one, other) } else { (other, one) };
         let cause = format!(
             "{} called {}, {} called {} as collective #{sequence} on {group}",
@@ -85,7 +91,20 @@ impl Scheduler {
         );
         let failure =
             Failure { status: Status::Mismatch, culprit: None, cause, epoch: EPOCH, group: Some(group), sequence };
-        self.revoke_group(group, failure);
+        self.revoke_group(now, group, failure);
+    }
+
+    /// The cause of which a node's end is the consequence: one of its groups was revoked before it went, and not because
+    /// somebody was missed (who that is, the scheduler knows better).
+    pub(super) fn cause_before(&self, key: u32, gone: Time) -> Option<Failure> {
+        let groups = self.revoked.iter().filter(|(group, revoked)| revoked.at <= gone && self.is_in(**group, key));
+        let first = groups.map(|(_, revoked)| revoked).min_by_key(|revoked| revoked.at)?;
+        let missed = matches!(first.failure.status, Status::PeerLost | Status::PeerLeft | Status::Link);
+        (!missed).then(|| first.failure.clone())
+    }
+
+    pub(super) fn is_in(&self, group: GroupId, key: u32) -> bool {
+        self.members_of(group).is_some_and(|members| members.contains(&key))
     }
 
     fn rank_in_words(&self, key: u32) -> String {

@@ -120,6 +120,28 @@ fn different_calls_are_told_apart() {
 }
 
 #[test]
+fn whoever_goes_after_a_revocation_is_its_consequence() {
+    let mut bench = Bench::formed(&["here", "there", "there"]);
+    let first = failure(GroupId::WORLD, "allreduce #4 on world timed out");
+    revoke(&mut bench, 2, first.clone());
+    bench.pass(Duration::from_millis(10));
+    bench.close(1, Closed::Ended);
+    bench.pass(Duration::from_millis(100));
+    assert_eq!(bench.verdict(0), Some(first.clone()));
+    bench.close(0, Closed::Ended);
+    bench.close(2, Closed::Ended);
+    assert_eq!(bench.ended.clone().expect("ended").expect_err("broken").failure(), Some(&first));
+
+    // But where the group was revoked because somebody was missed, the scheduler knows better who that is.
+    let mut bench = Bench::formed(&["here", "there", "there"]);
+    revoke(&mut bench, 2, Failure { status: Status::PeerLost, ..first });
+    bench.close(1, Closed::Ended);
+    bench.pass(Duration::from_millis(100));
+    let failure = bench.verdict(0).expect("told");
+    assert_eq!(failure.culprit.and_then(|culprit| culprit.rank), Some(1));
+}
+
+#[test]
 fn in_the_universe_a_server_is_called_one() {
     let mut bench = with_server();
     enters(&mut bench, 2, GroupId::UNIVERSE, 1, BARRIER);

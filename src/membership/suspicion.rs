@@ -151,7 +151,7 @@ impl Scheduler {
     }
 
     /// Since when a doomed node has been gone: its connection ended, or it was last heard.
-    fn gone_since(&self, key: u32) -> Time {
+    pub(super) fn gone_since(&self, key: u32) -> Time {
         self.nodes.get(&key).map_or(Time(0), |node| node.detached.as_ref().map_or(node.heard, |gone| gone.since))
     }
 }
