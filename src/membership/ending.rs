@@ -95,6 +95,8 @@ impl Scheduler {
         if let Some(node) = self.nodes.get_mut(&key) {
             node.conn = None;
         }
+        self.store.detached(key);
+        self.settle_queries(now, key);
         self.doom(now, key, "is lost: it freed its cluster without leaving it first (muster_finalize)".to_owned());
     }
 

@@ -1,7 +1,7 @@
 use crate::error::Status;
 use crate::membership::testing::{rules, worker, Bench};
 use crate::membership::{Closed, Input, Liveness};
-use crate::wire::{Abort, Message};
+use crate::wire::{Abort, Message, Suspect};
 use std::time::Duration;
 
 #[test]
@@ -49,6 +49,33 @@ fn an_abort_names_rank_code_and_reason() {
     let error = bench.ended.clone().expect("ended").expect_err("with the abort");
     assert_eq!(error.status(), Status::Aborted);
     assert_eq!(bench.lines.len(), 1, "{:?}", bench.lines);
+}
+
+#[test]
+fn a_node_that_says_that_it_ends_without_leaving_is_lost() {
+    let mut bench = Bench::formed(&["there", "there", "there"]);
+    bench.say(1, Message::Gone);
+    let failure = bench.verdict(0).expect("told at once");
+    assert_eq!(
+        failure.to_string(),
+        "rank 1 (node id \"1\", host there, pid 1001) is lost: it freed its cluster without leaving it first \
+         (muster_finalize)"
+    );
+    // A consequence waits for its cause here too.
+    let mut bench = Bench::formed(&["there", "there", "there"]);
+    bench.say(0, Message::Suspect(Suspect { peer: 1, evidence: "reset".to_string() }));
+    bench.say(0, Message::Gone);
+    assert_eq!(bench.verdict(2), None);
+    bench.close(1, Closed::Ended);
+    bench.pass(Duration::from_millis(60));
+    assert_eq!(bench.verdict(2).and_then(|failure| failure.culprit).and_then(|culprit| culprit.rank), Some(1));
+    // While forming it frees its place.
+    let mut bench = Bench::new(rules(2, 0));
+    bench.join(1, worker(1, 2));
+    bench.say(1, Message::Gone);
+    bench.join(2, worker(2, 2));
+    bench.join(3, worker(3, 2));
+    assert_eq!(bench.formed_message(3).rank, 1);
 }
 
 #[test]

@@ -94,7 +94,7 @@ fn message(random: &mut Random) -> Message {
         89..=92 => Message::Locate(Locate { index: peer }),
         93..=95 => Message::Leave,
         96 => Message::Abort(Abort { code: 1, reason: "x".to_string() }),
-        97 => Message::Report,
+        97 => [Message::Report, Message::Gone][random.below(2) as usize].clone(),
         98 => Message::Revoke(Revoke {
             failure: Failure {
                 status: Status::Timeout,
