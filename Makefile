@@ -11,7 +11,6 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .NOTPARALLEL:
-MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := build
 
 TARGET := $(CURDIR)/target
@@ -50,8 +49,7 @@ ctests: library $(VENV)/installed
 ## Demo
 
 DEMO := $(TARGET)/demo
-MUSTER_RUN := $(RELEASE)/muster run --worker_num 4 --local_worker_num 4 --master_port 0 --join True \
-    --cluster_time_out 60
+MUSTER_RUN := $(RELEASE)/muster run --worker_num 4 --local_worker_num 4 --master_port 0 --join True
 
 demo: build
 	@echo "--- training on 4 workers"

@@ -61,7 +61,8 @@ impl Scheduler {
         if let Some(node) = self.nodes.get_mut(&key).filter(|node| node.is_member()) {
             node.presence = Presence::Lost;
             self.present -= 1;
-            self.store.gone(key);
+            // What it has written is remembered: it may come back to hear the verdict, and ask again.
+            self.store.detached(key);
             self.end_if_empty();
         }
     }

@@ -46,6 +46,7 @@ fn an_abort_names_rank_code_and_reason() {
     bench.close(1, Closed::Ended);
     assert!(bench.ended.is_none());
     bench.say(2, Message::Leave);
+    bench.pass(Duration::from_millis(100));
     let error = bench.ended.clone().expect("ended").expect_err("with the abort");
     assert_eq!(error.status(), Status::Aborted);
     assert_eq!(bench.lines.len(), 1, "{:?}", bench.lines);

@@ -156,14 +156,21 @@ impl Scheduler {
         };
         node.detached = Some(Detached { since: now, how, words, probe_wait: PROBE_FIRST });
         if broken {
-            // It has been told, and goes: no further loss.
-            return self.gone_after_verdict(key);
+            // It has been told, and goes; or the verdict was lost with its connection, and it comes back to hear it.
+            return self.timers.at(now + REATTACH, Due::Judge(key));
         }
         if let Some(line) = line {
             self.warn(line);
         }
         self.settle_queries(now, key);
-        self.judge(now, key);
+        self.judge_soon(now, key);
+    }
+
+    /// Judges once everything that is readable has been read: a new connection of the node's may be among it.
+    pub(super) fn judge_soon(&mut self, now: Time, key: u32) {
+        if !self.probe(key) {
+            self.timers.at(now, Due::Judge(key));
+        }
     }
 
     /// Looks at a member without a connection, or at one whose loss waits for another's.
@@ -173,6 +180,12 @@ impl Scheduler {
         }
         let silence = self.silence();
         let Some(node) = self.nodes.get(&key).filter(|node| node.is_member()) else { return };
+        if self.verdict.is_some() {
+            if node.detached.as_ref().is_some_and(|detached| now >= detached.since + REATTACH) {
+                self.gone_after_verdict(key);
+            }
+            return;
+        }
         if node.doom.is_some() {
             return self.find_culprit(now, key);
         }
@@ -202,7 +215,9 @@ impl Scheduler {
         if detached.how != Closed::Ended {
             return self.timers.at(detached.since + silence, Due::Judge(key));
         }
-        if let Some(witness) = witness {
+        let counts_from = self.witnesses_count_from;
+        let witnessed = witness.is_some() && now < counts_from;
+        if let Some(witness) = witness.filter(|_| now >= counts_from) {
             let by = self.nodes.get(&witness.by).map_or_else(String::new, |by| by.culprit().to_string());
             let cause = format!(
                 "is lost: {ended} ({words}), and {by} saw so too ({}); last heard {heard} ago",
@@ -217,7 +232,8 @@ impl Scheduler {
             );
             return self.doom(now, key, cause);
         }
-        self.timers.at(detached.since + REATTACH, Due::Judge(key));
+        let last = detached.since + REATTACH;
+        self.timers.at(if witnessed { counts_from.min(last) } else { last }, Due::Judge(key));
     }
 }
 

@@ -1,3 +1,4 @@
+use super::REATTACH;
 use crate::error::Status;
 use crate::membership::testing::{host, named, worker, Bench};
 use crate::membership::{Closed, ConnId, Input, Liveness};
@@ -34,6 +35,7 @@ fn a_process_that_is_gone_is_lost_at_once() {
     bench.close(0, Closed::Ended);
     bench.close(2, Closed::Broken);
     assert!(bench.sent.is_empty());
+    bench.pass(REATTACH);
     let error = bench.ended.clone().expect("nobody is left").expect_err("broken");
     assert_eq!(error.failure(), Some(&failure));
     assert_eq!(bench.lines.len(), 1);
@@ -132,6 +134,8 @@ fn a_second_witness_makes_it_certain() {
             bench.now = bench.now + MS * 20;
             bench.say(2, suspect);
         }
+        assert_eq!(bench.verdict(2), None, "not before everything has been read");
+        bench.pass(Duration::ZERO);
         let failure = bench.verdict(2).expect("told at once");
         assert_eq!(
             failure.to_string(),
@@ -297,5 +301,46 @@ fn a_lost_node_that_comes_back_is_told() {
     bench.say(9, Message::Leave);
     assert!(bench.ended.is_none(), "rank 0 is still there");
     bench.say(0, Message::Leave);
+    assert!(bench.ended.is_some());
+}
+
+#[test]
+fn a_node_that_comes_back_in_the_same_breath_is_not_lost() {
+    // After a pause of the scheduler's, the end of a connection, a witness, and the node's return are read together.
+    let mut bench = Bench::formed(&["here", "there", "elsewhere"]);
+    bench.say(2, Message::Suspect(Suspect { peer: 1, evidence: "connection reset".to_string() }));
+    bench.close(1, Closed::Ended);
+    let back = Register { host: host("there"), ..named(1, 3, "1") };
+    bench.join(7, back);
+    bench.pass(MS * 200);
+    assert_eq!(bench.verdict(2), None);
+}
+
+#[test]
+fn after_a_pause_of_its_own_the_scheduler_gives_nodes_the_time_to_come_back() {
+    let mut bench = Bench::formed(&["here", "there", "elsewhere"]);
+    bench.now = bench.now + Duration::from_secs(20);
+    bench.say(2, Message::Suspect(Suspect { peer: 1, evidence: "connection reset".to_string() }));
+    bench.close(1, Closed::Ended);
+    bench.pass(REATTACH - MS);
+    assert_eq!(bench.verdict(2), None, "a witness does not count yet");
+    bench.pass(MS * 2);
+    assert!(bench.verdict(2).is_some());
+}
+
+#[test]
+fn a_verdict_that_was_lost_on_the_way_is_told_again() {
+    let mut bench = Bench::formed(&["here", "there"]);
+    bench.say(1, Message::Abort(crate::wire::Abort { code: 1, reason: "enough".to_string() }));
+    bench.sent.clear();
+    bench.close(0, Closed::Ended);
+    bench.close(1, Closed::Ended);
+    assert!(bench.ended.is_none(), "somebody may come back");
+    bench.pass(MS * 50);
+    bench.join(7, Register { host: host("here"), ..named(0, 2, "0") });
+    assert!(bench.verdict(7).is_some());
+    bench.pass(REATTACH);
+    assert!(bench.ended.is_none(), "rank 0 is back");
+    bench.say(7, Message::Leave);
     assert!(bench.ended.is_some());
 }

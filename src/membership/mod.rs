@@ -102,6 +102,9 @@ pub struct Scheduler {
     next_query: u64,
     /// Which nodes each open probe is for.
     probes: HashMap<Process, Vec<u32>>,
+    /// While this scheduler stood still, nodes whose connections ended could not come back: until then a witness does
+    /// not count.
+    witnesses_count_from: Time,
     store: Store,
 }
 
@@ -131,6 +134,7 @@ impl Scheduler {
             queries: Vec::new(),
             next_query: 0,
             probes: HashMap::new(),
+            witnesses_count_from: now,
             store: Store::new(rules.store),
             identity,
             rules,
@@ -238,6 +242,7 @@ impl Scheduler {
             return;
         }
         self.timers.shift(late);
+        self.witnesses_count_from = now + liveness::REATTACH;
         for node in self.nodes.values_mut() {
             node.forgive(late, now);
         }
@@ -336,5 +341,21 @@ impl Scheduler {
                 self.outputs.push_back(Queued::Value(conn, request, value, 0));
             }
         }
+    }
+}
+
+/// One node as the scheduler counts it, for the simulation's checks.
+#[cfg(test)]
+pub(crate) struct Seat<'a> {
+    pub(crate) register: &'a crate::wire::Register,
+    /// Once the cluster has formed.
+    pub(crate) rank: Option<u32>,
+}
+
+#[cfg(test)]
+impl Scheduler {
+    /// Everybody who has a place.
+    pub(crate) fn seats(&self) -> impl Iterator<Item = Seat<'_>> {
+        self.nodes.values().map(|node| Seat { register: &node.register, rank: node.place.map(|place| place.rank) })
     }
 }

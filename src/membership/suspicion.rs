@@ -39,7 +39,7 @@ impl Scheduler {
             self.probe(peer);
             self.ask_for_heartbeat(now, peer);
         } else {
-            self.judge(now, peer);
+            self.judge_soon(now, peer);
         }
     }
 

@@ -83,6 +83,7 @@ fn a_consequence_is_not_the_culprit() {
     assert_eq!(culprit(&mut bench, 2), None, "not before rank 1 has been judged");
     bench.pass(MS * 70);
     bench.close(1, Closed::Ended);
+    bench.pass(Duration::ZERO);
     assert_eq!(culprit(&mut bench, 2), Some(1));
     assert_eq!(bench.lines.len(), 1, "{:?}", bench.lines);
 }
