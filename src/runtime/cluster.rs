@@ -181,7 +181,7 @@ impl Cluster {
         }
         let groups = learnt.groups.clone();
         drop(learnt);
-        groups.iter().find_map(|group| group.broken()).filter(|failure| failure.status != Status::State)
+        groups.iter().find_map(|group| group.told(&self.shared)).filter(|failure| failure.status != Status::State)
     }
 
     /// How many nodes of this node's role there are.

@@ -62,7 +62,7 @@ impl Group {
         shape.check()?;
         let mut driver = self.driver();
         if let Some(failure) = self.told(&shared) {
-            return Err(failure.into());
+            return Err(self.break_with(failure).into());
         }
         let driver = &mut *driver;
         driver.sequence += 1;

@@ -292,8 +292,8 @@ impl Mesh {
     /// Whether a hello is let in; `None` while that cannot be told.
     fn judge(&self, hello: &LinkHello) -> Option<Result<LinkKey, LinkRejectReason>> {
         let formed = self.formed.as_ref()?;
-        let same = (hello.epoch, hello.to, hello.proof) == (formed.epoch, formed.index, half(&formed.secret, 0));
-        if !same {
+        let knows = same_bytes(&hello.proof, &half(&formed.secret, 0));
+        if (hello.epoch, hello.to, knows) != (formed.epoch, formed.index, true) {
             return Some(Err(LinkRejectReason::Stranger));
         }
         let Some(group) = self.groups.get(&hello.group) else { return Some(Err(LinkRejectReason::NoGroup)) };
@@ -302,8 +302,8 @@ impl Mesh {
         if self.open.contains(&key) {
             return Some(Err(LinkRejectReason::Duplicate));
         }
-        let dialling = self.dials.contains_key(&key) || self.dialled(key).is_some();
-        if dialling && formed.index < hello.from {
+        // An attempt of ours that does not stand yet gives way: it might never come to stand.
+        if self.dialled(key).is_some() && formed.index < hello.from {
             return Some(Err(LinkRejectReason::Crossing));
         }
         Some(Ok(key))
@@ -388,8 +388,8 @@ impl Handshake {
                 Ok(Next::Answer(hello))
             }
             (LinkKind::Accept, &Stage::Dialled(key)) => {
-                let known = secret.map(|secret| half(&secret, 1));
-                if Some(LinkAccept::take(&mut from)?.proof) != known {
+                let proof = LinkAccept::take(&mut from)?.proof;
+                if !secret.is_some_and(|secret| same_bytes(&proof, &half(&secret, 1))) {
                     return Err(WireError("it does not know the epoch's secret".to_owned()));
                 }
                 Ok(Next::Deliver(key))
@@ -415,4 +415,9 @@ fn frame(kind: LinkKind, body: &impl Wire) -> Vec<u8> {
 /// The dialler's half of the epoch's secret (0), or the accepter's (1).
 fn half(secret: &[u8; 32], which: usize) -> [u8; PROOF_BYTES] {
     secret[which * PROOF_BYTES..][..PROOF_BYTES].try_into().expect("a half is PROOF_BYTES long")
+}
+
+/// Whether two proofs are equal, in a time that does not tell where they differ.
+fn same_bytes(one: &[u8; PROOF_BYTES], other: &[u8; PROOF_BYTES]) -> bool {
+    one.iter().zip(other).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
 }
