@@ -11,6 +11,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .NOTPARALLEL:
+MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := build
 
 TARGET := $(CURDIR)/target
@@ -49,7 +50,8 @@ ctests: library $(VENV)/installed
 ## Demo
 
 DEMO := $(TARGET)/demo
-MUSTER_RUN := $(RELEASE)/muster run --worker_num 4 --local_worker_num 4 --master_port 0 --join True
+MUSTER_RUN := $(RELEASE)/muster run --worker_num 4 --local_worker_num 4 --master_port 0 --join True \
+    --cluster_time_out 60
 
 demo: build
 	@echo "--- training on 4 workers"

@@ -1,7 +1,8 @@
 //! Revoked groups, and ranks that call different collectives. Tested in `revocation_test.rs`.
 
+use super::ranks::canonical;
 use super::{Scheduler, EPOCH};
-use crate::error::{Failure, Status};
+use crate::error::{Culprit, Failure, Status};
 use crate::types::{Call, GroupId, Role, Time};
 use crate::wire::{GroupProgress, Message, Revoked};
 use std::collections::BTreeMap;
@@ -94,13 +95,20 @@ impl Scheduler {
         self.revoke_group(now, group, failure);
     }
 
-    /// The cause of which a node's end is the consequence: one of its groups was revoked before it went, and not because
-    /// somebody was missed (who that is, the scheduler knows better).
+    /// The cause of which a node's end is the consequence: one of its groups was revoked before it went. Not where that
+    /// was because somebody was missed, and it was this node, or one that may be lost indeed.
     pub(super) fn cause_before(&self, key: u32, gone: Time) -> Option<Failure> {
         let groups = self.revoked.iter().filter(|(group, revoked)| revoked.at <= gone && self.is_in(**group, key));
         let first = groups.map(|(_, revoked)| revoked).min_by_key(|revoked| revoked.at)?;
-        let missed = matches!(first.failure.status, Status::PeerLost | Status::PeerLeft | Status::Link);
-        (!missed).then(|| first.failure.clone())
+        let missed = matches!(first.failure.status, Status::PeerLost | Status::Link);
+        (!missed || self.is_well(first.failure.culprit.as_ref(), key)).then(|| first.failure.clone())
+    }
+
+    /// Whether this is another node than `key`, connected and not known to be gone.
+    fn is_well(&self, named: Option<&Culprit>, key: u32) -> bool {
+        let missed = named.and_then(|named| self.by_id.get(canonical(&named.node_id)).copied());
+        let node = missed.filter(|missed| *missed != key).and_then(|missed| self.nodes.get(&missed));
+        node.is_some_and(|node| node.is_member() && node.conn.is_some() && node.doom.is_none())
     }
 
     pub(super) fn is_in(&self, group: GroupId, key: u32) -> bool {

@@ -1,4 +1,4 @@
-use crate::error::{Failure, Status};
+use crate::error::{Culprit, Failure, Status};
 use crate::membership::testing::{rules, worker, Bench};
 use crate::membership::Closed;
 use crate::types::{Call, CallKind, DType, Epoch, GroupId, JobInstance, ReduceOp, Role};
@@ -133,13 +133,28 @@ fn whoever_goes_after_a_revocation_is_its_consequence() {
     bench.pass(Duration::from_millis(100));
     assert_eq!(bench.ended.clone().expect("ended").expect_err("broken").failure(), Some(&first));
 
-    // But where the group was revoked because somebody was missed, the scheduler knows better who that is.
-    let mut bench = Bench::formed(&["here", "there", "there"]);
-    revoke(&mut bench, 2, Failure { status: Status::PeerLost, ..first });
-    bench.close(1, Closed::Ended);
-    bench.pass(Duration::from_millis(100));
-    let failure = bench.verdict(0).expect("told");
-    assert_eq!(failure.culprit.and_then(|culprit| culprit.rank), Some(1));
+    // Where the group was revoked because somebody was missed, it matters who.
+    let named = |rank: u32| Culprit {
+        role: Role::Worker,
+        rank: Some(rank),
+        node_id: rank.to_string(),
+        host: "there".to_string(),
+        pid: 1000 + rank,
+    };
+    for (missed, is_the_cause) in [(Some(1), false), (Some(0), true), (None, false)] {
+        let mut bench = Bench::formed(&["here", "there", "there"]);
+        let unconfirmed = Failure { status: Status::PeerLost, culprit: missed.map(named), ..first.clone() };
+        revoke(&mut bench, 2, unconfirmed.clone());
+        bench.close(1, Closed::Ended);
+        bench.pass(Duration::from_millis(100));
+        let failure = bench.verdict(0).expect("told");
+        if is_the_cause {
+            assert_eq!(failure, unconfirmed, "rank 0 lives: the cause is what was said of it");
+        } else {
+            assert_eq!(failure.culprit.and_then(|culprit| culprit.rank), Some(1));
+            assert!(failure.cause.starts_with("is lost: its connection ended"), "{}", failure.cause);
+        }
+    }
 }
 
 #[test]
