@@ -14,7 +14,7 @@ use crate::collective::Thresholds;
 use crate::config::{Key, Place, Settings};
 use crate::error::{Error, Result, Status};
 use crate::membership::{self, Closed, ConnId, Identity, Input, Output, Rules};
-use crate::net::{host, listener, resolve, Listener, Poller, Token, Waker};
+use crate::net::{host, interface, listener, resolve, Listener, Poller, Token, Waker};
 use crate::types::{JobInstance, Time};
 use crate::wire::{Agreed, Message, Register, Rejected, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
 use std::collections::{BTreeSet, HashMap};
@@ -68,13 +68,7 @@ impl Serving {
         let Place::Scheduler { host, port } = &settings.place else {
             return Err(Error::config("these settings are not those of a scheduler"));
         };
-        let (listener, what) = match settings.sched_fd {
-            Some(fd) => (Listener::adopt(fd)?, format!("descriptor {fd}")),
-            None => (
-                Listener::bind(&resolve::resolve(host, *port, RESOLVE_WAIT).map_err(|error| named(settings, &error))?)?,
-                host.clone(),
-            ),
-        };
+        let (listener, what) = listen(settings, host, *port)?;
         let host = identity::host_name(settings)?;
         let logger = Logger::new(settings.log_level, "scheduler");
         settings.warnings.iter().for_each(|line| logger.warn(line));
@@ -306,6 +300,30 @@ impl Serving {
             }
         }
     }
+}
+
+/// The scheduler's socket, inherited or bound, and how a sentence names it. Errors name the setting that is to be mended.
+fn listen(settings: &Settings, host: &str, port: u16) -> Result<(Listener, String)> {
+    if let Some(fd) = settings.sched_fd {
+        let adopted = Listener::adopt(fd).map_err(|error| under(settings.origin(Key::SchedFd), &error))?;
+        return Ok((adopted, format!("descriptor {fd}")));
+    }
+    let all = resolve::resolve(host, port, RESOLVE_WAIT).map_err(|error| named(settings, &error))?;
+    // A name may stand for addresses of which this host has only some.
+    let here = |address: &SocketAddr| address.ip().is_unspecified() || interface::is_local(*address);
+    let own: Vec<SocketAddr> = all.iter().copied().filter(here).collect();
+    let (key, value) = match own.is_empty() {
+        true => (Key::SchedHost, host.to_owned()),
+        false => (Key::SchedPort, port.to_string()),
+    };
+    let bound = Listener::bind(if own.is_empty() { &all } else { &own });
+    let listener = bound.map_err(|error| under(&format!("{} is {value:?}", settings.origin(key)), &error))?;
+    Ok((listener, host.to_owned()))
+}
+
+/// An error that says which setting it is about.
+fn under(setting: &str, error: &Error) -> Error {
+    Error::new(error.status(), format!("{setting}: {}", error.message()))
 }
 
 /// An unresolvable host, named as its user knows it.

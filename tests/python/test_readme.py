@@ -3,17 +3,17 @@
 import re
 import subprocess
 
-from cluster import ROOT
+from cluster import TREE
 
 
 def test_the_program_of_the_readme_works_when_pasted(tmp_path):
-    text = (ROOT / "README.md").read_text()
+    text = (TREE / "README.md").read_text()
     source = re.search(r"```c\n(.*?)```", text, re.S).group(1)
     assert len(source.splitlines()) <= 30
     (tmp_path / "hello.c").write_text(source)
-    release = ROOT / "target" / "release"
+    release = TREE / "target" / "release"
     strict = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
-    link = [f"-I{ROOT / 'include'}", f"-L{release}", "-lmuster", f"-Wl,-rpath,{release}"]
+    link = [f"-I{TREE / 'include'}", f"-L{release}", "-lmuster", f"-Wl,-rpath,{release}"]
     subprocess.run(["cc", *strict, "hello.c", "-o", "hello", *link], cwd=tmp_path, check=True, timeout=60)
 
     alone = subprocess.run(["./hello"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True)
