@@ -1,7 +1,7 @@
 """Runs the launcher for a test, and finds every process that came of it.
 
-Each launch gets a mark in its environment. Every process that descends from it carries the mark, wherever it has gone, so
-a test can ask whether anything is left without knowing a pid.
+Each launch gets a mark in its environment. Every process that descends from it carries the mark, wherever it has gone,
+so a test can ask whether anything is left without knowing a pid.
 """
 
 import os
@@ -43,7 +43,8 @@ class Launch(Process):
     def __init__(self, *words, env=None, command=(MUSTER, "run"), cwd=None):
         self.mark = uuid.uuid4().hex
         self.logs = pathlib.Path(tempfile.mkdtemp(prefix="muster-logs-"))
-        super().__init__([*command, f"--log_dir={self.logs}", *words], {MARK: self.mark, **(env or {})}, "launcher", cwd=cwd)
+        words = [*command, f"--log_dir={self.logs}", *words]
+        super().__init__(words, {MARK: self.mark, **(env or {})}, "launcher", cwd=cwd)
 
     def descendants(self):
         """All processes that came of this launch and still run, without the launcher."""

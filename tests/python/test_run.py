@@ -23,9 +23,9 @@ def shell(text):
 
 def run(*words, env=None):
     """A command that ends by itself: its exit code and what it wrote."""
-    return subprocess.run(
-        [MUSTER, *words], env=clean_environment(env), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30
-    )
+    command = [MUSTER, *words]
+    settings = {"env": clean_environment(env), "stdin": subprocess.DEVNULL, "timeout": 30}
+    return subprocess.run(command, capture_output=True, text=True, **settings)
 
 
 # What is refused
@@ -35,7 +35,7 @@ def run(*words, env=None):
     "words, said",
     [
         (["--worker_num=0", "true"], '--worker_num is "0"; it must be a whole number from 1'),
-        (["--worker_num=2", "--local_worker_num=3", "true"], "--local_worker_num is 3; it must be at most --worker_num"),
+        (["--worker_num=2", "--local_worker_num=3", "true"], "--local_worker_num is 3; it must be at most"),
         (["--master_port=80x", "true"], '--master_port is "80x"; it must be 0 (the system chooses) or 1024 to 65535'),
         (["--worker_nun=2", "true"], "did you mean --worker_num?"),
         (["--bind_core=True", "true"], "this version does not have --bind_core"),
@@ -56,6 +56,16 @@ def test_a_program_that_cannot_be_found_starts_nothing(program, tmp_path):
     assert ended.returncode == 127
     assert program in ended.stderr
     assert not (tmp_path / "logs").exists()
+
+
+def test_a_program_whose_interpreter_is_missing_leaves_nothing_behind(tmp_path):
+    program = tmp_path / "program"
+    program.write_text("#!/no/such/interpreter\n")
+    program.chmod(0o755)
+    with Launch("--worker_num=2", *JOINED, program) as launch:
+        assert launch.wait(timeout=20) == 127
+        assert "can't start worker 0" in launch.stderr
+        launch.nothing_left()
 
 
 def test_a_port_in_use_is_said_at_once_and_starts_nothing(tmp_path):
@@ -144,7 +154,8 @@ def test_the_scheduler_inherits_a_listener_and_the_workers_do_not():
 
 @pytest.mark.parametrize("address", ["::1", "[::1]", "localhost"])
 def test_other_names_of_this_host(address):
-    with Launch("--worker_num=1", f"--master_addr={address}", *JOINED, *shell("echo $MS_SCHED_HOST; exec sleep 600")) as launch:
+    task = shell("echo $MS_SCHED_HOST; exec sleep 600")
+    with Launch("--worker_num=1", f"--master_addr={address}", *JOINED, *task) as launch:
         launch.wait_for_log("worker_0.log", f"^{address.strip('[]')}$")
         assert environment_of(launch.child("the scheduler"))["MS_ROLE"] == "MS_SCHED"
 
@@ -192,14 +203,17 @@ def test_python_files_run_under_python3_unbuffered(tmp_path):
 
 
 def test_the_only_worker_shown_is_passed_on_as_it_is():
-    with Launch("--worker_num=2", "--tail_worker_log=1", *JOINED, *shell("printf \"prompt $RANK_ID> \"; exec sleep 600")) as launch:
+    task = shell("printf \"prompt $RANK_ID> \"; exec sleep 600")
+    with Launch("--worker_num=2", "--tail_worker_log=1", *JOINED, *task) as launch:
         launch.wait_for("prompt 1> ", timeout=10)
         launch.signal(signal.SIGTERM)
         launch.wait(timeout=20)
         assert launch.stdout == "prompt 1> "
 
 
-@pytest.mark.parametrize("words, shown", [([], {0, 1, 2}), (["--tail_worker_log=0,2"], {0, 2}), (["--tail_worker_log=3"], set())])
+@pytest.mark.parametrize(
+    "words, shown", [([], {0, 1, 2}), (["--tail_worker_log=0,2"], {0, 2}), (["--tail_worker_log=3"], set())]
+)
 def test_several_workers_are_shown_in_whole_lines(words, shown):
     """Each writes its lines in small pieces; none may end up within another's."""
     text = "for i in $(seq 200); do printf \"line $i \"; printf \"of $RANK_ID\"; echo; done; printf end"
@@ -220,7 +234,8 @@ def test_output_is_shown_while_it_comes():
 
 
 def test_a_reader_who_has_gone_away_does_not_end_the_run(tmp_path):
-    command = [MUSTER, "run", "--worker_num=1", *JOINED, f"--log_dir={tmp_path}", *shell("seq 100000; echo done >&2; exit 6")]
+    task = shell("seq 100000; echo done >&2; exit 6")
+    command = [MUSTER, "run", "--worker_num=1", *JOINED, f"--log_dir={tmp_path}", *task]
     process = subprocess.Popen(command, env=clean_environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     process.stdout.close()
     assert process.wait(timeout=30) == 6
@@ -238,19 +253,16 @@ def test_a_good_end():
         launch.nothing_left()
 
 
-def test_the_first_failure_stops_the_rest_within_a_second_and_is_named_first():
-    text = "if [ $RANK_ID = 2 ]; then while [ ! -e $GO ]; do sleep 0.01; done; echo 'Error: out of luck'; exit 7; fi; " + STUBBORN_FAMILY
-    with Launch("--worker_num=3", *JOINED, *shell(text), env={"GO": "go"}, cwd=None) as launch:
+def test_the_first_failure_stops_the_rest_within_a_second_and_is_named_first(tmp_path):
+    unlucky = "while [ ! -e $GO ]; do sleep 0.01; done; echo 'Error: out of luck'; exit 7"
+    task = shell(f"if [ $RANK_ID = 2 ]; then {unlucky}; fi; {STUBBORN_FAMILY}")
+    with Launch("--worker_num=3", *JOINED, *task, env={"GO": tmp_path / "go"}) as launch:
         pid = launch.child("worker 2")
         launch.wait_for_log("worker_0.log", "ready")
         launch.wait_for_log("worker_1.log", "ready")
-        go = os.path.join(os.readlink(f"/proc/{pid}/cwd"), "go")
         began = time.monotonic()
-        try:
-            open(go, "w").close()
-            assert launch.wait(timeout=20) == 7
-        finally:
-            os.unlink(go)
+        (tmp_path / "go").touch()
+        assert launch.wait(timeout=20) == 7
         took = time.monotonic() - began
         launch.nothing_left()
         failures = [line for line in launch.stderr.splitlines() if "exited with" in line or "was ended by" in line]
@@ -269,23 +281,19 @@ def test_a_killed_worker_is_named_with_its_signal():
         launch.nothing_left()
 
 
-def test_the_killed_worker_is_the_first_although_others_end_with_it():
+def test_the_killed_worker_is_the_first_although_others_end_with_it(tmp_path):
     """The others look at the first one's life themselves, and end at once when it is over."""
     text = (
-        "if [ $RANK_ID = 1 ]; then echo $$ > pid.$MARK; exec sleep 600; fi;"
-        "while [ ! -s pid.$MARK ]; do sleep 0.01; done; read pid < pid.$MARK; echo ready;"
+        "if [ $RANK_ID = 1 ]; then echo $$ > pid; exec sleep 600; fi;"
+        "while [ ! -s pid ]; do sleep 0.01; done; read pid < pid; echo ready;"
         "while kill -0 $pid; do sleep 0.001; done; exit 1"
     )
-    mark = str(os.getpid())
-    with Launch("--worker_num=4", *JOINED, *shell(text), env={"MARK": mark}) as launch:
-        try:
-            for rank in (0, 2, 3):
-                launch.wait_for_log(f"worker_{rank}.log", "ready")
-            os.kill(launch.child("worker 1"), signal.SIGSEGV)
-            assert launch.wait(timeout=20) == 128 + signal.SIGSEGV
-            assert "first failure: worker 1" in launch.stderr
-        finally:
-            os.unlink(f"pid.{mark}")
+    with Launch("--worker_num=4", *JOINED, *shell(text), cwd=tmp_path) as launch:
+        for rank in (0, 2, 3):
+            launch.wait_for_log(f"worker_{rank}.log", "ready")
+        os.kill(launch.child("worker 1"), signal.SIGSEGV)
+        assert launch.wait(timeout=20) == 128 + signal.SIGSEGV
+        assert "first failure: worker 1" in launch.stderr
 
 
 def test_a_dead_scheduler_stops_the_workers():

@@ -89,13 +89,13 @@ pub struct Child {
 }
 
 /// Starts the scheduler, where this host has it, and then the workers. On an error those already started are stopped
-/// again.
+/// again; one of the kind `NotFound` is the program's (what runs it may be missing, which only shows here).
 pub fn start_all(
     options: &RunOptions,
     program: &Program,
     listener: Option<&TcpListener>,
     port: u16,
-) -> Result<Vec<Child>, String> {
+) -> io::Result<Vec<Child>> {
     let mut children = Vec::new();
     let mut parts: Vec<Part> = Vec::new();
     parts.extend(listener.map(|_| Part::Scheduler));
@@ -105,7 +105,7 @@ pub fn start_all(
             Ok(child) => children.push(child),
             Err(error) => {
                 stop_now(&children);
-                return Err(format!("can't start {part}: {error}"));
+                return Err(io::Error::new(error.kind(), format!("can't start {part}: {error}")));
             }
         }
     }

@@ -32,6 +32,7 @@ use children::{Child, Part};
 use join::Signals;
 use parse::{Request, RunOptions, Tail};
 use std::ffi::OsString;
+use std::io;
 use std::net::TcpListener;
 
 /// Runs it, called by `name`, with the words after that. Returns the exit code.
@@ -77,7 +78,10 @@ fn launch(options: &RunOptions) -> Result<i32, Refusal> {
     if options.join {
         sys::adopt_orphans();
     }
-    let children = children::start_all(options, &program, listener.as_ref(), port).map_err(failed)?;
+    let children = children::start_all(options, &program, listener.as_ref(), port).map_err(|error| {
+        let code = if error.kind() == io::ErrorKind::NotFound { code::NOT_FOUND } else { code::FAILED };
+        Refusal::new(code, error.to_string())
+    })?;
     announce(options, &children, port);
     // The scheduler has it now, and alone: when it dies its port must be closed.
     drop(listener);
@@ -113,6 +117,9 @@ fn port(options: &RunOptions, listener: Option<&TcpListener>) -> Result<u16, Ref
 fn announce(options: &RunOptions, children: &[Child], port: u16) {
     for child in children {
         eprintln!("muster: {} has pid {} and writes {}", child.part, child.pid, child.log.display());
+    }
+    if options.all_here() && options.node_rank.is_some_and(|rank| rank > 0) {
+        eprintln!("muster: --node_rank has no effect: all workers are on this host, and have the ranks from 0");
     }
     let here = if children.iter().any(|child| child.part == Part::Scheduler) { "here" } else { "on another host" };
     eprintln!("muster: the scheduler is {here}: {} port {port}", options.master_addr);

@@ -57,7 +57,8 @@ pub const OPTIONS: [Spec; 9] = [
         "tail_worker_log",
         "RANKS",
         "-1",
-        "with --join: ranks, separated by commas, whose output is shown here as it comes; -1: all of this host",
+        "with --join: ranks, separated by commas, whose output is shown here as it comes, line by line after `[rank N]` \
+         if there are several; -1: all of this host",
     ),
 ];
 
