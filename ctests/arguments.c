@@ -1,0 +1,365 @@
+/* Every function of the header with arguments that are not right: NULL, negative, huge, too small, overlapping. Each must
+ * return the documented status at once, name the argument in muster_last_error, and leave its outputs alone.
+ *
+ * The functions stand in the order of the header. All mistakes are told, not only the first.
+ */
+#include "check.h"
+
+#include <limits.h>
+#include <stdlib.h>
+
+static int mistakes = 0;
+
+static void refused(int line, const char *call, int64_t expected, const char *word, int64_t actual) {
+    const char *words = muster_last_error();
+    if (actual != expected || strstr(words, word) == NULL) {
+        fprintf(stderr, "arguments.c:%d: %s\n    gave %lld (\"%s\"), expected %lld and the word \"%s\"\n", line, call,
+                (long long)actual, words, (long long)expected, word);
+        mistakes++;
+    }
+}
+
+/* Makes this thread's last error another, so that what is read next is the next call's. */
+static void forget_error(void) {
+    muster_barrier(NULL);
+}
+
+#define REFUSED(status, word, call) (forget_error(), refused(__LINE__, #call, status, word, (int64_t)(call)))
+#define INVALID(word, call) REFUSED(MUSTER_ERR_INVALID, word, call)
+#define HOLDS(condition) ((condition) ? (void)0 : refused(__LINE__, #condition, 1, "", 0))
+
+static const int32_t odd_numbers[] = {-1, -2, 12, 99, INT32_MAX, INT32_MIN};
+enum { ODD = sizeof odd_numbers / sizeof odd_numbers[0] };
+
+/* Addresses that nothing is read from or written to. */
+static void *const anywhere = (void *)(uintptr_t)64;
+
+static void about(void) {
+    CHECK(muster_abi_version() == MUSTER_ABI_VERSION);
+    CHECK(muster_version()[0] != 0);
+    for (int i = 0; i < ODD; i++) {
+        const char *text = muster_status_string(odd_numbers[i]);
+        HOLDS(text != NULL && text[0] != 0);
+    }
+    CHECK_CONTAINS(muster_status_string(MUSTER_OK), "OK");
+    CHECK_CONTAINS(muster_status_string(MUSTER_SCHEDULER_DONE), "SCHEDULER_DONE");
+    for (int32_t status = MUSTER_ERR_INVALID; status >= MUSTER_ERR_FORKED; status--) {
+        CHECK_CONTAINS(muster_status_string(status), "ERR_");
+    }
+    CHECK_CONTAINS(muster_status_string(12345), "unknown");
+    muster_free(NULL);
+}
+
+static void no_line(int32_t level, const char *target, const char *message, void *ctx) {
+    (void)level, (void)target, (void)message, (void)ctx;
+}
+
+static void log_callback(void) {
+    INVALID("level", muster_set_log_callback(0, no_line, NULL));
+    for (int i = 0; i < ODD; i++) {
+        INVALID("level", muster_set_log_callback(odd_numbers[i], no_line, NULL));
+        CHECK_OK(muster_set_log_callback(odd_numbers[i], NULL, NULL)); /* the level does not count */
+    }
+}
+
+static void configuration(void) {
+    muster_config_t *config = NULL;
+    char buf[64] = "untouched";
+    size_t needed = 77;
+    INVALID("out", muster_config_new(MUSTER_ABI_VERSION, NULL));
+    INVALID("abi_version", muster_config_new(0, &config));
+    INVALID("abi_version", muster_config_new(UINT32_MAX, &config));
+    HOLDS(config == NULL);
+    CHECK_OK(muster_config_new(MUSTER_ABI_VERSION, &config));
+
+    INVALID("config", muster_config_load_env(NULL));
+    INVALID("config", muster_config_set(NULL, "worker_num", "1"));
+    INVALID("key", muster_config_set(config, NULL, "1"));
+    INVALID("value", muster_config_set(config, "worker_num", NULL));
+    INVALID("key", muster_config_set(config, "\xff\xfe", "1"));
+    INVALID("value", muster_config_set(config, "node_id", "\xff\xfe"));
+    REFUSED(MUSTER_ERR_CONFIG, "worker_num", muster_config_set(config, "worker_nun", "1")); /* the nearest known one */
+    REFUSED(MUSTER_ERR_CONFIG, "no setting", muster_config_set(config, "", "1"));
+    REFUSED(MUSTER_ERR_CONFIG, "80x", muster_config_set(config, "sched_port", "80x"));
+    REFUSED(MUSTER_ERR_CONFIG, "-1", muster_config_set(config, "worker_num", "-1"));
+    REFUSED(MUSTER_ERR_CONFIG, "MS_WORKER", muster_config_set(config, "role", "worker"));
+    REFUSED(MUSTER_ERR_CONFIG, "99999999999999999999999", muster_config_set(config, "worker_num", "99999999999999999999999"));
+
+    INVALID("config", muster_config_get(NULL, "role", buf, sizeof buf, &needed));
+    INVALID("key", muster_config_get(config, NULL, buf, sizeof buf, &needed));
+    INVALID("buf", muster_config_get(config, "node_timeout", NULL, 8, NULL));
+    INVALID("buf", muster_config_get(config, "node_timeout", NULL, 0, NULL));
+    REFUSED(MUSTER_ERR_CONFIG, "no_such_key", muster_config_get(config, "no_such_key", buf, sizeof buf, &needed));
+    REFUSED(MUSTER_ERR_NOT_FOUND, "role", muster_config_get(config, "role", buf, sizeof buf, &needed));
+    HOLDS(needed == 77 && strcmp(buf, "untouched") == 0);
+    CHECK_OK(muster_config_set(config, "node_id", "twelve bytes"));
+    REFUSED(MUSTER_ERR_LIMIT, "13", muster_config_get(config, "node_id", buf, 12, &needed));
+    HOLDS(needed == 13 && strcmp(buf, "untouched") == 0);
+    CHECK_OK(muster_config_get(config, "node_id", NULL, 0, &needed));
+    CHECK_OK(muster_config_get(config, "node_id", buf, 13, NULL));
+    HOLDS(strcmp(buf, "twelve bytes") == 0);
+    CHECK_OK(muster_config_set(config, "client_password", "tell nobody"));
+    muster_config_get(config, "client_password", buf, sizeof buf, NULL);
+    HOLDS(strcmp(buf, "tell nobody") != 0);
+    muster_config_free(config);
+    muster_config_free(NULL);
+}
+
+static void life(muster_cluster_t *cluster) {
+    muster_config_t *config = NULL;
+    muster_cluster_t *none = NULL;
+    INVALID("out", muster_init(NULL, NULL));
+    CHECK_OK(muster_config_new(MUSTER_ABI_VERSION, &config));
+    CHECK_OK(muster_config_set(config, "worker_num", "2"));
+    REFUSED(MUSTER_ERR_CONFIG, "MS_ROLE", muster_init(config, &none)); /* how many, but not as what */
+    CHECK_OK(muster_config_set(config, "role", "MS_WORKER"));
+    REFUSED(MUSTER_ERR_CONFIG, "MS_SCHED_HOST", muster_init(config, &none));
+    CHECK_OK(muster_config_set(config, "sched_host", "no-such-host.invalid"));
+    REFUSED(MUSTER_ERR_CONFIG, "MS_SCHED_PORT", muster_init(config, &none));
+    HOLDS(none == NULL);
+    muster_config_free(config);
+
+    CHECK_OK(muster_finalize(NULL));
+    muster_cluster_free(NULL);
+    INVALID("cluster", muster_abort(NULL, 1, "why"));
+    INVALID("reason", muster_abort(cluster, 1, NULL));
+    INVALID("reason", muster_abort(cluster, 1, "\xff\xfe"));
+    CHECK_OK(muster_barrier(muster_world(cluster))); /* nothing was aborted */
+}
+
+static void scheduler(void) {
+    muster_config_t *config = NULL;
+    muster_scheduler_t *scheduler = NULL;
+    char buf[MUSTER_ADDRESS_BYTES] = "untouched";
+    size_t needed = 77;
+    CHECK_OK(muster_config_new(MUSTER_ABI_VERSION, &config));
+    INVALID("out", muster_scheduler_start(config, NULL));
+    REFUSED(MUSTER_ERR_CONFIG, "MS_WORKER_NUM", muster_scheduler_start(config, &scheduler));
+    HOLDS(scheduler == NULL);
+    CHECK_OK(muster_config_set(config, "worker_num", "1"));
+    CHECK_OK(muster_scheduler_start(config, &scheduler));
+    muster_config_free(config);
+
+    INVALID("scheduler", muster_scheduler_address(NULL, buf, sizeof buf, &needed));
+    INVALID("buf", muster_scheduler_address(scheduler, NULL, sizeof buf, NULL));
+    HOLDS(needed == 77);
+    REFUSED(MUSTER_ERR_LIMIT, "bytes", muster_scheduler_address(scheduler, buf, 3, &needed));
+    HOLDS(needed > strlen("127.0.0.1:") && strcmp(buf, "untouched") == 0);
+    INVALID("scheduler", muster_scheduler_wait(NULL, 0));
+    INVALID("timeout_ms", muster_scheduler_wait(scheduler, -2));
+    INVALID("timeout_ms", muster_scheduler_wait(scheduler, INT64_MIN));
+    CHECK_IS(MUSTER_IN_PROGRESS, muster_scheduler_wait(scheduler, 0));
+    CHECK_IS(MUSTER_IN_PROGRESS, muster_scheduler_wait(scheduler, 1));
+    INVALID("scheduler", muster_scheduler_stop(NULL));
+    CHECK_OK(muster_scheduler_stop(scheduler));
+    CHECK_OK(muster_scheduler_stop(scheduler));
+    muster_scheduler_free(scheduler);
+    muster_scheduler_free(NULL);
+}
+
+static void queries(muster_cluster_t *cluster) {
+    int32_t ranks[2] = {-5, -5};
+    size_t count = 77;
+    char buf[16] = "untouched";
+    unsigned char bytes[sizeof(muster_hccl_cm_t) + 16];
+    muster_failure_t failure;
+    INVALID("cluster", muster_role(NULL));
+    INVALID("cluster", muster_rank(NULL));
+    INVALID("cluster", muster_size(NULL));
+    INVALID("cluster", muster_local_rank(NULL));
+    INVALID("cluster", muster_local_size(NULL));
+    INVALID("cluster", muster_restarts(NULL));
+    INVALID("cluster", muster_epoch(NULL));
+    REFUSED(0, "cluster", (intptr_t)muster_node_id(NULL));
+
+    INVALID("cluster", muster_failed_ranks(NULL, ranks, 2, &count));
+    INVALID("ranks", muster_failed_ranks(cluster, NULL, 2, &count));
+    INVALID("count", muster_failed_ranks(cluster, ranks, 2, NULL));
+    HOLDS(ranks[0] == -5 && count == 77);
+    INVALID("cluster", muster_failure(NULL, &failure, sizeof failure));
+    REFUSED(MUSTER_ERR_NOT_FOUND, "nothing has failed", muster_failure(cluster, NULL, sizeof failure));
+    INVALID("cluster", muster_cluster_error(NULL, buf, sizeof buf, &count));
+    REFUSED(MUSTER_ERR_NOT_FOUND, "nothing has failed", muster_cluster_error(cluster, buf, sizeof buf, &count));
+    HOLDS(count == 77 && strcmp(buf, "untouched") == 0);
+
+    memset(bytes, 0x77, sizeof bytes);
+    INVALID("cluster", muster_hccl_cm(NULL, (muster_hccl_cm_t *)(void *)bytes, sizeof(muster_hccl_cm_t)));
+    INVALID("out", muster_hccl_cm(cluster, NULL, sizeof(muster_hccl_cm_t)));
+    INVALID("size", muster_hccl_cm(cluster, (muster_hccl_cm_t *)(void *)bytes, 0));
+    INVALID("size", muster_hccl_cm(cluster, (muster_hccl_cm_t *)(void *)bytes, 3));
+    HOLDS(bytes[0] == 0x77);
+    /* An older caller's smaller struct is filled as far as it goes; a newer one's rest is zeroed. */
+    CHECK_OK(muster_hccl_cm(cluster, (muster_hccl_cm_t *)(void *)bytes, 12));
+    HOLDS(((muster_hccl_cm_t *)(void *)bytes)->worker_size == 1 && bytes[12] == 0x77);
+    CHECK_OK(muster_hccl_cm(cluster, (muster_hccl_cm_t *)(void *)bytes, sizeof bytes));
+    HOLDS(bytes[sizeof bytes - 1] == 0);
+}
+
+static void groups(muster_cluster_t *cluster) {
+    muster_group_t *world = muster_world(cluster);
+    muster_member_t member;
+    memset(&member, 0x77, sizeof member);
+    REFUSED(0, "cluster", (intptr_t)muster_world(NULL));
+    REFUSED(0, "cluster", (intptr_t)muster_servers(NULL));
+    REFUSED(0, "cluster", (intptr_t)muster_universe(NULL));
+    INVALID("group", muster_group_rank(NULL));
+    INVALID("group", muster_group_size(NULL));
+    INVALID("group", muster_group_to_world(NULL, 0));
+    INVALID("group", muster_group_from_world(NULL, 0));
+    INVALID("group", muster_group_member(NULL, 0, &member, sizeof member));
+    INVALID("group", muster_group_set_timeout(NULL, 0));
+    INVALID("out", muster_group_member(world, 0, NULL, sizeof member));
+    INVALID("size", muster_group_member(world, 0, &member, 0));
+    INVALID("size", muster_group_member(world, 0, &member, 3));
+    for (int i = 0; i < ODD; i++) {
+        int32_t odd = odd_numbers[i];
+        INVALID("rank", muster_group_to_world(world, odd));
+        INVALID("rank", muster_group_from_world(world, odd));
+        INVALID("rank", muster_group_to_world(muster_servers(cluster), odd));
+        INVALID("rank", muster_group_member(world, odd, &member, sizeof member));
+        if (odd < -1) {
+            INVALID("timeout_ms", muster_group_set_timeout(world, odd));
+        }
+    }
+    INVALID("timeout_ms", muster_group_set_timeout(world, INT64_MIN));
+    HOLDS(member.role == 0x77777777 && member.host[0] == 0x77);
+    CHECK_OK(muster_group_set_timeout(world, INT64_MAX));
+    CHECK_OK(muster_barrier(world));
+    CHECK_OK(muster_group_set_timeout(world, -1));
+}
+
+static void collective_arguments(muster_group_t *world) {
+    char in[64] = "in";
+    char out[64] = "untouched";
+    INVALID("group", muster_barrier(NULL));
+    INVALID("group", muster_broadcast(NULL, out, 1, MUSTER_UINT8, 0));
+    INVALID("group", muster_allreduce(NULL, in, out, 1, MUSTER_UINT8, MUSTER_SUM));
+    INVALID("group", muster_allgather(NULL, in, out, 1, MUSTER_UINT8));
+    INVALID("buf", muster_broadcast(world, NULL, 1, MUSTER_UINT8, 0));
+    INVALID("in is NULL", muster_allreduce(world, NULL, out, 1, MUSTER_UINT8, MUSTER_SUM));
+    INVALID("out is NULL", muster_allreduce(world, in, NULL, 1, MUSTER_UINT8, MUSTER_SUM));
+    INVALID("in is NULL", muster_allgather(world, NULL, out, 1, MUSTER_UINT8));
+    INVALID("out is NULL", muster_allgather(world, in, NULL, 1, MUSTER_UINT8));
+    for (int i = 0; i < ODD; i++) {
+        int32_t odd = odd_numbers[i];
+        INVALID("root", muster_broadcast(world, out, 1, MUSTER_UINT8, odd));
+        INVALID("dtype", muster_broadcast(world, out, 1, odd, 0));
+        INVALID("dtype", muster_allreduce(world, in, out, 1, odd, MUSTER_SUM));
+        INVALID("op", muster_allreduce(world, in, out, 1, MUSTER_UINT8, odd));
+        INVALID("dtype", muster_allgather(world, in, out, 1, odd));
+        /* A wrong constant is wrong also where there is nothing to do. */
+        INVALID("root", muster_broadcast(world, NULL, 0, MUSTER_UINT8, odd));
+        INVALID("dtype", muster_allreduce(world, NULL, NULL, 0, odd, MUSTER_SUM));
+        INVALID("op", muster_allreduce(world, NULL, NULL, 0, MUSTER_UINT8, odd));
+        INVALID("dtype", muster_allgather(world, NULL, NULL, 0, odd));
+    }
+    HOLDS(strcmp(out, "untouched") == 0);
+}
+
+/* Counts that are more than any memory holds, also where count times size wraps around to something small. */
+static void collective_counts(muster_group_t *world) {
+    static const size_t absurd[] = {SIZE_MAX, SIZE_MAX / 2 + 1, SIZE_MAX / 8 + 1, (size_t)1 << 61, (size_t)1 << 63};
+    char in[64] = "in";
+    char out[64] = "untouched";
+    for (size_t i = 0; i < sizeof absurd / sizeof absurd[0]; i++) {
+        INVALID("count", muster_broadcast(world, out, absurd[i], MUSTER_FLOAT64, 0));
+        INVALID("count", muster_allreduce(world, in, out, absurd[i], MUSTER_FLOAT64, MUSTER_SUM));
+        INVALID("count", muster_allreduce(world, out, out, absurd[i], MUSTER_FLOAT64, MUSTER_SUM));
+        INVALID("count", muster_allgather(world, in, out, absurd[i], MUSTER_FLOAT64));
+    }
+    HOLDS(strcmp(out, "untouched") == 0);
+}
+
+static void collective_overlap(muster_group_t *world) {
+    char buf[64] = "untouched";
+    INVALID("overlap", muster_allreduce(world, buf, buf + 1, 8, MUSTER_UINT8, MUSTER_SUM));
+    INVALID("overlap", muster_allreduce(world, buf + 1, buf, 8, MUSTER_UINT8, MUSTER_SUM));
+    INVALID("overlap", muster_allreduce(world, buf, buf + 8, 8, MUSTER_INT32, MUSTER_SUM));
+    INVALID("overlap", muster_allgather(world, buf + 7, buf, 8, MUSTER_UINT8));
+    INVALID("overlap", muster_allgather(world, buf, buf + 31, 8, MUSTER_INT32));
+    HOLDS(strcmp(buf, "untouched") == 0);
+    CHECK_OK(muster_allreduce(world, buf, buf + 8, 8, MUSTER_UINT8, MUSTER_SUM)); /* next to each other */
+    CHECK_OK(muster_allgather(world, buf + 32, buf, 8, MUSTER_INT32));
+    CHECK_OK(muster_allreduce(world, anywhere, anywhere, 0, MUSTER_UINT8, MUSTER_SUM)); /* nothing at all */
+}
+
+static void store_keys(muster_cluster_t *cluster) {
+    static char long_key[4098];
+    void *value = anywhere;
+    size_t len = 77;
+    int64_t sum = 77;
+    int32_t existed = 77;
+    memset(long_key, 'k', sizeof long_key - 1);
+    const char *const bad[] = {NULL, "", long_key};
+    for (int i = 0; i < 3; i++) {
+        const char *key = bad[i];
+        const char *some[] = {"fine", key};
+        int status = i == 2 ? MUSTER_ERR_LIMIT : MUSTER_ERR_INVALID;
+        REFUSED(status, "key", muster_store_set(cluster, key, "v", 1));
+        REFUSED(status, "key", muster_store_get(cluster, key, 0, &value, &len));
+        REFUSED(status, "key", muster_store_add(cluster, key, 1, &sum));
+        REFUSED(status, "key", muster_store_compare_set(cluster, key, "", 0, "v", 1, &value, &len));
+        REFUSED(status, "key", muster_store_delete(cluster, key, &existed));
+        REFUSED(status, "key", muster_store_wait(cluster, some, 2, 0));
+    }
+    HOLDS(value == anywhere && len == 77 && sum == 77 && existed == 77);
+}
+
+static void store_arguments(muster_cluster_t *cluster) {
+    const char *one[] = {"a"};
+    void *value = anywhere;
+    size_t len = 77;
+    INVALID("cluster", muster_store_set(NULL, "a", "v", 1));
+    INVALID("cluster", muster_store_get(NULL, "a", 0, &value, &len));
+    INVALID("cluster", muster_store_add(NULL, "a", 1, NULL));
+    INVALID("cluster", muster_store_compare_set(NULL, "a", "", 0, "v", 1, &value, &len));
+    INVALID("cluster", muster_store_delete(NULL, "a", NULL));
+    INVALID("cluster", muster_store_wait(NULL, one, 1, 0));
+    INVALID("value", muster_store_set(cluster, "a", NULL, 1));
+    INVALID("value", muster_store_set(cluster, "a", "v", SIZE_MAX));
+    INVALID("value", muster_store_get(cluster, "a", 0, NULL, &len));
+    INVALID("len", muster_store_get(cluster, "a", 0, &value, NULL));
+    INVALID("timeout_ms", muster_store_get(cluster, "a", -2, &value, &len));
+    INVALID("timeout_ms", muster_store_get(cluster, "a", INT64_MIN, &value, &len));
+    INVALID("expected", muster_store_compare_set(cluster, "a", NULL, 1, "v", 1, &value, &len));
+    INVALID("desired", muster_store_compare_set(cluster, "a", "", 0, NULL, 1, &value, &len));
+    INVALID("expected", muster_store_compare_set(cluster, "a", "", SIZE_MAX, "v", 1, &value, &len));
+    INVALID("desired", muster_store_compare_set(cluster, "a", "", 0, "v", SIZE_MAX, &value, &len));
+    INVALID("clen", muster_store_compare_set(cluster, "a", "", 0, "v", 1, &value, NULL));
+    INVALID("keys", muster_store_wait(cluster, NULL, 1, 0));
+    INVALID("keys", muster_store_wait(cluster, one, SIZE_MAX, 0));
+    INVALID("timeout_ms", muster_store_wait(cluster, one, 1, -2));
+    REFUSED(MUSTER_ERR_NOT_FOUND, "a", muster_store_get(cluster, "a", 0, &value, &len)); /* none of these made it */
+    HOLDS(value == anywhere && len == 77);
+    REFUSED(MUSTER_ERR_NOT_FOUND, "a", muster_store_wait(cluster, one, 1, 0));
+    CHECK_OK(muster_store_wait(cluster, NULL, 0, 0));
+    CHECK_OK(muster_store_set(cluster, "a", "text", 4));
+    int64_t sum = 77;
+    INVALID("number", muster_store_add(cluster, "a", 1, &sum));
+    HOLDS(sum == 77);
+    CHECK_OK(muster_store_add(cluster, "n", INT64_MAX, NULL));
+    INVALID("64", muster_store_add(cluster, "n", 1, &sum));
+    HOLDS(sum == 77);
+    CHECK_OK(muster_store_delete(cluster, "a", NULL));
+}
+
+int main(void) {
+    muster_cluster_t *cluster = NULL;
+    about();
+    log_callback();
+    configuration();
+    scheduler();
+    CHECK_OK(muster_init(NULL, &cluster));
+    life(cluster);
+    queries(cluster);
+    groups(cluster);
+    collective_arguments(muster_world(cluster));
+    collective_counts(muster_world(cluster));
+    collective_overlap(muster_world(cluster));
+    store_keys(cluster);
+    store_arguments(cluster);
+    CHECK_OK(muster_barrier(muster_world(cluster))); /* no mistake has revoked the group */
+    CHECK_OK(muster_finalize(cluster));
+    muster_cluster_free(cluster);
+    return mistakes == 0 ? 0 : 1;
+}

@@ -1,0 +1,63 @@
+#include "own.h"
+
+#include "check.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+#include <time.h>
+
+static int entries(const char *path) {
+    DIR *folder = opendir(path);
+    CHECK(folder != NULL);
+    int count = 0;
+    for (struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder)) {
+        count += entry->d_name[0] != '.';
+    }
+    closedir(folder);
+    return count;
+}
+
+int own_threads(void) {
+    return entries("/proc/self/task");
+}
+
+bool own_threads_are(int expected) {
+    struct timespec pause = {.tv_nsec = 1000000};
+    for (int i = 0; i < 2000 && own_threads() != expected; i++) {
+        nanosleep(&pause, NULL);
+    }
+    return own_threads() == expected;
+}
+
+int own_descriptors(void) {
+    return entries("/proc/self/fd") - 1; /* the folder itself was open */
+}
+
+bool own_sockets(void) {
+    DIR *folder = opendir("/proc/self/fd");
+    CHECK(folder != NULL);
+    bool found = false;
+    for (struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder)) {
+        char path[300];
+        char target[300] = "";
+        snprintf(path, sizeof path, "/proc/self/fd/%s", entry->d_name);
+        if (entry->d_name[0] == '.' || atoi(entry->d_name) <= 2 || readlink(path, target, sizeof target - 1) < 0) {
+            continue;
+        }
+        if (strncmp(target, "socket:", 7) == 0 || strncmp(target, "anon_inode:", 11) == 0) {
+            fprintf(stderr, "    descriptor %s is %s\n", entry->d_name, target);
+            found = true;
+        }
+    }
+    closedir(folder);
+    return found;
+}
+
+long own_memory(void) {
+    FILE *file = fopen("/proc/self/statm", "r");
+    long total = 0;
+    long resident = 0;
+    CHECK(file != NULL && fscanf(file, "%ld %ld", &total, &resident) == 2);
+    fclose(file);
+    return resident * sysconf(_SC_PAGESIZE);
+}

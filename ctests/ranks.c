@@ -1,0 +1,116 @@
+#include "ranks.h"
+
+#include "check.h"
+#include "nodes.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+
+enum { LIMIT_S = 30, SCHEDULER_WAIT_MS = 25000 };
+
+double now_s(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+void await(sem_t *semaphore) {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += LIMIT_S;
+    while (sem_timedwait(semaphore, &until) != 0) {
+        CHECK(errno == EINTR);
+    }
+}
+
+static pid_t child_of(pid_t parent) {
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent) {
+            _exit(1);
+        }
+    }
+    return pid;
+}
+
+static void be_scheduler(struct ranks *ranks, const struct plan *plan) {
+    muster_scheduler_t *scheduler = start_scheduler(plan, ranks->port);
+    CHECK(sem_post(&ranks->note[0].go) == 0);
+    ranks->scheduler_status = muster_scheduler_wait(scheduler, SCHEDULER_WAIT_MS);
+    muster_scheduler_free(scheduler);
+}
+
+struct ranks *ranks_start(int size, rank_body body, const char *const *settings) {
+    struct plan plan = {.workers = size, .node_ids = rank_ids, .settings = settings};
+    pid_t parent = getpid();
+    struct ranks *ranks = mmap(NULL, sizeof *ranks, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(ranks != MAP_FAILED && size <= RANKS_MAX);
+    ranks->size = size;
+    for (int i = 0; i < size; i++) {
+        CHECK(sem_init(&ranks->note[i].ready, 1, 0) == 0 && sem_init(&ranks->note[i].go, 1, 0) == 0);
+    }
+    fflush(NULL);
+    pid_t scheduler = child_of(parent);
+    if (scheduler == 0) {
+        be_scheduler(ranks, &plan);
+        _exit(0);
+    }
+    ranks->scheduler = scheduler; /* by the parent alone: the child shares this memory */
+    await(&ranks->note[0].go); /* the port is known */
+    for (int i = 0; i < size; i++) {
+        pid_t pid = child_of(parent);
+        if (pid == 0) {
+            body(join(&plan, ranks->port, i), i, ranks);
+            _exit(0);
+        }
+        ranks->pid[i] = pid;
+    }
+    return ranks;
+}
+
+void ranks_kill(struct ranks *ranks, int rank) {
+    CHECK(kill(ranks->pid[rank], SIGKILL) == 0);
+}
+
+int await_child(pid_t pid) {
+    struct timespec pause = {.tv_nsec = 2000000};
+    double limit = now_s() + LIMIT_S;
+    int status = 0;
+    pid_t ended;
+    while ((ended = waitpid(pid, &status, WNOHANG)) == 0) {
+        CHECK(now_s() < limit);
+        nanosleep(&pause, NULL);
+    }
+    CHECK(ended == pid);
+    return status;
+}
+
+void ranks_await(struct ranks *ranks, int rank) {
+    int status = await_child(ranks->pid[rank]);
+    int killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+    CHECK(killed || (WIFEXITED(status) && WEXITSTATUS(status) == 0));
+}
+
+muster_status_t ranks_finish(struct ranks *ranks) {
+    int status = await_child(ranks->scheduler);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    muster_status_t result = ranks->scheduler_status;
+    CHECK(munmap(ranks, sizeof *ranks) == 0);
+    return result;
+}
+
+void keep_failure(struct note *note, muster_cluster_t *cluster, muster_status_t status) {
+    note->status = status;
+    snprintf(note->words, sizeof note->words, "%s", muster_last_error());
+    note->failure_status = muster_failure(cluster, &note->failure, sizeof note->failure);
+    if (muster_cluster_error(cluster, note->cluster_words, sizeof note->cluster_words, NULL) != MUSTER_OK) {
+        snprintf(note->cluster_words, sizeof note->cluster_words, "%s", muster_last_error());
+    }
+}
