@@ -1,0 +1,143 @@
+/* The log: lines go to the callback, up to its level; taking it away waits for calls under way; nothing ever goes to
+ * standard output. */
+#include "check.h"
+#include "ranks.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+
+struct seen {
+    pthread_mutex_t lock;
+    int lines;
+    int above; /* lines of a level that was not asked for */
+    int32_t level;
+    char warning[WORDS_BYTES];
+};
+
+static void note_line(int32_t level, const char *target, const char *message, void *ctx) {
+    struct seen *seen = ctx;
+    pthread_mutex_lock(&seen->lock);
+    CHECK(target != NULL && target[0] != 0 && message != NULL && message[0] != 0);
+    CHECK(level >= MUSTER_LOG_ERROR && level <= MUSTER_LOG_DEBUG);
+    CHECK(strchr(message, '\n') == NULL); /* one line each */
+    seen->lines++;
+    seen->above += level > seen->level;
+    if (level == MUSTER_LOG_WARNING) {
+        snprintf(seen->warning, sizeof seen->warning, "%s", message);
+    }
+    pthread_mutex_unlock(&seen->lock);
+}
+
+/* A scheduler that its program stops says so, as a warning. */
+static void make_a_warning(void) {
+    muster_config_t *config = NULL;
+    muster_scheduler_t *scheduler = NULL;
+    CHECK_OK(muster_config_new(MUSTER_ABI_VERSION, &config));
+    CHECK_OK(muster_config_set(config, "worker_num", "1"));
+    CHECK_OK(muster_config_set(config, "log", "debug"));
+    CHECK_OK(muster_scheduler_start(config, &scheduler));
+    CHECK_OK(muster_scheduler_stop(scheduler));
+    muster_scheduler_free(scheduler);
+    muster_config_free(config);
+}
+
+static void run_cluster(void) {
+    muster_cluster_t *cluster = NULL;
+    CHECK_OK(muster_init(NULL, &cluster));
+    CHECK_OK(muster_barrier(muster_world(cluster)));
+    CHECK_OK(muster_finalize(cluster));
+    muster_cluster_free(cluster);
+}
+
+static void levels(void) {
+    int before = -1;
+    for (int32_t level = MUSTER_LOG_ERROR; level <= MUSTER_LOG_DEBUG; level++) {
+        struct seen seen = {.lock = PTHREAD_MUTEX_INITIALIZER, .level = level};
+        CHECK_OK(muster_set_log_callback(level, note_line, &seen));
+        make_a_warning();
+        run_cluster();
+        CHECK_OK(muster_set_log_callback(level, NULL, NULL));
+        CHECK_IS(0, seen.above);
+        CHECK(seen.lines >= before); /* a wider level has no fewer */
+        CHECK((seen.warning[0] != 0) == (level >= MUSTER_LOG_WARNING));
+        before = seen.lines;
+    }
+    CHECK(before > 1);
+}
+
+struct slow {
+    sem_t inside;
+    sem_t go_on;
+    int left;
+};
+
+static void slow_line(int32_t level, const char *target, const char *message, void *ctx) {
+    struct slow *slow = ctx;
+    (void)level, (void)target, (void)message;
+    sem_post(&slow->inside);
+    await(&slow->go_on);
+    __atomic_store_n(&slow->left, 1, __ATOMIC_SEQ_CST);
+}
+
+static void *warn(void *argument) {
+    (void)argument;
+    make_a_warning();
+    return NULL;
+}
+
+static void *take_away(void *argument) {
+    struct slow *slow = argument;
+    CHECK_OK(muster_set_log_callback(MUSTER_LOG_WARNING, NULL, NULL));
+    CHECK_IS(1, __atomic_load_n(&slow->left, __ATOMIC_SEQ_CST)); /* not before the call had ended */
+    return NULL;
+}
+
+static void taking_away_waits(void) {
+    struct slow slow = {.left = 0};
+    pthread_t warning;
+    pthread_t taking;
+    CHECK(sem_init(&slow.inside, 0, 0) == 0 && sem_init(&slow.go_on, 0, 0) == 0);
+    CHECK_OK(muster_set_log_callback(MUSTER_LOG_WARNING, slow_line, &slow));
+    CHECK(pthread_create(&warning, NULL, warn, NULL) == 0);
+    await(&slow.inside);
+    CHECK(pthread_create(&taking, NULL, take_away, &slow) == 0);
+    for (int i = 0; i < 100; i++) {
+        sched_yield(); /* gives the other thread a chance to return too early */
+    }
+    CHECK(sem_post(&slow.go_on) == 0 && sem_post(&slow.go_on) == 0);
+    CHECK(pthread_join(taking, NULL) == 0 && pthread_join(warning, NULL) == 0);
+}
+
+static int scratch_file(void) {
+    char path[] = "/tmp/muster-log-XXXXXX";
+    int fd = mkstemp(path);
+    CHECK(fd >= 0 && unlink(path) == 0);
+    return fd;
+}
+
+/* Without a callback warnings go to standard error, one line each. */
+static void standard_error(void) {
+    char text[WORDS_BYTES] = "";
+    int file = scratch_file();
+    int real = dup(2);
+    CHECK(real >= 0 && dup2(file, 2) == 2);
+    make_a_warning();
+    CHECK(dup2(real, 2) == 2 && close(real) == 0);
+    CHECK(pread(file, text, sizeof text - 1, 0) > 0);
+    CHECK_CONTAINS(text, "warning");
+    CHECK_CONTAINS(text, "stopped");
+    CHECK(text[strlen(text) - 1] == '\n');
+    CHECK(close(file) == 0);
+}
+
+int main(void) {
+    int out = scratch_file();
+    CHECK(dup2(out, 1) == 1); /* all that follows runs with this standard output */
+    levels();
+    taking_away_waits();
+    standard_error();
+    CHECK(lseek(out, 0, SEEK_END) == 0); /* not a byte */
+    return 0;
+}
