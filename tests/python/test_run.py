@@ -134,7 +134,8 @@ def test_what_would_contradict_the_launcher_is_taken_out():
         "MUSTER_SCHED_FD": "3",
         "MUSTER_JOB_ID": "kept",
     }
-    with Launch("--worker_num=2", "--local_worker_num=1", *JOINED, *shell("env; sleep 600"), env=contradictions) as launch:
+    words = ("--worker_num=2", "--local_worker_num=1", *JOINED)
+    with Launch(*words, *shell("env; sleep 600"), env=contradictions) as launch:
         launch.wait_for_log("worker_0.log", "MUSTER_JOB_ID=kept")
         left = {name for name in contradictions if re.search(rf"^{name}=", launch.log("worker_0.log"), re.M)}
         assert left == {"MUSTER_JOB_ID"}
@@ -240,6 +241,22 @@ def test_a_reader_who_has_gone_away_does_not_end_the_run(tmp_path):
     process.stdout.close()
     assert process.wait(timeout=30) == 6
     assert (tmp_path / "worker_0.log").read_text().endswith("100000\ndone\n")
+
+
+def test_a_reader_who_does_not_read_holds_up_nobody(tmp_path):
+    """The workers are stopped in time; only what is still to be shown waits, and a signal ends that too."""
+    task = shell("seq 1000000; if [ $RANK_ID = 1 ]; then echo $$ > pid; exec sleep 600; fi;"
+                 "while [ ! -s pid ]; do sleep 0.01; done; exit 6")
+    command = [MUSTER, "run", "--worker_num=2", *JOINED, f"--log_dir={tmp_path}", *task]
+    process = subprocess.Popen(
+        command, env=clean_environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=tmp_path
+    )
+    with process:
+        pid = int(until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(), 20, "the worker's pid"))
+        until(lambda: not os.path.exists(f"/proc/{pid}"), 20, "the other worker is stopped")
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=20) == 6
 
 
 # Ends
