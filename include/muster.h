@@ -84,6 +84,15 @@
 /** What muster_role answers in a parameter server. */
 #define MUSTER_ROLE_SERVER 2
 
+/** State of a member: in the cluster, as far as this process has heard. */
+#define MUSTER_MEMBER_PRESENT 0
+
+/** State of a member: lost; the cluster is broken because of it. */
+#define MUSTER_MEMBER_LOST 1
+
+/** State of a member: it has left, and a call that needed it found out. */
+#define MUSTER_MEMBER_LEFT 2
+
 /** Log level: what failed. */
 #define MUSTER_LOG_ERROR 1
 
@@ -180,7 +189,7 @@ typedef struct {
     int32_t local_rank;
     /** Its process. */
     int32_t pid;
-    /** 0: in the cluster. (Other states come with recovery.) */
+    /** MUSTER_MEMBER_PRESENT, _LOST or _LEFT, as far as this process has heard. */
     int32_t state;
     /** Its node id. */
     char node_id[MUSTER_NAME_BYTES];

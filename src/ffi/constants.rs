@@ -102,6 +102,13 @@ pub const MUSTER_ROLE_WORKER: i32 = 1;
 /// What muster_role answers in a parameter server.
 pub const MUSTER_ROLE_SERVER: i32 = 2;
 
+/// State of a member: in the cluster, as far as this process has heard.
+pub const MUSTER_MEMBER_PRESENT: i32 = 0;
+/// State of a member: lost; the cluster is broken because of it.
+pub const MUSTER_MEMBER_LOST: i32 = 1;
+/// State of a member: it has left, and a call that needed it found out.
+pub const MUSTER_MEMBER_LEFT: i32 = 2;
+
 /// Log level: what failed.
 pub const MUSTER_LOG_ERROR: i32 = 1;
 /// Log level: and what is odd, or takes long. The default.

@@ -1,11 +1,14 @@
 //! Groups: handles, ranks, members.
 
-use super::constants::{muster_status_t, MUSTER_ADDRESS_BYTES, MUSTER_NAME_BYTES};
+use super::constants::{
+    muster_status_t, MUSTER_ADDRESS_BYTES, MUSTER_MEMBER_LEFT, MUSTER_MEMBER_LOST, MUSTER_MEMBER_PRESENT,
+    MUSTER_NAME_BYTES,
+};
 use super::convert::{fixed, give_struct, handle};
 use super::guard::{guard, guard_number, guard_or, Handle};
 use super::life::muster_cluster_t;
 use crate::error::{Error, Result, Status};
-use crate::runtime::Group;
+use crate::runtime::{Group, Standing};
 use std::ffi::c_char;
 use std::sync::Arc;
 
@@ -135,7 +138,7 @@ pub struct muster_member_t {
     pub local_rank: i32,
     /// Its process.
     pub pid: i32,
-    /// 0: in the cluster. (Other states come with recovery.)
+    /// MUSTER_MEMBER_PRESENT, _LOST or _LEFT, as far as this process has heard.
     pub state: i32,
     /// Its node id.
     pub node_id: [c_char; MUSTER_NAME_BYTES],
@@ -159,14 +162,18 @@ pub unsafe extern "C" fn muster_group_member(
 ) -> muster_status_t {
     guard(|| {
         // SAFETY: as promised by the caller.
-        let member = unsafe { handle(group, "group") }?.with(|group| group.find_member(rank))?;
+        let (member, standing) = unsafe { handle(group, "group") }?.with(|group| group.find_member(rank))?;
         let address = member.addresses.first().map(ToString::to_string).unwrap_or_default();
         let given = muster_member_t {
             role: member.role as i32,
             rank: member.rank as i32,
             local_rank: member.local_rank as i32,
             pid: member.process.pid as i32,
-            state: 0,
+            state: match standing {
+                Standing::Present => MUSTER_MEMBER_PRESENT,
+                Standing::Lost => MUSTER_MEMBER_LOST,
+                Standing::Left => MUSTER_MEMBER_LEFT,
+            },
             node_id: fixed(&member.node_id),
             host: fixed(&member.host.name),
             address: fixed(&address),

@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 
 /// How long a call polls before it sleeps; a wake-up from sleep costs about as much.
 const SPIN: Duration = Duration::from_micros(50);
+/// How often a call that makes progress looks at the clock.
+const CLOCK_TURNS: u32 = 64;
 /// When a call that makes no progress says who is absent.
 pub(super) const WARN_AFTER: Duration = Duration::from_secs(10);
 
@@ -137,7 +139,9 @@ impl Group {
         warn_at: &mut Time,
     ) -> Result<(), Stop> {
         let mut idle_since: Option<Instant> = None;
+        let mut turn = 0u32;
         loop {
+            turn = turn.wrapping_add(1);
             let moved = self.move_out(driver, running, exchange, memory)?;
             let moved = self.move_in(driver, running, exchange, memory)? || moved;
             if exchange.send.is_none() && exchange.receive.is_none() {
@@ -149,6 +153,10 @@ impl Group {
             }
             if moved {
                 idle_since = None;
+                // A transfer that trickles keeps to the time, too; the clock is not read at every turn.
+                if turn % CLOCK_TURNS == 0 && running.shared.clock.now() >= running.deadline {
+                    return Err(Stop::Timeout);
+                }
                 continue;
             }
             match idle_since {

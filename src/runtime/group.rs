@@ -10,7 +10,7 @@ use crate::collective::Thresholds;
 use crate::error::{Culprit, Error, Failure, Result, Status};
 use crate::net::{Poller, Token, Transport, Waker};
 use crate::types::{Call, GroupId, Role, Time};
-use crate::wire::{Formed, GroupProgress, Member, PIECE_BYTES};
+use crate::wire::{Formed, GroupProgress, Member, PeerState, PIECE_BYTES};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -57,6 +57,17 @@ struct Progress {
     finished: u64,
     call: Option<Call>,
     at: Time,
+}
+
+/// How a member stands, as far as this node has heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// In the cluster.
+    Present,
+    /// Lost: the cluster is broken because of it.
+    Lost,
+    /// It has left, and a call that needed it found out.
+    Left,
 }
 
 /// A group, as one of its members (or a bystander) sees it.
@@ -168,10 +179,19 @@ impl Group {
         found.ok_or_else(|| Error::new(Status::NotFound, format!("worker {world_rank} is no member of {}", self.id)))
     }
 
-    /// The member with this rank; asks the scheduler where `Formed` did not tell.
-    pub fn find_member(&self, rank: i32) -> Result<Member> {
+    /// The member with this rank, and how it stands; asks the scheduler where `Formed` did not tell.
+    pub fn find_member(&self, rank: i32) -> Result<(Member, Standing)> {
         let index = self.checked_index(rank)?;
-        self.shared()?.member(&self.formed, index)
+        let shared = self.shared()?;
+        let member = shared.member(&self.formed, index)?;
+        let learnt = shared.learnt();
+        let lost = learnt.broken.as_ref().filter(|failure| failure.status == Status::PeerLost);
+        let standing = match (lost.and_then(|failure| failure.culprit.as_ref()), learnt.peers.get(&index)) {
+            (Some(culprit), _) if culprit.node_id == member.node_id => Standing::Lost,
+            (_, Some((PeerState::Left, _))) => Standing::Left,
+            _ => Standing::Present,
+        };
+        Ok((member, standing))
     }
 
     fn checked_index(&self, rank: i32) -> Result<u32> {

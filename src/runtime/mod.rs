@@ -25,5 +25,5 @@ mod store;
 
 pub use buffer::CallBuffers;
 pub use cluster::{join, limit_ms, start_scheduler, Cluster, Joined};
-pub use group::Group;
+pub use group::{Group, Standing};
 pub use scheduler::Scheduler;
