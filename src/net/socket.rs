@@ -104,7 +104,21 @@ pub(super) fn unacknowledged(fd: &impl AsRawFd) -> io::Result<usize> {
     let mut bytes: c_int = 0;
     // SAFETY: SIOCOUTQ (by its older name TIOCOUTQ) writes one int to the pointer.
     check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) })?;
-    Ok(usize::try_from(bytes).unwrap_or(0))
+    // A reset leaves the count as it was, but nothing is on its way any more.
+    let waiting = if bytes > 0 && is_over(fd)? { 0 } else { bytes };
+    Ok(usize::try_from(waiting).unwrap_or(0))
+}
+
+/// Whether the kernel has done with this TCP connection: reset, or closed on both sides.
+fn is_over(fd: &impl AsRawFd) -> io::Result<bool> {
+    const CLOSED: u8 = 7; // the kernel's TCP_CLOSE
+    let mut state: u8 = 0; // the first field of TCP_INFO; the kernel writes as much as there is room for
+    let mut length: socklen_t = 1;
+    // SAFETY: the kernel writes at most `length` bytes to `state`; both outlive the call.
+    check(unsafe {
+        libc::getsockopt(fd.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, (&raw mut state).cast(), &raw mut length)
+    })?;
+    Ok(state == CLOSED)
 }
 
 /// Makes an inherited descriptor like our own: close-on-exec and non-blocking.

@@ -2,6 +2,7 @@ use super::*;
 use crate::net::testlink::tcp_pair as pair;
 use crate::net::{Listener, Poller};
 use std::os::fd::AsRawFd;
+use std::time::Instant;
 
 const DEADLINE: Duration = Duration::from_secs(20);
 
@@ -58,6 +59,19 @@ fn unsent_counts_what_the_peer_has_not_taken() {
     }
     assert!(a.unsent() > 0 && a.unsent() <= written);
     drop(b);
+}
+
+#[test]
+fn nothing_is_unsent_once_the_peer_has_reset_the_connection() {
+    let (mut a, b) = pair();
+    drop(b);
+    // The peer is gone: this is answered with a reset, which acknowledges nothing.
+    assert_eq!(a.write(&[IoSlice::new(b"leave")]).unwrap(), 5);
+    let deadline = Instant::now() + DEADLINE;
+    while a.unsent() > 0 {
+        assert!(Instant::now() < deadline, "{} bytes still count as unsent", a.unsent());
+        std::thread::yield_now();
+    }
 }
 
 #[test]
