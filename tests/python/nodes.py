@@ -1,0 +1,66 @@
+"""Short worker programs for a test, and what they said.
+
+    with Cluster(node("c = join(); say(sum=c.world.allreduce([1])); c.leave()"), workers=2) as cluster:
+        for worker in cluster.succeed(timeout=30):
+            assert said(worker)["sum"] == [2]
+"""
+
+import contextlib
+import json
+import pathlib
+import socket
+import textwrap
+
+from cluster import Process
+
+PROGRAM = pathlib.Path(__file__).resolve().parent / "programs" / "node.py"
+JOIN_AND_LEAVE = "c = join(); c.leave()"
+# A refusal, or a bad setting, is told without waiting for anything; the slack is for a busy machine.
+AT_ONCE_SECONDS = 3.0
+
+
+def node(lines=JOIN_AND_LEAVE):
+    """The command that runs these lines in programs/node.py."""
+    return [PROGRAM, textwrap.dedent(lines)]
+
+
+def said(process):
+    """All that a node said, as one dictionary."""
+    words = {}
+    for line in process.stdout.splitlines():
+        words.update(json.loads(line))
+    return words
+
+
+def await_joined(*processes, timeout=30):
+    for process in processes:
+        process.wait_for('"joined"', timeout)
+
+
+def failed_at_once(process, status, *parts, timeout=30):
+    """The process ends with this status, without having waited, and its sentence has all these parts."""
+    assert process.wait(timeout) == 1
+    words = said(process)
+    assert words["error"] == status, words
+    assert words.get("seconds", 0.0) < AT_ONCE_SECONDS, words
+    for part in parts:
+        assert str(part) in words["sentence"], f"{part!r} is not in {words['sentence']!r}"
+    return words["sentence"]
+
+
+def alone_fails_at_once(env, status, *parts, lines=JOIN_AND_LEAVE):
+    """A process with these settings fails before it has tried to reach anybody."""
+    with Process(node(lines), env) as process:
+        return failed_at_once(process, status, *parts)
+
+
+@contextlib.contextmanager
+def reserved_port(host="127.0.0.1"):
+    """A port on which nobody listens, and which the system gives to nobody else.
+
+    It is bound but does not listen. A scheduler that binds it too (with SO_REUSEADDR, as schedulers do) can listen.
+    """
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind((host, 0))
+        yield holder.getsockname()[1]
