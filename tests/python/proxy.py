@@ -1,0 +1,121 @@
+"""Stands between a node and its scheduler, passes everything on, and keeps a record of the frames.
+
+    with Proxy(cluster.port) as proxy:
+        cluster.start_worker(env={"MS_SCHED_PORT": proxy.port})
+        proxy.wait_for(lambda: proxy.count(TO_SCHEDULER, wire.STORE_BEGIN) == 1, timeout=10)
+"""
+
+import contextlib
+import dataclasses
+import socket
+import threading
+import time
+
+import wire
+from launch import until
+
+TO_SCHEDULER, TO_NODE = "to the scheduler", "to the node"
+CHUNK = 65536
+
+
+@dataclasses.dataclass(frozen=True)
+class Frame:
+    at: float
+    direction: str
+    kind: int
+    length: int
+
+
+class Proxy:
+    """`bytes_per_second` makes it a slow link, in each direction."""
+
+    def __init__(self, scheduler_port, bytes_per_second=None):
+        self._scheduler_port = scheduler_port
+        self._pace = bytes_per_second
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self._lock = threading.Lock()
+        self._frames = []
+        self._problems = []
+        self._sockets = [self._listener]
+        self._threads = []
+
+    def frames(self, direction=None, *kinds):
+        """What has passed so far, in order."""
+        with self._lock:
+            if self._problems:
+                raise AssertionError(self._problems[0])
+            frames = list(self._frames)
+        return [f for f in frames if direction in (None, f.direction) and (not kinds or f.kind in kinds)]
+
+    def count(self, direction, *kinds):
+        return len(self.frames(direction, *kinds))
+
+    def wait_for(self, condition, timeout):
+        until(condition, timeout, f"what is waited for; {len(self.frames())} frames have passed")
+
+    def cut(self):
+        """Ends the connections that pass through it, in order for both sides; new ones are let through."""
+        with self._lock:
+            sockets, self._sockets[1:] = self._sockets[1:], []
+        for each in sockets:
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+    def _start(self, *work):
+        thread = threading.Thread(target=self._watch, args=work)
+        thread.start()
+        self._threads.append(thread)
+
+    def _watch(self, work, *arguments):
+        try:
+            work(*arguments)
+        except OSError:
+            pass  # a connection has ended, or the test has
+        except Exception as problem:
+            with self._lock:
+                self._problems.append(f"the proxy: {problem!r}")
+
+    def _serve(self):
+        while True:
+            node, _ = self._listener.accept()
+            scheduler = socket.create_connection(("127.0.0.1", self._scheduler_port))
+            with self._lock:
+                self._sockets += [node, scheduler]
+            self._start(self._pass_on, TO_SCHEDULER, node, scheduler)
+            self._start(self._pass_on, TO_NODE, scheduler, node)
+
+    def _pass_on(self, direction, source, sink):
+        def read(count):
+            data = bytearray()
+            while len(data) < count:
+                more = source.recv(min(CHUNK, count - len(data)))
+                if not more:
+                    raise EOFError
+                sink.sendall(more)
+                if self._pace:
+                    time.sleep(len(more) / self._pace)
+                data += more
+            return bytes(data)
+
+        with contextlib.suppress(EOFError):
+            while True:
+                kind, _, payload = wire.read_frame(read)
+                with self._lock:
+                    self._frames.append(Frame(time.monotonic(), direction, kind, len(payload)))
+        sink.shutdown(socket.SHUT_WR)
+
+    def __enter__(self):
+        self._start(self._serve)
+        return self
+
+    def __exit__(self, *_):
+        with self._lock:
+            sockets = list(self._sockets)
+        for each in sockets:
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join()
+        for each in sockets:
+            each.close()
