@@ -80,6 +80,8 @@ class Proxy:
         while True:
             node, _ = self._listener.accept()
             scheduler = socket.create_connection(("127.0.0.1", self._scheduler_port))
+            for each in (node, scheduler):
+                each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             with self._lock:
                 self._sockets += [node, scheduler]
             self._start(self._pass_on, TO_SCHEDULER, node, scheduler)

@@ -251,7 +251,7 @@ MISMATCHES = {
     "kind": ("c.world.barrier()", "c.world.allreduce([1, 2])", ["barrier", "allreduce"]),
     "count": ("c.world.allreduce([1])", "c.world.allreduce([1, 2])", ["count 1,", "count 2,"]),
     "operation": ("c.world.allreduce([1], SUM)", "c.world.allreduce([1], MAX)", ["sum", "max"]),
-    "root": ("c.world.broadcast(b'xy', 0)", "c.world.broadcast(b'xy', 1)", ["root 1"]),
+    "root": ("c.world.broadcast(b'xy', 0)", "c.world.broadcast(b'xy', 1)", ["broadcast(count 2, uint8, root "]),
     "length": ("c.world.broadcast(b'xy', 0)", "c.world.broadcast(b'xyz', 0)", ["count 2,", "count 3,"]),
 }
 
