@@ -97,3 +97,46 @@ impl<T> Handle<T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::CStr;
+
+    fn said() -> String {
+        // SAFETY: the last error's text ends with a zero byte and lives until this thread's next error.
+        unsafe { CStr::from_ptr(last_error()) }.to_str().expect("sentences are UTF-8").to_owned()
+    }
+
+    #[test]
+    fn a_panic_becomes_an_internal_error_and_spoils_the_handle_only() {
+        let handle = Handle::new(5);
+        assert_eq!(
+            guard(|| handle.with("thing", |five| Ok(if *five == 5 { Status::Ok } else { Status::Internal }))),
+            0
+        );
+        let status = guard(|| handle.with("thing", |_| -> Result<Status> { panic!("two and two are {}", 5) }));
+        assert_eq!(status, Status::Internal.code());
+        assert!(said().contains("a bug in this library: two and two are 5"), "{}", said());
+        assert_eq!(guard(|| handle.with("thing", |_| Ok(Status::Ok))), Status::Internal.code());
+        assert!(
+            said().contains("this thing was spoilt by an earlier internal error; it can only be freed"),
+            "{}",
+            said()
+        );
+        assert_eq!(handle.into_inner(), Ok(5));
+        assert_eq!(guard(|| Handle::new(6).with("thing", |_| Ok(Status::Ok))), 0);
+    }
+
+    #[test]
+    fn the_last_error_is_the_threads_own_and_outlives_successes() {
+        assert_eq!(guard(|| Err(Error::invalid("the first\0 of this thread"))), Status::Invalid.code());
+        assert_eq!(guard(|| Ok(Status::Ok)), 0);
+        assert_eq!(said(), "the first  of this thread");
+        std::thread::spawn(|| assert_eq!(said(), "")).join().expect("it found nothing");
+        assert_eq!(guard_number(|| Err(Error::config("another"))), i64::from(Status::Config.code()));
+        assert_eq!(said(), "another");
+        assert_eq!(guard_or(7, || Err(Error::config("a third"))), 7);
+        assert_eq!(said(), "a third");
+    }
+}
