@@ -2,7 +2,7 @@
 //!
 //! With the scheduler in reach the wait is the finalize time-out; without it, it ends 5 s after the scheduler was last
 //! there (but not sooner than 1 s after the wish to leave), for nobody but the scheduler misses the goodbye. A broken
-//! cluster is left within 1 s.
+//! cluster is left within 1 s, and at once where the scheduler is away.
 
 use super::contract::Event;
 use super::{Agent, Stage};
@@ -69,6 +69,8 @@ impl Agent {
         let Stage::Member(member) = &self.stage else { return Time::NEVER };
         let Some(leaving) = &member.leaving else { return Time::NEVER };
         match self.line.away_since() {
+            // Of a broken job the scheduler may well have gone for good.
+            Some(_) if self.broken.is_some() => leaving.since,
             Some(away) => leaving.until.min((away + AWAY_MAX).max(leaving.since + SHORT)),
             None => leaving.until,
         }

@@ -189,13 +189,15 @@ fn failed_rightly(world: &World, node: usize, side: &NodeSide) -> Verdict {
             gone || world.scheduler.is_none() || world.plan.connect_lost_once_in > 0 || side.disturbed
         }
         Status::Timeout => {
-            // The scheduler's own sentence, but for those who could not hear it.
+            // The scheduler's own sentence, but for those who could not hear it: it had ended for another reason.
             let sentence = match &world.ended {
-                Some((_, Err(ended))) => ended.message() == error.message(),
-                _ => false,
+                Some((_, Err(ended))) if ended.status() == Status::Timeout => ended.message() == error.message(),
+                _ => gone,
             };
             sentence || side.disturbed
         }
+        // It was taken for dead before it could hear that the cluster was complete.
+        Status::Fenced => side.disturbed && world.unclean,
         Status::PeerLost | Status::Aborted => world.unclean || world.plan.shape == Shape::Abort,
         _ => false,
     };

@@ -225,7 +225,8 @@ impl World {
         let side = &mut self.nodes[node];
         side.attempts += 1;
         side.line = Line::Attempt(side.attempts);
-        let forming = side.formed.is_none();
+        // One that has to come back soon is not kept from it.
+        let forming = side.formed.is_none() && !side.disturbed;
         let attempt = side.attempts;
         let failed = |reason: &str| Event::NotConnected(node, attempt, format!("{SCHEDULER}: {reason}"));
         if side.isolated_until > self.now {

@@ -33,6 +33,8 @@ pub(super) enum Fault {
     NoScheduler,
     /// A process ended without leaving.
     NodeKilled,
+    /// A process said that it ends without leaving.
+    LastWord,
     /// A host vanished without a word.
     HostVanished,
     /// A process ended because of another's end.
@@ -57,7 +59,7 @@ pub(super) enum Fault {
 }
 
 impl Fault {
-    pub(super) const ALL: [Fault; 29] = [
+    pub(super) const ALL: [Fault; 30] = [
         Fault::MessageDelayed,
         Fault::Reordered,
         Fault::MessageLost,
@@ -73,6 +75,7 @@ impl Fault {
         Fault::LateScheduler,
         Fault::NoScheduler,
         Fault::NodeKilled,
+        Fault::LastWord,
         Fault::HostVanished,
         Fault::Consequence,
         Fault::Replaced,

@@ -2,11 +2,12 @@
 
 use super::driver::closed;
 use super::faults::Fault;
-use super::network::Side;
+use super::network::{Fate, Side};
 use super::plan::{Mishap, Shape};
 use super::world::{Event, Line, World};
 use crate::agent::{self, Command};
-use crate::membership::Closed;
+use crate::membership::{self, Closed, ConnId};
+use crate::wire::Message;
 use std::time::Duration;
 
 /// A process that stands still for no longer than this is not taken for dead.
@@ -129,12 +130,25 @@ impl World {
         if with_host {
             return self.cut_off(node);
         }
+        let says_so = self.random.once_in(3);
         for conn in self.network.of_node(node) {
             if self.network.is_open(conn, Side::Node) {
+                if says_so {
+                    self.last_word(conn);
+                }
                 if let Some(at) = self.network.finish(self.now, conn, Side::Node) {
                     self.closed_at_scheduler(at, conn, Closed::Ended, "connection reset by peer");
                 }
             }
+        }
+    }
+
+    /// A process that ends without leaving, but in order, says that it is gone.
+    fn last_word(&mut self, conn: usize) {
+        if let Fate::Arrives(at) = self.network.send(self.now, conn, Side::Node, Message::Gone.lane()) {
+            self.network.tally.count(Fault::LastWord);
+            let input = membership::Input::Received(ConnId(conn as u64), Message::Gone);
+            self.queue.put(at, Event::ToScheduler(Some(conn), input));
         }
     }
 

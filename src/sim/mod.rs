@@ -8,7 +8,7 @@
 //! Deliberately absent: sockets, frames (messages go through their bytes now and then), links between nodes, and disk.
 //!
 //! A failure names its seed; `MUSTER_SIM_SEED=<seed> cargo test --lib sim:: -- --nocapture` plays that one alone and
-//! tells every step.
+//! tells every step. `MUSTER_SIM_SEEDS=<count>` plays that many.
 
 mod checks;
 mod driver;
@@ -51,33 +51,34 @@ fn play(seed: u64, verbose: bool) -> World {
     world
 }
 
-/// The one seed that the environment asks for.
-fn asked_for() -> Option<u64> {
-    let text = std::env::var("MUSTER_SIM_SEED").ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("MUSTER_SIM_SEED={text:?}: a number is wanted")))
+/// A number from the environment.
+fn asked_for(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name}={text:?}: a number is wanted")))
 }
 
 #[test]
 fn every_story_ends_well_or_with_the_right_cause() {
-    if let Some(seed) = asked_for() {
+    if let Some(seed) = asked_for("MUSTER_SIM_SEED") {
         play(seed, true);
         return;
     }
     let mut tally = Tally::default();
     let mut steps = 0;
-    for seed in 0..SEEDS {
+    let seeds = asked_for("MUSTER_SIM_SEEDS").unwrap_or(SEEDS);
+    for seed in 0..seeds {
         let world = play(seed, false);
         tally.add(&world.network.tally);
         steps += world.trace.steps.len();
     }
-    println!("{SEEDS} stories, {steps} steps; trouble made:\n{tally}");
+    println!("{seeds} stories, {steps} steps; trouble made:\n{tally}");
     let missing: Vec<Fault> = Fault::ALL.into_iter().filter(|fault| tally.of(*fault) == 0).collect();
     assert!(missing.is_empty(), "no trouble of these kinds was made: {missing:?}");
 }
 
 #[test]
 fn a_seed_gives_the_same_story_twice() {
-    let seeds = asked_for().map_or(0..36, |seed| seed..seed + 1);
+    let seeds = asked_for("MUSTER_SIM_SEED").map_or(0..36, |seed| seed..seed + 1);
     let mut hashes = std::collections::BTreeSet::new();
     let count = seeds.clone().count();
     for seed in seeds {
