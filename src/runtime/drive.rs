@@ -80,6 +80,7 @@ impl Group {
         driver.scratch = scratch;
         match outcome {
             Ok(()) => {
+                driver.previous = Some(call);
                 self.finish(running.sequence);
                 Ok(())
             }

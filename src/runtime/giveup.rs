@@ -12,6 +12,7 @@ use crate::agent::Command;
 use crate::error::{Culprit, Failure, Status};
 use crate::types::Call;
 use crate::wire::{encode_frame, Absence, AbsenceState, Absent, Encoder, LinkKind, LinkRevoke, PeerState, Wire};
+use std::cmp::Ordering;
 
 /// How many absent ranks a sentence names.
 const NAMED_MAX: usize = 3;
@@ -28,9 +29,15 @@ impl Group {
                 (self.failure(running, Status::Corrupt, None, cause), false)
             }
             Stop::Left(peer) => (self.left(running, peer, self.culprit(peer)), false),
-            Stop::Mismatch(peer, sequence, call) => {
-                (self.failure(running, Status::Mismatch, None, self.mismatch(running, peer, sequence, &call)), false)
-            }
+            Stop::Mismatch(peer, sequence, call) => (
+                self.failure(
+                    running,
+                    Status::Mismatch,
+                    None,
+                    self.mismatch(running, driver.previous, peer, sequence, &call),
+                ),
+                false,
+            ),
             Stop::Timeout => (self.timed_out(running), false),
         };
         self.pass_on(driver, &cause);
@@ -91,13 +98,23 @@ impl Group {
         self.failure(running, Status::PeerLeft, culprit, cause)
     }
 
-    fn mismatch(&self, running: &Running<'_>, peer: u32, sequence: u64, call: &Call) -> String {
-        let (own, other) = (self.describe(self.rank().unwrap_or(0)), self.describe(peer));
-        let mine = format!("{own} called {} as collective #{} on {}", running.call, running.sequence, self.id());
-        if sequence == running.sequence {
-            return format!("{mine}, but {other} called {call}");
+    fn mismatch(&self, running: &Running<'_>, previous: Option<Call>, peer: u32, sequence: u64, call: &Call) -> String {
+        let (own, other, group) = (self.describe(self.rank().unwrap_or(0)), self.describe(peer), self.id());
+        let (number, mine) = (running.sequence, &running.call);
+        match (sequence.cmp(&number), previous) {
+            (Ordering::Equal, _) => format!("{own} called {mine} as collective #{number} on {group}, but {other} called {call}"),
+            // A frame that nobody here asked for: the disagreement is about the collective before.
+            (Ordering::Less, Some(previous)) if sequence + 1 == number => {
+                format!("{own} called {previous} as collective #{sequence} on {group}, but {other} called {call}")
+            }
+            (Ordering::Less, _) => {
+                format!("{own} is in {mine} as collective #{number} on {group}, but {other} is still in {call} as #{sequence}")
+            }
+            (Ordering::Greater, _) => format!(
+                "{own} called {mine} as collective #{number} on {group}, but {other} called something else then: it is in \
+                 {call} as #{sequence} already"
+            ),
         }
-        format!("{mine}, but {other} is in {call} as collective #{sequence} already: it called something else before")
     }
 
     fn timed_out(&self, running: &Running<'_>) -> Failure {

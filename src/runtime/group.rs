@@ -49,6 +49,8 @@ pub(super) struct Driver {
     pub scratch: Vec<u8>,
     /// The newest collective's number.
     pub sequence: u64,
+    /// The collective before it, for the sentence that tells two ranks apart.
+    pub previous: Option<Call>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -110,7 +112,7 @@ impl Group {
             shared: Arc::downgrade(shared),
             formed: Arc::clone(formed),
             thresholds: Thresholds::from_slice(&formed.agreed.thresholds).unwrap_or_default(),
-            driver: Mutex::new(Driver { poller, slots, piece, scratch: Vec::new(), sequence: 0 }),
+            driver: Mutex::new(Driver { poller, slots, piece, scratch: Vec::new(), sequence: 0, previous: None }),
             members,
             mail: Mutex::default(),
             signal: AtomicBool::new(false),
