@@ -1,0 +1,130 @@
+/* Every rank gets the same bits, and the same from run to run, also where rounding makes the order count; and what is
+ * special about floating point comes out as the header says. */
+#include "check.h"
+#include "nodes.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { RANKS_LIMIT = 8, RESULTS = 64 };
+
+static const size_t counts[] = {1, 3, 500, 5001, 120007};
+
+/* The hash of every result of every rank, in a run. */
+struct run {
+    uint64_t hash[RANKS_LIMIT][RESULTS];
+};
+
+static uint64_t hash_of(const void *data, size_t bytes) {
+    const unsigned char *at = data;
+    uint64_t hash = 1469598103934665603u;
+    for (size_t i = 0; i < bytes; i++) {
+        hash = (hash ^ at[i]) * 1099511628211u;
+    }
+    return hash;
+}
+
+/* Numbers of very different size, so that a sum depends on the order in which it is made. */
+static double rough(uint64_t *state, int near_one) {
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    double fraction = (double)(*state >> 11) / 9007199254740992.0 + 0.5;
+    if (near_one) {
+        return fraction;
+    }
+    return ldexp(*state & 1024 ? fraction : -fraction, (int)(*state >> 3 & 15) - 8);
+}
+
+static void reduce(muster_group_t *world, struct run *run, int rank, int *results, int32_t dtype, size_t count) {
+    size_t width = dtype == MUSTER_FLOAT64 ? 8 : 4;
+    void *in = malloc(count * width);
+    void *out = malloc(count * width);
+    CHECK(in != NULL && out != NULL);
+    for (int32_t op = MUSTER_SUM; op <= MUSTER_AVG; op++) {
+        uint64_t state = (uint64_t)rank * 977 + count + (uint64_t)op;
+        for (size_t i = 0; i < count; i++) {
+            double value = rough(&state, op == MUSTER_PROD);
+            float narrow = (float)value;
+            memcpy((char *)in + i * width, width == 8 ? (void *)&value : (void *)&narrow, width);
+        }
+        CHECK_OK(muster_allreduce(world, in, out, count, dtype, op));
+        CHECK_OK(muster_allreduce(world, in, in, count, dtype, op));
+        CHECK(memcmp(in, out, count * width) == 0); /* in place or not */
+        CHECK(*results < RESULTS);
+        run->hash[rank][(*results)++] = hash_of(out, count * width);
+    }
+    free(in);
+    free(out);
+}
+
+static void body(muster_cluster_t *cluster, int index, void *context) {
+    muster_group_t *world = muster_world(cluster);
+    int rank = muster_rank(cluster);
+    int results = 0;
+    (void)index;
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        reduce(world, context, rank, &results, MUSTER_FLOAT32, counts[i]);
+        reduce(world, context, rank, &results, MUSTER_FLOAT64, counts[i]);
+    }
+}
+
+static void run_on(int size, struct run *run) {
+    struct plan plan = {.workers = size, .node_ids = rank_ids, .body = body, .context = run};
+    memset(run, 0, sizeof *run);
+    run_nodes(&plan);
+    for (int rank = 1; rank < size; rank++) {
+        CHECK(memcmp(run->hash[0], run->hash[rank], sizeof run->hash[0]) == 0);
+    }
+}
+
+/* NaN is passed on by min and max wherever it comes from; of the two zeros -0 is the smaller. */
+static void special(muster_cluster_t *cluster, int index, void *context) {
+    muster_group_t *world = muster_world(cluster);
+    int rank = muster_rank(cluster);
+    (void)index, (void)context;
+    for (int32_t op = MUSTER_SUM; op <= MUSTER_AVG; op++) {
+        for (int from = 0; from < muster_size(cluster); from++) {
+            float value = rank == from ? NAN : 1;
+            double wide = rank == from ? NAN : 1;
+            CHECK_OK(muster_allreduce(world, &value, &value, 1, MUSTER_FLOAT32, op));
+            CHECK(isnan(value));
+            CHECK_OK(muster_allreduce(world, &wide, &wide, 1, MUSTER_FLOAT64, op));
+            CHECK(isnan(wide));
+            float zeros[2] = {rank == from ? -0.0f : 0.0f, rank == from ? INFINITY : 0.0f};
+            CHECK_OK(muster_allreduce(world, zeros, zeros, 2, MUSTER_FLOAT32, op));
+            CHECK(zeros[0] == 0 && (op != MUSTER_MIN || signbit(zeros[0])) && (op != MUSTER_MAX || !signbit(zeros[0])));
+            CHECK(op == MUSTER_PROD ? isnan(zeros[1]) : op == MUSTER_MIN ? zeros[1] == 0 : isinf(zeros[1]));
+        }
+    }
+}
+
+/* Integers wrap in sums and products, and truncate toward zero in averages. */
+static void integers(muster_cluster_t *cluster, int index, void *context) {
+    muster_group_t *world = muster_world(cluster);
+    int rank = muster_rank(cluster);
+    int32_t wrapped = INT32_MAX;
+    int32_t average[2] = {rank == 0 ? -7 : 0, rank == 0 ? 7 : 0};
+    uint8_t small = 200;
+    (void)index, (void)context;
+    CHECK_OK(muster_allreduce(world, &wrapped, &wrapped, 1, MUSTER_INT32, MUSTER_SUM));
+    CHECK_IS(INT32_MAX - 2, wrapped); /* of three */
+    CHECK_OK(muster_allreduce(world, average, average, 2, MUSTER_INT32, MUSTER_AVG));
+    CHECK(average[0] == -2 && average[1] == 2);
+    CHECK_OK(muster_allreduce(world, &small, &small, 1, MUSTER_UINT8, MUSTER_SUM));
+    CHECK_IS(600 % 256, small);
+}
+
+int main(void) {
+    static struct run first;
+    static struct run second;
+    static const int sizes[] = {2, 3, 5, 8};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        run_on(sizes[i], &first);
+        run_on(sizes[i], &second);
+        CHECK(memcmp(&first, &second, sizeof first) == 0);
+    }
+    struct plan three = {.workers = 3, .node_ids = rank_ids, .body = special};
+    run_nodes(&three);
+    three.body = integers;
+    run_nodes(&three);
+    return 0;
+}
