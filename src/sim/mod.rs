@@ -29,6 +29,8 @@ use world::World;
 
 /// How many stories the test plays.
 const SEEDS: u64 = 1_800;
+/// How many in a long run.
+const SOAK_SEEDS: u64 = 100_000;
 
 /// Plays one story; panics with the way to replay it where it goes wrong.
 fn play(seed: u64, verbose: bool) -> World {
@@ -65,7 +67,8 @@ fn every_story_ends_well_or_with_the_right_cause() {
     }
     let mut tally = Tally::default();
     let mut steps = 0;
-    let seeds = asked_for("MUSTER_SIM_SEEDS").unwrap_or(SEEDS);
+    let usual = if std::env::var_os("MUSTER_SOAK").is_some() { SOAK_SEEDS } else { SEEDS };
+    let seeds = asked_for("MUSTER_SIM_SEEDS").unwrap_or(usual);
     for seed in 0..seeds {
         let world = play(seed, false);
         tally.add(&world.network.tally);
