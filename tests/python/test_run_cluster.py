@@ -47,7 +47,7 @@ def test_the_worker_that_broke_the_job_is_the_first(how, code, said):
 
 def test_forming_that_takes_too_long_has_a_code_of_its_own():
     late = "if [ $RANK_ID = 2 ]; then exec sleep 600; fi; exec \"$0\" \"$@\""
-    with Launch(*WORDS, "--cluster_time_out=1", "--", "sh", "-c", late, "python3", WORKER, "leave") as launch:
+    with Launch(*WORDS, "--cluster_time_out=5", "--", "sh", "-c", late, "python3", WORKER, "leave") as launch:
         assert launch.wait(timeout=60) == 124
         assert failures(launch)[0].startswith("muster: first failure: the scheduler")
         assert "missing: rank 2" in launch.stderr
