@@ -231,9 +231,19 @@ static void other_root(muster_cluster_t *cluster, int rank, struct ranks *ranks)
     keep(&ranks->note[rank], cluster, status);
 }
 
-static void mismatch(rank_body body, const char *words, const char *other_words) {
-    struct ranks *ranks = ranks_start(SIZE, body, NULL);
-    for (int i = 0; i < SIZE; i++) {
+/* Each waits for the other's broadcast: no frame ever meets another. */
+static void both_wait(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
+    char byte = 0;
+    double begin = now_s();
+    muster_status_t status = muster_broadcast(muster_world(cluster), &byte, 1, MUSTER_UINT8, 1 - rank);
+    ranks->note[rank].took_s = now_s() - begin;
+    CHECK(ranks->note[rank].took_s < 5); /* a heartbeat or two, and no time-out */
+    keep(&ranks->note[rank], cluster, status);
+}
+
+static void mismatch(int size, rank_body body, const char *words, const char *other_words) {
+    struct ranks *ranks = ranks_start(size, body, NULL);
+    for (int i = 0; i < size; i++) {
         ranks_await(ranks, i);
     }
     check_told(ranks, MUSTER_ERR_MISMATCH, words, -1);
@@ -266,9 +276,10 @@ int main(void) {
     lost_without_a_signal(free_silently);
     left();
     absent();
-    mismatch(other_count, "7", "8");
-    mismatch(other_call, "allgather", "allreduce");
-    mismatch(other_root, "called", "broadcast");
+    mismatch(SIZE, other_count, "7", "8");
+    mismatch(SIZE, other_call, "allgather", "allreduce");
+    mismatch(SIZE, other_root, "root 2", "root 0");
+    mismatch(2, both_wait, "root 0", "root 1");
     aborted();
     return 0;
 }
