@@ -13,6 +13,7 @@ use crate::error::{Error, Failure, Result, Status};
 use crate::net::{Listener, Poller, Token, Transport};
 use crate::types::{Epoch, GroupId, Time};
 use crate::wire::{Formed, Heartbeat, Message, PROGRESS_MAX};
+use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
@@ -56,6 +57,8 @@ pub struct Node {
     shared: Arc<Shared>,
     setup: Setup,
     poller: Poller,
+    inputs: VecDeque<Input>,
+    feeding: bool,
     control: Control,
     more: bool,
     listener: Option<Listener>,
@@ -79,6 +82,8 @@ impl Node {
             shared,
             setup,
             poller,
+            inputs: VecDeque::new(),
+            feeding: false,
             control: Control::None,
             more: false,
             listener: None,
@@ -210,29 +215,42 @@ impl Node {
         self.accept_again = if stopped { now + crate::net::listener::EXHAUSTED_PAUSE } else { Time::NEVER };
     }
 
+    /// Feeds the brain, and does what it wants done. What comes of that (a connection that fails at once, or is lost)
+    /// waits in `inputs` for its turn: one input, then all outputs, then the next.
     fn feed(&mut self, input: Input) {
-        self.setup.agent.handle(self.shared.clock.now(), input);
-        self.drain();
+        self.inputs.push_back(input);
+        if !self.feeding {
+            self.drain();
+        }
     }
 
-    /// Does what the brain wants done, then writes.
     fn drain(&mut self) {
-        while let Some(output) = self.setup.agent.next_output() {
-            match output {
-                Output::Connect(within) => self.connect(within),
-                Output::Disconnect => self.disconnect(),
-                Output::Send(message) => self.send(message),
-                Output::SendHeartbeat { sequence, echoed } => {
-                    let progress = self.progress();
-                    self.send(Message::Heartbeat(Heartbeat { sequence, echoed, progress }));
-                }
-                Output::Arm(at) => self.armed = at,
-                Output::Log { quiet: true, line } => self.shared.logger.info(&line),
-                Output::Log { quiet: false, line } => self.shared.logger.warn(&line),
-                Output::Tell(event) => self.tell(event),
+        self.feeding = true;
+        loop {
+            while let Some(output) = self.setup.agent.next_output() {
+                self.carry_out(output);
             }
+            self.write();
+            let Some(input) = self.inputs.pop_front() else { break };
+            self.setup.agent.handle(self.shared.clock.now(), input);
         }
-        self.write();
+        self.feeding = false;
+    }
+
+    fn carry_out(&mut self, output: Output) {
+        match output {
+            Output::Connect(within) => self.connect(within),
+            Output::Disconnect => self.disconnect(),
+            Output::Send(message) => self.send(message),
+            Output::SendHeartbeat { sequence, echoed } => {
+                let progress = self.progress();
+                self.send(Message::Heartbeat(Heartbeat { sequence, echoed, progress }));
+            }
+            Output::Arm(at) => self.armed = at,
+            Output::Log { quiet: true, line } => self.shared.logger.info(&line),
+            Output::Log { quiet: false, line } => self.shared.logger.warn(&line),
+            Output::Tell(event) => self.tell(event),
+        }
     }
 
     fn progress(&self) -> Vec<crate::wire::GroupProgress> {

@@ -17,7 +17,7 @@ use crate::membership::{self, Closed, ConnId, Identity, Input, Output, Rules};
 use crate::net::{host, interface, listener, resolve, Listener, Poller, Token, Waker};
 use crate::types::{JobInstance, Time};
 use crate::wire::{Agreed, Message, Register, Rejected, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -50,6 +50,8 @@ pub struct Serving {
     poller: Poller,
     listener: Listener,
     brain: membership::Scheduler,
+    inputs: VecDeque<Input>,
+    feeding: bool,
     connections: HashMap<u64, Connection>,
     next: u64,
     /// Connections to which something is to be written.
@@ -86,6 +88,8 @@ impl Serving {
             poller: Poller::new()?,
             listener,
             brain,
+            inputs: VecDeque::new(),
+            feeding: false,
             connections: HashMap::new(),
             next: FIRST_CONNECTION,
             dirty: BTreeSet::new(),
@@ -240,35 +244,48 @@ impl Serving {
         }
     }
 
+    /// Feeds the brain, and does what it wants done. What comes of that (a lost connection, a probe's answer) waits in
+    /// `inputs` for its turn: one input, then all outputs, then the next.
     fn feed(&mut self, input: Input) {
-        self.brain.handle(self.clock.now(), input);
-        self.drain();
+        self.inputs.push_back(input);
+        if !self.feeding {
+            self.drain();
+        }
     }
 
-    /// Does what the brain wants done, then writes.
     fn drain(&mut self) {
-        while let Some(output) = self.brain.next_output() {
-            match output {
-                Output::Send(ConnId(id), message) => self.send(id, message),
-                Output::Close(ConnId(id)) => self.close(id),
-                Output::Probe(process) => {
-                    let liveness = match host::alive(process.pid, process.start_ticks) {
-                        host::Liveness::Gone => membership::Liveness::Gone,
-                        host::Liveness::Alive | host::Liveness::Unknown => membership::Liveness::Alive,
-                    };
-                    self.brain.handle(self.clock.now(), Input::Probed(process, liveness));
-                }
-                Output::Arm(at) => self.armed = at,
-                Output::Log { quiet: true, line } => self.logger.info(&line),
-                Output::Log { quiet: false, line } => self.logger.warn(&line),
-                Output::Ended(result) => {
-                    self.ended = Some(result);
-                    let open: Vec<u64> = self.connections.keys().copied().collect();
-                    open.into_iter().for_each(|id| self.close(id));
-                }
+        self.feeding = true;
+        loop {
+            while let Some(output) = self.brain.next_output() {
+                self.carry_out(output);
+            }
+            self.write();
+            let Some(input) = self.inputs.pop_front() else { break };
+            self.brain.handle(self.clock.now(), input);
+        }
+        self.feeding = false;
+    }
+
+    fn carry_out(&mut self, output: Output) {
+        match output {
+            Output::Send(ConnId(id), message) => self.send(id, message),
+            Output::Close(ConnId(id)) => self.close(id),
+            Output::Probe(process) => {
+                let liveness = match host::alive(process.pid, process.start_ticks) {
+                    host::Liveness::Gone => membership::Liveness::Gone,
+                    host::Liveness::Alive | host::Liveness::Unknown => membership::Liveness::Alive,
+                };
+                self.feed(Input::Probed(process, liveness));
+            }
+            Output::Arm(at) => self.armed = at,
+            Output::Log { quiet: true, line } => self.logger.info(&line),
+            Output::Log { quiet: false, line } => self.logger.warn(&line),
+            Output::Ended(result) => {
+                self.ended = Some(result);
+                let open: Vec<u64> = self.connections.keys().copied().collect();
+                open.into_iter().for_each(|id| self.close(id));
             }
         }
-        self.write();
     }
 
     fn send(&mut self, id: u64, message: Message) {
