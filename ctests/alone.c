@@ -43,6 +43,9 @@ static void groups(muster_cluster_t *cluster) {
     CHECK_IS(0, muster_group_size(servers));
     CHECK_IS(MUSTER_ERR_NOT_FOUND, muster_group_rank(servers));
     CHECK_IS(MUSTER_ERR_INVALID, muster_barrier(servers));
+    CHECK_OK(muster_group_set_timeout(world, 0)); /* what can be done at once */
+    CHECK_OK(muster_barrier(world));
+    CHECK_OK(muster_group_set_timeout(world, -1));
     CHECK_OK(muster_group_member(world, 0, &member, sizeof member));
     CHECK_IS(getpid(), member.pid);
     CHECK(strcmp(member.node_id, muster_node_id(cluster)) == 0);

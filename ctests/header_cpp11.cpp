@@ -11,7 +11,14 @@ static_assert(std::is_standard_layout<muster_hccl_cm_t>::value, "structs have C'
 
 int main() {
     // extern "C": the names are found.
-    const char *version = muster_version();
-    muster_group_t *none = muster_world(nullptr);
-    return version != nullptr && none == nullptr && muster_abi_version() == MUSTER_ABI_VERSION ? 0 : 1;
+    muster_cluster_t *cluster = nullptr;
+    float value = 2.5f;
+    if (muster_abi_version() != MUSTER_ABI_VERSION || muster_world(nullptr) != nullptr ||
+        muster_init(nullptr, &cluster) != MUSTER_OK ||
+        muster_allreduce(muster_world(cluster), &value, &value, 1, MUSTER_FLOAT32, MUSTER_SUM) != MUSTER_OK ||
+        value != 2.5f || muster_finalize(cluster) != MUSTER_OK) {
+        return 1;
+    }
+    muster_cluster_free(cluster);
+    return 0;
 }

@@ -23,6 +23,7 @@ static muster_config_t *configuration(const struct plan *plan) {
     snprintf(number, sizeof number, "%d", plan->servers);
     CHECK_OK(muster_config_set(config, "server_num", number));
     CHECK_OK(muster_config_set(config, "cluster_timeout", "60"));
+    CHECK_OK(muster_config_set(config, "sched_host", plan->host == NULL ? "127.0.0.1" : plan->host));
     for (const char *const *setting = plan->settings; setting != NULL && *setting != NULL; setting += 2) {
         CHECK_OK(muster_config_set(config, setting[0], setting[1]));
     }
@@ -46,8 +47,10 @@ muster_cluster_t *join(const struct plan *plan, const char *port, int index) {
     muster_config_t *config = configuration(plan);
     muster_cluster_t *cluster = NULL;
     CHECK_OK(muster_config_set(config, "role", index < plan->workers ? "MS_WORKER" : "MS_PSERVER"));
-    CHECK_OK(muster_config_set(config, "sched_host", "127.0.0.1"));
     CHECK_OK(muster_config_set(config, "sched_port", port));
+    if (plan->host_ids != NULL) {
+        CHECK_OK(muster_config_set(config, "host_id", plan->host_ids[index]));
+    }
     if (plan->node_ids != NULL && plan->node_ids[index] != NULL) {
         CHECK_OK(muster_config_set(config, "node_id", plan->node_ids[index]));
     }

@@ -14,6 +14,10 @@ struct plan {
     int servers;
     /* One for each worker, then for each server; NULL, or a NULL among them: none is set. */
     const char *const *node_ids;
+    /* Likewise: what each node says its host is. */
+    const char *const *host_ids;
+    /* Where the scheduler listens and is looked for; NULL: 127.0.0.1. */
+    const char *host;
     /* Keys and values in turn, ended by NULL; for scheduler and nodes alike. May be NULL. */
     const char *const *settings;
     node_body body;
