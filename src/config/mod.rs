@@ -8,8 +8,8 @@
 //! launcher, which beat the default. Every stored value remembers its source, so that an error names the variable that
 //! somebody has to mend. A secret is never shown, neither by `get` nor in an error nor by `Debug`.
 //!
-//! Deliberately not here: the environment (it is passed in), name resolution and any other question to the system, the
-//! agreement between nodes (membership). The refusal of settings that this version cannot honour is prepared here
+//! Deliberately not here: the environment and the rank table's bytes (they are passed in), name resolution and any other
+//! question to the system, the agreement between nodes (membership). The refusal of settings that this version cannot honour is prepared here
 //! ([`Settings::unsupported`]) and made by the runtime.
 //!
 //! Tested in `config_test.rs`, `settings_test.rs`, and beside each file; `tests/settings_doc.rs` holds the documentation
@@ -17,8 +17,12 @@
 
 mod docs;
 mod environment;
+mod hccl;
+mod json;
 mod launcher;
 mod nearest;
+mod rank_entry;
+mod rank_table;
 mod settings;
 mod table;
 mod value;
@@ -26,6 +30,7 @@ mod value;
 pub use docs::{settings_help, settings_markdown};
 pub use launcher::DEFAULT_PORT;
 pub use nearest::closest;
+pub use rank_entry::Host;
 pub use settings::{Place, Settings, StoreLimits};
 pub use table::{Key, Setting, NODES_LIMIT, TABLE};
 pub use value::{Kind, LogLevel, Value};

@@ -131,7 +131,9 @@ pub(super) fn of_process(config: &Config) -> Result<Settings> {
         (None, Some(placement)) => reader.launched(placement)?,
         (None, None) => reader.alone()?,
     };
-    reader.settings(place, worker_num, server_num)
+    let settings = reader.settings(place, worker_num, server_num)?;
+    settings.check_hccl()?;
+    Ok(settings)
 }
 
 /// The settings of a scheduler inside a program.

@@ -242,6 +242,7 @@ fn the_rest_arrives_as_it_was_said() {
         ("MUSTER_LOG", "Debug"),
         ("MS_HCCL_CM_INIT", "1"),
         ("MS_RECOVERY_PATH", "/var/muster"),
+        ("RANK_TABLE_FILE", "/tmp/table.json"),
     ]);
     let settings = settings.settings().unwrap();
     assert_eq!(settings.job_id.as_deref(), Some("night run"));
@@ -254,6 +255,7 @@ fn the_rest_arrives_as_it_was_said() {
     assert_eq!((settings.device_id, settings.store_limits.value), (Some(3), 100));
     assert_eq!((settings.checksums, settings.log_level, settings.hccl_cm_init), (false, LogLevel::Debug, true));
     assert_eq!(settings.recovery_path, Some(PathBuf::from("/var/muster")));
+    assert_eq!(settings.rank_table_file, Some(PathBuf::from("/tmp/table.json")));
     assert!(settings.unsupported.is_empty() && settings.warnings.is_empty());
 }
 
@@ -271,21 +273,14 @@ fn settings_know_where_they_came_from() {
 
 #[test]
 fn what_this_version_cannot_honour_is_said() {
-    let settings = worker(&[
-        ("MS_ENABLE_RECOVERY", "1"),
-        ("MUSTER_ENABLE_SSL", "true"),
-        ("RANK_TABLE_FILE", "/tmp/table.json"),
-        ("MUSTER_JOB_SECRET", "s"),
-    ]);
+    let settings = worker(&[("MS_ENABLE_RECOVERY", "1"), ("MUSTER_ENABLE_SSL", "true"), ("MUSTER_JOB_SECRET", "s")]);
     let settings = settings.settings().unwrap();
     assert!(settings.enable_recovery && settings.enable_ssl);
-    assert_eq!(settings.rank_table_file, Some(PathBuf::from("/tmp/table.json")));
     let rest = "which this version of muster does not support: expected it to be unset";
     assert_eq!(
         settings.unsupported,
         [
             format!("MS_ENABLE_RECOVERY is \"1\", {rest}"),
-            format!("RANK_TABLE_FILE is \"/tmp/table.json\", {rest}"),
             format!("MUSTER_JOB_SECRET is set, {rest}"),
             format!("MUSTER_ENABLE_SSL is \"1\", {rest}"),
         ]

@@ -117,7 +117,7 @@ impl Setting {
 
     /// The name that users of the original know, or its own variable where there is none.
     pub fn usual_variable(&self) -> String {
-        self.ms.first().map_or_else(|| self.variable(), |name| name.to_string())
+        self.ms.iter().chain(self.others).next().map_or_else(|| self.variable(), |name| name.to_string())
     }
 
     /// The setting with this name in code.
@@ -331,10 +331,10 @@ pub static TABLE: [Setting; 32] = [
         Key::RankTableFile,
         "rank_table_file",
         Kind::Path,
-        "An HCCL rank table (JSON, version 1.0) from which ranks are taken.",
+        "An HCCL rank table (JSON, version 1.0). A worker's entry, and so its rank, is found by `rank_id` if that is \
+         set, else by its host and `device_id`.",
     )
-    .others(&["RANK_TABLE_FILE"])
-    .refused(),
+    .others(&["RANK_TABLE_FILE"]),
     Setting::new(
         Key::JobSecret,
         "job_secret",

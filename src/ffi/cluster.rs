@@ -235,7 +235,7 @@ pub unsafe extern "C" fn muster_cluster_error(
 pub struct muster_hccl_cm_t {
     /// The scheduler's port plus one.
     pub chief_port: i32,
-    /// The device of rank 0: its local rank.
+    /// The chief's device: 0, and DEVICE_ID where there is one worker only.
     pub chief_device: i32,
     /// How many workers.
     pub worker_size: i32,
@@ -259,7 +259,7 @@ pub unsafe extern "C" fn muster_hccl_cm(
         // SAFETY: as promised by the caller.
         let cm = unsafe { handle(cluster, "cluster") }?.with(Cluster::hccl_cm)?;
         let given = muster_hccl_cm_t {
-            chief_port: i32::from(cm.chief.port()) + 1,
+            chief_port: i32::from(cm.chief.port()),
             chief_device: cm.chief_device as i32,
             worker_size: cm.worker_size as i32,
             chief_ip: fixed(&cm.chief.ip().to_string()),

@@ -9,6 +9,7 @@ use super::identity;
 use super::log::Logger;
 use super::mesh::Wrap;
 use super::node::{Node, Setup};
+use super::rank_table;
 use super::scheduler::{named, Scheduler, Serving, RESOLVE_WAIT};
 use super::shared::{Shared, ToNode, VERDICT_WAIT};
 use crate::agent::{Agent, Command, Profile};
@@ -44,9 +45,9 @@ pub struct Cluster {
 
 /// What HCCL's cluster manager is started with (see `MS_HCCL_CM_INIT`).
 pub struct HcclCm {
-    /// The scheduler's address; the chief's port is one above its port.
+    /// The scheduler's address, and the port above its own.
     pub chief: SocketAddr,
-    /// The device of rank 0.
+    /// The device that collects what the others say.
     pub chief_device: u32,
     /// How many workers there are.
     pub worker_size: u32,
@@ -61,8 +62,9 @@ pub fn join(settings: Settings) -> Result<Joined> {
 }
 
 /// As [`join`], with every link's transport wrapped.
-pub fn join_over(settings: Settings, wrap: Wrap) -> Result<Joined> {
+pub fn join_over(mut settings: Settings, wrap: Wrap) -> Result<Joined> {
     refuse_unsupported(&settings)?;
+    rank_table::take_rank(&mut settings)?;
     if let Place::Scheduler { .. } = settings.place {
         Serving::new(&settings)?.run()?;
         return Ok(Joined::SchedulerDone);
@@ -74,6 +76,7 @@ pub fn join_over(settings: Settings, wrap: Wrap) -> Result<Joined> {
 /// Starts a scheduler on a thread of this process.
 pub fn start_scheduler(settings: &Settings) -> Result<Scheduler> {
     refuse_unsupported(settings)?;
+    rank_table::take_rank(&mut settings.clone())?; // it has no rank, but the table must be right
     Scheduler::start(settings)
 }
 
@@ -201,11 +204,14 @@ impl Cluster {
 
     /// What HCCL's cluster manager is started with.
     pub fn hccl_cm(&self) -> Result<HcclCm> {
-        let chief = self.scheduler_address;
+        let scheduler = self.scheduler_address;
         let own = self.shared.member(&self.formed, self.formed.index)?;
-        let first = self.shared.member(&self.formed, 0)?;
-        let worker = own.addresses.first().map_or(chief.ip(), |address| address.ip());
-        Ok(HcclCm { chief, chief_device: first.local_rank, worker_size: self.formed.worker_num, worker })
+        let worker = own.addresses.first().map_or(scheduler.ip(), |address| address.ip());
+        // A scheduler in this process may listen on every address; the others know this host by the worker's.
+        let ip = if scheduler.ip().is_unspecified() { worker } else { scheduler.ip() };
+        let chief = SocketAddr::new(ip, self.settings.hccl_chief_port(scheduler.port())?);
+        let chief_device = self.settings.hccl_chief_device();
+        Ok(HcclCm { chief, chief_device, worker_size: self.formed.worker_num, worker })
     }
 
     /// How many control frames this node has sent on its present connection.

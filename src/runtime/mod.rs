@@ -19,6 +19,7 @@ mod link;
 pub mod log;
 mod mesh;
 mod node;
+mod rank_table;
 mod scheduler;
 mod shared;
 mod store;

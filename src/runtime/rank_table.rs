@@ -1,0 +1,86 @@
+//! Reads the rank table (`RANK_TABLE_FILE`) and has the settings take this process's rank from it.
+//!
+//! What a table says is config's; here are the questions to the system: the file's bytes, this host's name and addresses.
+//! Tested below, and with real processes by `tests/python/test_rank_table.py`.
+
+use crate::config::{Host, Settings};
+use crate::error::Result;
+use crate::net::{host, interface};
+use std::fs::File;
+use std::io::{self, Read};
+use std::net::SocketAddr;
+use std::path::Path;
+
+/// The largest file that is read: a table for a million devices fits.
+const FILE_MAX_BYTES: u64 = 128 << 20;
+
+/// Takes a worker's rank from the table, where one is set; otherwise does nothing.
+pub fn take_rank(settings: &mut Settings) -> Result<()> {
+    let Some(path) = settings.rank_table_file.clone() else { return Ok(()) };
+    let bytes = read(&path).map_err(|why| settings.rank_table_error(&why))?;
+    let name = host::name()?;
+    settings.take_rank(&bytes, &Host { name: &name, has: &|ip| interface::is_local(SocketAddr::new(ip, 0)) })
+}
+
+fn read(path: &Path) -> std::result::Result<Vec<u8>, String> {
+    let unreadable = |error: io::Error| format!("can't be read: {error}: expected a file in JSON");
+    // Asked first, for opening a pipe would wait for its writer.
+    if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
+        return Err("is no file: expected one in JSON".to_owned());
+    }
+    let mut bytes = Vec::new();
+    File::open(path).and_then(|file| file.take(FILE_MAX_BYTES + 1).read_to_end(&mut bytes)).map_err(unreadable)?;
+    if bytes.len() as u64 > FILE_MAX_BYTES {
+        return Err(format!("is too long: expected at most {FILE_MAX_BYTES} bytes"));
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Config, Place};
+    use std::path::PathBuf;
+
+    fn settings(path: &Path) -> Settings {
+        let mut config = Config::new();
+        config.load_env([
+            ("MS_ROLE", "MS_WORKER"),
+            ("MS_SCHED_HOST", "127.0.0.1"),
+            ("MS_SCHED_PORT", "8118"),
+            ("MS_WORKER_NUM", "2"),
+            ("DEVICE_ID", "5"),
+            ("RANK_TABLE_FILE", path.to_str().expect("a path of these tests is UTF-8")),
+        ]);
+        config.settings().expect("these settings are right")
+    }
+
+    fn written(name: &str, text: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("muster-rank-table-{}-{name}", std::process::id()));
+        std::fs::write(&path, text).expect("the temporary folder can be written");
+        path
+    }
+
+    #[test]
+    fn a_worker_finds_its_rank_by_an_address_of_this_host() {
+        let table = r#"{"version": "1.0", "status": "completed", "server_count": "2", "server_list": [
+            {"server_id": "192.0.2.1", "device": [{"device_id": "5", "rank_id": "0"}]},
+            {"server_id": "127.0.0.1", "device": [{"device_id": "5", "rank_id": "1"}]}]}"#;
+        let path = written("found", table);
+        let mut settings = settings(&path);
+        take_rank(&mut settings).unwrap();
+        assert!(matches!(settings.place, Place::Node { rank: Some(1), .. }), "{:?}", settings.place);
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_named() {
+        for (path, why) in
+            [("/nowhere/table.json", "can't be read: "), ("/tmp", "is no file"), ("/dev/zero", "is no file")]
+        {
+            let error = take_rank(&mut settings(Path::new(path))).unwrap_err();
+            let expected = format!("RANK_TABLE_FILE is {path:?}, which {why}");
+            assert!(error.message().starts_with(&expected) && error.message().contains("expected"), "{error}");
+        }
+    }
+}
