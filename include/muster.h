@@ -169,7 +169,7 @@ typedef struct {
 typedef struct {
     /** The scheduler's port plus one. */
     int32_t chief_port;
-    /** The device of rank 0: its local rank. */
+    /** The chief's device: 0, and DEVICE_ID where there is one worker only. */
     int32_t chief_device;
     /** How many workers. */
     int32_t worker_size;

@@ -7,17 +7,21 @@ use crate::error::{Error, Result};
 /// The highest port that HCCL's cluster manager takes.
 const CHIEF_PORT_MAX: u16 = 65520;
 
+/// The chief's port: the one above the scheduler's. `name` is how the user knows the setting of that.
+pub fn hccl_chief_port(sched_port: u16, name: &str) -> Result<u16> {
+    sched_port.checked_add(1).filter(|port| *port <= CHIEF_PORT_MAX).ok_or_else(|| {
+        Error::config(format!(
+            "{name} is \"{sched_port}\", which leaves no port for HCCL's cluster manager: expected at most {}, for its \
+             port is the one above and at most {CHIEF_PORT_MAX}",
+            CHIEF_PORT_MAX - 1
+        ))
+    })
+}
+
 impl Settings {
-    /// The chief's port: the one above the scheduler's.
+    /// The chief's port for a scheduler at this one.
     pub fn hccl_chief_port(&self, sched_port: u16) -> Result<u16> {
-        sched_port.checked_add(1).filter(|port| *port <= CHIEF_PORT_MAX).ok_or_else(|| {
-            Error::config(format!(
-                "{} is \"{sched_port}\", which leaves no port for HCCL's cluster manager: expected at most {}, for its \
-                 port is the one above and at most {CHIEF_PORT_MAX}",
-                self.origin(Key::SchedPort),
-                CHIEF_PORT_MAX - 1
-            ))
-        })
+        hccl_chief_port(sched_port, self.origin(Key::SchedPort))
     }
 
     /// The chief's device: of several workers the first, and of a single one its own, as the original has it.

@@ -28,6 +28,7 @@ mod table;
 mod value;
 
 pub use docs::{settings_help, settings_markdown};
+pub use hccl::hccl_chief_port;
 pub use launcher::DEFAULT_PORT;
 pub use nearest::closest;
 pub use rank_entry::Host;

@@ -73,7 +73,7 @@ def test_an_address_that_is_not_of_this_host():
 
 
 @pytest.mark.parametrize("name, value", [("MS_ENABLE_RECOVERY", "1"), ("MUSTER_ENABLE_SSL", "1"),
-                                         ("RANK_TABLE_FILE", "/tmp/table.json"), ("MUSTER_JOB_SECRET", "hush")])
+                                         ("MUSTER_JOB_SECRET", "hush")])
 @pytest.mark.parametrize("role", ["MS_SCHED", "MS_WORKER"])
 def test_what_this_version_cannot_do_is_refused_and_not_ignored(name, value, role):
     env = {**WORKER, "MS_ROLE": role, name: value}

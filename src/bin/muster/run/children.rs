@@ -77,6 +77,14 @@ impl fmt::Display for Part {
     }
 }
 
+/// Where the workers meet.
+pub struct Meeting {
+    /// The scheduler's port.
+    pub port: u16,
+    /// What they are told for HCCL's cluster manager, where they are to start by it.
+    pub hccl: Vec<(&'static str, String)>,
+}
+
 /// A child that was started.
 #[derive(Clone, Debug)]
 pub struct Child {
@@ -94,14 +102,14 @@ pub fn start_all(
     options: &RunOptions,
     program: &Program,
     listener: Option<&TcpListener>,
-    port: u16,
+    meeting: &Meeting,
 ) -> io::Result<Vec<Child>> {
     let mut children = Vec::new();
     let mut parts: Vec<Part> = Vec::new();
     parts.extend(listener.map(|_| Part::Scheduler));
     parts.extend((0..options.local_worker_num).map(|index| Part::Worker { index, rank: options.rank(index) }));
     for part in parts {
-        match start(part, options, program, listener, port) {
+        match start(part, options, program, listener, meeting) {
             Ok(child) => children.push(child),
             Err(error) => {
                 stop_now(&children);
@@ -127,7 +135,7 @@ fn start(
     options: &RunOptions,
     program: &Program,
     listener: Option<&TcpListener>,
-    port: u16,
+    meeting: &Meeting,
 ) -> io::Result<Child> {
     let log = options.log_dir.join(part.log_name());
     let mut inherited = None;
@@ -152,7 +160,7 @@ fn start(
         }
         command.env_remove(setting.variable());
     }
-    command.envs(environment(part, options, port, inherited));
+    command.envs(environment(part, options, meeting, inherited));
     if std::env::var_os("PYTHONUNBUFFERED").is_none() {
         command.env("PYTHONUNBUFFERED", "1");
     }
@@ -174,11 +182,11 @@ fn fresh_log(path: &Path) -> io::Result<File> {
 }
 
 /// What a child is told.
-fn environment(part: Part, options: &RunOptions, port: u16, listener: Option<RawFd>) -> Vec<(String, String)> {
+fn environment(part: Part, options: &RunOptions, meeting: &Meeting, listener: Option<RawFd>) -> Vec<(String, String)> {
     let mut told = Vec::new();
     let mut tell = |name: &str, value: String| told.push((name.to_owned(), value));
     tell("MS_SCHED_HOST", options.master_addr.clone());
-    tell("MS_SCHED_PORT", port.to_string());
+    tell("MS_SCHED_PORT", meeting.port.to_string());
     tell("MS_WORKER_NUM", options.worker_num.to_string());
     tell("MS_CLUSTER_TIMEOUT", options.cluster_time_out.to_string());
     tell("RANK_SIZE", options.worker_num.to_string());
@@ -192,6 +200,7 @@ fn environment(part: Part, options: &RunOptions, port: u16, listener: Option<Raw
         Part::Worker { index, rank } => {
             tell("MS_ROLE", "MS_WORKER".to_owned());
             tell("DEVICE_ID", index.to_string());
+            meeting.hccl.iter().for_each(|(name, value)| tell(name, value.clone()));
             if let Some(rank) = rank {
                 tell("MS_NODE_ID", rank.to_string());
                 tell("RANK_ID", rank.to_string());

@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
 /// How long a host name may take to be resolved.
-const RESOLVE_WAIT: Duration = Duration::from_secs(30);
+pub const RESOLVE_WAIT: Duration = Duration::from_secs(30);
 
 /// The listener on the first of the master's addresses that is one of this host's; none when none is. The error is a
 /// sentence for the user.

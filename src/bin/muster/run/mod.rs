@@ -6,6 +6,7 @@
 //! | [`parse`] | words become validated options |
 //! | [`program`] | which file a task names |
 //! | [`master`] | whether the scheduler belongs here, and its listener |
+//! | [`hccl`] | what HCCL's cluster manager is started with |
 //! | [`children`] | environment, logs and start of each child |
 //! | [`supervise`] | when to stop whom, and who failed first: pure |
 //! | [`join`] | signals and deadlines around that |
@@ -18,6 +19,7 @@
 //! Tested beside each module, and with real processes by `tests/python/test_run.py`.
 
 mod children;
+mod hccl;
 mod join;
 mod master;
 pub mod options;
@@ -28,7 +30,7 @@ mod supervise;
 mod tail;
 
 use crate::{code, sys};
-use children::{Child, Part};
+use children::{Child, Meeting, Part};
 use join::Signals;
 use parse::{Request, RunOptions, Tail};
 use std::ffi::OsString;
@@ -72,13 +74,15 @@ fn launch(options: &RunOptions) -> Result<i32, Refusal> {
     let program = program::find(&options.task, &search).map_err(|words| Refusal::new(code::NOT_FOUND, words))?;
     let listener = master::listen(&options.master_addr, options.master_port).map_err(failed)?;
     let port = port(options, listener.as_ref())?;
+    let hccl = hccl::variables(options, listener.as_ref(), port).map_err(failed)?;
     std::fs::create_dir_all(&options.log_dir)
         .map_err(|error| failed(format!("--log_dir is {:?}, which can't be made: {error}", options.log_dir)))?;
     let signals = Signals::begin().map_err(|error| failed(format!("can't receive signals: {error}")))?;
     if options.join {
         sys::adopt_orphans();
     }
-    let children = children::start_all(options, &program, listener.as_ref(), port).map_err(|error| {
+    let meeting = Meeting { port, hccl };
+    let children = children::start_all(options, &program, listener.as_ref(), &meeting).map_err(|error| {
         let code = if error.kind() == io::ErrorKind::NotFound { code::NOT_FOUND } else { code::FAILED };
         Refusal::new(code, error.to_string())
     })?;

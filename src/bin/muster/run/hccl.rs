@@ -1,0 +1,77 @@
+//! With MS_HCCL_CM_INIT=1: what the workers of this host are told, so that HCCL starts by its cluster manager. The same
+//! values as `muster_hccl_cm` gives. Tested below, and with real processes by `tests/python/test_run.py`.
+
+use super::master::RESOLVE_WAIT;
+use super::parse::RunOptions;
+use muster::config::{hccl_chief_port, Config, Key, Value};
+use muster::net::{interface, resolve};
+use std::net::{IpAddr, SocketAddr, TcpListener};
+
+/// Those variables and their values; none where the setting is off, or is no flag, which the workers say.
+pub fn variables(
+    options: &RunOptions,
+    listener: Option<&TcpListener>,
+    port: u16,
+) -> Result<Vec<(&'static str, String)>, String> {
+    let mut config = Config::new();
+    config.load_env(std::env::vars_os());
+    if set(&config, Key::HcclCmInit) != Some(Value::Flag(true)) {
+        return Ok(Vec::new());
+    }
+    let chief_port = hccl_chief_port(port, "--master_port").map_err(|error| error.message().to_owned())?;
+    let chief = match listener.map(TcpListener::local_addr) {
+        Some(Ok(address)) => address,
+        Some(Err(error)) => return Err(format!("can't tell the scheduler's address: {error}")),
+        None => elsewhere(&options.master_addr, port)?,
+    };
+    let worker = own_address(&config, chief)?;
+    Ok(vec![
+        ("CM_CHIEF_IP", chief.ip().to_string()),
+        ("CM_CHIEF_PORT", chief_port.to_string()),
+        ("CM_CHIEF_DEVICE", "0".to_owned()),
+        ("CM_WORKER_SIZE", options.worker_num.to_string()),
+        ("CM_WORKER_IP", worker.to_string()),
+    ])
+}
+
+/// What the environment sets, if it is of the setting's kind.
+fn set(config: &Config, key: Key) -> Option<Value> {
+    let setting = key.setting();
+    setting.kind.parse(&config.get(setting.name).ok()??)
+}
+
+/// The scheduler's address where another host has it.
+fn elsewhere(host: &str, port: u16) -> Result<SocketAddr, String> {
+    let addresses = resolve::resolve(host, port, RESOLVE_WAIT).map_err(|error| format!("--master_addr: {error}"))?;
+    addresses.first().copied().ok_or_else(|| format!("--master_addr is {host:?}, which has no address"))
+}
+
+/// This host's address: as it was set, or the one from which the scheduler is reached.
+fn own_address(config: &Config, chief: SocketAddr) -> Result<IpAddr, String> {
+    if let Some(Value::Addresses(addresses)) = set(config, Key::WorkerIp) {
+        if let Some(first) = addresses.first() {
+            return Ok(*first);
+        }
+    }
+    interface::address_towards(chief).map_err(|error| {
+        format!(
+            "can't tell this host's address towards {chief}: {error}; set {}",
+            Key::WorkerIp.setting().usual_variable()
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hosts_address_is_the_one_that_was_set_or_leads_to_the_scheduler() {
+        let chief = "127.0.0.1:8118".parse().unwrap();
+        let mut config = Config::new();
+        assert_eq!(own_address(&config, chief).unwrap().to_string(), "127.0.0.1");
+        config.set("worker_ip", "10.0.0.3,fd00::3").unwrap();
+        assert_eq!(own_address(&config, chief).unwrap().to_string(), "10.0.0.3");
+        assert_eq!(elsewhere("::1", 8118).unwrap().to_string(), "[::1]:8118");
+    }
+}

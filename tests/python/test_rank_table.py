@@ -1,0 +1,98 @@
+"""Ranks from an HCCL rank table: who finds which entry, and what is said of a table that is not right."""
+
+import json
+
+import pytest
+
+from cluster import Cluster, Process
+from launch import Launch
+from nodes import JOIN_AND_LEAVE, alone_fails_at_once, node, said
+from test_run_cluster import WORKER as RUN_WORKER
+
+# Device 3 has rank 0.
+RANKS = {"0": "2", "1": "1", "2": "3", "3": "0"}
+
+
+def table(server_id="127.0.0.1", ranks=RANKS, **changes):
+    device = [{"device_id": device, "device_ip": f"192.1.27.{device}", "rank_id": rank} for device, rank in ranks.items()]
+    server = {"server_id": server_id, "device": device, "host_nic_ip": "reserve"}
+    return {"version": "1.0", "server_count": "1", "server_list": [server], "status": "completed", **changes}
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write_table(content):
+        path = tmp_path / "table.json"
+        path.write_text(content if isinstance(content, str) else json.dumps(content))
+        return str(path)
+
+    return write_table
+
+
+def test_workers_take_their_ranks_by_device(write):
+    env = {"RANK_TABLE_FILE": write(table())}
+    with Cluster(node(), workers=4, started=0, env=env) as cluster:
+        devices = {device: cluster.start_worker(numbered=False, env={"DEVICE_ID": device}) for device in RANKS}
+        cluster.succeed(timeout=30)
+        assert {device: str(said(worker)["rank"]) for device, worker in devices.items()} == RANKS
+
+
+def test_workers_of_the_launcher_take_their_ranks_by_device(write):
+    words = ("--worker_num=4", "--master_port=0", "--join=True", "--tail_worker_log=99")
+    with Launch(*words, RUN_WORKER, "leave", env={"RANK_TABLE_FILE": write(table())}) as launch:
+        assert launch.wait(timeout=60) == 0
+        logs = [launch.log(f"worker_{device}.log") for device in range(4)]
+        assert logs == [f"rank {RANKS[str(device)]} of 4\n" for device in range(4)]
+
+
+def worker(path, **changes):
+    settings = {"MS_ROLE": "MS_WORKER", "MS_SCHED_HOST": "127.0.0.1", "MS_SCHED_PORT": "8118", "MS_WORKER_NUM": "4"}
+    return {**settings, "RANK_TABLE_FILE": path, **changes}
+
+
+def test_a_rank_that_contradicts_the_table(write):
+    path = write(table())
+    for name in ("RANK_ID", "MS_NODE_ID"):
+        env = worker(path, **{name: "2", "DEVICE_ID": "3"})
+        entry = 'server_list[0].device[0] with device_id "0"'
+        alone_fails_at_once(env, "CONFIG", "RANK_TABLE_FILE", path, f'rank_id "2", which is that of {name}', entry, 'DEVICE_ID is "3"')
+
+
+def test_a_host_and_a_device_that_are_not_in_the_table(write):
+    path = write(table(server_id="203.0.113.7"))
+    alone_fails_at_once(worker(path, DEVICE_ID="0"), "CONFIG", "no server", '"203.0.113.7" (server_list[0])')
+    path = write(table())
+    alone_fails_at_once(worker(path, DEVICE_ID="4"), "CONFIG", 'no device_id "4"', '"0", "1", "2", "3"')
+    alone_fails_at_once(worker(path), "CONFIG", "neither RANK_ID nor DEVICE_ID is set")
+
+
+IRREGULAR = {
+    "no json": ("rank 0\n", ["is not JSON", "line 1"]),
+    "not finished": (table(status="initializing"), ['status "initializing"', 'expected "completed"']),
+    "another version": (table(version="1.2"), ['version "1.2"', 'expected "1.0"']),
+    "another count": (table(server_count="2"), ['server_count "2"', 'expected "1"']),
+    "a rank twice": (table(ranks={**RANKS, "2": "2"}), ['server_list[0].device[2].rank_id "2"', "server_list[0].device[0]"]),
+    "a rank too high": (table(ranks={**RANKS, "2": "4"}), ['server_list[0].device[2].rank_id "4"', "from 0 to 3"]),
+    "a rank in words": (table(ranks={**RANKS, "2": "two"}), ['server_list[0].device[2].rank_id "two"', "whole number"]),
+    "too few": (table(ranks={"0": "0"}), ["has 1 ranks", 'MS_WORKER_NUM is "4"']),
+}
+
+
+@pytest.mark.parametrize("kind", IRREGULAR)
+@pytest.mark.parametrize("role", ["MS_WORKER", "MS_SCHED"])
+def test_an_irregularity_names_file_and_entry(kind, role, write):
+    content, parts = IRREGULAR[kind]
+    path = write(content)
+    env = worker(path, MS_ROLE=role, DEVICE_ID="0", RANK_ID="0")
+    alone_fails_at_once(env, "CONFIG", f'RANK_TABLE_FILE is "{path}"', "expected", *parts)
+
+
+def test_a_table_that_is_not_there():
+    for path, why in (("/nowhere/table.json", "can't be read"), ("/tmp", "is no file")):
+        alone_fails_at_once(worker(path, RANK_ID="0"), "CONFIG", f'RANK_TABLE_FILE is "{path}"', why)
+
+
+def test_a_table_for_one_is_for_a_process_alone(write):
+    with Process(node(JOIN_AND_LEAVE), {"RANK_TABLE_FILE": write(table(ranks={"0": "0"}))}) as alone:
+        assert alone.wait(timeout=30) == 0 and alone.stderr == ""
+    alone_fails_at_once({"RANK_TABLE_FILE": write(table())}, "CONFIG", "has 4 ranks", "cluster of one", "MS_ROLE")
