@@ -31,8 +31,8 @@ def write(tmp_path):
 
 def test_workers_take_their_ranks_by_device(write):
     env = {"RANK_TABLE_FILE": write(table())}
-    with Cluster(node(), workers=4, started=0, env=env) as cluster:
-        devices = {device: cluster.start_worker(numbered=False, env={"DEVICE_ID": device}) for device in RANKS}
+    with Cluster(node(), workers=4, started=0, numbered=False, env=env) as cluster:
+        devices = {device: cluster.start_worker({"DEVICE_ID": device}) for device in RANKS}
         cluster.succeed(timeout=30)
         assert {device: str(said(worker)["rank"]) for device, worker in devices.items()} == RANKS
 

@@ -123,6 +123,26 @@ def test_what_workers_are_told():
             }
 
 
+def test_what_workers_are_told_of_hccl():
+    with Launch("--worker_num=2", *JOINED, "env", env={"MS_HCCL_CM_INIT": "1"}) as launch:
+        assert launch.wait(timeout=20) == 0
+        for rank in (0, 1):
+            told = dict(line.split("=", 1) for line in launch.log(f"worker_{rank}.log").splitlines() if "=" in line)
+            assert {name: value for name, value in told.items() if name.startswith("CM_")} == {
+                "CM_CHIEF_IP": "127.0.0.1",
+                "CM_CHIEF_PORT": str(int(told["MS_SCHED_PORT"]) + 1),
+                "CM_CHIEF_DEVICE": "0",
+                "CM_WORKER_SIZE": "2",
+                "CM_WORKER_IP": "127.0.0.1",
+            }
+
+
+def test_hccl_needs_the_port_above():
+    with Launch("--worker_num=1", "--master_port=65520", "true", env={"MS_HCCL_CM_INIT": "1"}) as launch:
+        assert launch.wait(timeout=20) == 1
+        assert '--master_port is "65520"' in launch.stderr and "at most 65519" in launch.stderr
+
+
 def test_what_would_contradict_the_launcher_is_taken_out():
     contradictions = {
         "MUSTER_ROLE": "MS_SCHED",

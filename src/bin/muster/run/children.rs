@@ -83,6 +83,8 @@ pub struct Meeting {
     pub port: u16,
     /// What they are told for HCCL's cluster manager, where they are to start by it.
     pub hccl: Vec<(&'static str, String)>,
+    /// Whether they take their ranks from a table, and none from the launcher.
+    pub ranks_by_table: bool,
 }
 
 /// A child that was started.
@@ -107,7 +109,8 @@ pub fn start_all(
     let mut children = Vec::new();
     let mut parts: Vec<Part> = Vec::new();
     parts.extend(listener.map(|_| Part::Scheduler));
-    parts.extend((0..options.local_worker_num).map(|index| Part::Worker { index, rank: options.rank(index) }));
+    let rank = |index| options.rank(index).filter(|_| !meeting.ranks_by_table);
+    parts.extend((0..options.local_worker_num).map(|index| Part::Worker { index, rank: rank(index) }));
     for part in parts {
         match start(part, options, program, listener, meeting) {
             Ok(child) => children.push(child),

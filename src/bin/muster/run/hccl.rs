@@ -1,5 +1,7 @@
-//! With MS_HCCL_CM_INIT=1: what the workers of this host are told, so that HCCL starts by its cluster manager. The same
-//! values as `muster_hccl_cm` gives. Tested below, and with real processes by `tests/python/test_run.py`.
+//! What the launcher's own environment says for HCCL.
+//!
+//! With MS_HCCL_CM_INIT=1 the workers of this host are told how HCCL starts by its cluster manager: the same values as
+//! `muster_hccl_cm` gives. With RANK_TABLE_FILE the ranks are the table's, so the launcher gives none. Tested below, and with real processes by `tests/python/test_run.py`.
 
 use super::master::RESOLVE_WAIT;
 use super::parse::RunOptions;
@@ -7,14 +9,18 @@ use muster::config::{hccl_chief_port, Config, Key, Value};
 use muster::net::{interface, resolve};
 use std::net::{IpAddr, SocketAddr, TcpListener};
 
-/// Those variables and their values; none where the setting is off, or is no flag, which the workers say.
+/// Whether a rank table says who has which rank: each worker then finds its own by this host and its device.
+pub fn has_rank_table() -> bool {
+    set(&environment(), Key::RankTableFile).is_some()
+}
+
+/// The cluster manager's variables and their values; none where the setting is off, or is no flag, which the workers say.
 pub fn variables(
     options: &RunOptions,
     listener: Option<&TcpListener>,
     port: u16,
 ) -> Result<Vec<(&'static str, String)>, String> {
-    let mut config = Config::new();
-    config.load_env(std::env::vars_os());
+    let config = environment();
     if set(&config, Key::HcclCmInit) != Some(Value::Flag(true)) {
         return Ok(Vec::new());
     }
@@ -32,6 +38,12 @@ pub fn variables(
         ("CM_WORKER_SIZE", options.worker_num.to_string()),
         ("CM_WORKER_IP", worker.to_string()),
     ])
+}
+
+fn environment() -> Config {
+    let mut config = Config::new();
+    config.load_env(std::env::vars_os());
+    config
 }
 
 /// What the environment sets, if it is of the setting's kind.

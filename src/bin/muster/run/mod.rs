@@ -6,7 +6,7 @@
 //! | [`parse`] | words become validated options |
 //! | [`program`] | which file a task names |
 //! | [`master`] | whether the scheduler belongs here, and its listener |
-//! | [`hccl`] | what HCCL's cluster manager is started with |
+//! | [`hccl`] | what the environment says for HCCL |
 //! | [`children`] | environment, logs and start of each child |
 //! | [`supervise`] | when to stop whom, and who failed first: pure |
 //! | [`join`] | signals and deadlines around that |
@@ -81,7 +81,7 @@ fn launch(options: &RunOptions) -> Result<i32, Refusal> {
     if options.join {
         sys::adopt_orphans();
     }
-    let meeting = Meeting { port, hccl };
+    let meeting = Meeting { port, hccl, ranks_by_table: hccl::has_rank_table() };
     let children = children::start_all(options, &program, listener.as_ref(), &meeting).map_err(|error| {
         let code = if error.kind() == io::ErrorKind::NotFound { code::NOT_FOUND } else { code::FAILED };
         Refusal::new(code, error.to_string())
