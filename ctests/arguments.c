@@ -1,8 +1,9 @@
-/* Every function of the header with arguments that are not right: NULL, negative, huge, too small, overlapping. Each must
- * return the documented status at once, name the argument in muster_last_error, and leave its outputs alone.
+/* Every function of the header with arguments that are not right: NULL, negative, huge, too small, overlapping.
+ * Each must return the documented status at once, name the argument in muster_last_error, and leave its outputs
+ * alone.
  *
  * The functions stand in the order of the header. All mistakes are told, not only the first.
- */
+ * */
 #include "check.h"
 
 #include <limits.h>
@@ -83,7 +84,7 @@ static void configuration(void) {
     REFUSED(MUSTER_ERR_CONFIG, "80x", muster_config_set(config, "sched_port", "80x"));
     REFUSED(MUSTER_ERR_CONFIG, "-1", muster_config_set(config, "worker_num", "-1"));
     REFUSED(MUSTER_ERR_CONFIG, "MS_WORKER", muster_config_set(config, "role", "worker"));
-    REFUSED(MUSTER_ERR_CONFIG, "99999999999999999999999", muster_config_set(config, "worker_num", "99999999999999999999999"));
+    REFUSED(MUSTER_ERR_CONFIG, "99999999999999999999", muster_config_set(config, "worker_num", "99999999999999999999"));
 
     INVALID("config", muster_config_get(NULL, "role", buf, sizeof buf, &needed));
     INVALID("key", muster_config_get(config, NULL, buf, sizeof buf, &needed));

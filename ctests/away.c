@@ -1,5 +1,5 @@
-/* The scheduler's process dies. Without recovery, too, the job goes on while its nodes live: collectives work, what needs
- * the scheduler says that it is away, and leaving ends in bounded time. */
+/* The scheduler's process dies. Without recovery, too, the job goes on while its nodes live: collectives work, what
+ * needs the scheduler says that it is away, and leaving ends in bounded time. */
 #include "check.h"
 #include "ranks.h"
 

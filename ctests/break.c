@@ -224,7 +224,8 @@ static void other_call(muster_cluster_t *cluster, int rank, struct ranks *ranks)
 /* A rank that takes itself for the root sends its broadcast and goes on: the others find out, and so does it. */
 static void other_root(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
     char byte = 0;
-    muster_status_t status = muster_broadcast(muster_world(cluster), &byte, 1, MUSTER_UINT8, rank == CULPRIT ? CULPRIT : 0);
+    int root = rank == CULPRIT ? CULPRIT : 0;
+    muster_status_t status = muster_broadcast(muster_world(cluster), &byte, 1, MUSTER_UINT8, root);
     if (status == MUSTER_OK) {
         status = muster_barrier(muster_world(cluster));
     }

@@ -27,7 +27,8 @@ static uint64_t hash_of(const void *data, size_t bytes) {
     return hash;
 }
 
-/* Element `i` of a rank: small enough that a product over 8 ranks is exact in every type but the 8-bit one, which wraps. */
+/* Element `i` of a rank: small enough that a product over 8 ranks is exact in every type but the 8-bit one, which
+ * wraps. */
 static double element(int rank, size_t i, int32_t op) {
     size_t mixed = i * 2654435761u + (size_t)rank * 40503u;
     if (op == MUSTER_PROD) {
@@ -88,10 +89,11 @@ static void check_sums(const void *out, size_t count, int size, int32_t dtype, i
     for (size_t i = 0; i < count; i++) {
         double expected = answer(size, i, dtype, op);
         double actual = get(out, i, dtype);
-        double allowed = dtype == MUSTER_FLOAT32 ? 1e-6 * fabs(expected) : dtype == MUSTER_FLOAT64 ? 1e-14 * fabs(expected) : 0;
+        double share = dtype == MUSTER_FLOAT32 ? 1e-6 : dtype == MUSTER_FLOAT64 ? 1e-14 : 0;
+        double allowed = share * fabs(expected);
         if (fabs(actual - expected) > allowed) {
-            fprintf(stderr, "    %d ranks, type %d, op %d: element %zu of %zu is %.17g, expected %.17g\n", size, (int)dtype,
-                    (int)op, i, count, actual, expected);
+            fprintf(stderr, "    %d ranks, type %d, op %d: element %zu of %zu is %.17g, expected %.17g\n", size,
+                    (int)dtype, (int)op, i, count, actual, expected);
         }
         CHECK(fabs(actual - expected) <= allowed);
     }

@@ -1,5 +1,5 @@
-/* Loading the library, using it, and unloading it, a hundred times: nothing is left over, and nothing grows. This program
- * is not linked with the library. */
+/* Loading the library, using it, and unloading it, a hundred times: nothing is left over, and nothing grows. This
+ * program is not linked with the library. */
 #include "check.h"
 #include "own.h"
 
@@ -9,9 +9,9 @@
 enum { ROUNDS = 100, WARM = 30, GROWTH_MAX = 8 << 20 };
 
 /* Every function that a round uses, loaded under its own name. */
-#define FUNCTIONS(X)                                                                                                     \
-    X(config_new) X(config_set) X(config_free) X(init) X(finalize) X(cluster_free) X(scheduler_start)                    \
-    X(scheduler_address) X(scheduler_wait) X(scheduler_free) X(world) X(rank) X(barrier) X(allreduce) X(store_set)       \
+#define FUNCTIONS(X)                                                                                                   \
+    X(config_new) X(config_set) X(config_free) X(init) X(finalize) X(cluster_free) X(scheduler_start)                  \
+    X(scheduler_address) X(scheduler_wait) X(scheduler_free) X(world) X(rank) X(barrier) X(allreduce) X(store_set)     \
     X(store_get) X(free) X(last_error)
 
 #define POINTER(name) __typeof__(muster_##name) *name;
@@ -44,7 +44,8 @@ static void use(muster_cluster_t *cluster, int size) {
     CHECK_OK(muster.store_get(cluster, "key", -1, &value, &len));
     CHECK_IS(5, len);
     muster.free(value);
-    CHECK(muster.barrier(NULL) == MUSTER_ERR_INVALID && muster.last_error()[0] != 0); /* makes this thread's last error */
+    CHECK_IS(MUSTER_ERR_INVALID, muster.barrier(NULL)); /* makes this thread's last error */
+    CHECK(muster.last_error()[0] != 0);
     CHECK_OK(muster.finalize(cluster));
     muster.cluster_free(cluster);
 }

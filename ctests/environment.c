@@ -1,5 +1,5 @@
-/* The cluster comes from the environment alone: the same program is scheduler, worker or server as MS_ROLE says. And which
- * source of a setting beats which. */
+/* The cluster comes from the environment alone: the same program is scheduler, worker or server as MS_ROLE says.
+ * And which source of a setting beats which. */
 #include "check.h"
 #include "ranks.h"
 

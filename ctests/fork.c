@@ -1,5 +1,5 @@
-/* fork: the child cannot use what it inherited, and keeps nothing open; the parent goes on as if nothing had happened. A
- * child that lives on does not hide the death of its parent. */
+/* fork: the child cannot use what it inherited, and keeps nothing open; the parent goes on as if nothing had
+ * happened. A child that lives on does not hide the death of its parent. */
 #include "check.h"
 #include "own.h"
 #include "ranks.h"

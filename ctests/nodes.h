@@ -6,7 +6,8 @@
 
 #include <stdint.h>
 
-/* What a node does between init and finalize. `index` counts its thread; it is the rank only where the node's id says so. */
+/* What a node does between init and finalize. `index` counts its thread; it is the rank only where the node's id
+ * says so. */
 typedef void (*node_body)(muster_cluster_t *cluster, int index, void *context);
 
 struct plan {

@@ -6,11 +6,13 @@
 
 /* How many threads this process has. */
 int own_threads(void);
-/* Whether it has so many threads, now or within two seconds: the kernel lists a thread a moment longer than it lives. */
+/* Whether it has so many threads, now or within two seconds: the kernel lists a thread a moment longer than it
+ * lives. */
 bool own_threads_are(int expected);
 /* How many descriptors are open, those of standard input, output and error included. */
 int own_descriptors(void);
-/* Whether one of the open descriptors is a socket, an epoll, an eventfd, a pidfd or a timer; says which on standard error. */
+/* Whether one of the open descriptors is a socket, an epoll, an eventfd, a pidfd or a timer; says which on standard
+ * error. */
 bool own_sockets(void);
 /* The memory that this process has resident, in bytes. */
 long own_memory(void);

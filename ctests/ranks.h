@@ -1,5 +1,5 @@
-/* A cluster of processes: a scheduler and its ranks, all forked from a parent that does not use the library itself. Ranks
- * tell what they found in memory that all share. Every child dies with its parent. */
+/* A cluster of processes: a scheduler and its ranks, all forked from a parent that does not use the library itself.
+ * Ranks tell what they found in memory that all share. Every child dies with its parent. */
 #ifndef RANKS_H
 #define RANKS_H
 
@@ -38,7 +38,8 @@ struct ranks {
     struct note note[RANKS_MAX];
 };
 
-/* Starts everything and returns. `settings`: keys and values in turn, ended by NULL, or NULL. Node ids are "0", "1" ... */
+/* Starts everything and returns. `settings`: keys and values in turn, ended by NULL, or NULL. Node ids are "0", "1"
+ * ... */
 struct ranks *ranks_start(int size, rank_body body, const char *const *settings);
 /* Kills a rank with SIGKILL. */
 void ranks_kill(struct ranks *ranks, int rank);

@@ -1,5 +1,6 @@
-/* Signals without pause (handlers without SA_RESTART) while nodes form, exchange, wait and leave: every call succeeds. And
- * no SIGPIPE, although its disposition is the default: a rank that sends to one that dies gets an error and lives. */
+/* Signals without pause (handlers without SA_RESTART) while nodes form, exchange, wait and leave: every call
+ * succeeds. And no SIGPIPE, although its disposition is the default: a rank that sends to one that dies gets an
+ * error and lives. */
 #include "check.h"
 #include "nodes.h"
 #include "ranks.h"

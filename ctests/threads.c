@@ -1,5 +1,5 @@
-/* One handle, several threads: calls on different groups run side by side, errors belong to the thread that made them, and
- * leaving or aborting ends what other threads wait for. */
+/* One handle, several threads: calls on different groups run side by side, errors belong to the thread that made
+ * them, and leaving or aborting ends what other threads wait for. */
 #include "check.h"
 #include "nodes.h"
 #include "ranks.h"
