@@ -167,3 +167,35 @@ fn other_files_are_told_from_tables() {
     assert!(error("rank 0: host a").starts_with("is not JSON as expected: "));
     assert!(error(r#"{"version": "1.0", "version": "1.0"}"#).starts_with("has the key \"version\" in one object twice"));
 }
+
+#[test]
+fn no_table_is_too_odd() {
+    const ODD: &[u8] = b"0123456789{}[]\",:\\ \xffx";
+    let text = table().to_string().into_bytes();
+    // A fixed sequence, so that a failure is the same again.
+    let mut state = 7u64;
+    let mut draw = |below: usize| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) as usize % below
+    };
+    let (mut right, mut wrong) = (0, 0);
+    for _ in 0..20_000 {
+        let mut odd = text.clone();
+        for _ in 0..1 + draw(3) {
+            let at = draw(odd.len());
+            odd[at] = ODD[draw(ODD.len())];
+        }
+        match RankTable::parse(&odd) {
+            Ok(table) => {
+                right += 1;
+                assert!((0..table.ranks() as u32).all(|rank| table.place_of(rank).is_some()));
+            }
+            Err(error) => {
+                wrong += 1;
+                assert!(error.contains("expected") && !error.contains('\n'), "{error}");
+                assert!(["is ", "has "].iter().any(|start| error.starts_with(start)), "{error}");
+            }
+        }
+    }
+    assert!(right > 100 && wrong > 1000, "{right} right, {wrong} wrong: the sequence must reach both");
+}

@@ -274,3 +274,27 @@ fn the_store_serves_everyone() {
         cluster.store_wait(&[b"count", b"lock"], 1000).unwrap();
     });
 }
+
+#[test]
+fn hccl_is_told_of_the_scheduler_and_of_this_node() {
+    let scheduler = scheduler(1);
+    let address = scheduler.addresses()[0];
+    let mut config = Config::new();
+    for (key, value) in [
+        ("role", "MS_WORKER".to_owned()),
+        ("sched_host", address.ip().to_string()),
+        ("sched_port", address.port().to_string()),
+        ("worker_num", "1".to_owned()),
+        ("worker_ip", "127.0.0.2,127.0.0.1".to_owned()),
+        ("device_id", "3".to_owned()),
+    ] {
+        config.set(key, &value).unwrap();
+    }
+    let Joined::Node(cluster) = join_over(config.settings().unwrap(), plain()).unwrap() else {
+        panic!("a worker is no scheduler")
+    };
+    let cm = cluster.hccl_cm().unwrap();
+    assert_eq!((cm.chief.ip(), cm.chief.port()), (address.ip(), address.port() + 1));
+    assert_eq!((cm.chief_device, cm.worker_size, cm.worker.to_string()), (3, 1, "127.0.0.2".to_owned()));
+    cluster.finalize().unwrap();
+}
