@@ -35,11 +35,28 @@ static void let_go_and_await(struct ranks *ranks) {
     }
 }
 
+/* The arguments that can only be wrong where there is a failure to be told. */
+static void check_arguments(muster_cluster_t *cluster) {
+    char buf[16] = "untouched";
+    size_t needed = 0;
+    muster_failure_t failure;
+    memset(&failure, 0x77, sizeof failure);
+    CHECK_FAILS(MUSTER_ERR_INVALID, "out", muster_failure(cluster, NULL, sizeof failure));
+    CHECK_FAILS(MUSTER_ERR_INVALID, "size", muster_failure(cluster, &failure, 0));
+    CHECK_OK(muster_failure(cluster, &failure, sizeof failure.status)); /* an older caller's smaller struct */
+    CHECK(failure.status < 0 && failure.role == 0x77777777);
+    CHECK_FAILS(MUSTER_ERR_INVALID, "buf", muster_cluster_error(cluster, NULL, sizeof buf, &needed));
+    CHECK_FAILS(MUSTER_ERR_LIMIT, "bytes", muster_cluster_error(cluster, buf, sizeof buf, &needed));
+    CHECK(needed > sizeof buf && strcmp(buf, "untouched") == 0);
+    CHECK_OK(muster_cluster_error(cluster, NULL, 0, &needed));
+}
+
 /* Makes the failing call's note, and calls the group once more: the cause stays. */
 static void keep(struct note *note, muster_cluster_t *cluster, muster_status_t status) {
     keep_failure(note, cluster, status);
     note->again = muster_barrier(muster_world(cluster));
     snprintf(note->words_again, sizeof note->words_again, "%s", muster_last_error());
+    check_arguments(cluster);
     muster_finalize(cluster); /* may say anything, but ends */
     muster_cluster_free(cluster);
 }
