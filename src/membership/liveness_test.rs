@@ -222,6 +222,26 @@ fn a_node_that_does_not_hear_is_lost_too() {
 }
 
 #[test]
+fn a_node_that_does_not_hear_gains_no_time_by_registering_again() {
+    let mut bench = Bench::formed(&["here", "there"]);
+    let mut beats = 0;
+    for conn in [1, 11, 12] {
+        if conn != 1 {
+            bench
+                .join(conn, Register { instance: Some(JobInstance([9; 16])), host: host("there"), ..named(1, 2, "1") });
+        }
+        bench.pass_with(MS * 4_500, |bench| {
+            beats += 1;
+            bench.beat(0, beats);
+            bench.say(conn, Message::Heartbeat(Heartbeat { sequence: beats, echoed: 0, progress: Vec::new() }));
+        });
+    }
+    let failure = bench.verdict(0).expect("told");
+    assert!(failure.to_string().starts_with("rank 1 "), "{failure}");
+    assert!(failure.cause.starts_with("is lost: it has not heard the scheduler for "), "{failure}");
+}
+
+#[test]
 fn the_schedulers_own_lateness_is_nobodys_fault() {
     let mut bench = Bench::formed(&["here", "there"]);
     bench.pass(MS * 900);

@@ -39,6 +39,11 @@ class Proxy:
         self._problems = []
         self._sockets = [self._listener]
         self._threads = []
+        self._muted = set()
+
+    def mute(self, direction):
+        """From now on nothing passes in this direction, on old and new connections; they stay open."""
+        self._muted.add(direction)
 
     def frames(self, direction=None, *kinds):
         """What has passed so far, in order."""
@@ -94,7 +99,8 @@ class Proxy:
                 more = source.recv(min(CHUNK, count - len(data)))
                 if not more:
                     raise EOFError
-                sink.sendall(more)
+                if direction not in self._muted:
+                    sink.sendall(more)
                 if self._pace:
                     time.sleep(len(more) / self._pace)
                 data += more
@@ -105,7 +111,8 @@ class Proxy:
                 kind, _, payload = wire.read_frame(read)
                 with self._lock:
                     self._frames.append(Frame(time.monotonic(), direction, kind, len(payload)))
-        sink.shutdown(socket.SHUT_WR)
+        if direction not in self._muted:
+            sink.shutdown(socket.SHUT_WR)
 
     def __enter__(self):
         self._start(self._serve)

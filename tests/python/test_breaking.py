@@ -9,6 +9,7 @@ import pytest
 
 from cluster import Cluster
 from nodes import node, reserved_port, said
+from proxy import TO_NODE, TO_SCHEDULER, Proxy
 
 HOST = socket.gethostname()
 # On one host a death is seen at once; this is what people are promised, on a machine that is busy.
@@ -188,18 +189,20 @@ def test_a_stopped_process_is_named_within_the_heartbeat_time_out():
         assert stopped.wait(timeout=30) == 3
 
 
+UNTIL_TOLD = """
+    c = join()
+    say(running=True)
+    rounds = 0
+    while not c.world.allreduce([int(os.path.exists(os.environ["HOLD_FOLDER"] + "/go"))])[0]:
+        rounds += 1
+    say(rounds=rounds)
+    c.leave()
+"""
+
+
 def test_a_scheduler_that_stands_still_blames_nobody(tmp_path):
-    lines = """
-        c = join()
-        say(running=True)
-        rounds = 0
-        while not c.world.allreduce([int(os.path.exists(os.environ["HOLD_FOLDER"] + "/go"))])[0]:
-            rounds += 1
-        say(rounds=rounds)
-        c.leave()
-    """
     env = {"MS_NODE_TIMEOUT": 0.5, "HOLD_FOLDER": tmp_path}
-    with Cluster(node(lines), workers=3, env=env) as cluster:
+    with Cluster(node(UNTIL_TOLD), workers=3, env=env) as cluster:
         await_running(cluster.workers)
         cluster.scheduler.signal(signal.SIGSTOP)
         time.sleep(1.5)  # three time-outs: this is the standing still
@@ -208,6 +211,40 @@ def test_a_scheduler_that_stands_still_blames_nobody(tmp_path):
         (tmp_path / "go").touch()
         for worker in cluster.succeed(timeout=30):
             assert said(worker)["rounds"] > 0
+
+
+@pytest.mark.parametrize("muted", [[TO_SCHEDULER], [TO_NODE], [TO_SCHEDULER, TO_NODE]], ids=["unheard", "unhearing", "both"])
+def test_a_node_that_is_unheard_or_unhearing_is_lost(muted):
+    """Its connection to the scheduler stays open, but nothing passes; its links to the others work."""
+    time_out = 1.0
+    env = {"MS_NODE_TIMEOUT": time_out, "MUSTER_FINALIZE_TIMEOUT": 1}
+    with Cluster(work(), workers=3, started=2, env=env) as cluster, Proxy(cluster.port) as proxy:
+        cut_off = cluster.start_worker(env={"MS_SCHED_PORT": proxy.port})
+        await_running(cluster.workers)
+        since = time.monotonic()
+        for direction in muted:
+            proxy.mute(direction)
+        for worker in cluster.workers[:2]:
+            assert worker.wait(timeout=30) == 3
+        assert cluster.scheduler.wait(timeout=30) == 1
+        all_name(cluster, 2, since=since, within=3 * time_out + SLACK_SECONDS)
+        # Those who were in touch with it have gone by now; it cannot know why, but it ends.
+        assert cut_off.wait(timeout=30) == 3 and said(cut_off)["error"] in ("PEER_LOST", "PEER_LEFT")
+
+
+def test_when_everything_stands_still_nobody_is_blamed(tmp_path):
+    """As when a machine sleeps, or a container is frozen."""
+    env = {"MS_NODE_TIMEOUT": 0.5, "HOLD_FOLDER": tmp_path}
+    with Cluster(node(UNTIL_TOLD), workers=3, env=env) as cluster:
+        await_running(cluster.workers)
+        for process in cluster.processes:
+            process.signal(signal.SIGSTOP)
+        time.sleep(1.5)
+        for process in cluster.processes:
+            process.signal(signal.SIGCONT)
+        time.sleep(0.8)
+        (tmp_path / "go").touch()
+        cluster.succeed(timeout=30)
 
 
 LATE = {

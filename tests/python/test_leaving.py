@@ -1,7 +1,9 @@
 """Leaving a cluster: in any order, in bounded time, known to those who stay, and without a trace."""
 
+import contextlib
 import signal
 import socket
+import time
 
 import pytest
 
@@ -212,3 +214,17 @@ def test_leaving_a_scheduler_that_does_not_answer_ends_in_time(tmp_path):
             assert worker.wait(timeout=30) == 0
             assert said(worker)["left_in"] < patience + SLACK_SECONDS
             assert "warning" in worker.stderr and "scheduler" in worker.stderr
+
+
+def test_strangers_that_come_at_the_end_hold_up_nothing(tmp_path):
+    """They connect, say nothing and stay, one after the other, until nobody listens any more."""
+    lines = "c = join(); hold('go'); c.leave()"
+    with Cluster(node(lines), workers=2, env={"HOLD_FOLDER": tmp_path}) as cluster, contextlib.ExitStack() as held:
+        await_joined(*cluster.workers)
+        deadline = time.monotonic() + 10
+        with contextlib.suppress(ConnectionError):
+            while cluster.scheduler.returncode is None and time.monotonic() < deadline:
+                held.enter_context(socket.create_connection(("127.0.0.1", cluster.port), timeout=5))
+                (tmp_path / "go").touch()
+                time.sleep(0.01)
+        cluster.succeed(timeout=10)
