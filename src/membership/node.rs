@@ -73,6 +73,8 @@ pub(super) struct Node {
     pub(super) heard: Time,
     /// When it last showed that it hears the scheduler.
     pub(super) hearing: Time,
+    /// When its present connection began.
+    pub(super) attached: Time,
     pub(super) echoed: u64,
     /// When its last heartbeat came; none yet in this connection.
     pub(super) heartbeat: Option<Time>,
@@ -98,6 +100,7 @@ impl Node {
             process_gone: false,
             heard: now,
             hearing: now,
+            attached: now,
             echoed: 0,
             heartbeat: None,
             asked: None,
@@ -114,7 +117,12 @@ impl Node {
         self.doom = None;
         self.process_gone = false;
         self.heard = now;
-        self.hearing = now;
+        // Its time begins anew only if it heard anything over the connection that this one replaces: else one that hears
+        // nothing could put its end off for ever by coming back.
+        if self.hearing > self.attached {
+            self.hearing = now;
+        }
+        self.attached = now;
         self.heartbeat = None;
         self.asked = None;
     }
@@ -150,6 +158,7 @@ impl Node {
     pub(super) fn forgive(&mut self, late: Duration, now: Time) {
         self.heard = (self.heard + late).min(now);
         self.hearing = (self.hearing + late).min(now);
+        self.attached = (self.attached + late).min(now);
         if let Some(detached) = &mut self.detached {
             detached.since = (detached.since + late).min(now);
         }

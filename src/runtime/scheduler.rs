@@ -165,6 +165,9 @@ impl Serving {
     }
 
     fn accept(&mut self) {
+        if self.ended.is_some() {
+            return; // nobody would ever close what comes now
+        }
         loop {
             match self.listener.accept() {
                 Ok((transport, address)) => {

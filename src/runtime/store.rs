@@ -138,6 +138,9 @@ impl Cluster {
 
     fn store(&self, request: Request<'_>, limit: Option<Duration>) -> Result<(i64, Vec<u8>)> {
         let Request { operation, keys, delta, expected_bytes, value, title } = request;
+        if let Some(failure) = self.shared.learnt().broken.clone() {
+            return Err(failure.into());
+        }
         let ask = self.shared.next_ask();
         let waits = matches!(operation, StoreOperation::Get | StoreOperation::Wait);
         self.shared.learnt().storing.insert(ask);
