@@ -120,9 +120,8 @@ def test_one_worker_too_many_while_a_server_is_still_missing():
         cluster.start_worker(env={"MS_NODE_ID": "2"})
         cluster.scheduler.wait_for('admitted worker node "2"', timeout=30)
         cluster.refuses({"MS_NODE_ID": "x"}, "all its 3 workers", 'node "x"', "one too many")
-        cluster.start_server()
-        for process in cluster.workers:
-            assert process.wait(timeout=30) == 0
+        cluster.start_server(program=node())
+        cluster.succeed(timeout=30)
 
 
 def test_one_worker_too_many_after_the_cluster_has_formed(tmp_path):
