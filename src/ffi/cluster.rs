@@ -201,6 +201,7 @@ pub unsafe extern "C" fn muster_failure(
     size: usize,
 ) -> muster_status_t {
     guard(|| {
+        let out = self::out(out, "out")?;
         // SAFETY: as promised by the caller.
         let failure = unsafe { handle(cluster, "cluster") }?.with(broken)?;
         // SAFETY: as promised by the caller.
