@@ -332,3 +332,13 @@ fn what_no_scheduler_says_ends_the_connection() {
         assert_eq!(bench.attempts(), usize::from(!harmless));
     }
 }
+
+#[test]
+fn a_report_that_the_caller_asks_for_is_a_heartbeat_at_once() {
+    let mut bench = Bench::joined();
+    bench.command(Command::Report);
+    assert_eq!(bench.beats(), [(1, 0)]);
+    bench.feed(Input::Closed("reset".to_owned()));
+    bench.command(Command::Report);
+    assert_eq!(bench.beats().len(), 1, "nobody would hear it");
+}

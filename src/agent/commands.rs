@@ -11,6 +11,12 @@ impl Agent {
     pub(super) fn command(&mut self, now: Time, command: Command) {
         let message = match command {
             Command::Leave => return self.leave(now),
+            Command::Report => {
+                if self.line.is_attached() {
+                    self.beat(now);
+                }
+                return;
+            }
             Command::Store { ask, operation, keys, delta, expected_bytes, value } => {
                 return self.store_begin(ask, Request { operation, keys, delta, expected_bytes, value });
             }

@@ -40,6 +40,8 @@ pub enum Command {
         /// What was seen.
         evidence: String,
     },
+    /// Tell the scheduler now, and not only with the next heartbeat, which collectives this node is in.
+    Report,
     /// Give up on a group. Answered by `Event::Revoked` with the first cause that reached the scheduler.
     Revoke(Failure),
     /// Who has not entered this collective? Answered by `Event::Absent`.
