@@ -134,11 +134,9 @@ pub unsafe extern "C" fn muster_cluster_free(cluster: *mut muster_cluster_t) {
         let cluster = unsafe { Box::from_raw(cluster) };
         match cluster.handle.into_inner() {
             Ok(cluster) => drop(cluster),
-            Err(mut inherited) => {
-                // Its threads are the parent's, and so are its connections, which the child has closed at the fork.
-                inherited.forget();
-                std::mem::forget(inherited);
-            }
+            // Its threads are the parent's: joining or detaching them here would touch what is not there. Its connections
+            // were closed at the fork.
+            Err(inherited) => std::mem::forget(inherited),
         }
         Ok(Status::Ok)
     });

@@ -115,10 +115,7 @@ pub unsafe extern "C" fn muster_scheduler_free(scheduler: *mut muster_scheduler_
         let scheduler = unsafe { Box::from_raw(scheduler) };
         match scheduler.handle.into_inner() {
             Ok(scheduler) => drop(scheduler),
-            Err(mut inherited) => {
-                inherited.forget(); // its thread is the parent's
-                std::mem::forget(inherited);
-            }
+            Err(inherited) => std::mem::forget(inherited), // its thread is the parent's
         }
         Ok(Status::Ok)
     });

@@ -87,6 +87,7 @@ impl Scheduler {
             .collect();
         if let Some(node) = self.nodes.get_mut(&key) {
             node.progress = known;
+            // Each group's newest comes first; what follows is only to be compared.
             node.progress.dedup_by_key(|(progress, _)| progress.group);
             node.progress.truncate(3);
         }

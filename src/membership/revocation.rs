@@ -8,7 +8,7 @@ use crate::wire::{GroupProgress, Message, Revoked};
 use std::collections::BTreeMap;
 
 /// How many of a group's newest collectives are remembered for comparison.
-const CALLS_KEPT: usize = 256;
+const CALLS_KEPT: usize = 1024;
 
 /// What was called in a group's newest collectives: by sequence number, with the node that said so first.
 #[derive(Debug, Default)]

@@ -221,6 +221,9 @@ impl Cluster {
 
     /// Ends the job for everyone, with this code and reason.
     pub fn abort(&self, code: i32, reason: &str) -> Result<()> {
+        if self.shared.learnt().left.is_some() {
+            return Err(Error::new(Status::State, "abort: this process has left its cluster"));
+        }
         self.shared.ask(ToNode::Brain(Command::Abort { code, reason: reason.to_owned() }));
         let deadline = self.shared.clock.now() + VERDICT_WAIT;
         let told = self.shared.wait(deadline, |learnt| learnt.broken.is_some().then_some(()));
@@ -242,6 +245,7 @@ impl Cluster {
             Some(Some(warning)) => self.shared.logger.warn(&warning),
             None => self.shared.logger.warn("the scheduler has not said good-bye in time; leaving without"),
         }
+        self.shared.learnt().groups.clone().iter().for_each(|group| group.shut());
         self.shared.ask(ToNode::Quit);
         *finalized = true;
         self.await_own_scheduler(deadline);
@@ -262,14 +266,16 @@ impl Cluster {
         }
         let short = deadline.min(self.shared.clock.now() + Duration::from_secs(1));
         for group in &groups {
-            let mut driver = group.driver();
+            let driver = group.driver();
             while self.shared.clock.now() < short
-                && driver.slots.iter().any(|slot| matches!(slot, Slot::Up(link) if link.unsent() > 1))
+                && driver
+                    .slots
+                    .iter()
+                    .any(|slot| matches!(slot, Slot::Up(link) if !link.is_mid_frame() && link.unsent() > 1))
             {
                 // The kernel tells of no edge when the last byte is acknowledged.
                 std::thread::sleep(Duration::from_micros(200));
             }
-            driver.slots.iter_mut().for_each(|slot| *slot = Slot::Left);
         }
     }
 
@@ -283,14 +289,6 @@ impl Cluster {
                 .shared
                 .logger
                 .warn("other nodes have not left yet; the scheduler in this process ends without them"),
-        }
-    }
-
-    /// Forgets the threads: in a forked child there are none.
-    pub fn forget(&mut self) {
-        drop(self.thread.take());
-        if let Some(scheduler) = &mut self.scheduler {
-            scheduler.forget();
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::types::{Call, CallKind, DType, GroupId, ReduceOp};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
-fn plain() -> Wrap {
+pub(super) fn plain() -> Wrap {
     Arc::new(|transport| Box::new(transport))
 }
 
@@ -22,14 +22,19 @@ fn hard(piece: usize) -> Wrap {
     Arc::new(move |transport| Box::new(TestLink::with_piece(transport, SEED.fetch_add(1, Ordering::Relaxed), piece)))
 }
 
-fn scheduler(workers: u32) -> Scheduler {
+pub(super) fn scheduler(workers: u32) -> Scheduler {
+    scheduler_with(workers, |_| ())
+}
+
+pub(super) fn scheduler_with(workers: u32, set: impl FnOnce(&mut Config)) -> Scheduler {
     let mut config = Config::new();
+    set(&mut config);
     config.set("worker_num", &workers.to_string()).unwrap();
     config.set("cluster_timeout", "60").unwrap();
     start_scheduler(&config.scheduler_settings().unwrap()).unwrap()
 }
 
-fn node(scheduler: &Scheduler, workers: u32, rank: u32, wrap: Wrap) -> Cluster {
+pub(super) fn node(scheduler: &Scheduler, workers: u32, rank: u32, wrap: Wrap) -> Cluster {
     let address = scheduler.addresses()[0];
     let mut config = Config::new();
     for (key, value) in [
@@ -49,7 +54,7 @@ fn node(scheduler: &Scheduler, workers: u32, rank: u32, wrap: Wrap) -> Cluster {
 }
 
 /// Runs `work` as every rank of a cluster; what each returned, in order of rank.
-fn run<T: Send>(workers: u32, wrap: &Wrap, work: impl Fn(&Cluster, &Group) -> T + Sync) -> Vec<T> {
+pub(super) fn run<T: Send>(workers: u32, wrap: &Wrap, work: impl Fn(&Cluster, &Group) -> T + Sync) -> Vec<T> {
     let scheduler = scheduler(workers);
     let results = std::thread::scope(|scope| {
         let ranks: Vec<_> = (0..workers)
@@ -85,7 +90,7 @@ fn floats(bytes: &[u8]) -> Vec<f32> {
     bytes.chunks(4).map(|chunk| f32::from_le_bytes(chunk.try_into().unwrap())).collect()
 }
 
-fn allreduce(group: &Group, values: &[f32]) -> Result<Vec<f32>> {
+pub(super) fn allreduce(group: &Group, values: &[f32]) -> Result<Vec<f32>> {
     let mut out = vec![0; values.len() * 4];
     let call = Call { op: Some(ReduceOp::Sum), ..call(CallKind::Allreduce, values.len()) };
     group.run(call, CallBuffers::of(&bytes(values), &mut out))?;
@@ -98,7 +103,7 @@ fn allgather(group: &Group, values: &[f32]) -> Result<Vec<f32>> {
     Ok(floats(&out))
 }
 
-fn broadcast(group: &Group, values: &mut Vec<f32>, root: u32) -> Result<()> {
+pub(super) fn broadcast(group: &Group, values: &mut Vec<f32>, root: u32) -> Result<()> {
     let mut buffer = bytes(values);
     let call = Call { root: Some(root), ..call(CallKind::Broadcast, values.len()) };
     group.run(call, CallBuffers::of(&[], &mut buffer))?;
@@ -106,7 +111,7 @@ fn broadcast(group: &Group, values: &mut Vec<f32>, root: u32) -> Result<()> {
     Ok(())
 }
 
-fn barrier(group: &Group) -> Result<()> {
+pub(super) fn barrier(group: &Group) -> Result<()> {
     let call = Call { kind: CallKind::Barrier, dtype: None, op: None, root: None, count: 0 };
     group.run(call, CallBuffers::of(&[], &mut []))
 }
@@ -151,7 +156,7 @@ fn sixty_four_ranks() {
 }
 
 /// What every rank says of the failure; all must say the same.
-fn one_cause(outcomes: Vec<Option<Error>>, status: Status) -> String {
+pub(super) fn one_cause(outcomes: Vec<Option<Error>>, status: Status) -> String {
     let mut told: Vec<Error> = outcomes.into_iter().flatten().collect();
     let first = told.remove(0);
     assert_eq!(first.status(), status, "{first}");

@@ -7,6 +7,7 @@
 use super::buffer::{CallBuffers, Memory};
 use super::group::{Driver, Group, Mail, Slot, WAKER};
 use super::link::{Arrival, Link, LinkEnd, Moved, Sink};
+use super::progress::WAITS_AFTER;
 use super::shared::{Shared, ToNode};
 use crate::agent::Command;
 use crate::collective::{choose, Action, Landing, Shape, Span};
@@ -38,6 +39,14 @@ pub(super) enum Stop {
     Mismatch(u32, u64, Call),
     /// The time is up.
     Timeout,
+    /// There is no memory for a scratch of so many bytes.
+    Memory(usize),
+}
+
+/// When a call that waits says so: to the scheduler, and in the log.
+struct Patience {
+    report_at: Time,
+    warn_at: Time,
 }
 
 /// One call under way.
@@ -49,7 +58,7 @@ pub(super) struct Running<'a> {
     pub encoded: [u8; DATA_HEADER_BYTES],
     pub deadline: Time,
     pub limit_ms: i64,
-    pub warn_at: Time,
+    pub since: Time,
 }
 
 impl Group {
@@ -72,11 +81,13 @@ impl Group {
         let algorithm = choose(&shape, &self.thresholds);
         let scratch_bytes = (algorithm.scratch_bytes)(&shape);
         let mut scratch = std::mem::take(&mut driver.scratch);
-        if scratch.len() < scratch_bytes {
-            scratch.resize(scratch_bytes, 0);
-        }
-        let memory = buffers.with_scratch(&mut scratch);
-        let outcome = self.carry_out(driver, &running, &shape, algorithm.step, &memory);
+        let outcome = match grow(&mut scratch, scratch_bytes) {
+            Ok(()) => {
+                let memory = buffers.with_scratch(&mut scratch);
+                self.carry_out(driver, &running, &shape, algorithm.step, &memory)
+            }
+            Err(stop) => Err(stop),
+        };
         driver.scratch = scratch;
         match outcome {
             Ok(()) => {
@@ -98,8 +109,7 @@ impl Group {
         };
         let data =
             DataHeader { epoch: self.formed.epoch, group: self.id(), sequence, signature: call.signature(), call };
-        let warn_at = now + WARN_AFTER;
-        Running { shared, call, sequence, data, encoded: data.encode(), deadline, limit_ms, warn_at }
+        Running { shared, call, sequence, data, encoded: data.encode(), deadline, limit_ms, since: now }
     }
 
     fn carry_out(
@@ -112,12 +122,12 @@ impl Group {
     ) -> Result<(), Stop> {
         let arithmetic = shape.call.dtype.zip(shape.call.op);
         let expect = || arithmetic.expect("a schedule that reduces has a type and an operation");
-        let mut warn_at = running.warn_at;
+        let mut patience = Patience { report_at: running.since + WAITS_AFTER, warn_at: running.since + WARN_AFTER };
         for number in 0.. {
             match step(shape, number) {
                 Action::Exchange { send, receive } => {
                     let mut exchange = Exchange { send, receive, started: false, arithmetic };
-                    self.exchange(driver, running, &mut exchange, memory, &mut warn_at)?;
+                    self.exchange(driver, running, &mut exchange, memory, &mut patience)?;
                 }
                 Action::Copy { from, to } => memory.copy(from, to),
                 Action::Reduce { mine, other, into, other_side } => {
@@ -137,7 +147,7 @@ impl Group {
         running: &Running<'_>,
         exchange: &mut Exchange,
         memory: &Memory<'_>,
-        warn_at: &mut Time,
+        patience: &mut Patience,
     ) -> Result<(), Stop> {
         let mut idle_since: Option<Instant> = None;
         let mut turn = 0u32;
@@ -164,7 +174,7 @@ impl Group {
                 None => idle_since = Some(Instant::now()),
                 Some(since) if since.elapsed() < SPIN => {}
                 Some(_) => {
-                    self.sleep(driver, running, exchange, warn_at)?;
+                    self.sleep(driver, running, exchange, patience)?;
                     idle_since = None;
                     continue;
                 }
@@ -268,7 +278,7 @@ impl Group {
         learnt.broken.as_ref().or_else(|| learnt.revoked.get(&self.id())).cloned()
     }
 
-    fn take_in(&self, driver: &mut Driver, mail: Mail) {
+    pub(super) fn take_in(&self, driver: &mut Driver, mail: Mail) {
         match mail {
             Mail::Up(peer, transport, ahead) => {
                 let mut link = Link::new(transport, &ahead);
@@ -296,14 +306,20 @@ impl Group {
         driver: &mut Driver,
         running: &Running<'_>,
         exchange: &Exchange,
-        warn_at: &mut Time,
+        patience: &mut Patience,
     ) -> Result<(), Stop> {
         let now = running.shared.clock.now();
         if now >= running.deadline {
             return Err(Stop::Timeout);
         }
-        if now >= *warn_at {
-            *warn_at = Time::NEVER;
+        if now >= patience.report_at {
+            // Ahead of the next heartbeat: ranks that called different things and whose frames do not meet are to be found
+            // within a second, however rare the heartbeats are.
+            patience.report_at = Time::NEVER;
+            running.shared.ask(ToNode::Brain(Command::Report));
+        }
+        if now >= patience.warn_at {
+            patience.warn_at = Time::NEVER;
             self.warn_of_absent(running);
             return Ok(());
         }
@@ -315,7 +331,7 @@ impl Group {
                 return if receiving == Some(peer) { Ok(()) } else { self.serve(slot, running, peer as u32) };
             }
         }
-        let until = running.deadline.min(*warn_at);
+        let until = running.deadline.min(patience.warn_at).min(patience.report_at);
         poller.poll(running.shared.clock.until(until)).expect("epoll_wait fails only for bad arguments");
         for token in poller.ready().map(|ready| ready.token.0).filter(|token| *token != WAKER) {
             if receiving != Some(token) {
@@ -347,6 +363,15 @@ impl Group {
             }
         }
     }
+}
+
+/// Makes the scratch long enough; what a call needs beyond the machine's memory is an error, not the program's end.
+fn grow(scratch: &mut Vec<u8>, bytes: usize) -> Result<(), Stop> {
+    if scratch.len() < bytes {
+        scratch.try_reserve_exact(bytes - scratch.len()).map_err(|_| Stop::Memory(bytes))?;
+        scratch.resize(bytes, 0);
+    }
+    Ok(())
 }
 
 /// What one exchange still has to do.

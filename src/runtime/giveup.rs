@@ -39,16 +39,17 @@ impl Group {
                 false,
             ),
             Stop::Timeout => (self.timed_out(running), false),
+            Stop::Memory(bytes) => {
+                let cause =
+                    format!("has no memory for the {bytes} bytes beside its buffers that {} takes", running.title());
+                (self.failure(running, Status::Memory, self.culprit(self.rank().unwrap_or(0)), cause), false)
+            }
         };
+        if known_to_all && cause.status == Status::State {
+            return cause; // this process is leaving: `close` tells the peers so
+        }
         self.pass_on(driver, &cause);
         let cause = if known_to_all { cause } else { self.agree_on_cause(running.shared, cause) };
-        self.break_with(cause)
-    }
-
-    /// Revokes the group without having been inside a collective; returns the first cause.
-    pub fn revoke(&self, shared: &Shared, cause: Failure) -> Failure {
-        self.pass_on(&mut self.driver(), &cause);
-        let cause = self.agree_on_cause(shared, cause);
         self.break_with(cause)
     }
 

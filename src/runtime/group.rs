@@ -5,6 +5,7 @@
 //! How a collective is carried out is in `drive`; what happens when one fails, in `giveup`.
 
 use super::link::{Link, LinkEnd};
+use super::progress::Progress;
 use super::shared::Shared;
 use crate::collective::Thresholds;
 use crate::error::{Culprit, Error, Failure, Result, Status};
@@ -53,14 +54,6 @@ pub(super) struct Driver {
     pub previous: Option<Call>,
 }
 
-#[derive(Clone, Copy, Default)]
-struct Progress {
-    entered: u64,
-    finished: u64,
-    call: Option<Call>,
-    at: Time,
-}
-
 /// How a member stands, as far as this node has heard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
@@ -81,7 +74,8 @@ pub struct Group {
     pub(super) formed: Arc<Formed>,
     pub(super) thresholds: Thresholds,
     driver: Mutex<Driver>,
-    mail: Mutex<Vec<Mail>>,
+    /// None once the group is shut.
+    mail: Mutex<Option<Vec<Mail>>>,
     signal: AtomicBool,
     waker: Waker,
     default_timeout_ms: i64,
@@ -114,7 +108,7 @@ impl Group {
             thresholds: Thresholds::from_slice(&formed.agreed.thresholds).unwrap_or_default(),
             driver: Mutex::new(Driver { poller, slots, piece, scratch: Vec::new(), sequence: 0, previous: None }),
             members,
-            mail: Mutex::default(),
+            mail: Mutex::new(Some(Vec::new())),
             signal: AtomicBool::new(false),
             waker,
             default_timeout_ms: timeout_ms,
@@ -218,9 +212,11 @@ impl Group {
         self.driver.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands something over. (The agent thread's side.)
+    /// Hands something over; a group that is shut drops it. (The agent thread's side.)
     pub fn deliver(&self, mail: Mail) {
-        self.mail.lock().unwrap_or_else(PoisonError::into_inner).push(mail);
+        if let Some(waiting) = &mut *self.mail.lock().unwrap_or_else(PoisonError::into_inner) {
+            waiting.push(mail);
+        }
         self.interrupt();
     }
 
@@ -235,7 +231,13 @@ impl Group {
     }
 
     pub(super) fn take_mail(&self) -> Vec<Mail> {
-        std::mem::take(&mut *self.mail.lock().unwrap_or_else(PoisonError::into_inner))
+        let mut mail = self.mail.lock().unwrap_or_else(PoisonError::into_inner);
+        mail.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    #[cfg(test)]
+    pub(super) fn has_mail(&self) -> bool {
+        self.mail.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(|mail| !mail.is_empty())
     }
 
     pub(super) fn drain_waker(&self) {
@@ -252,32 +254,52 @@ impl Group {
         self.broken.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(failure).clone()
     }
 
-    /// Ends the group's use: tells the peers on every open link, and says that nothing more follows.
+    /// Ends the group's use: tells the peers on every open link, those included that no call has taken in yet, and says
+    /// that nothing more follows. A link on which a call was interrupted in the middle of a frame can say nothing; it
+    /// stays until `shut`.
     pub(super) fn close(&self, over: Failure, leave: &[u8]) {
         self.break_with(over);
         self.interrupt(); // a call that another thread is in ends, and lets the driver go
         let mut driver = self.driver();
+        for mail in self.take_mail() {
+            self.take_in(&mut driver, mail);
+        }
         for slot in &mut driver.slots {
             if let Slot::Up(link) = slot {
-                link.say_last(leave);
+                if !link.is_mid_frame() {
+                    link.say_last(leave);
+                }
             }
         }
     }
 
+    /// Drops every link, and whatever still comes. Once the scheduler knows that this node has left, so that a peer which
+    /// finds the end of a link is told the reason.
+    pub(super) fn shut(&self) {
+        *self.mail.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.driver().slots.iter_mut().for_each(|slot| *slot = Slot::Left);
+    }
+
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(super) fn enter(&self, sequence: u64, call: Call, at: Time) {
-        let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
-        *progress = Progress { entered: sequence, call: Some(call), at, ..*progress };
+        self.progress().enter(sequence, call, at);
     }
 
     pub(super) fn finish(&self, sequence: u64) {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner).finished = sequence;
+        self.progress().finish(sequence);
     }
 
-    /// What a heartbeat says of this group; nothing before its first use.
-    pub fn progress(&self, now: Time) -> Option<GroupProgress> {
-        let Progress { entered, finished, call, at } = *self.progress.lock().unwrap_or_else(PoisonError::into_inner);
-        let age_ms = now.since(at).as_millis() as u64;
-        (entered > 0).then_some(GroupProgress { group: self.id, entered, finished, call, age_ms })
+    /// What a heartbeat says of this group's newest collective; nothing before its first use.
+    pub fn newest_call(&self, now: Time) -> Option<GroupProgress> {
+        self.progress().newest(self.id, now)
+    }
+
+    /// What it says of those before, where the newest has to wait.
+    pub fn earlier_calls(&self, now: Time) -> Vec<GroupProgress> {
+        self.progress().earlier(self.id, now)
     }
 
     /// The member with this rank, if its data came with `Formed`.

@@ -273,10 +273,15 @@ impl Link {
         Ok(Moved::Done)
     }
 
+    /// Whether a part of a data frame has gone out, and the rest has not.
+    pub fn is_mid_frame(&self) -> bool {
+        self.outgoing.as_ref().is_some_and(|out| out.written > 0)
+    }
+
     /// Sends a small frame that is no data frame, if that is possible at once: not in the middle of another frame.
     /// Then says that nothing more will follow. Nobody could be told of a failure: the link is being given up.
     pub fn say_last(&mut self, frame: &[u8]) {
-        let mut rest = if self.outgoing.as_ref().map_or(true, |out| out.written == 0) { frame } else { &[] };
+        let mut rest = if self.is_mid_frame() { &[] } else { frame };
         while let (false, Ok(count)) = (rest.is_empty(), self.transport.write(&[IoSlice::new(rest)])) {
             rest = &rest[count..];
         }

@@ -18,7 +18,10 @@ mod identity;
 mod link;
 pub mod log;
 mod mesh;
+#[cfg(test)]
+mod mischief_test;
 mod node;
+mod progress;
 mod rank_table;
 mod scheduler;
 mod shared;

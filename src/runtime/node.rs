@@ -111,7 +111,7 @@ impl Node {
             let failure = Failure { status: Status::Internal, culprit: None, cause, epoch, group, sequence: 0 };
             shared.file(Event::Failed(failure.clone().into()));
             shared.file(Event::Broken(failure));
-            shared.learn(|learnt| learnt.over = true);
+            shared.end();
         }
     }
 
@@ -129,7 +129,7 @@ impl Node {
             self.send(Message::Gone);
             self.write();
         }
-        self.shared.learn(|learnt| learnt.over = true);
+        self.shared.end();
     }
 
     fn turn(&mut self) -> Result<()> {
@@ -256,7 +256,9 @@ impl Node {
     fn progress(&self) -> Vec<crate::wire::GroupProgress> {
         let now = self.shared.clock.now();
         let groups = self.shared.learnt().groups.clone();
-        groups.iter().filter_map(|group| group.progress(now)).take(PROGRESS_MAX).collect()
+        let newest = groups.iter().filter_map(|group| group.newest_call(now));
+        let earlier = groups.iter().flat_map(|group| group.earlier_calls(now));
+        newest.chain(earlier).take(PROGRESS_MAX).collect()
     }
 
     fn tell(&mut self, event: Event) {

@@ -430,11 +430,6 @@ impl Scheduler {
         self.waker.wake();
         self.wait(None).unwrap_or(Ok(()))
     }
-
-    /// Forgets the thread: in a forked child there is none.
-    pub fn forget(&mut self) {
-        drop(self.thread.take());
-    }
 }
 
 impl Drop for Scheduler {

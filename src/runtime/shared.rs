@@ -69,7 +69,8 @@ pub struct Shared {
     pub clock: Clock,
     /// Interrupts the agent thread.
     pub waker: Waker,
-    commands: Mutex<VecDeque<ToNode>>,
+    /// None once the agent thread has ended.
+    commands: Mutex<Option<VecDeque<ToNode>>>,
     learnt: Mutex<Learnt>,
     changed: Condvar,
     next_ask: AtomicU64,
@@ -83,7 +84,7 @@ impl Shared {
             logger,
             clock,
             waker,
-            commands: Mutex::default(),
+            commands: Mutex::new(Some(VecDeque::new())),
             learnt: Mutex::default(),
             changed: Condvar::new(),
             next_ask: AtomicU64::new(1),
@@ -96,15 +97,23 @@ impl Shared {
         self.next_ask.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Asks the agent thread for something.
+    /// Asks the agent thread for something. Once it has ended nothing is kept: nobody would take it.
     pub fn ask(&self, what: ToNode) {
-        self.commands.lock().unwrap_or_else(PoisonError::into_inner).push_back(what);
-        self.waker.wake();
+        if let Some(commands) = &mut *self.commands.lock().unwrap_or_else(PoisonError::into_inner) {
+            commands.push_back(what);
+            self.waker.wake();
+        }
+    }
+
+    /// The agent thread ends: nothing more is taken, nothing more will be learnt. (The agent thread's side.)
+    pub fn end(&self) {
+        *self.commands.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.learn(|learnt| learnt.over = true);
     }
 
     /// The next thing asked for. (The agent thread's side.)
     pub fn next_command(&self) -> Option<ToNode> {
-        self.commands.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+        self.commands.lock().unwrap_or_else(PoisonError::into_inner).as_mut()?.pop_front()
     }
 
     /// What has been learnt so far.

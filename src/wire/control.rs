@@ -228,7 +228,8 @@ pub struct Heartbeat {
     pub sequence: u64,
     /// The newest echo that the node has heard: a node that is not answered is unhearing.
     pub echoed: u64,
-    /// How far the node is in each group that it has used; at most [`PROGRESS_MAX`] of them.
+    /// How far the node is in each group that it has used; then, of groups in which it waits, what it called before. At
+    /// most [`PROGRESS_MAX`] of both.
     pub progress: Vec<GroupProgress>,
 }
 

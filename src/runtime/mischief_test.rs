@@ -1,0 +1,135 @@
+//! Whole clusters in which somebody leaves in the middle of something, or calls what the others do not.
+
+use super::cluster_test::{allreduce, barrier, broadcast, node, one_cause, plain, run, scheduler, scheduler_with};
+use crate::error::Status;
+use crate::types::GroupId;
+use std::time::{Duration, Instant};
+
+/// Far less than the operations' own time-out, which is 60 s.
+const SOON: Duration = Duration::from_secs(10);
+
+#[test]
+fn a_peer_that_waits_on_a_link_which_nobody_took_in_is_told() {
+    let scheduler = scheduler(2);
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| node(&scheduler, 2, 1, plain()));
+        let own = node(&scheduler, 2, 0, plain());
+        let other = other.join().expect("forming does not panic");
+        let waits = scope.spawn(move || {
+            let error = barrier(&other.group(GroupId::WORLD)).unwrap_err();
+            other.finalize().unwrap();
+            error
+        });
+        // Until the peer's link is open and lies in the mailbox of a group on which this node never calls.
+        let world = own.group(GroupId::WORLD);
+        let deadline = Instant::now() + SOON;
+        while !world.has_mail() {
+            assert!(Instant::now() < deadline, "the peer does not dial");
+            std::thread::yield_now();
+        }
+        let before = Instant::now();
+        own.finalize().unwrap();
+        let error = waits.join().expect("the peer does not panic");
+        assert!(before.elapsed() < SOON, "the peer waited for {:?}", before.elapsed());
+        assert_eq!(error.status(), Status::PeerLeft, "{error}");
+    });
+}
+
+#[test]
+fn leaving_in_the_middle_of_a_call_of_another_thread_is_leaving_to_the_others() {
+    let scheduler = scheduler(3);
+    for_each_rank(&scheduler, |rank, cluster| {
+        let world = cluster.group(GroupId::WORLD);
+        // Long enough for frames to be under way whenever the leaving comes.
+        let values = vec![1.0; 1 << 20];
+        allreduce(&world, &[1.0]).unwrap();
+        std::thread::scope(|scope| {
+            if rank == 1 {
+                scope.spawn(|| cluster.finalize().unwrap());
+            }
+            loop {
+                if let Err(error) = allreduce(&world, &values) {
+                    return error;
+                }
+            }
+        })
+    });
+}
+
+fn for_each_rank(scheduler: &super::Scheduler, work: impl Fn(u32, &super::Cluster) -> crate::error::Error + Sync) {
+    let errors: Vec<_> = std::thread::scope(|scope| {
+        let ranks: Vec<_> = (0..3)
+            .map(|rank| {
+                let work = &work;
+                scope.spawn(move || {
+                    let cluster = node(scheduler, 3, rank, plain());
+                    let error = work(rank, &cluster);
+                    cluster.finalize().unwrap();
+                    error
+                })
+            })
+            .collect();
+        ranks.into_iter().map(|rank| rank.join().expect("no rank panics")).collect()
+    });
+    assert_eq!(errors[1].status(), Status::State, "{}", errors[1]);
+    let others = [errors[0].clone(), errors[2].clone()].map(Some).to_vec();
+    let sentence = one_cause(others, Status::PeerLeft);
+    assert!(sentence.starts_with("rank 1 (node id \"1\""), "{sentence}");
+}
+
+#[test]
+fn what_is_asked_after_leaving_is_refused_and_not_kept() {
+    let scheduler = scheduler(1);
+    let cluster = node(&scheduler, 1, 0, plain());
+    cluster.finalize().unwrap();
+    assert_eq!(cluster.store_set(b"k", b"v").unwrap_err().status(), Status::State);
+    assert_eq!(cluster.abort(1, "late").unwrap_err().status(), Status::State);
+    assert_eq!(barrier(&cluster.group(GroupId::WORLD)).unwrap_err().status(), Status::State);
+    // The agent thread ends soon after; from then on a command has nowhere to wait.
+    assert_eq!(cluster.shared.wait(crate::types::Time::NEVER, |learnt| learnt.over.then_some(())), Some(()));
+    cluster.store_set(b"k", &vec![0; 1 << 20]).unwrap_err();
+    assert!(cluster.shared.next_command().is_none());
+}
+
+#[test]
+fn a_disagreement_without_frames_is_found_although_heartbeats_are_rare() {
+    let config = |config: &mut crate::config::Config| config.set("node_timeout", "60").unwrap();
+    let scheduler = scheduler_with(2, config);
+    let before = Instant::now();
+    let errors: Vec<_> = std::thread::scope(|scope| {
+        let ranks: Vec<_> = (0..2)
+            .map(|rank| {
+                let scheduler = &scheduler;
+                scope.spawn(move || {
+                    let cluster = node(scheduler, 2, rank, plain());
+                    // Each believes that the other is the root: both wait, and no frame meets any.
+                    let mut values = vec![0.0; 4];
+                    let error = broadcast(&cluster.group(GroupId::WORLD), &mut values, 1 - rank);
+                    cluster.finalize().unwrap();
+                    Some(error.unwrap_err())
+                })
+            })
+            .collect();
+        ranks.into_iter().map(|rank| rank.join().expect("no rank panics")).collect()
+    });
+    assert!(before.elapsed() < SOON, "it took {:?}", before.elapsed());
+    let sentence = one_cause(errors, Status::Mismatch);
+    assert!(sentence.contains("root 0") && sentence.contains("root 1"), "{sentence}");
+}
+
+#[test]
+fn a_disagreement_is_found_although_the_others_have_gone_on() {
+    let errors = run(8, &plain(), |_, world| {
+        barrier(world).unwrap();
+        let odd = world.rank() == Some(5);
+        // Rank 5 waits for rank 3, which sends it nothing any more; the others do without rank 5 until the allreduce, and
+        // there, too, rank 3 has nothing for rank 5.
+        let mut outcome = broadcast(world, &mut vec![0.0; 4], if odd { 3 } else { 0 });
+        for _ in 0..20 {
+            outcome = outcome.and_then(|()| broadcast(world, &mut vec![0.0; 4], 0));
+        }
+        Some(outcome.and_then(|()| allreduce(world, &[1.0])).unwrap_err())
+    });
+    let sentence = one_cause(errors, Status::Mismatch);
+    assert!(sentence.contains("root 0") && sentence.contains("root 3"), "{sentence}");
+}

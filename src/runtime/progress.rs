@@ -1,0 +1,109 @@
+//! How far a node is in a group's sequence of collectives, as its heartbeats tell it.
+//!
+//! Also remembers the calls before the newest. A collective need not hold up its ranks: of a broadcast whose root one rank
+//! takes for another, the others may have finished several more while that rank waits in it. The scheduler compares what
+//! ranks called under the same number, so those who have gone on say, once they have to wait themselves, what they
+//! called before. Beyond [`REMEMBERED`] calls the difference is not found; then the time-out names the rank.
+
+use crate::types::{Call, GroupId, Time};
+use crate::wire::GroupProgress;
+use std::time::Duration;
+
+/// How many calls are remembered.
+const REMEMBERED: usize = 256;
+/// From when on a call counts as one that waits.
+pub(super) const WAITS_AFTER: Duration = Duration::from_millis(300);
+
+/// One group's.
+#[derive(Default)]
+pub(super) struct Progress {
+    entered: u64,
+    finished: u64,
+    at: Time,
+    /// The call with number n lies at n modulo [`REMEMBERED`].
+    calls: Vec<Call>,
+}
+
+impl Progress {
+    /// This rank enters the next collective, which has this number.
+    pub(super) fn enter(&mut self, sequence: u64, call: Call, at: Time) {
+        (self.entered, self.at) = (sequence, at);
+        let place = place(sequence);
+        match self.calls.get_mut(place) {
+            Some(old) => *old = call,
+            // The numbers are counted from 1, without gaps: only the first calls come here.
+            None => self.calls.resize(place + 1, call),
+        }
+    }
+
+    /// It has finished the one with this number.
+    pub(super) fn finish(&mut self, sequence: u64) {
+        self.finished = sequence;
+    }
+
+    /// What a heartbeat says of the newest; nothing before the first.
+    pub(super) fn newest(&self, group: GroupId, now: Time) -> Option<GroupProgress> {
+        let Progress { entered, finished, at, .. } = *self;
+        let call = self.calls.get(place(entered)).copied();
+        let age_ms = now.since(at).as_millis() as u64;
+        (entered > 0).then_some(GroupProgress { group, entered, finished, call, age_ms })
+    }
+
+    /// What a heartbeat says of those before it, once the newest has to wait: the newest of them first.
+    pub(super) fn earlier(&self, group: GroupId, now: Time) -> Vec<GroupProgress> {
+        if self.entered == self.finished || now.since(self.at) < WAITS_AFTER {
+            return Vec::new();
+        }
+        let newest = self.entered - 1;
+        let count = newest.min(REMEMBERED as u64 - 1);
+        let told = |sequence| {
+            let call = self.calls.get(place(sequence)).copied();
+            GroupProgress { group, entered: sequence, finished: sequence, call, age_ms: 0 }
+        };
+        (newest - count + 1..=newest).rev().map(told).collect()
+    }
+}
+
+fn place(sequence: u64) -> usize {
+    (sequence % REMEMBERED as u64) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::CallKind;
+
+    fn call(count: u64) -> Call {
+        Call { kind: CallKind::Broadcast, dtype: None, op: None, root: Some(0), count }
+    }
+
+    fn after(calls: u64) -> Progress {
+        let mut progress = Progress::default();
+        for sequence in 1..=calls {
+            progress.finish(sequence - 1);
+            progress.enter(sequence, call(sequence), Time(0));
+        }
+        progress
+    }
+
+    #[test]
+    fn it_tells_the_newest_and_those_before_it_once_it_waits() {
+        let waiting = Time(0) + WAITS_AFTER;
+        assert_eq!(Progress::default().newest(GroupId::WORLD, waiting), None);
+        assert!(Progress::default().earlier(GroupId::WORLD, waiting).is_empty());
+        for (calls, told) in [(1, 0), (2, 1), (255, 254), (256, 255), (257, 255), (1000, 255)] {
+            let mut progress = after(calls);
+            let newest = progress.newest(GroupId::WORLD, waiting).expect("one was entered");
+            assert_eq!((newest.entered, newest.finished, newest.call), (calls, calls - 1, Some(call(calls))));
+            assert!(progress.earlier(GroupId::WORLD, Time(0)).is_empty());
+            let earlier = progress.earlier(GroupId::WORLD, waiting);
+            assert_eq!(earlier.len(), told);
+            for (behind, one) in (1..).zip(&earlier) {
+                assert_eq!((one.entered, one.finished), (calls - behind, calls - behind));
+                assert_eq!(one.call, Some(call(calls - behind)));
+            }
+            progress.finish(calls);
+            assert!(progress.earlier(GroupId::WORLD, waiting).is_empty(), "who is in none does not wait");
+        }
+    }
+}
