@@ -3,7 +3,7 @@
 use super::ranks::canonical;
 use super::{Scheduler, EPOCH};
 use crate::error::{Culprit, Failure, Status};
-use crate::types::{Call, GroupId, Role, Time};
+use crate::types::{Call, GroupId, Time};
 use crate::wire::{GroupProgress, Message, Revoked};
 use std::collections::BTreeMap;
 
@@ -85,9 +85,9 @@ impl Scheduler {
         let (low, high) = if one.0 < other.0 { (one, other) } else { (other, one) };
         let cause = format!(
             "{} called {}, {} called {} as collective #{sequence} on {group}",
-            self.rank_in_words(low.0),
+            self.in_words(low.0),
             low.1,
-            self.rank_in_words(high.0),
+            self.in_words(high.0),
             high.1
         );
         let failure =
@@ -115,12 +115,8 @@ impl Scheduler {
         self.members_of(group).is_some_and(|members| members.contains(&key))
     }
 
-    fn rank_in_words(&self, key: u32) -> String {
-        match self.members.get(key as usize) {
-            Some(member) if member.role == Role::Server => format!("server rank {}", member.rank),
-            Some(member) => format!("rank {}", member.rank),
-            None => format!("node {key}"),
-        }
+    fn in_words(&self, key: u32) -> String {
+        self.nodes.get(&key).map_or_else(|| format!("node {key}"), |node| node.culprit().to_string())
     }
 }
 

@@ -110,7 +110,8 @@ fn different_calls_are_told_apart() {
     assert_eq!((told[0].status, told[0].group, told[0].sequence), (Status::Mismatch, Some(GroupId::WORLD), 7));
     assert_eq!(
         told[0].to_string(),
-        "rank 1 called allreduce(count 4, float32, sum), rank 3 called barrier() as collective #7 on world"
+        "rank 1 (node id \"1\", host there, pid 1001) called allreduce(count 4, float32, sum), rank 3 (node id \"3\", host \
+         there, pid 1003) called barrier() as collective #7 on world"
     );
     for conn in 1..4 {
         assert_eq!(revoked(&mut bench, conn), told);
@@ -164,7 +165,8 @@ fn in_the_universe_a_server_is_called_one() {
     enters(&mut bench, 2, GroupId::WORLD, 1, BARRIER);
     enters(&mut bench, 0, GroupId::UNIVERSE, 1, ALLREDUCE);
     let told = revoked(&mut bench, 2);
-    assert!(told[0].cause.ends_with("server rank 0 called barrier() as collective #1 on universe"), "{}", told[0]);
+    let end = "server rank 0 (node id \"made-2\", host here, pid 1002) called barrier() as collective #1 on universe";
+    assert!(told[0].cause.ends_with(end), "{}", told[0]);
     enters(&mut bench, 1, GroupId::WORLD, 1, ALLREDUCE);
     assert_eq!(revoked(&mut bench, 1).len(), 1, "of the universe only: a server has no say in world");
 }

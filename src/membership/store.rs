@@ -184,7 +184,7 @@ impl Store {
         let (used, total) = (self.used, self.limits.total_max);
         Err((
             Status::Limit,
-            format!("{more} bytes more in the store, which holds {used}: the limit is {total} in total"),
+            format!("{more} bytes more in the store, which holds {used}: the limit is {total} in total (setting store_total_limit)"),
         ))
     }
 

@@ -251,7 +251,7 @@ fn limits_are_named() {
     assert_eq!(bench.0.clients[&1].open[&1].bytes.capacity(), 0);
     assert_eq!(
         bench.refusal(2, sized(100_000)),
-        (Status::Limit, "100001 bytes more in the store, which holds 200001: the limit is 300000 in total".to_string())
+        (Status::Limit, "100001 bytes more in the store, which holds 200001: the limit is 300000 in total (setting store_total_limit)".to_string())
     );
     bench.0.piece(2, StorePiece { request: 1, bytes: Blob::new(vec![1; 10]) });
     assert_eq!(bench.answers(), [], "pieces of a refused request are dropped");
