@@ -4,8 +4,7 @@ use super::{Buffer, Span};
 use crate::error::{Error, Result};
 use crate::types::{Call, CallKind, ReduceOp};
 
-/// The most that a buffer may hold: what a process can address. Steps are counted in 32 bits, which this leaves room
-/// for.
+/// What a process can address; a buffer is smaller. Steps are counted in 32 bits, which this leaves room for.
 const MAX_BYTES: u128 = 1 << 47;
 
 /// One rank's view of one call. Schedules rely on what [`Shape::check`] checks.
@@ -50,8 +49,10 @@ impl Shape {
         }
         let parts = if kind == CallKind::Allgather { self.size } else { 1 };
         let bytes = u128::from(count) * dtype.size() as u128 * u128::from(parts);
-        if bytes > MAX_BYTES {
-            return Err(Error::invalid(format!("{kind}: a count of {count} comes to more than {MAX_BYTES} bytes")));
+        if bytes >= MAX_BYTES {
+            let what =
+                format!("{kind}: a count of {count} comes to {bytes} bytes: less than {MAX_BYTES} can be addressed");
+            return Err(Error::invalid(what));
         }
         Ok(())
     }
@@ -173,8 +174,10 @@ mod tests {
         wrong(Call { root: None, ..fine.call }, "root is none");
         wrong(Call { dtype: None, ..fine.call }, "element type");
         wrong(Call { kind: CallKind::Allreduce, op: None, ..fine.call }, "operation");
-        wrong(Call { count: u64::MAX, ..fine.call }, "more than 1");
-        wrong(Call { kind: CallKind::Allgather, count: 1 << 59, ..fine.call }, "more than 1");
+        wrong(Call { count: u64::MAX, ..fine.call }, "can be addressed");
+        wrong(Call { count: 1 << 44, ..fine.call }, "can be addressed");
+        assert!(Shape { call: Call { count: (1 << 44) - 1, ..fine.call }, ..fine }.check().is_ok());
+        wrong(Call { kind: CallKind::Allgather, count: 1 << 59, ..fine.call }, "can be addressed");
         assert!(Shape { rank: 4, ..fine }.check().is_err());
     }
 }
