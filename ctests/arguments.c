@@ -178,7 +178,8 @@ static void queries(muster_cluster_t *cluster) {
     INVALID("count", muster_failed_ranks(cluster, ranks, 2, NULL));
     HOLDS(ranks[0] == -5 && count == 77);
     INVALID("cluster", muster_failure(NULL, &failure, sizeof failure));
-    REFUSED(MUSTER_ERR_NOT_FOUND, "nothing has failed", muster_failure(cluster, NULL, sizeof failure));
+    INVALID("out", muster_failure(cluster, NULL, sizeof failure));
+    REFUSED(MUSTER_ERR_NOT_FOUND, "nothing has failed", muster_failure(cluster, &failure, sizeof failure));
     INVALID("cluster", muster_cluster_error(NULL, buf, sizeof buf, &count));
     REFUSED(MUSTER_ERR_NOT_FOUND, "nothing has failed", muster_cluster_error(cluster, buf, sizeof buf, &count));
     HOLDS(count == 77 && strcmp(buf, "untouched") == 0);

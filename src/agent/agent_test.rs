@@ -167,11 +167,14 @@ fn it_attaches_again_and_says_that_the_scheduler_was_away() {
     bench.pass_unreachable(20_000);
     bench.pass(1_000, false);
     assert_eq!(bench.told().len(), 1, "said once: {:?}", bench.told());
+    let warned = bench.warnings();
+    assert!(warned.len() == 1 && warned[0].contains("collectives go on"), "{warned:?}");
     bench.feed(Input::Connected(Vec::new()));
     let Some(Message::Register(register)) = bench.sent().pop() else { panic!() };
     assert_eq!(register.instance, Some(JobInstance([1; 16])));
     bench.receive(Message::Formed(formed(1, 1)));
     assert!(matches!(bench.last_event(), Event::SchedulerAway(None)));
+    assert!(bench.warnings().last().is_some_and(|line| line.ends_with("is there again")), "{:?}", bench.warnings());
 }
 
 #[test]

@@ -171,6 +171,14 @@ impl Bench {
         self.outputs.iter().filter_map(sent).collect()
     }
 
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let line = |output: &Output| match output {
+            Output::Log { quiet: false, line } => Some(line.clone()),
+            _ => None,
+        };
+        self.outputs.iter().filter_map(line).collect()
+    }
+
     pub(super) fn told(&self) -> Vec<Event> {
         let told = |output: &Output| match output {
             Output::Tell(event) => Some(event.clone()),

@@ -8,6 +8,8 @@ use crate::wire::Message;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+/// After how long without its scheduler a member says so in the log.
+const WARN_AWAY: Duration = Duration::from_secs(1);
 /// How long one attempt may take.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 
@@ -36,6 +38,7 @@ pub(super) struct Line {
     /// Since when a member has been without its scheduler.
     away_since: Option<Time>,
     away_told: bool,
+    away_warned: bool,
 }
 
 impl Line {
@@ -48,6 +51,7 @@ impl Line {
             last_reason: "no answer yet".to_owned(),
             away_since: None,
             away_told: false,
+            away_warned: false,
         }
     }
 
@@ -97,6 +101,7 @@ impl Agent {
     }
 
     fn try_after(&mut self, now: Time, wait: Duration) {
+        self.warn_of_absence(now);
         if wait > Duration::ZERO {
             self.line.state = State::Waiting(now + wait);
             return;
@@ -108,6 +113,22 @@ impl Agent {
         self.line.state = State::Connecting;
         self.line.attempts += 1;
         self.outputs.push_back(Output::Connect(left.clamp(Duration::from_millis(1), CONNECT_MAX)));
+    }
+
+    /// A job goes on while its nodes live, but not without a word. A connection that is soon there again needs none.
+    fn warn_of_absence(&mut self, now: Time) {
+        let Some(away) = self.line.away_since.map(|since| now.since(since)) else { return };
+        if away < WARN_AWAY || self.line.away_warned || !self.line.away_told {
+            return;
+        }
+        self.line.away_warned = true;
+        let (scheduler, reason) = (&self.profile.scheduler, &self.line.last_reason);
+        let line = format!(
+            "the scheduler at {scheduler} has been away for {:.1} s ({reason}): collectives go on, the store and what \
+             else needs it waits",
+            away.as_secs_f64()
+        );
+        self.outputs.push_back(Output::Log { quiet: false, line });
     }
 
     pub(super) fn connected(&mut self, now: Time, addresses: Vec<SocketAddr>) {
@@ -186,6 +207,10 @@ impl Agent {
         self.line.state = State::Attached;
         self.line.backoff.reset();
         self.line.away_since = None;
+        if std::mem::take(&mut self.line.away_warned) {
+            let line = format!("the scheduler at {} is there again", self.profile.scheduler);
+            self.outputs.push_back(Output::Log { quiet: false, line });
+        }
         if std::mem::take(&mut self.line.away_told) {
             self.tell(Event::SchedulerAway(None));
         }
