@@ -42,7 +42,7 @@ impl Shape {
         if kind == CallKind::Allreduce && op.is_none() {
             return Err(Error::invalid(format!("{kind}: an operation is needed")));
         }
-        if kind == CallKind::Broadcast && !root.is_some_and(|root| root < self.size) {
+        if kind == CallKind::Broadcast && root.is_none_or(|root| root >= self.size) {
             let root = root.map_or("none".to_string(), |root| root.to_string());
             let last = self.size - 1;
             return Err(Error::invalid(format!("{kind}: the root is {root}; it must be a rank from 0 to {last}")));

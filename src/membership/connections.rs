@@ -111,7 +111,7 @@ impl Scheduler {
             };
             return self.mention_stranger(&connection.address, &format!("{what} ({words})"));
         };
-        if self.nodes.get(&key).map_or(true, |node| node.conn != Some(conn)) {
+        if self.nodes.get(&key).is_none_or(|node| node.conn != Some(conn)) {
             return;
         }
         match self.phase {

@@ -38,7 +38,7 @@ impl Scheduler {
     /// Asks a node for a heartbeat, unless one is on its way.
     pub(super) fn ask_for_heartbeat(&mut self, now: Time, key: u32) {
         let Some(node) = self.nodes.get_mut(&key) else { return };
-        if node.conn.is_some() && node.asked.map_or(true, |asked| now.since(asked) > REATTACH / 2) {
+        if node.conn.is_some() && node.asked.is_none_or(|asked| now.since(asked) > REATTACH / 2) {
             node.asked = Some(now);
             self.send_to(key, Message::Report);
         }

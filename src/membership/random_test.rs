@@ -186,7 +186,7 @@ fn check(seed: u64, bench: &Bench) {
     assert_eq!(members, brain.present, "seed {seed}");
     assert!(bench.armed.is_some_and(|armed| armed < Time::NEVER), "seed {seed}: it always wants to be woken");
     for (key, node) in &brain.nodes {
-        assert!(node.conn.map_or(true, |conn| brain.connections.node(conn) == Some(*key)), "seed {seed}: node {key}");
+        assert!(node.conn.is_none_or(|conn| brain.connections.node(conn) == Some(*key)), "seed {seed}: node {key}");
         assert_eq!(brain.by_incarnation.get(&node.register.incarnation), Some(key), "seed {seed}");
         assert!(node.conn.is_none() || node.detached.is_none(), "seed {seed}: node {key}");
     }

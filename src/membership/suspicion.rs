@@ -79,7 +79,7 @@ impl Scheduler {
 
     /// Whether the suspect has shown since then that it lives.
     fn is_cleared(&self, now: Time, suspicion: &Suspicion) -> bool {
-        self.nodes.get(&suspicion.peer).map_or(true, |peer| match peer.presence {
+        self.nodes.get(&suspicion.peer).is_none_or(|peer| match peer.presence {
             Presence::Member => {
                 peer.conn.is_some() && peer.doom.is_none() && peer.heard > suspicion.at && now >= suspicion.at + HELD
             }

@@ -138,7 +138,7 @@ impl Serving {
                 self.accept_again = Time::NEVER;
                 self.accept();
             }
-            self.connections.retain(|_, connection| connection.closing.map_or(true, |deadline| deadline > now));
+            self.connections.retain(|_, connection| connection.closing.is_none_or(|deadline| deadline > now));
         }
     }
 

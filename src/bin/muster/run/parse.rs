@@ -175,7 +175,7 @@ fn validate(given: &[Option<String>; OPTIONS.len()], task: Vec<OsString>) -> Res
     if cluster_time_out == Some(0) {
         return Err("--cluster_time_out is \"0\"; it must be above 0, or negative for no limit".to_owned());
     }
-    if task.first().map_or(true, |program| program.is_empty()) {
+    if task.first().is_none_or(|program| program.is_empty()) {
         return Err("there is no program to run; it comes after the options".to_owned());
     }
     Ok(RunOptions {

@@ -56,7 +56,7 @@ fn failed(first: usize, then: &[usize], children: &[Child], endings: &[Ending]) 
             Part::Worker { .. } => telling_lines(&tail_of(&child.log), 1).pop().map(|line| line.trim().to_owned()),
         };
         // Everybody is told the first cause in the same words; to read them once is enough.
-        let news = said.filter(|said| words.as_ref().map_or(true, |words| !said.contains(words)));
+        let news = said.filter(|said| words.as_ref().is_none_or(|words| !said.contains(words)));
         let news = news.map(|news| format!(": {news}")).unwrap_or_default();
         text.push_str(&format!("muster: then {}{news}\n", how(child, endings[*other])));
     }
