@@ -11,12 +11,14 @@ use crate::net::Transport;
 use crate::types::{DType, ReduceOp};
 use crate::wire::{
     peek_frame, DataHeader, Decoder, FrameHeader, LinkKind, LinkRevoke, Wire, CHECKSUM_BYTES, DATA_HEADER_BYTES,
-    FLAG_UNCHECKED, HEADER_BYTES, PIECE_BYTES, UNREGISTERED_PAYLOAD_MAX,
+    FLAG_UNCHECKED, HEADER_BYTES, PIECE_BYTES,
 };
 use std::io::{self, IoSlice, IoSliceMut};
 
 /// How much is read ahead at most: room for every frame that is no data frame, and for a checksum and the next header.
 const INBOUND_BYTES: usize = 16 << 10;
+/// The longest payload of a frame that is no data frame: it lies in there as a whole.
+const SMALL_PAYLOAD_MAX: u64 = (INBOUND_BYTES - HEADER_BYTES - CHECKSUM_BYTES) as u64;
 const HEAD_BYTES: usize = HEADER_BYTES + DATA_HEADER_BYTES;
 
 /// Why a link can no longer be used.
@@ -192,13 +194,13 @@ impl Link {
             self.incoming = Some(Incoming { header, data, landed: 0, of_piece: 0 });
             return Ok(Some(Arrival::Data(header, data)));
         }
-        let limit = UNREGISTERED_PAYLOAD_MAX.min((INBOUND_BYTES - HEADER_BYTES - CHECKSUM_BYTES) as u64);
-        let Some((frame, taken)) = peek_frame(here, limit).map_err(corrupt)? else { return Ok(None) };
+        let Some((frame, taken)) = peek_frame(here, SMALL_PAYLOAD_MAX).map_err(corrupt)? else { return Ok(None) };
         self.from += taken;
         match LinkKind::from_code(frame.header.kind).map_err(corrupt)? {
             LinkKind::Revoke => {
                 let mut payload = Decoder::new(&frame.payload);
                 let revoke = LinkRevoke::take(&mut payload).map_err(corrupt)?;
+                payload.finish().map_err(corrupt)?;
                 Ok(Some(Arrival::Revoke(revoke.failure)))
             }
             LinkKind::Leave => Ok(Some(Arrival::Leave)),

@@ -26,6 +26,8 @@ use std::time::Duration;
 const HELLO_WAIT: Duration = Duration::from_secs(5);
 /// How many connections may be in the middle of a handshake; more wait in the listener's backlog.
 const HANDSHAKES_MAX: usize = 1024;
+/// How many strangers' addresses are remembered, so that each is mentioned once.
+const STRANGERS_MAX: usize = 1024;
 /// How much is read during a handshake; a link takes over what was read beyond it.
 const HANDSHAKE_BYTES: usize = 4096;
 /// Where the mesh's tokens begin in the agent thread's poller.
@@ -258,7 +260,7 @@ impl Mesh {
             return self.deliver(key, |peer| Mail::Failed(peer, format!("what answers there is no peer: {why}")));
         }
         let address = shake.transport.peer_address().ip();
-        if self.strangers.len() < HANDSHAKES_MAX && self.strangers.insert(address) {
+        if self.strangers.len() < STRANGERS_MAX && self.strangers.insert(address) {
             self.logger.warn(&format!("a stranger at {address} was turned away from this node's port: {why}"));
         }
     }
@@ -315,6 +317,7 @@ impl Mesh {
         // A failure here shows when the group's poller is asked to watch it.
         let _ = shake.transport.deregister(poller.registry());
         self.open.insert(key);
+        self.logger.debug(&format!("the link to rank {} of {} is open", key.1, key.0));
         self.deliver(key, |peer| Mail::Up(peer, shake.transport, shake.inbound));
     }
 
@@ -389,16 +392,21 @@ impl Handshake {
             }
             (LinkKind::Accept, &Stage::Dialled(key)) => {
                 let proof = LinkAccept::take(&mut from)?.proof;
+                from.finish()?;
                 if !secret.is_some_and(|secret| same_bytes(&proof, &half(&secret, 1))) {
                     return Err(WireError("it does not know the epoch's secret".to_owned()));
                 }
                 Ok(Next::Deliver(key))
             }
-            (LinkKind::Reject, &Stage::Dialled(key)) => match LinkReject::take(&mut from)?.reason {
-                // Its own attempt, or the link that came of it, is the one that survives.
-                LinkRejectReason::Crossing | LinkRejectReason::Duplicate => Ok(Next::Close),
-                reason => Ok(Next::Failed(key, format!("it refused the link: {reason:?}"))),
-            },
+            (LinkKind::Reject, &Stage::Dialled(key)) => {
+                let reason = LinkReject::take(&mut from)?.reason;
+                from.finish()?;
+                match reason {
+                    // Its own attempt, or the link that came of it, is the one that survives.
+                    LinkRejectReason::Crossing | LinkRejectReason::Duplicate => Ok(Next::Close),
+                    reason => Ok(Next::Failed(key, format!("it refused the link: {reason:?}"))),
+                }
+            }
             (other, _) => Err(WireError(format!("{other:?} in the middle of a handshake"))),
         }
     }
