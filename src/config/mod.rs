@@ -9,8 +9,8 @@
 //! somebody has to mend. A secret is never shown, neither by `get` nor in an error nor by `Debug`.
 //!
 //! Deliberately not here: the environment and the rank table's bytes (they are passed in), name resolution and any other
-//! question to the system, the agreement between nodes (membership). The refusal of settings that this version cannot honour is prepared here
-//! ([`Settings::unsupported`]) and made by the runtime.
+//! question to the system, the agreement between nodes (membership). The refusal of settings that this version cannot
+//! honour is prepared here ([`Settings::unsupported`]) and made by the runtime.
 //!
 //! Tested in `config_test.rs`, `settings_test.rs`, and beside each file; `tests/settings_doc.rs` holds the documentation
 //! to the table.

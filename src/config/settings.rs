@@ -114,11 +114,6 @@ impl Settings {
     pub fn origin(&self, key: Key) -> &str {
         self.origins.get(&key).map_or(key.setting().name, String::as_str)
     }
-
-    /// How often heartbeats go out.
-    pub fn heartbeat_interval(&self) -> Duration {
-        self.heartbeat_timeout / 5
-    }
 }
 
 /// The settings of a process that joins its cluster.

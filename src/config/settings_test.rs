@@ -44,7 +44,6 @@ fn nothing_set_is_a_cluster_of_one_with_the_documented_times() {
     assert_eq!(settings.store_timeout, Some(Duration::from_secs(300)));
     assert_eq!(settings.finalize_timeout, Duration::from_secs(30));
     assert_eq!(settings.heartbeat_timeout, Duration::from_secs(5));
-    assert_eq!(settings.heartbeat_interval(), Duration::from_secs(1));
     assert_eq!(settings.store_limits, StoreLimits { key: 4 << 10, value: 16 << 20, total: 256 << 20 });
     assert_eq!((settings.checksums, settings.log_level), (true, LogLevel::Warn));
     assert!(!settings.hccl_cm_init && !settings.enable_recovery && !settings.enable_ssl);
@@ -249,7 +248,7 @@ fn the_rest_arrives_as_it_was_said() {
     assert_eq!(settings.operation_timeout, None);
     assert_eq!(settings.store_timeout, Some(Duration::from_secs(2)));
     assert_eq!(settings.finalize_timeout, Duration::from_millis(500));
-    assert_eq!(settings.heartbeat_interval(), Duration::from_millis(500));
+    assert_eq!(settings.heartbeat_timeout, Duration::from_millis(2500));
     assert_eq!(settings.host_id.as_deref(), Some("rack-1"));
     assert_eq!(settings.worker_addresses, ["10.1.0.2", "fd00::2"].map(|text| text.parse::<IpAddr>().unwrap()));
     assert_eq!((settings.device_id, settings.store_limits.value), (Some(3), 100));

@@ -92,11 +92,6 @@ impl LogLevel {
         LogLevel::NAMES.iter().map(|(level, _)| *level).find(|level| *level as i32 == code)
     }
 
-    /// What `MUSTER_LOG` and the log's lines call it.
-    pub fn name(self) -> &'static str {
-        LogLevel::NAMES.iter().find(|(level, _)| *level == self).map_or("off", |(_, name)| name)
-    }
-
     fn from_name(name: &str) -> Option<LogLevel> {
         LogLevel::NAMES.iter().find(|(_, known)| name.eq_ignore_ascii_case(known)).map(|(level, _)| *level)
     }

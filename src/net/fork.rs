@@ -48,7 +48,8 @@ pub fn generation() -> u64 {
 }
 
 /// How many descriptors of ours are open in this process.
-pub fn open_descriptors() -> usize {
+#[cfg(test)]
+fn open_descriptors() -> usize {
     lock().words.iter().map(|word| word.count_ones() as usize).sum()
 }
 

@@ -28,24 +28,6 @@ pub fn resolve(host: &str, port: u16, timeout: Duration) -> Result<Vec<SocketAdd
     })
 }
 
-/// Takes `host:port` apart; an IPv6 address stands in brackets there, as in `[::1]:80`. A host in brackets is returned
-/// without them.
-pub fn split_host_port(text: &str) -> Result<(&str, u16)> {
-    let bad = |reason: &str| Error::invalid(format!("{text:?} is not host:port: {reason}"));
-    let (host, port) = text.rsplit_once(':').ok_or_else(|| bad("there is no colon before a port"))?;
-    let host = match host.strip_prefix('[') {
-        Some(inner) => inner.strip_suffix(']').ok_or_else(|| bad("the bracket before the host is not closed"))?,
-        None if host.contains(':') => return Err(bad("an IPv6 address needs brackets, as in [::1]:8118")),
-        None => host,
-    };
-    if host.is_empty() {
-        return Err(bad("the host is missing"));
-    }
-    let digits = port.bytes().all(|byte| byte.is_ascii_digit());
-    let port = port.parse().ok().filter(|_| digits);
-    port.map(|port| (host, port)).ok_or_else(|| bad("the port should be a number from 0 to 65535"))
-}
-
 fn resolve_with<F>(host: &str, port: u16, timeout: Duration, lookup: F) -> Result<Vec<SocketAddr>>
 where
     F: FnOnce(&str) -> io::Result<Vec<SocketAddr>> + Send + 'static,
@@ -200,17 +182,5 @@ mod tests {
         let error = error.unwrap_err();
         assert_eq!(error.message(), "cannot resolve host \"slow\": no answer from the name service within 20ms");
         drop(release);
-    }
-
-    #[test]
-    fn host_and_port_are_taken_apart() {
-        assert_eq!(split_host_port("node-3:8118").unwrap(), ("node-3", 8118));
-        assert_eq!(split_host_port("[fe80::1%eth0]:80").unwrap(), ("fe80::1%eth0", 80));
-        assert_eq!(split_host_port("10.0.0.1:0").unwrap(), ("10.0.0.1", 0));
-        for bad in ["node", ":80", "[]:80", "::1:80", "[::1:80", "a:80x", "a:+80", "a:", "a:65536", "a: 80"] {
-            let error = split_host_port(bad).unwrap_err();
-            assert_eq!(error.status(), Status::Invalid);
-            assert!(error.message().starts_with(&format!("{bad:?} is not host:port: ")), "{error}");
-        }
     }
 }

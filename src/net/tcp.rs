@@ -15,7 +15,6 @@ use mio::Interest;
 use std::io::{self, IoSlice, IoSliceMut, Read};
 use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::os::fd::OwnedFd;
-use std::time::Duration;
 
 /// How far a connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,13 +81,6 @@ impl TcpTransport {
         stream.set_nodelay(true)?;
         let local = stream.local_addr()?;
         Ok(TcpTransport { stream, local, peer })
-    }
-
-    /// After how long without an acknowledgement the kernel gives the connection up (TCP_USER_TIMEOUT); zero is its own
-    /// default, many minutes.
-    pub fn set_user_timeout(&self, timeout: Duration) -> io::Result<()> {
-        let ms = libc::c_int::try_from(timeout.as_millis()).unwrap_or(libc::c_int::MAX);
-        socket::set_option(&*self.stream, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, ms)
     }
 
     /// Has the poller report what is ready once more.

@@ -214,11 +214,6 @@ impl Cluster {
         Ok(HcclCm { chief, chief_device, worker_size: self.formed.worker_num, worker })
     }
 
-    /// How many control frames this node has sent on its present connection.
-    pub fn control_frames_sent(&self) -> u64 {
-        self.shared.control_frames()
-    }
-
     /// Ends the job for everyone, with this code and reason.
     pub fn abort(&self, code: i32, reason: &str) -> Result<()> {
         if self.shared.learnt().left.is_some() {

@@ -60,7 +60,6 @@ pub struct ControlLink {
     outbound: Vec<u8>,
     written: usize,
     node: u32,
-    frames_sent: u64,
 }
 
 impl ControlLink {
@@ -75,7 +74,6 @@ impl ControlLink {
             outbound: Vec::new(),
             written: 0,
             node: 0,
-            frames_sent: 0,
         }
     }
 
@@ -87,11 +85,6 @@ impl ControlLink {
     /// The node index that frames carry from now on.
     pub fn set_node(&mut self, node: u32) {
         self.node = node;
-    }
-
-    /// How many frames have been encoded for sending.
-    pub fn frames_sent(&self) -> u64 {
-        self.frames_sent
     }
 
     /// Puts a message into its queue.
@@ -146,11 +139,10 @@ impl ControlLink {
 
     fn encode(&mut self, message: &Message) {
         crate::wire::encode_frame(message.kind(), self.node, &message.encode(), &mut self.outbound);
-        self.frames_sent += 1;
     }
 
-    /// Reads what is there, through a scratch buffer, into `arrivals`. Returns whether any byte came in; an end of the connection is returned only
-    /// when everything before it has been handed out. `more` says that the round's share was used up before the end.
+    /// Reads what is there, through a scratch buffer, into `arrivals`. Returns whether any byte came in, and whether more
+    /// is to be read without waiting; an end of the connection is returned only when everything before it is in `arrivals`.
     pub fn read(&mut self, through: &mut [u8], arrivals: &mut Vec<Arrival>) -> Result<Heard, ControlEnd> {
         let mut heard = Heard::default();
         let mut round = 0;

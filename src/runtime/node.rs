@@ -378,7 +378,6 @@ impl Node {
     fn write(&mut self) {
         let (Control::Up(link) | Control::Lingering(link, _)) = &mut self.control else { return };
         let written = link.write();
-        self.shared.count_control_frames(link.frames_sent());
         let unsent = link.has_outbound() || link.transport.unsent() > 0;
         match (written, &self.control) {
             (Err(end), Control::Up(_)) => self.lose(&end),

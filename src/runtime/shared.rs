@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How long a survivor waits for the scheduler's word before it speaks for itself (design: 250 ms).
+/// How long a survivor waits for the scheduler's word before it speaks for itself.
 pub const VERDICT_WAIT: Duration = Duration::from_millis(250);
 
 /// What the agent thread is asked to do.
@@ -74,7 +74,6 @@ pub struct Shared {
     learnt: Mutex<Learnt>,
     changed: Condvar,
     next_ask: AtomicU64,
-    control_frames: AtomicU64,
 }
 
 impl Shared {
@@ -88,7 +87,6 @@ impl Shared {
             learnt: Mutex::default(),
             changed: Condvar::new(),
             next_ask: AtomicU64::new(1),
-            control_frames: AtomicU64::new(0),
         }
     }
 
@@ -154,16 +152,6 @@ impl Shared {
         let found = self.wait(deadline, |learnt| learnt.located.remove(&ask));
         found
             .ok_or_else(|| Error::new(Status::Unreachable, format!("the scheduler does not say where node {index} is")))
-    }
-
-    /// Counts frames sent to the scheduler, for those who want to know what waiting costs.
-    pub fn count_control_frames(&self, frames: u64) {
-        self.control_frames.store(frames, Ordering::Relaxed);
-    }
-
-    /// How many frames have been sent to the scheduler on the present connection.
-    pub fn control_frames(&self) -> u64 {
-        self.control_frames.load(Ordering::Relaxed)
     }
 
     /// Files what the brain tells. (The agent thread's side.)

@@ -400,10 +400,3 @@ record! {
         pub reason: String,
     }
 }
-
-impl Heartbeat {
-    /// Whether it keeps its limit; a peer refuses one that does not.
-    pub fn within_limits(&self) -> bool {
-        self.progress.len() <= PROGRESS_MAX
-    }
-}

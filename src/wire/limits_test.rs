@@ -76,7 +76,6 @@ fn a_heartbeat_reports_on_at_most_so_many_groups() {
     let Message::Heartbeat(mut heartbeat) = golden else { panic!("the fourth is the heartbeat") };
     for (groups, good) in [(PROGRESS_MAX, true), (PROGRESS_MAX + 1, false)] {
         heartbeat.progress = vec![heartbeat.progress[0].clone(); groups];
-        assert_eq!(heartbeat.within_limits(), good);
         assert_eq!(taken::<Heartbeat>(&encoded(&heartbeat)).is_ok(), good);
         assert!(encoded(&heartbeat).len() as u64 <= CONTROL_PAYLOAD_MAX);
     }

@@ -128,7 +128,8 @@ impl Message {
     }
 
     /// The whole frame.
-    pub fn to_frame(&self, node: u32) -> Vec<u8> {
+    #[cfg(test)]
+    pub(super) fn to_frame(&self, node: u32) -> Vec<u8> {
         let payload = self.encode();
         let mut bytes = Vec::with_capacity(payload.len() + 64);
         super::encode_frame(self.kind(), node, &payload, &mut bytes);
