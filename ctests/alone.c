@@ -123,10 +123,12 @@ int main(void) {
     muster_cluster_t *cluster = NULL;
     CHECK(muster_last_error()[0] == 0);
     CHECK_OK(muster_init(NULL, &cluster));
+    CHECK(own_threads_are(threads + 2)); /* the agent's and, as this process hosts it, the scheduler's */
     queries(cluster);
     groups(cluster);
     collectives(muster_world(cluster));
     collectives(muster_universe(cluster));
+    CHECK(own_threads_are(threads + 2)); /* whoever calls a collective drives it */
     store(cluster);
     after_leaving(cluster);
     muster_cluster_free(cluster);
