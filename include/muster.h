@@ -11,8 +11,8 @@
  *   muster_world, muster_servers and muster_universe return belong to their cluster and are not freed.
  * - Outputs are written on success only, unless a function says otherwise.
  * - A timeout_ms of -1 means the default, 0 "try once", INT64_MAX "no limit".
- * - Calls on clusters, groups and the store may come from any thread. A configuration or a request belongs to one thread
- *   at a time. All ranks of a group call its collectives in the same order.
+ * - Calls on clusters, groups and the store may come from any thread. A configuration belongs to one thread at a time.
+ *   All ranks of a group call its collectives in the same order.
  * - After fork() calls on inherited handles return MUSTER_ERR_FORKED in the child.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0

@@ -6,8 +6,8 @@
 //!
 //! Owns: who is a member, which rank each has, who is lost and why, what is revoked, and the store. Invariants: ranks are
 //! unique and dense; the first cause of a broken job or group is kept, and nothing later replaces it; a connection that
-//! was closed by an [`Output::Close`] is forgotten, whatever else is fed of it; work per message does not grow with the
-//! number of nodes. Deliberately absent: persistence and the return of lost nodes (a loss ends the job).
+//! was closed by an [`Output::Close`] is forgotten, whatever else is fed of it; the work for a heartbeat or a request to the
+//! store does not grow with the number of nodes. Deliberately absent: persistence and the return of lost nodes (a loss ends the job).
 //! Tested in the `*_test.rs` beside the files, through `testing.rs`, and in `src/sim`.
 
 mod absence;

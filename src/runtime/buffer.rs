@@ -81,8 +81,8 @@ impl Memory<'_> {
 
     /// A span's bytes, to be sent.
     pub fn bytes(&self, span: Span) -> &[u8] {
-        // SAFETY: `start` checked the bounds; `CallBuffers::new`'s contract makes the memory readable, and the schedules' invariant
-        // says that nothing which is sent in a step is written in it.
+        // SAFETY: `start` checked the bounds; `CallBuffers::new`'s contract makes the memory readable, and the schedules'
+        // invariant says that nothing which is sent in a step is written in it.
         unsafe { std::slice::from_raw_parts(self.start(span), span.len) }
     }
 

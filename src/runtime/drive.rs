@@ -313,8 +313,8 @@ impl Group {
             return Err(Stop::Timeout);
         }
         if now >= patience.report_at {
-            // Ahead of the next heartbeat: ranks that called different things and whose frames do not meet are to be found
-            // within a second, however rare the heartbeats are.
+            // Ahead of the next heartbeat: ranks that called different things and whose frames do not meet are to be
+            // found within a second, however rare the heartbeats are.
             patience.report_at = Time::NEVER;
             running.shared.ask(ToNode::Brain(Command::Report));
         }

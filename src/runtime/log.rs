@@ -63,7 +63,8 @@ impl Logger {
             Some((up_to, callback)) if level <= *up_to => callback(level, &speaker, line),
             Some(_) => {}
             None if level <= self.level => {
-                // One write, so that lines of several processes on one terminal stay whole. Nobody could be told of a failure.
+                // One write, so that lines of several processes on one terminal stay whole. Nobody could be told of a
+                // failure.
                 let text = format!("muster {} [{speaker}] {}\n", name_of(level), line.replace('\n', " "));
                 let _ = std::io::stderr().write_all(text.as_bytes());
             }

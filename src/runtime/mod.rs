@@ -1,8 +1,9 @@
 //! Where brains meet sockets.
 //!
 //! Owns every thread and every wait of the library: the scheduler's loop, the agent thread of each node, and the calls
-//! that user threads make. Threads, links and progress are as design and ARCHITECTURE.md say. Deliberately absent: any
-//! rule of membership or algorithm; those are the brains' and the schedules'.
+//! that user threads make; ARCHITECTURE.md describes threads, links and progress. Deliberately absent: any rule of
+//! membership or algorithm; those are the brains' and the schedules'. Tested in `cluster_test.rs` and `mischief_test.rs`
+//! with whole clusters on threads, and with processes by `ctests` and `tests/python`.
 
 mod buffer;
 mod clock;

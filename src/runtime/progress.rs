@@ -1,8 +1,8 @@
 //! How far a node is in a group's sequence of collectives, as its heartbeats tell it.
 //!
-//! Also remembers the calls before the newest. A collective need not hold up its ranks: of a broadcast whose root one rank
-//! takes for another, the others may have finished several more while that rank waits in it. The scheduler compares what
-//! ranks called under the same number, so those who have gone on say, once they have to wait themselves, what they
+//! Also remembers the calls before the newest. A collective need not hold up its ranks: of a broadcast whose root one
+//! rank takes for another, the others may have finished several more while that rank waits in it. The scheduler compares
+//! what ranks called under the same number, so those who have gone on say, once they have to wait themselves, what they
 //! called before. Beyond [`REMEMBERED`] calls the difference is not found; then the time-out names the rank.
 
 use crate::types::{Call, GroupId, Time};

@@ -1,7 +1,8 @@
 //! What the launcher's own environment says for HCCL.
 //!
 //! With MS_HCCL_CM_INIT=1 the workers of this host are told how HCCL starts by its cluster manager: the same values as
-//! `muster_hccl_cm` gives. With RANK_TABLE_FILE the ranks are the table's, so the launcher gives none. Tested below, and with real processes by `tests/python/test_run.py`.
+//! `muster_hccl_cm` gives. With RANK_TABLE_FILE the ranks are the table's, so the launcher gives none. Tested below, and
+//! with real processes by `tests/python/test_run.py`.
 
 use super::master::RESOLVE_WAIT;
 use super::parse::RunOptions;
