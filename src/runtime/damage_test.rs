@@ -1,0 +1,133 @@
+//! Whole clusters in which the links of one rank damage what passes, or break although both ends live.
+
+use super::cluster_test::{allreduce, node, one_cause, plain, scheduler};
+use super::mesh::Wrap;
+use crate::error::{Error, Status};
+use crate::net::{Registry, TcpTransport, Token, Transport};
+use crate::types::GroupId;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Far less than the operations' own time-out, which is 60 s.
+const SOON: Duration = Duration::from_secs(10);
+/// Where the trouble is, in bytes received on a link: behind the handshake and the first frame's head.
+const TROUBLE_AT: usize = 10_000;
+const RANKS: u32 = 3;
+/// The rank whose links make trouble.
+const TROUBLED: u32 = 1;
+
+#[derive(Clone, Copy)]
+enum Trouble {
+    /// One bit comes out wrong.
+    Flip,
+    /// Nothing comes any more; the other end sees that too, once this one has let go.
+    Break,
+}
+
+struct Troubled {
+    inner: TcpTransport,
+    trouble: Trouble,
+    received: usize,
+}
+
+impl Transport for Troubled {
+    fn read(&mut self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        if self.received > TROUBLE_AT && matches!(self.trouble, Trouble::Break) {
+            return Err(io::ErrorKind::ConnectionReset.into());
+        }
+        let count = self.inner.read(buffers)?;
+        let before = self.received;
+        self.received += count;
+        if matches!(self.trouble, Trouble::Flip) && (before..self.received).contains(&TROUBLE_AT) {
+            let byte = buffers.iter_mut().flat_map(|buffer| buffer.iter_mut()).nth(TROUBLE_AT - before);
+            *byte.expect("so many bytes were read") ^= 0x10;
+        }
+        Ok(count)
+    }
+
+    fn write(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.inner.write(buffers)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+
+    fn holds_readable(&self) -> bool {
+        self.inner.holds_readable()
+    }
+
+    fn shutdown_write(&mut self) -> io::Result<()> {
+        self.inner.shutdown_write()
+    }
+
+    fn unsent(&self) -> usize {
+        self.inner.unsent()
+    }
+
+    fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        self.inner.register(registry, token)
+    }
+
+    fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
+        self.inner.deregister(registry)
+    }
+
+    fn local_address(&self) -> SocketAddr {
+        self.inner.local_address()
+    }
+
+    fn peer_address(&self) -> SocketAddr {
+        self.inner.peer_address()
+    }
+}
+
+/// What every rank is told when one has this trouble in the middle of an allreduce, and at its next call.
+fn told(trouble: Trouble) -> Vec<Option<Error>> {
+    let scheduler = scheduler(RANKS);
+    let before = Instant::now();
+    let errors: Vec<[Error; 2]> = std::thread::scope(|scope| {
+        let ranks: Vec<_> = (0..RANKS)
+            .map(|rank| {
+                let scheduler = &scheduler;
+                let wrap: Wrap = match rank {
+                    TROUBLED => Arc::new(move |inner| Box::new(Troubled { inner, trouble, received: 0 })),
+                    _ => plain(),
+                };
+                scope.spawn(move || {
+                    let cluster = node(scheduler, RANKS, rank, wrap);
+                    let world = cluster.group(GroupId::WORLD);
+                    let values = vec![1.0; 1 << 18];
+                    // A rank whose own part is done may hear of the trouble at its next call only.
+                    let errors = [(); 2].map(|()| loop {
+                        if let Err(error) = allreduce(&world, &values) {
+                            break error;
+                        }
+                    });
+                    cluster.finalize().unwrap();
+                    errors
+                })
+            })
+            .collect();
+        ranks.into_iter().map(|rank| rank.join().expect("no rank panics")).collect()
+    });
+    assert!(before.elapsed() < SOON, "it took {:?}", before.elapsed());
+    errors.into_iter().flatten().map(Some).collect()
+}
+
+#[test]
+fn damage_on_a_link_revokes_the_group_and_names_the_link() {
+    let sentence = one_cause(told(Trouble::Flip), Status::Corrupt);
+    assert!(sentence.contains("allreduce #1 on world: on the link to rank "), "{sentence}");
+    assert!(sentence.contains("a payload with a wrong checksum"), "{sentence}");
+}
+
+#[test]
+fn two_that_live_and_cannot_reach_each_other_are_both_named() {
+    let sentence = one_cause(told(Trouble::Break), Status::Link);
+    assert!(sentence.contains("rank 1 (node id \"1\""), "{sentence}");
+    assert!(sentence.contains("rank 0 (node id \"0\"") || sentence.contains("rank 2 (node id \"2\""), "{sentence}");
+    assert!(sentence.contains("cannot reach each other although both live"), "{sentence}");
+}
