@@ -101,6 +101,27 @@ fn the_exported_symbols_are_the_declared_ones() {
     assert_eq!(exported(), declared());
 }
 
+/// What an entry calls to be a panic boundary: the guards themselves, or a function of its file that is one.
+const BOUNDARIES: [&str; 6] = ["guard(", "guard_or(", "guard_number(", "small(", "number(", "borrowed("];
+/// Entries that only read a constant, or hand a pointer to `free`.
+const CANNOT_PANIC: [&str; 4] = ["muster_abi_version", "muster_version", "muster_status_string", "muster_free"];
+
+#[test]
+fn every_entry_is_a_panic_boundary() {
+    let mut seen = BTreeSet::new();
+    for entry in fs::read_dir(root().join("src/ffi")).expect("the folder is there") {
+        let text = fs::read_to_string(entry.expect("it can be listed").path()).expect("a source can be read");
+        for function in text.split("extern \"C\" fn muster_").skip(1) {
+            let name = format!("muster_{}", function.split('(').next().unwrap_or_default());
+            let body = function.split_once('{').map_or("", |(_, rest)| rest.split("\n}").next().unwrap_or_default());
+            let guarded = BOUNDARIES.iter().any(|boundary| body.contains(boundary));
+            assert!(guarded != CANNOT_PANIC.contains(&name.as_str()), "{name}: {body}");
+            seen.insert(name);
+        }
+    }
+    assert_eq!(seen, declared());
+}
+
 #[test]
 fn the_soname_carries_the_abi_number() {
     let dynamic = output("readelf", &["-d", &library().to_string_lossy()]);

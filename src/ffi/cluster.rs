@@ -26,7 +26,8 @@ unsafe fn number(cluster: *const muster_cluster_t, read: impl FnOnce(&Cluster) -
 unsafe fn small(cluster: *const muster_cluster_t, read: impl FnOnce(&Cluster) -> u32) -> i32 {
     // SAFETY: as promised by the callers below.
     let number = unsafe { number(cluster, |cluster| i64::from(read(cluster))) };
-    i32::try_from(number).expect("ranks, sizes and statuses are 32-bit numbers")
+    // Ranks, sizes and statuses are 32-bit numbers; no panic may leave an entry, so this does not rely on it.
+    i32::try_from(number).unwrap_or(Status::Internal.code())
 }
 
 /// MUSTER_ROLE_WORKER or MUSTER_ROLE_SERVER. (The scheduler's process has no cluster handle.)

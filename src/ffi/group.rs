@@ -78,7 +78,8 @@ unsafe fn number(group: *const muster_group_t, read: impl FnOnce(&Group) -> Resu
         // SAFETY: as promised by the callers below.
         unsafe { handle(group, "group") }?.with(|group| read(group).map(i64::from))
     });
-    i32::try_from(number).expect("ranks and statuses are 32-bit numbers")
+    // Ranks and statuses are 32-bit numbers; no panic may leave an entry, so this does not rely on it.
+    i32::try_from(number).unwrap_or(Status::Internal.code())
 }
 
 /// This process's rank in the group, 0 or more; MUSTER_ERR_NOT_FOUND if it is no member.
