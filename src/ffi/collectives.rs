@@ -11,8 +11,8 @@ use std::ffi::c_void;
 
 /// Returns when every member of the group has called it.
 ///
-/// Blocking; at most for the group's time-out. Any error but MUSTER_ERR_INVALID revokes the group: all members' pending
-/// and later calls on it return the same first cause.
+/// Blocking; at most for the group's time-out. An error revokes the group: all members' pending and later calls on it
+/// return the same first cause. Only MUSTER_ERR_INVALID, _STATE and _FORKED, with which nothing has begun, do not.
 ///
 /// # Safety
 /// `group` must be NULL or a live group.
