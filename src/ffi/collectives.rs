@@ -129,7 +129,9 @@ fn op(code: i32) -> Result<ReduceOp> {
 
 fn check_null(pointer: *const c_void, count: usize, name: &str) -> Result<()> {
     if pointer.is_null() && count > 0 {
-        return Err(Error::invalid(format!("{name} is NULL, but count is {count}")));
+        return Err(Error::invalid(format!(
+            "{name} is NULL, but count is {count}: expected NULL only where count is 0"
+        )));
     }
     Ok(())
 }

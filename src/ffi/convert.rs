@@ -27,8 +27,12 @@ pub(super) fn out<T>(pointer: *mut T, name: &str) -> Result<*mut T> {
 pub(super) unsafe fn text<'a>(pointer: *const c_char, name: &str) -> Result<&'a str> {
     // SAFETY: as promised by the caller.
     let bytes = unsafe { c_bytes(pointer, name) }?;
-    std::str::from_utf8(bytes)
-        .map_err(|_| Error::invalid(format!("{name} is not UTF-8: {:?}", String::from_utf8_lossy(bytes))))
+    std::str::from_utf8(bytes).map_err(|_| {
+        Error::invalid(format!(
+            "{name} is {:?}, which is not UTF-8: expected UTF-8 text",
+            String::from_utf8_lossy(bytes)
+        ))
+    })
 }
 
 /// A C string's bytes.
@@ -136,5 +140,5 @@ pub(super) fn fixed<const N: usize>(value: &str) -> [c_char; N] {
 }
 
 pub(super) fn null(name: &str) -> Error {
-    Error::invalid(format!("{name} is NULL"))
+    Error::invalid(format!("{name} is NULL: expected a pointer to something"))
 }
