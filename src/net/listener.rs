@@ -22,7 +22,7 @@ use std::time::Duration;
 const BACKLOG: libc::c_int = 4096;
 /// How often another port is tried when the system's choice for the first address is taken on another.
 const PORT_ATTEMPTS: usize = 16;
-/// How long to wait before `accept` is called again after [`Listener::is_exhausted`].
+/// How long to wait before `accept` is called again after it has failed.
 pub const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
 
 /// Listening sockets. `accept` takes from all of them.
@@ -99,7 +99,8 @@ impl Listener {
     }
 
     /// Takes one finished connection and says from where it comes. `WouldBlock`: there is none, wait for the poller. Any
-    /// other error is one of this call alone: ask [`Listener::is_exhausted`], and call again after a pause.
+    /// other error is one of this call alone, such as the want of descriptors or memory. The connection then still waits
+    /// in the kernel, and the poller does not report it again: call `accept` again after [`EXHAUSTED_PAUSE`], not at once.
     pub fn accept(&mut self) -> io::Result<(TcpTransport, SocketAddr)> {
         for _ in 0..self.sockets.len() {
             let socket = &self.sockets[self.next];
@@ -113,12 +114,6 @@ impl Listener {
         Err(io::ErrorKind::WouldBlock.into())
     }
 
-    /// Whether `accept` failed for want of descriptors or memory. The connection then still waits in the kernel, and the
-    /// poller does not report it again: call `accept` again after [`EXHAUSTED_PAUSE`], not at once.
-    pub fn is_exhausted(error: &io::Error) -> bool {
-        matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
-    }
-
     /// Where it listens, with the real ports.
     pub fn local_addresses(&self) -> Vec<SocketAddr> {
         self.sockets.iter().map(|socket| socket.address).collect()
@@ -129,11 +124,6 @@ impl Listener {
         self.sockets
             .iter_mut()
             .try_for_each(|socket| registry.register(&mut *socket.listener, token, Interest::READABLE))
-    }
-
-    /// Ends that.
-    pub fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
-        self.sockets.iter_mut().try_for_each(|socket| registry.deregister(&mut *socket.listener))
     }
 }
 

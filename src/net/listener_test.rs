@@ -126,13 +126,9 @@ fn what_does_not_listen_is_not_adopted() {
 }
 
 #[test]
-fn exhaustion_is_told_from_other_errors() {
-    for number in [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM] {
-        assert!(Listener::is_exhausted(&io::Error::from_raw_os_error(number)));
+fn errors_of_one_connection_are_told_from_exhaustion() {
+    for number in [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM, libc::EAGAIN, libc::EINVAL] {
         assert!(!is_transient(&io::Error::from_raw_os_error(number)));
-    }
-    for number in [libc::EAGAIN, libc::ECONNABORTED, libc::EINVAL] {
-        assert!(!Listener::is_exhausted(&io::Error::from_raw_os_error(number)));
     }
     assert!(is_transient(&io::Error::from_raw_os_error(libc::ECONNABORTED)));
     assert!(!is_transient(&io::ErrorKind::WouldBlock.into()));
@@ -154,7 +150,7 @@ fn without_descriptors_accept_says_so_and_the_connection_waits() {
         // SAFETY: `none` outlives the call.
         unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const none) };
         match listener.accept() {
-            Err(error) if Listener::is_exhausted(&error) => {}
+            Err(error) if error.raw_os_error() == Some(libc::EMFILE) => {}
             Err(_) => return 1,
             Ok(_) => return 2,
         }
