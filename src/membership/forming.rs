@@ -8,7 +8,7 @@ use super::{Phase, Queued, Scheduler, EPOCH};
 use crate::error::{Error, Status};
 use crate::types::{Role, Time};
 use crate::wire::{Formed, Member, Message, Rejected, FULL_TABLE_NODES};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,15 +84,16 @@ impl Scheduler {
         }
     }
 
-    /// All, or in a large cluster those that the schedules on the node's own role's group use.
+    /// All, or in a large cluster those that the schedules on the node's groups use: that of its role, and the universe.
     fn members_told(&self, index: u32, rank: u32, role: Role) -> Arc<Vec<Member>> {
         if self.members.len() <= FULL_TABLE_NODES {
             return Arc::clone(&self.members);
         }
         let size = if role == Role::Server { self.rules.server_num } else { self.rules.worker_num };
         let first = index - rank;
-        let peers = schedule_peers(rank, size).into_iter();
-        Arc::new(peers.map(|peer| self.members[(first + peer) as usize].clone()).collect())
+        let mut peers: BTreeSet<u32> = schedule_peers(rank, size).into_iter().map(|peer| first + peer).collect();
+        peers.extend(schedule_peers(index, self.members.len() as u32));
+        Arc::new(peers.into_iter().map(|peer| self.members[peer as usize].clone()).collect())
     }
 
     /// A node's connection ended before the cluster was complete.

@@ -1,4 +1,5 @@
 use crate::error::Status;
+use crate::membership::ranks::schedule_peers;
 use crate::membership::testing::{host, named, rules, worker, Bench};
 use crate::membership::{Closed, Rules};
 use crate::types::{Role, Time};
@@ -138,6 +139,33 @@ fn a_node_that_falls_silent_while_forming_loses_its_place() {
     let gone: Vec<_> = bench.lines.iter().filter(|line| line.contains("its place is free")).collect();
     assert_eq!(gone.len(), 1, "the one that used to send heartbeats: {gone:?}");
     assert!(gone[0].contains("made-1"));
+}
+
+#[test]
+fn a_large_cluster_tells_each_whom_it_needs_in_all_its_groups() {
+    let (workers, servers) = (FULL_TABLE_NODES as u32, 3);
+    let mut bench = Bench::new(rules(workers, servers));
+    for serial in 0..workers {
+        let register = Register { rank: Some(serial), server_num: servers, ..worker(serial, workers) };
+        bench.join(u64::from(serial), register);
+    }
+    for serial in workers..workers + servers {
+        bench.join(u64::from(serial), server(serial, workers, servers));
+    }
+    for (index, own_group) in [(0, 0..workers), (workers - 1, 0..workers), (workers + 1, workers..workers + servers)] {
+        let formed = bench.formed_message(u64::from(index));
+        let told: Vec<u32> = formed.members.iter().map(|member| member.index).collect();
+        assert!(told.is_sorted() && told.len() < 50, "{told:?}");
+        for group in [own_group, 0..workers + servers] {
+            let (rank, size) = (index - group.start, group.end - group.start);
+            let needs = schedule_peers(rank, size).into_iter().map(|peer| group.start + peer);
+            assert!(
+                needs.clone().all(|peer| told.contains(&peer)),
+                "node {index} needs {:?}",
+                needs.collect::<Vec<_>>()
+            );
+        }
+    }
 }
 
 #[test]

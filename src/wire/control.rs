@@ -200,7 +200,7 @@ record! {
         pub secret: [u8; 32],
         /// What all do alike.
         pub agreed: Agreed,
-        /// All nodes up to `FULL_TABLE_NODES`; beyond that, those that the schedules on world use.
+        /// All nodes up to `FULL_TABLE_NODES`; beyond that, those that the schedules on the receiver's groups use.
         pub members: Arc<Vec<Member>>,
     }
 }
