@@ -44,7 +44,7 @@ const TABLE: [(Status, &std::ffi::CStr); 27] = [
     (Status::State, c"ERR_STATE: not possible at this moment"),
     (Status::Unsupported, c"ERR_UNSUPPORTED: this version does not do that"),
     (Status::Limit, c"ERR_LIMIT: a limit is exceeded"),
-    (Status::NotFound, c"ERR_NOT_FOUND: no such key"),
+    (Status::NotFound, c"ERR_NOT_FOUND: no such key, or no such thing"),
     (Status::Rejected, c"ERR_REJECTED: the scheduler refused this node"),
     (Status::Bind, c"ERR_BIND: an address could not be bound"),
     (Status::Unreachable, c"ERR_UNREACHABLE: the scheduler or a peer could not be reached"),

@@ -397,3 +397,20 @@ fn agree(running: &Running<'_>, peer: u32, header: &FrameHeader, data: &DataHead
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_scratch_grows_to_what_was_needed_and_more_than_there_is_ends_the_call_only() {
+        let mut scratch = Vec::new();
+        for (wanted, length) in [(10, 10), (5, 10), (0, 10), (4096, 4096)] {
+            grow(&mut scratch, wanted).unwrap();
+            assert_eq!(scratch.len(), length);
+        }
+        let all = isize::MAX as usize;
+        assert!(matches!(grow(&mut scratch, all), Err(Stop::Memory(bytes)) if bytes == all));
+        assert_eq!(scratch.len(), 4096);
+    }
+}
