@@ -1,7 +1,8 @@
 //! One control connection: messages over a transport, urgent ones between the pieces of bulk ones.
 //!
 //! Owns the transport, the bytes that came in and make no message yet, and the queues of messages to go out. Messages
-//! are encoded when their turn comes, so that a large value waits once, however many it goes to.
+//! are encoded when their turn comes, so that a large value waits once, however many it goes to. Tested in
+//! `control_test.rs` over a transport that does what it is told.
 
 use crate::net::Transport;
 use crate::wire::{peek_frame, Lane, Message, WireError, CONTROL_PAYLOAD_MAX, UNREGISTERED_PAYLOAD_MAX};
@@ -59,6 +60,8 @@ pub struct ControlLink {
     bulk: VecDeque<Message>,
     outbound: Vec<u8>,
     written: usize,
+    /// The transport may still hold a part of what it took.
+    unflushed: bool,
     node: u32,
 }
 
@@ -73,6 +76,7 @@ impl ControlLink {
             bulk: VecDeque::new(),
             outbound: Vec::new(),
             written: 0,
+            unflushed: false,
             node: 0,
         }
     }
@@ -102,7 +106,7 @@ impl ControlLink {
 
     /// Whether anything still has to go out.
     pub fn has_outbound(&self) -> bool {
-        self.written < self.outbound.len() || !self.urgent.is_empty() || !self.bulk.is_empty()
+        self.unflushed || self.written < self.outbound.len() || !self.urgent.is_empty() || !self.bulk.is_empty()
     }
 
     /// Writes as much as the transport takes.
@@ -113,12 +117,16 @@ impl ControlLink {
                 self.written = 0;
                 self.encode_batch();
                 if self.outbound.is_empty() {
-                    return would_block_is_fine(self.transport.flush()).map(|_| ());
+                    self.unflushed = would_block_is_fine(self.transport.flush())?.is_none();
+                    return Ok(());
                 }
             }
             let sent = self.transport.write(&[IoSlice::new(&self.outbound[self.written..])]);
             match would_block_is_fine(sent)? {
-                Some(count) => self.written += count,
+                Some(count) => {
+                    self.written += count;
+                    self.unflushed = true;
+                }
                 None => return Ok(()),
             }
         }
@@ -209,3 +217,7 @@ fn would_block_is_fine<T>(result: io::Result<T>) -> Result<Option<T>, ControlEnd
         Err(error) => Err(ControlEnd::from_io(&error)),
     }
 }
+
+#[cfg(test)]
+#[path = "control_test.rs"]
+pub(super) mod tests;
