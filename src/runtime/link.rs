@@ -3,6 +3,7 @@
 //! Owns the transport, up to [`INBOUND_BYTES`] that were read ahead, and the frame that is going out. Sends from the
 //! caller's memory and receives into it; each piece's checksum is taken while the piece lies in the cache.
 //! Knows nothing of groups or of what a failure means: its driver is told what happened ([`LinkEnd`], [`Arrival`]).
+//! Tested in `link_test.rs`, over plain TCP and over the test link.
 
 use super::buffer::Memory;
 use crate::collective::{Landing, Span};
@@ -185,7 +186,10 @@ impl Link {
             return Ok(Some(Arrival::Data(incoming.header, incoming.data)));
         }
         let here = &self.inbound[self.from..self.to];
-        let Some(head) = here.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
+        let Some(head) = here.first_chunk::<HEADER_BYTES>() else {
+            // What cannot become a header is found before it is as long as one.
+            return peek_frame(here, SMALL_PAYLOAD_MAX).map(|_| None).map_err(corrupt);
+        };
         let header = FrameHeader::decode(head).map_err(corrupt)?;
         if LinkKind::from_code(header.kind).map_err(corrupt)? == LinkKind::Data {
             let Some(data) = here[HEADER_BYTES..].first_chunk::<DATA_HEADER_BYTES>() else { return Ok(None) };
@@ -203,7 +207,10 @@ impl Link {
                 payload.finish().map_err(corrupt)?;
                 Ok(Some(Arrival::Revoke(revoke.failure)))
             }
-            LinkKind::Leave => Ok(Some(Arrival::Leave)),
+            LinkKind::Leave => {
+                Decoder::new(&frame.payload).finish().map_err(corrupt)?;
+                Ok(Some(Arrival::Leave))
+            }
             other => Err(LinkEnd::Corrupt(format!("{other:?} in the middle of a link"))),
         }
     }
@@ -319,3 +326,7 @@ fn ended(error: &io::Error) -> LinkEnd {
 fn corrupt(error: crate::wire::WireError) -> LinkEnd {
     LinkEnd::Corrupt(error.0)
 }
+
+#[cfg(test)]
+#[path = "link_test.rs"]
+mod tests;

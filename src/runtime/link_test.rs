@@ -1,0 +1,378 @@
+use super::super::buffer::CallBuffers;
+use super::*;
+use crate::collective::{Buffer, Side};
+use crate::error::Status;
+use crate::net::testlink::{tcp_pair, TestLink};
+use crate::types::{Call, CallKind, Epoch, GroupId};
+use crate::wire::encode_frame;
+use std::time::{Duration, Instant};
+
+const SOON: Duration = Duration::from_secs(20);
+/// How many bytes a test link passes at a time; `PLAIN`: no test link.
+const PLAIN: usize = 0;
+const PIECES: [usize; 4] = [1, 7, 1000, PLAIN];
+
+fn wrapped(transport: crate::net::TcpTransport, piece: usize, seed: u64) -> Box<dyn Transport> {
+    match piece {
+        PLAIN => Box::new(transport),
+        piece => Box::new(TestLink::with_piece(transport, seed, piece)),
+    }
+}
+
+fn pair(piece: usize) -> (Link, Link) {
+    let (one, other) = tcp_pair();
+    (Link::new(wrapped(one, piece, 5), &[]), Link::new(wrapped(other, piece, 6), &[]))
+}
+
+/// A link whose peer sends nothing more than `bytes` and then ends.
+fn after(bytes: &[u8], piece: usize) -> Link {
+    let (mut one, other) = tcp_pair();
+    let count = if bytes.is_empty() { 0 } else { one.write(&[IoSlice::new(bytes)]).unwrap() };
+    assert_eq!(count, bytes.len(), "a fresh connection takes a few bytes at once");
+    Link::new(wrapped(other, piece, 6), &[])
+}
+
+/// Repeats until there is something.
+fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + SOON;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "nothing comes");
+        std::thread::yield_now();
+    }
+}
+
+fn next(link: &mut Link) -> Result<Arrival, LinkEnd> {
+    until(|| link.peek().transpose())
+}
+
+fn data(sequence: u64) -> DataHeader {
+    let (kind, op) = (CallKind::Allreduce, Some(ReduceOp::Sum));
+    let call = Call { kind, dtype: Some(DType::Float32), op, root: None, count: 5 };
+    DataHeader { epoch: Epoch(1), group: GroupId::WORLD, sequence, signature: call.signature(), call }
+}
+
+fn payload(length: usize) -> Vec<u8> {
+    (0..length).map(|at| (at * 7 + at / 251) as u8).collect()
+}
+
+/// A data frame, put together from the protocol's page.
+fn data_frame(sequence: u64, payload: &[u8], checksums: bool) -> Vec<u8> {
+    let flags = if checksums { 0 } else { FLAG_UNCHECKED };
+    let header = FrameHeader { kind: LinkKind::Data as u8, flags, node: 0, length: payload.len() as u64 };
+    let mut bytes = [&header.encode()[..], &data(sequence).encode()[..]].concat();
+    for piece in payload.chunks(PIECE_BYTES) {
+        bytes.extend_from_slice(piece);
+        if checksums {
+            bytes.extend_from_slice(&crc32fast::hash(piece).to_le_bytes());
+        }
+    }
+    bytes
+}
+
+fn small_frame(kind: LinkKind, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode_frame(kind as u8, 0, payload, &mut bytes);
+    bytes
+}
+
+fn failure() -> Failure {
+    let (status, cause) = (Status::Timeout, "nobody came".to_owned());
+    Failure { status, culprit: None, cause, epoch: Epoch(1), group: Some(GroupId::WORLD), sequence: 3 }
+}
+
+fn revoke() -> Vec<u8> {
+    let mut payload = crate::wire::Encoder::default();
+    LinkRevoke { failure: failure() }.put(&mut payload);
+    small_frame(LinkKind::Revoke, &payload.bytes)
+}
+
+/// Where an arriving frame of so many bytes is laid down.
+fn place(length: usize) -> Landing {
+    Landing::Place(Span::new(Buffer::Output, 0, length))
+}
+
+/// Receives the payload that stands next into `output`.
+fn land(link: &mut Link, output: &mut [u8]) -> Result<(), LinkEnd> {
+    let landing = place(output.len());
+    let mut scratch = [];
+    let memory = CallBuffers::of(&[], output).with_scratch(&mut scratch);
+    let sink = Sink { memory: &memory, landing, arithmetic: None };
+    let mut piece = vec![0; PIECE_BYTES];
+    until(|| match link.receive(&sink, &mut piece) {
+        Ok(Moved::Done) => Some(Ok(())),
+        Ok(_) => None,
+        Err(end) => Some(Err(end)),
+    })
+}
+
+/// Sends `input` from one end and lands it at the other, both driven in turns.
+fn carry(ends: &mut (Link, Link), input: &[u8], output: &mut [u8], landing: Landing, checksums: bool) {
+    let (sender, receiver) = ends;
+    let (mut no_scratch, mut no_output, mut other_scratch) = ([], [], []);
+    let from = CallBuffers::of(input, &mut no_output).with_scratch(&mut no_scratch);
+    let to = CallBuffers::of(&[], output).with_scratch(&mut other_scratch);
+    let sink = Sink { memory: &to, landing, arithmetic: Some((DType::Uint8, ReduceOp::Max)) };
+    let mut piece = vec![0; PIECE_BYTES];
+    sender.start_send(&data(9).encode(), Span::new(Buffer::Input, 0, input.len()), checksums);
+    let (mut sent, mut head) = (false, false);
+    until(|| {
+        sent = sent || sender.send(&from).unwrap() == Moved::Done;
+        head = head || matches!(receiver.peek().unwrap(), Some(Arrival::Data(..)));
+        let landed = head && receiver.receive(&sink, &mut piece).unwrap() == Moved::Done;
+        landed.then_some(())
+    });
+    // The last byte may have arrived before its sender knows that it is out.
+    until(|| (sent || sender.send(&from).unwrap() == Moved::Done).then_some(()));
+    assert!(!sender.is_mid_frame() && !receiver.is_waited_for());
+}
+
+/// The lengths that matter, as far as a link that passes so many bytes at a time does them quickly.
+fn lengths(piece: usize, checksums: bool) -> &'static [usize] {
+    const ALL: [usize; 7] =
+        [0, 1, PIECE_BYTES + 1, PIECE_BYTES - 1, PIECE_BYTES, 2 * PIECE_BYTES, 3 * PIECE_BYTES + 1001];
+    match (piece, checksums) {
+        (1, false) => &ALL[..2],
+        (1, true) => &ALL[..3],
+        (7, _) => &ALL[..5],
+        _ => &ALL,
+    }
+}
+
+#[test]
+fn frames_of_every_length_arrive() {
+    for piece in PIECES {
+        for checksums in [true, false] {
+            let mut ends = pair(piece);
+            for &length in lengths(piece, checksums) {
+                let input = payload(length);
+                let mut output = vec![0xee; length];
+                carry(&mut ends, &input, &mut output, place(length), checksums);
+                assert!(input == output, "{length} bytes by {piece}, checksums {checksums}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_arrives_is_combined_piece_by_piece() {
+    for piece in [7, 1000, PLAIN] {
+        for checksums in [true, false] {
+            let mut ends = pair(piece);
+            for length in [0, 1, PIECE_BYTES - 1, PIECE_BYTES + 1] {
+                let input = payload(length);
+                // The own operand lies behind the result, in the same buffer.
+                let mut output = [vec![0xee; length], vec![100; length]].concat();
+                let [into, mine] = [0, length].map(|offset| Span::new(Buffer::Output, offset, length));
+                let landing = Landing::Reduce { mine, into, arrives: Side::Lower };
+                carry(&mut ends, &input, &mut output, landing, checksums);
+                let right = output[..length].iter().eq(input.iter().map(|byte| byte.max(&100)));
+                assert!(right && output[length..].iter().all(|byte| *byte == 100), "{length} bytes by {piece}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_bytes_are_those_of_the_protocol() {
+    for (length, checksums) in [(0, true), (1, true), (PIECE_BYTES + 1, true), (PIECE_BYTES + 1, false)] {
+        let (one, mut other) = tcp_pair();
+        let mut link = Link::new(Box::new(one), &[]);
+        let (input, mut output, mut scratch) = (payload(length), [], []);
+        let memory = CallBuffers::of(&input, &mut output).with_scratch(&mut scratch);
+        link.start_send(&data(2).encode(), Span::new(Buffer::Input, 0, length), checksums);
+        let mut bytes = Vec::new();
+        until(|| {
+            let sent = link.send(&memory).unwrap() == Moved::Done;
+            read_all(&mut other, &mut bytes);
+            sent.then_some(())
+        });
+        let expected = data_frame(2, &input, checksums);
+        until(|| {
+            read_all(&mut other, &mut bytes);
+            (bytes.len() >= expected.len()).then_some(())
+        });
+        assert!(bytes == expected, "{length} bytes, checksums {checksums}");
+    }
+}
+
+/// Reads what is there. Returns whether the end was.
+fn read_all(transport: &mut dyn Transport, into: &mut Vec<u8>) -> bool {
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        match transport.read(&mut [IoSliceMut::new(&mut buffer)]) {
+            Ok(0) => return true,
+            Ok(count) => into.extend_from_slice(&buffer[..count]),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+#[test]
+fn other_frames_are_seen_between_data_frames() {
+    let leave = small_frame(LinkKind::Leave, &[]);
+    let frames = [data_frame(1, &payload(300), true), revoke(), data_frame(2, &[], true), leave].concat();
+    for piece in PIECES {
+        let mut link = after(&frames, piece);
+        let Arrival::Data(header, head) = next(&mut link).unwrap() else { panic!("data comes first") };
+        assert_eq!((header.length, head), (300, data(1)));
+        let mut output = vec![0; 300];
+        land(&mut link, &mut output).unwrap();
+        assert_eq!(output, payload(300));
+        assert_eq!(next(&mut link), Ok(Arrival::Revoke(failure())));
+        assert!(matches!(next(&mut link), Ok(Arrival::Data(_, head)) if head == data(2)));
+        land(&mut link, &mut []).unwrap();
+        assert_eq!(next(&mut link), Ok(Arrival::Leave));
+        assert_eq!(next(&mut link), Err(LinkEnd::Ended("its end of the link was closed".to_owned())));
+    }
+}
+
+#[test]
+fn bytes_read_behind_the_handshake_come_first() {
+    let frame = data_frame(1, &payload(3000), true);
+    for cut in [0, 1, 24, 88, 89, 3000, frame.len() - 1, frame.len()] {
+        let (mut one, other) = tcp_pair();
+        let mut link = Link::new(Box::new(other), &frame[..cut]);
+        if cut < frame.len() {
+            assert_eq!(one.write(&[IoSlice::new(&frame[cut..])]).unwrap(), frame.len() - cut);
+        }
+        assert!(matches!(next(&mut link), Ok(Arrival::Data(_, head)) if head == data(1)), "cut at {cut}");
+        let mut output = vec![0; 3000];
+        land(&mut link, &mut output).unwrap();
+        assert_eq!(output, payload(3000), "cut at {cut}");
+    }
+}
+
+#[test]
+fn a_head_stands_until_its_payload_is_received() {
+    let mut link = after(&[data_frame(1, b"abc", true), data_frame(2, b"", true)].concat(), PLAIN);
+    assert!(!link.is_waited_for());
+    let first = next(&mut link);
+    assert!(link.is_waited_for());
+    assert_eq!((link.peek(), link.peek()), (first.clone().map(Some), first.map(Some)));
+    land(&mut link, &mut [0; 3]).unwrap();
+    assert!(!link.is_waited_for());
+    assert!(matches!(next(&mut link), Ok(Arrival::Data(_, head)) if head == data(2)));
+}
+
+fn corrupt_words(got: Result<Arrival, LinkEnd>) -> String {
+    match got {
+        Err(LinkEnd::Corrupt(words)) => words,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn damage_to_a_head_is_found() {
+    let frame = data_frame(1, b"some payload", true);
+    for at in 0..HEAD_BYTES {
+        let mut damaged = frame.clone();
+        damaged[at] ^= 0x10;
+        let (_one, other) = tcp_pair();
+        let words = corrupt_words(Link::new(Box::new(other), &damaged).peek().map(|_| panic!("byte {at}")));
+        let whose = if at < HEADER_BYTES { "frame" } else { "a data header with a wrong checksum" };
+        assert!(words.contains(whose), "byte {at}: {words}");
+    }
+}
+
+#[test]
+fn damage_to_a_payload_or_its_checksum_is_found() {
+    let frame = data_frame(1, b"some payload", true);
+    for at in HEAD_BYTES..frame.len() {
+        let mut damaged = frame.clone();
+        damaged[at] ^= 0x10;
+        let mut link = after(&damaged, 7);
+        assert!(matches!(next(&mut link), Ok(Arrival::Data(..))));
+        let expected = LinkEnd::Corrupt("a payload with a wrong checksum".to_owned());
+        assert_eq!(land(&mut link, &mut [0; 12]), Err(expected), "byte {at}");
+    }
+}
+
+#[test]
+fn damaged_bytes_are_not_combined() {
+    let mut damaged = data_frame(1, &[200; 12], true);
+    damaged[HEAD_BYTES] ^= 0x10;
+    let mut link = after(&damaged, PLAIN);
+    next(&mut link).unwrap();
+    let (mut output, mut scratch) = ([1; 12], []);
+    let memory = CallBuffers::of(&[], &mut output).with_scratch(&mut scratch);
+    let mine = Span::new(Buffer::Output, 0, 12);
+    let landing = Landing::Reduce { mine, into: mine, arrives: Side::Higher };
+    let sink = Sink { memory: &memory, landing, arithmetic: Some((DType::Uint8, ReduceOp::Max)) };
+    let mut piece = vec![0; PIECE_BYTES];
+    let end = until(|| link.receive(&sink, &mut piece).err());
+    assert!(matches!(end, LinkEnd::Corrupt(_)), "{end:?}");
+    assert_eq!(output, [1; 12]);
+}
+
+#[test]
+fn what_does_not_belong_on_a_link_is_refused() {
+    let limit = SMALL_PAYLOAD_MAX as usize;
+    let unknown = |length: usize| small_frame(LinkKind::Leave, &vec![0; length]);
+    let mut no_kind = Vec::new();
+    encode_frame(99, 0, &[], &mut no_kind);
+    let mut long_revoke = revoke();
+    let payload = long_revoke.split_off(HEADER_BYTES);
+    let long_revoke = small_frame(LinkKind::Revoke, &[&payload[..payload.len() - CHECKSUM_BYTES], &[0]].concat());
+    for (bytes, words) in [
+        (b"GET / HTTP/1.1\r\nHost: example.org".to_vec(), "not a frame of this protocol"),
+        (b"MUSE".to_vec(), "not a frame of this protocol"),
+        (small_frame(LinkKind::Hello, &[]), "Hello in the middle of a link"),
+        (small_frame(LinkKind::Accept, &[0; 16]), "Accept in the middle of a link"),
+        (no_kind, "99"),
+        (unknown(1), "1 bytes"),
+        (unknown(limit), "16356 bytes"),
+        (unknown(limit + 1), "the limit is 16356"),
+        (long_revoke, "1 bytes"),
+    ] {
+        let said = corrupt_words(next(&mut after(&bytes, PLAIN)));
+        assert!(said.contains(words), "{words}: {said}");
+    }
+}
+
+#[test]
+fn an_end_in_the_middle_is_an_end() {
+    let frame = data_frame(1, b"some payload", true);
+    for cut in [0, 3, HEADER_BYTES, HEAD_BYTES - 1, HEAD_BYTES, HEAD_BYTES + 3, HEAD_BYTES + 12, frame.len() - 1] {
+        for piece in [1, PLAIN] {
+            let mut link = after(&frame[..cut], piece);
+            let end = match next(&mut link) {
+                Ok(_) => land(&mut link, &mut [0; 12]).unwrap_err(),
+                Err(end) => end,
+            };
+            assert_eq!(end, LinkEnd::Ended("its end of the link was closed".to_owned()), "cut at {cut} by {piece}");
+        }
+    }
+    let mut link = after(&revoke()[..30], PLAIN);
+    assert!(matches!(next(&mut link), Err(LinkEnd::Ended(_))));
+}
+
+#[test]
+fn the_last_word_is_not_said_in_the_middle_of_a_frame() {
+    let (one, mut other) = tcp_pair();
+    let mut link = Link::new(Box::new(one), &[]);
+    // Far more than the kernel takes while nobody reads.
+    let (input, mut output, mut scratch) = (payload(32 << 20), [], []);
+    let memory = CallBuffers::of(&input, &mut output).with_scratch(&mut scratch);
+    link.start_send(&data(1).encode(), Span::new(Buffer::Input, 0, input.len()), false);
+    assert!(!link.is_mid_frame(), "nothing is out yet");
+    until(|| (link.send(&memory).unwrap() == Moved::Nothing).then_some(()));
+    assert!(link.is_mid_frame());
+    link.say_last(&small_frame(LinkKind::Leave, &[]));
+    let mut bytes = Vec::new();
+    until(|| read_all(&mut other, &mut bytes).then_some(()));
+    assert!(bytes.len() < input.len() && data_frame(1, &input, false).starts_with(&bytes));
+}
+
+#[test]
+fn the_last_word_between_frames_is_heard_and_nothing_after_it() {
+    let (mut one, mut other) = pair(PLAIN);
+    // A frame that waits, of which nothing has gone out yet, is no middle.
+    one.start_send(&data(1).encode(), Span::EMPTY, true);
+    one.say_last(&small_frame(LinkKind::Leave, &[]));
+    assert_eq!(next(&mut other), Ok(Arrival::Leave));
+    assert!(matches!(next(&mut other), Err(LinkEnd::Ended(_))));
+}
