@@ -5,7 +5,8 @@
 //! half, the accepter with its second; of two crossing attempts the one dialled by the lower index survives. A hello
 //! that comes before this node knows its cluster waits until it does.
 //!
-//! Deliberately absent: any decision about what a failed link means. The group is told, and asks the scheduler.
+//! Deliberately absent: any decision about what a failed link means. The group is told, and asks the scheduler. Tested in
+//! `mesh_test.rs` by two meshes, or one and a stranger, whose turns the test takes.
 
 use super::dial::{Dial, Dialled};
 use super::group::{find_member, Group, Mail};
@@ -377,7 +378,10 @@ impl Handshake {
 
     fn ended(&self, reason: &str) -> Next {
         match self.stage {
-            Stage::Dialled(key) => Next::Failed(key, format!("its end of a new link was closed: {reason}")),
+            // After a hello was let in, too: the group may wait for this link already, and no other one will come.
+            Stage::Dialled(key) | Stage::Accepting(key) => {
+                Next::Failed(key, format!("its end of a new link was closed: {reason}"))
+            }
             _ => Next::Close,
         }
     }
@@ -429,3 +433,7 @@ fn half(secret: &[u8; 32], which: usize) -> [u8; PROOF_BYTES] {
 fn same_bytes(one: &[u8; PROOF_BYTES], other: &[u8; PROOF_BYTES]) -> bool {
     one.iter().zip(other).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
 }
+
+#[cfg(test)]
+#[path = "mesh_test.rs"]
+mod tests;
