@@ -15,6 +15,8 @@ pub(in crate::runtime) struct Script {
     /// Whether it breaks when something is written.
     pub breaks: bool,
     pub sent: Vec<u8>,
+    /// Whether it was told that nothing more follows.
+    pub shut: bool,
     /// What can be read; then the end, or nothing yet.
     pub coming: VecDeque<u8>,
     pub ends: bool,
@@ -69,6 +71,7 @@ impl Transport for Scripted {
     }
 
     fn shutdown_write(&mut self) -> io::Result<()> {
+        self.script().shut = true;
         Ok(())
     }
 

@@ -1,4 +1,5 @@
 use super::super::buffer::CallBuffers;
+use super::super::control::tests::Scripted;
 use super::*;
 use crate::collective::{Buffer, Side};
 use crate::error::Status;
@@ -352,19 +353,23 @@ fn an_end_in_the_middle_is_an_end() {
 
 #[test]
 fn the_last_word_is_not_said_in_the_middle_of_a_frame() {
-    let (one, mut other) = tcp_pair();
-    let mut link = Link::new(Box::new(one), &[]);
-    // Far more than the kernel takes while nobody reads.
-    let (input, mut output, mut scratch) = (payload(32 << 20), [], []);
-    let memory = CallBuffers::of(&input, &mut output).with_scratch(&mut scratch);
-    link.start_send(&data(1).encode(), Span::new(Buffer::Input, 0, input.len()), false);
-    assert!(!link.is_mid_frame(), "nothing is out yet");
-    until(|| (link.send(&memory).unwrap() == Moved::Nothing).then_some(()));
-    assert!(link.is_mid_frame());
-    link.say_last(&small_frame(LinkKind::Leave, &[]));
-    let mut bytes = Vec::new();
-    until(|| read_all(&mut other, &mut bytes).then_some(()));
-    assert!(bytes.len() < input.len() && data_frame(1, &input, false).starts_with(&bytes));
+    let input = payload(100);
+    let frame = data_frame(1, &input, true);
+    for cut in [1, HEADER_BYTES, HEAD_BYTES, HEAD_BYTES + 50, HEAD_BYTES + 100, frame.len() - 1] {
+        let transport = Scripted::default();
+        let mut link = Link::new(Box::new(transport.clone()), &[]);
+        let (mut output, mut scratch) = ([], []);
+        let memory = CallBuffers::of(&input, &mut output).with_scratch(&mut scratch);
+        link.start_send(&data(1).encode(), Span::new(Buffer::Input, 0, input.len()), true);
+        assert!(!link.is_mid_frame(), "nothing is out yet");
+        transport.script().room = cut;
+        while link.send(&memory).unwrap() != Moved::Nothing {}
+        assert!(link.is_mid_frame());
+        // Now there is room for more.
+        transport.script().room = usize::MAX;
+        link.say_last(&small_frame(LinkKind::Leave, &[]));
+        assert!(transport.script().sent == frame[..cut] && transport.script().shut, "cut at {cut}");
+    }
 }
 
 #[test]
