@@ -543,6 +543,48 @@ fn strangers_wait_outside_while_too_many_are_in_the_middle_of_a_handshake() {
 }
 
 #[test]
+fn the_higher_index_gives_up_its_own_attempt() {
+    for wrap in wraps() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut side = Side::new(wrap);
+        side.form(&formed(1, [listener.local_addr().unwrap(), side.address()]));
+        side.open(KEY[0]);
+        let mut given_up = Peer::accept(&listener, &mut side);
+        assert_eq!(given_up.hear(&mut side).header.kind, LinkKind::Hello as u8);
+        let mut peer = Peer::dial(&side);
+        peer.say(LinkKind::Hello, &LinkHello { from: 0, to: 1, ..hello() });
+        assert_eq!(peer.hear(&mut side).header.kind, LinkKind::Accept as u8);
+        given_up.hear_end(&mut side);
+        side.link();
+        assert!(side.is_idle());
+    }
+}
+
+#[test]
+fn a_link_counts_from_when_its_peer_is_let_in() {
+    let transport = Scripted::default();
+    transport.script().coming.extend(frame(LinkKind::Hello, &hello()));
+    let only = transport.clone();
+    let mut side = one(&(Arc::new(move |_| Box::new(only.clone()) as Box<dyn Transport>) as Wrap), nowhere());
+    let _peer = Peer::dial(&side);
+    until(|| {
+        side.turn();
+        side.mesh.open.contains(&KEY[1]).then_some(())
+    });
+    // The answer is stuck. Meanwhile no other link is made, and the time for strangers does not count.
+    side.open(KEY[1]);
+    assert!(side.mesh.dials.is_empty() && side.mail.is_empty());
+    assert_eq!(side.mesh.judge(&hello()), Some(Err(LinkRejectReason::Duplicate)));
+    assert_eq!(side.mesh.expire(Time(0) + 2 * HELLO_WAIT), Time::NEVER);
+    transport.script().room = usize::MAX;
+    let token = *side.mesh.handshakes.keys().next().expect("it is still there");
+    side.mesh.ready(token, &side.poller);
+    side.turn();
+    side.link();
+    assert_eq!(transport.script().sent, frame(LinkKind::Accept, &LinkAccept { proof: half(&SECRET, 1) }));
+}
+
+#[test]
 fn a_link_that_breaks_while_its_peer_is_let_in_is_told() {
     let broken: Wrap = Arc::new(|_| {
         let transport = Scripted::default();
