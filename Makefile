@@ -33,6 +33,7 @@ build: library examples
 library:
 	cargo build --release
 	ln -sf libmuster.so $(RELEASE)/libmuster.so.1
+	ln -sf muster $(RELEASE)/msrun
 
 $(VENV)/installed: scripts/requirements.txt
 	python3 -m venv $(VENV)

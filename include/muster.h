@@ -295,7 +295,8 @@ const char *muster_status_string(muster_status_t status);
 
 /**
  * The last failing call of this thread, in a full sentence; empty if none has failed. Never NULL. Valid until this
- * thread's next failing call; to be copied by who wants to keep it.
+ * thread's next failing call, which frees it: copy what is to be kept, and do not ask in the argument list of another call
+ * of this library.
  */
 const char *muster_last_error(void);
 
@@ -522,7 +523,7 @@ const char *muster_node_id(const muster_cluster_t *cluster);
 
 /**
  * The ranks of the workers that are lost, ascending: at most `cap` of them to `ranks` (may be NULL where `cap` is 0), their
- * number to `count`. None while the cluster is whole.
+ * number to `count`. None while the cluster is whole; only those whose loss the scheduler has confirmed.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster; `ranks` must be writable for `cap` numbers or NULL; `count` writable or NULL.

@@ -95,6 +95,24 @@ fn when_its_time_is_up_it_asks_the_scheduler_first() {
 }
 
 #[test]
+fn a_connection_that_stood_is_made_again_at_once_though_nothing_was_heard_over_it() {
+    for (stood_ms, at_once) in [(150, true), (20, false)] {
+        let mut bench = Bench::new();
+        bench.pass_unreachable(2_000);
+        let failed = bench.attempts();
+        while bench.attempts() == failed {
+            bench.now = bench.armed;
+            bench.feed(Input::Timer);
+        }
+        bench.feed(Input::Connected(Vec::new()));
+        let before = bench.attempts();
+        bench.now = bench.now + Duration::from_millis(stood_ms);
+        bench.feed(Input::Closed("reset".to_owned()));
+        assert_eq!(bench.attempts() - before, usize::from(at_once), "after {stood_ms} ms");
+    }
+}
+
+#[test]
 fn a_connection_lost_while_forming_is_made_again_with_the_same_incarnation() {
     let mut bench = Bench::new();
     bench.feed(Input::Connected(Vec::new()));

@@ -10,6 +10,9 @@ use std::time::Duration;
 
 /// After how long without its scheduler a member says so in the log.
 const WARN_AWAY: Duration = Duration::from_secs(1);
+/// A connection that stood so long was a success, answered or not: the next attempt is made at once. One that ends sooner
+/// may be a port that closes whatever comes.
+const STOOD: Duration = Duration::from_millis(100);
 /// How long one attempt may take.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 
@@ -33,6 +36,8 @@ pub(super) struct Line {
     backoff: Backoff,
     attempts: u64,
     ever_up: bool,
+    /// When the newest connection was made.
+    up_since: Time,
     /// Why the last attempt failed, or the last connection ended.
     last_reason: String,
     /// Since when a member has been without its scheduler.
@@ -48,6 +53,7 @@ impl Line {
             backoff: Backoff::new(seed),
             attempts: 0,
             ever_up: false,
+            up_since: Time::NEVER,
             last_reason: "no answer yet".to_owned(),
             away_since: None,
             away_told: false,
@@ -137,6 +143,7 @@ impl Agent {
         }
         self.line.state = State::Registered;
         self.line.ever_up = true;
+        self.line.up_since = now;
         self.pulse.begin(now);
         let mut register = self.profile.register.clone();
         register.addresses = addresses;
@@ -156,6 +163,9 @@ impl Agent {
 
     /// The connection ended, or was given up with a `Disconnect`.
     pub(super) fn line_lost(&mut self, now: Time, reason: String) {
+        if self.line.is_up() && now.since(self.line.up_since) >= STOOD {
+            self.line.backoff.reset();
+        }
         self.forget_line(now, reason);
         if self.line.state != State::Shut {
             self.try_again(now);

@@ -14,7 +14,7 @@ A setting has a name in code, for `muster_config_set`, and a variable: `MUSTER_`
 a second variable, `MS_...`, for scripts that exist. What is set in code beats `MUSTER_` variables, which beat `MS_`
 variables, which beat those of another launcher, which beat the default. An empty variable counts as unset. A value that
 is not as it should be is an error that names the variable, the value, and what would be right. An unknown name is an
-error in code, and a warning that names the nearest known one in the environment.
+error in code; an unknown `MUSTER_` name in the environment is a warning that names the nearest known one.
 
 Without any of these a process is a cluster of one.
 

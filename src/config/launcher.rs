@@ -182,14 +182,17 @@ impl Launcher {
     }
 }
 
-/// A launcher's rank without its number of processes, in words: it does not count, which may surprise.
+/// A launcher's rank without its number of processes, or the other way round, in words: it does not count, which may
+/// surprise.
 pub fn halves(environment: &Environment) -> Vec<String> {
-    let half = |launcher: &&Launcher| environment.get(launcher.rank).is_some() && !launcher.counts(environment);
+    let is_set = |variable: &str| environment.get(variable).is_some();
+    let half = |launcher: &&Launcher| is_set(launcher.rank) != is_set(launcher.size) && !launcher.counts(environment);
     LAUNCHERS
         .iter()
         .filter(half)
         .map(|Launcher { name, rank, size, .. }| {
-            format!("{rank} is set, but {size} is not: this process is not taken for one that {name} started")
+            let (there, missing) = if is_set(rank) { (rank, size) } else { (size, rank) };
+            format!("{there} is set, but {missing} is not: this process is not taken for one that {name} started")
         })
         .collect()
 }

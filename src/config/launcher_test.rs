@@ -155,7 +155,13 @@ fn a_rank_without_a_size_is_no_launcher() {
         found.warnings,
         ["RANK is set, but WORLD_SIZE is not: this process is not taken for one that torchrun started"]
     );
-    assert!(settings(&[("WORLD_SIZE", "8"), ("MASTER_ADDR", "a")], &[]).warnings.is_empty());
+    // Else eight processes would each train alone, without a word.
+    let found = settings(&[("WORLD_SIZE", "8"), ("MASTER_ADDR", "a")], &[]);
+    assert_eq!(found.place, Place::Alone { node_id: None });
+    assert_eq!(
+        found.warnings,
+        ["WORLD_SIZE is set, but RANK is not: this process is not taken for one that torchrun started"]
+    );
 }
 
 #[test]

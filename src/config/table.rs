@@ -311,7 +311,7 @@ pub static TABLE: [Setting; 32] = [
         Key::HcclCmInit,
         "hccl_cm_init",
         Kind::Flag,
-        "Whether HCCL starts by its cluster manager, with values from this library.",
+        "Whether HCCL starts by its cluster manager: `muster run` then exports `CM_CHIEF_IP` and its four companions to the workers; muster_hccl_cm answers either way.",
     )
     .ms(&["MS_HCCL_CM_INIT"])
     .default("0"),

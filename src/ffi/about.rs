@@ -27,7 +27,8 @@ pub extern "C" fn muster_status_string(status: muster_status_t) -> *const c_char
 }
 
 /// The last failing call of this thread, in a full sentence; empty if none has failed. Never NULL. Valid until this
-/// thread's next failing call; to be copied by who wants to keep it.
+/// thread's next failing call, which frees it: copy what is to be kept, and do not ask in the argument list of another call
+/// of this library.
 #[no_mangle]
 pub extern "C" fn muster_last_error() -> *const c_char {
     guard_or(c"".as_ptr(), || Ok(last_error()))

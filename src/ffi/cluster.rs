@@ -114,7 +114,7 @@ pub unsafe extern "C" fn muster_node_id(cluster: *const muster_cluster_t) -> *co
 }
 
 /// The ranks of the workers that are lost, ascending: at most `cap` of them to `ranks` (may be NULL where `cap` is 0), their
-/// number to `count`. None while the cluster is whole.
+/// number to `count`. None while the cluster is whole; only those whose loss the scheduler has confirmed.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster; `ranks` must be writable for `cap` numbers or NULL; `count` writable or NULL.
