@@ -14,6 +14,14 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := build
 
+# With an empty home a cargo that is rustup's finds no toolchain; the one it was installed with lies beside its own folder.
+ifeq ($(shell cargo --version >/dev/null 2>&1 && echo runs),)
+RUSTUP_BESIDE := $(abspath $(dir $(shell command -v cargo))/../../.rustup)
+ifneq ($(wildcard $(RUSTUP_BESIDE)/settings.toml),)
+export RUSTUP_HOME := $(RUSTUP_BESIDE)
+endif
+endif
+
 TARGET := $(CURDIR)/target
 export CARGO_TARGET_DIR := $(TARGET)
 RELEASE := $(TARGET)/release
