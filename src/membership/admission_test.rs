@@ -226,6 +226,18 @@ fn strangers_are_mentioned_once_and_closed() {
 }
 
 #[test]
+fn strangers_beyond_those_that_are_remembered_are_closed_in_silence() {
+    let mut bench = Bench::new(rules(1, 0));
+    let limit = crate::membership::connections::STRANGERS_MAX;
+    for conn in 0..limit as u64 + 5 {
+        bench.open(conn);
+        bench.say(conn, Message::TimeUp);
+    }
+    assert_eq!(bench.closed.len(), limit + 5);
+    assert_eq!(bench.lines.len(), limit);
+}
+
+#[test]
 fn unregistered_connections_have_a_limit() {
     let mut bench = Bench::new(rules(1, 0));
     let limit = 1 + crate::membership::connections::UNREGISTERED_SPARE as u64;

@@ -7,6 +7,7 @@
 
 import contextlib
 import json
+import os
 import pathlib
 import socket
 import textwrap
@@ -64,3 +65,19 @@ def reserved_port(host="127.0.0.1"):
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         holder.bind((host, 0))
         yield holder.getsockname()[1]
+
+
+def listening_ports(pid):
+    """The ports on which a process listens, v4 or v6, from /proc."""
+    sockets = set()
+    for descriptor in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed in the meantime
+            sockets.add(os.readlink(descriptor))
+    ports = set()
+    for table in ("tcp", "tcp6"):
+        for line in pathlib.Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
+            words = line.split()
+            local, state, inode = words[1], words[3], words[9]
+            if state == "0A" and f"socket:[{inode}]" in sockets:
+                ports.add(int(local.rsplit(":", 1)[1], 16))
+    return ports

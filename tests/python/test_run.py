@@ -10,6 +10,7 @@ import time
 import pytest
 from cluster import MUSTER, clean_environment
 from launch import Launch, environment_of, until
+from nodes import listening_ports
 
 ONE_PORT = "--master_port=0"
 JOINED = (ONE_PORT, "--join=True")
@@ -169,6 +170,10 @@ def test_the_scheduler_inherits_a_listener_and_the_workers_do_not():
         assert "RANK_ID" not in told and "MS_NODE_ID" not in told
         with socket.create_connection((told["MS_SCHED_HOST"], int(told["MS_SCHED_PORT"])), timeout=10):
             pass
+        # The scheduler alone holds it: a port that outlived it would let nodes wait there in vain.
+        launch.wait_for("the scheduler is here", timeout=10)
+        until(lambda: not listening_ports(launch.pid), 10, "the launcher has let the port go")
+        assert listening_ports(launch.child("the scheduler")) == {int(told["MS_SCHED_PORT"])}
         launch.wait_for_log("worker_0.log", r" 2 -> ")
         assert "socket" not in launch.log("worker_0.log")
 
