@@ -1,5 +1,5 @@
-/* fork: the child cannot use what it inherited, and keeps nothing open; the parent goes on as if nothing had
- * happened. A child that lives on does not hide the death of its parent. */
+/* fork: the child cannot use what it inherited, may free it, and keeps nothing open; the parent goes on as if nothing
+ * had happened. A child that lives on does not hide the death of its parent. */
 #include "check.h"
 #include "own.h"
 #include "ranks.h"
@@ -7,6 +7,8 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>
+
+enum { SIZE = 3 };
 
 static muster_cluster_t *cluster = NULL;
 static muster_scheduler_t *scheduler = NULL;
@@ -111,6 +113,62 @@ static void inherited_handles(void) {
     muster_config_free(config);
 }
 
+static void reduce(muster_cluster_t *node, int rounds) {
+    for (int round = 0; round < rounds; round++) {
+        int64_t sum = muster_rank(node) + round;
+        CHECK_OK(muster_allreduce(muster_world(node), &sum, &sum, 1, MUSTER_INT64, MUSTER_SUM));
+        CHECK_IS(0 + 1 + 2 + SIZE * round, sum);
+    }
+}
+
+/* A child of each rank frees what it inherited, while its parent is in the middle of collectives. The parent keeps its
+ * links, its agent thread and its connection to the scheduler. */
+static void outlive_a_free(muster_cluster_t *node, int rank, struct ranks *ranks) {
+    void *value = NULL;
+    size_t len = 0;
+    int64_t rounds = 0;
+    (void)rank, (void)ranks;
+    reduce(node, 10); /* opens the links */
+    int threads = own_threads();
+    int descriptors = own_descriptors();
+    for (int round = 1; round <= 5; round++) {
+        pid_t pid = fork();
+        CHECK(pid >= 0);
+        if (pid == 0) {
+            muster_cluster_free(node);
+            CHECK(!own_sockets());
+            CHECK_IS(1, own_threads());
+            exit(0);
+        }
+        reduce(node, 100);
+        int status = await_child(pid);
+        CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        reduce(node, 10);
+        CHECK_IS(threads, own_threads());
+        CHECK_IS(descriptors, own_descriptors());
+        CHECK_OK(muster_store_add(node, "rounds", 1, NULL));
+        CHECK_OK(muster_barrier(muster_world(node)));
+        CHECK_OK(muster_store_add(node, "rounds", 0, &rounds));
+        CHECK_IS(SIZE * round, rounds);
+        CHECK_OK(muster_barrier(muster_world(node)));
+    }
+    /* Over two heartbeat time-outs nobody is given up: the agent threads go on with theirs. */
+    CHECK_IS(MUSTER_ERR_TIMEOUT, muster_store_get(node, "nobody sets this", 1000, &value, &len));
+    reduce(node, 10);
+    CHECK_IS(MUSTER_ERR_NOT_FOUND, muster_cluster_error(node, NULL, 0, &len));
+    CHECK_OK(muster_finalize(node));
+    muster_cluster_free(node);
+}
+
+static void parents_outlive_a_free(void) {
+    static const char *const settings[] = {"node_timeout", "0.5", NULL};
+    struct ranks *ranks = ranks_start(SIZE, outlive_a_free, settings);
+    for (int i = 0; i < SIZE; i++) {
+        ranks_await(ranks, i);
+    }
+    CHECK_OK(ranks_finish(ranks));
+}
+
 /* Rank 1 starts a child that outlives it, and is killed. */
 static void leave_a_child(muster_cluster_t *node, int rank, struct ranks *ranks) {
     struct note *note = &ranks->note[rank];
@@ -152,7 +210,8 @@ static void death_is_not_hidden(void) {
 }
 
 int main(void) {
-    death_is_not_hidden(); /* first: it must fork before the library is used here */
+    death_is_not_hidden(); /* these two first: they must fork before the library is used here */
+    parents_outlive_a_free();
     inherited_handles();
     return 0;
 }

@@ -1,6 +1,6 @@
 /* Signals without pause (handlers without SA_RESTART) while nodes form, exchange, wait and leave: every call
- * succeeds. And no SIGPIPE, although its disposition is the default: a rank that sends to one that dies gets an
- * error and lives. */
+ * succeeds, and no thread of the library runs the program's handlers. And no SIGPIPE, although its disposition is the
+ * default: a rank that sends to one that dies gets an error and lives. */
 #include "check.h"
 #include "nodes.h"
 #include "ranks.h"
@@ -139,6 +139,28 @@ static void under_fire(void) {
     CHECK(alarms > 100 && users > 100);
 }
 
+/* A signal to the process is the program's: it waits for one of the program's threads, and no thread of the library
+ * runs its handler. */
+static void left_to_the_program(void) {
+    struct sigaction action = {.sa_handler = count_signal};
+    muster_cluster_t *cluster = NULL;
+    sigset_t set;
+    CHECK(sigaction(SIGUSR2, &action, NULL) == 0);
+    CHECK_OK(muster_init(NULL, &cluster)); /* now the library has threads, made while the signal was not blocked */
+    users = 0;
+    CHECK(sigemptyset(&set) == 0 && sigaddset(&set, SIGUSR2) == 0);
+    CHECK(pthread_sigmask(SIG_BLOCK, &set, NULL) == 0);
+    CHECK(kill(getpid(), SIGUSR2) == 0);
+    CHECK_OK(muster_store_add(cluster, "every thread", 1, NULL)); /* has run since */
+    CHECK_IS(0, users);
+    CHECK(sigpending(&set) == 0 && sigismember(&set, SIGUSR2) == 1);
+    CHECK(sigemptyset(&set) == 0 && sigaddset(&set, SIGUSR2) == 0);
+    CHECK(pthread_sigmask(SIG_UNBLOCK, &set, NULL) == 0);
+    CHECK_IS(1, users);
+    CHECK_OK(muster_finalize(cluster));
+    muster_cluster_free(cluster);
+}
+
 /* Both send all the time, so that the one that lives is in the middle of it. */
 static void send_for_ever(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
     size_t bytes = 8 << 20;
@@ -178,5 +200,6 @@ static void no_sigpipe(void) {
 int main(void) {
     no_sigpipe(); /* first: it must fork before the library is used here */
     under_fire();
+    left_to_the_program();
     return 0;
 }
