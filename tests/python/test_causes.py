@@ -1,0 +1,97 @@
+"""What is told of a cause where the usual teller cannot: without the scheduler the members tell each other, and of several
+that go the first counts, though it is found out last."""
+
+import wire
+from cluster import Cluster
+from nodes import node, said
+from proxy import TO_NODE, TO_SCHEDULER, Proxy
+from test_breaking import await_running, named, work
+
+SCHEDULER_GONE = {"MS_NODE_TIMEOUT": 0.5, "MUSTER_FINALIZE_TIMEOUT": 1}
+
+
+def kill_scheduler(cluster, folder):
+    """Once all run; the nodes that hold for it go on when it is gone."""
+    await_running(cluster.workers)
+    cluster.scheduler.kill()
+    cluster.scheduler.wait(timeout=10)
+    (folder / "killed").touch()
+
+
+def test_without_the_scheduler_the_members_tell_each_other_why_a_group_is_given_up(tmp_path):
+    """Rank 0 alone has a time limit; the others, one in the call and one that comes later, would wait for half an hour."""
+    lines = """
+        c = join()
+        c.world.barrier()
+        say(running=True)
+        hold("killed" if c.rank < 2 else "go")
+        if c.rank == 0:
+            c.world.set_timeout(500)
+        def calls():
+            c.world.broadcast(b"xy", 2)
+            c.world.barrier()
+        say(**fails(calls))
+        hold("go")
+        c.leave()
+    """
+    with Cluster(node(lines), workers=3, env={**SCHEDULER_GONE, "HOLD_FOLDER": tmp_path}) as cluster:
+        kill_scheduler(cluster, tmp_path)
+        for worker in cluster.workers[:2]:
+            worker.wait_for('"error"', timeout=30)
+        (tmp_path / "go").touch()
+        for worker in cluster.workers:
+            assert worker.wait(timeout=30) == 0
+        assert {said(worker)["error"] for worker in cluster.workers} == {"TIMEOUT"}
+        sentence, = {said(worker)["sentence"] for worker in cluster.workers}
+        assert "broadcast #2 on world" in sentence and "0.5 s" in sentence, sentence
+
+
+def test_without_the_scheduler_one_that_has_left_is_not_taken_for_lost(tmp_path):
+    lines = """
+        c = join()
+        c.world.barrier()
+        say(running=True)
+        hold("killed")
+        if c.rank != 1:
+            say(**fails(c.world.barrier))
+        c.leave()
+    """
+    with Cluster(node(lines), workers=3, env={**SCHEDULER_GONE, "HOLD_FOLDER": tmp_path}) as cluster:
+        kill_scheduler(cluster, tmp_path)
+        for worker in cluster.workers:
+            assert worker.wait(timeout=30) == 0
+        for worker in (cluster.workers[0], cluster.workers[2]):
+            words = said(worker)
+            assert words["error"] == "PEER_LEFT", words
+            assert words["sentence"].startswith(named(cluster.workers[1], 1)), words
+
+
+def test_who_dies_after_it_has_missed_another_is_a_consequence():
+    """The end of rank 1 reaches the scheduler last: what stands between them keeps the connection open. By then rank 0, which
+    could not go on without it, has ended too, and visibly."""
+    with Cluster(work(), workers=2, started=0, env={"MS_NODE_TIMEOUT": 1}) as cluster:
+        with Proxy(cluster.port) as watched, Proxy(cluster.port) as cut_off:
+            cluster.start_worker(env={"MS_SCHED_PORT": watched.port})
+            cluster.start_worker(env={"MS_SCHED_PORT": cut_off.port, "MUSTER_HOST_ID": "elsewhere"})
+            await_running(cluster.workers)
+            for direction in (TO_SCHEDULER, TO_NODE):
+                cut_off.mute(direction)
+            cluster.workers[1].kill()
+            watched.wait_for(lambda: watched.count(TO_SCHEDULER, wire.SUSPECT) > 0, timeout=10)
+            cluster.workers[0].kill()
+            assert cluster.scheduler.wait(timeout=30) == 1
+            words = said(cluster.scheduler)
+            assert words["error"] == "PEER_LOST" and words["sentence"].startswith(named(cluster.workers[1], 1)), words
+
+
+def test_a_survivor_that_stays_does_not_keep_the_scheduler(tmp_path):
+    env = {"MS_NODE_TIMEOUT": 1, "HOLD_FOLDER": tmp_path}
+    with Cluster(work(last="hold('go'); c.leave()"), workers=3, env=env) as cluster:
+        await_running(cluster.workers)
+        cluster.workers[1].kill()
+        assert cluster.scheduler.wait(timeout=30) == 1
+        assert cluster.workers[0].returncode is None and cluster.workers[2].returncode is None
+        assert said(cluster.scheduler)["sentence"].startswith(named(cluster.workers[1], 1))
+        (tmp_path / "go").touch()
+        for worker in (cluster.workers[0], cluster.workers[2]):
+            assert worker.wait(timeout=30) == 0 and said(worker)["error"] == "PEER_LOST"
