@@ -271,7 +271,8 @@ def test_a_time_out_names_who_is_absent_and_where_it_is(where, tmp_path):
         sentence, = {each["sentence"] for each in words}
         assert named(absent, 2) in sentence and words_for_it in sentence, sentence
         assert f"allreduce #{sequence} on world" in sentence and "1 s" in sentence, sentence
-        assert all(1.0 <= each["after"] < 1.0 + SLACK_SECONDS for each in words[:2]), words
+        # Whoever entered last is told by the first, and may have waited less.
+        assert 1.0 <= max(each["after"] for each in words[:2]) < 1.0 + SLACK_SECONDS, words
 
 
 def test_who_keeps_others_waiting_is_named_in_a_warning_and_nobody_fails(tmp_path):

@@ -116,11 +116,13 @@ def test_the_last_result_reaches_a_slow_peer_though_the_others_have_left(tmp_pat
 
 
 def test_one_that_hosts_the_scheduler_leaves_last(tmp_path):
+    """While rank 0 leaves, the scheduler in its process goes on for rank 1, which still waits for a value."""
     lines = """
         c = join()
         c.world.barrier()
         if c.rank == 1:
             hold("go")
+            say(told=fails(c.store_get, "nobody sets this", 700)["error"])
         say(leaving=True)
         c.leave()
     """
@@ -135,6 +137,7 @@ def test_one_that_hosts_the_scheduler_leaves_last(tmp_path):
             (tmp_path / "go").touch()
             assert first.wait(timeout=30) == second.wait(timeout=30) == 0
             assert first.stderr == second.stderr == ""
+            assert said(second)["told"] == "TIMEOUT"
 
 
 def test_nothing_is_left_when_the_last_handle_is_freed():

@@ -15,6 +15,7 @@ WRONG = {
     "unknown role": ({**WORKER, "MS_ROLE": "MS_BOSS"}, ["MS_ROLE", '"MS_BOSS"', "MS_SCHED", "MS_WORKER", "MS_PSERVER"]),
     "role in lower case": ({**WORKER, "MS_ROLE": "ms_worker"}, ["MS_ROLE", '"ms_worker"', "MS_WORKER"]),
     "port with a letter": ({**WORKER, "MS_SCHED_PORT": "80x"}, ["MS_SCHED_PORT", '"80x"', "1024 to 65535"]),
+    "port with a letter at its end": ({**WORKER, "MS_SCHED_PORT": "8118x"}, ["MS_SCHED_PORT", '"8118x"', "1024 to 65535"]),
     "port too low": ({**WORKER, "MS_SCHED_PORT": "80"}, ["MS_SCHED_PORT", '"80"', "1024 to 65535"]),
     "port too high": ({**WORKER, "MS_SCHED_PORT": "65536"}, ["MS_SCHED_PORT", '"65536"', "1024 to 65535"]),
     "port huge": ({**SCHEDULER, "MS_SCHED_PORT": "9" * 40}, ["MS_SCHED_PORT", '"9999', "1024 to 65535"]),
@@ -27,6 +28,7 @@ WRONG = {
     "host with a port": ({**WORKER, "MS_SCHED_HOST": "10.0.0.1:8118"}, ["MS_SCHED_HOST", '"10.0.0.1:8118"', "without a port"]),
     "no number of workers": ({**WORKER, "MS_WORKER_NUM": None}, ["MS_WORKER_NUM", "not set"]),
     "workers in words": ({**WORKER, "MS_WORKER_NUM": "two"}, ["MS_WORKER_NUM", '"two"', "whole number"]),
+    "workers with a letter": ({**WORKER, "MS_WORKER_NUM": "2x"}, ["MS_WORKER_NUM", '"2x"', "whole number"]),
     "workers with a fraction": ({**WORKER, "MS_WORKER_NUM": "2.5"}, ["MS_WORKER_NUM", '"2.5"', "whole number"]),
     "no workers": ({**WORKER, "MS_WORKER_NUM": "0"}, ["MS_WORKER_NUM", '"0"', "from 1"]),
     "servers negative": ({**SCHEDULER, "MS_SERVER_NUM": "-1"}, ["MS_SERVER_NUM", '"-1"', "from 0"]),
@@ -70,6 +72,20 @@ def test_an_address_that_is_not_of_this_host():
     # TEST-NET-3: nobody has it.
     alone_fails_at_once({**SCHEDULER, "MS_SCHED_HOST": "203.0.113.7"}, "BIND", "203.0.113.7:8118", "MS_SCHED_HOST")
     alone_fails_at_once({**WORKER, "MS_WORKER_IP": "203.0.113.7"}, "BIND", "203.0.113.7", "MS_WORKER_IP")
+
+
+def test_a_node_binds_and_tells_the_address_that_it_was_given():
+    lines = """
+        c = join()
+        say(addresses=[c.world.member(rank).address.decode() for rank in range(2)], sum=c.world.allreduce([1]))
+        c.leave()
+    """
+    with Cluster(node(lines), workers=2, started=1) as cluster:
+        cluster.start_worker(env={"MS_WORKER_IP": "127.0.0.2"})
+        for worker in cluster.succeed(timeout=30):
+            first, second = said(worker)["addresses"]
+            assert first.startswith("127.0.0.1:") and second.startswith("127.0.0.2:")
+            assert said(worker)["sum"] == [2]
 
 
 @pytest.mark.parametrize("name, value", [("MS_ENABLE_RECOVERY", "1"), ("MUSTER_ENABLE_SSL", "1"),
