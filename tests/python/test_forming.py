@@ -192,7 +192,18 @@ def test_one_too_few_all_fail_with_the_same_sentence_that_says_who_is_missing(gi
             assert part in sentence, sentence
         for each in words:
             assert limit - 2.0 <= each["seconds"] < limit + 3.0, each
-        assert "3 of 4 workers" in cluster.scheduler.stderr.splitlines()[0], "a line a second, from the third, says how far"
+        first = cluster.scheduler.stderr.splitlines()[0]
+        assert "forming since 3" in first and "3 of 4 workers" in first, "a line a second, from the third, says how far"
+
+
+def test_the_first_whose_time_is_up_ends_forming_for_all():
+    with Cluster(node(), workers=3, started=1, env={"MS_CLUSTER_TIMEOUT": 60}) as cluster:
+        cluster.start_worker(env={"MS_CLUSTER_TIMEOUT": 1})
+        cluster.wait(timeout=30)
+        words = [said(process) for process in cluster.processes]
+        assert {each["error"] for each in words} == {"TIMEOUT"}, words
+        sentence, = {each["sentence"] for each in words}
+        assert "2 of 3 workers" in sentence and "missing: rank 2" in sentence, sentence
 
 
 def test_without_a_scheduler_the_sentence_names_its_address():
