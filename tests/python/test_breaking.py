@@ -26,7 +26,8 @@ WORK = """
             c.world.allreduce([c.rank] * COUNT)
     told = fails(work)
     say(**told, at=time.monotonic())
-    say(failure=c.failure(), cluster=c.error(), ranks=c.failed_ranks(), again=fails(c.world.barrier))
+    say(failure=c.failure(), cluster=c.error(), ranks=c.failed_ranks(), again=fails(c.world.barrier),
+        states=[c.world.member(rank).state for rank in range(c.size)])
     LAST
 """
 
@@ -80,6 +81,7 @@ def test_a_killed_worker_is_named_to_all_by_one_sentence(victim):
             assert (failure["node_id"], failure["host"]) == (str(victim), HOST)
             assert failure["pid"] == cluster.workers[victim].pid and failure["cause"] in sentence
             assert words["cluster"] == sentence and words["ranks"] == [victim]
+            assert words["states"] == [int(other == victim) for other in range(4)]
             # Later calls return the first cause, and at once.
             assert words["again"]["sentence"] == sentence and words["again"]["error"] == "PEER_LOST"
             assert words["again"]["after"] < 1.0
@@ -353,7 +355,8 @@ def test_without_the_scheduler_collectives_go_on_and_leaving_is_bounded(tmp_path
             assert worker.wait(timeout=30) == 0, worker.stderr
             words = said(worker)
             assert words["rounds"] > 10 and words["left_in"] < 1.5 + SLACK_SECONDS, words
-            assert "warning" in worker.stderr and "scheduler" in worker.stderr
+            away = [line for line in worker.stderr.splitlines() if "the scheduler at" in line and "has been away" in line]
+            assert len(away) == 1 and "warning" in away[0] and "collectives go on" in away[0], worker.stderr
 
 
 def test_the_process_that_hosts_the_scheduler_dies():

@@ -84,6 +84,23 @@ def test_who_dies_after_it_has_missed_another_is_a_consequence():
             assert words["error"] == "PEER_LOST" and words["sentence"].startswith(named(cluster.workers[1], 1)), words
 
 
+def test_a_death_on_another_host_is_told_soon_though_nobody_misses_the_rank():
+    """No process that could be looked at, no link that could end: the end of its connection, and that it does not come back."""
+    lines = """
+        c = join()
+        say(running=True)
+        say(**fails(c.store_get, "nobody sets this"))
+        c.leave()
+    """
+    with Cluster(node(lines), workers=2, started=1, env={"MS_NODE_TIMEOUT": 60}) as cluster:
+        victim = cluster.start_worker(env={"MUSTER_HOST_ID": "elsewhere"})
+        await_running(cluster.workers)
+        victim.kill()
+        survivor = cluster.workers[0]
+        assert survivor.wait(timeout=30) == 0 and cluster.scheduler.wait(timeout=30) == 1
+        assert said(survivor)["error"] == "PEER_LOST" and said(survivor)["sentence"].startswith(named(victim, 1))
+
+
 def test_a_survivor_that_stays_does_not_keep_the_scheduler(tmp_path):
     env = {"MS_NODE_TIMEOUT": 1, "HOLD_FOLDER": tmp_path}
     with Cluster(work(last="hold('go'); c.leave()"), workers=3, env=env) as cluster:
