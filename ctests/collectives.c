@@ -222,6 +222,9 @@ static void large(muster_cluster_t *cluster, int index, void *context) {
     }
     free(values);
     broadcast(world, rank, shared->size - 1, LARGE);
+    /* Every operation, by the schedules for more than a MiB, with blocks of unequal length. */
+    allreduces(world, shared, rank, 0, 300007);
+    allreduces(world, shared, rank, 4, 300007);
 }
 
 /* After a barrier nobody can find that somebody has not entered it. */

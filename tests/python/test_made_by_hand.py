@@ -62,6 +62,18 @@ def test_its_suspicion_of_a_live_peer_is_answered_and_its_leaving_is_told(tmp_pa
         assert "left" in cluster.workers[0].stderr
 
 
+def test_one_of_another_run_of_the_job_is_told_so():
+    with Cluster([EXAMPLES / "allgather"], workers=2, started=1) as cluster:
+        with wire.connect(cluster.port) as connection:
+            connection.send(wire.REGISTER, wire.register(node_id="1", workers=2, instance=bytes(range(16))))
+            kind, payload = connection.receive(timeout=10)
+            assert kind == wire.REJECTED
+            status, reason = wire.rejected(payload)
+            assert status == wire.ERR_FENCED and "belongs to another run of the job (00010203)" in reason, reason
+        cluster.start_worker()
+        cluster.succeed(timeout=30)
+
+
 def test_its_end_without_leaving_is_a_loss_that_names_it():
     with Cluster([EXAMPLES / "allgather"], workers=2, started=1) as cluster:
         connection, _ = join(cluster.port, node_id="1", workers=2, host=("by-hand", "elsewhere"))
