@@ -44,4 +44,4 @@ mod simulation_test;
 
 pub use action::{Action, Buffer, Landing, Side, Span};
 pub use algorithm::{choose, Algorithm, Thresholds, ALGORITHMS};
-pub use shape::Shape;
+pub use shape::{Layout, Parts, Shape};

@@ -7,6 +7,26 @@ use crate::types::{Call, CallKind, ReduceOp};
 /// What a process can address; a buffer is smaller. Steps are counted in 32 bits, which this leaves room for.
 const MAX_BYTES: u128 = 1 << 47;
 
+/// Where the ranks' parts of one buffer lie, in elements from its beginning. Both lists are as long as the group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Parts {
+    /// How many elements each part has.
+    pub counts: Vec<u64>,
+    /// Where each begins.
+    pub displs: Vec<u64>,
+}
+
+/// What a call says beyond its [`Call`](crate::types::Call), where each rank's part has a size of its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Layout {
+    /// The elements of this rank's own part, where no list below tells: its input of a gatherv, its output of a scatterv.
+    pub own: u64,
+    /// The parts of `Input`: of a scatterv (at its root), a reduce_scatterv (without gaps) and an alltoallv.
+    pub input: Parts,
+    /// The parts of `Output`: of an allgatherv, a gatherv (at its root) and an alltoallv.
+    pub output: Parts,
+}
+
 /// One rank's view of one call. Schedules rely on what [`Shape::check`] checks.
 ///
 /// | kind | `count` | `Input` | `Output` | in place |
@@ -31,7 +51,7 @@ impl Shape {
     /// Finds whatever would make no sense. A shape that passes has a schedule; its byte counts fit in memory's
     /// addresses.
     pub fn check(&self) -> Result<()> {
-        let Call { kind, dtype, op, root, count } = self.call;
+        let Call { kind, dtype, op, root, count, .. } = self.call;
         if self.rank >= self.size {
             return Err(Error::invalid(format!("{kind}: rank {} is not in a group of {}", self.rank, self.size)));
         }
@@ -41,6 +61,10 @@ impl Shape {
         let Some(dtype) = dtype else { return Err(Error::invalid(format!("{kind}: an element type is needed"))) };
         if kind == CallKind::Allreduce && op.is_none() {
             return Err(Error::invalid(format!("{kind}: an operation is needed")));
+        }
+        if let Some(op) = op.filter(|op| op.is_bitwise() && !dtype.is_integer()) {
+            let what = format!("{kind}: {op} is a bitwise operation, and {dtype} is no integer type");
+            return Err(Error::invalid(what));
         }
         if kind == CallKind::Broadcast && root.is_none_or(|root| root >= self.size) {
             let root = root.map_or("none".to_string(), |root| root.to_string());
@@ -142,7 +166,7 @@ mod tests {
     use crate::types::DType;
 
     fn shape(kind: CallKind, count: u64) -> Shape {
-        let call = Call { kind, dtype: Some(DType::Float64), op: Some(ReduceOp::Sum), root: Some(0), count };
+        let call = Call { kind, dtype: Some(DType::Float64), op: Some(ReduceOp::Sum), root: Some(0), count, layout: 0 };
         Shape { rank: 0, size: 4, call, in_place: false }
     }
 

@@ -83,6 +83,7 @@ impl Member {
             CallKind::Broadcast => (0, shape.bytes()),
             CallKind::Allreduce => (shape.bytes(), shape.bytes()),
             CallKind::Allgather => (shape.bytes(), shape.bytes() * shape.size as usize),
+            other => unreachable!("no algorithm carries out {other} yet"),
         };
         // Odd places, so that nothing is aligned.
         let output = 1..1 + result;

@@ -18,7 +18,7 @@ use std::ffi::c_void;
 /// `group` must be NULL or a live group.
 #[no_mangle]
 pub unsafe extern "C" fn muster_barrier(group: *mut muster_group_t) -> muster_status_t {
-    let call = Call { kind: CallKind::Barrier, dtype: None, op: None, root: None, count: 0 };
+    let call = Call { kind: CallKind::Barrier, dtype: None, op: None, root: None, count: 0, layout: 0 };
     let nothing = (std::ptr::null(), std::ptr::null_mut());
     // SAFETY: as promised by the caller; a barrier has no buffers.
     guard(|| unsafe { run(group, call, nothing, Parts::Whole, false) })
@@ -44,8 +44,14 @@ pub unsafe extern "C" fn muster_broadcast(
         let root = Some(
             u32::try_from(root).map_err(|_| Error::invalid(format!("root is {root}: expected a rank, 0 or more")))?,
         );
-        let call =
-            Call { kind: CallKind::Broadcast, dtype: Some(self::dtype(dtype)?), op: None, root, count: count as u64 };
+        let call = Call {
+            kind: CallKind::Broadcast,
+            dtype: Some(self::dtype(dtype)?),
+            op: None,
+            root,
+            count: count as u64,
+            layout: 0,
+        };
         check_null(buf, count, "buf")?;
         // SAFETY: as promised by the caller; a broadcast uses the output only.
         unsafe { run(group, call, (std::ptr::null(), buf), Parts::Whole, false) }
@@ -73,8 +79,14 @@ pub unsafe extern "C" fn muster_allreduce(
 ) -> muster_status_t {
     guard(|| {
         let (dtype, op) = (self::dtype(dtype)?, self::op(op)?);
-        let call =
-            Call { kind: CallKind::Allreduce, dtype: Some(dtype), op: Some(op), root: None, count: count as u64 };
+        let call = Call {
+            kind: CallKind::Allreduce,
+            dtype: Some(dtype),
+            op: Some(op),
+            root: None,
+            count: count as u64,
+            layout: 0,
+        };
         check_null(r#in, count, "in")?;
         check_null(out, count, "out")?;
         // SAFETY: as promised by the caller.
@@ -106,6 +118,7 @@ pub unsafe extern "C" fn muster_allgather(
             op: None,
             root: None,
             count: count as u64,
+            layout: 0,
         };
         check_null(r#in, count, "in")?;
         check_null(out, count, "out")?;
@@ -124,7 +137,7 @@ fn dtype(code: i32) -> Result<DType> {
 fn op(code: i32) -> Result<ReduceOp> {
     let last = ReduceOp::ALL.len() - 1;
     ReduceOp::from_code(code)
-        .ok_or_else(|| Error::invalid(format!("op is {code}: expected one of MUSTER_SUM (0) to MUSTER_AVG ({last})")))
+        .ok_or_else(|| Error::invalid(format!("op is {code}: expected one of MUSTER_SUM (0) to MUSTER_XOR ({last})")))
 }
 
 fn check_null(pointer: *const c_void, count: usize, name: &str) -> Result<()> {

@@ -96,6 +96,12 @@ pub const MUSTER_MIN: i32 = 2;
 pub const MUSTER_MAX: i32 = 3;
 /// Operation: average: the sum divided by the number of ranks. Integers truncate toward zero.
 pub const MUSTER_AVG: i32 = 4;
+/// Operation: bitwise and; integer types only.
+pub const MUSTER_AND: i32 = 5;
+/// Operation: bitwise or; integer types only.
+pub const MUSTER_OR: i32 = 6;
+/// Operation: bitwise exclusive or; integer types only.
+pub const MUSTER_XOR: i32 = 7;
 
 /// What muster_role answers in a worker.
 pub const MUSTER_ROLE_WORKER: i32 = 1;

@@ -3,7 +3,7 @@ use crate::types::{Call, CallKind, GroupId};
 use crate::wire::{AbsenceState, Absent, GroupProgress, Heartbeat, Message, WhereAre};
 use std::time::Duration;
 
-const BARRIER: Call = Call { kind: CallKind::Barrier, dtype: None, op: None, root: None, count: 0 };
+const BARRIER: Call = Call { kind: CallKind::Barrier, dtype: None, op: None, root: None, count: 0, layout: 0 };
 const MS: Duration = Duration::from_millis(1);
 
 fn is_at(bench: &mut Bench, conn: u64, entered: u64, finished: u64, age_ms: u64) {

@@ -84,7 +84,8 @@ fn message(random: &mut Random) -> Message {
         35..=59 => store_request(random),
         60..=74 => {
             let entered = random.below(3);
-            let call = Call { kind: CallKind::Broadcast, dtype: Some(DType::Int8), op: None, root: None, count: 1 };
+            let call =
+                Call { kind: CallKind::Broadcast, dtype: Some(DType::Int8), op: None, root: None, count: 1, layout: 0 };
             let progress = GroupProgress { group, entered, finished: entered / 2, call: Some(call), age_ms: 1 };
             let sequence = random.below(9);
             Message::Heartbeat(Heartbeat { sequence, echoed: random.below(9), progress: vec![progress] })

@@ -88,9 +88,15 @@ fn after_a_verdict_that_is_the_cause() {
     assert!(bench.sent.is_empty());
 }
 
-const BARRIER: Call = Call { kind: CallKind::Barrier, dtype: None, op: None, root: None, count: 0 };
-const ALLREDUCE: Call =
-    Call { kind: CallKind::Allreduce, dtype: Some(DType::Float32), op: Some(ReduceOp::Sum), root: None, count: 4 };
+const BARRIER: Call = Call { kind: CallKind::Barrier, dtype: None, op: None, root: None, count: 0, layout: 0 };
+const ALLREDUCE: Call = Call {
+    kind: CallKind::Allreduce,
+    dtype: Some(DType::Float32),
+    op: Some(ReduceOp::Sum),
+    root: None,
+    count: 4,
+    layout: 0,
+};
 
 fn enters(bench: &mut Bench, conn: u64, group: GroupId, entered: u64, call: Call) {
     let progress = vec![GroupProgress { group, entered, finished: entered - 1, call: Some(call), age_ms: 0 }];

@@ -79,7 +79,7 @@ pub(super) fn run<T: Send>(workers: u32, wrap: &Wrap, work: impl Fn(&Cluster, &G
 }
 
 fn call(kind: CallKind, count: usize) -> Call {
-    Call { kind, dtype: Some(DType::Float32), op: None, root: None, count: count as u64 }
+    Call { kind, dtype: Some(DType::Float32), op: None, root: None, count: count as u64, layout: 0 }
 }
 
 fn bytes(values: &[f32]) -> Vec<u8> {
@@ -112,7 +112,7 @@ pub(super) fn broadcast(group: &Group, values: &mut Vec<f32>, root: u32) -> Resu
 }
 
 pub(super) fn barrier(group: &Group) -> Result<()> {
-    let call = Call { kind: CallKind::Barrier, dtype: None, op: None, root: None, count: 0 };
+    let call = Call { kind: CallKind::Barrier, dtype: None, op: None, root: None, count: 0, layout: 0 };
     group.run(call, CallBuffers::of(&[], &mut []))
 }
 

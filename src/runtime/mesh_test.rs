@@ -471,7 +471,7 @@ fn a_refusal_because_there_is_another_link_is_no_failure() {
 
 #[test]
 fn bytes_behind_the_handshake_reach_the_link() {
-    let call = Call { kind: CallKind::Barrier, dtype: None, op: None, root: None, count: 0 };
+    let call = Call { kind: CallKind::Barrier, dtype: None, op: None, root: None, count: 0, layout: 0 };
     let head = DataHeader { epoch: Epoch(1), group: GroupId::WORLD, sequence: 1, signature: call.signature(), call };
     let header = FrameHeader { kind: LinkKind::Data as u8, flags: 0, node: 0, length: 0 };
     let data = [&header.encode()[..], &head.encode()[..]].concat();

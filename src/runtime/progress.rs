@@ -74,7 +74,7 @@ mod tests {
     use crate::types::CallKind;
 
     fn call(count: u64) -> Call {
-        Call { kind: CallKind::Broadcast, dtype: None, op: None, root: Some(0), count }
+        Call { kind: CallKind::Broadcast, dtype: None, op: None, root: Some(0), count, layout: 0 }
     }
 
     fn after(calls: u64) -> Progress {

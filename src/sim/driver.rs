@@ -293,7 +293,7 @@ impl World {
         }
         let differs = self.plan.shape == Shape::Mismatch && formed.rank == 0;
         let kind = if differs { CallKind::Allgather } else { CallKind::Barrier };
-        let call = Call { kind, dtype: None, op: None, root: None, count: 0 };
+        let call = Call { kind, dtype: None, op: None, root: None, count: 0, layout: 0 };
         let age_ms = self.now.since(*since).as_millis() as u64;
         vec![GroupProgress { group: GroupId::WORLD, entered: 1, finished: 0, call: Some(call), age_ms }]
     }

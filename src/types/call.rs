@@ -15,73 +15,196 @@ pub enum CallKind {
     Broadcast = 2,
     Allreduce = 3,
     Allgather = 4,
+    Reduce = 5,
+    Gather = 6,
+    Gatherv = 7,
+    Scatter = 8,
+    Scatterv = 9,
+    ReduceScatter = 10,
+    ReduceScatterv = 11,
+    Allgatherv = 12,
+    Alltoall = 13,
+    Alltoallv = 14,
+    /// Makes a group of listed ranks; carried out by the scheduler.
+    GroupCreate = 15,
+    /// Splits a group by colour and key; carried out by the scheduler.
+    GroupSplit = 16,
 }
 
 impl CallKind {
     /// Every kind that this version has.
-    pub const ALL: [CallKind; 4] = [CallKind::Barrier, CallKind::Broadcast, CallKind::Allreduce, CallKind::Allgather];
+    pub const ALL: [CallKind; 16] = [
+        CallKind::Barrier,
+        CallKind::Broadcast,
+        CallKind::Allreduce,
+        CallKind::Allgather,
+        CallKind::Reduce,
+        CallKind::Gather,
+        CallKind::Gatherv,
+        CallKind::Scatter,
+        CallKind::Scatterv,
+        CallKind::ReduceScatter,
+        CallKind::ReduceScatterv,
+        CallKind::Allgatherv,
+        CallKind::Alltoall,
+        CallKind::Alltoallv,
+        CallKind::GroupCreate,
+        CallKind::GroupSplit,
+    ];
 
     /// The kind with this number on the wire.
     pub fn from_code(code: u8) -> Option<CallKind> {
         CallKind::ALL.into_iter().find(|kind| *kind as u8 == code)
     }
-}
 
-impl fmt::Display for CallKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+    /// The name of its function, without what stands before all of them.
+    pub fn name(self) -> &'static str {
+        match self {
             CallKind::Barrier => "barrier",
             CallKind::Broadcast => "broadcast",
             CallKind::Allreduce => "allreduce",
             CallKind::Allgather => "allgather",
-        })
+            CallKind::Reduce => "reduce",
+            CallKind::Gather => "gather",
+            CallKind::Gatherv => "gatherv",
+            CallKind::Scatter => "scatter",
+            CallKind::Scatterv => "scatterv",
+            CallKind::ReduceScatter => "reduce_scatter",
+            CallKind::ReduceScatterv => "reduce_scatterv",
+            CallKind::Allgatherv => "allgatherv",
+            CallKind::Alltoall => "alltoall",
+            CallKind::Alltoallv => "alltoallv",
+            CallKind::GroupCreate => "group_create",
+            CallKind::GroupSplit => "group_split",
+        }
     }
 }
 
-/// The readable form of a collective's signature. `count` is in elements: per rank where each rank has a part.
+impl fmt::Display for CallKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The readable form of a collective's signature: what all ranks of a group must agree on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Call {
     /// Which collective.
     pub kind: CallKind,
-    /// The element type; none for a barrier.
+    /// The element type; none where no elements move.
     pub dtype: Option<DType>,
     /// The operation, where one reduces.
     pub op: Option<ReduceOp>,
     /// The root's rank in the group, where there is one.
     pub root: Option<u32>,
-    /// Elements.
+    /// Elements: per rank where each rank has a part; of all ranks together where `layout` is set; 0 where ranks need not
+    /// agree on counts (gatherv, scatterv, alltoallv).
     pub count: u64,
+    /// [`hash`] of the counts that all ranks agree on, where each rank's part has a count of its own (allgatherv,
+    /// reduce_scatterv), or of the ranks of a group that is made; else 0.
+    pub layout: u64,
 }
 
 impl Call {
-    /// 64 bits that differ, but for chance, where calls differ (FNV-1a over the fields; not against an adversary).
+    /// 64 bits that differ, but for chance, where calls differ.
     pub fn signature(&self) -> u64 {
-        let mut hash = 0xcbf2_9ce4_8422_2325u64;
-        let mut mix = |bytes: &[u8]| {
-            for byte in bytes {
-                hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
-            }
-        };
-        mix(&[self.kind as u8]);
-        mix(&self.dtype.map_or(NO_VALUE, |dtype| dtype as u32).to_le_bytes());
-        mix(&self.op.map_or(NO_VALUE, |op| op as u32).to_le_bytes());
-        mix(&self.root.unwrap_or(NO_VALUE).to_le_bytes());
-        mix(&self.count.to_le_bytes());
-        hash
+        let words = [
+            self.kind as u64,
+            self.dtype.map_or(NO_VALUE, |dtype| dtype as u32).into(),
+            self.op.map_or(NO_VALUE, ReduceOp::wire_code).into(),
+            self.root.unwrap_or(NO_VALUE).into(),
+            self.count,
+            self.layout,
+        ];
+        hash(words)
     }
+}
+
+/// 64 bits that differ, but for chance, where the words do (FNV-1a over their bytes; not against an adversary). Never 0.
+pub fn hash(words: impl IntoIterator<Item = u64>) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325u64;
+    for byte in words.into_iter().flat_map(u64::to_le_bytes) {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    }
+    hash.max(1)
 }
 
 impl fmt::Display for Call {
     /// Reads like a call: `allreduce(count 1024, float32, sum)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(dtype) = self.dtype else { return write!(f, "{}()", self.kind) };
-        write!(f, "{}(count {}, {}", self.kind, self.count, dtype)?;
+        write!(f, "{}(", self.kind)?;
+        let vector = matches!(self.kind, CallKind::Gatherv | CallKind::Scatterv | CallKind::Alltoallv);
+        let mut between = "";
+        let mut part = |f: &mut fmt::Formatter<'_>, words: fmt::Arguments<'_>| {
+            let written = write!(f, "{between}{words}");
+            between = ", ";
+            written
+        };
+        match self.kind {
+            CallKind::GroupCreate => part(f, format_args!("{} ranks, list {:08x}", self.count, self.layout as u32))?,
+            _ if self.layout != 0 => part(f, format_args!("{} in all, counts {:08x}", self.count, self.layout as u32))?,
+            _ if self.dtype.is_some() && !vector => part(f, format_args!("count {}", self.count))?,
+            _ => {}
+        }
+        if let Some(dtype) = self.dtype {
+            part(f, format_args!("{dtype}"))?;
+        }
         if let Some(op) = self.op {
-            write!(f, ", {op}")?;
+            part(f, format_args!("{op}"))?;
         }
         if let Some(root) = self.root {
-            write!(f, ", root {root}")?;
+            part(f, format_args!("root {root}"))?;
         }
         f.write_str(")")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_reads_like_one() {
+        let call = Call { kind: CallKind::Barrier, dtype: None, op: None, root: None, count: 0, layout: 0 };
+        assert_eq!(call.to_string(), "barrier()");
+        let reduce = Call {
+            kind: CallKind::Reduce,
+            dtype: Some(DType::Int8),
+            op: Some(ReduceOp::User { number: 3, commutative: false }),
+            root: Some(2),
+            count: 5,
+            layout: 0,
+        };
+        assert_eq!(reduce.to_string(), "reduce(count 5, int8, user's operation 3, root 2)");
+        let counts = hash([1, 2]);
+        let gather = Call { kind: CallKind::Allgatherv, op: None, root: None, count: 3, layout: counts, ..reduce };
+        assert_eq!(gather.to_string(), format!("allgatherv(3 in all, counts {:08x}, int8)", counts as u32));
+        let scatter = Call { kind: CallKind::Scatterv, op: None, count: 0, ..reduce };
+        assert_eq!(scatter.to_string(), "scatterv(int8, root 2)");
+    }
+
+    #[test]
+    fn whatever_differs_changes_the_signature() {
+        let call = Call {
+            kind: CallKind::Reduce,
+            dtype: Some(DType::Int8),
+            op: Some(ReduceOp::Sum),
+            root: Some(2),
+            count: 5,
+            layout: 0,
+        };
+        let others = [
+            Call { kind: CallKind::Allreduce, ..call },
+            Call { dtype: Some(DType::Uint8), ..call },
+            Call { op: Some(ReduceOp::Xor), ..call },
+            Call { op: Some(ReduceOp::User { number: 0, commutative: true }), ..call },
+            Call { op: Some(ReduceOp::User { number: 0, commutative: false }), ..call },
+            Call { root: None, ..call },
+            Call { count: 6, ..call },
+            Call { layout: hash([5]), ..call },
+        ];
+        let signatures: std::collections::HashSet<u64> =
+            others.iter().chain([&call]).map(|call| call.signature()).collect();
+        assert_eq!(signatures.len(), others.len() + 1);
     }
 }

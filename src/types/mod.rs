@@ -5,7 +5,7 @@ mod identity;
 mod numeric;
 mod time;
 
-pub use call::{Call, CallKind, NO_VALUE};
+pub use call::{hash, Call, CallKind, NO_VALUE};
 pub use identity::{Epoch, GroupId, HostName, Incarnation, JobInstance, Process, Role};
 pub use numeric::{DType, ReduceOp};
 pub use time::Time;

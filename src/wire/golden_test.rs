@@ -29,7 +29,14 @@ fn culprit() -> Culprit {
 }
 
 fn call() -> Call {
-    Call { kind: CallKind::Allreduce, dtype: Some(DType::Float32), op: Some(ReduceOp::Sum), root: None, count: 1024 }
+    Call {
+        kind: CallKind::Allreduce,
+        dtype: Some(DType::Float32),
+        op: Some(ReduceOp::Sum),
+        root: None,
+        count: 1024,
+        layout: 0,
+    }
 }
 
 fn failure() -> Failure {
@@ -368,8 +375,9 @@ fn frames_are_their_golden_bytes() {
 fn data_headers_and_signatures_are_their_golden_bytes() {
     assert_eq!(hex(&data_header().encode()), DATA_HEADER);
     assert_eq!(DataHeader::decode(&data_header().encode()), Ok(data_header()));
-    let barrier = Call { kind: CallKind::Barrier, dtype: None, op: None, root: None, count: 0 };
-    let id = Call { kind: CallKind::Broadcast, dtype: Some(DType::Uint8), op: None, root: Some(0), count: 128 };
+    let barrier = Call { kind: CallKind::Barrier, dtype: None, op: None, root: None, count: 0, layout: 0 };
+    let id =
+        Call { kind: CallKind::Broadcast, dtype: Some(DType::Uint8), op: None, root: Some(0), count: 128, layout: 0 };
     assert_eq!([barrier, id, call()].map(|call| format!("{:016x}", call.signature())), SIGNATURES);
 }
 

@@ -2,7 +2,7 @@
 
 use super::codec::{take_name, Decoder, Encoder, Wire, WireError};
 use crate::error::{Culprit, Failure, Status};
-use crate::types::{Call, CallKind, DType, HostName, Process, ReduceOp};
+use crate::types::{Call, CallKind, DType, HostName, Process, ReduceOp, NO_VALUE};
 
 impl Wire for HostName {
     fn put(&self, to: &mut Encoder) {
@@ -84,25 +84,30 @@ impl Wire for Call {
     fn put(&self, to: &mut Encoder) {
         (self.kind as u8).put(to);
         self.dtype.map_or(u8::MAX, |dtype| dtype as u8).put(to);
-        self.op.map_or(u8::MAX, |op| op as u8).put(to);
+        self.op.map_or(NO_VALUE, ReduceOp::wire_code).put(to);
         self.root.put(to);
         self.count.put(to);
+        self.layout.put(to);
     }
 
     fn take(from: &mut Decoder<'_>) -> Result<Self, WireError> {
-        fn known<T>(code: u8, what: &str, find: impl Fn(i32) -> Option<T>) -> Result<Option<T>, WireError> {
-            if code == u8::MAX {
-                return Ok(None);
+        fn known<T>(code: u32, none: u32, what: &str, value: Option<T>) -> Result<Option<T>, WireError> {
+            match value {
+                _ if code == none => Ok(None),
+                None => Err(WireError(format!("unknown {what} {code}"))),
+                known => Ok(known),
             }
-            find(i32::from(code)).map(Some).ok_or_else(|| WireError(format!("unknown {what} {code}")))
         }
         let kind = u8::take(from)?;
+        let kind = CallKind::from_code(kind).ok_or_else(|| WireError(format!("unknown collective {kind}")))?;
+        let (dtype, op) = (u8::take(from)?, u32::take(from)?);
         Ok(Call {
-            kind: CallKind::from_code(kind).ok_or_else(|| WireError(format!("unknown collective {kind}")))?,
-            dtype: known(u8::take(from)?, "element type", DType::from_code)?,
-            op: known(u8::take(from)?, "operation", ReduceOp::from_code)?,
+            kind,
+            dtype: known(dtype.into(), u8::MAX.into(), "element type", DType::from_code(dtype.into()))?,
+            op: known(op, NO_VALUE, "operation", ReduceOp::from_wire_code(op))?,
             root: Wire::take(from)?,
             count: Wire::take(from)?,
+            layout: Wire::take(from)?,
         })
     }
 }

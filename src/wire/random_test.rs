@@ -123,9 +123,13 @@ impl Random {
         Call {
             kind: self.choose(&CallKind::ALL),
             dtype: self.option(|random| random.choose(&DType::ALL)),
-            op: self.option(|random| random.choose(&ReduceOp::ALL)),
+            op: self.option(|random| match random.number() % 2 {
+                0 => random.choose(&ReduceOp::ALL),
+                _ => ReduceOp::User { number: random.u32() >> 2, commutative: random.number() % 2 == 0 },
+            }),
             root: self.option(Random::u32),
             count: self.u64(),
+            layout: self.u64(),
         }
     }
 

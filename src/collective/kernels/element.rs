@@ -8,6 +8,16 @@ pub(super) trait Element: Copy {
     fn max(self, other: Self) -> Self;
     /// Divided by a number that is not zero.
     fn divide(self, by: u32) -> Self;
+    /// Bitwise, as the next two; integers only, which whoever calls has seen to.
+    fn and(self, _other: Self) -> Self {
+        unreachable!("bitwise operations are for integers")
+    }
+    fn or(self, _other: Self) -> Self {
+        unreachable!("bitwise operations are for integers")
+    }
+    fn xor(self, _other: Self) -> Self {
+        unreachable!("bitwise operations are for integers")
+    }
 }
 
 macro_rules! integer {
@@ -34,6 +44,18 @@ macro_rules! integer {
                 // Exact in a float that holds every dividend: what a quotient lacks of the next whole number is more
                 // than its rounding. A quotient is no larger than its dividend, so that it fits.
                 (self as $quotient / by as $quotient) as $type
+            }
+            #[inline(always)]
+            fn and(self, other: Self) -> Self {
+                self & other
+            }
+            #[inline(always)]
+            fn or(self, other: Self) -> Self {
+                self | other
+            }
+            #[inline(always)]
+            fn xor(self, other: Self) -> Self {
+                self ^ other
             }
         }
     };

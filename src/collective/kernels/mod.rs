@@ -126,6 +126,10 @@ unsafe fn reduce_as<T: Element>(op: ReduceOp, lower: *const T, higher: *const T,
             ReduceOp::Prod => combine(lower, higher, out, count, T::prod),
             ReduceOp::Min => combine(lower, higher, out, count, T::min),
             ReduceOp::Max => combine(lower, higher, out, count, T::max),
+            ReduceOp::And => combine(lower, higher, out, count, T::and),
+            ReduceOp::Or => combine(lower, higher, out, count, T::or),
+            ReduceOp::Xor => combine(lower, higher, out, count, T::xor),
+            ReduceOp::User { .. } => unreachable!("a user's function is called elsewhere"),
         }
     }
 }
