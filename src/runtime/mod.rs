@@ -27,11 +27,15 @@ mod mischief_test;
 mod node;
 mod progress;
 mod rank_table;
+mod request;
 mod scheduler;
 mod shared;
 mod store;
+mod sync;
+mod turns;
 
 pub use buffer::CallBuffers;
 pub use cluster::{join, limit_ms, start_scheduler, Cluster, Joined};
 pub use group::{Group, Standing};
+pub use request::{Outcome, Received, Request};
 pub use scheduler::Scheduler;

@@ -1,0 +1,25 @@
+//! The locks of what several threads of a caller wait for, so that a model checker can take their place.
+//!
+//! Built with `--cfg loom` these are loom's, and the models in `loom_test.rs` try every order in which threads can run.
+
+#[cfg(not(loom))]
+pub(super) use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+
+#[cfg(loom)]
+pub(super) use loom::sync::{Arc, Condvar, Mutex, MutexGuard};
+
+use std::sync::PoisonError;
+use std::time::Duration;
+
+/// Locks; what a panicking thread left behind is used as it is.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits to be notified, at most so long; `None`: without limit. May return early.
+pub(super) fn wait<'a, T>(changed: &Condvar, guard: MutexGuard<'a, T>, limit: Option<Duration>) -> MutexGuard<'a, T> {
+    match limit {
+        None => changed.wait(guard).unwrap_or_else(PoisonError::into_inner),
+        Some(limit) => changed.wait_timeout(guard, limit).unwrap_or_else(PoisonError::into_inner).0,
+    }
+}
