@@ -12,13 +12,13 @@ pub struct Algorithm {
     /// Whether it works at all for a group of this size.
     pub works: fn(size: u32) -> bool,
     /// Whether it is a good choice. Must not look at what differs between the ranks of one call.
-    pub suits: fn(&Shape, &Thresholds) -> bool,
+    pub suits: fn(&Shape<'_>, &Thresholds) -> bool,
     /// Whether it folds neighbours only, in order of rank: what an operation needs that does not commute.
     pub in_rank_order: bool,
     /// The schedule: what to do at this step.
-    pub step: fn(&Shape, u32) -> Action,
+    pub step: fn(&Shape<'_>, u32) -> Action,
     /// How many bytes of scratch the schedule uses.
-    pub scratch_bytes: fn(&Shape) -> usize,
+    pub scratch_bytes: fn(&Shape<'_>) -> usize,
 }
 
 impl std::fmt::Debug for Algorithm {
@@ -45,7 +45,7 @@ pub static ALGORITHMS: &[Algorithm] = &[
 ];
 
 /// The algorithm for a call. Every rank chooses alike, for it depends on call, size and thresholds only.
-pub fn choose(shape: &Shape, thresholds: &Thresholds) -> &'static Algorithm {
+pub fn choose(shape: &Shape<'_>, thresholds: &Thresholds) -> &'static Algorithm {
     let fits = |algorithm: &&Algorithm| {
         algorithm.kind == shape.call.kind && (algorithm.works)(shape.size) && (algorithm.suits)(shape, thresholds)
     };
@@ -116,11 +116,11 @@ fn power_of_two(size: u32) -> bool {
     size.is_power_of_two()
 }
 
-fn always(_shape: &Shape, _thresholds: &Thresholds) -> bool {
+fn always(_shape: &Shape<'_>, _thresholds: &Thresholds) -> bool {
     true
 }
 
-fn none(_shape: &Shape) -> usize {
+fn none(_shape: &Shape<'_>) -> usize {
     0
 }
 

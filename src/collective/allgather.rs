@@ -6,7 +6,7 @@ use super::{Action, Buffer, Landing, Shape, Span};
 
 /// Bruck: ceil(log2 n) rounds for any n. Parts are collected in scratch, counted from this rank going round, so that
 /// what is sent always lies together; in the end they are put in order.
-pub(super) fn bruck(shape: &Shape, step: u32) -> Action {
+pub(super) fn bruck(shape: &Shape<'_>, step: u32) -> Action {
     let mut phases = Phases::of(step);
     if phases.once(true) {
         return Action::Copy { from: shape.whole(Buffer::Input), to: collected(shape, 0, 1) };
@@ -25,12 +25,12 @@ pub(super) fn bruck(shape: &Shape, step: u32) -> Action {
 }
 
 /// The scratch of [`bruck`].
-pub(super) fn bruck_scratch(shape: &Shape) -> usize {
+pub(super) fn bruck_scratch(shape: &Shape<'_>) -> usize {
     shape.bytes() * shape.size as usize
 }
 
 /// One round of [`bruck`]: the parts collected so far, as many as are still wanted, go to the rank 2^round below.
-pub(super) fn collect(shape: &Shape, round: u32) -> Action {
+pub(super) fn collect(shape: &Shape<'_>, round: u32) -> Action {
     let distance = 1 << round;
     let more = distance.min(shape.size - distance);
     let landing = Landing::Place(collected(shape, distance, distance + more));
@@ -38,13 +38,13 @@ pub(super) fn collect(shape: &Shape, round: u32) -> Action {
 }
 
 /// The parts of the ranks that stand `first..end` above this one, in the scratch of [`bruck`].
-pub(super) fn collected(shape: &Shape, first: u32, end: u32) -> Span {
+pub(super) fn collected(shape: &Shape<'_>, first: u32, end: u32) -> Span {
     shape.parts(first, end).within(Buffer::Scratch)
 }
 
 /// Recursive doubling: log2 n rounds where n is a power of two. Neighbours of ever larger size exchange all they
 /// have, which lies together in the output from the beginning.
-pub(super) fn doubling(shape: &Shape, step: u32) -> Action {
+pub(super) fn doubling(shape: &Shape<'_>, step: u32) -> Action {
     let mut phases = Phases::of(step);
     if phases.once(!shape.in_place) {
         return own_part(shape);
@@ -65,7 +65,7 @@ pub(super) fn doubling(shape: &Shape, step: u32) -> Action {
 
 /// Circulant: Bruck's rounds without his scratch. Parts lie in their place in the output from the beginning; a round
 /// has a second frame where its parts reach round the end.
-pub(super) fn circulant(shape: &Shape, step: u32) -> Action {
+pub(super) fn circulant(shape: &Shape<'_>, step: u32) -> Action {
     let mut phases = Phases::of(step);
     if phases.once(!shape.in_place) {
         return own_part(shape);
@@ -81,7 +81,7 @@ pub(super) fn circulant(shape: &Shape, step: u32) -> Action {
 /// Half a round of a circulant all-gather: of all that this rank has, as much as is still wanted goes to the rank
 /// 2^round below. `span` is where that lies, of ranks counted from this one going round, before (0) or after (1) the
 /// end.
-pub(super) fn spread(shape: &Shape, round: u32, half: u32, span: impl Fn(u32, u32, u32) -> Option<Span>) -> Action {
+pub(super) fn spread(shape: &Shape<'_>, round: u32, half: u32, span: impl Fn(u32, u32, u32) -> Option<Span>) -> Action {
     let distance = 1 << round;
     let more = distance.min(shape.size - distance);
     Action::Exchange {
@@ -91,7 +91,7 @@ pub(super) fn spread(shape: &Shape, round: u32, half: u32, span: impl Fn(u32, u3
 }
 
 /// Ring: n-1 rounds, each link carries every part but one.
-pub(super) fn ring(shape: &Shape, step: u32) -> Action {
+pub(super) fn ring(shape: &Shape<'_>, step: u32) -> Action {
     let mut phases = Phases::of(step);
     if phases.once(!shape.in_place) {
         return own_part(shape);
@@ -108,6 +108,6 @@ pub(super) fn ring(shape: &Shape, step: u32) -> Action {
     }
 }
 
-fn own_part(shape: &Shape) -> Action {
+fn own_part(shape: &Shape<'_>) -> Action {
     Action::Copy { from: shape.whole(Buffer::Input), to: shape.parts(shape.rank, shape.rank + 1) }
 }

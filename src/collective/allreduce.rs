@@ -10,7 +10,7 @@ use super::{Action, Buffer, Landing, Shape, Side, Span};
 ///
 /// A round must not overwrite what it sends, so the rounds write to output and scratch in turn, such that the last
 /// writes to the output. Only where that would begin by overwriting the input does a copy end it instead.
-pub(super) fn doubling(shape: &Shape, step: u32) -> Action {
+pub(super) fn doubling(shape: &Shape<'_>, step: u32) -> Action {
     let mut phases = Phases::of(step);
     let rounds = rounds(shape.size);
     let first_into_output = rounds % 2 == 1 && !shape.in_place;
@@ -38,7 +38,7 @@ pub(super) fn doubling(shape: &Shape, step: u32) -> Action {
 }
 
 /// The scratch of [`doubling`].
-pub(super) fn doubling_scratch(shape: &Shape) -> usize {
+pub(super) fn doubling_scratch(shape: &Shape<'_>) -> usize {
     match rounds(shape.size) {
         0 => 0,
         1 if !shape.in_place => 0,
@@ -48,7 +48,7 @@ pub(super) fn doubling_scratch(shape: &Shape) -> usize {
 
 /// Gather, then reduce: a Bruck all-gather in ceil(log2 n) rounds for any n, then everyone combines
 /// everything in order of rank. For few bytes.
-pub(super) fn gather(shape: &Shape, step: u32) -> Action {
+pub(super) fn gather(shape: &Shape<'_>, step: u32) -> Action {
     let mut phases = Phases::of(step);
     if phases.once(shape.size > 1 || !shape.in_place) {
         let to = if shape.size > 1 { collected(shape, 0, 1) } else { shape.whole(Buffer::Output) };
@@ -73,7 +73,7 @@ pub(super) fn gather(shape: &Shape, step: u32) -> Action {
 }
 
 /// The scratch of [`gather`].
-pub(super) fn gather_scratch(shape: &Shape) -> usize {
+pub(super) fn gather_scratch(shape: &Shape<'_>) -> usize {
     if shape.size > 1 {
         shape.bytes() * shape.size as usize
     } else {
@@ -84,7 +84,7 @@ pub(super) fn gather_scratch(shape: &Shape) -> usize {
 /// Ring: the output is cut into n blocks; each goes round once to be reduced, from the rank above its own to its own,
 /// and once more to be spread. 2(n-1) rounds; every link carries each block but one, twice. Each block is
 /// folded in an order of its own, so only what commutes may come here.
-pub(super) fn ring(shape: &Shape, step: u32) -> Action {
+pub(super) fn ring(shape: &Shape<'_>, step: u32) -> Action {
     let block = |behind: u32| {
         let block = shape.below(behind);
         shape.blocks(block, block + 1)
@@ -112,7 +112,7 @@ pub(super) fn ring(shape: &Shape, step: u32) -> Action {
 /// Halving and doubling (Rabenseifner): 2 log2 n rounds where n is a power of two. Neighbours of ever larger size
 /// each give away half of what they still have to reduce, until each rank has finished a part; then the parts spread
 /// back the same way. Every link carries no more than in a ring. Folds in order of rank.
-pub(super) fn halving(shape: &Shape, step: u32) -> Action {
+pub(super) fn halving(shape: &Shape<'_>, step: u32) -> Action {
     let mut phases = Phases::of(step);
     let rounds = rounds(shape.size);
     if phases.once(rounds == 0 && !shape.in_place) {
@@ -139,7 +139,7 @@ pub(super) fn halving(shape: &Shape, step: u32) -> Action {
 }
 
 /// What is left to `rank` after so many rounds of [`halving`]: each bit of it, from the lowest, chooses a half.
-fn share(shape: &Shape, rank: u32, rounds: u32) -> Span {
+fn share(shape: &Shape<'_>, rank: u32, rounds: u32) -> Span {
     let (mut first, mut end) = (0, shape.count());
     for bit in 0..rounds {
         let middle = first + (end - first) / 2;
@@ -157,7 +157,7 @@ fn share(shape: &Shape, rank: u32, rounds: u32) -> Span {
 /// the rank which that is nearest to, until it is left with its own block; to spread, the same happens backwards,
 /// which is Bruck's all-gather. A round has a second frame where its blocks reach round the end. Each block is folded
 /// in an order of its own, so only what commutes may come here.
-pub(super) fn circulant(shape: &Shape, step: u32) -> Action {
+pub(super) fn circulant(shape: &Shape<'_>, step: u32) -> Action {
     let mut phases = Phases::of(step);
     let rounds = rounds(shape.size);
     let blocks =
@@ -188,6 +188,6 @@ pub(super) fn circulant(shape: &Shape, step: u32) -> Action {
     Action::Done
 }
 
-fn divide(shape: &Shape, span: Span) -> Action {
+fn divide(shape: &Shape<'_>, span: Span) -> Action {
     Action::Divide { span, by: shape.size }
 }

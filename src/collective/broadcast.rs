@@ -10,7 +10,7 @@ const CHAIN_PIECE_BYTES: usize = 128 * 1024;
 
 /// Binomial tree: ceil(log2 n) rounds; a rank hears from the one that has its lowest set bit cleared, then
 /// tells those below that bit, the one with most descendants first.
-pub(super) fn binomial(shape: &Shape, step: u32) -> Action {
+pub(super) fn binomial(shape: &Shape<'_>, step: u32) -> Action {
     let place = place(shape);
     let all = shape.whole(Buffer::Output);
     let mut phases = Phases::of(step);
@@ -32,7 +32,7 @@ pub(super) fn binomial(shape: &Shape, step: u32) -> Action {
 
 /// Chain: each rank passes pieces on to the next while it receives the one after. Every link carries
 /// everything once, and all links are busy at once; the end lags behind by a piece per rank.
-pub(super) fn chain(shape: &Shape, step: u32) -> Action {
+pub(super) fn chain(shape: &Shape<'_>, step: u32) -> Action {
     let place = place(shape);
     let pieces = shape.bytes().div_ceil(CHAIN_PIECE_BYTES) as u32;
     let (first, last) = (place == 0, place == shape.size - 1);
@@ -62,11 +62,11 @@ pub(super) fn chain(shape: &Shape, step: u32) -> Action {
 }
 
 /// How far this rank stands from the root.
-fn place(shape: &Shape) -> u32 {
+fn place(shape: &Shape<'_>) -> u32 {
     around(shape.rank, shape.size - shape.root(), shape.size)
 }
 
 /// Who stands at `place`.
-fn rank_at(shape: &Shape, place: u32) -> u32 {
+fn rank_at(shape: &Shape<'_>, place: u32) -> u32 {
     around(shape.root(), place, shape.size)
 }

@@ -35,8 +35,8 @@ pub struct Layout {
 /// | broadcast | elements | not used | all of them, the root's filled | |
 /// | allreduce | elements | all of them | all of them | `Input` is `Output` |
 /// | allgather | elements per rank | this rank's | every rank's, in order | `Input` is this rank's part of `Output` |
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Shape {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape<'a> {
     /// This rank in the group.
     pub rank: u32,
     /// How many ranks the group has.
@@ -45,9 +45,11 @@ pub struct Shape {
     pub call: Call,
     /// Whether `Input` lies within `Output`, as the table above says. Ranks may differ in this.
     pub in_place: bool,
+    /// Where the parts lie, in the calls whose parts differ in size.
+    pub layout: Option<&'a Layout>,
 }
 
-impl Shape {
+impl Shape<'_> {
     /// Finds whatever would make no sense. A shape that passes has a schedule; its byte counts fit in memory's
     /// addresses.
     pub fn check(&self) -> Result<()> {
@@ -165,9 +167,9 @@ mod tests {
     use super::*;
     use crate::types::DType;
 
-    fn shape(kind: CallKind, count: u64) -> Shape {
+    fn shape(kind: CallKind, count: u64) -> Shape<'static> {
         let call = Call { kind, dtype: Some(DType::Float64), op: Some(ReduceOp::Sum), root: Some(0), count, layout: 0 };
-        Shape { rank: 0, size: 4, call, in_place: false }
+        Shape { rank: 0, size: 4, call, in_place: false, layout: None }
     }
 
     #[test]

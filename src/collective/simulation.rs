@@ -59,7 +59,7 @@ struct Frame {
 }
 
 struct Member {
-    shape: Shape,
+    shape: Shape<'static>,
     memory: Vec<u8>,
     /// 1 for each byte of it that holds something; all else is junk that nobody may read.
     known: Vec<u8>,
@@ -77,7 +77,7 @@ struct Member {
 }
 
 impl Member {
-    fn new(algorithm: &Algorithm, shape: Shape, input: &[u8], fold: Fold) -> Member {
+    fn new(algorithm: &Algorithm, shape: Shape<'static>, input: &[u8], fold: Fold) -> Member {
         let (given, result) = match shape.call.kind {
             CallKind::Barrier => (0, 0),
             CallKind::Broadcast => (0, shape.bytes()),
@@ -246,7 +246,7 @@ pub(super) fn run_with(
     let mut members = Vec::new();
     for (rank, input) in (0..).zip(inputs) {
         let in_place = in_place == InPlace::Everybody || (in_place == InPlace::OddRanks && rank % 2 == 1);
-        let shape = Shape { rank, size, call, in_place };
+        let shape = Shape { rank, size, call, in_place, layout: None };
         shape.check().expect("the tests make sensible calls");
         members.push(Member::new(algorithm, shape, input, fold));
     }

@@ -107,7 +107,7 @@ fn allreduce_is_right_for_every_type_and_operation() {
     let mut random = Random(3);
     for size in [1, 2, 3, 4, 7, 8] {
         for dtype in DType::ALL {
-            for op in ReduceOp::ALL {
+            for op in ReduceOp::ALL.into_iter().filter(|op| dtype.is_integer() || !op.is_bitwise()) {
                 check_allreduce(size, dtype, op, 41, &mut random);
             }
         }
@@ -137,7 +137,7 @@ fn every_rank_gets_the_same_bits_in_every_run() {
     let mut random = Random(4);
     for size in 2..=17 {
         let inputs: Vec<Vec<u8>> = (0..size).map(|_| wild_floats(&mut random, 333)).collect();
-        for op in ReduceOp::ALL {
+        for op in ReduceOp::ALL.into_iter().filter(|op| !op.is_bitwise()) {
             let call = Call { op: Some(op), ..call(CallKind::Allreduce, DType::Float32, 333) };
             for algorithm in algorithms(CallKind::Allreduce, size) {
                 let first = run(algorithm, call, &inputs, InPlace::Nobody, random.next()).outputs;
@@ -255,7 +255,7 @@ fn nobody_leaves_a_barrier_before_everybody_has_come() {
             for step in 0..rounds(size) {
                 let before = heard.clone();
                 for rank in 0..size {
-                    let shape = Shape { rank, size, call, in_place: false };
+                    let shape = Shape { rank, size, call, in_place: false, layout: None };
                     let super::Action::Exchange { receive: Some((from, _)), .. } = (algorithm.step)(&shape, step)
                     else {
                         panic!("a barrier exchanges in every round");
@@ -274,7 +274,7 @@ fn every_call_has_an_algorithm_and_all_ranks_choose_it() {
         for size in 1..=64 {
             for count in [0, 1, 1 << 10, 1 << 20, 1 << 40] {
                 let call = Call { op: Some(ReduceOp::Sum), root: Some(0), ..call(kind, DType::Int8, count) };
-                let shape = |rank, in_place| Shape { rank, size, call, in_place };
+                let shape = |rank, in_place| Shape { rank, size, call, in_place, layout: None };
                 let first = choose(&shape(0, false), &Thresholds::default());
                 for rank in 0..size {
                     for in_place in [false, true] {
@@ -294,7 +294,7 @@ fn every_algorithm_is_chosen_for_something() {
             (0..=30).any(|bits| {
                 let call =
                     Call { op: Some(ReduceOp::Sum), root: Some(0), ..call(algorithm.kind, DType::Int8, 1 << bits) };
-                let shape = Shape { rank: 0, size, call, in_place: false };
+                let shape = Shape { rank: 0, size, call, in_place: false, layout: None };
                 std::ptr::eq(choose(&shape, &Thresholds::default()), algorithm)
             })
         });

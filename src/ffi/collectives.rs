@@ -1,13 +1,25 @@
-//! The collectives: barrier, broadcast, allreduce, allgather.
+//! The collectives, each of which returns when it is done. What their arguments come to is in `calls.rs`.
 
+use super::calls;
 use super::constants::muster_status_t;
 use super::convert::handle;
 use super::group::muster_group_t;
 use super::guard::guard;
-use crate::error::{Error, Result, Status};
-use crate::runtime::CallBuffers;
-use crate::types::{Call, CallKind, DType, ReduceOp};
+use crate::error::{Result, Status};
+use crate::runtime::{Group, Work};
 use std::ffi::c_void;
+
+/// Carries a collective out.
+///
+/// # Safety
+/// `group` must be NULL or a live group.
+unsafe fn run(group: *mut muster_group_t, work: impl FnOnce(&Group) -> Result<Work<'static>>) -> muster_status_t {
+    guard(|| {
+        // SAFETY: as promised by the caller.
+        let group = unsafe { handle(group, "group") }?;
+        group.with(|group| group.run(work(group)?).map(|()| Status::Ok))
+    })
+}
 
 /// Returns when every member of the group has called it.
 ///
@@ -18,10 +30,8 @@ use std::ffi::c_void;
 /// `group` must be NULL or a live group.
 #[no_mangle]
 pub unsafe extern "C" fn muster_barrier(group: *mut muster_group_t) -> muster_status_t {
-    let call = Call { kind: CallKind::Barrier, dtype: None, op: None, root: None, count: 0, layout: 0 };
-    let nothing = (std::ptr::null(), std::ptr::null_mut());
-    // SAFETY: as promised by the caller; a barrier has no buffers.
-    guard(|| unsafe { run(group, call, nothing, Parts::Whole, false) })
+    // SAFETY: as promised by the caller.
+    unsafe { run(group, |_| calls::barrier()) }
 }
 
 /// Copies `count` elements from the root's `buf` to everyone's. All ranks pass the same count, element type and root.
@@ -40,22 +50,8 @@ pub unsafe extern "C" fn muster_broadcast(
     dtype: i32,
     root: i32,
 ) -> muster_status_t {
-    guard(|| {
-        let root = Some(
-            u32::try_from(root).map_err(|_| Error::invalid(format!("root is {root}: expected a rank, 0 or more")))?,
-        );
-        let call = Call {
-            kind: CallKind::Broadcast,
-            dtype: Some(self::dtype(dtype)?),
-            op: None,
-            root,
-            count: count as u64,
-            layout: 0,
-        };
-        check_null(buf, count, "buf")?;
-        // SAFETY: as promised by the caller; a broadcast uses the output only.
-        unsafe { run(group, call, (std::ptr::null(), buf), Parts::Whole, false) }
-    })
+    // SAFETY: as promised by the caller.
+    unsafe { run(group, |group| calls::broadcast(group, buf, count, dtype, root)) }
 }
 
 /// Combines `count` elements of every rank, element by element, and gives everyone the result. All ranks pass the same
@@ -77,21 +73,27 @@ pub unsafe extern "C" fn muster_allreduce(
     dtype: i32,
     op: i32,
 ) -> muster_status_t {
-    guard(|| {
-        let (dtype, op) = (self::dtype(dtype)?, self::op(op)?);
-        let call = Call {
-            kind: CallKind::Allreduce,
-            dtype: Some(dtype),
-            op: Some(op),
-            root: None,
-            count: count as u64,
-            layout: 0,
-        };
-        check_null(r#in, count, "in")?;
-        check_null(out, count, "out")?;
-        // SAFETY: as promised by the caller.
-        unsafe { run(group, call, (r#in, out), Parts::Whole, true) }
-    })
+    // SAFETY: as promised by the caller.
+    unsafe { run(group, |group| calls::allreduce(group, r#in, out, count, (dtype, op))) }
+}
+
+/// As muster_allreduce, but only the root, which all ranks pass alike, gets the result. Elsewhere `out` is not used and may
+/// be NULL. In place at the root where `in` equals `out`.
+///
+/// # Safety
+/// As for muster_allreduce; `out` matters at the root only.
+#[no_mangle]
+pub unsafe extern "C" fn muster_reduce(
+    group: *mut muster_group_t,
+    r#in: *const c_void,
+    out: *mut c_void,
+    count: usize,
+    dtype: i32,
+    op: i32,
+    root: i32,
+) -> muster_status_t {
+    // SAFETY: as promised by the caller.
+    unsafe { run(group, |group| calls::reduce(group, r#in, out, count, (dtype, op), root)) }
 }
 
 /// Gives everyone every rank's `count` elements, in order of rank: `out` takes `count` elements of each of the group's
@@ -111,87 +113,205 @@ pub unsafe extern "C" fn muster_allgather(
     count: usize,
     dtype: i32,
 ) -> muster_status_t {
-    guard(|| {
-        let call = Call {
-            kind: CallKind::Allgather,
-            dtype: Some(self::dtype(dtype)?),
-            op: None,
-            root: None,
-            count: count as u64,
-            layout: 0,
-        };
-        check_null(r#in, count, "in")?;
-        check_null(out, count, "out")?;
-        // SAFETY: as promised by the caller.
-        unsafe { run(group, call, (r#in, out), Parts::PerRank, true) }
-    })
+    // SAFETY: as promised by the caller.
+    unsafe { run(group, |group| calls::allgather(group, r#in, out, count, dtype)) }
 }
 
-fn dtype(code: i32) -> Result<DType> {
-    let last = DType::ALL.len() - 1;
-    DType::from_code(code).ok_or_else(|| {
-        Error::invalid(format!("dtype is {code}: expected one of MUSTER_INT8 (0) to MUSTER_FLOAT64 ({last})"))
-    })
-}
-
-fn op(code: i32) -> Result<ReduceOp> {
-    let last = ReduceOp::ALL.len() - 1;
-    ReduceOp::from_code(code)
-        .ok_or_else(|| Error::invalid(format!("op is {code}: expected one of MUSTER_SUM (0) to MUSTER_XOR ({last})")))
-}
-
-fn check_null(pointer: *const c_void, count: usize, name: &str) -> Result<()> {
-    if pointer.is_null() && count > 0 {
-        return Err(Error::invalid(format!(
-            "{name} is NULL, but count is {count}: expected NULL only where count is 0"
-        )));
-    }
-    Ok(())
-}
-
-/// What the output holds.
-#[derive(Clone, Copy, PartialEq)]
-enum Parts {
-    /// `count` elements. In place, the input is where it begins.
-    Whole,
-    /// `count` elements of each rank. In place, the input is this rank's part.
-    PerRank,
-}
-
-/// Runs a call.
+/// As muster_allgather with parts of different sizes: `counts[r]` elements come from rank r and go to `out` at element
+/// `displs[r]`; `count` is this rank's own, `counts[rank]`. All ranks pass the same `counts` and element type; `displs` may
+/// differ between ranks, and NULL means that the parts follow each other. Parts must not overlap in `out`; what lies
+/// between them is left as it is.
+///
+/// In place where `in` equals `out` plus `displs[rank]` elements. The lists are read before this returns and no longer.
 ///
 /// # Safety
-/// As for the entries above.
-unsafe fn run(
+/// As for muster_allgather; `counts` must be readable for one number per member of the group, `displs` likewise or NULL.
+#[no_mangle]
+pub unsafe extern "C" fn muster_allgatherv(
     group: *mut muster_group_t,
-    call: Call,
-    (input, output): (*const c_void, *mut c_void),
-    parts: Parts,
-    has_input: bool,
-) -> Result<Status> {
+    r#in: *const c_void,
+    count: usize,
+    out: *mut c_void,
+    counts: *const usize,
+    displs: *const usize,
+    dtype: i32,
+) -> muster_status_t {
     // SAFETY: as promised by the caller.
-    let group = unsafe { handle(group, "group") }?;
-    group.with(|group| {
-        let size = group.size() as usize;
-        let element = call.dtype.map_or(0, DType::size);
-        let own = (call.count as usize).checked_mul(element);
-        let whole = own.and_then(|own| own.checked_mul(if parts == Parts::PerRank { size } else { 1 }));
-        let (Some(own), Some(whole)) = (own, whole.filter(|bytes| isize::try_from(*bytes).is_ok())) else {
-            return Err(Error::invalid(format!("count is {}: that is more than any memory holds", call.count)));
-        };
-        let input_bytes = if has_input { own } else { 0 };
-        let offset = if parts == Parts::PerRank { own * group.rank().unwrap_or(0) as usize } else { 0 };
-        let in_place = input_bytes > 0 && input as usize == (output as usize).wrapping_add(offset);
-        let apart = (input as usize).saturating_add(input_bytes) <= output as usize
-            || (output as usize).saturating_add(whole) <= input as usize;
-        if input_bytes > 0 && !in_place && !apart {
-            return Err(Error::invalid(format!(
-                "{}: in and out overlap: they must be apart, or in must be exactly where this rank's part of out is",
-                call.kind
-            )));
-        }
-        // SAFETY: as promised by the caller; that input and output are apart, or in place, was just checked.
-        let buffers = unsafe { CallBuffers::new((input.cast(), input_bytes), (output.cast(), whole), in_place) };
-        group.run(call, buffers).map(|()| Status::Ok)
-    })
+    unsafe { run(group, |group| calls::allgatherv(group, (r#in, count), out, (counts, displs), dtype)) }
+}
+
+/// Gives the root every rank's `count` elements, in order of rank, as muster_allgather gives them to everyone. All ranks pass
+/// the same count, element type and root. Elsewhere than at the root `out` is not used and may be NULL; in place at the
+/// root where `in` equals `out` plus `count` elements times its rank.
+///
+/// # Safety
+/// As for muster_allgather; `out` matters at the root only.
+#[no_mangle]
+pub unsafe extern "C" fn muster_gather(
+    group: *mut muster_group_t,
+    r#in: *const c_void,
+    out: *mut c_void,
+    count: usize,
+    dtype: i32,
+    root: i32,
+) -> muster_status_t {
+    // SAFETY: as promised by the caller.
+    unsafe { run(group, |group| calls::gather(group, r#in, out, count, dtype, root)) }
+}
+
+/// As muster_gather with parts of different sizes: each rank gives `count` elements of its own, and the root says in
+/// `counts[r]` how many it expects of rank r, and in `displs[r]` at which element of `out` they go (NULL: they follow each
+/// other; they must not overlap). `out`, `counts` and `displs` are used at the root only. A rank that gives another number than
+/// the root expects ends the call with MUSTER_ERR_MISMATCH.
+///
+/// # Safety
+/// As for muster_gather; at the root `counts` must be readable for one number per member of the group, `displs` likewise or
+/// NULL.
+#[no_mangle]
+pub unsafe extern "C" fn muster_gatherv(
+    group: *mut muster_group_t,
+    r#in: *const c_void,
+    count: usize,
+    out: *mut c_void,
+    counts: *const usize,
+    displs: *const usize,
+    dtype: i32,
+    root: i32,
+) -> muster_status_t {
+    // SAFETY: as promised by the caller.
+    unsafe { run(group, |group| calls::gatherv(group, (r#in, count), out, (counts, displs), dtype, root)) }
+}
+
+/// Gives each rank its `count` elements of the root's `in`, which has `count` for every member, in order of rank. All ranks
+/// pass the same count, element type and root. Elsewhere than at the root `in` is not used and may be NULL; in place at the
+/// root where `out` equals `in` plus `count` elements times its rank: then its part just stays there.
+///
+/// Ownership, NULL, blocking and errors as muster_allreduce.
+///
+/// # Safety
+/// `group` must be NULL or a live group; at the root `in` must be readable for `count` elements times the group's size; `out`
+/// must be writable for `count` elements, or NULL; nobody else may write to them, or read `out`, meanwhile.
+#[no_mangle]
+pub unsafe extern "C" fn muster_scatter(
+    group: *mut muster_group_t,
+    r#in: *const c_void,
+    out: *mut c_void,
+    count: usize,
+    dtype: i32,
+    root: i32,
+) -> muster_status_t {
+    // SAFETY: as promised by the caller.
+    unsafe { run(group, |group| calls::scatter(group, r#in, out, count, dtype, root)) }
+}
+
+/// As muster_scatter with parts of different sizes: the root gives `counts[r]` elements to rank r, from element `displs[r]`
+/// of `in` on (NULL: they follow each other), and each rank takes `count`. `in`, `counts` and `displs` are used at the root
+/// only. A rank that expects another number than the root gives ends the call with MUSTER_ERR_MISMATCH.
+///
+/// # Safety
+/// As for muster_scatter; at the root `counts` must be readable for one number per member of the group, `displs` likewise or
+/// NULL.
+#[no_mangle]
+pub unsafe extern "C" fn muster_scatterv(
+    group: *mut muster_group_t,
+    r#in: *const c_void,
+    counts: *const usize,
+    displs: *const usize,
+    out: *mut c_void,
+    count: usize,
+    dtype: i32,
+    root: i32,
+) -> muster_status_t {
+    // SAFETY: as promised by the caller.
+    unsafe { run(group, |group| calls::scatterv(group, r#in, (counts, displs), (out, count), dtype, root)) }
+}
+
+/// Combines the ranks' inputs, of `count` elements for every member, element by element, and gives each rank its part of the
+/// result: `count` elements, in order of rank. All ranks pass the same count, element type and operation.
+///
+/// In place where `out` equals `in` plus `count` elements times this rank: then the rest of `in` stays as it is. Otherwise they
+/// must not overlap. Ownership, NULL, bits, blocking and errors as muster_allreduce.
+///
+/// # Safety
+/// `group` must be NULL or a live group; `in` must be readable for `count` elements times the group's size and `out` writable
+/// for `count` elements, or NULL; nobody else may write to them, or read `out`, meanwhile.
+#[no_mangle]
+pub unsafe extern "C" fn muster_reduce_scatter(
+    group: *mut muster_group_t,
+    r#in: *const c_void,
+    out: *mut c_void,
+    count: usize,
+    dtype: i32,
+    op: i32,
+) -> muster_status_t {
+    // SAFETY: as promised by the caller.
+    unsafe { run(group, |group| calls::reduce_scatter(group, r#in, out, count, (dtype, op))) }
+}
+
+/// As muster_reduce_scatter with parts of different sizes: rank r gets the `counts[r]` elements that follow those of the
+/// ranks before it. All ranks pass the same `counts`, element type and operation. In place where `out` equals this rank's
+/// part of `in`. The list is read before this returns and no longer.
+///
+/// # Safety
+/// As for muster_reduce_scatter, with the sum of `counts` in place of `count` times the size; `counts` must be readable for
+/// one number per member of the group.
+#[no_mangle]
+pub unsafe extern "C" fn muster_reduce_scatterv(
+    group: *mut muster_group_t,
+    r#in: *const c_void,
+    out: *mut c_void,
+    counts: *const usize,
+    dtype: i32,
+    op: i32,
+) -> muster_status_t {
+    // SAFETY: as promised by the caller.
+    unsafe { run(group, |group| calls::reduce_scatterv(group, r#in, out, counts, (dtype, op))) }
+}
+
+/// Gives every rank a part of every other's input: `in` and `out` have `count` elements for every member, and part r of `in`
+/// becomes this rank's part of rank r's `out`. All ranks pass the same count and element type.
+///
+/// In place where `in` equals `out`; otherwise they must not overlap. Ownership, NULL, blocking and errors as
+/// muster_allreduce.
+///
+/// # Safety
+/// `group` must be NULL or a live group; `in` must be readable and `out` writable for `count` elements times the group's size,
+/// or NULL; nobody else may write to them, or read `out`, meanwhile.
+#[no_mangle]
+pub unsafe extern "C" fn muster_alltoall(
+    group: *mut muster_group_t,
+    r#in: *const c_void,
+    out: *mut c_void,
+    count: usize,
+    dtype: i32,
+) -> muster_status_t {
+    // SAFETY: as promised by the caller.
+    unsafe { run(group, |group| calls::alltoall(group, r#in, out, count, dtype)) }
+}
+
+/// As muster_alltoall with parts of different sizes: `in_counts[r]` elements from element `in_displs[r]` of `in` on go to rank
+/// r, and `out_counts[r]` come from it, to element `out_displs[r]` of `out`. NULL for either displacements means that the parts
+/// follow each other; parts of `out` must not overlap. What one rank sends another must be what that expects, or the call
+/// ends with MUSTER_ERR_MISMATCH.
+///
+/// In place where `in` equals `out`, and both counts and displacements are the same.
+///
+/// # Safety
+/// As for muster_alltoall; the counts must be readable for one number per member of the group, the displacements likewise or
+/// NULL.
+#[no_mangle]
+pub unsafe extern "C" fn muster_alltoallv(
+    group: *mut muster_group_t,
+    r#in: *const c_void,
+    in_counts: *const usize,
+    in_displs: *const usize,
+    out: *mut c_void,
+    out_counts: *const usize,
+    out_displs: *const usize,
+    dtype: i32,
+) -> muster_status_t {
+    // SAFETY: as promised by the caller.
+    unsafe {
+        run(group, |group| calls::alltoallv(group, r#in, (in_counts, in_displs), out, (out_counts, out_displs), dtype))
+    }
 }

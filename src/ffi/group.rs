@@ -22,6 +22,10 @@ impl muster_group_t {
     pub(super) fn with<R>(&self, body: impl FnOnce(&Group) -> Result<R>) -> Result<R> {
         self.handle.with("group", |group| body(group))
     }
+
+    pub(super) fn with_shared<R>(&self, body: impl FnOnce(&Arc<Group>) -> Result<R>) -> Result<R> {
+        self.handle.with("group", body)
+    }
 }
 
 /// One of a cluster's own groups; NULL when the cluster may not be used.

@@ -7,6 +7,7 @@
 #![allow(non_camel_case_types)]
 
 mod about;
+mod calls;
 mod cluster;
 mod collectives;
 mod constants;
@@ -14,6 +15,10 @@ mod convert;
 mod group;
 mod guard;
 mod life;
+mod nonblocking;
+mod operation;
+mod prepare;
+mod request;
 mod scheduler;
 mod settings;
 mod store;
@@ -24,6 +29,9 @@ pub use collectives::*;
 pub use constants::*;
 pub use group::*;
 pub use life::*;
+pub use nonblocking::*;
+pub use operation::*;
+pub use request::*;
 pub use scheduler::*;
 pub use settings::*;
 pub use store::*;

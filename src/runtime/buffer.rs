@@ -4,6 +4,7 @@
 //! Invariants: a span is held against its buffer's length before it is used. That sent and written bytes never overlap
 //! within a step is the schedules' invariant (see `collective`), which their simulation checks.
 
+use crate::collective::kernels::UserFunction;
 use crate::collective::{kernels, Buffer, Side, Span};
 use crate::types::{DType, ReduceOp};
 use std::marker::PhantomData;
@@ -16,6 +17,10 @@ pub struct CallBuffers<'a> {
     in_place: bool,
     lifetime: PhantomData<&'a mut [u8]>,
 }
+
+// SAFETY: the pointers are the caller's, who promised `new` that nobody else touches what they point to for `'a`; which
+// thread works on it does not matter.
+unsafe impl Send for CallBuffers<'_> {}
 
 impl<'a> CallBuffers<'a> {
     /// The caller's buffers, with their lengths in bytes. `in_place`: `input` lies where the kind of call says that the
@@ -46,6 +51,25 @@ impl<'a> CallBuffers<'a> {
     {
         let scratch = (scratch.as_mut_ptr(), scratch.len());
         Memory { input: self.input, output: self.output, scratch, lifetime: PhantomData }
+    }
+}
+
+/// How a call combines elements.
+#[derive(Clone, Copy, Debug)]
+pub struct Arithmetic {
+    /// Their type.
+    pub dtype: DType,
+    /// The operation.
+    pub op: ReduceOp,
+    /// What carries it out, if it is a user's.
+    pub function: Option<UserFunction>,
+}
+
+impl Arithmetic {
+    /// By an operation of our own.
+    #[cfg(test)]
+    pub fn of(dtype: DType, op: ReduceOp) -> Arithmetic {
+        Arithmetic { dtype, op, function: None }
     }
 }
 
@@ -94,36 +118,31 @@ impl Memory<'_> {
     }
 
     /// Combines `mine` with `other`, which lies outside the call's memory (a piece that has just arrived), into `into`.
-    pub fn reduce_arrived(&self, mine: Span, other: &[u8], into: Span, arrives: Side, dtype: DType, op: ReduceOp) {
+    pub fn reduce_arrived(&self, mine: Span, other: &[u8], into: Span, arrives: Side, how: Arithmetic) {
         assert!(mine.len == into.len && mine.len == other.len(), "a reduction's operands are equally long");
-        self.combine(self.start(mine), other.as_ptr(), self.start_mut(into), into.len, arrives, dtype, op);
+        self.combine(self.start(mine), other.as_ptr(), self.start_mut(into), into.len, arrives, how);
     }
 
     /// Combines two spans.
-    pub fn reduce(&self, mine: Span, other: Span, into: Span, other_side: Side, dtype: DType, op: ReduceOp) {
+    pub fn reduce(&self, mine: Span, other: Span, into: Span, other_side: Side, how: Arithmetic) {
         assert!(mine.len == into.len && mine.len == other.len, "a reduction's operands are equally long");
         let (mine, other) = (self.start(mine), self.start(other));
-        self.combine(mine, other, self.start_mut(into), into.len, other_side, dtype, op);
+        self.combine(mine, other, self.start_mut(into), into.len, other_side, how);
     }
 
-    #[allow(clippy::too_many_arguments)] // one line each for the two above
-    fn combine(
-        &self,
-        mine: *const u8,
-        other: *const u8,
-        into: *mut u8,
-        bytes: usize,
-        side: Side,
-        dtype: DType,
-        op: ReduceOp,
-    ) {
+    fn combine(&self, mine: *const u8, other: *const u8, into: *mut u8, bytes: usize, side: Side, how: Arithmetic) {
         let (lower, higher) = match side {
             Side::Lower => (other, mine),
             Side::Higher => (mine, other),
         };
         // SAFETY: all three were found to be `bytes` long; the schedules' invariant says that `into` is exactly `mine`
         // or apart from both.
-        unsafe { kernels::reduce(op, dtype, lower, higher, into, bytes / dtype.size()) }
+        unsafe {
+            match how.function {
+                Some(function) => function.reduce(how.dtype, lower, higher, into, bytes / how.dtype.size()),
+                None => kernels::reduce(how.op, how.dtype, lower, higher, into, bytes / how.dtype.size()),
+            }
+        }
     }
 
     /// Copies a span onto another.

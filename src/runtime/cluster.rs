@@ -9,6 +9,7 @@ use super::identity;
 use super::log::Logger;
 use super::mesh::Wrap;
 use super::node::{Node, Setup};
+use super::operations::Operations;
 use super::rank_table;
 use super::scheduler::{named, Scheduler, Serving, RESOLVE_WAIT};
 use super::shared::{Shared, ToNode, VERDICT_WAIT};
@@ -164,6 +165,11 @@ impl Cluster {
         &self.node_id
     }
 
+    /// Users' reduction functions.
+    pub fn operations(&self) -> &Operations {
+        &self.shared.operations
+    }
+
     /// The present epoch.
     pub fn epoch(&self) -> Epoch {
         self.formed.epoch
@@ -240,11 +246,21 @@ impl Cluster {
             Some(Some(warning)) => self.shared.logger.warn(&warning),
             None => self.shared.logger.warn("the scheduler has not said good-bye in time; leaving without"),
         }
-        self.shared.learnt().groups.clone().iter().for_each(|group| group.shut());
+        let groups = self.shared.learnt().groups.clone();
+        for group in &groups {
+            group.end_progress(self.over(group, "this process has finalized its cluster"));
+            group.shut();
+        }
         self.shared.ask(ToNode::Quit);
         *finalized = true;
         self.await_own_scheduler(deadline);
         Ok(())
+    }
+
+    /// Why a group cannot be used any more, though nothing is wrong with it.
+    fn over(&self, group: &Group, why: &str) -> Failure {
+        let (cause, epoch, group) = (why.to_owned(), self.formed.epoch, Some(group.id()));
+        Failure { status: Status::State, culprit: None, cause, epoch, group, sequence: 0 }
     }
 
     /// Tells the peers on every link, and waits until what was sent has reached them.
@@ -253,11 +269,7 @@ impl Cluster {
         encode_frame(LinkKind::Leave as u8, 0, &[], &mut leave);
         let groups = self.shared.learnt().groups.clone();
         for group in &groups {
-            let cause = "this process has finalized its cluster".to_owned();
-            let epoch = self.formed.epoch;
-            let over =
-                Failure { status: Status::State, culprit: None, cause, epoch, group: Some(group.id()), sequence: 0 };
-            group.close(over, &leave);
+            group.close(self.over(group, "this process has finalized its cluster"), &leave);
         }
         let short = deadline.min(self.shared.clock.now() + Duration::from_secs(1));
         for group in &groups {
@@ -295,7 +307,9 @@ impl Drop for Cluster {
             let _ = thread.join(); // the thread has no result; a panic was printed
         }
         let groups = std::mem::take(&mut self.shared.learnt().groups);
-        drop(groups);
+        for group in groups {
+            group.end_progress(self.over(&group, "its cluster has been freed"));
+        }
     }
 }
 

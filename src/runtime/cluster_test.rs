@@ -4,7 +4,7 @@
 use super::cluster::{join_over, start_scheduler, Cluster, Joined};
 use super::group::Group;
 use super::mesh::Wrap;
-use super::{CallBuffers, Scheduler};
+use super::{CallBuffers, Scheduler, Work};
 use crate::config::Config;
 use crate::error::{Error, Result, Status};
 use crate::net::testlink::TestLink;
@@ -93,27 +93,27 @@ fn floats(bytes: &[u8]) -> Vec<f32> {
 pub(super) fn allreduce(group: &Group, values: &[f32]) -> Result<Vec<f32>> {
     let mut out = vec![0; values.len() * 4];
     let call = Call { op: Some(ReduceOp::Sum), ..call(CallKind::Allreduce, values.len()) };
-    group.run(call, CallBuffers::of(&bytes(values), &mut out))?;
+    group.run(Work::plain(call, CallBuffers::of(&bytes(values), &mut out)))?;
     Ok(floats(&out))
 }
 
 fn allgather(group: &Group, values: &[f32]) -> Result<Vec<f32>> {
     let mut out = vec![0; values.len() * 4 * group.size() as usize];
-    group.run(call(CallKind::Allgather, values.len()), CallBuffers::of(&bytes(values), &mut out))?;
+    group.run(Work::plain(call(CallKind::Allgather, values.len()), CallBuffers::of(&bytes(values), &mut out)))?;
     Ok(floats(&out))
 }
 
 pub(super) fn broadcast(group: &Group, values: &mut Vec<f32>, root: u32) -> Result<()> {
     let mut buffer = bytes(values);
     let call = Call { root: Some(root), ..call(CallKind::Broadcast, values.len()) };
-    group.run(call, CallBuffers::of(&[], &mut buffer))?;
+    group.run(Work::plain(call, CallBuffers::of(&[], &mut buffer)))?;
     *values = floats(&buffer);
     Ok(())
 }
 
 pub(super) fn barrier(group: &Group) -> Result<()> {
     let call = Call { kind: CallKind::Barrier, dtype: None, op: None, root: None, count: 0, layout: 0 };
-    group.run(call, CallBuffers::of(&[], &mut []))
+    group.run(Work::plain(call, CallBuffers::of(&[], &mut [])))
 }
 
 /// Every kind, at these counts, against computed answers.

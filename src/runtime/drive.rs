@@ -4,16 +4,17 @@
 //! cores; then it sleeps in the group's poller, from which the agent thread can wake it. Nothing is handed from thread
 //! to thread, and nothing is allocated once the scratch has grown to its size.
 
-use super::buffer::{CallBuffers, Memory};
+use super::buffer::{Arithmetic, Memory};
 use super::group::{Driver, Group, Mail, Slot, WAKER};
 use super::link::{Arrival, Link, LinkEnd, Moved, Sink};
 use super::progress::WAITS_AFTER;
 use super::shared::{Shared, ToNode};
 use crate::agent::Command;
-use crate::collective::{choose, Action, Landing, Shape, Span};
-use crate::error::{Error, Failure, Result};
+use crate::collective::kernels::UserFunction;
+use crate::collective::{Action, Landing, Shape, Span};
+use crate::error::Failure;
 use crate::net::Token;
-use crate::types::{Call, DType, ReduceOp, Time};
+use crate::types::{Call, Time};
 use crate::wire::{DataHeader, FrameHeader, DATA_HEADER_BYTES};
 use std::time::{Duration, Instant};
 
@@ -62,65 +63,28 @@ pub(super) struct Running<'a> {
 }
 
 impl Group {
-    /// Carries out one collective. `call` has been checked as far as it does not need the group; the buffers are as long
-    /// as `Shape` says.
-    pub fn run(&self, call: Call, buffers: CallBuffers<'_>) -> Result<()> {
-        let shared = self.shared()?;
-        let Some(rank) = self.rank() else {
-            return Err(Error::invalid(format!("{}: this process is no member of {}", call.kind, self.id())));
-        };
-        let shape = Shape { rank, size: self.size(), call, in_place: buffers.in_place() };
-        shape.check()?;
-        let mut driver = self.driver();
-        if let Some(failure) = self.told(&shared) {
-            return Err(self.break_with(failure).into());
-        }
-        let driver = &mut *driver;
-        driver.sequence += 1;
-        let running = self.start(&shared, call, driver.sequence);
-        let algorithm = choose(&shape, &self.thresholds);
-        let scratch_bytes = (algorithm.scratch_bytes)(&shape);
-        let mut scratch = std::mem::take(&mut driver.scratch);
-        let outcome = match grow(&mut scratch, scratch_bytes) {
-            Ok(()) => {
-                let memory = buffers.with_scratch(&mut scratch);
-                self.carry_out(driver, &running, &shape, algorithm.step, &memory)
-            }
-            Err(stop) => Err(stop),
-        };
-        driver.scratch = scratch;
-        match outcome {
-            Ok(()) => {
-                driver.previous = Some(call);
-                self.finish(running.sequence);
-                Ok(())
-            }
-            Err(stop) => Err(self.give_up(driver, &running, stop).into()),
-        }
-    }
-
-    fn start<'a>(&self, shared: &'a Shared, call: Call, sequence: u64) -> Running<'a> {
-        let now = shared.clock.now();
-        self.enter(sequence, call, now);
+    /// What there is to know of a call that was made at `since`.
+    pub(super) fn running<'a>(&self, shared: &'a Shared, call: Call, sequence: u64, since: Time) -> Running<'a> {
         let limit_ms = self.timeout_ms();
         let deadline = match u64::try_from(limit_ms) {
-            Ok(limit) if limit_ms != i64::MAX => now + Duration::from_millis(limit),
+            Ok(limit) if limit_ms != i64::MAX => since + Duration::from_millis(limit),
             _ => Time::NEVER,
         };
         let data =
             DataHeader { epoch: self.formed.epoch, group: self.id(), sequence, signature: call.signature(), call };
-        Running { shared, call, sequence, data, encoded: data.encode(), deadline, limit_ms, since: now }
+        Running { shared, call, sequence, data, encoded: data.encode(), deadline, limit_ms, since }
     }
 
-    fn carry_out(
+    pub(super) fn carry_out(
         &self,
         driver: &mut Driver,
         running: &Running<'_>,
-        shape: &Shape,
-        step: fn(&Shape, u32) -> Action,
+        shape: &Shape<'_>,
+        step: fn(&Shape<'_>, u32) -> Action,
         memory: &Memory<'_>,
+        function: Option<UserFunction>,
     ) -> Result<(), Stop> {
-        let arithmetic = shape.call.dtype.zip(shape.call.op);
+        let arithmetic = shape.call.dtype.zip(shape.call.op).map(|(dtype, op)| Arithmetic { dtype, op, function });
         let expect = || arithmetic.expect("a schedule that reduces has a type and an operation");
         let mut patience = Patience { report_at: running.since + WAITS_AFTER, warn_at: running.since + WARN_AFTER };
         for number in 0.. {
@@ -131,10 +95,9 @@ impl Group {
                 }
                 Action::Copy { from, to } => memory.copy(from, to),
                 Action::Reduce { mine, other, into, other_side } => {
-                    let (dtype, op) = expect();
-                    memory.reduce(mine, other, into, other_side, dtype, op);
+                    memory.reduce(mine, other, into, other_side, expect());
                 }
-                Action::Divide { span, by } => memory.divide(span, by, expect().0),
+                Action::Divide { span, by } => memory.divide(span, by, expect().dtype),
                 Action::Done => break,
             }
         }
@@ -366,7 +329,7 @@ impl Group {
 }
 
 /// Makes the scratch long enough; what a call needs beyond the machine's memory is an error, not the program's end.
-fn grow(scratch: &mut Vec<u8>, bytes: usize) -> Result<(), Stop> {
+pub(super) fn grow(scratch: &mut Vec<u8>, bytes: usize) -> Result<(), Stop> {
     if scratch.len() < bytes {
         scratch.try_reserve_exact(bytes - scratch.len()).map_err(|_| Stop::Memory(bytes))?;
         scratch.resize(bytes, 0);
@@ -379,7 +342,7 @@ struct Exchange {
     send: Option<(u32, Span)>,
     receive: Option<(u32, Landing)>,
     started: bool,
-    arithmetic: Option<(DType, ReduceOp)>,
+    arithmetic: Option<Arithmetic>,
 }
 
 /// Whether the frame that a peer sent belongs to the call that this rank is in.

@@ -53,6 +53,34 @@ impl Group {
         self.break_with(cause)
     }
 
+    /// Ends the group for everyone without its driver: another call has it, or none.
+    pub(super) fn give_up_for_all(&self, running: &Running<'_>, cause: Failure) -> Failure {
+        if let Some(first) = self.told(running.shared) {
+            return self.break_with(first);
+        }
+        let cause = self.agree_on_cause(running.shared, cause);
+        let first = self.break_with(cause);
+        self.interrupt(); // who has the driver tells the peers on its links
+        first
+    }
+
+    /// The time was up before this call's turn came.
+    pub(super) fn give_up_waiting(&self, running: &Running<'_>) -> Failure {
+        let limit = running.limit_ms as f64 / 1000.0;
+        let cause = format!(
+            "{}: the {limit} s that it may take were over before it began, for this rank was still in a collective before it",
+            running.title()
+        );
+        let own = self.culprit(self.rank().unwrap_or(0));
+        self.give_up_for_all(running, self.failure(running, Status::Timeout, own, cause))
+    }
+
+    /// The caller of a collective wants its end.
+    pub(super) fn cancelled(&self, running: &Running<'_>) -> Failure {
+        let cause = format!("cancelled {} before it had ended", running.title());
+        self.failure(running, Status::Aborted, self.culprit(self.rank().unwrap_or(0)), cause)
+    }
+
     fn failure(&self, running: &Running<'_>, status: Status, culprit: Option<Culprit>, cause: String) -> Failure {
         let epoch = self.formed.epoch;
         Failure { status, culprit, cause, epoch, group: Some(self.id()), sequence: running.sequence }

@@ -7,6 +7,8 @@
 use super::link::{Link, LinkEnd};
 use super::progress::Progress;
 use super::shared::Shared;
+use super::turns::Turns;
+use super::work::Queue;
 use crate::collective::Thresholds;
 use crate::error::{Culprit, Error, Failure, Result, Status};
 use crate::net::{Poller, Token, Transport, Waker};
@@ -48,8 +50,6 @@ pub(super) struct Driver {
     pub piece: Box<[u8]>,
     /// The schedules' scratch; grows to the largest that was needed.
     pub scratch: Vec<u8>,
-    /// The newest collective's number.
-    pub sequence: u64,
     /// The collective before it, for the sentence that tells two ranks apart.
     pub previous: Option<Call>,
 }
@@ -82,6 +82,8 @@ pub struct Group {
     timeout_ms: AtomicI64,
     broken: Mutex<Option<Failure>>,
     progress: Mutex<Progress>,
+    pub(super) turns: Turns,
+    pub(super) queue: Queue,
 }
 
 impl Group {
@@ -106,7 +108,7 @@ impl Group {
             shared: Arc::downgrade(shared),
             formed: Arc::clone(formed),
             thresholds: Thresholds::from_slice(&formed.agreed.thresholds).unwrap_or_default(),
-            driver: Mutex::new(Driver { poller, slots, piece, scratch: Vec::new(), sequence: 0, previous: None }),
+            driver: Mutex::new(Driver { poller, slots, piece, scratch: Vec::new(), previous: None }),
             members,
             mail: Mutex::new(Some(Vec::new())),
             signal: AtomicBool::new(false),
@@ -115,6 +117,8 @@ impl Group {
             timeout_ms: AtomicI64::new(timeout_ms),
             broken: Mutex::default(),
             progress: Mutex::default(),
+            turns: Turns::default(),
+            queue: Queue::default(),
         })
     }
 

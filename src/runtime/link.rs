@@ -5,11 +5,10 @@
 //! Knows nothing of groups or of what a failure means: its driver is told what happened ([`LinkEnd`], [`Arrival`]).
 //! Tested in `link_test.rs`, over plain TCP and over the test link.
 
-use super::buffer::Memory;
+use super::buffer::{Arithmetic, Memory};
 use crate::collective::{Landing, Span};
 use crate::error::Failure;
 use crate::net::Transport;
-use crate::types::{DType, ReduceOp};
 use crate::wire::{
     peek_frame, DataHeader, Decoder, FrameHeader, LinkKind, LinkRevoke, Wire, CHECKSUM_BYTES, DATA_HEADER_BYTES,
     FLAG_UNCHECKED, HEADER_BYTES, PIECE_BYTES,
@@ -61,7 +60,7 @@ pub struct Sink<'a> {
     /// Where it lands.
     pub landing: Landing,
     /// How elements are combined, where the landing reduces.
-    pub arithmetic: Option<(DType, ReduceOp)>,
+    pub arithmetic: Option<Arithmetic>,
 }
 
 struct Outgoing {
@@ -270,9 +269,9 @@ impl Link {
                 self.from += CHECKSUM_BYTES;
             }
             if let Landing::Reduce { mine, arrives, .. } = sink.landing {
-                let (dtype, op) = sink.arithmetic.expect("a schedule that reduces has a type and an operation");
+                let how = sink.arithmetic.expect("a schedule that reduces has a type and an operation");
                 let mine = part(mine, incoming.landed, length);
-                sink.memory.reduce_arrived(mine, target, into, arrives, dtype, op);
+                sink.memory.reduce_arrived(mine, target, into, arrives, how);
             }
             incoming.landed += length;
             incoming.of_piece = 0;

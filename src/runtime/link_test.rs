@@ -4,7 +4,7 @@ use super::*;
 use crate::collective::{Buffer, Side};
 use crate::error::Status;
 use crate::net::testlink::{tcp_pair, TestLink};
-use crate::types::{Call, CallKind, Epoch, GroupId};
+use crate::types::{Call, CallKind, DType, Epoch, GroupId, ReduceOp};
 use crate::wire::encode_frame;
 use std::time::{Duration, Instant};
 
@@ -115,7 +115,7 @@ fn carry(ends: &mut (Link, Link), input: &[u8], output: &mut [u8], landing: Land
     let (mut no_scratch, mut no_output, mut other_scratch) = ([], [], []);
     let from = CallBuffers::of(input, &mut no_output).with_scratch(&mut no_scratch);
     let to = CallBuffers::of(&[], output).with_scratch(&mut other_scratch);
-    let sink = Sink { memory: &to, landing, arithmetic: Some((DType::Uint8, ReduceOp::Max)) };
+    let sink = Sink { memory: &to, landing, arithmetic: Some(Arithmetic::of(DType::Uint8, ReduceOp::Max)) };
     let mut piece = vec![0; PIECE_BYTES];
     sender.start_send(&data(9).encode(), Span::new(Buffer::Input, 0, input.len()), checksums);
     let (mut sent, mut head) = (false, false);
@@ -302,7 +302,7 @@ fn damaged_bytes_are_not_combined() {
     let memory = CallBuffers::of(&[], &mut output).with_scratch(&mut scratch);
     let mine = Span::new(Buffer::Output, 0, 12);
     let landing = Landing::Reduce { mine, into: mine, arrives: Side::Higher };
-    let sink = Sink { memory: &memory, landing, arithmetic: Some((DType::Uint8, ReduceOp::Max)) };
+    let sink = Sink { memory: &memory, landing, arithmetic: Some(Arithmetic::of(DType::Uint8, ReduceOp::Max)) };
     let mut piece = vec![0; PIECE_BYTES];
     let end = until(|| link.receive(&sink, &mut piece).err());
     assert!(matches!(end, LinkEnd::Corrupt(_)), "{end:?}");

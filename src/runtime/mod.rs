@@ -25,6 +25,7 @@ mod mesh;
 #[cfg(test)]
 mod mischief_test;
 mod node;
+mod operations;
 mod progress;
 mod rank_table;
 mod request;
@@ -33,9 +34,13 @@ mod shared;
 mod store;
 mod sync;
 mod turns;
+mod work;
 
 pub use buffer::CallBuffers;
 pub use cluster::{join, limit_ms, start_scheduler, Cluster, Joined};
 pub use group::{Group, Standing};
 pub use request::{Outcome, Received, Request};
 pub use scheduler::Scheduler;
+pub use work::Work;
+
+pub use crate::collective::kernels::{Function, UserFunction};

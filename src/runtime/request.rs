@@ -108,6 +108,7 @@ impl Completer {
     }
 
     /// Whether the caller has asked for the end.
+    #[cfg(test)]
     pub fn is_cancelled(&self) -> bool {
         lock(&self.shared.state).cancelled
     }
@@ -133,7 +134,10 @@ impl Completer {
 
 impl Drop for Completer {
     fn drop(&mut self) {
-        self.end(Err(Error::new(Status::Internal, "the operation was given up: a bug in this library; please report it")));
+        self.end(Err(Error::new(
+            Status::Internal,
+            "the operation was given up: a bug in this library; please report it",
+        )));
     }
 }
 
@@ -159,7 +163,10 @@ mod tests {
     fn an_operation_that_is_dropped_has_failed() {
         let (request, completer) = request();
         drop(completer);
-        assert_eq!(request.wait(None).map(|outcome| outcome.map_err(|error| error.status())), Some(Err(Status::Internal)));
+        assert_eq!(
+            request.wait(None).map(|outcome| outcome.map_err(|error| error.status())),
+            Some(Err(Status::Internal))
+        );
     }
 
     #[test]

@@ -6,6 +6,7 @@
 use super::clock::Clock;
 use super::group::{find_member, Group};
 use super::log::Logger;
+use super::operations::Operations;
 use crate::agent::{Ask, Command, Event};
 use crate::error::{Culprit, Error, Failure, Result, Status};
 use crate::net::Waker;
@@ -74,6 +75,8 @@ pub struct Shared {
     learnt: Mutex<Learnt>,
     changed: Condvar,
     next_ask: AtomicU64,
+    /// Users' reduction functions.
+    pub operations: Operations,
 }
 
 impl Shared {
@@ -87,6 +90,7 @@ impl Shared {
             learnt: Mutex::default(),
             changed: Condvar::new(),
             next_ask: AtomicU64::new(1),
+            operations: Operations::default(),
         }
     }
 

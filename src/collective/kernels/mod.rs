@@ -7,13 +7,16 @@
 //! The loops are plain Rust that the compiler vectorizes; they are compiled once for what every processor has and
 //! once more for AVX2, and which is run is decided by what this processor has.
 //!
-//! Not here: user's functions, and the check that pointers are good. Tested in `kernels_test.rs`.
+//! A user's function is called by `user.rs`. Not here: the check that pointers are good. Tested in `kernels_test.rs`.
 
 mod element;
 mod half;
 #[cfg(test)]
 #[path = "kernels_test.rs"]
 mod tests;
+mod user;
+
+pub use user::{Function, UserFunction};
 
 use crate::types::{DType, ReduceOp};
 use element::Element;

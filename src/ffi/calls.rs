@@ -1,0 +1,246 @@
+//! Each collective's arguments, and the work that they come to. What the arguments mean stands with the entries, in
+//! `collectives.rs`.
+
+use super::prepare::{check_apart, extent, of_all, own, own_at, parts, Place, Prepared};
+use crate::collective::{Layout, Parts};
+use crate::error::Result;
+use crate::runtime::{Group, Work};
+use crate::types::CallKind;
+use std::ffi::c_void;
+
+const NO_INPUT: (*const c_void, usize) = (std::ptr::null(), 0);
+const NO_OUTPUT: (*mut c_void, usize) = (std::ptr::null_mut(), 0);
+
+/// A rank's counts and displacements for one buffer; the second may be NULL.
+pub(super) type Lists = (*const usize, *const usize);
+
+// SAFETY: (contract of all below) the buffers must be as the entry of the same name says, until the work is done; lists
+// must be readable for one number per rank of the group.
+
+pub(super) fn barrier() -> Result<Work<'static>> {
+    // SAFETY: a barrier has no buffers.
+    unsafe { Prepared::of(CallKind::Barrier).buffers(NO_INPUT, NO_OUTPUT, Place::Never) }
+}
+
+pub(super) unsafe fn broadcast(
+    group: &Group,
+    buf: *mut c_void,
+    count: usize,
+    dtype: i32,
+    root: i32,
+) -> Result<Work<'static>> {
+    let call = Prepared::of(CallKind::Broadcast).elements(count, dtype)?.root(group, root)?;
+    // SAFETY: as promised by the caller; a broadcast uses the output only.
+    unsafe { call.buffers(NO_INPUT, (buf, count), Place::Never) }
+}
+
+pub(super) unsafe fn allreduce(
+    group: &Group,
+    input: *const c_void,
+    output: *mut c_void,
+    count: usize,
+    (dtype, op): (i32, i32),
+) -> Result<Work<'static>> {
+    let call = Prepared::of(CallKind::Allreduce).elements(count, dtype)?.op(group, op)?;
+    // SAFETY: as promised by the caller.
+    unsafe { call.buffers((input, count), (output, count), Place::InputAt(0)) }
+}
+
+pub(super) unsafe fn reduce(
+    group: &Group,
+    input: *const c_void,
+    output: *mut c_void,
+    count: usize,
+    (dtype, op): (i32, i32),
+    root: i32,
+) -> Result<Work<'static>> {
+    let call = Prepared::of(CallKind::Reduce).elements(count, dtype)?.op(group, op)?.root(group, root)?;
+    let output = if call.is_root(group) { (output, count) } else { NO_OUTPUT };
+    // SAFETY: as promised by the caller.
+    unsafe { call.buffers((input, count), output, Place::InputAt(0)) }
+}
+
+pub(super) unsafe fn allgather(
+    group: &Group,
+    input: *const c_void,
+    output: *mut c_void,
+    count: usize,
+    dtype: i32,
+) -> Result<Work<'static>> {
+    let call = Prepared::of(CallKind::Allgather).elements(count, dtype)?;
+    let place = Place::InputAt(own_at(group, count));
+    // SAFETY: as promised by the caller.
+    unsafe { call.buffers((input, count), (output, of_all(group, count)?), place) }
+}
+
+pub(super) unsafe fn allgatherv(
+    group: &Group,
+    (input, count): (*const c_void, usize),
+    output: *mut c_void,
+    (counts, displs): Lists,
+    dtype: i32,
+) -> Result<Work<'static>> {
+    // SAFETY: as promised by the caller.
+    let output_parts = unsafe { parts(group, (counts, "counts"), (displs, "displs")) }?;
+    check_apart(&output_parts, "allgatherv: displs")?;
+    let (own_count, own_displ) = own(&output_parts, group);
+    check_own("allgatherv", count, own_count, group)?;
+    let all = extent(&output_parts);
+    let call = Prepared::of(CallKind::Allgatherv).elements(count, dtype)?.agreed(&output_parts.counts);
+    let call = call.layout(Layout { own: count as u64, input: Parts::default(), output: output_parts });
+    // SAFETY: as promised by the caller.
+    unsafe { call.buffers((input, count), (output, all), Place::InputAt(own_displ)) }
+}
+
+pub(super) unsafe fn gather(
+    group: &Group,
+    input: *const c_void,
+    output: *mut c_void,
+    count: usize,
+    dtype: i32,
+    root: i32,
+) -> Result<Work<'static>> {
+    let call = Prepared::of(CallKind::Gather).elements(count, dtype)?.root(group, root)?;
+    let output = if call.is_root(group) { (output, of_all(group, count)?) } else { NO_OUTPUT };
+    // SAFETY: as promised by the caller.
+    unsafe { call.buffers((input, count), output, Place::InputAt(own_at(group, count))) }
+}
+
+pub(super) unsafe fn gatherv(
+    group: &Group,
+    (input, count): (*const c_void, usize),
+    output: *mut c_void,
+    (counts, displs): Lists,
+    dtype: i32,
+    root: i32,
+) -> Result<Work<'static>> {
+    let call = Prepared::of(CallKind::Gatherv).elements(0, dtype)?.root(group, root)?;
+    let mut layout = Layout { own: count as u64, ..Layout::default() };
+    if !call.is_root(group) {
+        // SAFETY: as promised by the caller.
+        return unsafe { call.layout(layout).buffers((input, count), NO_OUTPUT, Place::Never) };
+    }
+    // SAFETY: as promised by the caller.
+    layout.output = unsafe { parts(group, (counts, "counts"), (displs, "displs")) }?;
+    check_apart(&layout.output, "gatherv: displs")?;
+    let (own_count, own_displ) = own(&layout.output, group);
+    check_own("gatherv", count, own_count, group)?;
+    let all = extent(&layout.output);
+    // SAFETY: as promised by the caller.
+    unsafe { call.layout(layout).buffers((input, count), (output, all), Place::InputAt(own_displ)) }
+}
+
+pub(super) unsafe fn scatter(
+    group: &Group,
+    input: *const c_void,
+    output: *mut c_void,
+    count: usize,
+    dtype: i32,
+    root: i32,
+) -> Result<Work<'static>> {
+    let call = Prepared::of(CallKind::Scatter).elements(count, dtype)?.root(group, root)?;
+    let input = if call.is_root(group) { (input, of_all(group, count)?) } else { NO_INPUT };
+    // SAFETY: as promised by the caller.
+    unsafe { call.buffers(input, (output, count), Place::OutputAt(own_at(group, count))) }
+}
+
+pub(super) unsafe fn scatterv(
+    group: &Group,
+    input: *const c_void,
+    (counts, displs): Lists,
+    (output, count): (*mut c_void, usize),
+    dtype: i32,
+    root: i32,
+) -> Result<Work<'static>> {
+    let call = Prepared::of(CallKind::Scatterv).elements(0, dtype)?.root(group, root)?;
+    let mut layout = Layout { own: count as u64, ..Layout::default() };
+    if !call.is_root(group) {
+        // SAFETY: as promised by the caller.
+        return unsafe { call.layout(layout).buffers(NO_INPUT, (output, count), Place::Never) };
+    }
+    // SAFETY: as promised by the caller.
+    layout.input = unsafe { parts(group, (counts, "counts"), (displs, "displs")) }?;
+    let (own_count, own_displ) = own(&layout.input, group);
+    check_own("scatterv", count, own_count, group)?;
+    let all = extent(&layout.input);
+    // SAFETY: as promised by the caller.
+    unsafe { call.layout(layout).buffers((input, all), (output, count), Place::OutputAt(own_displ)) }
+}
+
+pub(super) unsafe fn reduce_scatter(
+    group: &Group,
+    input: *const c_void,
+    output: *mut c_void,
+    count: usize,
+    (dtype, op): (i32, i32),
+) -> Result<Work<'static>> {
+    let call = Prepared::of(CallKind::ReduceScatter).elements(count, dtype)?.op(group, op)?;
+    let place = Place::OutputAt(own_at(group, count));
+    // SAFETY: as promised by the caller.
+    unsafe { call.buffers((input, of_all(group, count)?), (output, count), place) }
+}
+
+pub(super) unsafe fn reduce_scatterv(
+    group: &Group,
+    input: *const c_void,
+    output: *mut c_void,
+    counts: *const usize,
+    (dtype, op): (i32, i32),
+) -> Result<Work<'static>> {
+    // SAFETY: as promised by the caller.
+    let input_parts = unsafe { parts(group, (counts, "counts"), (std::ptr::null(), "displs")) }?;
+    let (own_count, own_displ) = own(&input_parts, group);
+    let all = extent(&input_parts);
+    let call = Prepared::of(CallKind::ReduceScatterv).elements(0, dtype)?.op(group, op)?.agreed(&input_parts.counts);
+    let call = call.layout(Layout { own: own_count as u64, input: input_parts, output: Parts::default() });
+    // SAFETY: as promised by the caller.
+    unsafe { call.buffers((input, all), (output, own_count), Place::OutputAt(own_displ)) }
+}
+
+pub(super) unsafe fn alltoall(
+    group: &Group,
+    input: *const c_void,
+    output: *mut c_void,
+    count: usize,
+    dtype: i32,
+) -> Result<Work<'static>> {
+    let call = Prepared::of(CallKind::Alltoall).elements(count, dtype)?;
+    let all = of_all(group, count)?;
+    // SAFETY: as promised by the caller.
+    unsafe { call.buffers((input, all), (output, all), Place::InputAt(0)) }
+}
+
+pub(super) unsafe fn alltoallv(
+    group: &Group,
+    input: *const c_void,
+    (in_counts, in_displs): Lists,
+    output: *mut c_void,
+    (out_counts, out_displs): Lists,
+    dtype: i32,
+) -> Result<Work<'static>> {
+    // SAFETY: as promised by the caller.
+    let input_parts = unsafe { parts(group, (in_counts, "in_counts"), (in_displs, "in_displs")) }?;
+    // SAFETY: as promised by the caller.
+    let output_parts = unsafe { parts(group, (out_counts, "out_counts"), (out_displs, "out_displs")) }?;
+    check_apart(&output_parts, "alltoallv: out_displs")?;
+    let (sent, kept) = (own(&input_parts, group).0, own(&output_parts, group).0);
+    check_own("alltoallv", sent, kept, group)?;
+    // In place what is sent to a rank lies where what comes from it will.
+    let place = if input_parts == output_parts { Place::InputAt(0) } else { Place::Never };
+    let (input, output) = ((input, extent(&input_parts)), (output, extent(&output_parts)));
+    let call = Prepared::of(CallKind::Alltoallv).elements(0, dtype)?;
+    let call = call.layout(Layout { own: sent as u64, input: input_parts, output: output_parts });
+    // SAFETY: as promised by the caller.
+    unsafe { call.buffers(input, output, place) }
+}
+
+/// What this rank gives to itself and what it expects of itself must be equally long.
+fn check_own(kind: &str, gives: usize, expects: usize, group: &Group) -> Result<()> {
+    if gives == expects {
+        return Ok(());
+    }
+    let rank = group.rank().unwrap_or(0);
+    Err(crate::error::Error::invalid(format!(
+        "{kind}: this rank, {rank}, gives {gives} elements to itself and its counts expect {expects}: they must be equal"
+    )))
+}

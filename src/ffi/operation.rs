@@ -1,0 +1,69 @@
+//! Users' reduction operations.
+
+use super::constants::muster_status_t;
+use super::convert::{handle, null, out as check_out};
+use super::guard::guard;
+use super::life::muster_cluster_t;
+use crate::error::{Error, Status};
+use crate::runtime::UserFunction;
+use std::ffi::c_void;
+
+/// A user's reduction: `inout[i] = in[i] op inout[i]` for `count` elements of the element type `dtype`, where `in` has the
+/// operands of lower ranks. `ctx` is what muster_op_create was given.
+///
+/// Called from whichever thread carries the collective out, by several at a time where several groups reduce at once, on
+/// any stretch of the elements. It must write nothing but `inout`, must not throw, and must not call this library.
+#[allow(non_camel_case_types)]
+pub type muster_reduce_fn =
+    Option<unsafe extern "C" fn(r#in: *const c_void, inout: *mut c_void, count: usize, dtype: i32, ctx: *mut c_void)>;
+
+/// Makes a reduction operation of a function, and gives its number out, to be passed as `op` on any group of this cluster.
+///
+/// `commutative` is 1 if operands may be exchanged, 0 if not; then contributions are folded in order of rank. The function
+/// must be associative, as far as its result is to be the same on 4 and on 5 ranks; the same number of ranks always gives the
+/// same bits. Operations are numbered in the order in which they are made: ranks that reduce together must have made theirs in the
+/// same order, for a number that differs is a mismatch. Thread-safe; does not block.
+///
+/// # Safety
+/// `cluster` must be NULL or a live cluster, `op` NULL or writable; `fn` and `ctx` must be good until muster_op_free has
+/// returned and every call that uses the operation has ended.
+#[no_mangle]
+pub unsafe extern "C" fn muster_op_create(
+    cluster: *mut muster_cluster_t,
+    r#fn: muster_reduce_fn,
+    ctx: *mut c_void,
+    commutative: i32,
+    op: *mut i32,
+) -> muster_status_t {
+    guard(|| {
+        // SAFETY: as promised by the caller.
+        let cluster = unsafe { handle(cluster, "cluster") }?;
+        let function = r#fn.ok_or_else(|| null("fn"))?;
+        let to = check_out(op, "op")?;
+        if !matches!(commutative, 0 | 1) {
+            return Err(Error::invalid(format!("commutative is {commutative}: expected 0 or 1")));
+        }
+        cluster.with(|cluster| {
+            // SAFETY: as promised by the caller.
+            let function = unsafe { UserFunction::new(function, ctx) };
+            let made = cluster.operations().make(function, commutative == 1)?;
+            // SAFETY: not NULL, and writable as the caller promised.
+            unsafe { to.write(made.code() as i32) };
+            Ok(Status::Ok)
+        })
+    })
+}
+
+/// Frees an operation: its number means nothing from now on, and is not given again. Calls that have begun go on with the
+/// function. Thread-safe; does not block.
+///
+/// # Safety
+/// `cluster` must be NULL or a live cluster.
+#[no_mangle]
+pub unsafe extern "C" fn muster_op_free(cluster: *mut muster_cluster_t, op: i32) -> muster_status_t {
+    guard(|| {
+        // SAFETY: as promised by the caller.
+        let cluster = unsafe { handle(cluster, "cluster") }?;
+        cluster.with(|cluster| cluster.operations().free(op).map(|()| Status::Ok))
+    })
+}

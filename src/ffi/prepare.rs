@@ -1,0 +1,237 @@
+//! From a collective's arguments to the work that the runtime does: each argument checked, and named if it is wrong.
+
+use super::convert::slice;
+use crate::collective::{Layout, Parts};
+use crate::error::{Error, Result};
+use crate::runtime::{CallBuffers, Group, UserFunction, Work};
+use crate::types::{hash, Call, CallKind, DType, ReduceOp};
+use std::ffi::c_void;
+
+/// An input buffer and how many elements of it there are.
+pub(super) type In = (*const c_void, usize);
+/// An output buffer and how many elements of it there are.
+pub(super) type Out = (*mut c_void, usize);
+
+/// Where one buffer must begin within the other for a call to be in place, in elements.
+#[derive(Clone, Copy)]
+pub(super) enum Place {
+    /// The input within the output.
+    InputAt(usize),
+    /// The output within the input.
+    OutputAt(usize),
+    /// This kind of call, or this rank, has one buffer only.
+    Never,
+}
+
+/// A call that is being put together.
+pub(super) struct Prepared {
+    pub call: Call,
+    pub function: Option<UserFunction>,
+    pub layout: Option<Layout>,
+}
+
+impl Prepared {
+    /// A call of this kind, without elements.
+    pub fn of(kind: CallKind) -> Prepared {
+        let call = Call { kind, dtype: None, op: None, root: None, count: 0, layout: 0 };
+        Prepared { call, function: None, layout: None }
+    }
+
+    /// Of so many elements of this type.
+    pub fn elements(mut self, count: usize, code: i32) -> Result<Prepared> {
+        (self.call.count, self.call.dtype) = (count as u64, Some(dtype(code)?));
+        Ok(self)
+    }
+
+    /// With this operation.
+    pub fn op(mut self, group: &Group, code: i32) -> Result<Prepared> {
+        let (op, function) = operation(group, code)?;
+        (self.call.op, self.function) = (Some(op), function);
+        if let Some(dtype) = self.call.dtype.filter(|dtype| op.is_bitwise() && !dtype.is_integer()) {
+            let what = format!(
+                "{}: op is {op}, which is bitwise, and dtype is {dtype}: expected an integer type",
+                self.call.kind
+            );
+            return Err(Error::invalid(what));
+        }
+        Ok(self)
+    }
+
+    /// With this root.
+    pub fn root(mut self, group: &Group, root: i32) -> Result<Prepared> {
+        let last = i64::from(group.size()) - 1;
+        let root = u32::try_from(root).ok().filter(|root| i64::from(*root) <= last).ok_or_else(|| {
+            Error::invalid(format!("{}: root is {root}: expected a rank from 0 to {last}", self.call.kind))
+        })?;
+        self.call.root = Some(root);
+        Ok(self)
+    }
+
+    /// Whether this rank is the root.
+    pub fn is_root(&self, group: &Group) -> bool {
+        self.call.root.is_some() && self.call.root == group.rank()
+    }
+
+    /// With parts of these sizes.
+    pub fn layout(mut self, layout: Layout) -> Prepared {
+        self.layout = Some(layout);
+        self
+    }
+
+    /// All ranks must agree on these counts.
+    pub fn agreed(mut self, counts: &[u64]) -> Prepared {
+        self.call.count = counts.iter().sum();
+        self.call.layout = hash(counts.iter().copied());
+        self
+    }
+
+    /// With its buffers: the work.
+    ///
+    /// # Safety
+    /// For as long as the work is not done, `input` must be readable and `output` writable for their elements, and nobody
+    /// else may write to them, or read `output`.
+    pub unsafe fn buffers(self, input: In, output: Out, place: Place) -> Result<Work<'static>> {
+        let kind = self.call.kind;
+        let element = self.call.dtype.map_or(0, DType::size);
+        let bytes = |count: usize, name: &str| {
+            let bytes = count.checked_mul(element).filter(|bytes| isize::try_from(*bytes).is_ok());
+            bytes.ok_or_else(|| {
+                Error::invalid(format!("{kind}: {name} has {count} elements: more than any memory holds"))
+            })
+        };
+        let (input_bytes, output_bytes) = (bytes(input.1, "in")?, bytes(output.1, "out")?);
+        check_null(input.0, input.1, if kind == CallKind::Broadcast { "buf" } else { "in" })?;
+        check_null(output.0, output.1, if kind == CallKind::Broadcast { "buf" } else { "out" })?;
+        let (from, to) = (input.0 as usize, output.0 as usize);
+        let in_place = input_bytes > 0
+            && output_bytes > 0
+            && match place {
+                Place::InputAt(offset) => from == to.wrapping_add(offset * element),
+                Place::OutputAt(offset) => to == from.wrapping_add(offset * element),
+                Place::Never => false,
+            };
+        let apart = from.saturating_add(input_bytes) <= to || to.saturating_add(output_bytes) <= from;
+        if input_bytes > 0 && output_bytes > 0 && !in_place && !apart {
+            let how = match place {
+                Place::InputAt(_) => ", or in must be exactly where this rank's part of out is",
+                Place::OutputAt(_) => ", or out must be exactly where this rank's part of in is",
+                Place::Never => "",
+            };
+            return Err(Error::invalid(format!("{kind}: in and out overlap: they must be apart{how}")));
+        }
+        // SAFETY: as promised by the caller; that the buffers are apart, or in place, was just checked.
+        let buffers =
+            unsafe { CallBuffers::new((input.0.cast(), input_bytes), (output.0.cast(), output_bytes), in_place) };
+        Ok(Work { call: self.call, layout: self.layout, function: self.function, buffers })
+    }
+}
+
+/// The parts that two lists of a call describe, one entry per rank; without displacements the parts follow each other.
+///
+/// # Safety
+/// `counts` must be readable for one number per rank of the group, `displs` likewise or NULL.
+pub(super) unsafe fn parts(
+    group: &Group,
+    (counts, counts_name): (*const usize, &str),
+    (displs, displs_name): (*const usize, &str),
+) -> Result<Parts> {
+    let size = group.size() as usize;
+    // SAFETY: as promised by the caller.
+    let counts: Vec<u64> = unsafe { slice(counts, size, counts_name) }?.iter().map(|count| *count as u64).collect();
+    let too_many = |rank: usize| {
+        Error::invalid(format!(
+            "{counts_name}[{rank}] is {}: the parts up to it are more than any memory holds",
+            counts[rank]
+        ))
+    };
+    let fits = |end: u64| isize::try_from(end).is_ok();
+    if displs.is_null() {
+        let mut displs = Vec::with_capacity(size);
+        let mut end = 0u64;
+        for (rank, count) in counts.iter().enumerate() {
+            displs.push(end);
+            end = end.checked_add(*count).filter(|end| fits(*end)).ok_or_else(|| too_many(rank))?;
+        }
+        return Ok(Parts { counts, displs });
+    }
+    // SAFETY: as promised by the caller.
+    let displs: Vec<u64> = unsafe { slice(displs, size, displs_name) }?.iter().map(|displ| *displ as u64).collect();
+    for (rank, (count, displ)) in counts.iter().zip(&displs).enumerate() {
+        if !displ.checked_add(*count).is_some_and(fits) {
+            let what = format!(
+                "{displs_name}[{rank}] is {displ} and {counts_name}[{rank}] {count}: more than any memory holds"
+            );
+            return Err(Error::invalid(what));
+        }
+    }
+    Ok(Parts { counts, displs })
+}
+
+/// Parts that are written must not overlap.
+pub(super) fn check_apart(parts: &Parts, name: &str) -> Result<()> {
+    let mut order: Vec<usize> = (0..parts.counts.len()).filter(|rank| parts.counts[*rank] > 0).collect();
+    order.sort_by_key(|rank| parts.displs[*rank]);
+    for two in order.windows(2) {
+        if parts.displs[two[0]] + parts.counts[two[0]] > parts.displs[two[1]] {
+            return Err(Error::invalid(format!(
+                "{name}: the parts of ranks {} and {} overlap, but both are written",
+                two[0].min(two[1]),
+                two[0].max(two[1])
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// How many elements a buffer has in which these parts lie.
+pub(super) fn extent(parts: &Parts) -> usize {
+    parts.counts.iter().zip(&parts.displs).map(|(count, displ)| count + displ).max().unwrap_or(0) as usize
+}
+
+/// This rank's own count and displacement.
+pub(super) fn own(parts: &Parts, group: &Group) -> (usize, usize) {
+    let rank = group.rank().unwrap_or(0) as usize;
+    (parts.counts.get(rank).map_or(0, |count| *count as usize), parts.displs.get(rank).map_or(0, |at| *at as usize))
+}
+
+/// `count` elements of each rank.
+pub(super) fn of_all(group: &Group, count: usize) -> Result<usize> {
+    count.checked_mul(group.size() as usize).ok_or_else(|| {
+        Error::invalid(format!("count is {count}: that of all ranks together is more than any memory holds"))
+    })
+}
+
+/// Where this rank's part begins, of parts of `count` elements.
+pub(super) fn own_at(group: &Group, count: usize) -> usize {
+    count.saturating_mul(group.rank().unwrap_or(0) as usize)
+}
+
+pub(super) fn dtype(code: i32) -> Result<DType> {
+    let last = DType::ALL.len() - 1;
+    DType::from_code(code).ok_or_else(|| {
+        Error::invalid(format!("dtype is {code}: expected one of MUSTER_INT8 (0) to MUSTER_FLOAT64 ({last})"))
+    })
+}
+
+fn operation(group: &Group, code: i32) -> Result<(ReduceOp, Option<UserFunction>)> {
+    if let Some(op) = ReduceOp::from_code(code) {
+        return Ok((op, None));
+    }
+    let last = ReduceOp::ALL.len() - 1;
+    let user = u32::try_from(code).ok().and_then(|code| code.checked_sub(ReduceOp::FIRST_USER));
+    let made = user.map(|number| group.user_operation(number)).transpose()?.flatten();
+    made.map(|(op, function)| (op, Some(function))).ok_or_else(|| {
+        Error::invalid(format!(
+            "op is {code}: expected one of MUSTER_SUM (0) to MUSTER_XOR ({last}), or what muster_op_create gave"
+        ))
+    })
+}
+
+pub(super) fn check_null(pointer: *const c_void, count: usize, name: &str) -> Result<()> {
+    if pointer.is_null() && count > 0 {
+        return Err(Error::invalid(format!(
+            "{name} is NULL, but count is {count}: expected NULL only where count is 0"
+        )));
+    }
+    Ok(())
+}

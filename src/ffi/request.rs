@@ -1,0 +1,112 @@
+//! Requests: what becomes of an operation that goes on while its caller does something else.
+
+use super::constants::muster_status_t;
+use super::convert::handle;
+use super::guard::{guard, Handle};
+use crate::error::{Error, Result, Status};
+use crate::runtime::{Outcome, Request};
+use std::time::Duration;
+
+/// An operation that was started and may still go on. Belongs to one thread at a time. To be freed with
+/// muster_request_free, also after it has ended, and also where its group or cluster has been freed before.
+pub struct muster_request_t {
+    handle: Handle<Request>,
+}
+
+impl muster_request_t {
+    /// A pointer for the caller, who frees it.
+    pub(super) fn give(request: Request) -> *mut muster_request_t {
+        Box::into_raw(Box::new(muster_request_t { handle: Handle::new(request) }))
+    }
+}
+
+/// What a request says: that it goes on, or how it ended.
+fn status(outcome: Option<Outcome>) -> Result<Status> {
+    match outcome {
+        None => Ok(Status::InProgress),
+        Some(ended) => ended.map(|_| Status::Ok),
+    }
+}
+
+/// Asks whether the operation has ended: MUSTER_IN_PROGRESS while it goes on, MUSTER_OK once it is done, or its error, with
+/// its sentence in muster_last_error. Says the same again however often it is asked.
+///
+/// Never blocks. Operations go on by themselves: nobody need ask for that.
+///
+/// # Safety
+/// `request` must be NULL or a live request.
+#[no_mangle]
+pub unsafe extern "C" fn muster_request_test(request: *mut muster_request_t) -> muster_status_t {
+    guard(|| {
+        // SAFETY: as promised by the caller.
+        unsafe { handle(request, "request") }?.handle.with("request", |request| status(request.test()))
+    })
+}
+
+/// Waits until the operation has ended, and answers as muster_request_test; MUSTER_IN_PROGRESS if it goes on after
+/// `timeout_ms`, which ends the waiting but not the operation, so that one can wait again.
+///
+/// `timeout_ms` is -1 to wait for the operation's own end (it has its group's time-out), 0 to ask only, INT64_MAX for
+/// no limit. Blocking.
+///
+/// # Safety
+/// `request` must be NULL or a live request.
+#[no_mangle]
+pub unsafe extern "C" fn muster_request_wait(request: *mut muster_request_t, timeout_ms: i64) -> muster_status_t {
+    guard(|| {
+        let limit = match timeout_ms {
+            -1 | i64::MAX => None,
+            0.. => Some(Duration::from_millis(timeout_ms as u64)),
+            _ => {
+                let what = format!("timeout_ms is {timeout_ms}: expected -1 (until it has ended), 0 or more");
+                return Err(Error::invalid(what));
+            }
+        };
+        // SAFETY: as promised by the caller.
+        unsafe { handle(request, "request") }?.handle.with("request", |request| status(request.wait(limit)))
+    })
+}
+
+/// Asks for the operation's end. It ends soon, with MUSTER_ERR_ABORTED, unless it has ended before or is too far on to be
+/// stopped: then it ends as it would have. The request tells which; it must still be freed, and its buffers are in use until
+/// it has ended.
+///
+/// A collective cannot be taken back by one rank alone: cancelling one that has not ended, begun or not, revokes its group,
+/// and every rank's calls on it return MUSTER_ERR_ABORTED with this rank's name. May wait up to 250 ms for the scheduler's
+/// word. MUSTER_OK if the wish was taken note of.
+///
+/// # Safety
+/// `request` must be NULL or a live request.
+#[no_mangle]
+pub unsafe extern "C" fn muster_request_cancel(request: *mut muster_request_t) -> muster_status_t {
+    guard(|| {
+        // SAFETY: as promised by the caller.
+        let request = unsafe { handle(request, "request") }?;
+        request.handle.with("request", |request| {
+            request.cancel();
+            Ok(Status::Ok)
+        })
+    })
+}
+
+/// Frees a request; NULL is nothing. If the operation goes on it waits for its end (at most for the group's time-out): when
+/// this returns, the buffers are no longer touched. Who does not want to wait cancels first.
+///
+/// # Safety
+/// `request` must be NULL or a live request, which is none afterwards.
+#[no_mangle]
+pub unsafe extern "C" fn muster_request_free(request: *mut muster_request_t) {
+    if request.is_null() {
+        return;
+    }
+    // SAFETY: not NULL, and made by `give`; the caller does not use it again.
+    let request = unsafe { Box::from_raw(request) };
+    guard(|| {
+        match request.handle.into_inner() {
+            Ok(request) => drop(request.wait(None)),
+            // In a forked child nobody carries it out; what it owns is the parent's.
+            Err(inherited) => std::mem::forget(inherited),
+        }
+        Ok(Status::Ok)
+    });
+}
