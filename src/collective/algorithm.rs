@@ -1,7 +1,10 @@
 //! The one table of algorithms, and the choice among them.
 
-use super::{allgather, allreduce, barrier, broadcast, Action, Shape};
-use crate::types::CallKind;
+use super::{
+    allgather, allgatherv, allreduce, alltoall, barrier, broadcast, gather, reduce, reduce_scatter, scatter, Action,
+    Shape,
+};
+use crate::types::{CallKind, ReduceOp};
 
 /// A way to carry out one kind of call.
 pub struct Algorithm {
@@ -27,7 +30,8 @@ impl std::fmt::Debug for Algorithm {
     }
 }
 
-/// Every algorithm. Among those of a kind the first that works and suits is taken.
+/// Every algorithm. Among those of a kind the first that works and suits is taken, of those in rank order where operands may not be
+/// exchanged.
 #[rustfmt::skip]
 pub static ALGORITHMS: &[Algorithm] = &[
     Algorithm { kind: CallKind::Barrier, name: "dissemination", works: any, suits: always, in_rank_order: true, step: barrier::dissemination, scratch_bytes: none },
@@ -42,12 +46,36 @@ pub static ALGORITHMS: &[Algorithm] = &[
     Algorithm { kind: CallKind::Allreduce, name: "halving", works: power_of_two, suits: |s, t| s.size == 2 || s.bytes() as u64 <= t.allreduce_halving_bytes, in_rank_order: true, step: allreduce::halving, scratch_bytes: none },
     Algorithm { kind: CallKind::Allreduce, name: "circulant", works: any, suits: |s, t| s.bytes() as u64 <= t.allreduce_circulant_bytes, in_rank_order: false, step: allreduce::circulant, scratch_bytes: none },
     Algorithm { kind: CallKind::Allreduce, name: "ring", works: any, suits: always, in_rank_order: false, step: allreduce::ring, scratch_bytes: none },
+    Algorithm { kind: CallKind::Allreduce, name: "chain", works: any, suits: always, in_rank_order: true, step: allreduce::chain, scratch_bytes: allreduce::chain_scratch },
+    Algorithm { kind: CallKind::Reduce, name: "binomial", works: any, suits: |s, t| s.bytes() as u64 <= t.reduce_binomial_bytes, in_rank_order: false, step: reduce::binomial, scratch_bytes: reduce::binomial_scratch },
+    Algorithm { kind: CallKind::Reduce, name: "chain", works: any, suits: always, in_rank_order: false, step: reduce::chain, scratch_bytes: reduce::chain_scratch },
+    Algorithm { kind: CallKind::Reduce, name: "ordered chain", works: any, suits: always, in_rank_order: true, step: reduce::ordered, scratch_bytes: reduce::ordered_scratch },
+    Algorithm { kind: CallKind::Gather, name: "binomial", works: any, suits: |s, t| s.total_bytes() <= t.gather_binomial_bytes, in_rank_order: true, step: gather::binomial, scratch_bytes: gather::binomial_scratch },
+    Algorithm { kind: CallKind::Gather, name: "linear", works: any, suits: always, in_rank_order: true, step: gather::linear, scratch_bytes: none },
+    Algorithm { kind: CallKind::Gatherv, name: "linear", works: any, suits: always, in_rank_order: true, step: gather::linear, scratch_bytes: none },
+    Algorithm { kind: CallKind::Scatter, name: "binomial", works: any, suits: |s, t| s.total_bytes() <= t.scatter_binomial_bytes, in_rank_order: true, step: scatter::binomial, scratch_bytes: scatter::binomial_scratch },
+    Algorithm { kind: CallKind::Scatter, name: "linear", works: any, suits: always, in_rank_order: true, step: scatter::linear, scratch_bytes: none },
+    Algorithm { kind: CallKind::Scatterv, name: "linear", works: any, suits: always, in_rank_order: true, step: scatter::linear, scratch_bytes: none },
+    Algorithm { kind: CallKind::ReduceScatter, name: "circulant", works: any, suits: |s, t| s.total_bytes() <= t.reduce_scatter_circulant_bytes, in_rank_order: false, step: reduce_scatter::circulant, scratch_bytes: reduce_scatter::circulant_scratch },
+    Algorithm { kind: CallKind::ReduceScatter, name: "pairwise", works: any, suits: always, in_rank_order: false, step: reduce_scatter::pairwise, scratch_bytes: none },
+    Algorithm { kind: CallKind::ReduceScatter, name: "ordered", works: any, suits: always, in_rank_order: true, step: reduce_scatter::ordered, scratch_bytes: reduce_scatter::ordered_scratch },
+    Algorithm { kind: CallKind::ReduceScatterv, name: "circulant", works: any, suits: |s, t| s.bytes() as u64 <= t.reduce_scatter_circulant_bytes, in_rank_order: false, step: reduce_scatter::circulant, scratch_bytes: reduce_scatter::circulant_scratch },
+    Algorithm { kind: CallKind::ReduceScatterv, name: "pairwise", works: any, suits: always, in_rank_order: false, step: reduce_scatter::pairwise, scratch_bytes: none },
+    Algorithm { kind: CallKind::ReduceScatterv, name: "ordered", works: any, suits: always, in_rank_order: true, step: reduce_scatter::ordered, scratch_bytes: reduce_scatter::ordered_scratch },
+    Algorithm { kind: CallKind::Allgatherv, name: "bruck", works: any, suits: |s, t| s.bytes() as u64 <= t.allgatherv_bruck_bytes, in_rank_order: true, step: allgatherv::bruck, scratch_bytes: allgatherv::bruck_scratch },
+    Algorithm { kind: CallKind::Allgatherv, name: "ring", works: any, suits: always, in_rank_order: true, step: allgatherv::ring, scratch_bytes: none },
+    Algorithm { kind: CallKind::Alltoall, name: "bruck", works: any, suits: |s, t| s.total_bytes() <= t.alltoall_bruck_bytes, in_rank_order: true, step: alltoall::bruck, scratch_bytes: alltoall::bruck_scratch },
+    Algorithm { kind: CallKind::Alltoall, name: "pairwise", works: any, suits: always, in_rank_order: true, step: alltoall::pairwise, scratch_bytes: alltoall::pairwise_scratch },
+    Algorithm { kind: CallKind::Alltoallv, name: "pairwise", works: any, suits: always, in_rank_order: true, step: alltoall::pairwise, scratch_bytes: alltoall::pairwise_scratch },
 ];
 
 /// The algorithm for a call. Every rank chooses alike, for it depends on call, size and thresholds only.
 pub fn choose(shape: &Shape<'_>, thresholds: &Thresholds) -> &'static Algorithm {
     let fits = |algorithm: &&Algorithm| {
-        algorithm.kind == shape.call.kind && (algorithm.works)(shape.size) && (algorithm.suits)(shape, thresholds)
+        algorithm.kind == shape.call.kind
+            && (algorithm.in_rank_order || shape.call.op.is_none_or(ReduceOp::is_commutative))
+            && (algorithm.works)(shape.size)
+            && (algorithm.suits)(shape, thresholds)
     };
     ALGORITHMS.iter().find(fits).expect("the last of each kind works and suits always")
 }
@@ -106,6 +134,18 @@ thresholds! {
     allreduce_halving_bytes = 64 << 20;
     /// All-reduce by the circulant algorithm.
     allreduce_circulant_bytes = 1 << 20;
+    /// Reduce as a binomial tree.
+    reduce_binomial_bytes = 64 << 10;
+    /// Gather as a binomial tree; of the whole result.
+    gather_binomial_bytes = 64 << 10;
+    /// Scatter as a binomial tree; of the whole input.
+    scatter_binomial_bytes = 64 << 10;
+    /// Reduce-scatter by the circulant algorithm; of the whole input.
+    reduce_scatter_circulant_bytes = 64 << 10;
+    /// All-gather of unequal parts by Bruck's algorithm; of the whole result.
+    allgatherv_bruck_bytes = 64 << 10;
+    /// All-to-all by Bruck's algorithm; of a rank's whole input.
+    alltoall_bruck_bytes = 8 << 10;
 }
 
 fn any(_size: u32) -> bool {

@@ -2,6 +2,7 @@
 
 use super::allgather::{collect, collected, spread};
 use super::phases::{rounds, Phases};
+use super::pipeline::{flow, piece, pieces, slot, slots_bytes};
 use super::shape::around;
 use super::{Action, Buffer, Landing, Shape, Side, Span};
 
@@ -170,14 +171,7 @@ pub(super) fn circulant(shape: &Shape<'_>, step: u32) -> Action {
         return Action::Copy { from: to.within(Buffer::Input), to };
     }
     if let Some(at) = phases.within(2 * rounds) {
-        let (round, part) = (at / 2, at % 2);
-        let distance = distance >> round;
-        let more = distance.min(shape.size - distance);
-        let from = if round == 0 { Buffer::Input } else { Buffer::Output };
-        let send = blocks(distance, distance + more, part).map(|span| (shape.above(distance), span.within(from)));
-        let landing = |into: Span| Landing::Reduce { mine: into.within(from), into, arrives: Side::Lower };
-        let receive = blocks(0, more, part).map(|into| (shape.below(distance), landing(into)));
-        return Action::Exchange { send, receive };
+        return fold_round(shape, at, Buffer::Output, blocks);
     }
     if phases.once(shape.is_average()) {
         return divide(shape, shape.blocks(shape.rank, shape.rank + 1));
@@ -186,6 +180,63 @@ pub(super) fn circulant(shape: &Shape<'_>, step: u32) -> Action {
         return spread(shape, at / 2, at % 2, blocks);
     }
     Action::Done
+}
+
+/// Half a round, `at`, of the first half of [`circulant`]: what this rank still has to reduce lies at `blocks`, counted
+/// from this one going round; the upper part of it goes to the rank which that is nearest to.
+pub(super) fn fold_round(
+    shape: &Shape<'_>,
+    at: u32,
+    buffer: Buffer,
+    blocks: impl Fn(u32, u32, u32) -> Option<Span>,
+) -> Action {
+    let (round, part) = (at / 2, at % 2);
+    let distance = (shape.size.next_power_of_two() / 2) >> round;
+    let more = distance.min(shape.size - distance);
+    let from = if round == 0 { Buffer::Input } else { buffer };
+    let send = blocks(distance, distance + more, part).map(|span| (shape.above(distance), span.within(from)));
+    let landing = |into: Span| Landing::Reduce { mine: into.within(from), into, arrives: Side::Lower };
+    let receive = blocks(0, more, part).map(|into| (shape.below(distance), landing(into)));
+    Action::Exchange { send, receive }
+}
+
+/// Chain: pieces flow up the ranks and grow by each rank's elements on their way; the last rank has the result, which flows
+/// back down. Every link carries everything once each way. Folds in order of rank.
+pub(super) fn chain(shape: &Shape<'_>, step: u32) -> Action {
+    let mut phases = Phases::of(step);
+    let (input, output) = (shape.whole(Buffer::Input), shape.whole(Buffer::Output));
+    let (first, last) = (shape.rank == 0, shape.rank == shape.size - 1);
+    if phases.once(shape.size == 1 && !shape.in_place) {
+        return Action::Copy { from: input, to: output };
+    }
+    if let Some((receive, send)) = flow(&mut phases, pieces(input.len), !first, !last) {
+        let into = |index| if last { piece(output, index) } else { slot(input, index) };
+        let landing = |index| Landing::Reduce { mine: piece(input, index), into: into(index), arrives: Side::Lower };
+        let from = |index| if first { piece(input, index) } else { slot(input, index) };
+        return Action::Exchange {
+            send: send.map(|index| (shape.rank + 1, from(index))),
+            receive: receive.map(|index| (shape.rank - 1, landing(index))),
+        };
+    }
+    if phases.once(last && shape.is_average()) {
+        return divide(shape, output);
+    }
+    match flow(&mut phases, pieces(input.len), !last, !first) {
+        Some((receive, send)) => Action::Exchange {
+            send: send.map(|index| (shape.rank - 1, piece(output, index))),
+            receive: receive.map(|index| (shape.rank + 1, Landing::Place(piece(output, index)))),
+        },
+        None => Action::Done,
+    }
+}
+
+/// The scratch of [`chain`].
+pub(super) fn chain_scratch(shape: &Shape<'_>) -> usize {
+    if (1..shape.size - 1).contains(&shape.rank) {
+        slots_bytes(shape.bytes())
+    } else {
+        0
+    }
 }
 
 fn divide(shape: &Shape<'_>, span: Span) -> Action {

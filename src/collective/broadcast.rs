@@ -1,12 +1,9 @@
 //! Broadcast: what lies in the root's output comes to lie in everyone's. Ranks are counted from the root, going round.
 
 use super::phases::{rounds, Phases};
+use super::pipeline::{flow, piece, pieces};
 use super::shape::around;
-use super::{Action, Buffer, Landing, Shape, Span};
-
-/// The links of a [`chain`] carry pieces of this size: large enough that a piece's fixed costs vanish, and small enough
-/// that it is still in the cache when it is passed on.
-const CHAIN_PIECE_BYTES: usize = 128 * 1024;
+use super::{Action, Buffer, Landing, Shape};
 
 /// Binomial tree: ceil(log2 n) rounds; a rank hears from the one that has its lowest set bit cleared, then
 /// tells those below that bit, the one with most descendants first.
@@ -34,39 +31,22 @@ pub(super) fn binomial(shape: &Shape<'_>, step: u32) -> Action {
 /// everything once, and all links are busy at once; the end lags behind by a piece per rank.
 pub(super) fn chain(shape: &Shape<'_>, step: u32) -> Action {
     let place = place(shape);
-    let pieces = shape.bytes().div_ceil(CHAIN_PIECE_BYTES) as u32;
-    let (first, last) = (place == 0, place == shape.size - 1);
-    let piece = |index: u32| {
-        let offset = index as usize * CHAIN_PIECE_BYTES;
-        Span::new(Buffer::Output, offset, CHAIN_PIECE_BYTES.min(shape.bytes() - offset))
-    };
-    let receive = |index: u32| (!first).then(|| (shape.below(1), Landing::Place(piece(index))));
-    let send = |index: u32| (!last).then(|| (shape.above(1), piece(index)));
-
-    // The first rank is one step ahead of those that have to wait for a piece before they can pass it on.
-    let mut phases = Phases::of(step);
-    if first {
-        return match phases.within(if last { 0 } else { pieces }) {
-            Some(index) => Action::Exchange { send: send(index), receive: None },
-            None => Action::Done,
-        };
+    let all = shape.whole(Buffer::Output);
+    match flow(&mut Phases::of(step), pieces(all.len), place > 0, place < shape.size - 1) {
+        Some((receive, send)) => Action::Exchange {
+            send: send.map(|index| (shape.above(1), piece(all, index))),
+            receive: receive.map(|index| (shape.below(1), Landing::Place(piece(all, index)))),
+        },
+        None => Action::Done,
     }
-    if let Some(index) = phases.within(pieces) {
-        let before = index.checked_sub(1).and_then(send);
-        return Action::Exchange { send: before, receive: receive(index) };
-    }
-    if phases.once(!last && pieces > 0) {
-        return Action::Exchange { send: send(pieces - 1), receive: None };
-    }
-    Action::Done
 }
 
 /// How far this rank stands from the root.
-fn place(shape: &Shape<'_>) -> u32 {
+pub(super) fn place(shape: &Shape<'_>) -> u32 {
     around(shape.rank, shape.size - shape.root(), shape.size)
 }
 
 /// Who stands at `place`.
-fn rank_at(shape: &Shape<'_>, place: u32) -> u32 {
+pub(super) fn rank_at(shape: &Shape<'_>, place: u32) -> u32 {
     around(shape.root(), place, shape.size)
 }

@@ -31,16 +31,26 @@
 mod action;
 mod algorithm;
 mod allgather;
+mod allgatherv;
 mod allreduce;
+mod alltoall;
 mod barrier;
 mod broadcast;
+mod gather;
 pub mod kernels;
+#[cfg(test)]
+mod parts_test;
 mod phases;
+mod pipeline;
+mod reduce;
+mod reduce_scatter;
+mod scatter;
 mod shape;
 #[cfg(test)]
 mod simulation;
 #[cfg(test)]
 mod simulation_test;
+mod tree;
 
 pub use action::{Action, Buffer, Landing, Side, Span};
 pub use algorithm::{choose, Algorithm, Thresholds, ALGORITHMS};

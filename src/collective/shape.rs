@@ -35,6 +35,18 @@ pub struct Layout {
 /// | broadcast | elements | not used | all of them, the root's filled | |
 /// | allreduce | elements | all of them | all of them | `Input` is `Output` |
 /// | allgather | elements per rank | this rank's | every rank's, in order | `Input` is this rank's part of `Output` |
+/// | allgatherv | elements of all | this rank's | every rank's | likewise |
+/// | reduce | elements | all of them | the root's: all of them | the root's `Input` is `Output` |
+/// | gather | elements per rank | this rank's | the root's: every rank's, in order | the root's `Input` is its part of `Output` |
+/// | gatherv | 0 | this rank's | the root's: every rank's | likewise |
+/// | scatter | elements per rank | the root's: every rank's, in order | this rank's | the root's `Output` is its part of `Input` |
+/// | scatterv | 0 | the root's: every rank's | this rank's | likewise |
+/// | reduce_scatter | elements per rank | every rank's, in order | this rank's | `Output` is this rank's part of `Input` |
+/// | reduce_scatterv | elements of all | every rank's, in order | this rank's | likewise |
+/// | alltoall | elements per rank | for every rank, in order | of every rank, in order | `Input` is `Output` |
+/// | alltoallv | 0 | for every rank | of every rank | likewise, with the same parts |
+///
+/// Buffers that are only the root's have no bytes elsewhere. Where parts differ in size `layout` says where they lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape<'a> {
     /// This rank in the group.
@@ -54,31 +66,72 @@ impl Shape<'_> {
     /// addresses.
     pub fn check(&self) -> Result<()> {
         let Call { kind, dtype, op, root, count, .. } = self.call;
+        let wrong = |what: String| Err(Error::invalid(format!("{kind}: {what}")));
         if self.rank >= self.size {
-            return Err(Error::invalid(format!("{kind}: rank {} is not in a group of {}", self.rank, self.size)));
+            return wrong(format!("rank {} is not in a group of {}", self.rank, self.size));
         }
         if kind == CallKind::Barrier {
             return Ok(());
         }
-        let Some(dtype) = dtype else { return Err(Error::invalid(format!("{kind}: an element type is needed"))) };
-        if kind == CallKind::Allreduce && op.is_none() {
-            return Err(Error::invalid(format!("{kind}: an operation is needed")));
+        let Some(dtype) = dtype else { return wrong("an element type is needed".to_owned()) };
+        if reduces(kind) && op.is_none() {
+            return wrong("an operation is needed".to_owned());
         }
         if let Some(op) = op.filter(|op| op.is_bitwise() && !dtype.is_integer()) {
-            let what = format!("{kind}: {op} is a bitwise operation, and {dtype} is no integer type");
-            return Err(Error::invalid(what));
+            return wrong(format!("{op} is a bitwise operation, and {dtype} is no integer type"));
         }
-        if kind == CallKind::Broadcast && root.is_none_or(|root| root >= self.size) {
+        if has_root(kind) && root.is_none_or(|root| root >= self.size) {
             let root = root.map_or("none".to_string(), |root| root.to_string());
-            let last = self.size - 1;
-            return Err(Error::invalid(format!("{kind}: the root is {root}; it must be a rank from 0 to {last}")));
+            return wrong(format!("the root is {root}; it must be a rank from 0 to {}", self.size - 1));
         }
-        let parts = if kind == CallKind::Allgather { self.size } else { 1 };
-        let bytes = u128::from(count) * dtype.size() as u128 * u128::from(parts);
-        if bytes >= MAX_BYTES {
-            let what =
-                format!("{kind}: a count of {count} comes to {bytes} bytes: less than {MAX_BYTES} can be addressed");
-            return Err(Error::invalid(what));
+        let parts = match kind {
+            CallKind::Broadcast | CallKind::Allreduce | CallKind::Reduce => 1,
+            _ if self.layout.is_some() => 1,
+            _ => self.size,
+        };
+        let bytes = |count: u64| u128::from(count) * dtype.size() as u128 * u128::from(parts);
+        if bytes(count) >= MAX_BYTES {
+            let bytes = bytes(count);
+            return wrong(format!("a count of {count} comes to {bytes} bytes: less than {MAX_BYTES} can be addressed"));
+        }
+        match self.wants_layout() {
+            None => Ok(()),
+            Some(wanted) => self.check_layout(dtype.size(), wanted).or_else(wrong),
+        }
+    }
+
+    /// Whether the calls of this kind have a layout, and if so, whether it lists the parts of input and output.
+    fn wants_layout(&self) -> Option<(bool, bool)> {
+        let at_root = self.call.root == Some(self.rank);
+        match self.call.kind {
+            CallKind::Allgatherv => Some((false, true)),
+            CallKind::Gatherv => Some((false, at_root)),
+            CallKind::Scatterv => Some((at_root, false)),
+            CallKind::ReduceScatterv => Some((true, false)),
+            CallKind::Alltoallv => Some((true, true)),
+            _ => None,
+        }
+    }
+
+    fn check_layout(&self, element: usize, (input, output): (bool, bool)) -> std::result::Result<(), String> {
+        let Some(layout) = self.layout else { return Err("the sizes of the parts are needed".to_owned()) };
+        let fits = |elements: u64| u128::from(elements) * (element as u128) < MAX_BYTES;
+        for (wanted, parts, name) in [(input, &layout.input, "in"), (output, &layout.output, "out")] {
+            let listed = if wanted { self.size as usize } else { 0 };
+            if parts.counts.len() != listed || parts.displs.len() != listed {
+                let (counts, displs) = (parts.counts.len(), parts.displs.len());
+                return Err(format!("{name} has {counts} counts and {displs} displacements; there must be {listed}"));
+            }
+            for (rank, (count, displ)) in parts.counts.iter().zip(&parts.displs).enumerate() {
+                if !count.checked_add(*displ).is_some_and(fits) {
+                    return Err(format!(
+                        "the part of rank {rank} in {name}, {count} from {displ} on, lies beyond any memory"
+                    ));
+                }
+            }
+        }
+        if !fits(layout.own) {
+            return Err(format!("a part of {} elements is larger than any memory", layout.own));
         }
         Ok(())
     }
@@ -111,6 +164,23 @@ impl Shape<'_> {
     /// All `count` elements of a buffer.
     pub(super) fn whole(&self, buffer: Buffer) -> Span {
         Span::new(buffer, 0, self.bytes())
+    }
+
+    /// The part that a buffer has of this rank, or for it.
+    pub(super) fn part(&self, buffer: Buffer, rank: u32) -> Span {
+        let parts = self.layout.map(|layout| if buffer == Buffer::Input { &layout.input } else { &layout.output });
+        match parts.filter(|parts| !parts.counts.is_empty()) {
+            Some(parts) => {
+                let (count, displ) = (parts.counts[rank as usize] as usize, parts.displs[rank as usize] as usize);
+                Span::new(buffer, displ * self.element(), count * self.element())
+            }
+            None => self.parts(rank, rank + 1).within(buffer),
+        }
+    }
+
+    /// This rank's own part, in bytes, where it gives or takes just that.
+    pub(super) fn own_bytes(&self) -> usize {
+        self.layout.map_or(self.bytes(), |layout| layout.own as usize * self.element())
     }
 
     /// The elements `first..end` of the output.
@@ -155,6 +225,24 @@ impl Shape<'_> {
     fn element(&self) -> usize {
         self.call.dtype.map_or(0, |dtype| dtype.size())
     }
+}
+
+/// Whether calls of this kind combine elements.
+fn reduces(kind: CallKind) -> bool {
+    matches!(kind, CallKind::Allreduce | CallKind::Reduce | CallKind::ReduceScatter | CallKind::ReduceScatterv)
+}
+
+/// Whether calls of this kind have a root.
+fn has_root(kind: CallKind) -> bool {
+    matches!(
+        kind,
+        CallKind::Broadcast
+            | CallKind::Reduce
+            | CallKind::Gather
+            | CallKind::Gatherv
+            | CallKind::Scatter
+            | CallKind::Scatterv
+    )
 }
 
 /// `(rank + distance) mod size`, for a distance of at most `size`.

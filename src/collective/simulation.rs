@@ -1,7 +1,7 @@
 //! Runs the schedules of all ranks of a group against each other in memory, interleaved by seed, and checks at every
 //! step what the head of `collective` promises.
 
-use super::{kernels, Action, Algorithm, Buffer, Landing, Shape, Side, Span};
+use super::{kernels, Action, Algorithm, Buffer, Landing, Layout, Shape, Side, Span};
 use crate::types::{Call, CallKind, ReduceOp};
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -48,7 +48,7 @@ pub(super) struct Outcome {
 pub(super) type Fold = fn(call: &Call, mine: &mut [u8], other: &[u8], other_lower: bool);
 
 /// Folds with the kernels.
-fn fold_with_kernels(call: &Call, mine: &mut [u8], other: &[u8], other_lower: bool) {
+pub(super) fn fold_with_kernels(call: &Call, mine: &mut [u8], other: &[u8], other_lower: bool) {
     let (Some(op), Some(dtype)) = (call.op, call.dtype) else { panic!("nothing to reduce with") };
     kernels::reduce_slices(op, dtype, mine, other, other_lower);
 }
@@ -58,8 +58,8 @@ struct Frame {
     round: u32,
 }
 
-struct Member {
-    shape: Shape<'static>,
+struct Member<'a> {
+    shape: Shape<'a>,
     memory: Vec<u8>,
     /// 1 for each byte of it that holds something; all else is junk that nobody may read.
     known: Vec<u8>,
@@ -76,20 +76,51 @@ struct Member {
     fold: Fold,
 }
 
-impl Member {
-    fn new(algorithm: &Algorithm, shape: Shape<'static>, input: &[u8], fold: Fold) -> Member {
-        let (given, result) = match shape.call.kind {
-            CallKind::Barrier => (0, 0),
-            CallKind::Broadcast => (0, shape.bytes()),
-            CallKind::Allreduce => (shape.bytes(), shape.bytes()),
-            CallKind::Allgather => (shape.bytes(), shape.bytes() * shape.size as usize),
-            other => unreachable!("no algorithm carries out {other} yet"),
-        };
+/// How many bytes of input and output a rank has, and, in place, where in the output its input lies (or, negative, where in
+/// the input its output); none where it cannot be in place.
+fn sizes(shape: &Shape<'_>) -> (usize, usize, Option<isize>) {
+    let (bytes, all) = (shape.bytes(), shape.bytes() * shape.size as usize);
+    let at_root = shape.call.root == Some(shape.rank);
+    let only = |there: bool, bytes: usize| if there { bytes } else { 0 };
+    let extent =
+        |buffer| (0..shape.size).map(|rank| shape.part(buffer, rank)).map(|s| s.offset + s.len).max().unwrap_or(0);
+    let part = |buffer| shape.part(buffer, shape.rank).offset as isize;
+    let own = shape.own_bytes();
+    match shape.call.kind {
+        CallKind::Barrier => (0, 0, None),
+        CallKind::Broadcast => (0, bytes, None),
+        CallKind::Allreduce => (bytes, bytes, Some(0)),
+        CallKind::Reduce => (bytes, only(at_root, bytes), at_root.then_some(0)),
+        CallKind::Allgather => (bytes, all, Some(part(Buffer::Output))),
+        CallKind::Allgatherv => (own, extent(Buffer::Output), Some(part(Buffer::Output))),
+        CallKind::Gather => (bytes, only(at_root, all), at_root.then(|| part(Buffer::Output))),
+        CallKind::Gatherv if at_root => (own, extent(Buffer::Output), Some(part(Buffer::Output))),
+        CallKind::Gatherv => (own, 0, None),
+        CallKind::Scatter => (only(at_root, all), bytes, at_root.then(|| -part(Buffer::Input))),
+        CallKind::Scatterv if at_root => (extent(Buffer::Input), own, Some(-part(Buffer::Input))),
+        CallKind::Scatterv => (0, own, None),
+        CallKind::ReduceScatter => (all, bytes, Some(-part(Buffer::Input))),
+        CallKind::ReduceScatterv => (extent(Buffer::Input), own, Some(-part(Buffer::Input))),
+        CallKind::Alltoall => (all, all, Some(0)),
+        CallKind::Alltoallv => {
+            let alike = shape.layout.is_some_and(|layout| layout.input == layout.output);
+            (extent(Buffer::Input), extent(Buffer::Output), alike.then_some(0))
+        }
+        CallKind::GroupCreate | CallKind::GroupSplit => unreachable!("the scheduler carries these out"),
+    }
+}
+
+impl<'a> Member<'a> {
+    fn new(algorithm: &Algorithm, mut shape: Shape<'a>, input: &[u8], fold: Fold) -> Member<'a> {
+        let (given, result, place) = sizes(&shape);
+        shape.in_place = shape.in_place && place.is_some();
         // Odd places, so that nothing is aligned.
-        let output = 1..1 + result;
-        let lies = if shape.call.kind == CallKind::Allgather { shape.rank as usize * given } else { 0 };
-        let lies = if shape.in_place { output.start + lies } else { output.end + 1 };
-        let input_range = lies..lies + given;
+        let (output, lies) = match place.filter(|_| shape.in_place) {
+            Some(place) if place >= 0 => (1, 1 + place as usize),
+            Some(place) => (1 + place.unsigned_abs(), 1),
+            None => (1, 1 + result + 1),
+        };
+        let (output, input_range) = (output..output + result, lies..lies + given);
         let behind = output.end.max(input_range.end) + 1;
         let scratch = behind..behind + (algorithm.scratch_bytes)(&shape);
         let mut memory = vec![JUNK; scratch.end + 1];
@@ -228,10 +259,10 @@ fn apart(one: &Range<usize>, other: &Range<usize>) -> bool {
 /// Runs one call on `inputs.len()` ranks. A seed decides who moves when, and whether links hold frames or a send ends
 /// only once its receiver has asked for it.
 pub(super) fn run(algorithm: &Algorithm, call: Call, inputs: &[Vec<u8>], in_place: InPlace, seed: u64) -> Outcome {
-    run_with(fold_with_kernels, algorithm, call, inputs, in_place, seed)
+    run_with(fold_with_kernels, algorithm, call, inputs, in_place, seed, &[])
 }
 
-/// The same with an operation of the test's own.
+/// The same with an operation of the test's own, and with each rank's layout, if there is one.
 pub(super) fn run_with(
     fold: Fold,
     algorithm: &Algorithm,
@@ -239,6 +270,7 @@ pub(super) fn run_with(
     inputs: &[Vec<u8>],
     in_place: InPlace,
     seed: u64,
+    layouts: &[Layout],
 ) -> Outcome {
     let size = inputs.len() as u32;
     let mut random = Random(seed);
@@ -246,7 +278,7 @@ pub(super) fn run_with(
     let mut members = Vec::new();
     for (rank, input) in (0..).zip(inputs) {
         let in_place = in_place == InPlace::Everybody || (in_place == InPlace::OddRanks && rank % 2 == 1);
-        let shape = Shape { rank, size, call, in_place, layout: None };
+        let shape = Shape { rank, size, call, in_place, layout: layouts.get(rank as usize) };
         shape.check().expect("the tests make sensible calls");
         members.push(Member::new(algorithm, shape, input, fold));
     }
@@ -265,7 +297,10 @@ pub(super) fn run_with(
     assert!(links.values().all(VecDeque::is_empty), "{algorithm:?}, {call}, {size} ranks: frames are left over");
     for (member, input) in members.iter().zip(inputs) {
         let untouched = member.shape.in_place || call.kind == CallKind::Broadcast;
-        assert!(untouched || member.memory[member.input.clone()] == input[..], "{algorithm:?}: the input was written");
+        assert!(
+            untouched || member.memory[member.input.clone()] == input[..member.input.len()],
+            "{algorithm:?}: the input was written"
+        );
     }
     Outcome {
         rounds: members.iter().map(|member| member.round).max().unwrap_or(0),
@@ -275,7 +310,7 @@ pub(super) fn run_with(
 
 /// Lets one rank do what it can; whether that was anything.
 fn advance(
-    members: &mut [Member],
+    members: &mut [Member<'_>],
     links: &mut HashMap<(u32, u32), VecDeque<Frame>>,
     at: usize,
     algorithm: &Algorithm,

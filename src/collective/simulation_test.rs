@@ -5,28 +5,31 @@ use super::simulation::{run, run_with, InPlace, Random};
 use super::{choose, kernels, Algorithm, Shape, Thresholds, ALGORITHMS};
 use crate::types::{Call, CallKind, DType, ReduceOp};
 
-const IN_PLACE: [InPlace; 3] = [InPlace::Nobody, InPlace::Everybody, InPlace::OddRanks];
+/// The kinds that have schedules.
+pub(super) const KINDS: &[CallKind] = CallKind::ALL.split_at(14).0;
 
-fn algorithms(kind: CallKind, size: u32) -> impl Iterator<Item = &'static Algorithm> {
+pub(super) const IN_PLACE: [InPlace; 3] = [InPlace::Nobody, InPlace::Everybody, InPlace::OddRanks];
+
+pub(super) fn algorithms(kind: CallKind, size: u32) -> impl Iterator<Item = &'static Algorithm> {
     ALGORITHMS.iter().filter(move |algorithm| algorithm.kind == kind && (algorithm.works)(size))
 }
 
-fn call(kind: CallKind, dtype: DType, count: u64) -> Call {
+pub(super) fn call(kind: CallKind, dtype: DType, count: u64) -> Call {
     Call { kind, dtype: Some(dtype), op: None, root: None, count, layout: 0 }
 }
 
 /// The counts that tend to go wrong for so many ranks.
-fn counts(size: u32) -> Vec<u64> {
+pub(super) fn counts(size: u32) -> Vec<u64> {
     let size = u64::from(size);
     vec![0, 1, 2, 3, size - 1, size, size + 1, 2 * size + 1, 1000 + 97]
 }
 
-fn random_bytes(random: &mut Random, len: usize) -> Vec<u8> {
+pub(super) fn random_bytes(random: &mut Random, len: usize) -> Vec<u8> {
     (0..len).map(|_| random.next() as u8).collect()
 }
 
 /// Elements with which the result is exact in whatever order: small whole numbers, for products powers of two.
-fn exact_elements(random: &mut Random, dtype: DType, op: ReduceOp, count: u64) -> Vec<u8> {
+pub(super) fn exact_elements(random: &mut Random, dtype: DType, op: ReduceOp, count: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     for _ in 0..count {
         let choice = random.below(4);
@@ -43,7 +46,7 @@ fn exact_elements(random: &mut Random, dtype: DType, op: ReduceOp, count: u64) -
 }
 
 /// All inputs folded one after another, in order of rank.
-fn folded(call: Call, inputs: &[Vec<u8>]) -> Vec<u8> {
+pub(super) fn folded(call: Call, inputs: &[Vec<u8>]) -> Vec<u8> {
     let (dtype, op) = (call.dtype.expect("it has a type"), call.op.expect("it has an operation"));
     let mut result = inputs[0].clone();
     for input in &inputs[1..] {
@@ -70,7 +73,7 @@ fn check_allreduce(size: u32, dtype: DType, op: ReduceOp, count: u64, random: &m
     }
 }
 
-fn check_rounds(algorithm: &Algorithm, size: u32, taken: u32) {
+pub(super) fn check_rounds(algorithm: &Algorithm, size: u32, taken: u32) {
     let least = rounds(size);
     let allowed = match algorithm.name {
         "dissemination" | "binomial" | "doubling" | "bruck" | "gather" => least,
@@ -116,7 +119,7 @@ fn allreduce_is_right_for_every_type_and_operation() {
 
 /// Floats of all magnitudes, where the order of additions shows, with infinities, NaNs of any sign and both zeros
 /// among them.
-fn wild_floats(random: &mut Random, count: u64) -> Vec<u8> {
+pub(super) fn wild_floats(random: &mut Random, count: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     for _ in 0..count {
         let sign = (random.next() as u32) << 31;
@@ -153,7 +156,7 @@ fn every_rank_gets_the_same_bits_in_every_run() {
 
 /// Elements stand for functions x -> ax + b with a and b in 32 bits each; the operation, which does not commute, does
 /// the lower's function first and then the higher's.
-fn compose(_call: &Call, mine: &mut [u8], other: &[u8], other_lower: bool) {
+pub(super) fn compose(_call: &Call, mine: &mut [u8], other: &[u8], other_lower: bool) {
     let number = |bytes: &[u8]| u32::from_ne_bytes(bytes.try_into().expect("four bytes"));
     for (mine, other) in mine.chunks_mut(8).zip(other.chunks(8)) {
         let (low, high) = if other_lower { (other, &*mine) } else { (&*mine, other) };
@@ -174,7 +177,7 @@ fn what_does_not_commute_is_folded_in_rank_order_where_that_is_promised() {
         inputs[1..].iter().for_each(|input| compose(&call, &mut expected, input, false));
         for algorithm in algorithms(CallKind::Allreduce, size).filter(|algorithm| algorithm.in_rank_order) {
             for in_place in IN_PLACE {
-                let outputs = run_with(compose, algorithm, call, &inputs, in_place, random.next()).outputs;
+                let outputs = run_with(compose, algorithm, call, &inputs, in_place, random.next(), &[]).outputs;
                 let right = outputs.iter().all(|output| *output == expected);
                 assert!(right, "{algorithm:?}, {size} ranks, {in_place:?}: not in rank order");
             }
@@ -270,16 +273,19 @@ fn nobody_leaves_a_barrier_before_everybody_has_come() {
 
 #[test]
 fn every_call_has_an_algorithm_and_all_ranks_choose_it() {
-    for kind in [CallKind::Barrier, CallKind::Broadcast, CallKind::Allreduce, CallKind::Allgather] {
+    for &kind in KINDS {
         for size in 1..=64 {
             for count in [0, 1, 1 << 10, 1 << 20, 1 << 40] {
-                let call = Call { op: Some(ReduceOp::Sum), root: Some(0), ..call(kind, DType::Int8, count) };
-                let shape = |rank, in_place| Shape { rank, size, call, in_place, layout: None };
-                let first = choose(&shape(0, false), &Thresholds::default());
-                for rank in 0..size {
-                    for in_place in [false, true] {
-                        let chosen = choose(&shape(rank, in_place), &Thresholds::default());
-                        assert!(std::ptr::eq(first, chosen), "{kind}, {size} ranks, count {count}");
+                for op in [ReduceOp::Sum, ReduceOp::User { number: 0, commutative: false }] {
+                    let call = Call { op: Some(op), root: Some(0), ..call(kind, DType::Int8, count) };
+                    let shape = |rank, in_place| Shape { rank, size, call, in_place, layout: None };
+                    let first = choose(&shape(0, false), &Thresholds::default());
+                    assert!(first.in_rank_order || op.is_commutative(), "{first:?} for {call}");
+                    for rank in 0..size {
+                        for in_place in [false, true] {
+                            let chosen = choose(&shape(rank, in_place), &Thresholds::default());
+                            assert!(std::ptr::eq(first, chosen), "{kind}, {size} ranks, count {count}");
+                        }
                     }
                 }
             }
@@ -292,10 +298,11 @@ fn every_algorithm_is_chosen_for_something() {
     for algorithm in ALGORITHMS {
         let chosen = (1..=17).any(|size| {
             (0..=30).any(|bits| {
-                let call =
-                    Call { op: Some(ReduceOp::Sum), root: Some(0), ..call(algorithm.kind, DType::Int8, 1 << bits) };
-                let shape = Shape { rank: 0, size, call, in_place: false, layout: None };
-                std::ptr::eq(choose(&shape, &Thresholds::default()), algorithm)
+                [ReduceOp::Sum, ReduceOp::User { number: 0, commutative: false }].into_iter().any(|op| {
+                    let call = Call { op: Some(op), root: Some(0), ..call(algorithm.kind, DType::Int8, 1 << bits) };
+                    let shape = Shape { rank: 0, size, call, in_place: false, layout: None };
+                    std::ptr::eq(choose(&shape, &Thresholds::default()), algorithm)
+                })
             })
         });
         assert!(chosen, "{algorithm:?} is never chosen");
