@@ -78,6 +78,15 @@
 /** Operation: average: the sum divided by the number of ranks. Integers truncate toward zero. */
 #define MUSTER_AVG 4
 
+/** Operation: bitwise and; integer types only. */
+#define MUSTER_AND 5
+
+/** Operation: bitwise or; integer types only. */
+#define MUSTER_OR 6
+
+/** Operation: bitwise exclusive or; integer types only. */
+#define MUSTER_XOR 7
+
 /** What muster_role answers in a worker. */
 #define MUSTER_ROLE_WORKER 1
 
@@ -125,6 +134,12 @@ typedef struct muster_config_t muster_config_t;
  * live as long as it. Every rank must call a group's collectives in the same order.
  */
 typedef struct muster_group_t muster_group_t;
+
+/**
+ * An operation that was started and may still go on. Belongs to one thread at a time. To be freed with
+ * muster_request_free, also after it has ended, and also where its group or cluster has been freed before.
+ */
+typedef struct muster_request_t muster_request_t;
 
 /** A scheduler on a thread of its own. Its calls are thread-safe. */
 typedef struct muster_scheduler_t muster_scheduler_t;
@@ -198,6 +213,15 @@ typedef struct {
     /** Where it can be reached, as "host:port" with a numeric host: the first of its addresses. */
     char address[MUSTER_ADDRESS_BYTES];
 } muster_member_t;
+
+/**
+ * A user's reduction: `inout[i] = in[i] op inout[i]` for `count` elements of the element type `dtype`, where `in` has the
+ * operands of lower ranks. `ctx` is what muster_op_create was given.
+ *
+ * Called from whichever thread carries the collective out, by several at a time where several groups reduce at once, on
+ * any stretch of the elements. It must write nothing but `inout`, must not throw, and must not call this library.
+ */
+typedef void (*muster_reduce_fn)(const void *in, void *inout, size_t count, int32_t dtype, void *ctx);
 
 /** Success. */
 #define MUSTER_OK 0
@@ -681,6 +705,21 @@ muster_status_t muster_allreduce(muster_group_t *group,
                                  int32_t op);
 
 /**
+ * As muster_allreduce, but only the root, which all ranks pass alike, gets the result. Elsewhere `out` is not used and may
+ * be NULL. In place at the root where `in` equals `out`.
+ *
+ * Requires:
+ * As for muster_allreduce; `out` matters at the root only.
+ */
+muster_status_t muster_reduce(muster_group_t *group,
+                              const void *in,
+                              void *out,
+                              size_t count,
+                              int32_t dtype,
+                              int32_t op,
+                              int32_t root);
+
+/**
  * Gives everyone every rank's `count` elements, in order of rank: `out` takes `count` elements of each of the group's
  * members. All ranks pass the same count and element type.
  *
@@ -695,6 +734,167 @@ muster_status_t muster_allgather(muster_group_t *group,
                                  const void *in,
                                  void *out,
                                  size_t count,
+                                 int32_t dtype);
+
+/**
+ * As muster_allgather with parts of different sizes: `counts[r]` elements come from rank r and go to `out` at element
+ * `displs[r]`; `count` is this rank's own, `counts[rank]`. All ranks pass the same `counts` and element type; `displs` may
+ * differ between ranks, and NULL means that the parts follow each other. Parts must not overlap in `out`; what lies
+ * between them is left as it is.
+ *
+ * In place where `in` equals `out` plus `displs[rank]` elements. The lists are read before this returns and no longer.
+ *
+ * Requires:
+ * As for muster_allgather; `counts` must be readable for one number per member of the group, `displs` likewise or NULL.
+ */
+muster_status_t muster_allgatherv(muster_group_t *group,
+                                  const void *in,
+                                  size_t count,
+                                  void *out,
+                                  const size_t *counts,
+                                  const size_t *displs,
+                                  int32_t dtype);
+
+/**
+ * Gives the root every rank's `count` elements, in order of rank, as muster_allgather gives them to everyone. All ranks pass
+ * the same count, element type and root. Elsewhere than at the root `out` is not used and may be NULL; in place at the
+ * root where `in` equals `out` plus `count` elements times its rank.
+ *
+ * Requires:
+ * As for muster_allgather; `out` matters at the root only.
+ */
+muster_status_t muster_gather(muster_group_t *group,
+                              const void *in,
+                              void *out,
+                              size_t count,
+                              int32_t dtype,
+                              int32_t root);
+
+/**
+ * As muster_gather with parts of different sizes: each rank gives `count` elements of its own, and the root says in
+ * `counts[r]` how many it expects of rank r, and in `displs[r]` at which element of `out` they go (NULL: they follow each
+ * other; they must not overlap). `out`, `counts` and `displs` are used at the root only. A rank that gives another number than
+ * the root expects ends the call with MUSTER_ERR_MISMATCH.
+ *
+ * Requires:
+ * As for muster_gather; at the root `counts` must be readable for one number per member of the group, `displs` likewise or
+ * NULL.
+ */
+muster_status_t muster_gatherv(muster_group_t *group,
+                               const void *in,
+                               size_t count,
+                               void *out,
+                               const size_t *counts,
+                               const size_t *displs,
+                               int32_t dtype,
+                               int32_t root);
+
+/**
+ * Gives each rank its `count` elements of the root's `in`, which has `count` for every member, in order of rank. All ranks
+ * pass the same count, element type and root. Elsewhere than at the root `in` is not used and may be NULL; in place at the
+ * root where `out` equals `in` plus `count` elements times its rank: then its part just stays there.
+ *
+ * Ownership, NULL, blocking and errors as muster_allreduce.
+ *
+ * Requires:
+ * `group` must be NULL or a live group; at the root `in` must be readable for `count` elements times the group's size; `out`
+ * must be writable for `count` elements, or NULL; nobody else may write to them, or read `out`, meanwhile.
+ */
+muster_status_t muster_scatter(muster_group_t *group,
+                               const void *in,
+                               void *out,
+                               size_t count,
+                               int32_t dtype,
+                               int32_t root);
+
+/**
+ * As muster_scatter with parts of different sizes: the root gives `counts[r]` elements to rank r, from element `displs[r]`
+ * of `in` on (NULL: they follow each other), and each rank takes `count`. `in`, `counts` and `displs` are used at the root
+ * only. A rank that expects another number than the root gives ends the call with MUSTER_ERR_MISMATCH.
+ *
+ * Requires:
+ * As for muster_scatter; at the root `counts` must be readable for one number per member of the group, `displs` likewise or
+ * NULL.
+ */
+muster_status_t muster_scatterv(muster_group_t *group,
+                                const void *in,
+                                const size_t *counts,
+                                const size_t *displs,
+                                void *out,
+                                size_t count,
+                                int32_t dtype,
+                                int32_t root);
+
+/**
+ * Combines the ranks' inputs, of `count` elements for every member, element by element, and gives each rank its part of the
+ * result: `count` elements, in order of rank. All ranks pass the same count, element type and operation.
+ *
+ * In place where `out` equals `in` plus `count` elements times this rank: then the rest of `in` stays as it is. Otherwise they
+ * must not overlap. Ownership, NULL, bits, blocking and errors as muster_allreduce.
+ *
+ * Requires:
+ * `group` must be NULL or a live group; `in` must be readable for `count` elements times the group's size and `out` writable
+ * for `count` elements, or NULL; nobody else may write to them, or read `out`, meanwhile.
+ */
+muster_status_t muster_reduce_scatter(muster_group_t *group,
+                                      const void *in,
+                                      void *out,
+                                      size_t count,
+                                      int32_t dtype,
+                                      int32_t op);
+
+/**
+ * As muster_reduce_scatter with parts of different sizes: rank r gets the `counts[r]` elements that follow those of the
+ * ranks before it. All ranks pass the same `counts`, element type and operation. In place where `out` equals this rank's
+ * part of `in`. The list is read before this returns and no longer.
+ *
+ * Requires:
+ * As for muster_reduce_scatter, with the sum of `counts` in place of `count` times the size; `counts` must be readable for
+ * one number per member of the group.
+ */
+muster_status_t muster_reduce_scatterv(muster_group_t *group,
+                                       const void *in,
+                                       void *out,
+                                       const size_t *counts,
+                                       int32_t dtype,
+                                       int32_t op);
+
+/**
+ * Gives every rank a part of every other's input: `in` and `out` have `count` elements for every member, and part r of `in`
+ * becomes this rank's part of rank r's `out`. All ranks pass the same count and element type.
+ *
+ * In place where `in` equals `out`; otherwise they must not overlap. Ownership, NULL, blocking and errors as
+ * muster_allreduce.
+ *
+ * Requires:
+ * `group` must be NULL or a live group; `in` must be readable and `out` writable for `count` elements times the group's size,
+ * or NULL; nobody else may write to them, or read `out`, meanwhile.
+ */
+muster_status_t muster_alltoall(muster_group_t *group,
+                                const void *in,
+                                void *out,
+                                size_t count,
+                                int32_t dtype);
+
+/**
+ * As muster_alltoall with parts of different sizes: `in_counts[r]` elements from element `in_displs[r]` of `in` on go to rank
+ * r, and `out_counts[r]` come from it, to element `out_displs[r]` of `out`. NULL for either displacements means that the parts
+ * follow each other; parts of `out` must not overlap. What one rank sends another must be what that expects, or the call
+ * ends with MUSTER_ERR_MISMATCH.
+ *
+ * In place where `in` equals `out`, and both counts and displacements are the same.
+ *
+ * Requires:
+ * As for muster_alltoall; the counts must be readable for one number per member of the group, the displacements likewise or
+ * NULL.
+ */
+muster_status_t muster_alltoallv(muster_group_t *group,
+                                 const void *in,
+                                 const size_t *in_counts,
+                                 const size_t *in_displs,
+                                 void *out,
+                                 const size_t *out_counts,
+                                 const size_t *out_displs,
                                  int32_t dtype);
 
 /**
@@ -770,6 +970,307 @@ muster_status_t muster_store_delete(muster_cluster_t *cluster, const char *key, 
  * `cluster` must be NULL or a live cluster; `keys` must be readable for `n` pointers, each NULL or a string.
  */
 muster_status_t muster_store_wait(muster_cluster_t *cluster, const char *const *keys, size_t n, int64_t timeout_ms);
+
+/**
+ * muster_barrier without waiting: starts it and gives a request out, which says when it is done. See muster_request_test.
+ *
+ * Collectives of a group, blocking or not, run one after another in the order of the calls. The buffers must stay as they are
+ * until the request has ended; lists of counts and displacements are read before this returns. The group's time-out counts
+ * from this call on. Errors in the arguments are returned here, and no request is made; later ones by the request, and they
+ * revoke the group as muster_barrier says.
+ *
+ * Requires:
+ * As for muster_barrier, until the request has ended; `request` must be NULL or writable.
+ */
+muster_status_t muster_ibarrier(muster_group_t *group,
+                                muster_request_t **request);
+
+/**
+ * muster_broadcast without waiting: starts it and gives a request out, which says when it is done. See muster_request_test.
+ *
+ * Buffers, order, time-out and errors as muster_ibarrier.
+ *
+ * Requires:
+ * As for muster_broadcast, until the request has ended; `request` must be NULL or writable.
+ */
+muster_status_t muster_ibroadcast(muster_group_t *group,
+                                  void *buf,
+                                  size_t count,
+                                  int32_t dtype,
+                                  int32_t root,
+                                  muster_request_t **request);
+
+/**
+ * muster_allreduce without waiting: starts it and gives a request out, which says when it is done. See muster_request_test.
+ *
+ * Buffers, order, time-out and errors as muster_ibarrier.
+ *
+ * Requires:
+ * As for muster_allreduce, until the request has ended; `request` must be NULL or writable.
+ */
+muster_status_t muster_iallreduce(muster_group_t *group,
+                                  const void *in,
+                                  void *out,
+                                  size_t count,
+                                  int32_t dtype,
+                                  int32_t op,
+                                  muster_request_t **request);
+
+/**
+ * muster_reduce without waiting: starts it and gives a request out, which says when it is done. See muster_request_test.
+ *
+ * Buffers, order, time-out and errors as muster_ibarrier.
+ *
+ * Requires:
+ * As for muster_reduce, until the request has ended; `request` must be NULL or writable.
+ */
+muster_status_t muster_ireduce(muster_group_t *group,
+                               const void *in,
+                               void *out,
+                               size_t count,
+                               int32_t dtype,
+                               int32_t op,
+                               int32_t root,
+                               muster_request_t **request);
+
+/**
+ * muster_allgather without waiting: starts it and gives a request out, which says when it is done. See muster_request_test.
+ *
+ * Buffers, order, time-out and errors as muster_ibarrier.
+ *
+ * Requires:
+ * As for muster_allgather, until the request has ended; `request` must be NULL or writable.
+ */
+muster_status_t muster_iallgather(muster_group_t *group,
+                                  const void *in,
+                                  void *out,
+                                  size_t count,
+                                  int32_t dtype,
+                                  muster_request_t **request);
+
+/**
+ * muster_allgatherv without waiting: starts it and gives a request out, which says when it is done. See muster_request_test.
+ *
+ * Buffers, order, time-out and errors as muster_ibarrier.
+ *
+ * Requires:
+ * As for muster_allgatherv, until the request has ended; `request` must be NULL or writable.
+ */
+muster_status_t muster_iallgatherv(muster_group_t *group,
+                                   const void *in,
+                                   size_t count,
+                                   void *out,
+                                   const size_t *counts,
+                                   const size_t *displs,
+                                   int32_t dtype,
+                                   muster_request_t **request);
+
+/**
+ * muster_gather without waiting: starts it and gives a request out, which says when it is done. See muster_request_test.
+ *
+ * Buffers, order, time-out and errors as muster_ibarrier.
+ *
+ * Requires:
+ * As for muster_gather, until the request has ended; `request` must be NULL or writable.
+ */
+muster_status_t muster_igather(muster_group_t *group,
+                               const void *in,
+                               void *out,
+                               size_t count,
+                               int32_t dtype,
+                               int32_t root,
+                               muster_request_t **request);
+
+/**
+ * muster_gatherv without waiting: starts it and gives a request out, which says when it is done. See muster_request_test.
+ *
+ * Buffers, order, time-out and errors as muster_ibarrier.
+ *
+ * Requires:
+ * As for muster_gatherv, until the request has ended; `request` must be NULL or writable.
+ */
+muster_status_t muster_igatherv(muster_group_t *group,
+                                const void *in,
+                                size_t count,
+                                void *out,
+                                const size_t *counts,
+                                const size_t *displs,
+                                int32_t dtype,
+                                int32_t root,
+                                muster_request_t **request);
+
+/**
+ * muster_scatter without waiting: starts it and gives a request out, which says when it is done. See muster_request_test.
+ *
+ * Buffers, order, time-out and errors as muster_ibarrier.
+ *
+ * Requires:
+ * As for muster_scatter, until the request has ended; `request` must be NULL or writable.
+ */
+muster_status_t muster_iscatter(muster_group_t *group,
+                                const void *in,
+                                void *out,
+                                size_t count,
+                                int32_t dtype,
+                                int32_t root,
+                                muster_request_t **request);
+
+/**
+ * muster_scatterv without waiting: starts it and gives a request out, which says when it is done. See muster_request_test.
+ *
+ * Buffers, order, time-out and errors as muster_ibarrier.
+ *
+ * Requires:
+ * As for muster_scatterv, until the request has ended; `request` must be NULL or writable.
+ */
+muster_status_t muster_iscatterv(muster_group_t *group,
+                                 const void *in,
+                                 const size_t *counts,
+                                 const size_t *displs,
+                                 void *out,
+                                 size_t count,
+                                 int32_t dtype,
+                                 int32_t root,
+                                 muster_request_t **request);
+
+/**
+ * muster_reduce_scatter without waiting: starts it and gives a request out, which says when it is done. See muster_request_test.
+ *
+ * Buffers, order, time-out and errors as muster_ibarrier.
+ *
+ * Requires:
+ * As for muster_reduce_scatter, until the request has ended; `request` must be NULL or writable.
+ */
+muster_status_t muster_ireduce_scatter(muster_group_t *group,
+                                       const void *in,
+                                       void *out,
+                                       size_t count,
+                                       int32_t dtype,
+                                       int32_t op,
+                                       muster_request_t **request);
+
+/**
+ * muster_reduce_scatterv without waiting: starts it and gives a request out, which says when it is done. See muster_request_test.
+ *
+ * Buffers, order, time-out and errors as muster_ibarrier.
+ *
+ * Requires:
+ * As for muster_reduce_scatterv, until the request has ended; `request` must be NULL or writable.
+ */
+muster_status_t muster_ireduce_scatterv(muster_group_t *group,
+                                        const void *in,
+                                        void *out,
+                                        const size_t *counts,
+                                        int32_t dtype,
+                                        int32_t op,
+                                        muster_request_t **request);
+
+/**
+ * muster_alltoall without waiting: starts it and gives a request out, which says when it is done. See muster_request_test.
+ *
+ * Buffers, order, time-out and errors as muster_ibarrier.
+ *
+ * Requires:
+ * As for muster_alltoall, until the request has ended; `request` must be NULL or writable.
+ */
+muster_status_t muster_ialltoall(muster_group_t *group,
+                                 const void *in,
+                                 void *out,
+                                 size_t count,
+                                 int32_t dtype,
+                                 muster_request_t **request);
+
+/**
+ * muster_alltoallv without waiting: starts it and gives a request out, which says when it is done. See muster_request_test.
+ *
+ * Buffers, order, time-out and errors as muster_ibarrier.
+ *
+ * Requires:
+ * As for muster_alltoallv, until the request has ended; `request` must be NULL or writable.
+ */
+muster_status_t muster_ialltoallv(muster_group_t *group,
+                                  const void *in,
+                                  const size_t *in_counts,
+                                  const size_t *in_displs,
+                                  void *out,
+                                  const size_t *out_counts,
+                                  const size_t *out_displs,
+                                  int32_t dtype,
+                                  muster_request_t **request);
+
+/**
+ * Makes a reduction operation of a function, and gives its number out, to be passed as `op` on any group of this cluster.
+ *
+ * `commutative` is 1 if operands may be exchanged, 0 if not; then contributions are folded in order of rank. The function
+ * must be associative, as far as its result is to be the same on 4 and on 5 ranks; the same number of ranks always gives the
+ * same bits. Operations are numbered in the order in which they are made: ranks that reduce together must have made theirs in the
+ * same order, for a number that differs is a mismatch. Thread-safe; does not block.
+ *
+ * Requires:
+ * `cluster` must be NULL or a live cluster, `op` NULL or writable; `fn` and `ctx` must be good until muster_op_free has
+ * returned and every call that uses the operation has ended.
+ */
+muster_status_t muster_op_create(muster_cluster_t *cluster,
+                                 muster_reduce_fn fn,
+                                 void *ctx,
+                                 int32_t commutative,
+                                 int32_t *op);
+
+/**
+ * Frees an operation: its number means nothing from now on, and is not given again. Calls that have begun go on with the
+ * function. Thread-safe; does not block.
+ *
+ * Requires:
+ * `cluster` must be NULL or a live cluster.
+ */
+muster_status_t muster_op_free(muster_cluster_t *cluster,
+                               int32_t op);
+
+/**
+ * Asks whether the operation has ended: MUSTER_IN_PROGRESS while it goes on, MUSTER_OK once it is done, or its error, with
+ * its sentence in muster_last_error. Says the same again however often it is asked.
+ *
+ * Never blocks. Operations go on by themselves: nobody need ask for that.
+ *
+ * Requires:
+ * `request` must be NULL or a live request.
+ */
+muster_status_t muster_request_test(muster_request_t *request);
+
+/**
+ * Waits until the operation has ended, and answers as muster_request_test; MUSTER_IN_PROGRESS if it goes on after
+ * `timeout_ms`, which ends the waiting but not the operation, so that one can wait again.
+ *
+ * `timeout_ms` is -1 to wait for the operation's own end (it has its group's time-out), 0 to ask only, INT64_MAX for
+ * no limit. Blocking.
+ *
+ * Requires:
+ * `request` must be NULL or a live request.
+ */
+muster_status_t muster_request_wait(muster_request_t *request, int64_t timeout_ms);
+
+/**
+ * Asks for the operation's end. It ends soon, with MUSTER_ERR_ABORTED, unless it has ended before or is too far on to be
+ * stopped: then it ends as it would have. The request tells which; it must still be freed, and its buffers are in use until
+ * it has ended.
+ *
+ * A collective cannot be taken back by one rank alone: cancelling one that has not ended, begun or not, revokes its group,
+ * and every rank's calls on it return MUSTER_ERR_ABORTED with this rank's name. May wait up to 250 ms for the scheduler's
+ * word. MUSTER_OK if the wish was taken note of.
+ *
+ * Requires:
+ * `request` must be NULL or a live request.
+ */
+muster_status_t muster_request_cancel(muster_request_t *request);
+
+/**
+ * Frees a request; NULL is nothing. If the operation goes on it waits for its end (at most for the group's time-out): when
+ * this returns, the buffers are no longer touched. Who does not want to wait cancels first.
+ *
+ * Requires:
+ * `request` must be NULL or a live request, which is none afterwards.
+ */
+void muster_request_free(muster_request_t *request);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -102,7 +102,8 @@ fn the_exported_symbols_are_the_declared_ones() {
 }
 
 /// What an entry calls to be a panic boundary: the guards themselves, or a function of its file that is one.
-const BOUNDARIES: [&str; 6] = ["guard(", "guard_or(", "guard_number(", "small(", "number(", "borrowed("];
+const BOUNDARIES: [&str; 8] =
+    ["guard(", "guard_or(", "guard_number(", "small(", "number(", "borrowed(", "run(", "start("];
 /// Entries that only read a constant, or hand a pointer to `free`.
 const CANNOT_PANIC: [&str; 4] = ["muster_abi_version", "muster_version", "muster_status_string", "muster_free"];
 

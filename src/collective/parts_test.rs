@@ -161,10 +161,9 @@ fn layouts(random: &mut Random, mut call: Call, size: u32, most: usize) -> (Call
             let alike = random.below(2) == 0;
             let mut matrix: Vec<Vec<u64>> = ranks.clone().map(|_| counts(random)).collect();
             if alike {
-                for from in ranks.clone() {
-                    for to in 0..from {
-                        matrix[from][to] = matrix[to][from];
-                    }
+                let same = matrix.clone();
+                for (from, row) in matrix.iter_mut().enumerate() {
+                    row.iter_mut().zip(&same).take(from).for_each(|(count, other)| *count = other[from]);
                 }
             }
             ranks

@@ -14,14 +14,12 @@ const NO_OUTPUT: (*mut c_void, usize) = (std::ptr::null_mut(), 0);
 /// A rank's counts and displacements for one buffer; the second may be NULL.
 pub(super) type Lists = (*const usize, *const usize);
 
-// SAFETY: (contract of all below) the buffers must be as the entry of the same name says, until the work is done; lists
-// must be readable for one number per rank of the group.
-
 pub(super) fn barrier() -> Result<Work<'static>> {
     // SAFETY: a barrier has no buffers.
     unsafe { Prepared::of(CallKind::Barrier).buffers(NO_INPUT, NO_OUTPUT, Place::Never) }
 }
 
+// SAFETY: (contract) as for the entry of this name, until the work is done.
 pub(super) unsafe fn broadcast(
     group: &Group,
     buf: *mut c_void,
@@ -34,6 +32,7 @@ pub(super) unsafe fn broadcast(
     unsafe { call.buffers(NO_INPUT, (buf, count), Place::Never) }
 }
 
+// SAFETY: (contract) as for the entry of this name, until the work is done.
 pub(super) unsafe fn allreduce(
     group: &Group,
     input: *const c_void,
@@ -46,6 +45,7 @@ pub(super) unsafe fn allreduce(
     unsafe { call.buffers((input, count), (output, count), Place::InputAt(0)) }
 }
 
+// SAFETY: (contract) as for the entry of this name, until the work is done.
 pub(super) unsafe fn reduce(
     group: &Group,
     input: *const c_void,
@@ -60,6 +60,7 @@ pub(super) unsafe fn reduce(
     unsafe { call.buffers((input, count), output, Place::InputAt(0)) }
 }
 
+// SAFETY: (contract) as for the entry of this name, until the work is done.
 pub(super) unsafe fn allgather(
     group: &Group,
     input: *const c_void,
@@ -73,6 +74,7 @@ pub(super) unsafe fn allgather(
     unsafe { call.buffers((input, count), (output, of_all(group, count)?), place) }
 }
 
+// SAFETY: (contract) as for the entry of this name, until the work is done.
 pub(super) unsafe fn allgatherv(
     group: &Group,
     (input, count): (*const c_void, usize),
@@ -92,6 +94,7 @@ pub(super) unsafe fn allgatherv(
     unsafe { call.buffers((input, count), (output, all), Place::InputAt(own_displ)) }
 }
 
+// SAFETY: (contract) as for the entry of this name, until the work is done.
 pub(super) unsafe fn gather(
     group: &Group,
     input: *const c_void,
@@ -106,6 +109,7 @@ pub(super) unsafe fn gather(
     unsafe { call.buffers((input, count), output, Place::InputAt(own_at(group, count))) }
 }
 
+// SAFETY: (contract) as for the entry of this name, until the work is done.
 pub(super) unsafe fn gatherv(
     group: &Group,
     (input, count): (*const c_void, usize),
@@ -130,6 +134,7 @@ pub(super) unsafe fn gatherv(
     unsafe { call.layout(layout).buffers((input, count), (output, all), Place::InputAt(own_displ)) }
 }
 
+// SAFETY: (contract) as for the entry of this name, until the work is done.
 pub(super) unsafe fn scatter(
     group: &Group,
     input: *const c_void,
@@ -144,6 +149,7 @@ pub(super) unsafe fn scatter(
     unsafe { call.buffers(input, (output, count), Place::OutputAt(own_at(group, count))) }
 }
 
+// SAFETY: (contract) as for the entry of this name, until the work is done.
 pub(super) unsafe fn scatterv(
     group: &Group,
     input: *const c_void,
@@ -167,6 +173,7 @@ pub(super) unsafe fn scatterv(
     unsafe { call.layout(layout).buffers((input, all), (output, count), Place::OutputAt(own_displ)) }
 }
 
+// SAFETY: (contract) as for the entry of this name, until the work is done.
 pub(super) unsafe fn reduce_scatter(
     group: &Group,
     input: *const c_void,
@@ -180,6 +187,7 @@ pub(super) unsafe fn reduce_scatter(
     unsafe { call.buffers((input, of_all(group, count)?), (output, count), place) }
 }
 
+// SAFETY: (contract) as for the entry of this name, until the work is done.
 pub(super) unsafe fn reduce_scatterv(
     group: &Group,
     input: *const c_void,
@@ -197,6 +205,7 @@ pub(super) unsafe fn reduce_scatterv(
     unsafe { call.buffers((input, all), (output, own_count), Place::OutputAt(own_displ)) }
 }
 
+// SAFETY: (contract) as for the entry of this name, until the work is done.
 pub(super) unsafe fn alltoall(
     group: &Group,
     input: *const c_void,
@@ -210,6 +219,7 @@ pub(super) unsafe fn alltoall(
     unsafe { call.buffers((input, all), (output, all), Place::InputAt(0)) }
 }
 
+// SAFETY: (contract) as for the entry of this name, until the work is done.
 pub(super) unsafe fn alltoallv(
     group: &Group,
     input: *const c_void,

@@ -96,7 +96,7 @@ impl Prepared {
         let bytes = |count: usize, name: &str| {
             let bytes = count.checked_mul(element).filter(|bytes| isize::try_from(*bytes).is_ok());
             bytes.ok_or_else(|| {
-                Error::invalid(format!("{kind}: {name} has {count} elements: more than any memory holds"))
+                Error::invalid(format!("{kind}: by its count {name} has {count} elements: more than any memory holds"))
             })
         };
         let (input_bytes, output_bytes) = (bytes(input.1, "in")?, bytes(output.1, "out")?);

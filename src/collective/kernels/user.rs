@@ -57,7 +57,8 @@ impl UserFunction {
         let mut done = 0;
         while done < count {
             let now = most.min(count - done);
-            // SAFETY: `now` elements from `done` lie within all three, and `aside` holds as many; they are apart.
+            // SAFETY: `now` elements from `done` lie within all three, and `aside` holds as many; they are apart. The
+            // function is called as its maker promised.
             unsafe {
                 std::ptr::copy_nonoverlapping(higher.add(done * size), aside, now * size);
                 (self.function)(lower.add(done * size).cast(), aside.cast(), now, dtype as i32, self.ctx);
@@ -73,6 +74,7 @@ mod tests {
     use super::*;
 
     /// `inout = in - 2 inout`: neither commutative nor associative.
+    // SAFETY: (contract) the test gives slices of `count` numbers, and a counter as the context.
     unsafe extern "C" fn odd(r#in: *const c_void, inout: *mut c_void, count: usize, dtype: i32, ctx: *mut c_void) {
         assert_eq!(dtype, DType::Int32 as i32);
         for at in 0..count {
