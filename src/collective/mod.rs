@@ -5,7 +5,7 @@
 //! sockets nor time. The driver in `runtime` asks for step 0, 1, 2 ... until [`Action::Done`] and carries each action
 //! out; a simulation in the tests does the same in memory.
 //!
-//! Invariants, all of them checked by the simulation in `simulation_test.rs`:
+//! Invariants, all of them checked by the simulation in `simulation.rs`:
 //! - *Frame order.* What the schedule of rank A sends to B, and what the schedule of B receives from A, are the same list
 //!   of lengths in the same order. A link is first in, first out, so a frame needs no address.
 //! - *No reliance on buffering.* A schedule finishes even if a send ends only once its receiver has asked for it.
@@ -23,7 +23,8 @@
 //!    the scratch that it needs.
 //! 3. Enter each algorithm as one line of [`ALGORITHMS`], fastest for its purpose first; the last of a kind
 //!    must fit every shape. A line that says when it `suits` may need a field in [`Thresholds`].
-//! 4. Say in `simulation_test.rs` what the result must be. The simulation tries every line of the table by itself.
+//! 4. Say in `parts_test.rs` what each rank gives and gets. The tests by seed (`soak_test.rs`) then try every line of the
+//!    table by themselves: all types and operations, at odd places, in place on some ranks, with links that hold nothing.
 //!
 //! What it deliberately does not do: reach memory (but for [`kernels`], which are handed pointers), frame, check,
 //! retry.
@@ -35,7 +36,10 @@ mod allgatherv;
 mod allreduce;
 mod alltoall;
 mod barrier;
+#[cfg(test)]
+mod bits_test;
 mod broadcast;
+mod check;
 mod gather;
 pub mod kernels;
 #[cfg(test)]
@@ -50,6 +54,8 @@ mod shape;
 mod simulation;
 #[cfg(test)]
 mod simulation_test;
+#[cfg(test)]
+mod soak_test;
 mod tree;
 
 pub use action::{Action, Buffer, Landing, Side, Span};

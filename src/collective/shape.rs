@@ -1,11 +1,7 @@
 //! What a schedule is computed from: one rank's view of one call.
 
 use super::{Buffer, Span};
-use crate::error::{Error, Result};
 use crate::types::{Call, CallKind, ReduceOp};
-
-/// What a process can address; a buffer is smaller. Steps are counted in 32 bits, which this leaves room for.
-const MAX_BYTES: u128 = 1 << 47;
 
 /// Where the ranks' parts of one buffer lie, in elements from its beginning. Both lists are as long as the group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -62,78 +58,22 @@ pub struct Shape<'a> {
 }
 
 impl Shape<'_> {
-    /// Finds whatever would make no sense. A shape that passes has a schedule; its byte counts fit in memory's
-    /// addresses.
-    pub fn check(&self) -> Result<()> {
-        let Call { kind, dtype, op, root, count, .. } = self.call;
-        let wrong = |what: String| Err(Error::invalid(format!("{kind}: {what}")));
-        if self.rank >= self.size {
-            return wrong(format!("rank {} is not in a group of {}", self.rank, self.size));
-        }
-        if kind == CallKind::Barrier {
-            return Ok(());
-        }
-        let Some(dtype) = dtype else { return wrong("an element type is needed".to_owned()) };
-        if reduces(kind) && op.is_none() {
-            return wrong("an operation is needed".to_owned());
-        }
-        if let Some(op) = op.filter(|op| op.is_bitwise() && !dtype.is_integer()) {
-            return wrong(format!("{op} is a bitwise operation, and {dtype} is no integer type"));
-        }
-        if has_root(kind) && root.is_none_or(|root| root >= self.size) {
-            let root = root.map_or("none".to_string(), |root| root.to_string());
-            return wrong(format!("the root is {root}; it must be a rank from 0 to {}", self.size - 1));
-        }
-        let parts = match kind {
-            CallKind::Broadcast | CallKind::Allreduce | CallKind::Reduce => 1,
-            _ if self.layout.is_some() => 1,
-            _ => self.size,
-        };
-        let bytes = |count: u64| u128::from(count) * dtype.size() as u128 * u128::from(parts);
-        if bytes(count) >= MAX_BYTES {
-            let bytes = bytes(count);
-            return wrong(format!("a count of {count} comes to {bytes} bytes: less than {MAX_BYTES} can be addressed"));
-        }
-        match self.wants_layout() {
-            None => Ok(()),
-            Some(wanted) => self.check_layout(dtype.size(), wanted).or_else(wrong),
-        }
+    /// Whether the call has a root.
+    pub(super) fn has_root(&self) -> bool {
+        use CallKind::{Broadcast, Gather, Gatherv, Reduce, Scatter, Scatterv};
+        matches!(self.call.kind, Broadcast | Reduce | Gather | Gatherv | Scatter | Scatterv)
     }
 
-    /// Whether the calls of this kind have a layout, and if so, whether it lists the parts of input and output.
-    fn wants_layout(&self) -> Option<(bool, bool)> {
-        let at_root = self.call.root == Some(self.rank);
-        match self.call.kind {
-            CallKind::Allgatherv => Some((false, true)),
-            CallKind::Gatherv => Some((false, at_root)),
-            CallKind::Scatterv => Some((at_root, false)),
-            CallKind::ReduceScatterv => Some((true, false)),
-            CallKind::Alltoallv => Some((true, true)),
-            _ => None,
-        }
+    /// Whether the call combines elements.
+    pub(super) fn reduces(&self) -> bool {
+        use CallKind::{Allreduce, Reduce, ReduceScatter, ReduceScatterv};
+        matches!(self.call.kind, Allreduce | Reduce | ReduceScatter | ReduceScatterv)
     }
 
-    fn check_layout(&self, element: usize, (input, output): (bool, bool)) -> std::result::Result<(), String> {
-        let Some(layout) = self.layout else { return Err("the sizes of the parts are needed".to_owned()) };
-        let fits = |elements: u64| u128::from(elements) * (element as u128) < MAX_BYTES;
-        for (wanted, parts, name) in [(input, &layout.input, "in"), (output, &layout.output, "out")] {
-            let listed = if wanted { self.size as usize } else { 0 };
-            if parts.counts.len() != listed || parts.displs.len() != listed {
-                let (counts, displs) = (parts.counts.len(), parts.displs.len());
-                return Err(format!("{name} has {counts} counts and {displs} displacements; there must be {listed}"));
-            }
-            for (rank, (count, displ)) in parts.counts.iter().zip(&parts.displs).enumerate() {
-                if !count.checked_add(*displ).is_some_and(fits) {
-                    return Err(format!(
-                        "the part of rank {rank} in {name}, {count} from {displ} on, lies beyond any memory"
-                    ));
-                }
-            }
-        }
-        if !fits(layout.own) {
-            return Err(format!("a part of {} elements is larger than any memory", layout.own));
-        }
-        Ok(())
+    /// Whether `count` is that of one rank's part, of which a buffer holds one for each rank.
+    pub(super) fn count_is_per_rank(&self) -> bool {
+        use CallKind::{Allgather, Alltoall, Gather, ReduceScatter, Scatter};
+        matches!(self.call.kind, Allgather | Gather | Scatter | ReduceScatter | Alltoall)
     }
 
     /// The root's rank; 0 where the call has none.
@@ -227,24 +167,6 @@ impl Shape<'_> {
     }
 }
 
-/// Whether calls of this kind combine elements.
-fn reduces(kind: CallKind) -> bool {
-    matches!(kind, CallKind::Allreduce | CallKind::Reduce | CallKind::ReduceScatter | CallKind::ReduceScatterv)
-}
-
-/// Whether calls of this kind have a root.
-fn has_root(kind: CallKind) -> bool {
-    matches!(
-        kind,
-        CallKind::Broadcast
-            | CallKind::Reduce
-            | CallKind::Gather
-            | CallKind::Gatherv
-            | CallKind::Scatter
-            | CallKind::Scatterv
-    )
-}
-
 /// `(rank + distance) mod size`, for a distance of at most `size`.
 pub(super) fn around(rank: u32, distance: u32, size: u32) -> u32 {
     ((u64::from(rank) + u64::from(distance)) % u64::from(size)) as u32
@@ -274,24 +196,5 @@ mod tests {
                 assert_eq!(end, shape.bytes());
             }
         }
-    }
-
-    #[test]
-    fn senseless_calls_are_named() {
-        let fine = shape(CallKind::Broadcast, 3);
-        assert!(fine.check().is_ok());
-        let wrong = |call: Call, words: &str| {
-            let error = Shape { call, ..fine }.check().expect_err("it makes no sense");
-            assert!(error.message().contains(words), "{error}");
-        };
-        wrong(Call { root: Some(4), ..fine.call }, "from 0 to 3");
-        wrong(Call { root: None, ..fine.call }, "root is none");
-        wrong(Call { dtype: None, ..fine.call }, "element type");
-        wrong(Call { kind: CallKind::Allreduce, op: None, ..fine.call }, "operation");
-        wrong(Call { count: u64::MAX, ..fine.call }, "can be addressed");
-        wrong(Call { count: 1 << 44, ..fine.call }, "can be addressed");
-        assert!(Shape { call: Call { count: (1 << 44) - 1, ..fine.call }, ..fine }.check().is_ok());
-        wrong(Call { kind: CallKind::Allgather, count: 1 << 59, ..fine.call }, "can be addressed");
-        assert!(Shape { rank: 4, ..fine }.check().is_err());
     }
 }

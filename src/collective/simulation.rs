@@ -7,7 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 
 /// What fills memory that nobody has written yet.
-const JUNK: u8 = 0xa5;
+pub(super) const JUNK: u8 = 0xa5;
 
 /// More steps than any schedule here has; one that reaches it does not end.
 const MAX_STEPS: u32 = 100_000;
@@ -279,8 +279,9 @@ pub(super) fn run_with(
     for (rank, input) in (0..).zip(inputs) {
         let in_place = in_place == InPlace::Everybody || (in_place == InPlace::OddRanks && rank % 2 == 1);
         let shape = Shape { rank, size, call, in_place, layout: layouts.get(rank as usize) };
-        shape.check().expect("the tests make sensible calls");
-        members.push(Member::new(algorithm, shape, input, fold));
+        let member = Member::new(algorithm, shape, input, fold);
+        member.shape.check().expect("the tests make sensible calls");
+        members.push(member);
     }
     let mut links: HashMap<(u32, u32), VecDeque<Frame>> = HashMap::new();
     let mut order: Vec<usize> = (0..members.len()).collect();

@@ -117,53 +117,23 @@ fn allreduce_is_right_for_every_type_and_operation() {
     }
 }
 
-/// Floats of all magnitudes, where the order of additions shows, with infinities, NaNs of any sign and both zeros
-/// among them.
-pub(super) fn wild_floats(random: &mut Random, count: u64) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for _ in 0..count {
-        let sign = (random.next() as u32) << 31;
-        let bits = match random.below(30) {
-            0 => 0x7fc0_0000 | random.below(1 << 22) as u32,
-            1 => 0x7f80_0000 | random.below(1 << 23) as u32,
-            2 => 0,
-            3 => 0x7f80_0000,
-            _ => ((100 + random.below(50) as u32) << 23) | random.below(1 << 23) as u32,
-        };
-        bytes.extend((sign | bits).to_ne_bytes());
-    }
-    bytes
-}
-
-#[test]
-fn every_rank_gets_the_same_bits_in_every_run() {
-    let mut random = Random(4);
-    for size in 2..=17 {
-        let inputs: Vec<Vec<u8>> = (0..size).map(|_| wild_floats(&mut random, 333)).collect();
-        for op in ReduceOp::ALL.into_iter().filter(|op| !op.is_bitwise()) {
-            let call = Call { op: Some(op), ..call(CallKind::Allreduce, DType::Float32, 333) };
-            for algorithm in algorithms(CallKind::Allreduce, size) {
-                let first = run(algorithm, call, &inputs, InPlace::Nobody, random.next()).outputs;
-                for in_place in IN_PLACE {
-                    let outputs = run(algorithm, call, &inputs, in_place, random.next()).outputs;
-                    let same = outputs.iter().all(|output| *output == first[0]);
-                    assert!(same, "{algorithm:?}, {call}, {size} ranks, {in_place:?}: other bits");
-                }
-            }
-        }
-    }
-}
-
-/// Elements stand for functions x -> ax + b with a and b in 32 bits each; the operation, which does not commute, does
-/// the lower's function first and then the higher's.
-pub(super) fn compose(_call: &Call, mine: &mut [u8], other: &[u8], other_lower: bool) {
-    let number = |bytes: &[u8]| u32::from_ne_bytes(bytes.try_into().expect("four bytes"));
-    for (mine, other) in mine.chunks_mut(8).zip(other.chunks(8)) {
-        let (low, high) = if other_lower { (other, &*mine) } else { (&*mine, other) };
-        let factor = number(&low[..4]).wrapping_mul(number(&high[..4]));
-        let addend = number(&high[..4]).wrapping_mul(number(&low[4..])).wrapping_add(number(&high[4..]));
-        mine[..4].copy_from_slice(&factor.to_ne_bytes());
-        mine[4..].copy_from_slice(&addend.to_ne_bytes());
+/// Elements stand for functions x -> ax + b with a in the lower half of their bits and b in the upper; the operation,
+/// which does not commute, does the lower's function first and then the higher's.
+pub(super) fn compose(call: &Call, mine: &mut [u8], other: &[u8], other_lower: bool) {
+    let size = call.dtype.expect("it has a type").size();
+    let half = 4 * size;
+    let mask = (1u64 << half) - 1;
+    let halves = |bytes: &[u8]| {
+        let mut word = [0; 8];
+        word[..size].copy_from_slice(bytes);
+        let word = u64::from_le_bytes(word);
+        (word & mask, word >> half)
+    };
+    for (mine, other) in mine.chunks_mut(size).zip(other.chunks(size)) {
+        let (low, high) = if other_lower { (halves(other), halves(mine)) } else { (halves(mine), halves(other)) };
+        let factor = low.0.wrapping_mul(high.0) & mask;
+        let addend = high.0.wrapping_mul(low.1).wrapping_add(high.1) & mask;
+        mine.copy_from_slice(&(factor | addend << half).to_le_bytes()[..size]);
     }
 }
 

@@ -1,0 +1,47 @@
+//! Calls drawn by seed: any kind, type, operation, root, size and count, on every algorithm that may carry them out.
+//! `MUSTER_SOAK=1` tries many more of them, and larger ones.
+
+use super::parts_test::{call, case, root, Case};
+use super::simulation::Random;
+use super::simulation_test::{compose, exact_elements, random_bytes, KINDS};
+use crate::types::{CallKind, DType, ReduceOp};
+
+const CALLS: u64 = 400;
+const SOAK_CALLS: u64 = 40_000;
+
+fn reduces(kind: CallKind) -> bool {
+    use CallKind::{Allreduce, Reduce, ReduceScatter, ReduceScatterv};
+    matches!(kind, Allreduce | Reduce | ReduceScatter | ReduceScatterv)
+}
+
+fn try_one(seed: u64, sizes: usize, counts: usize) {
+    let mut random = Random(seed);
+    let kinds: Vec<CallKind> = KINDS.iter().copied().filter(|kind| *kind != CallKind::Barrier).collect();
+    let kind = kinds[random.below(kinds.len())];
+    let size = 1 + random.below(sizes) as u32;
+    let dtype = DType::ALL[random.below(DType::ALL.len())];
+    let ordered = random.below(2) == 0;
+    let own = ReduceOp::ALL[random.below(if dtype.is_integer() { 8 } else { 5 })];
+    let op = if ordered { ReduceOp::User { number: 0, commutative: false } } else { own };
+    let count = [0, 1, random.below(counts) as u64][random.below(3)];
+    let root = root(&mut random, kind, size);
+    println!("seed {seed}: {kind}, {size} ranks, {dtype}, {op}, count {count}");
+    if !reduces(kind) || ordered {
+        let call = call(kind, dtype, count, reduces(kind).then_some(op), root);
+        let input = |random: &mut Random, count: u64| random_bytes(random, count as usize * dtype.size());
+        let case = case(&mut random, call, size, counts, input);
+        return Case { fold: compose, ..case }.check(&mut random, ordered);
+    }
+    let call = call(kind, dtype, count, Some(op), root);
+    let input = |random: &mut Random, count| exact_elements(random, dtype, op, count);
+    case(&mut random, call, size, counts, input).check(&mut random, false);
+}
+
+#[test]
+fn calls_drawn_by_seed_are_right() {
+    let soak = std::env::var_os("MUSTER_SOAK").is_some();
+    let (calls, sizes, counts) = if soak { (SOAK_CALLS, 70, 3000) } else { (CALLS, 20, 120) };
+    for seed in 0..calls {
+        try_one(seed, sizes, counts);
+    }
+}
