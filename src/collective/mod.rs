@@ -55,7 +55,7 @@ mod simulation;
 #[cfg(test)]
 mod simulation_test;
 #[cfg(test)]
-mod soak_test;
+pub(crate) mod soak_test;
 mod tree;
 
 pub use action::{Action, Buffer, Landing, Side, Span};

@@ -1,13 +1,10 @@
 //! Calls drawn by seed: any kind, type, operation, root, size and count, on every algorithm that may carry them out.
-//! `MUSTER_SOAK=1` tries many more of them, and larger ones.
+//! The test is in `sim`, for how many are tried is a matter of the environment.
 
 use super::parts_test::{call, case, root, Case};
 use super::simulation::Random;
 use super::simulation_test::{compose, exact_elements, random_bytes, KINDS};
 use crate::types::{CallKind, DType, ReduceOp};
-
-const CALLS: u64 = 400;
-const SOAK_CALLS: u64 = 40_000;
 
 fn reduces(kind: CallKind) -> bool {
     use CallKind::{Allreduce, Reduce, ReduceScatter, ReduceScatterv};
@@ -37,10 +34,8 @@ fn try_one(seed: u64, sizes: usize, counts: usize) {
     case(&mut random, call, size, counts, input).check(&mut random, false);
 }
 
-#[test]
-fn calls_drawn_by_seed_are_right() {
-    let soak = std::env::var_os("MUSTER_SOAK").is_some();
-    let (calls, sizes, counts) = if soak { (SOAK_CALLS, 70, 3000) } else { (CALLS, 20, 120) };
+/// Tries so many calls, of at most so many ranks and elements.
+pub(crate) fn try_calls(calls: u64, sizes: usize, counts: usize) {
     for seed in 0..calls {
         try_one(seed, sizes, counts);
     }

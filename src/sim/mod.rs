@@ -33,6 +33,10 @@ const SEEDS: u64 = 1_800;
 /// How many in a long run.
 const SOAK_SEEDS: u64 = 100_000;
 
+/// How many collective calls the test draws, of how many ranks and elements at most; and how many in a long run.
+const CALLS: (u64, usize, usize) = (400, 20, 120);
+const SOAK_CALLS: (u64, usize, usize) = (4_000, 40, 600);
+
 /// Plays one story; panics with the way to replay it where it goes wrong.
 fn play(seed: u64, verbose: bool) -> World {
     let plan = Plan::of(seed);
@@ -98,4 +102,10 @@ fn a_seed_gives_the_same_story_twice() {
         hashes.insert(first.trace.hash());
     }
     assert_eq!(hashes.len(), count, "other seeds, other stories");
+}
+
+#[test]
+fn collectives_drawn_by_seed_are_right() {
+    let (calls, sizes, counts) = if std::env::var_os("MUSTER_SOAK").is_some() { SOAK_CALLS } else { CALLS };
+    crate::collective::soak_test::try_calls(calls, sizes, counts);
 }
