@@ -49,7 +49,8 @@ pub static ALGORITHMS: &[Algorithm] = &[
     Algorithm { kind: CallKind::Allreduce, name: "chain", works: any, suits: always, in_rank_order: true, step: allreduce::chain, scratch_bytes: allreduce::chain_scratch },
     Algorithm { kind: CallKind::Reduce, name: "binomial", works: any, suits: |s, t| s.bytes() as u64 <= t.reduce_binomial_bytes, in_rank_order: false, step: reduce::binomial, scratch_bytes: reduce::binomial_scratch },
     Algorithm { kind: CallKind::Reduce, name: "chain", works: any, suits: always, in_rank_order: false, step: reduce::chain, scratch_bytes: reduce::chain_scratch },
-    Algorithm { kind: CallKind::Reduce, name: "ordered chain", works: any, suits: always, in_rank_order: true, step: reduce::ordered, scratch_bytes: reduce::ordered_scratch },
+    Algorithm { kind: CallKind::Reduce, name: "tree", works: any, suits: |s, t| s.bytes() as u64 <= t.reduce_binomial_bytes, in_rank_order: true, step: reduce::tree, scratch_bytes: reduce::tree_scratch },
+    Algorithm { kind: CallKind::Reduce, name: "two chains", works: any, suits: always, in_rank_order: true, step: reduce::ordered, scratch_bytes: reduce::ordered_scratch },
     Algorithm { kind: CallKind::Gather, name: "binomial", works: any, suits: |s, t| s.total_bytes() <= t.gather_binomial_bytes, in_rank_order: true, step: gather::binomial, scratch_bytes: gather::binomial_scratch },
     Algorithm { kind: CallKind::Gather, name: "linear", works: any, suits: always, in_rank_order: true, step: gather::linear, scratch_bytes: none },
     Algorithm { kind: CallKind::Gatherv, name: "linear", works: any, suits: always, in_rank_order: true, step: gather::linear, scratch_bytes: none },
@@ -134,7 +135,7 @@ thresholds! {
     allreduce_halving_bytes = 64 << 20;
     /// All-reduce by the circulant algorithm.
     allreduce_circulant_bytes = 1 << 20;
-    /// Reduce as a binomial tree.
+    /// Reduce as a binomial tree, in order of rank or not.
     reduce_binomial_bytes = 64 << 10;
     /// Gather as a binomial tree; of the whole result.
     gather_binomial_bytes = 64 << 10;

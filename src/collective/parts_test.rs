@@ -301,6 +301,23 @@ fn long_ones_are_right_too() {
 }
 
 #[test]
+fn what_does_not_commute_is_folded_in_rank_order_piece_by_piece() {
+    let mut random = Random(17);
+    for kind in [CallKind::Allreduce, CallKind::Reduce] {
+        for size in [2, 3, 5, 6] {
+            for root in if kind == CallKind::Reduce { 0..size } else { 0..1 } {
+                let op = Some(ReduceOp::User { number: 0, commutative: false });
+                let root = (kind == CallKind::Reduce).then_some(root);
+                let call = call(kind, DType::Uint64, 50_003, op, root);
+                let input = |random: &mut Random, count: u64| random_bytes(random, count as usize * 8);
+                let case = Case { fold: compose, ..case(&mut random, call, size, 30, input) };
+                case.check(&mut random, true);
+            }
+        }
+    }
+}
+
+#[test]
 fn what_does_not_commute_is_folded_in_rank_order() {
     let mut random = Random(15);
     for kind in [CallKind::Reduce, CallKind::ReduceScatter, CallKind::ReduceScatterv] {

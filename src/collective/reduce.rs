@@ -5,6 +5,7 @@ use super::phases::Phases;
 use super::pipeline::{flow, piece, pieces, slot, slots_bytes};
 use super::tree::{children, parent};
 use super::{Action, Buffer, Landing, Shape, Side};
+use crate::types::Call;
 
 /// Binomial tree: ceil(log2 n) rounds. A rank hears from its children, the nearest first, and then tells its parent. Folds
 /// in order of place, counted from the root.
@@ -65,27 +66,25 @@ pub(super) fn chain_scratch(shape: &Shape<'_>) -> usize {
     }
 }
 
-/// Chain in order of rank, for what does not commute: from rank 0 to the last, which sends the result to the root.
-pub(super) fn ordered(shape: &Shape<'_>, step: u32) -> Action {
+/// Binomial tree over the ranks themselves, for what does not commute: ceil(log2 n) rounds, and one more in which rank 0
+/// sends the result to the root. Folds in order of rank.
+pub(super) fn tree(shape: &Shape<'_>, step: u32) -> Action {
     let mut phases = Phases::of(step);
-    let last = shape.size - 1;
+    let from_first = over_ranks(shape);
+    let (rank, is_root, children) = (shape.rank, shape.is_root(), children(&from_first));
     let input = shape.whole(Buffer::Input);
-    let (is_last, is_root) = (shape.rank == last, shape.rank == shape.root());
-    let result = input.within(if is_root { Buffer::Output } else { Buffer::Scratch });
-    if let Some((receive, send)) = flow(&mut phases, pieces(input.len), shape.rank > 0, !is_last) {
-        let into = |index| if is_last { piece(result, index) } else { slot(input, index) };
-        let landing = |index| Landing::Reduce { mine: piece(input, index), into: into(index), arrives: Side::Lower };
-        let from = |index| if shape.rank > 0 { slot(input, index) } else { piece(input, index) };
-        return Action::Exchange {
-            send: send.map(|index| (shape.rank + 1, from(index))),
-            receive: receive.map(|index| (shape.rank - 1, landing(index))),
-        };
+    let sum = input.within(if is_root { Buffer::Output } else { Buffer::Scratch });
+    if let Some(child) = phases.within(children) {
+        let mine = if child == 0 { input } else { sum };
+        let landing = Landing::Reduce { mine, into: sum, arrives: Side::Higher };
+        return Action::Exchange { send: None, receive: Some((rank + (1 << child), landing)) };
     }
-    if phases.once(is_last != is_root) {
-        return Action::Exchange {
-            send: is_last.then_some((shape.root(), result)),
-            receive: is_root.then_some((last, Landing::Place(result))),
-        };
+    if phases.once(rank > 0 || !is_root) {
+        let to = if rank > 0 { parent(&from_first) } else { shape.root() };
+        return Action::Exchange { send: Some((to, if children > 0 { sum } else { input })), receive: None };
+    }
+    if phases.once(rank > 0 && is_root) {
+        return Action::Exchange { send: None, receive: Some((0, Landing::Place(sum))) };
     }
     if is_root {
         finish(shape, &mut phases)
@@ -94,12 +93,60 @@ pub(super) fn ordered(shape: &Shape<'_>, step: u32) -> Action {
     }
 }
 
+/// The scratch of [`tree`].
+pub(super) fn tree_scratch(shape: &Shape<'_>) -> usize {
+    if !shape.is_root() && children(&over_ranks(shape)) > 0 {
+        shape.bytes()
+    } else {
+        0
+    }
+}
+
+/// The same call with rank 0 as its root, so that places are ranks.
+fn over_ranks<'a>(shape: &Shape<'a>) -> Shape<'a> {
+    Shape { call: Call { root: Some(0), ..shape.call }, ..*shape }
+}
+
+/// Two chains, for what does not commute: pieces flow to the root from the first rank up and from the last rank down, and
+/// grow by each rank's elements on their way. The root puts its own between the two. Folds in order of rank.
+pub(super) fn ordered(shape: &Shape<'_>, step: u32) -> Action {
+    let mut phases = Phases::of(step);
+    let (rank, last) = (shape.rank, shape.size - 1);
+    let input = shape.whole(Buffer::Input);
+    let (below, above) = (rank > 0, rank < last);
+    if !shape.is_root() {
+        let is_lower = rank < shape.root();
+        let (arrives, next) = if is_lower { (Side::Lower, rank + 1) } else { (Side::Higher, rank - 1) };
+        let Some((receive, send)) = flow(&mut phases, pieces(input.len), below && above, true) else {
+            return Action::Done;
+        };
+        let from = |index| if below && above { slot(input, index) } else { piece(input, index) };
+        return Action::Exchange {
+            send: send.map(|index| (next, from(index))),
+            receive: receive.map(|index| {
+                let landing = Landing::Reduce { mine: piece(input, index), into: slot(input, index), arrives };
+                (if is_lower { rank - 1 } else { rank + 1 }, landing)
+            }),
+        };
+    }
+    let output = input.within(Buffer::Output);
+    let sides = u32::from(below) + u32::from(above);
+    if let Some(at) = phases.within(pieces(input.len) * sides) {
+        let (index, first) = (at / sides, at % sides == 0);
+        let mine = piece(if first { input } else { output }, index);
+        let (from, arrives) = if first && below { (rank - 1, Side::Lower) } else { (rank + 1, Side::Higher) };
+        let landing = Landing::Reduce { mine, into: piece(output, index), arrives };
+        return Action::Exchange { send: None, receive: Some((from, landing)) };
+    }
+    finish(shape, &mut phases)
+}
+
 /// The scratch of [`ordered`].
 pub(super) fn ordered_scratch(shape: &Shape<'_>) -> usize {
-    match shape.rank {
-        rank if rank == shape.size - 1 => shape.bytes() * usize::from(rank != shape.root()),
-        0 => 0,
-        _ => slots_bytes(shape.bytes()),
+    if !shape.is_root() && (1..shape.size - 1).contains(&shape.rank) {
+        slots_bytes(shape.bytes())
+    } else {
+        0
     }
 }
 

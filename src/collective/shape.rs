@@ -81,6 +81,11 @@ impl Shape<'_> {
         self.call.root.unwrap_or(0)
     }
 
+    /// Whether this rank is the root.
+    pub(super) fn is_root(&self) -> bool {
+        self.call.root == Some(self.rank)
+    }
+
     /// The rank that stands `distance` above this one, going round.
     pub(super) fn above(&self, distance: u32) -> u32 {
         around(self.rank, distance, self.size)

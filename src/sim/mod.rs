@@ -35,7 +35,7 @@ const SOAK_SEEDS: u64 = 100_000;
 
 /// How many collective calls the test draws, of how many ranks and elements at most; and how many in a long run.
 const CALLS: (u64, usize, usize) = (400, 20, 120);
-const SOAK_CALLS: (u64, usize, usize) = (4_000, 40, 600);
+const SOAK_CALLS: (u64, usize, usize) = (20_000, 40, 600);
 
 /// Plays one story; panics with the way to replay it where it goes wrong.
 fn play(seed: u64, verbose: bool) -> World {
