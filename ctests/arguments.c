@@ -285,6 +285,25 @@ static void collective_overlap(muster_group_t *world) {
     CHECK_OK(muster_allreduce(world, anywhere, anywhere, 0, MUSTER_UINT8, MUSTER_SUM)); /* nothing at all */
 }
 
+static void made_groups(muster_cluster_t *cluster) {
+    static const int32_t zero[] = {0}, twice[] = {0, 0};
+    muster_group_t *world = muster_world(cluster), *group = anywhere;
+    INVALID("parent", muster_group_create(NULL, zero, 1, &group));
+    INVALID("parent", muster_group_split(NULL, 0, 0, &group));
+    INVALID("out", muster_group_create(world, zero, 1, NULL));
+    INVALID("out", muster_group_split(world, 0, 0, NULL));
+    INVALID("ranks is NULL", muster_group_create(world, NULL, 1, &group));
+    INVALID("n is 2", muster_group_create(world, twice, 2, &group));
+    INVALID("n is", muster_group_create(world, zero, SIZE_MAX, &group));
+    for (int i = 0; i < ODD; i++) {
+        INVALID("ranks[0]", muster_group_create(world, &odd_numbers[i], 1, &group));
+    }
+    INVALID("no member", muster_group_create(muster_servers(cluster), NULL, 0, &group));
+    INVALID("no member", muster_group_split(muster_servers(cluster), 0, 0, &group));
+    muster_group_free(NULL);
+    HOLDS(group == anywhere);
+}
+
 /* Requests, users' operations, and the collectives in which each rank has a part. On world, which has one rank. */
 static void no_reduction(const void *in, void *inout, size_t count, int32_t dtype, void *ctx) {
     (void)in, (void)inout, (void)count, (void)dtype, (void)ctx;
@@ -582,6 +601,7 @@ int main(void) {
     collective_arguments(muster_world(cluster));
     collective_counts(muster_world(cluster));
     collective_overlap(muster_world(cluster));
+    made_groups(cluster);
     operations(cluster);
     requests(cluster);
     parts(muster_world(cluster));

@@ -131,7 +131,7 @@ typedef struct muster_config_t muster_config_t;
 
 /**
  * An ordered set of nodes with its own sequence of collectives. The built-in ones are borrowed from their cluster, and
- * live as long as it. Every rank must call a group's collectives in the same order.
+ * live as long as it; those that are made of them are the caller's, to be freed with muster_group_free. Every rank must call a group's collectives in the same order.
  */
 typedef struct muster_group_t muster_group_t;
 
@@ -661,6 +661,48 @@ muster_status_t muster_group_member(const muster_group_t *group,
  * `group` must be NULL or a live group.
  */
 muster_status_t muster_group_set_timeout(muster_group_t *group, int64_t timeout_ms);
+
+/**
+ * Makes a group of `ranks`, which are `n` ranks of `parent`, each at most once; their order is the order of rank in the new
+ * group. Called by all of parent's members, with the same list. Gives the group out to those in it, and NULL to the others;
+ * it is to be freed with muster_group_free. `ranks` may be NULL where `n` is 0: then nobody gets a group.
+ *
+ * Blocking, for the scheduler makes the group once all have asked; at most for parent's time-out. It takes its place among the
+ * collectives of parent, and errors are as muster_barrier's: a member that passes another list, or calls another
+ * collective, is a mismatch. Thread-safe. The new group has the default time-out.
+ *
+ * Requires:
+ * `parent` must be NULL or a live group; `ranks` readable for `n` numbers or NULL; `out` NULL or writable.
+ */
+muster_status_t muster_group_create(muster_group_t *parent,
+                                    const int32_t *ranks,
+                                    size_t n,
+                                    muster_group_t **out);
+
+/**
+ * Splits a group: all members that pass the same colour come to be in one new group, ordered by `key` and, where keys are
+ * equal, by rank in `parent`. Called by all of parent's members. Whose colour is negative is in none, and gets NULL.
+ *
+ * Otherwise as muster_group_create.
+ *
+ * Requires:
+ * `parent` must be NULL or a live group; `out` NULL or writable.
+ */
+muster_status_t muster_group_split(muster_group_t *parent,
+                                   int32_t colour,
+                                   int32_t key,
+                                   muster_group_t **out);
+
+/**
+ * Frees a group that was made; NULL is nothing, and so is a built-in group, which is its cluster's. Each member frees its own
+ * handle when it likes: it is no collective. Members that still call collectives which need this one get
+ * MUSTER_ERR_PEER_LEFT. Calls and requests on it that are still going on end with MUSTER_ERR_STATE. Also right after the
+ * cluster has been freed. May wait up to 1 s for what was sent last to reach its peers.
+ *
+ * Requires:
+ * `group` must be NULL, a live group, which is none afterwards, or a built-in group of a live cluster.
+ */
+void muster_group_free(muster_group_t *group);
 
 /**
  * Returns when every member of the group has called it.

@@ -4,7 +4,7 @@
 use super::contract::{Ask, Event};
 use crate::error::Failure;
 use crate::types::GroupId;
-use crate::wire::{Abort, Absent, Locate, Member, Message, Revoke, Suspect, WhereAre};
+use crate::wire::{Abort, Absent, FreeGroup, GroupMade, Locate, MakeGroup, Member, Message, Revoke, Suspect, WhereAre};
 use std::collections::BTreeMap;
 
 /// How many questions of one kind are remembered; beyond, the oldest is forgotten. A call asks one at a time, so this is
@@ -18,6 +18,9 @@ pub(super) struct Asks {
     revoked: BTreeMap<Option<GroupId>, Failure>,
     where_are: BTreeMap<Ask, (GroupId, u64)>,
     locates: BTreeMap<Ask, u32>,
+    makings: BTreeMap<(GroupId, u64), MakeGroup>,
+    /// Freed while there was no scheduler to tell.
+    freed: Vec<GroupId>,
     abort: Option<Abort>,
 }
 
@@ -45,6 +48,8 @@ impl Asks {
     /// A group is revoked; what to tell, unless it is known.
     pub(super) fn revoked(&mut self, failure: Failure) -> Option<Event> {
         self.revokes.remove(&failure.group);
+        // What was to be made of it will not be.
+        self.makings.retain(|(parent, _), _| Some(*parent) != failure.group);
         if self.revoked.contains_key(&failure.group) {
             return None;
         }
@@ -78,6 +83,25 @@ impl Asks {
         asks.into_iter().map(|ask| Event::Located(ask, member.clone())).collect()
     }
 
+    pub(super) fn make_group(&mut self, wanted: MakeGroup) -> Message {
+        self.makings.insert((wanted.parent, wanted.nth), wanted.clone());
+        Message::MakeGroup(wanted)
+    }
+
+    /// A group is made; once for each that was asked for.
+    pub(super) fn made(&mut self, made: GroupMade) -> Option<Event> {
+        self.makings.remove(&(made.parent, made.nth)).map(|_| Event::GroupMade(made))
+    }
+
+    pub(super) fn free_group(&mut self, group: GroupId, attached: bool) -> Option<Message> {
+        self.revoked.remove(&Some(group));
+        self.revokes.remove(&Some(group));
+        if !attached {
+            self.freed.push(group);
+        }
+        attached.then_some(Message::FreeGroup(FreeGroup { group }))
+    }
+
     pub(super) fn abort(&mut self, code: i32, reason: String) -> Message {
         let abort = self.abort.get_or_insert(Abort { code, reason });
         Message::Abort(abort.clone())
@@ -87,11 +111,13 @@ impl Asks {
     pub(super) fn broken(&mut self) {
         self.suspects.clear();
         self.revokes.clear();
+        self.makings.clear();
         self.abort = None;
     }
 
     /// Everything not yet answered, to send on a new connection.
-    pub(super) fn again(&self) -> Vec<Message> {
+    pub(super) fn again(&mut self) -> Vec<Message> {
+        let freed: Vec<Message> = self.freed.drain(..).map(|group| Message::FreeGroup(FreeGroup { group })).collect();
         let suspects = self
             .suspects
             .iter()
@@ -102,7 +128,8 @@ impl Asks {
             Message::WhereAre(WhereAre { query: *ask, group: *group, sequence: *sequence })
         });
         let locates = self.locates.values().map(|index| Message::Locate(Locate { index: *index }));
-        abort.chain(suspects).chain(revokes).chain(where_are).chain(locates).collect()
+        let makings = self.makings.values().map(|wanted| Message::MakeGroup(wanted.clone()));
+        abort.chain(suspects).chain(revokes).chain(where_are).chain(locates).chain(makings).chain(freed).collect()
     }
 }
 

@@ -26,6 +26,11 @@ impl Agent {
             },
             Command::WhereAre(ask, group, sequence) => self.asks.where_are(ask, group, sequence),
             Command::Locate(ask, index) => self.asks.locate(ask, index),
+            Command::MakeGroup(wanted) => self.asks.make_group(wanted),
+            Command::FreeGroup(group) => match self.asks.free_group(group, self.line.is_attached()) {
+                Some(message) => message,
+                None => return,
+            },
             // A broken cluster has answered these already.
             Command::Suspect { .. } | Command::Revoke(_) | Command::Abort { .. } if self.broken.is_some() => return,
             Command::Suspect { peer, evidence } => self.asks.suspect(peer, evidence),

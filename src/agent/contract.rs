@@ -2,7 +2,7 @@
 
 use crate::error::{Culprit, Error, Failure};
 use crate::types::Time;
-use crate::wire::{Absent, Blob, Formed, Member, Message, PeerState, Register, StoreOperation};
+use crate::wire::{Absent, Blob, Formed, GroupMade, MakeGroup, Member, Message, PeerState, Register, StoreOperation};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -46,6 +46,10 @@ pub enum Command {
     Revoke(Failure),
     /// Who has not entered this collective? Answered by `Event::Absent`.
     WhereAre(Ask, crate::types::GroupId, u64),
+    /// Make a group. Answered by `Event::GroupMade`, or not at all where the parent is revoked.
+    MakeGroup(MakeGroup),
+    /// This node no longer uses a group that was made.
+    FreeGroup(crate::types::GroupId),
     /// Who is this index? Answered by `Event::Located`.
     Locate(Ask, u32),
     /// A store request. Answered by `Event::Stored`, unless cancelled.
@@ -91,6 +95,8 @@ pub enum Event {
     Absent(Ask, Absent),
     /// The answer to `Locate`.
     Located(Ask, Member),
+    /// The answer to `MakeGroup`.
+    GroupMade(GroupMade),
     /// The answer to a store request: number and value, or why not.
     Stored(Ask, Result<(i64, Vec<u8>), Error>),
     /// The scheduler cannot be reached (in words), although the cluster goes on; or (`None`) it can again.

@@ -29,6 +29,7 @@ impl Agent {
             }
             Message::Revoked(revoked) => Ok(self.asks.revoked(revoked.failure)),
             Message::Absent(absent) => Ok(self.asks.absent(absent)),
+            Message::GroupMade(made) => Ok(self.asks.made(made)),
             Message::Located(located) => {
                 self.asks.located(&located.member).into_iter().for_each(|event| self.tell(event));
                 return;

@@ -4,7 +4,7 @@ use super::constants::{
     muster_status_t, MUSTER_ADDRESS_BYTES, MUSTER_MEMBER_LEFT, MUSTER_MEMBER_LOST, MUSTER_MEMBER_PRESENT,
     MUSTER_NAME_BYTES,
 };
-use super::convert::{fixed, give_struct, handle};
+use super::convert::{fixed, give_struct, handle, out as check_out, slice};
 use super::guard::{guard, guard_number, guard_or, Handle};
 use super::life::muster_cluster_t;
 use crate::error::{Error, Result, Status};
@@ -13,9 +13,11 @@ use std::ffi::c_char;
 use std::sync::Arc;
 
 /// An ordered set of nodes with its own sequence of collectives. The built-in ones are borrowed from their cluster, and
-/// live as long as it. Every rank must call a group's collectives in the same order.
+/// live as long as it; those that are made of them are the caller's, to be freed with muster_group_free. Every rank must call a group's collectives in the same order.
 pub struct muster_group_t {
     pub(super) handle: Handle<Arc<Group>>,
+    /// Whether it is its cluster's own: not the caller's to free.
+    pub(super) borrowed: bool,
 }
 
 impl muster_group_t {
@@ -199,4 +201,96 @@ pub unsafe extern "C" fn muster_group_set_timeout(group: *mut muster_group_t, ti
         // SAFETY: as promised by the caller.
         unsafe { handle(group, "group") }?.with(|group| group.set_timeout_ms(timeout_ms).map(|()| Status::Ok))
     })
+}
+
+/// Makes a group of `ranks`, which are `n` ranks of `parent`, each at most once; their order is the order of rank in the new
+/// group. Called by all of parent's members, with the same list. Gives the group out to those in it, and NULL to the others;
+/// it is to be freed with muster_group_free. `ranks` may be NULL where `n` is 0: then nobody gets a group.
+///
+/// Blocking, for the scheduler makes the group once all have asked; at most for parent's time-out. It takes its place among the
+/// collectives of parent, and errors are as muster_barrier's: a member that passes another list, or calls another
+/// collective, is a mismatch. Thread-safe. The new group has the default time-out.
+///
+/// # Safety
+/// `parent` must be NULL or a live group; `ranks` readable for `n` numbers or NULL; `out` NULL or writable.
+#[no_mangle]
+pub unsafe extern "C" fn muster_group_create(
+    parent: *mut muster_group_t,
+    ranks: *const i32,
+    n: usize,
+    out: *mut *mut muster_group_t,
+) -> muster_status_t {
+    guard(|| {
+        let to = check_out(out, "out")?;
+        // SAFETY: as promised by the caller.
+        let parent = unsafe { handle(parent, "parent") }?;
+        let made = parent.with(|parent| {
+            if n > parent.size() as usize {
+                return Err(Error::invalid(format!(
+                    "n is {n}: expected at most {}, the size of parent",
+                    parent.size()
+                )));
+            }
+            // SAFETY: as promised by the caller.
+            parent.create(unsafe { slice(ranks, n, "ranks") }?)
+        })?;
+        // SAFETY: not NULL, and writable as the caller promised.
+        unsafe { to.write(give(made)) };
+        Ok(Status::Ok)
+    })
+}
+
+/// Splits a group: all members that pass the same colour come to be in one new group, ordered by `key` and, where keys are
+/// equal, by rank in `parent`. Called by all of parent's members. Whose colour is negative is in none, and gets NULL.
+///
+/// Otherwise as muster_group_create.
+///
+/// # Safety
+/// `parent` must be NULL or a live group; `out` NULL or writable.
+#[no_mangle]
+pub unsafe extern "C" fn muster_group_split(
+    parent: *mut muster_group_t,
+    colour: i32,
+    key: i32,
+    out: *mut *mut muster_group_t,
+) -> muster_status_t {
+    guard(|| {
+        let to = check_out(out, "out")?;
+        // SAFETY: as promised by the caller.
+        let parent = unsafe { handle(parent, "parent") }?;
+        let made = parent.with(|parent| parent.split(u32::try_from(colour).ok(), key))?;
+        // SAFETY: not NULL, and writable as the caller promised.
+        unsafe { to.write(give(made)) };
+        Ok(Status::Ok)
+    })
+}
+
+fn give(made: Option<Arc<Group>>) -> *mut muster_group_t {
+    made.map_or(std::ptr::null_mut(), |group| {
+        Box::into_raw(Box::new(muster_group_t { handle: Handle::new(group), borrowed: false }))
+    })
+}
+
+/// Frees a group that was made; NULL is nothing, and so is a built-in group, which is its cluster's. Each member frees its own
+/// handle when it likes: it is no collective. Members that still call collectives which need this one get
+/// MUSTER_ERR_PEER_LEFT. Calls and requests on it that are still going on end with MUSTER_ERR_STATE. Also right after the
+/// cluster has been freed. May wait up to 1 s for what was sent last to reach its peers.
+///
+/// # Safety
+/// `group` must be NULL, a live group, which is none afterwards, or a built-in group of a live cluster.
+#[no_mangle]
+pub unsafe extern "C" fn muster_group_free(group: *mut muster_group_t) {
+    // SAFETY: as promised by the caller.
+    if unsafe { group.as_ref() }.is_none_or(|group| group.borrowed) {
+        return;
+    }
+    // SAFETY: not NULL, not a cluster's own, so made by `give`; the caller does not use it again.
+    let group = unsafe { Box::from_raw(group) };
+    guard(|| {
+        match group.handle.into_inner() {
+            Ok(group) => group.free(),
+            Err(inherited) => std::mem::forget(inherited), // its links are the parent's
+        }
+        Ok(Status::Ok)
+    });
 }

@@ -44,7 +44,7 @@ impl Scheduler {
         self.next_query += 1;
         let mut open = Query { id, group, sequence, waiting: BTreeSet::new(), askers: vec![(key, query)] };
         if self.queries.len() < QUERIES_MAX {
-            let absent = members.filter(|member| self.entered(*member, group) < sequence);
+            let absent = members.into_iter().filter(|member| self.entered(*member, group) < sequence);
             open.waiting =
                 absent.filter(|member| self.nodes.get(member).is_some_and(|node| node.conn.is_some())).collect();
         }
@@ -88,8 +88,8 @@ impl Scheduler {
         if let Some(node) = self.nodes.get_mut(&key) {
             node.progress = known;
             // Each group's newest comes first; what follows is only to be compared.
-            node.progress.dedup_by_key(|(progress, _)| progress.group);
-            node.progress.truncate(3);
+            let mut seen = BTreeSet::new();
+            node.progress.retain(|(progress, _)| seen.insert(progress.group));
         }
         self.settle_queries(now, key);
     }

@@ -84,6 +84,7 @@ impl Scheduler {
         }
         self.store.gone(key);
         self.settle_queries(now, key);
+        self.settle_makings(now);
         self.end_if_empty();
     }
 

@@ -16,6 +16,7 @@ mod connections;
 mod contract;
 mod ending;
 mod forming;
+mod groups;
 mod liveness;
 mod node;
 mod ranks;
@@ -36,6 +37,7 @@ use crate::types::{Epoch, GroupId, Incarnation, Process, Role, Time};
 use crate::wire::{Blob, Member, Message, StorePiece, STORE_PIECE_BYTES};
 use absence::Query;
 use connections::Connections;
+use groups::Groups;
 use node::{Node, Presence};
 use revocation::{Calls, Revocation};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -106,6 +108,7 @@ pub struct Scheduler {
     /// not count.
     witnesses_count_from: Time,
     store: Store,
+    groups: Groups,
 }
 
 impl Scheduler {
@@ -136,6 +139,7 @@ impl Scheduler {
             probes: HashMap::new(),
             witnesses_count_from: now,
             store: Store::new(rules.store),
+            groups: Groups::default(),
             identity,
             rules,
         };
@@ -267,8 +271,23 @@ impl Scheduler {
         }
     }
 
-    /// The indices of a group's members; none for a group that is not known here.
-    fn members_of(&self, group: GroupId) -> Option<Range<u32>> {
+    /// The indices of a group's members, in order of rank; none for a group that is not known here.
+    fn members_of(&self, group: GroupId) -> Option<Vec<u32>> {
+        match self.built_in(group) {
+            Some(range) => Some(range.collect()),
+            None => self.groups.members(group).map(<[u32]>::to_vec),
+        }
+    }
+
+    /// Whether a node is a member of a group.
+    fn is_in(&self, group: GroupId, key: u32) -> bool {
+        match self.built_in(group) {
+            Some(range) => range.contains(&key),
+            None => self.groups.members(group).is_some_and(|members| members.contains(&key)),
+        }
+    }
+
+    fn built_in(&self, group: GroupId) -> Option<Range<u32>> {
         let (workers, all) = (self.rules.worker_num, self.rules.worker_num + self.rules.server_num);
         match group {
             GroupId::WORLD => Some(0..workers),
@@ -306,6 +325,8 @@ impl Scheduler {
             Message::Revoke(revoke) => self.revoke(now, key, revoke.failure),
             Message::WhereAre(question) => self.where_are(now, key, question),
             Message::Locate(locate) => self.locate(key, locate.index),
+            Message::MakeGroup(wanted) => self.make_group(now, key, wanted),
+            Message::FreeGroup(free) => self.free_group(key, free.group),
             Message::StoreBegin(begin) => self.store(key, |store, key| store.begin(key, begin)),
             Message::StorePiece(piece) => self.store(key, |store, key| store.piece(key, piece)),
             Message::StoreCancel(cancel) => self.store(key, |store, key| store.cancel(key, cancel.request)),

@@ -18,7 +18,7 @@ pub(super) struct Calls {
 
 impl Calls {
     /// What another node called in the same collective, if that was something else.
-    fn disagreement(&mut self, key: u32, sequence: u64, call: Call) -> Option<(u32, Call)> {
+    pub(super) fn disagreement(&mut self, key: u32, sequence: u64, call: Call) -> Option<(u32, Call)> {
         let (first, by) = *self.by_sequence.entry(sequence).or_insert((call, key));
         if self.by_sequence.len() > CALLS_KEPT {
             self.by_sequence.pop_first();
@@ -55,11 +55,12 @@ impl Scheduler {
     }
 
     /// Keeps the first cause, and tells every member.
-    fn revoke_group(&mut self, now: Time, group: GroupId, failure: Failure) {
+    pub(super) fn revoke_group(&mut self, now: Time, group: GroupId, failure: Failure) {
         let Some(members) = self.members_of(group) else { return };
         self.warn(format!("{group} is revoked: {failure}"));
         self.revoked.insert(group, Revocation { at: now, failure: failure.clone() });
         self.calls.remove(&group);
+        self.groups.give_up(group);
         for key in members {
             self.send_to(key, Message::Revoked(Revoked { failure: failure.clone() }));
         }
@@ -81,7 +82,7 @@ impl Scheduler {
         }
     }
 
-    fn mismatch(&mut self, now: Time, group: GroupId, sequence: u64, one: (u32, Call), other: (u32, Call)) {
+    pub(super) fn mismatch(&mut self, now: Time, group: GroupId, sequence: u64, one: (u32, Call), other: (u32, Call)) {
         let (low, high) = if one.0 < other.0 { (one, other) } else { (other, one) };
         let cause = format!(
             "{} called {}, {} called {} as collective #{sequence} on {group}",
@@ -109,10 +110,6 @@ impl Scheduler {
         let missed = named.and_then(|named| self.by_id.get(canonical(&named.node_id)).copied());
         let node = missed.filter(|missed| *missed != key).and_then(|missed| self.nodes.get(&missed));
         node.is_some_and(|node| node.is_member() && node.conn.is_some() && node.doom.is_none())
-    }
-
-    pub(super) fn is_in(&self, group: GroupId, key: u32) -> bool {
-        self.members_of(group).is_some_and(|members| members.contains(&key))
     }
 
     fn in_words(&self, key: u32) -> String {

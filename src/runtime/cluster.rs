@@ -4,7 +4,7 @@
 //! others.
 
 use super::clock::Clock;
-use super::group::{Group, Slot};
+use super::group::Group;
 use super::identity;
 use super::log::Logger;
 use super::mesh::Wrap;
@@ -272,18 +272,7 @@ impl Cluster {
             group.close(self.over(group, "this process has finalized its cluster"), &leave);
         }
         let short = deadline.min(self.shared.clock.now() + Duration::from_secs(1));
-        for group in &groups {
-            let driver = group.driver();
-            while self.shared.clock.now() < short
-                && driver
-                    .slots
-                    .iter()
-                    .any(|slot| matches!(slot, Slot::Up(link) if !link.is_mid_frame() && link.unsent() > 1))
-            {
-                // The kernel tells of no edge when the last byte is acknowledged.
-                std::thread::sleep(Duration::from_micros(200));
-            }
-        }
+        groups.iter().for_each(|group| group.drain(&self.shared, short));
     }
 
     /// A process that hosts the scheduler leaves last.

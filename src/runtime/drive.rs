@@ -12,7 +12,7 @@ use super::shared::{Shared, ToNode};
 use crate::agent::Command;
 use crate::collective::kernels::UserFunction;
 use crate::collective::{Action, Landing, Shape, Span};
-use crate::error::Failure;
+use crate::error::{Error, Failure};
 use crate::net::Token;
 use crate::types::{Call, Time};
 use crate::wire::{DataHeader, FrameHeader, DATA_HEADER_BYTES};
@@ -42,6 +42,8 @@ pub(super) enum Stop {
     Timeout,
     /// There is no memory for a scratch of so many bytes.
     Memory(usize),
+    /// Something that this process needs cannot be had.
+    Failed(Error),
 }
 
 /// When a call that waits says so: to the scheduler, and in the log.
@@ -253,6 +255,12 @@ impl Group {
                     Ok(()) => Slot::Up(Box::new(link)),
                     Err(error) => Slot::Ended(LinkEnd::Ended(format!("it cannot be watched: {error}"))),
                 };
+            }
+            Mail::Freed(peer) => {
+                let slot = &mut driver.slots[peer as usize];
+                if matches!(slot, Slot::Unused | Slot::Asked) {
+                    *slot = Slot::Left;
+                }
             }
             Mail::Failed(peer, reason) => {
                 let slot = &mut driver.slots[peer as usize];

@@ -39,6 +39,10 @@ impl Group {
                 false,
             ),
             Stop::Timeout => (self.timed_out(running), false),
+            Stop::Failed(error) => {
+                let cause = format!("cannot go on with {}: {}", running.title(), error.message());
+                (self.failure(running, error.status(), self.culprit(self.rank().unwrap_or(0)), cause), false)
+            }
             Stop::Memory(bytes) => {
                 let cause =
                     format!("has no memory for the {bytes} bytes beside its buffers that {} takes", running.title());
@@ -123,7 +127,12 @@ impl Group {
 
     fn left(&self, running: &Running<'_>, peer: u32, culprit: Option<Culprit>) -> Failure {
         let who = if culprit.is_none() { format!("rank {peer} ") } else { String::new() };
-        let cause = format!("{who}has left the cluster, and {} needs it", running.title());
+        let what = if self.is_made() {
+            format!("has freed {}, or left the cluster", self.id())
+        } else {
+            "has left the cluster".to_owned()
+        };
+        let cause = format!("{who}{what}, and {} needs it", running.title());
         self.failure(running, Status::PeerLeft, culprit, cause)
     }
 

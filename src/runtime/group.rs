@@ -26,6 +26,8 @@ pub enum Mail {
     Up(u32, Box<dyn Transport>, Vec<u8>),
     /// A link to this rank could not be opened.
     Failed(u32, String),
+    /// This rank has freed the group.
+    Freed(u32),
 }
 
 /// Where a link is.
@@ -50,7 +52,9 @@ pub(super) struct Driver {
     pub piece: Box<[u8]>,
     /// The schedules' scratch; grows to the largest that was needed.
     pub scratch: Vec<u8>,
-    /// The collective before it, for the sentence that tells two ranks apart.
+    /// How many groups have been made of this one.
+    pub makings: u64,
+    /// The collective before the newest, for the sentence that tells two ranks apart.
     pub previous: Option<Call>,
 }
 
@@ -108,7 +112,7 @@ impl Group {
             shared: Arc::downgrade(shared),
             formed: Arc::clone(formed),
             thresholds: Thresholds::from_slice(&formed.agreed.thresholds).unwrap_or_default(),
-            driver: Mutex::new(Driver { poller, slots, piece, scratch: Vec::new(), previous: None }),
+            driver: Mutex::new(Driver { poller, slots, piece, scratch: Vec::new(), makings: 0, previous: None }),
             members,
             mail: Mutex::new(Some(Vec::new())),
             signal: AtomicBool::new(false),
@@ -125,6 +129,11 @@ impl Group {
     /// Which group.
     pub fn id(&self) -> GroupId {
         self.id
+    }
+
+    /// Whether the user made it, so that a member can free it.
+    pub fn is_made(&self) -> bool {
+        self.id.0 > GroupId::UNIVERSE.0
     }
 
     /// This node's rank in it; none if it is no member.
@@ -274,6 +283,16 @@ impl Group {
                     link.say_last(leave);
                 }
             }
+        }
+    }
+
+    /// Waits until what was sent last has reached the peers, at most until then.
+    pub(super) fn drain(&self, shared: &Shared, deadline: Time) {
+        let driver = self.driver();
+        let on_its_way = |slot: &Slot| matches!(slot, Slot::Up(link) if !link.is_mid_frame() && link.unsent() > 1);
+        while shared.clock.now() < deadline && driver.slots.iter().any(on_its_way) {
+            // The kernel tells of no edge when the last byte is acknowledged.
+            std::thread::sleep(std::time::Duration::from_micros(200));
         }
     }
 

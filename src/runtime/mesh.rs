@@ -17,7 +17,7 @@ use crate::wire::{
     encode_frame, peek_frame, Decoder, Encoder, Formed, LinkAccept, LinkHello, LinkKind, LinkReject, LinkRejectReason,
     Wire, WireError, PROOF_BYTES,
 };
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -29,6 +29,8 @@ const HELLO_WAIT: Duration = Duration::from_secs(5);
 const HANDSHAKES_MAX: usize = 1024;
 /// How many strangers' addresses are remembered, so that each is mentioned once.
 const STRANGERS_MAX: usize = 1024;
+/// How many freed groups are remembered.
+const FREED_MAX: usize = 1024;
 /// How much is read during a handshake; a link takes over what was read beyond it.
 const HANDSHAKE_BYTES: usize = 4096;
 /// Where the mesh's tokens begin in the agent thread's poller.
@@ -67,6 +69,8 @@ enum Next {
     Close,
     Deliver(LinkKey),
     Failed(LinkKey, String),
+    /// The peer has freed the group.
+    Freed(LinkKey),
     Answer(LinkHello),
 }
 
@@ -85,6 +89,8 @@ pub struct Mesh {
     /// Links that were handed to their groups.
     open: HashSet<LinkKey>,
     strangers: HashSet<IpAddr>,
+    /// Groups that were freed last: who wants a link to one comes too late, and not too early.
+    freed: VecDeque<GroupId>,
     next_token: usize,
 }
 
@@ -101,6 +107,7 @@ impl Mesh {
             handshakes: HashMap::new(),
             open: HashSet::new(),
             strangers: HashSet::new(),
+            freed: VecDeque::new(),
             next_token: FIRST_TOKEN,
         }
     }
@@ -116,6 +123,34 @@ impl Mesh {
         for (token, hello) in held.collect::<Vec<_>>() {
             self.answer(token, &hello, poller);
         }
+    }
+
+    /// A group has been made: hellos that came before are answered now.
+    pub fn add(&mut self, group: &Arc<Group>, poller: &Poller) {
+        self.groups.insert(group.id(), Arc::clone(group));
+        let held = self.handshakes.iter().filter_map(|(token, shake)| match &shake.stage {
+            Stage::Held(hello) if hello.group == group.id() => Some((*token, hello.clone())),
+            _ => None,
+        });
+        for (token, hello) in held.collect::<Vec<_>>() {
+            self.answer(token, &hello, poller);
+        }
+    }
+
+    /// A group has been freed: nothing of it is opened or let in any more.
+    pub fn remove(&mut self, group: GroupId) {
+        self.groups.remove(&group);
+        self.dials.retain(|key, _| key.0 != group);
+        self.open.retain(|key| key.0 != group);
+        self.handshakes.retain(|_, shake| match &shake.stage {
+            Stage::Dialled(key) | Stage::Accepting(key) => key.0 != group,
+            Stage::Held(hello) => hello.group != group,
+            Stage::Accepted | Stage::Rejecting => true,
+        });
+        if self.freed.len() >= FREED_MAX {
+            self.freed.pop_front();
+        }
+        self.freed.push_back(group);
     }
 
     /// Dials a member of a group, unless that is under way or done.
@@ -246,6 +281,10 @@ impl Mesh {
             Ok(Next::Close) => drop(self.handshakes.remove(&token)),
             Ok(Next::Answer(hello)) => self.answer(token, &hello, poller),
             Ok(Next::Deliver(key)) => self.hand_over(token, key, poller),
+            Ok(Next::Freed(key)) => {
+                self.handshakes.remove(&token);
+                self.deliver(key, Mail::Freed);
+            }
             Ok(Next::Failed(key, reason)) => {
                 self.handshakes.remove(&token);
                 self.deliver(key, |peer| Mail::Failed(peer, reason));
@@ -299,7 +338,11 @@ impl Mesh {
         if (hello.epoch, hello.to, knows) != (formed.epoch, formed.index, true) {
             return Some(Err(LinkRejectReason::Stranger));
         }
-        let Some(group) = self.groups.get(&hello.group) else { return Some(Err(LinkRejectReason::NoGroup)) };
+        let Some(group) = self.groups.get(&hello.group) else {
+            // One who knows the secret may know of a group before we do: the scheduler's word is on its way.
+            let early = hello.group.0 > GroupId::UNIVERSE.0 && !self.freed.contains(&hello.group);
+            return if early { None } else { Some(Err(LinkRejectReason::NoGroup)) };
+        };
         let Some(rank) = group.rank_of(hello.from) else { return Some(Err(LinkRejectReason::Stranger)) };
         let key = (hello.group, rank);
         if self.open.contains(&key) {
@@ -408,6 +451,7 @@ impl Handshake {
                 match reason {
                     // Its own attempt, or the link that came of it, is the one that survives.
                     LinkRejectReason::Crossing | LinkRejectReason::Duplicate => Ok(Next::Close),
+                    LinkRejectReason::NoGroup => Ok(Next::Freed(key)),
                     reason => Ok(Next::Failed(key, format!("it refused the link: {reason:?}"))),
                 }
             }

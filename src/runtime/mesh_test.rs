@@ -102,7 +102,7 @@ impl Side {
         match self.mail.pop() {
             Some(Mail::Up(_, transport, ahead)) => (transport, ahead),
             Some(Mail::Failed(peer, reason)) => panic!("the link to {peer} failed: {reason}"),
-            None => unreachable!(),
+            Some(Mail::Freed(_)) | None => unreachable!(),
         }
     }
 
@@ -115,6 +115,7 @@ impl Side {
         assert!(self.is_idle() && self.mail.len() == 1);
         match self.mail.pop() {
             Some(Mail::Failed(1, reason)) => reason,
+            Some(Mail::Freed(1)) => "freed".to_owned(),
             _ => panic!("it did not fail"),
         }
     }
@@ -360,7 +361,7 @@ fn nowhere() -> SocketAddr {
 fn strangers_are_told_that_they_are() {
     for wrap in wraps() {
         let mut side = one(&wrap, nowhere());
-        let group = GroupId(9);
+        let group = GroupId::SERVERS;
         for (odd, expected) in [
             (LinkHello { epoch: Epoch(2), ..hello() }, LinkRejectReason::Stranger),
             (LinkHello { to: 1, ..hello() }, LinkRejectReason::Stranger),
@@ -442,7 +443,7 @@ fn a_dial_that_fails_says_why() {
             (frame(LinkKind::Hello, &hello()), "what answers there is no peer: Hello in the middle of a handshake"),
             (half_a_frame.clone(), "what answers there is no peer: 16 bytes expected, 15 left"),
             (reject(LinkRejectReason::Stranger), "it refused the link: Stranger"),
-            (reject(LinkRejectReason::NoGroup), "it refused the link: NoGroup"),
+            (reject(LinkRejectReason::NoGroup), "freed"),
         ] {
             let (mut side, _peer) = answered(&wrap, &answer);
             let reason = side.failure();

@@ -21,6 +21,7 @@ mod group;
 mod identity;
 mod link;
 pub mod log;
+mod making;
 mod mesh;
 #[cfg(test)]
 mod mischief_test;

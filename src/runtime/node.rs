@@ -12,7 +12,7 @@ use crate::agent::{Agent, Command, Event, Input, Output};
 use crate::error::{Error, Failure, Result, Status};
 use crate::net::{Listener, Poller, Token, Transport};
 use crate::types::{Epoch, GroupId, Time};
-use crate::wire::{Formed, Heartbeat, Message, PROGRESS_MAX};
+use crate::wire::{Formed, GroupMade, Heartbeat, Message, PROGRESS_MAX};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -203,6 +203,10 @@ impl Node {
                     self.feed(Input::Command(command));
                 }
                 ToNode::Open(group, peer) => self.mesh.open((group, peer), &self.poller),
+                ToNode::Free(group) => {
+                    self.mesh.remove(group);
+                    self.feed(Input::Command(Command::FreeGroup(group)));
+                }
                 ToNode::Quit => self.quit = true,
             }
         }
@@ -264,6 +268,7 @@ impl Node {
     fn tell(&mut self, event: Event) {
         match event {
             Event::Formed(formed) => self.form(Arc::new(*formed)),
+            Event::GroupMade(made) => self.group_made(made),
             event => {
                 self.over = matches!(event, Event::Failed(_) | Event::Left(_)) || self.over;
                 self.shared.file(event);
@@ -296,6 +301,30 @@ impl Node {
                 self.shared.learn(|learnt| learnt.failed = Some(error));
             }
         }
+    }
+
+    /// A group is made, if somebody still waits for it, and links to it are let in from now on.
+    fn group_made(&mut self, made: GroupMade) {
+        let key = (made.parent, made.nth);
+        let (waiting, formed) = {
+            let learnt = self.shared.learnt();
+            (learnt.making.contains(&key), learnt.formed.clone())
+        };
+        let (Some(id), Some(formed)) = (made.group, formed) else {
+            return self.shared.learn(|learnt| drop(learnt.made.insert(key, Ok(None))));
+        };
+        if !waiting {
+            return self.feed(Input::Command(Command::FreeGroup(id)));
+        }
+        let timeout_ms = self.setup.operation_timeout_ms;
+        let group = Group::new(id, made.members, &self.shared, &formed, timeout_ms).map(Arc::new);
+        if let Ok(group) = &group {
+            self.shared.learn(|learnt| learnt.groups.push(Arc::clone(group)));
+            self.mesh.add(group, &self.poller);
+        } else {
+            self.feed(Input::Command(Command::FreeGroup(id)));
+        }
+        self.shared.learn(|learnt| drop(learnt.made.insert(key, group.map(Some))));
     }
 
     fn connect(&mut self, within: Duration) {

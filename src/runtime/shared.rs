@@ -12,7 +12,7 @@ use crate::error::{Culprit, Error, Failure, Result, Status};
 use crate::net::Waker;
 use crate::types::{GroupId, Time};
 use crate::wire::{Absent, Formed, Member, PeerState};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -27,6 +27,8 @@ pub enum ToNode {
     Brain(Command),
     /// Open a link to this rank of this group, and mail it to the group.
     Open(GroupId, u32),
+    /// A group that was made has been freed.
+    Free(GroupId),
     /// End without leaving.
     Quit,
 }
@@ -46,6 +48,10 @@ pub struct Learnt {
     pub revoked: HashMap<GroupId, Failure>,
     /// Answers to `WhereAre`.
     pub absent: HashMap<Ask, Absent>,
+    /// Groups that somebody waits to be made: parent, and the how-manieth of it.
+    pub making: HashSet<(GroupId, u64)>,
+    /// Those that have been made; none where this node is not in it.
+    pub made: HashMap<(GroupId, u64), Result<Option<Arc<Group>>>>,
     /// Answers to `Locate`.
     pub located: HashMap<Ask, Member>,
     /// Answers to store requests.
@@ -179,6 +185,7 @@ impl Shared {
             Event::Absent(ask, absent) => {
                 learnt.absent.insert(ask, absent);
             }
+            Event::GroupMade(_) => {} // the agent thread makes it, and says so itself
             Event::Located(ask, member) => {
                 learnt.located.insert(ask, member);
             }

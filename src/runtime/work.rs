@@ -68,6 +68,13 @@ pub(super) struct Turn<'a> {
     number: u64,
 }
 
+impl Turn<'_> {
+    /// Takes the group's next turn.
+    pub(super) fn take(group: &Group) -> Turn<'_> {
+        Turn { group, number: group.turns.take() }
+    }
+}
+
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         // Nobody may come before those who called earlier, not even by giving up.
@@ -83,7 +90,7 @@ impl Group {
         self.check(&work)?;
         self.refuse_if_broken(&shared)?;
         let since = shared.clock.now();
-        let turn = Turn { group: self, number: self.turns.take() };
+        let turn = Turn::take(self);
         self.work(&shared, turn, since, work)
     }
 
@@ -120,7 +127,7 @@ impl Group {
         Ok(Shape { rank, size: self.size(), call: work.call, in_place, layout: work.layout.as_ref() })
     }
 
-    fn refuse_if_broken(&self, shared: &Shared) -> Result<()> {
+    pub(super) fn refuse_if_broken(&self, shared: &Shared) -> Result<()> {
         self.told(shared).map_or(Ok(()), |failure| Err(self.break_with(failure).into()))
     }
 

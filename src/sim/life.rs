@@ -55,7 +55,7 @@ impl World {
                     return Err(format!("node {node} asked {asked:?} and was told {member:?}"));
                 }
             }
-            agent::Event::Peer(..) | agent::Event::SchedulerAway(_) => {}
+            agent::Event::Peer(..) | agent::Event::SchedulerAway(_) | agent::Event::GroupMade(_) => {}
             agent::Event::Left(warning) => {
                 self.nodes[node].left = Some((self.now, warning));
                 self.nodes[node].alive = false;

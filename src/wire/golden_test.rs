@@ -217,6 +217,27 @@ fn asking() -> Vec<Row> {
         ),
         ("Locate", Message::Locate(Locate { index: 3 }), "03000000"),
         (
+            "MakeGroup",
+            Message::MakeGroup(MakeGroup { parent: GroupId(4), nth: 2, sequence: 9, wish: GroupWish::Ranks(vec![2, 0]) }),
+            "040000000200000000000000090000000000000001020000000200000000000000",
+        ),
+        (
+            "MakeGroup",
+            Message::MakeGroup(MakeGroup {
+                parent: GroupId(4),
+                nth: 3,
+                sequence: 10,
+                wish: GroupWish::Colour { colour: Some(7), key: -1 },
+            }),
+            "0400000003000000000000000a00000000000000020107000000ffffffff",
+        ),
+        (
+            "GroupMade",
+            Message::GroupMade(GroupMade { parent: GroupId(4), nth: 2, group: Some(GroupId(5)), members: vec![3, 1] }),
+            "0400000002000000000000000105000000020000000300000001000000",
+        ),
+        ("FreeGroup", Message::FreeGroup(FreeGroup { group: GroupId(5) }), "05000000"),
+        (
             "Located",
             Message::Located(Located { member: member(3) }),
             "030000000103000000030000000100330100610600612f626f6f742c0300006712000000000000010000f0000000000200\

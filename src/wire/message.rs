@@ -2,8 +2,8 @@
 
 use super::codec::{Decoder, Encoder, Wire, WireError};
 use super::control::{
-    Abort, Absent, Formed, Heartbeat, HeartbeatEcho, Locate, Located, PeerReport, Register, Rejected, Revoke, Revoked,
-    Suspect, Verdict, WhereAre,
+    Abort, Absent, Formed, FreeGroup, GroupMade, Heartbeat, HeartbeatEcho, Locate, Located, MakeGroup, PeerReport,
+    Register, Rejected, Revoke, Revoked, Suspect, Verdict, WhereAre,
 };
 use super::store::{StoreBegin, StoreCancel, StorePiece, StoreReply};
 
@@ -106,6 +106,12 @@ messages! {
     Abort = 19 (Abort),
     /// Node: I end without leaving; do not wait for me.
     Gone = 20,
+    /// Node: make a group.
+    MakeGroup = 21 (MakeGroup),
+    /// Scheduler: it is made.
+    GroupMade = 22 (GroupMade),
+    /// Node: I no longer use a group.
+    FreeGroup = 23 (FreeGroup),
     /// Node: a store request begins.
     StoreBegin = 32 (StoreBegin),
     /// Either: a part of a value.

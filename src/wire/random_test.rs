@@ -268,6 +268,19 @@ impl Random {
                 let members = self.list(20, Random::absence);
                 Message::Absent(Absent { query: self.u64(), total: self.u32(), members })
             }
+            Message::MakeGroup(_) => {
+                let wish = match self.number() % 2 {
+                    0 => GroupWish::Ranks(self.list(40, Random::u32)),
+                    _ => GroupWish::Colour { colour: self.option(Random::u32), key: self.number() as i32 },
+                };
+                let parent = GroupId(self.u32());
+                Message::MakeGroup(MakeGroup { parent, nth: self.u64(), sequence: self.u64(), wish })
+            }
+            Message::GroupMade(_) => {
+                let (parent, group) = (GroupId(self.u32()), self.option(|random| GroupId(random.u32())));
+                Message::GroupMade(GroupMade { parent, nth: self.u64(), group, members: self.list(40, Random::u32) })
+            }
+            Message::FreeGroup(_) => Message::FreeGroup(FreeGroup { group: GroupId(self.u32()) }),
             Message::Locate(_) => Message::Locate(Locate { index: self.u32() }),
             Message::Located(_) => Message::Located(Located { member: self.member() }),
             Message::Abort(_) => Message::Abort(Abort { code: self.number() as i32, reason: self.text(SENTENCE_MAX) }),

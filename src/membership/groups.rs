@@ -1,0 +1,192 @@
+//! Groups that the user makes. All members of the parent ask; then all get the same answer. Tested in `groups_test.rs`.
+
+use super::node::Presence;
+use super::{Scheduler, EPOCH};
+use crate::error::{Failure, Status};
+use crate::types::{hash, Call, CallKind, GroupId, Time};
+use crate::wire::{GroupMade, GroupWish, MakeGroup, Message};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The first number of a group that is made.
+const FIRST_MADE: u32 = GroupId::UNIVERSE.0 + 1;
+
+/// The groups that were made, and those that are being made.
+#[derive(Debug, Default)]
+pub(super) struct Groups {
+    made: BTreeMap<GroupId, Made>,
+    makings: BTreeMap<(GroupId, u64), Making>,
+    /// How many were ever made: numbers are never used again.
+    count: u32,
+}
+
+/// One group.
+#[derive(Debug)]
+struct Made {
+    /// Indices, in order of rank.
+    members: Vec<u32>,
+    /// Who has freed it.
+    freed: BTreeSet<u32>,
+}
+
+/// The n-th making of a group of one parent.
+#[derive(Debug, Default)]
+struct Making {
+    sequence: u64,
+    wishes: BTreeMap<u32, GroupWish>,
+    /// Once all have asked: what each member of the parent is in. Kept until the next one, for whoever asks again.
+    done: Option<Vec<(GroupId, Vec<u32>)>>,
+}
+
+impl Groups {
+    /// The members of a group that was made.
+    pub(super) fn members(&self, group: GroupId) -> Option<&[u32]> {
+        self.made.get(&group).map(|made| &made.members[..])
+    }
+
+    fn make(&mut self, members: Vec<u32>) -> (GroupId, Vec<u32>) {
+        let group = GroupId(FIRST_MADE + self.count);
+        self.count += 1;
+        self.made.insert(group, Made { members: members.clone(), freed: BTreeSet::new() });
+        (group, members)
+    }
+
+    /// What was to be made of a group that is revoked will not be.
+    pub(super) fn give_up(&mut self, parent: GroupId) {
+        self.makings.retain(|(of, _), making| *of != parent || making.done.is_some());
+    }
+
+    /// How many entries there are, of whatever kind.
+    #[cfg(test)]
+    pub(super) fn entries(&self) -> usize {
+        self.made.len() + self.makings.len()
+    }
+}
+
+impl Scheduler {
+    pub(super) fn make_group(&mut self, now: Time, key: u32, wanted: MakeGroup) {
+        let MakeGroup { parent, nth, sequence, wish } = wanted;
+        let Some(members) = self.members_of(parent).filter(|members| members.contains(&key)) else {
+            return self.note(format!("node {key} makes a group of {parent}, of which it is no member: ignored"));
+        };
+        if self.revoked.contains_key(&parent) || self.verdict.is_some() {
+            return; // it has been told
+        }
+        if let GroupWish::Ranks(ranks) = &wish {
+            let distinct: BTreeSet<&u32> = ranks.iter().collect();
+            if distinct.len() != ranks.len() || ranks.iter().any(|rank| *rank as usize >= members.len()) {
+                return self.note(format!("node {key} makes a group of ranks that {parent} does not have: ignored"));
+            }
+        }
+        let call = call(&wish);
+        if let Some(other) = self.calls.entry(parent).or_default().disagreement(key, sequence, call) {
+            return self.mismatch(now, parent, sequence, (key, call), other);
+        }
+        let making = self.groups.makings.entry((parent, nth)).or_default();
+        making.sequence = sequence;
+        making.wishes.insert(key, wish);
+        if making.done.is_none() && making.wishes.len() == members.len() {
+            let wishes = std::mem::take(&mut making.wishes);
+            let groups = divided(&members, &wishes);
+            let made: Vec<(GroupId, Vec<u32>)> = groups.into_iter().map(|members| self.groups.make(members)).collect();
+            // Whoever has asked for this one has had the answer to the one before.
+            self.groups.makings.remove(&(parent, nth - 1));
+            if let Some(making) = self.groups.makings.get_mut(&(parent, nth)) {
+                making.done = Some(made);
+            }
+            return members.into_iter().for_each(|member| self.tell_made(member, parent, nth));
+        }
+        self.tell_made(key, parent, nth);
+        self.settle_makings(now);
+    }
+
+    /// Tells a member what became of a making, if it is done.
+    fn tell_made(&mut self, key: u32, parent: GroupId, nth: u64) {
+        let Some(done) = self.groups.makings.get(&(parent, nth)).and_then(|making| making.done.as_ref()) else {
+            return;
+        };
+        let own = done.iter().find(|(_, members)| members.contains(&key));
+        let (group, members) = own.map_or((None, Vec::new()), |(group, members)| (Some(*group), members.clone()));
+        self.send_to(key, Message::GroupMade(GroupMade { parent, nth, group, members }));
+    }
+
+    /// A making that needs one who has left cannot end.
+    pub(super) fn settle_makings(&mut self, now: Time) {
+        let mut stuck = Vec::new();
+        for ((parent, _), making) in self.groups.makings.iter().filter(|(_, making)| making.done.is_none()) {
+            let missing = self.members_of(*parent).into_iter().flatten().filter(|key| !making.wishes.contains_key(key));
+            let left = |key: &u32| self.nodes.get(key).is_some_and(|node| node.presence == Presence::Left);
+            if let Some(node) = missing.into_iter().find(left).and_then(|key| self.nodes.get(&key)) {
+                let kind = making.wishes.values().next().map_or(CallKind::GroupCreate, |wish| call(wish).kind);
+                let sequence = making.sequence;
+                stuck.push(Failure {
+                    status: Status::PeerLeft,
+                    culprit: Some(node.culprit()),
+                    cause: format!("has left the cluster, and {kind} #{sequence} on {parent} needs it"),
+                    epoch: EPOCH,
+                    group: Some(*parent),
+                    sequence,
+                });
+            }
+        }
+        for failure in stuck {
+            if let Some(parent) = failure.group {
+                self.revoke_group(now, parent, failure);
+            }
+        }
+    }
+
+    pub(super) fn free_group(&mut self, key: u32, group: GroupId) {
+        let Some(made) = self.groups.made.get_mut(&group).filter(|made| made.members.contains(&key)) else { return };
+        made.freed.insert(key);
+        if made.freed.len() < made.members.len() {
+            return;
+        }
+        self.groups.made.remove(&group);
+        self.groups.makings.retain(|(parent, _), _| *parent != group);
+        self.calls.remove(&group);
+        self.revoked.remove(&group);
+        for node in self.nodes.values_mut() {
+            node.progress.retain(|(progress, _)| progress.group != group);
+        }
+    }
+}
+
+/// The making as a collective of the parent.
+fn call(wish: &GroupWish) -> Call {
+    let call = Call { kind: CallKind::GroupSplit, dtype: None, op: None, root: None, count: 0, layout: 0 };
+    match wish {
+        GroupWish::Ranks(ranks) => Call {
+            kind: CallKind::GroupCreate,
+            count: ranks.len() as u64,
+            layout: hash(ranks.iter().map(|rank| u64::from(*rank))),
+            ..call
+        },
+        GroupWish::Colour { .. } => call,
+    }
+}
+
+/// The groups that the members' wishes come to. They agree on how a group is made, as their calls do.
+fn divided(members: &[u32], wishes: &BTreeMap<u32, GroupWish>) -> Vec<Vec<u32>> {
+    let mut colours: BTreeMap<u32, Vec<(i32, usize)>> = BTreeMap::new();
+    for (rank, member) in members.iter().enumerate() {
+        match wishes.get(member) {
+            Some(GroupWish::Ranks(ranks)) => {
+                let group: Vec<u32> = ranks.iter().filter_map(|rank| members.get(*rank as usize).copied()).collect();
+                return if group.is_empty() { Vec::new() } else { vec![group] };
+            }
+            Some(GroupWish::Colour { colour: Some(colour), key }) => {
+                colours.entry(*colour).or_default().push((*key, rank));
+            }
+            Some(GroupWish::Colour { colour: None, .. }) | None => {}
+        }
+    }
+    let ordered = |mut group: Vec<(i32, usize)>| {
+        group.sort_unstable();
+        group.into_iter().map(|(_, rank)| members[rank]).collect()
+    };
+    colours.into_values().map(ordered).collect()
+}
+
+#[cfg(test)]
+#[path = "groups_test.rs"]
+mod tests;

@@ -1,0 +1,153 @@
+use crate::error::Status;
+use crate::membership::testing::{rules, worker, Bench};
+use crate::membership::Closed;
+use crate::types::GroupId;
+use crate::wire::{FreeGroup, GroupMade, GroupWish, MakeGroup, Message, Revoked};
+
+/// So many workers, whose connections have the numbers of their ranks.
+fn cluster(workers: u32) -> Bench {
+    let mut bench = Bench::new(rules(workers, 0));
+    for serial in 0..workers {
+        bench.join(u64::from(serial), worker(serial, workers));
+    }
+    bench.sent.clear();
+    bench
+}
+
+fn ask(bench: &mut Bench, rank: u32, (parent, nth): (GroupId, u64), wish: GroupWish) {
+    bench.say(u64::from(rank), Message::MakeGroup(MakeGroup { parent, nth, sequence: nth, wish }));
+}
+
+fn ranks(ranks: &[u32]) -> GroupWish {
+    GroupWish::Ranks(ranks.to_vec())
+}
+
+/// What a rank has been told of groups.
+fn made(bench: &mut Bench, rank: u32) -> Vec<(u64, Option<GroupId>, Vec<u32>)> {
+    let told = |message| match message {
+        Message::GroupMade(GroupMade { nth, group, members, .. }) => Some((nth, group, members)),
+        _ => None,
+    };
+    bench.told(u64::from(rank)).into_iter().filter_map(told).collect()
+}
+
+fn revoked(bench: &mut Bench, rank: u32) -> Vec<(Status, String)> {
+    let told = |message| match message {
+        Message::Revoked(Revoked { failure }) => Some((failure.status, failure.to_string())),
+        _ => None,
+    };
+    bench.told(u64::from(rank)).into_iter().filter_map(told).collect()
+}
+
+#[test]
+fn all_get_the_same_group_when_the_last_has_asked() {
+    let mut bench = cluster(3);
+    for rank in [2, 0] {
+        ask(&mut bench, rank, (GroupId::WORLD, 1), ranks(&[2, 1]));
+    }
+    assert!(bench.sent.is_empty(), "one is missing");
+    ask(&mut bench, 1, (GroupId::WORLD, 1), ranks(&[2, 1]));
+    assert_eq!(made(&mut bench, 0), [(1, None, vec![])]);
+    for rank in [1, 2] {
+        assert_eq!(made(&mut bench, rank), [(1, Some(GroupId(3)), vec![2, 1])]);
+    }
+    // Who asks again, after a broken connection, gets the same answer; nobody else is told.
+    ask(&mut bench, 2, (GroupId::WORLD, 1), ranks(&[2, 1]));
+    assert_eq!(made(&mut bench, 2), [(1, Some(GroupId(3)), vec![2, 1])]);
+    assert!(bench.sent.is_empty());
+}
+
+#[test]
+fn a_group_can_be_split_and_made_of_a_made_one() {
+    let mut bench = cluster(5);
+    let wishes = [(Some(7), 1), (Some(0), 5), (Some(7), 0), (None, 0), (Some(7), 1)];
+    for (rank, (colour, key)) in (0..).zip(wishes) {
+        ask(&mut bench, rank, (GroupId::WORLD, 1), GroupWish::Colour { colour, key });
+    }
+    assert_eq!(made(&mut bench, 1), [(1, Some(GroupId(3)), vec![1])]);
+    assert_eq!(made(&mut bench, 3), [(1, None, vec![])]);
+    for rank in [0, 2, 4] {
+        assert_eq!(made(&mut bench, rank), [(1, Some(GroupId(4)), vec![2, 0, 4])]);
+    }
+    for rank in [4, 2, 0] {
+        ask(&mut bench, rank, (GroupId(4), 1), ranks(&[2, 0]));
+    }
+    assert_eq!(made(&mut bench, 4), [(1, Some(GroupId(5)), vec![4, 2])], "ranks are the parent's");
+    assert_eq!(made(&mut bench, 0), [(1, None, vec![])]);
+}
+
+#[test]
+fn another_list_or_a_rank_that_left_revokes_the_parent() {
+    let mut bench = cluster(3);
+    ask(&mut bench, 0, (GroupId::WORLD, 1), ranks(&[0, 1]));
+    ask(&mut bench, 1, (GroupId::WORLD, 1), ranks(&[1, 0]));
+    for rank in 0..3 {
+        let told = revoked(&mut bench, rank);
+        assert!(
+            matches!(&told[..], [(Status::Mismatch, words)] if words.contains("rank 0") && words.contains("rank 1"))
+        );
+    }
+    bench.say(2, Message::Leave);
+    assert!(revoked(&mut bench, 0).is_empty(), "the first cause stays");
+    let mut bench = cluster(3);
+    ask(&mut bench, 0, (GroupId::WORLD, 1), ranks(&[0, 1]));
+    bench.say(2, Message::Leave);
+    for rank in 0..2 {
+        let told = revoked(&mut bench, rank);
+        assert!(
+            matches!(&told[..], [(Status::PeerLeft, words)] if words.contains("group_create #1 on world")),
+            "{told:?}"
+        );
+    }
+    let mut bench = cluster(3);
+    bench.say(2, Message::Leave);
+    ask(&mut bench, 0, (GroupId::WORLD, 1), ranks(&[0, 1]));
+    assert!(matches!(&revoked(&mut bench, 1)[..], [(Status::PeerLeft, _)]), "it has left before");
+}
+
+#[test]
+fn what_makes_no_sense_is_ignored() {
+    let mut bench = cluster(2);
+    for wish in [ranks(&[0, 0]), ranks(&[0, 2])] {
+        ask(&mut bench, 0, (GroupId::WORLD, 1), wish);
+    }
+    ask(&mut bench, 0, (GroupId(9), 1), ranks(&[0]));
+    ask(&mut bench, 0, (GroupId::SERVERS, 1), ranks(&[]));
+    bench.say(0, Message::FreeGroup(FreeGroup { group: GroupId(9) }));
+    bench.say(0, Message::FreeGroup(FreeGroup { group: GroupId::WORLD }));
+    assert!(bench.sent.is_empty() && bench.closed.is_empty());
+    assert_eq!(bench.scheduler.groups.entries(), 0);
+}
+
+#[test]
+fn nothing_is_kept_of_groups_that_all_have_freed() {
+    let mut bench = cluster(2);
+    for nth in 1..=1000 {
+        for rank in 0..2 {
+            ask(&mut bench, rank, (GroupId::WORLD, nth), ranks(&[0, 1]));
+        }
+        let group = GroupId(2 + nth as u32);
+        assert_eq!(made(&mut bench, 0), [(nth, Some(group), vec![0, 1])], "a number is never used again");
+        ask(&mut bench, 0, (group, 1), ranks(&[0]));
+        bench.say(0, Message::FreeGroup(FreeGroup { group }));
+        assert!(bench.scheduler.members_of(group).is_some(), "rank 1 has it still");
+        bench.say(1, Message::FreeGroup(FreeGroup { group }));
+        assert!(bench.scheduler.members_of(group).is_none());
+        assert!(bench.scheduler.groups.entries() <= 1, "but the answer to the newest");
+        bench.sent.clear();
+    }
+    assert!(bench.scheduler.calls.len() <= 1 && bench.scheduler.revoked.is_empty());
+}
+
+#[test]
+fn who_comes_back_can_ask_again() {
+    let mut bench = cluster(2);
+    ask(&mut bench, 0, (GroupId::WORLD, 1), ranks(&[0, 1]));
+    bench.close(0, Closed::Broken);
+    ask(&mut bench, 1, (GroupId::WORLD, 1), ranks(&[0, 1]));
+    assert_eq!(made(&mut bench, 1).len(), 1);
+    bench.join(7, worker(0, 2));
+    bench.sent.clear();
+    bench.say(7, Message::MakeGroup(MakeGroup { parent: GroupId::WORLD, nth: 1, sequence: 1, wish: ranks(&[0, 1]) }));
+    assert_eq!(made(&mut bench, 7).len(), 1);
+}

@@ -1,0 +1,138 @@
+//! Making groups of a group, and freeing them. The scheduler makes them; here is the wait for its answer, which takes its
+//! turn among the parent's collectives, so that who is absent or calls something else is found as it is there.
+
+use super::drive::{Running, Stop, WARN_AFTER};
+use super::group::{Driver, Group};
+use super::progress::WAITS_AFTER;
+use super::shared::{Shared, ToNode};
+use super::work::Turn;
+use crate::agent::Command;
+use crate::error::{Error, Failure, Result, Status};
+use crate::types::{hash, Call, CallKind, Time};
+use crate::wire::{encode_frame, GroupWish, LinkKind, MakeGroup};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a group that is freed waits for what was sent last to reach its peers.
+const DRAIN: Duration = Duration::from_secs(1);
+/// How often a making that waits looks whether its group is still whole.
+const LOOK_UP: Duration = Duration::from_millis(100);
+
+impl Group {
+    /// Makes a group of these ranks, in this order; none for a caller who is not among them. All members call it alike.
+    pub fn create(&self, ranks: &[i32]) -> Result<Option<Arc<Group>>> {
+        let mut places = HashMap::new();
+        let mut checked = Vec::with_capacity(ranks.len());
+        for (at, rank) in ranks.iter().enumerate() {
+            let fits = u32::try_from(*rank).ok().filter(|rank| *rank < self.size());
+            let rank = fits.ok_or_else(|| {
+                let last = i64::from(self.size()) - 1;
+                Error::invalid(format!("ranks[{at}] is {rank}: expected 0 to {last} on {}", self.id()))
+            })?;
+            if let Some(first) = places.insert(rank, at) {
+                return Err(Error::invalid(format!(
+                    "ranks[{at}] is {rank}, as is ranks[{first}]: expected each rank once"
+                )));
+            }
+            checked.push(rank);
+        }
+        let (count, layout) = (checked.len() as u64, hash(checked.iter().map(|rank| u64::from(*rank))));
+        let call = Call { kind: CallKind::GroupCreate, dtype: None, op: None, root: None, count, layout };
+        self.make(call, GroupWish::Ranks(checked))
+    }
+
+    /// Splits the group: those of one colour are in one, ordered by key and then by rank. No colour: in none.
+    pub fn split(&self, colour: Option<u32>, key: i32) -> Result<Option<Arc<Group>>> {
+        let call = Call { kind: CallKind::GroupSplit, dtype: None, op: None, root: None, count: 0, layout: 0 };
+        self.make(call, GroupWish::Colour { colour, key })
+    }
+
+    fn make(&self, call: Call, wish: GroupWish) -> Result<Option<Arc<Group>>> {
+        let shared = self.shared()?;
+        if self.rank().is_none() {
+            return Err(Error::invalid(format!("{}: this process is no member of {}", call.kind, self.id())));
+        }
+        self.refuse_if_broken(&shared)?;
+        let since = shared.clock.now();
+        let turn = Turn::take(self);
+        self.in_turn(&shared, turn, call, since, |driver, running| {
+            driver.makings += 1;
+            self.await_making(driver, running, wish)
+        })
+    }
+
+    fn await_making(
+        &self,
+        driver: &Driver,
+        running: &Running<'_>,
+        wish: GroupWish,
+    ) -> std::result::Result<Option<Arc<Group>>, Stop> {
+        let (shared, key) = (running.shared, (self.id(), driver.makings));
+        shared.learnt().making.insert(key);
+        let wanted = MakeGroup { parent: key.0, nth: key.1, sequence: running.sequence, wish };
+        shared.ask(ToNode::Brain(Command::MakeGroup(wanted)));
+        let (mut report_at, mut warn_at) = (running.since + WAITS_AFTER, running.since + WARN_AFTER);
+        let outcome = loop {
+            // Another thread may have cancelled a call on the group, freed it, or left: nobody wakes this one then.
+            let look_up = shared.clock.now() + LOOK_UP;
+            let until = running.deadline.min(report_at).min(warn_at).min(look_up);
+            let told = |learnt: &mut super::shared::Learnt| {
+                let broken = learnt.broken.as_ref().or_else(|| learnt.revoked.get(&key.0));
+                if let Some(failure) = broken {
+                    return Some(Err(Stop::Told(failure.clone())));
+                }
+                if learnt.over {
+                    let over = Error::new(Status::State, "this process has left its cluster");
+                    return Some(Err(Stop::Failed(over)));
+                }
+                learnt.made.remove(&key).map(|made| made.map_err(Stop::Failed))
+            };
+            if let Some(outcome) = shared.wait(until, told) {
+                break outcome;
+            }
+            if let Some(failure) = self.broken() {
+                break Err(Stop::Told(failure)); // cancelled, freed or left by another thread
+            }
+            let now = shared.clock.now();
+            if now >= running.deadline {
+                break Err(Stop::Timeout);
+            }
+            if now >= report_at {
+                report_at = Time::NEVER;
+                shared.ask(ToNode::Brain(Command::Report));
+            }
+            if now >= warn_at {
+                warn_at = Time::NEVER;
+                self.warn_of_absent(running);
+            }
+        };
+        shared.learnt().making.remove(&key);
+        outcome
+    }
+
+    /// Frees a group that was made: its peers are told, and nothing of it is left here.
+    pub fn free(&self) {
+        let cause = format!("this process has freed {}", self.id());
+        let epoch = self.formed.epoch;
+        let over = Failure { status: Status::State, culprit: None, cause, epoch, group: Some(self.id()), sequence: 0 };
+        let mut leave = Vec::new();
+        encode_frame(LinkKind::Leave as u8, 0, &[], &mut leave);
+        self.close(over.clone(), &leave);
+        self.end_progress(over);
+        let Ok(shared) = self.shared() else { return self.shut() };
+        self.drain(&shared, shared.clock.now() + DRAIN);
+        self.shut();
+        forget(&shared, self);
+    }
+}
+
+/// Nothing is kept of a group that has been freed, here or at the scheduler.
+fn forget(shared: &Shared, group: &Group) {
+    {
+        let mut learnt = shared.learnt();
+        learnt.groups.retain(|kept| kept.id() != group.id());
+        learnt.revoked.remove(&group.id());
+    }
+    shared.ask(ToNode::Free(group.id()));
+}
