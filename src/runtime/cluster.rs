@@ -7,7 +7,7 @@ use super::clock::Clock;
 use super::group::Group;
 use super::identity;
 use super::log::Logger;
-use super::mesh::Wrap;
+use super::mesh::{leave, Wrap};
 use super::node::{Node, Setup};
 use super::operations::Operations;
 use super::rank_table;
@@ -18,7 +18,7 @@ use crate::config::{Key, Place, Settings};
 use crate::error::{Error, Failure, Result, Status};
 use crate::net::{host, resolve, Waker};
 use crate::types::{Epoch, GroupId, Incarnation, Role, Time};
-use crate::wire::{encode_frame, Formed, LinkKind, Register, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
+use crate::wire::{Formed, Register, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -265,8 +265,7 @@ impl Cluster {
 
     /// Tells the peers on every link, and waits until what was sent has reached them.
     fn close_links(&self, deadline: Time) {
-        let mut leave = Vec::new();
-        encode_frame(LinkKind::Leave as u8, 0, &[], &mut leave);
+        let leave = leave();
         let groups = self.shared.learnt().groups.clone();
         for group in &groups {
             group.close(self.over(group, "this process has finalized its cluster"), &leave);

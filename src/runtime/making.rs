@@ -3,13 +3,14 @@
 
 use super::drive::{Running, Stop, WARN_AFTER};
 use super::group::{Driver, Group};
+use super::mesh::leave;
 use super::progress::WAITS_AFTER;
 use super::shared::{Shared, ToNode};
 use super::work::Turn;
 use crate::agent::Command;
 use crate::error::{Error, Failure, Result, Status};
 use crate::types::{hash, Call, CallKind, Time};
-use crate::wire::{encode_frame, GroupWish, LinkKind, MakeGroup};
+use crate::wire::{GroupWish, MakeGroup};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -107,7 +108,14 @@ impl Group {
                 self.warn_of_absent(running);
             }
         };
-        shared.learnt().making.remove(&key);
+        let late = {
+            let mut learnt = shared.learnt();
+            learnt.making.remove(&key);
+            learnt.made.remove(&key)
+        };
+        if let Some(Ok(Some(group))) = late {
+            group.free(); // it came when the wait was over
+        }
         outcome
     }
 
@@ -116,9 +124,7 @@ impl Group {
         let cause = format!("this process has freed {}", self.id());
         let epoch = self.formed.epoch;
         let over = Failure { status: Status::State, culprit: None, cause, epoch, group: Some(self.id()), sequence: 0 };
-        let mut leave = Vec::new();
-        encode_frame(LinkKind::Leave as u8, 0, &[], &mut leave);
-        self.close(over.clone(), &leave);
+        self.close(over.clone(), &leave());
         self.end_progress(over);
         let Ok(shared) = self.shared() else { return self.shut() };
         self.drain(&shared, shared.clock.now() + DRAIN);

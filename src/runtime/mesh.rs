@@ -30,7 +30,7 @@ const HANDSHAKES_MAX: usize = 1024;
 /// How many strangers' addresses are remembered, so that each is mentioned once.
 const STRANGERS_MAX: usize = 1024;
 /// How many freed groups are remembered.
-const FREED_MAX: usize = 1024;
+const FREED_MAX: usize = 16_384;
 /// How much is read during a handshake; a link takes over what was read beyond it.
 const HANDSHAKE_BYTES: usize = 4096;
 /// Where the mesh's tokens begin in the agent thread's poller.
@@ -116,41 +116,36 @@ impl Mesh {
     pub fn form(&mut self, formed: Arc<Formed>, groups: &[Arc<Group>], poller: &Poller) {
         self.formed = Some(formed);
         self.groups = groups.iter().map(|group| (group.id(), Arc::clone(group))).collect();
-        let held = self.handshakes.iter().filter_map(|(token, shake)| match &shake.stage {
-            Stage::Held(hello) => Some((*token, hello.clone())),
-            _ => None,
-        });
-        for (token, hello) in held.collect::<Vec<_>>() {
-            self.answer(token, &hello, poller);
-        }
+        self.answer_held(|_| true, poller);
     }
 
     /// A group has been made: hellos that came before are answered now.
     pub fn add(&mut self, group: &Arc<Group>, poller: &Poller) {
         self.groups.insert(group.id(), Arc::clone(group));
+        self.answer_held(|of| of == group.id(), poller);
+    }
+
+    /// A group has been freed: nothing of it is opened or let in any more, and whoever wants that is told. A handshake that
+    /// is under way goes on, for its peer counts on the link: that ends with the news.
+    pub fn remove(&mut self, group: GroupId, poller: &Poller) {
+        self.groups.remove(&group);
+        self.dials.retain(|key, _| key.0 != group);
+        self.open.retain(|key| key.0 != group);
+        if self.freed.len() >= FREED_MAX {
+            self.freed.pop_front();
+        }
+        self.freed.push_back(group);
+        self.answer_held(|of| of == group, poller);
+    }
+
+    fn answer_held(&mut self, about: impl Fn(GroupId) -> bool, poller: &Poller) {
         let held = self.handshakes.iter().filter_map(|(token, shake)| match &shake.stage {
-            Stage::Held(hello) if hello.group == group.id() => Some((*token, hello.clone())),
+            Stage::Held(hello) if about(hello.group) => Some((*token, hello.clone())),
             _ => None,
         });
         for (token, hello) in held.collect::<Vec<_>>() {
             self.answer(token, &hello, poller);
         }
-    }
-
-    /// A group has been freed: nothing of it is opened or let in any more.
-    pub fn remove(&mut self, group: GroupId) {
-        self.groups.remove(&group);
-        self.dials.retain(|key, _| key.0 != group);
-        self.open.retain(|key| key.0 != group);
-        self.handshakes.retain(|_, shake| match &shake.stage {
-            Stage::Dialled(key) | Stage::Accepting(key) => key.0 != group,
-            Stage::Held(hello) => hello.group != group,
-            Stage::Accepted | Stage::Rejecting => true,
-        });
-        if self.freed.len() >= FREED_MAX {
-            self.freed.pop_front();
-        }
-        self.freed.push_back(group);
     }
 
     /// Dials a member of a group, unless that is under way or done.
@@ -360,6 +355,11 @@ impl Mesh {
         let Some(mut shake) = self.handshakes.remove(&token) else { return };
         // A failure here shows when the group's poller is asked to watch it.
         let _ = shake.transport.deregister(poller.registry());
+        if !self.groups.contains_key(&key.0) {
+            // Freed meanwhile. A new connection takes these few bytes; if not, its end is all that the peer hears.
+            let _ = shake.transport.write(&[IoSlice::new(&leave())]);
+            return;
+        }
         self.open.insert(key);
         self.logger.debug(&format!("the link to rank {} of {} is open", key.1, key.0));
         self.deliver(key, |peer| Mail::Up(peer, shake.transport, shake.inbound));
@@ -465,6 +465,13 @@ fn frame(kind: LinkKind, body: &impl Wire) -> Vec<u8> {
     body.put(&mut payload);
     let mut bytes = Vec::new();
     encode_frame(kind as u8, 0, &payload.bytes, &mut bytes);
+    bytes
+}
+
+/// The last word on a link.
+pub(super) fn leave() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode_frame(LinkKind::Leave as u8, 0, &[], &mut bytes);
     bytes
 }
 

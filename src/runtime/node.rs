@@ -203,10 +203,7 @@ impl Node {
                     self.feed(Input::Command(command));
                 }
                 ToNode::Open(group, peer) => self.mesh.open((group, peer), &self.poller),
-                ToNode::Free(group) => {
-                    self.mesh.remove(group);
-                    self.feed(Input::Command(Command::FreeGroup(group)));
-                }
+                ToNode::Free(group) => self.group_freed(group),
                 ToNode::Quit => self.quit = true,
             }
         }
@@ -303,28 +300,36 @@ impl Node {
         }
     }
 
-    /// A group is made, if somebody still waits for it, and links to it are let in from now on.
+    /// A group is made: links to it are let in from now on, unless nobody waits for it any more.
     fn group_made(&mut self, made: GroupMade) {
-        let key = (made.parent, made.nth);
-        let (waiting, formed) = {
-            let learnt = self.shared.learnt();
-            (learnt.making.contains(&key), learnt.formed.clone())
+        let (key, timeout_ms) = ((made.parent, made.nth), self.setup.operation_timeout_ms);
+        let formed = self.shared.learnt().formed.clone();
+        let group = made.group.zip(formed).map(|(id, formed)| {
+            Group::new(id, made.members, &self.shared, &formed, timeout_ms).map(Arc::new)
+        });
+        let group = group.transpose();
+        let wanted = {
+            let mut learnt = self.shared.learnt();
+            let waited_for = learnt.making.contains(&key);
+            let wanted = group.as_ref().ok().and_then(Option::as_ref).filter(|_| waited_for).map(Arc::clone);
+            learnt.groups.extend(wanted.clone());
+            if waited_for {
+                learnt.made.insert(key, group);
+            }
+            wanted
         };
-        let (Some(id), Some(formed)) = (made.group, formed) else {
-            return self.shared.learn(|learnt| drop(learnt.made.insert(key, Ok(None))));
-        };
-        if !waiting {
-            return self.feed(Input::Command(Command::FreeGroup(id)));
+        match (wanted, made.group) {
+            (Some(group), _) => self.mesh.add(&group, &self.poller),
+            (None, Some(id)) => self.group_freed(id),
+            (None, None) => {}
         }
-        let timeout_ms = self.setup.operation_timeout_ms;
-        let group = Group::new(id, made.members, &self.shared, &formed, timeout_ms).map(Arc::new);
-        if let Ok(group) = &group {
-            self.shared.learn(|learnt| learnt.groups.push(Arc::clone(group)));
-            self.mesh.add(group, &self.poller);
-        } else {
-            self.feed(Input::Command(Command::FreeGroup(id)));
-        }
-        self.shared.learn(|learnt| drop(learnt.made.insert(key, group.map(Some))));
+        self.shared.learn(|_| ()); // and whoever waits looks
+    }
+
+    /// This node does not use a group any more, or never did.
+    fn group_freed(&mut self, id: GroupId) {
+        self.mesh.remove(id, &self.poller);
+        self.feed(Input::Command(Command::FreeGroup(id)));
     }
 
     fn connect(&mut self, within: Duration) {
