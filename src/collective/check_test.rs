@@ -117,7 +117,7 @@ fn lists_that_make_no_sense_are_named() {
         check(kind, &|layout| layout.input.displs.push(0), "5 displacements are given for the parts of the input");
         check(kind, &|layout| layout.input.counts[0] = 1, "has 2 elements, but 1 in the input's counts");
         check(kind, &|layout| layout.input.counts[3] = u64::MAX, "all parts of the input together");
-        check(kind, &|layout| layout.input.displs[1] = u64::MAX, "up to the end of rank 1's part");
+        check(kind, &|layout| layout.input.displs[2] = u64::MAX, "up to the end of rank 2's part");
     }
     for kind in [CallKind::Gatherv, CallKind::Allgatherv, CallKind::Alltoallv] {
         check(kind, &|layout| layout.output = Parts::default(), "0 counts are given for the parts of the output");
