@@ -85,6 +85,7 @@ impl Scheduler {
         self.store.gone(key);
         self.settle_queries(now, key);
         self.settle_makings(now);
+        self.free_groups_of(key);
         self.end_if_empty();
     }
 

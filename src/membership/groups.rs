@@ -55,6 +55,12 @@ impl Groups {
         self.makings.retain(|(of, _), making| *of != parent || making.done.is_some());
     }
 
+    /// How many groups there are.
+    #[cfg(test)]
+    pub(super) fn kept(&self) -> usize {
+        self.made.len()
+    }
+
     /// How many entries there are, of whatever kind.
     #[cfg(test)]
     pub(super) fn entries(&self) -> usize {
@@ -133,6 +139,13 @@ impl Scheduler {
                 self.revoke_group(now, parent, failure);
             }
         }
+    }
+
+    /// Who has left uses no group any more.
+    pub(super) fn free_groups_of(&mut self, key: u32) {
+        let of = |(group, made): (&GroupId, &Made)| made.members.contains(&key).then_some(*group);
+        let groups: Vec<GroupId> = self.groups.made.iter().filter_map(of).collect();
+        groups.into_iter().for_each(|group| self.free_group(key, group));
     }
 
     pub(super) fn free_group(&mut self, key: u32, group: GroupId) {

@@ -375,6 +375,11 @@ pub(crate) struct Seat<'a> {
 
 #[cfg(test)]
 impl Scheduler {
+    /// How many groups that were made are still in use.
+    pub(crate) fn groups_kept(&self) -> usize {
+        self.groups.kept()
+    }
+
     /// Everybody who has a place.
     pub(crate) fn seats(&self) -> impl Iterator<Item = Seat<'_>> {
         self.nodes.values().map(|node| Seat { register: &node.register, rank: node.place.map(|place| place.rank) })

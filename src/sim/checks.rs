@@ -271,7 +271,14 @@ fn all_is_well(world: &World) -> Verdict {
         return Err(format!("{joined} nodes joined"));
     }
     match &world.ended {
-        Some((_, Ok(()))) => world.book.judge_sum(),
+        Some((_, Ok(()))) => {
+            // A word may have been lost with its connection; otherwise nothing is left of groups that all have freed.
+            let kept = world.scheduler.as_ref().map_or(0, |scheduler| scheduler.groups_kept());
+            if kept > 0 && world.nodes.iter().all(|side| !side.disturbed) {
+                return Err(format!("the scheduler still keeps {kept} groups"));
+            }
+            world.book.judge_sum()
+        }
         other => Err(format!("the scheduler ended with {other:?}")),
     }
 }

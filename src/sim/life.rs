@@ -32,7 +32,10 @@ impl World {
                 let at = self.now + self.random.span_ms(0..300);
                 self.queue.put(at, Event::Enough(node));
             }
-            agent::Event::Revoked(failure) => checks::revoked(self, node, failure)?,
+            agent::Event::Revoked(failure) => {
+                self.nodes[node].program.groups.give_up(failure.group);
+                checks::revoked(self, node, failure)?;
+            }
             agent::Event::Stored(ask, answer) => {
                 let Some(asked) = self.nodes[node].program.open.remove(&ask) else {
                     if answer.is_err() && self.nodes[node].broken.is_some() {
@@ -55,7 +58,8 @@ impl World {
                     return Err(format!("node {node} asked {asked:?} and was told {member:?}"));
                 }
             }
-            agent::Event::Peer(..) | agent::Event::SchedulerAway(_) | agent::Event::GroupMade(_) => {}
+            agent::Event::Peer(..) | agent::Event::SchedulerAway(_) => {}
+            agent::Event::GroupMade(made) => self.group_made(node, &made)?,
             agent::Event::Left(warning) => {
                 self.nodes[node].left = Some((self.now, warning));
                 self.nodes[node].alive = false;
@@ -77,6 +81,7 @@ impl World {
         if let Some((after, _)) = self.nodes[node].program.to_do.front() {
             self.queue.put(self.now + *after, Event::Act(node));
         }
+        self.begin_groups(node);
         self.queue.put(self.now + ENOUGH, Event::Enough(node));
         Ok(())
     }
@@ -86,11 +91,11 @@ impl World {
         self.nodes[node].formed.as_ref().map_or(usize::MAX, |(_, formed)| formed.index as usize)
     }
 
-    fn command(&mut self, node: usize, after: Duration, command: Command) {
+    pub(super) fn command(&mut self, node: usize, after: Duration, command: Command) {
         self.queue.put(self.now + after, Event::ToNode(node, None, agent::Input::Command(command)));
     }
 
-    fn leave_if_done(&mut self, node: usize) {
+    pub(super) fn leave_if_done(&mut self, node: usize) {
         let side = &mut self.nodes[node];
         let Some((formed, _)) = &side.formed else { return };
         if side.is_over() || side.program.leaving || !side.program.is_done() || side.broken.is_some() {

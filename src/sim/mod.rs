@@ -2,7 +2,7 @@
 //! processes that misbehave by seed.
 //!
 //! `plan` makes a story of a seed; `world` plays it, with `driver` in the place of the real drivers, `life` in the place
-//! of the programs, and `mishaps`; `network` carries messages; `checks` holds after every step that ranks are unique and
+//! of the programs, and `mishaps`; `groups` are what the programs make and free; `network` carries messages; `checks` holds after every step that ranks are unique and
 //! dense and that a node id is held once, and at the end that everybody had an answer in time and that the answers agree.
 //! Invariant: a seed decides everything. The same seed gives the same trace, which a test compares step by step.
 //! Deliberately absent: sockets, frames (messages go through their bytes now and then), links between nodes, and disk.
@@ -13,6 +13,7 @@
 mod checks;
 mod driver;
 mod faults;
+mod groups;
 mod life;
 mod mishaps;
 mod network;
@@ -71,17 +72,19 @@ fn every_story_ends_well_or_with_the_right_cause() {
         return;
     }
     let mut tally = Tally::default();
-    let mut steps = 0;
+    let (mut steps, mut groups) = (0, 0);
     let usual = if std::env::var_os("MUSTER_SOAK").is_some() { SOAK_SEEDS } else { SEEDS };
     let seeds = asked_for("MUSTER_SIM_SEEDS").unwrap_or(usual);
     for seed in 0..seeds {
         let world = play(seed, false);
         tally.add(&world.network.tally);
         steps += world.trace.steps.len();
+        groups += world.groups.count();
     }
     // Not by `println`, of which the test's runner shows nothing when all is well.
-    let told = format!("{seeds} stories, {steps} steps; trouble made:\n{tally}");
+    let told = format!("{seeds} stories, {steps} steps, {groups} groups made; trouble made:\n{tally}");
     std::io::stdout().write_all(told.as_bytes()).expect("standard output can be written");
+    assert!(groups > 0, "no group was made");
     let missing: Vec<Fault> = Fault::ALL.into_iter().filter(|fault| tally.of(*fault) == 0).collect();
     assert!(missing.is_empty(), "no trouble of these kinds was made: {missing:?}");
 }

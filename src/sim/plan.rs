@@ -1,6 +1,7 @@
 //! What a seed stands for: the cluster, its nodes, what their programs do, and what goes wrong when.
 
 use super::faults::Fault;
+use super::groups;
 use super::random::Random;
 use crate::types::{Role, Time};
 use std::time::Duration;
@@ -80,6 +81,14 @@ pub(super) enum Action {
     Abort,
 }
 
+/// How a group is made of the universe.
+#[derive(Clone, Debug)]
+pub(super) enum Wish {
+    Create(Vec<u32>),
+    /// Each node's colour and key, by its index.
+    Split(Vec<(Option<u32>, i32)>),
+}
+
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Mishap {
     /// Both ends learn soon that the connection has ended.
@@ -135,6 +144,8 @@ pub(super) struct Plan {
     /// One attempt in so many to connect before the cluster is complete gets no answer; 0: none.
     pub(super) connect_lost_once_in: u64,
     pub(super) faults: Vec<Fault>,
+    /// The groups that are made, one after the other.
+    pub(super) groups: Vec<Wish>,
 }
 
 impl Plan {
@@ -161,10 +172,14 @@ impl Plan {
             late: Vec::new(),
             connect_lost_once_in: if random.once_in(3) { 8 } else { 0 },
             faults: Vec::new(),
+            groups: Vec::new(),
         };
         plan.people(&mut random);
         plan.shape_it(&mut random);
         plan.add_trouble(&mut random);
+        if shape != Shape::Revocation && random.once_in(3) {
+            plan.groups = groups::wishes(&mut random, workers + servers);
+        }
         plan
     }
 

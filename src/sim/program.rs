@@ -1,5 +1,6 @@
 //! What runs on top of each node's brain, and the book that is kept of what all of them did to the store.
 
+use super::groups::Making;
 use super::plan::Action;
 use crate::agent::{Ask, Command};
 use crate::error::Error;
@@ -33,6 +34,7 @@ pub(super) struct Program {
     pub(super) open: BTreeMap<Ask, Asked>,
     pub(super) next_ask: Ask,
     pub(super) leaving: bool,
+    pub(super) groups: Making,
 }
 
 impl Program {
@@ -45,7 +47,7 @@ impl Program {
 
     /// Whether it has done everything and heard every answer.
     pub(super) fn is_done(&self) -> bool {
-        self.to_do.is_empty() && self.open.is_empty()
+        self.to_do.is_empty() && self.open.is_empty() && self.groups.is_done()
     }
 }
 

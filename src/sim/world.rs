@@ -4,6 +4,7 @@
 //! in order, and its timer last, as its driver would do it.
 
 use super::checks;
+use super::groups::{GroupStep, Register};
 use super::network::{Network, Side};
 use super::plan::{Mishap, NodePlan, Plan, Shape};
 use super::program::{Book, Program};
@@ -37,6 +38,7 @@ pub(super) enum Event {
     NodeTimer(usize, Time),
     /// A program's next action is due.
     Act(usize),
+    Group(usize, GroupStep),
     /// A program has waited long enough for its answers.
     Enough(usize),
     /// A process ends because of another's end.
@@ -98,6 +100,7 @@ pub(super) struct World {
     pub(super) ended: Option<(Time, Result<(), Error>)>,
     pub(super) nodes: Vec<NodeSide>,
     pub(super) book: Book,
+    pub(super) groups: Register,
     pub(super) first_formed: Option<Time>,
     /// Something happened for which a node may be called lost.
     pub(super) unclean: bool,
@@ -123,6 +126,7 @@ impl World {
             ended: None,
             nodes: plan.nodes.iter().map(NodeSide::new).collect(),
             book: Book::default(),
+            groups: Register::default(),
             first_formed: None,
             unclean: false,
             seats_changed: false,
@@ -191,6 +195,7 @@ impl World {
                 }
             }
             Event::Act(node) => self.act(node)?,
+            Event::Group(node, step) => self.group_step(node, step),
             Event::Enough(node) => self.enough(node)?,
             Event::Follow(node) => self.follow(node),
             Event::Mishap(mishap) => self.mishap(mishap),
