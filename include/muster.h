@@ -131,7 +131,8 @@ typedef struct muster_config_t muster_config_t;
 
 /**
  * An ordered set of nodes with its own sequence of collectives. The built-in ones are borrowed from their cluster, and
- * live as long as it; those that are made of them are the caller's, to be freed with muster_group_free. Every rank must call a group's collectives in the same order.
+ * live as long as it; those that are made of them are the caller's, to be freed with muster_group_free. Every rank must
+ * call a group's collectives in the same order.
  */
 typedef struct muster_group_t muster_group_t;
 

@@ -13,7 +13,8 @@ use std::ffi::c_char;
 use std::sync::Arc;
 
 /// An ordered set of nodes with its own sequence of collectives. The built-in ones are borrowed from their cluster, and
-/// live as long as it; those that are made of them are the caller's, to be freed with muster_group_free. Every rank must call a group's collectives in the same order.
+/// live as long as it; those that are made of them are the caller's, to be freed with muster_group_free. Every rank must
+/// call a group's collectives in the same order.
 pub struct muster_group_t {
     pub(super) handle: Handle<Arc<Group>>,
     /// Whether it is its cluster's own: not the caller's to free.

@@ -14,8 +14,9 @@ use crate::error::{Culprit, Error, Failure, Result, Status};
 use crate::net::{Poller, Token, Transport, Waker};
 use crate::types::{Call, GroupId, Role, Time};
 use crate::wire::{Formed, GroupProgress, Member, PeerState, PIECE_BYTES};
+use std::io::IoSlice;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 /// The group's waker's place in its poller; a link's is its peer's rank.
 pub(super) const WAKER: usize = usize::MAX - 1;
@@ -80,6 +81,8 @@ pub struct Group {
     driver: Mutex<Driver>,
     /// None once the group is shut.
     mail: Mutex<Option<Vec<Mail>>>,
+    /// What peers are told whose link comes when this node does not use the group any more.
+    last_word: OnceLock<Vec<u8>>,
     signal: AtomicBool,
     waker: Waker,
     default_timeout_ms: i64,
@@ -115,6 +118,7 @@ impl Group {
             driver: Mutex::new(Driver { poller, slots, piece, scratch: Vec::new(), makings: 0, previous: None }),
             members,
             mail: Mutex::new(Some(Vec::new())),
+            last_word: OnceLock::new(),
             signal: AtomicBool::new(false),
             waker,
             default_timeout_ms: timeout_ms,
@@ -227,10 +231,18 @@ impl Group {
 
     /// Hands something over; a group that is shut drops it. (The agent thread's side.)
     pub fn deliver(&self, mail: Mail) {
-        if let Some(waiting) = &mut *self.mail.lock().unwrap_or_else(PoisonError::into_inner) {
-            waiting.push(mail);
+        match &mut *self.mail.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(waiting) => waiting.push(mail),
+            None => self.drop_mail(mail),
         }
         self.interrupt();
+    }
+
+    fn drop_mail(&self, mail: Mail) {
+        if let (Mail::Up(_, mut transport, _), Some(word)) = (mail, self.last_word.get()) {
+            // A new connection takes these few bytes; if not, its end is all that the peer hears.
+            let _ = transport.write(&[IoSlice::new(word)]);
+        }
     }
 
     /// Makes the driving thread look up: there is mail, or the group or the cluster is broken.
@@ -271,6 +283,7 @@ impl Group {
     /// that nothing more follows. A link on which a call was interrupted in the middle of a frame can say nothing; it
     /// stays until `shut`.
     pub(super) fn close(&self, over: Failure, leave: &[u8]) {
+        let _ = self.last_word.set(leave.to_vec()); // the same as before, if there is one
         self.break_with(over);
         self.interrupt(); // a call that another thread is in ends, and lets the driver go
         let mut driver = self.driver();
@@ -299,7 +312,8 @@ impl Group {
     /// Drops every link, and whatever still comes. Once the scheduler knows that this node has left, so that a peer which
     /// finds the end of a link is told the reason.
     pub(super) fn shut(&self) {
-        *self.mail.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        let waiting = self.mail.lock().unwrap_or_else(PoisonError::into_inner).take();
+        waiting.into_iter().flatten().for_each(|mail| self.drop_mail(mail));
         self.driver().slots.iter_mut().for_each(|slot| *slot = Slot::Left);
     }
 

@@ -1,11 +1,9 @@
-use super::super::clock::Clock;
 use super::super::control::tests::Scripted;
 use super::super::link::{Arrival, Link};
-use super::super::shared::Shared;
+use super::super::{clock::Clock, shared::Shared};
 use super::*;
 use crate::config::LogLevel;
-use crate::net::testlink::TestLink;
-use crate::net::Waker;
+use crate::net::{testlink::TestLink, Waker};
 use crate::types::{Call, CallKind, Epoch, HostName, JobInstance, Process, Role};
 use crate::wire::{Agreed, DataHeader, Frame, FrameHeader, Member};
 use std::io::{Read, Write};
@@ -597,3 +595,6 @@ fn a_link_that_breaks_while_its_peer_is_let_in_is_told() {
     let _peer = Peer::dial(&side);
     assert_eq!(side.failure(), "its end of a new link was closed: broken pipe");
 }
+
+#[path = "mesh_groups_test.rs"]
+mod groups;

@@ -304,9 +304,10 @@ impl Node {
     fn group_made(&mut self, made: GroupMade) {
         let (key, timeout_ms) = ((made.parent, made.nth), self.setup.operation_timeout_ms);
         let formed = self.shared.learnt().formed.clone();
-        let group = made.group.zip(formed).map(|(id, formed)| {
-            Group::new(id, made.members, &self.shared, &formed, timeout_ms).map(Arc::new)
-        });
+        let group = made
+            .group
+            .zip(formed)
+            .map(|(id, formed)| Group::new(id, made.members, &self.shared, &formed, timeout_ms).map(Arc::new));
         let group = group.transpose();
         let wanted = {
             let mut learnt = self.shared.learnt();

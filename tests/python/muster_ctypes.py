@@ -71,6 +71,9 @@ SIGNATURES = {
     "muster_store_wait": (c_int32, [c_void_p, POINTER(c_char_p), c_size_t, c_int64]),
     **{f"muster_{name}": (c_int32, [c_void_p]) for name in ("role", "rank", "size", "local_rank", "local_size")},
     **{f"muster_{name}": (c_void_p, [c_void_p]) for name in ("world", "servers", "universe")},
+    "muster_group_create": (c_int32, [c_void_p, POINTER(c_int32), c_size_t, POINTER(c_void_p)]),
+    "muster_group_split": (c_int32, [c_void_p, c_int32, c_int32, POINTER(c_void_p)]),
+    "muster_group_free": (None, [c_void_p]),
     **{f"muster_group_{name}": (c_int32, [c_void_p]) for name in ("rank", "size")},
 }
 
@@ -129,6 +132,21 @@ class Group:
 
     def set_timeout(self, timeout_ms):
         check(LIBRARY.muster_group_set_timeout(self.handle, timeout_ms))
+
+    def create(self, ranks):
+        """A group of these ranks; None for who is not among them."""
+        handle = c_void_p()
+        check(LIBRARY.muster_group_create(self.handle, (c_int32 * len(ranks))(*ranks), len(ranks), byref(handle)))
+        return Group(handle) if handle else None
+
+    def split(self, colour, key=0):
+        """The group of those who pass the same colour; None for a negative one."""
+        handle = c_void_p()
+        check(LIBRARY.muster_group_split(self.handle, colour, key, byref(handle)))
+        return Group(handle) if handle else None
+
+    def free(self):
+        LIBRARY.muster_group_free(self.handle)
 
     def barrier(self):
         check(LIBRARY.muster_barrier(self.handle))
