@@ -11,6 +11,7 @@
 enum { SIZE = 3 };
 
 static muster_cluster_t *cluster = NULL;
+static muster_group_t *made = NULL;
 static muster_scheduler_t *scheduler = NULL;
 static muster_config_t *config = NULL;
 
@@ -46,6 +47,7 @@ static void work_is_refused(void) {
     size_t len = 0;
     int32_t number = 0;
     const char *keys[] = {"a"};
+    muster_group_t *group = NULL;
     FORKED(muster_group_rank(world));
     FORKED(muster_group_size(world));
     FORKED(muster_group_to_world(world, 0));
@@ -56,6 +58,9 @@ static void work_is_refused(void) {
     FORKED(muster_broadcast(world, &number, 1, MUSTER_INT32, 0));
     FORKED(muster_allreduce(world, &number, &number, 1, MUSTER_INT32, MUSTER_SUM));
     FORKED(muster_allgather(world, &number, &number, 1, MUSTER_INT32));
+    FORKED(muster_group_create(made, &number, 1, &group));
+    FORKED(muster_group_split(world, 0, 0, &group));
+    FORKED(muster_barrier(made));
     FORKED(muster_store_set(cluster, "a", "b", 1));
     FORKED(muster_store_get(cluster, "a", 0, &value, &len));
     FORKED(muster_store_add(cluster, "a", 1, NULL));
@@ -80,6 +85,7 @@ static void be_child(void) {
     CHECK_IS(1, own_threads());
     queries_are_refused();
     work_is_refused();
+    muster_group_free(made);
     muster_cluster_free(cluster);
     muster_scheduler_free(scheduler);
     muster_config_free(config);
@@ -92,6 +98,7 @@ static void inherited_handles(void) {
     CHECK_OK(muster_config_set(config, "worker_num", "1"));
     CHECK_OK(muster_scheduler_start(config, &scheduler));
     CHECK_OK(muster_init(NULL, &cluster));
+    CHECK_OK(muster_group_split(muster_world(cluster), 0, 0, &made));
     for (int round = 0; round < 3; round++) {
         pid_t pid = fork();
         CHECK(pid >= 0);
@@ -103,6 +110,7 @@ static void inherited_handles(void) {
         CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
         /* Neither the child's frees nor its end touched the parent. */
         CHECK_OK(muster_barrier(muster_world(cluster)));
+        CHECK_OK(muster_barrier(made));
         CHECK_OK(muster_store_add(cluster, "rounds", 1, NULL));
         CHECK_IS(MUSTER_IN_PROGRESS, muster_scheduler_wait(scheduler, 0));
     }
@@ -111,12 +119,14 @@ static void inherited_handles(void) {
     CHECK_OK(muster_scheduler_stop(scheduler));
     muster_scheduler_free(scheduler);
     muster_config_free(config);
+    muster_group_free(made);
 }
 
-static void reduce(muster_cluster_t *node, int rounds) {
+/* On world and on a group that was made of it, in turns. */
+static void reduce(muster_cluster_t *node, muster_group_t *group, int rounds) {
     for (int round = 0; round < rounds; round++) {
         int64_t sum = muster_rank(node) + round;
-        CHECK_OK(muster_allreduce(muster_world(node), &sum, &sum, 1, MUSTER_INT64, MUSTER_SUM));
+        CHECK_OK(muster_allreduce(round % 2 ? group : muster_world(node), &sum, &sum, 1, MUSTER_INT64, MUSTER_SUM));
         CHECK_IS(0 + 1 + 2 + SIZE * round, sum);
     }
 }
@@ -127,23 +137,26 @@ static void outlive_a_free(muster_cluster_t *node, int rank, struct ranks *ranks
     void *value = NULL;
     size_t len = 0;
     int64_t rounds = 0;
+    muster_group_t *group = NULL;
     (void)rank, (void)ranks;
-    reduce(node, 10); /* opens the links */
+    CHECK_OK(muster_group_split(muster_world(node), 0, 0, &group));
+    reduce(node, group, 10); /* opens the links */
     int threads = own_threads();
     int descriptors = own_descriptors();
     for (int round = 1; round <= 5; round++) {
         pid_t pid = fork();
         CHECK(pid >= 0);
         if (pid == 0) {
+            muster_group_free(group);
             muster_cluster_free(node);
             CHECK(!own_sockets());
             CHECK_IS(1, own_threads());
             exit(0);
         }
-        reduce(node, 100);
+        reduce(node, group, 100);
         int status = await_child(pid);
         CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-        reduce(node, 10);
+        reduce(node, group, 10);
         CHECK_IS(threads, own_threads());
         CHECK_IS(descriptors, own_descriptors());
         CHECK_OK(muster_store_add(node, "rounds", 1, NULL));
@@ -154,7 +167,8 @@ static void outlive_a_free(muster_cluster_t *node, int rank, struct ranks *ranks
     }
     /* Over two heartbeat time-outs nobody is given up: the agent threads go on with theirs. */
     CHECK_IS(MUSTER_ERR_TIMEOUT, muster_store_get(node, "nobody sets this", 1000, &value, &len));
-    reduce(node, 10);
+    reduce(node, group, 10);
+    muster_group_free(group);
     CHECK_IS(MUSTER_ERR_NOT_FOUND, muster_cluster_error(node, NULL, 0, &len));
     CHECK_OK(muster_finalize(node));
     muster_cluster_free(node);
