@@ -192,6 +192,19 @@ static void queries(muster_cluster_t *cluster) {
     HOLDS(bytes[0] == 0x77);
     /* An older caller's smaller struct is filled as far as it goes; a newer one's rest is zeroed. */
     CHECK_OK(muster_hccl_cm(cluster, (muster_hccl_cm_t *)(void *)bytes, 12));
+    char table[1024] = "untouched";
+    size_t needed = 77;
+    INVALID("cluster", muster_rank_table(NULL, table, sizeof table, &needed));
+    INVALID("buf", muster_rank_table(cluster, NULL, 0, NULL));
+    INVALID("buf", muster_rank_table(cluster, NULL, 1, NULL));
+    HOLDS(needed == 77 && strcmp(table, "untouched") == 0);
+    CHECK_OK(muster_rank_table(cluster, NULL, 0, &needed));
+    HOLDS(needed > 77);
+    REFUSED(MUSTER_ERR_LIMIT, "the rank table", muster_rank_table(cluster, table, needed - 1, NULL));
+    HOLDS(strcmp(table, "untouched") == 0);
+    CHECK_OK(muster_rank_table(cluster, table, needed, NULL));
+    CHECK_CONTAINS(table, "\"rank_id\": \"0\"");
+    HOLDS(strlen(table) + 1 == needed);
     HOLDS(((muster_hccl_cm_t *)(void *)bytes)->worker_size == 1 && bytes[12] == 0x77);
     CHECK_OK(muster_hccl_cm(cluster, (muster_hccl_cm_t *)(void *)bytes, sizeof bytes));
     HOLDS(bytes[sizeof bytes - 1] == 0);

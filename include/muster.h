@@ -585,6 +585,29 @@ muster_status_t muster_cluster_error(const muster_cluster_t *cluster, char *buf,
 muster_status_t muster_hccl_cm(const muster_cluster_t *cluster, muster_hccl_cm_t *out, size_t size);
 
 /**
+ * The HCCL rank table, version 1.0, of the cluster's workers: JSON text, the same on every node, and what RANK_TABLE_FILE
+ * takes in a later run. `needed` gets its length with the ending zero byte, which is how long `buf` must be; with `buf`
+ * NULL and `cap` 0 that is all.
+ *
+ * One server for each host, in order of its lowest rank: `server_id` is its address (the name of the host where another
+ * host has the same one), `host_nic_ip` is "reserve". One device for each worker: `device_id` is its DEVICE_ID, or its
+ * local rank where that was not set; `device_ip` its setting `device_ip`, or what `/etc/hccn.conf` on its host says of
+ * that device, and left out where neither is known: HCCL wants it on hosts whose devices have network ports of their own.
+ * The fields are those of the rank table in Huawei's HCCL documentation.
+ *
+ * MUSTER_ERR_STATE where two workers of a host have the same device, naming both; MUSTER_ERR_LIMIT where `cap` is too
+ * small. Thread-safe. Does not block on a cluster of up to 1,024 nodes; in a larger one it asks the scheduler where the
+ * others are.
+ *
+ * Requires:
+ * `cluster` must be NULL or a live cluster; `buf` must be writable for `cap` bytes or NULL, `needed` writable or NULL.
+ */
+muster_status_t muster_rank_table(const muster_cluster_t *cluster,
+                                  char *buf,
+                                  size_t cap,
+                                  size_t *needed);
+
+/**
  * All workers. Borrowed from the cluster: not to be freed. NULL only if `cluster` is NULL.
  *
  * Requires:

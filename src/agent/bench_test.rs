@@ -1,7 +1,7 @@
 //! A bench for the node's brain: the test plays its driver and its scheduler by hand.
 
 use super::*;
-use crate::types::{GroupId, HostName, Incarnation, Process, Role};
+use crate::types::{Device, GroupId, HostName, Incarnation, Process, Role};
 use crate::wire::{self, Agreed, Formed, HeartbeatEcho, Register};
 use std::sync::Arc;
 
@@ -34,6 +34,7 @@ pub(super) fn profile() -> Profile {
         server_num: 0,
         recovery: false,
         instance: None,
+        device: Device::default(),
     };
     Profile {
         register,
@@ -56,6 +57,7 @@ pub(super) fn formed(instance: u8, epoch: u64) -> Formed {
         host: register.host,
         process: register.process,
         addresses: Vec::new(),
+        device: register.device,
     };
     Formed {
         instance: JobInstance([instance; 16]),

@@ -83,6 +83,8 @@ pub struct Settings {
     pub worker_addresses: Vec<IpAddr>,
     /// This process's index on its host, where a launcher gives one.
     pub device_id: Option<u32>,
+    /// The address of its device, for a rank table that is written.
+    pub device_ip: Option<IpAddr>,
     /// A listening socket that the scheduler inherits in place of binding its port.
     pub sched_fd: Option<i32>,
     /// What the store may hold.
@@ -220,6 +222,18 @@ impl<'a> Reader<'a> {
             Some(Value::Addresses(addresses)) => addresses,
             None => Vec::new(),
             Some(other) => misread(Key::WorkerIp, &other),
+        })
+    }
+
+    fn device_ip(&self) -> Result<Option<IpAddr>> {
+        Ok(match self.value(Key::DeviceIp)? {
+            Some(Value::Addresses(one)) if one.len() == 1 => one.first().copied(),
+            Some(Value::Addresses(several)) => {
+                let (name, count) = (self.name(Key::DeviceIp), several.len());
+                return Err(Error::config(format!("{name} has {count} addresses: expected one, the device's")));
+            }
+            None => None,
+            Some(other) => misread(Key::DeviceIp, &other),
         })
     }
 
@@ -401,6 +415,7 @@ impl Reader<'_> {
             host_id: self.text(Key::HostId)?,
             worker_addresses: self.addresses()?,
             device_id: self.small(Key::DeviceId)?,
+            device_ip: self.device_ip()?,
             sched_fd: sched_fd.map(|fd| i32::try_from(fd).expect("the table's maximum is that of an i32")),
             store_limits: StoreLimits {
                 key: length(self.whole(Key::StoreKeyLimit)?) as usize,

@@ -18,6 +18,7 @@ pub enum Key {
     NodeId,
     RankId,
     DeviceId,
+    DeviceIp,
     JobId,
     WorkerIp,
     HostId,
@@ -147,7 +148,7 @@ const KIB: u64 = 1 << 10;
 const GIB: u64 = 1 << 30;
 
 /// Every setting, once, in the order of the documentation.
-pub static TABLE: [Setting; 32] = [
+pub static TABLE: [Setting; 33] = [
     Setting::new(Key::Role, "role", Kind::Role, "What this process is in its cluster.").ms(&["MS_ROLE"]),
     Setting::new(
         Key::SchedHost,
@@ -205,6 +206,13 @@ pub static TABLE: [Setting; 32] = [
         "This process's index among those of its host.",
     )
     .others(&["DEVICE_ID"]),
+    Setting::new(
+        Key::DeviceIp,
+        "device_ip",
+        Kind::Addresses,
+        "The address of this process's device, as rank tables name it: one; where unset, what `/etc/hccn.conf` says of \
+         `device_id`.",
+    ),
     Setting::new(
         Key::JobId,
         "job_id",

@@ -271,3 +271,34 @@ pub unsafe extern "C" fn muster_hccl_cm(
         unsafe { give_struct(&given, out, size, std::mem::size_of::<i32>()) }
     })
 }
+
+/// The HCCL rank table, version 1.0, of the cluster's workers: JSON text, the same on every node, and what RANK_TABLE_FILE
+/// takes in a later run. `needed` gets its length with the ending zero byte, which is how long `buf` must be; with `buf`
+/// NULL and `cap` 0 that is all.
+///
+/// One server for each host, in order of its lowest rank: `server_id` is its address (the name of the host where another
+/// host has the same one), `host_nic_ip` is "reserve". One device for each worker: `device_id` is its DEVICE_ID, or its
+/// local rank where that was not set; `device_ip` its setting `device_ip`, or what `/etc/hccn.conf` on its host says of
+/// that device, and left out where neither is known: HCCL wants it on hosts whose devices have network ports of their own.
+/// The fields are those of the rank table in Huawei's HCCL documentation.
+///
+/// MUSTER_ERR_STATE where two workers of a host have the same device, naming both; MUSTER_ERR_LIMIT where `cap` is too
+/// small. Thread-safe. Does not block on a cluster of up to 1,024 nodes; in a larger one it asks the scheduler where the
+/// others are.
+///
+/// # Safety
+/// `cluster` must be NULL or a live cluster; `buf` must be writable for `cap` bytes or NULL, `needed` writable or NULL.
+#[no_mangle]
+pub unsafe extern "C" fn muster_rank_table(
+    cluster: *const muster_cluster_t,
+    buf: *mut c_char,
+    cap: usize,
+    needed: *mut usize,
+) -> muster_status_t {
+    guard(|| {
+        // SAFETY: as promised by the caller.
+        let table = unsafe { handle(cluster, "cluster") }?.with(Cluster::rank_table)?;
+        // SAFETY: as promised by the caller.
+        unsafe { give_text(&table, buf, cap, needed, "the rank table") }
+    })
+}

@@ -262,6 +262,7 @@ fn member(index: u32, node: &Node) -> Member {
         host: node.register.host.clone(),
         process: node.register.process,
         addresses: node.register.addresses.clone(),
+        device: node.register.device,
     }
 }
 

@@ -64,6 +64,7 @@ enum Phase {
 /// An output, or one that is made only when it is taken: the members that a node of a large cluster is told of, the
 /// pieces of a long value.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant)] // most of them are the large one
 enum Queued {
     Ready(Output),
     Formed(ConnId, u32),

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::error::{Error, Status};
-use crate::types::{HostName, JobInstance};
+use crate::types::{Device, HostName, JobInstance};
 use crate::wire::{Agreed, Formed, Heartbeat, Register, Rejected, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
 
 /// A scheduler on host `here`, whose heartbeat time-out is 5 s, and everything that it said.
@@ -62,6 +62,7 @@ pub(crate) fn worker(serial: u32, worker_num: u32) -> Register {
         server_num: 0,
         recovery: false,
         instance: None,
+        device: Device::default(),
     }
 }
 

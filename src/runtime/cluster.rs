@@ -18,7 +18,7 @@ use crate::config::{Key, Place, Settings};
 use crate::error::{Error, Failure, Result, Status};
 use crate::net::{host, resolve, Waker};
 use crate::types::{Epoch, GroupId, Incarnation, Role, Time};
-use crate::wire::{Formed, Register, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
+use crate::wire::{Formed, Member, Register, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -220,6 +220,13 @@ impl Cluster {
         Ok(HcclCm { chief, chief_device, worker_size: self.formed.worker_num, worker })
     }
 
+    /// The HCCL rank table of its workers, as JSON text.
+    pub fn rank_table(&self) -> Result<String> {
+        let workers: Result<Vec<Member>> =
+            (0..self.formed.worker_num).map(|index| self.shared.member(&self.formed, index)).collect();
+        rank_table::text(&workers?)
+    }
+
     /// Ends the job for everyone, with this code and reason.
     pub fn abort(&self, code: i32, reason: &str) -> Result<()> {
         if self.shared.learnt().left.is_some() {
@@ -341,6 +348,7 @@ fn registration(settings: &Settings, incarnation: Incarnation) -> Result<Registe
         server_num: settings.server_num,
         recovery: settings.enable_recovery,
         instance: None,
+        device: rank_table::device(settings),
     })
 }
 

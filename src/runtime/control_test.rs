@@ -1,6 +1,6 @@
 use super::*;
 use crate::net::{Registry, Token};
-use crate::types::{HostName, Incarnation, Process, Role};
+use crate::types::{Device, HostName, Incarnation, Process, Role};
 use crate::wire::{encode_frame, Blob, HeartbeatEcho, Register, StorePiece, STORE_PIECE_BYTES};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -128,6 +128,7 @@ fn register() -> Message {
         server_num: 0,
         recovery: false,
         instance: None,
+        device: Device::default(),
     })
 }
 

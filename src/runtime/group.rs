@@ -197,12 +197,24 @@ impl Group {
         let index = self.checked_index(rank)?;
         let shared = self.shared()?;
         let member = shared.member(&self.formed, index)?;
-        let learnt = shared.learnt();
-        let lost = learnt.broken.as_ref().filter(|failure| failure.status == Status::PeerLost);
-        let standing = match (lost.and_then(|failure| failure.culprit.as_ref()), learnt.peers.get(&index)) {
-            (Some(culprit), _) if culprit.node_id == member.node_id => Standing::Lost,
-            (_, Some((PeerState::Left, _))) => Standing::Left,
-            _ => Standing::Present,
+        let (groups, broken, reported) = {
+            let learnt = shared.learnt();
+            let left = matches!(learnt.peers.get(&index), Some((PeerState::Left, _)));
+            (learnt.groups.clone(), learnt.broken.clone(), left)
+        };
+        let blames = |failure: &Failure, status| {
+            failure.status == status
+                && failure.culprit.as_ref().is_some_and(|culprit| culprit.node_id == member.node_id)
+        };
+        // A call learns of a leave over its link, mostly: then the group's first cause tells. Of a group that was made it may
+        // mean the group only.
+        let left = |group: &Arc<Group>| {
+            !group.is_made() && group.told(&shared).is_some_and(|failure| blames(&failure, Status::PeerLeft))
+        };
+        let standing = match broken.filter(|failure| blames(failure, Status::PeerLost)) {
+            Some(_) => Standing::Lost,
+            None if reported || groups.iter().any(left) => Standing::Left,
+            None => Standing::Present,
         };
         Ok((member, standing))
     }

@@ -4,7 +4,7 @@ use super::super::{clock::Clock, shared::Shared};
 use super::*;
 use crate::config::LogLevel;
 use crate::net::{testlink::TestLink, Waker};
-use crate::types::{Call, CallKind, Epoch, HostName, JobInstance, Process, Role};
+use crate::types::{Call, CallKind, Device, Epoch, HostName, JobInstance, Process, Role};
 use crate::wire::{Agreed, DataHeader, Frame, FrameHeader, Member};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -141,6 +141,7 @@ fn formed(index: u32, addresses: [SocketAddr; 2]) -> Formed {
         host: HostName { name: "host".to_owned(), key: "key".to_owned() },
         process: Process { pid: 1 + index, start_ticks: 1, pid_namespace: 1 },
         addresses: vec![address],
+        device: Device::default(),
     };
     let agreed = Agreed {
         heartbeat_timeout_ms: 1000,

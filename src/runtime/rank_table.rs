@@ -1,18 +1,23 @@
-//! Reads the rank table (`RANK_TABLE_FILE`) and has the settings take this process's rank from it.
+//! Reads the rank table (`RANK_TABLE_FILE`) and has the settings take this process's rank from it; and makes the text of one
+//! for a cluster that has formed.
 //!
 //! What a table says is config's; here are the questions to the system: the file's bytes, this host's name and addresses.
 //! Tested below, and with real processes by `tests/python/test_rank_table.py`.
 
-use crate::config::{Host, Settings};
-use crate::error::Result;
+use crate::config::{rank_table_text, Host, Seat, Settings};
+use crate::error::{Error, Result, Status};
 use crate::net::{host, interface};
+use crate::types::Device;
+use crate::wire::Member;
 use std::fs::File;
 use std::io::{self, Read};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
 /// The largest file that is read: a table for a million devices fits.
 const FILE_MAX_BYTES: u64 = 128 << 20;
+/// Where a host with Ascend devices says what addresses they have.
+const DEVICE_ADDRESSES: &str = "/etc/hccn.conf";
 
 /// Takes a worker's rank from the table, where one is set; otherwise does nothing.
 pub fn take_rank(settings: &mut Settings) -> Result<()> {
@@ -20,6 +25,35 @@ pub fn take_rank(settings: &mut Settings) -> Result<()> {
     let bytes = read(&path).map_err(|why| settings.rank_table_error(&why))?;
     let name = host::name()?;
     settings.take_rank(&bytes, &Host { name: &name, has: &|ip| interface::is_local(SocketAddr::new(ip, 0)) })
+}
+
+/// The device that this process works with, as far as the settings and the host tell.
+pub fn device(settings: &Settings) -> Device {
+    let id = settings.device_id;
+    let known = || id.and_then(|id| device_ip(&std::fs::read_to_string(DEVICE_ADDRESSES).ok()?, id));
+    Device { id, ip: settings.device_ip.or_else(known) }
+}
+
+/// What the file of the device's addresses says: lines like `address_0=192.168.100.101`.
+fn device_ip(text: &str, device: u32) -> Option<IpAddr> {
+    let name = format!("address_{device}");
+    let value = text.lines().filter_map(|line| line.split_once('=')).find(|(key, _)| key.trim() == name)?.1;
+    value.trim().parse().ok()
+}
+
+/// The table of a cluster's workers, who come in order of rank.
+pub fn text(workers: &[Member]) -> Result<String> {
+    let seat = |member: &Member| Seat {
+        rank: member.rank,
+        node_id: member.node_id.clone(),
+        host: member.host.name.clone(),
+        host_key: member.host.key.clone(),
+        address: member.addresses.first().map(SocketAddr::ip),
+        device: member.device.id.unwrap_or(member.local_rank),
+        device_ip: member.device.ip,
+    };
+    let seats: Vec<Seat> = workers.iter().map(seat).collect();
+    rank_table_text(&seats).map_err(|why| Error::new(Status::State, format!("no rank table can be made: {why}")))
 }
 
 fn read(path: &Path) -> std::result::Result<Vec<u8>, String> {
@@ -71,6 +105,15 @@ mod tests {
         take_rank(&mut settings).unwrap();
         assert!(matches!(settings.place, Place::Node { rank: Some(1), .. }), "{:?}", settings.place);
         std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn a_devices_address_is_found_in_the_hosts_file() {
+        let text = "address_0=192.168.1.1\nnetmask_0=255.255.255.0\n address_1 = fd00::7 \naddress_10=nonsense\n";
+        assert_eq!(device_ip(text, 0), Some([192, 168, 1, 1].into()));
+        assert_eq!(device_ip(text, 1), Some("fd00::7".parse().unwrap()));
+        assert_eq!(device_ip(text, 10), None);
+        assert_eq!(device_ip(text, 2), None);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::random::Random;
 use super::world::{Event, Line, World};
 use crate::agent::{self, Agent, Profile};
 use crate::membership::{self, Closed, ConnId, Identity, Liveness, Rules, Scheduler, StoreLimits};
-use crate::types::{Call, CallKind, GroupId, HostName, Incarnation, JobInstance, Process, Role, Time};
+use crate::types::{Call, CallKind, Device, GroupId, HostName, Incarnation, JobInstance, Process, Role, Time};
 use crate::wire::{Agreed, GroupProgress, Heartbeat, Lane, Message, Register, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
 use std::time::Duration;
 
@@ -74,6 +74,7 @@ impl World {
             server_num: self.plan.servers,
             recovery: false,
             instance: None,
+            device: Device::default(),
         };
         let profile = Profile {
             register,

@@ -1,6 +1,7 @@
 //! Who is who: roles, lives, hosts and processes.
 
 use std::fmt;
+use std::net::IpAddr;
 
 /// What a process is in its cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -79,6 +80,15 @@ impl fmt::Display for GroupId {
             GroupId(other) => write!(f, "group {other}"),
         }
     }
+}
+
+/// The accelerator that a node works with, as far as it was told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Device {
+    /// Its number on its host.
+    pub id: Option<u32>,
+    /// The address of its own network port.
+    pub ip: Option<IpAddr>,
 }
 
 /// The host that a node runs on.

@@ -192,10 +192,10 @@ impl<T: Wire> Wire for Arc<Vec<T>> {
     }
 }
 
-impl Wire for SocketAddr {
-    /// 4 or 6, the address's bytes, the port. (Scope ids are local to a host and do not travel.)
+impl Wire for IpAddr {
+    /// 4 or 6, the address's bytes.
     fn put(&self, to: &mut Encoder) {
-        match self.ip() {
+        match self {
             IpAddr::V4(ip) => {
                 4u8.put(to);
                 ip.octets().put(to);
@@ -205,15 +205,26 @@ impl Wire for SocketAddr {
                 ip.octets().put(to);
             }
         }
+    }
+
+    fn take(from: &mut Decoder<'_>) -> Result<Self, WireError> {
+        match u8::take(from)? {
+            4 => Ok(IpAddr::from(<[u8; 4]>::take(from)?)),
+            6 => Ok(IpAddr::from(<[u8; 16]>::take(from)?)),
+            other => Err(WireError(format!("address family {other}: 4 or 6 expected"))),
+        }
+    }
+}
+
+impl Wire for SocketAddr {
+    /// The address, the port. (Scope ids are local to a host and do not travel.)
+    fn put(&self, to: &mut Encoder) {
+        self.ip().put(to);
         self.port().put(to);
     }
 
     fn take(from: &mut Decoder<'_>) -> Result<Self, WireError> {
-        let ip = match u8::take(from)? {
-            4 => IpAddr::from(<[u8; 4]>::take(from)?),
-            6 => IpAddr::from(<[u8; 16]>::take(from)?),
-            other => return Err(WireError(format!("address family {other}: 4 or 6 expected"))),
-        };
+        let ip = IpAddr::take(from)?;
         Ok(SocketAddr::new(ip, u16::take(from)?))
     }
 }

@@ -3,7 +3,7 @@
 use super::codec::{code, record, take_name, Decoder, Encoder, Wire, WireError};
 use super::{ADDRESSES_MAX, PROGRESS_MAX};
 use crate::error::{Culprit, Failure, Status};
-use crate::types::{Call, Epoch, GroupId, HostName, Incarnation, JobInstance, Process, Role};
+use crate::types::{Call, Device, Epoch, GroupId, HostName, Incarnation, JobInstance, Process, Role};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -44,6 +44,8 @@ pub struct Register {
     pub recovery: bool,
     /// The job instance that it belongs to, when it registers again after a broken connection.
     pub instance: Option<JobInstance>,
+    /// The device that it works with.
+    pub device: Device,
 }
 
 impl Wire for Register {
@@ -65,6 +67,7 @@ impl Wire for Register {
         self.server_num.put(to);
         self.recovery.put(to);
         self.instance.put(to);
+        self.device.put(to);
     }
 
     fn take(from: &mut Decoder<'_>) -> Result<Self, WireError> {
@@ -86,6 +89,7 @@ impl Wire for Register {
             server_num: Wire::take(from)?,
             recovery: Wire::take(from)?,
             instance: Wire::take(from)?,
+            device: Wire::take(from)?,
         })
     }
 }
@@ -133,6 +137,8 @@ pub struct Member {
     pub process: Process,
     /// Where it can be reached.
     pub addresses: Vec<SocketAddr>,
+    /// The device that it works with.
+    pub device: Device,
 }
 
 impl Wire for Member {
@@ -145,6 +151,7 @@ impl Wire for Member {
         self.host.put(to);
         self.process.put(to);
         self.addresses.put(to);
+        self.device.put(to);
     }
 
     fn take(from: &mut Decoder<'_>) -> Result<Self, WireError> {
@@ -157,6 +164,7 @@ impl Wire for Member {
             host: Wire::take(from)?,
             process: Wire::take(from)?,
             addresses: take_addresses(from)?,
+            device: Wire::take(from)?,
         })
     }
 }

@@ -3,7 +3,7 @@
 use super::codec::take_name;
 use super::golden_test::messages;
 use super::*;
-use crate::types::{Epoch, HostName, JobInstance, Process, Role};
+use crate::types::{Device, Epoch, HostName, JobInstance, Process, Role};
 use std::sync::Arc;
 
 fn encoded(value: &impl Wire) -> Vec<u8> {
@@ -29,6 +29,7 @@ fn member(index: u32, name: &str, addresses: usize) -> Member {
         host: HostName { name: name.to_owned(), key: name.to_owned() },
         process: Process { pid: 1, start_ticks: 1, pid_namespace: 1 },
         addresses: vec!["[fd00::1]:4000".parse().expect("an address"); addresses],
+        device: Device::default(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::codec::{take_name, Decoder, Encoder, Wire, WireError};
 use crate::error::{Culprit, Failure, Status};
-use crate::types::{Call, CallKind, DType, HostName, Process, ReduceOp, NO_VALUE};
+use crate::types::{Call, CallKind, DType, Device, HostName, Process, ReduceOp, NO_VALUE};
 
 impl Wire for HostName {
     fn put(&self, to: &mut Encoder) {
@@ -12,6 +12,17 @@ impl Wire for HostName {
 
     fn take(from: &mut Decoder<'_>) -> Result<Self, WireError> {
         Ok(HostName { name: take_name(from, "host name")?, key: take_name(from, "host key")? })
+    }
+}
+
+impl Wire for Device {
+    fn put(&self, to: &mut Encoder) {
+        self.id.put(to);
+        self.ip.put(to);
+    }
+
+    fn take(from: &mut Decoder<'_>) -> Result<Self, WireError> {
+        Ok(Device { id: Wire::take(from)?, ip: Wire::take(from)? })
     }
 }
 

@@ -5,7 +5,7 @@ use super::golden_test::{decode_link, hex, link_frames, messages};
 use super::*;
 use crate::error::{Culprit, Failure, Status};
 use crate::types::{
-    Call, CallKind, DType, Epoch, GroupId, HostName, Incarnation, JobInstance, Process, ReduceOp, Role,
+    Call, CallKind, DType, Device, Epoch, GroupId, HostName, Incarnation, JobInstance, Process, ReduceOp, Role,
 };
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -143,7 +143,12 @@ impl Random {
             host: self.host(),
             process: self.process(),
             addresses: self.addresses(),
+            device: self.device(),
         }
+    }
+
+    fn device(&mut self) -> Device {
+        Device { id: self.option(Random::u32), ip: self.option(|random| random.address().ip()) }
     }
 
     fn register(&mut self) -> Register {
@@ -165,6 +170,7 @@ impl Random {
             server_num: self.u32(),
             recovery: self.flag(),
             instance: self.option(|random| JobInstance(random.array())),
+            device: self.device(),
         }
     }
 

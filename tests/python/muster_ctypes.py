@@ -53,6 +53,7 @@ SIGNATURES = {
     "muster_epoch": (c_int64, [c_void_p]),
     "muster_failure": (c_int32, [c_void_p, POINTER(Failure), c_size_t]),
     "muster_cluster_error": (c_int32, [c_void_p, c_char_p, c_size_t, POINTER(c_size_t)]),
+    "muster_rank_table": (c_int32, [c_void_p, c_char_p, c_size_t, POINTER(c_size_t)]),
     "muster_failed_ranks": (c_int32, [c_void_p, POINTER(c_int32), c_size_t, POINTER(c_size_t)]),
     "muster_group_member": (c_int32, [c_void_p, c_int32, POINTER(Member), c_size_t]),
     "muster_group_set_timeout": (c_int32, [c_void_p, c_int64]),
@@ -203,6 +204,14 @@ class Cluster:
         """The first cause, as a sentence."""
         buffer, needed = ctypes.create_string_buffer(4096), c_size_t()
         check(LIBRARY.muster_cluster_error(self.handle, buffer, len(buffer), byref(needed)))
+        return buffer.value.decode()
+
+    def rank_table(self):
+        """The HCCL rank table, as text, asked for as the header says: the length first."""
+        needed = c_size_t()
+        check(LIBRARY.muster_rank_table(self.handle, None, 0, byref(needed)))
+        buffer = ctypes.create_string_buffer(needed.value)
+        check(LIBRARY.muster_rank_table(self.handle, buffer, len(buffer), byref(needed)))
         return buffer.value.decode()
 
     def failed_ranks(self):

@@ -59,7 +59,7 @@ def test_who_needs_one_that_has_left_is_told_who_it_is(call, when, tmp_path):
         def need():
             {NEEDS[call]}
         say(**fails(need))
-        say(failure=c.failure()["status"], ranks=c.failed_ranks())
+        say(failure=c.failure()["status"], ranks=c.failed_ranks(), states=[c.world.member(r).state for r in range(3)])
         c.leave()
     """
     with Cluster(node(lines), workers=3, env={"HOLD_FOLDER": tmp_path}) as cluster:
@@ -72,6 +72,7 @@ def test_who_needs_one_that_has_left_is_told_who_it_is(call, when, tmp_path):
         # To have left is no loss: the job ends well.
         cluster.succeed(timeout=30)
         words = [said(cluster.workers[rank]) for rank in (0, 2)]
+        assert [each["states"] for each in words] == [[0, 2, 0]] * 2, "the header's MUSTER_MEMBER_LEFT"
         assert {each["error"] for each in words} == {"PEER_LEFT"}, words
         sentence, = {each["sentence"] for each in words}
         assert sentence.startswith(f'rank 1 (node id "1", host {HOST}, pid {cluster.workers[1].pid})'), sentence

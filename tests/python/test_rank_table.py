@@ -96,3 +96,59 @@ def test_a_table_for_one_is_for_a_process_alone(write):
     with Process(node(JOIN_AND_LEAVE), {"RANK_TABLE_FILE": write(table(ranks={"0": "0"}))}) as alone:
         assert alone.wait(timeout=30) == 0 and alone.stderr == ""
     alone_fails_at_once({"RANK_TABLE_FILE": write(table())}, "CONFIG", "has 4 ranks", "cluster of one", "MS_ROLE")
+
+
+# Says its rank table, its rank and its device.
+TABLE = node("c = join(); say(table=c.rank_table(), rank=c.rank, device=os.environ.get('DEVICE_ID')); c.leave()")
+
+
+def test_a_formed_cluster_writes_a_table_that_gives_the_same_ranks(write):
+    devices = ["6", "1", "0", "4"]
+    with Cluster(TABLE, workers=4, servers=1, started=0, numbered=False) as cluster:
+        for at, device in enumerate(devices):
+            host = {"MUSTER_HOST_ID": "left" if at < 2 else "right"}
+            ip = {"MUSTER_DEVICE_IP": "192.1.27.6"} if device == "6" else {}
+            cluster.start_worker({"DEVICE_ID": device, **host, **ip})
+        cluster.succeed(timeout=30)
+        first = [said(node) for node in cluster.workers + cluster.servers]
+    assert len({one["table"] for one in first}) == 1, "every node, servers included, writes the same"
+    written = json.loads(first[0]["table"])
+    ranks = {one["device"]: str(one["rank"]) for one in first if one["device"]}
+    entries = [device for server in written["server_list"] for device in server["device"]]
+    assert {entry["device_id"]: entry["rank_id"] for entry in entries} == ranks
+    assert [entry.get("device_ip") for entry in entries if entry["device_id"] == "6"] == ["192.1.27.6"]
+    assert all("device_ip" not in entry for entry in entries if entry["device_id"] != "6")
+    assert (written["version"], written["status"], written["server_count"]) == ("1.0", "completed", "2")
+    assert len({server["server_id"] for server in written["server_list"]}) == 2
+
+    # The same ranks in a second run, started in another order, on what the table says.
+    env = {"RANK_TABLE_FILE": write(first[0]["table"])}
+    with Cluster(TABLE, workers=4, started=0, numbered=False, env=env) as cluster:
+        again = {device: cluster.start_worker({"DEVICE_ID": device, "RANK_ID": ranks[device]}) for device in sorted(devices)}
+        cluster.succeed(timeout=30)
+        assert {device: str(said(worker)["rank"]) for device, worker in again.items()} == ranks
+
+
+def test_a_table_of_one_host_needs_no_rank_id(write):
+    with Cluster(TABLE, workers=2, started=0, numbered=False) as cluster:
+        workers = [cluster.start_worker({"DEVICE_ID": device}) for device in ("3", "2")]
+        cluster.succeed(timeout=30)
+        first = [said(worker) for worker in workers]
+    env = {"RANK_TABLE_FILE": write(first[0]["table"])}
+    with Cluster(TABLE, workers=2, started=0, numbered=False, env=env) as cluster:
+        workers = [cluster.start_worker({"DEVICE_ID": device}) for device in ("2", "3")]
+        cluster.succeed(timeout=30)
+        assert [said(worker)["rank"] for worker in workers] == [first[1]["rank"], first[0]["rank"]]
+
+
+def test_workers_of_one_device_have_no_table():
+    body = node("c = join(); say(**fails(c.rank_table)); c.leave()")
+    with Cluster(body, workers=2, env={"DEVICE_ID": "3"}) as cluster:
+        cluster.succeed(timeout=30)
+        for worker in cluster.workers:
+            words = said(worker)["sentence"]
+            assert "ranks 0" in words and "device 3 of host" in words and "DEVICE_ID" in words
+
+
+def test_several_device_addresses(write):
+    alone_fails_at_once(worker(write(table()), MUSTER_DEVICE_IP="10.0.0.1,10.0.0.2"), "CONFIG", "MUSTER_DEVICE_IP", "2 addresses", "one")
