@@ -14,7 +14,7 @@ use crate::collective::kernels::UserFunction;
 use crate::collective::{Action, Landing, Shape, Span};
 use crate::error::{Error, Failure};
 use crate::net::Token;
-use crate::types::{Call, Time};
+use crate::types::{Call, CallKind, DType, Time};
 use crate::wire::{DataHeader, FrameHeader, DATA_HEADER_BYTES};
 use std::time::{Duration, Instant};
 
@@ -38,6 +38,8 @@ pub(super) enum Stop {
     Left(u32),
     /// This rank called something else, or is elsewhere in the sequence.
     Mismatch(u32, u64, Call),
+    /// This rank sends so many elements where others are expected.
+    Counts(u32, u64, u64),
     /// The time is up.
     Timeout,
     /// There is no memory for a scratch of so many bytes.
@@ -361,6 +363,13 @@ fn agree(running: &Running<'_>, peer: u32, header: &FrameHeader, data: &DataHead
     }
     if data.sequence != running.sequence || data.signature != running.data.signature {
         return Err(Stop::Mismatch(peer, data.sequence, data.call));
+    }
+    let element = running.call.dtype.map_or(1, DType::size) as u64;
+    let whole = header.length % element == 0;
+    // Ranks of these kinds know different counts, so that only here a difference shows.
+    let unlike = matches!(data.call.kind, CallKind::Gatherv | CallKind::Scatterv | CallKind::Alltoallv);
+    if header.length != into.len as u64 && unlike && whole {
+        return Err(Stop::Counts(peer, header.length / element, into.len as u64 / element));
     }
     if header.length != into.len as u64 {
         let odd = LinkEnd::Corrupt(format!("a payload of {} bytes where {} belong", header.length, into.len));

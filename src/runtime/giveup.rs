@@ -38,6 +38,16 @@ impl Group {
                 ),
                 false,
             ),
+            Stop::Counts(peer, sent, expected) => {
+                let (own, other) = (self.describe(self.rank().unwrap_or(0)), self.describe(peer));
+                let cause = format!(
+                    "{other} sends {own} {sent} elements in {} as collective #{} on {}, where {expected} are expected",
+                    running.call,
+                    running.sequence,
+                    self.id()
+                );
+                (self.failure(running, Status::Mismatch, None, cause), false)
+            }
             Stop::Timeout => (self.timed_out(running), false),
             Stop::Failed(error) => {
                 let cause = format!("cannot go on with {}: {}", running.title(), error.message());
