@@ -1,6 +1,5 @@
 use super::super::control::tests::Scripted;
-use super::super::link::{Arrival, Link};
-use super::super::{clock::Clock, shared::Shared};
+use super::super::{clock::Clock, link::Arrival, link::Link, shared::Shared};
 use super::*;
 use crate::config::LogLevel;
 use crate::net::{testlink::TestLink, Waker};
