@@ -92,6 +92,7 @@ pytest: $(VENV)/installed
 
 soak: build
 	MUSTER_SOAK=1 cargo test --release -- --nocapture
+	$(PYTHON) -m pytest -c tests/python/pytest.ini tests/soak
 
 ## Housekeeping
 
