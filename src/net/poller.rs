@@ -26,6 +26,8 @@ pub struct Ready {
     pub readable: bool,
     /// Something can be written, or writing would fail.
     pub writable: bool,
+    /// The peer will send nothing more.
+    pub closed: bool,
 }
 
 /// An epoll instance and the reports of its last `poll`.
@@ -70,6 +72,7 @@ impl Poller {
             token: event.token(),
             readable: event.is_readable() || event.is_read_closed() || event.is_error(),
             writable: event.is_writable() || event.is_write_closed() || event.is_error(),
+            closed: event.is_read_closed() || event.is_error(),
         })
     }
 }

@@ -77,7 +77,7 @@ mod tests {
             let thread = std::thread::spawn(move || other.wake());
             poller.poll(Some(Duration::from_secs(20))).unwrap();
             let ready: Vec<_> = poller.ready().collect();
-            assert_eq!(ready, [crate::net::Ready { token: Token(7), readable: true, writable: false }]);
+            assert_eq!(ready, [crate::net::Ready { token: Token(7), readable: true, writable: false, closed: false }]);
             assert!(waker.drain());
             assert!(!waker.drain());
             thread.join().unwrap();

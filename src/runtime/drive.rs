@@ -300,13 +300,25 @@ impl Group {
         let receiving = exchange.receive.map(|(peer, _)| peer as usize);
         for (peer, slot) in slots.iter_mut().enumerate() {
             let Slot::Up(link) = slot else { continue };
+            // Who gives up says why behind what it sent before, which this rank may not come to read for long.
+            if receiving != Some(peer) {
+                if let Some(failure) = link.last_word() {
+                    return Err(Stop::Heard(failure));
+                }
+            }
             if link.holds_readable() && (receiving == Some(peer) || !link.is_waited_for()) {
                 return if receiving == Some(peer) { Ok(()) } else { self.serve(slot, running, peer as u32) };
             }
         }
         let until = running.deadline.min(patience.warn_at).min(patience.report_at);
         poller.poll(running.shared.clock.until(until)).expect("epoll_wait fails only for bad arguments");
-        for token in poller.ready().map(|ready| ready.token.0).filter(|token| *token != WAKER) {
+        for (token, closed) in poller.ready().map(|ready| (ready.token.0, ready.closed)) {
+            if token == WAKER {
+                continue;
+            }
+            if let Slot::Up(link) = &mut slots[token] {
+                link.note_end(closed);
+            }
             if receiving != Some(token) {
                 self.serve(&mut slots[token], running, token as u32)?;
             }

@@ -86,19 +86,21 @@ struct Incoming {
 /// One link to one peer.
 pub struct Link {
     transport: Box<dyn Transport>,
-    inbound: Box<[u8]>,
+    inbound: Vec<u8>,
     from: usize,
     to: usize,
     incoming: Option<Incoming>,
     outgoing: Option<Outgoing>,
+    /// Whether the peer will send nothing more, and what came last has not been looked at.
+    unseen_end: bool,
 }
 
 impl Link {
     /// A link over a transport on which the handshake is done; `ahead` was read behind the handshake.
     pub fn new(transport: Box<dyn Transport>, ahead: &[u8]) -> Link {
-        let mut inbound = vec![0; INBOUND_BYTES].into_boxed_slice();
+        let mut inbound = vec![0; INBOUND_BYTES];
         inbound[..ahead.len()].copy_from_slice(ahead);
-        Link { transport, inbound, from: 0, to: ahead.len(), incoming: None, outgoing: None }
+        Link { transport, inbound, from: 0, to: ahead.len(), incoming: None, outgoing: None, unseen_end: false }
     }
 
     /// The transport, to be watched.
@@ -178,6 +180,46 @@ impl Link {
                 return Ok(None);
             }
         }
+    }
+
+    /// The poller says whether the peer will send nothing more.
+    pub fn note_end(&mut self, closed: bool) {
+        self.unseen_end |= closed;
+    }
+
+    /// Where a data frame stands next that nobody has asked for, and the peer will send nothing more: the revocation that
+    /// stands behind it, if one does. Reads all that there is, which is no more than the system's buffers hold. Looks once.
+    pub fn last_word(&mut self) -> Option<Failure> {
+        let waiting = self.incoming.as_ref().filter(|incoming| incoming.landed == 0 && incoming.of_piece == 0)?;
+        if !std::mem::take(&mut self.unseen_end) {
+            return None;
+        }
+        let mut at = body_bytes(&waiting.header);
+        while self.fill_on() {}
+        loop {
+            let here = self.inbound[self.from..self.to].get(at..)?;
+            let header = FrameHeader::decode(here.first_chunk()?).ok()?;
+            if header.kind == LinkKind::Data as u8 {
+                at = at.checked_add(HEAD_BYTES)?.checked_add(body_bytes(&header))?;
+                continue;
+            }
+            let (frame, _) = peek_frame(here, SMALL_PAYLOAD_MAX).ok()??;
+            let revokes = frame.header.kind == LinkKind::Revoke as u8;
+            return revokes
+                .then(|| LinkRevoke::take(&mut Decoder::new(&frame.payload)).ok())
+                .flatten()
+                .map(|it| it.failure);
+        }
+    }
+
+    /// Reads on into a buffer that grows; whether anything came.
+    fn fill_on(&mut self) -> bool {
+        if self.to == self.inbound.len() {
+            self.inbound.resize(2 * self.inbound.len(), 0);
+        }
+        let got = self.transport.read(&mut [IoSliceMut::new(&mut self.inbound[self.to..])]);
+        self.to += *got.as_ref().unwrap_or(&0);
+        got.is_ok_and(|count| count > 0)
     }
 
     fn parse(&mut self) -> Result<Option<Arrival>, LinkEnd> {
@@ -302,6 +344,13 @@ impl Link {
     pub fn unsent(&self) -> usize {
         self.transport.unsent()
     }
+}
+
+/// How long a data frame's payload is with its checksums.
+fn body_bytes(header: &FrameHeader) -> usize {
+    let length = header.length as usize;
+    let checks = if header.flags & FLAG_UNCHECKED == 0 { length.div_ceil(PIECE_BYTES) * CHECKSUM_BYTES } else { 0 };
+    length.saturating_add(checks)
 }
 
 fn part(span: Span, from: usize, length: usize) -> Span {

@@ -259,6 +259,42 @@ fn a_head_stands_until_its_payload_is_received() {
     assert!(matches!(next(&mut link), Ok(Arrival::Data(_, head)) if head == data(2)));
 }
 
+#[test]
+fn a_last_word_is_heard_behind_what_nobody_has_asked_for() {
+    for lengths in [&[0][..], &[3], &[100_000], &[3, 700_000, 0]] {
+        for checksums in [true, false] {
+            let frames: Vec<u8> =
+                lengths.iter().flat_map(|length| data_frame(1, &payload(*length), checksums)).collect();
+            let mut link = after(&[&frames[..], &revoke()].concat(), PLAIN);
+            assert!(matches!(next(&mut link), Ok(Arrival::Data(..))));
+            assert_eq!(link.last_word(), None, "nobody says that the peer has ended");
+            link.note_end(false);
+            assert_eq!(link.last_word(), None);
+            let heard = until(|| {
+                link.note_end(true);
+                link.last_word()
+            });
+            assert_eq!(heard, failure(), "{lengths:?}");
+            assert_eq!(link.last_word(), None, "it looks once");
+            // What was read ahead is received as if it had not been.
+            for length in lengths {
+                assert!(matches!(next(&mut link), Ok(Arrival::Data(..))));
+                let mut output = vec![0; *length];
+                land(&mut link, &mut output).unwrap();
+                assert!(output == payload(*length));
+            }
+            assert_eq!(next(&mut link), Ok(Arrival::Revoke(failure())));
+        }
+    }
+    // Half a frame, or a leave, is no revocation.
+    for behind in [&b"half"[..], &small_frame(LinkKind::Leave, b""), &revoke()[..30]] {
+        let mut link = after(&[&data_frame(1, b"abc", true)[..], behind].concat(), PLAIN);
+        assert!(matches!(next(&mut link), Ok(Arrival::Data(..))));
+        link.note_end(true);
+        assert_eq!(link.last_word(), None);
+    }
+}
+
 fn corrupt_words(got: Result<Arrival, LinkEnd>) -> String {
     match got {
         Err(LinkEnd::Corrupt(words)) => words,

@@ -46,6 +46,31 @@ def test_without_the_scheduler_the_members_tell_each_other_why_a_group_is_given_
         assert "broadcast #2 on world" in sentence and "0.5 s" in sentence, sentence
 
 
+def test_without_the_scheduler_a_last_word_is_heard_behind_what_nobody_reads_yet(tmp_path):
+    """Rank 0 gives up in the second round, in which its frame lies unread before rank 1, which still waits for rank 2."""
+    lines = """
+        c = join()
+        c.world.allreduce([1])
+        say(running=True)
+        hold("killed" if c.rank < 2 else "go")
+        if c.rank == 0:
+            c.world.set_timeout(500)
+        say(**fails(lambda: c.world.allreduce([1])))
+        hold("go")
+        c.leave()
+    """
+    with Cluster(node(lines), workers=3, env={**SCHEDULER_GONE, "HOLD_FOLDER": tmp_path}) as cluster:
+        kill_scheduler(cluster, tmp_path)
+        for worker in cluster.workers[:2]:
+            worker.wait_for('"error"', timeout=30)
+        (tmp_path / "go").touch()
+        for worker in cluster.workers:
+            assert worker.wait(timeout=30) == 0
+        assert {said(worker)["error"] for worker in cluster.workers} == {"TIMEOUT"}
+        sentence, = {said(worker)["sentence"] for worker in cluster.workers}
+        assert "allreduce #2 on world" in sentence and "0.5 s" in sentence, sentence
+
+
 def test_without_the_scheduler_one_that_has_left_is_not_taken_for_lost(tmp_path):
     lines = """
         c = join()
