@@ -75,6 +75,8 @@ def register(
     servers=0,
     recovery=False,
     instance=None,
+    device=None,
+    device_ip=None,
 ):
     """The payload of a Register."""
     return b"".join(
@@ -94,6 +96,8 @@ def register(
             *(address(*each) for each in addresses),
             struct.pack("<II?", workers, servers, recovery),
             option(instance),
+            option(None if device is None else struct.pack("<I", device)),
+            option(None if device_ip is None else address(device_ip, 0)[:-2]),
         ]
     )
 
