@@ -87,6 +87,12 @@
 /** Operation: bitwise exclusive or; integer types only. */
 #define MUSTER_XOR 7
 
+/** In place of a sender's rank: whoever it is. */
+#define MUSTER_ANY_SOURCE (-1)
+
+/** In place of a tag: whatever it is. */
+#define MUSTER_ANY_TAG (-1)
+
 /** What muster_role answers in a worker. */
 #define MUSTER_ROLE_WORKER 1
 
@@ -214,6 +220,18 @@ typedef struct {
     /** Where it can be reached, as "host:port" with a numeric host: the first of its addresses. */
     char address[MUSTER_ADDRESS_BYTES];
 } muster_member_t;
+
+/** What a receive tells of the message that it got. */
+typedef struct {
+    /** The sender's rank in the group. */
+    int32_t source;
+    /** The sender's tag. */
+    int32_t tag;
+    /** How many elements came: at most as many as were asked for. */
+    uint64_t count;
+    /** Their type, a MUSTER_ constant. */
+    int32_t dtype;
+} muster_received_t;
 
 /**
  * A user's reduction: `inout[i] = in[i] op inout[i]` for `count` elements of the element type `dtype`, where `in` has the
@@ -962,6 +980,137 @@ muster_status_t muster_alltoallv(muster_group_t *group,
                                  const size_t *out_counts,
                                  const size_t *out_displs,
                                  int32_t dtype);
+
+/**
+ * Sends `count` elements to the member with rank `to`, under a tag of 0 or more. It meets a receive of that member on
+ * the same group which asks for this rank (or any) and this tag (or any). Messages from one rank to another do not overtake
+ * each other: of two that a receive fits the one that was sent first is received first.
+ *
+ * Up to 64 KiB a message is eager: this returns when the system has taken it, and the receiver keeps it until it is
+ * received (up to 16 MiB of one sender's; what is beyond waits as longer ones do). A longer one waits for its
+ * receive. To oneself an eager message is kept, a longer one is MUSTER_ERR_STATE unless its receive is posted.
+ *
+ * Messages take no turn among collectives, and progress beside them. `in` may be NULL where `count` is 0, and is the
+ * caller's again when this returns. Blocking, at most for the group's time-out: MUSTER_ERR_TIMEOUT (the message may still
+ * arrive if a part of it had gone), which ends this call alone. MUSTER_ERR_MISMATCH if a message longer than 64 KiB met a
+ * receive of another element type, or for fewer elements; MUSTER_ERR_ABORTED if that receive was given up in the middle;
+ * MUSTER_ERR_PEER_LEFT if the receiver has left: these end this call alone, too. A lost peer, damaged data or a broken
+ * link revokes the group, and a revoked group or a broken cluster ends this call with its first cause, as
+ * muster_barrier. Thread-safe.
+ *
+ * Requires:
+ * `group` must be NULL or a live group; `in` must be readable for `count` elements, or NULL, and nobody may write to it
+ * meanwhile.
+ */
+muster_status_t muster_send(muster_group_t *group,
+                            const void *in,
+                            size_t count,
+                            int32_t dtype,
+                            int32_t to,
+                            int32_t tag);
+
+/**
+ * Receives a message of at most `count` elements from the member with rank `from`, or from any (MUSTER_ANY_SOURCE), under
+ * this tag, or any (MUSTER_ANY_TAG). Of several receives that a message fits, the one that was called first gets it.
+ *
+ * `received`, if it is not NULL, is told whose message it was, its tag, and how many elements came; `size` is
+ * sizeof *received. A message of another element type, or longer than `count`, is dropped: MUSTER_ERR_MISMATCH, which ends
+ * this call alone. `out` may be NULL where `count` is 0; what lies beyond the elements that came is not touched. After
+ * an error its contents are undefined.
+ *
+ * Blocking, time-out and errors as muster_send; MUSTER_ERR_PEER_LEFT if the sender has left and nothing of it waits (any
+ * source: if all have left that this rank has been linked with); MUSTER_ERR_ABORTED if the sender gave up in the middle.
+ * Thread-safe.
+ *
+ * Requires:
+ * `group` must be NULL or a live group; `out` must be writable for `count` elements, or NULL, and nobody else may use it
+ * meanwhile; `received` must be NULL or writable for `size` bytes.
+ */
+muster_status_t muster_recv(muster_group_t *group,
+                            void *out,
+                            size_t count,
+                            int32_t dtype,
+                            int32_t from,
+                            int32_t tag,
+                            muster_received_t *received,
+                            size_t size);
+
+/**
+ * Sends and receives at once, so that ranks in a ring need not agree on who begins: as muster_irecv and muster_isend
+ * together, and a wait for both. Returns when both have ended, with the first error of either. The two may have different
+ * partners, tags, counts and element types; `in` and `out` must not overlap. Blocking as muster_send and muster_recv.
+ *
+ * Requires:
+ * As for muster_send and muster_recv.
+ */
+muster_status_t muster_sendrecv(muster_group_t *group,
+                                const void *in,
+                                size_t in_count,
+                                int32_t in_dtype,
+                                int32_t to,
+                                int32_t in_tag,
+                                void *out,
+                                size_t out_count,
+                                int32_t out_dtype,
+                                int32_t from,
+                                int32_t out_tag,
+                                muster_received_t *received,
+                                size_t size);
+
+/**
+ * Starts a muster_send, which goes on while the caller does something else; `in` is in use until it has ended, as the
+ * request tells. Sends start in the order in which they are called; what they wait for does not keep others waiting.
+ * Does not wait. A send that has met its receive is not cancelled any more.
+ *
+ * Requires:
+ * As for muster_send, until the request has ended; `request` must be NULL or writable.
+ */
+muster_status_t muster_isend(muster_group_t *group,
+                             const void *in,
+                             size_t count,
+                             int32_t dtype,
+                             int32_t to,
+                             int32_t tag,
+                             muster_request_t **request);
+
+/**
+ * Starts a muster_recv, which goes on while the caller does something else; `out` is in use until it has ended, as the
+ * request tells. `received` is written when muster_request_test or muster_request_wait gives MUSTER_OK, and must live
+ * until then. Does not wait. A receive that has met its message is not cancelled any more.
+ *
+ * Requires:
+ * As for muster_recv, until the request has ended; `request` must be NULL or writable.
+ */
+muster_status_t muster_irecv(muster_group_t *group,
+                             void *out,
+                             size_t count,
+                             int32_t dtype,
+                             int32_t from,
+                             int32_t tag,
+                             muster_received_t *received,
+                             size_t size,
+                             muster_request_t **request);
+
+/**
+ * Starts a muster_sendrecv: one request that has ended when both have. `received` as for muster_irecv.
+ *
+ * Requires:
+ * As for muster_sendrecv, until the request has ended; `request` must be NULL or writable.
+ */
+muster_status_t muster_isendrecv(muster_group_t *group,
+                                 const void *in,
+                                 size_t in_count,
+                                 int32_t in_dtype,
+                                 int32_t to,
+                                 int32_t in_tag,
+                                 void *out,
+                                 size_t out_count,
+                                 int32_t out_dtype,
+                                 int32_t from,
+                                 int32_t out_tag,
+                                 muster_received_t *received,
+                                 size_t size,
+                                 muster_request_t **request);
 
 /**
  * Sets a key to `len` bytes. Returns when the scheduler has it; from then on every node's get finds it. Keys are strings

@@ -103,6 +103,11 @@ pub const MUSTER_OR: i32 = 6;
 /// Operation: bitwise exclusive or; integer types only.
 pub const MUSTER_XOR: i32 = 7;
 
+/// In place of a sender's rank: whoever it is.
+pub const MUSTER_ANY_SOURCE: i32 = -1;
+/// In place of a tag: whatever it is.
+pub const MUSTER_ANY_TAG: i32 = -1;
+
 /// What muster_role answers in a worker.
 pub const MUSTER_ROLE_WORKER: i32 = 1;
 /// What muster_role answers in a parameter server.

@@ -1,30 +1,74 @@
 //! Requests: what becomes of an operation that goes on while its caller does something else.
 
 use super::constants::muster_status_t;
-use super::convert::handle;
+use super::convert::{give_struct, handle};
 use super::guard::{guard, Handle};
+use super::messages::muster_received_t;
 use crate::error::{Error, Result, Status};
-use crate::runtime::{Outcome, Request};
+use crate::runtime::{Outcome, Received, Request};
 use std::time::Duration;
 
 /// An operation that was started and may still go on. Belongs to one thread at a time. To be freed with
 /// muster_request_free, also after it has ended, and also where its group or cluster has been freed before.
 pub struct muster_request_t {
     handle: Handle<Request>,
+    report: Report,
 }
+
+/// Where a receive tells of its message.
+#[derive(Clone, Copy)]
+pub(super) struct Report {
+    to: *mut muster_received_t,
+    size: usize,
+}
+
+impl Report {
+    pub(super) const NONE: Report = Report { to: std::ptr::null_mut(), size: 0 };
+
+    /// Where the caller wants it, if it does.
+    ///
+    /// `to` must be NULL, or writable for `size` bytes whenever `give` is called.
+    pub(super) fn to(to: *mut muster_received_t, size: usize) -> Report {
+        Report { to, size }
+    }
+
+    pub(super) fn check(&self) -> Result<()> {
+        if !self.to.is_null() && self.size < LEAST {
+            let sentence = format!("size is {}: at least {LEAST} is expected, best sizeof *received", self.size);
+            return Err(Error::invalid(sentence));
+        }
+        Ok(())
+    }
+
+    pub(super) fn give(&self, received: Option<Received>) -> Result<()> {
+        let Some(received) = received.filter(|_| !self.to.is_null()) else { return Ok(()) };
+        let Received { source, tag, count, dtype } = received;
+        let given = muster_received_t { source: source as i32, tag, count, dtype: dtype as i32 };
+        // SAFETY: not NULL, and writable for so many bytes as the caller of the receive promised.
+        unsafe { give_struct(&given, self.to, self.size, LEAST) }.map(|_| ())
+    }
+}
+
+/// How much of a report there must be room for.
+const LEAST: usize = std::mem::size_of::<i32>();
 
 impl muster_request_t {
     /// A pointer for the caller, who frees it.
     pub(super) fn give(request: Request) -> *mut muster_request_t {
-        Box::into_raw(Box::new(muster_request_t { handle: Handle::new(request) }))
+        muster_request_t::give_reporting(request, Report::NONE)
     }
-}
 
-/// What a request says: that it goes on, or how it ended.
-fn status(outcome: Option<Outcome>) -> Result<Status> {
-    match outcome {
-        None => Ok(Status::InProgress),
-        Some(ended) => ended.map(|_| Status::Ok),
+    /// As `give`; its end is reported, too.
+    pub(super) fn give_reporting(request: Request, report: Report) -> *mut muster_request_t {
+        Box::into_raw(Box::new(muster_request_t { handle: Handle::new(request), report }))
+    }
+
+    /// What it says: that it goes on, or how it ended.
+    fn ask(&self, how: impl FnOnce(&Request) -> Option<Outcome>) -> Result<Status> {
+        self.handle.with("request", |request| match how(request) {
+            None => Ok(Status::InProgress),
+            Some(ended) => self.report.give(ended?).map(|()| Status::Ok),
+        })
     }
 }
 
@@ -39,7 +83,7 @@ fn status(outcome: Option<Outcome>) -> Result<Status> {
 pub unsafe extern "C" fn muster_request_test(request: *mut muster_request_t) -> muster_status_t {
     guard(|| {
         // SAFETY: as promised by the caller.
-        unsafe { handle(request, "request") }?.handle.with("request", |request| status(request.test()))
+        unsafe { handle(request, "request") }?.ask(Request::test)
     })
 }
 
@@ -63,7 +107,7 @@ pub unsafe extern "C" fn muster_request_wait(request: *mut muster_request_t, tim
             }
         };
         // SAFETY: as promised by the caller.
-        unsafe { handle(request, "request") }?.handle.with("request", |request| status(request.wait(limit)))
+        unsafe { handle(request, "request") }?.ask(|request| request.wait(limit))
     })
 }
 

@@ -44,6 +44,26 @@ impl<'a> CallBuffers<'a> {
         self.in_place
     }
 
+    /// These bytes of the output, or of the input where there is no output.
+    pub fn window(self, offset: usize, length: usize) -> CallBuffers<'a> {
+        let (input, output) = (self.input, self.output);
+        let whole = input.1.max(output.1);
+        assert!(offset.checked_add(length).is_some_and(|end| end <= whole), "{length} bytes at {offset} of {whole}");
+        if output.1 > 0 {
+            return CallBuffers {
+                input: (std::ptr::null(), 0),
+                output: (output.0.wrapping_add(offset), length),
+                ..self
+            };
+        }
+        CallBuffers { input: (input.0.wrapping_add(offset), length), ..self }
+    }
+
+    /// Without any scratch.
+    pub fn memory(self) -> Memory<'a> {
+        self.with_scratch(&mut [])
+    }
+
     /// Together with the group's scratch.
     pub fn with_scratch<'s>(self, scratch: &'s mut [u8]) -> Memory<'s>
     where

@@ -7,6 +7,7 @@
 use super::buffer::{Arithmetic, Memory};
 use super::group::{Driver, Group, Mail, Slot, WAKER};
 use super::link::{Arrival, Link, LinkEnd, Moved, Sink};
+use super::mesh::LinkKey;
 use super::progress::WAITS_AFTER;
 use super::shared::{Shared, ToNode};
 use crate::agent::Command;
@@ -15,11 +16,11 @@ use crate::collective::{Action, Landing, Shape, Span};
 use crate::error::{Error, Failure};
 use crate::net::Token;
 use crate::types::{Call, CallKind, DType, Time};
-use crate::wire::{DataHeader, FrameHeader, DATA_HEADER_BYTES};
+use crate::wire::{Channel, DataHeader, FrameHeader, LinkKind, DATA_HEADER_BYTES};
 use std::time::{Duration, Instant};
 
 /// How long a call polls before it sleeps; a wake-up from sleep costs about as much.
-const SPIN: Duration = Duration::from_micros(50);
+pub(super) const SPIN: Duration = Duration::from_micros(50);
 /// How often a call that makes progress looks at the clock.
 const CLOCK_TURNS: u32 = 64;
 /// When a call that makes no progress says who is absent.
@@ -69,11 +70,7 @@ pub(super) struct Running<'a> {
 impl Group {
     /// What there is to know of a call that was made at `since`.
     pub(super) fn running<'a>(&self, shared: &'a Shared, call: Call, sequence: u64, since: Time) -> Running<'a> {
-        let limit_ms = self.timeout_ms();
-        let deadline = match u64::try_from(limit_ms) {
-            Ok(limit) if limit_ms != i64::MAX => since + Duration::from_millis(limit),
-            _ => Time::NEVER,
-        };
+        let (limit_ms, deadline) = (self.timeout_ms(), self.deadline(since));
         let data =
             DataHeader { epoch: self.formed.epoch, group: self.id(), sequence, signature: call.signature(), call };
         Running { shared, call, sequence, data, encoded: data.encode(), deadline, limit_ms, since }
@@ -160,7 +157,7 @@ impl Group {
         let Some((peer, span)) = exchange.send else { return Ok(false) };
         let Some(link) = self.link(driver, running, peer)? else { return Ok(false) };
         if !exchange.started {
-            link.start_send(&running.encoded, span, self.formed.agreed.checksums);
+            link.start_send(LinkKind::Data, &running.encoded, span, self.formed.agreed.checksums);
             exchange.started = true;
         }
         match link.send(memory) {
@@ -194,6 +191,9 @@ impl Group {
         let ended = |end| Stop::Ended(peer, end);
         match link.peek().map_err(ended)? {
             None => Ok(false),
+            Some(Arrival::Message(..)) => {
+                Err(ended(LinkEnd::Corrupt("a message on a link for collectives".to_owned())))
+            }
             Some(Arrival::Revoke(failure)) => Err(Stop::Heard(failure)),
             Some(Arrival::Leave) => {
                 slots[peer as usize] = Slot::Left;
@@ -217,7 +217,7 @@ impl Group {
         match slot {
             Slot::Unused => {
                 *slot = Slot::Asked;
-                running.shared.ask(ToNode::Open(self.id(), peer));
+                running.shared.ask(ToNode::Open(LinkKey::new(self.id(), Channel::Collectives, peer)));
                 Ok(None)
             }
             Slot::Asked => Ok(None),
@@ -229,7 +229,6 @@ impl Group {
 
     /// Takes what the agent thread has for this group.
     fn look_up(&self, driver: &mut Driver, running: &Running<'_>) -> Result<(), Stop> {
-        self.drain_waker();
         for mail in self.take_mail() {
             self.take_in(driver, mail);
         }
@@ -330,7 +329,7 @@ impl Group {
     fn serve(&self, slot: &mut Slot, running: &Running<'_>, peer: u32) -> Result<(), Stop> {
         let Slot::Up(link) = slot else { return Ok(()) };
         match link.peek() {
-            Ok(None | Some(Arrival::Data(..))) => Ok(()),
+            Ok(None | Some(Arrival::Data(..) | Arrival::Message(..))) => Ok(()), // found out by who reads it
             Ok(Some(Arrival::Revoke(failure))) => Err(Stop::Heard(failure)),
             Ok(Some(Arrival::Leave)) => {
                 *slot = Slot::Left;

@@ -17,6 +17,18 @@ use std::cmp::Ordering;
 /// How many absent ranks a sentence names.
 const NAMED_MAX: usize = 3;
 
+/// What is known of a peer whose link ended.
+pub(super) enum Word {
+    /// The cluster or the group is broken: the first cause.
+    Told(Failure),
+    /// It has left.
+    Left(Culprit),
+    /// It lives.
+    Alive,
+    /// The scheduler said nothing in time.
+    Silent,
+}
+
 impl Group {
     /// Ends the group for everyone, and says why: the first cause.
     pub(super) fn give_up(&self, driver: &mut Driver, running: &Running<'_>, stop: Stop) -> Failure {
@@ -102,21 +114,10 @@ impl Group {
 
     /// A link ended: asks the scheduler what became of the peer.
     fn judge(&self, running: &Running<'_>, peer: u32, evidence: String) -> (Failure, bool) {
-        let index = self.index_of(peer).expect("a link's peer is a member");
-        running.shared.learnt().peers.remove(&index);
-        running.shared.ask(ToNode::Brain(Command::Suspect { peer: index, evidence: evidence.clone() }));
-        let deadline = running.shared.clock.now() + VERDICT_WAIT;
-        let id = self.id();
-        let heard = running.shared.wait(deadline, |learnt| {
-            if let Some(failure) = learnt.broken.as_ref().or_else(|| learnt.revoked.get(&id)) {
-                return Some(Err(failure.clone()));
-            }
-            learnt.peers.get(&index).cloned().map(Ok)
-        });
-        match heard {
-            Some(Err(failure)) => (failure, true),
-            Some(Ok((PeerState::Left, culprit))) => (self.left(running, peer, Some(culprit)), false),
-            Some(Ok((PeerState::Alive, _))) => {
+        match self.ask_about(running.shared, peer, &evidence) {
+            Word::Told(failure) => (failure, true),
+            Word::Left(culprit) => (self.left(running, peer, Some(culprit)), false),
+            Word::Alive => {
                 let (own, other) = (self.describe(self.rank().unwrap_or(0)), self.describe(peer));
                 let cause = format!(
                     "{}: {own} and {other} cannot reach each other although both live: {evidence}",
@@ -124,7 +125,7 @@ impl Group {
                 );
                 (self.failure(running, Status::Link, None, cause), false)
             }
-            None => {
+            Word::Silent => {
                 let waited = VERDICT_WAIT.as_millis();
                 let cause = format!(
                     "is probably lost, unconfirmed: in {}, {evidence}, and the scheduler said nothing within {waited} ms",
@@ -133,6 +134,25 @@ impl Group {
                 (self.failure(running, Status::PeerLost, self.culprit(peer), cause), false)
             }
         }
+    }
+
+    /// A link to a peer ended: asks the scheduler what became of that peer.
+    pub(super) fn ask_about(&self, shared: &Shared, peer: u32, evidence: &str) -> Word {
+        let index = self.index_of(peer).expect("a link's peer is a member");
+        shared.learnt().peers.remove(&index);
+        shared.ask(ToNode::Brain(Command::Suspect { peer: index, evidence: evidence.to_owned() }));
+        let deadline = shared.clock.now() + VERDICT_WAIT;
+        let id = self.id();
+        let heard = shared.wait(deadline, |learnt| {
+            if let Some(failure) = learnt.broken.as_ref().or_else(|| learnt.revoked.get(&id)) {
+                return Some(Word::Told(failure.clone()));
+            }
+            learnt.peers.get(&index).cloned().map(|(state, culprit)| match state {
+                PeerState::Left => Word::Left(culprit),
+                PeerState::Alive => Word::Alive,
+            })
+        });
+        heard.unwrap_or(Word::Silent)
     }
 
     fn left(&self, running: &Running<'_>, peer: u32, culprit: Option<Culprit>) -> Failure {
@@ -231,10 +251,7 @@ impl Group {
     /// Tells the peers, over every link that is open and not in the middle of a frame; the others learn it from the
     /// scheduler, or by the link's end.
     fn pass_on(&self, driver: &mut Driver, cause: &Failure) {
-        let mut payload = Encoder::default();
-        LinkRevoke { failure: cause.clone() }.put(&mut payload);
-        let mut frame = Vec::new();
-        encode_frame(LinkKind::Revoke as u8, 0, &payload.bytes, &mut frame);
+        let frame = self.last_word_of(cause);
         for slot in &mut driver.slots {
             if let Slot::Up(link) = slot {
                 link.say_last(&frame);
@@ -242,8 +259,20 @@ impl Group {
         }
     }
 
+    /// What is said last on a link of a group that is over: why; that this process has left, or nothing if it just goes.
+    pub(super) fn last_word_of(&self, cause: &Failure) -> Vec<u8> {
+        if cause.status == Status::State {
+            return self.last_word.get().cloned().unwrap_or_default();
+        }
+        let mut payload = Encoder::default();
+        LinkRevoke { failure: cause.clone() }.put(&mut payload);
+        let mut frame = Vec::new();
+        encode_frame(LinkKind::Revoke as u8, 0, &payload.bytes, &mut frame);
+        frame
+    }
+
     /// Several ranks may give up at once, each for its own reason: what reached the scheduler first is what all return.
-    fn agree_on_cause(&self, shared: &Shared, cause: Failure) -> Failure {
+    pub(super) fn agree_on_cause(&self, shared: &Shared, cause: Failure) -> Failure {
         shared.ask(ToNode::Brain(Command::Revoke(cause.clone())));
         let deadline = shared.clock.now() + VERDICT_WAIT;
         let id = self.id();

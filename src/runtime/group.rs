@@ -5,7 +5,10 @@
 //! How a collective is carried out is in `drive`; what happens when one fails, in `giveup`.
 
 use super::link::{Link, LinkEnd};
+use super::mailbox::Mailbox;
+use super::messages::Messages;
 use super::progress::Progress;
+use super::roster::Roster;
 use super::shared::Shared;
 use super::turns::Turns;
 use super::work::Queue;
@@ -13,10 +16,11 @@ use crate::collective::Thresholds;
 use crate::error::{Culprit, Error, Failure, Result, Status};
 use crate::net::{Poller, Token, Transport, Waker};
 use crate::types::{Call, GroupId, Role, Time};
-use crate::wire::{Formed, GroupProgress, Member, PeerState, PIECE_BYTES};
+use crate::wire::{Channel, Formed, GroupProgress, Member, PeerState, PIECE_BYTES};
 use std::io::IoSlice;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
 
 /// The group's waker's place in its poller; a link's is its peer's rank.
 pub(super) const WAKER: usize = usize::MAX - 1;
@@ -72,19 +76,15 @@ pub enum Standing {
 
 /// A group, as one of its members (or a bystander) sees it.
 pub struct Group {
-    id: GroupId,
-    members: Vec<u32>,
-    rank: Option<u32>,
+    pub(super) roster: Arc<Roster>,
     pub(super) shared: Weak<Shared>,
     pub(super) formed: Arc<Formed>,
     pub(super) thresholds: Thresholds,
     driver: Mutex<Driver>,
-    /// None once the group is shut.
-    mail: Mutex<Option<Vec<Mail>>>,
+    mailbox: Mailbox<Mail>,
+    pub(super) messages: Messages,
     /// What peers are told whose link comes when this node does not use the group any more.
-    last_word: OnceLock<Vec<u8>>,
-    signal: AtomicBool,
-    waker: Waker,
+    pub(super) last_word: OnceLock<Vec<u8>>,
     default_timeout_ms: i64,
     timeout_ms: AtomicI64,
     broken: Mutex<Option<Failure>>,
@@ -109,18 +109,16 @@ impl Group {
         let rank = members.iter().position(|index| *index == formed.index).map(|rank| rank as u32);
         let slots = members.iter().map(|_| Slot::Unused).collect();
         let piece = vec![0; PIECE_BYTES].into_boxed_slice();
+        let roster = Arc::new(Roster { id, members, rank, formed: Arc::clone(formed) });
         Ok(Group {
-            id,
-            rank,
+            roster,
             shared: Arc::downgrade(shared),
             formed: Arc::clone(formed),
             thresholds: Thresholds::from_slice(&formed.agreed.thresholds).unwrap_or_default(),
             driver: Mutex::new(Driver { poller, slots, piece, scratch: Vec::new(), makings: 0, previous: None }),
-            members,
-            mail: Mutex::new(Some(Vec::new())),
+            mailbox: Mailbox::new(waker),
+            messages: Messages::default(),
             last_word: OnceLock::new(),
-            signal: AtomicBool::new(false),
-            waker,
             default_timeout_ms: timeout_ms,
             timeout_ms: AtomicI64::new(timeout_ms),
             broken: Mutex::default(),
@@ -132,32 +130,32 @@ impl Group {
 
     /// Which group.
     pub fn id(&self) -> GroupId {
-        self.id
+        self.roster.id
     }
 
     /// Whether the user made it, so that a member can free it.
     pub fn is_made(&self) -> bool {
-        self.id.0 > GroupId::UNIVERSE.0
+        self.roster.is_made()
     }
 
     /// This node's rank in it; none if it is no member.
     pub fn rank(&self) -> Option<u32> {
-        self.rank
+        self.roster.rank
     }
 
     /// How many members.
     pub fn size(&self) -> u32 {
-        self.members.len() as u32
+        self.roster.members.len() as u32
     }
 
     /// The member's index among all nodes.
     pub fn index_of(&self, rank: u32) -> Option<u32> {
-        self.members.get(rank as usize).copied()
+        self.roster.members.get(rank as usize).copied()
     }
 
     /// The rank of the node with this index.
     pub fn rank_of(&self, index: u32) -> Option<u32> {
-        self.members.iter().position(|member| *member == index).map(|rank| rank as u32)
+        self.roster.members.iter().position(|member| *member == index).map(|rank| rank as u32)
     }
 
     /// How long an operation may take, in milliseconds; `i64::MAX`: without limit; -1: the default again.
@@ -179,7 +177,7 @@ impl Group {
         let worker = index < self.formed.worker_num;
         worker
             .then_some(index)
-            .ok_or_else(|| Error::new(Status::NotFound, format!("rank {rank} of {} is no worker", self.id)))
+            .ok_or_else(|| Error::new(Status::NotFound, format!("rank {rank} of {} is no worker", self.id())))
     }
 
     /// The rank here of the worker with this rank.
@@ -189,7 +187,7 @@ impl Group {
             Error::invalid(format!("world_rank is {world_rank}: expected 0 to {}", i64::from(workers) - 1))
         })?;
         let found = self.rank_of(index);
-        found.ok_or_else(|| Error::new(Status::NotFound, format!("worker {world_rank} is no member of {}", self.id)))
+        found.ok_or_else(|| Error::new(Status::NotFound, format!("worker {world_rank} is no member of {}", self.id())))
     }
 
     /// The member with this rank, and how it stands; asks the scheduler where `Formed` did not tell.
@@ -220,10 +218,10 @@ impl Group {
     }
 
     fn checked_index(&self, rank: i32) -> Result<u32> {
-        let index = usize::try_from(rank).ok().and_then(|rank| self.members.get(rank)).copied();
-        index.ok_or_else(|| match self.members.len() {
-            0 => Error::invalid(format!("rank is {rank}: {} has no members", self.id)),
-            size => Error::invalid(format!("rank is {rank}: expected 0 to {} on {}", size - 1, self.id)),
+        let index = usize::try_from(rank).ok().and_then(|rank| self.roster.members.get(rank)).copied();
+        index.ok_or_else(|| match self.roster.members.len() {
+            0 => Error::invalid(format!("rank is {rank}: {} has no members", self.id())),
+            size => Error::invalid(format!("rank is {rank}: expected 0 to {} on {}", size - 1, self.id())),
         })
     }
 
@@ -231,10 +229,19 @@ impl Group {
         self.timeout_ms.load(Ordering::Relaxed)
     }
 
+    /// When an operation that begins now has taken too long.
+    pub(super) fn deadline(&self, since: Time) -> Time {
+        let limit_ms = self.timeout_ms();
+        match u64::try_from(limit_ms) {
+            Ok(limit) if limit_ms != i64::MAX => since + Duration::from_millis(limit),
+            _ => Time::NEVER,
+        }
+    }
+
     pub(super) fn shared(&self) -> Result<Arc<Shared>> {
         self.shared
             .upgrade()
-            .ok_or_else(|| Error::new(Status::State, format!("{}: its cluster has been freed", self.id)))
+            .ok_or_else(|| Error::new(Status::State, format!("{}: its cluster has been freed", self.id())))
     }
 
     pub(super) fn driver(&self) -> MutexGuard<'_, Driver> {
@@ -242,43 +249,40 @@ impl Group {
     }
 
     /// Hands something over; a group that is shut drops it. (The agent thread's side.)
-    pub fn deliver(&self, mail: Mail) {
-        match &mut *self.mail.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some(waiting) => waiting.push(mail),
-            None => self.drop_mail(mail),
+    pub fn deliver(self: &Arc<Self>, channel: Channel, mail: Mail) {
+        let delivered = match channel {
+            Channel::Collectives => self.mailbox.deliver(mail),
+            Channel::Messages => self.deliver_to_messages(mail),
+        };
+        if let Err(mail) = delivered {
+            self.drop_mail(mail);
         }
-        self.interrupt();
     }
 
-    fn drop_mail(&self, mail: Mail) {
+    pub(super) fn drop_mail(&self, mail: Mail) {
         if let (Mail::Up(_, mut transport, _), Some(word)) = (mail, self.last_word.get()) {
             // A new connection takes these few bytes; if not, its end is all that the peer hears.
             let _ = transport.write(&[IoSlice::new(word)]);
         }
     }
 
-    /// Makes the driving thread look up: there is mail, or the group or the cluster is broken.
+    /// Makes who drives its links look up: there is mail, or the group or the cluster is broken.
     pub fn interrupt(&self) {
-        self.signal.store(true, Ordering::Release);
-        self.waker.wake();
+        self.mailbox.interrupt();
+        self.messages.interrupt();
     }
 
     pub(super) fn take_signal(&self) -> bool {
-        self.signal.load(Ordering::Relaxed) && self.signal.swap(false, Ordering::Acquire)
+        self.mailbox.take_signal()
     }
 
     pub(super) fn take_mail(&self) -> Vec<Mail> {
-        let mut mail = self.mail.lock().unwrap_or_else(PoisonError::into_inner);
-        mail.as_mut().map(std::mem::take).unwrap_or_default()
+        self.mailbox.take()
     }
 
     #[cfg(test)]
     pub(super) fn has_mail(&self) -> bool {
-        self.mail.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(|mail| !mail.is_empty())
-    }
-
-    pub(super) fn drain_waker(&self) {
-        self.waker.drain();
+        self.mailbox.has_mail()
     }
 
     /// Why the group cannot be used any more.
@@ -288,7 +292,9 @@ impl Group {
 
     /// Breaks the group for good; the first cause is kept, and returned.
     pub(super) fn break_with(&self, failure: Failure) -> Failure {
-        self.broken.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(failure).clone()
+        let first = self.broken.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(failure).clone();
+        self.messages.interrupt();
+        first
     }
 
     /// Ends the group's use: tells the peers on every open link, those included that no call has taken in yet, and says
@@ -298,6 +304,7 @@ impl Group {
         let _ = self.last_word.set(leave.to_vec()); // the same as before, if there is one
         self.break_with(over);
         self.interrupt(); // a call that another thread is in ends, and lets the driver go
+        self.close_messages();
         let mut driver = self.driver();
         for mail in self.take_mail() {
             self.take_in(&mut driver, mail);
@@ -317,16 +324,18 @@ impl Group {
         let on_its_way = |slot: &Slot| matches!(slot, Slot::Up(link) if !link.is_mid_frame() && link.unsent() > 1);
         while shared.clock.now() < deadline && driver.slots.iter().any(on_its_way) {
             // The kernel tells of no edge when the last byte is acknowledged.
-            std::thread::sleep(std::time::Duration::from_micros(200));
+            std::thread::sleep(Duration::from_micros(200));
         }
+        drop(driver);
+        self.drain_messages(shared, deadline);
     }
 
     /// Drops every link, and whatever still comes. Once the scheduler knows that this node has left, so that a peer which
     /// finds the end of a link is told the reason.
     pub(super) fn shut(&self) {
-        let waiting = self.mail.lock().unwrap_or_else(PoisonError::into_inner).take();
-        waiting.into_iter().flatten().for_each(|mail| self.drop_mail(mail));
+        self.mailbox.shut().into_iter().for_each(|mail| self.drop_mail(mail));
         self.driver().slots.iter_mut().for_each(|slot| *slot = Slot::Left);
+        self.shut_messages();
     }
 
     fn progress(&self) -> MutexGuard<'_, Progress> {
@@ -343,50 +352,23 @@ impl Group {
 
     /// What a heartbeat says of this group's newest collective; nothing before its first use.
     pub fn newest_call(&self, now: Time) -> Option<GroupProgress> {
-        self.progress().newest(self.id, now)
+        self.progress().newest(self.id(), now)
     }
 
     /// What it says of those before, where the newest has to wait.
     pub fn earlier_calls(&self, now: Time) -> Vec<GroupProgress> {
-        self.progress().earlier(self.id, now)
-    }
-
-    /// The member with this rank, if its data came with `Formed`.
-    pub fn member(&self, rank: u32) -> Option<&Member> {
-        let index = self.index_of(rank)?;
-        find_member(&self.formed, index)
+        self.progress().earlier(self.id(), now)
     }
 
     /// How a failure names the member with this rank.
     pub(super) fn culprit(&self, rank: u32) -> Option<Culprit> {
-        self.member(rank).map(culprit_of)
+        self.roster.culprit(rank)
     }
 
     /// How a sentence names the member with this rank.
     pub(super) fn describe(&self, rank: u32) -> String {
-        match self.culprit(rank) {
-            Some(culprit) => culprit.to_string(),
-            None => format!("rank {rank}"),
-        }
+        self.roster.describe(rank)
     }
-}
-
-/// How a failure names a member.
-pub fn culprit_of(member: &Member) -> Culprit {
-    Culprit {
-        role: member.role,
-        rank: Some(member.rank),
-        node_id: member.node_id.clone(),
-        host: member.host.name.clone(),
-        pid: member.process.pid,
-    }
-}
-
-/// The member with this index, if `Formed` told of it.
-pub fn find_member(formed: &Formed, index: u32) -> Option<&Member> {
-    let members = &formed.members;
-    let at = members.binary_search_by_key(&index, |member| member.index).ok()?;
-    Some(&members[at])
 }
 
 /// The node indices of the built-in groups.

@@ -10,8 +10,8 @@ use crate::collective::{Landing, Span};
 use crate::error::Failure;
 use crate::net::Transport;
 use crate::wire::{
-    peek_frame, DataHeader, Decoder, FrameHeader, LinkKind, LinkRevoke, Wire, CHECKSUM_BYTES, DATA_HEADER_BYTES,
-    FLAG_UNCHECKED, HEADER_BYTES, PIECE_BYTES,
+    peek_frame, DataHeader, Decoder, FrameHeader, LinkKind, LinkRevoke, MessageHeader, Wire, CHECKSUM_BYTES,
+    DATA_HEADER_BYTES, FLAG_UNCHECKED, HEADER_BYTES, PIECE_BYTES,
 };
 use std::io::{self, IoSlice, IoSliceMut};
 
@@ -35,6 +35,8 @@ pub enum LinkEnd {
 pub enum Arrival {
     /// A data frame: its head; its payload is still to be received.
     Data(FrameHeader, DataHeader),
+    /// A message's frame: its head; its payload, which may be empty, is still to be received.
+    Message(FrameHeader, MessageHeader),
     /// The peer revokes the group.
     Revoke(Failure),
     /// The peer has left the cluster.
@@ -74,9 +76,33 @@ struct Outgoing {
     checksum_of: usize,
 }
 
+/// What stands before a payload.
+#[derive(Clone, Copy)]
+enum Head {
+    Data(DataHeader),
+    Message(MessageHeader),
+}
+
+impl Head {
+    fn decode(kind: LinkKind, bytes: &[u8; DATA_HEADER_BYTES]) -> Result<Head, LinkEnd> {
+        match kind {
+            LinkKind::Message => MessageHeader::decode(bytes).map(Head::Message),
+            _ => DataHeader::decode(bytes).map(Head::Data),
+        }
+        .map_err(corrupt)
+    }
+
+    fn arrival(self, header: FrameHeader) -> Arrival {
+        match self {
+            Head::Data(data) => Arrival::Data(header, data),
+            Head::Message(message) => Arrival::Message(header, message),
+        }
+    }
+}
+
 struct Incoming {
     header: FrameHeader,
-    data: DataHeader,
+    head: Head,
     /// Payload bytes of the pieces that are complete.
     landed: usize,
     /// Payload bytes of the piece that is being received.
@@ -118,14 +144,14 @@ impl Link {
         self.incoming.is_some()
     }
 
-    /// Begins to send a data frame. The one before must be done.
-    pub fn start_send(&mut self, data: &[u8; DATA_HEADER_BYTES], span: Span, checksums: bool) {
+    /// Begins to send a data frame or a message's. The one before must be done.
+    pub fn start_send(&mut self, kind: LinkKind, behind: &[u8; DATA_HEADER_BYTES], span: Span, checksums: bool) {
         assert!(self.outgoing.is_none(), "one frame at a time goes out");
         let flags = if checksums { 0 } else { FLAG_UNCHECKED };
-        let header = FrameHeader { kind: LinkKind::Data as u8, flags, node: 0, length: span.len as u64 };
+        let header = FrameHeader { kind: kind as u8, flags, node: 0, length: span.len as u64 };
         let mut head = [0; HEAD_BYTES];
         head[..HEADER_BYTES].copy_from_slice(&header.encode());
-        head[HEADER_BYTES..].copy_from_slice(data);
+        head[HEADER_BYTES..].copy_from_slice(behind);
         let checksum_of = usize::MAX;
         self.outgoing = Some(Outgoing { head, span, unchecked: !checksums, written: 0, checksum: [0; 4], checksum_of });
     }
@@ -199,7 +225,7 @@ impl Link {
         loop {
             let here = self.inbound[self.from..self.to].get(at..)?;
             let header = FrameHeader::decode(here.first_chunk()?).ok()?;
-            if header.kind == LinkKind::Data as u8 {
+            if is_long(header.kind) {
                 at = at.checked_add(HEAD_BYTES)?.checked_add(body_bytes(&header))?;
                 continue;
             }
@@ -224,7 +250,7 @@ impl Link {
 
     fn parse(&mut self) -> Result<Option<Arrival>, LinkEnd> {
         if let Some(incoming) = &self.incoming {
-            return Ok(Some(Arrival::Data(incoming.header, incoming.data)));
+            return Ok(Some(incoming.head.arrival(incoming.header)));
         }
         let here = &self.inbound[self.from..self.to];
         let Some(head) = here.first_chunk::<HEADER_BYTES>() else {
@@ -232,16 +258,17 @@ impl Link {
             return peek_frame(here, SMALL_PAYLOAD_MAX).map(|_| None).map_err(corrupt);
         };
         let header = FrameHeader::decode(head).map_err(corrupt)?;
-        if LinkKind::from_code(header.kind).map_err(corrupt)? == LinkKind::Data {
-            let Some(data) = here[HEADER_BYTES..].first_chunk::<DATA_HEADER_BYTES>() else { return Ok(None) };
-            let data = DataHeader::decode(data).map_err(corrupt)?;
+        let kind = LinkKind::from_code(header.kind).map_err(corrupt)?;
+        if is_long(header.kind) {
+            let Some(head) = here[HEADER_BYTES..].first_chunk::<DATA_HEADER_BYTES>() else { return Ok(None) };
+            let head = Head::decode(kind, head)?;
             self.from += HEAD_BYTES;
-            self.incoming = Some(Incoming { header, data, landed: 0, of_piece: 0 });
-            return Ok(Some(Arrival::Data(header, data)));
+            self.incoming = Some(Incoming { header, head, landed: 0, of_piece: 0 });
+            return Ok(Some(head.arrival(header)));
         }
         let Some((frame, taken)) = peek_frame(here, SMALL_PAYLOAD_MAX).map_err(corrupt)? else { return Ok(None) };
         self.from += taken;
-        match LinkKind::from_code(frame.header.kind).map_err(corrupt)? {
+        match kind {
             LinkKind::Revoke => {
                 let mut payload = Decoder::new(&frame.payload);
                 let revoke = LinkRevoke::take(&mut payload).map_err(corrupt)?;
@@ -344,6 +371,11 @@ impl Link {
     pub fn unsent(&self) -> usize {
         self.transport.unsent()
     }
+}
+
+/// Whether a frame of this kind has a header of its own, and a payload of any length.
+fn is_long(kind: u8) -> bool {
+    kind == LinkKind::Data as u8 || kind == LinkKind::Message as u8
 }
 
 /// How long a data frame's payload is with its checksums.

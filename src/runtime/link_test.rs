@@ -117,7 +117,7 @@ fn carry(ends: &mut (Link, Link), input: &[u8], output: &mut [u8], landing: Land
     let to = CallBuffers::of(&[], output).with_scratch(&mut other_scratch);
     let sink = Sink { memory: &to, landing, arithmetic: Some(Arithmetic::of(DType::Uint8, ReduceOp::Max)) };
     let mut piece = vec![0; PIECE_BYTES];
-    sender.start_send(&data(9).encode(), Span::new(Buffer::Input, 0, input.len()), checksums);
+    sender.start_send(LinkKind::Data, &data(9).encode(), Span::new(Buffer::Input, 0, input.len()), checksums);
     let (mut sent, mut head) = (false, false);
     until(|| {
         sent = sent || sender.send(&from).unwrap() == Moved::Done;
@@ -183,7 +183,7 @@ fn the_bytes_are_those_of_the_protocol() {
         let mut link = Link::new(Box::new(one), &[]);
         let (input, mut output, mut scratch) = (payload(length), [], []);
         let memory = CallBuffers::of(&input, &mut output).with_scratch(&mut scratch);
-        link.start_send(&data(2).encode(), Span::new(Buffer::Input, 0, length), checksums);
+        link.start_send(LinkKind::Data, &data(2).encode(), Span::new(Buffer::Input, 0, length), checksums);
         let mut bytes = Vec::new();
         until(|| {
             let sent = link.send(&memory).unwrap() == Moved::Done;
@@ -396,7 +396,7 @@ fn the_last_word_is_not_said_in_the_middle_of_a_frame() {
         let mut link = Link::new(Box::new(transport.clone()), &[]);
         let (mut output, mut scratch) = ([], []);
         let memory = CallBuffers::of(&input, &mut output).with_scratch(&mut scratch);
-        link.start_send(&data(1).encode(), Span::new(Buffer::Input, 0, input.len()), true);
+        link.start_send(LinkKind::Data, &data(1).encode(), Span::new(Buffer::Input, 0, input.len()), true);
         assert!(!link.is_mid_frame(), "nothing is out yet");
         transport.script().room = cut;
         while link.send(&memory).unwrap() != Moved::Nothing {}
@@ -412,7 +412,7 @@ fn the_last_word_is_not_said_in_the_middle_of_a_frame() {
 fn the_last_word_between_frames_is_heard_and_nothing_after_it() {
     let (mut one, mut other) = pair(PLAIN);
     // A frame that waits, of which nothing has gone out yet, is no middle.
-    one.start_send(&data(1).encode(), Span::EMPTY, true);
+    one.start_send(LinkKind::Data, &data(1).encode(), Span::EMPTY, true);
     one.say_last(&small_frame(LinkKind::Leave, &[]));
     assert_eq!(next(&mut other), Ok(Arrival::Leave));
     assert!(matches!(next(&mut other), Err(LinkEnd::Ended(_))));

@@ -9,13 +9,14 @@
 //! `mesh_test.rs` by two meshes, or one and a stranger, whose turns the test takes.
 
 use super::dial::{Dial, Dialled};
-use super::group::{find_member, Group, Mail};
+use super::group::{Group, Mail};
 use super::log::Logger;
+use super::roster::find_member;
 use crate::net::{Listener, Poller, TcpTransport, Token, Transport};
 use crate::types::{GroupId, Incarnation, Time};
 use crate::wire::{
-    encode_frame, peek_frame, Decoder, Encoder, Formed, LinkAccept, LinkHello, LinkKind, LinkReject, LinkRejectReason,
-    Wire, WireError, PROOF_BYTES,
+    encode_frame, peek_frame, Channel, Decoder, Encoder, Formed, LinkAccept, LinkHello, LinkKind, LinkReject,
+    LinkRejectReason, Wire, WireError, PROOF_BYTES,
 };
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{self, IoSlice, IoSliceMut};
@@ -36,8 +37,23 @@ const HANDSHAKE_BYTES: usize = 4096;
 /// Where the mesh's tokens begin in the agent thread's poller.
 pub const FIRST_TOKEN: usize = 1 << 20;
 
-/// A group, and a rank in it.
-type LinkKey = (GroupId, u32);
+/// Which link of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LinkKey {
+    /// The group that it serves.
+    pub group: GroupId,
+    /// What it carries.
+    pub channel: Channel,
+    /// The peer's rank in the group.
+    pub rank: u32,
+}
+
+impl LinkKey {
+    /// The link of a group to this rank.
+    pub fn new(group: GroupId, channel: Channel, rank: u32) -> LinkKey {
+        LinkKey { group, channel, rank }
+    }
+}
 
 /// A connection on which something is still to be said.
 struct Handshake {
@@ -129,8 +145,8 @@ impl Mesh {
     /// is under way goes on, for its peer counts on the link: that ends with the news.
     pub fn remove(&mut self, group: GroupId, poller: &Poller) {
         self.groups.remove(&group);
-        self.dials.retain(|key, _| key.0 != group);
-        self.open.retain(|key| key.0 != group);
+        self.dials.retain(|key, _| key.group != group);
+        self.open.retain(|key| key.group != group);
         if self.freed.len() >= FREED_MAX {
             self.freed.pop_front();
         }
@@ -165,7 +181,7 @@ impl Mesh {
 
     /// The addresses of a member, if `Formed` told of it.
     fn addresses(&self, key: LinkKey) -> Vec<SocketAddr> {
-        let index = self.groups.get(&key.0).and_then(|group| group.index_of(key.1));
+        let index = self.groups.get(&key.group).and_then(|group| group.index_of(key.rank));
         let member = index.zip(self.formed.as_ref()).and_then(|(index, formed)| find_member(formed, index));
         member.map(|member| member.addresses.clone()).unwrap_or_default()
     }
@@ -259,9 +275,10 @@ impl Mesh {
         let formed = self.formed.as_ref()?;
         Some(LinkHello {
             epoch: formed.epoch,
-            group: key.0,
+            group: key.group,
+            channel: key.channel,
             from: formed.index,
-            to: self.groups.get(&key.0)?.index_of(key.1)?,
+            to: self.groups.get(&key.group)?.index_of(key.rank)?,
             incarnation: self.incarnation,
             proof: half(&formed.secret, 0),
         })
@@ -339,7 +356,7 @@ impl Mesh {
             return if early { None } else { Some(Err(LinkRejectReason::NoGroup)) };
         };
         let Some(rank) = group.rank_of(hello.from) else { return Some(Err(LinkRejectReason::Stranger)) };
-        let key = (hello.group, rank);
+        let key = LinkKey::new(hello.group, hello.channel, rank);
         if self.open.contains(&key) {
             return Some(Err(LinkRejectReason::Duplicate));
         }
@@ -355,19 +372,19 @@ impl Mesh {
         let Some(mut shake) = self.handshakes.remove(&token) else { return };
         // A failure here shows when the group's poller is asked to watch it.
         let _ = shake.transport.deregister(poller.registry());
-        if !self.groups.contains_key(&key.0) {
+        if !self.groups.contains_key(&key.group) {
             // Freed meanwhile. A new connection takes these few bytes; if not, its end is all that the peer hears.
             let _ = shake.transport.write(&[IoSlice::new(&leave())]);
             return;
         }
         self.open.insert(key);
-        self.logger.debug(&format!("the link to rank {} of {} is open", key.1, key.0));
+        self.logger.debug(&format!("a link to rank {} of {} is open", key.rank, key.group));
         self.deliver(key, |peer| Mail::Up(peer, shake.transport, shake.inbound));
     }
 
     fn deliver(&self, key: LinkKey, mail: impl FnOnce(u32) -> Mail) {
-        if let Some(group) = self.groups.get(&key.0) {
-            group.deliver(mail(key.1));
+        if let Some(group) = self.groups.get(&key.group) {
+            group.deliver(key.channel, mail(key.rank));
         }
     }
 }

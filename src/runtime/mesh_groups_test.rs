@@ -51,7 +51,7 @@ fn a_link_that_comes_to_be_when_its_group_is_freed_says_so() {
     let mut side = one(&plain(), listener.local_addr().unwrap());
     let group = made(&side, GroupId(7));
     side.mesh.add(&group, &side.poller);
-    side.open((GroupId(7), 1));
+    side.open(LinkKey { group: GroupId(7), ..KEY[1] });
     let mut peer = Peer::accept(&listener, &mut side);
     assert_eq!(peer.hear(&mut side).header.kind, LinkKind::Hello as u8);
     side.mesh.remove(GroupId(7), &side.poller);

@@ -12,7 +12,11 @@ use std::time::Instant;
 const SOON: Duration = Duration::from_secs(20);
 const LISTENER: Token = Token(2);
 const SECRET: [u8; 32] = *b"the dialler's...the accepter's..";
-const KEY: [LinkKey; 2] = [(GroupId::WORLD, 0), (GroupId::WORLD, 1)];
+const KEY: [LinkKey; 2] = [key(0), key(1)];
+
+const fn key(rank: u32) -> LinkKey {
+    LinkKey { group: GroupId::WORLD, channel: Channel::Collectives, rank }
+}
 
 fn plain() -> Wrap {
     Arc::new(|transport| Box::new(transport))
@@ -348,7 +352,8 @@ impl Peer {
 /// How node 1 introduces itself to node 0.
 fn hello() -> LinkHello {
     let incarnation = Incarnation([2; 16]);
-    LinkHello { epoch: Epoch(1), group: GroupId::WORLD, from: 1, to: 0, incarnation, proof: half(&SECRET, 0) }
+    let (group, channel) = (GroupId::WORLD, Channel::Collectives);
+    LinkHello { epoch: Epoch(1), group, channel, from: 1, to: 0, incarnation, proof: half(&SECRET, 0) }
 }
 
 fn nowhere() -> SocketAddr {

@@ -202,7 +202,7 @@ impl Node {
                     }
                     self.feed(Input::Command(command));
                 }
-                ToNode::Open(group, peer) => self.mesh.open((group, peer), &self.poller),
+                ToNode::Open(key) => self.mesh.open(key, &self.poller),
                 ToNode::Free(group) => self.group_freed(group),
                 ToNode::Quit => self.quit = true,
             }

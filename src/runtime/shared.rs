@@ -4,9 +4,11 @@
 //! has a deadline.
 
 use super::clock::Clock;
-use super::group::{find_member, Group};
+use super::group::Group;
 use super::log::Logger;
+use super::mesh::LinkKey;
 use super::operations::Operations;
+use super::roster::find_member;
 use crate::agent::{Ask, Command, Event};
 use crate::error::{Culprit, Error, Failure, Result, Status};
 use crate::net::Waker;
@@ -25,8 +27,8 @@ pub const VERDICT_WAIT: Duration = Duration::from_millis(250);
 pub enum ToNode {
     /// Something for the brain.
     Brain(Command),
-    /// Open a link to this rank of this group, and mail it to the group.
-    Open(GroupId, u32),
+    /// Open this link, and mail it to its group.
+    Open(LinkKey),
     /// A group that was made has been freed.
     Free(GroupId),
     /// End without leaving.

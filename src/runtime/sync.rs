@@ -3,10 +3,20 @@
 //! Built with `--cfg loom` these are loom's, and the models in `loom_test.rs` try every order in which threads can run.
 
 #[cfg(not(loom))]
-pub(super) use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+pub(super) use crate::net::Waker as Bell;
+#[cfg(not(loom))]
+pub(super) use std::sync::{
+    atomic::{AtomicBool, Ordering},
+    Arc, Condvar, Mutex, MutexGuard,
+};
 
 #[cfg(loom)]
-pub(super) use loom::sync::{Arc, Condvar, Mutex, MutexGuard};
+pub(super) use super::loom_test::Bell;
+#[cfg(loom)]
+pub(super) use loom::sync::{
+    atomic::{AtomicBool, Ordering},
+    Arc, Condvar, Mutex, MutexGuard,
+};
 
 use std::sync::PoisonError;
 use std::time::Duration;

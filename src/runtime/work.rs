@@ -215,7 +215,7 @@ impl Group {
         }
     }
 
-    /// Ends the progress thread. What is under way ends first, for the group is broken: with `over` if it was not before.
+    /// Ends the group's threads. What is under way ends first, for the group is broken: with `over` if it was not before.
     pub(super) fn end_progress(&self, over: Failure) {
         self.break_with(over);
         self.interrupt();
@@ -228,5 +228,6 @@ impl Group {
         if let Some(thread) = thread {
             let _ = thread.join(); // it has no result; a panic was printed
         }
+        self.end_messages();
     }
 }

@@ -281,7 +281,7 @@ macro_rules! record {
 macro_rules! code {
     ($(#[$about:meta])* pub enum $name:ident { $($(#[$variant_about:meta])* $variant:ident = $number:literal,)* }) => {
         $(#[$about])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum $name {
             $($(#[$variant_about])* $variant = $number,)*

@@ -286,6 +286,7 @@ pub(super) fn link_frames() -> Vec<(&'static str, LinkKind, Vec<u8>, &'static st
     let hello = LinkHello {
         epoch: Epoch(1),
         group: GroupId::WORLD,
+        channel: Channel::Messages,
         from: 0,
         to: 1,
         incarnation: Incarnation(counting(0x10)),
@@ -297,8 +298,8 @@ pub(super) fn link_frames() -> Vec<(&'static str, LinkKind, Vec<u8>, &'static st
             "LinkHello",
             LinkKind::Hello,
             bytes(&hello),
-            "0100000000000000000000000000000001000000101112131415161718191a1b1c1d1e1f808182838485868788898a8b8c\
-             8d8e8f",
+            "010000000000000000000000010000000001000000101112131415161718191a1b1c1d1e1f808182838485868788898a8b\
+             8c8d8e8f",
         ),
         (
             "LinkAccept",
@@ -330,6 +331,12 @@ fn data_header() -> DataHeader {
 
 const DATA_HEADER: &str =
     "0100000000000000000000002a000000000000007484ada62ac3e9a8030a000000000000040000000000000000000000000000000000000000000000d78aff84";
+fn message_header() -> MessageHeader {
+    let (epoch, group, part) = (Epoch(1), GroupId::WORLD, MessagePart::Offer);
+    MessageHeader { epoch, group, part, dtype: DType::Float32, tag: -2, number: 5, count: 1 << 24 }
+}
+
+const MESSAGE_HEADER: &str = "";
 /// The signatures of a barrier; a broadcast of 128 uint8 from root 0; and the allreduce of the data header above.
 const SIGNATURES: [&str; 3] = ["0151dba3e74b54f8", "a8d9d13c8a0bc6ff", "a8e9c32aa6ad8474"];
 
@@ -376,7 +383,7 @@ pub(super) fn decode_link(kind: LinkKind, payload: &[u8]) -> Result<Vec<u8>, Wir
         LinkKind::Accept => again::<LinkAccept>(payload),
         LinkKind::Reject => again::<LinkReject>(payload),
         LinkKind::Revoke => again::<LinkRevoke>(payload),
-        LinkKind::Data | LinkKind::Leave => Decoder::new(payload).finish().map(|()| Vec::new()),
+        LinkKind::Data | LinkKind::Message | LinkKind::Leave => Decoder::new(payload).finish().map(|()| Vec::new()),
     }
 }
 
@@ -402,6 +409,12 @@ fn data_headers_and_signatures_are_their_golden_bytes() {
 }
 
 #[test]
+fn message_headers_are_their_golden_bytes() {
+    assert_eq!(hex(&message_header().encode()), MESSAGE_HEADER);
+    assert_eq!(MessageHeader::decode(&message_header().encode()), Ok(message_header()));
+}
+
+#[test]
 fn the_document_shows_the_same_bytes() {
     let document = include_str!("../../docs/protocol.md");
     let mut wanted: Vec<(&str, &str)> = messages().into_iter().map(|(name, _, golden)| (name, golden)).collect();
@@ -409,6 +422,7 @@ fn the_document_shows_the_same_bytes() {
     wanted.push(("the frame", FRAME));
     wanted.extend([TWO_PIECES.0, TWO_PIECES.1, TWO_PIECES.2].map(|golden| ("the frame of two pieces", golden)));
     wanted.push(("the data header", DATA_HEADER));
+    wanted.push(("the message header", MESSAGE_HEADER));
     wanted.extend(SIGNATURES.map(|golden| ("a signature", golden)));
     let words: Vec<&str> = document.split(|c: char| !c.is_ascii_alphanumeric()).collect();
     for (name, golden) in wanted {

@@ -25,6 +25,18 @@ code! {
         Revoke = 68,
         /// The sender has left the cluster.
         Leave = 69,
+        /// A message header and, for some parts of a message, a payload.
+        Message = 70,
+    }
+}
+
+code! {
+    /// What a link carries.
+    pub enum Channel {
+        /// A group's collectives.
+        Collectives = 0,
+        /// Messages between two of its members.
+        Messages = 1,
     }
 }
 
@@ -58,6 +70,8 @@ record! {
         pub epoch: Epoch,
         /// The group that the link serves.
         pub group: GroupId,
+        /// Which of its links to this peer.
+        pub channel: Channel,
         /// The dialler's index among all nodes.
         pub from: u32,
         /// The index of the node that it wants.

@@ -11,6 +11,7 @@ mod frame;
 mod link;
 mod message;
 mod nouns;
+mod point;
 mod store;
 
 #[cfg(test)]
@@ -31,10 +32,13 @@ pub use frame::{
     PIECE_BYTES,
 };
 pub use link::{
-    DataHeader, LinkAccept, LinkHello, LinkKind, LinkReject, LinkRejectReason, LinkRevoke, DATA_HEADER_BYTES,
+    Channel, DataHeader, LinkAccept, LinkHello, LinkKind, LinkReject, LinkRejectReason, LinkRevoke, DATA_HEADER_BYTES,
     PROOF_BYTES,
 };
 pub use message::{Lane, Message};
+pub use point::{
+    MessageHeader, MessagePart, EAGER_COST, EAGER_CREDIT, EAGER_MAX, MESSAGE_HEADER_BYTES, MESSAGE_PIECE_BYTES,
+};
 pub use store::{Blob, StoreBegin, StoreCancel, StoreOperation, StorePiece, StoreReply, STORE_PIECE_BYTES};
 
 /// The lowest protocol that this library speaks.

@@ -367,6 +367,7 @@ fn random_bytes_never_panic() {
         }
         if let Some(head) = bytes.first_chunk() {
             let _ = DataHeader::decode(head);
+            let _ = MessageHeader::decode(head);
         }
         if let Some(head) = bytes.first_chunk() {
             let _ = FrameHeader::decode(head);

@@ -39,7 +39,7 @@ def test_register_has_the_documented_bytes():
 
 def test_link_hello_has_the_documented_bytes():
     proof, incarnation = bytes(range(0x80, 0x90)), bytes(range(0x10, 0x20))
-    assert wire.link_hello(1, 0, 0, 1, incarnation, proof) == golden("**64 Hello**")
+    assert wire.link_hello(1, 0, 1, 0, 1, incarnation, proof) == golden("**64 Hello**")
 
 
 def test_rejected_is_read_as_documented():

@@ -140,7 +140,7 @@ def test_strangers_at_a_node_get_no_link_and_cost_it_nothing(tmp_path):
         port, = listening_ports(cluster.workers[1].pid)
         visit_all(port)
         with wire.connect(port) as stranger:
-            stranger.send(wire.LINK_HELLO, wire.link_hello(1, 0, 2, 1, bytes(16), b"a guess".ljust(16)))
+            stranger.send(wire.LINK_HELLO, wire.link_hello(1, 0, 0, 2, 1, bytes(16), b"a guess".ljust(16)))
             assert stranger.receive(timeout=10) == (wire.LINK_REJECT, bytes([wire.LINK_STRANGER]))
             with pytest.raises((EOFError, ConnectionError)):
                 stranger.receive(timeout=10)

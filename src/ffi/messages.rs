@@ -1,0 +1,316 @@
+//! Point to point: sends and receives, blocking and not.
+
+use super::constants::{muster_status_t, MUSTER_ANY_SOURCE, MUSTER_ANY_TAG};
+use super::convert::{handle, out as check_out};
+use super::group::muster_group_t;
+use super::guard::guard;
+use super::prepare::{check_null, dtype as check_dtype};
+use super::request::{muster_request_t, Report};
+use crate::error::{Error, Result, Status};
+use crate::runtime::{CallBuffers, Group, Post, Way};
+use std::ffi::c_void;
+use std::sync::Arc;
+
+/// What a receive tells of the message that it got.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct muster_received_t {
+    /// The sender's rank in the group.
+    pub source: i32,
+    /// The sender's tag.
+    pub tag: i32,
+    /// How many elements came: at most as many as were asked for.
+    pub count: u64,
+    /// Their type, a MUSTER_ constant.
+    pub dtype: i32,
+}
+
+/// Elements, as a caller gives them.
+struct Elements<T> {
+    memory: T,
+    count: usize,
+    dtype: i32,
+}
+
+impl<T> Elements<T> {
+    fn of(memory: T, count: usize, dtype: i32) -> Elements<T> {
+        Elements { memory, count, dtype }
+    }
+}
+
+fn member(group: &Group, rank: i32, name: &str) -> Result<u32> {
+    let fits = u32::try_from(rank).ok().filter(|rank| *rank < group.size());
+    fits.ok_or_else(|| {
+        let any = if name == "from" { " or MUSTER_ANY_SOURCE" } else { "" };
+        let last = i64::from(group.size()) - 1;
+        Error::invalid(format!("{name} is {rank}: expected 0 to {last}{any} on {}", group.id()))
+    })
+}
+
+fn bytes(count: usize, size: usize, name: &str) -> Result<usize> {
+    let bytes = count.checked_mul(size).filter(|bytes| isize::try_from(*bytes).is_ok());
+    bytes.ok_or_else(|| Error::invalid(format!("by its count {name} has {count} elements: more than any memory holds")))
+}
+
+/// # Safety
+/// Until the operation has ended the elements must be readable, and nobody may write to them.
+unsafe fn to_send(group: &Group, from: Elements<*const c_void>, to: i32, tag: i32) -> Result<Post> {
+    let to = member(group, to, "to")?;
+    if tag < 0 {
+        return Err(Error::invalid(format!("tag is {tag}: expected 0 or more")));
+    }
+    let dtype = check_dtype(from.dtype)?;
+    let length = bytes(from.count, dtype.size(), "in")?;
+    check_null(from.memory, from.count, "in")?;
+    // SAFETY: as promised by the caller.
+    let buffers = unsafe { CallBuffers::new((from.memory.cast(), length), (std::ptr::null_mut(), 0), false) };
+    Ok(Post { way: Way::Send { to, tag }, dtype, count: from.count as u64, buffers })
+}
+
+/// # Safety
+/// Until the operation has ended the elements must be writable, and nobody may write to them or read them.
+unsafe fn to_receive(group: &Group, into: Elements<*mut c_void>, from: i32, tag: i32) -> Result<Post> {
+    let from = if from == MUSTER_ANY_SOURCE { None } else { Some(member(group, from, "from")?) };
+    let tag = match tag {
+        MUSTER_ANY_TAG => None,
+        0.. => Some(tag),
+        _ => return Err(Error::invalid(format!("tag is {tag}: expected 0 or more, or MUSTER_ANY_TAG"))),
+    };
+    let dtype = check_dtype(into.dtype)?;
+    let length = bytes(into.count, dtype.size(), "out")?;
+    check_null(into.memory, into.count, "out")?;
+    // SAFETY: as promised by the caller.
+    let buffers = unsafe { CallBuffers::new((std::ptr::null(), 0), (into.memory.cast(), length), false) };
+    Ok(Post { way: Way::Receive { from, tag }, dtype, count: into.count as u64, buffers })
+}
+
+/// A receive, and a send beside it.
+///
+/// # Safety
+/// As for both.
+unsafe fn both(
+    group: &Group,
+    (input, to, in_tag): (Elements<*const c_void>, i32, i32),
+    (output, from, out_tag): (Elements<*mut c_void>, i32, i32),
+) -> Result<(Post, Option<Post>)> {
+    let (start, end) = (input.memory as usize, output.memory as usize);
+    // SAFETY: as promised by the caller.
+    let (send, receive) = unsafe { (to_send(group, input, to, in_tag)?, to_receive(group, output, from, out_tag)?) };
+    let (sent, taken) = (send.bytes(), receive.bytes());
+    if sent > 0 && taken > 0 && start < end.saturating_add(taken) && end < start.saturating_add(sent) {
+        return Err(Error::invalid("sendrecv: in and out overlap: they must be apart"));
+    }
+    Ok((receive, Some(send)))
+}
+
+type Posts = Result<(Post, Option<Post>)>;
+
+/// Carries messages out.
+///
+/// # Safety
+/// `group` must be NULL or a live group.
+unsafe fn run(group: *mut muster_group_t, report: Report, posts: impl FnOnce(&Group) -> Posts) -> muster_status_t {
+    guard(|| {
+        report.check()?;
+        // SAFETY: as promised by the caller.
+        let group = unsafe { handle(group, "group") }?;
+        let received = group.with_shared(|group: &Arc<Group>| {
+            let (first, second) = posts(group)?;
+            group.run_messages(first, second)
+        })?;
+        report.give(received)?;
+        Ok(Status::Ok)
+    })
+}
+
+/// Starts messages.
+///
+/// # Safety
+/// `group` must be NULL or a live group, `request` NULL or writable.
+unsafe fn start(
+    group: *mut muster_group_t,
+    report: Report,
+    request: *mut *mut muster_request_t,
+    posts: impl FnOnce(&Group) -> Posts,
+) -> muster_status_t {
+    guard(|| {
+        report.check()?;
+        let to = check_out(request, "request")?;
+        // SAFETY: as promised by the caller.
+        let group = unsafe { handle(group, "group") }?;
+        let started = group.with_shared(|group: &Arc<Group>| {
+            let (first, second) = posts(group)?;
+            group.start_messages(first, second)
+        })?;
+        // SAFETY: not NULL, and writable as the caller promised.
+        unsafe { to.write(muster_request_t::give_reporting(started, report)) };
+        Ok(Status::Ok)
+    })
+}
+
+/// Sends `count` elements to the member with rank `to`, under a tag of 0 or more. It meets a receive of that member on
+/// the same group which asks for this rank (or any) and this tag (or any). Messages from one rank to another do not overtake
+/// each other: of two that a receive fits the one that was sent first is received first.
+///
+/// Up to 64 KiB a message is eager: this returns when the system has taken it, and the receiver keeps it until it is
+/// received (up to 16 MiB of one sender's; what is beyond waits as longer ones do). A longer one waits for its
+/// receive. To oneself an eager message is kept, a longer one is MUSTER_ERR_STATE unless its receive is posted.
+///
+/// Messages take no turn among collectives, and progress beside them. `in` may be NULL where `count` is 0, and is the
+/// caller's again when this returns. Blocking, at most for the group's time-out: MUSTER_ERR_TIMEOUT (the message may still
+/// arrive if a part of it had gone), which ends this call alone. MUSTER_ERR_MISMATCH if a message longer than 64 KiB met a
+/// receive of another element type, or for fewer elements; MUSTER_ERR_ABORTED if that receive was given up in the middle;
+/// MUSTER_ERR_PEER_LEFT if the receiver has left: these end this call alone, too. A lost peer, damaged data or a broken
+/// link revokes the group, and a revoked group or a broken cluster ends this call with its first cause, as
+/// muster_barrier. Thread-safe.
+///
+/// # Safety
+/// `group` must be NULL or a live group; `in` must be readable for `count` elements, or NULL, and nobody may write to it
+/// meanwhile.
+#[no_mangle]
+pub unsafe extern "C" fn muster_send(
+    group: *mut muster_group_t,
+    r#in: *const c_void,
+    count: usize,
+    dtype: i32,
+    to: i32,
+    tag: i32,
+) -> muster_status_t {
+    // SAFETY: as promised by the caller.
+    let post = |group: &Group| unsafe { to_send(group, Elements::of(r#in, count, dtype), to, tag) };
+    // SAFETY: as promised by the caller.
+    unsafe { run(group, Report::NONE, |group| Ok((post(group)?, None))) }
+}
+
+/// Receives a message of at most `count` elements from the member with rank `from`, or from any (MUSTER_ANY_SOURCE), under
+/// this tag, or any (MUSTER_ANY_TAG). Of several receives that a message fits, the one that was called first gets it.
+///
+/// `received`, if it is not NULL, is told whose message it was, its tag, and how many elements came; `size` is
+/// sizeof *received. A message of another element type, or longer than `count`, is dropped: MUSTER_ERR_MISMATCH, which ends
+/// this call alone. `out` may be NULL where `count` is 0; what lies beyond the elements that came is not touched. After
+/// an error its contents are undefined.
+///
+/// Blocking, time-out and errors as muster_send; MUSTER_ERR_PEER_LEFT if the sender has left and nothing of it waits (any
+/// source: if all have left that this rank has been linked with); MUSTER_ERR_ABORTED if the sender gave up in the middle.
+/// Thread-safe.
+///
+/// # Safety
+/// `group` must be NULL or a live group; `out` must be writable for `count` elements, or NULL, and nobody else may use it
+/// meanwhile; `received` must be NULL or writable for `size` bytes.
+#[no_mangle]
+pub unsafe extern "C" fn muster_recv(
+    group: *mut muster_group_t,
+    out: *mut c_void,
+    count: usize,
+    dtype: i32,
+    from: i32,
+    tag: i32,
+    received: *mut muster_received_t,
+    size: usize,
+) -> muster_status_t {
+    // SAFETY: as promised by the caller.
+    let post = |group: &Group| unsafe { to_receive(group, Elements::of(out, count, dtype), from, tag) };
+    // SAFETY: as promised by the caller.
+    unsafe { run(group, Report::to(received, size), |group| Ok((post(group)?, None))) }
+}
+
+/// Sends and receives at once, so that ranks in a ring need not agree on who begins: as muster_irecv and muster_isend
+/// together, and a wait for both. Returns when both have ended, with the first error of either. The two may have different
+/// partners, tags, counts and element types; `in` and `out` must not overlap. Blocking as muster_send and muster_recv.
+///
+/// # Safety
+/// As for muster_send and muster_recv.
+#[no_mangle]
+pub unsafe extern "C" fn muster_sendrecv(
+    group: *mut muster_group_t,
+    r#in: *const c_void,
+    in_count: usize,
+    in_dtype: i32,
+    to: i32,
+    in_tag: i32,
+    out: *mut c_void,
+    out_count: usize,
+    out_dtype: i32,
+    from: i32,
+    out_tag: i32,
+    received: *mut muster_received_t,
+    size: usize,
+) -> muster_status_t {
+    let send = (Elements::of(r#in, in_count, in_dtype), to, in_tag);
+    let receive = (Elements::of(out, out_count, out_dtype), from, out_tag);
+    // SAFETY: as promised by the caller.
+    unsafe { run(group, Report::to(received, size), |group| both(group, send, receive)) }
+}
+
+/// Starts a muster_send, which goes on while the caller does something else; `in` is in use until it has ended, as the
+/// request tells. Sends start in the order in which they are called; what they wait for does not keep others waiting.
+/// Does not wait. A send that has met its receive is not cancelled any more.
+///
+/// # Safety
+/// As for muster_send, until the request has ended; `request` must be NULL or writable.
+#[no_mangle]
+pub unsafe extern "C" fn muster_isend(
+    group: *mut muster_group_t,
+    r#in: *const c_void,
+    count: usize,
+    dtype: i32,
+    to: i32,
+    tag: i32,
+    request: *mut *mut muster_request_t,
+) -> muster_status_t {
+    // SAFETY: as promised by the caller.
+    let post = |group: &Group| unsafe { to_send(group, Elements::of(r#in, count, dtype), to, tag) };
+    // SAFETY: as promised by the caller.
+    unsafe { start(group, Report::NONE, request, |group| Ok((post(group)?, None))) }
+}
+
+/// Starts a muster_recv, which goes on while the caller does something else; `out` is in use until it has ended, as the
+/// request tells. `received` is written when muster_request_test or muster_request_wait gives MUSTER_OK, and must live
+/// until then. Does not wait. A receive that has met its message is not cancelled any more.
+///
+/// # Safety
+/// As for muster_recv, until the request has ended; `request` must be NULL or writable.
+#[no_mangle]
+pub unsafe extern "C" fn muster_irecv(
+    group: *mut muster_group_t,
+    out: *mut c_void,
+    count: usize,
+    dtype: i32,
+    from: i32,
+    tag: i32,
+    received: *mut muster_received_t,
+    size: usize,
+    request: *mut *mut muster_request_t,
+) -> muster_status_t {
+    // SAFETY: as promised by the caller.
+    let post = |group: &Group| unsafe { to_receive(group, Elements::of(out, count, dtype), from, tag) };
+    // SAFETY: as promised by the caller.
+    unsafe { start(group, Report::to(received, size), request, |group| Ok((post(group)?, None))) }
+}
+
+/// Starts a muster_sendrecv: one request that has ended when both have. `received` as for muster_irecv.
+///
+/// # Safety
+/// As for muster_sendrecv, until the request has ended; `request` must be NULL or writable.
+#[no_mangle]
+pub unsafe extern "C" fn muster_isendrecv(
+    group: *mut muster_group_t,
+    r#in: *const c_void,
+    in_count: usize,
+    in_dtype: i32,
+    to: i32,
+    in_tag: i32,
+    out: *mut c_void,
+    out_count: usize,
+    out_dtype: i32,
+    from: i32,
+    out_tag: i32,
+    received: *mut muster_received_t,
+    size: usize,
+    request: *mut *mut muster_request_t,
+) -> muster_status_t {
+    let send = (Elements::of(r#in, in_count, in_dtype), to, in_tag);
+    let receive = (Elements::of(out, out_count, out_dtype), from, out_tag);
+    // SAFETY: as promised by the caller.
+    unsafe { start(group, Report::to(received, size), request, |group| both(group, send, receive)) }
+}

@@ -1,0 +1,153 @@
+//! The attendant: the thread that waits for the links of a group's messages, keeps the time of operations, and finds out
+//! what became of a peer whose link ended. Whatever callers can do themselves, they do.
+
+use super::super::giveup::Word;
+use super::super::group::{Group, Mail, WAKER};
+use super::super::link::Link;
+use super::super::mesh::LinkKey;
+use super::super::shared::{Shared, ToNode};
+use super::super::sync::lock;
+use super::engine::{Engine, Trouble};
+use super::peer::Slot;
+use super::Office;
+use crate::error::{Failure, Status};
+use crate::net::{Poller, Registry, Token};
+use crate::wire::Channel;
+use std::time::Duration;
+
+impl Group {
+    /// Until the group's messages are ended.
+    pub(super) fn attend(&self, office: &Office, mut poller: Poller) {
+        let mut ready: Vec<u32> = Vec::new();
+        while let Ok(shared) = self.shared() {
+            let (until, more) = {
+                let mut engine = lock(&office.engine);
+                ready.extend(std::mem::take(&mut engine.more));
+                ready.drain(..).for_each(|rank| engine.pump(rank));
+                let until = engine.expire(&shared);
+                engine.flush();
+                engine.alarm = until;
+                (until, !engine.more.is_empty())
+            };
+            self.see_to(office, &shared);
+            if office.mailbox.take_signal() {
+                let mut engine = lock(&office.engine);
+                for mail in office.mailbox.take() {
+                    take_in(&mut engine, mail, poller.registry());
+                }
+                if let Some(failure) = self.told(&shared) {
+                    self.break_with(failure.clone());
+                    engine.fail(&failure, &self.last_word_of(&failure));
+                }
+                drop(engine);
+                if lock(&self.messages.attendant).ended {
+                    return;
+                }
+                continue;
+            }
+            let wait = if more { Some(Duration::ZERO) } else { shared.clock.until(until) };
+            drop(shared); // a cluster that is freed meanwhile says so through the mailbox
+            poller.poll(wait).expect("epoll_wait fails only for bad arguments");
+            ready.extend(poller.ready().filter(|ready| ready.token.0 != WAKER).map(|ready| ready.token.0 as u32));
+        }
+        lock(&office.engine).forsake();
+    }
+
+    /// What takes its time, or other threads: links to be opened, and peers that may be lost.
+    fn see_to(&self, office: &Office, shared: &Shared) {
+        let (wanted, suspects, trouble) = {
+            let mut engine = lock(&office.engine);
+            (std::mem::take(&mut engine.wanted), std::mem::take(&mut engine.suspects), engine.trouble.take())
+        };
+        for rank in wanted {
+            shared.ask(ToNode::Open(LinkKey::new(self.id(), Channel::Messages, rank)));
+        }
+        match trouble {
+            None => {}
+            Some(Trouble::Heard(failure)) => self.revoke(shared, failure),
+            Some(Trouble::Corrupt(rank, what)) => {
+                let cause = format!("messages on {}: on the link to {}: {what}", self.id(), self.describe(rank));
+                self.revoke(shared, self.messages_failure(Status::Corrupt, None, cause));
+            }
+        }
+        for (rank, evidence) in suspects {
+            if self.told(shared).is_none() {
+                self.settle(office, shared, rank, &evidence);
+            }
+        }
+    }
+
+    /// A link ended: what that means is the scheduler's to say.
+    fn settle(&self, office: &Office, shared: &Shared, rank: u32, evidence: &str) {
+        match self.ask_about(shared, rank, evidence) {
+            Word::Told(failure) => {
+                self.break_with(failure);
+                self.interrupt();
+            }
+            Word::Left(culprit) => lock(&office.engine).peer_left(rank, Some(culprit)),
+            Word::Alive => {
+                let (own, other) = (self.describe(self.rank().unwrap_or(0)), self.describe(rank));
+                let cause = format!(
+                    "messages on {}: {own} and {other} cannot reach each other although both live: {evidence}",
+                    self.id()
+                );
+                self.revoke(shared, self.messages_failure(Status::Link, None, cause));
+            }
+            Word::Silent => {
+                let cause = format!(
+                    "is probably lost, unconfirmed: among the messages on {}, {evidence}, and the scheduler said nothing",
+                    self.id()
+                );
+                self.revoke(shared, self.messages_failure(Status::PeerLost, Some(rank), cause));
+            }
+        }
+    }
+
+    fn messages_failure(&self, status: Status, culprit: Option<u32>, cause: String) -> Failure {
+        let culprit = culprit.and_then(|rank| self.roster.culprit(rank));
+        Failure { status, culprit, cause, epoch: self.formed.epoch, group: Some(self.id()), sequence: 0 }
+    }
+
+    /// Ends the group for everyone; who drives its links looks up and tells the peers.
+    fn revoke(&self, shared: &Shared, failure: Failure) {
+        let cause = self.agree_on_cause(shared, failure);
+        self.break_with(cause);
+        self.interrupt();
+    }
+}
+
+fn take_in(engine: &mut Engine, mail: Mail, registry: &Registry) {
+    if engine.failed.is_some() {
+        return; // what is dropped here ends, and its peer hears the reason from the scheduler
+    }
+    match mail {
+        Mail::Up(rank, transport, ahead) => {
+            let mut link = Link::new(transport, &ahead);
+            if !matches!(engine.peer(rank).slot, Slot::Unused | Slot::Asked) {
+                return; // a second link is dropped; the agent thread does not let one in
+            }
+            match link.transport().register(registry, Token(rank as usize)) {
+                Ok(()) => {
+                    engine.peer(rank).slot = Slot::Up(Box::new(link));
+                    engine.pump(rank);
+                }
+                Err(error) => suspect(engine, rank, format!("it cannot be watched: {error}")),
+            }
+        }
+        Mail::Failed(rank, reason) => {
+            if matches!(engine.peer(rank).slot, Slot::Unused | Slot::Asked) {
+                suspect(engine, rank, reason);
+            }
+        }
+        Mail::Freed(rank) => {
+            if matches!(engine.peer(rank).slot, Slot::Unused | Slot::Asked) {
+                engine.peer_left(rank, None);
+            }
+        }
+    }
+}
+
+fn suspect(engine: &mut Engine, rank: u32, evidence: String) {
+    engine.peer(rank).slot = Slot::Ended;
+    engine.suspects.push((rank, evidence));
+}

@@ -1,0 +1,452 @@
+//! The messages of one group: what is posted, what has come, and what becomes of both.
+//!
+//! Invariants: an operation ends once, and from then on its buffer is not touched; on each link eager messages and offers
+//! go out in the order in which their sends were posted; no more than [`EAGER_CREDIT`] of one peer's messages is kept. How
+//! frames move is in `traffic`.
+
+use super::super::link::Link;
+use super::super::request::Received;
+use super::super::roster::Roster;
+use super::super::shared::Shared;
+use super::matching::{Matching, MessageId, OpId};
+use super::operation::{misfit, Ending, Operation, Post, Stage, Way};
+use super::peer::{Peer, Progress, Slot, Theirs};
+use crate::collective::{Buffer, Span};
+use crate::error::{Culprit, Error, Failure, Result, Status};
+use crate::types::{DType, Time};
+use crate::wire::{MessageHeader, MessagePart, EAGER_COST, EAGER_CREDIT, EAGER_MAX};
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap, HashMap};
+use std::sync::Arc;
+
+/// How many deadlines of operations that have ended may be kept.
+const DEADLINES_KEPT: usize = 1024;
+
+/// What broke the messages of a group, and so the group.
+pub(super) enum Trouble {
+    /// A peer revoked it.
+    Heard(Failure),
+    /// What came from this rank is damaged.
+    Corrupt(u32, String),
+}
+
+/// The state of one group's messages.
+pub(super) struct Engine {
+    pub roster: Arc<Roster>,
+    pub own: u32,
+    pub peers: HashMap<u32, Peer>,
+    pub operations: HashMap<OpId, Operation>,
+    pub matching: Matching,
+    next_op: OpId,
+    deadlines: BinaryHeap<Reverse<(Time, OpId)>>,
+    /// Peers that something is to be sent to.
+    pub dirty: BTreeSet<u32>,
+    /// Peers from which more can be read without waiting.
+    pub more: BTreeSet<u32>,
+    /// Peers to which links are wanted.
+    pub wanted: Vec<u32>,
+    /// Peers whose link ended, and how.
+    pub suspects: Vec<(u32, String)>,
+    pub trouble: Option<Trouble>,
+    /// Why nothing can be posted any more.
+    pub failed: Option<Failure>,
+    /// Until when the attendant sleeps at most.
+    pub alarm: Time,
+    /// How many frames have moved.
+    pub moved: u64,
+}
+
+impl Engine {
+    /// Nothing posted, nothing come.
+    pub(super) fn new(roster: &Arc<Roster>) -> Engine {
+        Engine {
+            roster: Arc::clone(roster),
+            own: roster.rank.unwrap_or(u32::MAX),
+            peers: HashMap::new(),
+            operations: HashMap::new(),
+            matching: Matching::default(),
+            next_op: 1,
+            deadlines: BinaryHeap::new(),
+            dirty: BTreeSet::new(),
+            more: BTreeSet::new(),
+            wanted: Vec::new(),
+            suspects: Vec::new(),
+            trouble: None,
+            failed: None,
+            alarm: Time::NEVER,
+            moved: 0,
+        }
+    }
+
+    /// The number of the operation that is posted next.
+    pub(super) fn upcoming(&self) -> OpId {
+        self.next_op
+    }
+
+    /// Whether there is something that only the attendant can do.
+    pub(super) fn needs_attention(&self) -> bool {
+        !self.more.is_empty() || !self.suspects.is_empty() || self.trouble.is_some()
+    }
+
+    /// Posts an operation; it may have ended when this returns.
+    pub(super) fn post(&mut self, post: Post, limit_ms: i64, deadline: Time, ending: Ending) -> Result<OpId> {
+        if let Some(failure) = &self.failed {
+            return Err(failure.clone().into());
+        }
+        let op = self.next_op;
+        let stage = if post.way.wanted().is_some() { Stage::Posted } else { Stage::Waiting };
+        let operation = Operation { post, stage, limit_ms, ending };
+        if let (Way::Send { to, tag }, true) = (operation.post.way, operation.peer() == Some(self.own)) {
+            self.check_own(&operation, to, tag)?;
+        }
+        self.next_op += 1;
+        if deadline != Time::NEVER {
+            self.deadlines.push(Reverse((deadline, op)));
+            self.forget_ended();
+        }
+        let way = operation.post.way;
+        self.operations.insert(op, operation);
+        match way {
+            Way::Send { to, tag } if to == self.own => self.send_to_self(op, tag),
+            Way::Send { to, .. } => self.send(op, to),
+            Way::Receive { from, .. } => self.receive(op, from),
+        }
+        Ok(op)
+    }
+
+    fn send(&mut self, op: OpId, to: u32) {
+        if let Some(error) = self.reach(to) {
+            return self.end(op, Err(error));
+        }
+        self.peer(to).heads.push_back(op);
+        self.dirty.insert(to);
+    }
+
+    fn receive(&mut self, op: OpId, from: Option<u32>) {
+        let Some(wanted) = self.operations.get(&op).and_then(|operation| operation.post.way.wanted()) else { return };
+        if let Some(message) = self.matching.post(op, wanted) {
+            return self.meet(op, message);
+        }
+        // A link to the sender is wanted even if it never sends: its end tells of the sender's.
+        if let Some(error) = from.filter(|from| *from != self.own).and_then(|from| self.reach(from)) {
+            self.matching.take_posted(op, wanted);
+            self.end(op, Err(error));
+        }
+    }
+
+    /// Sees to it that there is a link; the error of a peer to which there can be none.
+    fn reach(&mut self, rank: u32) -> Option<Error> {
+        let peer = self.peers.entry(rank).or_default();
+        if let Slot::Left(culprit) = &peer.slot {
+            let culprit = culprit.clone();
+            return Some(self.left_error(rank, culprit.as_ref()));
+        }
+        if matches!(peer.slot, Slot::Unused) {
+            peer.slot = Slot::Asked;
+            self.wanted.push(rank);
+        }
+        None
+    }
+
+    pub(super) fn peer(&mut self, rank: u32) -> &mut Peer {
+        self.peers.entry(rank).or_default()
+    }
+
+    /// A word without a payload, to be sent to a peer.
+    pub(super) fn say(&mut self, to: u32, part: MessagePart, number: u64, count: u64, dtype: DType) {
+        let (epoch, group) = (self.roster.formed.epoch, self.roster.id);
+        let header = MessageHeader { epoch, group, part, dtype, tag: 0, number, count };
+        self.peer(to).words.push_back(header);
+        self.dirty.insert(to);
+    }
+
+    /// Ends an operation. Its buffer is not touched any more: a frame that has begun goes on with a copy.
+    pub(super) fn end(&mut self, op: OpId, outcome: Result<Option<Received>>) {
+        let Some(operation) = self.operations.remove(&op) else { return };
+        if let Some(peer) = operation.peer().and_then(|rank| self.peers.get_mut(&rank)) {
+            if let Some(writing) = peer.writing.as_mut().filter(|writing| writing.bytes.is_of(op)) {
+                writing.bytes.adopt(Buffer::Input, writing.length);
+            }
+            if let Some(reading) = peer.reading.as_mut().filter(|reading| reading.bytes.is_of(op)) {
+                reading.bytes.adopt(Buffer::Output, reading.length);
+            }
+        }
+        operation.ending.tell(outcome);
+    }
+
+    /// A receive has got all of its message.
+    pub(super) fn received(&mut self, op: OpId, source: u32, tag: i32, count: u64, dtype: DType) {
+        self.end(op, Ok(Some(Received { source, tag, count, dtype })));
+    }
+
+    /// A message has come, or the head of one: it meets the first receive that it fits, or waits.
+    pub(super) fn arrive(&mut self, message: MessageId, tag: i32) {
+        if let Some(op) = self.matching.arrive(message, tag) {
+            self.meet(op, message);
+        }
+    }
+
+    /// A receive and a message have met.
+    pub(super) fn meet(&mut self, op: OpId, message: MessageId) {
+        let (source, number) = (message.source, message.number);
+        let own = self.own;
+        let Some(operation) = self.operations.get_mut(&op) else { return };
+        let room = (operation.post.count, operation.post.dtype);
+        let buffers = operation.post.buffers;
+        let Some(theirs) = self.peers.get_mut(&source).and_then(|peer| peer.theirs.get_mut(&number)) else { return };
+        let sent = (theirs.count, theirs.dtype);
+        let (tag, fits) = (theirs.tag, sent.1 == room.1 && sent.0 <= room.0);
+        match &mut theirs.state {
+            Progress::Arriving(of) => {
+                operation.stage = Stage::Met(message);
+                *of = fits.then_some(op); // what nobody will have is dropped when it is here
+            }
+            Progress::Kept(bytes) => {
+                if fits {
+                    let to = Span::new(Buffer::Output, 0, bytes.len());
+                    buffers.window(0, bytes.len()).memory().bytes_mut(to).copy_from_slice(bytes);
+                }
+                let cost = bytes.len() as u64 + EAGER_COST;
+                self.peer(source).theirs.remove(&number);
+                self.release(source, cost);
+                if fits {
+                    return self.received(op, source, tag, sent.0, sent.1);
+                }
+            }
+            Progress::Offered if fits => {
+                theirs.state = Progress::Granted(op);
+                operation.stage = Stage::Coming(message, 0);
+                self.say(source, MessagePart::Grant, number, 0, sent.1);
+            }
+            Progress::Offered => {
+                self.peer(source).theirs.remove(&number);
+                self.say(source, MessagePart::Refuse, number, room.0, room.1);
+            }
+            Progress::Granted(_) => {}
+        }
+        if !fits {
+            let error = misfit(sent, room, &self.roster.describe(source), &self.roster.describe(own));
+            self.end(op, Err(error));
+        }
+    }
+
+    /// So much of what a peer's messages take here has become free; told in large steps.
+    pub(super) fn release(&mut self, source: u32, cost: u64) {
+        let peer = self.peer(source);
+        peer.kept -= cost;
+        peer.owed += cost;
+        if source != self.own && self.peer(source).owed >= EAGER_CREDIT / 16 {
+            let owed = std::mem::take(&mut self.peer(source).owed);
+            self.say(source, MessagePart::Credit, 0, owed, DType::Uint8);
+        }
+    }
+
+    /// A message to oneself that nobody would ever take is an error, not a hang.
+    fn check_own(&mut self, operation: &Operation, to: u32, tag: i32) -> Result<()> {
+        let bytes = operation.bytes();
+        if self.matching.would_meet(to, tag) {
+            return Ok(());
+        }
+        let what = |why: &str| {
+            let (words, own) = (operation.words(), self.roster.describe(to));
+            format!("{words} {own}, which is this rank itself: {why}")
+        };
+        if bytes > EAGER_MAX {
+            let why = format!("no receive is posted for it, and beyond {EAGER_MAX} bytes nothing is kept for one");
+            return Err(Error::new(Status::State, what(&why)));
+        }
+        if self.peers.get(&to).map_or(0, |peer| peer.kept) + bytes as u64 + EAGER_COST > EAGER_CREDIT {
+            let why =
+                format!("what it has sent to itself and not received fills the {EAGER_CREDIT} bytes that are kept");
+            return Err(Error::new(Status::Limit, what(&why)));
+        }
+        Ok(())
+    }
+
+    fn send_to_self(&mut self, op: OpId, tag: i32) {
+        let own = self.own;
+        let Some(operation) = self.operations.get(&op) else { return };
+        let (count, dtype, bytes) = (operation.post.count, operation.post.dtype, operation.bytes());
+        let from = operation.post.buffers.memory();
+        let bytes = from.bytes(Span::new(Buffer::Input, 0, bytes)).to_vec();
+        let peer = self.peer(own);
+        peer.numbered += 1;
+        peer.kept += bytes.len() as u64 + EAGER_COST;
+        let number = peer.numbered;
+        peer.theirs.insert(number, Theirs { tag, dtype, count, state: Progress::Kept(bytes) });
+        self.arrive(MessageId { source: own, number }, tag);
+        self.end(op, Ok(None));
+    }
+
+    /// The time of some operations may be up. Returns when to come again.
+    pub(super) fn expire(&mut self, shared: &Shared) -> Time {
+        let now = shared.clock.now();
+        while let Some(Reverse((deadline, op))) = self.deadlines.peek().copied() {
+            if deadline > now {
+                return deadline;
+            }
+            self.deadlines.pop();
+            self.time_out(op);
+        }
+        Time::NEVER
+    }
+
+    /// Most operations end long before their time: their deadlines are dropped by and by.
+    fn forget_ended(&mut self) {
+        if self.deadlines.len() > DEADLINES_KEPT + 2 * self.operations.len() {
+            let operations = &self.operations;
+            self.deadlines.retain(|Reverse((_, op))| operations.contains_key(op));
+        }
+    }
+
+    fn time_out(&mut self, op: OpId) {
+        let Some(operation) = self.operations.get(&op) else { return };
+        let what = self.title(operation);
+        let state = match operation.stage {
+            Stage::Posted => "no such message has come",
+            Stage::Waiting | Stage::Offered(_) => "it is not received",
+            Stage::Leaving | Stage::Granted(..) => "not all of it has gone",
+            Stage::Met(_) | Stage::Coming(..) => "not all of it has come",
+        };
+        let limit = operation.limit_ms as f64 / 1000.0;
+        let error = Error::new(Status::Timeout, format!("{what}: {state} within the {limit} s that it may take"));
+        self.give_up(op, error);
+    }
+
+    /// `send(4 int8, tag 3) to rank 1 (...) on world`
+    pub(super) fn title(&self, operation: &Operation) -> String {
+        let with = operation.peer().map_or("any rank".to_owned(), |rank| self.roster.describe(rank));
+        format!("{} {with} on {}", operation.words(), self.roster.id)
+    }
+
+    /// The caller wants the end of an operation: of one that has not met its other half yet.
+    pub(super) fn cancel(&mut self, op: OpId) {
+        let Some(operation) = self.operations.get(&op) else { return };
+        if matches!(operation.stage, Stage::Waiting | Stage::Offered(_) | Stage::Posted) {
+            let sentence = format!("{} was cancelled", self.title(operation));
+            self.give_up(op, Error::new(Status::Aborted, sentence));
+        }
+    }
+
+    /// Ends an operation before its time; its other half hears of it where it waits for more.
+    fn give_up(&mut self, op: OpId, error: Error) {
+        let Some(operation) = self.operations.get(&op) else { return };
+        let (stage, dtype) = (operation.stage, operation.post.dtype);
+        let (peer, wanted) = (operation.peer(), operation.post.way.wanted());
+        match (stage, peer) {
+            (Stage::Posted, _) => drop(wanted.map(|wanted| self.matching.take_posted(op, wanted))),
+            (Stage::Offered(number) | Stage::Granted(number, _), Some(to)) => {
+                self.peer(to).ours.remove(&number);
+                self.say(to, MessagePart::Withdraw, number, 0, dtype);
+            }
+            (Stage::Coming(message, _), Some(from)) => {
+                self.peer(from).theirs.remove(&message.number);
+                self.say(from, MessagePart::Drop, message.number, 0, dtype);
+            }
+            _ => {}
+        }
+        self.end(op, Err(error));
+        if let Stage::Met(message) = stage {
+            self.set_free(message);
+        }
+    }
+
+    /// A message whose receive went while it came in waits for another one.
+    fn set_free(&mut self, message: MessageId) {
+        let theirs = self.peers.get_mut(&message.source).and_then(|peer| peer.theirs.get_mut(&message.number));
+        let Some(theirs) = theirs else { return };
+        if let Progress::Arriving(of) = &mut theirs.state {
+            *of = None;
+            let tag = theirs.tag;
+            self.arrive(message, tag);
+        }
+    }
+
+    /// A peer has left the cluster, or freed the group: what needs it ends; what it sent before still counts.
+    pub(super) fn peer_left(&mut self, rank: u32, culprit: Option<Culprit>) {
+        let error = self.left_error(rank, culprit.as_ref());
+        let peer = self.peer(rank);
+        peer.slot = Slot::Left(culprit);
+        peer.writing = None;
+        peer.reading = None;
+        peer.words.clear();
+        peer.heads.clear();
+        peer.granted.clear();
+        peer.ours.clear();
+        let unfinished = |theirs: &Theirs| !matches!(theirs.state, Progress::Kept(_));
+        let gone: Vec<u64> =
+            peer.theirs.iter().filter(|(_, theirs)| unfinished(theirs)).map(|(number, _)| *number).collect();
+        for number in gone {
+            self.peer(rank).theirs.remove(&number);
+            self.matching.take_arrived(MessageId { source: rank, number });
+        }
+        let all_left = self.all_left();
+        let needs = |operation: &Operation| operation.peer().map_or(all_left, |peer| peer == rank);
+        let ended: Vec<OpId> =
+            self.operations.iter().filter(|(_, operation)| needs(operation)).map(|(op, _)| *op).collect();
+        for op in ended {
+            let wanted = self.operations.get(&op).and_then(|operation| operation.post.way.wanted());
+            wanted.map(|wanted| self.matching.take_posted(op, wanted));
+            self.end(op, Err(error.clone()));
+        }
+    }
+
+    /// Whether nobody else is left that a message could come from.
+    fn all_left(&self) -> bool {
+        let others = self.roster.members.len() - 1;
+        let left = |(rank, peer): (&u32, &Peer)| *rank != self.own && matches!(peer.slot, Slot::Left(_));
+        others > 0 && self.peers.iter().filter(|entry| left(*entry)).count() == others
+    }
+
+    fn left_error(&self, rank: u32, culprit: Option<&Culprit>) -> Error {
+        let who = culprit.map_or_else(|| self.roster.describe(rank), ToString::to_string);
+        let what = if self.roster.is_made() {
+            format!("has freed {}, or left the cluster", self.roster.id)
+        } else {
+            "has left the cluster".to_owned()
+        };
+        Error::new(Status::PeerLeft, format!("{who} {what}, and a message to or from it cannot be completed"))
+    }
+
+    /// Nothing goes on any more: every operation ends so, and the peers are told on every link.
+    pub(super) fn fail(&mut self, failure: &Failure, last_word: &[u8]) {
+        if self.failed.is_some() {
+            return;
+        }
+        self.failed = Some(failure.clone());
+        for peer in self.peers.values_mut() {
+            if let Slot::Up(link) = &mut peer.slot {
+                link.say_last(last_word);
+            }
+        }
+        let operations: Vec<OpId> = self.operations.keys().copied().collect();
+        for op in operations {
+            self.end(op, Err(failure.clone().into()));
+        }
+        self.matching = Matching::default();
+        self.deadlines.clear();
+        for peer in self.peers.values_mut() {
+            let slot = std::mem::replace(&mut peer.slot, Slot::Unused);
+            *peer = Peer { slot, ..Peer::default() };
+        }
+    }
+
+    /// Whether something that was said last has not reached a peer yet.
+    pub(super) fn is_draining(&self) -> bool {
+        let on_its_way = |link: &Link| !link.is_mid_frame() && link.unsent() > 1;
+        self.peers.values().any(|peer| matches!(&peer.slot, Slot::Up(link) if on_its_way(link)))
+    }
+
+    /// The cluster is gone without a word: nobody will end what is left.
+    pub(super) fn forsake(&mut self) {
+        let cause = "its cluster has been freed".to_owned();
+        let (epoch, group) = (self.roster.formed.epoch, Some(self.roster.id));
+        self.fail(&Failure { status: Status::State, culprit: None, cause, epoch, group, sequence: 0 }, &[]);
+    }
+
+    /// How much is kept of peers' messages.
+    #[cfg(test)]
+    pub(super) fn kept(&self) -> u64 {
+        self.peers.values().map(|peer| peer.kept).sum()
+    }
+}

@@ -1,0 +1,239 @@
+//! Point to point: messages between two members of a group, by tag.
+//!
+//! | file | what it owns |
+//! | --- | --- |
+//! | [`matching`] | which message meets which receive |
+//! | [`operation`] | one send or receive, until it has ended |
+//! | [`peer`] | what is known of one peer |
+//! | [`engine`] | the state of a group's messages, and all that can happen to it |
+//! | [`traffic`] | frames, out and in |
+//! | [`attend`] | the thread that sees to it that messages go on by themselves |
+//!
+//! A group's messages have links of their own. From the first use on one thread waits for those links; whoever posts an
+//! operation moves what can be moved at once, and a caller who waits drives its message for a short while before it
+//! sleeps. All of it under one lock, so that a message is handed from thread to thread only where somebody sleeps.
+
+mod attend;
+mod engine;
+mod matching;
+mod operation;
+mod peer;
+mod traffic;
+
+pub use operation::{Post, Way};
+
+use super::drive::{SPIN, WARN_AFTER};
+use super::group::{Group, Mail, WAKER};
+use super::mailbox::Mailbox;
+use super::mesh::LinkKey;
+use super::request::{request, Outcome, Request};
+use super::shared::{Shared, ToNode};
+use super::sync::{lock, Mutex};
+use crate::error::{Error, Result, Status};
+use crate::net::{thread, Poller, Token, Waker};
+use crate::types::Time;
+use crate::wire::Channel;
+use engine::Engine;
+use matching::OpId;
+use operation::{Ending, Halves};
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// A group's messages; nothing before their first use.
+#[derive(Default)]
+pub(super) struct Messages {
+    office: OnceLock<Arc<Office>>,
+    attendant: Mutex<Attendant>,
+}
+
+#[derive(Default)]
+struct Attendant {
+    thread: Option<JoinHandle<()>>,
+    ended: bool,
+}
+
+/// What callers and attendant share.
+struct Office {
+    engine: Mutex<Engine>,
+    mailbox: Mailbox<Mail>,
+}
+
+impl Messages {
+    /// Makes the attendant look up.
+    pub(super) fn interrupt(&self) {
+        if let Some(office) = self.office.get() {
+            office.mailbox.interrupt();
+        }
+    }
+}
+
+impl Group {
+    /// Carries out a send, a receive, or both together, and returns when they have ended.
+    pub fn run_messages(self: &Arc<Self>, first: Post, second: Option<Post>) -> Outcome {
+        let peer = match (first.way, &second) {
+            (Way::Send { to, .. }, None) => Some(to),
+            (Way::Receive { from, .. }, None) => from,
+            _ => None,
+        };
+        let title = second.as_ref().map_or(first.way.name(), |_| "sendrecv");
+        let request = self.start_messages(first, second)?;
+        self.await_message(&request, peer, title)
+    }
+
+    /// Starts a send, a receive, or both together, which go on while the caller does something else.
+    pub fn start_messages(self: &Arc<Self>, first: Post, second: Option<Post>) -> Result<Request> {
+        let shared = self.shared()?;
+        if self.rank().is_none() {
+            let name = second.map_or(first.way.name(), |_| "sendrecv");
+            return Err(Error::invalid(format!("{name}: this process is no member of {}", self.id())));
+        }
+        self.refuse_if_broken(&shared)?;
+        let office = self.office()?;
+        let (limit_ms, deadline) = (self.timeout_ms(), self.deadline(shared.clock.now()));
+        let (request, completer) = request();
+        let mut engine = lock(&office.engine);
+        let op = engine.upcoming();
+        let (group, count) = (Arc::downgrade(self), 1 + OpId::from(second.is_some()));
+        completer.on_cancel(move || {
+            if let Some(group) = group.upgrade() {
+                group.cancel_messages(op..op + count);
+            }
+        });
+        match second {
+            None => drop(engine.post(first, limit_ms, deadline, Ending::Whole(completer))?),
+            Some(second) => {
+                let halves = Halves::new(completer);
+                engine.post(first, limit_ms, deadline, Ending::Half(Arc::clone(&halves)))?;
+                if let Err(error) = engine.post(second, limit_ms, deadline, Ending::Half(halves)) {
+                    engine.cancel(op);
+                    return Err(error);
+                }
+            }
+        }
+        engine.flush();
+        let early = engine.alarm > deadline;
+        engine.alarm = engine.alarm.min(deadline);
+        self.leave_engine(&shared, office, engine, early);
+        Ok(request)
+    }
+
+    /// A caller has done something to the engine: what remains is the agent thread's, or the attendant's.
+    fn leave_engine(&self, shared: &Shared, office: &Office, mut engine: EngineGuard<'_>, look: bool) {
+        let wanted = std::mem::take(&mut engine.wanted);
+        let look = look || engine.needs_attention();
+        drop(engine);
+        for rank in wanted {
+            shared.ask(ToNode::Open(LinkKey::new(self.id(), Channel::Messages, rank)));
+        }
+        if look {
+            office.mailbox.interrupt();
+        }
+    }
+
+    /// Drives messages for a short while, for a wake-up from sleep costs as much; then sleeps.
+    fn await_message(&self, request: &Request, peer: Option<u32>, title: &str) -> Outcome {
+        let shared = self.shared()?;
+        let Some(office) = self.messages.office.get() else {
+            return Err(Error::new(Status::Internal, "messages without an office"));
+        };
+        let mut idle_since = Instant::now();
+        while idle_since.elapsed() < SPIN {
+            if let Some(outcome) = request.test() {
+                return outcome;
+            }
+            if let Ok(mut engine) = office.engine.try_lock() {
+                let before = engine.moved;
+                engine.look(peer);
+                if engine.moved != before {
+                    idle_since = Instant::now();
+                }
+                self.leave_engine(&shared, office, engine, false);
+            }
+            std::thread::yield_now();
+        }
+        if let Some(outcome) = request.wait(Some(WARN_AFTER)) {
+            return outcome;
+        }
+        let with = peer.map_or("any rank".to_owned(), |rank| self.describe(rank));
+        let waited = WARN_AFTER.as_secs();
+        shared.logger.warn(&format!("{title} with {with} on {} has been waiting for {waited} s", self.id()));
+        request.wait(None).unwrap_or_else(|| Err(Error::new(Status::Internal, "a wait without limit has ended")))
+    }
+
+    fn cancel_messages(&self, ops: std::ops::Range<OpId>) {
+        let (Ok(shared), Some(office)) = (self.shared(), self.messages.office.get()) else { return };
+        let mut engine = lock(&office.engine);
+        ops.for_each(|op| engine.cancel(op));
+        engine.flush();
+        self.leave_engine(&shared, office, engine, false);
+    }
+
+    /// The engine and its attendant, from now on.
+    fn office(self: &Arc<Self>) -> Result<&Arc<Office>> {
+        if let Some(office) = self.messages.office.get() {
+            return Ok(office);
+        }
+        let mut attendant = lock(&self.messages.attendant);
+        if attendant.ended {
+            return Err(Error::new(Status::State, format!("{} has been freed, or its cluster left", self.id())));
+        }
+        if attendant.thread.is_none() {
+            let (poller, waker) = (Poller::new()?, Waker::new()?);
+            let watched = waker.register(poller.registry(), Token(WAKER));
+            watched.map_err(|error| Error::system("the waker of a group's messages cannot be watched", &error))?;
+            let (engine, mailbox) = (Mutex::new(Engine::new(&self.roster)), Mailbox::new(waker));
+            let office = Arc::new(Office { engine, mailbox });
+            let (group, theirs) = (Arc::clone(self), Arc::clone(&office));
+            attendant.thread = Some(thread::spawn("muster-messages", move || group.attend(&theirs, poller))?);
+            let _ = self.messages.office.set(office); // under the lock, so there is none yet
+        }
+        self.messages.office.get().ok_or_else(|| Error::new(Status::Internal, "messages without an office"))
+    }
+
+    /// The agent thread has something for the messages.
+    pub(super) fn deliver_to_messages(self: &Arc<Self>, mail: Mail) -> std::result::Result<(), Mail> {
+        match self.office() {
+            Ok(office) => office.mailbox.deliver(mail),
+            Err(_) => Err(mail), // the group is over, or the system refuses: the peer hears that the link ended
+        }
+    }
+
+    /// Ends all messages, and says the last word on their links.
+    pub(super) fn close_messages(&self) {
+        if let (Some(office), Some(failure)) = (self.messages.office.get(), self.broken()) {
+            lock(&office.engine).fail(&failure, &self.last_word_of(&failure));
+        }
+    }
+
+    /// Waits until what was sent last has reached the peers, at most until then.
+    pub(super) fn drain_messages(&self, shared: &Shared, deadline: Time) {
+        let Some(office) = self.messages.office.get() else { return };
+        while shared.clock.now() < deadline && lock(&office.engine).is_draining() {
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+
+    /// Ends the attendant. The group is broken by now.
+    pub(super) fn end_messages(&self) {
+        let thread = {
+            let mut attendant = lock(&self.messages.attendant);
+            attendant.ended = true;
+            attendant.thread.take()
+        };
+        self.messages.interrupt();
+        if let Some(thread) = thread {
+            let _ = thread.join(); // it has no result; a panic was printed
+        }
+        self.close_messages(); // whatever was posted since it looked last
+    }
+
+    /// Drops every link for messages.
+    pub(super) fn shut_messages(&self) {
+        let Some(office) = self.messages.office.get() else { return };
+        office.mailbox.shut().into_iter().for_each(|mail| self.drop_mail(mail));
+        lock(&office.engine).peers.clear();
+    }
+}
+
+type EngineGuard<'a> = super::sync::MutexGuard<'a, Engine>;

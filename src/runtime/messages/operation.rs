@@ -1,0 +1,175 @@
+//! One send or receive, from when it is posted until it has ended.
+
+use super::super::buffer::CallBuffers;
+use super::super::request::{Completer, Outcome, Received};
+use super::super::sync::{lock, Arc, Mutex};
+use super::matching::{MessageId, Wanted};
+use crate::error::{Error, Status};
+use crate::types::DType;
+
+/// What a caller posts.
+pub struct Post {
+    /// Which way, and with whom.
+    pub way: Way,
+    /// The element type.
+    pub dtype: DType,
+    /// How many elements are sent, or may come at most.
+    pub count: u64,
+    /// Their memory: the input of a send, the output of a receive.
+    pub buffers: CallBuffers<'static>,
+}
+
+impl Post {
+    /// How many bytes its buffer has.
+    pub fn bytes(&self) -> usize {
+        self.count as usize * self.dtype.size()
+    }
+}
+
+/// Which way a message goes, and what it is known by.
+#[derive(Clone, Copy, Debug)]
+pub enum Way {
+    /// To this rank.
+    Send {
+        /// The receiver's rank.
+        to: u32,
+        /// 0 or more.
+        tag: i32,
+    },
+    /// From this rank, or any.
+    Receive {
+        /// The sender's rank.
+        from: Option<u32>,
+        /// Its tag.
+        tag: Option<i32>,
+    },
+}
+
+impl Way {
+    /// The name of its function, without what stands before all of them.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Way::Send { .. } => "send",
+            Way::Receive { .. } => "recv",
+        }
+    }
+
+    /// What a receive asks for.
+    pub(super) fn wanted(self) -> Option<Wanted> {
+        match self {
+            Way::Receive { from, tag } => Some(Wanted { source: from, tag }),
+            Way::Send { .. } => None,
+        }
+    }
+}
+
+/// How far it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// A send that has not begun.
+    Waiting,
+    /// A send whose one frame is going out.
+    Leaving,
+    /// A send that is offered under this number.
+    Offered(u64),
+    /// A send that goes out in pieces: its number, and how many bytes have gone.
+    Granted(u64, usize),
+    /// A receive that waits for a message.
+    Posted,
+    /// A receive whose message is coming in as one frame.
+    Met(MessageId),
+    /// A receive whose message comes in pieces: so many bytes are here.
+    Coming(MessageId, usize),
+}
+
+/// One operation.
+pub(super) struct Operation {
+    pub post: Post,
+    pub stage: Stage,
+    pub limit_ms: i64,
+    pub ending: Ending,
+}
+
+impl Operation {
+    /// How many bytes its buffer has.
+    pub(super) fn bytes(&self) -> usize {
+        self.post.bytes()
+    }
+
+    /// What it is, in words that go on with the peer.
+    pub(super) fn words(&self) -> String {
+        let (count, dtype) = (self.post.count, self.post.dtype);
+        match self.post.way {
+            Way::Send { tag, .. } => format!("send({count} {dtype}, tag {tag}) to"),
+            Way::Receive { tag: Some(tag), .. } => format!("recv({count} {dtype}, tag {tag}) from"),
+            Way::Receive { tag: None, .. } => format!("recv({count} {dtype}, any tag) from"),
+        }
+    }
+
+    /// The rank that it is with, if it names one.
+    pub(super) fn peer(&self) -> Option<u32> {
+        match (self.post.way, self.stage) {
+            (Way::Send { to, .. }, _) => Some(to),
+            (_, Stage::Met(message) | Stage::Coming(message, _)) => Some(message.source),
+            (Way::Receive { from, .. }, _) => from,
+        }
+    }
+}
+
+/// Whom the end of an operation is told.
+pub(super) enum Ending {
+    /// A request of its own.
+    Whole(Completer),
+    /// A request that stands for two.
+    Half(Arc<Halves>),
+}
+
+impl Ending {
+    /// The operation has ended.
+    pub(super) fn tell(self, outcome: Outcome) {
+        match self {
+            Ending::Whole(completer) => completer.complete(outcome),
+            Ending::Half(halves) => halves.tell(outcome),
+        }
+    }
+}
+
+/// A send and a receive that end together, with the first error of either.
+pub(super) struct Halves(Mutex<Pending>);
+
+struct Pending {
+    completer: Option<Completer>,
+    missing: u32,
+    received: Option<Received>,
+    error: Option<Error>,
+}
+
+impl Halves {
+    pub(super) fn new(completer: Completer) -> Arc<Halves> {
+        let completer = Some(completer);
+        Arc::new(Halves(Mutex::new(Pending { completer, missing: 2, received: None, error: None })))
+    }
+
+    fn tell(&self, outcome: Outcome) {
+        let mut pending = lock(&self.0);
+        pending.missing -= 1;
+        match outcome {
+            Ok(received) => pending.received = pending.received.or(received),
+            Err(error) => drop(pending.error.get_or_insert(error)),
+        }
+        if pending.missing > 0 {
+            return;
+        }
+        let outcome = pending.error.take().map_or(Ok(pending.received), Err);
+        if let Some(completer) = pending.completer.take() {
+            drop(pending);
+            completer.complete(outcome);
+        }
+    }
+}
+
+/// The error of a message that does not fit the receive that it met.
+pub(super) fn misfit(sent: (u64, DType), room: (u64, DType), from: &str, to: &str) -> Error {
+    let sentence = format!("{from} sent {} {} where {to} receives at most {} {}", sent.0, sent.1, room.0, room.1);
+    Error::new(Status::Mismatch, sentence)
+}

@@ -1,0 +1,148 @@
+//! What there is to know of one peer: its link, what is to be said on it, and what has come.
+
+use super::super::buffer::CallBuffers;
+use super::super::link::Link;
+use super::matching::OpId;
+use crate::collective::{Buffer, Span};
+use crate::error::Culprit;
+use crate::types::DType;
+use crate::wire::{MessageHeader, EAGER_CREDIT};
+use std::collections::{HashMap, VecDeque};
+
+/// Where the link to a peer is.
+pub(super) enum Slot {
+    /// Not needed yet.
+    Unused,
+    /// Asked for.
+    Asked,
+    /// Open.
+    Up(Box<Link>),
+    /// Its peer has left the cluster, or freed the group.
+    Left(Option<Culprit>),
+    /// It ended; the scheduler's word is awaited.
+    Ended,
+}
+
+/// The memory of a frame: the caller's, or, once the caller does not wait any more, our own copy of it.
+pub(super) enum Bytes {
+    Callers(OpId, CallBuffers<'static>),
+    Own(Vec<u8>),
+}
+
+impl Bytes {
+    /// As what is sent.
+    pub(super) fn input(&self) -> CallBuffers<'_> {
+        match self {
+            Bytes::Callers(_, buffers) => *buffers,
+            Bytes::Own(bytes) => CallBuffers::of(bytes, &mut []),
+        }
+    }
+
+    /// As what is received into.
+    pub(super) fn output(&mut self) -> CallBuffers<'_> {
+        match self {
+            Bytes::Callers(_, buffers) => *buffers,
+            Bytes::Own(bytes) => CallBuffers::of(&[], bytes),
+        }
+    }
+
+    /// Whether it is this operation's memory.
+    pub(super) fn is_of(&self, op: OpId) -> bool {
+        matches!(self, Bytes::Callers(owner, _) if *owner == op)
+    }
+
+    /// From now on a copy: the caller's memory is not touched any more.
+    pub(super) fn adopt(&mut self, buffer: Buffer, length: usize) {
+        if let Bytes::Callers(_, buffers) = self {
+            *self = Bytes::Own(buffers.memory().bytes(Span::new(buffer, 0, length)).to_vec());
+        }
+    }
+}
+
+/// The frame that is going out.
+pub(super) struct Writing {
+    pub what: Outbound,
+    pub length: usize,
+    pub bytes: Bytes,
+}
+
+/// What a frame that goes out is to its operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outbound {
+    /// A word without a payload.
+    Word,
+    /// The whole of a send.
+    Eager(OpId),
+    /// A part of one.
+    Piece(OpId),
+}
+
+/// The frame that is coming in.
+pub(super) struct Reading {
+    pub header: MessageHeader,
+    pub length: usize,
+    pub bytes: Bytes,
+}
+
+/// A message of the peer's that is not done with.
+pub(super) struct Theirs {
+    pub tag: i32,
+    pub dtype: DType,
+    pub count: u64,
+    pub state: Progress,
+}
+
+pub(super) enum Progress {
+    /// Eager, and coming in; this receive will have it.
+    Arriving(Option<OpId>),
+    /// Eager, and here.
+    Kept(Vec<u8>),
+    /// Offered, and not granted.
+    Offered,
+    /// Granted, for this receive.
+    Granted(OpId),
+}
+
+/// One peer.
+pub(super) struct Peer {
+    pub slot: Slot,
+    /// The number of our last message to it.
+    pub numbered: u64,
+    /// What we may still send without asking.
+    pub credit: u64,
+    /// What we keep of its eager messages, and what of that has become free without its knowing.
+    pub kept: u64,
+    pub owed: u64,
+    pub words: VecDeque<MessageHeader>,
+    /// Sends that have not begun, in order.
+    pub heads: VecDeque<OpId>,
+    /// Sends that go out in pieces, in turn.
+    pub granted: VecDeque<OpId>,
+    /// Whether the next frame is a piece, if there is one.
+    pub piece_next: bool,
+    /// Our messages that are offered or granted.
+    pub ours: HashMap<u64, OpId>,
+    pub theirs: HashMap<u64, Theirs>,
+    pub writing: Option<Writing>,
+    pub reading: Option<Reading>,
+}
+
+impl Default for Peer {
+    fn default() -> Self {
+        Peer {
+            slot: Slot::Unused,
+            numbered: 0,
+            credit: EAGER_CREDIT,
+            kept: 0,
+            owed: 0,
+            words: VecDeque::new(),
+            heads: VecDeque::new(),
+            granted: VecDeque::new(),
+            piece_next: false,
+            ours: HashMap::new(),
+            theirs: HashMap::new(),
+            writing: None,
+            reading: None,
+        }
+    }
+}

@@ -1,0 +1,429 @@
+//! How the frames of messages move on their links: what goes out next, and what each that comes in does.
+//!
+//! On a link words (grants, credit ...) go first; then pieces of granted messages and the heads of new sends take turns, so
+//! that neither keeps the other waiting. A frame is at most [`MESSAGE_PIECE_BYTES`] long.
+
+use super::super::link::{Arrival, Link, LinkEnd, Moved, Sink};
+use super::engine::{Engine, Trouble};
+use super::matching::{MessageId, OpId};
+use super::operation::{misfit, Stage, Way};
+use super::peer::{Bytes, Outbound, Peer, Progress, Reading, Slot, Theirs, Writing};
+use crate::collective::{Buffer, Landing, Span};
+use crate::error::{Error, Status};
+use crate::wire::{
+    FrameHeader, LinkKind, MessageHeader, MessagePart, EAGER_COST, EAGER_CREDIT, EAGER_MAX, MESSAGE_PIECE_BYTES,
+};
+
+/// How many frames one look at a link moves at most in each direction, before others get their turn.
+const FRAMES: usize = 16;
+
+impl Engine {
+    /// Moves what can be moved on the link to a peer, in both directions.
+    pub(super) fn pump(&mut self, rank: u32) {
+        self.more.remove(&rank);
+        self.dirty.insert(rank);
+        for _ in 0..FRAMES {
+            match self.read_frame(rank) {
+                Ok(Moved::Done) => {}
+                Ok(Moved::Nothing) => return self.flush(),
+                Ok(Moved::Some) => break, // the transport holds more
+                Err(end) => {
+                    self.flush();
+                    return self.link_ended(rank, end);
+                }
+            }
+        }
+        self.more.insert(rank);
+        self.flush();
+    }
+
+    /// Moves what can be moved on the link to this peer, or on all.
+    pub(super) fn look(&mut self, peer: Option<u32>) {
+        match peer {
+            Some(rank) => self.pump(rank),
+            None => {
+                let open = |(rank, peer): (&u32, &Peer)| matches!(peer.slot, Slot::Up(_)).then_some(*rank);
+                let open: Vec<u32> = self.peers.iter().filter_map(open).collect();
+                open.into_iter().for_each(|rank| self.pump(rank));
+            }
+        }
+    }
+
+    /// Sends what waits to be sent, as far as the links take it.
+    pub(super) fn flush(&mut self) {
+        while let Some(rank) = self.dirty.pop_first() {
+            for turn in 0.. {
+                match self.write_frame(rank) {
+                    Ok(Moved::Done) if turn < FRAMES => {}
+                    Ok(Moved::Done) => {
+                        self.more.insert(rank);
+                        break;
+                    }
+                    Ok(_) => break,
+                    Err(end) => {
+                        // What the peer said before it closed tells more than that it closed.
+                        while self.trouble.is_none() && matches!(self.read_frame(rank), Ok(Moved::Done)) {}
+                        self.link_ended(rank, end);
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    fn link_ended(&mut self, rank: u32, end: LinkEnd) {
+        let troubled = self.trouble.is_some();
+        let peer = self.peer(rank);
+        if troubled || !matches!(peer.slot, Slot::Up(_)) {
+            return;
+        }
+        peer.slot = Slot::Ended;
+        match end {
+            LinkEnd::Ended(evidence) => self.suspects.push((rank, evidence)),
+            LinkEnd::Corrupt(what) => self.trouble = Some(Trouble::Corrupt(rank, what)),
+        }
+    }
+
+    /// Writes on a frame, or begins the next. `Done`: one has gone, and there may be another.
+    fn write_frame(&mut self, rank: u32) -> Result<Moved, LinkEnd> {
+        let Some(peer) = self.peers.get_mut(&rank) else { return Ok(Moved::Nothing) };
+        if !matches!(peer.slot, Slot::Up(_)) {
+            return Ok(Moved::Nothing);
+        }
+        if peer.writing.is_none() && !self.begin_frame(rank) {
+            return Ok(Moved::Nothing);
+        }
+        let Peer { slot: Slot::Up(link), writing: Some(writing), .. } = self.peer(rank) else {
+            return Ok(Moved::Nothing);
+        };
+        loop {
+            match link.send(&writing.bytes.input().memory())? {
+                Moved::Some => {}
+                Moved::Nothing => return Ok(Moved::Nothing),
+                Moved::Done => break,
+            }
+        }
+        self.moved += 1;
+        let Some(Writing { what, length, .. }) = self.peer(rank).writing.take() else { return Ok(Moved::Nothing) };
+        self.sent(rank, what, length);
+        Ok(Moved::Done)
+    }
+
+    /// A frame has gone.
+    fn sent(&mut self, rank: u32, what: Outbound, length: usize) {
+        match what {
+            Outbound::Word => {}
+            Outbound::Eager(op) => self.end(op, Ok(None)),
+            Outbound::Piece(op) => {
+                let Some(operation) = self.operations.get_mut(&op) else { return };
+                let Stage::Granted(number, gone) = operation.stage else { return };
+                operation.stage = Stage::Granted(number, gone + length);
+                if gone + length < operation.bytes() {
+                    return self.peer(rank).granted.push_back(op);
+                }
+                self.peer(rank).ours.remove(&number);
+                self.end(op, Ok(None));
+            }
+        }
+    }
+
+    /// Begins the next frame to a peer. Returns whether there is one.
+    fn begin_frame(&mut self, rank: u32) -> bool {
+        let peer = self.peer(rank);
+        if let Some(word) = peer.words.pop_front() {
+            self.start(rank, word, Outbound::Word, Bytes::Own(Vec::new()), 0);
+            return true;
+        }
+        let piece_first = std::mem::take(&mut peer.piece_next);
+        peer.piece_next = !piece_first;
+        if piece_first {
+            self.begin_piece(rank) || self.begin_head(rank)
+        } else {
+            self.begin_head(rank) || self.begin_piece(rank)
+        }
+    }
+
+    fn begin_head(&mut self, rank: u32) -> bool {
+        loop {
+            let Some(op) = self.peer(rank).heads.pop_front() else { return false };
+            let Some(operation) = self.operations.get_mut(&op) else { continue }; // given up
+            let Way::Send { tag, .. } = operation.post.way else { continue };
+            let (dtype, count) = (operation.post.dtype, operation.post.count);
+            let (length, buffers) = (operation.bytes(), operation.post.buffers);
+            let peer = self.peers.entry(rank).or_default();
+            peer.numbered += 1;
+            let number = peer.numbered;
+            let (epoch, group) = (self.roster.formed.epoch, self.roster.id);
+            let cost = length as u64 + EAGER_COST;
+            let header = MessageHeader { epoch, group, part: MessagePart::Offer, dtype, tag, number, count };
+            if length <= EAGER_MAX && cost <= peer.credit {
+                peer.credit -= cost;
+                operation.stage = Stage::Leaving;
+                let eager = MessageHeader { part: MessagePart::Eager, ..header };
+                self.start(rank, eager, Outbound::Eager(op), Bytes::Callers(op, buffers), length);
+            } else {
+                operation.stage = Stage::Offered(number);
+                peer.ours.insert(number, op);
+                self.start(rank, header, Outbound::Word, Bytes::Own(Vec::new()), 0);
+            }
+            return true;
+        }
+    }
+
+    fn begin_piece(&mut self, rank: u32) -> bool {
+        loop {
+            let Some(op) = self.peer(rank).granted.pop_front() else { return false };
+            let Some(operation) = self.operations.get(&op) else { continue }; // given up
+            let Stage::Granted(number, gone) = operation.stage else { continue };
+            let length = (operation.bytes() - gone).min(MESSAGE_PIECE_BYTES);
+            let buffers = operation.post.buffers.window(gone, length);
+            let (epoch, group, dtype) = (self.roster.formed.epoch, self.roster.id, operation.post.dtype);
+            let count = operation.post.count;
+            let header = MessageHeader { epoch, group, part: MessagePart::Piece, dtype, tag: 0, number, count };
+            self.start(rank, header, Outbound::Piece(op), Bytes::Callers(op, buffers), length);
+            return true;
+        }
+    }
+
+    fn start(&mut self, rank: u32, header: MessageHeader, what: Outbound, bytes: Bytes, length: usize) {
+        let checksums = self.roster.formed.agreed.checksums;
+        let peer = self.peer(rank);
+        let Slot::Up(link) = &mut peer.slot else { return };
+        link.start_send(LinkKind::Message, &header.encode(), Span::new(Buffer::Input, 0, length), checksums);
+        peer.writing = Some(Writing { what, length, bytes });
+    }
+
+    /// Reads on in a frame, or the next one. `Done`: one has come to its end, and there may be another.
+    fn read_frame(&mut self, rank: u32) -> Result<Moved, LinkEnd> {
+        let Some(peer) = self.peers.get_mut(&rank) else { return Ok(Moved::Nothing) };
+        let Slot::Up(link) = &mut peer.slot else { return Ok(Moved::Nothing) };
+        if peer.reading.is_none() {
+            let (header, message) = match link.peek()? {
+                None => return Ok(held(link)),
+                Some(Arrival::Message(header, message)) => (header, message),
+                Some(Arrival::Data(..)) => {
+                    return Err(LinkEnd::Corrupt("a collective's data on a link for messages".to_owned()))
+                }
+                Some(Arrival::Revoke(failure)) => {
+                    self.trouble.get_or_insert(Trouble::Heard(failure));
+                    return Ok(Moved::Nothing);
+                }
+                Some(Arrival::Leave) => {
+                    self.peer_left(rank, None);
+                    return Ok(Moved::Nothing);
+                }
+            };
+            let bytes = self.begin_reading(rank, &header, &message).map_err(LinkEnd::Corrupt)?;
+            let length = header.length as usize;
+            self.peer(rank).reading = Some(Reading { header: message, length, bytes });
+        }
+        let Peer { slot: Slot::Up(link), reading: Some(reading), .. } = self.peer(rank) else {
+            return Ok(Moved::Nothing);
+        };
+        let landing = Landing::Place(Span::new(Buffer::Output, 0, reading.length));
+        let memory = reading.bytes.output().memory();
+        match link.receive(&Sink { memory: &memory, landing, arithmetic: None }, &mut [])? {
+            Moved::Done => {}
+            Moved::Some | Moved::Nothing => return Ok(held(link)),
+        }
+        let Some(Reading { header, length, bytes }) = self.peer(rank).reading.take() else { return Ok(Moved::Nothing) };
+        self.moved += 1;
+        self.heard(rank, &header, length, bytes).map_err(LinkEnd::Corrupt)?;
+        Ok(Moved::Done)
+    }
+
+    /// Where the payload of a frame goes whose head has come; an error if there can be no such frame.
+    fn begin_reading(&mut self, rank: u32, header: &FrameHeader, message: &MessageHeader) -> Result<Bytes, String> {
+        let (epoch, group) = (self.roster.formed.epoch, self.roster.id);
+        if (message.epoch, message.group) != (epoch, group) {
+            return Err(format!("a message of {} in epoch {}", message.group, message.epoch.0));
+        }
+        let bytes = message.bytes().ok_or_else(|| format!("a message of {} elements", message.count))?;
+        match message.part {
+            MessagePart::Eager => self.eager_comes(rank, header.length, message, bytes),
+            MessagePart::Piece => self.piece_comes(rank, header.length, message, bytes),
+            _ if header.length > 0 => Err(format!("a {:?} with a payload", message.part)),
+            _ => Ok(Bytes::Own(Vec::new())),
+        }
+    }
+
+    fn eager_comes(&mut self, rank: u32, length: u64, message: &MessageHeader, bytes: usize) -> Result<Bytes, String> {
+        let cost = length + EAGER_COST;
+        if length != bytes as u64 || bytes > EAGER_MAX {
+            return Err(format!("an eager message of {bytes} bytes with a payload of {length}"));
+        }
+        let peer = self.peer(rank);
+        if peer.kept + cost > EAGER_CREDIT {
+            return Err(format!("more eager messages than the {EAGER_CREDIT} bytes that were granted"));
+        }
+        peer.kept += cost;
+        self.announce(rank, message, Progress::Arriving(None))?;
+        // A receive that waits for it has met it by now.
+        let number = message.number;
+        let theirs = self.peer(rank).theirs.get(&number);
+        let met = theirs.and_then(|theirs| if let Progress::Arriving(op) = theirs.state { op } else { None });
+        let operation = met.and_then(|op| Some((op, self.operations.get(&op)?)));
+        Ok(match operation {
+            Some((op, operation)) => Bytes::Callers(op, operation.post.buffers.window(0, bytes)),
+            None => Bytes::Own(vec![0; bytes]),
+        })
+    }
+
+    /// A new message of a peer's.
+    fn announce(&mut self, rank: u32, message: &MessageHeader, state: Progress) -> Result<(), String> {
+        let theirs = Theirs { tag: message.tag, dtype: message.dtype, count: message.count, state };
+        if self.peer(rank).theirs.insert(message.number, theirs).is_some() {
+            return Err(format!("two messages with number {}", message.number));
+        }
+        self.arrive(MessageId { source: rank, number: message.number }, message.tag);
+        Ok(())
+    }
+
+    fn piece_comes(&mut self, rank: u32, length: u64, message: &MessageHeader, bytes: usize) -> Result<Bytes, String> {
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        let odd = || format!("a piece of {length} bytes of a message of {bytes}");
+        if length > MESSAGE_PIECE_BYTES {
+            return Err(odd());
+        }
+        let Some(op) = self.granted_op(rank, message.number) else { return Ok(Bytes::Own(vec![0; length])) }; // dropped
+        let Some(operation) = self.operations.get(&op) else { return Ok(Bytes::Own(vec![0; length])) };
+        let Stage::Coming(_, here) = operation.stage else { return Err(odd()) };
+        let expected = self.peers.get(&rank).and_then(|peer| peer.theirs.get(&message.number)).map(|it| it.count);
+        if expected != Some(message.count) || length > bytes - here || (length == 0 && bytes > 0) {
+            return Err(odd());
+        }
+        Ok(Bytes::Callers(op, operation.post.buffers.window(here, length)))
+    }
+
+    fn granted_op(&self, rank: u32, number: u64) -> Option<OpId> {
+        match self.peers.get(&rank)?.theirs.get(&number)?.state {
+            Progress::Granted(op) => Some(op),
+            _ => None,
+        }
+    }
+
+    /// A frame has come to its end.
+    fn heard(&mut self, rank: u32, message: &MessageHeader, length: usize, bytes: Bytes) -> Result<(), String> {
+        let number = message.number;
+        match message.part {
+            MessagePart::Eager => self.eager_came(rank, message, length, bytes),
+            MessagePart::Piece => self.piece_came(rank, message, length),
+            MessagePart::Offer => self.announce(rank, message, Progress::Offered)?,
+            MessagePart::Grant => self.granted(rank, number),
+            MessagePart::Withdraw => self.withdrawn(rank, number),
+            MessagePart::Refuse | MessagePart::Drop => self.turned_down(rank, message),
+            MessagePart::Credit => {
+                let peer = self.peer(rank);
+                peer.credit = peer.credit.saturating_add(message.count);
+                if peer.credit > EAGER_CREDIT {
+                    return Err(format!("a credit of {} that was never used", message.count));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn eager_came(&mut self, rank: u32, message: &MessageHeader, length: usize, bytes: Bytes) {
+        let number = message.number;
+        let waits = self.matching.waits(MessageId { source: rank, number });
+        let Some(theirs) = self.peer(rank).theirs.get_mut(&number) else { return };
+        let (tag, count, dtype) = (theirs.tag, theirs.count, theirs.dtype);
+        let Progress::Arriving(met) = theirs.state else { return };
+        let own = match bytes {
+            Bytes::Callers(..) => None,
+            Bytes::Own(bytes) => Some(bytes),
+        };
+        match (met, own) {
+            (Some(op), own) => {
+                let buffers = self.operations.get(&op).map(|operation| operation.post.buffers);
+                if let (Some(bytes), Some(buffers)) = (own, buffers) {
+                    let to = Span::new(Buffer::Output, 0, bytes.len());
+                    buffers.window(0, bytes.len()).memory().bytes_mut(to).copy_from_slice(&bytes);
+                }
+                self.peer(rank).theirs.remove(&number);
+                self.received(op, rank, tag, count, dtype);
+            }
+            (None, Some(bytes)) if waits => {
+                theirs.state = Progress::Kept(bytes);
+                return;
+            }
+            // It met a receive that it does not fit.
+            (None, _) => drop(self.peer(rank).theirs.remove(&number)),
+        }
+        self.release(rank, length as u64 + EAGER_COST);
+    }
+
+    fn piece_came(&mut self, rank: u32, message: &MessageHeader, length: usize) {
+        let Some(op) = self.granted_op(rank, message.number) else { return };
+        let Some(operation) = self.operations.get_mut(&op) else { return };
+        let Stage::Coming(id, here) = operation.stage else { return };
+        operation.stage = Stage::Coming(id, here + length);
+        if Some(here + length) == message.bytes() {
+            let theirs = self.peer(rank).theirs.remove(&message.number);
+            let Some(Theirs { tag, count, dtype, .. }) = theirs else { return };
+            self.received(op, rank, tag, count, dtype);
+        }
+    }
+
+    /// A peer grants a message of ours; one that was given up meanwhile has been withdrawn.
+    fn granted(&mut self, rank: u32, number: u64) {
+        let Some(op) = self.peer(rank).ours.get(&number).copied() else { return };
+        let Some(operation) = self.operations.get_mut(&op) else { return };
+        if operation.stage == Stage::Offered(number) {
+            operation.stage = Stage::Granted(number, 0);
+            self.peer(rank).granted.push_back(op);
+            self.dirty.insert(rank);
+        }
+    }
+
+    /// A peer's message will not come, or not to its end.
+    fn withdrawn(&mut self, rank: u32, number: u64) {
+        let Some(theirs) = self.peer(rank).theirs.remove(&number) else { return };
+        let message = MessageId { source: rank, number };
+        match theirs.state {
+            Progress::Offered => drop(self.matching.take_arrived(message)),
+            Progress::Granted(op) => {
+                let Some(operation) = self.operations.get_mut(&op) else { return };
+                let untouched = operation.stage == Stage::Coming(message, 0);
+                if let (true, Some(wanted)) = (untouched, operation.post.way.wanted()) {
+                    // As if they had never met: it waits in its old place for another one.
+                    operation.stage = Stage::Posted;
+                    if let Some(other) = self.matching.post(op, wanted) {
+                        self.meet(op, other);
+                    }
+                    return;
+                }
+                let sentence = format!("{}: its sender gave it up in the middle", self.title_of(op));
+                self.end(op, Err(Error::new(Status::Aborted, sentence)));
+            }
+            Progress::Arriving(_) | Progress::Kept(_) => {}
+        }
+    }
+
+    /// A peer does not want a message of ours.
+    fn turned_down(&mut self, rank: u32, message: &MessageHeader) {
+        let Some(op) = self.peer(rank).ours.remove(&message.number) else { return };
+        let Some(operation) = self.operations.get(&op) else { return };
+        let error = if message.part == MessagePart::Refuse {
+            let (sent, room) = ((operation.post.count, operation.post.dtype), (message.count, message.dtype));
+            misfit(sent, room, &self.roster.describe(self.own), &self.roster.describe(rank))
+        } else {
+            let sentence = format!("{}: its receiver gave up receiving it", self.title_of(op));
+            Error::new(Status::Aborted, sentence)
+        };
+        self.end(op, Err(error));
+    }
+
+    fn title_of(&self, op: OpId) -> String {
+        self.operations.get(&op).map(|operation| self.title(operation)).unwrap_or_default()
+    }
+}
+
+/// Nothing more can be read just now, unless the transport holds something that the poller does not know of.
+fn held(link: &Link) -> Moved {
+    if link.holds_readable() {
+        Moved::Some
+    } else {
+        Moved::Nothing
+    }
+}

@@ -1,0 +1,59 @@
+//! Who the members of a group are, and how sentences name them.
+
+use crate::error::Culprit;
+use crate::types::GroupId;
+use crate::wire::{Formed, Member};
+use std::sync::Arc;
+
+/// A group's members, in order of rank.
+#[derive(Debug)]
+pub(super) struct Roster {
+    /// Which group.
+    pub id: GroupId,
+    /// The members' indices among all nodes.
+    pub members: Vec<u32>,
+    /// This node's rank in it; none if it is no member.
+    pub rank: Option<u32>,
+    /// The cluster.
+    pub formed: Arc<Formed>,
+}
+
+impl Roster {
+    /// Whether the user made the group, so that a member can free it.
+    pub(super) fn is_made(&self) -> bool {
+        self.id.0 > GroupId::UNIVERSE.0
+    }
+
+    /// The member with this rank, if its data came with `Formed`.
+    pub(super) fn member(&self, rank: u32) -> Option<&Member> {
+        find_member(&self.formed, *self.members.get(rank as usize)?)
+    }
+
+    /// How a failure names the member with this rank.
+    pub(super) fn culprit(&self, rank: u32) -> Option<Culprit> {
+        self.member(rank).map(culprit_of)
+    }
+
+    /// How a sentence names the member with this rank.
+    pub(super) fn describe(&self, rank: u32) -> String {
+        self.culprit(rank).map_or_else(|| format!("rank {rank}"), |culprit| culprit.to_string())
+    }
+}
+
+/// How a failure names a member.
+pub fn culprit_of(member: &Member) -> Culprit {
+    Culprit {
+        role: member.role,
+        rank: Some(member.rank),
+        node_id: member.node_id.clone(),
+        host: member.host.name.clone(),
+        pid: member.process.pid,
+    }
+}
+
+/// The member with this index, if `Formed` told of it.
+pub fn find_member(formed: &Formed, index: u32) -> Option<&Member> {
+    let members = &formed.members;
+    let at = members.binary_search_by_key(&index, |member| member.index).ok()?;
+    Some(&members[at])
+}
