@@ -17,7 +17,7 @@ pub(super) fn plain() -> Wrap {
 }
 
 /// Test links that take at most so many bytes at a time.
-fn hard(piece: usize) -> Wrap {
+pub(super) fn hard(piece: usize) -> Wrap {
     static SEED: AtomicU64 = AtomicU64::new(1);
     Arc::new(move |transport| Box::new(TestLink::with_piece(transport, SEED.fetch_add(1, Ordering::Relaxed), piece)))
 }

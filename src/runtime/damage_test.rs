@@ -1,5 +1,6 @@
 //! Whole clusters in which the links of one rank damage what passes, or break although both ends live.
 
+use super::cluster::Cluster;
 use super::cluster_test::{allreduce, node, one_cause, plain, scheduler};
 use super::mesh::Wrap;
 use crate::error::{Error, Status};
@@ -19,7 +20,7 @@ const RANKS: u32 = 3;
 const TROUBLED: u32 = 1;
 
 #[derive(Clone, Copy)]
-enum Trouble {
+pub(super) enum Trouble {
     /// One bit comes out wrong.
     Flip,
     /// Nothing comes any more; the other end sees that too, once this one has let go.
@@ -86,26 +87,33 @@ impl Transport for Troubled {
 
 /// What every rank is told when one has this trouble in the middle of an allreduce, and at its next call.
 fn told(trouble: Trouble) -> Vec<Option<Error>> {
+    told_by(trouble, |cluster| {
+        let world = cluster.group(GroupId::WORLD);
+        let values = vec![1.0; 1 << 18];
+        // A rank whose own part is done may hear of the trouble at its next call only.
+        loop {
+            if let Err(error) = allreduce(&world, &values) {
+                break error;
+            }
+        }
+    })
+}
+
+/// What every rank is told, twice, when it works until that fails.
+pub(super) fn told_by(trouble: Trouble, work: impl Fn(&Cluster) -> Error + Sync) -> Vec<Option<Error>> {
     let scheduler = scheduler(RANKS);
     let before = Instant::now();
     let errors: Vec<[Error; 2]> = std::thread::scope(|scope| {
         let ranks: Vec<_> = (0..RANKS)
             .map(|rank| {
-                let scheduler = &scheduler;
+                let (scheduler, work) = (&scheduler, &work);
                 let wrap: Wrap = match rank {
                     TROUBLED => Arc::new(move |inner| Box::new(Troubled { inner, trouble, received: 0 })),
                     _ => plain(),
                 };
                 scope.spawn(move || {
                     let cluster = node(scheduler, RANKS, rank, wrap);
-                    let world = cluster.group(GroupId::WORLD);
-                    let values = vec![1.0; 1 << 18];
-                    // A rank whose own part is done may hear of the trouble at its next call only.
-                    let errors = [(); 2].map(|()| loop {
-                        if let Err(error) = allreduce(&world, &values) {
-                            break error;
-                        }
-                    });
+                    let errors = [(); 2].map(|()| work(&cluster));
                     cluster.finalize().unwrap();
                     errors
                 })

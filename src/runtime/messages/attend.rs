@@ -85,6 +85,8 @@ impl Group {
                 self.interrupt();
             }
             Word::Left(culprit) => lock(&office.engine).peer_left(rank, Some(culprit)),
+            // Nobody needs it just now; it may be leaving.
+            Word::Alive | Word::Silent if !lock(&office.engine).needs(rank) => {}
             Word::Alive => {
                 let (own, other) = (self.describe(self.rank().unwrap_or(0)), self.describe(rank));
                 let cause = format!(
@@ -148,6 +150,6 @@ fn take_in(engine: &mut Engine, mail: Mail, registry: &Registry) {
 }
 
 fn suspect(engine: &mut Engine, rank: u32, evidence: String) {
-    engine.peer(rank).slot = Slot::Ended;
+    engine.peer(rank).slot = Slot::Ended(evidence.clone());
     engine.suspects.push((rank, evidence));
 }

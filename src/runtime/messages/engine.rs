@@ -145,6 +145,9 @@ impl Engine {
             peer.slot = Slot::Asked;
             self.wanted.push(rank);
         }
+        if let Slot::Ended(evidence) = &peer.slot {
+            self.suspects.push((rank, evidence.clone()));
+        }
         None
     }
 
@@ -414,9 +417,13 @@ impl Engine {
             return;
         }
         self.failed = Some(failure.clone());
+        let leaves = failure.status == Status::State;
         for peer in self.peers.values_mut() {
             if let Slot::Up(link) = &mut peer.slot {
-                link.say_last(last_word);
+                // One who leaves in the middle of a frame can say nothing: the scheduler tells who asks.
+                if !leaves || !link.is_mid_frame() {
+                    link.say_last(last_word);
+                }
             }
         }
         let operations: Vec<OpId> = self.operations.keys().copied().collect();
@@ -444,9 +451,8 @@ impl Engine {
         self.fail(&Failure { status: Status::State, culprit: None, cause, epoch, group, sequence: 0 }, &[]);
     }
 
-    /// How much is kept of peers' messages.
-    #[cfg(test)]
-    pub(super) fn kept(&self) -> u64 {
-        self.peers.values().map(|peer| peer.kept).sum()
+    /// Whether an operation cannot go on without this peer.
+    pub(super) fn needs(&self, rank: u32) -> bool {
+        self.operations.values().any(|operation| operation.peer() == Some(rank))
     }
 }

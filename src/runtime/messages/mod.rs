@@ -16,6 +16,8 @@
 mod attend;
 mod engine;
 mod matching;
+#[cfg(test)]
+mod messages_test;
 mod operation;
 mod peer;
 mod traffic;

@@ -19,8 +19,8 @@ pub(super) enum Slot {
     Up(Box<Link>),
     /// Its peer has left the cluster, or freed the group.
     Left(Option<Culprit>),
-    /// It ended; the scheduler's word is awaited.
-    Ended,
+    /// It ended like this. What that means is asked when an operation needs it.
+    Ended(String),
 }
 
 /// The memory of a frame: the caller's, or, once the caller does not wait any more, our own copy of it.

@@ -77,7 +77,8 @@ impl Engine {
         if troubled || !matches!(peer.slot, Slot::Up(_)) {
             return;
         }
-        peer.slot = Slot::Ended;
+        let (LinkEnd::Ended(evidence) | LinkEnd::Corrupt(evidence)) = &end;
+        peer.slot = Slot::Ended(evidence.clone());
         match end {
             LinkEnd::Ended(evidence) => self.suspects.push((rank, evidence)),
             LinkEnd::Corrupt(what) => self.trouble = Some(Trouble::Corrupt(rank, what)),

@@ -1,0 +1,91 @@
+//! Messages in whole clusters in this process: over real sockets, over the test link, which uses every freedom that a
+//! transport has, and over links that damage what passes, or break.
+
+use super::super::cluster_test::{hard, one_cause, plain, run};
+use super::super::damage_test::{told_by, Trouble};
+use super::super::group::Group;
+use super::super::request::{Received, Request};
+use super::super::CallBuffers;
+use super::{Post, Way};
+use crate::error::{Error, Result, Status};
+use crate::types::{DType, GroupId};
+use std::sync::Arc;
+
+fn start(group: &Arc<Group>, way: Way, bytes: &'static mut [u8]) -> Result<Request> {
+    let (count, dtype) = (bytes.len() as u64, DType::Uint8);
+    let buffers = match way {
+        Way::Send { .. } => CallBuffers::of(bytes, &mut []),
+        Way::Receive { .. } => CallBuffers::of(&[], bytes),
+    };
+    group.start_messages(Post { way, dtype, count, buffers }, None)
+}
+
+/// What a rank sends; the memory is given up, for an operation may outlive the test that fails.
+fn message(from: u32, to: u32, length: usize) -> &'static mut [u8] {
+    (0..length).map(|i| (i * 7 + (i >> 8) * 3 + from as usize * 50 + to as usize * 20) as u8).collect::<Vec<_>>().leak()
+}
+
+fn ended(request: &Request) -> Result<Option<Received>> {
+    request.wait(None).expect("a wait without limit ends with an outcome")
+}
+
+/// Everyone sends everyone a message of each of these lengths, itself included.
+fn all_to_all(group: &Arc<Group>, lengths: &[usize]) {
+    let (own, size) = (group.rank().unwrap(), group.size());
+    let places = || (0..size).flat_map(|peer| lengths.iter().map(move |length| (peer, *length)));
+    let receives: Vec<_> = places()
+        .map(|(from, length)| {
+            let out = vec![0xee; length + 3].leak();
+            let (at, way) = (out.as_ptr(), Way::Receive { from: Some(from), tag: Some(length as i32) });
+            (from, length, at, start(group, way, out).unwrap())
+        })
+        .collect();
+    let sends: Vec<_> = places()
+        .map(|(to, length)| start(group, Way::Send { to, tag: length as i32 }, message(own, to, length)).unwrap())
+        .collect();
+    for send in &sends {
+        assert_eq!(ended(send), Ok(None));
+    }
+    for (source, length, out, receive) in receives {
+        let (tag, count, dtype) = (length as i32, length as u64, DType::Uint8);
+        assert_eq!(ended(&receive), Ok(Some(Received { source, tag, count, dtype })));
+        // SAFETY: the memory was leaked above, and its operation has ended.
+        let out = unsafe { std::slice::from_raw_parts(out, length + 3) };
+        assert!(out[..length] == *message(source, own, length) && out[length..] == [0xee; 3]);
+    }
+}
+
+#[test]
+fn whatever_a_transport_does_every_message_arrives_whole() {
+    for wrap in [plain(), hard(1 << 20), hard(3000), hard(61)] {
+        run(3, &wrap, |cluster, _| {
+            all_to_all(&cluster.group(GroupId::WORLD), &[0, 1, 500, 65_536, 65_537, 600_000]);
+        });
+    }
+    run(2, &hard(1), |cluster, _| all_to_all(&cluster.group(GroupId::WORLD), &[0, 2, 3000, 66_000]));
+}
+
+/// What every rank is told when one of them has this trouble in the middle of messages.
+fn troubled(trouble: Trouble) -> Vec<Option<Error>> {
+    told_by(trouble, |cluster| loop {
+        let group = cluster.group(GroupId::WORLD);
+        let (own, size) = (group.rank().unwrap(), group.size());
+        let (from, to) = ((own + size - 1) % size, (own + 1) % size);
+        let out = vec![0; 200_000].leak();
+        let receive = start(&group, Way::Receive { from: Some(from), tag: None }, out);
+        let send = start(&group, Way::Send { to, tag: 1 }, message(own, to, 200_000));
+        let outcomes = [send, receive].map(|started| started.and_then(|request| ended(&request)));
+        if let Some(Err(error)) = outcomes.into_iter().find(Result::is_err) {
+            break error;
+        }
+    })
+}
+
+#[test]
+fn damage_and_breaks_revoke_the_group_with_their_name() {
+    let sentence = one_cause(troubled(Trouble::Flip), Status::Corrupt);
+    assert!(sentence.contains("messages on world: on the link to rank "), "{sentence}");
+    assert!(sentence.contains("a payload with a wrong checksum"), "{sentence}");
+    let sentence = one_cause(troubled(Trouble::Break), Status::Link);
+    assert!(sentence.contains("cannot reach each other although both live"), "{sentence}");
+}
