@@ -824,7 +824,7 @@ muster_status_t muster_allgather(muster_group_t *group,
  * As muster_allgather with parts of different sizes: `counts[r]` elements come from rank r and go to `out` at element
  * `displs[r]`; `count` is this rank's own, `counts[rank]`. All ranks pass the same `counts` and element type; `displs` may
  * differ between ranks, and NULL means that the parts follow each other. Parts must not overlap in `out`; what lies
- * between them is left as it is.
+ * between them is left as it is. Where an empty part would lie does not matter.
  *
  * In place where `in` equals `out` plus `displs[rank]` elements. The lists are read before this returns and no longer.
  *
@@ -1469,6 +1469,8 @@ muster_status_t muster_request_wait(muster_request_t *request, int64_t timeout_m
  * stopped: then it ends as it would have. The request tells which; it must still be freed, and its buffers are in use until
  * it has ended.
  *
+ * A message ends so as long as it has not met its other half; otherwise it ends as it would have.
+ *
  * A collective cannot be taken back by one rank alone: cancelling one that has not ended, begun or not, revokes its group,
  * and every rank's calls on it return MUSTER_ERR_ABORTED with this rank's name. May wait up to 250 ms for the scheduler's
  * word. MUSTER_OK if the wish was taken note of.
@@ -1479,7 +1481,7 @@ muster_status_t muster_request_wait(muster_request_t *request, int64_t timeout_m
 muster_status_t muster_request_cancel(muster_request_t *request);
 
 /**
- * Frees a request; NULL is nothing. If the operation goes on it waits for its end (at most for the group's time-out): when
+ * Frees a request; NULL is nothing. If the operation goes on it waits for its end (at most for its group's time-out): when
  * this returns, the buffers are no longer touched. Who does not want to wait cancels first.
  *
  * Requires:

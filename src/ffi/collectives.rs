@@ -120,7 +120,7 @@ pub unsafe extern "C" fn muster_allgather(
 /// As muster_allgather with parts of different sizes: `counts[r]` elements come from rank r and go to `out` at element
 /// `displs[r]`; `count` is this rank's own, `counts[rank]`. All ranks pass the same `counts` and element type; `displs` may
 /// differ between ranks, and NULL means that the parts follow each other. Parts must not overlap in `out`; what lies
-/// between them is left as it is.
+/// between them is left as it is. Where an empty part would lie does not matter.
 ///
 /// In place where `in` equals `out` plus `displs[rank]` elements. The lists are read before this returns and no longer.
 ///

@@ -155,7 +155,10 @@ pub(super) unsafe fn parts(
         return Ok(Parts { counts, displs });
     }
     // SAFETY: as promised by the caller.
-    let displs: Vec<u64> = unsafe { slice(displs, size, displs_name) }?.iter().map(|displ| *displ as u64).collect();
+    let displs = unsafe { slice(displs, size, displs_name) }?;
+    // Where nothing lies it lies nowhere: an empty part's place says nothing about how long the buffer is.
+    let place = |(displ, count): (&usize, &u64)| if *count == 0 { 0 } else { *displ as u64 };
+    let displs: Vec<u64> = displs.iter().zip(&counts).map(place).collect();
     for (rank, (count, displ)) in counts.iter().zip(&displs).enumerate() {
         if !displ.checked_add(*count).is_some_and(fits) {
             let what = format!(

@@ -115,6 +115,8 @@ pub unsafe extern "C" fn muster_request_wait(request: *mut muster_request_t, tim
 /// stopped: then it ends as it would have. The request tells which; it must still be freed, and its buffers are in use until
 /// it has ended.
 ///
+/// A message ends so as long as it has not met its other half; otherwise it ends as it would have.
+///
 /// A collective cannot be taken back by one rank alone: cancelling one that has not ended, begun or not, revokes its group,
 /// and every rank's calls on it return MUSTER_ERR_ABORTED with this rank's name. May wait up to 250 ms for the scheduler's
 /// word. MUSTER_OK if the wish was taken note of.
@@ -133,7 +135,7 @@ pub unsafe extern "C" fn muster_request_cancel(request: *mut muster_request_t) -
     })
 }
 
-/// Frees a request; NULL is nothing. If the operation goes on it waits for its end (at most for the group's time-out): when
+/// Frees a request; NULL is nothing. If the operation goes on it waits for its end (at most for its group's time-out): when
 /// this returns, the buffers are no longer touched. Who does not want to wait cancels first.
 ///
 /// # Safety

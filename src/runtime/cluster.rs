@@ -5,9 +5,10 @@
 
 use super::clock::Clock;
 use super::group::Group;
+use super::handshake::leave;
 use super::identity;
 use super::log::Logger;
-use super::mesh::{leave, Wrap};
+use super::mesh::Wrap;
 use super::node::{Node, Setup};
 use super::operations::Operations;
 use super::rank_table;

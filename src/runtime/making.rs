@@ -3,7 +3,7 @@
 
 use super::drive::{Running, Stop, WARN_AFTER};
 use super::group::{Driver, Group};
-use super::mesh::leave;
+use super::handshake::leave;
 use super::progress::WAITS_AFTER;
 use super::shared::{Shared, ToNode};
 use super::work::Turn;

@@ -1,10 +1,11 @@
+use super::super::cluster_test::plain;
 use super::super::control::tests::Scripted;
 use super::super::{clock::Clock, link::Arrival, link::Link, shared::Shared};
 use super::*;
 use crate::config::LogLevel;
 use crate::net::{testlink::TestLink, Waker};
 use crate::types::{Call, CallKind, Device, Epoch, HostName, JobInstance, Process, Role};
-use crate::wire::{Agreed, DataHeader, Frame, FrameHeader, Member};
+use crate::wire::{encode_frame, peek_frame, Agreed, DataHeader, Decoder, Frame, FrameHeader, Member, Wire};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::Instant;
@@ -12,15 +13,8 @@ use std::time::Instant;
 const SOON: Duration = Duration::from_secs(20);
 const LISTENER: Token = Token(2);
 const SECRET: [u8; 32] = *b"the dialler's...the accepter's..";
-const KEY: [LinkKey; 2] = [key(0), key(1)];
-
-const fn key(rank: u32) -> LinkKey {
-    LinkKey { group: GroupId::WORLD, channel: Channel::Collectives, rank }
-}
-
-fn plain() -> Wrap {
-    Arc::new(|transport| Box::new(transport))
-}
+const KEY: [LinkKey; 2] =
+    [LinkKey::new(GroupId::WORLD, Channel::Collectives, 0), LinkKey::new(GroupId::WORLD, Channel::Collectives, 1)];
 
 fn hard(piece: usize) -> Wrap {
     Arc::new(move |transport| {

@@ -18,6 +18,7 @@ mod dial;
 mod drive;
 mod giveup;
 mod group;
+mod handshake;
 mod identity;
 mod link;
 pub mod log;

@@ -7,22 +7,22 @@ use super::super::group::Group;
 use super::super::request::{Received, Request};
 use super::super::CallBuffers;
 use super::{Post, Way};
+use crate::collective::{Buffer, Span};
 use crate::error::{Error, Result, Status};
 use crate::types::{DType, GroupId};
 use std::sync::Arc;
 
-fn start(group: &Arc<Group>, way: Way, bytes: &'static mut [u8]) -> Result<Request> {
-    let (count, dtype) = (bytes.len() as u64, DType::Uint8);
-    let buffers = match way {
-        Way::Send { .. } => CallBuffers::of(bytes, &mut []),
-        Way::Receive { .. } => CallBuffers::of(&[], bytes),
-    };
-    group.start_messages(Post { way, dtype, count, buffers }, None)
+fn start(group: &Arc<Group>, way: Way, (buffers, length): (CallBuffers<'static>, usize)) -> Result<Request> {
+    group.start_messages(Post { way, dtype: DType::Uint8, count: length as u64, buffers }, None)
 }
 
 /// What a rank sends; the memory is given up, for an operation may outlive the test that fails.
 fn message(from: u32, to: u32, length: usize) -> &'static mut [u8] {
     (0..length).map(|i| (i * 7 + (i >> 8) * 3 + from as usize * 50 + to as usize * 20) as u8).collect::<Vec<_>>().leak()
+}
+
+fn room(length: usize) -> CallBuffers<'static> {
+    CallBuffers::of(&[], vec![0xee; length].leak())
 }
 
 fn ended(request: &Request) -> Result<Option<Received>> {
@@ -35,13 +35,15 @@ fn all_to_all(group: &Arc<Group>, lengths: &[usize]) {
     let places = || (0..size).flat_map(|peer| lengths.iter().map(move |length| (peer, *length)));
     let receives: Vec<_> = places()
         .map(|(from, length)| {
-            let out = vec![0xee; length + 3].leak();
-            let (at, way) = (out.as_ptr(), Way::Receive { from: Some(from), tag: Some(length as i32) });
-            (from, length, at, start(group, way, out).unwrap())
+            let (out, way) = (room(length + 3), Way::Receive { from: Some(from), tag: Some(length as i32) });
+            (from, length, out, start(group, way, (out, length + 3)).unwrap())
         })
         .collect();
     let sends: Vec<_> = places()
-        .map(|(to, length)| start(group, Way::Send { to, tag: length as i32 }, message(own, to, length)).unwrap())
+        .map(|(to, length)| {
+            let bytes = CallBuffers::of(message(own, to, length), &mut []);
+            start(group, Way::Send { to, tag: length as i32 }, (bytes, length)).unwrap()
+        })
         .collect();
     for send in &sends {
         assert_eq!(ended(send), Ok(None));
@@ -49,8 +51,8 @@ fn all_to_all(group: &Arc<Group>, lengths: &[usize]) {
     for (source, length, out, receive) in receives {
         let (tag, count, dtype) = (length as i32, length as u64, DType::Uint8);
         assert_eq!(ended(&receive), Ok(Some(Received { source, tag, count, dtype })));
-        // SAFETY: the memory was leaked above, and its operation has ended.
-        let out = unsafe { std::slice::from_raw_parts(out, length + 3) };
+        let memory = out.memory();
+        let out = memory.bytes(Span::new(Buffer::Output, 0, length + 3));
         assert!(out[..length] == *message(source, own, length) && out[length..] == [0xee; 3]);
     }
 }
@@ -71,9 +73,9 @@ fn troubled(trouble: Trouble) -> Vec<Option<Error>> {
         let group = cluster.group(GroupId::WORLD);
         let (own, size) = (group.rank().unwrap(), group.size());
         let (from, to) = ((own + size - 1) % size, (own + 1) % size);
-        let out = vec![0; 200_000].leak();
-        let receive = start(&group, Way::Receive { from: Some(from), tag: None }, out);
-        let send = start(&group, Way::Send { to, tag: 1 }, message(own, to, 200_000));
+        let receive = start(&group, Way::Receive { from: Some(from), tag: None }, (room(200_000), 200_000));
+        let bytes = CallBuffers::of(message(own, to, 200_000), &mut []);
+        let send = start(&group, Way::Send { to, tag: 1 }, (bytes, 200_000));
         let outcomes = [send, receive].map(|started| started.and_then(|request| ended(&request)));
         if let Some(Err(error)) = outcomes.into_iter().find(Result::is_err) {
             break error;

@@ -137,11 +137,11 @@ impl Engine {
         }
         let piece_first = std::mem::take(&mut peer.piece_next);
         peer.piece_next = !piece_first;
+        let mut turns: [fn(&mut Engine, u32) -> bool; 2] = [Engine::begin_head, Engine::begin_piece];
         if piece_first {
-            self.begin_piece(rank) || self.begin_head(rank)
-        } else {
-            self.begin_head(rank) || self.begin_piece(rank)
+            turns.reverse();
         }
+        turns.into_iter().any(|begin| begin(self, rank))
     }
 
     fn begin_head(&mut self, rank: u32) -> bool {

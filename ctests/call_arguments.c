@@ -1,0 +1,347 @@
+/* Collectives, operations, requests and messages with arguments that are not right (see refused.h). */
+#include "refused.h"
+
+static void collective_arguments(muster_group_t *world) {
+    char in[64] = "in";
+    char out[64] = "untouched";
+    INVALID("group", muster_barrier(NULL));
+    INVALID("group", muster_broadcast(NULL, out, 1, MUSTER_UINT8, 0));
+    INVALID("group", muster_allreduce(NULL, in, out, 1, MUSTER_UINT8, MUSTER_SUM));
+    INVALID("group", muster_allgather(NULL, in, out, 1, MUSTER_UINT8));
+    INVALID("buf", muster_broadcast(world, NULL, 1, MUSTER_UINT8, 0));
+    INVALID("in is NULL", muster_allreduce(world, NULL, out, 1, MUSTER_UINT8, MUSTER_SUM));
+    INVALID("out is NULL", muster_allreduce(world, in, NULL, 1, MUSTER_UINT8, MUSTER_SUM));
+    INVALID("in is NULL", muster_allgather(world, NULL, out, 1, MUSTER_UINT8));
+    INVALID("out is NULL", muster_allgather(world, in, NULL, 1, MUSTER_UINT8));
+    for (int i = 0; i < ODD; i++) {
+        int32_t odd = odd_numbers[i];
+        INVALID("root", muster_broadcast(world, out, 1, MUSTER_UINT8, odd));
+        INVALID("dtype", muster_broadcast(world, out, 1, odd, 0));
+        INVALID("dtype", muster_allreduce(world, in, out, 1, odd, MUSTER_SUM));
+        INVALID("op", muster_allreduce(world, in, out, 1, MUSTER_UINT8, odd));
+        INVALID("dtype", muster_allgather(world, in, out, 1, odd));
+        /* A wrong constant is wrong also where there is nothing to do. */
+        INVALID("root", muster_broadcast(world, NULL, 0, MUSTER_UINT8, odd));
+        INVALID("dtype", muster_allreduce(world, NULL, NULL, 0, odd, MUSTER_SUM));
+        INVALID("op", muster_allreduce(world, NULL, NULL, 0, MUSTER_UINT8, odd));
+        INVALID("dtype", muster_allgather(world, NULL, NULL, 0, odd));
+    }
+    HOLDS(strcmp(out, "untouched") == 0);
+}
+
+/* Counts that are more than any memory holds, also where count times size wraps around to something small. */
+static void collective_counts(muster_group_t *world) {
+    static const size_t absurd[] = {SIZE_MAX, SIZE_MAX / 2 + 1, SIZE_MAX / 8 + 1, (size_t)1 << 61, (size_t)1 << 63};
+    char in[64] = "in";
+    char out[64] = "untouched";
+    for (size_t i = 0; i < sizeof absurd / sizeof absurd[0]; i++) {
+        INVALID("count", muster_broadcast(world, out, absurd[i], MUSTER_FLOAT64, 0));
+        INVALID("count", muster_allreduce(world, in, out, absurd[i], MUSTER_FLOAT64, MUSTER_SUM));
+        INVALID("count", muster_allreduce(world, out, out, absurd[i], MUSTER_FLOAT64, MUSTER_SUM));
+        INVALID("count", muster_allgather(world, in, out, absurd[i], MUSTER_FLOAT64));
+    }
+    HOLDS(strcmp(out, "untouched") == 0);
+}
+
+static void collective_overlap(muster_group_t *world) {
+    char buf[64] = "untouched";
+    INVALID("overlap", muster_allreduce(world, buf, buf + 1, 8, MUSTER_UINT8, MUSTER_SUM));
+    INVALID("overlap", muster_allreduce(world, buf + 1, buf, 8, MUSTER_UINT8, MUSTER_SUM));
+    INVALID("overlap", muster_allreduce(world, buf, buf + 8, 8, MUSTER_INT32, MUSTER_SUM));
+    INVALID("overlap", muster_allgather(world, buf + 7, buf, 8, MUSTER_UINT8));
+    INVALID("overlap", muster_allgather(world, buf, buf + 31, 8, MUSTER_INT32));
+    HOLDS(strcmp(buf, "untouched") == 0);
+    CHECK_OK(muster_allreduce(world, buf, buf + 8, 8, MUSTER_UINT8, MUSTER_SUM)); /* next to each other */
+    CHECK_OK(muster_allgather(world, buf + 32, buf, 8, MUSTER_INT32));
+    CHECK_OK(muster_allreduce(world, anywhere, anywhere, 0, MUSTER_UINT8, MUSTER_SUM)); /* nothing at all */
+}
+
+static void no_reduction(const void *in, void *inout, size_t count, int32_t dtype, void *ctx) {
+    (void)in, (void)inout, (void)count, (void)dtype, (void)ctx;
+}
+
+static void operations(muster_cluster_t *cluster) {
+    int32_t op = 0x777;
+    INVALID("cluster", muster_op_create(NULL, no_reduction, NULL, 1, &op));
+    INVALID("fn", muster_op_create(cluster, NULL, NULL, 1, &op));
+    INVALID("op", muster_op_create(cluster, no_reduction, NULL, 1, NULL));
+    INVALID("cluster", muster_op_free(NULL, 256));
+    for (int i = 0; i < ODD; i++) {
+        int32_t odd = odd_numbers[i];
+        INVALID("commutative", muster_op_create(cluster, no_reduction, NULL, odd, &op));
+        INVALID("op", muster_op_free(cluster, odd));
+    }
+    INVALID("op", muster_op_free(cluster, MUSTER_SUM));
+    HOLDS(op == 0x777);
+    CHECK_OK(muster_op_create(cluster, no_reduction, NULL, 1, &op));
+    HOLDS(op == 256);
+    CHECK_OK(muster_op_free(cluster, op));
+    INVALID("op", muster_op_free(cluster, op));
+    int32_t in[1] = {1}, out[1] = {2};
+    INVALID("op is 256", muster_allreduce(muster_world(cluster), in, out, 1, MUSTER_INT32, op));
+}
+
+static void requests(muster_cluster_t *cluster) {
+    muster_request_t *request = anywhere;
+    muster_group_t *world = muster_world(cluster);
+    INVALID("request", muster_request_test(NULL));
+    INVALID("request", muster_request_wait(NULL, 0));
+    INVALID("request", muster_request_cancel(NULL));
+    muster_request_free(NULL);
+    INVALID("group", muster_ibarrier(NULL, &request));
+    INVALID("request", muster_ibarrier(world, NULL));
+    HOLDS(request == anywhere);
+    CHECK_OK(muster_ibarrier(world, &request));
+    INVALID("timeout_ms", muster_request_wait(request, -2));
+    INVALID("timeout_ms", muster_request_wait(request, INT64_MIN));
+    CHECK_OK(muster_request_wait(request, -1));
+    CHECK_OK(muster_request_test(request));
+    CHECK_OK(muster_request_cancel(request)); /* too late: it stays what it was */
+    CHECK_OK(muster_request_wait(request, 0));
+    muster_request_free(request);
+}
+
+static void parts(muster_group_t *world) {
+    static const size_t absurd[] = {SIZE_MAX, SIZE_MAX / 2 + 1, SIZE_MAX / 8 + 1, (size_t)1 << 61, (size_t)1 << 63};
+    static const size_t counts[] = {1}, displs[] = {0};
+    muster_request_t *request = anywhere;
+    char in[64] = "in";
+    char out[64] = "untouched";
+    INVALID("group", muster_reduce(NULL, in, out, 1, MUSTER_UINT8, MUSTER_SUM, 0));
+    INVALID("in is NULL", muster_reduce(world, NULL, out, 1, MUSTER_UINT8, MUSTER_SUM, 0));
+    INVALID("out is NULL", muster_reduce(world, in, NULL, 1, MUSTER_UINT8, MUSTER_SUM, 0));
+    INVALID("integer", muster_reduce(world, in, out, 1, MUSTER_FLOAT32, MUSTER_XOR, 0));
+    INVALID("group", muster_ireduce(NULL, in, out, 1, MUSTER_UINT8, MUSTER_SUM, 0, &request));
+    INVALID("in is NULL", muster_ireduce(world, NULL, out, 1, MUSTER_UINT8, MUSTER_SUM, 0, &request));
+    INVALID("out is NULL", muster_ireduce(world, in, NULL, 1, MUSTER_UINT8, MUSTER_SUM, 0, &request));
+    INVALID("integer", muster_ireduce(world, in, out, 1, MUSTER_FLOAT32, MUSTER_XOR, 0, &request));
+    INVALID("group", muster_allgatherv(NULL, in, 1, out, counts, displs, MUSTER_UINT8));
+    INVALID("in is NULL", muster_allgatherv(world, NULL, 1, out, counts, displs, MUSTER_UINT8));
+    INVALID("out is NULL", muster_allgatherv(world, in, 1, NULL, counts, displs, MUSTER_UINT8));
+    INVALID("counts is NULL", muster_allgatherv(world, in, 1, out, NULL, displs, MUSTER_UINT8));
+    INVALID("group", muster_iallgatherv(NULL, in, 1, out, counts, displs, MUSTER_UINT8, &request));
+    INVALID("in is NULL", muster_iallgatherv(world, NULL, 1, out, counts, displs, MUSTER_UINT8, &request));
+    INVALID("out is NULL", muster_iallgatherv(world, in, 1, NULL, counts, displs, MUSTER_UINT8, &request));
+    INVALID("counts is NULL", muster_iallgatherv(world, in, 1, out, NULL, displs, MUSTER_UINT8, &request));
+    INVALID("group", muster_gather(NULL, in, out, 1, MUSTER_UINT8, 0));
+    INVALID("in is NULL", muster_gather(world, NULL, out, 1, MUSTER_UINT8, 0));
+    INVALID("out is NULL", muster_gather(world, in, NULL, 1, MUSTER_UINT8, 0));
+    INVALID("group", muster_igather(NULL, in, out, 1, MUSTER_UINT8, 0, &request));
+    INVALID("in is NULL", muster_igather(world, NULL, out, 1, MUSTER_UINT8, 0, &request));
+    INVALID("out is NULL", muster_igather(world, in, NULL, 1, MUSTER_UINT8, 0, &request));
+    INVALID("group", muster_gatherv(NULL, in, 1, out, counts, displs, MUSTER_UINT8, 0));
+    INVALID("in is NULL", muster_gatherv(world, NULL, 1, out, counts, displs, MUSTER_UINT8, 0));
+    INVALID("out is NULL", muster_gatherv(world, in, 1, NULL, counts, displs, MUSTER_UINT8, 0));
+    INVALID("counts is NULL", muster_gatherv(world, in, 1, out, NULL, displs, MUSTER_UINT8, 0));
+    INVALID("group", muster_igatherv(NULL, in, 1, out, counts, displs, MUSTER_UINT8, 0, &request));
+    INVALID("in is NULL", muster_igatherv(world, NULL, 1, out, counts, displs, MUSTER_UINT8, 0, &request));
+    INVALID("out is NULL", muster_igatherv(world, in, 1, NULL, counts, displs, MUSTER_UINT8, 0, &request));
+    INVALID("counts is NULL", muster_igatherv(world, in, 1, out, NULL, displs, MUSTER_UINT8, 0, &request));
+    INVALID("group", muster_scatter(NULL, in, out, 1, MUSTER_UINT8, 0));
+    INVALID("in is NULL", muster_scatter(world, NULL, out, 1, MUSTER_UINT8, 0));
+    INVALID("out is NULL", muster_scatter(world, in, NULL, 1, MUSTER_UINT8, 0));
+    INVALID("group", muster_iscatter(NULL, in, out, 1, MUSTER_UINT8, 0, &request));
+    INVALID("in is NULL", muster_iscatter(world, NULL, out, 1, MUSTER_UINT8, 0, &request));
+    INVALID("out is NULL", muster_iscatter(world, in, NULL, 1, MUSTER_UINT8, 0, &request));
+    INVALID("group", muster_scatterv(NULL, in, counts, displs, out, 1, MUSTER_UINT8, 0));
+    INVALID("in is NULL", muster_scatterv(world, NULL, counts, displs, out, 1, MUSTER_UINT8, 0));
+    INVALID("out is NULL", muster_scatterv(world, in, counts, displs, NULL, 1, MUSTER_UINT8, 0));
+    INVALID("counts is NULL", muster_scatterv(world, in, NULL, displs, out, 1, MUSTER_UINT8, 0));
+    INVALID("group", muster_iscatterv(NULL, in, counts, displs, out, 1, MUSTER_UINT8, 0, &request));
+    INVALID("in is NULL", muster_iscatterv(world, NULL, counts, displs, out, 1, MUSTER_UINT8, 0, &request));
+    INVALID("out is NULL", muster_iscatterv(world, in, counts, displs, NULL, 1, MUSTER_UINT8, 0, &request));
+    INVALID("counts is NULL", muster_iscatterv(world, in, NULL, displs, out, 1, MUSTER_UINT8, 0, &request));
+    INVALID("group", muster_reduce_scatter(NULL, in, out, 1, MUSTER_UINT8, MUSTER_SUM));
+    INVALID("in is NULL", muster_reduce_scatter(world, NULL, out, 1, MUSTER_UINT8, MUSTER_SUM));
+    INVALID("out is NULL", muster_reduce_scatter(world, in, NULL, 1, MUSTER_UINT8, MUSTER_SUM));
+    INVALID("integer", muster_reduce_scatter(world, in, out, 1, MUSTER_FLOAT32, MUSTER_XOR));
+    INVALID("group", muster_ireduce_scatter(NULL, in, out, 1, MUSTER_UINT8, MUSTER_SUM, &request));
+    INVALID("in is NULL", muster_ireduce_scatter(world, NULL, out, 1, MUSTER_UINT8, MUSTER_SUM, &request));
+    INVALID("out is NULL", muster_ireduce_scatter(world, in, NULL, 1, MUSTER_UINT8, MUSTER_SUM, &request));
+    INVALID("integer", muster_ireduce_scatter(world, in, out, 1, MUSTER_FLOAT32, MUSTER_XOR, &request));
+    INVALID("group", muster_reduce_scatterv(NULL, in, out, counts, MUSTER_UINT8, MUSTER_SUM));
+    INVALID("in is NULL", muster_reduce_scatterv(world, NULL, out, counts, MUSTER_UINT8, MUSTER_SUM));
+    INVALID("out is NULL", muster_reduce_scatterv(world, in, NULL, counts, MUSTER_UINT8, MUSTER_SUM));
+    INVALID("counts is NULL", muster_reduce_scatterv(world, in, out, NULL, MUSTER_UINT8, MUSTER_SUM));
+    INVALID("integer", muster_reduce_scatterv(world, in, out, counts, MUSTER_FLOAT32, MUSTER_XOR));
+    INVALID("group", muster_ireduce_scatterv(NULL, in, out, counts, MUSTER_UINT8, MUSTER_SUM, &request));
+    INVALID("in is NULL", muster_ireduce_scatterv(world, NULL, out, counts, MUSTER_UINT8, MUSTER_SUM, &request));
+    INVALID("out is NULL", muster_ireduce_scatterv(world, in, NULL, counts, MUSTER_UINT8, MUSTER_SUM, &request));
+    INVALID("counts is NULL", muster_ireduce_scatterv(world, in, out, NULL, MUSTER_UINT8, MUSTER_SUM, &request));
+    INVALID("integer", muster_ireduce_scatterv(world, in, out, counts, MUSTER_FLOAT32, MUSTER_XOR, &request));
+    INVALID("group", muster_alltoall(NULL, in, out, 1, MUSTER_UINT8));
+    INVALID("in is NULL", muster_alltoall(world, NULL, out, 1, MUSTER_UINT8));
+    INVALID("out is NULL", muster_alltoall(world, in, NULL, 1, MUSTER_UINT8));
+    INVALID("group", muster_ialltoall(NULL, in, out, 1, MUSTER_UINT8, &request));
+    INVALID("in is NULL", muster_ialltoall(world, NULL, out, 1, MUSTER_UINT8, &request));
+    INVALID("out is NULL", muster_ialltoall(world, in, NULL, 1, MUSTER_UINT8, &request));
+    INVALID("group", muster_alltoallv(NULL, in, counts, displs, out, counts, displs, MUSTER_UINT8));
+    INVALID("in is NULL", muster_alltoallv(world, NULL, counts, displs, out, counts, displs, MUSTER_UINT8));
+    INVALID("out is NULL", muster_alltoallv(world, in, counts, displs, NULL, counts, displs, MUSTER_UINT8));
+    INVALID("in_counts is NULL", muster_alltoallv(world, in, NULL, displs, out, NULL, displs, MUSTER_UINT8));
+    INVALID("group", muster_ialltoallv(NULL, in, counts, displs, out, counts, displs, MUSTER_UINT8, &request));
+    INVALID("in is NULL", muster_ialltoallv(world, NULL, counts, displs, out, counts, displs, MUSTER_UINT8, &request));
+    INVALID("out is NULL", muster_ialltoallv(world, in, counts, displs, NULL, counts, displs, MUSTER_UINT8, &request));
+    INVALID("in_counts is NULL", muster_ialltoallv(world, in, NULL, displs, out, NULL, displs, MUSTER_UINT8, &request));
+    INVALID("group", muster_ibroadcast(NULL, out, 1, MUSTER_UINT8, 0, &request));
+    INVALID("buf is NULL", muster_ibroadcast(world, NULL, 1, MUSTER_UINT8, 0, &request));
+    INVALID("group", muster_iallreduce(NULL, in, out, 1, MUSTER_UINT8, MUSTER_SUM, &request));
+    INVALID("in is NULL", muster_iallreduce(world, NULL, out, 1, MUSTER_UINT8, MUSTER_SUM, &request));
+    INVALID("out is NULL", muster_iallreduce(world, in, NULL, 1, MUSTER_UINT8, MUSTER_SUM, &request));
+    INVALID("integer", muster_iallreduce(world, in, out, 1, MUSTER_FLOAT32, MUSTER_XOR, &request));
+    INVALID("group", muster_iallgather(NULL, in, out, 1, MUSTER_UINT8, &request));
+    INVALID("in is NULL", muster_iallgather(world, NULL, out, 1, MUSTER_UINT8, &request));
+    INVALID("out is NULL", muster_iallgather(world, in, NULL, 1, MUSTER_UINT8, &request));
+    for (int i = 0; i < ODD; i++) {
+        int32_t odd = odd_numbers[i];
+        INVALID("dtype", muster_reduce(world, in, out, 1, odd, MUSTER_SUM, 0));
+        INVALID("op", muster_reduce(world, in, out, 1, MUSTER_UINT8, odd, 0));
+        INVALID("root", muster_reduce(world, in, out, 1, MUSTER_UINT8, MUSTER_SUM, odd));
+        INVALID("dtype", muster_ireduce(world, in, out, 1, odd, MUSTER_SUM, 0, &request));
+        INVALID("op", muster_ireduce(world, in, out, 1, MUSTER_UINT8, odd, 0, &request));
+        INVALID("root", muster_ireduce(world, in, out, 1, MUSTER_UINT8, MUSTER_SUM, odd, &request));
+        INVALID("dtype", muster_allgatherv(world, in, 1, out, counts, displs, odd));
+        INVALID("dtype", muster_iallgatherv(world, in, 1, out, counts, displs, odd, &request));
+        INVALID("dtype", muster_gather(world, in, out, 1, odd, 0));
+        INVALID("root", muster_gather(world, in, out, 1, MUSTER_UINT8, odd));
+        INVALID("dtype", muster_igather(world, in, out, 1, odd, 0, &request));
+        INVALID("root", muster_igather(world, in, out, 1, MUSTER_UINT8, odd, &request));
+        INVALID("dtype", muster_gatherv(world, in, 1, out, counts, displs, odd, 0));
+        INVALID("root", muster_gatherv(world, in, 1, out, counts, displs, MUSTER_UINT8, odd));
+        INVALID("dtype", muster_igatherv(world, in, 1, out, counts, displs, odd, 0, &request));
+        INVALID("root", muster_igatherv(world, in, 1, out, counts, displs, MUSTER_UINT8, odd, &request));
+        INVALID("dtype", muster_scatter(world, in, out, 1, odd, 0));
+        INVALID("root", muster_scatter(world, in, out, 1, MUSTER_UINT8, odd));
+        INVALID("dtype", muster_iscatter(world, in, out, 1, odd, 0, &request));
+        INVALID("root", muster_iscatter(world, in, out, 1, MUSTER_UINT8, odd, &request));
+        INVALID("dtype", muster_scatterv(world, in, counts, displs, out, 1, odd, 0));
+        INVALID("root", muster_scatterv(world, in, counts, displs, out, 1, MUSTER_UINT8, odd));
+        INVALID("dtype", muster_iscatterv(world, in, counts, displs, out, 1, odd, 0, &request));
+        INVALID("root", muster_iscatterv(world, in, counts, displs, out, 1, MUSTER_UINT8, odd, &request));
+        INVALID("dtype", muster_reduce_scatter(world, in, out, 1, odd, MUSTER_SUM));
+        INVALID("op", muster_reduce_scatter(world, in, out, 1, MUSTER_UINT8, odd));
+        INVALID("dtype", muster_ireduce_scatter(world, in, out, 1, odd, MUSTER_SUM, &request));
+        INVALID("op", muster_ireduce_scatter(world, in, out, 1, MUSTER_UINT8, odd, &request));
+        INVALID("dtype", muster_reduce_scatterv(world, in, out, counts, odd, MUSTER_SUM));
+        INVALID("op", muster_reduce_scatterv(world, in, out, counts, MUSTER_UINT8, odd));
+        INVALID("dtype", muster_ireduce_scatterv(world, in, out, counts, odd, MUSTER_SUM, &request));
+        INVALID("op", muster_ireduce_scatterv(world, in, out, counts, MUSTER_UINT8, odd, &request));
+        INVALID("dtype", muster_alltoall(world, in, out, 1, odd));
+        INVALID("dtype", muster_ialltoall(world, in, out, 1, odd, &request));
+        INVALID("dtype", muster_alltoallv(world, in, counts, displs, out, counts, displs, odd));
+        INVALID("dtype", muster_ialltoallv(world, in, counts, displs, out, counts, displs, odd, &request));
+        INVALID("dtype", muster_ibroadcast(world, out, 1, odd, 0, &request));
+        INVALID("root", muster_ibroadcast(world, out, 1, MUSTER_UINT8, odd, &request));
+        INVALID("dtype", muster_iallreduce(world, in, out, 1, odd, MUSTER_SUM, &request));
+        INVALID("op", muster_iallreduce(world, in, out, 1, MUSTER_UINT8, odd, &request));
+        INVALID("dtype", muster_iallgather(world, in, out, 1, odd, &request));
+    }
+    for (size_t i = 0; i < sizeof absurd / sizeof absurd[0]; i++) {
+        INVALID("reduce", muster_reduce(world, in, out, absurd[i], MUSTER_FLOAT64, MUSTER_SUM, 0));
+        INVALID("reduce", muster_ireduce(world, in, out, absurd[i], MUSTER_FLOAT64, MUSTER_SUM, 0, &request));
+        INVALID("allgatherv", muster_allgatherv(world, in, absurd[i], out, counts, displs, MUSTER_FLOAT64));
+        INVALID("more than any memory", muster_allgatherv(world, in, absurd[i], out, &absurd[i], NULL, MUSTER_FLOAT64));
+        INVALID("allgatherv", muster_iallgatherv(world, in, absurd[i], out, counts, displs, MUSTER_FLOAT64, &request));
+        INVALID("more than any memory", muster_iallgatherv(world, in, absurd[i], out, &absurd[i], NULL, MUSTER_FLOAT64, &request));
+        INVALID("gather", muster_gather(world, in, out, absurd[i], MUSTER_FLOAT64, 0));
+        INVALID("gather", muster_igather(world, in, out, absurd[i], MUSTER_FLOAT64, 0, &request));
+        INVALID("gatherv", muster_gatherv(world, in, absurd[i], out, counts, displs, MUSTER_FLOAT64, 0));
+        INVALID("more than any memory", muster_gatherv(world, in, absurd[i], out, &absurd[i], NULL, MUSTER_FLOAT64, 0));
+        INVALID("gatherv", muster_igatherv(world, in, absurd[i], out, counts, displs, MUSTER_FLOAT64, 0, &request));
+        INVALID("more than any memory", muster_igatherv(world, in, absurd[i], out, &absurd[i], NULL, MUSTER_FLOAT64, 0, &request));
+        INVALID("scatter", muster_scatter(world, in, out, absurd[i], MUSTER_FLOAT64, 0));
+        INVALID("scatter", muster_iscatter(world, in, out, absurd[i], MUSTER_FLOAT64, 0, &request));
+        INVALID("scatterv", muster_scatterv(world, in, counts, displs, out, absurd[i], MUSTER_FLOAT64, 0));
+        INVALID("more than any memory", muster_scatterv(world, in, &absurd[i], NULL, out, absurd[i], MUSTER_FLOAT64, 0));
+        INVALID("scatterv", muster_iscatterv(world, in, counts, displs, out, absurd[i], MUSTER_FLOAT64, 0, &request));
+        INVALID("more than any memory", muster_iscatterv(world, in, &absurd[i], NULL, out, absurd[i], MUSTER_FLOAT64, 0, &request));
+        INVALID("reduce_scatter", muster_reduce_scatter(world, in, out, absurd[i], MUSTER_FLOAT64, MUSTER_SUM));
+        INVALID("reduce_scatter", muster_ireduce_scatter(world, in, out, absurd[i], MUSTER_FLOAT64, MUSTER_SUM, &request));
+        INVALID("more than any memory", muster_reduce_scatterv(world, in, out, &absurd[i], MUSTER_FLOAT64, MUSTER_SUM));
+        INVALID("more than any memory", muster_ireduce_scatterv(world, in, out, &absurd[i], MUSTER_FLOAT64, MUSTER_SUM, &request));
+        INVALID("alltoall", muster_alltoall(world, in, out, absurd[i], MUSTER_FLOAT64));
+        INVALID("alltoall", muster_ialltoall(world, in, out, absurd[i], MUSTER_FLOAT64, &request));
+        INVALID("more than any memory", muster_alltoallv(world, in, &absurd[i], NULL, out, &absurd[i], NULL, MUSTER_FLOAT64));
+        INVALID("more than any memory", muster_ialltoallv(world, in, &absurd[i], NULL, out, &absurd[i], NULL, MUSTER_FLOAT64, &request));
+        INVALID("broadcast", muster_ibroadcast(world, out, absurd[i], MUSTER_FLOAT64, 0, &request));
+        INVALID("allreduce", muster_iallreduce(world, in, out, absurd[i], MUSTER_FLOAT64, MUSTER_SUM, &request));
+        INVALID("allgather", muster_iallgather(world, in, out, absurd[i], MUSTER_FLOAT64, &request));
+    }
+    static const size_t two[] = {2};
+    INVALID("this rank, 0, gives 1 elements", muster_allgatherv(world, in, 1, out, two, displs, MUSTER_UINT8));
+    INVALID("this rank, 0, gives 1 elements", muster_gatherv(world, in, 1, out, two, displs, MUSTER_UINT8, 0));
+    INVALID("this rank, 0, gives 1 elements", muster_scatterv(world, in, two, displs, out, 1, MUSTER_UINT8, 0));
+    INVALID("this rank, 0, gives 1 elements",
+            muster_alltoallv(world, in, counts, displs, out, two, displs, MUSTER_UINT8));
+    INVALID("overlap", muster_alltoall(world, out, out + 1, 4, MUSTER_UINT8));
+    INVALID("overlap", muster_reduce(world, out, out + 1, 4, MUSTER_UINT8, MUSTER_SUM, 0));
+    INVALID("overlap", muster_ireduce_scatter(world, out, out + 1, 4, MUSTER_UINT8, MUSTER_SUM, &request));
+    HOLDS(strcmp(out, "untouched") == 0 && request == anywhere);
+}
+
+static void messages(muster_group_t *world) {
+    static const int32_t odd_tags[] = {-2, -3, INT32_MIN}, odd_ranks[] = {1, 2, -2, INT32_MAX, INT32_MIN};
+    muster_request_t *request = anywhere;
+    muster_received_t received = {77, 77, 77, 77};
+    char in[64] = "in", out[64] = "untouched";
+    INVALID("group", muster_send(NULL, in, 1, MUSTER_UINT8, 0, 0));
+    INVALID("in is NULL", muster_send(world, NULL, 1, MUSTER_UINT8, 0, 0));
+    INVALID("to is -1", muster_send(world, in, 1, MUSTER_UINT8, MUSTER_ANY_SOURCE, 0));
+    INVALID("tag is -1", muster_send(world, in, 1, MUSTER_UINT8, 0, MUSTER_ANY_TAG));
+    INVALID("group", muster_isend(NULL, in, 1, MUSTER_UINT8, 0, 0, &request));
+    INVALID("request", muster_isend(world, in, 1, MUSTER_UINT8, 0, 0, NULL));
+    INVALID("in is NULL", muster_isend(world, NULL, 1, MUSTER_UINT8, 0, 0, &request));
+    INVALID("group", muster_recv(NULL, out, 1, MUSTER_UINT8, 0, 0, &received, sizeof received));
+    INVALID("out is NULL", muster_recv(world, NULL, 1, MUSTER_UINT8, 0, 0, &received, sizeof received));
+    INVALID("size is 3", muster_recv(world, out, 1, MUSTER_UINT8, 0, 0, &received, 3));
+    INVALID("group", muster_irecv(NULL, out, 1, MUSTER_UINT8, 0, 0, &received, sizeof received, &request));
+    INVALID("request", muster_irecv(world, out, 1, MUSTER_UINT8, 0, 0, &received, sizeof received, NULL));
+    INVALID("size is 0", muster_irecv(world, out, 1, MUSTER_UINT8, 0, 0, &received, 0, &request));
+    INVALID("group", muster_sendrecv(NULL, in, 1, MUSTER_UINT8, 0, 0, out, 1, MUSTER_UINT8, 0, 0, NULL, 0));
+    INVALID("overlap", muster_sendrecv(world, out, 8, MUSTER_UINT8, 0, 0, out + 7, 8, MUSTER_UINT8, 0, 0, NULL, 0));
+    INVALID("group", muster_isendrecv(NULL, in, 1, MUSTER_UINT8, 0, 0, out, 1, MUSTER_UINT8, 0, 0, NULL, 0, &request));
+    INVALID("request", muster_isendrecv(world, in, 1, MUSTER_UINT8, 0, 0, out, 1, MUSTER_UINT8, 0, 0, NULL, 0, NULL));
+    INVALID("more than any", muster_send(world, in, SIZE_MAX, MUSTER_INT16, 0, 0));
+    INVALID("more than any", muster_recv(world, out, SIZE_MAX / 4, MUSTER_FLOAT64, 0, 0, NULL, 0));
+    for (int i = 0; i < 5; i++) {
+        int32_t odd = odd_ranks[i];
+        INVALID("to is", muster_send(world, in, 1, MUSTER_UINT8, odd, 0));
+        INVALID("to is", muster_isend(world, in, 1, MUSTER_UINT8, odd, 0, &request));
+        INVALID("from is", muster_recv(world, out, 1, MUSTER_UINT8, odd, 0, NULL, 0));
+        INVALID("from is", muster_irecv(world, out, 1, MUSTER_UINT8, odd, 0, NULL, 0, &request));
+        INVALID("to is", muster_sendrecv(world, in, 1, MUSTER_UINT8, odd, 0, out, 1, MUSTER_UINT8, 0, 0, NULL, 0));
+        INVALID("from is", muster_sendrecv(world, in, 1, MUSTER_UINT8, 0, 0, out, 1, MUSTER_UINT8, odd, 0, NULL, 0));
+    }
+    for (int i = 0; i < 3; i++) {
+        int32_t odd = odd_tags[i];
+        INVALID("tag is", muster_send(world, in, 1, MUSTER_UINT8, 0, odd));
+        INVALID("tag is", muster_isend(world, in, 1, MUSTER_UINT8, 0, odd, &request));
+        INVALID("tag is", muster_recv(world, out, 1, MUSTER_UINT8, 0, odd, NULL, 0));
+        INVALID("tag is", muster_irecv(world, out, 1, MUSTER_UINT8, 0, odd, NULL, 0, &request));
+    }
+    for (int i = 0; i < ODD; i++) {
+        INVALID("dtype", muster_send(world, in, 1, odd_numbers[i], 0, 0));
+        INVALID("dtype", muster_recv(world, out, 1, odd_numbers[i], 0, 0, NULL, 0));
+    }
+    HOLDS(strcmp(out, "untouched") == 0 && request == anywhere && received.count == 77 && received.source == 77);
+    /* None of these was posted: what is sent now is what is received. */
+    CHECK_OK(muster_send(world, in, 3, MUSTER_UINT8, 0, 0));
+    CHECK_OK(muster_recv(world, out, 64, MUSTER_UINT8, MUSTER_ANY_SOURCE, MUSTER_ANY_TAG, &received, sizeof received));
+    HOLDS(received.count == 3 && received.source == 0 && received.tag == 0);
+}
+
+int main(void) {
+    muster_cluster_t *cluster = NULL;
+    CHECK_OK(muster_init(NULL, &cluster));
+    collective_arguments(muster_world(cluster));
+    collective_counts(muster_world(cluster));
+    collective_overlap(muster_world(cluster));
+    operations(cluster);
+    requests(cluster);
+    parts(muster_world(cluster));
+    messages(muster_world(cluster));
+    CHECK_OK(muster_barrier(muster_world(cluster))); /* no mistake has revoked the group */
+    CHECK_OK(muster_finalize(cluster));
+    muster_cluster_free(cluster);
+    return mistakes == 0 ? 0 : 1;
+}

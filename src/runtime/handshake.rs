@@ -1,0 +1,163 @@
+//! One connection on which a link is being opened: what has been said on it, and what that means.
+//!
+//! Invariant: no payload before *Accept*. Which link is let in is the mesh's decision.
+
+use super::mesh::LinkKey;
+use crate::net::Transport;
+use crate::types::Time;
+use crate::wire::{
+    encode_frame, peek_frame, Decoder, Encoder, LinkAccept, LinkHello, LinkKind, LinkReject, LinkRejectReason, Wire,
+    WireError, PROOF_BYTES,
+};
+use std::io::{self, IoSlice, IoSliceMut};
+
+/// How much is read during a handshake; a link takes over what was read beyond it.
+pub(super) const HANDSHAKE_BYTES: usize = 4096;
+
+/// A connection on which something is still to be said.
+pub(super) struct Handshake {
+    pub transport: Box<dyn Transport>,
+    pub inbound: Vec<u8>,
+    pub outbound: Vec<u8>,
+    /// Only connections that others opened have one: the groups put a limit to how long a dial may take.
+    pub deadline: Time,
+    pub stage: Stage,
+}
+
+#[derive(PartialEq)]
+pub(super) enum Stage {
+    /// We dialled, and wait for the answer.
+    Dialled(LinkKey),
+    /// They dialled; their hello has not come yet.
+    Accepted,
+    /// Their hello came before our `Formed`.
+    Held(LinkHello),
+    /// Our *Accept* is going out.
+    Accepting(LinkKey),
+    /// Our *Reject* is going out.
+    Rejecting,
+}
+
+/// What to do with a handshake after a look at it.
+pub(super) enum Next {
+    Wait,
+    Close,
+    Deliver(LinkKey),
+    Failed(LinkKey, String),
+    /// The peer has freed the group.
+    Freed(LinkKey),
+    Answer(LinkHello),
+}
+
+impl Handshake {
+    /// Writes what is to be said, reads what has come, and says what to do.
+    pub(super) fn look(&mut self, secret: Option<[u8; 32]>) -> Result<Next, WireError> {
+        match self.write() {
+            Ok(true) => {}
+            Ok(false) => return Ok(Next::Wait),
+            Err(error) => return Ok(self.ended(&error.to_string())),
+        }
+        match self.stage {
+            Stage::Accepting(key) => return Ok(Next::Deliver(key)),
+            Stage::Rejecting => return Ok(Next::Close),
+            Stage::Held(_) => return Ok(Next::Wait),
+            Stage::Dialled(_) | Stage::Accepted => {}
+        }
+        loop {
+            if let Some((frame, taken)) = peek_frame(&self.inbound, HANDSHAKE_BYTES as u64 / 2)? {
+                self.inbound.drain(..taken);
+                return self.heard(frame.header.kind, &frame.payload, secret);
+            }
+            let start = self.inbound.len();
+            self.inbound.resize(HANDSHAKE_BYTES, 0);
+            let got = self.transport.read(&mut [IoSliceMut::new(&mut self.inbound[start..])]);
+            self.inbound.truncate(start + *got.as_ref().unwrap_or(&0));
+            match got {
+                Ok(0) => return Ok(self.ended("it closed the connection")),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Next::Wait),
+                Err(error) => return Ok(self.ended(&error.to_string())),
+            }
+        }
+    }
+
+    /// Whether everything is written.
+    fn write(&mut self) -> io::Result<bool> {
+        while !self.outbound.is_empty() {
+            match self.transport.write(&[IoSlice::new(&self.outbound)]) {
+                Ok(count) => drop(self.outbound.drain(..count)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        match self.transport.flush() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            flushed => flushed.map(|()| true),
+        }
+    }
+
+    fn ended(&self, reason: &str) -> Next {
+        match self.stage {
+            // After a hello was let in, too: the group may wait for this link already, and no other one will come.
+            Stage::Dialled(key) | Stage::Accepting(key) => {
+                Next::Failed(key, format!("its end of a new link was closed: {reason}"))
+            }
+            _ => Next::Close,
+        }
+    }
+
+    fn heard(&self, kind: u8, payload: &[u8], secret: Option<[u8; 32]>) -> Result<Next, WireError> {
+        let mut from = Decoder::new(payload);
+        match (LinkKind::from_code(kind)?, &self.stage) {
+            (LinkKind::Hello, Stage::Accepted) => {
+                let hello = LinkHello::take(&mut from)?;
+                from.finish()?;
+                Ok(Next::Answer(hello))
+            }
+            (LinkKind::Accept, &Stage::Dialled(key)) => {
+                let proof = LinkAccept::take(&mut from)?.proof;
+                from.finish()?;
+                if !secret.is_some_and(|secret| same_bytes(&proof, &half(&secret, 1))) {
+                    return Err(WireError("it does not know the epoch's secret".to_owned()));
+                }
+                Ok(Next::Deliver(key))
+            }
+            (LinkKind::Reject, &Stage::Dialled(key)) => {
+                let reason = LinkReject::take(&mut from)?.reason;
+                from.finish()?;
+                match reason {
+                    // Its own attempt, or the link that came of it, is the one that survives.
+                    LinkRejectReason::Crossing | LinkRejectReason::Duplicate => Ok(Next::Close),
+                    LinkRejectReason::NoGroup => Ok(Next::Freed(key)),
+                    reason => Ok(Next::Failed(key, format!("it refused the link: {reason:?}"))),
+                }
+            }
+            (other, _) => Err(WireError(format!("{other:?} in the middle of a handshake"))),
+        }
+    }
+}
+
+pub(super) fn frame(kind: LinkKind, body: &impl Wire) -> Vec<u8> {
+    let mut payload = Encoder::default();
+    body.put(&mut payload);
+    let mut bytes = Vec::new();
+    encode_frame(kind as u8, 0, &payload.bytes, &mut bytes);
+    bytes
+}
+
+/// The last word on a link.
+pub(super) fn leave() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode_frame(LinkKind::Leave as u8, 0, &[], &mut bytes);
+    bytes
+}
+
+/// The dialler's half of the epoch's secret (0), or the accepter's (1).
+pub(super) fn half(secret: &[u8; 32], which: usize) -> [u8; PROOF_BYTES] {
+    secret[which * PROOF_BYTES..][..PROOF_BYTES].try_into().expect("a half is PROOF_BYTES long")
+}
+
+/// Whether two proofs are equal, in a time that does not tell where they differ.
+pub(super) fn same_bytes(one: &[u8; PROOF_BYTES], other: &[u8; PROOF_BYTES]) -> bool {
+    one.iter().zip(other).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
+}
