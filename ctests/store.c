@@ -202,6 +202,22 @@ static void add_in_threads(muster_cluster_t *cluster, int index, void *context) 
     CHECK_IS(ADDERS * ADDITIONS, sum);
 }
 
+/* Who has left is told so, by a sentence that names the call once. */
+static void after_leaving(muster_cluster_t *cluster, int index, void *context) {
+    static const char *const key = "k";
+    void *value = NULL;
+    size_t len = 0;
+    (void)index, (void)context;
+    CHECK_OK(muster_finalize(cluster));
+    CHECK_IS(MUSTER_ERR_STATE, muster_store_add(cluster, key, 1, NULL));
+    CHECK(strcmp(muster_last_error(), "store add of \"k\": this process has left its cluster") == 0);
+    CHECK_IS(MUSTER_ERR_STATE, muster_store_get(cluster, key, 0, &value, &len));
+    CHECK(strcmp(muster_last_error(), "store get of \"k\": this process has left its cluster") == 0);
+    CHECK_IS(MUSTER_ERR_STATE, muster_store_wait(cluster, &key, 1, -1));
+    CHECK(strcmp(muster_last_error(), "store wait for \"k\": this process has left its cluster") == 0);
+    CHECK(value == NULL && len == 0);
+}
+
 int main(void) {
     static const char *const half_a_second[] = {"store_timeout", "0.5", NULL};
     static const char *const thousand[] = {"store_total_limit", "1000", NULL};
@@ -209,9 +225,11 @@ int main(void) {
     struct plan small = {.workers = 1, .settings = thousand, .body = small_total};
     struct plan adders = {.workers = ADDERS, .node_ids = rank_ids, .body = add_up};
     struct plan threads = {.workers = 1, .body = add_in_threads};
+    struct plan leaving = {.workers = 1, .body = after_leaving};
     run_nodes(&two);
     run_nodes(&small);
     run_nodes(&adders);
     run_nodes(&threads);
+    run_nodes(&leaving);
     return 0;
 }

@@ -154,7 +154,7 @@ impl Cluster {
                 return Some(Err(failure.clone().into()));
             }
             let over = learnt.left.is_some() || learnt.over;
-            over.then(|| Err(Error::new(Status::State, format!("{title}: this process has left its cluster"))))
+            over.then(|| Err(Error::new(Status::State, "this process has left its cluster")))
         });
         let mut learnt = self.shared.learnt();
         learnt.storing.remove(&ask);
