@@ -6,14 +6,25 @@
  * Conventions:
  * - A muster_status_t is 0 for success, positive for a state, negative for an error. After an error muster_last_error()
  *   says in a full sentence which input it was, what it was, and what would be right.
- * - Queries return a value that is not negative, or a negative status.
+ * - Queries return a value that is not negative, or a negative status. They answer after a break and after
+ *   muster_finalize, too.
+ * - NULL for an argument that is needed is MUSTER_ERR_INVALID. A buffer may be NULL where its count is 0.
  * - Handles are made into a `T **out` and freed by their _free function, which accepts NULL. The groups that
  *   muster_world, muster_servers and muster_universe return belong to their cluster and are not freed.
  * - Outputs are written on success only, unless a function says otherwise.
- * - A timeout_ms of -1 means the default, 0 "try once", INT64_MAX "no limit".
- * - Calls on clusters, groups and the store may come from any thread. A configuration belongs to one thread at a time.
- *   All ranks of a group call its collectives in the same order.
- * - After fork() calls on inherited handles return MUSTER_ERR_FORKED in the child.
+ * - Texts go out as `buf`, `cap` and `needed`: the length with the zero byte goes to `needed` (may be NULL), also with
+ *   MUSTER_ERR_LIMIT, where `cap` is too small and nothing is copied. With `buf` NULL and `cap` 0 one only asks for it.
+ * - Structs go out with their size: pass `sizeof *out`. A program whose struct is shorter than the library's gets the
+ *   members that it knows, one whose struct is longer gets zeros in the rest; a size that does not hold the first member
+ *   is MUSTER_ERR_INVALID.
+ * - A timeout_ms of INT64_MAX means "no limit", 0 "try once"; what -1 means each function says. Other negative values
+ *   are MUSTER_ERR_INVALID.
+ * - Calls on clusters, groups, schedulers and the store may come from any thread, several at a time. A configuration and
+ *   a request belong to one thread at a time. All ranks of a group call its collectives in the same order.
+ * - The library installs no signal handlers, its threads block the program's signals, no call ends early because of one,
+ *   and sending to a process that has died raises no SIGPIPE. No function may be called in a signal handler.
+ * - After fork() calls on inherited handles return MUSTER_ERR_FORKED in the child. It may free them, which touches
+ *   nothing of the parent's, and may join a cluster of its own.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -172,7 +183,10 @@ typedef struct {
     int32_t pid;
     /** The epoch in which it happened. */
     int64_t epoch;
-    /** The group that it broke: 0 world, 1 servers, 2 universe; -1: the whole cluster. */
+    /**
+     * The group that it broke: 0 world, 1 servers, 2 universe, 3 and up one that was made, which sentences call "group
+     * 3"; -1: the whole cluster.
+     */
     int64_t group;
     /** The group's collective in which it was noticed, counted from 1; 0 where there was none. */
     uint64_t sequence;
@@ -284,7 +298,7 @@ typedef void (*muster_reduce_fn)(const void *in, void *inout, size_t count, int3
 /** A process of the cluster was lost. */
 #define MUSTER_ERR_PEER_LOST (-11)
 
-/** A process that the call needs has left the cluster. */
+/** A process that the call needs has left the cluster, or freed the group. */
 #define MUSTER_ERR_PEER_LEFT (-12)
 
 /** Two live processes cannot reach each other. */
@@ -293,13 +307,13 @@ typedef void (*muster_reduce_fn)(const void *in, void *inout, size_t count, int3
 /** Bytes were damaged on the way. */
 #define MUSTER_ERR_CORRUPT (-14)
 
-/** Ranks called different collectives; the sentence says what each called. */
+/** Ranks called different collectives, or a message does not fit its receive; the sentence tells both sides. */
 #define MUSTER_ERR_MISMATCH (-15)
 
 /** The group was revoked. */
 #define MUSTER_ERR_REVOKED (-16)
 
-/** A rank aborted the job. */
+/** A rank aborted the job, or its scheduler was stopped; or a request was cancelled, or a message given up midway. */
 #define MUSTER_ERR_ABORTED (-17)
 
 /** A newer life of this node has taken its place. */
@@ -419,7 +433,8 @@ void muster_config_free(muster_config_t *config);
  * `*out` set to NULL, or the job's error. With no settings at all the process is a cluster of one.
  *
  * Errors: MUSTER_ERR_CONFIG, MUSTER_ERR_BIND, MUSTER_ERR_UNREACHABLE (no scheduler), MUSTER_ERR_REJECTED,
- * MUSTER_ERR_TIMEOUT (the sentence names who is missing), MUSTER_ERR_UNSUPPORTED.
+ * MUSTER_ERR_TIMEOUT (the sentence names who is missing), MUSTER_ERR_UNSUPPORTED, MUSTER_ERR_ABORTED (the job was
+ * ended while it formed).
  *
  * Requires:
  * `config` must be NULL or a live configuration; `out` must be NULL or writable.
@@ -438,7 +453,11 @@ muster_status_t muster_init(const muster_config_t *config,
 muster_status_t muster_finalize(muster_cluster_t *cluster);
 
 /**
- * Ends the job for every rank: their pending and later calls return MUSTER_ERR_ABORTED with this rank, code and reason.
+ * Ends the job for every rank: their pending and later calls return MUSTER_ERR_ABORTED with this rank, code and
+ * reason, which mean what the program likes; `reason` is UTF-8, and cut after 1,024 bytes.
+ *
+ * Waits up to 250 ms for the scheduler's word, without which it returns MUSTER_ERR_UNREACHABLE; after muster_finalize
+ * MUSTER_ERR_STATE.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster; `reason` must be NULL or a string.
@@ -475,8 +494,10 @@ muster_status_t muster_scheduler_start(const muster_config_t *config,
 muster_status_t muster_scheduler_address(const muster_scheduler_t *scheduler, char *buf, size_t cap, size_t *needed);
 
 /**
- * Waits until the job has ended: MUSTER_OK, or the job's error. -1: without limit; 0: only looks; otherwise
- * milliseconds. MUSTER_IN_PROGRESS if the job has not ended by then.
+ * Waits until the job has ended: MUSTER_OK, or the job's error. MUSTER_IN_PROGRESS if it has not ended after
+ * `timeout_ms`: one can wait again, and several threads may.
+ *
+ * `timeout_ms` is -1 or INT64_MAX to wait without limit, 0 to look only.
  *
  * Requires:
  * `scheduler` must be NULL or a live scheduler.
@@ -577,8 +598,8 @@ muster_status_t muster_failed_ranks(const muster_cluster_t *cluster,
                                     size_t *count);
 
 /**
- * The first cause of a broken cluster, or of its first broken group. Pass `sizeof *out` as `size`.
- * MUSTER_ERR_NOT_FOUND while nothing has failed.
+ * The first cause of a broken cluster, or of its first broken group; a group that has been freed does not count. Pass
+ * `sizeof *out` as `size`. MUSTER_ERR_NOT_FOUND while nothing has failed.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster; `out` must be NULL or writable for `size` bytes.
@@ -697,7 +718,8 @@ muster_status_t muster_group_member(const muster_group_t *group,
 
 /**
  * How long an operation on the group may take, in milliseconds: -1 the default (setting timeout, 1,800 s), INT64_MAX
- * without limit, 0 only what can be done at once. Counts for later calls.
+ * without limit, 0 only what can be done at once. Counts for later calls of this process. When the time is up, a
+ * collective revokes the group, and a message ends alone.
  *
  * Requires:
  * `group` must be NULL or a live group.
@@ -750,7 +772,8 @@ void muster_group_free(muster_group_t *group);
  * Returns when every member of the group has called it.
  *
  * Blocking; at most for the group's time-out. An error revokes the group: all members' pending and later calls on it
- * return the same first cause. Only MUSTER_ERR_INVALID, _STATE and _FORKED, with which nothing has begun, do not.
+ * return the same first cause. Only MUSTER_ERR_INVALID, _STATE and _FORKED, with which nothing has begun, do not. Who
+ * is no member of the group gets MUSTER_ERR_INVALID.
  *
  * Requires:
  * `group` must be NULL or a live group.
@@ -987,16 +1010,17 @@ muster_status_t muster_alltoallv(muster_group_t *group,
  * each other: of two that a receive fits the one that was sent first is received first.
  *
  * Up to 64 KiB a message is eager: this returns when the system has taken it, and the receiver keeps it until it is
- * received (up to 16 MiB of one sender's; what is beyond waits as longer ones do). A longer one waits for its
- * receive. To oneself an eager message is kept, a longer one is MUSTER_ERR_STATE unless its receive is posted.
+ * received (up to 16 MiB of one sender's; what is beyond waits as longer ones do). A longer one waits for its receive.
+ * To oneself, where no receive is posted for it, an eager message is kept (MUSTER_ERR_LIMIT beyond the 16 MiB), and a
+ * longer one is MUSTER_ERR_STATE.
  *
  * Messages take no turn among collectives, and progress beside them. `in` may be NULL where `count` is 0, and is the
- * caller's again when this returns. Blocking, at most for the group's time-out: MUSTER_ERR_TIMEOUT (the message may still
- * arrive if a part of it had gone), which ends this call alone. MUSTER_ERR_MISMATCH if a message longer than 64 KiB met a
- * receive of another element type, or for fewer elements; MUSTER_ERR_ABORTED if that receive was given up in the middle;
- * MUSTER_ERR_PEER_LEFT if the receiver has left: these end this call alone, too. A lost peer, damaged data or a broken
- * link revokes the group, and a revoked group or a broken cluster ends this call with its first cause, as
- * muster_barrier. Thread-safe.
+ * caller's again when this returns. Blocking, at most for the group's time-out: MUSTER_ERR_TIMEOUT (the message may
+ * still arrive if a part of it had gone), which ends this call alone. MUSTER_ERR_MISMATCH if a message that waited for
+ * its receive met one of another element type, or for fewer elements; MUSTER_ERR_ABORTED if that receive was given up
+ * in the middle; MUSTER_ERR_PEER_LEFT if the receiver has left: these end this call alone, too. A lost peer, damaged
+ * data or a broken link revokes the group, and a revoked group or a broken cluster ends this call with its first
+ * cause, as muster_barrier. Who is no member of the group gets MUSTER_ERR_INVALID. Thread-safe.
  *
  * Requires:
  * `group` must be NULL or a live group; `in` must be readable for `count` elements, or NULL, and nobody may write to it
@@ -1018,9 +1042,9 @@ muster_status_t muster_send(muster_group_t *group,
  * this call alone. `out` may be NULL where `count` is 0; what lies beyond the elements that came is not touched. After
  * an error its contents are undefined.
  *
- * Blocking, time-out and errors as muster_send; MUSTER_ERR_PEER_LEFT if the sender has left and nothing of it waits (any
- * source: if all have left that this rank has been linked with); MUSTER_ERR_ABORTED if the sender gave up in the middle.
- * Thread-safe.
+ * Blocking, time-out and errors as muster_send; MUSTER_ERR_PEER_LEFT if the sender has left and nothing of it waits
+ * (any source: when this rank hears that the last of all others has left); MUSTER_ERR_ABORTED if the sender gave up in
+ * the middle. Thread-safe.
  *
  * Requires:
  * `group` must be NULL or a live group; `out` must be writable for `count` elements, or NULL, and nobody else may use it
@@ -1060,7 +1084,8 @@ muster_status_t muster_sendrecv(muster_group_t *group,
 /**
  * Starts a muster_send, which goes on while the caller does something else; `in` is in use until it has ended, as the
  * request tells. Sends start in the order in which they are called; what they wait for does not keep others waiting.
- * Does not wait. A send that has met its receive is not cancelled any more.
+ * Does not wait. A send that has met its receive is not cancelled any more. Messages are the same in both forms: a
+ * send that waits may meet a receive that does not, and the other way round.
  *
  * Requires:
  * As for muster_send, until the request has ended; `request` must be NULL or writable.
@@ -1075,8 +1100,8 @@ muster_status_t muster_isend(muster_group_t *group,
 
 /**
  * Starts a muster_recv, which goes on while the caller does something else; `out` is in use until it has ended, as the
- * request tells. `received` is written when muster_request_test or muster_request_wait gives MUSTER_OK, and must live
- * until then. Does not wait. A receive that has met its message is not cancelled any more.
+ * request tells. `received` is written each time that muster_request_test or muster_request_wait gives MUSTER_OK, and
+ * must live as long as they are called. Does not wait. A receive that has met its message is not cancelled any more.
  *
  * Requires:
  * As for muster_recv, until the request has ended; `request` must be NULL or writable.
@@ -1092,7 +1117,8 @@ muster_status_t muster_irecv(muster_group_t *group,
                              muster_request_t **request);
 
 /**
- * Starts a muster_sendrecv: one request that has ended when both have. `received` as for muster_irecv.
+ * Starts a muster_sendrecv: one request that has ended when both have. `received` as for muster_irecv. Cancelling it
+ * ends each of the two that has neither ended nor met its other half.
  *
  * Requires:
  * As for muster_sendrecv, until the request has ended; `request` must be NULL or writable.
@@ -1113,9 +1139,15 @@ muster_status_t muster_isendrecv(muster_group_t *group,
                                  muster_request_t **request);
 
 /**
- * Sets a key to `len` bytes. Returns when the scheduler has it; from then on every node's get finds it. Keys are strings
- * of 1 to 4,096 bytes, values arbitrary bytes of up to 16 MiB, all together up to 256 MiB (settings store_key_limit,
- * store_value_limit, store_total_limit); beyond, MUSTER_ERR_LIMIT. `value` may be NULL where `len` is 0.
+ * Sets a key to `len` bytes. Returns when the scheduler has it; from then on every node's get finds it. Keys are
+ * strings of 1 to 4,096 bytes, values arbitrary bytes of up to 16 MiB, all together up to 256 MiB (settings
+ * store_key_limit, store_value_limit, store_total_limit, of which the scheduler's count); beyond, MUSTER_ERR_LIMIT; an
+ * empty key is MUSTER_ERR_INVALID. `value` may be NULL where `len` is 0.
+ *
+ * Every call on the store waits for the scheduler's answer: muster_store_get and muster_store_wait for as long as they
+ * are told, the others, and those that try once, for 300 s at most. Then it returns MUSTER_ERR_TIMEOUT, or
+ * MUSTER_ERR_UNREACHABLE where the scheduler is away; in a broken cluster the first cause, after muster_finalize
+ * MUSTER_ERR_STATE. No error of the store revokes anything.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster, `key` NULL or a string, `value` readable for `len` bytes or NULL.
@@ -1126,9 +1158,10 @@ muster_status_t muster_store_set(muster_cluster_t *cluster,
                                  size_t len);
 
 /**
- * The value of a key, waiting until somebody sets it: the scheduler pushes it, nobody polls. `timeout_ms`: -1 the default
- * (300 s), 0 try once (MUSTER_ERR_NOT_FOUND if it is not there), INT64_MAX without limit. The value is the caller's, to
- * be freed with muster_free; a zero byte that `len` does not count stands behind it.
+ * The value of a key, waiting until somebody sets it: the scheduler pushes it, nobody polls. `timeout_ms`: -1 the
+ * default (setting store_timeout, 300 s), 0 try once (MUSTER_ERR_NOT_FOUND if it is not there; the scheduler's answer
+ * is waited for), INT64_MAX without limit. The value is the caller's, to be freed with muster_free; a zero byte that
+ * `len` does not count stands behind it.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster, `key` NULL or a string, `value` and `len` NULL or writable.
@@ -1189,10 +1222,11 @@ muster_status_t muster_store_wait(muster_cluster_t *cluster, const char *const *
 /**
  * muster_barrier without waiting: starts it and gives a request out, which says when it is done. See muster_request_test.
  *
- * Collectives of a group, blocking or not, run one after another in the order of the calls. The buffers must stay as they are
- * until the request has ended; lists of counts and displacements are read before this returns. The group's time-out counts
- * from this call on. Errors in the arguments are returned here, and no request is made; later ones by the request, and they
- * revoke the group as muster_barrier says.
+ * Collectives of a group, blocking or not, run one after another in the order of the calls. One rank may wait where
+ * another does not: a collective is the same in both forms. The buffers must stay as they are until the request has
+ * ended; lists of counts and displacements are read before this returns. The group's time-out counts from this call
+ * on. Errors in the arguments are returned here, and no request is made; later ones by the request, and they revoke
+ * the group as muster_barrier says.
  *
  * Requires:
  * As for muster_barrier, until the request has ended; `request` must be NULL or writable.
@@ -1416,10 +1450,11 @@ muster_status_t muster_ialltoallv(muster_group_t *group,
 /**
  * Makes a reduction operation of a function, and gives its number out, to be passed as `op` on any group of this cluster.
  *
- * `commutative` is 1 if operands may be exchanged, 0 if not; then contributions are folded in order of rank. The function
- * must be associative, as far as its result is to be the same on 4 and on 5 ranks; the same number of ranks always gives the
- * same bits. Operations are numbered in the order in which they are made: ranks that reduce together must have made theirs in the
- * same order, for a number that differs is a mismatch. Thread-safe; does not block.
+ * `commutative` is 1 if operands may be exchanged, 0 if not; then contributions are folded in order of rank. The
+ * function must be associative, as far as its result is to be the same on 4 and on 5 ranks; the same number of ranks
+ * always gives the same bits. Operations are numbered in the order in which they are made: ranks that reduce together
+ * must have made theirs in the same order, for a number that differs is a mismatch. At most 65,536 are made on one
+ * cluster, freed ones included; beyond, MUSTER_ERR_LIMIT. Thread-safe; does not block.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster, `op` NULL or writable; `fn` and `ctx` must be good until muster_op_free has
@@ -1432,8 +1467,8 @@ muster_status_t muster_op_create(muster_cluster_t *cluster,
                                  int32_t *op);
 
 /**
- * Frees an operation: its number means nothing from now on, and is not given again. Calls that have begun go on with the
- * function. Thread-safe; does not block.
+ * Frees an operation: its number means nothing from now on, and is not given again: a call with it, and freeing it
+ * twice, is MUSTER_ERR_INVALID. Calls that have begun go on with the function. Thread-safe; does not block.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster.
@@ -1456,8 +1491,8 @@ muster_status_t muster_request_test(muster_request_t *request);
  * Waits until the operation has ended, and answers as muster_request_test; MUSTER_IN_PROGRESS if it goes on after
  * `timeout_ms`, which ends the waiting but not the operation, so that one can wait again.
  *
- * `timeout_ms` is -1 to wait for the operation's own end (it has its group's time-out), 0 to ask only, INT64_MAX for
- * no limit. Blocking.
+ * `timeout_ms` is -1 or INT64_MAX to wait for the operation's own end, which its group's time-out bounds, 0 to ask
+ * only. Blocking.
  *
  * Requires:
  * `request` must be NULL or a live request.

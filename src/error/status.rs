@@ -55,7 +55,7 @@ const TABLE: [(Status, &std::ffi::CStr); 27] = [
     (Status::Corrupt, c"ERR_CORRUPT: bytes were damaged on the way"),
     (Status::Mismatch, c"ERR_MISMATCH: ranks called different collectives"),
     (Status::Revoked, c"ERR_REVOKED: the group was revoked"),
-    (Status::Aborted, c"ERR_ABORTED: a rank aborted the job"),
+    (Status::Aborted, c"ERR_ABORTED: the job, or the operation, was aborted"),
     (Status::Fenced, c"ERR_FENCED: a newer life of this node has taken its place"),
     (Status::Security, c"ERR_SECURITY: authentication or encryption failed"),
     (Status::Journal, c"ERR_JOURNAL: the journal could not be read or written"),

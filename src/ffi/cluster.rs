@@ -156,7 +156,8 @@ pub struct muster_failure_t {
     pub pid: i32,
     /// The epoch in which it happened.
     pub epoch: i64,
-    /// The group that it broke: 0 world, 1 servers, 2 universe; -1: the whole cluster.
+    /// The group that it broke: 0 world, 1 servers, 2 universe, 3 and up one that was made, which sentences call "group
+    /// 3"; -1: the whole cluster.
     pub group: i64,
     /// The group's collective in which it was noticed, counted from 1; 0 where there was none.
     pub sequence: u64,
@@ -190,8 +191,8 @@ fn broken(cluster: &Cluster) -> Result<Failure> {
     cluster.failure().ok_or_else(|| Error::new(Status::NotFound, "nothing has failed: the cluster is whole"))
 }
 
-/// The first cause of a broken cluster, or of its first broken group. Pass `sizeof *out` as `size`.
-/// MUSTER_ERR_NOT_FOUND while nothing has failed.
+/// The first cause of a broken cluster, or of its first broken group; a group that has been freed does not count. Pass
+/// `sizeof *out` as `size`. MUSTER_ERR_NOT_FOUND while nothing has failed.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster; `out` must be NULL or writable for `size` bytes.

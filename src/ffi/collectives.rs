@@ -24,7 +24,8 @@ unsafe fn run(group: *mut muster_group_t, work: impl FnOnce(&Group) -> Result<Wo
 /// Returns when every member of the group has called it.
 ///
 /// Blocking; at most for the group's time-out. An error revokes the group: all members' pending and later calls on it
-/// return the same first cause. Only MUSTER_ERR_INVALID, _STATE and _FORKED, with which nothing has begun, do not.
+/// return the same first cause. Only MUSTER_ERR_INVALID, _STATE and _FORKED, with which nothing has begun, do not. Who
+/// is no member of the group gets MUSTER_ERR_INVALID.
 ///
 /// # Safety
 /// `group` must be NULL or a live group.

@@ -34,17 +34,17 @@ pub const MUSTER_ERR_UNREACHABLE: muster_status_t = -9;
 pub const MUSTER_ERR_TIMEOUT: muster_status_t = -10;
 /// A process of the cluster was lost.
 pub const MUSTER_ERR_PEER_LOST: muster_status_t = -11;
-/// A process that the call needs has left the cluster.
+/// A process that the call needs has left the cluster, or freed the group.
 pub const MUSTER_ERR_PEER_LEFT: muster_status_t = -12;
 /// Two live processes cannot reach each other.
 pub const MUSTER_ERR_LINK: muster_status_t = -13;
 /// Bytes were damaged on the way.
 pub const MUSTER_ERR_CORRUPT: muster_status_t = -14;
-/// Ranks called different collectives; the sentence says what each called.
+/// Ranks called different collectives, or a message does not fit its receive; the sentence tells both sides.
 pub const MUSTER_ERR_MISMATCH: muster_status_t = -15;
 /// The group was revoked.
 pub const MUSTER_ERR_REVOKED: muster_status_t = -16;
-/// A rank aborted the job.
+/// A rank aborted the job, or its scheduler was stopped; or a request was cancelled, or a message given up midway.
 pub const MUSTER_ERR_ABORTED: muster_status_t = -17;
 /// A newer life of this node has taken its place.
 pub const MUSTER_ERR_FENCED: muster_status_t = -18;

@@ -192,7 +192,8 @@ pub unsafe extern "C" fn muster_group_member(
 }
 
 /// How long an operation on the group may take, in milliseconds: -1 the default (setting timeout, 1,800 s), INT64_MAX
-/// without limit, 0 only what can be done at once. Counts for later calls.
+/// without limit, 0 only what can be done at once. Counts for later calls of this process. When the time is up, a
+/// collective revokes the group, and a message ends alone.
 ///
 /// # Safety
 /// `group` must be NULL or a live group.

@@ -62,7 +62,8 @@ pub(super) unsafe fn settings(
 /// `*out` set to NULL, or the job's error. With no settings at all the process is a cluster of one.
 ///
 /// Errors: MUSTER_ERR_CONFIG, MUSTER_ERR_BIND, MUSTER_ERR_UNREACHABLE (no scheduler), MUSTER_ERR_REJECTED,
-/// MUSTER_ERR_TIMEOUT (the sentence names who is missing), MUSTER_ERR_UNSUPPORTED.
+/// MUSTER_ERR_TIMEOUT (the sentence names who is missing), MUSTER_ERR_UNSUPPORTED, MUSTER_ERR_ABORTED (the job was
+/// ended while it formed).
 ///
 /// # Safety
 /// `config` must be NULL or a live configuration; `out` must be NULL or writable.
@@ -102,7 +103,11 @@ pub unsafe extern "C" fn muster_finalize(cluster: *mut muster_cluster_t) -> must
     })
 }
 
-/// Ends the job for every rank: their pending and later calls return MUSTER_ERR_ABORTED with this rank, code and reason.
+/// Ends the job for every rank: their pending and later calls return MUSTER_ERR_ABORTED with this rank, code and
+/// reason, which mean what the program likes; `reason` is UTF-8, and cut after 1,024 bytes.
+///
+/// Waits up to 250 ms for the scheduler's word, without which it returns MUSTER_ERR_UNREACHABLE; after muster_finalize
+/// MUSTER_ERR_STATE.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster; `reason` must be NULL or a string.

@@ -153,16 +153,17 @@ unsafe fn start(
 /// each other: of two that a receive fits the one that was sent first is received first.
 ///
 /// Up to 64 KiB a message is eager: this returns when the system has taken it, and the receiver keeps it until it is
-/// received (up to 16 MiB of one sender's; what is beyond waits as longer ones do). A longer one waits for its
-/// receive. To oneself an eager message is kept, a longer one is MUSTER_ERR_STATE unless its receive is posted.
+/// received (up to 16 MiB of one sender's; what is beyond waits as longer ones do). A longer one waits for its receive.
+/// To oneself, where no receive is posted for it, an eager message is kept (MUSTER_ERR_LIMIT beyond the 16 MiB), and a
+/// longer one is MUSTER_ERR_STATE.
 ///
 /// Messages take no turn among collectives, and progress beside them. `in` may be NULL where `count` is 0, and is the
-/// caller's again when this returns. Blocking, at most for the group's time-out: MUSTER_ERR_TIMEOUT (the message may still
-/// arrive if a part of it had gone), which ends this call alone. MUSTER_ERR_MISMATCH if a message longer than 64 KiB met a
-/// receive of another element type, or for fewer elements; MUSTER_ERR_ABORTED if that receive was given up in the middle;
-/// MUSTER_ERR_PEER_LEFT if the receiver has left: these end this call alone, too. A lost peer, damaged data or a broken
-/// link revokes the group, and a revoked group or a broken cluster ends this call with its first cause, as
-/// muster_barrier. Thread-safe.
+/// caller's again when this returns. Blocking, at most for the group's time-out: MUSTER_ERR_TIMEOUT (the message may
+/// still arrive if a part of it had gone), which ends this call alone. MUSTER_ERR_MISMATCH if a message that waited for
+/// its receive met one of another element type, or for fewer elements; MUSTER_ERR_ABORTED if that receive was given up
+/// in the middle; MUSTER_ERR_PEER_LEFT if the receiver has left: these end this call alone, too. A lost peer, damaged
+/// data or a broken link revokes the group, and a revoked group or a broken cluster ends this call with its first
+/// cause, as muster_barrier. Who is no member of the group gets MUSTER_ERR_INVALID. Thread-safe.
 ///
 /// # Safety
 /// `group` must be NULL or a live group; `in` must be readable for `count` elements, or NULL, and nobody may write to it
@@ -190,9 +191,9 @@ pub unsafe extern "C" fn muster_send(
 /// this call alone. `out` may be NULL where `count` is 0; what lies beyond the elements that came is not touched. After
 /// an error its contents are undefined.
 ///
-/// Blocking, time-out and errors as muster_send; MUSTER_ERR_PEER_LEFT if the sender has left and nothing of it waits (any
-/// source: if all have left that this rank has been linked with); MUSTER_ERR_ABORTED if the sender gave up in the middle.
-/// Thread-safe.
+/// Blocking, time-out and errors as muster_send; MUSTER_ERR_PEER_LEFT if the sender has left and nothing of it waits
+/// (any source: when this rank hears that the last of all others has left); MUSTER_ERR_ABORTED if the sender gave up in
+/// the middle. Thread-safe.
 ///
 /// # Safety
 /// `group` must be NULL or a live group; `out` must be writable for `count` elements, or NULL, and nobody else may use it
@@ -244,7 +245,8 @@ pub unsafe extern "C" fn muster_sendrecv(
 
 /// Starts a muster_send, which goes on while the caller does something else; `in` is in use until it has ended, as the
 /// request tells. Sends start in the order in which they are called; what they wait for does not keep others waiting.
-/// Does not wait. A send that has met its receive is not cancelled any more.
+/// Does not wait. A send that has met its receive is not cancelled any more. Messages are the same in both forms: a
+/// send that waits may meet a receive that does not, and the other way round.
 ///
 /// # Safety
 /// As for muster_send, until the request has ended; `request` must be NULL or writable.
@@ -265,8 +267,8 @@ pub unsafe extern "C" fn muster_isend(
 }
 
 /// Starts a muster_recv, which goes on while the caller does something else; `out` is in use until it has ended, as the
-/// request tells. `received` is written when muster_request_test or muster_request_wait gives MUSTER_OK, and must live
-/// until then. Does not wait. A receive that has met its message is not cancelled any more.
+/// request tells. `received` is written each time that muster_request_test or muster_request_wait gives MUSTER_OK, and
+/// must live as long as they are called. Does not wait. A receive that has met its message is not cancelled any more.
 ///
 /// # Safety
 /// As for muster_recv, until the request has ended; `request` must be NULL or writable.
@@ -288,7 +290,8 @@ pub unsafe extern "C" fn muster_irecv(
     unsafe { start(group, Report::to(received, size), request, |group| Ok((post(group)?, None))) }
 }
 
-/// Starts a muster_sendrecv: one request that has ended when both have. `received` as for muster_irecv.
+/// Starts a muster_sendrecv: one request that has ended when both have. `received` as for muster_irecv. Cancelling it
+/// ends each of the two that has neither ended nor met its other half.
 ///
 /// # Safety
 /// As for muster_sendrecv, until the request has ended; `request` must be NULL or writable.

@@ -19,10 +19,11 @@ pub type muster_reduce_fn =
 
 /// Makes a reduction operation of a function, and gives its number out, to be passed as `op` on any group of this cluster.
 ///
-/// `commutative` is 1 if operands may be exchanged, 0 if not; then contributions are folded in order of rank. The function
-/// must be associative, as far as its result is to be the same on 4 and on 5 ranks; the same number of ranks always gives the
-/// same bits. Operations are numbered in the order in which they are made: ranks that reduce together must have made theirs in the
-/// same order, for a number that differs is a mismatch. Thread-safe; does not block.
+/// `commutative` is 1 if operands may be exchanged, 0 if not; then contributions are folded in order of rank. The
+/// function must be associative, as far as its result is to be the same on 4 and on 5 ranks; the same number of ranks
+/// always gives the same bits. Operations are numbered in the order in which they are made: ranks that reduce together
+/// must have made theirs in the same order, for a number that differs is a mismatch. At most 65,536 are made on one
+/// cluster, freed ones included; beyond, MUSTER_ERR_LIMIT. Thread-safe; does not block.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster, `op` NULL or writable; `fn` and `ctx` must be good until muster_op_free has
@@ -54,8 +55,8 @@ pub unsafe extern "C" fn muster_op_create(
     })
 }
 
-/// Frees an operation: its number means nothing from now on, and is not given again. Calls that have begun go on with the
-/// function. Thread-safe; does not block.
+/// Frees an operation: its number means nothing from now on, and is not given again: a call with it, and freeing it
+/// twice, is MUSTER_ERR_INVALID. Calls that have begun go on with the function. Thread-safe; does not block.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster.

@@ -90,8 +90,8 @@ pub unsafe extern "C" fn muster_request_test(request: *mut muster_request_t) -> 
 /// Waits until the operation has ended, and answers as muster_request_test; MUSTER_IN_PROGRESS if it goes on after
 /// `timeout_ms`, which ends the waiting but not the operation, so that one can wait again.
 ///
-/// `timeout_ms` is -1 to wait for the operation's own end (it has its group's time-out), 0 to ask only, INT64_MAX for
-/// no limit. Blocking.
+/// `timeout_ms` is -1 or INT64_MAX to wait for the operation's own end, which its group's time-out bounds, 0 to ask
+/// only. Blocking.
 ///
 /// # Safety
 /// `request` must be NULL or a live request.

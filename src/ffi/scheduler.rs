@@ -59,8 +59,10 @@ pub unsafe extern "C" fn muster_scheduler_address(
     })
 }
 
-/// Waits until the job has ended: MUSTER_OK, or the job's error. -1: without limit; 0: only looks; otherwise
-/// milliseconds. MUSTER_IN_PROGRESS if the job has not ended by then.
+/// Waits until the job has ended: MUSTER_OK, or the job's error. MUSTER_IN_PROGRESS if it has not ended after
+/// `timeout_ms`: one can wait again, and several threads may.
+///
+/// `timeout_ms` is -1 or INT64_MAX to wait without limit, 0 to look only.
 ///
 /// # Safety
 /// `scheduler` must be NULL or a live scheduler.

@@ -22,9 +22,15 @@ fn give_bytes(bytes: &[u8]) -> Result<*mut c_void> {
     Ok(memory)
 }
 
-/// Sets a key to `len` bytes. Returns when the scheduler has it; from then on every node's get finds it. Keys are strings
-/// of 1 to 4,096 bytes, values arbitrary bytes of up to 16 MiB, all together up to 256 MiB (settings store_key_limit,
-/// store_value_limit, store_total_limit); beyond, MUSTER_ERR_LIMIT. `value` may be NULL where `len` is 0.
+/// Sets a key to `len` bytes. Returns when the scheduler has it; from then on every node's get finds it. Keys are
+/// strings of 1 to 4,096 bytes, values arbitrary bytes of up to 16 MiB, all together up to 256 MiB (settings
+/// store_key_limit, store_value_limit, store_total_limit, of which the scheduler's count); beyond, MUSTER_ERR_LIMIT; an
+/// empty key is MUSTER_ERR_INVALID. `value` may be NULL where `len` is 0.
+///
+/// Every call on the store waits for the scheduler's answer: muster_store_get and muster_store_wait for as long as they
+/// are told, the others, and those that try once, for 300 s at most. Then it returns MUSTER_ERR_TIMEOUT, or
+/// MUSTER_ERR_UNREACHABLE where the scheduler is away; in a broken cluster the first cause, after muster_finalize
+/// MUSTER_ERR_STATE. No error of the store revokes anything.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster, `key` NULL or a string, `value` readable for `len` bytes or NULL.
@@ -44,9 +50,10 @@ pub unsafe extern "C" fn muster_store_set(
     })
 }
 
-/// The value of a key, waiting until somebody sets it: the scheduler pushes it, nobody polls. `timeout_ms`: -1 the default
-/// (300 s), 0 try once (MUSTER_ERR_NOT_FOUND if it is not there), INT64_MAX without limit. The value is the caller's, to
-/// be freed with muster_free; a zero byte that `len` does not count stands behind it.
+/// The value of a key, waiting until somebody sets it: the scheduler pushes it, nobody polls. `timeout_ms`: -1 the
+/// default (setting store_timeout, 300 s), 0 try once (MUSTER_ERR_NOT_FOUND if it is not there; the scheduler's answer
+/// is waited for), INT64_MAX without limit. The value is the caller's, to be freed with muster_free; a zero byte that
+/// `len` does not count stands behind it.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster, `key` NULL or a string, `value` and `len` NULL or writable.
