@@ -89,6 +89,8 @@ static void life(muster_cluster_t *cluster) {
     HOLDS(none == NULL);
     muster_config_free(config);
 
+    INVALID("cluster", muster_recover(NULL, 0));
+    INVALID("timeout_ms", muster_recover(cluster, -2));
     CHECK_OK(muster_finalize(NULL));
     muster_cluster_free(NULL);
     INVALID("cluster", muster_abort(NULL, 1, "why"));

@@ -465,6 +465,28 @@ muster_status_t muster_finalize(muster_cluster_t *cluster);
 muster_status_t muster_abort(muster_cluster_t *cluster, int32_t code, const char *reason);
 
 /**
+ * Makes the cluster whole again after a group was revoked: the next epoch begins once every node, workers and servers, is
+ * in here. Then every group, those that were made included, is as new under the same handle: nothing of what revoked it is
+ * left, its collectives count from 1, its links and messages are new. Ranks, members, time-outs, the store, operations and
+ * finished requests stay what they are.
+ *
+ * Blocking, at most `timeout_ms` milliseconds: -1 means the forming time-out (600 s unless set), 0 that only what is there at
+ * once counts, INT64_MAX no limit. From the first node's call on all groups with other members are revoked, if they were not:
+ * their pending and later calls return MUSTER_ERR_REVOKED with that node's name, so that nobody waits for one who is here. A
+ * line a second in the scheduler's log says who is awaited. One thread of a process at a time; other calls may go on meanwhile.
+ *
+ * Errors, after which the epoch is what it was, and the call may be repeated: MUSTER_ERR_TIMEOUT (the sentence names who has
+ * not called it), MUSTER_ERR_PEER_LEFT (a node has left for good), MUSTER_ERR_STATE (another thread is in it, or this process
+ * has left), MUSTER_ERR_INVALID (`timeout_ms`). Where the cluster itself is broken, its first cause, each time: MUSTER_ERR_PEER_LOST
+ * or MUSTER_ERR_ABORTED.
+ *
+ * Requires:
+ * `cluster` must be NULL or a live cluster.
+ */
+muster_status_t muster_recover(muster_cluster_t *cluster,
+                               int64_t timeout_ms);
+
+/**
  * Frees a cluster, and its built-in groups with it. Accepts NULL. Without muster_finalize before it, the others lose
  * this node. When the last handle has been freed no thread and no descriptor of the library is left.
  *

@@ -197,7 +197,7 @@ fn it_attaches_again_and_says_that_the_scheduler_was_away() {
 
 #[test]
 fn another_jobs_scheduler_is_no_scheduler() {
-    for other in [formed(2, 1), formed(1, 2)] {
+    for other in [formed(2, 1), formed(2, 2), formed(1, 0)] {
         let mut bench = Bench::joined();
         bench.feed(Input::Closed("reset".to_owned()));
         bench.feed(Input::Connected(Vec::new()));
@@ -208,6 +208,54 @@ fn another_jobs_scheduler_is_no_scheduler() {
         bench.pass(600, false);
         assert_eq!(bench.attempts(), 1);
     }
+}
+
+#[test]
+fn a_new_epoch_begins_with_nothing_asked() {
+    for cut_off in [false, true] {
+        let mut bench = Bench::joined();
+        bench.command(Command::Suspect { peer: 0, evidence: "link ended".to_owned() });
+        bench.command(Command::Revoke(failure(Status::Timeout, Some(GroupId::WORLD), "late")));
+        bench.command(Command::WhereAre(5, GroupId::WORLD, 9));
+        bench.command(Command::Recover(true));
+        assert_eq!(bench.sent().last(), Some(&Message::Recover(wire::Recover { epoch: Epoch(1), inside: true })));
+        if cut_off {
+            bench.reattach();
+            assert!(bench.sent().iter().any(|message| matches!(message, Message::Recover(_))), "it still waits");
+            bench.feed(Input::Closed("reset".to_owned()));
+            bench.feed(Input::Connected(Vec::new()));
+        }
+        bench.outputs.clear();
+        bench.receive(Message::Formed(formed(1, 2)));
+        assert_eq!(bench.sent(), [Message::InEpoch(wire::InEpoch { epoch: Epoch(2) })]);
+        assert!(bench.told().iter().any(|told| matches!(told, Event::Formed(formed) if formed.epoch == Epoch(2))));
+        bench.command(Command::Recover(true));
+        assert_eq!(bench.sent().last(), Some(&Message::Recover(wire::Recover { epoch: Epoch(2), inside: true })));
+    }
+}
+
+#[test]
+fn only_who_waits_for_an_epoch_hears_that_there_is_none() {
+    let no = |status| Message::NotRecovered(wire::NotRecovered { failure: failure(status, None, "rank 1 is awaited") });
+    let mut bench = Bench::joined();
+    bench.outputs.clear();
+    bench.receive(no(Status::PeerLeft));
+    bench.command(Command::Recover(true));
+    bench.receive(no(Status::Timeout)); // the answer to an earlier one, who did not wait any more
+    assert!(bench.told().is_empty(), "{:?}", bench.told());
+    bench.command(Command::Recover(false));
+    bench.receive(no(Status::Timeout));
+    bench.receive(no(Status::Timeout));
+    bench.command(Command::Recover(true));
+    bench.receive(no(Status::PeerLeft));
+    let told = bench.told();
+    assert!(
+        matches!(&told[..], [Event::NotRecovered(late), Event::NotRecovered(left)]
+        if (late.status, left.status) == (Status::Timeout, Status::PeerLeft)),
+        "{told:?}"
+    );
+    bench.reattach();
+    assert!(bench.sent().is_empty(), "{:?}", bench.sent());
 }
 
 #[test]

@@ -2,9 +2,11 @@
 //! re-attachment; the scheduler takes each of these twice without harm.
 
 use super::contract::{Ask, Event};
-use crate::error::Failure;
-use crate::types::GroupId;
-use crate::wire::{Abort, Absent, FreeGroup, GroupMade, Locate, MakeGroup, Member, Message, Revoke, Suspect, WhereAre};
+use crate::error::{Failure, Status};
+use crate::types::{Epoch, GroupId};
+use crate::wire::{
+    Abort, Absent, FreeGroup, GroupMade, Locate, MakeGroup, Member, Message, Recover, Revoke, Suspect, WhereAre,
+};
 use std::collections::BTreeMap;
 
 /// How many questions of one kind are remembered; beyond, the oldest is forgotten. A call asks one at a time, so this is
@@ -22,6 +24,7 @@ pub(super) struct Asks {
     /// Freed while there was no scheduler to tell.
     freed: Vec<GroupId>,
     abort: Option<Abort>,
+    recover: Option<Recover>,
 }
 
 impl Asks {
@@ -102,6 +105,25 @@ impl Asks {
         attached.then_some(Message::FreeGroup(FreeGroup { group }))
     }
 
+    pub(super) fn recover(&mut self, epoch: Epoch, inside: bool) -> Message {
+        let wish = Recover { epoch, inside };
+        self.recover = Some(wish.clone());
+        Message::Recover(wish)
+    }
+
+    /// The next epoch will not be. Told on, unless it is the late answer to somebody who did not wait any more.
+    pub(super) fn not_recovered(&mut self, failure: Failure) -> Option<Event> {
+        let late = failure.status == Status::Timeout;
+        self.recover.take_if(|wish| !(wish.inside && late))?;
+        Some(Event::NotRecovered(failure))
+    }
+
+    /// A new epoch: what was asked in the one before is not asked any more.
+    pub(super) fn renew(&mut self) {
+        let freed = std::mem::take(&mut self.freed);
+        *self = Asks { freed, abort: self.abort.take(), locates: std::mem::take(&mut self.locates), ..Asks::default() };
+    }
+
     pub(super) fn abort(&mut self, code: i32, reason: String) -> Message {
         let abort = self.abort.get_or_insert(Abort { code, reason });
         Message::Abort(abort.clone())
@@ -112,6 +134,7 @@ impl Asks {
         self.suspects.clear();
         self.revokes.clear();
         self.makings.clear();
+        self.recover = None;
         self.abort = None;
     }
 
@@ -129,7 +152,16 @@ impl Asks {
         });
         let locates = self.locates.values().map(|index| Message::Locate(Locate { index: *index }));
         let makings = self.makings.values().map(|wanted| Message::MakeGroup(wanted.clone()));
-        abort.chain(suspects).chain(revokes).chain(where_are).chain(locates).chain(makings).chain(freed).collect()
+        let recover = self.recover.iter().map(|wish| Message::Recover(wish.clone()));
+        abort
+            .chain(suspects)
+            .chain(revokes)
+            .chain(where_are)
+            .chain(locates)
+            .chain(makings)
+            .chain(freed)
+            .chain(recover)
+            .collect()
     }
 }
 

@@ -26,6 +26,10 @@ impl Agent {
             },
             Command::WhereAre(ask, group, sequence) => self.asks.where_are(ask, group, sequence),
             Command::Locate(ask, index) => self.asks.locate(ask, index),
+            Command::Recover(inside) => match &self.stage {
+                Stage::Member(member) if self.broken.is_none() => self.asks.recover(member.epoch, inside),
+                _ => return,
+            },
             Command::MakeGroup(wanted) => self.asks.make_group(wanted),
             Command::FreeGroup(group) => match self.asks.free_group(group, self.line.is_attached()) {
                 Some(message) => message,

@@ -48,6 +48,9 @@ pub enum Command {
     WhereAre(Ask, crate::types::GroupId, u64),
     /// Make a group. Answered by `Event::GroupMade`, or not at all where the parent is revoked.
     MakeGroup(MakeGroup),
+    /// Wait for the next epoch (or, with `false`, not any more). Answered by `Event::Formed`, `Event::NotRecovered` or
+    /// `Event::Broken`.
+    Recover(bool),
     /// This node no longer uses a group that was made.
     FreeGroup(crate::types::GroupId),
     /// Who is this index? Answered by `Event::Located`.
@@ -81,8 +84,10 @@ pub enum Command {
 /// What the caller learns.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// The cluster is complete.
+    /// The cluster is complete, for the first time or in a new epoch.
     Formed(Box<Formed>),
+    /// The next epoch is not complete, and the reason.
+    NotRecovered(Failure),
     /// It will not be: this is the error of `muster_init`. Nothing follows.
     Failed(Error),
     /// The cluster is broken; the first cause. Once.

@@ -4,7 +4,7 @@ use super::contract::Event;
 use super::{Agent, Member, Stage};
 use crate::error::{Error, Failure};
 use crate::types::Time;
-use crate::wire::{Formed, Message, PeerReport, Rejected};
+use crate::wire::{Formed, InEpoch, Message, PeerReport, Rejected};
 use std::time::Duration;
 
 impl Agent {
@@ -30,6 +30,7 @@ impl Agent {
             Message::Revoked(revoked) => Ok(self.asks.revoked(revoked.failure)),
             Message::Absent(absent) => Ok(self.asks.absent(absent)),
             Message::GroupMade(made) => Ok(self.asks.made(made)),
+            Message::NotRecovered(word) => Ok(self.asks.not_recovered(word.failure)),
             Message::Located(located) => {
                 self.asks.located(&located.member).into_iter().for_each(|event| self.tell(event));
                 return;
@@ -48,20 +49,39 @@ impl Agent {
     fn formed(&mut self, now: Time, formed: Formed) {
         match &self.stage {
             Stage::Forming(_) => self.joined(now, formed),
+            Stage::Member(member) if formed.instance == member.instance && formed.epoch > member.epoch => {
+                self.renewed(formed);
+            }
             Stage::Member(_) if self.line.is_attached() => {}
             Stage::Member(member) if (formed.instance, formed.epoch) == (member.instance, member.epoch) => {
-                let leaving = member.leaving.is_some();
-                self.attached();
-                match leaving {
-                    true => self.send(Message::Leave),
-                    false => self.ask_again(),
-                }
+                self.attach_again();
             }
             Stage::Member(_) => {
                 self.refuse_line(now, "it is the scheduler of another job or of another epoch".to_owned());
             }
             Stage::Over => {}
         }
+    }
+
+    /// This node is attached again, and in the present epoch.
+    fn attach_again(&mut self) {
+        let Stage::Member(member) = &self.stage else { return };
+        let (leaving, epoch) = (member.leaving.is_some(), member.epoch);
+        self.attached();
+        self.send(Message::InEpoch(InEpoch { epoch }));
+        match leaving {
+            true => self.send(Message::Leave),
+            false => self.ask_again(),
+        }
+    }
+
+    /// The cluster is whole again, in a new epoch.
+    fn renewed(&mut self, formed: Formed) {
+        let Stage::Member(member) = &mut self.stage else { return };
+        member.epoch = formed.epoch;
+        self.asks.renew();
+        self.tell(Event::Formed(Box::new(formed)));
+        self.attach_again();
     }
 
     /// The cluster is complete, for the first time.

@@ -8,7 +8,7 @@ use super::convert::{fixed, give_struct, handle, out as check_out, slice};
 use super::guard::{guard, guard_number, guard_or, Handle};
 use super::life::muster_cluster_t;
 use crate::error::{Error, Result, Status};
-use crate::runtime::{Group, Standing};
+use crate::runtime::{Group, Seat, Standing};
 use std::ffi::c_char;
 use std::sync::Arc;
 
@@ -16,18 +16,25 @@ use std::sync::Arc;
 /// live as long as it; those that are made of them are the caller's, to be freed with muster_group_free. Every rank must
 /// call a group's collectives in the same order.
 pub struct muster_group_t {
-    pub(super) handle: Handle<Arc<Group>>,
+    /// Shared with the calls that are in it, which may outlive muster_group_free.
+    handle: Arc<Handle<Arc<Seat>>>,
     /// Whether it is its cluster's own: not the caller's to free.
-    pub(super) borrowed: bool,
+    borrowed: bool,
 }
 
 impl muster_group_t {
-    pub(super) fn with<R>(&self, body: impl FnOnce(&Group) -> Result<R>) -> Result<R> {
-        self.handle.with("group", |group| body(group))
+    pub(super) fn new(seat: Arc<Seat>, borrowed: bool) -> muster_group_t {
+        muster_group_t { handle: Arc::new(Handle::new(seat)), borrowed }
     }
 
+    pub(super) fn with<R>(&self, body: impl FnOnce(&Group) -> Result<R>) -> Result<R> {
+        self.with_shared(|group| body(group))
+    }
+
+    /// Works on the group of the present epoch.
     pub(super) fn with_shared<R>(&self, body: impl FnOnce(&Arc<Group>) -> Result<R>) -> Result<R> {
-        self.handle.with("group", body)
+        let handle = Arc::clone(&self.handle);
+        handle.with("group", |seat| body(&seat.present()))
     }
 }
 
@@ -267,10 +274,8 @@ pub unsafe extern "C" fn muster_group_split(
     })
 }
 
-fn give(made: Option<Arc<Group>>) -> *mut muster_group_t {
-    made.map_or(std::ptr::null_mut(), |group| {
-        Box::into_raw(Box::new(muster_group_t { handle: Handle::new(group), borrowed: false }))
-    })
+fn give(made: Option<Arc<Seat>>) -> *mut muster_group_t {
+    made.map_or(std::ptr::null_mut(), |seat| Box::into_raw(Box::new(muster_group_t::new(seat, false))))
 }
 
 /// Frees a group that was made; NULL is nothing, and so is a built-in group, which is its cluster's. Each member frees its own
@@ -289,9 +294,9 @@ pub unsafe extern "C" fn muster_group_free(group: *mut muster_group_t) {
     // SAFETY: not NULL, not a cluster's own, so made by `give`; the caller does not use it again.
     let group = unsafe { Box::from_raw(group) };
     guard(|| {
-        match group.handle.into_inner() {
-            Ok(group) => group.free(),
-            Err(inherited) => std::mem::forget(inherited), // its links are the parent's
+        match group.handle.own() {
+            Some(seat) => seat.present().free(),
+            None => std::mem::forget(group), // its links are the parent's
         }
         Ok(Status::Ok)
     });

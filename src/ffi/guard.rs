@@ -88,6 +88,11 @@ impl<T> Handle<T> {
         })
     }
 
+    /// The thing, to be ended, unless that is for another process to do.
+    pub(super) fn own(&self) -> Option<&T> {
+        (!self.is_inherited()).then_some(&self.inner)
+    }
+
     /// The thing, to be ended; nothing in a forked child, where ending it would touch what is the parent's.
     pub(super) fn into_inner(self) -> std::result::Result<T, T> {
         if self.is_inherited() {

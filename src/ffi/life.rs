@@ -22,7 +22,7 @@ pub struct muster_cluster_t {
 
 impl muster_cluster_t {
     fn new(cluster: Cluster) -> muster_cluster_t {
-        let group = |id| muster_group_t { handle: Handle::new(cluster.group(id)), borrowed: true };
+        let group = |id| muster_group_t::new(cluster.seat(id), true);
         let node_id = cluster.node_id().replace('\0', " ");
         muster_cluster_t {
             node_id: CString::new(node_id).expect("its zero bytes were just replaced"),
@@ -121,6 +121,31 @@ pub unsafe extern "C" fn muster_abort(
         // SAFETY: as promised by the caller.
         let (cluster, reason) = unsafe { (handle(cluster, "cluster")?, text(reason, "reason")?) };
         cluster.with(|cluster| cluster.abort(code, reason).map(|()| Status::Ok))
+    })
+}
+
+/// Makes the cluster whole again after a group was revoked: the next epoch begins once every node, workers and servers, is
+/// in here. Then every group, those that were made included, is as new under the same handle: nothing of what revoked it is
+/// left, its collectives count from 1, its links and messages are new. Ranks, members, time-outs, the store, operations and
+/// finished requests stay what they are.
+///
+/// Blocking, at most `timeout_ms` milliseconds: -1 means the forming time-out (600 s unless set), 0 that only what is there at
+/// once counts, INT64_MAX no limit. From the first node's call on all groups with other members are revoked, if they were not:
+/// their pending and later calls return MUSTER_ERR_REVOKED with that node's name, so that nobody waits for one who is here. A
+/// line a second in the scheduler's log says who is awaited. One thread of a process at a time; other calls may go on meanwhile.
+///
+/// Errors, after which the epoch is what it was, and the call may be repeated: MUSTER_ERR_TIMEOUT (the sentence names who has
+/// not called it), MUSTER_ERR_PEER_LEFT (a node has left for good), MUSTER_ERR_STATE (another thread is in it, or this process
+/// has left), MUSTER_ERR_INVALID (`timeout_ms`). Where the cluster itself is broken, its first cause, each time: MUSTER_ERR_PEER_LOST
+/// or MUSTER_ERR_ABORTED.
+///
+/// # Safety
+/// `cluster` must be NULL or a live cluster.
+#[no_mangle]
+pub unsafe extern "C" fn muster_recover(cluster: *mut muster_cluster_t, timeout_ms: i64) -> muster_status_t {
+    guard(|| {
+        // SAFETY: as promised by the caller.
+        unsafe { handle(cluster, "cluster") }?.with(|cluster| cluster.recover(timeout_ms).map(|()| Status::Ok))
     })
 }
 

@@ -43,6 +43,8 @@ pub enum Input {
     Closed(ConnId, Closed, String),
     /// The answer to an `Output::Probe`.
     Probed(Process, Liveness),
+    /// The answer to `Output::WantSecret`.
+    Secret([u8; 32]),
     /// The armed time has come. Fed only after everything readable has been fed.
     Timer,
     /// The program that hosts the scheduler wants it to end now.
@@ -59,6 +61,8 @@ pub enum Output {
     Close(ConnId),
     /// Look whether a process on this host lives, and feed `Input::Probed`.
     Probe(Process),
+    /// Draw a secret, and feed `Input::Secret`.
+    WantSecret,
     /// Feed `Input::Timer` at this time; replaces what was armed before.
     Arm(Time),
     /// A line for the log, at warning level or, with `true`, at information level.
@@ -77,7 +81,7 @@ pub enum Output {
 pub struct Identity {
     /// The job's random name.
     pub instance: JobInstance,
-    /// The first epoch's data-plane secret.
+    /// The present epoch's data-plane secret; of the first, to begin with.
     pub secret: [u8; 32],
     /// Its host: processes there can be probed.
     pub host: HostName,

@@ -4,7 +4,7 @@
 use super::contract::{ConnId, Output};
 use super::node::{Node, Presence};
 use super::timers::Due;
-use super::{Phase, Scheduler, EPOCH};
+use super::{Phase, Scheduler};
 use crate::error::{Error, Failure, Status};
 use crate::types::Time;
 use crate::wire::{Abort, Message, Verdict};
@@ -28,7 +28,7 @@ impl Scheduler {
     }
 
     fn failure(&self, status: Status, node: &Node, cause: String) -> Failure {
-        Failure { status, culprit: Some(node.culprit()), cause, epoch: EPOCH, group: None, sequence: 0 }
+        Failure { status, culprit: Some(node.culprit()), cause, epoch: self.epoch, group: None, sequence: 0 }
     }
 
     /// The first cause, told to everybody once; the survivors have a while to go.
@@ -79,6 +79,7 @@ impl Scheduler {
         if node.is_member() {
             node.presence = Presence::Left;
             let line = format!("{} has left", node.culprit());
+            self.first_left.get_or_insert(key);
             self.present -= 1;
             self.note(line);
         }
@@ -86,6 +87,7 @@ impl Scheduler {
         self.settle_queries(now, key);
         self.settle_makings(now);
         self.free_groups_of(key);
+        self.end_recovery_without();
         self.end_if_empty();
     }
 
@@ -126,7 +128,7 @@ impl Scheduler {
         }
         if self.verdict.is_none() {
             let failure =
-                Failure { status: Status::Aborted, culprit: None, cause, epoch: EPOCH, group: None, sequence: 0 };
+                Failure { status: Status::Aborted, culprit: None, cause, epoch: self.epoch, group: None, sequence: 0 };
             self.warn(format!("the job is broken: {failure}"));
             for conn in self.nodes.values().filter_map(|node| node.conn).collect::<Vec<_>>() {
                 self.send(conn, Message::Verdict(Verdict { failure: failure.clone() }));

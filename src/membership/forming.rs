@@ -4,7 +4,7 @@ use super::contract::{Closed, ConnId};
 use super::node::{counted, name, span, Detached, Node};
 use super::ranks::{assign, canonical, schedule_peers, Candidate};
 use super::timers::Due;
-use super::{Phase, Queued, Scheduler, EPOCH};
+use super::{Phase, Queued, Scheduler};
 use crate::error::{Error, Status};
 use crate::types::{Role, Time};
 use crate::wire::{Formed, Member, Message, Rejected, FULL_TABLE_NODES};
@@ -71,7 +71,7 @@ impl Scheduler {
         let place = node.place.expect("the cluster has formed");
         Formed {
             instance: self.identity.instance,
-            epoch: EPOCH,
+            epoch: self.epoch,
             index,
             rank: place.rank,
             local_rank: place.local_rank,

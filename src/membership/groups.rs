@@ -1,7 +1,7 @@
 //! Groups that the user makes. All members of the parent ask; then all get the same answer. Tested in `groups_test.rs`.
 
 use super::node::Presence;
-use super::{Scheduler, EPOCH};
+use super::Scheduler;
 use crate::error::{Failure, Status};
 use crate::types::{hash, Call, CallKind, GroupId, Time};
 use crate::wire::{GroupMade, GroupWish, MakeGroup, Message};
@@ -53,6 +53,16 @@ impl Groups {
     /// What was to be made of a group that is revoked will not be.
     pub(super) fn give_up(&mut self, parent: GroupId) {
         self.makings.retain(|(of, _), making| *of != parent || making.done.is_some());
+    }
+
+    /// Every group that was made and is in use.
+    pub(super) fn all(&self) -> Vec<GroupId> {
+        self.made.keys().copied().collect()
+    }
+
+    /// A new epoch counts its makings anew.
+    pub(super) fn forget_makings(&mut self) {
+        self.makings.clear();
     }
 
     /// How many groups there are.
@@ -128,7 +138,7 @@ impl Scheduler {
                     status: Status::PeerLeft,
                     culprit: Some(node.culprit()),
                     cause: format!("has left the cluster, and {kind} #{sequence} on {parent} needs it"),
-                    epoch: EPOCH,
+                    epoch: self.epoch,
                     group: Some(*parent),
                     sequence,
                 });

@@ -29,7 +29,7 @@ impl Scheduler {
         node.heartbeat = Some(now);
         node.asked = None;
         self.send_to(key, Message::HeartbeatEcho(HeartbeatEcho { sequence: heartbeat.sequence }));
-        if matches!(self.phase, Phase::Running(_)) {
+        if matches!(self.phase, Phase::Running(_)) && self.is_present(key) {
             self.compare_calls(now, key, &heartbeat.progress);
             self.keep_progress(now, key, heartbeat.progress);
         }

@@ -20,6 +20,7 @@ mod groups;
 mod liveness;
 mod node;
 mod ranks;
+mod recovery;
 mod revocation;
 mod store;
 mod suspicion;
@@ -39,6 +40,7 @@ use absence::Query;
 use connections::Connections;
 use groups::Groups;
 use node::{Node, Presence};
+use recovery::Recovery;
 use revocation::{Calls, Revocation};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;
@@ -47,8 +49,8 @@ use std::time::Duration;
 use store::Store;
 use timers::{Due, Timers};
 
-/// The only epoch, as long as lost nodes do not come back.
-const EPOCH: Epoch = Epoch(1);
+/// The first epoch.
+const FIRST_EPOCH: Epoch = Epoch(1);
 
 /// How far the job is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,6 +112,14 @@ pub struct Scheduler {
     witnesses_count_from: Time,
     store: Store,
     groups: Groups,
+    /// The newest complete one.
+    epoch: Epoch,
+    /// While at least one node waits for the next.
+    recovery: Option<Recovery>,
+    /// The next epoch's.
+    spare_secret: Option<[u8; 32]>,
+    /// The first member that left in order.
+    first_left: Option<u32>,
 }
 
 impl Scheduler {
@@ -141,6 +151,10 @@ impl Scheduler {
             witnesses_count_from: now,
             store: Store::new(rules.store),
             groups: Groups::default(),
+            epoch: FIRST_EPOCH,
+            recovery: None,
+            spare_secret: None,
+            first_left: None,
             identity,
             rules,
         };
@@ -166,6 +180,7 @@ impl Scheduler {
             }
             Input::Closed(conn, how, words) => self.closed(now, conn, how, words),
             Input::Probed(process, liveness) => self.probed(now, process, liveness),
+            Input::Secret(secret) => self.secret(now, secret),
             Input::Timer => {
                 self.armed = None; // used up: whatever comes next is told
                 self.timer(now);
@@ -268,6 +283,7 @@ impl Scheduler {
                 Due::Answer(key) => self.answer_suspicions(now, key),
                 Due::Query(id) => self.query_due(now, id),
                 Due::Linger => self.end_broken(),
+                Due::RecoveryLine => self.recovery_line(now),
             }
         }
     }
@@ -322,6 +338,10 @@ impl Scheduler {
             Message::Gone => self.gone(now, key, conn),
             Message::Abort(abort) => self.abort(now, key, abort),
             message if self.phase == Phase::Forming => self.misbehaved(now, conn, &message),
+            Message::InEpoch(word) => self.in_epoch(key, &word),
+            Message::Recover(wish) => self.recover(now, key, &wish),
+            Message::Suspect(_) | Message::Revoke(_) | Message::WhereAre(_) | Message::MakeGroup(_)
+                if !self.is_present(key) => {} // of an epoch that is over
             Message::Suspect(suspect) => self.suspect(now, key, suspect),
             Message::Revoke(revoke) => self.revoke(now, key, revoke.failure),
             Message::WhereAre(question) => self.where_are(now, key, question),

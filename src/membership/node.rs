@@ -2,7 +2,7 @@
 
 use super::contract::{Closed, ConnId};
 use crate::error::Culprit;
-use crate::types::{GroupId, Role, Time};
+use crate::types::{Epoch, GroupId, Role, Time};
 use crate::wire::{GroupProgress, Register};
 use std::time::Duration;
 
@@ -82,6 +82,8 @@ pub(super) struct Node {
     pub(super) asked: Option<Time>,
     pub(super) suspicions: Vec<Suspicion>,
     pub(super) witness: Option<Witness>,
+    /// The epoch that it has taken up.
+    pub(super) epoch: Epoch,
     /// How far it is in each group, and when it said so. Few groups: searched in order.
     pub(super) progress: Vec<(GroupProgress, Time)>,
 }
@@ -106,6 +108,7 @@ impl Node {
             asked: None,
             suspicions: Vec::new(),
             witness: None,
+            epoch: super::FIRST_EPOCH,
             progress: Vec::new(),
         }
     }

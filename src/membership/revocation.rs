@@ -1,7 +1,7 @@
 //! Revoked groups, and ranks that call different collectives. Tested in `revocation_test.rs`.
 
 use super::ranks::canonical;
-use super::{Scheduler, EPOCH};
+use super::Scheduler;
 use crate::error::{Culprit, Failure, Status};
 use crate::types::{Call, GroupId, Time};
 use crate::wire::{GroupProgress, Message, Revoked};
@@ -36,7 +36,7 @@ pub(super) struct Revocation {
 
 impl Scheduler {
     pub(super) fn revoke(&mut self, now: Time, key: u32, failure: Failure) {
-        let Some(group) = failure.group.filter(|_| failure.epoch == EPOCH) else {
+        let Some(group) = failure.group.filter(|_| failure.epoch == self.epoch) else {
             return self.note(format!("node {key} revokes a group of another epoch, or none: ignored"));
         };
         if !self.is_in(group, key) {
@@ -92,14 +92,19 @@ impl Scheduler {
             high.1
         );
         let failure =
-            Failure { status: Status::Mismatch, culprit: None, cause, epoch: EPOCH, group: Some(group), sequence };
+            Failure { status: Status::Mismatch, culprit: None, cause, epoch: self.epoch, group: Some(group), sequence };
         self.revoke_group(now, group, failure);
     }
 
     /// The cause of which a node's end is the consequence: one of its groups was revoked before it went. Not where that
-    /// was because somebody was missed, and it was this node, or one that may be lost indeed.
+    /// was because somebody was missed, and it was this node, or one that may be lost indeed; nor where this node was about
+    /// to go on, for it was inside `muster_recover`.
     pub(super) fn cause_before(&self, key: u32, gone: Time) -> Option<Failure> {
+        if self.recovery.as_ref().is_some_and(|recovery| recovery.holds(key)) {
+            return None;
+        }
         let groups = self.revoked.iter().filter(|(group, revoked)| revoked.at <= gone && self.is_in(**group, key));
+        let groups = groups.filter(|(_, revoked)| revoked.failure.status != Status::Revoked);
         let first = groups.map(|(_, revoked)| revoked).min_by_key(|revoked| revoked.at)?;
         let missed = matches!(first.failure.status, Status::PeerLost | Status::Link);
         (!missed || self.is_well(first.failure.culprit.as_ref(), key)).then(|| first.failure.clone())

@@ -16,6 +16,9 @@ pub(crate) struct Bench {
     pub(crate) notes: Vec<String>,
     pub(crate) armed: Option<Time>,
     pub(crate) ended: Option<Result<(), Error>>,
+    /// Whether secrets that it asks for are drawn: of ones, twos, ...
+    pub(crate) secrets: bool,
+    drawn: u8,
 }
 
 pub(crate) fn rules(worker_num: u32, server_num: u32) -> Rules {
@@ -86,6 +89,8 @@ impl Bench {
             notes: Vec::new(),
             armed: None,
             ended: None,
+            secrets: true,
+            drawn: 0,
         };
         bench.drain();
         bench
@@ -111,6 +116,11 @@ impl Bench {
                 Output::Send(conn, message) => self.sent.push((conn, message)),
                 Output::Close(conn) => self.closed.push(conn),
                 Output::Probe(process) => self.probes.push(process),
+                Output::WantSecret if self.secrets => {
+                    self.drawn += 1;
+                    self.scheduler.handle(self.now, Input::Secret([self.drawn; 32]));
+                }
+                Output::WantSecret => {}
                 Output::Arm(time) => self.armed = Some(time),
                 Output::Log { quiet: true, line } => self.notes.push(line),
                 Output::Log { quiet: false, line } => self.lines.push(line),

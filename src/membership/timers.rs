@@ -24,6 +24,8 @@ pub(super) enum Due {
     Query(u64),
     /// The survivors of a broken job have had their time.
     Linger,
+    /// Say who is awaited for the next epoch.
+    RecoveryLine,
 }
 
 /// Everything due, in order.

@@ -13,6 +13,7 @@ use super::node::{Node, Setup};
 use super::operations::Operations;
 use super::rank_table;
 use super::scheduler::{named, Scheduler, Serving, RESOLVE_WAIT};
+use super::seat::Seat;
 use super::shared::{Shared, ToNode, VERDICT_WAIT};
 use crate::agent::{Agent, Command, Profile};
 use crate::config::{Key, Place, Settings};
@@ -43,6 +44,7 @@ pub struct Cluster {
     thread: Option<JoinHandle<()>>,
     scheduler: Option<Scheduler>,
     finalized: Mutex<bool>,
+    pub(super) recovering: Mutex<()>,
 }
 
 /// What HCCL's cluster manager is started with (see `MS_HCCL_CM_INIT`).
@@ -135,8 +137,18 @@ impl Cluster {
         match await_forming(&shared) {
             Ok(formed) => {
                 shared.logger.set_speaker(&format!("{} {}, node id {node_id:?}", rank_word(&formed), formed.rank));
-                let (thread, finalized) = (Some(thread), Mutex::new(false));
-                Ok(Cluster { settings, shared, formed, node_id, scheduler_address, thread, scheduler, finalized })
+                let (thread, finalized, recovering) = (Some(thread), Mutex::new(false), Mutex::new(()));
+                Ok(Cluster {
+                    settings,
+                    shared,
+                    formed,
+                    node_id,
+                    scheduler_address,
+                    thread,
+                    scheduler,
+                    finalized,
+                    recovering,
+                })
             }
             Err(error) => {
                 shared.ask(ToNode::Quit);
@@ -173,14 +185,19 @@ impl Cluster {
 
     /// The present epoch.
     pub fn epoch(&self) -> Epoch {
-        self.formed.epoch
+        self.shared.learnt().formed.as_ref().map_or(self.formed.epoch, |formed| formed.epoch)
     }
 
-    /// A built-in group.
-    pub fn group(&self, id: GroupId) -> Arc<Group> {
+    /// A built-in group, in whatever epoch.
+    pub fn seat(&self, id: GroupId) -> Arc<Seat> {
         let learnt = self.shared.learnt();
-        let group = learnt.groups.iter().find(|group| group.id() == id);
-        Arc::clone(group.expect("the built-in groups are made before the cluster is handed out"))
+        let seat = learnt.seats.iter().find(|seat| seat.id() == id);
+        Arc::clone(seat.expect("the built-in groups are made before the cluster is handed out"))
+    }
+
+    /// A built-in group, as it is in the present epoch.
+    pub fn group(&self, id: GroupId) -> Arc<Group> {
+        self.seat(id).present()
     }
 
     /// The first cause that broke the cluster, or, if it holds, the first group's.
@@ -189,7 +206,7 @@ impl Cluster {
         if let Some(failure) = &learnt.broken {
             return Some(failure.clone());
         }
-        let groups = learnt.groups.clone();
+        let groups = learnt.groups();
         drop(learnt);
         groups.iter().find_map(|group| group.told(&self.shared)).filter(|failure| failure.status != Status::State)
     }
@@ -254,11 +271,7 @@ impl Cluster {
             Some(Some(warning)) => self.shared.logger.warn(&warning),
             None => self.shared.logger.warn("the scheduler has not said good-bye in time; leaving without"),
         }
-        let groups = self.shared.learnt().groups.clone();
-        for group in &groups {
-            group.end_progress(self.over(group, "this process has finalized its cluster"));
-            group.shut();
-        }
+        self.end_groups("this process has finalized its cluster");
         self.shared.ask(ToNode::Quit);
         *finalized = true;
         self.await_own_scheduler(deadline);
@@ -267,14 +280,24 @@ impl Cluster {
 
     /// Why a group cannot be used any more, though nothing is wrong with it.
     fn over(&self, group: &Group, why: &str) -> Failure {
-        let (cause, epoch, group) = (why.to_owned(), self.formed.epoch, Some(group.id()));
+        let (cause, epoch, group) = (why.to_owned(), self.epoch(), Some(group.id()));
         Failure { status: Status::State, culprit: None, cause, epoch, group, sequence: 0 }
+    }
+
+    /// Ends the threads and links of all groups.
+    fn end_groups(&self, why: &str) {
+        self.end_retired();
+        let groups = self.shared.learnt().groups();
+        for group in groups {
+            group.end_progress(self.over(&group, why));
+            group.shut();
+        }
     }
 
     /// Tells the peers on every link, and waits until what was sent has reached them.
     fn close_links(&self, deadline: Time) {
         let leave = leave();
-        let groups = self.shared.learnt().groups.clone();
+        let groups = self.shared.learnt().groups();
         for group in &groups {
             group.close(self.over(group, "this process has finalized its cluster"), &leave);
         }
@@ -302,10 +325,8 @@ impl Drop for Cluster {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join(); // the thread has no result; a panic was printed
         }
-        let groups = std::mem::take(&mut self.shared.learnt().groups);
-        for group in groups {
-            group.end_progress(self.over(&group, "its cluster has been freed"));
-        }
+        self.end_groups("its cluster has been freed");
+        self.shared.learnt().seats.clear();
     }
 }
 

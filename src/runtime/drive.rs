@@ -240,8 +240,7 @@ impl Group {
         if let Some(failure) = self.broken() {
             return Some(failure);
         }
-        let learnt = shared.learnt();
-        learnt.broken.as_ref().or_else(|| learnt.revoked.get(&self.id())).cloned()
+        shared.learnt().first_cause(self.id(), self.formed.epoch)
     }
 
     pub(super) fn take_in(&self, driver: &mut Driver, mail: Mail) {

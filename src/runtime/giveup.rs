@@ -140,12 +140,12 @@ impl Group {
     pub(super) fn ask_about(&self, shared: &Shared, peer: u32, evidence: &str) -> Word {
         let index = self.index_of(peer).expect("a link's peer is a member");
         shared.learnt().peers.remove(&index);
-        shared.ask(ToNode::Brain(Command::Suspect { peer: index, evidence: evidence.to_owned() }));
+        self.ask(shared, Command::Suspect { peer: index, evidence: evidence.to_owned() });
         let deadline = shared.clock.now() + VERDICT_WAIT;
-        let id = self.id();
+        let (id, epoch) = (self.id(), self.formed.epoch);
         let heard = shared.wait(deadline, |learnt| {
-            if let Some(failure) = learnt.broken.as_ref().or_else(|| learnt.revoked.get(&id)) {
-                return Some(Word::Told(failure.clone()));
+            if let Some(failure) = learnt.first_cause(id, epoch) {
+                return Some(Word::Told(failure));
             }
             learnt.peers.get(&index).cloned().map(|(state, culprit)| match state {
                 PeerState::Left => Word::Left(culprit),
@@ -216,7 +216,7 @@ impl Group {
 
     fn ask_absent(&self, running: &Running<'_>) -> Option<Absent> {
         let ask = running.shared.next_ask();
-        running.shared.ask(ToNode::Brain(Command::WhereAre(ask, self.id(), running.sequence)));
+        self.ask(running.shared, Command::WhereAre(ask, self.id(), running.sequence));
         let deadline = running.shared.clock.now() + VERDICT_WAIT;
         running.shared.wait(deadline, |learnt| learnt.absent.remove(&ask))
     }
@@ -273,11 +273,16 @@ impl Group {
 
     /// Several ranks may give up at once, each for its own reason: what reached the scheduler first is what all return.
     pub(super) fn agree_on_cause(&self, shared: &Shared, cause: Failure) -> Failure {
-        shared.ask(ToNode::Brain(Command::Revoke(cause.clone())));
+        self.ask(shared, Command::Revoke(cause.clone()));
         let deadline = shared.clock.now() + VERDICT_WAIT;
-        let id = self.id();
-        let first = shared.wait(deadline, |learnt| learnt.revoked.get(&id).or(learnt.broken.as_ref()).cloned());
+        let (id, epoch) = (self.id(), self.formed.epoch);
+        let first = shared.wait(deadline, |learnt| learnt.first_cause(id, epoch));
         first.unwrap_or(cause)
+    }
+
+    /// Asks the scheduler for something that means this group, and therefore its epoch only.
+    pub(super) fn ask(&self, shared: &Shared, command: Command) {
+        shared.ask(ToNode::Of(self.formed.epoch, command));
     }
 }
 

@@ -15,7 +15,7 @@ use super::work::Queue;
 use crate::collective::Thresholds;
 use crate::error::{Culprit, Error, Failure, Result, Status};
 use crate::net::{Poller, Token, Transport, Waker};
-use crate::types::{Call, GroupId, Role, Time};
+use crate::types::{Call, Epoch, GroupId, Role, Time};
 use crate::wire::{Channel, Formed, GroupProgress, Member, PeerState, PIECE_BYTES};
 use std::io::IoSlice;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -128,9 +128,21 @@ impl Group {
         })
     }
 
+    /// The same group in the next epoch.
+    pub(super) fn renewed(&self, shared: &Arc<Shared>, formed: &Arc<Formed>) -> Result<Group> {
+        let next = Group::new(self.id(), self.roster.members.clone(), shared, formed, self.default_timeout_ms)?;
+        next.timeout_ms.store(self.timeout_ms(), Ordering::Relaxed);
+        Ok(next)
+    }
+
     /// Which group.
     pub fn id(&self) -> GroupId {
         self.roster.id
+    }
+
+    /// The epoch that it belongs to.
+    pub(super) fn epoch(&self) -> Epoch {
+        self.formed.epoch
     }
 
     /// Whether the user made it, so that a member can free it.
@@ -198,7 +210,7 @@ impl Group {
         let (groups, broken, reported) = {
             let learnt = shared.learnt();
             let left = matches!(learnt.peers.get(&index), Some((PeerState::Left, _)));
-            (learnt.groups.clone(), learnt.broken.clone(), left)
+            (learnt.groups(), learnt.broken.clone(), left)
         };
         let blames = |failure: &Failure, status| {
             failure.status == status

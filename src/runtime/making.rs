@@ -5,6 +5,7 @@ use super::drive::{Running, Stop, WARN_AFTER};
 use super::group::{Driver, Group};
 use super::handshake::leave;
 use super::progress::WAITS_AFTER;
+use super::seat::Seat;
 use super::shared::{Shared, ToNode};
 use super::work::Turn;
 use crate::agent::Command;
@@ -22,7 +23,7 @@ const LOOK_UP: Duration = Duration::from_millis(100);
 
 impl Group {
     /// Makes a group of these ranks, in this order; none for a caller who is not among them. All members call it alike.
-    pub fn create(&self, ranks: &[i32]) -> Result<Option<Arc<Group>>> {
+    pub fn create(&self, ranks: &[i32]) -> Result<Option<Arc<Seat>>> {
         let mut places = HashMap::new();
         let mut checked = Vec::with_capacity(ranks.len());
         for (at, rank) in ranks.iter().enumerate() {
@@ -44,12 +45,12 @@ impl Group {
     }
 
     /// Splits the group: those of one colour are in one, ordered by key and then by rank. No colour: in none.
-    pub fn split(&self, colour: Option<u32>, key: i32) -> Result<Option<Arc<Group>>> {
+    pub fn split(&self, colour: Option<u32>, key: i32) -> Result<Option<Arc<Seat>>> {
         let call = Call { kind: CallKind::GroupSplit, dtype: None, op: None, root: None, count: 0, layout: 0 };
         self.make(call, GroupWish::Colour { colour, key })
     }
 
-    fn make(&self, call: Call, wish: GroupWish) -> Result<Option<Arc<Group>>> {
+    fn make(&self, call: Call, wish: GroupWish) -> Result<Option<Arc<Seat>>> {
         let shared = self.shared()?;
         if self.rank().is_none() {
             return Err(Error::invalid(format!("{}: this process is no member of {}", call.kind, self.id())));
@@ -68,20 +69,19 @@ impl Group {
         driver: &Driver,
         running: &Running<'_>,
         wish: GroupWish,
-    ) -> std::result::Result<Option<Arc<Group>>, Stop> {
-        let (shared, key) = (running.shared, (self.id(), driver.makings));
+    ) -> std::result::Result<Option<Arc<Seat>>, Stop> {
+        let (shared, key) = (running.shared, (self.formed.epoch, self.id(), driver.makings));
         shared.learnt().making.insert(key);
-        let wanted = MakeGroup { parent: key.0, nth: key.1, sequence: running.sequence, wish };
-        shared.ask(ToNode::Brain(Command::MakeGroup(wanted)));
+        let wanted = MakeGroup { parent: key.1, nth: key.2, sequence: running.sequence, wish };
+        self.ask(shared, Command::MakeGroup(wanted));
         let (mut report_at, mut warn_at) = (running.since + WAITS_AFTER, running.since + WARN_AFTER);
         let outcome = loop {
             // Another thread may have cancelled a call on the group, freed it, or left: nobody wakes this one then.
             let look_up = shared.clock.now() + LOOK_UP;
             let until = running.deadline.min(report_at).min(warn_at).min(look_up);
             let told = |learnt: &mut super::shared::Learnt| {
-                let broken = learnt.broken.as_ref().or_else(|| learnt.revoked.get(&key.0));
-                if let Some(failure) = broken {
-                    return Some(Err(Stop::Told(failure.clone())));
+                if let Some(failure) = learnt.first_cause(key.1, key.0) {
+                    return Some(Err(Stop::Told(failure)));
                 }
                 if learnt.over {
                     let over = Error::new(Status::State, "this process has left its cluster");
@@ -113,8 +113,8 @@ impl Group {
             learnt.making.remove(&key);
             learnt.made.remove(&key)
         };
-        if let Some(Ok(Some(group))) = late {
-            group.free(); // it came when the wait was over
+        if let Some(Ok(Some(seat))) = late {
+            seat.present().free(); // it came when the wait was over
         }
         outcome
     }
@@ -137,7 +137,7 @@ impl Group {
 fn forget(shared: &Shared, group: &Group) {
     {
         let mut learnt = shared.learnt();
-        learnt.groups.retain(|kept| kept.id() != group.id());
+        learnt.seats.retain(|kept| kept.id() != group.id());
         learnt.revoked.remove(&group.id());
     }
     shared.ask(ToNode::Free(group.id()));

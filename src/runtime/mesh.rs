@@ -89,9 +89,13 @@ impl Mesh {
         }
     }
 
-    /// The cluster is known: hellos that came before are answered now.
+    /// The cluster is known, or a new epoch of it: hellos that came before are answered now, and nothing that was begun in
+    /// the epoch before goes on.
     pub fn form(&mut self, formed: Arc<Formed>, groups: &[Arc<Group>], poller: &Poller) {
         self.formed = Some(formed);
+        self.dials.clear();
+        self.open.clear();
+        self.handshakes.retain(|_, shake| !matches!(shake.stage, Stage::Dialled(_) | Stage::Accepting(_)));
         self.groups = groups.iter().map(|group| (group.id(), Arc::clone(group))).collect();
         self.answer_held(|_| true, poller);
     }
@@ -205,7 +209,11 @@ impl Mesh {
 
     /// Ends handshakes whose time is up. Returns when to come again.
     pub fn expire(&mut self, now: Time) -> Time {
-        self.handshakes.retain(|_, shake| shake.deadline > now || matches!(shake.stage, Stage::Held(_)));
+        // A hello of this epoch has proven itself; one of the next has not yet, and waits no longer than any stranger.
+        let epoch = self.formed.as_ref().map(|formed| formed.epoch);
+        let waits =
+            |stage: &Stage| matches!(stage, Stage::Held(hello) if epoch.is_none_or(|epoch| hello.epoch <= epoch));
+        self.handshakes.retain(|_, shake| shake.deadline > now || waits(&shake.stage));
         self.handshakes
             .values()
             .map(|shake| shake.deadline)
@@ -307,6 +315,9 @@ impl Mesh {
     /// Whether a hello is let in; `None` while that cannot be told.
     fn judge(&self, hello: &LinkHello) -> Option<Result<LinkKey, LinkRejectReason>> {
         let formed = self.formed.as_ref()?;
+        if hello.epoch.0 == formed.epoch.0 + 1 {
+            return None; // the scheduler's word of it may be on its way
+        }
         let knows = same_bytes(&hello.proof, &half(&formed.secret, 0));
         if (hello.epoch, hello.to, knows) != (formed.epoch, formed.index, true) {
             return Some(Err(LinkRejectReason::Stranger));

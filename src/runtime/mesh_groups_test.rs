@@ -1,4 +1,4 @@
-//! Links of groups that come and go.
+//! Links of groups and of epochs that come and go.
 
 use super::*;
 
@@ -59,4 +59,69 @@ fn a_link_that_comes_to_be_when_its_group_is_freed_says_so() {
     assert_eq!(peer.hear(&mut side).header.kind, LinkKind::Leave as u8);
     peer.hear_end(&mut side);
     assert!(side.is_idle() && side.mesh.open.is_empty() && group.take_mail().is_empty());
+}
+
+/// The next epoch, as the scheduler tells of it.
+fn second_epoch(side: &Side) -> Formed {
+    Formed { epoch: Epoch(2), secret: [5; 32], ..formed(0, [side.address(), nowhere()]) }
+}
+
+#[test]
+fn a_hello_of_the_next_epoch_waits_as_long_as_a_stranger_may() {
+    let mut side = one(&plain(), nowhere());
+    let next = LinkHello { epoch: Epoch(2), proof: half(&[5; 32], 0), ..hello() };
+    let (mut early, mut stranger) = (Peer::dial(&side), Peer::dial(&side));
+    early.say(LinkKind::Hello, &next);
+    stranger.say(LinkKind::Hello, &LinkHello { proof: half(&[6; 32], 0), ..next.clone() });
+    let held =
+        |side: &Side| side.mesh.handshakes.values().filter(|shake| matches!(shake.stage, Stage::Held(_))).count();
+    until(|| {
+        side.turn();
+        (held(&side) == 2).then_some(())
+    });
+    side.mesh.expire(Time(0) + HELLO_WAIT / 2);
+    assert_eq!(held(&side), 2);
+    side.form(&second_epoch(&side));
+    assert_eq!(early.hear(&mut side).header.kind, LinkKind::Accept as u8);
+    assert_eq!(stranger.hear(&mut side).header.kind, LinkKind::Reject as u8);
+    side.link();
+    assert_eq!(Peer::dial(&side).refused(&mut side, &hello()), LinkRejectReason::Stranger, "epoch 1 is over");
+    // Whoever claims an epoch that does not come is not waited for.
+    let mut patient = Peer::dial(&side);
+    patient.say(LinkKind::Hello, &LinkHello { epoch: Epoch(3), ..next });
+    until(|| {
+        side.turn();
+        (held(&side) == 1).then_some(())
+    });
+    side.mesh.expire(side.now + 2 * HELLO_WAIT);
+    assert_eq!(held(&side), 0);
+    patient.hear_end(&mut side);
+}
+
+#[test]
+fn what_was_begun_in_the_epoch_before_comes_to_nothing() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut side = one(&plain(), listener.local_addr().unwrap());
+    side.open(KEY[1]);
+    let mut peer = Peer::accept(&listener, &mut side);
+    assert_eq!(peer.hear(&mut side).header.kind, LinkKind::Hello as u8);
+    let old = side.world.clone().expect("it is formed");
+    side.form(&Formed {
+        secret: [5; 32],
+        epoch: Epoch(2),
+        ..formed(0, [side.address(), listener.local_addr().unwrap()])
+    });
+    peer.hear_end(&mut side);
+    assert!(side.is_idle() && !old.has_mail());
+    // The same link, wanted again, is a new one.
+    side.open(KEY[1]);
+    let mut peer = Peer::accept(&listener, &mut side);
+    assert_eq!(peer.hear(&mut side).header.kind, LinkKind::Hello as u8);
+    peer.say(LinkKind::Accept, &LinkAccept { proof: half(&[5; 32], 1) });
+    until(|| {
+        side.turn();
+        (!side.mail.is_empty()).then_some(())
+    });
+    side.link();
+    assert!(!old.has_mail());
 }

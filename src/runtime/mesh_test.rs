@@ -360,12 +360,12 @@ fn strangers_are_told_that_they_are() {
         let mut side = one(&wrap, nowhere());
         let group = GroupId::SERVERS;
         for (odd, expected) in [
-            (LinkHello { epoch: Epoch(2), ..hello() }, LinkRejectReason::Stranger),
+            (LinkHello { epoch: Epoch(3), ..hello() }, LinkRejectReason::Stranger),
             (LinkHello { to: 1, ..hello() }, LinkRejectReason::Stranger),
             (LinkHello { from: 2, ..hello() }, LinkRejectReason::Stranger),
             (LinkHello { proof: half(&SECRET, 1), ..hello() }, LinkRejectReason::Stranger),
             (LinkHello { group, ..hello() }, LinkRejectReason::NoGroup),
-            (LinkHello { group, epoch: Epoch(2), ..hello() }, LinkRejectReason::Stranger),
+            (LinkHello { group, epoch: Epoch(0), ..hello() }, LinkRejectReason::Stranger),
         ] {
             assert_eq!(Peer::dial(&side).refused(&mut side, &odd), expected, "{odd:?}");
         }
@@ -394,7 +394,7 @@ fn a_hello_before_the_cluster_is_known_is_answered_after() {
         let mut side = Side::new(wrap);
         let (mut peer, mut stranger) = (Peer::dial(&side), Peer::dial(&side));
         peer.say(LinkKind::Hello, &hello());
-        stranger.say(LinkKind::Hello, &LinkHello { epoch: Epoch(2), ..hello() });
+        stranger.say(LinkKind::Hello, &LinkHello { epoch: Epoch(3), ..hello() });
         until(|| {
             side.turn();
             let held = |shake: &&Handshake| matches!(shake.stage, Stage::Held(_));

@@ -5,8 +5,8 @@
 
 use super::control::{ControlEnd, ControlLink, READ_BYTES};
 use super::dial::{Dial, Dialled};
-use super::group::{built_in, Group};
 use super::mesh::{Mesh, Wrap};
+use super::seat;
 use super::shared::{Shared, ToNode};
 use crate::agent::{Agent, Command, Event, Input, Output};
 use crate::error::{Error, Failure, Result, Status};
@@ -202,6 +202,11 @@ impl Node {
                     }
                     self.feed(Input::Command(command));
                 }
+                ToNode::Of(epoch, command) => {
+                    if self.shared.learnt().is_in(epoch) {
+                        self.feed(Input::Command(command));
+                    }
+                }
                 ToNode::Open(key) => self.mesh.open(key, &self.poller),
                 ToNode::Free(group) => self.group_freed(group),
                 ToNode::Quit => self.quit = true,
@@ -256,7 +261,7 @@ impl Node {
 
     fn progress(&self) -> Vec<crate::wire::GroupProgress> {
         let now = self.shared.clock.now();
-        let groups = self.shared.learnt().groups.clone();
+        let groups = self.shared.learnt().groups();
         let newest = groups.iter().filter_map(|group| group.newest_call(now));
         let earlier = groups.iter().flat_map(|group| group.earlier_calls(now));
         newest.chain(earlier).take(PROGRESS_MAX).collect()
@@ -273,58 +278,34 @@ impl Node {
         }
     }
 
-    /// The cluster is complete: makes the groups, then tells the caller.
+    /// The cluster is complete, for the first time or in a new epoch: makes the groups, then tells the caller.
     fn form(&mut self, formed: Arc<Formed>) {
-        let made: Result<Vec<Arc<Group>>> = [GroupId::WORLD, GroupId::SERVERS, GroupId::UNIVERSE]
-            .into_iter()
-            .map(|id| {
-                let timeout_ms = self.setup.operation_timeout_ms;
-                Group::new(id, built_in(id, &formed), &self.shared, &formed, timeout_ms).map(Arc::new)
-            })
-            .collect();
         if let Control::Up(link) = &mut self.control {
             link.set_node(formed.index);
         }
-        match made {
-            Ok(groups) => {
-                self.mesh.form(Arc::clone(&formed), &groups, &self.poller);
-                self.shared.learn(|learnt| {
-                    learnt.groups = groups;
-                    learnt.formed = Some(formed);
-                });
+        let is_first = self.shared.learnt().formed.is_none();
+        match seat::form(&self.shared, &formed, self.setup.operation_timeout_ms) {
+            Ok(groups) => self.mesh.form(formed, &groups, &self.poller),
+            Err(error) if is_first => {
+                self.over = true;
+                self.shared.file(Event::Failed(error));
             }
             Err(error) => {
-                self.over = true;
-                self.shared.learn(|learnt| learnt.failed = Some(error));
+                let (status, cause) = (error.status(), format!("epoch {}: {}", formed.epoch.0, error.message()));
+                let (culprit, epoch, group) = (None, formed.epoch, None);
+                self.shared.file(Event::NotRecovered(Failure { status, culprit, cause, epoch, group, sequence: 0 }));
             }
         }
     }
 
     /// A group is made: links to it are let in from now on, unless nobody waits for it any more.
     fn group_made(&mut self, made: GroupMade) {
-        let (key, timeout_ms) = ((made.parent, made.nth), self.setup.operation_timeout_ms);
-        let formed = self.shared.learnt().formed.clone();
-        let group = made
-            .group
-            .zip(formed)
-            .map(|(id, formed)| Group::new(id, made.members, &self.shared, &formed, timeout_ms).map(Arc::new));
-        let group = group.transpose();
-        let wanted = {
-            let mut learnt = self.shared.learnt();
-            let waited_for = learnt.making.contains(&key);
-            let wanted = group.as_ref().ok().and_then(Option::as_ref).filter(|_| waited_for).map(Arc::clone);
-            learnt.groups.extend(wanted.clone());
-            if waited_for {
-                learnt.made.insert(key, group);
-            }
-            wanted
-        };
-        match (wanted, made.group) {
+        let id = made.group;
+        match (seat::made(&self.shared, made, self.setup.operation_timeout_ms), id) {
             (Some(group), _) => self.mesh.add(&group, &self.poller),
             (None, Some(id)) => self.group_freed(id),
             (None, None) => {}
         }
-        self.shared.learn(|_| ()); // and whoever waits looks
     }
 
     /// This node does not use a group any more, or never did.

@@ -280,6 +280,10 @@ impl Serving {
                 };
                 self.feed(Input::Probed(process, liveness));
             }
+            Output::WantSecret => match host::random_bytes() {
+                Ok(secret) => self.feed(Input::Secret(secret)),
+                Err(error) => self.logger.error(&format!("no next epoch can be made: {}", error.message())),
+            },
             Output::Arm(at) => self.armed = at,
             Output::Log { quiet: true, line } => self.logger.info(&line),
             Output::Log { quiet: false, line } => self.logger.warn(&line),

@@ -9,10 +9,11 @@ use super::log::Logger;
 use super::mesh::LinkKey;
 use super::operations::Operations;
 use super::roster::find_member;
+use super::seat::Seat;
 use crate::agent::{Ask, Command, Event};
 use crate::error::{Culprit, Error, Failure, Result, Status};
 use crate::net::Waker;
-use crate::types::{GroupId, Time};
+use crate::types::{Epoch, GroupId, Time};
 use crate::wire::{Absent, Formed, Member, PeerState};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,6 +28,8 @@ pub const VERDICT_WAIT: Duration = Duration::from_millis(250);
 pub enum ToNode {
     /// Something for the brain.
     Brain(Command),
+    /// Something for the brain that means this epoch; in another one it is dropped.
+    Of(Epoch, Command),
     /// Open this link, and mail it to its group.
     Open(LinkKey),
     /// A group that was made has been freed.
@@ -34,6 +37,9 @@ pub enum ToNode {
     /// End without leaving.
     Quit,
 }
+
+/// A group to be made: in which epoch, of which parent, and the how-manieth of it.
+pub type Making = (Epoch, GroupId, u64);
 
 /// What the agent thread has learnt.
 #[derive(Default)]
@@ -50,10 +56,10 @@ pub struct Learnt {
     pub revoked: HashMap<GroupId, Failure>,
     /// Answers to `WhereAre`.
     pub absent: HashMap<Ask, Absent>,
-    /// Groups that somebody waits to be made: parent, and the how-manieth of it.
-    pub making: HashSet<(GroupId, u64)>,
+    /// Groups that somebody waits to be made.
+    pub making: HashSet<Making>,
     /// Those that have been made; none where this node is not in it.
-    pub made: HashMap<(GroupId, u64), Result<Option<Arc<Group>>>>,
+    pub made: HashMap<Making, Result<Option<Arc<Seat>>>>,
     /// Answers to `Locate`.
     pub located: HashMap<Ask, Member>,
     /// Answers to store requests.
@@ -67,7 +73,36 @@ pub struct Learnt {
     /// The agent thread has ended.
     pub over: bool,
     /// The groups, so that they can be told.
-    pub groups: Vec<Arc<Group>>,
+    pub seats: Vec<Arc<Seat>>,
+    /// Groups of epochs that are over, until somebody ends their threads.
+    pub retired: Vec<Arc<Group>>,
+    /// Why there is no next epoch; for the one who asked for it.
+    pub not_recovered: Option<Failure>,
+}
+
+impl Learnt {
+    /// The groups of the present epoch.
+    pub fn groups(&self) -> Vec<Arc<Group>> {
+        self.seats.iter().map(|seat| seat.present()).collect()
+    }
+
+    /// Whether this is the present epoch.
+    pub fn is_in(&self, epoch: Epoch) -> bool {
+        self.formed.as_ref().is_some_and(|formed| formed.epoch == epoch)
+    }
+
+    /// Why a group of this epoch cannot be used any more, if that has been told.
+    pub fn first_cause(&self, group: GroupId, epoch: Epoch) -> Option<Failure> {
+        if let Some(failure) = &self.broken {
+            return Some(failure.clone());
+        }
+        if self.formed.as_ref().is_some_and(|formed| formed.epoch > epoch) {
+            let cause = format!("epoch {} has ended: every node has called muster_recover", epoch.0);
+            let group = Some(group);
+            return Some(Failure { status: Status::Revoked, culprit: None, cause, epoch, group, sequence: 0 });
+        }
+        self.revoked.get(&group).cloned()
+    }
 }
 
 /// One node's shared state.
@@ -174,12 +209,13 @@ impl Shared {
             Event::Failed(error) => learnt.failed = Some(error),
             Event::Broken(failure) => {
                 learnt.broken.get_or_insert(failure);
-                told = learnt.groups.clone();
+                told = learnt.groups();
             }
             Event::Revoked(failure) => {
                 let Some(id) = failure.group else { return };
                 learnt.revoked.entry(id).or_insert(failure);
-                told = learnt.groups.iter().filter(|group| group.id() == id).cloned().collect();
+                told = learnt.groups();
+                told.retain(|group| group.id() == id);
             }
             Event::Peer(index, state, culprit) => {
                 learnt.peers.insert(index, (state, culprit));
@@ -188,6 +224,7 @@ impl Shared {
                 learnt.absent.insert(ask, absent);
             }
             Event::GroupMade(_) => {} // the agent thread makes it, and says so itself
+            Event::NotRecovered(failure) => learnt.not_recovered = Some(failure),
             Event::Located(ask, member) => {
                 learnt.located.insert(ask, member);
             }

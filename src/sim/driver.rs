@@ -150,6 +150,13 @@ impl World {
                     let input = membership::Input::Probed(process, state);
                     self.queue.put(self.now + Duration::from_micros(20), Event::ToScheduler(None, input));
                 }
+                membership::Output::WantSecret => {
+                    self.secrets += 1;
+                    let mut secret = [0; 32];
+                    secret[..8].copy_from_slice(&self.secrets.to_le_bytes());
+                    let input = membership::Input::Secret(secret);
+                    self.queue.put(self.now + Duration::from_micros(5), Event::ToScheduler(None, input));
+                }
                 membership::Output::Log { line, .. } => self.say(None, || format!("says: {line}")),
                 membership::Output::Ended(result) => {
                     self.say(None, || format!("ends: {result:?}"));

@@ -59,6 +59,9 @@ impl World {
                 }
             }
             agent::Event::Peer(..) | agent::Event::SchedulerAway(_) => {}
+            agent::Event::NotRecovered(failure) => {
+                return Err(format!("node {node} never asked, and was told {failure}"))
+            }
             agent::Event::GroupMade(made) => self.group_made(node, &made)?,
             agent::Event::Left(warning) => {
                 self.nodes[node].left = Some((self.now, warning));

@@ -98,6 +98,8 @@ pub(super) struct World {
     pub(super) scheduler_armed: Time,
     pub(super) scheduler_paused_until: Time,
     pub(super) ended: Option<(Time, Result<(), Error>)>,
+    /// How many were drawn for the scheduler.
+    pub(super) secrets: u64,
     pub(super) nodes: Vec<NodeSide>,
     pub(super) book: Book,
     pub(super) groups: Register,
@@ -124,6 +126,7 @@ impl World {
             scheduler_armed: Time::NEVER,
             scheduler_paused_until: Time(0),
             ended: None,
+            secrets: 0,
             nodes: plan.nodes.iter().map(NodeSide::new).collect(),
             book: Book::default(),
             groups: Register::default(),

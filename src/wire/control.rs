@@ -476,6 +476,32 @@ record! {
 }
 
 record! {
+    /// A node is inside `muster_recover`, or not any more. Answered by `Formed` of the next epoch, or by `NotRecovered`.
+    pub struct Recover {
+        /// The epoch that it wants to leave behind.
+        pub epoch: Epoch,
+        /// Whether it waits.
+        pub inside: bool,
+    }
+}
+
+record! {
+    /// The next epoch is not complete: the node does not wait any more, or one that is needed has left.
+    pub struct NotRecovered {
+        /// Why.
+        pub failure: Failure,
+    }
+}
+
+record! {
+    /// What this node says from now on is of this epoch.
+    pub struct InEpoch {
+        /// Which.
+        pub epoch: Epoch,
+    }
+}
+
+record! {
     /// A member no longer uses a group that was made; when none does, it is forgotten.
     pub struct FreeGroup {
         /// Which.

@@ -239,6 +239,14 @@ fn asking() -> Vec<Row> {
             "0400000002000000000000000105000000020000000300000001000000",
         ),
         ("FreeGroup", Message::FreeGroup(FreeGroup { group: GroupId(5) }), "05000000"),
+        ("Recover", Message::Recover(Recover { epoch: Epoch(2), inside: true }), "020000000000000001"),
+        (
+            "NotRecovered",
+            Message::NotRecovered(NotRecovered { failure: failure() }),
+            "f5ffffff010101030000000100330100622c0300001e00776173206c6f73743a2069747320636f6e6e656374696f6e2065\
+             6e646564010000000000000001000000002a00000000000000",
+        ),
+        ("InEpoch", Message::InEpoch(InEpoch { epoch: Epoch(3) }), "0300000000000000"),
         (
             "Located",
             Message::Located(Located { member: member(3) }),

@@ -2,8 +2,8 @@
 
 use super::codec::{Decoder, Encoder, Wire, WireError};
 use super::control::{
-    Abort, Absent, Formed, FreeGroup, GroupMade, Heartbeat, HeartbeatEcho, Locate, Located, MakeGroup, PeerReport,
-    Register, Rejected, Revoke, Revoked, Suspect, Verdict, WhereAre,
+    Abort, Absent, Formed, FreeGroup, GroupMade, Heartbeat, HeartbeatEcho, InEpoch, Locate, Located, MakeGroup,
+    NotRecovered, PeerReport, Recover, Register, Rejected, Revoke, Revoked, Suspect, Verdict, WhereAre,
 };
 use super::store::{StoreBegin, StoreCancel, StorePiece, StoreReply};
 
@@ -112,6 +112,12 @@ messages! {
     GroupMade = 22 (GroupMade),
     /// Node: I no longer use a group.
     FreeGroup = 23 (FreeGroup),
+    /// Node: make the cluster whole again.
+    Recover = 24 (Recover),
+    /// Scheduler: that is not possible, or not yet.
+    NotRecovered = 25 (NotRecovered),
+    /// Node: I have taken up an epoch.
+    InEpoch = 26 (InEpoch),
     /// Node: a store request begins.
     StoreBegin = 32 (StoreBegin),
     /// Either: a part of a value.

@@ -24,8 +24,8 @@ mod random_test;
 pub use codec::{Decoder, Encoder, Wire, WireError};
 pub use control::{
     Abort, Absence, AbsenceState, Absent, Agreed, Formed, FreeGroup, GroupMade, GroupProgress, GroupWish, Heartbeat,
-    HeartbeatEcho, Locate, Located, MakeGroup, Member, PeerReport, PeerState, Register, Rejected, Revoke, Revoked,
-    Suspect, Verdict, WhereAre,
+    HeartbeatEcho, InEpoch, Locate, Located, MakeGroup, Member, NotRecovered, PeerReport, PeerState, Recover, Register,
+    Rejected, Revoke, Revoked, Suspect, Verdict, WhereAre,
 };
 pub use frame::{
     body_bytes, encode_frame, peek_frame, Frame, FrameHeader, CHECKSUM_BYTES, FLAG_UNCHECKED, HEADER_BYTES, MAGIC,

@@ -286,6 +286,11 @@ impl Random {
                 let (parent, group) = (GroupId(self.u32()), self.option(|random| GroupId(random.u32())));
                 Message::GroupMade(GroupMade { parent, nth: self.u64(), group, members: self.list(40, Random::u32) })
             }
+            Message::Recover(_) => {
+                Message::Recover(Recover { epoch: Epoch(self.u64()), inside: self.number() % 2 == 0 })
+            }
+            Message::NotRecovered(_) => Message::NotRecovered(NotRecovered { failure: self.failure() }),
+            Message::InEpoch(_) => Message::InEpoch(InEpoch { epoch: Epoch(self.u64()) }),
             Message::FreeGroup(_) => Message::FreeGroup(FreeGroup { group: GroupId(self.u32()) }),
             Message::Locate(_) => Message::Locate(Locate { index: self.u32() }),
             Message::Located(_) => Message::Located(Located { member: self.member() }),

@@ -128,7 +128,12 @@ impl Engine {
             return self.meet(op, message);
         }
         // A link to the sender is wanted even if it never sends: its end tells of the sender's.
-        if let Some(error) = from.filter(|from| *from != self.own).and_then(|from| self.reach(from)) {
+        let missed = match from {
+            Some(from) => Some(from).filter(|from| *from != self.own),
+            None if self.all_left() => self.peers.keys().copied().find(|rank| *rank != self.own),
+            None => None,
+        };
+        if let Some(error) = missed.and_then(|rank| self.reach(rank)) {
             self.matching.take_posted(op, wanted);
             self.end(op, Err(error));
         }

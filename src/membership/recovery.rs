@@ -1,0 +1,179 @@
+//! Making the cluster whole again: the next epoch is formed once every node is inside `muster_recover`. Tested in
+//! `recovery_test.rs`.
+//!
+//! Invariants: the epoch only grows; a node's messages from before it took up the present epoch are not acted on (it says
+//! [`InEpoch`] when it has). Deliberately absent: the return of lost nodes.
+
+use super::node::span;
+use super::timers::Due;
+use super::{Phase, Scheduler};
+use crate::error::{Culprit, Failure, Status};
+use crate::types::{Epoch, GroupId, Time};
+use crate::wire::{InEpoch, Message, NotRecovered, Recover};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// How often a line says who is awaited, from the first wish to recover on.
+const LINE_EVERY: Duration = Duration::from_secs(1);
+/// How many of those who are awaited a sentence names.
+const NAMED_MAX: usize = 3;
+
+/// How far the making of the next epoch is.
+#[derive(Debug)]
+pub(super) struct Recovery {
+    since: Time,
+    inside: BTreeSet<u32>,
+}
+
+impl Recovery {
+    /// Whether this node waits for the next epoch.
+    pub(super) fn holds(&self, key: u32) -> bool {
+        self.inside.contains(&key)
+    }
+}
+
+impl Scheduler {
+    /// A node wants the cluster made whole, or does not wait for that any more.
+    pub(super) fn recover(&mut self, now: Time, key: u32, wish: &Recover) {
+        if wish.epoch != self.epoch || self.verdict.is_some() {
+            return; // it has been told
+        }
+        if !wish.inside {
+            let failure = self.still_awaited(key);
+            if let Some(recovery) = &mut self.recovery {
+                recovery.inside.remove(&key);
+            }
+            self.recovery = self.recovery.take().filter(|recovery| !recovery.inside.is_empty());
+            return self.send_to(key, Message::NotRecovered(NotRecovered { failure }));
+        }
+        if let Some(failure) = self.missed_for_good() {
+            return self.send_to(key, Message::NotRecovered(NotRecovered { failure }));
+        }
+        if self.recovery.is_none() {
+            self.recovery = Some(Recovery { since: now, inside: BTreeSet::new() });
+            self.timers.at(now + LINE_EVERY, Due::RecoveryLine);
+            if self.spare_secret.is_none() {
+                self.output(super::Output::WantSecret);
+            }
+        }
+        if let Some(recovery) = &mut self.recovery {
+            recovery.inside.insert(key);
+        }
+        self.revoke_all(now, key);
+        self.recover_if_complete(now);
+    }
+
+    /// Nobody waits for one who has given everything up: every group that still holds is revoked.
+    fn revoke_all(&mut self, now: Time, key: u32) {
+        let culprit = self.nodes.get(&key).map(super::node::Node::culprit);
+        let built_in = [GroupId::WORLD, GroupId::SERVERS, GroupId::UNIVERSE];
+        let mut groups: Vec<GroupId> = built_in.into_iter().chain(self.groups.all()).collect();
+        groups.retain(|group| !self.revoked.contains_key(group));
+        for group in groups {
+            if self.members_of(group).is_some_and(|members| members.len() > 1) {
+                let cause = format!("called muster_recover, which ends epoch {}", self.epoch.0);
+                let (epoch, culprit) = (self.epoch, culprit.clone());
+                let failure =
+                    Failure { status: Status::Revoked, culprit, cause, epoch, group: Some(group), sequence: 0 };
+                self.revoke_group(now, group, failure);
+            }
+        }
+    }
+
+    pub(super) fn secret(&mut self, now: Time, secret: [u8; 32]) {
+        self.spare_secret = Some(secret);
+        self.recover_if_complete(now);
+    }
+
+    fn recover_if_complete(&mut self, now: Time) {
+        let complete = |recovery: &Recovery| recovery.inside.len() == self.nodes.len();
+        let Some(since) = self.recovery.as_ref().filter(|it| complete(it)).map(|it| it.since) else { return };
+        let Some(secret) = self.spare_secret.take() else { return };
+        self.recovery = None;
+        self.epoch = Epoch(self.epoch.0 + 1);
+        self.identity.secret = secret;
+        self.revoked.clear();
+        self.calls.clear();
+        self.queries.clear();
+        self.groups.forget_makings();
+        for node in self.nodes.values_mut() {
+            node.progress.clear();
+            node.suspicions.clear();
+            node.witness = None;
+        }
+        let line =
+            format!("epoch {} has begun: the cluster is whole again after {}", self.epoch.0, span(now.since(since)));
+        self.warn(line);
+        let keys: Vec<u32> = self.nodes.keys().copied().collect();
+        for key in keys {
+            if let Some(conn) = self.nodes[&key].conn {
+                self.queue_formed(conn, key);
+            }
+        }
+    }
+
+    /// A node has taken up an epoch: what it says from now on is of it.
+    pub(super) fn in_epoch(&mut self, key: u32, word: &InEpoch) {
+        if let Some(node) = self.nodes.get_mut(&key) {
+            node.epoch = word.epoch;
+        }
+    }
+
+    /// Whether what a node says is of the present epoch.
+    pub(super) fn is_present(&self, key: u32) -> bool {
+        self.nodes.get(&key).is_some_and(|node| node.epoch == self.epoch)
+    }
+
+    pub(super) fn recovery_line(&mut self, now: Time) {
+        let Some(recovery) = self.recovery.as_ref().filter(|_| matches!(self.phase, Phase::Running(_))) else { return };
+        let (count, since) = (recovery.inside.len(), span(now.since(recovery.since)));
+        let (_, words) = self.awaited();
+        let all = self.nodes.len();
+        self.warn(format!("recovering since {since}: {count} of {all} nodes have called muster_recover; {words}"));
+        self.timers.at(now + LINE_EVERY, Due::RecoveryLine);
+    }
+
+    /// Who has not called muster_recover: the first of them, and words that name some.
+    fn awaited(&self) -> (Option<Culprit>, String) {
+        let inside = |key: &u32| self.recovery.as_ref().is_some_and(|recovery| recovery.inside.contains(key));
+        let awaited: Vec<Culprit> =
+            self.nodes.iter().filter(|(key, _)| !inside(key)).map(|(_, node)| node.culprit()).collect();
+        let named: Vec<String> = awaited.iter().take(NAMED_MAX).map(ToString::to_string).collect();
+        let more = awaited.len() - named.len();
+        let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+        (awaited.first().cloned(), format!("awaited: {}{rest}", named.join(", ")))
+    }
+
+    /// What one is told who does not wait any more.
+    fn still_awaited(&self, key: u32) -> Failure {
+        let (first, words) = self.awaited();
+        let waits = self.recovery.as_ref().is_some_and(|recovery| recovery.inside.contains(&key));
+        let cause = match waits {
+            true => format!("epoch {} was not complete in time; {words}", self.epoch.0 + 1),
+            false => format!("this node was not waiting for epoch {}", self.epoch.0 + 1),
+        };
+        let culprit = first.filter(|_| waits);
+        let cause = culprit.as_ref().map_or(cause, |_| format!("has not called muster_recover in time; {words}"));
+        Failure { status: Status::Timeout, culprit, cause, epoch: self.epoch, group: None, sequence: 0 }
+    }
+
+    /// One who has left: the cluster will not be whole again.
+    fn missed_for_good(&self) -> Option<Failure> {
+        let left = self.nodes.get(&self.first_left?)?;
+        let cause = "has left the cluster, which cannot be made whole again without it".to_owned();
+        let (status, culprit) = (Status::PeerLeft, Some(left.culprit()));
+        Some(Failure { status, culprit, cause, epoch: self.epoch, group: None, sequence: 0 })
+    }
+
+    /// A node has left: nobody waits for it in vain.
+    pub(super) fn end_recovery_without(&mut self) {
+        let (Some(failure), Some(recovery)) = (self.missed_for_good(), self.recovery.take()) else { return };
+        for key in recovery.inside {
+            self.send_to(key, Message::NotRecovered(NotRecovered { failure: failure.clone() }));
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "recovery_test.rs"]
+mod tests;

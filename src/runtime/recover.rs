@@ -1,0 +1,75 @@
+//! A caller inside `muster_recover`: waits for the next epoch, and clears away what is left of those before.
+
+use super::cluster::Cluster;
+use super::shared::{Learnt, ToNode, VERDICT_WAIT};
+use crate::agent::Command;
+use crate::error::{Error, Failure, Result, Status};
+use crate::types::{Epoch, Time};
+use std::sync::TryLockError;
+use std::time::Duration;
+
+impl Cluster {
+    /// Waits until every node of the cluster is in here too; then the next epoch has begun. At most so many milliseconds:
+    /// `i64::MAX` without limit, -1 the forming time-out. Without all the others nothing has changed but that the groups
+    /// are revoked.
+    pub fn recover(&self, timeout_ms: i64) -> Result<()> {
+        let begun = self.shared.clock.now();
+        let deadline = match (timeout_ms, self.settings().forming_timeout) {
+            (i64::MAX, _) | (-1, None) => Time::NEVER,
+            (-1, Some(limit)) => begun + limit,
+            (0.., _) => begun + Duration::from_millis(timeout_ms.unsigned_abs()),
+            _ => {
+                let expected = "expected -1 (the forming time-out), 0 or more";
+                return Err(Error::invalid(format!("timeout_ms is {timeout_ms}: {expected}")));
+            }
+        };
+        let _alone = match self.recovering.try_lock() {
+            Ok(alone) => alone,
+            Err(TryLockError::Poisoned(alone)) => alone.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                return Err(Error::new(Status::State, "recover: another thread of this process is in it already"));
+            }
+        };
+        let outcome = self.await_epoch_after(self.epoch(), deadline);
+        self.end_retired();
+        outcome
+    }
+
+    fn await_epoch_after(&self, old: Epoch, deadline: Time) -> Result<()> {
+        let shared = &self.shared;
+        shared.learnt().not_recovered = None;
+        shared.ask(ToNode::Brain(Command::Recover(true)));
+        if let Some(outcome) = shared.wait(deadline, |learnt| outcome(learnt, old)) {
+            return outcome;
+        }
+        shared.ask(ToNode::Brain(Command::Recover(false)));
+        let confirmed = shared.wait(shared.clock.now() + VERDICT_WAIT, |learnt| outcome(learnt, old));
+        confirmed.unwrap_or_else(|| {
+            let waited = "the next epoch was not complete in time, and the scheduler does not say who is awaited";
+            Err(Error::new(Status::Timeout, format!("recover: {waited}")))
+        })
+    }
+
+    /// Ends the threads and the links of groups whose epoch is over.
+    pub(super) fn end_retired(&self) {
+        let retired = std::mem::take(&mut self.shared.learnt().retired);
+        for group in retired {
+            let (status, cause) = (Status::Revoked, "its epoch has ended".to_owned());
+            let (epoch, id) = (group.epoch(), Some(group.id()));
+            group.end_progress(Failure { status, culprit: None, cause, epoch, group: id, sequence: 0 });
+            group.shut();
+        }
+    }
+}
+
+/// What has become of the wish for an epoch after this one, as soon as that is known.
+fn outcome(learnt: &mut Learnt, old: Epoch) -> Option<Result<()>> {
+    if learnt.formed.as_ref().is_some_and(|formed| formed.epoch > old) {
+        return Some(Ok(()));
+    }
+    if let Some(failure) = learnt.broken.clone().or_else(|| learnt.not_recovered.take()) {
+        return Some(Err(failure.into()));
+    }
+    let gone = learnt.left.is_some() || learnt.over;
+    gone.then(|| Err(Error::new(Status::State, "recover: this process has left its cluster")))
+}

@@ -1,0 +1,83 @@
+//! What a group's handle stands for: the group of the present epoch. A new epoch begins with new groups, whose links and
+//! sequence numbers are their own; handles stay what they are, for behind each is a seat that the next group takes.
+
+use super::group::{built_in, Group};
+use super::shared::Shared;
+use crate::error::Result;
+use crate::types::GroupId;
+use crate::wire::{Formed, GroupMade};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The place of one group in all epochs.
+pub struct Seat {
+    id: GroupId,
+    present: Mutex<Arc<Group>>,
+}
+
+impl Seat {
+    fn new(group: Arc<Group>) -> Arc<Seat> {
+        Arc::new(Seat { id: group.id(), present: Mutex::new(group) })
+    }
+
+    /// Which group.
+    pub fn id(&self) -> GroupId {
+        self.id
+    }
+
+    /// The group of the present epoch.
+    pub fn present(&self) -> Arc<Group> {
+        Arc::clone(&self.locked())
+    }
+
+    /// The next epoch's group; gives the one before back.
+    fn take(&self, next: Arc<Group>) -> Arc<Group> {
+        std::mem::replace(&mut *self.locked(), next)
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Arc<Group>> {
+        self.present.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An epoch has begun: makes its groups, those that the user made included, and files it. (The agent thread's side.)
+pub(super) fn form(shared: &Arc<Shared>, formed: &Arc<Formed>, timeout_ms: i64) -> Result<Vec<Arc<Group>>> {
+    let seats = shared.learnt().seats.clone();
+    let groups: Result<Vec<Arc<Group>>> = if seats.is_empty() {
+        let ids = [GroupId::WORLD, GroupId::SERVERS, GroupId::UNIVERSE].into_iter();
+        ids.map(|id| Group::new(id, built_in(id, formed), shared, formed, timeout_ms).map(Arc::new)).collect()
+    } else {
+        seats.iter().map(|seat| seat.present().renewed(shared, formed).map(Arc::new)).collect()
+    };
+    let groups = groups?;
+    let mut over = Vec::new();
+    shared.learn(|learnt| {
+        if seats.is_empty() {
+            learnt.seats = groups.iter().map(|group| Seat::new(Arc::clone(group))).collect();
+        }
+        over.extend(seats.iter().zip(&groups).map(|(seat, group)| seat.take(Arc::clone(group))));
+        learnt.retired.extend(over.iter().cloned());
+        learnt.formed = Some(Arc::clone(formed));
+        learnt.revoked.clear();
+        learnt.peers.clear();
+    });
+    over.iter().for_each(|group| group.interrupt());
+    Ok(groups)
+}
+
+/// A group has been made; none where this node is not in it, or nobody waits for it any more. (The agent thread's side.)
+pub(super) fn made(shared: &Arc<Shared>, made: GroupMade, timeout_ms: i64) -> Option<Arc<Group>> {
+    let formed = shared.learnt().formed.clone()?;
+    let key = (formed.epoch, made.parent, made.nth);
+    let group = made.group.map(|id| Group::new(id, made.members, shared, &formed, timeout_ms).map(Arc::new));
+    let group = group.transpose();
+    let mut wanted = None;
+    shared.learn(|learnt| {
+        if learnt.making.contains(&key) {
+            wanted = group.as_ref().ok().cloned().flatten();
+            let seat = group.map(|group| group.map(Seat::new));
+            learnt.seats.extend(seat.as_ref().ok().and_then(Option::as_ref).map(Arc::clone));
+            learnt.made.insert(key, seat);
+        }
+    });
+    wanted
+}
