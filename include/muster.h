@@ -310,7 +310,7 @@ typedef void (*muster_reduce_fn)(const void *in, void *inout, size_t count, int3
 /** Ranks called different collectives, or a message does not fit its receive; the sentence tells both sides. */
 #define MUSTER_ERR_MISMATCH (-15)
 
-/** The group was revoked. */
+/** A node has called muster_recover, which ends the epoch for every group. */
 #define MUSTER_ERR_REVOKED (-16)
 
 /** A rank aborted the job, or its scheduler was stopped; or a request was cancelled, or a message given up midway. */
@@ -1174,10 +1174,7 @@ muster_status_t muster_isendrecv(muster_group_t *group,
  * Requires:
  * `cluster` must be NULL or a live cluster, `key` NULL or a string, `value` readable for `len` bytes or NULL.
  */
-muster_status_t muster_store_set(muster_cluster_t *cluster,
-                                 const char *key,
-                                 const void *value,
-                                 size_t len);
+muster_status_t muster_store_set(muster_cluster_t *cluster, const char *key, const void *value, size_t len);
 
 /**
  * The value of a key, waiting until somebody sets it: the scheduler pushes it, nobody polls. `timeout_ms`: -1 the
@@ -1495,8 +1492,7 @@ muster_status_t muster_op_create(muster_cluster_t *cluster,
  * Requires:
  * `cluster` must be NULL or a live cluster.
  */
-muster_status_t muster_op_free(muster_cluster_t *cluster,
-                               int32_t op);
+muster_status_t muster_op_free(muster_cluster_t *cluster, int32_t op);
 
 /**
  * Asks whether the operation has ended: MUSTER_IN_PROGRESS while it goes on, MUSTER_OK once it is done, or its error, with

@@ -42,7 +42,7 @@ pub const MUSTER_ERR_LINK: muster_status_t = -13;
 pub const MUSTER_ERR_CORRUPT: muster_status_t = -14;
 /// Ranks called different collectives, or a message does not fit its receive; the sentence tells both sides.
 pub const MUSTER_ERR_MISMATCH: muster_status_t = -15;
-/// The group was revoked.
+/// A node has called muster_recover, which ends the epoch for every group.
 pub const MUSTER_ERR_REVOKED: muster_status_t = -16;
 /// A rank aborted the job, or its scheduler was stopped; or a request was cancelled, or a message given up midway.
 pub const MUSTER_ERR_ABORTED: muster_status_t = -17;

@@ -1,9 +1,10 @@
 //! The control plane's messages, between a node and its scheduler: their numbers, and in which queue each waits.
 
+use super::change::{FreeGroup, GroupMade, InEpoch, MakeGroup, NotRecovered, Recover};
 use super::codec::{Decoder, Encoder, Wire, WireError};
 use super::control::{
-    Abort, Absent, Formed, FreeGroup, GroupMade, Heartbeat, HeartbeatEcho, InEpoch, Locate, Located, MakeGroup,
-    NotRecovered, PeerReport, Recover, Register, Rejected, Revoke, Revoked, Suspect, Verdict, WhereAre,
+    Abort, Absent, Formed, Heartbeat, HeartbeatEcho, Locate, Located, PeerReport, Register, Rejected, Revoke, Revoked,
+    Suspect, Verdict, WhereAre,
 };
 use super::store::{StoreBegin, StoreCancel, StorePiece, StoreReply};
 

@@ -5,6 +5,7 @@
 //! takes every byte of a payload or fails; nothing here panics on any input.
 //! Deliberately absent: sockets, time, and any decision about what a message means.
 
+mod change;
 mod codec;
 mod control;
 mod frame;
@@ -21,11 +22,11 @@ mod limits_test;
 #[cfg(test)]
 mod random_test;
 
+pub use change::{FreeGroup, GroupMade, GroupWish, InEpoch, MakeGroup, NotRecovered, Recover};
 pub use codec::{Decoder, Encoder, Wire, WireError};
 pub use control::{
-    Abort, Absence, AbsenceState, Absent, Agreed, Formed, FreeGroup, GroupMade, GroupProgress, GroupWish, Heartbeat,
-    HeartbeatEcho, InEpoch, Locate, Located, MakeGroup, Member, NotRecovered, PeerReport, PeerState, Recover, Register,
-    Rejected, Revoke, Revoked, Suspect, Verdict, WhereAre,
+    Abort, Absence, AbsenceState, Absent, Agreed, Formed, GroupProgress, Heartbeat, HeartbeatEcho, Locate, Located,
+    Member, PeerReport, PeerState, Register, Rejected, Revoke, Revoked, Suspect, Verdict, WhereAre,
 };
 pub use frame::{
     body_bytes, encode_frame, peek_frame, Frame, FrameHeader, CHECKSUM_BYTES, FLAG_UNCHECKED, HEADER_BYTES, MAGIC,

@@ -1,0 +1,105 @@
+//! Messages about what changes in a cluster that has formed: groups that are made and freed, and epochs that begin.
+
+use super::codec::{record, Decoder, Encoder, Wire, WireError};
+use crate::error::Failure;
+use crate::types::{Epoch, GroupId};
+
+/// What one member of a group wants made of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GroupWish {
+    /// One group, of these ranks of the parent, in this order.
+    Ranks(Vec<u32>),
+    /// One group for each colour, ordered by key and then by rank; no colour: this member is in none.
+    Colour {
+        /// The colour.
+        colour: Option<u32>,
+        /// The key.
+        key: i32,
+    },
+}
+
+impl Wire for GroupWish {
+    fn put(&self, to: &mut Encoder) {
+        match self {
+            GroupWish::Ranks(ranks) => {
+                1u8.put(to);
+                ranks.put(to);
+            }
+            GroupWish::Colour { colour, key } => {
+                2u8.put(to);
+                colour.put(to);
+                key.put(to);
+            }
+        }
+    }
+
+    fn take(from: &mut Decoder<'_>) -> Result<Self, WireError> {
+        match u8::take(from)? {
+            1 => Ok(GroupWish::Ranks(Wire::take(from)?)),
+            2 => Ok(GroupWish::Colour { colour: Wire::take(from)?, key: Wire::take(from)? }),
+            other => Err(WireError(format!("unknown way to make a group {other}"))),
+        }
+    }
+}
+
+record! {
+    /// A member of a group wants another made of it. Answered when all members have asked.
+    pub struct MakeGroup {
+        /// The group that it is made of.
+        pub parent: GroupId,
+        /// The how-manieth group it is that is made of it, from 1.
+        pub nth: u64,
+        /// The sequence number that the making takes on the parent.
+        pub sequence: u64,
+        /// What is to be made.
+        pub wish: GroupWish,
+    }
+}
+
+record! {
+    /// Answers a `MakeGroup`.
+    pub struct GroupMade {
+        /// The group that it is made of.
+        pub parent: GroupId,
+        /// The how-manieth group it is.
+        pub nth: u64,
+        /// The new group; none if the receiver is not in one.
+        pub group: Option<GroupId>,
+        /// Its members' indices, in order of rank.
+        pub members: Vec<u32>,
+    }
+}
+
+record! {
+    /// A node is inside `muster_recover`, or not any more. Answered by `Formed` of the next epoch, or by `NotRecovered`.
+    pub struct Recover {
+        /// The epoch that it wants to leave behind.
+        pub epoch: Epoch,
+        /// Whether it waits.
+        pub inside: bool,
+    }
+}
+
+record! {
+    /// The next epoch is not complete: the node does not wait any more, or one that is needed has left.
+    pub struct NotRecovered {
+        /// Why.
+        pub failure: Failure,
+    }
+}
+
+record! {
+    /// What this node says from now on is of this epoch.
+    pub struct InEpoch {
+        /// Which.
+        pub epoch: Epoch,
+    }
+}
+
+record! {
+    /// A member no longer uses a group that was made; when none does, it is forgotten.
+    pub struct FreeGroup {
+        /// Which.
+        pub group: GroupId,
+    }
+}
