@@ -1,0 +1,385 @@
+/* No hang without a name: real processes, of which one does something else than the others. Every rank returns, all with
+ * the same true cause; and as nobody is lost, all mend what broke, and go on with the next case. */
+#include "check.h"
+#include "ranks.h"
+
+#include <dirent.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+
+enum { SIZE = 5, KIB = 1 << 10, MIB = 1 << 20, LARGE = 64 * MIB, LIMIT_MS = 25000, SHORT_MS = 1000 };
+
+/* One rank's part in a case. */
+struct part {
+    muster_cluster_t *cluster;
+    muster_group_t *world;
+    struct ranks *ranks;
+    int rank;
+    int odd; /* the rank that does something else */
+    bool is_odd;
+    uint8_t *in;  /* LARGE bytes, which count */
+    uint8_t *out; /* likewise */
+};
+
+struct scene {
+    const char *name;
+    muster_status_t (*play)(struct part *part);
+    muster_status_t status;
+    const char *words[3]; /* all of them stand in the cause, if the rank's place does not depend on time */
+    int64_t limit_ms;     /* the group's time-out; 0: LIMIT_MS, which is never reached */
+};
+
+/* The next call of a rank that got through the case: there it is told. */
+static muster_status_t or_next(struct part *part, muster_status_t status) {
+    return status == MUSTER_OK ? muster_barrier(part->world) : status;
+}
+
+static muster_status_t other_collective(struct part *part) {
+    return part->is_odd ? muster_allgather(part->world, part->in, part->out, 8, MUSTER_INT32)
+                        : muster_allreduce(part->world, part->in, part->out, 8, MUSTER_INT32, MUSTER_SUM);
+}
+
+static muster_status_t barrier_or_reduce(struct part *part) {
+    muster_status_t status = part->is_odd ? muster_barrier(part->world)
+                                          : muster_reduce(part->world, part->in, part->out, MIB, MUSTER_INT8, MUSTER_SUM, 0);
+    return or_next(part, status);
+}
+
+static muster_status_t other_root_small(struct part *part) {
+    return or_next(part, muster_broadcast(part->world, part->out, 16, MUSTER_UINT8, part->is_odd ? part->odd : 0));
+}
+
+static muster_status_t other_root_large(struct part *part) {
+    return or_next(part, muster_broadcast(part->world, part->out, 4 * MIB, MUSTER_UINT8, part->is_odd ? part->odd : 0));
+}
+
+static muster_status_t other_root_gather(struct part *part) {
+    return or_next(part, muster_gather(part->world, part->in, part->out, MIB, MUSTER_UINT8, part->is_odd ? 1 : 0));
+}
+
+static muster_status_t other_count_small(struct part *part) {
+    return muster_allreduce(part->world, part->in, part->out, part->is_odd ? 15 : 16, MUSTER_INT32, MUSTER_SUM);
+}
+
+/* So different that each takes another algorithm, whose first frames go to other peers. */
+static muster_status_t other_algorithm(struct part *part) {
+    return muster_allreduce(part->world, part->in, part->out, part->is_odd ? 4 * MIB : 1, MUSTER_INT32, MUSTER_SUM);
+}
+
+static muster_status_t other_algorithm_back(struct part *part) {
+    return muster_allreduce(part->world, part->in, part->out, part->is_odd ? 1 : 4 * MIB, MUSTER_INT32, MUSTER_SUM);
+}
+
+static muster_status_t other_algorithm_allgather(struct part *part) {
+    return muster_allgather(part->world, part->in, part->out, part->is_odd ? MIB : 1, MUSTER_INT32);
+}
+
+static muster_status_t other_algorithm_alltoall(struct part *part) {
+    return muster_alltoall(part->world, part->in, part->out, part->is_odd ? MIB : 1, MUSTER_INT32);
+}
+
+static muster_status_t other_vector(struct part *part) {
+    size_t counts[SIZE], displs[SIZE];
+    for (int i = 0; i < SIZE; i++) {
+        counts[i] = 100 + (size_t)i + (part->is_odd && i == part->odd ? 1 : 0);
+        displs[i] = 1000 * (size_t)i;
+    }
+    return or_next(part, muster_allgatherv(part->world, part->in, counts[part->rank], part->out, counts, displs, MUSTER_INT32));
+}
+
+static muster_status_t other_alltoall_vector(struct part *part) {
+    size_t counts[SIZE], from[SIZE], displs[SIZE];
+    for (int i = 0; i < SIZE; i++) {
+        counts[i] = from[i] = 100;
+        displs[i] = 1000 * (size_t)i;
+    }
+    counts[(part->odd + 1) % SIZE] = part->is_odd ? 99 : 100; /* its neighbour expects 100 */
+    muster_status_t status =
+        muster_alltoallv(part->world, part->in, counts, displs, part->out, from, displs, MUSTER_INT32);
+    return or_next(part, status);
+}
+
+static muster_status_t other_type(struct part *part) {
+    int32_t dtype = part->is_odd ? MUSTER_FLOAT32 : MUSTER_INT32;
+    return muster_allreduce(part->world, part->in, part->out, 1000, dtype, MUSTER_SUM);
+}
+
+static muster_status_t other_operation(struct part *part) {
+    return muster_allreduce(part->world, part->in, part->out, MIB, MUSTER_INT32, part->is_odd ? MUSTER_MAX : MUSTER_SUM);
+}
+
+/* The root of a small broadcast has sent it and returned, and is somewhere else when the others disagree. */
+static muster_status_t root_has_returned(struct part *part) {
+    muster_status_t status;
+    if (part->rank == 0) {
+        CHECK_OK(muster_broadcast(part->world, part->out, 1, MUSTER_UINT8, 0));
+        for (int i = 0; i < SIZE; i++) { /* now the others may begin */
+            CHECK(sem_post(&part->ranks->note[i].go) == 0);
+        }
+        status = muster_allreduce(part->world, part->in, part->out, 8, MUSTER_INT32, MUSTER_SUM);
+        await(&part->ranks->note[0].go);
+        return status;
+    }
+    await(&part->ranks->note[part->rank].go);
+    if (part->is_odd) {
+        status = muster_allgather(part->world, part->in, part->out, 1, MUSTER_UINT8);
+    } else {
+        status = muster_broadcast(part->world, part->out, 1, MUSTER_UINT8, 0);
+    }
+    return status == MUSTER_OK ? muster_allreduce(part->world, part->in, part->out, 8, MUSTER_INT32, MUSTER_SUM) : status;
+}
+
+/* A rank that lives and never comes: until all others have been told. */
+static muster_status_t never_comes(struct part *part) {
+    muster_status_t status;
+    if (part->is_odd) {
+        for (int i = 1; i < SIZE; i++) {
+            await(&part->ranks->note[part->odd].go);
+        }
+        return muster_barrier(part->world);
+    }
+    status = muster_allreduce(part->world, part->in, part->out, MIB, MUSTER_INT32, MUSTER_SUM);
+    CHECK(sem_post(&part->ranks->note[part->odd].go) == 0);
+    return status;
+}
+
+/* A rank that is stopped, shorter than it takes to be lost. */
+static muster_status_t is_stopped(struct part *part) {
+    if (part->is_odd) {
+        CHECK(kill(getpid(), SIGSTOP) == 0);
+    }
+    muster_status_t status = muster_barrier(part->world);
+    CHECK(part->is_odd || sem_post(&part->ranks->note[part->rank].ready) == 0);
+    return status;
+}
+
+/* A reduction that stops in the middle of its work on one rank. */
+struct stuck {
+    struct part *part;
+    size_t done;
+};
+
+static void sum_until_stuck(const void *in, void *inout, size_t count, int32_t dtype, void *context) {
+    struct stuck *stuck = context;
+    const int32_t *from = in;
+    int32_t *to = inout;
+    CHECK_IS(MUSTER_INT32, dtype);
+    for (size_t i = 0; i < count; i++) {
+        to[i] += from[i];
+    }
+    if (stuck->part->is_odd && stuck->done < LARGE / 8 && stuck->done + 4 * count >= LARGE / 8) {
+        await(&stuck->part->ranks->note[stuck->part->rank].go);
+    }
+    stuck->done += 4 * count;
+}
+
+/* 64 MiB, of which a good part is through when one rank goes no further. */
+static muster_status_t stops_in_the_middle(struct part *part, bool cancels) {
+    static struct stuck stuck; /* may be used until the cluster is freed */
+    static int32_t operation = -1;
+    stuck.part = part;
+    stuck.done = 0;
+    if (operation == -1) {
+        CHECK_OK(muster_op_create(part->cluster, sum_until_stuck, &stuck, 1, &operation));
+    }
+    muster_request_t *request = NULL;
+    CHECK_OK(muster_iallreduce(part->world, part->in, part->out, LARGE / 4, MUSTER_INT32, operation, &request));
+    int canceller = (part->odd + 1) % SIZE;
+    if (cancels && part->rank == canceller) {
+        CHECK_IS(MUSTER_IN_PROGRESS, muster_request_wait(request, 300));
+        CHECK_OK(muster_request_cancel(request));
+    }
+    muster_status_t status = muster_request_wait(request, 1000 * 30);
+    if (part->rank == canceller) {
+        CHECK(sem_post(&part->ranks->note[part->odd].go) == 0);
+    }
+    char words[WORDS_BYTES];
+    snprintf(words, sizeof words, "%s", muster_last_error());
+    muster_request_free(request);
+    CHECK_IS(status, muster_barrier(part->world)); /* and so does every later call */
+    CHECK(strcmp(words, muster_last_error()) == 0);
+    return status;
+}
+
+static muster_status_t time_is_up(struct part *part) {
+    return stops_in_the_middle(part, false);
+}
+
+static muster_status_t is_cancelled(struct part *part) {
+    return stops_in_the_middle(part, true);
+}
+
+/* Ends one connection of this process that does not lead to the scheduler. */
+static void cut_a_link(const char *scheduler_port) {
+    DIR *descriptors = opendir("/proc/self/fd");
+    bool cut = false;
+    CHECK(descriptors != NULL);
+    for (struct dirent *entry; !cut && (entry = readdir(descriptors)) != NULL;) {
+        struct sockaddr_in peer;
+        socklen_t length = sizeof peer;
+        int fd = atoi(entry->d_name);
+        if (getpeername(fd, (struct sockaddr *)&peer, &length) == 0 && peer.sin_family == AF_INET &&
+            ntohs(peer.sin_port) != atoi(scheduler_port)) {
+            CHECK(shutdown(fd, SHUT_RDWR) == 0);
+            cut = true;
+        }
+    }
+    closedir(descriptors);
+    CHECK(cut);
+}
+
+static muster_status_t link_is_cut(struct part *part) {
+    muster_request_t *request = NULL;
+    CHECK_OK(muster_allreduce(part->world, part->in, part->out, 4 * MIB, MUSTER_INT32, MUSTER_SUM));
+    muster_status_t status =
+        muster_iallreduce(part->world, part->in, part->out, LARGE / 4, MUSTER_INT32, MUSTER_SUM, &request);
+    if (status != MUSTER_OK) {
+        return status; /* the others were quicker */
+    }
+    if (part->is_odd) {
+        cut_a_link(part->ranks->port);
+    }
+    status = muster_request_wait(request, 1000 * 30);
+    muster_request_free(request);
+    for (size_t count = 1; status == MUSTER_OK; count = 4 * MIB + 1 - count) { /* that link had done its work: others need it */
+        status = muster_allreduce(part->world, part->in, part->out, count, MUSTER_INT32, MUSTER_SUM);
+    }
+    return status;
+}
+
+static const struct scene scenes[] = {
+    {"another collective", other_collective, MUSTER_ERR_MISMATCH, {"allgather(", "allreduce("}, 0},
+    {"a barrier", barrier_or_reduce, MUSTER_ERR_MISMATCH, {"barrier()", "reduce("}, 0},
+    {"another root of little", other_root_small, MUSTER_ERR_MISMATCH, {"root"}, 0},
+    {"another root of much", other_root_large, MUSTER_ERR_MISMATCH, {"root"}, 0},
+    {"another root of a gather", other_root_gather, MUSTER_ERR_MISMATCH, {"gather(", "root 1"}, 0},
+    {"another count", other_count_small, MUSTER_ERR_MISMATCH, {"count 15", "count 16"}, 0},
+    {"another algorithm", other_algorithm, MUSTER_ERR_MISMATCH, {"count 4194304", "count 1,"}, 0},
+    {"another algorithm, of most", other_algorithm_back, MUSTER_ERR_MISMATCH, {"count 4194304", "count 1,"}, 0},
+    {"another algorithm of allgather", other_algorithm_allgather, MUSTER_ERR_MISMATCH, {"count 1048576", "count 1,"}, 0},
+    {"another algorithm of alltoall", other_algorithm_alltoall, MUSTER_ERR_MISMATCH, {"count 1048576", "count 1,"}, 0},
+    {"another count vector", other_vector, MUSTER_ERR_MISMATCH, {"allgather"}, 0},
+    {"another count in an alltoall", other_alltoall_vector, MUSTER_ERR_MISMATCH, {"99 elements", "100 are expected"}, 0},
+    {"another type", other_type, MUSTER_ERR_MISMATCH, {"int32", "float32"}, 0},
+    {"another operation", other_operation, MUSTER_ERR_MISMATCH, {"sum", "max"}, 0},
+    {"a root that has returned", root_has_returned, MUSTER_ERR_MISMATCH, {"allgather("}, 0},
+    {"one that never comes", never_comes, MUSTER_ERR_TIMEOUT, {"never entered allreduce #", "on world within the 1 s"}, SHORT_MS},
+    {"one that is stopped", is_stopped, MUSTER_ERR_TIMEOUT, {"never entered barrier #", "on world within the 1 s"}, SHORT_MS},
+    {"time is up in the middle", time_is_up, MUSTER_ERR_TIMEOUT, {"allreduce #", "the 1 s that it may take are over"}, SHORT_MS},
+    {"cancelled in the middle", is_cancelled, MUSTER_ERR_ABORTED, {"cancelled allreduce #", "before it had ended"}, 0},
+    {"a link is cut", link_is_cut, MUSTER_ERR_LINK, {"cannot reach each other although both live"}, 0},
+};
+enum { SCENES = sizeof scenes / sizeof *scenes };
+
+/* Which rank does something else; never 0, which is the root. */
+static int odd_one(int scene) {
+    return 1 + scene % (SIZE - 1);
+}
+
+/* All ranks are here: over the store, which goes on whatever is revoked. */
+static void meet(struct part *part, int scene, const char *where) {
+    char key[64], all[80];
+    const char *keys[] = {all};
+    int64_t here = 0;
+    snprintf(key, sizeof key, "%d/%s", scene, where);
+    snprintf(all, sizeof all, "%s/all", key);
+    CHECK_OK(muster_store_add(part->cluster, key, 1, &here));
+    if (here == SIZE) {
+        CHECK_OK(muster_store_set(part->cluster, all, "", 0));
+    }
+    CHECK_OK(muster_store_wait(part->cluster, keys, 1, LIMIT_MS));
+}
+
+/* Every rank was told the same, in the same words. */
+static void compare(struct part *part, int scene, const char *words) {
+    char key[64];
+    void *first = NULL;
+    size_t length = 0;
+    snprintf(key, sizeof key, "%d/words", scene);
+    if (part->rank == 0) {
+        CHECK_OK(muster_store_set(part->cluster, key, words, strlen(words)));
+    }
+    CHECK_OK(muster_store_get(part->cluster, key, LIMIT_MS, &first, &length));
+    if (length != strlen(words) || memcmp(first, words, length) != 0) {
+        fprintf(stderr, "rank %d: \"%s\"\nrank 0: \"%.*s\"\n", part->rank, words, (int)length, (const char *)first);
+        CHECK(!"all ranks were told the same");
+    }
+    muster_free(first);
+}
+
+static void works(struct part *part) {
+    int32_t sum = 0, mine = 1 << part->rank;
+    CHECK_OK(muster_allreduce(part->world, &mine, &sum, 1, MUSTER_INT32, MUSTER_SUM));
+    CHECK_IS((1 << SIZE) - 1, sum);
+}
+
+static void play_all(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
+    struct part part = {.cluster = cluster, .world = muster_world(cluster), .ranks = ranks, .rank = rank};
+    part.in = malloc(LARGE);
+    part.out = malloc(LARGE);
+    CHECK(part.in != NULL && part.out != NULL);
+    memset(part.in, 1, LARGE);
+    for (int i = 0; i < SCENES; i++) {
+        const struct scene *scene = &scenes[i];
+        part.odd = odd_one(i);
+        part.is_odd = rank == part.odd;
+        CHECK_OK(muster_group_set_timeout(part.world, scene->limit_ms == 0 ? LIMIT_MS : scene->limit_ms));
+        meet(&part, i, "begin");
+        muster_status_t status = scene->play(&part);
+        char words[WORDS_BYTES];
+        snprintf(words, sizeof words, "%s", muster_last_error());
+        if (status != scene->status) {
+            fprintf(stderr, "%s: rank %d\n", scene->name, rank);
+        }
+        CHECK_IS(scene->status, status);
+        for (int word = 0; word < 3 && scene->words[word] != NULL; word++) {
+            CHECK_CONTAINS(words, scene->words[word]);
+        }
+        muster_failure_t failure;
+        CHECK_OK(muster_failure(cluster, &failure, sizeof failure));
+        CHECK_IS(scene->status, failure.status);
+        CHECK_IS(i + 1, failure.epoch);
+        if (scene->status == MUSTER_ERR_TIMEOUT && scene->play != time_is_up) {
+            CHECK_IS(part.odd, failure.rank);
+        }
+        CHECK_IS(scene->status, muster_barrier(part.world));
+        compare(&part, i, words);
+        meet(&part, i, "end"); /* who mends before would be the cause for others */
+        CHECK_OK(muster_recover(cluster, LIMIT_MS));
+        works(&part);
+    }
+    for (size_t i = 0; i < LARGE; i++) {
+        CHECK(part.in[i] == 1); /* whatever failed: an input that is not the output too is never written */
+    }
+    CHECK_OK(muster_finalize(cluster));
+    muster_cluster_free(cluster);
+    free(part.in);
+    free(part.out);
+}
+
+/* The parent lets the one that is stopped go on, when all who wait for it have been told. */
+static void wake(struct ranks *ranks) {
+    int odd = 0;
+    for (int i = 0; i < SCENES; i++) {
+        odd = scenes[i].play == is_stopped ? odd_one(i) : odd;
+    }
+    for (int other = 0; other < SIZE; other++) {
+        if (other != odd) {
+            await(&ranks->note[other].ready);
+        }
+    }
+    CHECK(kill(ranks->pid[odd], SIGCONT) == 0);
+}
+
+int main(void) {
+    struct ranks *ranks = ranks_start(SIZE, play_all, NULL);
+    wake(ranks);
+    for (int rank = 0; rank < SIZE; rank++) {
+        ranks_await(ranks, rank);
+    }
+    CHECK_OK(ranks_finish(ranks));
+    return 0;
+}
