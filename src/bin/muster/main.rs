@@ -6,6 +6,7 @@
 
 #![warn(unsafe_op_in_unsafe_fn)]
 
+mod bench;
 mod run;
 mod scheduler;
 mod sys;
@@ -32,10 +33,11 @@ muster: turns a set of processes into a cluster
 
 Usage:
   muster run [options] program [arguments]   start a scheduler and workers here (also: msrun ...)
+  muster bench collective [options]          time collectives, or how a cluster starts
   muster scheduler                           be the scheduler that the environment describes
   muster --help | --version
 
-`muster run --help` lists its options, `muster scheduler --help` the settings of the environment.
+`muster run --help` and `muster bench --help` list their options, `muster scheduler --help` the settings of the environment.
 ";
 
 fn main() {
@@ -56,6 +58,7 @@ fn dispatch(called: &OsStr, mut words: Vec<OsString>) -> i32 {
     let command = words.remove(0);
     match command.to_str() {
         Some("run") => run::run("muster run", words),
+        Some("bench") => bench::command(words),
         Some("scheduler") => scheduler::command(&words),
         Some("--help" | "-h" | "help") => {
             print!("{HELP}");
@@ -68,7 +71,7 @@ fn dispatch(called: &OsStr, mut words: Vec<OsString>) -> i32 {
         _ => {
             let command = command.to_string_lossy();
             eprintln!(
-                "muster: there is no command {command:?}: run, scheduler, --help and --version are what it knows"
+                "muster: there is no command {command:?}: run, bench, scheduler, --help and --version are what it knows"
             );
             code::USAGE
         }

@@ -1,0 +1,85 @@
+//! `muster bench bootstrap`: from the start of `muster run` until N processes have joined, passed one barrier, left and
+//! ended.
+
+use super::calls::Rank;
+use super::options::{format_named, number, Format};
+use crate::code;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+/// What each of the processes is told to do.
+const PART: &str = "--part";
+
+struct Options {
+    worker_num: u32,
+    iterations: u32,
+    format: Format,
+}
+
+/// Runs it with the words after `bootstrap`.
+pub fn command(words: &[String]) -> Result<(), (i32, String)> {
+    let failed = |why: String| (code::FAILED, why);
+    if words.first().is_some_and(|word| word == PART) {
+        return take_part().map_err(failed);
+    }
+    let options = parse(words).map_err(|why| (code::USAGE, why))?;
+    let logs = std::env::temp_dir().join(format!("muster-bench-{}", std::process::id()));
+    let mut took = Vec::new();
+    for _ in 0..options.iterations {
+        took.push(once(options.worker_num, &logs).map_err(failed)?);
+    }
+    let _ = std::fs::remove_dir_all(&logs); // logs that nobody needs; where they stay they do no harm
+    took.sort_by(f64::total_cmp);
+    let (median, least, most) = (took[took.len() / 2], took[0], took[took.len() - 1]);
+    let (ranks, times) = (options.worker_num, options.iterations);
+    match options.format {
+        Format::Csv => print!("ranks,iterations,median_ms,least_ms,most_ms\n{ranks},{times},{median:.1},{least:.1},{most:.1}\n"),
+        Format::Json => println!(
+            "{{\"ranks\":{ranks},\"iterations\":{times},\"median_ms\":{median:.1},\"least_ms\":{least:.1},\"most_ms\":{most:.1}}}"
+        ),
+        Format::Text => println!(
+            "# muster run: {ranks} processes, each from its start through one barrier to its end\n{median:.1} ms \
+             (median of {times}; {least:.1} to {most:.1})"
+        ),
+    }
+    Ok(())
+}
+
+fn parse(words: &[String]) -> Result<Options, String> {
+    let mut options = Options { worker_num: 8, iterations: 5, format: Format::Text };
+    for pair in words.chunks(2) {
+        let [option, value] = pair else {
+            return Err(format!("option {} wants a value: muster bench --help tells which", pair[0]));
+        };
+        match option.as_str() {
+            "--worker_num" => options.worker_num = number(option, value, 1, 1024)? as u32,
+            "-n" | "--iters" => options.iterations = number(option, value, 1, 1000)? as u32,
+            "--format" => options.format = format_named(option, value)?,
+            _ => return Err(format!("{option} is no option of bench bootstrap: muster bench --help lists them")),
+        }
+    }
+    Ok(options)
+}
+
+/// Milliseconds of one job.
+fn once(worker_num: u32, logs: &std::path::Path) -> Result<f64, String> {
+    let muster = std::env::current_exe().map_err(|error| format!("where this program lies is not known: {error}"))?;
+    let number = worker_num.to_string();
+    let mut command = Command::new(&muster);
+    command.args(["run", "--worker_num", &number, "--local_worker_num", &number, "--master_port", "0"]);
+    command.args(["--join", "True", "--log_dir"]).arg(logs).arg(&muster).args(["bench", "bootstrap", PART]);
+    command.stdout(Stdio::null()).stderr(Stdio::piped());
+    let begun = Instant::now();
+    let output = command.output().map_err(|error| format!("muster run cannot be started: {error}"))?;
+    let took = begun.elapsed().as_secs_f64() * 1000.0;
+    match output.status.success() {
+        true => Ok(took),
+        false => Err(format!("muster run failed: {}", String::from_utf8_lossy(&output.stderr))),
+    }
+}
+
+fn take_part() -> Result<(), String> {
+    let rank = Rank::join()?;
+    rank.barrier()?;
+    rank.leave()
+}

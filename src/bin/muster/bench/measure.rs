@@ -1,0 +1,151 @@
+//! Timing one rank's calls, and checking what they gave.
+
+use super::calls::{lengths, Buffers, Rank};
+use super::options::{Collective, Options, Root};
+use muster::types::{DType, ReduceOp};
+use std::time::Instant;
+
+/// How long one size is timed, unless the number of iterations is given.
+const SPAN_S: f64 = 0.25;
+/// The limits to the number of iterations then.
+const ITERATIONS: (f64, f64) = (5.0, 20_000.0);
+/// The numbers in the buffers repeat after so many elements.
+const PERIOD: usize = 13;
+
+/// What one size came to, on all ranks.
+pub struct Row {
+    pub bytes: usize,
+    pub count: usize,
+    pub iterations: usize,
+    /// Microseconds per call on the slowest rank.
+    pub p50: f64,
+    pub p95: f64,
+    /// On rank 0.
+    pub own_p50: f64,
+    /// Wrong elements on all ranks; none if they were not looked at.
+    pub wrong: Option<u64>,
+}
+
+/// Measures every size; the same rows on every rank.
+pub fn measure(rank: &Rank, options: &Options, mut each: impl FnMut(&Row)) -> Result<(), String> {
+    let largest = options.sizes.iter().max().copied().unwrap_or(0) as usize;
+    let (input, output) = lengths(options.collective, largest, rank.size);
+    let mut buffers = Buffers { input: vec![0; input], output: vec![0; output] };
+    for bytes in options.sizes.iter().map(|bytes| *bytes as usize) {
+        if bytes % options.dtype.size() != 0 {
+            return Err(format!("size {bytes} is no multiple of {}, the size of an element", options.dtype.size()));
+        }
+        each(&one_size(rank, options, bytes, &mut buffers)?);
+    }
+    Ok(())
+}
+
+fn one_size(rank: &Rank, options: &Options, bytes: usize, buffers: &mut Buffers) -> Result<Row, String> {
+    fill(rank, options, bytes, buffers);
+    rank.call(options, bytes, 0, buffers)?;
+    let wrong = if options.check { wrong_elements(rank, options, bytes, buffers) } else { 0 };
+    rank.barrier()?;
+    let begun = Instant::now();
+    for nth in 0..options.warmup as usize {
+        rank.call(options, bytes, nth, buffers)?;
+    }
+    let a_call = begun.elapsed().as_secs_f64() / f64::from(options.warmup);
+    // All must call it equally often: rank 0's guess counts.
+    let guess = rank.gather(&[(SPAN_S / a_call).clamp(ITERATIONS.0, ITERATIONS.1)])?[0];
+    let iterations = options.iterations.map_or(guess as usize, |iterations| iterations as usize);
+    let mut took: Vec<u64> = Vec::with_capacity(iterations);
+    for nth in 0..iterations {
+        let begun = Instant::now();
+        rank.call(options, bytes, nth, buffers)?;
+        took.push(begun.elapsed().as_nanos() as u64);
+    }
+    took.sort_unstable();
+    let quantile = |per_cent: usize| took[(iterations * per_cent / 100).min(iterations - 1)] as f64 / 1000.0;
+    let all = rank.gather(&[quantile(50), quantile(95), wrong as f64])?;
+    let slowest = |which: usize| all.iter().skip(which).step_by(3).copied().fold(0.0, f64::max);
+    Ok(Row {
+        bytes,
+        count: bytes / options.dtype.size(),
+        iterations,
+        p50: slowest(0),
+        p95: slowest(1),
+        own_p50: all[0],
+        wrong: options.check.then(|| all.iter().skip(2).step_by(3).sum::<f64>() as u64),
+    })
+}
+
+/// What a rank's input has at this place.
+fn value(rank: usize, at: usize) -> i64 {
+    ((at % PERIOD + 3 * rank) % 31) as i64
+}
+
+fn fill(rank: &Rank, options: &Options, bytes: usize, buffers: &mut Buffers) {
+    let (input, output) = lengths(options.collective, bytes, rank.size);
+    let size = options.dtype.size();
+    let repeat = |into: &mut [u8], element: &dyn Fn(usize) -> i64| {
+        let block: Vec<u8> = (0..PERIOD).flat_map(|at| encode(options.dtype, element(at))).collect();
+        into.chunks_mut(PERIOD * size).for_each(|chunk| chunk.copy_from_slice(&block[..chunk.len()]));
+    };
+    repeat(&mut buffers.input[..input], &|at| value(rank.rank, at));
+    let is_input = match options.collective {
+        Collective::Broadcast => rank.rank == root(options),
+        Collective::Allreduce | Collective::Reduce => options.in_place,
+        _ => false,
+    };
+    repeat(&mut buffers.output[..output], &|at| if is_input { value(rank.rank, at) } else { 99 });
+}
+
+fn root(options: &Options) -> usize {
+    match options.root {
+        Root::Fixed(root) => root as usize,
+        Root::Round => 0,
+    }
+}
+
+/// How many elements of the output are not what they should be after the first call.
+fn wrong_elements(rank: &Rank, options: &Options, bytes: usize, buffers: &Buffers) -> u64 {
+    let size = options.dtype.size();
+    let (_, output) = lengths(options.collective, bytes, rank.size);
+    let count = bytes / size;
+    if count == 0 || (has_root_only(options.collective) && rank.rank != root(options)) {
+        return 0;
+    }
+    let wrong = |(at, found): &(usize, &[u8])| encode(options.dtype, expected(rank, options, count, *at)) != *found;
+    buffers.output[..output].chunks(size).enumerate().filter(|it| wrong(it)).count() as u64
+}
+
+fn has_root_only(collective: Collective) -> bool {
+    matches!(collective, Collective::Reduce | Collective::Gather)
+}
+
+fn expected(rank: &Rank, options: &Options, count: usize, at: usize) -> i64 {
+    let combined = |at: usize| {
+        let values = (0..rank.size).map(|other| value(other, at));
+        match options.op {
+            ReduceOp::Min => values.min(),
+            ReduceOp::Max => values.max(),
+            _ => Some(values.sum()),
+        }
+        .unwrap_or(0)
+    };
+    match options.collective {
+        Collective::Allreduce | Collective::Reduce => combined(at),
+        Collective::ReduceScatter => combined(rank.rank * count + at),
+        Collective::Allgather | Collective::Gather => value(at / count, at % count),
+        Collective::Alltoall => value(at / count, rank.rank * count + at % count),
+        Collective::Scatter => value(root(options), rank.rank * count + at),
+        Collective::Broadcast => value(root(options), at),
+        Collective::Sendrecv => value((rank.rank + rank.size - 1) % rank.size, at),
+        Collective::Barrier => 0,
+    }
+}
+
+fn encode(dtype: DType, value: i64) -> Vec<u8> {
+    match dtype {
+        DType::Float32 => (value as f32).to_le_bytes().to_vec(),
+        DType::Float64 => (value as f64).to_le_bytes().to_vec(),
+        DType::Int32 => (value as i32).to_le_bytes().to_vec(),
+        DType::Int64 => value.to_le_bytes().to_vec(),
+        _ => vec![value as u8],
+    }
+}
