@@ -36,7 +36,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("net", &["wire", "config", "error", "types"]),
     ("runtime", &["net", "journal", "membership", "agent", "collective", "wire", "config", "error", "types"]),
     ("ffi", &["runtime", "net", "journal", "membership", "agent", "collective", "wire", "config", "error", "types"]),
-    ("bin", &["runtime", "net", "wire", "config", "error", "types"]),
+    ("bin", &["ffi", "runtime", "net", "wire", "config", "error", "types"]),
 ];
 
 const IO_FREE: &[&str] = &["types", "wire", "membership", "agent", "collective"];
