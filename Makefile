@@ -4,6 +4,7 @@
 #   make build    the library, the command and the example programs
 #   make demo     trains on 4 workers and runs the all-gather from C and from Python
 #   make test     everything that must hold before a change is merged
+#   make loom     the models of threads that wait for each other, in every order; part of make test
 #   make soak     the long runs
 #   make header   writes include/muster.h anew from src/ffi
 #   make clean
@@ -32,7 +33,7 @@ CTEST := $(VENV)/bin/ctest
 JOBS := $(shell nproc)
 STRICT := -DCMAKE_COMPILE_WARNING_AS_ERROR=ON
 
-.PHONY: build library examples ctests demo test fmt clippy rust-tests ctest pytest header soak clean
+.PHONY: build library examples ctests demo test fmt clippy rust-tests loom ctest pytest header soak clean
 
 ## Build
 
@@ -73,7 +74,7 @@ demo: build
 
 ## Test
 
-test: fmt clippy rust-tests build ctest pytest
+test: fmt clippy rust-tests loom build ctest pytest
 
 fmt:
 	cargo fmt --check
@@ -83,6 +84,10 @@ clippy:
 
 rust-tests:
 	cargo test
+
+# Its own folder, for with another cfg everything is built anew.
+loom:
+	CARGO_TARGET_DIR=$(TARGET)/loom RUSTFLAGS="--cfg loom" cargo test --profile loom --lib loom_test
 
 ctest: ctests
 	$(CTEST) --test-dir $(TARGET)/cmake/ctests --output-on-failure --no-tests=error

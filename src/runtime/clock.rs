@@ -1,7 +1,8 @@
 //! The monotonic clock, as the brains count it.
 
+use super::sync::Instant;
 use crate::types::Time;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Counts from its own start.
 #[derive(Clone, Copy, Debug)]

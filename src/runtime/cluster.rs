@@ -15,10 +15,11 @@ use super::rank_table;
 use super::scheduler::{named, Scheduler, Serving, RESOLVE_WAIT};
 use super::seat::Seat;
 use super::shared::{Shared, ToNode, VERDICT_WAIT};
+use super::sync::Bell;
 use crate::agent::{Agent, Command, Profile};
 use crate::config::{Key, Place, Settings};
 use crate::error::{Error, Failure, Result, Status};
-use crate::net::{host, resolve, Waker};
+use crate::net::{host, resolve};
 use crate::types::{Epoch, GroupId, Incarnation, Role, Time};
 use crate::wire::{Formed, Member, Register, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
 use std::net::{IpAddr, SocketAddr};
@@ -122,7 +123,7 @@ impl Cluster {
             seed: u64::from_le_bytes(host::random_bytes()?),
         };
         let clock = Clock::start();
-        let shared = Arc::new(Shared::new(logger, clock, Waker::new()?));
+        let shared = Arc::new(Shared::new(logger, clock, Bell::new()?));
         let scheduler_address = addresses[0];
         let setup = Setup {
             agent: Agent::new(profile, clock.now()),

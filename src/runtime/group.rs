@@ -10,11 +10,12 @@ use super::messages::Messages;
 use super::progress::Progress;
 use super::roster::Roster;
 use super::shared::Shared;
+use super::sync::Bell;
 use super::turns::Turns;
-use super::work::Queue;
+use super::work::Jobs;
 use crate::collective::Thresholds;
 use crate::error::{Culprit, Error, Failure, Result, Status};
-use crate::net::{Poller, Token, Transport, Waker};
+use crate::net::{Poller, Token, Transport};
 use crate::types::{Call, Epoch, GroupId, Role, Time};
 use crate::wire::{Channel, Formed, GroupProgress, Member, PeerState, PIECE_BYTES};
 use std::io::IoSlice;
@@ -90,7 +91,7 @@ pub struct Group {
     broken: Mutex<Option<Failure>>,
     progress: Mutex<Progress>,
     pub(super) turns: Turns,
-    pub(super) queue: Queue,
+    pub(super) jobs: Jobs,
 }
 
 impl Group {
@@ -103,7 +104,7 @@ impl Group {
         timeout_ms: i64,
     ) -> Result<Group> {
         let poller = Poller::new()?;
-        let waker = Waker::new()?;
+        let waker = Bell::new()?;
         let watched = waker.register(poller.registry(), Token(WAKER));
         watched.map_err(|error| Error::system("a group's waker cannot be watched", &error))?;
         let rank = members.iter().position(|index| *index == formed.index).map(|rank| rank as u32);
@@ -124,7 +125,7 @@ impl Group {
             broken: Mutex::default(),
             progress: Mutex::default(),
             turns: Turns::default(),
-            queue: Queue::default(),
+            jobs: Jobs::default(),
         })
     }
 

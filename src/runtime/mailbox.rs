@@ -34,7 +34,8 @@ impl<M> Mailbox<M> {
 
     /// Makes the sleeper look up, whether there is mail or not.
     pub(super) fn interrupt(&self) {
-        self.signal.store(true, Ordering::Release);
+        // An exchange, where a store would hide the one before it: who takes the signal sees what either was about.
+        self.signal.swap(true, Ordering::AcqRel);
         self.bell.wake();
     }
 

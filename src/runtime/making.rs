@@ -7,7 +7,6 @@ use super::handshake::leave;
 use super::progress::WAITS_AFTER;
 use super::seat::Seat;
 use super::shared::{Shared, ToNode};
-use super::work::Turn;
 use crate::agent::Command;
 use crate::error::{Error, Failure, Result, Status};
 use crate::types::{hash, Call, CallKind, Time};
@@ -57,7 +56,7 @@ impl Group {
         }
         self.refuse_if_broken(&shared)?;
         let since = shared.clock.now();
-        let turn = Turn::take(self);
+        let turn = self.turns.take();
         self.in_turn(&shared, turn, call, since, |driver, running| {
             driver.makings += 1;
             self.await_making(driver, running, wish)

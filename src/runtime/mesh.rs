@@ -363,4 +363,4 @@ impl Mesh {
 
 #[cfg(test)]
 #[path = "mesh_test.rs"]
-mod tests;
+pub(super) mod tests;

@@ -1,9 +1,9 @@
 use super::super::cluster_test::plain;
 use super::super::control::tests::Scripted;
-use super::super::{clock::Clock, link::Arrival, link::Link, shared::Shared};
+use super::super::{clock::Clock, link::Arrival, link::Link, shared::Shared, sync::Bell};
 use super::*;
 use crate::config::LogLevel;
-use crate::net::{testlink::TestLink, Waker};
+use crate::net::testlink::TestLink;
 use crate::types::{Call, CallKind, Device, Epoch, HostName, JobInstance, Process, Role};
 use crate::wire::{encode_frame, peek_frame, Agreed, DataHeader, Decoder, Frame, FrameHeader, Member, Wire};
 use std::io::{Read, Write};
@@ -46,7 +46,7 @@ impl Side {
         listener.register(poller.registry(), LISTENER).unwrap();
         let logger = Logger::new(LogLevel::Off, "test");
         let mesh = Mesh::new(Incarnation([1; 16]), Arc::clone(&logger), wrap);
-        let shared = Arc::new(Shared::new(logger, Clock::start(), Waker::new().unwrap()));
+        let shared = Arc::new(Shared::new(logger, Clock::start(), Bell::new().unwrap()));
         Side { mesh, poller, listener, world: None, shared, now: Time(0), mail: Vec::new() }
     }
 
@@ -128,7 +128,7 @@ fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
 }
 
 /// What the node with this index is told, in a cluster of two.
-fn formed(index: u32, addresses: [SocketAddr; 2]) -> Formed {
+pub(in super::super) fn formed(index: u32, addresses: [SocketAddr; 2]) -> Formed {
     let member = |index: u32, address| Member {
         index,
         role: Role::Worker,

@@ -4,7 +4,7 @@
 //! that user threads make; ARCHITECTURE.md describes threads, links and progress. Deliberately absent: any rule of
 //! membership or algorithm; those are the brains' and the schedules'. Tested in `cluster_test.rs`, `mischief_test.rs`
 //! and `damage_test.rs` with whole clusters on threads, connection by connection in `mesh_test.rs`, `link_test.rs` and
-//! `control_test.rs`, and with processes by `ctests` and `tests/python`.
+//! `control_test.rs`, in every order of threads in `loom_test.rs`, and with processes by `ctests` and `tests/python`.
 
 mod buffer;
 mod clock;
@@ -22,6 +22,10 @@ mod handshake;
 mod identity;
 mod link;
 pub mod log;
+#[cfg(all(test, loom))]
+mod loom_stand_in_test;
+#[cfg(all(test, loom))]
+mod loom_test;
 mod mailbox;
 mod making;
 mod mesh;
@@ -31,6 +35,7 @@ mod mischief_test;
 mod node;
 mod operations;
 mod progress;
+mod queue;
 mod rank_table;
 mod recover;
 mod request;

@@ -4,10 +4,10 @@
 //! carries the operation out, and ends it once. Until then the operation's buffers are in use. Tested below, and in every
 //! order of threads by `loom_test.rs`.
 
-use super::sync::{lock, wait, Arc, Condvar, Mutex};
+use super::sync::{lock, wait, Arc, Condvar, Instant, Mutex};
 use crate::error::{Error, Result, Status};
 use crate::types::DType;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What a finished receive tells of its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,7 +108,7 @@ impl Completer {
     }
 
     /// Whether the caller has asked for the end.
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     pub fn is_cancelled(&self) -> bool {
         lock(&self.shared.state).cancelled
     }

@@ -10,14 +10,14 @@ use super::mesh::LinkKey;
 use super::operations::Operations;
 use super::roster::find_member;
 use super::seat::Seat;
+use super::sync::{lock, wait, Bell, Condvar, Mutex, MutexGuard};
 use crate::agent::{Ask, Command, Event};
 use crate::error::{Culprit, Error, Failure, Result, Status};
-use crate::net::Waker;
 use crate::types::{Epoch, GroupId, Time};
 use crate::wire::{Absent, Formed, Member, PeerState};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a survivor waits for the scheduler's word before it speaks for itself.
@@ -112,7 +112,7 @@ pub struct Shared {
     /// Its clock.
     pub clock: Clock,
     /// Interrupts the agent thread.
-    pub waker: Waker,
+    pub waker: Bell,
     /// None once the agent thread has ended.
     commands: Mutex<Option<VecDeque<ToNode>>>,
     learnt: Mutex<Learnt>,
@@ -124,7 +124,7 @@ pub struct Shared {
 
 impl Shared {
     /// A node that has learnt nothing yet.
-    pub fn new(logger: Arc<Logger>, clock: Clock, waker: Waker) -> Shared {
+    pub fn new(logger: Arc<Logger>, clock: Clock, waker: Bell) -> Shared {
         Shared {
             logger,
             clock,
@@ -144,7 +144,7 @@ impl Shared {
 
     /// Asks the agent thread for something. Once it has ended nothing is kept: nobody would take it.
     pub fn ask(&self, what: ToNode) {
-        if let Some(commands) = &mut *self.commands.lock().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(commands) = &mut *lock(&self.commands) {
             commands.push_back(what);
             self.waker.wake();
         }
@@ -152,18 +152,18 @@ impl Shared {
 
     /// The agent thread ends: nothing more is taken, nothing more will be learnt. (The agent thread's side.)
     pub fn end(&self) {
-        *self.commands.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *lock(&self.commands) = None;
         self.learn(|learnt| learnt.over = true);
     }
 
     /// The next thing asked for. (The agent thread's side.)
     pub fn next_command(&self) -> Option<ToNode> {
-        self.commands.lock().unwrap_or_else(PoisonError::into_inner).as_mut()?.pop_front()
+        lock(&self.commands).as_mut()?.pop_front()
     }
 
     /// What has been learnt so far.
     pub fn learnt(&self) -> MutexGuard<'_, Learnt> {
-        self.learnt.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.learnt)
     }
 
     /// Changes what has been learnt, and wakes who waits. (The agent thread's side.)
@@ -179,12 +179,11 @@ impl Shared {
             if let Some(found) = check(&mut learnt) {
                 return Some(found);
             }
-            let left = match self.clock.until(deadline) {
-                Some(left) if left.is_zero() => return None,
-                Some(left) => left,
-                None => Duration::from_secs(3600),
-            };
-            learnt = self.changed.wait_timeout(learnt, left).unwrap_or_else(PoisonError::into_inner).0;
+            let left = self.clock.until(deadline);
+            if left == Some(Duration::ZERO) {
+                return None;
+            }
+            learnt = wait(&self.changed, learnt, left);
         }
     }
 

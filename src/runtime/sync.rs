@@ -1,21 +1,24 @@
 //! The locks of what several threads of a caller wait for, so that a model checker can take their place.
 //!
-//! Built with `--cfg loom` these are loom's, and the models in `loom_test.rs` try every order in which threads can run.
+//! In tests that are built with `--cfg loom` these are loom's, and the models in `loom_test.rs` try every order in which threads
+//! can run.
 
-#[cfg(not(loom))]
+#[cfg(not(all(test, loom)))]
 pub(super) use crate::net::Waker as Bell;
-#[cfg(not(loom))]
+#[cfg(not(all(test, loom)))]
 pub(super) use std::sync::{
     atomic::{AtomicBool, Ordering},
     Arc, Condvar, Mutex, MutexGuard,
 };
+#[cfg(not(all(test, loom)))]
+pub(super) use std::time::Instant;
 
-#[cfg(loom)]
-pub(super) use super::loom_test::Bell;
-#[cfg(loom)]
+#[cfg(all(test, loom))]
+pub(super) use super::loom_stand_in_test::{Bell, Condvar, Instant, Mutex, MutexGuard};
+#[cfg(all(test, loom))]
 pub(super) use loom::sync::{
     atomic::{AtomicBool, Ordering},
-    Arc, Condvar, Mutex, MutexGuard,
+    Arc,
 };
 
 use std::sync::PoisonError;

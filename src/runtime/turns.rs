@@ -21,37 +21,58 @@ struct State {
 }
 
 impl Turns {
-    /// Takes the next turn: its number.
-    pub(super) fn take(&self) -> u64 {
-        self.take_and(|turn| turn)
+    /// Takes the next turn.
+    pub(super) fn take(&self) -> Turn<'_> {
+        self.hold(self.take_number())
     }
 
-    /// Takes the next turn, and does something with its number before anybody can take another.
-    pub(super) fn take_and<R>(&self, then: impl FnOnce(u64) -> R) -> R {
+    /// Takes the next turn for another thread, which is to hold it: its number.
+    pub(super) fn take_number(&self) -> u64 {
         let mut state = lock(&self.state);
         state.taken += 1;
-        then(state.taken)
+        state.taken
     }
 
-    /// Waits for this turn, at most so long. Returns whether it has come.
-    pub(super) fn wait_for(&self, turn: u64, limit: impl Fn() -> Option<Duration>) -> bool {
-        let mut state = lock(&self.state);
-        while state.ended + 1 < turn {
+    /// Holds the turn with this number, which was taken.
+    pub(super) fn hold(&self, number: u64) -> Turn<'_> {
+        Turn { turns: self, number }
+    }
+}
+
+/// A turn that was taken; it ends with this.
+pub(super) struct Turn<'a> {
+    turns: &'a Turns,
+    number: u64,
+}
+
+impl Turn<'_> {
+    /// The sequence number of its collective.
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Waits for it, at most so long. Returns whether it has come.
+    pub(super) fn wait(&self, limit: impl Fn() -> Option<Duration>) -> bool {
+        let mut state = lock(&self.turns.state);
+        while state.ended + 1 < self.number {
             let left = limit();
             if left == Some(Duration::ZERO) {
                 return false;
             }
-            state = wait(&self.changed, state, left);
+            state = wait(&self.turns.changed, state, left);
         }
         true
     }
+}
 
-    /// Ends the turn that has come.
-    pub(super) fn end(&self) {
-        let mut state = lock(&self.state);
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        // Nobody may come before those who called earlier, not even by giving up.
+        self.wait(|| None);
+        let mut state = lock(&self.turns.state);
         state.ended += 1;
         if state.taken > state.ended {
-            self.changed.notify_all();
+            self.turns.changed.notify_all();
         }
     }
 }
@@ -65,12 +86,12 @@ mod tests {
     fn turns_come_one_after_another_in_the_order_in_which_they_were_taken() {
         let turns = Turns::default();
         let (first, second) = (turns.take(), turns.take());
-        assert_eq!((first, second), (1, 2));
-        assert!(turns.wait_for(first, || Some(Duration::ZERO)));
-        assert!(!turns.wait_for(second, || Some(Duration::ZERO)), "the first has not ended");
-        turns.end();
-        assert!(turns.wait_for(second, || Some(Duration::ZERO)));
-        turns.end();
+        assert_eq!((first.number(), second.number()), (1, 2));
+        assert!(first.wait(|| Some(Duration::ZERO)));
+        assert!(!second.wait(|| Some(Duration::ZERO)), "the first has not ended");
+        drop(first);
+        assert!(second.wait(|| Some(Duration::ZERO)));
+        drop(second);
 
         let inside = AtomicU64::new(0);
         std::thread::scope(|scope| {
@@ -78,14 +99,13 @@ mod tests {
                 scope.spawn(|| {
                     for _ in 0..200 {
                         let turn = turns.take();
-                        assert!(turns.wait_for(turn, || None));
-                        assert_eq!(inside.swap(turn, Ordering::SeqCst), 0, "one at a time");
+                        assert!(turn.wait(|| None));
+                        assert_eq!(inside.swap(turn.number(), Ordering::SeqCst), 0, "one at a time");
                         inside.store(0, Ordering::SeqCst);
-                        turns.end();
                     }
                 });
             }
         });
-        assert_eq!(turns.take(), 2 + 8 * 200 + 1);
+        assert_eq!(turns.take_number(), 2 + 8 * 200 + 1);
     }
 }

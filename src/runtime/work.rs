@@ -8,15 +8,15 @@
 use super::buffer::CallBuffers;
 use super::drive::{grow, Running, Stop};
 use super::group::{Driver, Group};
+use super::queue::Queue;
 use super::request::{request, Completer, Request};
 use super::shared::Shared;
-use super::sync::{lock, wait, Condvar, Mutex};
+use super::turns::Turn;
 use crate::collective::kernels::UserFunction;
 use crate::collective::{choose, Layout, Shape};
 use crate::error::{Error, Failure, Result, Status};
 use crate::net::thread;
 use crate::types::{Call, Time};
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -41,7 +41,7 @@ impl<'a> Work<'a> {
 }
 
 /// A collective whose caller does not wait.
-struct Job {
+pub(super) struct Job {
     turn: u64,
     since: Time,
     work: Work<'static>,
@@ -49,39 +49,7 @@ struct Job {
 }
 
 /// What the progress thread has before it.
-#[derive(Default)]
-pub(super) struct Queue {
-    state: Mutex<QueueState>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct QueueState {
-    jobs: VecDeque<Job>,
-    thread: Option<JoinHandle<()>>,
-    ended: bool,
-}
-
-/// A turn that was taken; it ends with this, whatever happens.
-pub(super) struct Turn<'a> {
-    group: &'a Group,
-    number: u64,
-}
-
-impl Turn<'_> {
-    /// Takes the group's next turn.
-    pub(super) fn take(group: &Group) -> Turn<'_> {
-        Turn { group, number: group.turns.take() }
-    }
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        // Nobody may come before those who called earlier, not even by giving up.
-        self.group.turns.wait_for(self.number, || None);
-        self.group.turns.end();
-    }
-}
+pub(super) type Jobs = Queue<Job, JoinHandle<()>>;
 
 impl Group {
     /// Carries out one collective, and returns when it is done.
@@ -90,7 +58,7 @@ impl Group {
         self.check(&work)?;
         self.refuse_if_broken(&shared)?;
         let since = shared.clock.now();
-        let turn = Turn::take(self);
+        let turn = self.turns.take();
         self.work(&shared, turn, since, work)
     }
 
@@ -99,20 +67,22 @@ impl Group {
         let shared = self.shared()?;
         self.check(&work)?;
         self.refuse_if_broken(&shared)?;
-        self.ensure_progress()?;
-        let (request, completer) = request();
         let (since, call) = (shared.clock.now(), work.call);
-        self.turns.take_and(|turn| {
-            let group = Arc::downgrade(self);
+        let progress = || {
+            let group = Arc::clone(self);
+            thread::spawn("muster-progress", move || group.work_off())
+        };
+        let started = self.jobs.put(progress, || {
+            let (request, completer) = request();
+            let (group, turn) = (Arc::downgrade(self), self.turns.take_number());
             completer.on_cancel(move || {
                 if let Some(group) = group.upgrade() {
                     group.cancel(call, turn);
                 }
             });
-            lock(&self.queue.state).jobs.push_back(Job { turn, since, work, completer });
-        });
-        self.queue.changed.notify_all();
-        Ok(request)
+            (Job { turn, since, work, completer }, request)
+        })?;
+        started.ok_or_else(|| Error::new(Status::State, format!("{} has been freed, or its cluster left", self.id())))
     }
 
     fn check(&self, work: &Work<'_>) -> Result<()> {
@@ -155,8 +125,8 @@ impl Group {
         since: Time,
         body: impl FnOnce(&mut Driver, &Running<'_>) -> Result<T, Stop>,
     ) -> Result<T> {
-        let running = self.running(shared, call, turn.number, since);
-        if !self.turns.wait_for(turn.number, || shared.clock.until(running.deadline)) {
+        let running = self.running(shared, call, turn.number(), since);
+        if !turn.wait(|| shared.clock.until(running.deadline)) {
             return Err(self.give_up_waiting(&running).into());
         }
         let mut driver = self.driver();
@@ -180,38 +150,11 @@ impl Group {
         self.give_up_for_all(&running, self.cancelled(&running));
     }
 
-    /// The progress thread, from now on.
-    fn ensure_progress(self: &Arc<Self>) -> Result<()> {
-        let mut queue = lock(&self.queue.state);
-        if queue.ended {
-            return Err(Error::new(Status::State, format!("{} has been freed, or its cluster left", self.id())));
-        }
-        if queue.thread.is_none() {
-            let group = Arc::clone(self);
-            queue.thread = Some(thread::spawn("muster-progress", move || group.work_off())?);
-        }
-        Ok(())
-    }
-
     fn work_off(&self) {
-        while let Some(Job { turn, since, work, completer }) = self.next_job() {
-            let turn = Turn { group: self, number: turn };
+        while let Some(Job { turn, since, work, completer }) = self.jobs.next() {
+            let turn = self.turns.hold(turn);
             let outcome = self.shared().and_then(|shared| self.work(&shared, turn, since, work));
             completer.complete(outcome.map(|()| None));
-        }
-    }
-
-    /// The next job; none once the group is ended and nothing is left.
-    fn next_job(&self) -> Option<Job> {
-        let mut queue = lock(&self.queue.state);
-        loop {
-            if let Some(job) = queue.jobs.pop_front() {
-                return Some(job);
-            }
-            if queue.ended {
-                return None;
-            }
-            queue = wait(&self.queue.changed, queue, None);
         }
     }
 
@@ -219,13 +162,7 @@ impl Group {
     pub(super) fn end_progress(&self, over: Failure) {
         self.break_with(over);
         self.interrupt();
-        let thread = {
-            let mut queue = lock(&self.queue.state);
-            queue.ended = true;
-            queue.thread.take()
-        };
-        self.queue.changed.notify_all();
-        if let Some(thread) = thread {
+        if let Some(thread) = self.jobs.end() {
             let _ = thread.join(); // it has no result; a panic was printed
         }
         self.end_messages();

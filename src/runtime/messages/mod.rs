@@ -15,6 +15,8 @@
 
 mod attend;
 mod engine;
+#[cfg(all(test, loom))]
+mod loom_test;
 mod matching;
 #[cfg(test)]
 mod messages_test;
@@ -30,14 +32,14 @@ use super::mailbox::Mailbox;
 use super::mesh::LinkKey;
 use super::request::{request, Outcome, Request};
 use super::shared::{Shared, ToNode};
-use super::sync::{lock, Mutex};
+use super::sync::{lock, Bell, Mutex};
 use crate::error::{Error, Result, Status};
-use crate::net::{thread, Poller, Token, Waker};
+use crate::net::{thread, Poller, Token};
 use crate::types::Time;
 use crate::wire::Channel;
 use engine::Engine;
 use matching::OpId;
-use operation::{Ending, Halves};
+use operation::Ending;
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -105,9 +107,9 @@ impl Group {
         match second {
             None => drop(engine.post(first, limit_ms, deadline, Ending::Whole(completer))?),
             Some(second) => {
-                let halves = Halves::new(completer);
-                engine.post(first, limit_ms, deadline, Ending::Half(Arc::clone(&halves)))?;
-                if let Err(error) = engine.post(second, limit_ms, deadline, Ending::Half(halves)) {
+                let [one, other] = Ending::halves(completer);
+                engine.post(first, limit_ms, deadline, one)?;
+                if let Err(error) = engine.post(second, limit_ms, deadline, other) {
                     engine.cancel(op);
                     return Err(error);
                 }
@@ -181,7 +183,7 @@ impl Group {
             return Err(Error::new(Status::State, format!("{} has been freed, or its cluster left", self.id())));
         }
         if attendant.thread.is_none() {
-            let (poller, waker) = (Poller::new()?, Waker::new()?);
+            let (poller, waker) = (Poller::new()?, Bell::new()?);
             let watched = waker.register(poller.registry(), Token(WAKER));
             watched.map_err(|error| Error::system("the waker of a group's messages cannot be watched", &error))?;
             let (engine, mailbox) = (Mutex::new(Engine::new(&self.roster)), Mailbox::new(waker));

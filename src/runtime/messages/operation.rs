@@ -125,6 +125,12 @@ pub(super) enum Ending {
 }
 
 impl Ending {
+    /// The endings of two operations under one request.
+    pub(super) fn halves(completer: Completer) -> [Ending; 2] {
+        let halves = Halves::new(completer);
+        [Ending::Half(Arc::clone(&halves)), Ending::Half(halves)]
+    }
+
     /// The operation has ended.
     pub(super) fn tell(self, outcome: Outcome) {
         match self {
@@ -145,7 +151,7 @@ struct Pending {
 }
 
 impl Halves {
-    pub(super) fn new(completer: Completer) -> Arc<Halves> {
+    fn new(completer: Completer) -> Arc<Halves> {
         let completer = Some(completer);
         Arc::new(Halves(Mutex::new(Pending { completer, missing: 2, received: None, error: None })))
     }

@@ -1,0 +1,442 @@
+//! Models of whatever makes threads wait for each other: each is run in every order in which its threads can run (`make
+//! loom`). A thread that waits in vain is found by loom, which calls it a deadlock.
+//!
+//! Models have no sockets and no poller: a sleeper sleeps in its bell. What stands in for locks, clock and waker is in
+//! `loom_stand_in_test.rs`; the models of messages lie beside them. A model that fails mostly ends the whole run, for what
+//! it leaves behind cannot be dropped any more; what it says first is what counts.
+
+use super::clock::Clock;
+use super::log::Logger;
+use super::mailbox::Mailbox;
+use super::queue::Queue;
+use super::request::{request, Completer, Outcome, Received, Request};
+use super::shared::{Shared, ToNode};
+use super::sync::{lock, wait, Arc, AtomicBool, Bell, Condvar, Mutex, Ordering};
+use super::turns::Turns;
+use crate::agent::{Ask, Command, Event};
+use crate::config::LogLevel;
+use crate::error::{Error, Status};
+use crate::types::{DType, GroupId, Time};
+use crate::wire::Absent;
+use loom::sync::atomic::AtomicUsize;
+use loom::thread;
+use std::cell::RefCell;
+use std::time::Duration;
+
+/// Unless the environment says otherwise: more than that loom tries in minutes, not in seconds.
+const PREEMPTIONS: usize = 3;
+const SHORT: Duration = Duration::from_millis(1);
+
+/// Runs a model in every order in which its threads can run, if no thread is stopped more often than so, where it could
+/// run on.
+pub(super) fn every_order(model: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = builder.preemption_bound.or(Some(PREEMPTIONS));
+    builder.check(model);
+}
+
+// ---- the mailbox ----
+
+fn mailbox() -> (Arc<Mailbox<u32>>, Bell) {
+    let bell = Bell::new().unwrap();
+    (Arc::new(Mailbox::new(bell.clone())), bell)
+}
+
+/// What a sleeper does until it has found what it looks for: as in `drive` and in `messages/attend`.
+fn sleep_until(mailbox: &Mailbox<u32>, bell: &Bell, mut found: impl FnMut(Vec<u32>) -> bool) {
+    loop {
+        if !mailbox.take_signal() {
+            bell.sleep();
+        } else if found(mailbox.take()) {
+            return;
+        }
+    }
+}
+
+#[test]
+fn nothing_that_is_delivered_is_slept_through() {
+    every_order(|| {
+        let (mailbox, bell) = mailbox();
+        let senders = [(1, 2), (3, 4)].map(|(first, second)| {
+            let mailbox = Arc::clone(&mailbox);
+            thread::spawn(move || {
+                mailbox.deliver(first).unwrap();
+                mailbox.deliver(second).unwrap();
+            })
+        });
+        let mut all = Vec::new();
+        sleep_until(&mailbox, &bell, |mail| {
+            all.extend(mail);
+            all.len() == 4
+        });
+        let place = |wanted| all.iter().position(|found| *found == wanted).expect("each comes once");
+        assert!(place(1) < place(2) && place(3) < place(4), "{all:?}");
+        senders.into_iter().for_each(|sender| sender.join().unwrap());
+    });
+}
+
+#[test]
+fn what_is_set_before_an_interruption_is_seen() {
+    every_order(|| {
+        let (mailbox, bell) = mailbox();
+        let broken = Arc::new(AtomicBool::new(false));
+        let breaker = {
+            let (mailbox, broken) = (Arc::clone(&mailbox), Arc::clone(&broken));
+            thread::spawn(move || {
+                broken.store(true, Ordering::Relaxed);
+                mailbox.interrupt();
+            })
+        };
+        let sender = {
+            let mailbox = Arc::clone(&mailbox);
+            thread::spawn(move || mailbox.deliver(1).unwrap())
+        };
+        let mut looks = 0;
+        sleep_until(&mailbox, &bell, |_| {
+            looks += 1;
+            assert!(looks <= 2, "each signal is told once");
+            broken.load(Ordering::Relaxed)
+        });
+        breaker.join().unwrap();
+        sender.join().unwrap();
+    });
+}
+
+#[test]
+fn what_comes_when_a_mailbox_is_shut_is_taken_or_given_back() {
+    every_order(|| {
+        let (mailbox, _) = mailbox();
+        let sender = {
+            let mailbox = Arc::clone(&mailbox);
+            thread::spawn(move || [1, 2].map(|mail| mailbox.deliver(mail)))
+        };
+        let shut = mailbox.shut();
+        let delivered = sender.join().unwrap();
+        match shut.as_slice() {
+            [] => assert_eq!(delivered, [Err(1), Err(2)]),
+            [1] => assert_eq!(delivered, [Ok(()), Err(2)]),
+            [1, 2] => assert_eq!(delivered, [Ok(()), Ok(())]),
+            other => panic!("{other:?} was never delivered so"),
+        }
+        assert!(mailbox.take().is_empty(), "a shut mailbox has nothing");
+    });
+}
+
+// ---- callers and agent thread ----
+
+fn shared() -> std::sync::Arc<Shared> {
+    std::sync::Arc::new(Shared::new(Logger::new(LogLevel::Off, "model"), Clock::start(), Bell::new().unwrap()))
+}
+
+/// The agent thread: it answers whoever asks who is absent, and ends when it is told to.
+fn obey(shared: &Shared) {
+    let mut quit = false;
+    while !quit {
+        shared.waker.sleep();
+        shared.waker.drain();
+        while let Some(command) = shared.next_command() {
+            match command {
+                ToNode::Brain(Command::WhereAre(ask, ..)) => shared.file(Event::Absent(ask, absent(ask))),
+                ToNode::Quit => quit = true,
+                other => panic!("nobody asks for {other:?}"),
+            }
+        }
+    }
+    shared.end();
+}
+
+fn absent(ask: Ask) -> Absent {
+    Absent { query: ask, total: 0, members: Vec::new() }
+}
+
+fn ask(shared: &Shared, limit: impl Fn() -> Time) -> Option<Absent> {
+    let ask = shared.next_ask();
+    shared.ask(ToNode::Brain(Command::WhereAre(ask, GroupId::WORLD, 1)));
+    let answer = shared.wait(limit(), |learnt| learnt.absent.remove(&ask));
+    assert!(answer.iter().all(|answer| *answer == absent(ask)));
+    answer
+}
+
+#[test]
+fn whoever_asks_the_agent_thread_is_answered_and_its_end_is_heard() {
+    every_order(|| {
+        let shared = shared();
+        let spawn = |body: fn(&Shared)| {
+            let shared = std::sync::Arc::clone(&shared);
+            thread::spawn(move || body(&shared))
+        };
+        let agent = spawn(obey);
+        let other = spawn(|shared| drop(ask(shared, || Time::NEVER).expect("without limit there is an answer")));
+        ask(&shared, || Time::NEVER).expect("without limit there is an answer");
+        other.join().unwrap();
+        shared.ask(ToNode::Quit);
+        shared.wait(Time::NEVER, |learnt| learnt.over.then_some(())).expect("it ends");
+        agent.join().unwrap();
+        shared.ask(ToNode::Quit);
+        assert!(shared.next_command().is_none(), "nothing is kept that nobody takes");
+    });
+}
+
+#[test]
+fn a_deadline_ends_a_wait_for_an_agent_thread_that_may_have_ended() {
+    every_order(|| {
+        let shared = shared();
+        let agent = {
+            let shared = std::sync::Arc::clone(&shared);
+            thread::spawn(move || obey(&shared))
+        };
+        let other = {
+            let shared = std::sync::Arc::clone(&shared);
+            thread::spawn(move || shared.ask(ToNode::Quit))
+        };
+        let _ = ask(&shared, || shared.clock.now() + SHORT); // in time or not
+        other.join().unwrap();
+        agent.join().unwrap();
+    });
+}
+
+// ---- requests ----
+
+const HERE: Received = Received { source: 1, tag: 2, count: 3, dtype: DType::Int8 };
+
+fn aborted() -> Outcome {
+    Err(Error::new(Status::Aborted, "cancelled"))
+}
+
+#[test]
+fn every_waiter_of_a_request_returns_with_its_one_outcome() {
+    every_order(|| {
+        let (request, completer) = request();
+        let request = Arc::new(request);
+        let operation = thread::spawn(move || completer.complete(Ok(Some(HERE))));
+        let others = [None, Some(SHORT)].map(|limit| {
+            let request = Arc::clone(&request);
+            thread::spawn(move || request.wait(limit))
+        });
+        if let Some(outcome) = request.test() {
+            assert_eq!(outcome, Ok(Some(HERE)));
+        }
+        assert_eq!(request.wait(None), Some(Ok(Some(HERE))));
+        let [without, with] = others.map(|other| other.join().unwrap());
+        assert_eq!(without, Some(Ok(Some(HERE))));
+        assert!(with.is_none() || with == Some(Ok(Some(HERE))), "{with:?}");
+        operation.join().unwrap();
+    });
+}
+
+#[test]
+fn an_operation_that_is_dropped_ends_its_waiters() {
+    every_order(|| {
+        let (request, completer) = request();
+        let operation = thread::spawn(move || drop(completer));
+        let outcome = request.wait(None).expect("a wait without limit has an outcome");
+        assert_eq!(outcome.map_err(|error| error.status()), Err(Status::Internal));
+        operation.join().unwrap();
+    });
+}
+
+/// Who carries out an operation that goes on until it is cancelled.
+struct Endless {
+    cancelled: Mutex<usize>,
+    changed: Condvar,
+}
+
+fn carry_out(endless: &Arc<Endless>, completer: Completer) {
+    let told = Arc::clone(endless);
+    completer.on_cancel(move || {
+        *lock(&told.cancelled) += 1;
+        told.changed.notify_all();
+    });
+    let mut cancelled = lock(&endless.cancelled);
+    while *cancelled == 0 {
+        cancelled = wait(&endless.changed, cancelled, None);
+    }
+    drop(cancelled);
+    completer.complete(aborted());
+}
+
+#[test]
+fn a_cancellation_is_told_once_before_the_start_and_under_way() {
+    every_order(|| {
+        let (request, completer) = request();
+        let request = Arc::new(request);
+        let endless = Arc::new(Endless { cancelled: Mutex::new(0), changed: Condvar::new() });
+        let operation = {
+            let endless = Arc::clone(&endless);
+            thread::spawn(move || carry_out(&endless, completer))
+        };
+        let other = {
+            let request = Arc::clone(&request);
+            thread::spawn(move || request.cancel())
+        };
+        request.cancel();
+        assert_eq!(request.wait(None), Some(aborted()));
+        other.join().unwrap();
+        operation.join().unwrap();
+        assert_eq!(*lock(&endless.cancelled), 1);
+    });
+}
+
+/// An operation that ends by itself, while its caller cancels, waits and frees: ended by whoever comes first.
+fn end(completer: &Mutex<Option<Completer>>, outcome: Outcome) {
+    let completer = lock(completer).take();
+    if let Some(completer) = completer {
+        completer.complete(outcome);
+    }
+}
+
+#[test]
+fn a_cancellation_about_the_end_leaves_one_outcome_and_nothing_behind() {
+    every_order(|| {
+        let (request, completer) = request();
+        let request = Arc::new(request);
+        let completer = Arc::new(Mutex::new(Some(completer)));
+        {
+            let theirs = Arc::clone(&completer);
+            let told = move || end(&theirs, aborted());
+            lock(&completer).as_ref().expect("it has just been made").on_cancel(told);
+        }
+        let operation = {
+            let completer = Arc::clone(&completer);
+            thread::spawn(move || end(&completer, Ok(None)))
+        };
+        let waiter = {
+            let request = Arc::clone(&request);
+            thread::spawn(move || request.wait(None))
+        };
+        let before = request.test();
+        request.cancel();
+        let outcome = request.wait(None);
+        assert!(outcome == Some(Ok(None)) || outcome == Some(aborted()), "{outcome:?}");
+        assert!(before.is_none() || before == Some(Ok(None)), "who has ended cannot be cancelled: {before:?}");
+        assert!(before.is_none() || before == outcome, "{before:?}, then {outcome:?}");
+        assert_eq!(waiter.join().unwrap(), outcome);
+        operation.join().unwrap();
+        assert_eq!(request.test(), outcome);
+    });
+}
+
+// ---- turns, and the progress thread ----
+
+/// Whose turn it was, one after another; loom sees to it that they are never two at once.
+#[derive(Default)]
+struct Ran {
+    inside: AtomicUsize,
+    order: Mutex<Vec<u64>>,
+}
+
+impl Ran {
+    fn run(&self, number: u64) {
+        assert_eq!(self.inside.swap(1, Ordering::Relaxed), 0, "one at a time");
+        lock(&self.order).push(number);
+        self.inside.store(0, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn turns_come_in_order_and_nobody_is_forgotten() {
+    every_order(|| {
+        let group = Arc::new((Turns::default(), Ran::default()));
+        let call = |limit: Option<Duration>| {
+            let group = Arc::clone(&group);
+            move || {
+                let left = RefCell::new(limit);
+                let turn = group.0.take();
+                // The second time that it asks, its time is up.
+                let come = turn.wait(|| left.borrow_mut().as_mut().map(|left| std::mem::replace(left, Duration::ZERO)));
+                if come {
+                    group.1.run(turn.number());
+                }
+                come
+            }
+        };
+        let others = [thread::spawn(call(None)), thread::spawn(call(Some(SHORT)))];
+        assert!(call(None)());
+        let [patient, hasty] = others.map(|other| other.join().unwrap());
+        assert!(patient, "a wait without limit ends when the turn has come");
+        let order = lock(&group.1.order);
+        assert_eq!(order.len(), 2 + usize::from(hasty));
+        assert!(order.is_sorted(), "{order:?}");
+        let next = group.0.take();
+        assert!(next.number() == 4 && next.wait(|| Some(Duration::ZERO)), "nobody holds it up");
+    });
+}
+
+struct Group {
+    turns: Turns,
+    ran: Ran,
+    jobs: Queue<(u64, Completer), thread::JoinHandle<()>>,
+}
+
+impl Group {
+    fn new() -> Arc<Group> {
+        Arc::new(Group { turns: Turns::default(), ran: Ran::default(), jobs: Queue::default() })
+    }
+
+    fn run(&self) {
+        let turn = self.turns.take();
+        assert!(turn.wait(|| None));
+        self.ran.run(turn.number());
+    }
+}
+
+/// As `start` of the group of `work`.
+fn start(on: &Arc<Group>) -> Option<Request> {
+    let progress = || {
+        let group = Arc::clone(on);
+        Ok(thread::spawn(move || {
+            while let Some((number, completer)) = group.jobs.next() {
+                let turn = group.turns.hold(number);
+                assert!(turn.wait(|| None));
+                group.ran.run(number);
+                drop(turn);
+                completer.complete(Ok(None));
+            }
+        }))
+    };
+    let put = on.jobs.put(progress, || {
+        let (request, completer) = request();
+        ((on.turns.take_number(), completer), request)
+    });
+    put.unwrap()
+}
+
+#[test]
+fn calls_that_wait_and_calls_that_do_not_take_turns() {
+    every_order(|| {
+        let group = Group::new();
+        let other = {
+            let group = Arc::clone(&group);
+            thread::spawn(move || group.run())
+        };
+        let started = start(&group).expect("nothing has ended");
+        assert_eq!(started.wait(None), Some(Ok(None)));
+        let again = start(&group).expect("nothing has ended"); // the thread may sleep by now
+        group.run();
+        assert_eq!(again.wait(None), Some(Ok(None)));
+        other.join().unwrap();
+        group.jobs.end().expect("it was started").join().unwrap();
+        assert_eq!(*lock(&group.ran.order), [1, 2, 3, 4]);
+    });
+}
+
+#[test]
+fn a_job_is_refused_or_done_when_its_group_ends() {
+    every_order(|| {
+        let group = Group::new();
+        let callers = [1, 2].map(|_| {
+            let group = Arc::clone(&group);
+            thread::spawn(move || {
+                let request = start(&group)?;
+                assert_eq!(request.wait(None), Some(Ok(None)));
+                Some(())
+            })
+        });
+        let ended = group.jobs.end().map(|thread| thread.join().unwrap());
+        let done = callers.map(|caller| caller.join().unwrap()).iter().flatten().count();
+        assert!(ended.is_some() || done == 0, "no thread, no work");
+        assert_eq!(lock(&group.ran.order).len(), done);
+        assert!(start(&group).is_none(), "it has ended");
+        group.run(); // a turn that nobody ends would be waited for
+    });
+}

@@ -1,0 +1,125 @@
+//! Models of messages: their operations end once, whoever ends them, and the caller who waits returns. Without links: a
+//! rank that sends to itself.
+
+use super::super::loom_test::every_order;
+use super::super::mesh::tests::formed;
+use super::super::request::{request, Outcome, Received, Request};
+use super::super::roster::Roster;
+use super::super::sync::{lock, Arc, Mutex};
+use super::super::CallBuffers;
+use super::engine::Engine;
+use super::operation::Ending;
+use super::{Post, Way};
+use crate::error::{Error, Failure, Status};
+use crate::types::{DType, Epoch, GroupId, Time};
+use loom::thread;
+
+const OWN: u32 = 0;
+const HERE: Received = Received { source: OWN, tag: 1, count: 0, dtype: DType::Uint8 };
+const SEND: Way = Way::Send { to: OWN, tag: 1 };
+const RECEIVE: Way = Way::Receive { from: Some(OWN), tag: Some(1) };
+
+#[test]
+fn a_send_and_a_receive_under_one_request_end_it_together() {
+    every_order(|| {
+        let (request, completer) = request();
+        let [send, receive] = Ending::halves(completer);
+        let failed = || Err(Error::new(Status::Timeout, "too late"));
+        let sender = thread::spawn(move || send.tell(failed()));
+        let receiver = thread::spawn(move || receive.tell(Ok(Some(HERE))));
+        assert_eq!(request.wait(None), Some(failed()));
+        sender.join().unwrap();
+        receiver.join().unwrap();
+    });
+}
+
+fn engine() -> Arc<Mutex<Engine>> {
+    let nowhere = std::net::SocketAddr::from(([127, 0, 0, 1], 1));
+    let formed = std::sync::Arc::new(formed(OWN, [nowhere; 2]));
+    let roster = Roster { id: GroupId::WORLD, members: vec![0, 1], rank: Some(OWN), formed };
+    Arc::new(Mutex::new(Engine::new(&std::sync::Arc::new(roster))))
+}
+
+/// Posts an empty message, as `start_messages` does.
+fn post(engine: &Arc<Mutex<Engine>>, way: Way) -> Request {
+    let (request, completer) = request();
+    let mut posting = lock(engine);
+    let (op, theirs) = (posting.upcoming(), Arc::clone(engine));
+    completer.on_cancel(move || lock(&theirs).cancel(op));
+    let message = Post { way, dtype: DType::Uint8, count: 0, buffers: CallBuffers::of(&[], &mut []) };
+    posting.post(message, 1000, Time::NEVER, Ending::Whole(completer)).unwrap();
+    request
+}
+
+fn status(outcome: Option<Outcome>) -> Result<Option<Received>, Status> {
+    outcome.expect("a wait without limit has an outcome").map_err(|error| error.status())
+}
+
+#[test]
+fn a_receive_that_is_cancelled_while_its_message_comes_ends_once() {
+    every_order(|| {
+        let engine = engine();
+        let receive = Arc::new(post(&engine, RECEIVE));
+        let sender = {
+            let engine = Arc::clone(&engine);
+            thread::spawn(move || status(post(&engine, SEND).wait(None)))
+        };
+        let other = {
+            let receive = Arc::clone(&receive);
+            thread::spawn(move || receive.cancel())
+        };
+        let outcome = status(receive.wait(None));
+        assert_eq!(sender.join().unwrap(), Ok(None));
+        other.join().unwrap();
+        assert_eq!(status(receive.test()), outcome);
+        match outcome {
+            Ok(received) => assert_eq!(received, Some(HERE)),
+            // Then the message waits for the next receive.
+            Err(Status::Aborted) => assert_eq!(status(post(&engine, RECEIVE).wait(None)), Ok(Some(HERE))),
+            Err(other) => panic!("it ended with {other:?}"),
+        }
+        let engine = lock(&engine);
+        assert!(engine.operations.is_empty() && !engine.needs_attention());
+    });
+}
+
+/// One operation only: in which order several end is the hash map's to say, and differs from run to run.
+fn end_messages(cancels: bool) {
+    every_order(move || {
+        let engine = engine();
+        let over = Failure {
+            status: Status::State,
+            culprit: None,
+            cause: "over".to_owned(),
+            epoch: Epoch(1),
+            group: Some(GroupId::WORLD),
+            sequence: 0,
+        };
+        let receive = Arc::new(post(&engine, RECEIVE));
+        let ender = {
+            let engine = Arc::clone(&engine);
+            thread::spawn(move || lock(&engine).fail(&over, &[]))
+        };
+        let other = {
+            let receive = Arc::clone(&receive);
+            thread::spawn(move || status(receive.wait(None)))
+        };
+        if cancels {
+            receive.cancel();
+        }
+        let outcome = status(receive.wait(None));
+        assert!(outcome == Err(Status::State) || (cancels && outcome == Err(Status::Aborted)), "{outcome:?}");
+        assert_eq!(other.join().unwrap(), outcome);
+        ender.join().unwrap();
+    });
+}
+
+#[test]
+fn whoever_waits_when_messages_end_returns() {
+    end_messages(false);
+}
+
+#[test]
+fn a_receive_that_is_cancelled_when_messages_end_ends_once() {
+    end_messages(true);
+}
