@@ -8,7 +8,7 @@ use super::super::link::Link;
 use super::super::request::Received;
 use super::super::roster::Roster;
 use super::super::shared::Shared;
-use super::matching::{Matching, MessageId, OpId};
+use super::matching::{Matching, MessageId, OpId, Wanted};
 use super::operation::{misfit, Ending, Operation, Post, Stage, Way};
 use super::peer::{Peer, Progress, Slot, Theirs};
 use crate::collective::{Buffer, Span};
@@ -88,17 +88,22 @@ impl Engine {
         !self.more.is_empty() || !self.suspects.is_empty() || self.trouble.is_some()
     }
 
-    /// Posts an operation; it may have ended when this returns.
-    pub(super) fn post(&mut self, post: Post, limit_ms: i64, deadline: Time, ending: Ending) -> Result<OpId> {
+    /// Whether these may be posted, one after the other: once one of them has been, it is too late to refuse the other.
+    pub(super) fn check(&self, first: &Post, second: Option<&Post>) -> Result<()> {
         if let Some(failure) = &self.failed {
             return Err(failure.clone().into());
         }
+        match second {
+            None => self.check_own(first, None),
+            Some(send) => self.check_own(send, first.way.wanted()),
+        }
+    }
+
+    /// Posts an operation that has been checked; it may have ended when this returns.
+    pub(super) fn post(&mut self, post: Post, limit_ms: i64, deadline: Time, ending: Ending) {
         let op = self.next_op;
         let stage = if post.way.wanted().is_some() { Stage::Posted } else { Stage::Waiting };
         let operation = Operation { post, stage, limit_ms, ending };
-        if let (Way::Send { to, tag }, true) = (operation.post.way, operation.peer() == Some(self.own)) {
-            self.check_own(&operation, to, tag)?;
-        }
         self.next_op += 1;
         if deadline != Time::NEVER {
             self.deadlines.push(Reverse((deadline, op)));
@@ -111,7 +116,6 @@ impl Engine {
             Way::Send { to, .. } => self.send(op, to),
             Way::Receive { from, .. } => self.receive(op, from),
         }
-        Ok(op)
     }
 
     fn send(&mut self, op: OpId, to: u32) {
@@ -249,21 +253,26 @@ impl Engine {
         }
     }
 
-    /// A message to oneself that nobody would ever take is an error, not a hang.
-    fn check_own(&mut self, operation: &Operation, to: u32, tag: i32) -> Result<()> {
-        let bytes = operation.bytes();
-        if self.matching.would_meet(to, tag) {
+    /// A message to oneself that nobody would ever take is an error, not a hang. `beside`: what a receive asks for that is
+    /// posted just before it.
+    fn check_own(&self, post: &Post, beside: Option<Wanted>) -> Result<()> {
+        let Way::Send { to, tag } = post.way else { return Ok(()) };
+        let bytes = post.bytes() as u64;
+        let before = beside.and_then(|wanted| self.matching.first_arrived(wanted));
+        let meets = before.is_none() && beside.is_some_and(|wanted| wanted.accepts(to, tag));
+        if to != self.own || meets || self.matching.would_meet(to, tag) {
             return Ok(());
         }
-        let what = |why: &str| {
-            let (words, own) = (operation.words(), self.roster.describe(to));
-            format!("{words} {own}, which is this rank itself: {why}")
-        };
-        if bytes > EAGER_MAX {
+        let what =
+            |why: &str| format!("{} {}, which is this rank itself: {why}", post.words(), self.roster.describe(to));
+        if bytes > EAGER_MAX as u64 {
             let why = format!("no receive is posted for it, and beyond {EAGER_MAX} bytes nothing is kept for one");
             return Err(Error::new(Status::State, what(&why)));
         }
-        if self.peers.get(&to).map_or(0, |peer| peer.kept) + bytes as u64 + EAGER_COST > EAGER_CREDIT {
+        let own = self.peers.get(&to);
+        let freed = before.filter(|message| message.source == to).and_then(|message| own?.theirs.get(&message.number));
+        let kept = own.map_or(0, |own| own.kept) - freed.map_or(0, Theirs::cost);
+        if kept + bytes + EAGER_COST > EAGER_CREDIT {
             let why =
                 format!("what it has sent to itself and not received fills the {EAGER_CREDIT} bytes that are kept");
             return Err(Error::new(Status::Limit, what(&why)));
@@ -324,7 +333,7 @@ impl Engine {
     /// `send(4 int8, tag 3) to rank 1 (...) on world`
     pub(super) fn title(&self, operation: &Operation) -> String {
         let with = operation.peer().map_or("any rank".to_owned(), |rank| self.roster.describe(rank));
-        format!("{} {with} on {}", operation.words(), self.roster.id)
+        format!("{} {with} on {}", operation.post.words(), self.roster.id)
     }
 
     /// The caller wants the end of an operation: of one that has not met its other half yet.

@@ -47,7 +47,8 @@ fn post(engine: &Arc<Mutex<Engine>>, way: Way) -> Request {
     let (op, theirs) = (posting.upcoming(), Arc::clone(engine));
     completer.on_cancel(move || lock(&theirs).cancel(op));
     let message = Post { way, dtype: DType::Uint8, count: 0, buffers: CallBuffers::of(&[], &mut []) };
-    posting.post(message, 1000, Time::NEVER, Ending::Whole(completer)).unwrap();
+    posting.check(&message, None).unwrap();
+    posting.post(message, 1000, Time::NEVER, Ending::Whole(completer));
     request
 }
 

@@ -17,6 +17,13 @@ pub(super) struct Wanted {
     pub tag: Option<i32>,
 }
 
+impl Wanted {
+    /// Whether such a message is asked for.
+    pub(super) fn accepts(self, source: u32, tag: i32) -> bool {
+        askers(source, tag).contains(&self)
+    }
+}
+
 /// A message: its sender, and the sender's number of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct MessageId {
@@ -76,7 +83,7 @@ fn askers(source: u32, tag: i32) -> [Wanted; 4] {
 impl Matching {
     /// A receive is posted: the message that it gets, or it waits. (Also one that had met a message which did not come.)
     pub(super) fn post(&mut self, op: OpId, wanted: Wanted) -> Option<MessageId> {
-        let Some((_, message)) = self.arrived.first(wanted) else {
+        let Some(message) = self.first_arrived(wanted) else {
             self.posted.insert(wanted, op, ());
             return None;
         };
@@ -103,6 +110,11 @@ impl Matching {
     /// A receive does not wait any more. Returns whether it did.
     pub(super) fn take_posted(&mut self, op: OpId, wanted: Wanted) -> bool {
         self.posted.remove(wanted, op)
+    }
+
+    /// The message that a receive would get.
+    pub(super) fn first_arrived(&self, wanted: Wanted) -> Option<MessageId> {
+        self.arrived.first(wanted).map(|(_, message)| message)
     }
 
     /// Whether a message waits for a receive.

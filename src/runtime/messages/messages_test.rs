@@ -91,3 +91,37 @@ fn damage_and_breaks_revoke_the_group_with_their_name() {
     let sentence = one_cause(troubled(Trouble::Break), Status::Link);
     assert!(sentence.contains("cannot reach each other although both live"), "{sentence}");
 }
+
+#[test]
+fn a_refused_half_takes_the_other_with_it_before_anything_has_begun() {
+    run(2, &plain(), |cluster, _| {
+        const LONG: usize = 4 << 20;
+        let group = cluster.group(GroupId::WORLD);
+        if group.rank() == Some(1) {
+            let long = CallBuffers::of(message(1, 0, LONG), &mut []);
+            let sent = start(&group, Way::Send { to: 0, tag: 5 }, (long, LONG)).unwrap();
+            let short = start(&group, Way::Send { to: 0, tag: 6 }, (room(0), 0)).unwrap();
+            assert_eq!([ended(&sent), ended(&short)], [Ok(None), Ok(None)]);
+            return;
+        }
+        let (from, dtype) = (Some(1), DType::Uint8);
+        let behind = start(&group, Way::Receive { from, tag: Some(6) }, (room(0), 0)).unwrap();
+        assert!(ended(&behind).is_ok(), "the offer before it is here, too");
+        let posts = |from, out| {
+            let way = Way::Receive { from: Some(from), tag: Some(5) };
+            let buffers = CallBuffers::of(message(0, 0, LONG), &mut []);
+            let send = Post { way: Way::Send { to: 0, tag: 5 }, dtype, count: LONG as u64, buffers };
+            (Post { way, dtype, count: LONG as u64, buffers: out }, Some(send))
+        };
+        let out = room(LONG);
+        let (receive, send) = posts(1, out);
+        let refused = group.start_messages(receive, send).map(|_| ()).unwrap_err();
+        assert_eq!(refused.status(), Status::State, "{}", refused.message());
+        // The message of rank 1 is still there for whoever asks; and a receive beside it makes the send possible.
+        let again = start(&group, Way::Receive { from, tag: Some(5) }, (out, LONG)).unwrap();
+        assert_eq!(ended(&again), Ok(Some(Received { source: 1, tag: 5, count: LONG as u64, dtype })));
+        let (receive, send) = posts(0, out);
+        let own = group.run_messages(receive, send);
+        assert_eq!(own, Ok(Some(Received { source: 0, tag: 5, count: LONG as u64, dtype })));
+    });
+}

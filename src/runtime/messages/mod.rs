@@ -97,6 +97,7 @@ impl Group {
         let (limit_ms, deadline) = (self.timeout_ms(), self.deadline(shared.clock.now()));
         let (request, completer) = request();
         let mut engine = lock(&office.engine);
+        engine.check(&first, second.as_ref())?;
         let op = engine.upcoming();
         let (group, count) = (Arc::downgrade(self), 1 + OpId::from(second.is_some()));
         completer.on_cancel(move || {
@@ -105,14 +106,11 @@ impl Group {
             }
         });
         match second {
-            None => drop(engine.post(first, limit_ms, deadline, Ending::Whole(completer))?),
+            None => engine.post(first, limit_ms, deadline, Ending::Whole(completer)),
             Some(second) => {
                 let [one, other] = Ending::halves(completer);
-                engine.post(first, limit_ms, deadline, one)?;
-                if let Err(error) = engine.post(second, limit_ms, deadline, other) {
-                    engine.cancel(op);
-                    return Err(error);
-                }
+                engine.post(first, limit_ms, deadline, one);
+                engine.post(second, limit_ms, deadline, other);
             }
         }
         engine.flush();

@@ -24,6 +24,16 @@ impl Post {
     pub fn bytes(&self) -> usize {
         self.count as usize * self.dtype.size()
     }
+
+    /// What it is, in words that go on with the peer.
+    pub(super) fn words(&self) -> String {
+        let (count, dtype) = (self.count, self.dtype);
+        match self.way {
+            Way::Send { tag, .. } => format!("send({count} {dtype}, tag {tag}) to"),
+            Way::Receive { tag: Some(tag), .. } => format!("recv({count} {dtype}, tag {tag}) from"),
+            Way::Receive { tag: None, .. } => format!("recv({count} {dtype}, any tag) from"),
+        }
+    }
 }
 
 /// Which way a message goes, and what it is known by.
@@ -94,16 +104,6 @@ impl Operation {
     /// How many bytes its buffer has.
     pub(super) fn bytes(&self) -> usize {
         self.post.bytes()
-    }
-
-    /// What it is, in words that go on with the peer.
-    pub(super) fn words(&self) -> String {
-        let (count, dtype) = (self.post.count, self.post.dtype);
-        match self.post.way {
-            Way::Send { tag, .. } => format!("send({count} {dtype}, tag {tag}) to"),
-            Way::Receive { tag: Some(tag), .. } => format!("recv({count} {dtype}, tag {tag}) from"),
-            Way::Receive { tag: None, .. } => format!("recv({count} {dtype}, any tag) from"),
-        }
     }
 
     /// The rank that it is with, if it names one.

@@ -6,7 +6,7 @@ use super::matching::OpId;
 use crate::collective::{Buffer, Span};
 use crate::error::Culprit;
 use crate::types::DType;
-use crate::wire::{MessageHeader, EAGER_CREDIT};
+use crate::wire::{MessageHeader, EAGER_COST, EAGER_CREDIT};
 use std::collections::{HashMap, VecDeque};
 
 /// Where the link to a peer is.
@@ -90,6 +90,16 @@ pub(super) struct Theirs {
     pub dtype: DType,
     pub count: u64,
     pub state: Progress,
+}
+
+impl Theirs {
+    /// What it takes of its sender's credit while it is kept.
+    pub(super) fn cost(&self) -> u64 {
+        match &self.state {
+            Progress::Kept(bytes) => bytes.len() as u64 + EAGER_COST,
+            _ => 0,
+        }
+    }
 }
 
 pub(super) enum Progress {
