@@ -367,6 +367,27 @@ impl Link {
         let _ = self.transport.shutdown_write();
     }
 
+    /// The same by and by, for one who can wait: sends what is left of a small frame as far as the transport takes it.
+    /// `Done`: all has gone, and the peer is told that nothing more follows. Not to be called in the middle of a frame.
+    pub fn say_on(&mut self, rest: &mut Vec<u8>) -> Result<Moved, LinkEnd> {
+        self.outgoing = None;
+        let transport = &mut self.transport;
+        let mut go_on = || {
+            while !rest.is_empty() {
+                let count = transport.write(&[IoSlice::new(rest)])?;
+                rest.drain(..count);
+            }
+            transport.flush()
+        };
+        match go_on() {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Moved::Nothing),
+            Err(error) => return Err(ended(&error)),
+        }
+        let _ = self.transport.shutdown_write(); // the link is being given up
+        Ok(Moved::Done)
+    }
+
     /// How many bytes have not reached the peer's kernel yet.
     pub fn unsent(&self) -> usize {
         self.transport.unsent()

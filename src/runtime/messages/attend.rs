@@ -33,7 +33,10 @@ impl Group {
             if office.mailbox.take_signal() {
                 let mut engine = lock(&office.engine);
                 for mail in office.mailbox.take() {
-                    take_in(&mut engine, mail, poller.registry());
+                    match engine.failed {
+                        Some(_) => self.drop_mail(mail),
+                        None => take_in(&mut engine, mail, poller.registry()),
+                    }
                 }
                 if let Some(failure) = self.told(&shared) {
                     self.break_with(failure.clone());
@@ -119,9 +122,6 @@ impl Group {
 }
 
 fn take_in(engine: &mut Engine, mail: Mail, registry: &Registry) {
-    if engine.failed.is_some() {
-        return; // what is dropped here ends, and its peer hears the reason from the scheduler
-    }
     match mail {
         Mail::Up(rank, transport, ahead) => {
             let mut link = Link::new(transport, &ahead);

@@ -2,9 +2,8 @@
 //!
 //! Invariants: an operation ends once, and from then on its buffer is not touched; on each link eager messages and offers
 //! go out in the order in which their sends were posted; no more than [`EAGER_CREDIT`] of one peer's messages is kept. How
-//! frames move is in `traffic`.
+//! frames move is in `traffic`; what becomes of all this when a peer leaves, or the group is over, in `ending`.
 
-use super::super::link::Link;
 use super::super::request::Received;
 use super::super::roster::Roster;
 use super::super::shared::Shared;
@@ -12,7 +11,7 @@ use super::matching::{Matching, MessageId, OpId, Wanted};
 use super::operation::{misfit, Ending, Operation, Post, Stage, Way};
 use super::peer::{Peer, Progress, Slot, Theirs};
 use crate::collective::{Buffer, Span};
-use crate::error::{Culprit, Error, Failure, Result, Status};
+use crate::error::{Error, Failure, Result, Status};
 use crate::types::{DType, Time};
 use crate::wire::{MessageHeader, MessagePart, EAGER_COST, EAGER_CREDIT, EAGER_MAX};
 use std::cmp::Reverse;
@@ -38,7 +37,7 @@ pub(super) struct Engine {
     pub operations: HashMap<OpId, Operation>,
     pub matching: Matching,
     next_op: OpId,
-    deadlines: BinaryHeap<Reverse<(Time, OpId)>>,
+    pub deadlines: BinaryHeap<Reverse<(Time, OpId)>>,
     /// Peers that something is to be sent to.
     pub dirty: BTreeSet<u32>,
     /// Peers from which more can be read without waiting.
@@ -377,96 +376,5 @@ impl Engine {
             let tag = theirs.tag;
             self.arrive(message, tag);
         }
-    }
-
-    /// A peer has left the cluster, or freed the group: what needs it ends; what it sent before still counts.
-    pub(super) fn peer_left(&mut self, rank: u32, culprit: Option<Culprit>) {
-        let error = self.left_error(rank, culprit.as_ref());
-        let peer = self.peer(rank);
-        peer.slot = Slot::Left(culprit);
-        peer.writing = None;
-        peer.reading = None;
-        peer.words.clear();
-        peer.heads.clear();
-        peer.granted.clear();
-        peer.ours.clear();
-        let unfinished = |theirs: &Theirs| !matches!(theirs.state, Progress::Kept(_));
-        let gone: Vec<u64> =
-            peer.theirs.iter().filter(|(_, theirs)| unfinished(theirs)).map(|(number, _)| *number).collect();
-        for number in gone {
-            self.peer(rank).theirs.remove(&number);
-            self.matching.take_arrived(MessageId { source: rank, number });
-        }
-        let all_left = self.all_left();
-        let needs = |operation: &Operation| operation.peer().map_or(all_left, |peer| peer == rank);
-        let ended: Vec<OpId> =
-            self.operations.iter().filter(|(_, operation)| needs(operation)).map(|(op, _)| *op).collect();
-        for op in ended {
-            let wanted = self.operations.get(&op).and_then(|operation| operation.post.way.wanted());
-            wanted.map(|wanted| self.matching.take_posted(op, wanted));
-            self.end(op, Err(error.clone()));
-        }
-    }
-
-    /// Whether nobody else is left that a message could come from.
-    fn all_left(&self) -> bool {
-        let others = self.roster.members.len() - 1;
-        let left = |(rank, peer): (&u32, &Peer)| *rank != self.own && matches!(peer.slot, Slot::Left(_));
-        others > 0 && self.peers.iter().filter(|entry| left(*entry)).count() == others
-    }
-
-    fn left_error(&self, rank: u32, culprit: Option<&Culprit>) -> Error {
-        let who = culprit.map_or_else(|| self.roster.describe(rank), ToString::to_string);
-        let what = if self.roster.is_made() {
-            format!("has freed {}, or left the cluster", self.roster.id)
-        } else {
-            "has left the cluster".to_owned()
-        };
-        Error::new(Status::PeerLeft, format!("{who} {what}, and a message to or from it cannot be completed"))
-    }
-
-    /// Nothing goes on any more: every operation ends so, and the peers are told on every link.
-    pub(super) fn fail(&mut self, failure: &Failure, last_word: &[u8]) {
-        if self.failed.is_some() {
-            return;
-        }
-        self.failed = Some(failure.clone());
-        let leaves = failure.status == Status::State;
-        for peer in self.peers.values_mut() {
-            if let Slot::Up(link) = &mut peer.slot {
-                // One who leaves in the middle of a frame can say nothing: the scheduler tells who asks.
-                if !leaves || !link.is_mid_frame() {
-                    link.say_last(last_word);
-                }
-            }
-        }
-        let operations: Vec<OpId> = self.operations.keys().copied().collect();
-        for op in operations {
-            self.end(op, Err(failure.clone().into()));
-        }
-        self.matching = Matching::default();
-        self.deadlines.clear();
-        for peer in self.peers.values_mut() {
-            let slot = std::mem::replace(&mut peer.slot, Slot::Unused);
-            *peer = Peer { slot, ..Peer::default() };
-        }
-    }
-
-    /// Whether something that was said last has not reached a peer yet.
-    pub(super) fn is_draining(&self) -> bool {
-        let on_its_way = |link: &Link| !link.is_mid_frame() && link.unsent() > 1;
-        self.peers.values().any(|peer| matches!(&peer.slot, Slot::Up(link) if on_its_way(link)))
-    }
-
-    /// The cluster is gone without a word: nobody will end what is left.
-    pub(super) fn forsake(&mut self) {
-        let cause = "its cluster has been freed".to_owned();
-        let (epoch, group) = (self.roster.formed.epoch, Some(self.roster.id));
-        self.fail(&Failure { status: Status::State, culprit: None, cause, epoch, group, sequence: 0 }, &[]);
-    }
-
-    /// Whether an operation cannot go on without this peer.
-    pub(super) fn needs(&self, rank: u32) -> bool {
-        self.operations.values().any(|operation| operation.peer() == Some(rank))
     }
 }

@@ -7,6 +7,7 @@
 //! | [`peer`] | what is known of one peer |
 //! | [`engine`] | the state of a group's messages, and all that can happen to it |
 //! | [`traffic`] | frames, out and in |
+//! | [`ending`] | what becomes of all that when a peer leaves, or the group is over |
 //! | [`attend`] | the thread that sees to it that messages go on by themselves |
 //!
 //! A group's messages have links of their own. From the first use on one thread waits for those links; whoever posts an
@@ -14,6 +15,7 @@
 //! sleeps. All of it under one lock, so that a message is handed from thread to thread only where somebody sleeps.
 
 mod attend;
+mod ending;
 mod engine;
 #[cfg(all(test, loom))]
 mod loom_test;
@@ -211,7 +213,7 @@ impl Group {
     /// Waits until what was sent last has reached the peers, at most until then.
     pub(super) fn drain_messages(&self, shared: &Shared, deadline: Time) {
         let Some(office) = self.messages.office.get() else { return };
-        while shared.clock.now() < deadline && lock(&office.engine).is_draining() {
+        while shared.clock.now() < deadline && lock(&office.engine).drain() {
             std::thread::sleep(Duration::from_micros(200));
         }
     }

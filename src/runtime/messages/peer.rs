@@ -1,7 +1,7 @@
 //! What there is to know of one peer: its link, what is to be said on it, and what has come.
 
 use super::super::buffer::CallBuffers;
-use super::super::link::Link;
+use super::super::link::{Link, LinkEnd, Moved};
 use super::matching::OpId;
 use crate::collective::{Buffer, Span};
 use crate::error::Culprit;
@@ -64,6 +64,18 @@ pub(super) struct Writing {
     pub what: Outbound,
     pub length: usize,
     pub bytes: Bytes,
+}
+
+impl Writing {
+    /// Sends on, until the frame has gone or the transport takes no more.
+    pub(super) fn send(&self, link: &mut Link) -> Result<Moved, LinkEnd> {
+        loop {
+            match link.send(&self.bytes.input().memory())? {
+                Moved::Some => {}
+                end => return Ok(end),
+            }
+        }
+    }
 }
 
 /// What a frame that goes out is to its operation.
@@ -135,6 +147,8 @@ pub(super) struct Peer {
     pub theirs: HashMap<u64, Theirs>,
     pub writing: Option<Writing>,
     pub reading: Option<Reading>,
+    /// What is still to be said before this node leaves, behind the frame that is going out.
+    pub last_word: Option<Vec<u8>>,
 }
 
 impl Default for Peer {
@@ -153,6 +167,7 @@ impl Default for Peer {
             theirs: HashMap::new(),
             writing: None,
             reading: None,
+            last_word: None,
         }
     }
 }

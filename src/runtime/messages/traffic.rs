@@ -20,6 +20,9 @@ const FRAMES: usize = 16;
 impl Engine {
     /// Moves what can be moved on the link to a peer, in both directions.
     pub(super) fn pump(&mut self, rank: u32) {
+        if self.failed.is_some() {
+            return; // who reads on does not know any more where in a frame the link is
+        }
         self.more.remove(&rank);
         self.dirty.insert(rank);
         for _ in 0..FRAMES {
@@ -51,6 +54,9 @@ impl Engine {
 
     /// Sends what waits to be sent, as far as the links take it.
     pub(super) fn flush(&mut self) {
+        if self.failed.is_some() {
+            return; // what is still to be said is said by `drain`
+        }
         while let Some(rank) = self.dirty.pop_first() {
             for turn in 0.. {
                 match self.write_frame(rank) {
@@ -97,12 +103,9 @@ impl Engine {
         let Peer { slot: Slot::Up(link), writing: Some(writing), .. } = self.peer(rank) else {
             return Ok(Moved::Nothing);
         };
-        loop {
-            match link.send(&writing.bytes.input().memory())? {
-                Moved::Some => {}
-                Moved::Nothing => return Ok(Moved::Nothing),
-                Moved::Done => break,
-            }
+        match writing.send(link)? {
+            Moved::Done => {}
+            other => return Ok(other),
         }
         self.moved += 1;
         let Some(Writing { what, length, .. }) = self.peer(rank).writing.take() else { return Ok(Moved::Nothing) };
@@ -384,15 +387,8 @@ impl Engine {
         match theirs.state {
             Progress::Offered => drop(self.matching.take_arrived(message)),
             Progress::Granted(op) => {
-                let Some(operation) = self.operations.get_mut(&op) else { return };
-                let untouched = operation.stage == Stage::Coming(message, 0);
-                if let (true, Some(wanted)) = (untouched, operation.post.way.wanted()) {
-                    // As if they had never met: it waits in its old place for another one.
-                    operation.stage = Stage::Posted;
-                    if let Some(other) = self.matching.post(op, wanted) {
-                        self.meet(op, other);
-                    }
-                    return;
+                if self.operations.get(&op).is_some_and(|operation| operation.stage == Stage::Coming(message, 0)) {
+                    return self.wait_again(op);
                 }
                 let sentence = format!("{}: its sender gave it up in the middle", self.title_of(op));
                 self.end(op, Err(Error::new(Status::Aborted, sentence)));
