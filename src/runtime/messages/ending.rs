@@ -14,7 +14,6 @@ impl Engine {
         let peer = self.peer(rank);
         peer.slot = Slot::Left(culprit);
         peer.writing = None;
-        peer.reading = None;
         peer.words.clear();
         peer.heads.clear();
         peer.granted.clear();
@@ -26,6 +25,7 @@ impl Engine {
             self.peer(rank).theirs.remove(&number);
             self.matching.take_arrived(MessageId { source: rank, number });
         }
+        self.part_from(rank);
         let all_left = self.all_left();
         let needs = |operation: &Operation| operation.peer().map_or(all_left, |peer| peer == rank);
         let ended: Vec<OpId> =
@@ -35,6 +35,22 @@ impl Engine {
             wanted.map(|wanted| self.matching.take_posted(op, wanted));
             self.end(op, Err(error.clone()));
         }
+    }
+
+    /// Receives that have met a message of a peer that will not send it wait for another one, unless a part of it lies in
+    /// their memory already: a shorter message would not cover that.
+    fn part_from(&mut self, rank: u32) {
+        let reading = self.peer(rank).reading.take();
+        let untouched = |op: OpId, operation: &Operation| match operation.stage {
+            Stage::Met(message) | Stage::Coming(message, 0) => {
+                message.source == rank && !reading.as_ref().is_some_and(|reading| reading.bytes.is_of(op))
+            }
+            _ => false,
+        };
+        let met = self.operations.iter().filter(|(op, operation)| untouched(**op, operation));
+        let mut met: Vec<OpId> = met.map(|(op, _)| *op).collect();
+        met.sort_unstable(); // those that were posted first choose first
+        met.into_iter().for_each(|op| self.wait_again(op));
     }
 
     /// As if this receive had never met a message: it waits in its old place for another one.
