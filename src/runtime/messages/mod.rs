@@ -191,6 +191,7 @@ impl Group {
             let (group, theirs) = (Arc::clone(self), Arc::clone(&office));
             attendant.thread = Some(thread::spawn("muster-messages", move || group.attend(&theirs, poller))?);
             let _ = self.messages.office.set(office); // under the lock, so there is none yet
+            self.messages.interrupt(); // whoever broke the group before that found no attendant to tell
         }
         self.messages.office.get().ok_or_else(|| Error::new(Status::Internal, "messages without an office"))
     }
