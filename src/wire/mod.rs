@@ -39,6 +39,7 @@ pub use link::{
 pub use message::{Lane, Message};
 pub use point::{
     MessageHeader, MessagePart, EAGER_COST, EAGER_CREDIT, EAGER_MAX, MESSAGE_HEADER_BYTES, MESSAGE_PIECE_BYTES,
+    OFFERS_MAX,
 };
 pub use store::{Blob, StoreBegin, StoreCancel, StoreOperation, StorePiece, StoreReply, STORE_PIECE_BYTES};
 

@@ -10,8 +10,10 @@ pub const MESSAGE_HEADER_BYTES: usize = super::DATA_HEADER_BYTES;
 pub const EAGER_MAX: usize = 64 << 10;
 /// How much a receiver keeps of one peer's eager messages, each counted with [`EAGER_COST`]; what is beyond is offered.
 pub const EAGER_CREDIT: u64 = 16 << 20;
-/// What an eager message costs beside its bytes, so that many empty ones are bounded, too.
-pub const EAGER_COST: u64 = 128;
+/// What an eager message costs beside its bytes: about what it takes in tables, so that many empty ones are bounded, too.
+pub const EAGER_COST: u64 = 512;
+/// How many messages a sender may have offered to one receiver that are neither done with nor given up; more wait at home.
+pub const OFFERS_MAX: usize = 1 << 16;
 /// The longest piece in which a granted message travels. Between two pieces other things may be said.
 pub const MESSAGE_PIECE_BYTES: usize = PIECE_BYTES;
 

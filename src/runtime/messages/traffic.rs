@@ -12,6 +12,7 @@ use crate::collective::{Buffer, Landing, Span};
 use crate::error::{Error, Status};
 use crate::wire::{
     FrameHeader, LinkKind, MessageHeader, MessagePart, EAGER_COST, EAGER_CREDIT, EAGER_MAX, MESSAGE_PIECE_BYTES,
+    OFFERS_MAX,
 };
 
 /// How many frames one look at a link moves at most in each direction, before others get their turn.
@@ -155,12 +156,17 @@ impl Engine {
             let (dtype, count) = (operation.post.dtype, operation.post.count);
             let (length, buffers) = (operation.bytes(), operation.post.buffers);
             let peer = self.peers.entry(rank).or_default();
+            let cost = length as u64 + EAGER_COST;
+            let eager = length <= EAGER_MAX && cost <= peer.credit;
+            if !eager && peer.ours.len() >= OFFERS_MAX {
+                peer.heads.push_front(op); // it waits for one of them to end, and what is behind it does, too
+                return false;
+            }
             peer.numbered += 1;
             let number = peer.numbered;
             let (epoch, group) = (self.roster.formed.epoch, self.roster.id);
-            let cost = length as u64 + EAGER_COST;
             let header = MessageHeader { epoch, group, part: MessagePart::Offer, dtype, tag, number, count };
-            if length <= EAGER_MAX && cost <= peer.credit {
+            if eager {
                 peer.credit -= cost;
                 operation.stage = Stage::Leaving;
                 let eager = MessageHeader { part: MessagePart::Eager, ..header };
@@ -276,8 +282,12 @@ impl Engine {
     /// A new message of a peer's.
     fn announce(&mut self, rank: u32, message: &MessageHeader, state: Progress) -> Result<(), String> {
         let theirs = Theirs { tag: message.tag, dtype: message.dtype, count: message.count, state };
-        if self.peer(rank).theirs.insert(message.number, theirs).is_some() {
+        let all = &mut self.peer(rank).theirs;
+        if all.insert(message.number, theirs).is_some() {
             return Err(format!("two messages with number {}", message.number));
+        }
+        if all.len() as u64 > OFFERS_MAX as u64 + EAGER_CREDIT / EAGER_COST {
+            return Err(format!("more than {OFFERS_MAX} offers"));
         }
         self.arrive(MessageId { source: rank, number: message.number }, message.tag);
         Ok(())
@@ -292,8 +302,9 @@ impl Engine {
         let Some(op) = self.granted_op(rank, message.number) else { return Ok(Bytes::Own(vec![0; length])) }; // dropped
         let Some(operation) = self.operations.get(&op) else { return Ok(Bytes::Own(vec![0; length])) };
         let Stage::Coming(_, here) = operation.stage else { return Err(odd()) };
-        let expected = self.peers.get(&rank).and_then(|peer| peer.theirs.get(&message.number)).map(|it| it.count);
-        if expected != Some(message.count) || length > bytes - here || (length == 0 && bytes > 0) {
+        let offer = self.peers.get(&rank).and_then(|peer| peer.theirs.get(&message.number));
+        let offered = offer.map(|offer| (offer.count, offer.dtype));
+        if offered != Some((message.count, message.dtype)) || length > bytes - here || (length == 0 && bytes > 0) {
             return Err(odd());
         }
         Ok(Bytes::Callers(op, operation.post.buffers.window(here, length)))
@@ -314,7 +325,7 @@ impl Engine {
             MessagePart::Piece => self.piece_came(rank, message, length),
             MessagePart::Offer => self.announce(rank, message, Progress::Offered)?,
             MessagePart::Grant => self.granted(rank, number),
-            MessagePart::Withdraw => self.withdrawn(rank, number),
+            MessagePart::Withdraw => self.withdrawn(rank, number)?,
             MessagePart::Refuse | MessagePart::Drop => self.turned_down(rank, message),
             MessagePart::Credit => {
                 let peer = self.peer(rank);
@@ -380,24 +391,29 @@ impl Engine {
         }
     }
 
-    /// A peer's message will not come, or not to its end.
-    fn withdrawn(&mut self, rank: u32, number: u64) {
-        let Some(theirs) = self.peer(rank).theirs.remove(&number) else { return };
+    /// A peer's message will not come, or not to its end. What it was refused, or what was dropped, may not be here.
+    fn withdrawn(&mut self, rank: u32, number: u64) -> Result<(), String> {
         let message = MessageId { source: rank, number };
-        match theirs.state {
-            Progress::Offered => drop(self.matching.take_arrived(message)),
-            Progress::Granted(op) => {
+        match self.peer(rank).theirs.remove(&number).map(|theirs| theirs.state) {
+            None => {}
+            Some(Progress::Offered) => drop(self.matching.take_arrived(message)),
+            Some(Progress::Granted(op)) => {
                 if self.operations.get(&op).is_some_and(|operation| operation.stage == Stage::Coming(message, 0)) {
-                    return self.wait_again(op);
+                    self.wait_again(op);
+                    return Ok(());
                 }
                 let sentence = format!("{}: its sender gave it up in the middle", self.title_of(op));
                 self.end(op, Err(Error::new(Status::Aborted, sentence)));
             }
-            Progress::Arriving(_) | Progress::Kept(_) => {}
+            Some(Progress::Arriving(_) | Progress::Kept(_)) => {
+                return Err(format!("message {number} is withdrawn, and was never offered"));
+            }
         }
+        Ok(())
     }
 
-    /// A peer does not want a message of ours.
+    /// A peer does not want a message of ours. If that was given up meanwhile, this crosses the word of it, and both ends
+    /// have ended for their own reason: the receive with a misfit, say, and the send cancelled. Neither waits for another.
     fn turned_down(&mut self, rank: u32, message: &MessageHeader) {
         let Some(op) = self.peer(rank).ours.remove(&message.number) else { return };
         let Some(operation) = self.operations.get(&op) else { return };
