@@ -128,7 +128,8 @@ impl Engine {
     fn receive(&mut self, op: OpId, from: Option<u32>) {
         let Some(wanted) = self.operations.get(&op).and_then(|operation| operation.post.way.wanted()) else { return };
         if let Some(message) = self.matching.post(op, wanted) {
-            return self.meet(op, message);
+            self.meet(op, message);
+            return;
         }
         // A link to the sender is wanted even if it never sends: its end tells of the sender's.
         let missed = match from {
@@ -190,21 +191,21 @@ impl Engine {
         self.end(op, Ok(Some(Received { source, tag, count, dtype })));
     }
 
-    /// A message has come, or the head of one: it meets the first receive that it fits, or waits.
-    pub(super) fn arrive(&mut self, message: MessageId, tag: i32) {
-        if let Some(op) = self.matching.arrive(message, tag) {
-            self.meet(op, message);
-        }
+    /// A message has come, or the head of one: it meets the first receive that asks for it, or waits. Returns what is wrong
+    /// if it does not fit.
+    pub(super) fn arrive(&mut self, message: MessageId, tag: i32) -> Option<Error> {
+        let op = self.matching.arrive(message, tag)?;
+        self.meet(op, message)
     }
 
-    /// A receive and a message have met.
-    pub(super) fn meet(&mut self, op: OpId, message: MessageId) {
+    /// A receive and a message have met. Returns what is wrong if the message does not fit.
+    pub(super) fn meet(&mut self, op: OpId, message: MessageId) -> Option<Error> {
         let (source, number) = (message.source, message.number);
         let own = self.own;
-        let Some(operation) = self.operations.get_mut(&op) else { return };
+        let operation = self.operations.get_mut(&op)?;
         let room = (operation.post.count, operation.post.dtype);
         let buffers = operation.post.buffers;
-        let Some(theirs) = self.peers.get_mut(&source).and_then(|peer| peer.theirs.get_mut(&number)) else { return };
+        let theirs = self.peers.get_mut(&source)?.theirs.get_mut(&number)?;
         let sent = (theirs.count, theirs.dtype);
         let (tag, fits) = (theirs.tag, sent.1 == room.1 && sent.0 <= room.0);
         match &mut theirs.state {
@@ -221,7 +222,7 @@ impl Engine {
                 self.peer(source).theirs.remove(&number);
                 self.release(source, cost);
                 if fits {
-                    return self.received(op, source, tag, sent.0, sent.1);
+                    self.received(op, source, tag, sent.0, sent.1);
                 }
             }
             Progress::Offered if fits => {
@@ -235,10 +236,12 @@ impl Engine {
             }
             Progress::Granted(_) => {}
         }
-        if !fits {
-            let error = misfit(sent, room, &self.roster.describe(source), &self.roster.describe(own));
-            self.end(op, Err(error));
+        if fits {
+            return None;
         }
+        let error = misfit(sent, room, &self.roster.describe(source), &self.roster.describe(own));
+        self.end(op, Err(error.clone()));
+        Some(error)
     }
 
     /// So much of what a peer's messages take here has become free; told in large steps.
@@ -282,16 +285,17 @@ impl Engine {
     fn send_to_self(&mut self, op: OpId, tag: i32) {
         let own = self.own;
         let Some(operation) = self.operations.get(&op) else { return };
-        let (count, dtype, bytes) = (operation.post.count, operation.post.dtype, operation.bytes());
+        let (count, dtype, length) = (operation.post.count, operation.post.dtype, operation.bytes());
         let from = operation.post.buffers.memory();
-        let bytes = from.bytes(Span::new(Buffer::Input, 0, bytes)).to_vec();
+        let bytes = from.bytes(Span::new(Buffer::Input, 0, length)).to_vec();
         let peer = self.peer(own);
         peer.numbered += 1;
-        peer.kept += bytes.len() as u64 + EAGER_COST;
+        peer.kept += length as u64 + EAGER_COST;
         let number = peer.numbered;
         peer.theirs.insert(number, Theirs { tag, dtype, count, state: Progress::Kept(bytes) });
-        self.arrive(MessageId { source: own, number }, tag);
-        self.end(op, Ok(None));
+        let misfit = self.arrive(MessageId { source: own, number }, tag);
+        // An eager one has ended before it meets anything; a longer one has waited for its receive.
+        self.end(op, misfit.filter(|_| length > EAGER_MAX).map_or(Ok(None), Err));
     }
 
     /// The time of some operations may be up. Returns when to come again.
