@@ -6,10 +6,9 @@
 //! So each meeting looks at four queues at most, however much waits. Tested below, against a list that is searched.
 
 use std::collections::{BTreeMap, HashMap};
-use std::hash::Hash;
 
 /// What a receive asks for; `None`: any.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Wanted {
     /// The sender's rank.
     pub source: Option<u32>,
@@ -39,38 +38,34 @@ pub(super) type OpId = u64;
 /// What waits on either side.
 #[derive(Default)]
 pub(super) struct Matching {
-    posted: Queues<OpId, ()>,
-    arrived: Queues<u64, MessageId>,
+    posted: Queues<()>,
+    arrived: Queues<MessageId>,
     /// Where in the order of arrival a message stands, and its tag.
     places: HashMap<MessageId, (u64, i32)>,
     next_place: u64,
 }
 
-/// Queues by what is asked for, each in order.
-struct Queues<K, V>(HashMap<Wanted, BTreeMap<K, V>>);
+/// Queues by what is asked for, each in the order of its numbers; all in one tree, which takes little for short ones.
+struct Queues<V>(BTreeMap<(Wanted, u64), V>);
 
-impl<K, V> Default for Queues<K, V> {
+impl<V> Default for Queues<V> {
     fn default() -> Self {
-        Queues(HashMap::new())
+        Queues(BTreeMap::new())
     }
 }
 
-impl<K: Ord + Copy, V: Copy> Queues<K, V> {
-    fn insert(&mut self, wanted: Wanted, key: K, value: V) {
-        self.0.entry(wanted).or_default().insert(key, value);
+impl<V: Copy> Queues<V> {
+    fn insert(&mut self, wanted: Wanted, number: u64, value: V) {
+        self.0.insert((wanted, number), value);
     }
 
-    fn remove(&mut self, wanted: Wanted, key: K) -> bool {
-        let Some(queue) = self.0.get_mut(&wanted) else { return false };
-        let removed = queue.remove(&key).is_some();
-        if queue.is_empty() {
-            self.0.remove(&wanted);
-        }
-        removed
+    fn remove(&mut self, wanted: Wanted, number: u64) -> bool {
+        self.0.remove(&(wanted, number)).is_some()
     }
 
-    fn first(&self, wanted: Wanted) -> Option<(K, V)> {
-        self.0.get(&wanted)?.first_key_value().map(|(key, value)| (*key, *value))
+    fn first(&self, wanted: Wanted) -> Option<(u64, V)> {
+        let first = self.0.range((wanted, 0)..=(wanted, u64::MAX)).next();
+        first.map(|((_, number), value)| (*number, *value))
     }
 }
 
