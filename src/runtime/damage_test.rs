@@ -25,6 +25,8 @@ pub(super) enum Trouble {
     Flip,
     /// Nothing comes any more; the other end sees that too, once this one has let go.
     Break,
+    /// Whoever reads finds a bug in this library.
+    Panic,
 }
 
 struct Troubled {
@@ -38,6 +40,10 @@ impl Transport for Troubled {
         if self.received > TROUBLE_AT && matches!(self.trouble, Trouble::Break) {
             return Err(io::ErrorKind::ConnectionReset.into());
         }
+        assert!(
+            self.received <= TROUBLE_AT || !matches!(self.trouble, Trouble::Panic),
+            "the bug that this test plants"
+        );
         let count = self.inner.read(buffers)?;
         let before = self.received;
         self.received += count;

@@ -10,9 +10,10 @@ use super::super::sync::lock;
 use super::engine::{Engine, Trouble};
 use super::peer::Slot;
 use super::Office;
-use crate::error::{Failure, Status};
+use crate::error::{Failure, Result, Status};
 use crate::net::{Poller, Registry, Token};
 use crate::wire::Channel;
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::time::Duration;
 
 impl Group {
@@ -106,6 +107,21 @@ impl Group {
                 self.revoke(shared, self.messages_failure(Status::PeerLost, Some(rank), cause));
             }
         }
+    }
+
+    /// Does something with the messages. A panic there is a bug of this library; it ends all of the group's messages, since
+    /// nobody would move them any more, and what has ended touches no caller's memory.
+    pub(super) fn guarded<T>(&self, body: impl FnOnce() -> Result<T>) -> Result<T> {
+        catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| {
+            let cause = format!("messages on {}: a bug in this library, printed above; please report it", self.id());
+            let failure = self.messages_failure(Status::Internal, self.rank(), cause);
+            match self.shared() {
+                Ok(shared) => self.revoke(&shared, failure.clone()),
+                Err(_) => drop(self.break_with(failure.clone())),
+            }
+            self.close_messages();
+            Err(self.broken().unwrap_or(failure).into())
+        })
     }
 
     fn messages_failure(&self, status: Status, culprit: Option<u32>, cause: String) -> Failure {

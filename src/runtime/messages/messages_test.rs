@@ -4,13 +4,18 @@
 use super::super::cluster_test::{hard, one_cause, plain, run};
 use super::super::damage_test::{told_by, Trouble};
 use super::super::group::Group;
-use super::super::request::{Received, Request};
+use super::super::request::{request, Received, Request};
+use super::super::sync::lock;
 use super::super::CallBuffers;
+use super::operation::Ending;
 use super::{Post, Way};
 use crate::collective::{Buffer, Span};
-use crate::error::{Error, Result, Status};
-use crate::types::{DType, GroupId};
+use crate::error::{Error, Failure, Result, Status};
+use crate::types::{DType, GroupId, Time};
 use std::sync::Arc;
+use std::time::Duration;
+
+const SOON: Duration = Duration::from_secs(20);
 
 fn start(group: &Arc<Group>, way: Way, (buffers, length): (CallBuffers<'static>, usize)) -> Result<Request> {
     group.start_messages(Post { way, dtype: DType::Uint8, count: length as u64, buffers }, None)
@@ -90,6 +95,34 @@ fn damage_and_breaks_revoke_the_group_with_their_name() {
     assert!(sentence.contains("a payload with a wrong checksum"), "{sentence}");
     let sentence = one_cause(troubled(Trouble::Break), Status::Link);
     assert!(sentence.contains("cannot reach each other although both live"), "{sentence}");
+}
+
+#[test]
+fn a_bug_of_ours_ends_the_group_for_all_and_nobody_waits_for_ever() {
+    let sentence = one_cause(troubled(Trouble::Panic), Status::Internal);
+    assert!(sentence.contains("messages on world: a bug in this library"), "{sentence}");
+}
+
+#[test]
+fn messages_that_begin_when_their_group_is_broken_end_all_the_same() {
+    run(1, &plain(), |cluster, _| {
+        let group = cluster.group(GroupId::WORLD);
+        let (cause, epoch) = ("broken between the look at that and the first message".to_owned(), group.epoch());
+        group.break_with(Failure { status: Status::Revoked, culprit: None, cause, epoch, group: None, sequence: 0 });
+        let office = group.office().unwrap();
+        let (request, completer) = request();
+        let way = Way::Receive { from: None, tag: None };
+        let post = Post { way, dtype: DType::Uint8, count: 0, buffers: room(0) };
+        {
+            let mut engine = lock(&office.engine);
+            match engine.check(&post, None) {
+                Ok(()) => engine.post(post, 0, Time::NEVER, Ending::Whole(completer)),
+                Err(error) => completer.complete(Err(error)), // the attendant was here before
+            }
+        }
+        let outcome = request.wait(Some(SOON)).expect("the attendant looks up");
+        assert_eq!(outcome.unwrap_err().status(), Status::Revoked);
+    });
 }
 
 #[test]

@@ -17,6 +17,8 @@
 mod attend;
 mod ending;
 mod engine;
+#[cfg(test)]
+mod engine_test;
 #[cfg(all(test, loom))]
 mod loom_test;
 mod matching;
@@ -84,11 +86,15 @@ impl Group {
         };
         let title = second.as_ref().map_or(first.way.name(), |_| "sendrecv");
         let request = self.start_messages(first, second)?;
-        self.await_message(&request, peer, title)
+        self.guarded(|| self.await_message(&request, peer, title))
     }
 
     /// Starts a send, a receive, or both together, which go on while the caller does something else.
     pub fn start_messages(self: &Arc<Self>, first: Post, second: Option<Post>) -> Result<Request> {
+        self.guarded(|| self.post_messages(first, second))
+    }
+
+    fn post_messages(self: &Arc<Self>, first: Post, second: Option<Post>) -> Result<Request> {
         let shared = self.shared()?;
         if self.rank().is_none() {
             let name = second.map_or(first.way.name(), |_| "sendrecv");
@@ -189,7 +195,13 @@ impl Group {
             let (engine, mailbox) = (Mutex::new(Engine::new(&self.roster)), Mailbox::new(waker));
             let office = Arc::new(Office { engine, mailbox });
             let (group, theirs) = (Arc::clone(self), Arc::clone(&office));
-            attendant.thread = Some(thread::spawn("muster-messages", move || group.attend(&theirs, poller))?);
+            let attend = move || {
+                let _ = group.guarded(|| {
+                    group.attend(&theirs, poller);
+                    Ok(())
+                });
+            };
+            attendant.thread = Some(thread::spawn("muster-messages", attend)?);
             let _ = self.messages.office.set(office); // under the lock, so there is none yet
             self.messages.interrupt(); // whoever broke the group before that found no attendant to tell
         }

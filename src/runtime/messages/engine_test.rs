@@ -1,0 +1,323 @@
+//! The engine alone, of rank 0 among three: its peers' links are scripts, on which a test says what comes when, and finds
+//! what went out. So everything happens in the order that the test gives it, lies included.
+
+use super::super::control::tests::Scripted;
+use super::super::handshake::leave;
+use super::super::link::{Arrival, Link, Moved, Sink};
+use super::super::mesh::tests::formed;
+use super::super::request::{request, Received, Request};
+use super::super::roster::Roster;
+use super::super::CallBuffers;
+use super::engine::{Engine, Trouble};
+use super::operation::Ending;
+use super::peer::{Bytes, Slot};
+use super::{Post, Way};
+use crate::collective::{Buffer, Landing, Span};
+use crate::error::{Failure, Status};
+use crate::types::{DType, Epoch, GroupId, Time};
+use crate::wire::{
+    encode_frame, FrameHeader, LinkKind, MessageHeader, MessagePart, EAGER_COST, EAGER_CREDIT, EAGER_MAX, OFFERS_MAX,
+};
+use std::sync::Arc;
+
+/// Longer than an eager message, and than what a link reads ahead.
+const LONG: usize = EAGER_MAX + 1000;
+const UINT8: DType = DType::Uint8;
+
+struct Bench {
+    engine: Engine,
+    scripts: [Scripted; 3],
+}
+
+impl Bench {
+    /// Rank 0 with links to ranks 1 and 2, which take as much as one likes.
+    fn new() -> Bench {
+        let nowhere = ([127, 0, 0, 1], 1).into();
+        let formed = Arc::new(formed(0, [nowhere, nowhere]));
+        let roster = Roster { id: GroupId::WORLD, members: vec![0, 1, 2], rank: Some(0), formed };
+        let mut engine = Engine::new(&Arc::new(roster));
+        let scripts = [Scripted::default(), Scripted::default(), Scripted::default()];
+        for rank in 1..3 {
+            let script = &scripts[rank as usize];
+            script.script().room = usize::MAX;
+            engine.peer(rank).slot = Slot::Up(Box::new(Link::new(Box::new(script.clone()), &[])));
+        }
+        Bench { engine, scripts }
+    }
+
+    fn post(&mut self, way: Way, buffers: CallBuffers<'static>, length: usize) -> Request {
+        let (request, completer) = request();
+        let post = Post { way, dtype: UINT8, count: length as u64, buffers };
+        self.engine.check(&post, None).expect("nothing is wrong with it");
+        self.engine.post(post, 1000, Time::NEVER, Ending::Whole(completer));
+        self.engine.flush();
+        request
+    }
+
+    fn send(&mut self, to: u32, tag: i32, length: usize) -> Request {
+        self.post(Way::Send { to, tag }, CallBuffers::of(content(length).leak(), &mut []), length)
+    }
+
+    /// A receive of whatever has this tag, and its memory.
+    fn receive(&mut self, from: Option<u32>, tag: i32, length: usize) -> (Request, CallBuffers<'static>) {
+        let memory = CallBuffers::of(&[], vec![0xee; length].leak());
+        (self.post(Way::Receive { from, tag: Some(tag) }, memory, length), memory)
+    }
+
+    /// These bytes come from this rank.
+    fn comes(&mut self, rank: u32, bytes: &[u8]) {
+        self.scripts[rank as usize].script().coming.extend(bytes);
+        self.engine.pump(rank);
+    }
+
+    /// What has gone out to this rank, frame by frame: their parts, numbers and payloads. At its end this may be said.
+    fn went(&mut self, rank: u32) -> (Vec<(MessagePart, u64, Vec<u8>)>, Option<Arrival>) {
+        let other = Scripted::default();
+        other.script().coming = std::mem::take(&mut self.scripts[rank as usize].script().sent).into();
+        let (mut link, mut frames) = (Link::new(Box::new(other), &[]), Vec::new());
+        loop {
+            match link.peek().expect("what goes out is whole") {
+                Some(Arrival::Message(header, message)) => {
+                    let mut payload = vec![0; header.length as usize];
+                    let landing = Landing::Place(Span::new(Buffer::Output, 0, payload.len()));
+                    let memory = CallBuffers::of(&[], &mut payload).memory();
+                    let sink = Sink { memory: &memory, landing, arithmetic: None };
+                    while link.receive(&sink, &mut []).expect("no payload is damaged") == Moved::Some {}
+                    assert!(!link.is_waited_for(), "a frame goes out to its end");
+                    frames.push((message.part, message.number, payload));
+                }
+                end => return (frames, end),
+            }
+        }
+    }
+
+    /// What damage the engine found.
+    fn damage(&mut self) -> Option<String> {
+        match self.engine.trouble.take() {
+            Some(Trouble::Corrupt(1, what)) => Some(what),
+            None => None,
+            Some(_) => panic!("nobody said so"),
+        }
+    }
+
+    fn leave(&mut self) {
+        let (cause, group) = ("left".to_owned(), Some(GroupId::WORLD));
+        let failure = Failure { status: Status::State, culprit: None, cause, epoch: Epoch(1), group, sequence: 0 };
+        self.engine.fail(&failure, &leave());
+    }
+}
+
+fn content(length: usize) -> Vec<u8> {
+    (0..length).map(|at| (at * 7 + at / 251) as u8).collect()
+}
+
+/// A part of a message of this many bytes.
+fn part(part: MessagePart, number: u64, tag: i32, length: usize) -> MessageHeader {
+    let (epoch, group, count) = (Epoch(1), GroupId::WORLD, length as u64);
+    MessageHeader { epoch, group, part, dtype: UINT8, tag, number, count }
+}
+
+/// As it lies on the wire.
+fn frame(message: MessageHeader, payload: &[u8]) -> Vec<u8> {
+    let header = FrameHeader { kind: LinkKind::Message as u8, flags: 0, node: 0, length: payload.len() as u64 };
+    let mut bytes = [&header.encode()[..], &message.encode(), payload].concat();
+    if !payload.is_empty() {
+        bytes.extend(crc32fast::hash(payload).to_le_bytes());
+    }
+    bytes
+}
+
+fn eager(number: u64, tag: i32, length: usize) -> Vec<u8> {
+    frame(part(MessagePart::Eager, number, tag, length), &content(length))
+}
+
+fn offer(number: u64, tag: i32) -> Vec<u8> {
+    frame(part(MessagePart::Offer, number, tag, LONG), &[])
+}
+
+fn status(request: &Request) -> Option<Status> {
+    request.test().and_then(|outcome| outcome.err()).map(|error| error.status())
+}
+
+fn got(source: u32, tag: i32, length: usize) -> Option<crate::runtime::Outcome> {
+    Some(Ok(Some(Received { source, tag, count: length as u64, dtype: UINT8 })))
+}
+
+#[test]
+fn one_who_has_left_reads_nothing_more() {
+    let mut bench = Bench::new();
+    let (request, memory) = bench.receive(Some(1), 5, LONG);
+    bench.comes(1, &offer(1, 5));
+    let piece = frame(part(MessagePart::Piece, 1, 0, LONG), &content(LONG));
+    bench.comes(1, &piece[..LONG / 2]);
+    assert!(bench.engine.peer(1).reading.is_some(), "it is in the middle of a frame");
+    bench.leave();
+    assert_eq!(status(&request), Some(Status::State));
+    let before = memory.memory().bytes(Span::new(Buffer::Output, 0, LONG)).to_vec();
+    bench.comes(1, &piece[LONG / 2..]);
+    bench.engine.look(None);
+    assert_eq!(bench.damage(), None);
+    assert_eq!(memory.memory().bytes(Span::new(Buffer::Output, 0, LONG)), before, "it is its owner's again");
+}
+
+#[test]
+fn one_who_leaves_ends_its_frame_from_a_copy_and_then_says_so() {
+    let mut bench = Bench::new();
+    let request = bench.send(1, 5, LONG);
+    assert_eq!(bench.went(1).0, [(MessagePart::Offer, 1, Vec::new())]);
+    bench.scripts[1].script().room = 5000;
+    bench.comes(1, &frame(part(MessagePart::Grant, 1, 0, 0), &[]));
+    bench.leave();
+    assert_eq!(status(&request), Some(Status::State));
+    let writing = bench.engine.peer(1).writing.as_ref().expect("it is in the middle of a frame");
+    assert!(matches!(writing.bytes, Bytes::Own(_)), "the memory is its owner's again");
+    while bench.engine.drain() {
+        assert!(!bench.scripts[1].script().shut, "there is more to say");
+        bench.scripts[1].script().room = 7;
+        bench.engine.flush();
+    }
+    assert!(bench.scripts[1].script().shut);
+    assert_eq!(bench.went(1), (vec![(MessagePart::Piece, 1, content(LONG))], Some(Arrival::Leave)));
+    assert_eq!(bench.went(2), (vec![], Some(Arrival::Leave)));
+}
+
+#[test]
+fn a_last_word_waits_for_a_transport_that_takes_nothing_just_now() {
+    let mut bench = Bench::new();
+    bench.scripts[1].script().room = 0;
+    bench.send(1, 5, 10); // begun, and nothing of it has gone
+    bench.leave();
+    assert!(bench.engine.drain());
+    bench.scripts[1].script().room = usize::MAX;
+    bench.scripts[1].script().holds = true;
+    assert!(bench.engine.drain() && !bench.scripts[1].script().shut, "the transport holds it");
+    bench.scripts[1].script().holds = false;
+    assert!(!bench.engine.drain() && bench.scripts[1].script().shut);
+    assert_eq!(bench.went(1), (vec![], Some(Arrival::Leave)));
+    let mut bench = Bench::new();
+    bench.scripts[1].script().breaks = true;
+    bench.leave();
+    assert!(!bench.engine.drain(), "a link that is broken is not waited for");
+}
+
+#[test]
+fn receives_whose_sender_leaves_wait_for_another_message() {
+    let mut bench = Bench::new();
+    let (first, _) = bench.receive(None, 5, LONG);
+    let (second, _) = bench.receive(None, 5, LONG);
+    let (third, _) = bench.receive(Some(1), 5, LONG);
+    bench.comes(1, &[offer(1, 5), offer(2, 5), offer(3, 5), eager(4, 5, 10)].concat());
+    assert_eq!(bench.went(1).0.len(), 3, "three are granted");
+    let mut bytes = Vec::new();
+    encode_frame(LinkKind::Leave as u8, 0, &[], &mut bytes);
+    bench.comes(1, &bytes);
+    assert_eq!(first.test(), got(1, 5, 10), "what the sender had sent whole goes to whom it had promised another");
+    assert_eq!((second.test(), status(&third)), (None, Some(Status::PeerLeft)));
+    bench.comes(2, &eager(1, 5, 20));
+    assert_eq!(second.test(), got(2, 5, 20));
+}
+
+#[test]
+fn a_receive_that_has_a_part_of_its_message_ends_with_its_sender() {
+    for behind_a_piece in [true, false] {
+        let mut bench = Bench::new();
+        let (request, _) = bench.receive(None, 5, LONG);
+        bench.comes(1, &offer(1, 5));
+        let message = part(MessagePart::Piece, 1, 0, LONG);
+        match behind_a_piece {
+            true => bench.comes(1, &[frame(message, &content(1000)), leave()].concat()),
+            false => {
+                bench.comes(1, &frame(message, &content(LONG))[..LONG / 2]);
+                bench.engine.peer_left(1, None); // as the scheduler says when it is asked about a link that ended
+            }
+        }
+        assert_eq!(status(&request), Some(Status::PeerLeft));
+    }
+}
+
+#[test]
+fn a_piece_of_another_message_than_was_offered_is_damage() {
+    let honest = part(MessagePart::Piece, 1, 0, LONG);
+    let wider = MessageHeader { dtype: DType::Uint64, ..honest };
+    let longer = MessageHeader { count: honest.count + 1, ..honest };
+    for lie in [wider, longer] {
+        let mut bench = Bench::new();
+        let (request, _) = bench.receive(Some(1), 5, LONG);
+        bench.comes(1, &offer(1, 5));
+        bench.comes(1, &frame(lie, &content(LONG))[..1000]);
+        let what = bench.damage().expect("it is found before any of it is taken");
+        assert!(what.contains("a piece of"), "{what}");
+        assert_eq!(request.test(), None, "how it ends is what the revocation says");
+    }
+}
+
+#[test]
+fn who_withdraws_what_was_never_offered_does_damage() {
+    let mut bench = Bench::new();
+    bench.comes(1, &frame(part(MessagePart::Withdraw, 7, 0, 0), &[]));
+    assert_eq!(bench.damage(), None, "it may have been refused before");
+    bench.comes(1, &[eager(1, 5, 10), frame(part(MessagePart::Withdraw, 1, 0, 0), &[])].concat());
+    let what = bench.damage().unwrap();
+    assert!(what.contains("message 1 is withdrawn, and was never offered"), "{what}");
+}
+
+#[test]
+fn offers_are_bounded_on_both_sides() {
+    let mut bench = Bench::new();
+    let most = OFFERS_MAX as u64 + EAGER_CREDIT / EAGER_COST;
+    let mut frames: Vec<u8> = (1..=most).flat_map(|number| offer(number, 5)).collect();
+    while !frames.is_empty() {
+        let some = frames.split_off(frames.len().min(1 << 20));
+        bench.comes(1, &std::mem::replace(&mut frames, some));
+        while !bench.engine.more.is_empty() {
+            bench.engine.pump(1);
+        }
+    }
+    assert_eq!((bench.engine.peer(1).theirs.len() as u64, bench.damage()), (most, None));
+    bench.comes(1, &offer(most + 1, 5));
+    assert!(bench.damage().unwrap().contains("more than 65536 offers"));
+
+    let mut bench = Bench::new();
+    let buffers = CallBuffers::of(content(LONG).leak(), &mut []);
+    for _ in 0..=OFFERS_MAX {
+        bench.post(Way::Send { to: 2, tag: 5 }, buffers, LONG);
+    }
+    let behind = bench.send(2, 6, 0);
+    bench.engine.look(None);
+    let (offers, _) = bench.went(2);
+    assert!(offers.len() == OFFERS_MAX && offers.iter().all(|(part, ..)| *part == MessagePart::Offer));
+    assert_eq!(behind.test(), None, "it does not overtake the one that is held back");
+    bench.comes(2, &frame(part(MessagePart::Drop, 9, 0, 0), &[]));
+    let parts: Vec<MessagePart> = bench.went(2).0.into_iter().map(|(part, ..)| part).collect();
+    assert_eq!(parts, [MessagePart::Offer, MessagePart::Eager], "where one has ended the next may go");
+    assert_eq!(behind.test(), Some(Ok(None)));
+}
+
+#[test]
+fn only_who_waited_for_the_receive_hears_that_a_message_to_oneself_does_not_fit() {
+    for (length, expected) in [(EAGER_MAX, None), (EAGER_MAX + 1, Some(Status::Mismatch))] {
+        let mut bench = Bench::new();
+        let (receive, _) = bench.receive(Some(0), 5, 100);
+        let send = bench.send(0, 5, length);
+        assert!(send.test().is_some());
+        assert_eq!((status(&send), status(&receive)), (expected, Some(Status::Mismatch)));
+        assert_eq!(bench.engine.peer(0).kept, 0);
+    }
+}
+
+#[test]
+fn a_misfit_that_is_cancelled_while_it_is_refused_ends_on_both_sides() {
+    // The receiver: it refuses, and then hears that the message is withdrawn.
+    let mut bench = Bench::new();
+    let (request, _) = bench.receive(Some(1), 5, 10);
+    bench.comes(1, &[offer(1, 5), frame(part(MessagePart::Withdraw, 1, 0, 0), &[])].concat());
+    assert_eq!((status(&request), bench.damage()), (Some(Status::Mismatch), None));
+    assert_eq!(bench.went(1).0, [(MessagePart::Refuse, 1, Vec::new())]);
+    // The sender: it withdraws, and then hears that the message is refused.
+    let send = bench.send(1, 5, LONG);
+    bench.engine.cancel(bench.engine.upcoming() - 1);
+    bench.comes(1, &frame(part(MessagePart::Refuse, 1, 0, 10), &[]));
+    assert_eq!((status(&send), bench.damage()), (Some(Status::Aborted), None));
+    let parts = bench.went(1).0.into_iter().map(|(part, number, _)| (part, number));
+    assert!(parts.eq([(MessagePart::Offer, 1), (MessagePart::Withdraw, 1)]));
+}
