@@ -1,6 +1,7 @@
 /* Messages between two members of a group: what meets what, in which order, and that everything goes on by itself. */
 #include "check.h"
 #include "nodes.h"
+#include "own.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -274,6 +275,10 @@ static void to_oneself(muster_cluster_t *cluster, int rank, void *context) {
     memset(out, 0, MIB);
     CHECK_OK(muster_sendrecv(world, in, MIB, MUSTER_UINT8, rank, 1, out, MIB, MUSTER_UINT8, rank, 1, NULL, 0));
     check_filled(out, 4, MIB);
+    request = irecv(world, out, 100, rank, 2);
+    CHECK_FAILS(MUSTER_ERR_MISMATCH, "receives at most 100 uint8", muster_send(world, in, MIB, MUSTER_UINT8, rank, 2));
+    CHECK_FAILS(MUSTER_ERR_MISMATCH, "receives at most 100 uint8", muster_request_test(request));
+    muster_request_free(request);
     muster_status_t status = MUSTER_OK;
     for (int at = 0; at < 400 && status == MUSTER_OK; at++) {
         status = muster_send(world, in, EAGER_MAX, MUSTER_UINT8, rank, 9);
@@ -282,6 +287,24 @@ static void to_oneself(muster_cluster_t *cluster, int rank, void *context) {
     CHECK_OK(muster_barrier(world));
     free(in);
     free(out);
+}
+
+/* What is kept of a sender's takes no more memory than it may, though it is many empty messages, each of another tag. */
+static void empty_ones(muster_cluster_t *cluster, int rank, void *context) {
+    muster_group_t *world = muster_world(cluster);
+    muster_status_t status = MUSTER_OK;
+    int32_t count = 0;
+    (void)context;
+    long before = own_memory();
+    while (status == MUSTER_OK) {
+        status = muster_send(world, NULL, 0, MUSTER_UINT8, rank, count);
+        count += status == MUSTER_OK;
+    }
+    CHECK_FAILS(MUSTER_ERR_LIMIT, "fills the", status);
+    CHECK(count > 10000 && own_memory() - before < 20 * MIB);
+    for (int32_t tag = count - 1; tag >= 0; tag--) {
+        CHECK_OK(muster_recv(world, NULL, 0, MUSTER_UINT8, rank, tag, NULL, 0));
+    }
 }
 
 static void *reduce_often(void *argument) {
@@ -343,6 +366,7 @@ int main(void) {
     run(2, 0, flood);
     run(1, 0, to_oneself);
     run(3, 0, to_oneself);
+    run(1, 0, empty_ones);
     run(3, 0, beside_collectives);
     run(4, 0, on_groups);
     return 0;
