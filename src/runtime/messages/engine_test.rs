@@ -24,6 +24,9 @@ use std::sync::Arc;
 const LONG: usize = EAGER_MAX + 1000;
 const UINT8: DType = DType::Uint8;
 
+/// One that went out: its part, number and payload.
+type Frame = (MessagePart, u64, Vec<u8>);
+
 struct Bench {
     engine: Engine,
     scripts: [Scripted; 3],
@@ -70,8 +73,8 @@ impl Bench {
         self.engine.pump(rank);
     }
 
-    /// What has gone out to this rank, frame by frame: their parts, numbers and payloads. At its end this may be said.
-    fn went(&mut self, rank: u32) -> (Vec<(MessagePart, u64, Vec<u8>)>, Option<Arrival>) {
+    /// What has gone out to this rank, and what is said behind the last message's frame, if anything.
+    fn went(&mut self, rank: u32) -> (Vec<Frame>, Option<Arrival>) {
         let other = Scripted::default();
         other.script().coming = std::mem::take(&mut self.scripts[rank as usize].script().sent).into();
         let (mut link, mut frames) = (Link::new(Box::new(other), &[]), Vec::new());

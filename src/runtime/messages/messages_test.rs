@@ -31,7 +31,7 @@ fn room(length: usize) -> CallBuffers<'static> {
 }
 
 fn ended(request: &Request) -> Result<Option<Received>> {
-    request.wait(None).expect("a wait without limit ends with an outcome")
+    request.wait(Some(4 * SOON)).expect("an operation ends with its time-out, which is 60 s, if not before")
 }
 
 /// Everyone sends everyone a message of each of these lengths, itself included.
