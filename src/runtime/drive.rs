@@ -61,7 +61,6 @@ pub(super) struct Running<'a> {
     pub call: Call,
     pub sequence: u64,
     pub data: DataHeader,
-    pub encoded: [u8; DATA_HEADER_BYTES],
     pub deadline: Time,
     pub limit_ms: i64,
     pub since: Time,
@@ -73,7 +72,7 @@ impl Group {
         let (limit_ms, deadline) = (self.timeout_ms(), self.deadline(since));
         let data =
             DataHeader { epoch: self.formed.epoch, group: self.id(), sequence, signature: call.signature(), call };
-        Running { shared, call, sequence, data, encoded: data.encode(), deadline, limit_ms, since }
+        Running { shared, call, sequence, data, deadline, limit_ms, since }
     }
 
     pub(super) fn carry_out(
@@ -88,10 +87,11 @@ impl Group {
         let arithmetic = shape.call.dtype.zip(shape.call.op).map(|(dtype, op)| Arithmetic { dtype, op, function });
         let expect = || arithmetic.expect("a schedule that reduces has a type and an operation");
         let mut patience = Patience { report_at: running.since + WAITS_AFTER, warn_at: running.since + WARN_AFTER };
+        let head = running.data.encode_in(&mut driver.head);
         for number in 0.. {
             match step(shape, number) {
                 Action::Exchange { send, receive } => {
-                    let mut exchange = Exchange { send, receive, started: false, arithmetic };
+                    let mut exchange = Exchange { head: &head, send, receive, started: false, arithmetic };
                     self.exchange(driver, running, &mut exchange, memory, &mut patience)?;
                 }
                 Action::Copy { from, to } => memory.copy(from, to),
@@ -109,7 +109,7 @@ impl Group {
         &self,
         driver: &mut Driver,
         running: &Running<'_>,
-        exchange: &mut Exchange,
+        exchange: &mut Exchange<'_>,
         memory: &Memory<'_>,
         patience: &mut Patience,
     ) -> Result<(), Stop> {
@@ -151,13 +151,13 @@ impl Group {
         &self,
         driver: &mut Driver,
         running: &Running<'_>,
-        exchange: &mut Exchange,
+        exchange: &mut Exchange<'_>,
         memory: &Memory<'_>,
     ) -> Result<bool, Stop> {
         let Some((peer, span)) = exchange.send else { return Ok(false) };
         let Some(link) = self.link(driver, running, peer)? else { return Ok(false) };
         if !exchange.started {
-            link.start_send(LinkKind::Data, &running.encoded, span, self.formed.agreed.checksums);
+            link.start_send(LinkKind::Data, exchange.head, span, self.formed.agreed.checksums);
             exchange.started = true;
         }
         match link.send(memory) {
@@ -179,7 +179,7 @@ impl Group {
         &self,
         driver: &mut Driver,
         running: &Running<'_>,
-        exchange: &mut Exchange,
+        exchange: &mut Exchange<'_>,
         memory: &Memory<'_>,
     ) -> Result<bool, Stop> {
         let Some((peer, landing)) = exchange.receive else { return Ok(false) };
@@ -276,7 +276,7 @@ impl Group {
         &self,
         driver: &mut Driver,
         running: &Running<'_>,
-        exchange: &Exchange,
+        exchange: &Exchange<'_>,
         patience: &mut Patience,
     ) -> Result<(), Stop> {
         let now = running.shared.clock.now();
@@ -358,7 +358,9 @@ pub(super) fn grow(scratch: &mut Vec<u8>, bytes: usize) -> Result<(), Stop> {
 }
 
 /// What one exchange still has to do.
-struct Exchange {
+struct Exchange<'a> {
+    /// The data header of what is sent.
+    head: &'a [u8; DATA_HEADER_BYTES],
     send: Option<(u32, Span)>,
     receive: Option<(u32, Landing)>,
     started: bool,

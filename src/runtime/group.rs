@@ -17,7 +17,7 @@ use crate::collective::Thresholds;
 use crate::error::{Culprit, Error, Failure, Result, Status};
 use crate::net::{Poller, Token, Transport};
 use crate::types::{Call, Epoch, GroupId, Role, Time};
-use crate::wire::{Channel, Formed, GroupProgress, Member, PeerState, PIECE_BYTES};
+use crate::wire::{Channel, Formed, GroupProgress, Member, PeerState, DATA_HEADER_BYTES, PIECE_BYTES};
 use std::io::IoSlice;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -58,6 +58,8 @@ pub(super) struct Driver {
     pub piece: Box<[u8]>,
     /// The schedules' scratch; grows to the largest that was needed.
     pub scratch: Vec<u8>,
+    /// Where data headers are encoded.
+    pub head: Vec<u8>,
     /// How many groups have been made of this one.
     pub makings: u64,
     /// The collective before the newest, for the sentence that tells two ranks apart.
@@ -116,7 +118,15 @@ impl Group {
             shared: Arc::downgrade(shared),
             formed: Arc::clone(formed),
             thresholds: Thresholds::from_slice(&formed.agreed.thresholds).unwrap_or_default(),
-            driver: Mutex::new(Driver { poller, slots, piece, scratch: Vec::new(), makings: 0, previous: None }),
+            driver: Mutex::new(Driver {
+                poller,
+                slots,
+                piece,
+                scratch: Vec::new(),
+                head: Vec::with_capacity(DATA_HEADER_BYTES),
+                makings: 0,
+                previous: None,
+            }),
             mailbox: Mailbox::new(waker),
             messages: Messages::default(),
             last_word: OnceLock::new(),

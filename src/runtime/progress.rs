@@ -28,12 +28,10 @@ impl Progress {
     /// This rank enters the next collective, which has this number.
     pub(super) fn enter(&mut self, sequence: u64, call: Call, at: Time) {
         (self.entered, self.at) = (sequence, at);
-        let place = place(sequence);
-        match self.calls.get_mut(place) {
-            Some(old) => *old = call,
-            // The numbers are counted from 1, without gaps: only the first calls come here.
-            None => self.calls.resize(place + 1, call),
+        if self.calls.is_empty() {
+            self.calls = vec![call; REMEMBERED]; // all at once: later calls touch no new memory
         }
+        self.calls[place(sequence)] = call;
     }
 
     /// It has finished the one with this number.

@@ -128,7 +128,13 @@ const FIELDS_BYTES: usize = DATA_HEADER_BYTES - CHECKSUM_BYTES;
 impl DataHeader {
     /// As it lies on the wire: the fields, zeroes up to 60 bytes, their crc32.
     pub fn encode(&self) -> [u8; DATA_HEADER_BYTES] {
-        let mut to = Encoder { bytes: Vec::with_capacity(DATA_HEADER_BYTES) };
+        self.encode_in(&mut Vec::with_capacity(DATA_HEADER_BYTES))
+    }
+
+    /// The same, by way of a scratch that is kept from call to call.
+    pub fn encode_in(&self, scratch: &mut Vec<u8>) -> [u8; DATA_HEADER_BYTES] {
+        scratch.clear();
+        let mut to = Encoder { bytes: std::mem::take(scratch) };
         self.epoch.put(&mut to);
         self.group.put(&mut to);
         self.sequence.put(&mut to);
@@ -136,7 +142,9 @@ impl DataHeader {
         self.call.put(&mut to);
         to.bytes.resize(FIELDS_BYTES, 0);
         crc32fast::hash(&to.bytes).put(&mut to);
-        to.bytes.try_into().expect("fields, padding and checksum add up to DATA_HEADER_BYTES")
+        let encoded = to.bytes[..].try_into().expect("fields, padding and checksum add up to DATA_HEADER_BYTES");
+        *scratch = to.bytes;
+        encoded
     }
 
     /// The data header that these bytes are.

@@ -208,19 +208,6 @@ pub fn ring(bell: &OwnedFd) {
     unsafe { libc::write(bell.as_raw_fd(), one.as_ptr().cast(), one.len()) };
 }
 
-/// A descriptor that tells of changes to files.
-pub fn file_watch() -> io::Result<OwnedFd> {
-    // SAFETY: takes numbers only.
-    owned(unsafe { libc::inotify_init1(libc::IN_NONBLOCK | libc::IN_CLOEXEC) })
-}
-
-/// Makes it tell when that file has been written to.
-pub fn watch_file(watch: &OwnedFd, path: &Path) -> io::Result<()> {
-    let path = CString::new(path.as_os_str().as_bytes())?;
-    // SAFETY: `path` is a string that ends with NUL and outlives the call.
-    checked(unsafe { libc::inotify_add_watch(watch.as_raw_fd(), path.as_ptr(), libc::IN_MODIFY) }).map(|_| ())
-}
-
 /// Lets as many connections wait on a listener as the kernel allows: a cluster's nodes all come at once.
 pub fn widen_backlog(listener: &std::net::TcpListener) -> io::Result<()> {
     // SAFETY: takes numbers only.

@@ -12,11 +12,9 @@ pub fn start(worker_num: u32, words: &[String]) -> Result<(), (i32, String)> {
     let failed = |why: String| (code::FAILED, why);
     let mut config = Config::new();
     config.load_env(std::env::vars_os());
-    for (key, value) in [
-        (Key::SchedHost, "127.0.0.1"),
-        (Key::SchedPort, "0"),
-        (Key::WorkerNum, &worker_num.to_string()),
-    ] {
+    for (key, value) in
+        [(Key::SchedHost, "127.0.0.1"), (Key::SchedPort, "0"), (Key::WorkerNum, &worker_num.to_string())]
+    {
         config.set(key.setting().name, value).map_err(|error| failed(error.to_string()))?;
     }
     let settings = config.scheduler_settings().map_err(|error| (code::USAGE, error.to_string()))?;

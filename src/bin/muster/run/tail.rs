@@ -1,7 +1,8 @@
 //! `--tail_worker_log`: shows what workers write into their logs, as it comes.
 //!
 //! The workers write to files, never to the launcher, so that nothing the launcher does (or a terminal that is held) can
-//! slow them down. A thread follows the files, woken by the kernel when one has grown.
+//! slow them down. A thread looks at the files, often while something comes and seldom while nothing does: closing the
+//! kernel's own watch (inotify) takes up to 20 ms, more than a small job takes from its start to its end.
 //!
 //! One worker's output is passed on byte for byte, as a prompt without a newline has to be seen. That of several is shown
 //! in whole lines, each with its worker before it.
@@ -20,8 +21,8 @@ use std::time::Duration;
 const LINE_LIMIT: usize = 64 * 1024;
 /// How much of one log is shown before the next has its turn.
 const TURN_LIMIT: usize = 1024 * 1024;
-/// How often the files are looked at where the kernel can't watch them.
-const UNWATCHED: Duration = Duration::from_millis(100);
+/// After how long the files are looked at again: the first pause, from which on each is twice as long, and the longest.
+const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(100)];
 
 /// The thread that shows output.
 pub struct Tail {
@@ -38,16 +39,12 @@ impl Tail {
             .iter()
             .map(|child| Ok(Log { file: File::open(&child.log)?, lines: Lines::new(several.then(|| prefix(child))) }))
             .collect::<io::Result<Vec<Log>>>()?;
-        let watch = sys::file_watch().and_then(|watch| {
-            shown.iter().try_for_each(|child| sys::watch_file(&watch, &child.log))?;
-            Ok(watch)
-        });
         let stop = Arc::new(sys::bell()?);
         let done = Arc::new(sys::bell()?);
         let (stopped, finished) = (Arc::clone(&stop), Arc::clone(&done));
         let thread = std::thread::Builder::new().name("muster-tail".to_owned()).spawn(move || {
             // An error is that of a reader who has gone away; the run itself goes on.
-            let _ = follow(logs, watch.ok(), &stopped, &mut io::stdout().lock());
+            let _ = follow(logs, &stopped, &mut io::stdout().lock());
             sys::ring(&finished);
         })?;
         Ok(Tail { thread, stop, done })
@@ -82,27 +79,24 @@ struct Log {
 }
 
 /// Until told to stop, and then to the end of each log.
-fn follow(mut logs: Vec<Log>, watch: Option<OwnedFd>, stop: &OwnedFd, out: &mut impl Write) -> io::Result<()> {
-    let mut events = [0; 4096];
+fn follow(mut logs: Vec<Log>, stop: &OwnedFd, out: &mut impl Write) -> io::Result<()> {
+    let mut pause = PAUSES[0];
     loop {
         // Asked before the logs are read: what was written before the bell rang is then read.
         let [stopped] = sys::poll([stop.as_fd()], Some(Duration::ZERO))?;
-        let mut more = false;
+        let (mut more, mut came) = (false, false);
         for log in &mut logs {
-            more |= log.show(out)?;
+            let shown = log.show(out)?;
+            more |= shown >= TURN_LIMIT;
+            came |= shown > 0;
         }
         match (more, stopped) {
             (true, _) => {}
             (false, true) => break,
-            (false, false) => match &watch {
-                Some(watch) => {
-                    sys::poll([stop.as_fd(), watch.as_fd()], None)?;
-                    while sys::read(watch, &mut events).is_ok_and(|length| length > 0) {}
-                }
-                None => {
-                    sys::poll([stop.as_fd()], Some(UNWATCHED))?;
-                }
-            },
+            (false, false) => {
+                pause = if came { PAUSES[0] } else { (2 * pause).min(PAUSES[1]) };
+                sys::poll([stop.as_fd()], Some(pause))?;
+            }
         }
     }
     for log in &mut logs {
@@ -114,13 +108,13 @@ fn follow(mut logs: Vec<Log>, watch: Option<OwnedFd>, stop: &OwnedFd, out: &mut 
 }
 
 impl Log {
-    /// Shows what has come, up to a limit. Says whether there may be more.
-    fn show(&mut self, out: &mut impl Write) -> io::Result<bool> {
+    /// Shows what has come, until it is more than a turn's limit: how much.
+    fn show(&mut self, out: &mut impl Write) -> io::Result<usize> {
         let mut buffer = [0; 16 * 1024];
         let mut shown = 0;
         while shown < TURN_LIMIT {
             let length = match self.file.read(&mut buffer) {
-                Ok(0) => return Ok(false),
+                Ok(0) => return Ok(shown),
                 Ok(length) => length,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error),
@@ -131,7 +125,7 @@ impl Log {
             out.write_all(&text)?;
             out.flush()?;
         }
-        Ok(true)
+        Ok(shown)
     }
 }
 
