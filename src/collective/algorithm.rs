@@ -34,6 +34,7 @@ impl std::fmt::Debug for Algorithm {
 /// exchanged.
 #[rustfmt::skip]
 pub static ALGORITHMS: &[Algorithm] = &[
+    Algorithm { kind: CallKind::Barrier, name: "tree", works: any, suits: |s, t| u64::from(s.size) >= t.barrier_tree_ranks, in_rank_order: true, step: barrier::tree, scratch_bytes: none },
     Algorithm { kind: CallKind::Barrier, name: "dissemination", works: any, suits: always, in_rank_order: true, step: barrier::dissemination, scratch_bytes: none },
     Algorithm { kind: CallKind::Broadcast, name: "binomial", works: any, suits: |s, t| s.bytes() as u64 <= t.broadcast_binomial_bytes, in_rank_order: true, step: broadcast::binomial, scratch_bytes: none },
     Algorithm { kind: CallKind::Broadcast, name: "chain", works: any, suits: always, in_rank_order: true, step: broadcast::chain, scratch_bytes: none },
@@ -97,6 +98,11 @@ macro_rules! thresholds {
         }
 
         impl Thresholds {
+            /// For ranks that are all on one host: they share its cores, so what counts is the work of all together.
+            pub fn for_one_host() -> Thresholds {
+                Thresholds { barrier_tree_ranks: 3, ..Thresholds::default() }
+            }
+
             /// Their names, in the order in which they travel.
             pub const NAMES: &'static [&'static str] = &[$(stringify!($name)),*];
 
@@ -147,6 +153,8 @@ thresholds! {
     allgatherv_bruck_bytes = 64 << 10;
     /// All-to-all by Bruck's algorithm; of a rank's whole input.
     alltoall_bruck_bytes = 8 << 10;
+    /// Barrier as a tree: from this many ranks on, not up to.
+    barrier_tree_ranks = u64::MAX;
 }
 
 fn any(_size: u32) -> bool {

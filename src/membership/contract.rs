@@ -104,6 +104,8 @@ pub struct Rules {
     pub forming_timeout: Option<Duration>,
     /// What all nodes do alike; told to them in `Formed`.
     pub agreed: Agreed,
+    /// The thresholds in its place where all nodes are on one host.
+    pub one_host: Vec<u64>,
     /// What the store holds at most.
     pub store: StoreLimits,
 }

@@ -7,7 +7,7 @@ use super::timers::Due;
 use super::{Phase, Queued, Scheduler};
 use crate::error::{Error, Status};
 use crate::types::{Role, Time};
-use crate::wire::{Formed, Member, Message, Rejected, FULL_TABLE_NODES};
+use crate::wire::{Agreed, Formed, Member, Message, Rejected, FULL_TABLE_NODES};
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write;
 use std::sync::Arc;
@@ -79,9 +79,18 @@ impl Scheduler {
             worker_num: self.rules.worker_num,
             server_num: self.rules.server_num,
             secret: self.identity.secret,
-            agreed: self.rules.agreed.clone(),
+            agreed: self.agreed(),
             members: self.members_told(index, place.rank, node.role()),
         }
+    }
+
+    fn agreed(&self) -> Agreed {
+        let mut agreed = self.rules.agreed.clone();
+        let first = &self.members[0].host.key;
+        if self.members.iter().all(|member| member.host.key == *first) {
+            agreed.thresholds.clone_from(&self.rules.one_host);
+        }
+        agreed
     }
 
     /// All, or in a large cluster those that the schedules on the node's groups use: that of its role, and the universe.

@@ -35,6 +35,7 @@ pub(crate) fn rules(worker_num: u32, server_num: u32) -> Rules {
             store_key_max: 4096,
             store_value_max: 16 << 20,
         },
+        one_host: vec![1],
         store: StoreLimits { key_max: 4096, value_max: 16 << 20, total_max: 256 << 20 },
     }
 }

@@ -370,6 +370,7 @@ fn rules(settings: &Settings) -> Rules {
             store_key_max: limits.key as u64,
             store_value_max: limits.value as u64,
         },
+        one_host: Thresholds::for_one_host().to_array().to_vec(),
         store: membership::StoreLimits {
             key_max: limits.key,
             value_max: limits.value,

@@ -44,6 +44,7 @@ impl World {
                 store_key_max: 4096,
                 store_value_max: 1 << 20,
             },
+            one_host: vec![3, 4],
             store: StoreLimits { key_max: 4096, value_max: 1 << 20, total_max: 64 << 20 },
         };
         self.say(None, || "starts".to_owned());
