@@ -100,7 +100,7 @@ macro_rules! thresholds {
         impl Thresholds {
             /// For ranks that are all on one host: they share its cores, so what counts is the work of all together.
             pub fn for_one_host() -> Thresholds {
-                Thresholds { barrier_tree_ranks: 3, ..Thresholds::default() }
+                Thresholds { barrier_tree_ranks: 32, ..Thresholds::default() }
             }
 
             /// Their names, in the order in which they travel.

@@ -6,7 +6,7 @@
 //! | [`transport`] | the contract of a link between two processes, which TLS and shared memory will keep too |
 //! | [`tcp`] | the plain link |
 //! | [`listener`] | the listening sockets of one process |
-//! | [`poller`], [`waker`] | sleeping until something is ready, and being woken from another thread |
+//! | [`poller`], [`watch`], [`waker`] | sleeping until something is ready, and being woken from another thread |
 //! | [`resolve`] | from a host's name to its addresses |
 //! | [`interface`] | which addresses are this host's |
 //! | [`thread`] | threads that leave the program's signals alone |
@@ -34,9 +34,11 @@ pub mod testlink;
 pub mod thread;
 pub mod transport;
 pub mod waker;
+pub mod watch;
 
 pub use listener::Listener;
 pub use poller::{Poller, Ready, Registry, Token};
 pub use tcp::{Connect, TcpTransport};
 pub use transport::Transport;
 pub use waker::Waker;
+pub use watch::Watch;

@@ -4,7 +4,7 @@
 
 use super::fork::Guarded;
 use libc::{c_int, sockaddr, socklen_t};
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::size_of;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -87,8 +87,24 @@ pub(super) fn listen(fd: &impl AsRawFd, backlog: c_int) -> io::Result<()> {
     check(unsafe { libc::listen(fd.as_raw_fd(), backlog) }).map(drop)
 }
 
+/// Reads what is there into the pieces, in order.
+pub(super) fn receive(fd: &impl AsRawFd, pieces: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+    let got = match pieces {
+        // SAFETY: pointer and length are those of the piece. `recv` does less than `readv` on its way to the socket.
+        [one] => unsafe { libc::recv(fd.as_raw_fd(), one.as_mut_ptr().cast(), one.len(), 0) },
+        // SAFETY: an `IoSliceMut` is an `iovec` by its documentation, and the pieces are valid for writing.
+        many => unsafe { libc::readv(fd.as_raw_fd(), many.as_mut_ptr().cast(), many.len().min(MAX_PIECES) as c_int) },
+    };
+    usize::try_from(got).map_err(|_| io::Error::last_os_error())
+}
+
 /// Sends without SIGPIPE.
 pub(super) fn send(fd: &impl AsRawFd, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+    if let [one] = pieces {
+        // SAFETY: pointer and length are those of the piece. `send` does less than `sendmsg` on its way to the socket.
+        let sent = unsafe { libc::send(fd.as_raw_fd(), one.as_ptr().cast(), one.len(), libc::MSG_NOSIGNAL) };
+        return usize::try_from(sent).map_err(|_| io::Error::last_os_error());
+    }
     // SAFETY: an all-zero `msghdr` is a valid empty one.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     // An `IoSlice` is an `iovec` by its documentation; the kernel only reads through this pointer.

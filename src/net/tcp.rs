@@ -12,9 +12,9 @@ use super::socket;
 use super::transport::Transport;
 use mio::net::TcpStream;
 use mio::Interest;
-use std::io::{self, IoSlice, IoSliceMut, Read};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{IpAddr, Shutdown, SocketAddr};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 /// How far a connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +99,7 @@ impl Transport for TcpTransport {
         if buffers.iter().all(|buffer| buffer.is_empty()) {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "no room to read into"));
         }
-        socket::uninterrupted(|| self.stream.read_vectored(buffers))
+        socket::uninterrupted(|| socket::receive(&*self.stream, buffers))
     }
 
     fn write(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
@@ -129,6 +129,10 @@ impl Transport for TcpTransport {
 
     fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
         registry.deregister(&mut *self.stream)
+    }
+
+    fn descriptor(&self) -> RawFd {
+        self.stream.as_raw_fd()
     }
 
     fn local_address(&self) -> SocketAddr {

@@ -200,6 +200,10 @@ impl Transport for TestLink {
         self.inner.local_address()
     }
 
+    fn descriptor(&self) -> std::os::fd::RawFd {
+        self.inner.descriptor()
+    }
+
     fn peer_address(&self) -> SocketAddr {
         self.inner.peer_address()
     }

@@ -24,6 +24,8 @@
 //! `WouldBlock` ends the transport: it is of no more use than to be dropped. Dropping without that order may lose bytes
 //! that `unsent` still counts.
 //!
+//! Who sleeps in a `Watch` in place of a poller sees levels instead of edges; the rest holds as well.
+//!
 //! A report is used up by the `poll` that returns it: a caller that ignores one for a transport that it does not care
 //! about just now must `read` that transport before it sleeps on it later.
 //!
@@ -32,6 +34,7 @@
 use super::poller::{Registry, Token};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::SocketAddr;
+use std::os::fd::RawFd;
 
 /// A non-blocking, ordered stream of bytes to one peer. The module's head states the rules of its use.
 pub trait Transport: Send {
@@ -61,6 +64,9 @@ pub trait Transport: Send {
 
     /// Ends that, for instance to hand the transport to another thread's poller.
     fn deregister(&mut self, registry: &Registry) -> io::Result<()>;
+
+    /// What becomes readable or writable with it, for who sleeps without a poller; -1 if there is nothing of the kind.
+    fn descriptor(&self) -> RawFd;
 
     /// Our end's address; unspecified as long as a connection is being made.
     fn local_address(&self) -> SocketAddr;

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use mio::unix::SourceFd;
 use mio::Interest;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
 /// Wakes the poller with which it is registered. Clones are the same waker.
@@ -35,6 +35,11 @@ impl Waker {
     /// Has the poller report wakes under the token; one that came before too.
     pub fn register(&self, registry: &Registry, token: Token) -> io::Result<()> {
         registry.register(&mut SourceFd(&self.eventfd.as_raw_fd()), token, Interest::READABLE)
+    }
+
+    /// What can be read once it was woken, for a `Watch`.
+    pub fn descriptor(&self) -> RawFd {
+        self.eventfd.as_raw_fd()
     }
 
     /// Wakes the sleeper, or keeps it from falling asleep. Does nothing in a forked child, where the descriptor's number

@@ -91,6 +91,10 @@ impl Transport for Scripted {
         ([127, 0, 0, 1], 1).into()
     }
 
+    fn descriptor(&self) -> std::os::fd::RawFd {
+        -1
+    }
+
     fn peer_address(&self) -> SocketAddr {
         ([127, 0, 0, 1], 2).into()
     }

@@ -86,6 +86,10 @@ impl Transport for Troubled {
         self.inner.local_address()
     }
 
+    fn descriptor(&self) -> std::os::fd::RawFd {
+        self.inner.descriptor()
+    }
+
     fn peer_address(&self) -> SocketAddr {
         self.inner.peer_address()
     }

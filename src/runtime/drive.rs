@@ -246,15 +246,12 @@ impl Group {
     pub(super) fn take_in(&self, driver: &mut Driver, mail: Mail) {
         match mail {
             Mail::Up(peer, transport, ahead) => {
-                let mut link = Link::new(transport, &ahead);
+                let link = Link::new(transport, &ahead);
                 let slot = &mut driver.slots[peer as usize];
                 if !matches!(slot, Slot::Unused | Slot::Asked) {
                     return; // a second link is dropped; the agent thread does not let one in
                 }
-                *slot = match link.transport().register(driver.poller.registry(), Token(peer as usize)) {
-                    Ok(()) => Slot::Up(Box::new(link)),
-                    Err(error) => Slot::Ended(LinkEnd::Ended(format!("it cannot be watched: {error}"))),
-                };
+                *slot = Slot::Up(Box::new(link));
             }
             Mail::Freed(peer) => {
                 let slot = &mut driver.slots[peer as usize];
@@ -294,8 +291,11 @@ impl Group {
             self.warn_of_absent(running);
             return Ok(());
         }
-        let Driver { poller, slots, .. } = driver;
-        let receiving = exchange.receive.map(|(peer, _)| peer as usize);
+        let Driver { watch, slots, .. } = driver;
+        let (receiving, sending) =
+            (exchange.receive.map(|(peer, _)| peer as usize), exchange.send.map(|(peer, _)| peer as usize));
+        watch.clear();
+        watch.add(Token(WAKER), self.bell(), true, false);
         for (peer, slot) in slots.iter_mut().enumerate() {
             let Slot::Up(link) = slot else { continue };
             // Who gives up says why behind what it sent before, which this rank may not come to read for long.
@@ -307,11 +307,17 @@ impl Group {
             if link.holds_readable() && (receiving == Some(peer) || !link.is_waited_for()) {
                 return if receiving == Some(peer) { Ok(()) } else { self.serve(slot, running, peer as u32) };
             }
+            // What nobody has asked for yet stays where it is; the peer's end behind it is told once.
+            let (reads, writes) = (receiving == Some(peer) || !link.is_waited_for(), sending == Some(peer));
+            if reads || writes || !link.end_is_noted() {
+                watch.add(Token(peer), link.descriptor(), reads, writes);
+            }
         }
         let until = running.deadline.min(patience.warn_at).min(patience.report_at);
-        poller.poll(running.shared.clock.until(until)).expect("epoll_wait fails only for bad arguments");
-        for (token, closed) in poller.ready().map(|ready| (ready.token.0, ready.closed)) {
+        watch.wait(running.shared.clock.until(until)).expect("poll fails only for bad arguments");
+        for (token, closed) in watch.ready().map(|ready| (ready.token.0, ready.closed)) {
             if token == WAKER {
+                self.hush();
                 continue;
             }
             if let Slot::Up(link) = &mut slots[token] {

@@ -15,15 +15,16 @@ use super::turns::Turns;
 use super::work::Jobs;
 use crate::collective::Thresholds;
 use crate::error::{Culprit, Error, Failure, Result, Status};
-use crate::net::{Poller, Token, Transport};
+use crate::net::{Transport, Watch};
 use crate::types::{Call, Epoch, GroupId, Role, Time};
 use crate::wire::{Channel, Formed, GroupProgress, Member, PeerState, DATA_HEADER_BYTES, PIECE_BYTES};
 use std::io::IoSlice;
+use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-/// The group's waker's place in its poller; a link's is its peer's rank.
+/// The group's waker's token while it sleeps; a link's is its peer's rank.
 pub(super) const WAKER: usize = usize::MAX - 1;
 
 /// What the agent thread mails to a group.
@@ -52,7 +53,7 @@ pub(super) enum Slot {
 
 /// What only the thread that drives the group touches.
 pub(super) struct Driver {
-    pub poller: Poller,
+    pub watch: Watch,
     pub slots: Vec<Slot>,
     /// A received piece, until it is combined.
     pub piece: Box<[u8]>,
@@ -105,10 +106,7 @@ impl Group {
         formed: &Arc<Formed>,
         timeout_ms: i64,
     ) -> Result<Group> {
-        let poller = Poller::new()?;
         let waker = Bell::new()?;
-        let watched = waker.register(poller.registry(), Token(WAKER));
-        watched.map_err(|error| Error::system("a group's waker cannot be watched", &error))?;
         let rank = members.iter().position(|index| *index == formed.index).map(|rank| rank as u32);
         let slots = members.iter().map(|_| Slot::Unused).collect();
         let piece = vec![0; PIECE_BYTES].into_boxed_slice();
@@ -119,7 +117,7 @@ impl Group {
             formed: Arc::clone(formed),
             thresholds: Thresholds::from_slice(&formed.agreed.thresholds).unwrap_or_default(),
             driver: Mutex::new(Driver {
-                poller,
+                watch: Watch::default(),
                 slots,
                 piece,
                 scratch: Vec::new(),
@@ -297,6 +295,16 @@ impl Group {
 
     pub(super) fn take_signal(&self) -> bool {
         self.mailbox.take_signal()
+    }
+
+    /// The group's bell, to be watched.
+    pub(super) fn bell(&self) -> RawFd {
+        self.mailbox.descriptor()
+    }
+
+    /// It rings: what it rang for shows in the signal.
+    pub(super) fn hush(&self) {
+        self.mailbox.hush();
     }
 
     pub(super) fn take_mail(&self) -> Vec<Mail> {

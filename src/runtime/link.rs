@@ -14,6 +14,7 @@ use crate::wire::{
     DATA_HEADER_BYTES, FLAG_UNCHECKED, HEADER_BYTES, PIECE_BYTES,
 };
 use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::RawFd;
 
 /// How much is read ahead at most: room for every frame that is no data frame, and for a checksum and the next header.
 const INBOUND_BYTES: usize = 16 << 10;
@@ -119,6 +120,8 @@ pub struct Link {
     outgoing: Option<Outgoing>,
     /// Whether the peer will send nothing more, and what came last has not been looked at.
     unseen_end: bool,
+    /// Whether that has been told at all.
+    noted_end: bool,
 }
 
 impl Link {
@@ -126,7 +129,16 @@ impl Link {
     pub fn new(transport: Box<dyn Transport>, ahead: &[u8]) -> Link {
         let mut inbound = vec![0; INBOUND_BYTES];
         inbound[..ahead.len()].copy_from_slice(ahead);
-        Link { transport, inbound, from: 0, to: ahead.len(), incoming: None, outgoing: None, unseen_end: false }
+        Link {
+            transport,
+            inbound,
+            from: 0,
+            to: ahead.len(),
+            incoming: None,
+            outgoing: None,
+            unseen_end: false,
+            noted_end: false,
+        }
     }
 
     /// The transport, to be watched.
@@ -208,9 +220,20 @@ impl Link {
         }
     }
 
+    /// What to sleep on.
+    pub fn descriptor(&self) -> RawFd {
+        self.transport.descriptor()
+    }
+
+    /// Whether it has been told that the peer will send nothing more.
+    pub fn end_is_noted(&self) -> bool {
+        self.noted_end
+    }
+
     /// The poller says whether the peer will send nothing more.
     pub fn note_end(&mut self, closed: bool) {
-        self.unseen_end |= closed;
+        self.unseen_end |= closed && !self.noted_end;
+        self.noted_end |= closed;
     }
 
     /// Where a data frame stands next that nobody has asked for, and the peer will send nothing more: the revocation that

@@ -133,6 +133,10 @@ impl Bell {
         Ok(())
     }
 
+    pub(super) fn descriptor(&self) -> std::os::fd::RawFd {
+        -1
+    }
+
     pub(super) fn wake(&self) {
         let (rung, changed) = &*self.0;
         let mut rung = rung.lock().unwrap();

@@ -4,6 +4,7 @@
 //! nothing that was delivered, and no interruption, is slept through: `loom_test.rs` tries every order.
 
 use super::sync::{lock, AtomicBool, Bell, Mutex, Ordering};
+use std::os::fd::RawFd;
 
 /// One thread's mail.
 pub(super) struct Mailbox<M> {
@@ -42,6 +43,16 @@ impl<M> Mailbox<M> {
     /// Whether there is a reason to look up, that no earlier call has told of.
     pub(super) fn take_signal(&self) -> bool {
         self.signal.load(Ordering::Relaxed) && self.signal.swap(false, Ordering::Acquire)
+    }
+
+    /// What can be read once the bell has rung.
+    pub(super) fn descriptor(&self) -> RawFd {
+        self.bell.descriptor()
+    }
+
+    /// For who finds the bell ringing although the signal is down: it rang late.
+    pub(super) fn hush(&self) {
+        self.bell.drain();
     }
 
     /// All that has been delivered.
