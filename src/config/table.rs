@@ -128,9 +128,12 @@ impl Setting {
 
     /// The setting that this variable sets, whichever of its names it is.
     pub fn of_variable(variable: &str) -> Option<&'static Setting> {
-        TABLE.iter().find(|setting| {
-            setting.ms.contains(&variable) || setting.others.contains(&variable) || setting.variable() == variable
-        })
+        let own = variable.strip_prefix("MUSTER_").unwrap_or_default();
+        let upper =
+            |name: &str| own.len() == name.len() && own.bytes().eq(name.bytes().map(|it| it.to_ascii_uppercase()));
+        TABLE
+            .iter()
+            .find(|setting| setting.ms.contains(&variable) || setting.others.contains(&variable) || upper(setting.name))
     }
 }
 

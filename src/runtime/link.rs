@@ -20,6 +20,8 @@ use std::os::fd::RawFd;
 const INBOUND_BYTES: usize = 16 << 10;
 /// The longest payload of a frame that is no data frame: it lies in there as a whole.
 const SMALL_PAYLOAD_MAX: u64 = (INBOUND_BYTES - HEADER_BYTES - CHECKSUM_BYTES) as u64;
+/// A frame that is no longer, checksums included, is copied into one piece: that costs less than to send three.
+const PACKED_BYTES: usize = 2 << 10;
 const HEAD_BYTES: usize = HEADER_BYTES + DATA_HEADER_BYTES;
 
 /// Why a link can no longer be used.
@@ -70,6 +72,8 @@ struct Outgoing {
     head: [u8; HEAD_BYTES],
     span: Span,
     unchecked: bool,
+    /// The frame is short, and lies in one piece in `Link::packed`.
+    packed: bool,
     /// Bytes of the frame that are written, checksums included.
     written: usize,
     /// The checksum of the piece that is being written.
@@ -118,6 +122,7 @@ pub struct Link {
     to: usize,
     incoming: Option<Incoming>,
     outgoing: Option<Outgoing>,
+    packed: Vec<u8>,
     /// Whether the peer will send nothing more, and what came last has not been looked at.
     unseen_end: bool,
     /// Whether that has been told at all.
@@ -136,6 +141,7 @@ impl Link {
             to: ahead.len(),
             incoming: None,
             outgoing: None,
+            packed: Vec::with_capacity(PACKED_BYTES),
             unseen_end: false,
             noted_end: false,
         }
@@ -165,7 +171,9 @@ impl Link {
         head[..HEADER_BYTES].copy_from_slice(&header.encode());
         head[HEADER_BYTES..].copy_from_slice(behind);
         let checksum_of = usize::MAX;
-        self.outgoing = Some(Outgoing { head, span, unchecked: !checksums, written: 0, checksum: [0; 4], checksum_of });
+        let unchecked = !checksums;
+        self.outgoing =
+            Some(Outgoing { head, span, unchecked, packed: false, written: 0, checksum: [0; 4], checksum_of });
     }
 
     /// Writes as much of the frame as the transport takes at once.
@@ -173,6 +181,25 @@ impl Link {
         let Some(out) = &mut self.outgoing else { return Ok(Moved::Done) };
         let tail = if out.unchecked { 0 } else { CHECKSUM_BYTES };
         let total = HEAD_BYTES + out.span.len + out.span.len.div_ceil(PIECE_BYTES) * tail;
+        if out.written < total && total <= PACKED_BYTES {
+            if !std::mem::replace(&mut out.packed, true) {
+                self.packed.clear();
+                self.packed.extend_from_slice(&out.head);
+                let bytes = memory.bytes(out.span);
+                self.packed.extend_from_slice(bytes);
+                if tail > 0 && !bytes.is_empty() {
+                    self.packed.extend_from_slice(&crc32fast::hash(bytes).to_le_bytes());
+                }
+            }
+            match self.transport.write(&[IoSlice::new(&self.packed[out.written..])]) {
+                Ok(count) => out.written += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Moved::Nothing),
+                Err(error) => return Err(ended(&error)),
+            }
+            if out.written < total {
+                return Ok(Moved::Some);
+            }
+        }
         if out.written < total {
             let head = &out.head[out.written.min(HEAD_BYTES)..];
             // Where in which piece the next byte of the body lies; a piece takes its length and its checksum.

@@ -39,6 +39,8 @@ struct Connection {
     link: ControlLink,
     /// When to drop it, once the brain has closed it.
     closing: Option<Time>,
+    /// Whether the peer has been told that nothing more follows.
+    shut: bool,
     /// It holds bytes of which the poller will not tell.
     more: bool,
 }
@@ -177,7 +179,7 @@ impl Serving {
                     if link.transport.register(self.poller.registry(), Token(id as usize)).is_err() {
                         continue; // it ended at once
                     }
-                    self.connections.insert(id, Connection { link, closing: None, more: false });
+                    self.connections.insert(id, Connection { link, closing: None, shut: false, more: false });
                     self.feed(Input::Opened(ConnId(id), address.to_string()));
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
@@ -316,8 +318,11 @@ impl Serving {
             let Some(connection) = self.connections.get_mut(&id) else { continue };
             match connection.link.write() {
                 Ok(()) if connection.closing.is_some() && !connection.link.has_outbound() => {
-                    // Then its end is awaited, so that nothing on the way is cut off.
-                    let _ = connection.link.transport.shutdown_write();
+                    // Then its end is awaited, so that nothing on the way is cut off. Said once: each time is an event on
+                    // the socket, of which the poller would tell.
+                    if !std::mem::replace(&mut connection.shut, true) {
+                        let _ = connection.link.transport.shutdown_write();
+                    }
                 }
                 Ok(()) => {}
                 Err(end) => self.lose(id, &end),
