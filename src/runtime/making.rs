@@ -57,7 +57,7 @@ impl Group {
         self.refuse_if_broken(&shared)?;
         let since = shared.clock.now();
         let turn = self.turns.take();
-        self.in_turn(&shared, turn, call, since, |driver, running| {
+        self.in_turn(&shared, &turn, call, since, |driver, running| {
             driver.makings += 1;
             self.await_making(driver, running, wish)
         })

@@ -59,7 +59,7 @@ impl Group {
         self.refuse_if_broken(&shared)?;
         let since = shared.clock.now();
         let turn = self.turns.take();
-        self.work(&shared, turn, since, work)
+        self.work(&shared, &turn, since, work)
     }
 
     /// Starts one collective, which goes on while the caller does something else.
@@ -101,7 +101,7 @@ impl Group {
         self.told(shared).map_or(Ok(()), |failure| Err(self.break_with(failure).into()))
     }
 
-    fn work(&self, shared: &Shared, turn: Turn<'_>, since: Time, work: Work<'_>) -> Result<()> {
+    fn work(&self, shared: &Shared, turn: &Turn<'_>, since: Time, work: Work<'_>) -> Result<()> {
         let shape = self.shape(&work)?;
         self.in_turn(shared, turn, work.call, since, |driver, running| {
             let algorithm = choose(&shape, &self.thresholds);
@@ -120,7 +120,7 @@ impl Group {
     pub(super) fn in_turn<T>(
         &self,
         shared: &Shared,
-        turn: Turn<'_>,
+        turn: &Turn<'_>,
         call: Call,
         since: Time,
         body: impl FnOnce(&mut Driver, &Running<'_>) -> Result<T, Stop>,
@@ -153,8 +153,10 @@ impl Group {
     fn work_off(&self) {
         while let Some(Job { turn, since, work, completer }) = self.jobs.next() {
             let turn = self.turns.hold(turn);
-            let outcome = self.shared().and_then(|shared| self.work(&shared, turn, since, work));
+            let outcome = self.shared().and_then(|shared| self.work(&shared, &turn, since, work));
+            // Within its turn: when a blocking call behind it has ended, so has the request.
             completer.complete(outcome.map(|()| None));
+            drop(turn);
         }
     }
 
