@@ -189,7 +189,8 @@ impl Group {
         let Driver { slots, piece, .. } = driver;
         let Slot::Up(link) = &mut slots[peer as usize] else { return Ok(false) };
         let ended = |end| Stop::Ended(peer, end);
-        match link.peek().map_err(ended)? {
+        let sink = Sink { memory, landing, arithmetic: exchange.arithmetic };
+        match link.peek_for(&sink, piece).map_err(ended)? {
             None => Ok(false),
             Some(Arrival::Message(..)) => {
                 Err(ended(LinkEnd::Corrupt("a message on a link for collectives".to_owned())))
@@ -201,7 +202,6 @@ impl Group {
             }
             Some(Arrival::Data(header, data)) => {
                 agree(running, peer, &header, &data, Landing::into(&landing))?;
-                let sink = Sink { memory, landing, arithmetic: exchange.arithmetic };
                 let moved = link.receive(&sink, piece).map_err(ended)?;
                 if moved == Moved::Done {
                     exchange.receive = None;

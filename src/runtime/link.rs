@@ -6,6 +6,7 @@
 //! Tested in `link_test.rs`, over plain TCP and over the test link.
 
 use super::buffer::{Arithmetic, Memory};
+use super::outgoing::{Outgoing, HEAD_BYTES, PACKED_BYTES};
 use crate::collective::{Landing, Span};
 use crate::error::Failure;
 use crate::net::Transport;
@@ -20,9 +21,8 @@ use std::os::fd::RawFd;
 const INBOUND_BYTES: usize = 16 << 10;
 /// The longest payload of a frame that is no data frame: it lies in there as a whole.
 const SMALL_PAYLOAD_MAX: u64 = (INBOUND_BYTES - HEADER_BYTES - CHECKSUM_BYTES) as u64;
-/// A frame that is no longer, checksums included, is copied into one piece: that costs less than to send three.
-const PACKED_BYTES: usize = 2 << 10;
-const HEAD_BYTES: usize = HEADER_BYTES + DATA_HEADER_BYTES;
+/// A payload that is as long is received straight to where it belongs.
+const DIRECT_BYTES: usize = 2 << 10;
 
 /// Why a link can no longer be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,17 +68,14 @@ pub struct Sink<'a> {
     pub arithmetic: Option<Arithmetic>,
 }
 
-struct Outgoing {
-    head: [u8; HEAD_BYTES],
-    span: Span,
-    unchecked: bool,
-    /// The frame is short, and lies in one piece in `Link::packed`.
-    packed: bool,
-    /// Bytes of the frame that are written, checksums included.
-    written: usize,
-    /// The checksum of the piece that is being written.
-    checksum: [u8; CHECKSUM_BYTES],
-    checksum_of: usize,
+impl Sink<'_> {
+    /// Where `length` bytes of the payload from `from` on are received.
+    fn target<'p>(&'p self, from: usize, length: usize, piece: &'p mut [u8]) -> &'p mut [u8] {
+        match self.landing {
+            Landing::Place(into) => self.memory.bytes_mut(part(into, from, length)),
+            Landing::Reduce { .. } => &mut piece[..length],
+        }
+    }
 }
 
 /// What stands before a payload.
@@ -165,72 +162,23 @@ impl Link {
     /// Begins to send a data frame or a message's. The one before must be done.
     pub fn start_send(&mut self, kind: LinkKind, behind: &[u8; DATA_HEADER_BYTES], span: Span, checksums: bool) {
         assert!(self.outgoing.is_none(), "one frame at a time goes out");
-        let flags = if checksums { 0 } else { FLAG_UNCHECKED };
-        let header = FrameHeader { kind: kind as u8, flags, node: 0, length: span.len as u64 };
-        let mut head = [0; HEAD_BYTES];
-        head[..HEADER_BYTES].copy_from_slice(&header.encode());
-        head[HEADER_BYTES..].copy_from_slice(behind);
-        let checksum_of = usize::MAX;
-        let unchecked = !checksums;
-        self.outgoing =
-            Some(Outgoing { head, span, unchecked, packed: false, written: 0, checksum: [0; 4], checksum_of });
+        self.outgoing = Some(Outgoing::new(kind, behind, span, checksums));
     }
 
     /// Writes as much of the frame as the transport takes at once.
     pub fn send(&mut self, memory: &Memory<'_>) -> Result<Moved, LinkEnd> {
         let Some(out) = &mut self.outgoing else { return Ok(Moved::Done) };
-        let tail = if out.unchecked { 0 } else { CHECKSUM_BYTES };
-        let total = HEAD_BYTES + out.span.len + out.span.len.div_ceil(PIECE_BYTES) * tail;
-        if out.written < total && total <= PACKED_BYTES {
-            if !std::mem::replace(&mut out.packed, true) {
-                self.packed.clear();
-                self.packed.extend_from_slice(&out.head);
-                let bytes = memory.bytes(out.span);
-                self.packed.extend_from_slice(bytes);
-                if tail > 0 && !bytes.is_empty() {
-                    self.packed.extend_from_slice(&crc32fast::hash(bytes).to_le_bytes());
+        let written = out.write(&mut *self.transport, memory, &mut self.packed);
+        match would_block(written).map_err(|error| ended(&error))? {
+            None => Ok(Moved::Nothing),
+            Some(false) => Ok(Moved::Some),
+            Some(true) => match would_block(self.transport.flush()).map_err(|error| ended(&error))? {
+                None => Ok(Moved::Nothing),
+                Some(()) => {
+                    self.outgoing = None;
+                    Ok(Moved::Done)
                 }
-            }
-            match self.transport.write(&[IoSlice::new(&self.packed[out.written..])]) {
-                Ok(count) => out.written += count,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Moved::Nothing),
-                Err(error) => return Err(ended(&error)),
-            }
-            if out.written < total {
-                return Ok(Moved::Some);
-            }
-        }
-        if out.written < total {
-            let head = &out.head[out.written.min(HEAD_BYTES)..];
-            // Where in which piece the next byte of the body lies; a piece takes its length and its checksum.
-            let body = out.written.saturating_sub(HEAD_BYTES);
-            let (piece, within) = (body / (PIECE_BYTES + tail), body % (PIECE_BYTES + tail));
-            let start = (piece * PIECE_BYTES).min(out.span.len);
-            let length = PIECE_BYTES.min(out.span.len - start);
-            let bytes = memory.bytes(Span::new(out.span.buffer, out.span.offset + start, length));
-            if tail > 0 && length > 0 && out.checksum_of != piece {
-                out.checksum = crc32fast::hash(bytes).to_le_bytes();
-                out.checksum_of = piece;
-            }
-            let checksum = if length == 0 { &[] } else { &out.checksum[within.saturating_sub(length).min(4)..][..] };
-            let checksum = if tail == 0 { &[] } else { checksum };
-            let slices = [head, &bytes[within.min(length)..], checksum].map(IoSlice::new);
-            match self.transport.write(&slices) {
-                Ok(count) => out.written += count,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Moved::Nothing),
-                Err(error) => return Err(ended(&error)),
-            }
-            if out.written < total {
-                return Ok(Moved::Some);
-            }
-        }
-        match self.transport.flush() {
-            Ok(()) => {
-                self.outgoing = None;
-                Ok(Moved::Done)
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Moved::Nothing),
-            Err(error) => Err(ended(&error)),
+            },
         }
     }
 
@@ -255,6 +203,41 @@ impl Link {
     /// Whether it has been told that the peer will send nothing more.
     pub fn end_is_noted(&self) -> bool {
         self.noted_end
+    }
+
+    /// As `peek`, for who knows what should come: if it is long, what is there of it lands where it belongs at once, and
+    /// `receive` finds it there. What turns out to be something else is put behind its head, as if it had been read ahead.
+    pub fn peek_for(&mut self, sink: &Sink<'_>, piece: &mut [u8]) -> Result<Option<Arrival>, LinkEnd> {
+        let total = Landing::into(&sink.landing).len;
+        if self.incoming.is_some() || self.from < self.to || total < DIRECT_BYTES {
+            return self.peek();
+        }
+        let target = sink.target(0, PIECE_BYTES.min(total), piece);
+        let (head, behind) = self.inbound.split_at_mut(HEAD_BYTES);
+        let mut slices = [IoSliceMut::new(head), IoSliceMut::new(target)];
+        let Some(count) = taken(self.transport.read(&mut slices))? else { return Ok(None) };
+        (self.from, self.to) = (0, count.min(HEAD_BYTES));
+        let landed = count - self.to;
+        if landed == 0 {
+            return self.peek();
+        }
+        let header = head.first_chunk().and_then(|head| FrameHeader::decode(head).ok());
+        if header.is_some_and(|header| is_long(header.kind) && header.length == total as u64) {
+            let arrival = self.parse()?;
+            if let Some(incoming) = &mut self.incoming {
+                incoming.of_piece = landed;
+            }
+            return Ok(arrival);
+        }
+        match behind.get_mut(..landed) {
+            Some(place) => place.copy_from_slice(&target[..landed]),
+            None => {
+                self.inbound.truncate(HEAD_BYTES);
+                self.inbound.extend_from_slice(&target[..landed]);
+            }
+        }
+        self.to += landed;
+        self.peek()
     }
 
     /// The poller says whether the peer will send nothing more.
@@ -353,10 +336,7 @@ impl Link {
         while incoming.landed < total {
             let length = PIECE_BYTES.min(total - incoming.landed);
             let into = part(Landing::into(&sink.landing), incoming.landed, length);
-            let target: &mut [u8] = match sink.landing {
-                Landing::Place(_) => sink.memory.bytes_mut(into),
-                Landing::Reduce { .. } => &mut piece[..length],
-            };
+            let target = sink.target(incoming.landed, length, piece);
             // What was read ahead comes first.
             let ahead = (length - incoming.of_piece).min(self.to - self.from);
             target[incoming.of_piece..][..ahead].copy_from_slice(&self.inbound[self.from..][..ahead]);
@@ -364,13 +344,15 @@ impl Link {
             incoming.of_piece += ahead;
             let tail = if checked { CHECKSUM_BYTES } else { 0 };
             if incoming.of_piece < length || self.to - self.from < tail {
-                // The rest of the piece goes where it belongs; what follows is read ahead.
+                // The rest of the piece goes where it belongs, and its checksum behind it. Of what follows nothing is read
+                // ahead: it would be copied.
                 self.inbound.copy_within(self.from..self.to, 0);
                 self.to -= self.from;
                 self.from = 0;
                 let rest = &mut target[incoming.of_piece..];
                 let wanted = rest.len();
-                let mut slices = [IoSliceMut::new(rest), IoSliceMut::new(&mut self.inbound[self.to..])];
+                let ahead = &mut self.inbound[self.to..tail.max(self.to)];
+                let mut slices = [IoSliceMut::new(rest), IoSliceMut::new(ahead)];
                 let slices = if wanted == 0 { &mut slices[1..] } else { &mut slices[..] };
                 let Some(count) = taken(self.transport.read(slices))? else { return Ok(moved) };
                 moved = Moved::Some;
@@ -402,7 +384,7 @@ impl Link {
 
     /// Whether a part of a data frame has gone out, and the rest has not.
     pub fn is_mid_frame(&self) -> bool {
-        self.outgoing.as_ref().is_some_and(|out| out.written > 0)
+        self.outgoing.as_ref().is_some_and(Outgoing::has_begun)
     }
 
     /// Sends a small frame that is no data frame, if that is possible at once: not in the middle of another frame.
@@ -467,6 +449,13 @@ fn taken(got: io::Result<usize>) -> Result<Option<usize>, LinkEnd> {
         Ok(count) => Ok(Some(count)),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
         Err(error) => Err(ended(&error)),
+    }
+}
+
+fn would_block<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        result => result.map(Some),
     }
 }
 

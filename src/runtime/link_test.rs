@@ -121,7 +121,7 @@ fn carry(ends: &mut (Link, Link), input: &[u8], output: &mut [u8], landing: Land
     let (mut sent, mut head) = (false, false);
     until(|| {
         sent = sent || sender.send(&from).unwrap() == Moved::Done;
-        head = head || matches!(receiver.peek().unwrap(), Some(Arrival::Data(..)));
+        head = head || matches!(receiver.peek_for(&sink, &mut piece).unwrap(), Some(Arrival::Data(..)));
         let landed = head && receiver.receive(&sink, &mut piece).unwrap() == Moved::Done;
         landed.then_some(())
     });
@@ -257,6 +257,32 @@ fn a_head_stands_until_its_payload_is_received() {
     land(&mut link, &mut [0; 3]).unwrap();
     assert!(!link.is_waited_for());
     assert!(matches!(next(&mut link), Ok(Arrival::Data(_, head)) if head == data(2)));
+}
+
+#[test]
+fn what_is_not_what_was_expected_is_received_as_if_nothing_had_been() {
+    // (what comes, in bytes of payload; what was expected)
+    for (comes, expected) in [(5, 4096), (4096, 5000), (100_000, 4096), (20_000, 300_000), (300_000, 20_000)] {
+        for piece in PIECES {
+            if piece == 1 && comes > 5000 {
+                continue; // takes its time
+            }
+            let sent = payload(comes);
+            let bytes = [data_frame(1, &sent, true), revoke()].concat();
+            let mut link = after(&bytes, piece);
+            let mut output = vec![0; expected];
+            let mut scratch = [];
+            let memory = CallBuffers::of(&[], &mut output).with_scratch(&mut scratch);
+            let sink = Sink { memory: &memory, landing: place(expected), arithmetic: None };
+            let mut scratch = vec![0; PIECE_BYTES];
+            let arrival = until(|| link.peek_for(&sink, &mut scratch).transpose()).unwrap();
+            assert!(matches!(arrival, Arrival::Data(header, _) if header.length == comes as u64), "{arrival:?}");
+            let mut landed = vec![0; comes];
+            land(&mut link, &mut landed).unwrap();
+            assert!(landed == sent, "{comes} bytes for {expected}");
+            assert_eq!(until(|| link.peek_for(&sink, &mut scratch).transpose()), Ok(Arrival::Revoke(failure())));
+        }
+    }
 }
 
 #[test]

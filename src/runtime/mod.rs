@@ -34,6 +34,7 @@ mod messages;
 mod mischief_test;
 mod node;
 mod operations;
+mod outgoing;
 mod progress;
 mod queue;
 mod rank_table;
