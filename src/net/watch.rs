@@ -18,6 +18,11 @@ pub struct Watch {
 }
 
 impl Watch {
+    /// Room for so many, so that nothing is allocated later.
+    pub fn with_capacity(descriptors: usize) -> Watch {
+        Watch { polled: Vec::with_capacity(descriptors), tokens: Vec::with_capacity(descriptors) }
+    }
+
     /// Watches nothing any more.
     pub fn clear(&mut self) {
         self.polled.clear();

@@ -110,6 +110,7 @@ impl Group {
         let rank = members.iter().position(|index| *index == formed.index).map(|rank| rank as u32);
         let slots = members.iter().map(|_| Slot::Unused).collect();
         let piece = vec![0; PIECE_BYTES].into_boxed_slice();
+        let watch = Watch::with_capacity(members.len() + 1);
         let roster = Arc::new(Roster { id, members, rank, formed: Arc::clone(formed) });
         Ok(Group {
             roster,
@@ -117,7 +118,7 @@ impl Group {
             formed: Arc::clone(formed),
             thresholds: Thresholds::from_slice(&formed.agreed.thresholds).unwrap_or_default(),
             driver: Mutex::new(Driver {
-                watch: Watch::default(),
+                watch,
                 slots,
                 piece,
                 scratch: Vec::new(),
