@@ -1,0 +1,58 @@
+"""Runs a program with a deadline, and leaves nothing of it behind."""
+
+import os
+import pathlib
+import signal
+import subprocess
+
+
+class Failed(Exception):
+    """A program could not be run, failed, or took too long; the words say which."""
+
+
+def descendants(pid):
+    """All processes that came of this one, by the kernel's list of parents."""
+    parents = {}
+    for entry in pathlib.Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            except (FileNotFoundError, ProcessLookupError, IndexError):
+                pass  # it has ended
+    found = [pid]
+    for parent in found:
+        found += [child for child, of in parents.items() if of == parent]
+    return found[1:]
+
+
+def kill_tree(process):
+    """Kills a process that we started and all that came of it: some launchers give theirs a process group of their own."""
+    for pid in [process.pid, *descendants(process.pid)]:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
+def run(words, timeout, environment=None):
+    """What the program writes to standard output."""
+    words = [str(word) for word in words]
+    name = " ".join([os.path.basename(words[0]), *words[1:3]])
+    try:
+        process = subprocess.Popen(words, env={**os.environ, **(environment or {})}, stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    except OSError as error:
+        raise Failed(f"{name} cannot be started: {error}") from error
+    try:
+        out, err = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        kill_tree(process)
+        process.communicate()
+        raise Failed(f"{name} took more than {timeout:g} s") from None
+    except BaseException:
+        kill_tree(process)
+        raise
+    if process.returncode != 0:
+        last = err.strip().splitlines()[-1:] or ["it said nothing"]
+        raise Failed(f"{name} failed with {process.returncode}: {last[0]}")
+    return out
