@@ -6,6 +6,7 @@
 #   make test     everything that must hold before a change is merged
 #   make loom     the models of threads that wait for each other, in every order; part of make test
 #   make soak     the long runs
+#   make bench-peers   lays muster beside Open MPI and Gloo, which it installs from Debian, and writes docs/performance.md
 #   make header   writes include/muster.h anew from src/ffi
 #   make clean
 
@@ -33,7 +34,7 @@ CTEST := $(VENV)/bin/ctest
 JOBS := $(shell nproc)
 STRICT := -DCMAKE_COMPILE_WARNING_AS_ERROR=ON
 
-.PHONY: build library examples ctests demo test fmt clippy rust-tests loom ctest pytest header soak clean
+.PHONY: build library examples ctests demo test fmt clippy rust-tests loom ctest pytest header soak bench-peers clean
 
 ## Build
 
@@ -98,6 +99,11 @@ pytest: $(VENV)/installed
 soak: build
 	MUSTER_SOAK=1 cargo test --release -- --nocapture
 	$(PYTHON) -m pytest -c tests/python/pytest.ini tests/soak
+
+## Performance
+
+bench-peers: build
+	python3 scripts/bench_peers.py $(BENCH_OPTIONS)
 
 ## Housekeeping
 
