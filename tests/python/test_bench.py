@@ -1,0 +1,149 @@
+"""`muster bench`: every collective is timed and found right, in each format, and a wrong command line is told."""
+
+import csv
+import json
+
+import pytest
+
+from cluster import MUSTER, Process
+from launch import Launch
+
+COLLECTIVES = ["allgather", "allreduce", "alltoall", "barrier", "broadcast", "gather", "reduce", "reduce_scatter",
+               "scatter", "sendrecv"]
+# On 3 ranks: all data of the operation by its size, and the share of it that a rank's link carries at least.
+BANDWIDTHS = {"allgather": (3, 2 / 3), "allreduce": (1, 4 / 3), "alltoall": (3, 2 / 3), "barrier": (0, 0),
+              "broadcast": (1, 1), "gather": (3, 2 / 3), "reduce": (1, 1), "reduce_scatter": (3, 2 / 3),
+              "scatter": (3, 2 / 3), "sendrecv": (1, 1)}
+TINY = ["--worker_num", "3", "--iters", "3", "--warmup", "1"]
+SIZES = [8, 1024]
+
+
+def bench(*words):
+    """What it writes to standard output when all goes well."""
+    with Process([MUSTER, "bench", *words]) as process:
+        assert process.wait(timeout=60) == 0, process.stderr
+        assert process.stderr == ""
+        return process.stdout
+
+
+def sizes_of(collective):
+    return [0] if collective == "barrier" else SIZES
+
+
+def words_for(collective, form):
+    return [collective, *TINY, "--sizes", ",".join(map(str, SIZES)), "--format", form]
+
+
+def bandwidths_fit(row):
+    """They are what the size and the time beside them say, as nccl-tests counts."""
+    whole, link = BANDWIDTHS[row["collective"]]
+    us = float(row["p50_us"])
+    algorithm, bus = float(row["algbw_gb_s"]), float(row["busbw_gb_s"])
+    rounded = {"rel": 0.01 / us, "abs": 0.0001}
+    assert algorithm == pytest.approx(whole * int(row["bytes"]) / us / 1000, **rounded), row
+    assert bus == pytest.approx(link * whole * int(row["bytes"]) / us / 1000, **rounded), row
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES)
+def test_every_collective_is_timed_and_nothing_is_wrong(collective):
+    rows = list(csv.DictReader(bench(*words_for(collective, "csv")).splitlines()))
+    assert [int(row["bytes"]) for row in rows] == sizes_of(collective)
+    for row in rows:
+        assert row["collective"] == collective and int(row["ranks"]) == 3 and int(row["iterations"]) == 3, row
+        assert row["wrong"] == "0", row
+        assert int(row["count"]) * 4 == int(row["bytes"]) and row["dtype"] == "float32", row
+        assert 0 < float(row["p50_us"]) <= float(row["p95_us"]), row
+        assert 0 < float(row["p50_rank0_us"]) <= float(row["p50_us"]), row
+        bandwidths_fit(row)
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES)
+def test_json_has_the_same_rows(collective):
+    found = json.loads(bench(*words_for(collective, "json")))
+    assert (found["collective"], found["ranks"]) == (collective, 3)
+    assert [row["bytes"] for row in found["rows"]] == sizes_of(collective)
+    assert all(row["wrong"] == 0 and row["p50_us"] > 0 for row in found["rows"]), found
+
+
+def test_text_is_the_table_for_people():
+    lines = bench("allreduce", *TINY, "--sizes", "8,1K").splitlines()
+    titles = next(line for line in lines if "busbw" in line)
+    rows = [line.split() for line in lines if not line.startswith("#")]
+    assert titles.lstrip("#").split()[:6] == ["size", "count", "type", "op", "root", "iters"]
+    assert [row[:6] for row in rows] == [["8", "2", "float32", "sum", "none", "3"],
+                                         ["1024", "256", "float32", "sum", "none", "3"]]
+    assert [row[-1] for row in rows] == ["0", "0"]
+
+
+@pytest.mark.parametrize("words", [["--root", "round"], ["--root", "2"], ["--dtype", "int64", "--sizes", "64"]])
+def test_a_broadcast_from_any_root(words):
+    rows = list(csv.DictReader(bench("broadcast", *TINY, "--sizes", "128", *words, "--format", "csv").splitlines()))
+    assert [row["wrong"] for row in rows] == ["0"]
+    assert rows[0]["root"] == (words[1] if words[0] == "--root" else "0")
+
+
+@pytest.mark.parametrize("op", ["sum", "min", "max"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "uint8"])
+def test_a_reduction_of_each_type_out_of_place(dtype, op):
+    words = ["--dtype", dtype, "--op", op, "--in_place", "0", "--sizes", "64", "--format", "csv"]
+    row, = csv.DictReader(bench("allreduce", *TINY, *words).splitlines())
+    assert (row["dtype"], row["op"], row["wrong"]) == (dtype, op, "0")
+
+
+def test_without_the_check_nothing_is_said_to_be_right():
+    words = ["allreduce", *TINY, "--check", "0", "--sizes", "8", "--format"]
+    row, = csv.DictReader(bench(*words, "csv").splitlines())
+    assert row["wrong"] == ""
+    assert json.loads(bench(*words, "json"))["rows"][0]["wrong"] is None
+
+
+WRONG = {
+    "no collective": ([], ["which collective"]),
+    "a misspelt collective": (["allredcue"], ['"allredcue"', "allreduce", "sendrecv"]),
+    "an unknown option": (["allreduce", "--ranks", "3"], ["--ranks", "--help"]),
+    "an option without its value": (["allreduce", "--iters"], ["--iters", "value"]),
+    "too many ranks": (["allreduce", "--worker_num", "5000"], ["--worker_num", '"5000"', "1 to 1024"]),
+    "a size in words": (["allreduce", "--sizes", "8,many"], ["--sizes", '"many"', "bytes"]),
+    "sizes the wrong way round": (["allreduce", "--begin", "64K", "--end", "8"], ["--begin", "65536", "--end"]),
+    "an unknown type": (["allreduce", "--dtype", "float8"], ["--dtype", '"float8"', "float32"]),
+    "an unknown format": (["allreduce", "--format", "xml"], ["--format", '"xml"', "text, csv, json"]),
+    "a root that is no rank": (["broadcast", "--worker_num", "3", "--root", "3"], ["--root", "3", "0 to 2"]),
+    "a start of no processes": (["bootstrap", "--worker_num", "0"], ["--worker_num", '"0"', "1 to 1024"]),
+    "an option that is not bootstrap's": (["bootstrap", "--sizes", "8"], ["--sizes", "bench bootstrap"]),
+}
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_a_wrong_command_line_is_told_in_one_sentence(kind):
+    words, parts = WRONG[kind]
+    with Process([MUSTER, "bench", *words]) as process:
+        assert process.wait(timeout=30) == 2
+        assert process.stdout == ""
+        line, = process.stderr.splitlines()
+        assert line.startswith("muster bench: ")
+        assert [part for part in parts if part not in line] == [], line
+
+
+def test_a_size_that_is_no_multiple_of_an_element_fails():
+    with Process([MUSTER, "bench", "allreduce", *TINY, "--sizes", "9"]) as process:
+        assert process.wait(timeout=60) != 0
+        assert "9" in process.stderr and "multiple of 4" in process.stderr
+
+
+def test_the_start_of_a_cluster_is_timed():
+    words = ["bootstrap", "--worker_num", "2", "-n", "1", "--format"]
+    row, = csv.DictReader(bench(*words, "csv").splitlines())
+    assert (row["ranks"], row["iterations"]) == ("2", "1")
+    assert 0 < float(row["least_ms"]) == float(row["median_ms"]) == float(row["most_ms"])
+    found = json.loads(bench(*words, "json"))
+    assert (found["ranks"], found["iterations"]) == (2, 1) and found["median_ms"] > 0
+    assert "2 processes" in bench(*words, "text")
+
+
+def test_without_a_number_of_ranks_it_is_a_rank_of_the_cluster_around_it():
+    words = ["--worker_num", "2", "--local_worker_num", "2", "--master_port", "0", "--join", "True"]
+    with Launch(*words, MUSTER, "bench", "barrier", "--iters", "3", "--format", "csv") as launch:
+        assert launch.wait(timeout=60) == 0
+        row, = csv.DictReader(launch.log("worker_0.log").splitlines())
+        assert (row["collective"], row["ranks"], row["wrong"]) == ("barrier", "2", "0")
+        assert launch.log("worker_1.log") == ""
