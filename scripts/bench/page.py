@@ -180,7 +180,7 @@ class Page:
             case = {"collective": "bootstrap", "beside": processes}
             of = {program: self.raw.by_pass("p50_us", program=program, run=1, **case) for program in NAMES}
             row = [processes] + [time_ms(of["yardstick"])] * self.has_yardstick + [time_ms(of["muster"])]
-            row += [time_ms(of[peer]) or "none" for peer in PEERS]
+            row += [time_ms(of[peer]) or self.why_none(processes, peer) for peer in PEERS]
             if self.has_yardstick:
                 ratio = Ratio.of(of["muster"], of["yardstick"])
                 told = self.at_most(f"a start of {processes} processes", ratio, BOOTSTRAP_TARGET)
@@ -189,6 +189,12 @@ class Page:
         return table(["processes", *(["yardstick, ms"] if self.has_yardstick else []), "muster, ms", "Open MPI, ms",
                       "Gloo, ms", *(["muster / yardstick", "target", "yardstick / itself"] if self.has_yardstick else [])],
                      rows)
+
+    def why_none(self, processes, peer):
+        """What stands where a start of a peer gave no time."""
+        failures = (line for line in self.raw.facts.get("failed", []) if f", {processes} ranks, {peer}: " in line)
+        late = re.search(r"took more than (\d+ s)", next(failures, ""))
+        return f"over {late[1]}" if late else "failed"
 
     def gigabit(self):
         rows = []

@@ -7,6 +7,7 @@ machine does by itself.
 """
 
 import pathlib
+import sys
 import tempfile
 import time
 
@@ -149,7 +150,7 @@ class Run:
         script = programs.TREE / "scripts" / "bench_gigabit.py"
         for number in range(1, self.plan.gigabit + 1):
             def links():
-                line = run(["python3", script, "--format", "csv"], 120).splitlines()[1]
+                line = run([sys.executable, script, "--format", "csv"], 120).splitlines()[1]
                 ranks, size, rate, p50, _ = line.split(",")
                 return [{"collective": "gigabit", "algorithm": rate, "ranks": ranks, "bytes": size, "p50_us": p50}]
             if not self.measure(number, 4, "muster", links):

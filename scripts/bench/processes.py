@@ -34,10 +34,10 @@ def kill_tree(process):
             pass
 
 
-def run(words, timeout, environment=None):
-    """What the program writes to standard output."""
+def run(words, timeout, environment=None, name=None):
+    """What the program writes to standard output; a failure calls it by `name`."""
     words = [str(word) for word in words]
-    name = " ".join([os.path.basename(words[0]), *words[1:3]])
+    name = name or " ".join([os.path.basename(words[0]), *words[1:3]])
     try:
         process = subprocess.Popen(words, env={**os.environ, **(environment or {})}, stdin=subprocess.DEVNULL,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -103,7 +103,7 @@ def muster(ranks, cases, timeout=120):
 def mpirun(ranks, words, folder, timeout):
     # Open MPI keeps files in a folder of its own; a socket's name in it must not be long.
     environment = {**MPI_ENVIRONMENT, "TMPDIR": str(folder)}
-    return run([*MPIRUN, "-n", ranks, *words], timeout, environment)
+    return run([*MPIRUN, "-n", ranks, *words], timeout, environment, f"mpirun -n {ranks} {words[0].name}")
 
 
 def openmpi(ranks, cases, folder, timeout=120):
