@@ -7,6 +7,7 @@
 #   make loom     the models of threads that wait for each other, in every order; part of make test
 #   make soak     the long runs
 #   make bench-peers   lays muster beside Open MPI and Gloo, which it installs from Debian, and writes docs/performance.md
+#   make sanitize the tests with sockets under AddressSanitizer and under Valgrind's helgrind; also needs rustup's rust-src
 #   make header   writes include/muster.h anew from src/ffi
 #   make clean
 
@@ -34,7 +35,8 @@ CTEST := $(VENV)/bin/ctest
 JOBS := $(shell nproc)
 STRICT := -DCMAKE_COMPILE_WARNING_AS_ERROR=ON
 
-.PHONY: build library examples ctests demo test fmt clippy rust-tests loom ctest pytest header soak bench-peers clean
+.PHONY: build library examples ctests demo test fmt clippy rust-tests loom ctest pytest header soak bench-peers \
+    sanitize asan helgrind valgrind clean
 
 ## Build
 
@@ -104,6 +106,83 @@ soak: build
 
 bench-peers: build
 	python3 scripts/bench_peers.py $(BENCH_OPTIONS)
+
+## Sanitizers: by hand, for they take half an hour. Each builds in a folder of its own and leaves its reports in
+## <folder>/reports; a report is a failure.
+
+sanitize: asan helgrind
+	@echo "--- sanitize: nothing was found by AddressSanitizer, LeakSanitizer and helgrind"
+
+# What a stable compiler does not offer yet: sanitizers, and a standard library that is built with the rest.
+UNSTABLE := RUSTC_BOOTSTRAP=1
+TRIPLE := $(shell rustc -vV | sed -n 's/^host: //p')
+TRIPLE_RUSTFLAGS := CARGO_TARGET_$(shell echo $(TRIPLE) | tr a-z- A-Z_)_RUSTFLAGS
+ASAN := $(TARGET)/asan
+VALGRIND := $(TARGET)/valgrind
+# How many times longer than usual the tests may take.
+ASAN_PATIENCE := 3
+VALGRIND_PATIENCE := 20
+# Runs the C tests that were built in this folder, and shows what was reported.
+RUN_CTESTS = failed=0; $(CTEST) --test-dir $(1)/ctests --output-on-failure --no-tests=error --parallel $(JOBS) || failed=1; \
+    scripts/no_reports.sh $(1)/reports && [ $$failed = 0 ]
+
+# AddressSanitizer, and LeakSanitizer with it: the C tests are compiled by gcc, the library by rustc, and all have
+# rustc's runtime, which programs must be linked with before everything else.
+ASAN_RUNTIME = $(wildcard $(shell rustc --print target-libdir)/librustc-*_rt.asan.a)
+ASAN_OPTIONS = detect_leaks=1:allocator_may_return_null=1:detect_stack_use_after_return=1:strict_string_checks=1
+ASAN_CARGO = $(UNSTABLE) CARGO_TARGET_DIR=$(ASAN) $(TRIPLE_RUSTFLAGS)="-Zsanitizer=address -Cforce-frame-pointers=yes"
+
+asan: $(VENV)/installed
+	rm -rf $(ASAN)/reports
+	mkdir -p $(ASAN)/reports
+	$(ASAN_CARGO) cargo build --lib --target $(TRIPLE)
+	ln -sf libmuster.so $(ASAN)/$(TRIPLE)/debug/libmuster.so.1
+	$(CMAKE) -S ctests -B $(ASAN)/ctests -DCMAKE_BUILD_TYPE=Debug -DMUSTER_BUILT_DIR=$(ASAN)/$(TRIPLE)/debug \
+	    -DCMAKE_C_FLAGS="-fsanitize=address -fno-omit-frame-pointer" \
+	    -DCMAKE_CXX_FLAGS="-fsanitize=address -fno-omit-frame-pointer" \
+	    -DMUSTER_RUNTIME="-fno-sanitize=all;-Wl,--whole-archive,$(ASAN_RUNTIME),--no-whole-archive;-rdynamic;-lpthread;-lrt;-lm;-ldl" \
+	    -DMUSTER_UNDER="env;ASAN_OPTIONS=$(ASAN_OPTIONS)@reports@" -DMUSTER_REPORTS=":log_path=$(ASAN)/reports/@test@" \
+	    -DMUSTER_PATIENCE=$(ASAN_PATIENCE) -DMUSTER_LEFT_OUT=$(CURDIR)/ctests/asan/left_out.txt \
+	    -DMUSTER_PLANTED="overflow=heap-buffer-overflow;leak=detected memory leaks"
+	$(CMAKE) --build $(ASAN)/ctests --parallel $(JOBS)
+	$(call RUN_CTESTS,$(ASAN))
+	ASAN_OPTIONS=$(ASAN_OPTIONS) LSAN_OPTIONS=suppressions=$(CURDIR)/ctests/asan/lsan.supp:print_suppressions=0 \
+	    $(ASAN_CARGO) cargo test --lib --target $(TRIPLE) runtime::
+
+# Helgrind sees how threads take turns by what ctests/helgrind/announce.c tells it, which needs every atomic access to be
+# a call: nothing is optimized, and the standard library is built with the rest.
+HELGRIND := valgrind --tool=helgrind --trace-children=yes --free-is-write=yes --track-lockorders=no \
+    --suppressions=$(CURDIR)/ctests/helgrind/helgrind.supp
+VALGRIND_CARGO = $(UNSTABLE) CARGO_TARGET_DIR=$(VALGRIND) CARGO_PROFILE_DEV_OPT_LEVEL=0 \
+    $(TRIPLE_RUSTFLAGS)="-Csymbol-mangling-version=v0"
+# Checksums are half of the work, and take no turns.
+VALGRIND_BUILD = -Zbuild-std --target $(TRIPLE) --config profile.dev.package.crc32fast.opt-level=3
+ANNOUNCE := $(VALGRIND)/announce.so
+empty :=
+space := $(empty) $(empty)
+LISTED = $(subst $(space),;,$(strip $(1)))
+
+helgrind: valgrind $(VENV)/installed
+	rm -rf $(VALGRIND)/reports
+	mkdir -p $(VALGRIND)/reports
+	gcc -O2 -Wall -Wextra -Werror -mgeneral-regs-only -mno-red-zone -fno-ipa-icf -shared -fPIC -o $(ANNOUNCE) \
+	    ctests/helgrind/announce.c
+	$(VALGRIND_CARGO) cargo build --lib $(VALGRIND_BUILD)
+	ln -sf libmuster.so $(VALGRIND)/$(TRIPLE)/debug/libmuster.so.1
+	$(CMAKE) -S ctests -B $(VALGRIND)/ctests -DCMAKE_BUILD_TYPE=Debug -DMUSTER_BUILT_DIR=$(VALGRIND)/$(TRIPLE)/debug \
+	    -DMUSTER_UNDER="env;LD_PRELOAD=$(ANNOUNCE);$(call LISTED,$(HELGRIND));@reports@" \
+	    -DMUSTER_REPORTS="--log-file=$(VALGRIND)/reports/@test@.%p" \
+	    -DMUSTER_PATIENCE=$(VALGRIND_PATIENCE) -DMUSTER_LEFT_OUT=$(CURDIR)/ctests/helgrind/left_out.txt \
+	    -DMUSTER_PLANTED="callback_race=Possible data race.*count_and_add;buffer_race=Possible data race.*buffer_race"
+	$(CMAKE) --build $(VALGRIND)/ctests --parallel $(JOBS)
+	$(call RUN_CTESTS,$(VALGRIND))
+
+# Debian's package, where it may be installed.
+valgrind:
+	@[ -e /usr/include/valgrind/helgrind.h ] || { [ "$$(id -u)" = 0 ] && apt-get install --yes --no-install-recommends valgrind; } \
+	    || { echo "make sanitize needs valgrind with its headers: apt-get install valgrind" >&2; exit 1; }
+	@[ -d "$$(rustc --print sysroot)/lib/rustlib/src/rust/library" ] || rustup component add rust-src \
+	    || { echo "make sanitize needs the standard library's sources: rustup component add rust-src" >&2; exit 1; }
 
 ## Housekeeping
 

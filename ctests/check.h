@@ -9,6 +9,7 @@
 #include <muster.h>
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -38,6 +39,15 @@ static inline void check_contains(const char *file, int line, const char *text, 
         check_failed(file, line, "a text with certain words");
     }
 }
+
+/* How many times longer than usual things may take: `make sanitize` slows programs down, and says by how much. */
+static inline int patience(void) {
+    const char *times = getenv("TEST_PATIENCE");
+    return times == NULL ? 1 : atoi(times);
+}
+
+/* A short time-out, as a setting's value. */
+static inline const char *half_a_second(void) { return patience() >= 20 ? "10" : "0.5"; }
 
 #define CHECK(condition) ((condition) ? (void)0 : check_failed(__FILE__, __LINE__, #condition))
 /* A call that returns a status or a number. */

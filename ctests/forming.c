@@ -174,7 +174,7 @@ static void one_too_many(void) {
 
 /* One too few: all fail when the time is up, and are told how many came. */
 static void one_too_few(void) {
-    static const char *const settings[] = {"cluster_timeout", "0.5", NULL};
+    const char *const settings[] = {"cluster_timeout", half_a_second(), NULL};
     struct plan plan = {.workers = 2, .settings = settings};
     char port[8];
     muster_scheduler_t *scheduler = start_scheduler(&plan, port);
@@ -185,11 +185,11 @@ static void one_too_few(void) {
     CHECK_OK(muster_config_set(config, "sched_host", "127.0.0.1"));
     CHECK_OK(muster_config_set(config, "sched_port", port));
     CHECK_OK(muster_config_set(config, "worker_num", "2"));
-    CHECK_OK(muster_config_set(config, "cluster_timeout", "0.5"));
+    CHECK_OK(muster_config_set(config, "cluster_timeout", half_a_second()));
     CHECK_FAILS(MUSTER_ERR_TIMEOUT, "1 of 2", muster_init(config, &none));
     CHECK(none == NULL);
     muster_config_free(config);
-    CHECK_FAILS(MUSTER_ERR_TIMEOUT, "1 of 2", muster_scheduler_wait(scheduler, 20000));
+    CHECK_FAILS(MUSTER_ERR_TIMEOUT, "1 of 2", muster_scheduler_wait(scheduler, 20000 * patience()));
     muster_scheduler_free(scheduler);
 }
 

@@ -6,19 +6,20 @@
 #include <signal.h>
 #include <stdlib.h>
 
-enum { KIB = 1 << 10, MIB = 1 << 20 };
+enum { KIB = 1 << 10, MIB = 1 << 20, RANKS = 3, MEMORY = 64 * MIB };
 
-static uint8_t memory[64 * MIB]; /* of all ranks: what is in it does not matter here */
+/* What is in it does not matter here. */
+static uint8_t memories[RANKS][MEMORY];
 
 static muster_request_t *irecv(muster_group_t *group, size_t count, int from, int tag) {
     muster_request_t *request = NULL;
-    CHECK_OK(muster_irecv(group, malloc(count + 1), count, MUSTER_UINT8, from, tag, NULL, 0, &request));
+    CHECK_OK(muster_irecv(group, memories[muster_group_rank(group)] + MEMORY - MIB, count, MUSTER_UINT8, from, tag, NULL, 0, &request));
     return request;
 }
 
 static muster_request_t *isend(muster_group_t *group, size_t count, int to, int tag) {
     muster_request_t *request = NULL;
-    CHECK_OK(muster_isend(group, memory, count, MUSTER_UINT8, to, tag, &request));
+    CHECK_OK(muster_isend(group, memories[muster_group_rank(group)], count, MUSTER_UINT8, to, tag, &request));
     return request;
 }
 
@@ -33,6 +34,7 @@ static void still_works(muster_group_t *world, int rank) {
 /* A message that does not fit ends its receive alone; its sender hears of it where it still waits. */
 static void misfits(muster_cluster_t *cluster, int rank, void *context) {
     muster_group_t *world = muster_world(cluster);
+    uint8_t *memory = memories[rank];
     (void)context;
     for (int early = 0; early < 2; early++) { /* the receive comes first, or the message */
         for (int large = 0; large < 2; large++) {
@@ -68,6 +70,7 @@ static void misfits(muster_cluster_t *cluster, int rank, void *context) {
 /* A time-out ends one call alone, says what did not come and from whom, and leaves nothing behind. */
 static void times_out(muster_cluster_t *cluster, int rank, void *context) {
     muster_group_t *world = muster_world(cluster);
+    uint8_t *memory = memories[rank];
     (void)context;
     if (rank == 0) {
         CHECK_OK(muster_group_set_timeout(world, 300));
@@ -109,6 +112,7 @@ static void is_cancelled(muster_request_t *request) {
 /* What has not met its other half can be cancelled, and is gone; what has ended stays as it ended. */
 static void cancelled(muster_cluster_t *cluster, int rank, void *context) {
     muster_group_t *world = muster_world(cluster);
+    uint8_t *memory = memories[rank];
     muster_request_t *request = NULL;
     (void)context;
     if (rank == 0) {
@@ -136,6 +140,7 @@ static void cancelled(muster_cluster_t *cluster, int rank, void *context) {
 /* Who has left is missed by those only who need it; what it sent before still counts. */
 static void left(muster_cluster_t *cluster, int rank, void *context) {
     muster_group_t *world = muster_world(cluster);
+    uint8_t *memory = memories[rank];
     muster_received_t received;
     (void)context;
     if (rank == 1) {
@@ -162,6 +167,7 @@ static void left(muster_cluster_t *cluster, int rank, void *context) {
 /* A revoked group: its messages end with its first cause, and so does every later one. */
 static void revoked(muster_cluster_t *cluster, int rank, void *context) {
     muster_group_t *world = muster_world(cluster);
+    uint8_t *memory = memories[rank];
     (void)context;
     muster_request_t *never = irecv(world, 10, MUSTER_ANY_SOURCE, 9);
     muster_request_t *large = isend(world, MIB, (rank + 1) % 3, 8);
@@ -207,9 +213,10 @@ enum { KILLED = 1 };
 /* Everybody waits for a message, from the one that is killed or from another; it is in the middle of a long one. */
 static void until_killed(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
     muster_group_t *world = muster_world(cluster);
+    uint8_t *memory = memories[rank];
     struct note *note = &ranks->note[rank];
     if (rank == KILLED) {
-        muster_request_t *request = isend(world, sizeof memory, 0, 5);
+        muster_request_t *request = isend(world, MEMORY, 0, 5);
         CHECK_OK(muster_barrier(world));
         CHECK(sem_post(&note->ready) == 0);
         CHECK_OK(muster_request_wait(request, -1));
@@ -220,7 +227,7 @@ static void until_killed(muster_cluster_t *cluster, int rank, struct ranks *rank
     /* Rank 2 waits for nothing of the killed one. */
     int from = rank == 0 ? KILLED : 0;
     double before = now_s();
-    muster_status_t status = muster_recv(world, memory, sizeof memory, MUSTER_UINT8, from, 7, NULL, 0);
+    muster_status_t status = muster_recv(world, memory, MEMORY, MUSTER_UINT8, from, 7, NULL, 0);
     note->took_s = now_s() - before;
     keep_failure(note, cluster, status);
     muster_cluster_free(cluster);

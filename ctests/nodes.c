@@ -22,7 +22,12 @@ static muster_config_t *configuration(const struct plan *plan) {
     CHECK_OK(muster_config_set(config, "worker_num", number));
     snprintf(number, sizeof number, "%d", plan->servers);
     CHECK_OK(muster_config_set(config, "server_num", number));
-    CHECK_OK(muster_config_set(config, "cluster_timeout", "60"));
+    snprintf(number, sizeof number, "%d", 60 * patience());
+    CHECK_OK(muster_config_set(config, "cluster_timeout", number));
+    if (patience() > 1) {
+        snprintf(number, sizeof number, "%d", 5 * patience());
+        CHECK_OK(muster_config_set(config, "node_timeout", number));
+    }
     CHECK_OK(muster_config_set(config, "sched_host", plan->host == NULL ? "127.0.0.1" : plan->host));
     for (const char *const *setting = plan->settings; setting != NULL && *setting != NULL; setting += 2) {
         CHECK_OK(muster_config_set(config, setting[0], setting[1]));
@@ -91,6 +96,6 @@ void run_nodes(const struct plan *plan) {
     for (int i = 0; i < count; i++) {
         CHECK(pthread_join(nodes[i].thread, NULL) == 0);
     }
-    CHECK_OK(muster_scheduler_wait(scheduler, SCHEDULER_WAIT_MS));
+    CHECK_OK(muster_scheduler_wait(scheduler, SCHEDULER_WAIT_MS * patience()));
     muster_scheduler_free(scheduler);
 }

@@ -23,7 +23,7 @@ int own_threads(void) {
 
 bool own_threads_are(int expected) {
     struct timespec pause = {.tv_nsec = 1000000};
-    for (int i = 0; i < 2000 && own_threads() != expected; i++) {
+    for (int i = 0; i < 2000 * patience() && own_threads() != expected; i++) {
         nanosleep(&pause, NULL);
     }
     return own_threads() == expected;

@@ -22,7 +22,7 @@ double now_s(void) {
 void await(sem_t *semaphore) {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += LIMIT_S;
+    until.tv_sec += LIMIT_S * patience();
     while (sem_timedwait(semaphore, &until) != 0) {
         CHECK(errno == EINTR);
     }
@@ -43,7 +43,7 @@ static pid_t child_of(pid_t parent) {
 static void be_scheduler(struct ranks *ranks, const struct plan *plan) {
     muster_scheduler_t *scheduler = start_scheduler(plan, ranks->port);
     CHECK(sem_post(&ranks->note[0].go) == 0);
-    ranks->scheduler_status = muster_scheduler_wait(scheduler, SCHEDULER_WAIT_MS);
+    ranks->scheduler_status = muster_scheduler_wait(scheduler, SCHEDULER_WAIT_MS * patience());
     muster_scheduler_free(scheduler);
 }
 
@@ -81,7 +81,7 @@ void ranks_kill(struct ranks *ranks, int rank) {
 
 int await_child(pid_t pid) {
     struct timespec pause = {.tv_nsec = 2000000};
-    double limit = now_s() + LIMIT_S;
+    double limit = now_s() + LIMIT_S * patience();
     int status = 0;
     pid_t ended;
     while ((ended = waitpid(pid, &status, WNOHANG)) == 0) {

@@ -74,8 +74,8 @@ int main(void) {
     for (int i = 0; i < 5; i++) {
         CHECK(pthread_join(members[i].thread, NULL) == 0);
     }
-    CHECK_OK(muster_scheduler_wait(small, 20000));
-    CHECK_OK(muster_scheduler_wait(large, 20000));
+    CHECK_OK(muster_scheduler_wait(small, 20000 * patience()));
+    CHECK_OK(muster_scheduler_wait(large, 20000 * patience()));
     muster_scheduler_free(small);
     muster_scheduler_free(large);
     return 0;

@@ -110,7 +110,7 @@ static void replaced_while_forming(void) {
         int status = await_child(pid[i]);
         CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     }
-    CHECK_OK(muster_scheduler_wait(scheduler, 20000));
+    CHECK_OK(muster_scheduler_wait(scheduler, 20000 * patience()));
     muster_scheduler_free(scheduler);
     CHECK_OK(muster_set_log_callback(MUSTER_LOG_INFO, NULL, NULL));
 }
