@@ -117,8 +117,8 @@ impl Group {
         let mut turn = 0u32;
         loop {
             turn = turn.wrapping_add(1);
-            let moved = self.move_out(driver, running, exchange, memory)?;
-            let moved = self.move_in(driver, running, exchange, memory)? || moved;
+            let sent = self.move_out(driver, running, exchange, memory)?;
+            let got = self.move_in(driver, running, exchange, memory)?;
             if exchange.send.is_none() && exchange.receive.is_none() {
                 return Ok(());
             }
@@ -126,7 +126,9 @@ impl Group {
                 self.look_up(driver, running)?;
                 continue;
             }
-            if moved {
+            // Who has sent everything and got nothing lets others run at once, for the peer may be one of them; of two
+            // ranks each has a core, mostly.
+            if got || (sent && (exchange.send.is_some() || self.size() == 2)) {
                 idle_since = None;
                 // A transfer that trickles keeps to the time, too; the clock is not read at every turn.
                 if turn % CLOCK_TURNS == 0 && running.shared.clock.now() >= running.deadline {

@@ -214,10 +214,12 @@ impl Link {
         }
         let target = sink.target(0, PIECE_BYTES.min(total), piece);
         let (head, behind) = self.inbound.split_at_mut(HEAD_BYTES);
-        let mut slices = [IoSliceMut::new(head), IoSliceMut::new(target)];
+        // With room for the checksum, if the payload is one piece: then that is all of the frame.
+        let (checksum, _) = behind.split_at_mut(CHECKSUM_BYTES);
+        let mut slices = [IoSliceMut::new(head), IoSliceMut::new(target), IoSliceMut::new(checksum)];
         let Some(count) = taken(self.transport.read(&mut slices))? else { return Ok(None) };
-        (self.from, self.to) = (0, count.min(HEAD_BYTES));
-        let landed = count - self.to;
+        let landed = count.saturating_sub(HEAD_BYTES).min(target.len());
+        (self.from, self.to) = (0, count - landed);
         if landed == 0 {
             return self.peek();
         }
@@ -229,14 +231,11 @@ impl Link {
             }
             return Ok(arrival);
         }
-        match behind.get_mut(..landed) {
-            Some(place) => place.copy_from_slice(&target[..landed]),
-            None => {
-                self.inbound.truncate(HEAD_BYTES);
-                self.inbound.extend_from_slice(&target[..landed]);
-            }
-        }
-        self.to += landed;
+        let end = count.max(self.inbound.len());
+        self.inbound.resize(end, 0);
+        self.inbound.copy_within(HEAD_BYTES..self.to, HEAD_BYTES + landed);
+        self.inbound[HEAD_BYTES..][..landed].copy_from_slice(&target[..landed]);
+        self.to = count;
         self.peek()
     }
 
