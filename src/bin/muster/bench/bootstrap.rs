@@ -74,7 +74,10 @@ fn once(worker_num: u32, logs: &std::path::Path) -> Result<f64, String> {
     let took = begun.elapsed().as_secs_f64() * 1000.0;
     match output.status.success() {
         true => Ok(took),
-        false => Err(format!("muster run failed: {}", String::from_utf8_lossy(&output.stderr))),
+        false => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            Err(format!("muster run failed (its logs are in {}): {said}", logs.display()))
+        }
     }
 }
 
