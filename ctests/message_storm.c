@@ -577,7 +577,9 @@ static void be_in_it(muster_cluster_t *cluster, int index, void *context) {
 }
 
 int main(int argc, char **argv) {
-    static const char *const settings[] = {"timeout", "40", NULL};
+    static char limit[16];
+    static const char *const settings[] = {"timeout", limit, NULL};
+    snprintf(limit, sizeof limit, "%d", 40 * patience());
     static struct storm storm;
     int descriptors = own_descriptors();
     if (argc > 1) {
