@@ -587,7 +587,7 @@ int main(int argc, char **argv) {
     }
     printf("seed %llu\n", (unsigned long long)seed);
     fflush(stdout);
-    for (int size = 2; size <= MOST; size++) {
+    for (int size = 2; size <= (patience() > 1 ? 3 : MOST); size++) {
         struct plan nodes = {.workers = size, .node_ids = rank_ids, .settings = settings, .body = be_in_it,
                              .context = &storm};
         plan(&storm, size);
