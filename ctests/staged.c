@@ -266,9 +266,9 @@ static const struct scene scenes[] = {
     {"another type", other_type, MUSTER_ERR_MISMATCH, {"int32", "float32"}, 0},
     {"another operation", other_operation, MUSTER_ERR_MISMATCH, {"sum", "max"}, 0},
     {"a root that has returned", root_has_returned, MUSTER_ERR_MISMATCH, {"allgather("}, 0},
-    {"one that never comes", never_comes, MUSTER_ERR_TIMEOUT, {"never entered allreduce #", "on world within the 1 s"}, SHORT_MS},
-    {"one that is stopped", is_stopped, MUSTER_ERR_TIMEOUT, {"never entered barrier #", "on world within the 1 s"}, SHORT_MS},
-    {"time is up in the middle", time_is_up, MUSTER_ERR_TIMEOUT, {"allreduce #", "the 1 s that it may take are over"}, SHORT_MS},
+    {"one that never comes", never_comes, MUSTER_ERR_TIMEOUT, {"never entered allreduce #", "on world within the "}, SHORT_MS},
+    {"one that is stopped", is_stopped, MUSTER_ERR_TIMEOUT, {"never entered barrier #", "on world within the "}, SHORT_MS},
+    {"time is up in the middle", time_is_up, MUSTER_ERR_TIMEOUT, {"allreduce #", "s that it may take are over"}, SHORT_MS},
     {"cancelled in the middle", is_cancelled, MUSTER_ERR_ABORTED, {"cancelled allreduce #", "before it had ended"}, 0},
     {"a link is cut", link_is_cut, MUSTER_ERR_LINK, {"cannot reach each other although both live"}, 0},
 };
@@ -290,7 +290,7 @@ static void meet(struct part *part, int scene, const char *where) {
     if (here == SIZE) {
         CHECK_OK(muster_store_set(part->cluster, all, "", 0));
     }
-    CHECK_OK(muster_store_wait(part->cluster, keys, 1, LIMIT_MS));
+    CHECK_OK(muster_store_wait(part->cluster, keys, 1, LIMIT_MS * patience()));
 }
 
 /* Every rank was told the same, in the same words. */
@@ -302,7 +302,7 @@ static void compare(struct part *part, int scene, const char *words) {
     if (part->rank == 0) {
         CHECK_OK(muster_store_set(part->cluster, key, words, strlen(words)));
     }
-    CHECK_OK(muster_store_get(part->cluster, key, LIMIT_MS, &first, &length));
+    CHECK_OK(muster_store_get(part->cluster, key, LIMIT_MS * patience(), &first, &length));
     if (length != strlen(words) || memcmp(first, words, length) != 0) {
         fprintf(stderr, "rank %d: \"%s\"\nrank 0: \"%.*s\"\n", part->rank, words, (int)length, (const char *)first);
         CHECK(!"all ranks were told the same");
@@ -326,29 +326,38 @@ static void play_all(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
         const struct scene *scene = &scenes[i];
         part.odd = odd_one(i);
         part.is_odd = rank == part.odd;
-        CHECK_OK(muster_group_set_timeout(part.world, scene->limit_ms == 0 ? LIMIT_MS : scene->limit_ms));
+        int64_t limit_ms = (scene->limit_ms == 0 ? LIMIT_MS : scene->limit_ms) * patience();
+        CHECK_OK(muster_group_set_timeout(part.world, limit_ms));
         meet(&part, i, "begin");
         muster_status_t status = scene->play(&part);
         char words[WORDS_BYTES];
         snprintf(words, sizeof words, "%s", muster_last_error());
-        if (status != scene->status) {
+        /* The scheduler's word that both ends live may not come in its 250 ms. */
+        bool unconfirmed = patience() > 1 && scene->status == MUSTER_ERR_LINK && status == MUSTER_ERR_PEER_LOST;
+        muster_status_t expected = unconfirmed ? status : scene->status;
+        if (status != expected) {
             fprintf(stderr, "%s: rank %d\n", scene->name, rank);
         }
-        CHECK_IS(scene->status, status);
+        CHECK_IS(expected, status);
         for (int word = 0; word < 3 && scene->words[word] != NULL; word++) {
-            CHECK_CONTAINS(words, scene->words[word]);
+            CHECK_CONTAINS(words, unconfirmed ? "unconfirmed" : scene->words[word]);
+        }
+        if (scene->status == MUSTER_ERR_TIMEOUT) {
+            char limit[32];
+            snprintf(limit, sizeof limit, "the %lld s", (long long)limit_ms / 1000);
+            CHECK_CONTAINS(words, limit);
         }
         muster_failure_t failure;
         CHECK_OK(muster_failure(cluster, &failure, sizeof failure));
-        CHECK_IS(scene->status, failure.status);
+        CHECK_IS(expected, failure.status);
         CHECK_IS(i + 1, failure.epoch);
         if (scene->status == MUSTER_ERR_TIMEOUT && scene->play != time_is_up) {
             CHECK_IS(part.odd, failure.rank);
         }
-        CHECK_IS(scene->status, muster_barrier(part.world));
+        CHECK_IS(expected, muster_barrier(part.world));
         compare(&part, i, words);
         meet(&part, i, "end"); /* who mends before would be the cause for others */
-        CHECK_OK(muster_recover(cluster, LIMIT_MS));
+        CHECK_OK(muster_recover(cluster, LIMIT_MS * patience()));
         works(&part);
     }
     for (size_t i = 0; i < LARGE; i++) {
