@@ -16,7 +16,7 @@ pub(super) fn doubling(shape: &Shape<'_>, step: u32) -> Action {
     let rounds = rounds(shape.size);
     let first_into_output = rounds % 2 == 1 && !shape.in_place;
     if let Some(round) = phases.within(rounds) {
-        let written = |round: u32| match (round % 2 == 0) == first_into_output {
+        let written = |round: u32| match round.is_multiple_of(2) == first_into_output {
             true => Buffer::Output,
             false => Buffer::Scratch,
         };

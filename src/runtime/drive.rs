@@ -131,7 +131,7 @@ impl Group {
             if got || (sent && (exchange.send.is_some() || self.size() == 2)) {
                 idle_since = None;
                 // A transfer that trickles keeps to the time, too; the clock is not read at every turn.
-                if turn % CLOCK_TURNS == 0 && running.shared.clock.now() >= running.deadline {
+                if turn.is_multiple_of(CLOCK_TURNS) && running.shared.clock.now() >= running.deadline {
                     return Err(Stop::Timeout);
                 }
                 continue;
@@ -385,7 +385,7 @@ fn agree(running: &Running<'_>, peer: u32, header: &FrameHeader, data: &DataHead
         return Err(Stop::Mismatch(peer, data.sequence, data.call));
     }
     let element = running.call.dtype.map_or(1, DType::size) as u64;
-    let whole = header.length % element == 0;
+    let whole = header.length.is_multiple_of(element);
     // Ranks of these kinds know different counts, so that only here a difference shows.
     let unlike = matches!(data.call.kind, CallKind::Gatherv | CallKind::Scatterv | CallKind::Alltoallv);
     if header.length != into.len as u64 && unlike && whole {

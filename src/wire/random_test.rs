@@ -43,7 +43,7 @@ impl Random {
     }
 
     fn option<T>(&mut self, make: impl FnOnce(&mut Random) -> T) -> Option<T> {
-        (self.number() % 2 == 0).then(|| make(self))
+        self.number().is_multiple_of(2).then(|| make(self))
     }
 
     fn array<const N: usize>(&mut self) -> [u8; N] {
@@ -59,7 +59,7 @@ impl Random {
     }
 
     fn flag(&mut self) -> bool {
-        self.number() % 2 == 0
+        self.number().is_multiple_of(2)
     }
 
     /// At most `max` bytes of text, of characters of one to four bytes.
@@ -287,7 +287,7 @@ impl Random {
                 Message::GroupMade(GroupMade { parent, nth: self.u64(), group, members: self.list(40, Random::u32) })
             }
             Message::Recover(_) => {
-                Message::Recover(Recover { epoch: Epoch(self.u64()), inside: self.number() % 2 == 0 })
+                Message::Recover(Recover { epoch: Epoch(self.u64()), inside: self.number().is_multiple_of(2) })
             }
             Message::NotRecovered(_) => Message::NotRecovered(NotRecovered { failure: self.failure() }),
             Message::InEpoch(_) => Message::InEpoch(InEpoch { epoch: Epoch(self.u64()) }),

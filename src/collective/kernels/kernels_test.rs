@@ -136,7 +136,7 @@ fn patterns(dtype: DType, seed: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     for at in 0..301usize {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let turn = if seed % 2 == 0 { at / special.len() } else { at };
+        let turn = if seed.is_multiple_of(2) { at / special.len() } else { at };
         let value = if at < 144 { special[turn % special.len()] } else { state ^ (state >> 29) };
         bytes.extend(&value.to_le_bytes()[..dtype.size()]);
     }

@@ -61,7 +61,10 @@ pub unsafe fn divide(dtype: DType, data: *mut u8, count: usize, by: u32) {
 /// Combines `other` into `mine`, for tests that have no use for pointers.
 #[cfg(test)]
 pub(super) fn reduce_slices(op: ReduceOp, dtype: DType, mine: &mut [u8], other: &[u8], other_lower: bool) {
-    assert!(mine.len() == other.len() && mine.len() % dtype.size() == 0, "operands of {dtype} must be equally long");
+    assert!(
+        mine.len() == other.len() && mine.len().is_multiple_of(dtype.size()),
+        "operands of {dtype} must be equally long"
+    );
     let (out, other, count) = (mine.as_mut_ptr(), other.as_ptr(), mine.len() / dtype.size());
     let (lower, higher) = if other_lower { (other, out.cast_const()) } else { (out.cast_const(), other) };
     // SAFETY: both slices hold `count` elements, and `out` is one of the operands.
