@@ -12,6 +12,7 @@
 //! | [`membership`] | the scheduler's brain |
 //! | [`agent`] | the node's brain |
 //! | [`collective`] | schedules as step machines, choice of algorithm, kernels |
+//! | [`journal`] | the scheduler's append-only log and the node's identity file, on a disk |
 //! | [`net`] | sockets, pollers, wakers, names; knows nothing of ranks |
 //! | [`runtime`] | where brains meet sockets |
 //! | [`ffi`] | the C ABI: convert, call, convert |
@@ -24,6 +25,7 @@ pub mod collective;
 pub mod config;
 pub mod error;
 pub mod ffi;
+pub mod journal;
 pub mod membership;
 pub mod net;
 pub mod runtime;

@@ -1,0 +1,113 @@
+//! What this room needs of a directory. Names are plain file names in it.
+//!
+//! Invariant: an implementation promises nothing of what was not synced: not of bytes before [`Appender::sync`], nor of
+//! names before [`Disk::sync`]. Tested through all that uses it.
+
+use crate::error::{Error, Result, Status};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A directory.
+pub trait Disk: Send {
+    /// Where it is, for messages.
+    fn path(&self) -> &Path;
+    /// A whole file; none where there is no such file.
+    fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>>;
+    /// A new, empty file in the place of whatever has that name.
+    fn create(&self, name: &str) -> io::Result<Box<dyn Appender>>;
+    /// A file that is there.
+    fn open(&self, name: &str) -> io::Result<Box<dyn Appender>>;
+    /// Puts a file in the place of another, which may be missing.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+    /// Removes a file, which may be missing.
+    fn remove(&self, name: &str) -> io::Result<()>;
+    /// The names of all files.
+    fn names(&self) -> io::Result<Vec<String>>;
+    /// Returns when the names are durable as they are.
+    fn sync(&self) -> io::Result<()>;
+    /// Takes a lock that no two processes, and no two disks, hold at once, and leaves a word about the owner in its file.
+    fn lock(&self, name: &str, owner: &str) -> io::Result<Locked>;
+}
+
+/// A file that grows at its end. It stays the same file when it is renamed.
+pub trait Appender: Send {
+    /// Writes all of these bytes at the end; after an error any part of them may be there.
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
+    /// Cuts off what lies behind this length.
+    fn truncate(&mut self, length: u64) -> io::Result<()>;
+    /// Returns when length and bytes are durable as they are.
+    fn sync(&mut self) -> io::Result<()>;
+}
+
+/// What came of [`Disk::lock`].
+pub enum Locked {
+    /// It is held until this is dropped, or the process dies.
+    Held(Box<dyn Send>),
+    /// Somebody else holds it: the word that is in the file.
+    Taken(String),
+}
+
+/// The path of one file.
+pub(super) fn path_of(disk: &dyn Disk, name: &str) -> PathBuf {
+    disk.path().join(name)
+}
+
+/// Puts into words what was tried (`write to`) on a file of the disk, where it was refused.
+pub(super) fn tried<T>(disk: &dyn Disk, what: &str, name: &str, result: io::Result<T>) -> Result<T> {
+    result.map_err(|error| refused(what, &path_of(disk, name), &error))
+}
+
+/// The same for the directory itself.
+pub(super) fn tried_directory<T>(disk: &dyn Disk, what: &str, result: io::Result<T>) -> Result<T> {
+    result.map_err(|error| refused(what, disk.path(), &error))
+}
+
+/// What was tried on this path, why it was refused, and what would be right.
+pub(super) fn refused(what: &str, path: &Path, error: &io::Error) -> Error {
+    let expected = expected(error).map(|expected| format!(": expected {expected}")).unwrap_or_default();
+    Error::new(Status::Journal, format!("cannot {what} {}: {error}{expected}", path.display()))
+}
+
+fn expected(error: &io::Error) -> Option<&'static str> {
+    Some(match error.raw_os_error()? {
+        libc::ENOSPC => "free space on that file system, or another recovery path (MS_RECOVERY_PATH)",
+        libc::EDQUOT => "room within this user's quota there, or another recovery path (MS_RECOVERY_PATH)",
+        libc::EROFS => "a recovery path (MS_RECOVERY_PATH) on a file system that can be written to",
+        libc::EACCES | libc::EPERM => {
+            "a recovery path (MS_RECOVERY_PATH) that this process's user owns and may read and write"
+        }
+        libc::ENOTDIR | libc::EEXIST => "the recovery path (MS_RECOVERY_PATH) to be a directory",
+        libc::ELOOP => "a plain file there: symbolic links are not followed",
+        libc::EIO => "a disk that works: what was written last may be lost",
+        libc::ENOLCK | libc::ENOSYS | libc::EOPNOTSUPP => {
+            "a recovery path (MS_RECOVERY_PATH) on a file system with file locks"
+        }
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_says_what_was_tried_where_why_and_what_would_be_right() {
+        for (code, right) in [
+            (libc::ENOSPC, "free space"),
+            (libc::EDQUOT, "quota"),
+            (libc::EROFS, "can be written to"),
+            (libc::EACCES, "may read and write"),
+            (libc::ENOTDIR, "to be a directory"),
+            (libc::ENOLCK, "file locks"),
+        ] {
+            let reason = io::Error::from_raw_os_error(code);
+            let error = refused("write to", Path::new("/r/scheduler.journal"), &reason);
+            assert_eq!(error.status(), Status::Journal);
+            let begin = format!("cannot write to /r/scheduler.journal: {reason}: expected ");
+            assert!(error.message().starts_with(&begin), "{error}");
+            assert!(error.message()[begin.len()..].contains(right), "{error}");
+        }
+        let other = refused("sync", Path::new("/r"), &io::Error::other("odd"));
+        assert_eq!(other.message(), "cannot sync /r: odd");
+    }
+}

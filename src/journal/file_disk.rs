@@ -1,0 +1,183 @@
+//! The recovery directory on a real disk.
+//!
+//! Invariants: the directory is made with mode 0700 where it is missing, and durable in its parent; every file has mode
+//! 0600, and one that is laxer is mended when it is opened; symbolic links are not followed; a file that stays open is
+//! opened through the [`Keep`] that the caller gives. Tested in `file_disk_test.rs`.
+
+use super::disk::{refused, Appender, Disk, Locked};
+use crate::error::Result;
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
+use std::io::{self, ErrorKind, Read, Write};
+use std::ops::Deref;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+const DIRECTORY_MODE: u32 = 0o700;
+const FILE_MODE: u32 = 0o600;
+/// How much of a lock's file is read.
+const OWNER_MAX_BYTES: u64 = 64;
+
+/// A file that stays open.
+pub type Kept = Box<dyn Deref<Target = File> + Send>;
+
+/// Opens a file that stays open, so that it is among the descriptors that a forked child closes: a child that lives
+/// longer than this process would otherwise keep its lock.
+pub type Keep = fn(&mut dyn FnMut() -> io::Result<File>) -> io::Result<Kept>;
+
+/// A directory of the file system.
+pub struct FileDisk {
+    path: PathBuf,
+    keep: Keep,
+}
+
+impl FileDisk {
+    /// The directory at `path`, which is made, parents included, where it is missing.
+    pub fn open(path: impl Into<PathBuf>, keep: Keep) -> Result<FileDisk> {
+        let path = path.into();
+        make_directory(&path).map_err(|error| refused("make the directory", &path, &error))?;
+        Ok(FileDisk { path, keep })
+    }
+
+    fn keep(&self, options: &OpenOptions, name: &str) -> io::Result<Kept> {
+        let path = self.path.join(name);
+        (self.keep)(&mut || options.open(&path))
+    }
+}
+
+/// Each directory that is made is made durable in its parent.
+fn make_directory(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let parent = match path.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
+        Some(parent) => parent,
+        None => return Err(ErrorKind::NotFound.into()),
+    };
+    make_directory(parent)?;
+    match DirBuilder::new().mode(DIRECTORY_MODE).create(path) {
+        // Several nodes of one host may begin at once.
+        Err(error) if error.kind() == ErrorKind::AlreadyExists && path.is_dir() => {}
+        made => made?,
+    }
+    File::open(parent)?.sync_all()
+}
+
+fn options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.mode(FILE_MODE).custom_flags(libc::O_NOFOLLOW);
+    options
+}
+
+fn mend_mode(file: &File) -> io::Result<()> {
+    match file.metadata()?.permissions().mode() & 0o7777 & !FILE_MODE {
+        0 => Ok(()),
+        _ => file.set_permissions(Permissions::from_mode(FILE_MODE)),
+    }
+}
+
+impl Disk for FileDisk {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
+        let mut file = match options().read(true).open(self.path.join(name)) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            opened => opened?,
+        };
+        mend_mode(&file)?;
+        // Sets the room aside beforehand, and gives an error where there is not enough.
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        Ok(Some(bytes))
+    }
+
+    fn create(&self, name: &str) -> io::Result<Box<dyn Appender>> {
+        self.remove(name)?;
+        let file = self.keep(options().append(true).create_new(true), name)?;
+        mend_mode(&file)?;
+        Ok(Box::new(OpenFile(file)))
+    }
+
+    fn open(&self, name: &str) -> io::Result<Box<dyn Appender>> {
+        let file = self.keep(options().append(true), name)?;
+        mend_mode(&file)?;
+        Ok(Box::new(OpenFile(file)))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.path.join(from), self.path.join(to))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        match fs::remove_file(self.path.join(name)) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            removed => removed,
+        }
+    }
+
+    fn names(&self) -> io::Result<Vec<String>> {
+        let names = fs::read_dir(&self.path)?.map(|entry| Ok(entry?.file_name().into_string().ok()));
+        names.filter_map(io::Result::transpose).collect()
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        File::open(&self.path)?.sync_all()
+    }
+
+    fn lock(&self, name: &str, owner: &str) -> io::Result<Locked> {
+        let file = self.keep(options().read(true).write(true).create(true).truncate(false), name)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let mut owner = Vec::new();
+                (&**file).take(OWNER_MAX_BYTES).read_to_end(&mut owner)?;
+                return Ok(Locked::Taken(String::from_utf8_lossy(&owner).into_owned()));
+            }
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+        let held = FileLock { file, pid: std::process::id() };
+        mend_mode(&held.file)?;
+        held.file.set_len(0)?;
+        (&**held.file).write_all(owner.as_bytes())?;
+        Ok(Locked::Held(Box::new(held)))
+    }
+}
+
+struct OpenFile(Kept);
+
+impl Appender for OpenFile {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        (&**self.0).write_all(bytes)
+    }
+
+    fn truncate(&mut self, length: u64) -> io::Result<()> {
+        self.0.set_len(length)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        // Does not sync times; a changed length it does.
+        self.0.sync_data()
+    }
+}
+
+/// The lock's file stays when the lock goes: who has it open must not lock a file that nobody else finds any more.
+struct FileLock {
+    file: Kept,
+    pid: u32,
+}
+
+impl Drop for FileLock {
+    fn drop(&mut self) {
+        // Closing alone would leave it to a child that is just being started, until it is another program. A forked
+        // child that drops its copy must not take it from its parent.
+        if self.pid == std::process::id() {
+            let _ = self.file.unlock();
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "file_disk_test.rs"]
+mod tests;

@@ -1,0 +1,225 @@
+use super::*;
+use crate::error::Status;
+use crate::journal::{Identity, Journal};
+use crate::net::fork::Guarded;
+use crate::net::testfork::ForkedChild;
+use std::os::unix::fs::symlink;
+use std::time::{Duration, Instant};
+
+/// Long enough for a child on a machine with other things to do.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A folder of its own for a test, gone when the test ends.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("muster-journal-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir(&path).unwrap();
+        Folder(path)
+    }
+
+    fn recovery(&self) -> PathBuf {
+        self.0.join("recovery")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// As the runtime does it: children that are forked by other tests must not hold these tests' locks.
+fn guarded(open: &mut dyn FnMut() -> io::Result<File>) -> io::Result<Kept> {
+    Ok(Box::new(Guarded::create(open)?))
+}
+
+fn disk(path: &Path) -> FileDisk {
+    FileDisk::open(path, guarded).unwrap()
+}
+
+fn open(path: &Path) -> Result<Journal> {
+    Ok(Journal::open(Box::new(disk(path)), 1)?.journal)
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o7777
+}
+
+#[test]
+fn a_journal_lives_on_a_real_disk() {
+    let folder = Folder::new("life");
+    let path = folder.recovery();
+    let mut journal = open(&path).unwrap();
+    journal.append(&[&b"one"[..], b""]).unwrap();
+    journal.sync().unwrap();
+    journal.rewrite([b"sum"]).unwrap();
+    journal.append(&[b"two"]).unwrap();
+    journal.sync().unwrap();
+    drop(journal);
+    let file = OpenOptions::new().append(true).open(path.join("scheduler.journal")).unwrap();
+    (&file).write_all(&[0; 100]).unwrap();
+    fs::write(path.join("scheduler.journal.new"), "left over").unwrap();
+
+    let mut opened = Journal::open(Box::new(disk(&path)), 2).unwrap();
+    assert_eq!(opened.records.iter().collect::<Vec<_>>(), [b"sum", b"two"]);
+    assert!(opened.note.unwrap().contains("100 bytes"));
+    assert!(!path.join("scheduler.journal.new").exists());
+    for _ in 0..5 {
+        opened.journal.archive().unwrap();
+    }
+    let mut names = disk(&path).names().unwrap();
+    names.sort();
+    let expected = ["", ".3", ".4", ".5"].map(|end| format!("scheduler.journal{end}"));
+    assert_eq!(names, [&expected[..], &["scheduler.lock".to_owned()]].concat());
+    drop(opened.journal);
+    let opened = Journal::open(Box::new(disk(&path)), 3).unwrap();
+    assert!(opened.records.is_empty() && opened.note.is_none());
+}
+
+#[test]
+fn directories_and_files_are_the_users_alone() {
+    let folder = Folder::new("modes");
+    let path = folder.recovery().join("deeper");
+    drop(open(&path).unwrap());
+    let identity = Identity { node_id: "0".into(), job_id: None, current: None, next: Some([1; 32]) };
+    identity.store(&disk(&path)).unwrap();
+    assert_eq!((mode(&folder.recovery()), mode(&path)), (0o700, 0o700));
+    let files: Vec<PathBuf> = disk(&path).names().unwrap().iter().map(|name| path.join(name)).collect();
+    assert_eq!(files.len(), 3);
+    for file in &files {
+        assert_eq!(mode(file), 0o600, "{file:?}");
+        fs::set_permissions(file, Permissions::from_mode(0o664)).unwrap();
+    }
+    drop(open(&path).unwrap());
+    assert_eq!(Identity::load(&disk(&path), "0").unwrap(), Some(identity));
+    for file in &files {
+        assert_eq!(mode(file), 0o600, "{file:?} is mended");
+    }
+}
+
+#[test]
+fn what_is_no_directory_is_refused_in_words() {
+    let folder = Folder::new("no-directory");
+    fs::write(folder.recovery(), "").unwrap();
+    for path in [folder.recovery(), folder.recovery().join("deeper")] {
+        let error = FileDisk::open(&path, guarded).err().unwrap();
+        assert_eq!(error.status(), Status::Journal);
+        assert!(error.message().starts_with(&format!("cannot make the directory {}", path.display())), "{error}");
+        assert!(
+            error.message().ends_with("expected the recovery path (MS_RECOVERY_PATH) to be a directory"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn symbolic_links_are_not_followed() {
+    for name in ["scheduler.journal", "scheduler.lock"] {
+        let folder = Folder::new(&format!("link-{name}"));
+        let (path, target) = (folder.recovery(), folder.0.join("target"));
+        drop(open(&path).unwrap());
+        fs::rename(path.join(name), &target).unwrap();
+        symlink(&target, path.join(name)).unwrap();
+        let error = open(&path).err().unwrap();
+        assert_eq!(error.status(), Status::Journal);
+        assert!(error.message().contains(name) && error.message().ends_with("are not followed"), "{error}");
+    }
+}
+
+#[test]
+fn a_second_scheduler_of_this_process_is_refused_until_the_first_ends() {
+    let folder = Folder::new("second");
+    let first = open(&folder.recovery()).unwrap();
+    let error = open(&folder.recovery()).err().unwrap();
+    assert_eq!(error.status(), Status::Journal);
+    let path = folder.recovery().join("scheduler.journal");
+    let begin =
+        format!("another scheduler (pid {}) uses this journal: {}: expected ", std::process::id(), path.display());
+    assert!(error.message().starts_with(&begin), "{error}");
+    drop(first);
+    open(&folder.recovery()).unwrap();
+}
+
+/// Waits until this file says this.
+fn await_text(path: &Path, text: &str) {
+    let until = Instant::now() + PATIENCE;
+    while fs::read_to_string(path).ok().as_deref() != Some(text) {
+        assert!(Instant::now() < until, "{path:?} says {text:?} in time");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn sleep_on() -> ! {
+    loop {
+        std::thread::sleep(PATIENCE);
+    }
+}
+
+#[test]
+fn the_lock_of_another_process_holds_until_that_dies() {
+    let folder = Folder::new("process");
+    let path = folder.recovery();
+    let child = ForkedChild::start(|| {
+        let _journal = open(&path).unwrap();
+        sleep_on()
+    });
+    await_text(&path.join("scheduler.lock"), &format!("{}\n", child.pid()));
+    let error = open(&path).err().unwrap();
+    assert!(error.message().starts_with(&format!("another scheduler (pid {}) uses", child.pid())), "{error}");
+    // Killed, it has no time to give the lock back.
+    drop(child);
+    open(&path).unwrap();
+}
+
+#[test]
+fn a_forked_child_that_drops_its_copy_does_not_give_the_lock_back() {
+    let folder = Folder::new("copy");
+    let path = folder.recovery();
+    let mut journal = Some(open(&path).unwrap());
+    let child = ForkedChild::start(|| {
+        drop(journal.take());
+        0
+    });
+    assert_eq!(child.exit_code(), 0);
+    assert!(open(&path).err().unwrap().message().starts_with("another scheduler"));
+    let journal = journal.as_mut().unwrap();
+    journal.append(&[b"still"]).unwrap();
+    journal.sync().unwrap();
+}
+
+#[test]
+fn a_forked_child_that_outlives_the_scheduler_does_not_keep_its_lock() {
+    let folder = Folder::new("outlive");
+    let (path, forked, end) = (folder.recovery(), folder.0.join("forked"), folder.0.join("end"));
+    let scheduler = ForkedChild::start(|| {
+        let _journal = open(&path).unwrap();
+        let _child = ForkedChild::start(|| {
+            fs::write(&forked, "yes").unwrap();
+            await_text(&end, "yes");
+            fs::write(&forked, "gone").unwrap();
+            0
+        });
+        sleep_on()
+    });
+    await_text(&forked, "yes");
+    drop(scheduler);
+    open(&path).unwrap();
+    fs::write(&end, "yes").unwrap();
+    await_text(&forked, "gone");
+}
+
+#[test]
+fn the_lock_is_given_back_though_a_child_still_has_the_file_open() {
+    // Without the fork table, as a program is that is just being started by another thread.
+    let folder = Folder::new("starting");
+    let path = folder.recovery();
+    let plain: Keep = |open| Ok(Box::new(Box::new(open()?)));
+    let open_plain = || Journal::open(Box::new(FileDisk::open(&path, plain).unwrap()), 1);
+    let opened = open_plain().unwrap();
+    let _child = ForkedChild::start(|| sleep_on());
+    drop(opened);
+    open_plain().unwrap();
+}

@@ -1,0 +1,285 @@
+//! The scheduler's journal: records that are appended, synced, read again at the next start, and compacted.
+//!
+//! Files: `scheduler.journal`; `scheduler.journal.new` while one is being made; `scheduler.journal.1`, `.2`, .. of jobs
+//! that are done; `scheduler.lock`, held as long as the journal lives.
+//!
+//! Invariants
+//! - A new file is whole and durable before it takes the journal's name, and the name is durable before anything is
+//!   appended: after a crash the journal is the old file or the new one.
+//! - `synced`, which every record carries, never runs ahead of what a sync has returned for (`record.rs` builds on it).
+//! - The first error of the disk is the last: it is given again at every later call, and nothing is written or synced
+//!   any more. The next start reads what became durable.
+//!
+//! Nothing is promised of a record before [`Journal::sync`] has returned. Tested in `log_test.rs`.
+
+use super::disk::{path_of, tried, tried_directory, Appender, Disk, Locked};
+use super::record::{head, scan, Writer, HEAD_BYTES, RECORD_MAX};
+use crate::error::{Error, Result, Status};
+use std::ops::Range;
+use std::path::PathBuf;
+
+const JOURNAL: &str = "scheduler.journal";
+const NEW: &str = "scheduler.journal.new";
+const ARCHIVED: &str = "scheduler.journal.";
+const LOCK: &str = "scheduler.lock";
+
+/// How many journals of jobs that are done are kept.
+const ARCHIVES_KEPT: usize = 3;
+/// A smaller file is not worth compacting.
+const COMPACT_LEAST: u64 = 1 << 20;
+/// How many times its snapshot a file may be before it is worth compacting.
+const COMPACT_FACTOR: u64 = 4;
+/// A snapshot is written in parts of about this size.
+const PART_BYTES: usize = 1 << 20;
+
+/// The journal of one scheduler.
+pub struct Journal {
+    file: Box<dyn Appender>,
+    writer: Writer,
+    /// The length of the file, and how much of it is synced.
+    length: u64,
+    synced: u64,
+    /// How much of it the snapshot takes.
+    snapshot: u64,
+    /// The salt of the next file.
+    next_salt: u64,
+    broken: Option<Error>,
+    disk: Box<dyn Disk>,
+    /// Last, so that it is given up last.
+    _lock: Box<dyn Send>,
+}
+
+/// A journal that was opened.
+pub struct Opened {
+    /// To go on with.
+    pub journal: Journal,
+    /// What it holds.
+    pub records: Records,
+    /// A line for the log, where a torn tail was cut off.
+    pub note: Option<String>,
+}
+
+/// What a journal held when it was opened, in the order in which it was written.
+#[derive(Debug, Default)]
+pub struct Records {
+    bytes: Vec<u8>,
+    payloads: Vec<Range<usize>>,
+}
+
+impl Records {
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        self.payloads.iter().map(|payload| &self.bytes[payload.clone()])
+    }
+
+    /// Whether there are none, as at a job's first start.
+    pub fn is_empty(&self) -> bool {
+        self.payloads.is_empty()
+    }
+}
+
+impl Journal {
+    /// Takes the lock, reads the journal in this directory, and begins one where there is none. Everything that is read
+    /// is durable when this returns.
+    ///
+    /// `salt` is a random number: what is told apart by it is this file from what an older one left on the disk.
+    pub fn open(disk: Box<dyn Disk>, salt: u64) -> Result<Opened> {
+        let lock = lock(&*disk)?;
+        tried(&*disk, "remove", NEW, disk.remove(NEW))?;
+        let Some(bytes) = tried(&*disk, "read", JOURNAL, disk.read(JOURNAL))? else {
+            let begun = begin(&*disk, salt, std::iter::empty::<&[u8]>())?;
+            let journal = Journal::new(disk, lock, begun, salt.wrapping_add(1));
+            return Ok(Opened { journal, records: Records::default(), note: None });
+        };
+        let scan = scan(&bytes).map_err(|wrong| {
+            let path = path_of(&*disk, JOURNAL).display().to_string();
+            let message = format!(
+                "the journal {path} {wrong}: restore it from a copy, or move it away to begin a new job without what \
+                 it remembers"
+            );
+            Error::new(Status::Journal, message)
+        })?;
+        let mut file = tried(&*disk, "open", JOURNAL, disk.open(JOURNAL))?;
+        let torn = bytes.len() - scan.end;
+        if torn > 0 {
+            tried(&*disk, "cut the torn end off", JOURNAL, file.truncate(scan.end as u64))?;
+        }
+        let note = (torn > 0).then(|| {
+            let path = path_of(&*disk, JOURNAL);
+            let (path, end) = (path.display(), scan.end);
+            format!("{path}: {torn} bytes at offset {end} were being written when the scheduler ended, and are cut off")
+        });
+        // The last scheduler may have died before it synced what it had written, or renamed.
+        tried(&*disk, "sync", JOURNAL, file.sync())?;
+        tried_directory(&*disk, "sync the directory", disk.sync())?;
+        let (length, snapshot) = (scan.end as u64, scan.snapshot_end as u64);
+        let begun = Begun { file, writer: Writer { salt: scan.salt }, length, snapshot };
+        let journal = Journal::new(disk, lock, begun, salt);
+        Ok(Opened { journal, records: Records { bytes, payloads: scan.payloads }, note })
+    }
+
+    fn new(disk: Box<dyn Disk>, lock: Box<dyn Send>, begun: Begun, next_salt: u64) -> Journal {
+        let Begun { file, writer, length, snapshot } = begun;
+        Journal { file, writer, length, synced: length, snapshot, next_salt, broken: None, disk, _lock: lock }
+    }
+
+    /// Where the journal is.
+    pub fn path(&self) -> PathBuf {
+        path_of(&*self.disk, JOURNAL)
+    }
+
+    /// Writes these records behind the others, in one write. A record beyond [`RECORD_MAX`] is refused with
+    /// `Status::Limit`; then nothing is written, and the journal goes on.
+    pub fn append(&mut self, records: &[impl AsRef<[u8]>]) -> Result<()> {
+        records.iter().try_for_each(|record| check_length(record.as_ref()))?;
+        self.attempt(|journal| {
+            let mut bytes = Vec::new();
+            for record in records {
+                let offset = journal.length + bytes.len() as u64;
+                journal.writer.put(&mut bytes, offset, journal.synced, record.as_ref());
+            }
+            if !bytes.is_empty() {
+                tried(&*journal.disk, "write to", JOURNAL, journal.file.append(&bytes))?;
+            }
+            journal.length += bytes.len() as u64;
+            Ok(())
+        })
+    }
+
+    /// Returns when everything that was appended is durable.
+    pub fn sync(&mut self) -> Result<()> {
+        self.attempt(Journal::flush)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        if self.synced < self.length {
+            tried(&*self.disk, "sync", JOURNAL, self.file.sync())?;
+            self.synced = self.length;
+        }
+        Ok(())
+    }
+
+    /// Whether the file has become so long that [`Journal::rewrite`] is worth its while.
+    pub fn should_compact(&self) -> bool {
+        self.length > COMPACT_LEAST.max(self.snapshot.saturating_mul(COMPACT_FACTOR))
+    }
+
+    /// Puts these records in the place of all that were appended so far, durably.
+    pub fn rewrite<R: AsRef<[u8]>>(&mut self, snapshot: impl IntoIterator<Item = R>) -> Result<()> {
+        self.attempt(|journal| journal.replace(snapshot))
+    }
+
+    fn replace<R: AsRef<[u8]>>(&mut self, snapshot: impl IntoIterator<Item = R>) -> Result<()> {
+        let Begun { file, writer, length, snapshot } = begin(&*self.disk, self.next_salt, snapshot)?;
+        self.next_salt = self.next_salt.wrapping_add(1);
+        (self.file, self.writer, self.length, self.synced, self.snapshot) = (file, writer, length, length, snapshot);
+        Ok(())
+    }
+
+    /// Puts the journal of a job that is done aside, under the next free number, and begins an empty one. Those of the
+    /// last three jobs are kept.
+    pub fn archive(&mut self) -> Result<()> {
+        self.attempt(|journal| {
+            journal.flush()?;
+            let mut numbers = journal.archived()?;
+            let next = numbers.last().map_or(1, |last| last.saturating_add(1));
+            numbers.push(next);
+            let to = format!("{ARCHIVED}{next}");
+            let disk = &*journal.disk;
+            tried(disk, "archive", JOURNAL, disk.rename(JOURNAL, &to))?;
+            // Before the name goes to another file.
+            tried_directory(disk, "sync the directory", disk.sync())?;
+            for old in &numbers[..numbers.len().saturating_sub(ARCHIVES_KEPT)] {
+                let name = format!("{ARCHIVED}{old}");
+                tried(disk, "remove", &name, disk.remove(&name))?;
+            }
+            journal.replace(std::iter::empty::<&[u8]>())
+        })
+    }
+
+    /// The numbers of the archived journals, in order.
+    fn archived(&self) -> Result<Vec<u64>> {
+        let names = tried_directory(&*self.disk, "list the directory", self.disk.names())?;
+        let number = |name: &String| {
+            let number: u64 = name.strip_prefix(ARCHIVED)?.parse().ok()?;
+            (*name == format!("{ARCHIVED}{number}")).then_some(number)
+        };
+        let mut numbers: Vec<u64> = names.iter().filter_map(number).collect();
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
+
+    /// Does it, unless something has failed before; an error is kept.
+    fn attempt(&mut self, work: impl FnOnce(&mut Journal) -> Result<()>) -> Result<()> {
+        if let Some(error) = &self.broken {
+            return Err(error.clone());
+        }
+        let done = work(self);
+        self.broken = done.as_ref().err().cloned();
+        done
+    }
+}
+
+fn check_length(record: &[u8]) -> Result<()> {
+    match record.len() {
+        length if length > RECORD_MAX => Err(Error::new(
+            Status::Limit,
+            format!("a record of {length} bytes for the journal: it takes {RECORD_MAX} bytes at most"),
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn lock(disk: &dyn Disk) -> Result<Box<dyn Send>> {
+    let own = format!("{}\n", std::process::id());
+    match tried(disk, "lock", LOCK, disk.lock(LOCK, &own))? {
+        Locked::Held(lock) => Ok(lock),
+        Locked::Taken(owner) => {
+            let pid = owner.trim().parse::<u32>().map_or("unknown".to_owned(), |pid| pid.to_string());
+            let path = path_of(disk, JOURNAL).display().to_string();
+            let message = format!(
+                "another scheduler (pid {pid}) uses this journal: {path}: expected that one to have ended, or another \
+                 recovery path (MS_RECOVERY_PATH) for this one"
+            );
+            Err(Error::new(Status::Journal, message))
+        }
+    }
+}
+
+/// A file that has just become the journal, or is it already.
+struct Begun {
+    file: Box<dyn Appender>,
+    writer: Writer,
+    length: u64,
+    snapshot: u64,
+}
+
+/// Makes a file with these records, whole and durable, the journal.
+fn begin<R: AsRef<[u8]>>(disk: &dyn Disk, salt: u64, records: impl IntoIterator<Item = R>) -> Result<Begun> {
+    let writer = Writer { salt };
+    let mut file = tried(disk, "create", NEW, disk.create(NEW))?;
+    let mut part = head(salt);
+    let mut written = 0;
+    for record in records {
+        check_length(record.as_ref())?;
+        let offset = written + part.len() as u64;
+        writer.put(&mut part, offset, HEAD_BYTES as u64, record.as_ref());
+        if part.len() >= PART_BYTES {
+            tried(disk, "write to", NEW, file.append(&part))?;
+            written += part.len() as u64;
+            part.clear();
+        }
+    }
+    let offset = written + part.len() as u64;
+    writer.put_mark(&mut part, offset);
+    tried(disk, "write to", NEW, file.append(&part))?;
+    let length = written + part.len() as u64;
+    tried(disk, "sync", NEW, file.sync())?;
+    tried(disk, "rename", NEW, disk.rename(NEW, JOURNAL))?;
+    tried_directory(disk, "sync the directory", disk.sync())?;
+    Ok(Begun { file, writer, length, snapshot: length })
+}
+
+#[cfg(test)]
+#[path = "log_test.rs"]
+mod tests;

@@ -1,0 +1,179 @@
+//! How the journal lies in its file, and how a torn tail is told from damage. All numbers are little-endian.
+//!
+//! | part | bytes | what |
+//! | --- | --- | --- |
+//! | head | 16 | `format`'s: magic `mustrjnl`, version 1 |
+//! | | 8 | salt: a number that differs from file to file |
+//! | | 4 | crc32 of the 24 before |
+//! | each record | 8 | the offset at which it begins |
+//! | | 8 | the offset up to which the file had been synced when it was written |
+//! | | 4 | the length of its payload; `0xffffffff` and no payload in the mark |
+//! | | 4 | crc32 of the salt, the 20 before and the payload |
+//! | | | the payload |
+//!
+//! A file takes its name when head, first records (a snapshot) and the *mark* behind them are durable. What follows is
+//! appended in batches, and nothing is promised of a batch before it is synced.
+//!
+//! **Tail or middle.** After a crash of the machine what was synced is there, and of the rest any sector may be new, old,
+//! zero or missing, whatever lies behind it. So the first record that is not whole is
+//! - damage, if it lies before the mark, or if any whole record behind it says that the file was synced beyond it: then it
+//!   had been durable, and something promised is lost;
+//! - else the tail of the last batch that was never synced: it is cut off, with whatever lies behind it.
+//!
+//! Whole records behind it are found at any offset, so that a damaged length hides none. Since each carries its own
+//! offset and the salt goes into its checksum, neither payloads nor what an older file left on the disk are taken for one.
+//!
+//! What this can't see: damage to the very last batch after it was synced looks like a torn tail until another batch
+//! stands behind it. Opening says what it cuts off. Tested in `record_test.rs`.
+
+use super::format::{check_prefix, prefix, PREFIX_BYTES};
+use std::ops::Range;
+
+/// The longest record, in bytes.
+pub const RECORD_MAX: usize = 64 << 20;
+
+pub(super) const HEAD_BYTES: usize = PREFIX_BYTES + 12;
+pub(super) const RECORD_HEAD_BYTES: usize = 24;
+const MAGIC: &[u8; 8] = b"mustrjnl";
+const VERSION: u32 = 1;
+const MARK: u32 = u32::MAX;
+
+/// The head of a file.
+pub(super) fn head(salt: u64) -> Vec<u8> {
+    let mut bytes = prefix(MAGIC, VERSION).to_vec();
+    bytes.extend_from_slice(&salt.to_le_bytes());
+    let check = crc32fast::hash(&bytes);
+    bytes.extend_from_slice(&check.to_le_bytes());
+    bytes
+}
+
+/// Writes the parts of a file with this salt.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Writer {
+    pub salt: u64,
+}
+
+impl Writer {
+    /// Puts a record that will begin at `offset` behind `to`. The payload keeps [`RECORD_MAX`].
+    pub fn put(self, to: &mut Vec<u8>, offset: u64, synced: u64, payload: &[u8]) {
+        let length = u32::try_from(payload.len()).expect("RECORD_MAX fits in u32");
+        self.put_parts(to, offset, synced, length, payload);
+    }
+
+    /// Puts the mark there.
+    pub fn put_mark(self, to: &mut Vec<u8>, offset: u64) {
+        self.put_parts(to, offset, HEAD_BYTES as u64, MARK, &[]);
+    }
+
+    fn put_parts(self, to: &mut Vec<u8>, offset: u64, synced: u64, length: u32, payload: &[u8]) {
+        let start = to.len();
+        to.extend_from_slice(&offset.to_le_bytes());
+        to.extend_from_slice(&synced.to_le_bytes());
+        to.extend_from_slice(&length.to_le_bytes());
+        let check = checksum(self.salt, &to[start..], payload);
+        to.extend_from_slice(&check.to_le_bytes());
+        to.extend_from_slice(payload);
+    }
+}
+
+fn checksum(salt: u64, begin: &[u8], payload: &[u8]) -> u32 {
+    let mut check = crc32fast::Hasher::new();
+    check.update(&salt.to_le_bytes());
+    check.update(begin);
+    check.update(payload);
+    check.finalize()
+}
+
+/// What a file holds.
+#[derive(Debug)]
+pub(super) struct Scan {
+    pub salt: u64,
+    /// Where the payloads of its records lie.
+    pub payloads: Vec<Range<usize>>,
+    /// Where what it began with ends: behind the mark.
+    pub snapshot_end: usize,
+    /// Where the last whole record ends; what lies behind is a torn tail.
+    pub end: usize,
+}
+
+/// A whole record.
+struct Found {
+    synced: u64,
+    is_mark: bool,
+    payload: Range<usize>,
+}
+
+struct Reader<'a> {
+    bytes: &'a [u8],
+    salt: u64,
+}
+
+/// Reads a whole file. An error is the end of the sentence that begins with the file's path.
+pub(super) fn scan(bytes: &[u8]) -> Result<Scan, String> {
+    let reader = Reader { bytes, salt: read_head(bytes)? };
+    let (mut payloads, mut snapshot_end, mut end) = (Vec::new(), None, HEAD_BYTES);
+    while let Some(found) = reader.at(end) {
+        end = found.payload.end;
+        match found.is_mark {
+            // A file has one mark.
+            true if snapshot_end.is_some() => return Err(format!("is damaged at offset {end}: a second mark")),
+            true => snapshot_end = Some(end),
+            false => payloads.push(found.payload),
+        }
+    }
+    let Some(snapshot_end) = snapshot_end else {
+        return Err(format!("is damaged at offset {end}, within what it began with, which had been synced"));
+    };
+    if let Some(behind) = reader.proof_behind(end) {
+        return Err(format!(
+            "is damaged at offset {end}: it had been synced there, as the record at offset {behind} shows"
+        ));
+    }
+    Ok(Scan { salt: reader.salt, payloads, snapshot_end, end })
+}
+
+fn read_head(bytes: &[u8]) -> Result<u64, String> {
+    check_prefix(bytes, MAGIC, VERSION)?;
+    let salt = bytes.get(PREFIX_BYTES..PREFIX_BYTES + 8).map(|salt| salt.try_into().expect("8 bytes"));
+    let salt = salt.map(u64::from_le_bytes).filter(|salt| bytes.starts_with(&head(*salt)));
+    salt.ok_or_else(|| format!("is damaged at offset {PREFIX_BYTES}, in its head"))
+}
+
+impl Reader<'_> {
+    /// The record that begins at `offset`, if it is whole.
+    fn at(&self, offset: usize) -> Option<Found> {
+        let begin = self.bytes.get(offset..)?.first_chunk::<RECORD_HEAD_BYTES>()?;
+        if begin[..8] != (offset as u64).to_le_bytes() {
+            return None;
+        }
+        let synced = u64::from_le_bytes(begin[8..16].try_into().expect("8 bytes"));
+        let length = u32::from_le_bytes(begin[16..20].try_into().expect("4 bytes"));
+        let check = u32::from_le_bytes(begin[20..].try_into().expect("4 bytes"));
+        let is_mark = length == MARK;
+        let length = if is_mark { 0 } else { length as usize };
+        let start = offset + RECORD_HEAD_BYTES;
+        if length > RECORD_MAX || length > self.bytes.len() - start || synced > offset as u64 {
+            return None;
+        }
+        let payload = start..start + length;
+        let whole = checksum(self.salt, &begin[..20], &self.bytes[payload.clone()]) == check;
+        whole.then_some(Found { synced, is_mark, payload })
+    }
+
+    /// A whole record behind `torn` that says that the file was synced beyond it.
+    fn proof_behind(&self, torn: usize) -> Option<usize> {
+        let mut offset = torn + 1;
+        while offset < self.bytes.len() {
+            match self.at(offset) {
+                Some(found) if found.synced > torn as u64 => return Some(offset),
+                Some(found) => offset = found.payload.end,
+                None => offset += 1,
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+#[path = "record_test.rs"]
+mod tests;

@@ -1,0 +1,153 @@
+use super::*;
+
+const SALT: u64 = 0x0102_0304_0506_0708;
+
+/// A file with this snapshot, and behind it batches that were each synced.
+fn file(snapshot: &[&[u8]], batches: &[&[&[u8]]]) -> Vec<u8> {
+    let writer = Writer { salt: SALT };
+    let mut bytes = head(SALT);
+    for record in snapshot {
+        let offset = bytes.len() as u64;
+        writer.put(&mut bytes, offset, HEAD_BYTES as u64, record);
+    }
+    let offset = bytes.len() as u64;
+    writer.put_mark(&mut bytes, offset);
+    for batch in batches {
+        let synced = bytes.len() as u64;
+        for record in *batch {
+            let offset = bytes.len() as u64;
+            writer.put(&mut bytes, offset, synced, record);
+        }
+    }
+    bytes
+}
+
+fn payloads(bytes: &[u8]) -> Result<Vec<&[u8]>, String> {
+    Ok(scan(bytes)?.payloads.into_iter().map(|payload| &bytes[payload]).collect())
+}
+
+#[test]
+fn a_file_lies_as_the_table_says() {
+    let bytes = file(&[b"a"], &[&[b"bc"]]);
+    let expected: Vec<&[u8]> = vec![
+        b"mustrjnl\x01\0\0\0",
+        &[63, 239, 95, 229],
+        &[8, 7, 6, 5, 4, 3, 2, 1],
+        &[35, 244, 59, 187],
+        &[28, 0, 0, 0, 0, 0, 0, 0, 28, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0],
+        &[221, 178, 203, 220],
+        b"a",
+        &[53, 0, 0, 0, 0, 0, 0, 0, 28, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff],
+        &[16, 152, 146, 150],
+        &[77, 0, 0, 0, 0, 0, 0, 0, 77, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0],
+        &[116, 188, 43, 157],
+        b"bc",
+    ];
+    assert_eq!(bytes, expected.concat());
+    let scan = scan(&bytes).unwrap();
+    assert_eq!((scan.salt, scan.snapshot_end, scan.end), (SALT, 77, bytes.len()));
+    assert_eq!(payloads(&bytes).unwrap(), [&b"a"[..], b"bc"]);
+}
+
+#[test]
+fn what_lies_behind_the_first_hole_of_an_unsynced_batch_is_torn_off() {
+    let long = [7u8; 5000];
+    let whole = file(&[b"snapshot"], &[&[b"synced"], &[&long, &long, &long]]);
+    let second = whole.len() - 2 * (RECORD_HEAD_BYTES + long.len());
+    for hole in [second..second + 4096, second + 100..second + 101, second + 16..second + 20, second..whole.len()] {
+        let mut torn = whole.clone();
+        torn[hole.clone()].fill(0);
+        let found = scan(&torn).unwrap_or_else(|wrong| panic!("{hole:?}: {wrong}"));
+        assert_eq!((found.payloads.len(), found.end), (3, second), "{hole:?}");
+        // Another batch behind it: the one with the hole had been synced.
+        let (offset, synced) = (torn.len() as u64, torn.len() as u64);
+        Writer { salt: SALT }.put(&mut torn, offset, synced, b"later");
+        assert_eq!(
+            scan(&torn).unwrap_err(),
+            format!("is damaged at offset {second}: it had been synced there, as the record at offset {offset} shows")
+        );
+    }
+}
+
+#[test]
+fn a_later_batch_whose_own_sync_point_is_older_proves_nothing() {
+    let mut bytes = file(&[], &[&[b"synced"]]);
+    let synced = bytes.len() as u64;
+    for record in [b"one", b"two"] {
+        let offset = bytes.len() as u64;
+        Writer { salt: SALT }.put(&mut bytes, offset, synced, record);
+    }
+    bytes[synced as usize + RECORD_HEAD_BYTES] ^= 1;
+    assert_eq!(payloads(&bytes).unwrap(), [b"synced"]);
+}
+
+#[test]
+fn what_a_file_began_with_is_never_torn() {
+    let bytes = file(&[b"one", b"two"], &[&[b"three"]]);
+    let end = scan(&bytes).unwrap().snapshot_end;
+    for length in 0..end {
+        let wrong = scan(&bytes[..length]).unwrap_err();
+        assert!(wrong.starts_with("is damaged"), "{length}: {wrong}");
+    }
+    assert_eq!(payloads(&bytes[..end]).unwrap(), [b"one", b"two"]);
+}
+
+#[test]
+fn records_of_another_file_are_not_taken_for_its_own() {
+    // The same bytes at the same place, but for the salt: what an older file left on the disk.
+    let old = file(&[], &[&[b"first"], &[b"stale"]]);
+    let mut new = head(SALT + 1);
+    Writer { salt: SALT + 1 }.put_mark(&mut new, HEAD_BYTES as u64);
+    let end = new.len();
+    new.extend_from_slice(&old[end..]);
+    let found = scan(&new).unwrap();
+    assert_eq!((found.payloads.len(), found.end), (0, end));
+}
+
+#[test]
+fn a_payload_that_looks_like_a_journal_is_a_payload() {
+    let inner = file(&[b"x"], &[&[b"y"]]);
+    // Right behind a torn record, where a search for whole ones begins.
+    let mut bytes = file(&[], &[&[b"torn", &inner]]);
+    let start = HEAD_BYTES + RECORD_HEAD_BYTES;
+    bytes[start + RECORD_HEAD_BYTES] ^= 1;
+    assert_eq!(scan(&bytes).unwrap().end, start);
+}
+
+#[test]
+fn absurd_lengths_and_sync_points_are_no_records() {
+    let bytes = file(&[], &[]);
+    let (end, writer) = (bytes.len() as u64, Writer { salt: SALT });
+    for length in [RECORD_MAX as u32 + 1, u32::MAX - 1, 6] {
+        let mut bytes = bytes.clone();
+        writer.put_parts(&mut bytes, end, end, length, b"short");
+        assert_eq!(scan(&bytes).unwrap().end as u64, end, "{length}");
+    }
+    for (offset, synced) in [(end + 1, end), (end, end + 1), (end, u64::MAX), (u64::MAX, end)] {
+        let mut bytes = bytes.clone();
+        writer.put(&mut bytes, offset, synced, b"short");
+        assert_eq!(scan(&bytes).unwrap().end as u64, end, "{offset} {synced}");
+    }
+    let mut marked = bytes.clone();
+    writer.put_mark(&mut marked, end);
+    assert!(scan(&marked).unwrap_err().contains("second mark"));
+}
+
+#[test]
+fn a_record_of_the_greatest_length_is_read() {
+    let longest = vec![3u8; RECORD_MAX];
+    let bytes = file(&[], &[&[&longest], &[b"behind"]]);
+    let found = payloads(&bytes).unwrap();
+    assert!(found[0] == longest && found[1] == b"behind");
+}
+
+#[test]
+fn a_version_that_is_not_known_is_told_from_damage() {
+    let mut newer = file(&[], &[]);
+    newer[..PREFIX_BYTES].copy_from_slice(&prefix(MAGIC, 7));
+    assert_eq!(scan(&newer).unwrap_err(), "has format version 7, and this library reads version 1");
+    newer[8] ^= 1;
+    assert_eq!(scan(&newer).unwrap_err(), "is damaged at offset 0");
+    assert_eq!(scan(b"").unwrap_err(), "is damaged: it has 0 bytes, and begins with at least 16");
+    assert_eq!(scan(b"#!/bin/sh\nexit 0\n").unwrap_err(), "is damaged at offset 0");
+}
