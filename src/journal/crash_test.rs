@@ -53,6 +53,26 @@ fn archiving_leaves_the_old_or_an_empty_one() {
 }
 
 #[test]
+fn archiving_loses_nothing() {
+    for seed in 0..1000 {
+        let disk = MemoryDisk::new(seed);
+        let mut journal = open(&disk).unwrap().journal;
+        append(&mut journal, &[b"first"]);
+        journal.append(&[b"not yet synced"]).unwrap();
+        disk.crash_after(1 + seed % 9);
+        let archived = journal.archive().is_ok();
+        assert_eq!(archived, seed % 9 >= 7, "seed {seed}");
+        let disk = disk.crash();
+        let place =
+            if disk.names().unwrap().contains(&format!("{ARCHIVED}1")) { "scheduler.journal.1" } else { JOURNAL };
+        assert!(!archived || place != JOURNAL, "seed {seed}");
+        let whole = disk.bytes(place);
+        disk.put(JOURNAL, &whole);
+        assert_eq!(outcome(&disk, seed), [&b"first"[..], b"not yet synced"], "seed {seed}: in {place}");
+    }
+}
+
+#[test]
 fn beginning_leaves_nothing_that_is_in_the_way() {
     for seed in 0..600 {
         let disk = MemoryDisk::new(seed);

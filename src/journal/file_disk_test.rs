@@ -36,6 +36,11 @@ fn guarded(open: &mut dyn FnMut() -> io::Result<File>) -> io::Result<Kept> {
     Ok(Box::new(Guarded::create(open)?))
 }
 
+/// Without the fork table.
+fn plain(open: &mut dyn FnMut() -> io::Result<File>) -> io::Result<Kept> {
+    Ok(Box::new(Box::new(open()?)))
+}
+
 fn disk(path: &Path) -> FileDisk {
     FileDisk::open(path, guarded).unwrap()
 }
@@ -176,18 +181,21 @@ fn the_lock_of_another_process_holds_until_that_dies() {
 
 #[test]
 fn a_forked_child_that_drops_its_copy_does_not_give_the_lock_back() {
-    let folder = Folder::new("copy");
-    let path = folder.recovery();
-    let mut journal = Some(open(&path).unwrap());
-    let child = ForkedChild::start(|| {
-        drop(journal.take());
-        0
-    });
-    assert_eq!(child.exit_code(), 0);
-    assert!(open(&path).err().unwrap().message().starts_with("another scheduler"));
-    let journal = journal.as_mut().unwrap();
-    journal.append(&[b"still"]).unwrap();
-    journal.sync().unwrap();
+    for keep in [guarded as Keep, plain] {
+        let folder = Folder::new("copy");
+        let path = folder.recovery();
+        let opened = Journal::open(Box::new(FileDisk::open(&path, keep).unwrap()), 1).unwrap();
+        let mut journal = Some(opened.journal);
+        let child = ForkedChild::start(|| {
+            drop(journal.take());
+            0
+        });
+        assert_eq!(child.exit_code(), 0);
+        assert!(open(&path).err().unwrap().message().starts_with("another scheduler"));
+        let journal = journal.as_mut().unwrap();
+        journal.append(&[b"still"]).unwrap();
+        journal.sync().unwrap();
+    }
 }
 
 #[test]
@@ -213,10 +221,9 @@ fn a_forked_child_that_outlives_the_scheduler_does_not_keep_its_lock() {
 
 #[test]
 fn the_lock_is_given_back_though_a_child_still_has_the_file_open() {
-    // Without the fork table, as a program is that is just being started by another thread.
+    // As a program has it that is just being started by another thread.
     let folder = Folder::new("starting");
     let path = folder.recovery();
-    let plain: Keep = |open| Ok(Box::new(Box::new(open()?)));
     let open_plain = || Journal::open(Box::new(FileDisk::open(&path, plain).unwrap()), 1);
     let opened = open_plain().unwrap();
     let _child = ForkedChild::start(|| sleep_on());

@@ -162,15 +162,8 @@ impl Reader<'_> {
 
     /// A whole record behind `torn` that says that the file was synced beyond it.
     fn proof_behind(&self, torn: usize) -> Option<usize> {
-        let mut offset = torn + 1;
-        while offset < self.bytes.len() {
-            match self.at(offset) {
-                Some(found) if found.synced > torn as u64 => return Some(offset),
-                Some(found) => offset = found.payload.end,
-                None => offset += 1,
-            }
-        }
-        None
+        let proves = |offset: &usize| self.at(*offset).is_some_and(|found| found.synced > torn as u64);
+        (torn + 1..self.bytes.len()).find(proves)
     }
 }
 

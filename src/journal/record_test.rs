@@ -134,11 +134,13 @@ fn absurd_lengths_and_sync_points_are_no_records() {
 }
 
 #[test]
-fn a_record_of_the_greatest_length_is_read() {
-    let longest = vec![3u8; RECORD_MAX];
+fn a_record_of_the_greatest_length_is_read_and_no_longer_one() {
+    let mut longest = vec![3u8; RECORD_MAX];
     let bytes = file(&[], &[&[&longest], &[b"behind"]]);
     let found = payloads(&bytes).unwrap();
     assert!(found[0] == longest && found[1] == b"behind");
+    longest.push(3);
+    assert!(payloads(&file(&[], &[&[&longest]])).unwrap().is_empty());
 }
 
 #[test]
