@@ -129,12 +129,13 @@ impl Asks {
         Message::Abort(abort.clone())
     }
 
-    /// The cluster is broken: that answers suspicions, revocations and an abort alike.
-    pub(super) fn broken(&mut self) {
+    /// The cluster is broken: that answers suspicions, revocations and an abort alike; with recovery not the wish for the
+    /// next epoch.
+    pub(super) fn broken(&mut self, recovery: bool) {
         self.suspects.clear();
         self.revokes.clear();
         self.makings.clear();
-        self.recover = None;
+        self.recover.take_if(|_| !recovery);
         self.abort = None;
     }
 

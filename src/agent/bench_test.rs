@@ -35,6 +35,7 @@ pub(super) fn profile() -> Profile {
         recovery: false,
         instance: None,
         device: Device::default(),
+        reentry: None,
     };
     Profile {
         register,
@@ -76,6 +77,8 @@ pub(super) fn formed(instance: u8, epoch: u64) -> Formed {
             store_key_max: 4096,
             store_value_max: 16 << 20,
         },
+        restarts: 0,
+        makings: Vec::new(),
         members: Arc::new(vec![member]),
     }
 }

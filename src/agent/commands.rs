@@ -27,7 +27,13 @@ impl Agent {
             Command::WhereAre(ask, group, sequence) => self.asks.where_are(ask, group, sequence),
             Command::Locate(ask, index) => self.asks.locate(ask, index),
             Command::Recover(inside) => match &self.stage {
-                Stage::Member(member) if self.broken.is_none() => self.asks.recover(member.epoch, inside),
+                Stage::Member(member) if member.expelled => {
+                    let failure = self.broken.clone();
+                    return failure.into_iter().for_each(|failure| self.tell(Event::NotRecovered(failure)));
+                }
+                Stage::Member(member) if self.broken.is_none() || self.profile.register.recovery => {
+                    self.asks.recover(member.epoch, inside)
+                }
                 _ => return,
             },
             Command::MakeGroup(wanted) => self.asks.make_group(wanted),

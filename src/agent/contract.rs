@@ -94,6 +94,8 @@ pub enum Event {
     Broken(Failure),
     /// A group is revoked.
     Revoked(Failure),
+    /// Which nodes are lost in the present epoch, by index.
+    Lost(Vec<u32>),
     /// What the scheduler knows of a suspect that is not lost.
     Peer(u32, PeerState, Culprit),
     /// The answer to `WhereAre`.

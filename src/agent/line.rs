@@ -106,6 +106,12 @@ impl Agent {
         self.try_after(now, wait);
     }
 
+    /// The scheduler wants to be asked again later.
+    pub(super) fn wait_to_register(&mut self, now: Time, wait: Duration, reason: String) {
+        self.line.last_reason = reason;
+        self.try_after(now, wait);
+    }
+
     fn try_after(&mut self, now: Time, wait: Duration) {
         self.warn_of_absence(now);
         if wait > Duration::ZERO {

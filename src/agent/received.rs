@@ -2,10 +2,14 @@
 
 use super::contract::Event;
 use super::{Agent, Member, Stage};
-use crate::error::{Error, Failure};
+use crate::error::{Culprit, Error, Failure, Status};
 use crate::types::Time;
-use crate::wire::{Formed, InEpoch, Message, PeerReport, Rejected};
+use crate::wire::{Formed, InEpoch, LostNodes, Message, NotYet, PeerReport, Rejected};
 use std::time::Duration;
+
+/// How long a node waits before it registers again, whatever it is told.
+const NOT_YET_LEAST: Duration = Duration::from_millis(10);
+const NOT_YET_MOST: Duration = Duration::from_secs(60);
 
 impl Agent {
     pub(super) fn received(&mut self, now: Time, message: Message) {
@@ -31,6 +35,8 @@ impl Agent {
             Message::Absent(absent) => Ok(self.asks.absent(absent)),
             Message::GroupMade(made) => Ok(self.asks.made(made)),
             Message::NotRecovered(word) => Ok(self.asks.not_recovered(word.failure)),
+            Message::LostNodes(lost) => Ok(self.lost(lost)),
+            Message::NotYet(word) => return self.not_yet(now, word),
             Message::Located(located) => {
                 self.asks.located(&located.member).into_iter().for_each(|event| self.tell(event));
                 return;
@@ -79,6 +85,7 @@ impl Agent {
     fn renewed(&mut self, formed: Formed) {
         let Stage::Member(member) = &mut self.stage else { return };
         member.epoch = formed.epoch;
+        self.broken = None;
         self.asks.renew();
         self.tell(Event::Formed(Box::new(formed)));
         self.attach_again();
@@ -131,7 +138,29 @@ impl Agent {
         self.store.fail_all(&error).into_iter().for_each(|event| self.tell(event));
     }
 
-    fn verdict(&mut self, now: Time, failure: Failure) {
+    /// Who is lost by now, if that is of the present epoch.
+    fn lost(&self, lost: LostNodes) -> Option<Event> {
+        let present = matches!(&self.stage, Stage::Member(member) if member.epoch == lost.epoch);
+        present.then_some(Event::Lost(lost.nodes))
+    }
+
+    /// This node may come back, but not yet.
+    fn not_yet(&mut self, now: Time, word: NotYet) {
+        if !matches!(self.stage, Stage::Forming(_)) {
+            return self.refuse_line(now, "it asks a member to come back later".to_owned());
+        }
+        let wait = Duration::from_millis(word.wait_ms).clamp(NOT_YET_LEAST, NOT_YET_MOST);
+        self.outputs.push_back(super::Output::Log { quiet: !word.long, line: format!("not yet: {}", word.reason) });
+        self.outputs.push_back(super::Output::Disconnect);
+        self.wait_to_register(now, wait, word.reason);
+    }
+
+    fn verdict(&mut self, now: Time, mut failure: Failure) {
+        let own = &self.profile.register;
+        let of_this = |culprit: &Culprit| culprit.role == own.role && culprit.node_id == own.node_id;
+        if failure.status == Status::PeerLost && failure.culprit.as_ref().is_some_and(of_this) {
+            failure.status = Status::Fenced; // to itself it is not lost: the others have given it up
+        }
         match self.stage {
             Stage::Member(_) => {
                 self.break_up(failure);
@@ -144,7 +173,7 @@ impl Agent {
 
     /// The cluster is broken: the first cause is told, once.
     fn break_up(&mut self, failure: Failure) {
-        self.asks.broken();
+        self.asks.broken(self.profile.register.recovery);
         if self.broken.is_none() {
             self.broken = Some(failure.clone());
             self.tell(Event::Broken(failure));

@@ -11,12 +11,12 @@ use super::timers::Due;
 use super::{Phase, Scheduler};
 use crate::error::Status;
 use crate::types::{Role, Time};
-use crate::wire::{Message, Register, Rejected, Revoked, Verdict, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
+use crate::wire::{LostNodes, Message, Register, Rejected, Revoked, Verdict, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
 
 /// Why not, and as which status.
-type Refusal = (Status, String);
+pub(super) type Refusal = (Status, String);
 
-fn refused(reason: String) -> Result<(), Refusal> {
+pub(super) fn refused(reason: String) -> Result<(), Refusal> {
     Err((Status::Rejected, reason))
 }
 
@@ -24,6 +24,9 @@ impl Scheduler {
     pub(super) fn register(&mut self, now: Time, conn: ConnId, register: Register) {
         let answer = match self.by_incarnation.get(&register.incarnation).copied() {
             Some(key) => self.check_instance(&register).map(|()| self.register_again(now, conn, key)),
+            None if self.rules.recovery && self.is_complete() => {
+                self.check_fenced(&register).and_then(|()| self.come_back(now, conn, register))
+            }
             None => self.check(now, &register).map(|explicit_rank| self.admit(now, conn, register, explicit_rank)),
         };
         if let Err((status, reason)) = answer {
@@ -65,11 +68,15 @@ impl Scheduler {
                 return self.drop_connection(conn);
             }
             // It closed after the job broke, perhaps before it could hear so.
-            Presence::Lost => self.present += 1,
+            Presence::Lost => {
+                self.present += 1;
+                self.lost.remove(&key);
+            }
             Presence::Member => {}
         }
         let Some(node) = self.nodes.get_mut(&key) else { return };
         node.presence = Presence::Member;
+        node.lost_since = None;
         let replaced = node.conn.filter(|old| *old != conn);
         node.attach(conn, now);
         if let Some(old) = replaced {
@@ -80,7 +87,13 @@ impl Scheduler {
         self.timers.at(now, Due::Answer(key));
         match self.phase {
             Phase::Forming => self.form_if_complete(now),
-            _ => self.repeat_answers(conn, key),
+            _ => {
+                let epoch = self.epoch;
+                self.recover_if_complete(now); // then all are told
+                if self.epoch == epoch && !self.nodes[&key].is_back {
+                    self.repeat_answers(conn, key);
+                }
+            }
         }
     }
 
@@ -88,6 +101,8 @@ impl Scheduler {
     fn repeat_answers(&mut self, conn: ConnId, key: u32) {
         self.queue_formed(conn, key);
         if let Some(failure) = self.verdict.clone() {
+            let nodes = self.lost.iter().copied().collect();
+            self.send(conn, Message::LostNodes(LostNodes { epoch: self.epoch, nodes }));
             self.send(conn, Message::Verdict(Verdict { failure }));
         }
         for (group, Revocation { failure, .. }) in self.revoked.clone() {
@@ -99,14 +114,7 @@ impl Scheduler {
 
     /// The explicit rank of a node that may come in, or why it may not.
     fn check(&self, now: Time, register: &Register) -> Result<Option<u32>, Refusal> {
-        check_protocol(register)?;
-        self.check_settings(register)?;
-        self.check_instance(register)?;
-        if register.instance.is_some() {
-            let reason = format!("{} registers again, but has no place in this scheduler's job", name(register));
-            return Err((Status::Fenced, reason));
-        }
-        let rank = self.explicit_rank(register)?;
+        let rank = self.check_newcomer(register)?;
         self.check_id(now, register)?;
         self.check_complete(now, register)?;
         if let Some(rank) = rank {
@@ -114,6 +122,18 @@ impl Scheduler {
         }
         self.check_full(register)?;
         Ok(rank)
+    }
+
+    /// What must be right of every life that begins: the rank that its id or its launcher gives it.
+    pub(super) fn check_newcomer(&self, register: &Register) -> Result<Option<u32>, Refusal> {
+        check_protocol(register)?;
+        self.check_settings(register)?;
+        self.check_instance(register)?;
+        if register.instance.is_some() {
+            let reason = format!("{} registers again, but has no place in this scheduler's job", name(register));
+            return Err((Status::Fenced, reason));
+        }
+        self.explicit_rank(register)
     }
 
     fn check_settings(&self, register: &Register) -> Result<(), Refusal> {
@@ -195,7 +215,7 @@ impl Scheduler {
         Err((Status::Rejected, reason))
     }
 
-    fn check_id(&self, now: Time, register: &Register) -> Result<(), Refusal> {
+    pub(super) fn check_id(&self, now: Time, register: &Register) -> Result<(), Refusal> {
         let Some(holder) = self.by_id.get(canonical(&register.node_id)).and_then(|key| self.nodes.get(key)) else {
             return Ok(());
         };
@@ -227,7 +247,7 @@ impl Scheduler {
         ))
     }
 
-    fn check_complete(&self, now: Time, register: &Register) -> Result<(), Refusal> {
+    pub(super) fn check_complete(&self, now: Time, register: &Register) -> Result<(), Refusal> {
         let Phase::Running(since) = self.phase else { return Ok(()) };
         let broken =
             self.verdict.as_ref().map_or_else(String::new, |first| format!("; and the job is broken: {first}"));

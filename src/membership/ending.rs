@@ -7,7 +7,7 @@ use super::timers::Due;
 use super::{Phase, Scheduler};
 use crate::error::{Error, Failure, Status};
 use crate::types::Time;
-use crate::wire::{Abort, Message, Verdict};
+use crate::wire::{Abort, LostNodes, Message, Verdict};
 
 /// The longest reason of an abort that is passed on, in bytes.
 const REASON_MAX: usize = 1024;
@@ -18,8 +18,12 @@ impl Scheduler {
         let Some(node) = self.nodes.get_mut(&key) else { return };
         let cause = node.doom.clone().unwrap_or_else(|| "is lost".to_string());
         node.presence = Presence::Lost;
+        node.lost_since = Some(now);
         self.present -= 1;
-        self.store.gone(key);
+        self.lost.insert(key);
+        if !self.rules.recovery {
+            self.store.gone(key);
+        }
         let lost = self.failure(Status::PeerLost, &self.nodes[&key], cause);
         let Some(first) = self.cause_before(key, self.gone_since(key)) else { return self.break_job(now, lost) };
         // It went because its group was revoked: that remains the first cause.
@@ -35,6 +39,7 @@ impl Scheduler {
     fn break_job(&mut self, now: Time, failure: Failure) {
         self.warn(format!("the job is broken: {failure}"));
         self.verdict = Some(failure.clone());
+        self.tell_lost(); // before the verdict, so that whoever hears that knows who is meant
         for conn in self.nodes.values().filter_map(|node| node.conn).collect::<Vec<_>>() {
             self.send(conn, Message::Verdict(Verdict { failure: failure.clone() }));
         }
@@ -45,10 +50,12 @@ impl Scheduler {
             .map(|(key, _)| *key)
             .collect();
         for key in doomed {
-            self.gone_after_verdict(key);
+            self.gone_after_verdict(now, key);
         }
-        self.timers.at(now + self.silence(), Due::Linger);
-        self.end_if_empty();
+        if !self.is_recoverable() {
+            self.timers.at(now + self.silence(), Due::Linger);
+        }
+        self.end_if_empty(now);
     }
 
     pub(super) fn is_culprit(&self, key: u32) -> bool {
@@ -57,13 +64,29 @@ impl Scheduler {
     }
 
     /// A consequence of the first cause: never reported.
-    pub(super) fn gone_after_verdict(&mut self, key: u32) {
-        if let Some(node) = self.nodes.get_mut(&key).filter(|node| node.is_member()) {
-            node.presence = Presence::Lost;
-            self.present -= 1;
-            // What it has written is remembered: it may come back to hear the verdict, and ask again.
-            self.store.detached(key);
-            self.end_if_empty();
+    pub(super) fn gone_after_verdict(&mut self, now: Time, key: u32) {
+        let Some(node) = self.nodes.get_mut(&key).filter(|node| node.is_member()) else { return };
+        node.presence = Presence::Lost;
+        node.lost_since = Some(now);
+        node.is_back = false;
+        let line = format!("also gone: {} {}", node.culprit(), node.doom.as_deref().unwrap_or("has ended"));
+        self.present -= 1;
+        // What it has written is remembered: it may come back to hear the verdict, and ask again.
+        self.store.detached(key);
+        if self.is_recoverable() {
+            self.warn(line);
+            self.lost.insert(key);
+            self.tell_lost();
+            self.waits_no_more(key);
+        }
+        self.end_if_empty(now);
+    }
+
+    /// Everybody learns who is lost by now.
+    fn tell_lost(&mut self) {
+        let nodes: Vec<u32> = self.lost.iter().copied().collect();
+        for conn in self.nodes.values().filter_map(|node| node.conn).collect::<Vec<_>>() {
+            self.send(conn, Message::LostNodes(LostNodes { epoch: self.epoch, nodes: nodes.clone() }));
         }
     }
 
@@ -88,7 +111,10 @@ impl Scheduler {
         self.settle_makings(now);
         self.free_groups_of(key);
         self.end_recovery_without();
-        self.end_if_empty();
+        if self.verdict.is_some() {
+            self.timers.at(now + self.silence(), Due::Linger);
+        }
+        self.end_if_empty(now);
     }
 
     /// A node says that it ends without leaving: a loss that needs no further evidence.
@@ -106,7 +132,7 @@ impl Scheduler {
     }
 
     pub(super) fn abort(&mut self, now: Time, key: u32, abort: Abort) {
-        if self.verdict.is_some() {
+        if self.verdict.is_some() && !self.is_recoverable() {
             return;
         }
         let mut reason = abort.reason;
@@ -119,6 +145,7 @@ impl Scheduler {
             return self.end_forming(Status::Aborted, failure.to_string());
         }
         self.break_job(now, failure);
+        self.end_recovery_without();
     }
 
     pub(super) fn stop(&mut self) {
@@ -138,15 +165,27 @@ impl Scheduler {
         self.end_broken();
     }
 
-    fn end_if_empty(&mut self) {
+    fn end_if_empty(&mut self, now: Time) {
         if self.present == 0 && matches!(self.phase, Phase::Running(_)) {
             match self.verdict.is_some() {
+                true if self.is_recoverable() => {
+                    if let Some(span) = self.rules.forming_timeout {
+                        self.timers.at(now + span, Due::Abandoned);
+                    }
+                }
                 true => self.end_broken(),
                 false => {
                     self.note("all nodes have left: the job is done".to_string());
                     self.end(Ok(()));
                 }
             }
+        }
+    }
+
+    /// Nobody is left, and nobody has come back in the time in which a cluster must form.
+    pub(super) fn abandoned(&mut self) {
+        if self.present == 0 {
+            self.end_broken();
         }
     }
 

@@ -44,6 +44,7 @@ impl Scheduler {
             let first = if node.role() == Role::Server { self.rules.worker_num } else { 0 };
             let index = first + place.rank;
             node.place = Some(place);
+            node.token = node.register.reentry.as_ref().map(|reentry| reentry.next);
             self.by_incarnation.insert(node.register.incarnation, index);
             self.by_id.insert(canonical(&node.register.node_id).to_string(), index);
             if let Some(conn) = node.conn {
@@ -51,7 +52,7 @@ impl Scheduler {
             }
             self.nodes.insert(index, node);
         }
-        self.members = Arc::new(self.nodes.iter().map(|(index, node)| member(*index, node)).collect());
+        self.list_members();
         self.ranks_held = HashMap::new();
         self.note(format!("the cluster is complete after {}: {}", span(now.since(self.started)), self.size_in_words()));
         for index in 0..self.members.len() as u32 {
@@ -59,6 +60,15 @@ impl Scheduler {
                 self.queue_formed(conn, index);
             }
         }
+    }
+
+    /// The table of all nodes, as they are now.
+    pub(super) fn list_members(&mut self) {
+        self.members = Arc::new(self.nodes.iter().map(|(index, node)| member(*index, node)).collect());
+    }
+
+    pub(super) fn is_complete(&self) -> bool {
+        matches!(self.phase, Phase::Running(_))
     }
 
     pub(super) fn queue_formed(&mut self, conn: ConnId, index: u32) {
@@ -80,6 +90,8 @@ impl Scheduler {
             server_num: self.rules.server_num,
             secret: self.identity.secret,
             agreed: self.agreed(),
+            restarts: node.restarts,
+            makings: self.makings_of(index),
             members: self.members_told(index, place.rank, node.role()),
         }
     }
@@ -163,9 +175,10 @@ impl Scheduler {
     }
 
     /// A node's own time for forming is up: so it is for all.
-    pub(super) fn time_up(&mut self, now: Time) {
-        if self.phase == Phase::Forming {
-            self.forming_time_is_up(now);
+    pub(super) fn time_up(&mut self, now: Time, key: u32) {
+        match self.phase {
+            Phase::Forming => self.forming_time_is_up(now),
+            _ => self.gives_up_returning(now, key),
         }
     }
 

@@ -4,7 +4,7 @@ use super::node::Presence;
 use super::Scheduler;
 use crate::error::{Failure, Status};
 use crate::types::{hash, Call, CallKind, GroupId, Time};
-use crate::wire::{GroupMade, GroupWish, MakeGroup, Message};
+use crate::wire::{GroupMade, GroupWish, MakeGroup, Makings, Message, MAKINGS_MAX};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The first number of a group that is made.
@@ -33,6 +33,8 @@ struct Made {
 struct Making {
     sequence: u64,
     wishes: BTreeMap<u32, GroupWish>,
+    /// What it was, and one who wanted it, once it is done.
+    call: Option<(u32, Call)>,
     /// Once all have asked: what each member of the parent is in. Kept until the next one, for whoever asks again.
     done: Option<Vec<(GroupId, Vec<u32>)>>,
 }
@@ -60,9 +62,17 @@ impl Groups {
         self.made.keys().copied().collect()
     }
 
-    /// A new epoch counts its makings anew.
-    pub(super) fn forget_makings(&mut self) {
-        self.makings.clear();
+    /// A new epoch counts its makings anew; with recovery it goes on counting, and what was made is told again to nodes that
+    /// come back.
+    pub(super) fn begin_epoch(&mut self, recovery: bool) {
+        self.makings.retain(|_, making| recovery && making.done.is_some());
+    }
+
+    /// A node that comes back makes its groups again, and frees them again.
+    pub(super) fn uses_again(&mut self, key: u32) {
+        for made in self.made.values_mut() {
+            made.freed.remove(&key);
+        }
     }
 
     /// How many groups there are.
@@ -79,7 +89,51 @@ impl Groups {
 }
 
 impl Scheduler {
+    /// Of which of a node's groups others have been made, and how many.
+    pub(super) fn makings_of(&self, key: u32) -> Vec<Makings> {
+        let done = self.groups.makings.iter().filter(|(_, making)| making.done.is_some());
+        let mut counts: BTreeMap<GroupId, u64> = BTreeMap::new();
+        for ((parent, nth), _) in done.filter(|_| self.rules.recovery) {
+            let count = counts.entry(*parent).or_default();
+            *count = (*count).max(*nth);
+        }
+        let own = counts.into_iter().filter(|(parent, _)| self.was_in(*parent, key));
+        own.map(|(parent, count)| Makings { parent, count }).take(MAKINGS_MAX).collect()
+    }
+
+    /// Whether a node is, or was, a member of a group.
+    fn was_in(&self, group: GroupId, key: u32) -> bool {
+        let made = self.groups.makings.values().flat_map(|making| &making.done).flatten();
+        self.is_in(group, key) || made.into_iter().any(|(made, members)| *made == group && members.contains(&key))
+    }
+
+    /// A node makes once more what was made before it came back; whether that is so.
+    fn make_again(&mut self, now: Time, key: u32, wanted: &MakeGroup) -> bool {
+        let (parent, nth, call) = (wanted.parent, wanted.nth, call(&wanted.wish));
+        let Some(making) = self.groups.makings.get(&(parent, nth)).filter(|making| making.done.is_some()) else {
+            return false;
+        };
+        let Some((by, made)) = making.call.filter(|(_, made)| made.signature() != call.signature()) else {
+            for (group, _) in making.done.iter().flatten() {
+                if let Some(made) = self.groups.made.get_mut(group) {
+                    made.freed.remove(&key);
+                }
+            }
+            self.tell_made(key, parent, nth);
+            return true;
+        };
+        self.mismatch(now, parent, wanted.sequence, (key, call), (by, made));
+        true
+    }
+
     pub(super) fn make_group(&mut self, now: Time, key: u32, wanted: MakeGroup) {
+        if !self.revoked.contains_key(&wanted.parent)
+            && self.verdict.is_none()
+            && self.was_in(wanted.parent, key)
+            && self.make_again(now, key, &wanted)
+        {
+            return;
+        }
         let MakeGroup { parent, nth, sequence, wish } = wanted;
         let Some(members) = self.members_of(parent).filter(|members| members.contains(&key)) else {
             return self.note(format!("node {key} makes a group of {parent}, of which it is no member: ignored"));
@@ -105,13 +159,15 @@ impl Scheduler {
             let groups = divided(&members, &wishes);
             let made: Vec<(GroupId, Vec<u32>)> = groups.into_iter().map(|members| self.groups.make(members)).collect();
             // Whoever has asked for this one has had the answer to the one before.
-            self.groups.makings.remove(&(parent, nth - 1));
+            if !self.rules.recovery {
+                self.groups.makings.remove(&(parent, nth - 1));
+            }
             if let Some(making) = self.groups.makings.get_mut(&(parent, nth)) {
+                making.call = Some((key, call));
                 making.done = Some(made);
             }
             return members.into_iter().for_each(|member| self.tell_made(member, parent, nth));
         }
-        self.tell_made(key, parent, nth);
         self.settle_makings(now);
     }
 
@@ -165,7 +221,9 @@ impl Scheduler {
             return;
         }
         self.groups.made.remove(&group);
-        self.groups.makings.retain(|(parent, _), _| *parent != group);
+        if !self.rules.recovery {
+            self.groups.makings.retain(|(parent, _), _| *parent != group);
+        }
         self.calls.remove(&group);
         self.revoked.remove(&group);
         for node in self.nodes.values_mut() {

@@ -50,7 +50,7 @@ impl Scheduler {
         if self.phase == Phase::Forming {
             return self.free_silent_places(now);
         }
-        if self.verdict.is_some() {
+        if self.verdict.is_some() && !self.is_recoverable() {
             return;
         }
         let silence = self.silence();
@@ -143,7 +143,7 @@ impl Scheduler {
     /// A member's connection ended.
     pub(super) fn detached(&mut self, now: Time, key: u32, how: Closed, words: String) {
         self.store.detached(key);
-        let broken = self.verdict.is_some();
+        let broken = self.verdict.is_some() && !self.is_recoverable();
         let Some(node) = self.nodes.get_mut(&key) else { return };
         node.conn = None;
         if !node.is_member() {
@@ -180,9 +180,9 @@ impl Scheduler {
         }
         let silence = self.silence();
         let Some(node) = self.nodes.get(&key).filter(|node| node.is_member()) else { return };
-        if self.verdict.is_some() {
+        if self.verdict.is_some() && !self.is_recoverable() {
             if node.detached.as_ref().is_some_and(|detached| now >= detached.since + REATTACH) {
-                self.gone_after_verdict(key);
+                self.gone_after_verdict(now, key);
             }
             return;
         }

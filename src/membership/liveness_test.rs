@@ -317,7 +317,7 @@ fn a_lost_node_that_comes_back_is_told() {
     assert!(reason.starts_with("this node was given up: rank 1 (node id \"1\""), "{reason}");
     // One that closed after the verdict, perhaps without having heard it, hears it now.
     bench.join(9, Register { instance: Some(JobInstance([9; 16])), ..named(2, 3, "2") });
-    assert!(matches!(&bench.told(9)[..], [Message::Formed(_), Message::Verdict(_)]));
+    assert!(matches!(&bench.told(9)[..], [Message::Formed(_), Message::LostNodes(_), Message::Verdict(_)]));
     bench.say(9, Message::Leave);
     assert!(bench.ended.is_none(), "rank 0 is still there");
     bench.say(0, Message::Leave);

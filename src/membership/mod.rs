@@ -7,7 +7,7 @@
 //! Owns: who is a member, which rank each has, who is lost and why, what is revoked, and the store. Invariants: ranks are
 //! unique and dense; the first cause of a broken job or group is kept, and nothing later replaces it; a connection that
 //! was closed by an [`Output::Close`] is forgotten, whatever else is fed of it; the work for a heartbeat or a request to the
-//! store does not grow with the number of nodes. Deliberately absent: persistence and the return of lost nodes (a loss ends the job).
+//! store does not grow with the number of nodes. Deliberately absent: persistence.
 //! Tested in the `*_test.rs` beside the files, through `testing.rs`, and in `src/sim`.
 
 mod absence;
@@ -21,6 +21,7 @@ mod liveness;
 mod node;
 mod ranks;
 mod recovery;
+mod returning;
 mod revocation;
 mod store;
 mod suspicion;
@@ -42,7 +43,7 @@ use groups::Groups;
 use node::{Node, Presence};
 use recovery::Recovery;
 use revocation::{Calls, Revocation};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -120,6 +121,10 @@ pub struct Scheduler {
     spare_secret: Option<[u8; 32]>,
     /// The first member that left in order.
     first_left: Option<u32>,
+    /// Who is lost in this epoch, those included that have come back since.
+    lost: BTreeSet<u32>,
+    /// Lives that others have replaced.
+    fenced: HashSet<Incarnation>,
 }
 
 impl Scheduler {
@@ -155,6 +160,8 @@ impl Scheduler {
             recovery: None,
             spare_secret: None,
             first_left: None,
+            lost: BTreeSet::new(),
+            fenced: HashSet::new(),
             identity,
             rules,
         };
@@ -284,6 +291,7 @@ impl Scheduler {
                 Due::Query(id) => self.query_due(now, id),
                 Due::Linger => self.end_broken(),
                 Due::RecoveryLine => self.recovery_line(now),
+                Due::Abandoned => self.abandoned(),
             }
         }
     }
@@ -326,14 +334,18 @@ impl Scheduler {
         let Some(node) = self.nodes.get_mut(&key) else { return };
         node.heard = now;
         if node.presence == Presence::Lost && !matches!(message, Message::Register(_) | Message::Leave) {
-            return; // it has been told; nothing that it still wants counts
+            // It has been told; nothing that it still wants counts.
+            if matches!(message, Message::Recover(_)) {
+                self.refuse_recovery_of_lost(key);
+            }
+            return;
         }
         match message {
             Message::Register(register) if register.incarnation == node.register.incarnation => {
                 self.register(now, conn, register);
             }
             Message::Heartbeat(heartbeat) => self.heartbeat(now, key, heartbeat),
-            Message::TimeUp => self.time_up(now),
+            Message::TimeUp => self.time_up(now, key),
             Message::Leave => self.leave(now, key),
             Message::Gone => self.gone(now, key, conn),
             Message::Abort(abort) => self.abort(now, key, abort),

@@ -2,7 +2,7 @@
 
 use super::contract::{Closed, ConnId};
 use crate::error::Culprit;
-use crate::types::{Epoch, GroupId, Role, Time};
+use crate::types::{Epoch, GroupId, Role, Time, TokenHash};
 use crate::wire::{GroupProgress, Register};
 use std::time::Duration;
 
@@ -84,6 +84,16 @@ pub(super) struct Node {
     pub(super) witness: Option<Witness>,
     /// The epoch that it has taken up.
     pub(super) epoch: Epoch,
+    /// With recovery: what the token hashes to that lets its next life in.
+    pub(super) token: Option<TokenHash>,
+    /// Since when it is lost.
+    pub(super) lost_since: Option<Time>,
+    /// It has come back, and waits for the next epoch.
+    pub(super) is_back: bool,
+    /// How often it has come back and taken part again.
+    pub(super) restarts: u32,
+    /// When it was last asked for a sign because another process wants its place.
+    pub(super) challenged: Option<Time>,
     /// How far it is in each group, and when it said so. Few groups: searched in order.
     pub(super) progress: Vec<(GroupProgress, Time)>,
 }
@@ -109,6 +119,11 @@ impl Node {
             suspicions: Vec::new(),
             witness: None,
             epoch: super::FIRST_EPOCH,
+            token: None,
+            lost_since: None,
+            is_back: false,
+            restarts: 0,
+            challenged: None,
             progress: Vec::new(),
         }
     }
@@ -128,6 +143,19 @@ impl Node {
         self.attached = now;
         self.heartbeat = None;
         self.asked = None;
+    }
+
+    /// What was known of its last life does not concern this one.
+    pub(super) fn begin_anew(&mut self, now: Time) {
+        (self.hearing, self.attached, self.echoed) = (now, now, 0);
+        (self.heartbeat, self.asked, self.witness) = (None, None, None);
+        self.suspicions.clear();
+        self.progress.clear();
+    }
+
+    /// Whether it can take part in the next epoch, where it waits for it if `inside`.
+    pub(super) fn is_ready(&self, inside: bool) -> bool {
+        self.is_member() && self.conn.is_some() && self.doom.is_none() && (inside || self.is_back)
     }
 
     /// For how long its heartbeats have shown that it does not hear the scheduler.

@@ -79,17 +79,24 @@ pub(super) fn assign(candidates: &[Candidate<'_>]) -> Vec<Place> {
         let of_role: Vec<usize> = (0..candidates.len()).filter(|at| candidates[*at].role == role).collect();
         assign_role(candidates, &of_role, &mut ranks);
     }
-    let mut by_rank: Vec<usize> = (0..candidates.len()).collect();
-    by_rank.sort_by_key(|at| ranks[*at]);
+    let ranked = candidates.iter().zip(ranks).map(|(candidate, rank)| (candidate.role, &candidate.host.key[..], rank));
+    places(&ranked.collect::<Vec<_>>())
+}
+
+/// The places of nodes of these roles, on hosts of these keys, with these ranks.
+pub(super) fn places(ranked: &[(Role, &str, u32)]) -> Vec<Place> {
+    let mut by_rank: Vec<usize> = (0..ranked.len()).collect();
+    by_rank.sort_by_key(|at| ranked[*at].2);
     let mut on_host: HashMap<(Role, &str), u32> = HashMap::new();
-    let mut places = vec![Place { rank: 0, local_rank: 0, local_size: 0 }; candidates.len()];
+    let mut places = vec![Place { rank: 0, local_rank: 0, local_size: 0 }; ranked.len()];
     for at in by_rank {
-        let count = on_host.entry((candidates[at].role, &candidates[at].host.key)).or_default();
-        places[at] = Place { rank: ranks[at], local_rank: *count, local_size: 0 };
+        let (role, host, rank) = ranked[at];
+        let count = on_host.entry((role, host)).or_default();
+        places[at] = Place { rank, local_rank: *count, local_size: 0 };
         *count += 1;
     }
-    for (place, candidate) in places.iter_mut().zip(candidates) {
-        place.local_size = on_host[&(candidate.role, candidate.host.key.as_str())];
+    for (place, (role, host, _)) in places.iter_mut().zip(ranked) {
+        place.local_size = on_host[&(*role, *host)];
     }
     places
 }

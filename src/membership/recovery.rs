@@ -1,15 +1,17 @@
-//! Making the cluster whole again: the next epoch is formed once every node is inside `muster_recover`. Tested in
-//! `recovery_test.rs`.
+//! Making the cluster whole again: the next epoch is formed once every node is inside `muster_recover`, or (with recovery)
+//! has come back. Tested in `recovery_test.rs`.
 //!
 //! Invariants: the epoch only grows; a node's messages from before it took up the present epoch are not acted on (it says
-//! [`InEpoch`] when it has). Deliberately absent: the return of lost nodes.
+//! [`InEpoch`] when it has). Who may come back is decided in `returning.rs`.
 
-use super::node::span;
+use super::contract::ConnId;
+use super::node::{span, Node};
+use super::ranks::places;
 use super::timers::Due;
 use super::{Phase, Scheduler};
 use crate::error::{Culprit, Failure, Status};
 use crate::types::{Epoch, GroupId, Time};
-use crate::wire::{InEpoch, Message, NotRecovered, Recover};
+use crate::wire::{InEpoch, Message, NotRecovered, Recover, Rejected};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -35,20 +37,29 @@ impl Recovery {
 impl Scheduler {
     /// A node wants the cluster made whole, or does not wait for that any more.
     pub(super) fn recover(&mut self, now: Time, key: u32, wish: &Recover) {
-        if wish.epoch != self.epoch || self.verdict.is_some() {
+        if wish.epoch != self.epoch {
             return; // it has been told
         }
         if !wish.inside {
             let failure = self.still_awaited(key);
-            if let Some(recovery) = &mut self.recovery {
-                recovery.inside.remove(&key);
-            }
-            self.recovery = self.recovery.take().filter(|recovery| !recovery.inside.is_empty());
+            self.waits_no_more(key);
             return self.send_to(key, Message::NotRecovered(NotRecovered { failure }));
         }
-        if let Some(failure) = self.missed_for_good() {
+        if let Some(failure) = self.cannot_recover() {
             return self.send_to(key, Message::NotRecovered(NotRecovered { failure }));
         }
+        self.begin_recovery(now);
+        if let Some(recovery) = &mut self.recovery {
+            recovery.inside.insert(key);
+        }
+        if self.verdict.is_none() {
+            self.revoke_all(now, key); // a verdict has ended them
+        }
+        self.recover_if_complete(now);
+    }
+
+    /// From now on the next epoch is waited for.
+    pub(super) fn begin_recovery(&mut self, now: Time) {
         if self.recovery.is_none() {
             self.recovery = Some(Recovery { since: now, inside: BTreeSet::new() });
             self.timers.at(now + LINE_EVERY, Due::RecoveryLine);
@@ -56,11 +67,24 @@ impl Scheduler {
                 self.output(super::Output::WantSecret);
             }
         }
+    }
+
+    /// A node is not inside any more: its time is up, or it is lost.
+    pub(super) fn waits_no_more(&mut self, key: u32) {
         if let Some(recovery) = &mut self.recovery {
-            recovery.inside.insert(key);
+            recovery.inside.remove(&key);
         }
-        self.revoke_all(now, key);
-        self.recover_if_complete(now);
+        let somebody_is_back = self.nodes.values().any(|node| node.is_back);
+        self.recovery = self.recovery.take().filter(|recovery| somebody_is_back || !recovery.inside.is_empty());
+    }
+
+    /// One that is lost wants to go on: another process has its place, or will have.
+    pub(super) fn refuse_recovery_of_lost(&mut self, key: u32) {
+        let Some(node) = self.nodes.get(&key) else { return };
+        let cause = "was given up by the others while it did not answer; it has to be started again".to_owned();
+        let (status, culprit, epoch) = (Status::Fenced, Some(node.culprit()), self.epoch);
+        let failure = Failure { status, culprit, cause, epoch, group: None, sequence: 0 };
+        self.send_to(key, Message::NotRecovered(NotRecovered { failure }));
     }
 
     /// Nobody waits for one who has given everything up: every group that still holds is revoked.
@@ -85,22 +109,31 @@ impl Scheduler {
         self.recover_if_complete(now);
     }
 
-    fn recover_if_complete(&mut self, now: Time) {
-        let complete = |recovery: &Recovery| recovery.inside.len() == self.nodes.len();
+    pub(super) fn recover_if_complete(&mut self, now: Time) {
+        let complete = |recovery: &Recovery| self.nodes.iter().all(|(key, node)| node.is_ready(recovery.holds(*key)));
         let Some(since) = self.recovery.as_ref().filter(|it| complete(it)).map(|it| it.since) else { return };
         let Some(secret) = self.spare_secret.take() else { return };
         self.recovery = None;
         self.epoch = Epoch(self.epoch.0 + 1);
         self.identity.secret = secret;
+        self.verdict = None;
+        self.lost.clear();
         self.revoked.clear();
         self.calls.clear();
         self.queries.clear();
-        self.groups.forget_makings();
+        self.groups.begin_epoch(self.rules.recovery);
+        let epoch = self.epoch;
         for node in self.nodes.values_mut() {
             node.progress.clear();
             node.suspicions.clear();
             node.witness = None;
+            node.token = node.register.reentry.as_ref().map(|reentry| reentry.next);
+            if std::mem::take(&mut node.is_back) {
+                node.restarts += 1;
+                node.epoch = epoch; // the only one that it ever hears of
+            }
         }
+        self.place_anew();
         let line =
             format!("epoch {} has begun: the cluster is whole again after {}", self.epoch.0, span(now.since(since)));
         self.warn(line);
@@ -110,6 +143,17 @@ impl Scheduler {
                 self.queue_formed(conn, key);
             }
         }
+    }
+
+    /// Ranks stay; hosts, and what follows from them, may have changed.
+    fn place_anew(&mut self) {
+        let rank = |node: &Node| node.place.map_or(0, |place| place.rank);
+        let ranked = self.nodes.values().map(|node| (node.role(), &node.register.host.key[..], rank(node)));
+        let places = places(&ranked.collect::<Vec<_>>());
+        for (node, place) in self.nodes.values_mut().zip(places) {
+            node.place = Some(place);
+        }
+        self.list_members();
     }
 
     /// A node has taken up an epoch: what it says from now on is of it.
@@ -134,10 +178,14 @@ impl Scheduler {
     }
 
     /// Who has not called muster_recover: the first of them, and words that name some.
-    fn awaited(&self) -> (Option<Culprit>, String) {
+    pub(super) fn awaited(&self) -> (Option<Culprit>, String) {
         let inside = |key: &u32| self.recovery.as_ref().is_some_and(|recovery| recovery.inside.contains(key));
-        let awaited: Vec<Culprit> =
-            self.nodes.iter().filter(|(key, _)| !inside(key)).map(|(_, node)| node.culprit()).collect();
+        let awaited: Vec<Culprit> = self
+            .nodes
+            .iter()
+            .filter(|(key, node)| !node.is_ready(inside(key)))
+            .map(|(_, node)| node.culprit())
+            .collect();
         let named: Vec<String> = awaited.iter().take(NAMED_MAX).map(ToString::to_string).collect();
         let more = awaited.len() - named.len();
         let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
@@ -157,6 +205,11 @@ impl Scheduler {
         Failure { status: Status::Timeout, culprit, cause, epoch: self.epoch, group: None, sequence: 0 }
     }
 
+    /// Why there will be no next epoch.
+    pub(super) fn cannot_recover(&self) -> Option<Failure> {
+        self.missed_for_good().or_else(|| self.verdict.clone().filter(|_| !self.is_recoverable()))
+    }
+
     /// One who has left: the cluster will not be whole again.
     fn missed_for_good(&self) -> Option<Failure> {
         let left = self.nodes.get(&self.first_left?)?;
@@ -165,11 +218,18 @@ impl Scheduler {
         Some(Failure { status, culprit, cause, epoch: self.epoch, group: None, sequence: 0 })
     }
 
-    /// A node has left: nobody waits for it in vain.
+    /// A node has left, or the job has ended: nobody waits in vain.
     pub(super) fn end_recovery_without(&mut self) {
-        let (Some(failure), Some(recovery)) = (self.missed_for_good(), self.recovery.take()) else { return };
+        let Some(failure) = self.cannot_recover() else { return };
+        let Some(recovery) = self.recovery.take() else { return };
         for key in recovery.inside {
             self.send_to(key, Message::NotRecovered(NotRecovered { failure: failure.clone() }));
+        }
+        // Those that had come back are not members of anything that goes on.
+        let back: Vec<ConnId> = self.nodes.values().filter(|node| node.is_back).filter_map(|node| node.conn).collect();
+        for conn in back {
+            let reason = format!("it comes back in vain: {failure}");
+            self.send(conn, Message::Rejected(Rejected { status: failure.status, reason }));
         }
     }
 }

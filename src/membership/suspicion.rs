@@ -93,7 +93,7 @@ impl Scheduler {
         let Some(node) = self.nodes.get_mut(&key).filter(|node| node.is_member()) else { return };
         node.doom = Some(cause);
         if self.verdict.is_some() {
-            return self.gone_after_verdict(key);
+            return self.gone_after_verdict(now, key);
         }
         self.find_culprit(now, key);
     }

@@ -67,6 +67,7 @@ pub(crate) fn worker(serial: u32, worker_num: u32) -> Register {
         recovery: false,
         instance: None,
         device: Device::default(),
+        reentry: None,
     }
 }
 

@@ -26,6 +26,8 @@ pub(super) enum Due {
     Linger,
     /// Say who is awaited for the next epoch.
     RecoveryLine,
+    /// All nodes are lost, and none has come back.
+    Abandoned,
 }
 
 /// Everything due, in order.

@@ -222,9 +222,8 @@ impl Cluster {
 
     /// The ranks of the workers that are lost.
     pub fn failed_ranks(&self) -> Vec<u32> {
-        let broken = self.shared.learnt().broken.clone();
-        let lost = broken.filter(|failure| failure.status == Status::PeerLost).and_then(|failure| failure.culprit);
-        lost.filter(|culprit| culprit.role == Role::Worker).and_then(|culprit| culprit.rank).into_iter().collect()
+        let learnt = self.shared.learnt();
+        learnt.lost.iter().copied().filter(|index| *index < self.formed.worker_num).collect()
     }
 
     /// What HCCL's cluster manager is started with.
@@ -372,6 +371,7 @@ fn registration(settings: &Settings, incarnation: Incarnation) -> Result<Registe
         recovery: settings.enable_recovery,
         instance: None,
         device: rank_table::device(settings),
+        reentry: None,
     })
 }
 

@@ -133,6 +133,7 @@ fn register() -> Message {
         recovery: false,
         instance: None,
         device: Device::default(),
+        reentry: None,
     })
 }
 

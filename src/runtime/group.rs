@@ -20,7 +20,7 @@ use crate::types::{Call, Epoch, GroupId, Role, Time};
 use crate::wire::{Channel, Formed, GroupProgress, Member, PeerState, DATA_HEADER_BYTES, PIECE_BYTES};
 use std::io::IoSlice;
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
@@ -61,8 +61,6 @@ pub(super) struct Driver {
     pub scratch: Vec<u8>,
     /// Where data headers are encoded.
     pub head: Vec<u8>,
-    /// How many groups have been made of this one.
-    pub makings: u64,
     /// The collective before the newest, for the sentence that tells two ranks apart.
     pub previous: Option<Call>,
 }
@@ -93,6 +91,8 @@ pub struct Group {
     timeout_ms: AtomicI64,
     broken: Mutex<Option<Failure>>,
     progress: Mutex<Progress>,
+    /// How many groups have been made of this one, as far as this node's program is; with recovery in all epochs.
+    pub(super) makings: AtomicU64,
     pub(super) turns: Turns,
     pub(super) jobs: Jobs,
 }
@@ -123,7 +123,6 @@ impl Group {
                 piece,
                 scratch: Vec::new(),
                 head: Vec::with_capacity(DATA_HEADER_BYTES),
-                makings: 0,
                 previous: None,
             }),
             mailbox: Mailbox::new(waker),
@@ -133,6 +132,7 @@ impl Group {
             timeout_ms: AtomicI64::new(timeout_ms),
             broken: Mutex::default(),
             progress: Mutex::default(),
+            makings: AtomicU64::new(0),
             turns: Turns::default(),
             jobs: Jobs::default(),
         })
@@ -142,6 +142,9 @@ impl Group {
     pub(super) fn renewed(&self, shared: &Arc<Shared>, formed: &Arc<Formed>) -> Result<Group> {
         let next = Group::new(self.id(), self.roster.members.clone(), shared, formed, self.default_timeout_ms)?;
         next.timeout_ms.store(self.timeout_ms(), Ordering::Relaxed);
+        if shared.recovery {
+            next.makings.store(self.makings.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
         Ok(next)
     }
 

@@ -2,7 +2,7 @@
 //! turn among the parent's collectives, so that who is absent or calls something else is found as it is there.
 
 use super::drive::{Running, Stop, WARN_AFTER};
-use super::group::{Driver, Group};
+use super::group::Group;
 use super::handshake::leave;
 use super::progress::WAITS_AFTER;
 use super::seat::Seat;
@@ -12,6 +12,7 @@ use crate::error::{Error, Failure, Result, Status};
 use crate::types::{hash, Call, CallKind, Time};
 use crate::wire::{GroupWish, MakeGroup};
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -56,20 +57,36 @@ impl Group {
         }
         self.refuse_if_broken(&shared)?;
         let since = shared.clock.now();
+        if self.was_made_before() {
+            return self.make_again(&self.running(&shared, call, 0, since), wish);
+        }
         let turn = self.turns.take();
-        self.in_turn(&shared, &turn, call, since, |driver, running| {
-            driver.makings += 1;
-            self.await_making(driver, running, wish)
+        self.in_turn(&shared, &turn, call, since, |_, running| self.await_making(running, wish))
+    }
+
+    /// Whether the others have made the next group already: before this process came back.
+    fn was_made_before(&self) -> bool {
+        let made = self.formed.makings.iter().find(|made| made.parent == self.id()).map_or(0, |made| made.count);
+        self.makings.load(Ordering::Relaxed) < made
+    }
+
+    /// The others take no part in this, so it takes no turn, and its failure revokes nothing.
+    fn make_again(&self, running: &Running<'_>, wish: GroupWish) -> Result<Option<Arc<Seat>>> {
+        self.await_making(running, wish).map_err(|stop| match stop {
+            Stop::Told(failure) => failure.into(),
+            Stop::Failed(error) => error,
+            _ => {
+                let (call, id) = (running.call, self.id());
+                let cause =
+                    format!("the scheduler does not say what {call} on {id} made before this process came back");
+                Error::new(Status::Timeout, cause)
+            }
         })
     }
 
-    fn await_making(
-        &self,
-        driver: &Driver,
-        running: &Running<'_>,
-        wish: GroupWish,
-    ) -> std::result::Result<Option<Arc<Seat>>, Stop> {
-        let (shared, key) = (running.shared, (self.formed.epoch, self.id(), driver.makings));
+    fn await_making(&self, running: &Running<'_>, wish: GroupWish) -> std::result::Result<Option<Arc<Seat>>, Stop> {
+        let nth = self.makings.load(Ordering::Relaxed) + 1;
+        let (shared, key) = (running.shared, (self.formed.epoch, self.id(), nth));
         shared.learnt().making.insert(key);
         let wanted = MakeGroup { parent: key.1, nth: key.2, sequence: running.sequence, wish };
         self.ask(shared, Command::MakeGroup(wanted));
@@ -114,6 +131,9 @@ impl Group {
         };
         if let Some(Ok(Some(seat))) = late {
             seat.present().free(); // it came when the wait was over
+        }
+        if outcome.is_ok() {
+            self.makings.store(nth, Ordering::Relaxed);
         }
         outcome
     }

@@ -140,13 +140,8 @@ pub(in super::super) fn formed(index: u32, addresses: [SocketAddr; 2]) -> Formed
         addresses: vec![address],
         device: Device::default(),
     };
-    let agreed = Agreed {
-        heartbeat_timeout_ms: 1000,
-        checksums: true,
-        thresholds: Vec::new(),
-        store_key_max: 4096,
-        store_value_max: 4096,
-    };
+    let (thresholds, store_key_max, store_value_max) = (Vec::new(), 4096, 4096);
+    let agreed = Agreed { heartbeat_timeout_ms: 1000, checksums: true, thresholds, store_key_max, store_value_max };
     Formed {
         instance: JobInstance([7; 16]),
         epoch: Epoch(1),
@@ -158,6 +153,8 @@ pub(in super::super) fn formed(index: u32, addresses: [SocketAddr; 2]) -> Formed
         server_num: 0,
         secret: SECRET,
         agreed,
+        restarts: 0,
+        makings: Vec::new(),
         members: Arc::new(vec![member(0, addresses[0]), member(1, addresses[1])]),
     }
 }

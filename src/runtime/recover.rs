@@ -39,11 +39,11 @@ impl Cluster {
         let shared = &self.shared;
         shared.learnt().not_recovered = None;
         shared.ask(ToNode::Brain(Command::Recover(true)));
-        if let Some(outcome) = shared.wait(deadline, |learnt| outcome(learnt, old)) {
+        if let Some(outcome) = shared.wait(deadline, |learnt| outcome(learnt, old, shared.recovery)) {
             return outcome;
         }
         shared.ask(ToNode::Brain(Command::Recover(false)));
-        let confirmed = shared.wait(shared.clock.now() + VERDICT_WAIT, |learnt| outcome(learnt, old));
+        let confirmed = shared.wait(shared.clock.now() + VERDICT_WAIT, |learnt| outcome(learnt, old, shared.recovery));
         confirmed.unwrap_or_else(|| {
             let waited = "the next epoch was not complete in time, and the scheduler does not say who is awaited";
             Err(Error::new(Status::Timeout, format!("recover: {waited}")))
@@ -63,11 +63,12 @@ impl Cluster {
 }
 
 /// What has become of the wish for an epoch after this one, as soon as that is known.
-fn outcome(learnt: &mut Learnt, old: Epoch) -> Option<Result<()>> {
+fn outcome(learnt: &mut Learnt, old: Epoch, recovery: bool) -> Option<Result<()>> {
     if learnt.formed.as_ref().is_some_and(|formed| formed.epoch > old) {
         return Some(Ok(()));
     }
-    if let Some(failure) = learnt.broken.clone().or_else(|| learnt.not_recovered.take()) {
+    let broken = learnt.broken.clone().filter(|_| !recovery);
+    if let Some(failure) = broken.or_else(|| learnt.not_recovered.take()) {
         return Some(Err(failure.into()));
     }
     let gone = learnt.left.is_some() || learnt.over;

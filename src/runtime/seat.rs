@@ -57,6 +57,8 @@ pub(super) fn form(shared: &Arc<Shared>, formed: &Arc<Formed>, timeout_ms: i64) 
         over.extend(seats.iter().zip(&groups).map(|(seat, group)| seat.take(Arc::clone(group))));
         learnt.retired.extend(over.iter().cloned());
         learnt.formed = Some(Arc::clone(formed));
+        learnt.broken = None;
+        learnt.lost.clear();
         learnt.revoked.clear();
         learnt.peers.clear();
     });

@@ -50,6 +50,8 @@ pub struct Learnt {
     pub failed: Option<Error>,
     /// The first cause that broke it.
     pub broken: Option<Failure>,
+    /// Which nodes are lost in the present epoch, by index.
+    pub lost: Vec<u32>,
     /// What was said of suspects that are not lost.
     pub peers: HashMap<u32, (PeerState, Culprit)>,
     /// Groups that were revoked.
@@ -120,6 +122,8 @@ pub struct Shared {
     next_ask: AtomicU64,
     /// Users' reduction functions.
     pub operations: Operations,
+    /// Whether lost nodes may come back.
+    pub recovery: bool,
 }
 
 impl Shared {
@@ -134,6 +138,7 @@ impl Shared {
             changed: Condvar::new(),
             next_ask: AtomicU64::new(1),
             operations: Operations::default(),
+            recovery: false,
         }
     }
 
@@ -223,6 +228,7 @@ impl Shared {
                 learnt.absent.insert(ask, absent);
             }
             Event::GroupMade(_) => {} // the agent thread makes it, and says so itself
+            Event::Lost(nodes) => learnt.lost = nodes,
             Event::NotRecovered(failure) => learnt.not_recovered = Some(failure),
             Event::Located(ask, member) => {
                 learnt.located.insert(ask, member);

@@ -76,6 +76,7 @@ impl World {
             recovery: false,
             instance: None,
             device: Device::default(),
+            reentry: None,
         };
         let profile = Profile {
             register,

@@ -54,6 +54,28 @@ pub struct Epoch(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Incarnation(pub [u8; 16]);
 
+/// What a node keeps in order to prove, when it comes back, that it is the same one: random, drawn anew by each life.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token(pub [u8; 32]);
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(..)") // whoever knows it can take the node's place
+    }
+}
+
+/// What others keep of a token (SHA-256): enough to know it again, and not to show it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TokenHash(pub [u8; 32]);
+
+impl TokenHash {
+    /// A token's.
+    pub fn of(token: &Token) -> TokenHash {
+        let digest = ring::digest::digest(&ring::digest::SHA256, &token.0);
+        TokenHash(digest.as_ref().try_into().expect("SHA-256 gives 32 bytes"))
+    }
+}
+
 /// One job of one scheduler: random, drawn when the job begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobInstance(pub [u8; 16]);

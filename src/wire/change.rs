@@ -89,6 +89,18 @@ record! {
 }
 
 record! {
+    /// A node may come back, but not yet: it registers again later.
+    pub struct NotYet {
+        /// How much later, in milliseconds.
+        pub wait_ms: u64,
+        /// Why.
+        pub reason: String,
+        /// Whether somebody should read it: it takes long.
+        pub long: bool,
+    }
+}
+
+record! {
     /// What this node says from now on is of this epoch.
     pub struct InEpoch {
         /// Which.

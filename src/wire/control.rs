@@ -1,9 +1,9 @@
 //! What the control plane's messages carry, field by field, in the order of the wire.
 
 use super::codec::{code, record, take_name, Decoder, Encoder, Wire, WireError};
-use super::{ADDRESSES_MAX, PROGRESS_MAX};
+use super::{ADDRESSES_MAX, PROGRESS_MAX, TOKENS_MAX};
 use crate::error::{Culprit, Failure, Status};
-use crate::types::{Call, Device, Epoch, GroupId, HostName, Incarnation, JobInstance, Process, Role};
+use crate::types::{Call, Device, Epoch, GroupId, HostName, Incarnation, JobInstance, Process, Role, Token, TokenHash};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -46,6 +46,30 @@ pub struct Register {
     pub instance: Option<JobInstance>,
     /// The device that it works with.
     pub device: Device,
+    /// With recovery: what proves which node it is.
+    pub reentry: Option<Reentry>,
+}
+
+/// What a node proves with that it is the one it was before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reentry {
+    /// The tokens of its earlier lives: the one that holds, and one that may have come to hold. None in its first life.
+    pub tokens: Vec<Token>,
+    /// What the token of this life hashes to.
+    pub next: TokenHash,
+}
+
+impl Wire for Reentry {
+    fn put(&self, to: &mut Encoder) {
+        self.tokens.iter().map(|token| token.0).collect::<Vec<_>>().put(to);
+        self.next.0.put(to);
+    }
+
+    fn take(from: &mut Decoder<'_>) -> Result<Self, WireError> {
+        let count = from.count(TOKENS_MAX, 32, "tokens")?;
+        let tokens: Result<_, _> = (0..count).map(|_| Ok(Token(Wire::take(from)?))).collect();
+        Ok(Reentry { tokens: tokens?, next: TokenHash(Wire::take(from)?) })
+    }
 }
 
 impl Wire for Register {
@@ -68,6 +92,7 @@ impl Wire for Register {
         self.recovery.put(to);
         self.instance.put(to);
         self.device.put(to);
+        self.reentry.put(to);
     }
 
     fn take(from: &mut Decoder<'_>) -> Result<Self, WireError> {
@@ -90,6 +115,7 @@ impl Wire for Register {
             recovery: Wire::take(from)?,
             instance: Wire::take(from)?,
             device: Wire::take(from)?,
+            reentry: Wire::take(from)?,
         })
     }
 }
@@ -186,6 +212,16 @@ record! {
 }
 
 record! {
+    /// How many groups have been made of one.
+    pub struct Makings {
+        /// The group that they were made of.
+        pub parent: GroupId,
+        /// How many.
+        pub count: u64,
+    }
+}
+
+record! {
     /// The cluster is complete.
     pub struct Formed {
         /// Which job this is.
@@ -208,6 +244,11 @@ record! {
         pub secret: [u8; 32],
         /// What all do alike.
         pub agreed: Agreed,
+        /// How often this node has come back after it was lost.
+        pub restarts: u32,
+        /// Of which of the receiver's groups others have been made by now. Whoever makes those again is told what they are;
+        /// the others take no part.
+        pub makings: Vec<Makings>,
         /// All nodes up to `FULL_TABLE_NODES`; beyond that, those that the schedules on the receiver's groups use.
         pub members: Arc<Vec<Member>>,
     }
@@ -308,6 +349,16 @@ record! {
     pub struct Verdict {
         /// That cause.
         pub failure: Failure,
+    }
+}
+
+record! {
+    /// Which nodes are lost in this epoch, by their indices; sent with a `Verdict`, and again for each that follows.
+    pub struct LostNodes {
+        /// Of which epoch.
+        pub epoch: Epoch,
+        /// All of them.
+        pub nodes: Vec<u32>,
     }
 }
 

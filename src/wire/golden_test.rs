@@ -4,7 +4,8 @@
 use super::*;
 use crate::error::{Culprit, Failure, Status};
 use crate::types::{
-    Call, CallKind, DType, Device, Epoch, GroupId, HostName, Incarnation, JobInstance, Process, ReduceOp, Role,
+    Call, CallKind, DType, Device, Epoch, GroupId, HostName, Incarnation, JobInstance, Process, ReduceOp, Role, Token,
+    TokenHash,
 };
 use std::sync::Arc;
 
@@ -84,6 +85,7 @@ fn register() -> Register {
         recovery: false,
         instance: None,
         device: Device { id: Some(5), ip: Some([10, 0, 0, 9].into()) },
+        reentry: Some(Reentry { tokens: vec![Token([2; 32])], next: TokenHash([3; 32]) }),
     }
 }
 
@@ -105,6 +107,8 @@ fn formed() -> Formed {
             store_key_max: 4096,
             store_value_max: 16 << 20,
         },
+        restarts: 1,
+        makings: vec![Makings { parent: GroupId::WORLD, count: 2 }],
         members: Arc::new(vec![member(0), member(1)]),
     }
 }
@@ -152,7 +156,8 @@ fn life() -> Vec<Row> {
             Message::Register(register()),
             "0100010000000000000000000500302e312e300103006a6f6201010033010103000000101112131415161718191a1b1c\
              1d1e1f0100610600612f626f6f742c0300006712000000000000010000f00000000001000000040a000001a00f040000\
-             00000000000000010500000001040a000009",
+             00000000000000010500000001040a000009010100000002020202020202020202020202020202020202020202020202\
+             020202020202020303030303030303030303030303030303030303030303030303030303030303",
         ),
         ("Rejected", Message::Rejected(rejected), "f9ffffff13006a6f62206964202261222c206e6f7420226222"),
         (
@@ -160,10 +165,11 @@ fn life() -> Vec<Row> {
             Message::Formed(formed()),
             "303132333435363738393a3b3c3d3e3f0100000000000000010000000100000001000000020000000200000000000000\
              808182838485868788898a8b8c8d8e8f909192939495969798999a9b9c9d9e9f88130000000000000101000000000001\
-             00000000000010000000000000000000010000000002000000000000000100000000000000000100300100610600612f\
-             626f6f742c0300006712000000000000010000f00000000002000000040a000001a00f06fd0000000000000000000000\
-             00000001a00f010500000000010000000101000000010000000100310100610600612f626f6f742c0300006712000000\
-             000000010000f00000000002000000040a000001a00f06fd000000000000000000000000000001a00f010500000000",
+             000000000000100000000000000000000100000000010000000100000000000000020000000000000002000000000000\
+             000100000000000000000100300100610600612f626f6f742c0300006712000000000000010000f00000000002000000\
+             040a000001a00f06fd000000000000000000000000000001a00f01050000000001000000010100000001000000010031\
+             0100610600612f626f6f742c0300006712000000000000010000f00000000002000000040a000001a00f06fd00000000\
+             0000000000000000000001a00f010500000000",
         ),
         (
             "Heartbeat",
@@ -171,6 +177,11 @@ fn life() -> Vec<Row> {
             "0200000000000000010000000000000001000000000000002a00000000000000290000000000000001030a000000000000040000000000000000000000000000dc05000000000000",
         ),
         ("HeartbeatEcho", Message::HeartbeatEcho(HeartbeatEcho { sequence: 2 }), "0200000000000000"),
+        (
+            "NotYet",
+            Message::NotYet(NotYet { wait_ms: 50, reason: "wait".into(), long: true }),
+            "320000000000000004007761697401",
+        ),
         ("Report", Message::Report, ""),
         ("TimeUp", Message::TimeUp, ""),
         ("Leave", Message::Leave, ""),
@@ -191,6 +202,11 @@ fn breaking() -> Vec<Row> {
             Message::Verdict(Verdict { failure: failure() }),
             "f5ffffff010101030000000100330100622c0300001e00776173206c6f73743a2069747320636f6e6e656374696f6e2065\
              6e646564010000000000000001000000002a00000000000000",
+        ),
+        (
+            "LostNodes",
+            Message::LostNodes(LostNodes { epoch: Epoch(2), nodes: vec![1, 3] }),
+            "0200000000000000020000000100000003000000",
         ),
         (
             "Revoke",

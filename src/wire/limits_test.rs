@@ -3,7 +3,7 @@
 use super::codec::take_name;
 use super::golden_test::messages;
 use super::*;
-use crate::types::{Device, Epoch, HostName, JobInstance, Process, Role};
+use crate::types::{Device, Epoch, GroupId, HostName, JobInstance, Process, Role};
 use std::sync::Arc;
 
 fn encoded(value: &impl Wire) -> Vec<u8> {
@@ -131,6 +131,8 @@ fn the_largest_registration_fits_before_registration_and_the_largest_table_after
             store_key_max: 4096,
             store_value_max: 16 << 20,
         },
+        restarts: 0,
+        makings: vec![Makings { parent: GroupId::WORLD, count: 1 }; MAKINGS_MAX],
         members: Arc::new((0..FULL_TABLE_NODES as u32).map(|index| member(index, &name, ADDRESSES_MAX)).collect()),
     };
     assert!(encoded(&formed).len() as u64 <= CONTROL_PAYLOAD_MAX, "{} bytes", encoded(&formed).len());

@@ -1,10 +1,10 @@
 //! The control plane's messages, between a node and its scheduler: their numbers, and in which queue each waits.
 
-use super::change::{FreeGroup, GroupMade, InEpoch, MakeGroup, NotRecovered, Recover};
+use super::change::{FreeGroup, GroupMade, InEpoch, MakeGroup, NotRecovered, NotYet, Recover};
 use super::codec::{Decoder, Encoder, Wire, WireError};
 use super::control::{
-    Abort, Absent, Formed, Heartbeat, HeartbeatEcho, Locate, Located, PeerReport, Register, Rejected, Revoke, Revoked,
-    Suspect, Verdict, WhereAre,
+    Abort, Absent, Formed, Heartbeat, HeartbeatEcho, Locate, Located, LostNodes, PeerReport, Register, Rejected,
+    Revoke, Revoked, Suspect, Verdict, WhereAre,
 };
 use super::store::{StoreBegin, StoreCancel, StorePiece, StoreReply};
 
@@ -119,6 +119,10 @@ messages! {
     NotRecovered = 25 (NotRecovered),
     /// Node: I have taken up an epoch.
     InEpoch = 26 (InEpoch),
+    /// Scheduler: you may come back, but not yet.
+    NotYet = 27 (NotYet),
+    /// Scheduler: these are lost.
+    LostNodes = 28 (LostNodes),
     /// Node: a store request begins.
     StoreBegin = 32 (StoreBegin),
     /// Either: a part of a value.

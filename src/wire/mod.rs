@@ -22,11 +22,12 @@ mod limits_test;
 #[cfg(test)]
 mod random_test;
 
-pub use change::{FreeGroup, GroupMade, GroupWish, InEpoch, MakeGroup, NotRecovered, Recover};
+pub use change::{FreeGroup, GroupMade, GroupWish, InEpoch, MakeGroup, NotRecovered, NotYet, Recover};
 pub use codec::{Decoder, Encoder, Wire, WireError};
 pub use control::{
     Abort, Absence, AbsenceState, Absent, Agreed, Formed, GroupProgress, Heartbeat, HeartbeatEcho, Locate, Located,
-    Member, PeerReport, PeerState, Register, Rejected, Revoke, Revoked, Suspect, Verdict, WhereAre,
+    LostNodes, Makings, Member, PeerReport, PeerState, Reentry, Register, Rejected, Revoke, Revoked, Suspect, Verdict,
+    WhereAre,
 };
 pub use frame::{
     body_bytes, encode_frame, peek_frame, Frame, FrameHeader, CHECKSUM_BYTES, FLAG_UNCHECKED, HEADER_BYTES, MAGIC,
@@ -55,6 +56,10 @@ pub const CONTROL_PAYLOAD_MAX: u64 = 1 << 20;
 pub const NAME_MAX: usize = 255;
 /// The longest sentence that travels, in bytes; a longer one is cut at a character border.
 pub const SENTENCE_MAX: usize = 4096;
+/// How many groups with groups made of them `Formed` lists.
+pub const MAKINGS_MAX: usize = 1024;
+/// How many tokens a node may show.
+pub const TOKENS_MAX: usize = 2;
 /// How many addresses a node may advertise. With [`FULL_TABLE_NODES`] and [`NAME_MAX`] it keeps `Formed` within
 /// [`CONTROL_PAYLOAD_MAX`].
 pub const ADDRESSES_MAX: usize = 8;

@@ -5,7 +5,8 @@ use super::golden_test::{decode_link, hex, link_frames, messages};
 use super::*;
 use crate::error::{Culprit, Failure, Status};
 use crate::types::{
-    Call, CallKind, DType, Device, Epoch, GroupId, HostName, Incarnation, JobInstance, Process, ReduceOp, Role,
+    Call, CallKind, DType, Device, Epoch, GroupId, HostName, Incarnation, JobInstance, Process, ReduceOp, Role, Token,
+    TokenHash,
 };
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -171,6 +172,10 @@ impl Random {
             recovery: self.flag(),
             instance: self.option(|random| JobInstance(random.array())),
             device: self.device(),
+            reentry: self.option(|random| Reentry {
+                tokens: random.list(TOKENS_MAX as u64, |random| Token(random.array())),
+                next: TokenHash(random.array()),
+            }),
         }
     }
 
@@ -192,6 +197,8 @@ impl Random {
                 store_key_max: self.u64(),
                 store_value_max: self.u64(),
             },
+            restarts: self.u32(),
+            makings: self.list(9, |random| Makings { parent: GroupId(random.u32()), count: random.u64() }),
             members: Arc::new(self.list(20, Random::member)),
         }
     }
@@ -264,6 +271,12 @@ impl Random {
                 Message::PeerReport(PeerReport { peer: self.u32(), state, culprit: self.culprit() })
             }
             Message::Verdict(_) => Message::Verdict(Verdict { failure: self.failure() }),
+            Message::NotYet(_) => {
+                Message::NotYet(NotYet { wait_ms: self.u64(), reason: self.text(SENTENCE_MAX), long: self.flag() })
+            }
+            Message::LostNodes(_) => {
+                Message::LostNodes(LostNodes { epoch: Epoch(self.u64()), nodes: self.list(20, Random::u32) })
+            }
             Message::Revoke(_) => Message::Revoke(Revoke { failure: self.failure() }),
             Message::Revoked(_) => Message::Revoked(Revoked { failure: self.failure() }),
             Message::WhereAre(_) => {

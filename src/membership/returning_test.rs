@@ -1,0 +1,241 @@
+use super::super::contract::{ConnId, Input, Liveness};
+use super::super::testing::{host, named, rules, Bench};
+use super::super::{Closed, Rules};
+use super::WITHOUT_TOKEN;
+use crate::error::Status;
+use crate::types::{Epoch, Token, TokenHash};
+use crate::wire::{Formed, InEpoch, Message, NotYet, Recover, Reentry, Register};
+use std::time::Duration;
+
+fn with_recovery(number: u32) -> Rules {
+    Rules { recovery: true, ..rules(number, 0) }
+}
+
+/// The life with this number of the worker of this rank; its token is made of both.
+fn life(rank: u32, number: u32, life: u8, place: &str) -> Register {
+    let serial = rank + 100 * u32::from(life);
+    let token = |life: u8| Token([life * 16 + rank as u8; 32]);
+    let tokens = if life == 0 { Vec::new() } else { vec![token(life - 1)] };
+    let reentry = Some(Reentry { tokens, next: TokenHash::of(&token(life)) });
+    Register { host: host(place), recovery: true, reentry, ..named(serial, number, &rank.to_string()) }
+}
+
+/// A complete cluster with recovery; connection i is rank i's.
+fn formed(hosts: &[&str]) -> Bench {
+    let number = hosts.len() as u32;
+    let mut bench = Bench::new(with_recovery(number));
+    for (rank, place) in (0u32..).zip(hosts) {
+        bench.join(u64::from(rank), life(rank, number, 0, place));
+    }
+    bench.sent.clear();
+    bench.lines.clear();
+    bench
+}
+
+/// The process of this connection dies.
+fn dies(bench: &mut Bench, conn: u64, register: &Register) {
+    bench.feed(Input::Closed(ConnId(conn), Closed::Ended, "reset by peer".into()));
+    bench.feed(Input::Probed(register.process, Liveness::Gone));
+}
+
+fn inside(bench: &mut Bench, conn: u64, epoch: u64) {
+    bench.say(conn, Message::Recover(Recover { epoch: Epoch(epoch), inside: true }));
+}
+
+/// Time passes, in which these connections are heard.
+fn pass(bench: &mut Bench, span: Duration, heard: &[u64]) {
+    bench.pass_with(span, |bench| heard.iter().for_each(|conn| bench.feed(Input::Heard(ConnId(*conn)))));
+}
+
+fn told_formed(bench: &mut Bench) -> Vec<(u64, Formed)> {
+    let sent = std::mem::take(&mut bench.sent);
+    let formed = sent.into_iter().filter_map(|(conn, message)| match message {
+        Message::Formed(formed) => Some((conn.0, formed)),
+        _ => None,
+    });
+    formed.collect()
+}
+
+fn not_yet(bench: &mut Bench, conn: u64) -> Option<NotYet> {
+    let found = bench.sent.iter().rev().find_map(|(to, message)| match message {
+        Message::NotYet(word) if to.0 == conn => Some(word.clone()),
+        _ => None,
+    });
+    assert_eq!(found.is_some(), bench.closed.contains(&ConnId(conn)), "who has to wait is let go");
+    found
+}
+
+fn rejected(bench: &Bench, conn: u64) -> Option<(Status, String)> {
+    bench.sent.iter().rev().find_map(|(to, message)| match message {
+        Message::Rejected(word) if to.0 == conn => Some((word.status, word.reason.clone())),
+        _ => None,
+    })
+}
+
+fn lost_nodes(bench: &Bench, conn: u64) -> Option<Vec<u32>> {
+    bench.sent.iter().rev().find_map(|(to, message)| match message {
+        Message::LostNodes(lost) if to.0 == conn => Some(lost.nodes.clone()),
+        _ => None,
+    })
+}
+
+#[test]
+fn a_lost_node_with_its_token_takes_its_place_again() {
+    let mut bench = formed(&["here", "here", "there"]);
+    dies(&mut bench, 1, &life(1, 3, 0, "here"));
+    assert_eq!(lost_nodes(&bench, 0), Some(vec![1]));
+    assert!(bench.ended.is_none());
+    pass(&mut bench, Duration::from_secs(20), &[0, 2]); // longer than the survivors of a broken job have
+    assert!(bench.ended.is_none(), "{:?}", bench.ended);
+    inside(&mut bench, 0, 1);
+    bench.join(11, life(1, 3, 1, "elsewhere"));
+    assert_eq!(told_formed(&mut bench), Vec::new(), "rank 2 is still awaited");
+    inside(&mut bench, 2, 1);
+    let told = told_formed(&mut bench);
+    let conns: Vec<u64> = told.iter().map(|(conn, _)| *conn).collect();
+    assert_eq!(conns, [0, 11, 2]);
+    for (conn, formed) in &told {
+        assert_eq!(formed.epoch, Epoch(2));
+        assert_eq!(formed.restarts, u32::from(*conn == 11));
+        assert_eq!((formed.members[1].process.pid, &formed.members[1].host.name[..]), (1101, "elsewhere"));
+    }
+    assert_eq!((told[1].1.rank, told[1].1.local_rank, told[1].1.local_size), (1, 0, 1));
+    assert_eq!((told[0].1.rank, told[0].1.local_size), (0, 1));
+    // The next loss is one of the new epoch, and the third life of the same node comes back with the second's token.
+    for conn in [0, 2] {
+        bench.say(conn, Message::InEpoch(InEpoch { epoch: Epoch(2) }));
+    }
+    bench.feed(Input::Closed(ConnId(11), Closed::Ended, "reset by peer".into()));
+    bench.pass(Duration::from_millis(150));
+    assert_eq!(lost_nodes(&bench, 2), Some(vec![1]));
+    bench.join(12, life(1, 3, 2, "here"));
+    inside(&mut bench, 0, 2);
+    inside(&mut bench, 2, 2);
+    let told = told_formed(&mut bench);
+    assert_eq!(told.iter().map(|(_, formed)| formed.restarts).collect::<Vec<_>>(), [0, 2, 0]);
+}
+
+#[test]
+fn without_its_token_a_node_waits_for_half_a_minute_after_the_loss() {
+    let mut bench = formed(&["here", "here"]);
+    dies(&mut bench, 1, &life(1, 2, 0, "here"));
+    let stranger = |serial: u8| Register {
+        reentry: Some(Reentry { tokens: vec![Token([10; 32])], next: TokenHash::of(&Token([11; 32])) }),
+        ..life(1, 2, serial, "here")
+    };
+    pass(&mut bench, Duration::from_secs(4), &[0]);
+    bench.join(10, stranger(3));
+    let word = not_yet(&mut bench, 10).expect("it has to wait");
+    assert!(word.long && word.wait_ms == 26_000, "{word:?}");
+    assert!(word.reason.contains("does not have the token of rank 1") && word.reason.contains("30 s"), "{word:?}");
+    inside(&mut bench, 0, 1);
+    pass(&mut bench, WITHOUT_TOKEN - Duration::from_secs(4), &[0]);
+    bench.join(12, stranger(5));
+    assert_eq!(told_formed(&mut bench).len(), 2);
+}
+
+#[test]
+fn a_place_whose_holder_answers_is_refused_by_name() {
+    let mut bench = formed(&["here", "here"]);
+    bench.join(10, life(1, 2, 1, "here"));
+    let word = not_yet(&mut bench, 10).expect("its last life is asked first");
+    assert!(!word.long && word.wait_ms <= 100, "{word:?}");
+    bench.pass(Duration::from_millis(20));
+    bench.feed(Input::Heard(ConnId(1)));
+    bench.pass(Duration::from_millis(30));
+    bench.join(11, life(1, 2, 1, "here"));
+    let (status, reason) = rejected(&bench, 11).expect("it is refused");
+    assert_eq!(status, Status::Rejected);
+    assert!(reason.contains("rank 1") && reason.contains("pid 1001") && reason.contains("lives"), "{reason}");
+    assert!(lost_nodes(&bench, 0).is_none(), "nobody is lost because of it");
+}
+
+#[test]
+fn a_place_whose_holder_is_silent_is_free_after_the_heartbeat_time_out() {
+    let mut bench = formed(&["here", "there"]);
+    bench.feed(Input::Heard(ConnId(1)));
+    let mut conn = 10;
+    let from = bench.now;
+    loop {
+        bench.join(conn, life(1, 2, 1, "there"));
+        if not_yet(&mut bench, conn).is_none() {
+            break;
+        }
+        conn += 1;
+        pass(&mut bench, Duration::from_millis(500), &[0]);
+    }
+    assert_eq!(rejected(&bench, conn), None);
+    let waited = bench.now.since(from);
+    assert!(waited >= Duration::from_secs(5) && waited < Duration::from_secs(7), "{waited:?}");
+    // The old one comes back.
+    bench.join(99, life(1, 2, 0, "there"));
+    let (status, reason) = rejected(&bench, 99).expect("it is fenced");
+    assert_eq!(status, Status::Fenced);
+    assert!(reason.contains("another process has its place"), "{reason}");
+}
+
+#[test]
+fn all_may_be_lost_and_come_back() {
+    let mut bench = formed(&["here", "here"]);
+    for rank in [0, 1] {
+        dies(&mut bench, rank, &life(rank as u32, 2, 0, "here"));
+    }
+    assert!(bench.ended.is_none());
+    bench.pass(Duration::from_secs(60));
+    bench.join(10, life(0, 2, 1, "here"));
+    assert!(told_formed(&mut bench).is_empty());
+    bench.join(11, life(1, 2, 1, "here"));
+    let told = told_formed(&mut bench);
+    assert_eq!(told.iter().map(|(_, formed)| (formed.epoch.0, formed.restarts)).collect::<Vec<_>>(), [(2, 1), (2, 1)]);
+}
+
+#[test]
+fn a_job_that_everybody_has_abandoned_ends_in_the_time_for_forming() {
+    let mut bench = formed(&["here", "here"]);
+    for rank in [0, 1] {
+        dies(&mut bench, rank, &life(rank as u32, 2, 0, "here"));
+    }
+    bench.pass(Duration::from_secs(601));
+    let ended = bench.ended.expect("it has ended").expect_err("with the loss");
+    assert_eq!(ended.status(), Status::PeerLost);
+    assert!(ended.message().contains("rank 0"), "{ended}");
+}
+
+#[test]
+fn one_that_is_lost_while_the_others_wait_is_awaited_too() {
+    let mut bench = formed(&["here", "here", "here"]);
+    dies(&mut bench, 2, &life(2, 3, 0, "here"));
+    inside(&mut bench, 0, 1);
+    inside(&mut bench, 1, 1);
+    dies(&mut bench, 1, &life(1, 3, 0, "here"));
+    assert_eq!(lost_nodes(&bench, 0), Some(vec![1, 2]));
+    bench.join(12, life(2, 3, 1, "here"));
+    assert!(told_formed(&mut bench).is_empty(), "rank 1 is awaited");
+    // The second life of rank 2 does not last.
+    bench.feed(Input::Closed(ConnId(12), Closed::Ended, "reset by peer".into()));
+    bench.feed(Input::Probed(life(2, 3, 1, "here").process, Liveness::Gone));
+    bench.join(11, life(1, 3, 1, "here"));
+    assert!(told_formed(&mut bench).is_empty(), "rank 2 is awaited again");
+    // Its third shows the token of the first, for the second's never came to hold.
+    let third = Register { incarnation: life(2, 3, 2, "here").incarnation, ..life(2, 3, 1, "here") };
+    bench.join(13, third);
+    let told = told_formed(&mut bench);
+    assert_eq!(
+        told.iter().map(|(conn, formed)| (*conn, formed.restarts)).collect::<Vec<_>>(),
+        [(0, 0), (11, 1), (13, 1)]
+    );
+}
+
+#[test]
+fn nobody_comes_back_to_a_job_that_a_member_has_left() {
+    let mut bench = formed(&["here", "here", "here"]);
+    dies(&mut bench, 2, &life(2, 3, 0, "here"));
+    inside(&mut bench, 1, 1);
+    bench.say(0, Message::Leave);
+    bench.join(12, life(2, 3, 1, "here"));
+    let (status, reason) = rejected(&bench, 12).expect("it is refused");
+    assert_eq!(status, Status::PeerLeft);
+    assert!(reason.contains("in vain") && reason.contains("rank 0") && reason.contains("has left"), "{reason}");
+    bench.pass(Duration::from_secs(6));
+    assert!(bench.ended.is_some_and(|ended| ended.is_err()));
+}
