@@ -47,15 +47,12 @@ static void be_scheduler(struct ranks *ranks, const struct plan *plan) {
     muster_scheduler_free(scheduler);
 }
 
-struct ranks *ranks_start(int size, rank_body body, const char *const *settings) {
-    struct plan plan = {.workers = size, .node_ids = rank_ids, .settings = settings};
+/* Of the one cluster that a test has at a time; for processes that are started again. */
+static struct plan plan;
+static rank_body what_ranks_do;
+
+void ranks_start_scheduler(struct ranks *ranks) {
     pid_t parent = getpid();
-    struct ranks *ranks = mmap(NULL, sizeof *ranks, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    CHECK(ranks != MAP_FAILED && size <= RANKS_MAX);
-    ranks->size = size;
-    for (int i = 0; i < size; i++) {
-        CHECK(sem_init(&ranks->note[i].ready, 1, 0) == 0 && sem_init(&ranks->note[i].go, 1, 0) == 0);
-    }
     fflush(NULL);
     pid_t scheduler = child_of(parent);
     if (scheduler == 0) {
@@ -64,13 +61,31 @@ struct ranks *ranks_start(int size, rank_body body, const char *const *settings)
     }
     ranks->scheduler = scheduler; /* by the parent alone: the child shares this memory */
     await(&ranks->note[0].go); /* the port is known */
+}
+
+void ranks_start_rank(struct ranks *ranks, int rank) {
+    pid_t parent = getpid();
+    fflush(NULL);
+    pid_t pid = child_of(parent);
+    if (pid == 0) {
+        what_ranks_do(join(&plan, ranks->port, rank), rank, ranks);
+        _exit(0);
+    }
+    ranks->pid[rank] = pid;
+}
+
+struct ranks *ranks_start(int size, rank_body body, const char *const *settings) {
+    plan = (struct plan){.workers = size, .node_ids = rank_ids, .settings = settings};
+    what_ranks_do = body;
+    struct ranks *ranks = mmap(NULL, sizeof *ranks, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(ranks != MAP_FAILED && size <= RANKS_MAX);
+    ranks->size = size;
     for (int i = 0; i < size; i++) {
-        pid_t pid = child_of(parent);
-        if (pid == 0) {
-            body(join(&plan, ranks->port, i), i, ranks);
-            _exit(0);
-        }
-        ranks->pid[i] = pid;
+        CHECK(sem_init(&ranks->note[i].ready, 1, 0) == 0 && sem_init(&ranks->note[i].go, 1, 0) == 0);
+    }
+    ranks_start_scheduler(ranks);
+    for (int i = 0; i < size; i++) {
+        ranks_start_rank(ranks, i);
     }
     return ranks;
 }

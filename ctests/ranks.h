@@ -41,6 +41,9 @@ struct ranks {
 /* Starts everything and returns. `settings`: keys and values in turn, ended by NULL, or NULL. Node ids are "0", "1"
  * ... */
 struct ranks *ranks_start(int size, rank_body body, const char *const *settings);
+/* Starts the scheduler, on the port that it had, or a rank once more: its process has ended. */
+void ranks_start_scheduler(struct ranks *ranks);
+void ranks_start_rank(struct ranks *ranks, int rank);
 /* Kills a rank with SIGKILL. */
 void ranks_kill(struct ranks *ranks, int rank);
 /* Waits until a rank has ended: with code 0, or by SIGKILL. */

@@ -43,6 +43,11 @@ impl Asks {
         self.revoked.get(&group).map(|first| Event::Revoked(first.clone()))
     }
 
+    /// The first causes of all groups that are known to be revoked.
+    pub(super) fn all_revoked(&self) -> Vec<Failure> {
+        self.revoked.values().cloned().collect()
+    }
+
     pub(super) fn revoke(&mut self, failure: Failure) -> Message {
         self.revokes.entry(failure.group).or_insert_with(|| failure.clone());
         Message::Revoke(Revoke { failure })

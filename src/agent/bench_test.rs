@@ -62,6 +62,7 @@ pub(super) fn formed(instance: u8, epoch: u64) -> Formed {
     };
     Formed {
         instance: JobInstance([instance; 16]),
+        generation: 1,
         epoch: Epoch(epoch),
         index: 0,
         rank: 0,

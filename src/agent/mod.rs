@@ -77,7 +77,10 @@ struct Forming {
 #[derive(Debug)]
 struct Member {
     instance: JobInstance,
+    generation: u64,
     epoch: Epoch,
+    /// Who is lost in it, by index.
+    lost: Vec<u32>,
     leaving: Option<leave::Leaving>,
     /// The scheduler has put this node out: nothing will be answered any more.
     expelled: bool,

@@ -4,7 +4,7 @@ use super::contract::Event;
 use super::{Agent, Member, Stage};
 use crate::error::{Culprit, Error, Failure, Status};
 use crate::types::Time;
-use crate::wire::{Formed, InEpoch, LostNodes, Message, NotYet, PeerReport, Rejected};
+use crate::wire::{Formed, InEpoch, Known, LostNodes, Message, NotYet, PeerReport, Rejected};
 use std::time::Duration;
 
 /// How long a node waits before it registers again, whatever it is told.
@@ -55,12 +55,19 @@ impl Agent {
     fn formed(&mut self, now: Time, formed: Formed) {
         match &self.stage {
             Stage::Forming(_) => self.joined(now, formed),
+            Stage::Member(member) if formed.instance == member.instance && formed.generation < member.generation => {
+                let (theirs, known) = (formed.generation, member.generation);
+                self.refuse_line(
+                    now,
+                    format!("it is this job's scheduler of start {theirs}, and there was a start {known}"),
+                );
+            }
             Stage::Member(member) if formed.instance == member.instance && formed.epoch > member.epoch => {
                 self.renewed(formed);
             }
             Stage::Member(_) if self.line.is_attached() => {}
             Stage::Member(member) if (formed.instance, formed.epoch) == (member.instance, member.epoch) => {
-                self.attach_again();
+                self.attach_again(formed.generation);
             }
             Stage::Member(_) => {
                 self.refuse_line(now, "it is the scheduler of another job or of another epoch".to_owned());
@@ -70,11 +77,17 @@ impl Agent {
     }
 
     /// This node is attached again, and in the present epoch.
-    fn attach_again(&mut self) {
-        let Stage::Member(member) = &self.stage else { return };
+    fn attach_again(&mut self, generation: u64) {
+        let Stage::Member(member) = &mut self.stage else { return };
         let (leaving, epoch) = (member.leaving.is_some(), member.epoch);
+        let is_another = std::mem::replace(&mut member.generation, generation) != generation;
+        let lost = member.lost.clone();
         self.attached();
         self.send(Message::InEpoch(InEpoch { epoch }));
+        let (failure, revoked) = (self.broken.clone(), self.asks.all_revoked());
+        if is_another && (failure.is_some() || !revoked.is_empty()) {
+            self.send(Message::Known(Known { epoch, failure, lost, revoked }));
+        }
         match leaving {
             true => self.send(Message::Leave),
             false => self.ask_again(),
@@ -84,11 +97,13 @@ impl Agent {
     /// The cluster is whole again, in a new epoch.
     fn renewed(&mut self, formed: Formed) {
         let Stage::Member(member) = &mut self.stage else { return };
+        let generation = formed.generation;
         member.epoch = formed.epoch;
+        member.lost.clear();
         self.broken = None;
         self.asks.renew();
         self.tell(Event::Formed(Box::new(formed)));
-        self.attach_again();
+        self.attach_again(generation);
     }
 
     /// The cluster is complete, for the first time.
@@ -99,8 +114,14 @@ impl Agent {
         self.pulse.set_timeout(Duration::from_millis(formed.agreed.heartbeat_timeout_ms));
         self.pulse.begin(now);
         self.store.set_limits(&formed.agreed);
-        self.stage =
-            Stage::Member(Member { instance: formed.instance, epoch: formed.epoch, leaving: None, expelled: false });
+        self.stage = Stage::Member(Member {
+            instance: formed.instance,
+            generation: formed.generation,
+            epoch: formed.epoch,
+            lost: Vec::new(),
+            leaving: None,
+            expelled: false,
+        });
         self.attached();
         self.tell(Event::Formed(Box::new(formed)));
         self.ask_again();
@@ -139,9 +160,13 @@ impl Agent {
     }
 
     /// Who is lost by now, if that is of the present epoch.
-    fn lost(&self, lost: LostNodes) -> Option<Event> {
-        let present = matches!(&self.stage, Stage::Member(member) if member.epoch == lost.epoch);
-        present.then_some(Event::Lost(lost.nodes))
+    fn lost(&mut self, lost: LostNodes) -> Option<Event> {
+        let Stage::Member(member) = &mut self.stage else { return None };
+        if member.epoch != lost.epoch {
+            return None;
+        }
+        member.lost.clone_from(&lost.nodes);
+        Some(Event::Lost(lost.nodes))
     }
 
     /// This node may come back, but not yet.

@@ -399,6 +399,16 @@ impl Reader<'_> {
         let sched_fd = self.whole(Key::SchedFd)?.filter(|_| serves);
         let bounded = |span: Option<Option<Duration>>| span.flatten().expect("the table has a default and a limit");
         let length = |number: Option<u64>| number.expect("the table has a default");
+        // Nobody waits for a cluster of one to come back.
+        let enable_recovery = self.flag(Key::EnableRecovery)? && !matches!(place, Place::Alone { .. });
+        let recovery_path = self.text(Key::RecoveryPath)?.map(PathBuf::from);
+        if enable_recovery && recovery_path.is_none() {
+            let (flag, path) = (self.name(Key::EnableRecovery), self.name(Key::RecoveryPath));
+            return Err(Error::config(format!(
+                "{flag} is on, but {path} is not set: expected the directory where scheduler and nodes keep what they must \
+                 remember"
+            )));
+        }
         Ok(Settings {
             warnings: self.warnings(&place),
             unsupported: self.unsupported()?,
@@ -425,8 +435,8 @@ impl Reader<'_> {
             checksums: self.flag(Key::Checksums)?,
             log_level: self.log_level()?,
             hccl_cm_init: self.flag(Key::HcclCmInit)?,
-            enable_recovery: self.flag(Key::EnableRecovery)?,
-            recovery_path: self.text(Key::RecoveryPath)?.map(PathBuf::from),
+            enable_recovery,
+            recovery_path,
             rank_table_file: self.text(Key::RankTableFile)?.map(PathBuf::from),
             enable_ssl: self.flag(Key::EnableSsl)?,
         })

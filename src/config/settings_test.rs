@@ -272,19 +272,15 @@ fn settings_know_where_they_came_from() {
 
 #[test]
 fn what_this_version_cannot_honour_is_said() {
-    let settings = worker(&[("MS_ENABLE_RECOVERY", "1"), ("MUSTER_ENABLE_SSL", "true"), ("MUSTER_JOB_SECRET", "s")]);
+    let settings = worker(&[("MUSTER_ENABLE_SSL", "true"), ("MUSTER_JOB_SECRET", "s")]);
     let settings = settings.settings().unwrap();
-    assert!(settings.enable_recovery && settings.enable_ssl);
+    assert!(settings.enable_ssl);
     let rest = "which this version of muster does not support: expected it to be unset";
     assert_eq!(
         settings.unsupported,
-        [
-            format!("MS_ENABLE_RECOVERY is \"1\", {rest}"),
-            format!("MUSTER_JOB_SECRET is set, {rest}"),
-            format!("MUSTER_ENABLE_SSL is \"1\", {rest}"),
-        ]
+        [format!("MUSTER_JOB_SECRET is set, {rest}"), format!("MUSTER_ENABLE_SSL is \"1\", {rest}"),]
     );
-    assert!(worker(&[("MS_ENABLE_RECOVERY", "0")]).settings().unwrap().unsupported.is_empty());
+    assert!(worker(&[("MUSTER_ENABLE_SSL", "0")]).settings().unwrap().unsupported.is_empty());
 }
 
 #[test]

@@ -329,13 +329,12 @@ pub static TABLE: [Setting; 33] = [
     Setting::new(Key::EnableRecovery, "enable_recovery", Kind::Flag, "Whether lost processes may return.")
         .ms(&["MS_ENABLE_RECOVERY"])
         .default("0")
-        .agree()
-        .refused(),
+        .agree(),
     Setting::new(
         Key::RecoveryPath,
         "recovery_path",
         Kind::Path,
-        "The directory for what scheduler and nodes must remember under recovery; made if missing.",
+        "The directory for what scheduler and nodes must remember under recovery; made if missing. Recovery needs it.",
     )
     .ms(&["MS_RECOVERY_PATH"]),
     Setting::new(

@@ -80,14 +80,14 @@ pub unsafe extern "C" fn muster_local_size(cluster: *const muster_cluster_t) -> 
     unsafe { small(cluster, |cluster| cluster.formed().local_size) }
 }
 
-/// How often this node has been started again within its job; 0 for one that was never lost.
+/// How often this node was lost, started again, and took part again; 0 in its first life. Constant in a process.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster.
 #[no_mangle]
 pub unsafe extern "C" fn muster_restarts(cluster: *const muster_cluster_t) -> i32 {
     // SAFETY: as promised by the caller.
-    unsafe { small(cluster, |_| 0) }
+    unsafe { small(cluster, |cluster| cluster.formed().restarts) }
 }
 
 /// Which membership this is: 1 for the first.

@@ -136,8 +136,16 @@ pub unsafe extern "C" fn muster_abort(
 ///
 /// Errors, after which the epoch is what it was, and the call may be repeated: MUSTER_ERR_TIMEOUT (the sentence names who has
 /// not called it), MUSTER_ERR_PEER_LEFT (a node has left for good), MUSTER_ERR_STATE (another thread is in it, or this process
-/// has left), MUSTER_ERR_INVALID (`timeout_ms`). Where the cluster itself is broken, its first cause, each time: MUSTER_ERR_PEER_LOST
-/// or MUSTER_ERR_ABORTED.
+/// has left), MUSTER_ERR_INVALID (`timeout_ms`). Where the job is aborted, MUSTER_ERR_ABORTED, each time; and where a node is lost
+/// without recovery, that first cause, MUSTER_ERR_PEER_LOST.
+///
+/// With recovery (MS_ENABLE_RECOVERY=1, MS_RECOVERY_PATH) this is also how survivors of a loss go on: the epoch begins once every
+/// lost node has been started again, with the same node id or the same rank from its launcher, and has called muster_init, which
+/// returns in the new epoch. It returns the newest epoch (muster_epoch), and may have skipped some. Work that a loss interrupted
+/// is the program's to repeat: agree on the newest state that all have, by an allreduce of its number with MUSTER_MIN. A node
+/// that others have replaced, or given up while it was silent, gets MUSTER_ERR_FENCED, each time. Groups that were made go on
+/// under their handles; a node that comes back makes them again in the order in which it first did, without the others taking
+/// part. Operations (muster_op_create) are its process's: it creates them again.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster.

@@ -124,7 +124,7 @@ impl Scheduler {
     /// Closes a connection and forgets it.
     pub(super) fn drop_connection(&mut self, conn: ConnId) {
         if self.connections.forget(conn).is_some() {
-            self.output(Output::Close(conn));
+            self.put_out_close(conn);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::types::{HostName, JobInstance, Process, Time};
-use crate::wire::{Agreed, Message};
+use crate::wire::{Agreed, Message, Record};
 use std::time::Duration;
 
 /// One connection to the scheduler, numbered by the driver and never reused.
@@ -45,6 +45,8 @@ pub enum Input {
     Probed(Process, Liveness),
     /// The answer to `Output::WantSecret`.
     Secret([u8; 32]),
+    /// All records up to this number are durable.
+    Persisted(u64),
     /// The armed time has come. Fed only after everything readable has been fed.
     Timer,
     /// The program that hosts the scheduler wants it to end now.
@@ -63,6 +65,9 @@ pub enum Output {
     Probe(Process),
     /// Draw a secret, and feed `Input::Secret`.
     WantSecret,
+    /// Write this record, in order, and feed `Input::Persisted` with its number, or a later one's, when it is durable. What
+    /// depends on it comes out after that.
+    Persist(u64, Record),
     /// Feed `Input::Timer` at this time; replaces what was armed before.
     Arm(Time),
     /// A line for the log, at warning level or, with `true`, at information level.
@@ -100,6 +105,8 @@ pub struct Rules {
     pub server_num: u32,
     /// Whether recovery is on.
     pub recovery: bool,
+    /// Whether what is promised is written down first (`Output::Persist`).
+    pub durable: bool,
     /// How long forming may take, counted from the scheduler's start.
     pub forming_timeout: Option<Duration>,
     /// What all nodes do alike; told to them in `Formed`.

@@ -4,10 +4,10 @@
 use super::contract::{ConnId, Output};
 use super::node::{Node, Presence};
 use super::timers::Due;
-use super::{Phase, Scheduler};
+use super::{Phase, Queued, Scheduler};
 use crate::error::{Error, Failure, Status};
 use crate::types::Time;
-use crate::wire::{Abort, LostNodes, Message, Verdict};
+use crate::wire::{Abort, LostNodes, Message, Record, Verdict};
 
 /// The longest reason of an abort that is passed on, in bytes.
 const REASON_MAX: usize = 1024;
@@ -36,7 +36,7 @@ impl Scheduler {
     }
 
     /// The first cause, told to everybody once; the survivors have a while to go.
-    fn break_job(&mut self, now: Time, failure: Failure) {
+    pub(super) fn break_job(&mut self, now: Time, failure: Failure) {
         self.warn(format!("the job is broken: {failure}"));
         self.verdict = Some(failure.clone());
         self.tell_lost(); // before the verdict, so that whoever hears that knows who is meant
@@ -83,7 +83,7 @@ impl Scheduler {
     }
 
     /// Everybody learns who is lost by now.
-    fn tell_lost(&mut self) {
+    pub(super) fn tell_lost(&mut self) {
         let nodes: Vec<u32> = self.lost.iter().copied().collect();
         for conn in self.nodes.values().filter_map(|node| node.conn).collect::<Vec<_>>() {
             self.send(conn, Message::LostNodes(LostNodes { epoch: self.epoch, nodes: nodes.clone() }));
@@ -92,6 +92,10 @@ impl Scheduler {
 
     pub(super) fn leave(&mut self, now: Time, key: u32) {
         let Some(conn) = self.nodes.get(&key).and_then(|node| node.conn) else { return };
+        let is_member = self.phase != Phase::Forming && self.nodes[&key].is_member();
+        if is_member {
+            self.promise(Record::Left(key));
+        }
         self.send(conn, Message::Bye);
         self.drop_connection(conn);
         if self.phase == Phase::Forming {
@@ -176,6 +180,7 @@ impl Scheduler {
                 true => self.end_broken(),
                 false => {
                     self.note("all nodes have left: the job is done".to_string());
+                    self.promise(Record::Done);
                     self.end(Ok(()));
                 }
             }
@@ -192,6 +197,9 @@ impl Scheduler {
     /// The survivors of a broken job have gone, or have had their time.
     pub(super) fn end_broken(&mut self) {
         if let Some(failure) = self.verdict.clone() {
+            if !self.is_recoverable() {
+                self.promise(Record::Done); // nobody can come back to it
+            }
             self.end(Err(failure.into()));
         }
     }
@@ -202,7 +210,7 @@ impl Scheduler {
             self.drop_connection(conn);
         }
         self.phase = Phase::Ended;
-        self.output(Output::Ended(result));
+        self.put_out_durably(Queued::Ready(Output::Ended(result)));
     }
 }
 

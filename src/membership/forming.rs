@@ -53,6 +53,7 @@ impl Scheduler {
             self.nodes.insert(index, node);
         }
         self.list_members();
+        self.promise_epoch();
         self.ranks_held = HashMap::new();
         self.note(format!("the cluster is complete after {}: {}", span(now.since(self.started)), self.size_in_words()));
         for index in 0..self.members.len() as u32 {
@@ -72,7 +73,7 @@ impl Scheduler {
     }
 
     pub(super) fn queue_formed(&mut self, conn: ConnId, index: u32) {
-        self.outputs.push_back(Queued::Formed(conn, index));
+        self.put_out_durably(Queued::Formed(conn, index));
     }
 
     /// What this node is told of the complete cluster.
@@ -81,6 +82,7 @@ impl Scheduler {
         let place = node.place.expect("the cluster has formed");
         Formed {
             instance: self.identity.instance,
+            generation: self.generation,
             epoch: self.epoch,
             index,
             rank: place.rank,

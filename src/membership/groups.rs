@@ -4,7 +4,7 @@ use super::node::Presence;
 use super::Scheduler;
 use crate::error::{Failure, Status};
 use crate::types::{hash, Call, CallKind, GroupId, Time};
-use crate::wire::{GroupMade, GroupWish, MakeGroup, Makings, Message, MAKINGS_MAX};
+use crate::wire::{GroupMade, GroupRecord, GroupWish, MakeGroup, MakingRecord, Makings, Message, Record, MAKINGS_MAX};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The first number of a group that is made.
@@ -73,6 +73,36 @@ impl Groups {
         for made in self.made.values_mut() {
             made.freed.remove(&key);
         }
+    }
+
+    /// One making that is done, as it is written down.
+    fn record(&self, parent: GroupId, nth: u64) -> Option<MakingRecord> {
+        let making = self.makings.get(&(parent, nth))?;
+        let ((by, call), done) = (making.call?, making.done.as_ref()?);
+        let group = |(group, members): &(GroupId, Vec<u32>)| {
+            let used = self.made.contains_key(group);
+            GroupRecord { group: *group, members: members.clone(), used }
+        };
+        Some(MakingRecord { parent, nth, by, call, groups: done.iter().map(group).collect() })
+    }
+
+    /// All makings that are done.
+    pub(super) fn records(&self) -> Vec<MakingRecord> {
+        self.makings.keys().filter_map(|(parent, nth)| self.record(*parent, *nth)).collect()
+    }
+
+    /// A making that was written down.
+    pub(super) fn restore(&mut self, record: MakingRecord) {
+        let MakingRecord { parent, nth, by, call, groups } = record;
+        for GroupRecord { group, members, used } in &groups {
+            self.count = self.count.max(group.0 + 1 - FIRST_MADE);
+            if *used {
+                self.made.insert(*group, Made { members: members.clone(), freed: BTreeSet::new() });
+            }
+        }
+        let done = groups.into_iter().map(|made| (made.group, made.members)).collect();
+        let making = Making { call: Some((by, call)), done: Some(done), ..Making::default() };
+        self.makings.insert((parent, nth), making);
     }
 
     /// How many groups there are.
@@ -165,6 +195,9 @@ impl Scheduler {
             if let Some(making) = self.groups.makings.get_mut(&(parent, nth)) {
                 making.call = Some((key, call));
                 making.done = Some(made);
+            }
+            if let Some(record) = self.groups.record(parent, nth) {
+                self.promise(Record::Making(record));
             }
             return members.into_iter().for_each(|member| self.tell_made(member, parent, nth));
         }

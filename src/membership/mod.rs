@@ -7,7 +7,8 @@
 //! Owns: who is a member, which rank each has, who is lost and why, what is revoked, and the store. Invariants: ranks are
 //! unique and dense; the first cause of a broken job or group is kept, and nothing later replaces it; a connection that
 //! was closed by an [`Output::Close`] is forgotten, whatever else is fed of it; the work for a heartbeat or a request to the
-//! store does not grow with the number of nodes. Deliberately absent: persistence.
+//! store does not grow with the number of nodes. Deliberately absent: files: what is to be
+//! durable is an output like others.
 //! Tested in the `*_test.rs` beside the files, through `testing.rs`, and in `src/sim`.
 
 mod absence;
@@ -19,6 +20,7 @@ mod forming;
 mod groups;
 mod liveness;
 mod node;
+mod promises;
 mod ranks;
 mod recovery;
 mod returning;
@@ -36,11 +38,12 @@ pub use contract::{Closed, ConnId, Identity, Input, Liveness, Output, Rules, Sto
 
 use crate::error::Failure;
 use crate::types::{Epoch, GroupId, Incarnation, Process, Role, Time};
-use crate::wire::{Blob, Member, Message, StorePiece, STORE_PIECE_BYTES};
+use crate::wire::{Blob, Member, Message, Record, StorePiece, StoreRecord, STORE_PIECE_BYTES};
 use absence::Query;
 use connections::Connections;
 use groups::Groups;
 use node::{Node, Presence};
+use promises::Promises;
 use recovery::Recovery;
 use revocation::{Calls, Revocation};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
@@ -125,6 +128,9 @@ pub struct Scheduler {
     lost: BTreeSet<u32>,
     /// Lives that others have replaced.
     fenced: HashSet<Incarnation>,
+    /// How often this job's scheduler was started.
+    generation: u64,
+    promises: Promises,
 }
 
 impl Scheduler {
@@ -154,7 +160,7 @@ impl Scheduler {
             next_query: 0,
             probes: HashMap::new(),
             witnesses_count_from: now,
-            store: Store::new(rules.store),
+            store: Store::new(rules.store, rules.durable),
             groups: Groups::default(),
             epoch: FIRST_EPOCH,
             recovery: None,
@@ -162,6 +168,8 @@ impl Scheduler {
             first_left: None,
             lost: BTreeSet::new(),
             fenced: HashSet::new(),
+            generation: 1,
+            promises: Promises::default(),
             identity,
             rules,
         };
@@ -173,6 +181,9 @@ impl Scheduler {
 
     /// Takes one thing that has happened. Drain the outputs afterwards.
     pub fn handle(&mut self, now: Time, input: Input) {
+        if let (Phase::Ended, Input::Persisted(number)) = (self.phase, &input) {
+            return self.persisted(*number);
+        }
         if self.phase == Phase::Ended {
             return;
         }
@@ -188,6 +199,7 @@ impl Scheduler {
             Input::Closed(conn, how, words) => self.closed(now, conn, how, words),
             Input::Probed(process, liveness) => self.probed(now, process, liveness),
             Input::Secret(secret) => self.secret(now, secret),
+            Input::Persisted(number) => self.persisted(number),
             Input::Timer => {
                 self.armed = None; // used up: whatever comes next is told
                 self.timer(now);
@@ -225,10 +237,6 @@ impl Scheduler {
 
     fn output(&mut self, output: Output) {
         self.outputs.push_back(Queued::Ready(output));
-    }
-
-    fn send(&mut self, conn: ConnId, message: Message) {
-        self.output(Output::Send(conn, message));
     }
 
     fn send_to(&mut self, key: u32, message: Message) {
@@ -351,6 +359,7 @@ impl Scheduler {
             Message::Abort(abort) => self.abort(now, key, abort),
             message if self.phase == Phase::Forming => self.misbehaved(now, conn, &message),
             Message::InEpoch(word) => self.in_epoch(key, &word),
+            Message::Known(known) => self.known(now, known),
             Message::Recover(wish) => self.recover(now, key, &wish),
             Message::Suspect(_) | Message::Revoke(_) | Message::WhereAre(_) | Message::MakeGroup(_)
                 if !self.is_present(key) => {} // of an epoch that is over
@@ -387,12 +396,18 @@ impl Scheduler {
     /// Lets the store act, and passes on what it answers.
     fn store(&mut self, key: u32, act: impl FnOnce(&mut Store, u32)) {
         act(&mut self.store, key);
+        while let Some(change) = self.store.next_change() {
+            let by = change.by.and_then(|(node, request, number)| {
+                Some((node, self.nodes.get(&node)?.register.incarnation, request, number))
+            });
+            self.promise(Record::Store(StoreRecord { key: Some(change.key), value: change.value, by }));
+        }
         while let Some(answer) = self.store.next_answer() {
             let Some(conn) = self.nodes.get(&answer.to).and_then(|node| node.conn) else { continue };
             let request = answer.reply.request;
             self.send(conn, Message::StoreReply(answer.reply));
             if let Some(value) = answer.value.filter(|value| !value.is_empty()) {
-                self.outputs.push_back(Queued::Value(conn, request, value, 0));
+                self.put_out_durably(Queued::Value(conn, request, value, 0));
             }
         }
     }

@@ -134,6 +134,7 @@ impl Scheduler {
             }
         }
         self.place_anew();
+        self.promise_epoch();
         let line =
             format!("epoch {} has begun: the cluster is whole again after {}", self.epoch.0, span(now.since(since)));
         self.warn(line);

@@ -12,7 +12,8 @@
 
 use super::contract::StoreLimits;
 use crate::error::Status;
-use crate::wire::{Blob, StoreBegin, StoreOperation, StorePiece, StoreReply};
+use crate::types::Incarnation;
+use crate::wire::{Blob, Record, StoreBegin, StoreOperation, StorePiece, StoreRecord, StoreReply};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 /// How many requests of one node may be unanswered.
@@ -56,6 +57,18 @@ pub(super) struct Store {
     clients: HashMap<u32, Client>,
     waiters: HashMap<Vec<u8>, BTreeSet<(u32, u64)>>,
     answers: VecDeque<Answer>,
+    /// Whether changes are to be written down.
+    durable: bool,
+    changes: VecDeque<Change>,
+}
+
+/// What is to be written down of a request that changed something.
+#[derive(Debug)]
+pub(super) struct Change {
+    pub(super) key: Vec<u8>,
+    pub(super) value: Option<Blob>,
+    /// The node, its request, and the number in the answer.
+    pub(super) by: Option<(u32, u64, i64)>,
 }
 
 /// A refusal: status and sentence.
@@ -64,7 +77,7 @@ type Refusal = (Status, String);
 type Outcome = (i64, Option<Blob>, bool);
 
 impl Store {
-    pub(super) fn new(limits: StoreLimits) -> Store {
+    pub(super) fn new(limits: StoreLimits, durable: bool) -> Store {
         Store {
             limits,
             entries: HashMap::new(),
@@ -72,11 +85,54 @@ impl Store {
             clients: HashMap::new(),
             waiters: HashMap::new(),
             answers: VecDeque::new(),
+            durable,
+            changes: VecDeque::new(),
         }
     }
 
     pub(super) fn next_answer(&mut self) -> Option<Answer> {
         self.answers.pop_front()
+    }
+
+    /// The next change that is to be written down.
+    pub(super) fn next_change(&mut self) -> Option<Change> {
+        self.changes.pop_front()
+    }
+
+    fn write_down(&mut self, key: &Blob, node: u32, request: u64, number: i64) {
+        if self.durable {
+            let (key, by) = (key.as_slice().to_vec(), Some((node, request, number)));
+            let value = self.entries.get(&key).cloned();
+            self.changes.push_back(Change { key, value, by });
+        }
+    }
+
+    /// Takes up a change that was written down.
+    pub(super) fn restore(&mut self, record: StoreRecord) {
+        if let Some(key) = record.key {
+            let old = match record.value {
+                Some(value) => {
+                    self.used += key.len() + value.len();
+                    self.entries.insert(key.clone(), value)
+                }
+                None => self.entries.remove(&key),
+            };
+            self.used -= old.map_or(0, |old| key.len() + old.len());
+        }
+        if let Some((node, _, request, number)) = record.by {
+            self.keep(node, request, number);
+        }
+    }
+
+    /// What it holds and remembers, as it is written down. `life` tells the life of a node.
+    pub(super) fn records(&self, life: impl Fn(u32) -> Option<Incarnation>) -> Vec<Record> {
+        let entries = self.entries.iter().map(|(key, value)| (Some(key.clone()), Some(value.clone()), None));
+        let kept = self.clients.iter().flat_map(|(node, client)| {
+            let life = life(*node);
+            client.kept.iter().filter_map(move |(request, number)| Some((*node, life?, *request, *number)))
+        });
+        let all = entries.chain(kept.map(|by| (None, None, Some(by))));
+        all.map(|(key, value, by)| Record::Store(StoreRecord { key, value, by })).collect()
     }
 
     pub(super) fn begin(&mut self, key: u32, begin: StoreBegin) {
@@ -202,6 +258,7 @@ impl Store {
             Ok(Some((number, value, changed))) => {
                 if changed {
                     self.keep(key, request, number);
+                    self.write_down(&open.begin.keys[0], key, request, number);
                 }
                 self.answer(key, request, number, value);
                 if changed {

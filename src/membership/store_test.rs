@@ -23,7 +23,7 @@ type Told = (u32, u64, Status, i64, Option<Vec<u8>>);
 
 impl Bench {
     fn new() -> Bench {
-        Bench(Store::new(limits()))
+        Bench(Store::new(limits(), false))
     }
 
     fn begin(&mut self, node: u32, begin: StoreBegin) -> Vec<Told> {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::error::{Error, Status};
 use crate::types::{Device, HostName, JobInstance};
-use crate::wire::{Agreed, Formed, Heartbeat, Register, Rejected, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
+use crate::wire::{Agreed, Formed, Heartbeat, Record, Register, Rejected, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
 
 /// A scheduler on host `here`, whose heartbeat time-out is 5 s, and everything that it said.
 pub(crate) struct Bench {
@@ -18,6 +18,9 @@ pub(crate) struct Bench {
     pub(crate) ended: Option<Result<(), Error>>,
     /// Whether secrets that it asks for are drawn: of ones, twos, ...
     pub(crate) secrets: bool,
+    /// What it wrote down, and whether that is durable at once.
+    pub(crate) written: Vec<Record>,
+    pub(crate) syncs: bool,
     drawn: u8,
 }
 
@@ -27,6 +30,7 @@ pub(crate) fn rules(worker_num: u32, server_num: u32) -> Rules {
         worker_num,
         server_num,
         recovery: false,
+        durable: false,
         forming_timeout: Some(Duration::from_secs(600)),
         agreed: Agreed {
             heartbeat_timeout_ms: 5000,
@@ -92,6 +96,8 @@ impl Bench {
             armed: None,
             ended: None,
             secrets: true,
+            written: Vec::new(),
+            syncs: true,
             drawn: 0,
         };
         bench.drain();
@@ -123,6 +129,12 @@ impl Bench {
                     self.scheduler.handle(self.now, Input::Secret([self.drawn; 32]));
                 }
                 Output::WantSecret => {}
+                Output::Persist(number, record) => {
+                    self.written.push(record);
+                    if self.syncs {
+                        self.scheduler.handle(self.now, Input::Persisted(number));
+                    }
+                }
                 Output::Arm(time) => self.armed = Some(time),
                 Output::Log { quiet: true, line } => self.notes.push(line),
                 Output::Log { quiet: false, line } => self.lines.push(line),

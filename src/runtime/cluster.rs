@@ -7,6 +7,7 @@ use super::clock::Clock;
 use super::group::Group;
 use super::handshake::leave;
 use super::identity;
+use super::keeper::Keeper;
 use super::log::Logger;
 use super::mesh::Wrap;
 use super::node::{Node, Setup};
@@ -26,6 +27,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
+
+/// What is said at the start of a node that no life after it could be known as.
+const NO_LASTING_NAME: &str =
+    "this node has neither a node id (MS_NODE_ID) nor a rank from its launcher: should it be lost, \
+                              it cannot come back";
 
 /// What joining came to.
 pub enum Joined {
@@ -109,10 +115,15 @@ fn hosted_scheduler(settings: &Settings) -> Result<Option<Scheduler>> {
 impl Cluster {
     fn join(settings: Settings, scheduler: Option<Scheduler>, wrap: Wrap) -> Result<Cluster> {
         let incarnation = identity::incarnation()?;
-        let register = registration(&settings, incarnation)?;
+        let mut register = registration(&settings, incarnation)?;
         let node_id = register.node_id.clone();
         let logger = Logger::new(settings.log_level, &format!("{} {node_id:?}", register.role));
         settings.warnings.iter().for_each(|line| logger.warn(line));
+        let (reentry, mut keeper) = Keeper::open(&settings)?.unzip();
+        register.reentry = reentry;
+        if keeper.as_ref().is_some_and(Option::is_none) {
+            logger.warn(NO_LASTING_NAME);
+        }
         let (addresses, name) = scheduler_addresses(&settings, scheduler.as_ref())?;
         let profile = Profile {
             register,
@@ -123,7 +134,9 @@ impl Cluster {
             seed: u64::from_le_bytes(host::random_bytes()?),
         };
         let clock = Clock::start();
-        let shared = Arc::new(Shared::new(logger, clock, Bell::new()?));
+        let mut shared = Shared::new(logger, clock, Bell::new()?);
+        shared.recovery = settings.enable_recovery;
+        let shared = Arc::new(shared);
         let scheduler_address = addresses[0];
         let setup = Setup {
             agent: Agent::new(profile, clock.now()),
@@ -137,6 +150,9 @@ impl Cluster {
         let thread = crate::net::thread::spawn("muster-agent", move || node.run_to_the_end())?;
         match await_forming(&shared) {
             Ok(formed) => {
+                if let Some(Err(error)) = keeper.as_mut().and_then(Option::as_mut).map(Keeper::joined) {
+                    shared.logger.warn(&format!("this node's token is not kept as the one that holds: {error}"));
+                }
                 shared.logger.set_speaker(&format!("{} {}, node id {node_id:?}", rank_word(&formed), formed.rank));
                 let (thread, finalized, recovering) = (Some(thread), Mutex::new(false), Mutex::new(()));
                 Ok(Cluster {
@@ -164,9 +180,9 @@ impl Cluster {
         super::group::own_role(&self.formed)
     }
 
-    /// What the cluster agreed on.
-    pub fn formed(&self) -> &Formed {
-        &self.formed
+    /// What the cluster agreed on, in the present epoch.
+    pub fn formed(&self) -> Arc<Formed> {
+        self.shared.learnt().formed.clone().unwrap_or_else(|| Arc::clone(&self.formed))
     }
 
     /// The settings that it was joined with.
@@ -229,7 +245,7 @@ impl Cluster {
     /// What HCCL's cluster manager is started with.
     pub fn hccl_cm(&self) -> Result<HcclCm> {
         let scheduler = self.scheduler_address;
-        let own = self.shared.member(&self.formed, self.formed.index)?;
+        let own = self.shared.member(&self.formed(), self.formed.index)?;
         let worker = own.addresses.first().map_or(scheduler.ip(), |address| address.ip());
         // A scheduler in this process may listen on every address; the others know this host by the worker's.
         let ip = if scheduler.ip().is_unspecified() { worker } else { scheduler.ip() };
@@ -241,7 +257,7 @@ impl Cluster {
     /// The HCCL rank table of its workers, as JSON text.
     pub fn rank_table(&self) -> Result<String> {
         let workers: Result<Vec<Member>> =
-            (0..self.formed.worker_num).map(|index| self.shared.member(&self.formed, index)).collect();
+            (0..self.formed.worker_num).map(|index| self.shared.member(&self.formed(), index)).collect();
         rank_table::text(&workers?)
     }
 

@@ -144,6 +144,7 @@ pub(in super::super) fn formed(index: u32, addresses: [SocketAddr; 2]) -> Formed
     let agreed = Agreed { heartbeat_timeout_ms: 1000, checksums: true, thresholds, store_key_max, store_value_max };
     Formed {
         instance: JobInstance([7; 16]),
+        generation: 1,
         epoch: Epoch(1),
         index,
         rank: index,

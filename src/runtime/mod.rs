@@ -20,6 +20,7 @@ mod giveup;
 mod group;
 mod handshake;
 mod identity;
+mod keeper;
 mod link;
 pub mod log;
 #[cfg(all(test, loom))]
@@ -48,6 +49,7 @@ mod store;
 mod sync;
 mod turns;
 mod work;
+mod writer;
 
 pub use buffer::CallBuffers;
 pub use cluster::{join, limit_ms, start_scheduler, Cluster, Joined};

@@ -10,6 +10,7 @@ use super::clock::Clock;
 use super::control::{ControlEnd, ControlLink, READ_BYTES};
 use super::identity;
 use super::log::Logger;
+use super::writer::{self, Writer};
 use crate::collective::Thresholds;
 use crate::config::{Key, Place, Settings};
 use crate::error::{Error, Result, Status};
@@ -63,6 +64,8 @@ pub struct Serving {
     ended: Option<Result<()>>,
     stop: Arc<AtomicBool>,
     waker: Waker,
+    /// With recovery: writes the journal.
+    writer: Option<Writer>,
     through: Box<[u8]>,
 }
 
@@ -77,13 +80,18 @@ impl Serving {
         let logger = Logger::new(settings.log_level, "scheduler");
         settings.warnings.iter().for_each(|line| logger.warn(line));
         let clock = Clock::start();
-        let identity = Identity {
-            instance: JobInstance(host::random_bytes()?),
-            secret: host::random_bytes()?,
-            host,
-            pid_namespace: host::pid_namespace(),
+        let mut begun = settings.enable_recovery.then(|| writer::begin(settings)).transpose()?;
+        begun.iter().flat_map(|begun| &begun.notes).for_each(|line| logger.warn(line));
+        let instance =
+            begun.as_ref().map_or_else(|| host::random_bytes().map(JobInstance), |begun| Ok(begun.instance))?;
+        let identity = Identity { instance, secret: host::random_bytes()?, host, pid_namespace: host::pid_namespace() };
+        let records = begun.as_mut().map_or_else(Vec::new, |begun| std::mem::take(&mut begun.records));
+        let brain = match begun {
+            Some(_) => membership::Scheduler::resume(identity, rules(settings), clock.now(), records),
+            None => membership::Scheduler::new(identity, rules(settings), clock.now()),
         };
-        let brain = membership::Scheduler::new(identity, rules(settings), clock.now());
+        let waker = Waker::new()?;
+        let writer = begun.map(|begun| Writer::start(begun, waker.clone())).transpose()?;
         let mut serving = Serving {
             clock,
             logger,
@@ -99,7 +107,8 @@ impl Serving {
             accept_again: Time::NEVER,
             ended: None,
             stop: Arc::default(),
-            waker: Waker::new()?,
+            waker,
+            writer,
             through: vec![0; READ_BYTES].into_boxed_slice(),
         };
         let registry = serving.poller.registry();
@@ -158,12 +167,30 @@ impl Serving {
                     if self.stop.swap(false, Ordering::SeqCst) {
                         self.feed(Input::Stop);
                     }
+                    self.look_at_writer()?;
                 }
                 LISTENER => self.accept(),
                 Token(id) => self.serve(id as u64),
             }
         }
         Ok(!ready.is_empty())
+    }
+
+    /// What has become durable, or why nothing does any more: then this scheduler ends, and keeps no promise that it could
+    /// not keep after a restart.
+    fn look_at_writer(&mut self) -> Result<()> {
+        let Some(progress) = self.writer.as_ref().map(Writer::progress) else { return Ok(()) };
+        if let Some(error) = progress.failed {
+            return Err(error);
+        }
+        self.feed(Input::Persisted(progress.durable));
+        if progress.is_long {
+            let records = self.brain.snapshot();
+            if let Some(writer) = &self.writer {
+                writer.rewrite(records);
+            }
+        }
+        Ok(())
     }
 
     fn accept(&mut self) {
@@ -286,6 +313,11 @@ impl Serving {
                 Ok(secret) => self.feed(Input::Secret(secret)),
                 Err(error) => self.logger.error(&format!("no next epoch can be made: {}", error.message())),
             },
+            Output::Persist(number, record) => {
+                if let Some(writer) = &self.writer {
+                    writer.append(number, record);
+                }
+            }
             Output::Arm(at) => self.armed = at,
             Output::Log { quiet: true, line } => self.logger.info(&line),
             Output::Log { quiet: false, line } => self.logger.warn(&line),
@@ -367,6 +399,7 @@ fn rules(settings: &Settings) -> Rules {
         worker_num: settings.worker_num,
         server_num: settings.server_num,
         recovery: settings.enable_recovery,
+        durable: settings.enable_recovery,
         forming_timeout: settings.forming_timeout,
         agreed: Agreed {
             heartbeat_timeout_ms: settings.heartbeat_timeout.as_millis() as u64,

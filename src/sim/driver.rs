@@ -36,6 +36,7 @@ impl World {
             worker_num: self.plan.workers,
             server_num: self.plan.servers,
             recovery: false,
+            durable: false,
             forming_timeout: Some(FORMING),
             agreed: Agreed {
                 heartbeat_timeout_ms: SILENCE.as_millis() as u64,
@@ -151,6 +152,10 @@ impl World {
                     let state = if self.nodes[node].alive { Liveness::Alive } else { Liveness::Gone };
                     let input = membership::Input::Probed(process, state);
                     self.queue.put(self.now + Duration::from_micros(20), Event::ToScheduler(None, input));
+                }
+                membership::Output::Persist(number, _) => {
+                    let input = membership::Input::Persisted(number);
+                    self.queue.put(self.now + Duration::from_micros(200), Event::ToScheduler(None, input));
                 }
                 membership::Output::WantSecret => {
                     self.secrets += 1;

@@ -61,14 +61,14 @@ pub struct Reentry {
 
 impl Wire for Reentry {
     fn put(&self, to: &mut Encoder) {
-        self.tokens.iter().map(|token| token.0).collect::<Vec<_>>().put(to);
-        self.next.0.put(to);
+        self.tokens.put(to);
+        self.next.put(to);
     }
 
     fn take(from: &mut Decoder<'_>) -> Result<Self, WireError> {
         let count = from.count(TOKENS_MAX, 32, "tokens")?;
-        let tokens: Result<_, _> = (0..count).map(|_| Ok(Token(Wire::take(from)?))).collect();
-        Ok(Reentry { tokens: tokens?, next: TokenHash(Wire::take(from)?) })
+        let tokens = (0..count).map(|_| Wire::take(from)).collect::<Result<_, _>>()?;
+        Ok(Reentry { tokens, next: Wire::take(from)? })
     }
 }
 
@@ -226,6 +226,8 @@ record! {
     pub struct Formed {
         /// Which job this is.
         pub instance: JobInstance,
+        /// How often the scheduler was started in this job; one of fewer starts is followed no more.
+        pub generation: u64,
         /// Which membership.
         pub epoch: Epoch,
         /// The receiver's place in the table of all nodes.
@@ -359,6 +361,20 @@ record! {
         pub epoch: Epoch,
         /// All of them.
         pub nodes: Vec<u32>,
+    }
+}
+
+record! {
+    /// What a node was told of its epoch, for a scheduler that was started again and may not know.
+    pub struct Known {
+        /// The epoch.
+        pub epoch: Epoch,
+        /// The first cause, if the cluster is broken.
+        pub failure: Option<Failure>,
+        /// Which nodes are lost.
+        pub lost: Vec<u32>,
+        /// The first causes of the groups that are revoked.
+        pub revoked: Vec<Failure>,
     }
 }
 

@@ -116,6 +116,7 @@ fn the_largest_registration_fits_before_registration_and_the_largest_table_after
 
     let formed = Formed {
         instance: JobInstance([0; 16]),
+        generation: 1,
         epoch: Epoch(1),
         index: 0,
         rank: 0,

@@ -3,7 +3,7 @@
 use super::change::{FreeGroup, GroupMade, InEpoch, MakeGroup, NotRecovered, NotYet, Recover};
 use super::codec::{Decoder, Encoder, Wire, WireError};
 use super::control::{
-    Abort, Absent, Formed, Heartbeat, HeartbeatEcho, Locate, Located, LostNodes, PeerReport, Register, Rejected,
+    Abort, Absent, Formed, Heartbeat, HeartbeatEcho, Known, Locate, Located, LostNodes, PeerReport, Register, Rejected,
     Revoke, Revoked, Suspect, Verdict, WhereAre,
 };
 use super::store::{StoreBegin, StoreCancel, StorePiece, StoreReply};
@@ -123,6 +123,8 @@ messages! {
     NotYet = 27 (NotYet),
     /// Scheduler: these are lost.
     LostNodes = 28 (LostNodes),
+    /// Node: this is what I was told.
+    Known = 29 (Known),
     /// Node: a store request begins.
     StoreBegin = 32 (StoreBegin),
     /// Either: a part of a value.

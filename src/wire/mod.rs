@@ -13,6 +13,7 @@ mod link;
 mod message;
 mod nouns;
 mod point;
+mod record;
 mod store;
 
 #[cfg(test)]
@@ -25,9 +26,9 @@ mod random_test;
 pub use change::{FreeGroup, GroupMade, GroupWish, InEpoch, MakeGroup, NotRecovered, NotYet, Recover};
 pub use codec::{Decoder, Encoder, Wire, WireError};
 pub use control::{
-    Abort, Absence, AbsenceState, Absent, Agreed, Formed, GroupProgress, Heartbeat, HeartbeatEcho, Locate, Located,
-    LostNodes, Makings, Member, PeerReport, PeerState, Reentry, Register, Rejected, Revoke, Revoked, Suspect, Verdict,
-    WhereAre,
+    Abort, Absence, AbsenceState, Absent, Agreed, Formed, GroupProgress, Heartbeat, HeartbeatEcho, Known, Locate,
+    Located, LostNodes, Makings, Member, PeerReport, PeerState, Reentry, Register, Rejected, Revoke, Revoked, Suspect,
+    Verdict, WhereAre,
 };
 pub use frame::{
     body_bytes, encode_frame, peek_frame, Frame, FrameHeader, CHECKSUM_BYTES, FLAG_UNCHECKED, HEADER_BYTES, MAGIC,
@@ -42,6 +43,7 @@ pub use point::{
     MessageHeader, MessagePart, EAGER_COST, EAGER_CREDIT, EAGER_MAX, MESSAGE_HEADER_BYTES, MESSAGE_PIECE_BYTES,
     OFFERS_MAX,
 };
+pub use record::{EpochRecord, GroupRecord, JobRecord, MakingRecord, Record, SeatRecord, StoreRecord};
 pub use store::{Blob, StoreBegin, StoreCancel, StoreOperation, StorePiece, StoreReply, STORE_PIECE_BYTES};
 
 /// The lowest protocol that this library speaks.

@@ -182,6 +182,7 @@ impl Random {
     fn formed(&mut self) -> Formed {
         Formed {
             instance: JobInstance(self.array()),
+            generation: self.u64(),
             epoch: Epoch(self.u64()),
             index: self.u32(),
             rank: self.u32(),
@@ -277,6 +278,12 @@ impl Random {
             Message::LostNodes(_) => {
                 Message::LostNodes(LostNodes { epoch: Epoch(self.u64()), nodes: self.list(20, Random::u32) })
             }
+            Message::Known(_) => Message::Known(Known {
+                epoch: Epoch(self.u64()),
+                failure: self.option(Random::failure),
+                lost: self.list(20, Random::u32),
+                revoked: self.list(9, Random::failure),
+            }),
             Message::Revoke(_) => Message::Revoke(Revoke { failure: self.failure() }),
             Message::Revoked(_) => Message::Revoked(Revoked { failure: self.failure() }),
             Message::WhereAre(_) => {

@@ -1,0 +1,271 @@
+//! What is durable before it is promised, and how a scheduler that is started again takes up what it had promised. Tested
+//! in `promises_test.rs`.
+//!
+//! | durable first | then sent |
+//! | --- | --- |
+//! | an epoch: nodes, ranks, lives, token hashes, secret, settings | any Formed of it |
+//! | a group | its answer |
+//! | a change of the store, with who asked for it and the result | its acknowledgement |
+//! | a node has left | Bye |
+//! | the job is done | the scheduler's end |
+//!
+//! [`Output::Persist`] carries a growing number; what depends on it is held back until [`Input::Persisted`] has told that
+//! number or a greater one. Signs of life are never held back, and verdicts only behind an epoch that is not durable
+//! yet, for they would be taken for verdicts on the one before.
+//!
+//! Losses are not written: a node that attaches again brings what it was told ([`Known`]).
+//!
+//! [`Input::Persisted`]: super::Input::Persisted
+
+use super::contract::{Closed, ConnId, Identity, Output, Rules};
+use super::node::{Detached, Node, Presence};
+use super::ranks::{canonical, places};
+use super::{Phase, Queued, Scheduler};
+use crate::error::Status;
+use crate::types::{Epoch, Incarnation, Role, Time};
+use crate::wire::{EpochRecord, Known, Message, Record, SeatRecord, Verdict};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// What waits to be durable.
+#[derive(Debug, Default)]
+pub(super) struct Promises {
+    /// The number of the newest record.
+    newest: u64,
+    /// Up to which they are durable.
+    durable: u64,
+    /// The newest epoch's number.
+    epoch: u64,
+    held: VecDeque<(u64, Queued)>,
+}
+
+impl Promises {
+    fn is_pending(&self) -> bool {
+        self.newest > self.durable
+    }
+
+    fn holds_for(&self, conn: ConnId) -> bool {
+        self.held.iter().any(|(_, queued)| queued.conn() == Some(conn))
+    }
+}
+
+impl Queued {
+    fn conn(&self) -> Option<ConnId> {
+        match self {
+            Queued::Ready(Output::Send(conn, _) | Output::Close(conn)) => Some(*conn),
+            Queued::Formed(conn, _) | Queued::Value(conn, ..) => Some(*conn),
+            Queued::Ready(_) => None,
+        }
+    }
+}
+
+impl Scheduler {
+    /// A scheduler that goes on with a job of which this is recorded; without an epoch in it the job forms anew.
+    pub fn resume(identity: Identity, rules: Rules, now: Time, records: Vec<Record>) -> Scheduler {
+        let mut scheduler = Scheduler::new(identity, rules, now);
+        for record in records {
+            match record {
+                Record::Job(_) | Record::Done => {}
+                Record::Generation(number) => scheduler.generation = number,
+                Record::Epoch(epoch) => scheduler.take_up(now, epoch),
+                Record::Making(making) => scheduler.groups.restore(making),
+                Record::Store(mut change) => {
+                    // What an earlier life has asked is not asked again.
+                    let is_life = |(node, life, ..): &(u32, Incarnation, u64, i64)| {
+                        scheduler.nodes.get(node).is_some_and(|node| node.register.incarnation == *life)
+                    };
+                    change.by = change.by.filter(is_life);
+                    scheduler.store.restore(change);
+                }
+                Record::Left(key) => scheduler.take_up_left(key),
+            }
+        }
+        if scheduler.is_complete() {
+            let line = format!(
+                "this scheduler was started again ({} times now): epoch {} of {} goes on",
+                scheduler.generation,
+                scheduler.epoch.0,
+                scheduler.size_in_words()
+            );
+            scheduler.warn(line);
+            for key in scheduler.nodes.keys().copied().collect::<Vec<_>>() {
+                scheduler.judge_soon(now, key);
+            }
+        }
+        scheduler.arm();
+        scheduler
+    }
+
+    /// Everything that a scheduler must know that is started again: what stands in the journal's place when that is rewritten.
+    pub fn snapshot(&self) -> Vec<Record> {
+        let mut records = vec![Record::Generation(self.generation)];
+        if self.is_complete() {
+            records.push(Record::Epoch(self.epoch_record()));
+        }
+        records.extend(self.groups.records().into_iter().map(Record::Making));
+        records.extend(self.store.records(|key| self.nodes.get(&key).map(|node| node.register.incarnation)));
+        let left = self.nodes.iter().filter(|(_, node)| node.presence == Presence::Left);
+        records.extend(left.map(|(key, _)| Record::Left(*key)));
+        records
+    }
+
+    pub(super) fn promise(&mut self, record: Record) {
+        if !self.rules.durable {
+            return;
+        }
+        self.promises.newest += 1;
+        if matches!(record, Record::Epoch(_)) {
+            self.promises.epoch = self.promises.newest;
+        }
+        self.output(Output::Persist(self.promises.newest, record));
+    }
+
+    pub(super) fn persisted(&mut self, number: u64) {
+        self.promises.durable = self.promises.durable.max(number);
+        while let Some((number, queued)) = self.promises.held.pop_front() {
+            if number > self.promises.durable {
+                self.promises.held.push_front((number, queued));
+                break;
+            }
+            self.outputs.push_back(queued);
+        }
+    }
+
+    /// Puts out what follows from everything that was promised so far.
+    pub(super) fn put_out_durably(&mut self, queued: Queued) {
+        match self.promises.is_pending() {
+            true => self.promises.held.push_back((self.promises.newest, queued)),
+            false => self.outputs.push_back(queued),
+        }
+    }
+
+    pub(super) fn send(&mut self, conn: ConnId, message: Message) {
+        let waits = match message {
+            Message::HeartbeatEcho(_) | Message::Report => false,
+            Message::StoreReply(_) | Message::GroupMade(_) | Message::Bye => true,
+            _ => self.promises.epoch > self.promises.durable,
+        };
+        let queued = Queued::Ready(Output::Send(conn, message));
+        match waits {
+            true => self.put_out_durably(queued),
+            false => self.outputs.push_back(queued),
+        }
+    }
+
+    /// A connection is closed behind what it is still to be sent.
+    pub(super) fn put_out_close(&mut self, conn: ConnId) {
+        let queued = Queued::Ready(Output::Close(conn));
+        match self.promises.holds_for(conn) {
+            true => self.put_out_durably(queued),
+            false => self.outputs.push_back(queued),
+        }
+    }
+
+    pub(super) fn promise_epoch(&mut self) {
+        if self.rules.durable {
+            let record = self.epoch_record();
+            self.promise(Record::Epoch(record));
+        }
+    }
+
+    fn epoch_record(&self) -> EpochRecord {
+        let seat = |node: &Node| SeatRecord {
+            register: (*node.register).clone(),
+            rank: node.place.map_or(0, |place| place.rank),
+            token: node.token,
+            restarts: node.restarts,
+        };
+        EpochRecord {
+            epoch: self.epoch,
+            secret: self.identity.secret,
+            agreed: self.rules.agreed.clone(),
+            seats: self.nodes.values().map(seat).collect(),
+            fenced: self.fenced.iter().copied().collect(),
+        }
+    }
+
+    /// The cluster as it was in this epoch; none of its nodes is connected.
+    fn take_up(&mut self, now: Time, record: EpochRecord) {
+        self.phase = Phase::Running(now);
+        self.epoch = record.epoch;
+        self.identity.secret = record.secret;
+        self.rules.agreed = record.agreed;
+        self.fenced = record.fenced.into_iter().collect();
+        let earlier = std::mem::take(&mut self.nodes);
+        self.by_id.clear();
+        self.by_incarnation.clear();
+        self.groups.begin_epoch(true);
+        let ranked = record.seats.iter().map(|seat| (seat.register.role, &seat.register.host.key[..], seat.rank));
+        let places = places(&ranked.collect::<Vec<_>>());
+        for (seat, place) in record.seats.into_iter().zip(places) {
+            let first = if seat.register.role == Role::Server { self.rules.worker_num } else { 0 };
+            let index = first + seat.rank;
+            if earlier.get(&index).is_some_and(|earlier| earlier.register.incarnation != seat.register.incarnation) {
+                self.store.gone(index);
+            }
+            self.by_id.insert(canonical(&seat.register.node_id).to_string(), index);
+            self.by_incarnation.insert(seat.register.incarnation, index);
+            let mut node = Node::new(seat.register, None, ConnId(0), now);
+            let words = "the scheduler was started again".to_owned();
+            node.conn = None;
+            node.detached =
+                Some(Detached { since: now, how: Closed::Broken, words, probe_wait: Duration::from_millis(1) });
+            node.place = Some(place);
+            node.token = seat.token;
+            node.restarts = seat.restarts;
+            node.epoch = Epoch(0); // it says so
+            self.nodes.insert(index, node);
+        }
+        self.present = self.nodes.len();
+        self.list_members();
+    }
+
+    fn take_up_left(&mut self, key: u32) {
+        if let Some(node) = self.nodes.get_mut(&key).filter(|node| node.is_member()) {
+            node.presence = Presence::Left;
+            self.present -= 1;
+            self.first_left.get_or_insert(key);
+        }
+    }
+
+    /// What a node was told by this scheduler before it was started again: everybody is to know.
+    pub(super) fn known(&mut self, now: Time, known: Known) {
+        if known.epoch != self.epoch || !self.is_complete() {
+            return;
+        }
+        if let Some(failure) = known.failure.filter(|failure| failure.status != Status::Fenced) {
+            for key in known.lost {
+                self.is_lost_already(now, key);
+            }
+            if self.verdict.is_none() {
+                self.break_job(now, failure);
+            }
+        }
+        for failure in known.revoked {
+            let Some(group) = failure.group.filter(|group| !self.revoked.contains_key(group)) else { continue };
+            if self.verdict.is_none() && self.members_of(group).is_some() {
+                self.revoke_group(now, group, failure);
+            }
+        }
+    }
+
+    /// A node had been given up before this scheduler was started again.
+    fn is_lost_already(&mut self, now: Time, key: u32) {
+        let Some(node) = self.nodes.get_mut(&key).filter(|node| node.is_member() && !node.is_back) else { return };
+        if self.lost.contains(&key) {
+            return;
+        }
+        node.presence = Presence::Lost;
+        node.lost_since = Some(now);
+        self.present -= 1;
+        self.lost.insert(key);
+        if let (Some(conn), Some(failure)) = (self.nodes[&key].conn, self.verdict.clone()) {
+            self.send(conn, Message::Verdict(Verdict { failure }));
+        }
+        self.tell_lost();
+    }
+}
+
+#[cfg(test)]
+#[path = "promises_test.rs"]
+mod tests;

@@ -1,0 +1,191 @@
+use super::super::contract::{ConnId, Input, Liveness};
+use super::super::testing::{host, named, rules, Bench};
+use super::super::{Identity, Rules, Scheduler};
+use crate::error::{Failure, Status};
+use crate::types::{Epoch, GroupId, JobInstance, Token, TokenHash};
+use crate::wire::{
+    Blob, GroupWish, InEpoch, Known, MakeGroup, Message, Record, Reentry, Register, StoreBegin, StoreOperation,
+    StorePiece,
+};
+use std::time::Duration;
+
+fn durable(number: u32) -> Rules {
+    Rules { recovery: true, durable: true, ..rules(number, 0) }
+}
+
+fn register(rank: u32, number: u32) -> Register {
+    let reentry = Some(Reentry { tokens: Vec::new(), next: TokenHash::of(&Token([rank as u8; 32])) });
+    Register { host: host("here"), recovery: true, reentry, ..named(rank, number, &rank.to_string()) }
+}
+
+fn attached(rank: u32, number: u32) -> Register {
+    Register { instance: Some(JobInstance([9; 16])), ..register(rank, number) }
+}
+
+fn formed(number: u32) -> Bench {
+    let mut bench = Bench::new(durable(number));
+    (0..number).for_each(|rank| bench.join(u64::from(rank), register(rank, number)));
+    bench.sent.clear();
+    bench
+}
+
+/// A scheduler that is started again with what was written down; nobody is connected.
+fn started_again(bench: Bench, number: u32) -> Bench {
+    let identity = Identity { instance: JobInstance([9; 16]), secret: [0; 32], host: host("here"), pid_namespace: 7 };
+    let records = bench.written.into_iter().chain([Record::Generation(2)]).collect();
+    let mut again = Bench::new(durable(number));
+    again.scheduler = Scheduler::resume(identity, durable(number), again.now, records);
+    again.feed(Input::Heard(ConnId(999)));
+    again
+}
+
+fn set(bench: &mut Bench, conn: u64, request: u64, key: &str, value: &[u8]) {
+    let begin = StoreBegin {
+        request,
+        answered_below: 0,
+        operation: StoreOperation::Set,
+        keys: vec![Blob::new(key.as_bytes())],
+        delta: 0,
+        expected_bytes: 0,
+        value_bytes: value.len() as u64,
+    };
+    bench.say(conn, Message::StoreBegin(begin));
+    bench.say(conn, Message::StorePiece(StorePiece { request, bytes: Blob::new(value) }));
+}
+
+fn add(bench: &mut Bench, conn: u64, request: u64, key: &str) -> Option<i64> {
+    let begin = StoreBegin {
+        request,
+        answered_below: 0,
+        operation: StoreOperation::Add,
+        keys: vec![Blob::new(key.as_bytes())],
+        delta: 1,
+        expected_bytes: 0,
+        value_bytes: 0,
+    };
+    bench.say(conn, Message::StoreBegin(begin));
+    bench.told(conn).into_iter().find_map(|message| match message {
+        Message::StoreReply(reply) => Some(reply.number),
+        _ => None,
+    })
+}
+
+#[test]
+fn nothing_is_promised_before_it_is_durable() {
+    let mut bench = Bench::new(durable(2));
+    bench.syncs = false;
+    (0..2).for_each(|rank| bench.join(u64::from(rank), register(rank, 2)));
+    assert!(matches!(bench.written[..], [Record::Epoch(_)]));
+    assert!(bench.sent.is_empty(), "{:?}", bench.sent);
+    bench.beat(0, 1);
+    assert!(matches!(bench.told(0)[..], [Message::HeartbeatEcho(_)]), "a sign of life waits for no disk");
+    bench.feed(Input::Persisted(1));
+    assert!(matches!(bench.told(0)[..], [Message::Formed(_)]) && matches!(bench.told(1)[..], [Message::Formed(_)]));
+    set(&mut bench, 0, 1, "a", b"x");
+    set(&mut bench, 1, 1, "b", b"y");
+    assert!(bench.sent.is_empty() && bench.written.len() == 3);
+    bench.feed(Input::Persisted(2));
+    assert!(matches!(bench.told(0)[..], [Message::StoreReply(_)]) && bench.told(1).is_empty());
+    bench.feed(Input::Persisted(3));
+    assert!(matches!(bench.told(1)[..], [Message::StoreReply(_)]));
+    // A reading waits for the writing that it has seen.
+    set(&mut bench, 0, 2, "a", b"z");
+    let get = StoreBegin {
+        request: 2,
+        answered_below: 0,
+        operation: StoreOperation::TryGet,
+        keys: vec![Blob::new(&b"a"[..])],
+        delta: 0,
+        expected_bytes: 0,
+        value_bytes: 0,
+    };
+    bench.say(1, Message::StoreBegin(get));
+    assert!(bench.sent.is_empty());
+    bench.feed(Input::Persisted(4));
+    assert!(matches!(bench.told(1)[..], [Message::StoreReply(_), Message::StorePiece(_)]));
+    assert!(matches!(bench.told(0)[..], [Message::StoreReply(_)]));
+    bench.say(0, Message::Leave);
+    assert!(bench.sent.is_empty() && bench.closed.is_empty(), "no Bye before: {:?} {:?}", bench.sent, bench.closed);
+    bench.feed(Input::Persisted(5));
+    assert!(matches!(bench.told(0)[..], [Message::Bye]) && bench.closed == [ConnId(0)]);
+    bench.say(1, Message::Leave);
+    assert!(matches!(bench.written[5..], [Record::Left(1), Record::Done]));
+    bench.feed(Input::Persisted(6));
+    assert!(bench.ended.is_none());
+    bench.feed(Input::Persisted(7));
+    assert!(matches!(bench.ended, Some(Ok(()))));
+}
+
+#[test]
+fn a_scheduler_that_is_started_again_knows_what_it_had_promised() {
+    let wanted = |nth| MakeGroup { parent: GroupId::WORLD, nth, sequence: nth, wish: GroupWish::Ranks(vec![1, 0]) };
+    for compacted in [false, true] {
+        let mut bench = formed(2);
+        set(&mut bench, 0, 1, "a", b"x");
+        assert_eq!(add(&mut bench, 1, 5, "n"), Some(1));
+        (0..2).for_each(|conn| bench.say(conn, Message::MakeGroup(wanted(1))));
+        let secret = bench.scheduler.formed(0).secret;
+        if compacted {
+            bench.written = bench.scheduler.snapshot();
+        }
+        let mut again = started_again(bench, 2);
+        assert!(again.lines.iter().any(|line| line.contains("started again")), "{:?}", again.lines);
+        (0..2).for_each(|rank| again.join(u64::from(rank), attached(rank, 2)));
+        let told = again.told(0);
+        let Message::Formed(formed) = &told[0] else { panic!("{told:?}") };
+        assert_eq!((formed.epoch, formed.rank, formed.generation, formed.secret), (Epoch(1), 0, 2, secret));
+        (0..2).for_each(|conn| again.say(conn, Message::InEpoch(InEpoch { epoch: Epoch(1) })));
+        assert_eq!(add(&mut again, 1, 5, "n"), Some(1), "the same request again");
+        assert_eq!(add(&mut again, 1, 6, "n"), Some(2));
+        assert_eq!(again.scheduler.members_of(GroupId(3)), Some(vec![1, 0]));
+        (0..2).for_each(|conn| again.say(conn, Message::MakeGroup(wanted(2))));
+        assert_eq!(again.scheduler.members_of(GroupId(4)), Some(vec![1, 0]), "no number is used again");
+    }
+}
+
+#[test]
+fn a_scheduler_that_is_started_again_judges_nobody_before_the_heartbeat_time_out_unless_it_is_certain() {
+    let mut again = started_again(formed(3), 3);
+    let process = |rank| register(rank, 3).process;
+    assert_eq!(again.probes.len(), 3, "all run on its host");
+    again.feed(Input::Probed(process(0), Liveness::Alive));
+    again.feed(Input::Probed(process(1), Liveness::Alive));
+    assert!(again.scheduler.verdict.is_none());
+    again.feed(Input::Probed(process(2), Liveness::Gone));
+    let verdict = again.scheduler.verdict.clone().expect("rank 2 is gone for certain");
+    assert_eq!(verdict.culprit.and_then(|culprit| culprit.rank), Some(2));
+    again.join(0, attached(0, 3));
+    again.pass(Duration::from_secs(4));
+    assert_eq!(again.scheduler.lost.len(), 1);
+    for _ in 0..20 {
+        again.feed(Input::Heard(ConnId(0)));
+        again.pass(Duration::from_millis(200));
+        again.feed(Input::Probed(process(1), Liveness::Alive));
+    }
+    assert_eq!(again.scheduler.lost.len(), 2, "rank 1 lives, and does not come");
+}
+
+#[test]
+fn what_nodes_were_told_before_is_told_to_all() {
+    let mut again = started_again(formed(3), 3);
+    (0..2).for_each(|rank| again.join(u64::from(rank), attached(rank, 3)));
+    again.sent.clear();
+    let culprit = Some(again.scheduler.nodes[&2].culprit());
+    let cause = "is lost: its process has ended".to_owned();
+    let failure = Failure { status: Status::PeerLost, culprit, cause, epoch: Epoch(1), group: None, sequence: 0 };
+    let known = Known { epoch: Epoch(1), failure: Some(failure.clone()), lost: vec![2], revoked: Vec::new() };
+    again.say(0, Message::Known(known.clone()));
+    assert_eq!(again.verdict(1), Some(failure));
+    let old = Known { epoch: Epoch(7), lost: vec![0, 1], ..known };
+    again.say(0, Message::Known(old));
+    assert_eq!(again.scheduler.lost.iter().copied().collect::<Vec<_>>(), [2]);
+}
+
+#[test]
+fn without_a_complete_epoch_the_cluster_forms_anew() {
+    let mut bench = Bench::new(durable(2));
+    bench.join(0, register(0, 2));
+    let mut again = started_again(bench, 2);
+    (0..2).for_each(|rank| again.join(u64::from(rank), register(rank, 2)));
+    assert_eq!(again.formed_message(1).generation, 2);
+}
