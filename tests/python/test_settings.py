@@ -88,13 +88,18 @@ def test_a_node_binds_and_tells_the_address_that_it_was_given():
             assert said(worker)["sum"] == [2]
 
 
-@pytest.mark.parametrize("name, value", [("MS_ENABLE_RECOVERY", "1"), ("MUSTER_ENABLE_SSL", "1"),
-                                         ("MUSTER_JOB_SECRET", "hush")])
+@pytest.mark.parametrize("name, value", [("MUSTER_ENABLE_SSL", "1"), ("MUSTER_JOB_SECRET", "hush")])
 @pytest.mark.parametrize("role", ["MS_SCHED", "MS_WORKER"])
 def test_what_this_version_cannot_do_is_refused_and_not_ignored(name, value, role):
     env = {**WORKER, "MS_ROLE": role, name: value}
     sentence = alone_fails_at_once(env, "UNSUPPORTED", name, "not support")
     assert "hush" not in sentence
+
+
+@pytest.mark.parametrize("role", ["MS_SCHED", "MS_WORKER"])
+def test_recovery_needs_a_path(role):
+    sentence = alone_fails_at_once({**WORKER, "MS_ROLE": role, "MS_ENABLE_RECOVERY": "1"}, "CONFIG", "MS_ENABLE_RECOVERY")
+    assert "MS_RECOVERY_PATH" in sentence and "directory" in sentence
 
 
 def test_what_this_version_cannot_do_may_be_turned_off():

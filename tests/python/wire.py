@@ -98,6 +98,7 @@ def register(
             option(instance),
             option(None if device is None else struct.pack("<I", device)),
             option(None if device_ip is None else address(device_ip, 0)[:-2]),
+            option(None),  # tokens: with recovery only
         ]
     )
 
@@ -112,12 +113,12 @@ def suspect(peer, evidence):
     return struct.pack("<I", peer) + text(evidence)
 
 
-FORMED_HEAD = struct.Struct("<16sQIIIIII32s")
+FORMED_HEAD = struct.Struct("<16sQQIIIIII32s")
 
 
 def formed(payload):
     """The beginning of a Formed, by name."""
-    names = "instance epoch index rank local_rank local_size worker_num server_num secret"
+    names = "instance generation epoch index rank local_rank local_size worker_num server_num secret"
     return dict(zip(names.split(), FORMED_HEAD.unpack_from(payload)))
 
 
