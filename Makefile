@@ -6,6 +6,7 @@
 #   make test     everything that must hold before a change is merged
 #   make loom     the models of threads that wait for each other, in every order; part of make test
 #   make soak     the long runs
+#   make detection   kills ranks, and takes the time until everybody knows, and until all go on
 #   make bench-peers   lays muster beside Open MPI and Gloo, which it installs from Debian, and writes docs/performance.md
 #   make sanitize the tests with sockets under AddressSanitizer and under Valgrind's helgrind; also needs rustup's rust-src
 #   make header   writes include/muster.h anew from src/ffi
@@ -35,7 +36,7 @@ CTEST := $(VENV)/bin/ctest
 JOBS := $(shell nproc)
 STRICT := -DCMAKE_COMPILE_WARNING_AS_ERROR=ON
 
-.PHONY: build library examples ctests demo test fmt clippy rust-tests loom ctest pytest header soak bench-peers \
+.PHONY: build library examples ctests demo test fmt clippy rust-tests loom ctest pytest header soak bench-peers detection \
     sanitize asan helgrind valgrind clean
 
 ## Build
@@ -103,6 +104,13 @@ soak: build
 	$(PYTHON) -m pytest -c tests/python/pytest.ini tests/soak
 
 ## Performance
+
+# Kills, and takes the time until everybody knows, and until all go on.
+detection: build
+	mkdir -p $(TARGET)/benches
+	gcc -std=c11 -O2 -Wall -Wextra -Werror -I include benches/detection.c -L $(RELEASE) -lmuster \
+	    -Wl,-rpath,$(RELEASE) -lpthread -o $(TARGET)/benches/detection
+	$(TARGET)/benches/detection $(KILLS) 2> $(TARGET)/benches/detection.log
 
 bench-peers: build
 	python3 scripts/bench_peers.py $(BENCH_OPTIONS)
