@@ -184,7 +184,8 @@ impl Agent {
         let own = &self.profile.register;
         let of_this = |culprit: &Culprit| culprit.role == own.role && culprit.node_id == own.node_id;
         if failure.status == Status::PeerLost && failure.culprit.as_ref().is_some_and(of_this) {
-            failure.status = Status::Fenced; // to itself it is not lost: the others have given it up
+            failure.status = Status::Fenced; // to itself it is not lost
+            failure.cause = format!("was given up by the others, for it {}", failure.cause);
         }
         match self.stage {
             Stage::Member(_) => {
