@@ -235,6 +235,25 @@ fn a_new_epoch_begins_with_nothing_asked() {
 }
 
 #[test]
+fn one_that_is_put_out_does_not_wait_for_an_epoch() {
+    let mut bench = Bench::joined();
+    bench.command(Command::Recover(true));
+    bench.reattach();
+    bench.outputs.clear();
+    let (status, reason) = (Status::Fenced, "another has its place".to_owned());
+    bench.receive(Message::Rejected(wire::Rejected { status, reason }));
+    let told = bench.told();
+    assert!(
+        matches!(&told[..], [Event::NotRecovered(one), Event::Broken(other)]
+        if (one.status, other.status) == (Status::Fenced, Status::Fenced)),
+        "{told:?}"
+    );
+    bench.outputs.clear();
+    bench.command(Command::Recover(true));
+    assert!(matches!(&bench.told()[..], [Event::NotRecovered(again)] if again.status == Status::Fenced));
+}
+
+#[test]
 fn only_who_waits_for_an_epoch_hears_that_there_is_none() {
     let no = |status| Message::NotRecovered(wire::NotRecovered { failure: failure(status, None, "rank 1 is awaited") });
     let mut bench = Bench::joined();

@@ -123,6 +123,11 @@ impl Asks {
         Some(Event::NotRecovered(failure))
     }
 
+    /// There will be no epoch for this node any more; what to tell, if it waits for one.
+    pub(super) fn recovers_in_vain(&mut self, failure: &Failure) -> Option<Event> {
+        self.recover.take().filter(|wish| wish.inside).map(|_| Event::NotRecovered(failure.clone()))
+    }
+
     /// A new epoch: what was asked in the one before is not asked any more.
     pub(super) fn renew(&mut self) {
         let freed = std::mem::take(&mut self.freed);

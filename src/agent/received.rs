@@ -155,6 +155,9 @@ impl Agent {
         };
         self.outputs.push_back(super::Output::Disconnect);
         self.line.shut();
+        if let Some(event) = self.asks.recovers_in_vain(&failure) {
+            self.tell(event);
+        }
         self.break_up(failure);
         self.store.fail_all(&error).into_iter().for_each(|event| self.tell(event));
     }
