@@ -1,6 +1,6 @@
 /* How long until everybody knows: kills a rank with SIGKILL, again and again, while the others wait for it in a barrier, and
  * takes the time until the call of each survivor returns; then starts it again, and takes the time until all have passed a
- * barrier of the next epoch.
+ * barrier of the next epoch. Then kills the scheduler, and takes the time of allreduces with it and without.
  *
  *   detection [KILLS=200] [RANKS=8] [SEED=1]     prints a table, as CSV; `make detection` builds it and runs it */
 #define _GNU_SOURCE
@@ -18,13 +18,15 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { RANKS_MAX = 64, LIMIT_S = 60 };
+enum { RANKS_MAX = 64, LIMIT_S = 60, REDUCTIONS = 4000 };
 
 struct rank {
     atomic_int rounds; /* that it has begun: it is about to wait for the victim */
     atomic_int told;   /* how many losses it was told of */
     atomic_int whole;  /* how many epochs it has passed a barrier in */
     double told_s, whole_s;
+    atomic_int measured;
+    double reduction_s[2][REDUCTIONS]; /* with the scheduler, and without */
     int blamed, status;
 };
 
@@ -34,6 +36,7 @@ static struct {
     atomic_int victim; /* of the round that is under way */
     atomic_int round;  /* which one; 0: all go on to the next barrier */
     atomic_int over;
+    atomic_int is_away; /* the scheduler */
     struct rank rank[RANKS_MAX];
 } *shared;
 
@@ -68,6 +71,16 @@ static muster_config_t *settings(const char *role) {
     return config;
 }
 
+/* Times allreduces of one number. */
+static void reduce(muster_group_t *world, double *took) {
+    for (int i = 0; i < REDUCTIONS; i++) {
+        int64_t one = 1;
+        double begun = now_s();
+        check(muster_allreduce(world, &one, &one, 1, MUSTER_INT64, MUSTER_SUM) == MUSTER_OK, "an allreduce");
+        took[i] = now_s() - begun;
+    }
+}
+
 static void be_rank(int index) {
     struct rank *own = &shared->rank[index];
     muster_config_t *config = settings("MS_WORKER");
@@ -100,6 +113,16 @@ static void be_rank(int index) {
         own->blamed = muster_failure(cluster, &failure, sizeof failure) == MUSTER_OK ? failure.rank : -1;
         atomic_fetch_add(&own->told, 1);
         check(muster_recover(cluster, 1000 * LIMIT_S) == MUSTER_OK, "muster_recover");
+    }
+    for (int away = 0; away < 2; away++) {
+        while (atomic_load(&shared->is_away) < away) {
+            nap();
+        }
+        reduce(world, own->reduction_s[away]);
+        atomic_fetch_add(&own->measured, 1);
+    }
+    while (atomic_load(&shared->is_away) < 2) {
+        nap();
     }
     check(muster_finalize(cluster) == MUSTER_OK, "muster_finalize");
     muster_cluster_free(cluster);
@@ -157,7 +180,7 @@ static int ascending(const void *a, const void *b) {
 
 static void row(const char *name, double *times, size_t count) {
     qsort(times, count, sizeof *times, ascending);
-    printf("%s,%zu,%.1f,%.1f,%.1f\n", name, count, 1e3 * times[count / 2], 1e3 * times[count * 95 / 100],
+    printf("%s,%zu,%.3f,%.3f,%.3f\n", name, count, 1e3 * times[count / 2], 1e3 * times[count * 95 / 100],
            1e3 * times[count - 1]);
 }
 
@@ -217,6 +240,21 @@ int main(int argc, char **argv) {
         whole[round - 1] = shared->rank[victim].whole_s - started_s;
     }
     atomic_store(&shared->over, 1);
+    for (int away = 0; away < 2; away++) {
+        for (int i = 0; i < ranks; i++) {
+            await(&shared->rank[i].measured, away + 1, "the allreduces do not end");
+        }
+        if (away == 0) {
+            check(kill(scheduler, SIGKILL) == 0 && waitpid(scheduler, NULL, 0) == scheduler, "kill");
+            struct timespec second = {.tv_sec = 1};
+            nanosleep(&second, NULL);
+            atomic_store(&shared->is_away, 1);
+        }
+    }
+    atomic_store(&shared->victim, -2);
+    scheduler = start(-1);
+    await(&shared->victim, -1, "the scheduler does not start again");
+    atomic_store(&shared->is_away, 2);
     for (int i = 0; i < ranks; i++) {
         check(waitpid(pid[i], NULL, 0) == pid[i], "waitpid");
     }
@@ -225,6 +263,8 @@ int main(int argc, char **argv) {
     row("each survivor's call returns", told, count);
     row("the last survivor's call returns", last, (size_t)kills);
     row("from the restart to the first step", whole, (size_t)kills);
+    row("allreduce with the scheduler", shared->rank[0].reduction_s[0], REDUCTIONS);
+    row("allreduce without it", shared->rank[0].reduction_s[1], REDUCTIONS);
     printf("wrong culprits,%d,,,\n", wrong);
     remove_all(shared->path);
     return wrong != 0;
