@@ -9,6 +9,7 @@
 mod bench;
 mod run;
 mod scheduler;
+mod start;
 mod sys;
 
 use std::ffi::{OsStr, OsString};

@@ -68,24 +68,23 @@ pub fn group_of(pid: i32) -> Option<i32> {
 /// How this child ended, if it has. It stays a zombie, so that its number can't pass to another process while its group
 /// may still be signalled.
 pub fn ended(pid: i32) -> Option<Ending> {
-    wait(pid, libc::WNOWAIT)
+    wait(pid, libc::WNOHANG | libc::WNOWAIT)
 }
 
 /// The same, and the child is gone for good.
 pub fn reap(pid: i32) -> Option<Ending> {
+    wait(pid, libc::WNOHANG)
+}
+
+/// Waits until this child has ended, and reaps it. None if it is no child.
+pub fn await_end(pid: i32) -> Option<Ending> {
     wait(pid, 0)
 }
 
-/// Waits until this child has ended.
-pub fn await_end(pid: i32) {
-    // SAFETY: the status may be null; takes numbers otherwise.
-    let _ = uninterrupted(|| unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) });
-}
-
-fn wait(pid: i32, option: libc::c_int) -> Option<Ending> {
+fn wait(pid: i32, options: libc::c_int) -> Option<Ending> {
     // SAFETY: siginfo_t is plain data, for which all zeros is a valid value.
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-    let options = libc::WEXITED | libc::WNOHANG | option;
+    let options = libc::WEXITED | options;
     // SAFETY: `info` is valid for writing during the call.
     uninterrupted(|| unsafe { libc::waitid(libc::P_PID, pid as libc::id_t, &mut info, options) }).ok()?;
     // SAFETY: waitid has filled in the fields of a child's end, or left all of them zero.
@@ -113,12 +112,14 @@ pub fn adopt_orphans() {
 
 /// What a new child does for itself between fork and exec. Makes only calls that are safe there.
 ///
-/// It leads a session of its own. It blocks no signal. With `dies_with` it is killed when that parent dies. It keeps
+/// It leads a session of its own. It blocks no signal, and ignores none because of us. With `dies_with` it is killed when that parent dies. It keeps
 /// `listener` over exec.
 pub fn prepare_child(dies_with: Option<i32>, listener: Option<RawFd>) -> io::Result<()> {
     // SAFETY: takes nothing, and is safe after fork.
     checked(unsafe { libc::setsid() })?;
     set_mask(libc::SIG_SETMASK, &[])?;
+    // SAFETY: takes numbers only, and is safe after fork. Rust's own start has it ignored here.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
     if let Some(parent) = dies_with {
         // SAFETY: takes numbers only, and is safe after fork.
         checked(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) })?;

@@ -5,16 +5,17 @@
 
 use super::parse::RunOptions;
 use super::program::Program;
+use crate::start::{start, Start};
 use crate::sys;
 use muster::config::Key;
+use std::ffi::OsString;
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::net::TcpListener;
-use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::process::CommandExt;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 /// The settings that the launcher decides. Every variable of the launcher's own environment that sets one of them is
 /// taken out of the children's before its own are put in, so that none contradicts what it tells them.
@@ -106,13 +107,14 @@ pub fn start_all(
     listener: Option<&TcpListener>,
     meeting: &Meeting,
 ) -> io::Result<Vec<Child>> {
+    let launch = Launch { options, program, listener, meeting, inherited: inherited(), null: File::open("/dev/null")? };
     let mut children = Vec::new();
     let mut parts: Vec<Part> = Vec::new();
     parts.extend(listener.map(|_| Part::Scheduler));
     let rank = |index| options.rank(index).filter(|_| !meeting.ranks_by_table);
     parts.extend((0..options.local_worker_num).map(|index| Part::Worker { index, rank: rank(index) }));
     for part in parts {
-        match start(part, options, program, listener, meeting) {
+        match launch.child(part) {
             Ok(child) => children.push(child),
             Err(error) => {
                 stop_now(&children);
@@ -133,59 +135,70 @@ pub fn stop_now(children: &[Child]) {
     }
 }
 
-fn start(
-    part: Part,
-    options: &RunOptions,
-    program: &Program,
-    listener: Option<&TcpListener>,
-    meeting: &Meeting,
-) -> io::Result<Child> {
-    let log = options.log_dir.join(part.log_name());
-    let mut inherited = None;
-    let mut command = match part {
-        Part::Scheduler => {
-            let mut command = Command::new(std::env::current_exe()?);
-            command.arg0("muster").arg("scheduler");
-            inherited = listener.map(AsRawFd::as_raw_fd);
-            command
-        }
-        Part::Worker { .. } => {
-            let mut command = Command::new(&program.path);
-            command.arg0(&program.words[0]).args(&program.words[1..]);
-            command
-        }
-    };
-    let output =
-        fresh_log(&log).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", log.display())))?;
+/// What all children have in common.
+struct Launch<'a> {
+    options: &'a RunOptions,
+    program: &'a Program,
+    listener: Option<&'a TcpListener>,
+    meeting: &'a Meeting,
+    /// Of the launcher's own environment, what they get too.
+    inherited: Vec<(OsString, OsString)>,
+    /// An input in which there is nothing.
+    null: File,
+}
+
+impl Launch<'_> {
+    fn child(&self, part: Part) -> io::Result<Child> {
+        let log = self.options.log_dir.join(part.log_name());
+        let output =
+            fresh_log(&log).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", log.display())))?;
+        let (own, scheduler) = (std::env::current_exe, ["muster", "scheduler"].map(OsString::from));
+        let (program, words, keeps) = match part {
+            Part::Scheduler => (own()?, &scheduler[..], self.listener),
+            Part::Worker { .. } => (self.program.path.clone(), &self.program.words[..], None),
+        };
+        let reads_input = self.options.join && part != Part::Scheduler;
+        let pid = start(&Start {
+            program: program.as_os_str(),
+            words,
+            environment: self.environment(part, keeps.map(AsRawFd::as_raw_fd)),
+            input: (!reads_input).then(|| self.null.as_fd()),
+            output: output.as_fd(),
+            keeps: keeps.map(AsFd::as_fd),
+            dies_with_parent: self.options.join,
+        })?;
+        Ok(Child { part, pid, log })
+    }
+
+    fn environment(&self, part: Part, listener: Option<RawFd>) -> Vec<(OsString, OsString)> {
+        let told = told(part, self.options, self.meeting, listener);
+        let inherited = self.inherited.iter().filter(|(name, _)| told.iter().all(|(other, _)| name != other.as_str()));
+        inherited.cloned().chain(told.iter().map(|(name, value)| (name.into(), value.into()))).collect()
+    }
+}
+
+/// The launcher's own environment without what it decides.
+fn inherited() -> Vec<(OsString, OsString)> {
+    let mut decided: Vec<String> = Vec::new();
     for setting in DECIDED.map(Key::setting) {
-        for name in setting.ms.iter().chain(setting.others) {
-            command.env_remove(name);
-        }
-        command.env_remove(setting.variable());
+        decided.extend(setting.ms.iter().chain(setting.others).map(|name| (*name).to_owned()));
+        decided.push(setting.variable());
     }
-    command.envs(environment(part, options, meeting, inherited));
+    let mut inherited: Vec<(OsString, OsString)> =
+        std::env::vars_os().filter(|(name, _)| decided.iter().all(|other| name != other.as_str())).collect();
     if std::env::var_os("PYTHONUNBUFFERED").is_none() {
-        command.env("PYTHONUNBUFFERED", "1");
+        inherited.push(("PYTHONUNBUFFERED".into(), "1".into()));
     }
-    let reads_input = options.join && part != Part::Scheduler;
-    command.stdin(if reads_input { Stdio::inherit() } else { Stdio::null() });
-    command.stdout(output.try_clone()?).stderr(output);
-    let launcher = std::process::id() as i32;
-    let dies_with = options.join.then_some(launcher);
-    // SAFETY: what runs between fork and exec makes only calls that are safe there, and allocates nothing.
-    unsafe { command.pre_exec(move || sys::prepare_child(dies_with, inherited)) };
-    let process = command.spawn()?;
-    Ok(Child { part, pid: process.id() as i32, log })
+    inherited
 }
 
 /// An empty file to which several processes can append without overwriting each other.
 fn fresh_log(path: &Path) -> io::Result<File> {
-    File::create(path)?;
-    OpenOptions::new().append(true).open(path)
+    OpenOptions::new().append(true).create(true).custom_flags(libc::O_TRUNC).open(path)
 }
 
 /// What a child is told.
-fn environment(part: Part, options: &RunOptions, meeting: &Meeting, listener: Option<RawFd>) -> Vec<(String, String)> {
+fn told(part: Part, options: &RunOptions, meeting: &Meeting, listener: Option<RawFd>) -> Vec<(String, String)> {
     let mut told = Vec::new();
     let mut tell = |name: &str, value: String| told.push((name.to_owned(), value));
     tell("MS_SCHED_HOST", options.master_addr.clone());

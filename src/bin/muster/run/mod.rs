@@ -119,14 +119,16 @@ fn port(options: &RunOptions, listener: Option<&TcpListener>) -> Result<u16, Ref
 }
 
 fn announce(options: &RunOptions, children: &[Child], port: u16) {
+    let mut said = String::new();
     for child in children {
-        eprintln!("muster: {} has pid {} and writes {}", child.part, child.pid, child.log.display());
+        said += &format!("muster: {} has pid {} and writes {}\n", child.part, child.pid, child.log.display());
     }
     if options.all_here() && options.node_rank.is_some_and(|rank| rank > 0) {
-        eprintln!("muster: --node_rank has no effect: all workers are on this host, and have the ranks from 0");
+        said += "muster: --node_rank has no effect: all workers are on this host, and have the ranks from 0\n";
     }
     let here = if children.iter().any(|child| child.part == Part::Scheduler) { "here" } else { "on another host" };
-    eprintln!("muster: the scheduler is {here}: {} port {port}", options.master_addr);
+    said += &format!("muster: the scheduler is {here}: {} port {port}\n", options.master_addr);
+    eprint!("{said}"); // with one call, however many children there are
 }
 
 fn wait(options: &RunOptions, children: &[Child], signals: &Signals) -> Result<i32, String> {

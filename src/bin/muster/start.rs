@@ -1,0 +1,198 @@
+//! Starting a process as `posix_spawn` does: the child borrows this process's memory until it executes its program.
+//! Nothing is copied that the child would throw away at once, and an error reaches the parent through that memory.
+//!
+//! What the standard library's `Command` can't do without a copy of the whole process is what the launcher needs: a
+//! session of its own for the child, and its death with the parent. Tested here, and by `tests/python/test_run.py`.
+
+use crate::sys;
+use std::ffi::{c_char, c_void, CString, OsStr, OsString};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::ptr;
+
+/// What the child's own calls need, with room to spare: the C library makes it as large.
+const STACK_BYTES: usize = 64 * 1024;
+
+/// What is to be started.
+pub struct Start<'a> {
+    /// The file.
+    pub program: &'a OsStr,
+    /// What it is told to be called, then its arguments.
+    pub words: &'a [OsString],
+    /// Its whole environment.
+    pub environment: Vec<(OsString, OsString)>,
+    /// Its standard input, where that is not this process's.
+    pub input: Option<BorrowedFd<'a>>,
+    /// Its standard output and standard error.
+    pub output: BorrowedFd<'a>,
+    /// A descriptor that it keeps under the same number.
+    pub keeps: Option<BorrowedFd<'a>>,
+    /// Whether it is killed when the thread that starts it ends.
+    pub dies_with_parent: bool,
+}
+
+/// What the child reads, and where it writes why it could not become the program.
+struct Plan {
+    program: *const c_char,
+    words: Vec<*const c_char>,
+    environment: Vec<*const c_char>,
+    input: Option<RawFd>,
+    output: RawFd,
+    keeps: Option<RawFd>,
+    dies_with: Option<i32>,
+    error: Option<i32>,
+}
+
+/// Starts it and gives its process id. It leads a session of its own, in which no signal is blocked. When this returns
+/// the program runs already, or the error says why it can't.
+pub fn start(what: &Start<'_>) -> io::Result<i32> {
+    let program = text(what.program.to_owned())?;
+    let words = what.words.iter().cloned().map(text).collect::<io::Result<Vec<CString>>>()?;
+    let environment = what.environment.iter().map(variable).collect::<io::Result<Vec<CString>>>()?;
+    let mut plan = Plan {
+        program: program.as_ptr(),
+        words: pointers(&words),
+        environment: pointers(&environment),
+        input: what.input.map(|fd| fd.as_raw_fd()),
+        output: what.output.as_raw_fd(),
+        keeps: what.keeps.map(|fd| fd.as_raw_fd()),
+        dies_with: what.dies_with_parent.then(|| std::process::id() as i32),
+        error: None,
+    };
+    let pid = borrowing(&mut plan)?;
+    match plan.error {
+        None => Ok(pid),
+        Some(error) => {
+            sys::await_end(pid);
+            Err(io::Error::from_raw_os_error(error))
+        }
+    }
+}
+
+fn text(words: OsString) -> io::Result<CString> {
+    CString::new(words.into_vec()).map_err(io::Error::from)
+}
+
+fn variable((name, value): &(OsString, OsString)) -> io::Result<CString> {
+    CString::new([name.as_bytes(), b"=", value.as_bytes()].concat()).map_err(io::Error::from)
+}
+
+/// As C wants them: with a null pointer at the end.
+fn pointers(texts: &[CString]) -> Vec<*const c_char> {
+    texts.iter().map(|text| text.as_ptr()).chain([ptr::null()]).collect()
+}
+
+/// A child that carries out this plan, in our memory and on a stack of its own, while this thread stands still.
+fn borrowing(plan: &mut Plan) -> io::Result<i32> {
+    let mut stack: Vec<u128> = Vec::with_capacity(STACK_BYTES / size_of::<u128>());
+    let top = stack.spare_capacity_mut().as_mut_ptr_range().end;
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+    // SAFETY: `child` runs on `stack`, which nobody else uses and which is aligned as a stack has to be; that and `plan`
+    // outlive it, for with CLONE_VFORK the call returns when the child has executed its program or ended.
+    let pid = unsafe { libc::clone(child, top.cast(), flags, ptr::from_mut(plan).cast()) };
+    if pid < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(pid)
+}
+
+/// The child. It makes only calls that are safe after a fork, allocates nothing, and takes no lock.
+extern "C" fn child(plan: *mut c_void) -> libc::c_int {
+    // SAFETY: `borrowing` passes its plan, and touches it again when this process has left its memory.
+    let plan = unsafe { &mut *plan.cast::<Plan>() };
+    plan.error = become_program(plan).raw_os_error();
+    // SAFETY: ends this process alone, without the exit handlers of the memory's owner.
+    unsafe { libc::_exit(127) }
+}
+
+/// Returns only when that failed.
+fn become_program(plan: &Plan) -> io::Error {
+    let standard = [(plan.input, 0), (Some(plan.output), 1), (Some(plan.output), 2)];
+    for (from, to) in standard {
+        // SAFETY: takes numbers only, and is safe after fork.
+        if from.is_some_and(|from| unsafe { libc::dup2(from, to) } < 0) {
+            return io::Error::last_os_error();
+        }
+    }
+    if let Err(error) = sys::prepare_child(plan.dies_with, plan.keeps) {
+        return error;
+    }
+    // SAFETY: the path and both lists end as C wants it, and live in the memory of the waiting parent.
+    unsafe { libc::execvpe(plan.program, plan.words.as_ptr(), plan.environment.as_ptr()) };
+    io::Error::last_os_error()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::Ending;
+    use std::fs::File;
+    use std::io::Read;
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+
+    fn words(text: &[&str]) -> Vec<OsString> {
+        text.iter().map(OsString::from).collect()
+    }
+
+    /// What `/bin/sh -c script` says, and how it ends.
+    fn said(script: &str, environment: &[(&str, &str)], input: Option<BorrowedFd<'_>>) -> (String, Option<Ending>) {
+        let (mut reader, writer) = UnixStream::pair().unwrap();
+        let what = Start {
+            program: OsStr::new("/bin/sh"),
+            words: &words(&["shell", "-c", script]),
+            environment: environment.iter().map(|(name, value)| (name.into(), value.into())).collect(),
+            input,
+            output: writer.as_fd(),
+            keeps: None,
+            dies_with_parent: true,
+        };
+        let pid = start(&what).unwrap();
+        drop(writer);
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        (text, sys::await_end(pid))
+    }
+
+    #[test]
+    fn a_child_gets_what_it_is_given_and_nothing_else() {
+        let null = File::open("/dev/null").unwrap();
+        let script = "echo $0 $COLOUR; echo error >&2; cat; set | grep -c ^HOME=; exit 7";
+        let (text, ending) = said(script, &[("COLOUR", "blue = sky"), ("PATH", "/usr/bin:/bin")], Some(null.as_fd()));
+        assert_eq!(text, "shell blue = sky\nerror\n0\n");
+        assert_eq!(ending, Some(Ending::Exit(7)));
+    }
+
+    #[test]
+    fn a_child_leads_a_session_and_hears_every_signal() {
+        let null = File::open("/dev/null").unwrap();
+        let script = "read -r pid name state parent group session rest < /proc/self/stat
+            [ $pid = $group ] && [ $group = $session ] && grep -E '^Sig(Blk|Ign)' /proc/self/status";
+        let (text, _) = said(script, &[("PATH", "/usr/bin:/bin")], Some(null.as_fd()));
+        let sets: Vec<u64> =
+            text.split_whitespace().skip(1).step_by(2).map(|set| u64::from_str_radix(set, 16).unwrap()).collect();
+        let [blocked, ignored] = sets[..] else { panic!("{text}") };
+        // What else is ignored here may be so by whoever started this test.
+        assert_eq!((blocked, ignored & 1 << (libc::SIGPIPE - 1)), (0, 0));
+    }
+
+    #[test]
+    fn what_cannot_be_started_is_an_error_and_leaves_no_child() {
+        let (_reader, writer) = UnixStream::pair().unwrap();
+        let mut what = Start {
+            program: OsStr::new("/no/such/program"),
+            words: &words(&["none"]),
+            environment: Vec::new(),
+            input: None,
+            output: writer.as_fd(),
+            keeps: None,
+            dies_with_parent: false,
+        };
+        assert_eq!(start(&what).unwrap_err().kind(), io::ErrorKind::NotFound);
+        what.program = OsStr::new("/etc/passwd");
+        assert_eq!(start(&what).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        what.program = OsStr::new("with\0zero");
+        assert_eq!(start(&what).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+    }
+}
