@@ -15,6 +15,11 @@ mod sys;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
+// To load libgcc_s takes longer than to start a C program that does nothing; the command needs only its unwinder. The
+// library keeps it: an unwinder that is at home elsewhere may walk through the library's frames, and the two must agree.
+#[cfg_attr(static_unwinder, link(name = "gcc_eh", kind = "static", modifiers = "-bundle"))]
+extern "C" {}
+
 /// Exit codes that the command gives for itself; all others are those of the programs it ran.
 mod code {
     /// What the command itself could not do: bind, write a log, start a process.
