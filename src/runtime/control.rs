@@ -11,6 +11,8 @@ use std::io::{self, IoSlice, IoSliceMut};
 
 /// How much is read at a time; a driver keeps one buffer of this size for all its connections.
 pub const READ_BYTES: usize = 64 << 10;
+/// How large the buffer for that is at first: what no node needs is not touched.
+pub const FIRST_READ_BYTES: usize = 4 << 10;
 /// How much is encoded before it is written.
 const BATCH_BYTES: usize = 64 << 10;
 /// How many messages may wait to go out; a peer that lets more gather does not read.
@@ -149,9 +151,9 @@ impl ControlLink {
         crate::wire::encode_frame(message.kind(), self.node, &message.encode(), &mut self.outbound);
     }
 
-    /// Reads what is there, through a scratch buffer, into `arrivals`. Returns whether any byte came in, and whether more
+    /// Reads what is there, through a scratch buffer that grows when it was full, into `arrivals`. Returns whether any byte came in, and whether more
     /// is to be read without waiting; an end of the connection is returned only when everything before it is in `arrivals`.
-    pub fn read(&mut self, through: &mut [u8], arrivals: &mut Vec<Arrival>) -> Result<Heard, ControlEnd> {
+    pub fn read(&mut self, through: &mut Vec<u8>, arrivals: &mut Vec<Arrival>) -> Result<Heard, ControlEnd> {
         let mut heard = Heard::default();
         let mut round = 0;
         loop {
@@ -162,6 +164,9 @@ impl ControlLink {
                     heard.any = true;
                     round += count;
                     self.decode(arrivals)?;
+                    if count == through.len() && count < READ_BYTES {
+                        through.resize((2 * count).min(READ_BYTES), 0);
+                    }
                     if round >= ROUND_BYTES {
                         heard.more = true;
                         return Ok(heard);

@@ -16,7 +16,7 @@ use crate::collective::{Action, Landing, Shape, Span};
 use crate::error::{Error, Failure};
 use crate::net::Token;
 use crate::types::{Call, CallKind, DType, Time};
-use crate::wire::{Channel, DataHeader, FrameHeader, LinkKind, DATA_HEADER_BYTES};
+use crate::wire::{Channel, DataHeader, FrameHeader, LinkKind, DATA_HEADER_BYTES, PIECE_BYTES};
 use std::time::{Duration, Instant};
 
 /// How long a call polls before it sleeps; a wake-up from sleep costs about as much.
@@ -189,6 +189,9 @@ impl Group {
             return Ok(false);
         }
         let Driver { slots, piece, .. } = driver;
+        if let Landing::Reduce { .. } = landing {
+            grow(piece, Landing::into(&landing).len.min(PIECE_BYTES))?;
+        }
         let Slot::Up(link) = &mut slots[peer as usize] else { return Ok(false) };
         let ended = |end| Stop::Ended(peer, end);
         let sink = Sink { memory, landing, arithmetic: exchange.arithmetic };

@@ -17,7 +17,7 @@ use crate::collective::Thresholds;
 use crate::error::{Culprit, Error, Failure, Result, Status};
 use crate::net::{Transport, Watch};
 use crate::types::{Call, Epoch, GroupId, Role, Time};
-use crate::wire::{Channel, Formed, GroupProgress, Member, PeerState, DATA_HEADER_BYTES, PIECE_BYTES};
+use crate::wire::{Channel, Formed, GroupProgress, Member, PeerState, DATA_HEADER_BYTES};
 use std::io::IoSlice;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -55,8 +55,8 @@ pub(super) enum Slot {
 pub(super) struct Driver {
     pub watch: Watch,
     pub slots: Vec<Slot>,
-    /// A received piece, until it is combined.
-    pub piece: Box<[u8]>,
+    /// A received piece, until it is combined; grows to the longest that was needed.
+    pub piece: Vec<u8>,
     /// The schedules' scratch; grows to the largest that was needed.
     pub scratch: Vec<u8>,
     /// Where data headers are encoded.
@@ -109,7 +109,6 @@ impl Group {
         let waker = Bell::new()?;
         let rank = members.iter().position(|index| *index == formed.index).map(|rank| rank as u32);
         let slots = members.iter().map(|_| Slot::Unused).collect();
-        let piece = vec![0; PIECE_BYTES].into_boxed_slice();
         let watch = Watch::with_capacity(members.len() + 1);
         let roster = Arc::new(Roster { id, members, rank, formed: Arc::clone(formed) });
         Ok(Group {
@@ -120,7 +119,7 @@ impl Group {
             driver: Mutex::new(Driver {
                 watch,
                 slots,
-                piece,
+                piece: Vec::new(),
                 scratch: Vec::new(),
                 head: Vec::with_capacity(DATA_HEADER_BYTES),
                 previous: None,

@@ -21,6 +21,8 @@ use std::os::fd::RawFd;
 const INBOUND_BYTES: usize = 16 << 10;
 /// The longest payload of a frame that is no data frame: it lies in there as a whole.
 const SMALL_PAYLOAD_MAX: u64 = (INBOUND_BYTES - HEADER_BYTES - CHECKSUM_BYTES) as u64;
+/// How much room there is for that at first.
+const FIRST_INBOUND_BYTES: usize = 2 << 10;
 /// A payload that is as long is received straight to where it belongs.
 const DIRECT_BYTES: usize = 2 << 10;
 
@@ -129,7 +131,8 @@ pub struct Link {
 impl Link {
     /// A link over a transport on which the handshake is done; `ahead` was read behind the handshake.
     pub fn new(transport: Box<dyn Transport>, ahead: &[u8]) -> Link {
-        let mut inbound = vec![0; INBOUND_BYTES];
+        let room = if ahead.len() < FIRST_INBOUND_BYTES { FIRST_INBOUND_BYTES } else { INBOUND_BYTES.max(ahead.len()) };
+        let mut inbound = vec![0; room];
         inbound[..ahead.len()].copy_from_slice(ahead);
         Link {
             transport,
@@ -320,13 +323,22 @@ impl Link {
         self.inbound.copy_within(self.from..self.to, 0);
         self.to -= self.from;
         self.from = 0;
+        self.widen();
         let got = self.transport.read(&mut [IoSliceMut::new(&mut self.inbound[self.to..])]);
         let count = taken(got)?.unwrap_or(0);
         self.to += count;
+        self.widen();
         Ok(count > 0)
     }
 
-    /// Receives what is there of the payload whose head `peek` gave. `piece` is a scratch of [`PIECE_BYTES`].
+    /// Makes the buffer as large as it ever is once it was full: more comes at a time, or a frame that is larger.
+    fn widen(&mut self) {
+        if self.to == self.inbound.len() && self.to < INBOUND_BYTES {
+            self.inbound.resize(INBOUND_BYTES, 0);
+        }
+    }
+
+    /// Receives what is there of the payload whose head `peek` gave. `piece` is as long as the longest piece that is combined.
     pub fn receive(&mut self, sink: &Sink<'_>, piece: &mut [u8]) -> Result<Moved, LinkEnd> {
         let Some(incoming) = &mut self.incoming else { return Ok(Moved::Nothing) };
         let total = incoming.header.length as usize;

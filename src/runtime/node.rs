@@ -3,7 +3,7 @@
 //! Invariants: every input is followed by draining all outputs; everything readable is fed before the timer is. The
 //! thread ends when the node has left, when forming failed, or when it is told to quit; then nothing of it is left.
 
-use super::control::{ControlEnd, ControlLink, READ_BYTES};
+use super::control::{ControlEnd, ControlLink, FIRST_READ_BYTES};
 use super::dial::{Dial, Dialled};
 use super::mesh::{Mesh, Wrap};
 use super::seat;
@@ -66,7 +66,7 @@ pub struct Node {
     mesh: Mesh,
     armed: Time,
     next_dial: usize,
-    through: Box<[u8]>,
+    through: Vec<u8>,
     quit: bool,
     over: bool,
 }
@@ -91,7 +91,7 @@ impl Node {
             mesh,
             armed: Time::NEVER,
             next_dial: FIRST_DIAL,
-            through: vec![0; READ_BYTES].into_boxed_slice(),
+            through: vec![0; FIRST_READ_BYTES],
             quit: false,
             over: false,
         };

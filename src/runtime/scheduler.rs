@@ -7,7 +7,7 @@
 //! Deliberately absent: any decision. Those are `membership`'s.
 
 use super::clock::Clock;
-use super::control::{ControlEnd, ControlLink, READ_BYTES};
+use super::control::{ControlEnd, ControlLink, FIRST_READ_BYTES};
 use super::identity;
 use super::log::Logger;
 use super::writer::{self, Writer};
@@ -66,7 +66,7 @@ pub struct Serving {
     waker: Waker,
     /// With recovery: writes the journal.
     writer: Option<Writer>,
-    through: Box<[u8]>,
+    through: Vec<u8>,
 }
 
 impl Serving {
@@ -109,7 +109,7 @@ impl Serving {
             stop: Arc::default(),
             waker,
             writer,
-            through: vec![0; READ_BYTES].into_boxed_slice(),
+            through: vec![0; FIRST_READ_BYTES],
         };
         let registry = serving.poller.registry();
         let watched =
