@@ -26,6 +26,10 @@ const CLOCK_TURNS: u32 = 64;
 /// When a call that makes no progress says who is absent.
 pub(super) const WARN_AFTER: Duration = Duration::from_secs(10);
 
+/// How long a rank waits for a peer to open their link, where that is the peer's part. Where both open one at the same time
+/// one of the two is made for nothing.
+const PEER_OPENS: Duration = Duration::from_millis(20);
+
 /// Why a collective could not go on.
 #[derive(Debug)]
 pub(super) enum Stop {
@@ -91,7 +95,8 @@ impl Group {
         for number in 0.. {
             match step(shape, number) {
                 Action::Exchange { send, receive } => {
-                    let mut exchange = Exchange { head: &head, send, receive, started: false, arithmetic };
+                    let mut exchange =
+                        Exchange { head: &head, send, receive, started: false, arithmetic, opening: Opening::Peer };
                     self.exchange(driver, running, &mut exchange, memory, &mut patience)?;
                 }
                 Action::Copy { from, to } => memory.copy(from, to),
@@ -157,6 +162,10 @@ impl Group {
         memory: &Memory<'_>,
     ) -> Result<bool, Stop> {
         let Some((peer, span)) = exchange.send else { return Ok(false) };
+        let mutual = exchange.receive.is_some_and(|(from, _)| from == peer);
+        if mutual && self.rank() > Some(peer) && exchange.leaves_opening_to(&driver.slots[peer as usize]) {
+            return Ok(false);
+        }
         let Some(link) = self.link(driver, running, peer)? else { return Ok(false) };
         if !exchange.started {
             link.start_send(LinkKind::Data, exchange.head, span, self.formed.agreed.checksums);
@@ -185,6 +194,9 @@ impl Group {
         memory: &Memory<'_>,
     ) -> Result<bool, Stop> {
         let Some((peer, landing)) = exchange.receive else { return Ok(false) };
+        if exchange.leaves_opening_to(&driver.slots[peer as usize]) {
+            return Ok(false);
+        }
         if self.link(driver, running, peer)?.is_none() {
             return Ok(false);
         }
@@ -278,7 +290,7 @@ impl Group {
         &self,
         driver: &mut Driver,
         running: &Running<'_>,
-        exchange: &Exchange<'_>,
+        exchange: &mut Exchange<'_>,
         patience: &mut Patience,
     ) -> Result<(), Stop> {
         let now = running.shared.clock.now();
@@ -297,6 +309,10 @@ impl Group {
             return Ok(());
         }
         let Driver { watch, slots, .. } = driver;
+        let opening = exchange.opening_until(slots, now);
+        if opening <= now {
+            return Ok(());
+        }
         let (receiving, sending) =
             (exchange.receive.map(|(peer, _)| peer as usize), exchange.send.map(|(peer, _)| peer as usize));
         watch.clear();
@@ -318,7 +334,7 @@ impl Group {
                 watch.add(Token(peer), link.descriptor(), reads, writes);
             }
         }
-        let until = running.deadline.min(patience.warn_at).min(patience.report_at);
+        let until = running.deadline.min(patience.warn_at).min(patience.report_at).min(opening);
         watch.wait(running.shared.clock.until(until)).expect("poll fails only for bad arguments");
         for (token, closed) in watch.ready().map(|ready| (ready.token.0, ready.closed)) {
             if token == WAKER {
@@ -376,6 +392,39 @@ struct Exchange<'a> {
     receive: Option<(u32, Landing)>,
     started: bool,
     arithmetic: Option<Arithmetic>,
+    opening: Opening,
+}
+
+/// Who opens a link that the exchange needs and that is the peer's to open: who sends does, and of two who send to each
+/// other the lower rank.
+enum Opening {
+    /// The peer.
+    Peer,
+    /// The peer, until then.
+    PeerUntil(Time),
+    /// This rank: the peer may be slow to come, or unable to reach it.
+    Own,
+}
+
+impl Exchange<'_> {
+    /// Whether the peer with this slot, whose part it is, is still to open the link.
+    fn leaves_opening_to(&self, slot: &Slot) -> bool {
+        matches!(slot, Slot::Unused) && !matches!(self.opening, Opening::Own)
+    }
+
+    /// Until when a peer is waited for to open a link, if one is; not longer than that.
+    fn opening_until(&mut self, slots: &[Slot], now: Time) -> Time {
+        let mut peers = [self.receive.map(|(peer, _)| peer), self.send.map(|(peer, _)| peer)].into_iter().flatten();
+        if !peers.any(|peer| self.leaves_opening_to(&slots[peer as usize])) {
+            return Time::NEVER;
+        }
+        let until = match self.opening {
+            Opening::PeerUntil(until) => until,
+            _ => now + PEER_OPENS,
+        };
+        self.opening = if until <= now { Opening::Own } else { Opening::PeerUntil(until) };
+        until
+    }
 }
 
 /// Whether the frame that a peer sent belongs to the call that this rank is in.
@@ -404,6 +453,27 @@ fn agree(running: &Running<'_>, peer: u32, header: &FrameHeader, data: &DataHead
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_peer_is_waited_for_to_open_a_link_once_and_not_for_long() {
+        let mut slots = [Slot::Asked, Slot::Unused];
+        let (receive, head) = (Some((1, Landing::Place(Span::EMPTY))), [0; DATA_HEADER_BYTES]);
+        let opening = Opening::Peer;
+        let mut exchange = Exchange { head: &head, send: None, receive, started: false, arithmetic: None, opening };
+        let start = Time::default() + PEER_OPENS;
+        assert!(exchange.leaves_opening_to(&slots[1]));
+        assert!(!exchange.leaves_opening_to(&slots[0]), "asked for, then it is under way");
+        for now in [start, start + PEER_OPENS / 2] {
+            assert_eq!(exchange.opening_until(&slots, now), start + PEER_OPENS);
+        }
+        assert!(exchange.leaves_opening_to(&slots[1]));
+        assert_eq!(exchange.opening_until(&slots, start + PEER_OPENS), start + PEER_OPENS);
+        assert!(!exchange.leaves_opening_to(&slots[1]), "this rank opens it");
+        assert_eq!(exchange.opening_until(&slots, start + PEER_OPENS), Time::NEVER);
+        exchange.opening = Opening::Peer;
+        slots[1] = Slot::Left;
+        assert_eq!(exchange.opening_until(&slots, start), Time::NEVER);
+    }
 
     #[test]
     fn the_scratch_grows_to_what_was_needed_and_more_than_there_is_ends_the_call_only() {

@@ -397,6 +397,25 @@ fn what_does_not_belong_on_a_link_is_refused() {
 }
 
 #[test]
+fn a_long_frame_of_another_kind_is_read_to_its_end_however_it_comes() {
+    let frame = small_frame(LinkKind::Leave, &vec![0; SMALL_PAYLOAD_MAX as usize]);
+    for cut in [0, FIRST_INBOUND_BYTES - 1, FIRST_INBOUND_BYTES, FIRST_INBOUND_BYTES + 1, 4096] {
+        for piece in [1000, FIRST_INBOUND_BYTES, PLAIN] {
+            let (mut one, other) = tcp_pair();
+            let mut link = Link::new(wrapped(other, piece, 6), &frame[..cut]);
+            assert_eq!(one.write(&[IoSlice::new(&frame[cut..])]).unwrap(), frame.len() - cut);
+            // A rank that waits for a payload reads the frame's beginning to where the payload belongs.
+            let mut output = vec![0; 5000];
+            let mut scratch = [];
+            let memory = CallBuffers::of(&[], &mut output).with_scratch(&mut scratch);
+            let sink = Sink { memory: &memory, landing: place(5000), arithmetic: None };
+            let said = corrupt_words(until(|| link.peek_for(&sink, &mut []).transpose()));
+            assert!(said.contains("16356 bytes"), "cut at {cut}, {piece}: {said}");
+        }
+    }
+}
+
+#[test]
 fn an_end_in_the_middle_is_an_end() {
     let frame = data_frame(1, b"some payload", true);
     for cut in [0, 3, HEADER_BYTES, HEAD_BYTES - 1, HEAD_BYTES, HEAD_BYTES + 3, HEAD_BYTES + 12, frame.len() - 1] {
