@@ -168,6 +168,23 @@ pub fn next_signal(fd: &OwnedFd) -> Option<i32> {
     i32::try_from(u32::from_ne_bytes(*number)).ok()
 }
 
+/// Writing where nobody reads any more is an error from now on, and not this process's end.
+pub fn ignore_broken_pipes() {
+    // SAFETY: takes numbers only.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+}
+
+/// Opens those of the standard streams that this process was started without, so that no other file takes their place.
+pub fn open_standard_streams() {
+    for fd in 0..3 {
+        // SAFETY: takes numbers only.
+        if unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0 {
+            // SAFETY: the path ends with NUL. The descriptor is the lowest that is free, which is `fd`; it stays open.
+            unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDWR) };
+        }
+    }
+}
+
 /// Whether this process was started with that signal ignored.
 pub fn ignored(signal: i32) -> bool {
     // SAFETY: sigaction is plain data, for which all zeros is a valid value.
