@@ -60,6 +60,11 @@ impl Environment {
         self.known.get(variable)
     }
 
+    /// This setting's own variable, if it is set.
+    pub fn own(&self, setting: &Setting) -> Option<&str> {
+        self.known.keys().map(String::as_str).find(|name| setting.is_own_variable(name))
+    }
+
     /// The `MUSTER_` variables that no setting has, in order.
     pub fn unknown(&self) -> &[String] {
         &self.unknown

@@ -21,7 +21,7 @@ pub fn hccl_chief_port(sched_port: u16, name: &str) -> Result<u16> {
 impl Settings {
     /// The chief's port for a scheduler at this one.
     pub fn hccl_chief_port(&self, sched_port: u16) -> Result<u16> {
-        hccl_chief_port(sched_port, self.origin(Key::SchedPort))
+        hccl_chief_port(sched_port, &self.origin(Key::SchedPort))
     }
 
     /// The chief's device: of several workers the first, and of a single one its own, as the original has it.

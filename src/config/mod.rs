@@ -130,9 +130,8 @@ impl Config {
         if let Some(text) = self.code.get(&key) {
             return Some(Found { text: Ok(Text::Valid(text.clone())), origin: Origin::Code });
         }
-        let own = setting.variable();
-        let variables = std::iter::once(own.as_str()).chain(setting.ms.iter().copied());
-        if let Some(found) = self.find_variable(variables) {
+        let own = self.environment.own(setting);
+        if let Some(found) = self.find_variable(own.into_iter().chain(setting.ms.iter().copied())) {
             return Some(found);
         }
         if let Some(given) = placement.and_then(|placement| placement.given.get(&key)) {

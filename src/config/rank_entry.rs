@@ -105,7 +105,7 @@ impl Settings {
     /// `DEVICE_ID`, where that itself was set: other launchers' local ranks count devices that need not begin with 0.
     fn own_device(&self) -> Option<u32> {
         let origin = self.origin(Key::DeviceId);
-        let setting = Setting::of_variable(origin).or_else(|| Setting::named(origin));
+        let setting = Setting::of_variable(&origin).or_else(|| Setting::named(&origin));
         self.device_id.filter(|_| setting.is_some())
     }
 

@@ -107,14 +107,15 @@ pub struct Settings {
     pub unsupported: Vec<String>,
     /// What is odd though not wrong, one sentence each.
     pub warnings: Vec<String>,
-    origins: BTreeMap<Key, String>,
+    /// Of those that are set.
+    origins: BTreeMap<Key, Origin>,
 }
 
 impl Settings {
     /// How the user knows this setting: the variable that it came from, or its name in code; where it is the default,
     /// the variable that would change it. For errors that only show when a value is used.
-    pub fn origin(&self, key: Key) -> &str {
-        self.origins.get(&key).map_or(key.setting().name, String::as_str)
+    pub fn origin(&self, key: Key) -> String {
+        self.origins.get(&key).unwrap_or(&Origin::Default).name(key.setting())
     }
 }
 
@@ -160,10 +161,10 @@ impl<'a> Reader<'a> {
     fn value(&self, key: Key) -> Result<Option<Value>> {
         let setting = key.setting();
         let Some(found) = self.config.find(key, self.placement.as_ref()) else { return Ok(None) };
-        let name = found.origin.name(setting);
+        let name = || found.origin.name(setting);
         match found.text? {
-            Text::Garbled(text) => Err(not_text(setting, &name, &text)),
-            Text::Valid(text) => setting.kind.parse(&text).map(Some).ok_or_else(|| wrong(setting, &name, &text)),
+            Text::Garbled(text) => Err(not_text(setting, &name(), &text)),
+            Text::Valid(text) => setting.kind.parse(&text).map(Some).ok_or_else(|| wrong(setting, &name(), &text)),
         }
     }
 
@@ -412,7 +413,7 @@ impl Reader<'_> {
         Ok(Settings {
             warnings: self.warnings(&place),
             unsupported: self.unsupported()?,
-            origins: TABLE.iter().map(|setting| (setting.key, self.name(setting.key))).collect(),
+            origins: TABLE.iter().filter_map(|setting| Some((setting.key, self.set_by(setting.key)?))).collect(),
             place,
             worker_num,
             server_num,

@@ -70,6 +70,9 @@ pub struct Setting {
     pub doc: &'static str,
 }
 
+/// How a setting's own variable begins.
+const OWN_PREFIX: &str = "MUSTER_";
+
 impl Setting {
     /// A row with nothing special about it, to be refined.
     const fn new(key: Key, name: &'static str, kind: Kind, doc: &'static str) -> Setting {
@@ -113,7 +116,13 @@ impl Setting {
 
     /// Its own variable: `MUSTER_SCHED_PORT` for `sched_port`.
     pub fn variable(&self) -> String {
-        format!("MUSTER_{}", self.name.to_uppercase())
+        format!("{OWN_PREFIX}{}", self.name.to_uppercase())
+    }
+
+    /// Whether that is it. Asked often: makes no string.
+    pub fn is_own_variable(&self, variable: &str) -> bool {
+        let rest = variable.strip_prefix(OWN_PREFIX).unwrap_or_default();
+        rest.len() == self.name.len() && rest.bytes().eq(self.name.bytes().map(|it| it.to_ascii_uppercase()))
     }
 
     /// The name that users of the original know, or its own variable where there is none.
@@ -128,12 +137,11 @@ impl Setting {
 
     /// The setting that this variable sets, whichever of its names it is.
     pub fn of_variable(variable: &str) -> Option<&'static Setting> {
-        let own = variable.strip_prefix("MUSTER_").unwrap_or_default();
-        let upper =
-            |name: &str| own.len() == name.len() && own.bytes().eq(name.bytes().map(|it| it.to_ascii_uppercase()));
-        TABLE
-            .iter()
-            .find(|setting| setting.ms.contains(&variable) || setting.others.contains(&variable) || upper(setting.name))
+        let own = variable.starts_with(OWN_PREFIX);
+        TABLE.iter().find(|setting| match own {
+            true => setting.is_own_variable(variable),
+            false => setting.ms.contains(&variable) || setting.others.contains(&variable),
+        })
     }
 }
 

@@ -142,7 +142,7 @@ impl Cluster {
             agent: Agent::new(profile, clock.now()),
             scheduler: addresses,
             own: settings.worker_addresses.clone(),
-            own_setting: settings.origin(Key::WorkerIp).to_owned(),
+            own_setting: settings.origin(Key::WorkerIp),
             operation_timeout_ms: limit_ms(settings.operation_timeout),
             wrap,
         };

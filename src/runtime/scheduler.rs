@@ -366,7 +366,7 @@ impl Serving {
 /// The scheduler's socket, inherited or bound, and how a sentence names it. Errors name the setting that is to be mended.
 fn listen(settings: &Settings, host: &str, port: u16) -> Result<(Listener, String)> {
     if let Some(fd) = settings.sched_fd {
-        let adopted = Listener::adopt(fd).map_err(|error| under(settings.origin(Key::SchedFd), &error))?;
+        let adopted = Listener::adopt(fd).map_err(|error| under(&settings.origin(Key::SchedFd), &error))?;
         return Ok((adopted, format!("descriptor {fd}")));
     }
     let all = resolve::resolve(host, port, RESOLVE_WAIT).map_err(|error| named(settings, &error))?;

@@ -55,15 +55,20 @@ pub fn join(
     let began = Instant::now();
     let mut supervisor = Supervisor::new(children.iter().map(|child| child.part == Part::Scheduler), all_here);
     loop {
+        let mut has_ended = false;
         for (index, child) in
             children.iter().enumerate().filter(|(index, _)| supervisor.runs(*index)).collect::<Vec<_>>()
         {
             if let Some(ending) = sys::ended(child.pid) {
                 supervisor.ended(index, ending, began.elapsed());
+                has_ended = true;
             }
         }
-        let orphans = orphans(children);
-        supervisor.orphans(orphans.len(), strays(orphans, children));
+        // Many children that end one by one are no reason to ask as often who is left: that matters to a run that is being
+        // stopped. Otherwise it is for burying those who have ended, whom nothing else explains.
+        if supervisor.is_stopping() || !has_ended {
+            look_for_orphans(&mut supervisor, children);
+        }
         supervisor.tick(began.elapsed());
         while let Some(action) = supervisor.next_action() {
             perform(action, children);
@@ -74,6 +79,7 @@ pub fn join(
         let patience = supervisor.deadline().map(|deadline| deadline.saturating_sub(began.elapsed()));
         sys::poll([signals.descriptor()], patience)?;
         while let Some(signal) = signals.ending() {
+            look_for_orphans(&mut supervisor, children);
             supervisor.signalled(signal, began.elapsed());
         }
     }
@@ -87,6 +93,11 @@ pub fn join(
         sys::reap(child.pid);
     }
     Ok(Outcome { verdict, endings })
+}
+
+fn look_for_orphans(supervisor: &mut Supervisor, children: &[Child]) {
+    let orphans = orphans(children);
+    supervisor.orphans(orphans.len(), strays(orphans, children));
 }
 
 /// Processes that descend from the children and whose own parents have ended. Those that have ended too are buried.

@@ -217,6 +217,11 @@ impl Supervisor {
         }
     }
 
+    /// Whether it is being brought to an end.
+    pub fn is_stopping(&self) -> bool {
+        self.stop.is_some()
+    }
+
     /// The next thing to be done.
     pub fn next_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
