@@ -27,9 +27,9 @@ impl Scheduler {
             return;
         }
         self.phase = Phase::Running(now);
-        let nodes: Vec<Node> = std::mem::take(&mut self.nodes).into_values().collect();
-        let candidates: Vec<Candidate<'_>> = nodes
-            .iter()
+        let candidates: Vec<Candidate<'_>> = self
+            .nodes
+            .values()
             .map(|node| Candidate {
                 role: node.role(),
                 explicit_rank: node.explicit_rank,
@@ -40,7 +40,7 @@ impl Scheduler {
             .collect();
         let places = assign(&candidates);
         drop(candidates);
-        for (mut node, place) in nodes.into_iter().zip(places) {
+        for (mut node, place) in std::mem::take(&mut self.nodes).into_values().zip(places) {
             let first = if node.role() == Role::Server { self.rules.worker_num } else { 0 };
             let index = first + place.rank;
             node.place = Some(place);
@@ -56,24 +56,29 @@ impl Scheduler {
         self.promise_epoch();
         self.ranks_held = HashMap::new();
         self.note(format!("the cluster is complete after {}: {}", span(now.since(self.started)), self.size_in_words()));
-        for index in 0..self.members.len() as u32 {
-            if let Some(conn) = self.nodes[&index].conn {
-                self.queue_formed(conn, index);
-            }
-        }
+        self.tell_all();
     }
 
     /// The table of all nodes, as they are now.
     pub(super) fn list_members(&mut self) {
         self.members = Arc::new(self.nodes.iter().map(|(index, node)| member(*index, node)).collect());
+        let first = self.members.first().map(|member| &member.host.key);
+        self.is_one_host = self.members.iter().all(|member| Some(&member.host.key) == first);
     }
 
     pub(super) fn is_complete(&self) -> bool {
         matches!(self.phase, Phase::Running(_))
     }
 
+    /// Every node that is connected is told of the epoch.
+    pub(super) fn tell_all(&mut self) {
+        let all = self.nodes.iter().filter_map(|(index, node)| Some((node.conn?, *index)));
+        let all = Queued::Formed(all.collect());
+        self.put_out_durably(all);
+    }
+
     pub(super) fn queue_formed(&mut self, conn: ConnId, index: u32) {
-        self.put_out_durably(Queued::Formed(conn, index));
+        self.put_out_durably(Queued::Formed([(conn, index)].into()));
     }
 
     /// What this node is told of the complete cluster.
@@ -100,8 +105,7 @@ impl Scheduler {
 
     fn agreed(&self) -> Agreed {
         let mut agreed = self.rules.agreed.clone();
-        let first = &self.members[0].host.key;
-        if self.members.iter().all(|member| member.host.key == *first) {
+        if self.is_one_host {
             agreed.thresholds.clone_from(&self.rules.one_host);
         }
         agreed

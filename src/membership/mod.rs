@@ -73,7 +73,8 @@ enum Phase {
 #[allow(clippy::large_enum_variant)] // most of them are the large one
 enum Queued {
     Ready(Output),
-    Formed(ConnId, u32),
+    /// To these connections, of the nodes with these indices.
+    Formed(VecDeque<(ConnId, u32)>),
     /// What is left of a value, from this byte on.
     Value(ConnId, u64, Blob, usize),
 }
@@ -102,6 +103,8 @@ pub struct Scheduler {
     here: [u32; 2],
     /// Once formed: every node.
     members: Arc<Vec<Member>>,
+    /// Whether they are all on one host.
+    is_one_host: bool,
     /// How many nodes are members still.
     present: usize,
     verdict: Option<Failure>,
@@ -152,6 +155,7 @@ impl Scheduler {
             ranks_held: HashMap::new(),
             here: [0; 2],
             members: Arc::default(),
+            is_one_host: false,
             present: 0,
             verdict: None,
             revoked: BTreeMap::new(),
@@ -211,16 +215,24 @@ impl Scheduler {
 
     /// The next thing to do; `None`: nothing until the next input.
     pub fn next_output(&mut self) -> Option<Output> {
-        match self.outputs.pop_front()? {
-            Queued::Ready(output) => Some(output),
-            Queued::Formed(conn, index) => Some(Output::Send(conn, Message::Formed(self.formed(index)))),
-            Queued::Value(conn, request, value, at) => {
-                let end = (at + STORE_PIECE_BYTES).min(value.len());
-                let bytes = value.slice(at, end);
-                if end < value.len() {
-                    self.outputs.push_front(Queued::Value(conn, request, value, end));
+        loop {
+            match self.outputs.pop_front()? {
+                Queued::Ready(output) => return Some(output),
+                Queued::Formed(mut to) => {
+                    let Some((conn, index)) = to.pop_front() else { continue };
+                    if !to.is_empty() {
+                        self.outputs.push_front(Queued::Formed(to));
+                    }
+                    return Some(Output::Send(conn, Message::Formed(self.formed(index))));
                 }
-                Some(Output::Send(conn, Message::StorePiece(StorePiece { request, bytes })))
+                Queued::Value(conn, request, value, at) => {
+                    let end = (at + STORE_PIECE_BYTES).min(value.len());
+                    let bytes = value.slice(at, end);
+                    if end < value.len() {
+                        self.outputs.push_front(Queued::Value(conn, request, value, end));
+                    }
+                    return Some(Output::Send(conn, Message::StorePiece(StorePiece { request, bytes })));
+                }
             }
         }
     }

@@ -45,16 +45,16 @@ impl Promises {
     }
 
     fn holds_for(&self, conn: ConnId) -> bool {
-        self.held.iter().any(|(_, queued)| queued.conn() == Some(conn))
+        self.held.iter().any(|(_, queued)| queued.is_for(conn))
     }
 }
 
 impl Queued {
-    fn conn(&self) -> Option<ConnId> {
+    fn is_for(&self, wanted: ConnId) -> bool {
         match self {
-            Queued::Ready(Output::Send(conn, _) | Output::Close(conn)) => Some(*conn),
-            Queued::Formed(conn, _) | Queued::Value(conn, ..) => Some(*conn),
-            Queued::Ready(_) => None,
+            Queued::Ready(Output::Send(conn, _) | Output::Close(conn)) | Queued::Value(conn, ..) => *conn == wanted,
+            Queued::Formed(to) => to.iter().any(|(conn, _)| *conn == wanted),
+            Queued::Ready(_) => false,
         }
     }
 }

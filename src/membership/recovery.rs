@@ -138,12 +138,7 @@ impl Scheduler {
         let line =
             format!("epoch {} has begun: the cluster is whole again after {}", self.epoch.0, span(now.since(since)));
         self.warn(line);
-        let keys: Vec<u32> = self.nodes.keys().copied().collect();
-        for key in keys {
-            if let Some(conn) = self.nodes[&key].conn {
-                self.queue_formed(conn, key);
-            }
-        }
+        self.tell_all();
     }
 
     /// Ranks stay; hosts, and what follows from them, may have changed.

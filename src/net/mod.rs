@@ -10,6 +10,7 @@
 //! | [`resolve`] | from a host's name to its addresses |
 //! | [`interface`] | which addresses are this host's |
 //! | [`thread`] | threads that leave the program's signals alone |
+//! | [`limit`] | how many descriptors this process may hold |
 //! | [`fork`] | the table of descriptors that a forked child must close |
 //! | [`host`] | host name, boot, process identity, randomness |
 //!
@@ -22,6 +23,7 @@
 pub mod fork;
 pub mod host;
 pub mod interface;
+pub mod limit;
 pub mod listener;
 pub mod poller;
 pub mod resolve;

@@ -1,8 +1,9 @@
 //! One control connection: messages over a transport, urgent ones between the pieces of bulk ones.
 //!
 //! Owns the transport, the bytes that came in and make no message yet, and the queues of messages to go out. Messages
-//! are encoded when their turn comes, so that a large value waits once, however many it goes to. Tested in
-//! `control_test.rs` over a transport that does what it is told.
+//! are encoded when their turn comes, so that a large value waits once, however many it goes to. Invariant: where nothing
+//! waits, neither to come in nor to go out, it holds no memory for it. Tested in `control_test.rs` over a transport that
+//! does what it is told.
 
 use crate::net::Transport;
 use crate::wire::{peek_frame, Lane, Message, WireError, CONTROL_PAYLOAD_MAX, UNREGISTERED_PAYLOAD_MAX};
@@ -119,6 +120,8 @@ impl ControlLink {
                 self.written = 0;
                 self.encode_batch();
                 if self.outbound.is_empty() {
+                    // Both queues are empty, too.
+                    (self.outbound, self.urgent, self.bulk) = Default::default();
                     self.unflushed = would_block_is_fine(self.transport.flush())?.is_none();
                     return Ok(());
                 }

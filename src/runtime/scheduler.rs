@@ -2,7 +2,8 @@
 //! ([`Scheduler`]).
 //!
 //! Invariants: every input is followed by draining all outputs; everything readable is fed before the timer is; a
-//! connection that the brain closes gets what was sent before, within [`CLOSE_WAIT`].
+//! connection that the brain closes gets what was sent before, within [`CLOSE_WAIT`]; no turn of the loop looks at all
+//! connections, and an idle one holds no buffer.
 //!
 //! Deliberately absent: any decision. Those are `membership`'s.
 
@@ -31,6 +32,8 @@ const FIRST_CONNECTION: u64 = 2;
 const REGISTER_KIND: u8 = 1;
 /// How long a closed connection may take to drain.
 const CLOSE_WAIT: Duration = Duration::from_secs(1);
+/// How many connections gather to be written to before that is done: what goes to all nodes is made as it is sent.
+const DIRTY_MAX: usize = 64;
 /// How often the sockets are looked at again before the timer is fed.
 const DRAIN_ROUNDS: usize = 16;
 /// How long a name may take to be resolved.
@@ -42,8 +45,6 @@ struct Connection {
     closing: Option<Time>,
     /// Whether the peer has been told that nothing more follows.
     shut: bool,
-    /// It holds bytes of which the poller will not tell.
-    more: bool,
 }
 
 /// A bound scheduler, not yet running.
@@ -59,6 +60,10 @@ pub struct Serving {
     next: u64,
     /// Connections to which something is to be written.
     dirty: BTreeSet<u64>,
+    /// Those that hold bytes of which the poller will not tell.
+    more: BTreeSet<u64>,
+    /// Those that the brain has closed, in order of when to drop them; some have ended since.
+    closing: VecDeque<(Time, u64)>,
     armed: Time,
     accept_again: Time,
     ended: Option<Result<()>>,
@@ -103,6 +108,8 @@ impl Serving {
             connections: HashMap::new(),
             next: FIRST_CONNECTION,
             dirty: BTreeSet::new(),
+            more: BTreeSet::new(),
+            closing: VecDeque::new(),
             armed: Time::NEVER,
             accept_again: Time::NEVER,
             ended: None,
@@ -131,10 +138,8 @@ impl Serving {
             if let Some(result) = self.ended.as_ref().filter(|_| self.connections.is_empty()) {
                 return result.clone();
             }
-            let closing = self.connections.values().filter_map(|connection| connection.closing).min();
-            let next = self.armed.min(self.accept_again).min(closing.unwrap_or(Time::NEVER));
-            let more = self.connections.values().any(|connection| connection.more);
-            self.round(if more { Some(Duration::ZERO) } else { self.clock.until(next) })?;
+            let next = self.armed.min(self.accept_again).min(self.first_closing());
+            self.round(if self.more.is_empty() { self.clock.until(next) } else { Some(Duration::ZERO) })?;
             let now = now.max(self.clock.now());
             if now >= self.armed {
                 for _ in 0..DRAIN_ROUNDS {
@@ -149,8 +154,22 @@ impl Serving {
                 self.accept_again = Time::NEVER;
                 self.accept();
             }
-            self.connections.retain(|_, connection| connection.closing.is_none_or(|deadline| deadline > now));
+            while self.first_closing() <= now {
+                let Some((_, id)) = self.closing.pop_front() else { break };
+                self.connections.remove(&id);
+            }
         }
+    }
+
+    /// When the first of the closed connections is to be dropped.
+    fn first_closing(&mut self) -> Time {
+        while let Some((deadline, id)) = self.closing.front() {
+            if self.connections.contains_key(id) {
+                return *deadline;
+            }
+            self.closing.pop_front();
+        }
+        Time::NEVER
     }
 
     /// Sleeps at most so long, then serves what is ready. Returns whether anything was.
@@ -159,7 +178,7 @@ impl Serving {
             .poll(timeout)
             .map_err(|error| Error::system("the scheduler cannot wait for its sockets", &error))?;
         let mut ready: Vec<Token> = self.poller.ready().map(|ready| ready.token).collect();
-        ready.extend(self.connections.iter().filter(|(_, held)| held.more).map(|(id, _)| Token(*id as usize)));
+        ready.extend(self.more.iter().map(|id| Token(*id as usize)));
         for token in &ready {
             match *token {
                 WAKER => {
@@ -206,7 +225,7 @@ impl Serving {
                     if link.transport.register(self.poller.registry(), Token(id as usize)).is_err() {
                         continue; // it ended at once
                     }
-                    self.connections.insert(id, Connection { link, closing: None, shut: false, more: false });
+                    self.connections.insert(id, Connection { link, closing: None, shut: false });
                     self.feed(Input::Opened(ConnId(id), address.to_string()));
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
@@ -221,10 +240,13 @@ impl Serving {
 
     /// Reads and writes one connection.
     fn serve(&mut self, id: u64) {
+        self.more.remove(&id);
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let mut arrivals = Vec::new();
         let heard = connection.link.read(&mut self.through, &mut arrivals);
-        connection.more = heard.as_ref().is_ok_and(|heard| heard.more);
+        if heard.as_ref().is_ok_and(|heard| heard.more) {
+            self.more.insert(id);
+        }
         let closing = connection.closing.is_some();
         if !closing {
             if heard.as_ref().map_or(!arrivals.is_empty(), |heard| heard.any) {
@@ -290,6 +312,9 @@ impl Serving {
         loop {
             while let Some(output) = self.brain.next_output() {
                 self.carry_out(output);
+                if self.dirty.len() >= DIRTY_MAX {
+                    self.write();
+                }
             }
             self.write();
             let Some(input) = self.inputs.pop_front() else { break };
@@ -340,7 +365,10 @@ impl Serving {
     fn close(&mut self, id: u64) {
         let deadline = self.clock.now() + CLOSE_WAIT;
         if let Some(connection) = self.connections.get_mut(&id) {
-            connection.closing.get_or_insert(deadline);
+            if connection.closing.is_none() {
+                connection.closing = Some(deadline);
+                self.closing.push_back((deadline, id));
+            }
             self.dirty.insert(id);
         }
     }

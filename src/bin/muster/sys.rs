@@ -231,3 +231,25 @@ pub fn widen_backlog(listener: &std::net::TcpListener) -> io::Result<()> {
     // SAFETY: takes numbers only.
     checked(unsafe { libc::listen(listener.as_raw_fd(), 65535) }).map(|_| ())
 }
+
+/// Nanoseconds of the clock that all processes of this host share.
+pub fn monotonic_ns() -> u64 {
+    clock_ns(libc::CLOCK_MONOTONIC).expect("every Linux has this clock")
+}
+
+/// Nanoseconds that a process has computed, in all its threads together.
+pub fn computed_ns(pid: i32) -> io::Result<u64> {
+    let mut clock = 0;
+    // SAFETY: `clock` is valid for writing during the call.
+    match unsafe { libc::clock_getcpuclockid(pid, &mut clock) } {
+        0 => clock_ns(clock),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
+}
+
+fn clock_ns(clock: libc::clockid_t) -> io::Result<u64> {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is valid for writing during the call.
+    checked(unsafe { libc::clock_gettime(clock, &mut time) })?;
+    Ok(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}

@@ -1,11 +1,13 @@
-//! `muster bench`: how long collectives take, and how long a cluster takes to start.
+//! `muster bench`: how long collectives take, how long a cluster takes to start, and what a scheduler costs.
 //!
 //! Each rank is a process that makes the C ABI's calls, as a user's program does. With --worker_num this process starts
 //! them, and runs the scheduler. Tested by `tests/python/test_bench.py`.
 
 mod bootstrap;
 mod calls;
+mod forming;
 mod measure;
+mod nodes;
 mod options;
 mod ranks;
 mod report;
@@ -25,6 +27,7 @@ pub fn command(words: Vec<OsString>) -> i32 {
             return 0;
         }
         Some("bootstrap") => bootstrap::command(&words[1..]),
+        Some("forming") => forming::command(&words[1..]),
         _ => options::parse(&words).map_err(|why| (code::USAGE, why)).and_then(|options| run(&options, &words)),
     };
     let Err((code, why)) = outcome else { return 0 };

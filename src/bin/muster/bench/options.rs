@@ -85,10 +85,13 @@ pub struct Options {
 pub const HELP: &str = "\
 Usage: muster bench collective [options]
        muster bench bootstrap [--worker_num N] [--iters N] [--format text|csv|json]
+       muster bench forming [--nodes N] [--processes N] [--iters N] [--format text|csv|json]
 
 Times a collective, size by size, and checks its result against a computed one. Collectives: allgather, allreduce,
 alltoall, barrier, broadcast, gather, reduce, reduce_scatter, scatter, sendrecv (each rank to the next).
-`bootstrap` times starting N processes with `muster run` until all have passed one barrier and ended.
+`bootstrap` times starting N processes with `muster run` until all have passed one barrier and ended. `forming` times a
+scheduler alone: N nodes (1000) that a few processes (2) hold, one connection each, from the processes' start until each
+node has its place, and how the scheduler's resident memory grows meanwhile (the kernel's for its sockets not counted).
 
 Options:
   --worker_num N       start N ranks on this host; without it this process is one rank of the cluster that its
@@ -202,7 +205,7 @@ fn bytes(option: &str, value: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("{option} is {value:?}: expected a number of bytes up to 16G, as 4096 or 64K"))
 }
 
-/// The format that `bootstrap`'s option names.
+/// The format that the option of `bootstrap` or `forming` names.
 pub fn format_named(option: &str, value: &str) -> Result<Format, String> {
     named(option, value, &FORMATS).map(|(_, format)| format)
 }
