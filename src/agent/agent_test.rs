@@ -294,7 +294,7 @@ fn what_is_not_answered_is_asked_again() {
 
     let culprit =
         Culprit { role: Role::Worker, rank: Some(0), node_id: "0".to_owned(), host: "h".to_owned(), pid: 812 };
-    let member = formed(1, 1).members[0].clone();
+    let member = (*formed(1, 1).members[0]).clone();
     bench.receive(Message::PeerReport(wire::PeerReport { peer: 0, state: PeerState::Alive, culprit }));
     bench.receive(Message::Revoked(Revoked { failure: failure(Status::PeerLost, Some(GroupId::WORLD), "first") }));
     bench.receive(Message::Absent(wire::Absent { query: 5, total: 0, members: Vec::new() }));

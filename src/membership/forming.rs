@@ -61,7 +61,7 @@ impl Scheduler {
 
     /// The table of all nodes, as they are now.
     pub(super) fn list_members(&mut self) {
-        self.members = Arc::new(self.nodes.iter().map(|(index, node)| member(*index, node)).collect());
+        self.members = Arc::new(self.nodes.iter().map(|(index, node)| Arc::new(member(*index, node))).collect());
         let first = self.members.first().map(|member| &member.host.key);
         self.is_one_host = self.members.iter().all(|member| Some(&member.host.key) == first);
     }
@@ -112,7 +112,7 @@ impl Scheduler {
     }
 
     /// All, or in a large cluster those that the schedules on the node's groups use: that of its role, and the universe.
-    fn members_told(&self, index: u32, rank: u32, role: Role) -> Arc<Vec<Member>> {
+    fn members_told(&self, index: u32, rank: u32, role: Role) -> Arc<Vec<Arc<Member>>> {
         if self.members.len() <= FULL_TABLE_NODES {
             return Arc::clone(&self.members);
         }
@@ -120,7 +120,7 @@ impl Scheduler {
         let first = index - rank;
         let mut peers: BTreeSet<u32> = schedule_peers(rank, size).into_iter().map(|peer| first + peer).collect();
         peers.extend(schedule_peers(index, self.members.len() as u32));
-        Arc::new(peers.into_iter().map(|peer| self.members[peer as usize].clone()).collect())
+        Arc::new(peers.into_iter().map(|peer| Arc::clone(&self.members[peer as usize])).collect())
     }
 
     /// A node's connection ended before the cluster was complete.

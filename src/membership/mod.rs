@@ -102,7 +102,7 @@ pub struct Scheduler {
     /// While forming: how many workers and servers are here.
     here: [u32; 2],
     /// Once formed: every node.
-    members: Arc<Vec<Member>>,
+    members: Arc<Vec<Arc<Member>>>,
     /// Whether they are all on one host.
     is_one_host: bool,
     /// How many nodes are members still.
@@ -398,7 +398,7 @@ impl Scheduler {
     fn locate(&mut self, key: u32, index: u32) {
         match self.members.get(index as usize) {
             Some(member) => {
-                let member = member.clone();
+                let member = Member::clone(member);
                 self.send_to(key, Message::Located(crate::wire::Located { member }));
             }
             None => self.note(format!("a node asked for index {index}: there are {} nodes", self.members.len())),

@@ -4,10 +4,32 @@
 //! since the limits are the whole process's.
 
 use super::socket::check;
+use crate::error::{Error, Result, Status};
 use std::io;
 
+/// What a process holds besides its connections ...
+const OTHERS: u64 = 32;
+/// ... and what is good to have beyond that: strangers connect, and who comes back may come before its old connection
+/// has gone.
+const SPARE: u64 = 512;
+
+/// Makes room for so many connections; an error where there cannot be.
+pub fn room_for(connections: u64) -> Result<()> {
+    let needed = connections + OTHERS;
+    let limit = descriptors(needed + SPARE)
+        .map_err(|error| Error::system("the limit of descriptors cannot be raised", &error))?;
+    if limit >= needed {
+        return Ok(());
+    }
+    let why = format!(
+        "{connections} connections need {needed} descriptors, and a process may hold {limit} here: raise the hard limit \
+         (ulimit -Hn)"
+    );
+    Err(Error::new(Status::Limit, why))
+}
+
 /// Raises the soft limit to `wanted` where it is lower, as far as the hard limit allows, and says what it is then.
-pub fn descriptors(wanted: u64) -> io::Result<u64> {
+fn descriptors(wanted: u64) -> io::Result<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is valid for writing during the call.
     check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) })?;
@@ -26,14 +48,22 @@ mod tests {
     use super::*;
     use crate::net::testfork::ForkedChild;
 
-    /// What a child gets that has these limits and wants so many: its exit code.
-    fn child_gets(soft: u64, hard: u64, wanted: u64) -> i32 {
+    /// The exit code of a child that does this with these limits.
+    fn child_with(soft: u64, hard: u64, act: impl FnOnce() -> i32) -> i32 {
         ForkedChild::start(|| {
             let limit = libc::rlimit { rlim_cur: soft, rlim_max: hard };
             // SAFETY: `limit` outlives the call.
             if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) } != 0 {
                 return 255;
             }
+            act()
+        })
+        .exit_code()
+    }
+
+    /// What a child gets that has these limits and wants so many.
+    fn child_gets(soft: u64, hard: u64, wanted: u64) -> i32 {
+        child_with(soft, hard, || {
             let told = descriptors(wanted).map_or(254, |got| got as i32);
             let mut now = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
             // SAFETY: `now` outlives the call.
@@ -44,7 +74,6 @@ mod tests {
                 253
             }
         })
-        .exit_code()
     }
 
     #[test]
@@ -53,5 +82,21 @@ mod tests {
         assert_eq!(child_gets(64, 128, 200), 128, "not beyond the hard limit");
         assert_eq!(child_gets(64, 128, 32), 64, "never lowered");
         assert_eq!(child_gets(128, 128, 200), 128);
+    }
+
+    #[test]
+    fn connections_that_can_never_be_held_are_an_error_at_once() {
+        let code = child_with(40, 100, || match room_for(100 - OTHERS) {
+            Ok(()) => 0,
+            Err(_) => 1,
+        });
+        assert_eq!(code, 0, "the spare ones are not insisted on");
+        let code = child_with(40, 100, || {
+            let error = room_for(101 - OTHERS).unwrap_err();
+            let told =
+                error.message().starts_with("69 connections need 101 descriptors, and a process may hold 100 here");
+            i32::from(error.status() == Status::Limit && told)
+        });
+        assert_eq!(code, 1);
     }
 }

@@ -192,6 +192,29 @@ fn urgent_messages_pass_bulk_ones_at_frame_borders() {
 }
 
 #[test]
+fn where_nothing_waits_no_memory_is_held() {
+    let (mut link, transport) = link();
+    let held = |link: &ControlLink| {
+        [link.inbound.capacity(), link.outbound.capacity(), link.urgent.capacity(), link.bulk.capacity()]
+    };
+    link.queue(echo(1)).unwrap();
+    link.queue(piece(1)).unwrap();
+    transport.script().room = 10;
+    link.write().unwrap();
+    transport.script().coming.extend(framed(&echo(1)).into_iter().chain(framed(&echo(2))).take(60));
+    read(&mut link).1.unwrap();
+    let [inbound, outbound, _, bulk] = held(&link);
+    assert!(inbound > 0 && outbound > 0 && bulk > 0, "something waits everywhere");
+    transport.script().room = usize::MAX;
+    link.write().unwrap();
+    transport.script().coming.extend(framed(&echo(2)).into_iter().skip(60 - framed(&echo(1)).len()));
+    let (arrivals, heard) = read(&mut link);
+    heard.unwrap();
+    assert_eq!(arrivals.into_iter().map(Result::unwrap).collect::<Vec<_>>(), [echo(2)]);
+    assert_eq!(held(&link), [0; 4]);
+}
+
+#[test]
 fn a_peer_that_does_not_read_is_given_up_at_the_limit() {
     let (mut link, transport) = link();
     for _ in 0..QUEUE_MAX {

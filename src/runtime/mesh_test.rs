@@ -156,7 +156,7 @@ pub(in super::super) fn formed(index: u32, addresses: [SocketAddr; 2]) -> Formed
         agreed,
         restarts: 0,
         makings: Vec::new(),
-        members: Arc::new(vec![member(0, addresses[0]), member(1, addresses[1])]),
+        members: Arc::new([member(0, addresses[0]), member(1, addresses[1])].map(Arc::new).to_vec()),
     }
 }
 

@@ -16,7 +16,7 @@ use crate::collective::Thresholds;
 use crate::config::{Key, Place, Settings};
 use crate::error::{Error, Result, Status};
 use crate::membership::{self, Closed, ConnId, Identity, Input, Output, Rules};
-use crate::net::{host, interface, listener, resolve, Listener, Poller, Token, Waker};
+use crate::net::{host, interface, limit, listener, resolve, Listener, Poller, Token, Waker};
 use crate::types::{JobInstance, Time};
 use crate::wire::{Agreed, Message, Register, Rejected, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -80,6 +80,8 @@ impl Serving {
         let Place::Scheduler { host, port } = &settings.place else {
             return Err(Error::config("these settings are not those of a scheduler"));
         };
+        // Without a descriptor for each node the cluster could never form.
+        limit::room_for(u64::from(settings.worker_num) + u64::from(settings.server_num))?;
         let (listener, what) = listen(settings, host, *port)?;
         let host = identity::host_name(settings)?;
         let logger = Logger::new(settings.log_level, "scheduler");

@@ -6,6 +6,7 @@ use crate::error::{Failure, Status};
 use crate::types::{GroupId, Role, Time};
 use crate::wire::{Formed, Member};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How much later than its bound an answer may come: the scheduler's grace of a second, and some travelling.
@@ -87,7 +88,7 @@ pub(super) fn formed(world: &World, node: usize, formed: &Formed) -> Verdict {
 }
 
 /// Workers by rank, then servers by rank; local ranks are dense on each host.
-fn table(world: &World, members: &[Member]) -> Verdict {
+fn table(world: &World, members: &[Arc<Member>]) -> Verdict {
     let mut local: BTreeMap<(Role, &str), u32> = BTreeMap::new();
     if members.len() as u32 != world.plan.workers + world.plan.servers {
         return Err(format!("{} nodes in the table", members.len()));

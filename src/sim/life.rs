@@ -54,7 +54,9 @@ impl World {
                 let asked = self.nodes[node].program.open.remove(&ask);
                 let formed = self.nodes[node].formed.as_ref().map(|(_, formed)| formed);
                 let known = formed.and_then(|formed| formed.members.get(member.index as usize));
-                if known != Some(&member) || !matches!(asked, Some(Asked::Locate(index)) if index == member.index) {
+                if known.map(AsRef::as_ref) != Some(&member)
+                    || !matches!(asked, Some(Asked::Locate(index)) if index == member.index)
+                {
                     return Err(format!("node {node} asked {asked:?} and was told {member:?}"));
                 }
             }

@@ -182,13 +182,14 @@ impl<T: Wire> Wire for Vec<T> {
     }
 }
 
-impl<T: Wire> Wire for Arc<Vec<T>> {
+/// What is shared lies on the wire like the thing itself.
+impl<T: Wire> Wire for Arc<T> {
     fn put(&self, to: &mut Encoder) {
         self.as_ref().put(to);
     }
 
     fn take(from: &mut Decoder<'_>) -> Result<Self, WireError> {
-        Vec::take(from).map(Arc::new)
+        T::take(from).map(Arc::new)
     }
 }
 

@@ -252,7 +252,7 @@ record! {
         /// the others take no part.
         pub makings: Vec<Makings>,
         /// All nodes up to `FULL_TABLE_NODES`; beyond that, those that the schedules on the receiver's groups use.
-        pub members: Arc<Vec<Member>>,
+        pub members: Arc<Vec<Arc<Member>>>,
     }
 }
 

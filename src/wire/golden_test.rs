@@ -110,7 +110,7 @@ fn formed() -> Formed {
         },
         restarts: 1,
         makings: vec![Makings { parent: GroupId::WORLD, count: 2 }],
-        members: Arc::new(vec![member(0), member(1)]),
+        members: Arc::new(vec![Arc::new(member(0)), Arc::new(member(1))]),
     }
 }
 

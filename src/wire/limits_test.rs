@@ -134,7 +134,9 @@ fn the_largest_registration_fits_before_registration_and_the_largest_table_after
         },
         restarts: 0,
         makings: vec![Makings { parent: GroupId::WORLD, count: 1 }; MAKINGS_MAX],
-        members: Arc::new((0..FULL_TABLE_NODES as u32).map(|index| member(index, &name, ADDRESSES_MAX)).collect()),
+        members: Arc::new(
+            (0..FULL_TABLE_NODES as u32).map(|index| Arc::new(member(index, &name, ADDRESSES_MAX))).collect(),
+        ),
     };
     assert!(encoded(&formed).len() as u64 <= CONTROL_PAYLOAD_MAX, "{} bytes", encoded(&formed).len());
 }

@@ -8,6 +8,9 @@ use super::control::{
 };
 use super::store::{StoreBegin, StoreCancel, StorePiece, StoreReply};
 
+/// How much is set aside for a message: most fit, and the others need not grow from nothing.
+const ENCODED_BYTES: usize = 256;
+
 /// In which queue a message waits: between the pieces of a bulk transfer the urgent ones pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
@@ -37,7 +40,7 @@ macro_rules! messages {
 
             /// Its payload.
             pub fn encode(&self) -> Vec<u8> {
-                let mut to = Encoder::default();
+                let mut to = Encoder { bytes: Vec::with_capacity(ENCODED_BYTES) };
                 match self {
                     $(messages!(@bind body $name $(($body))?) => messages!(@put body to $(($body))?),)*
                 }

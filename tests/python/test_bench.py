@@ -110,6 +110,9 @@ WRONG = {
     "a root that is no rank": (["broadcast", "--worker_num", "3", "--root", "3"], ["--root", "3", "0 to 2"]),
     "a start of no processes": (["bootstrap", "--worker_num", "0"], ["--worker_num", '"0"', "1 to 1024"]),
     "an option that is not bootstrap's": (["bootstrap", "--sizes", "8"], ["--sizes", "bench bootstrap"]),
+    "a forming of no nodes": (["forming", "--nodes", "0"], ["--nodes", '"0"', "1 to 1048576"]),
+    "an option that is not forming's": (["forming", "--worker_num", "8"], ["--worker_num", "bench forming"]),
+    "a forming without an option's value": (["forming", "--nodes"], ["--nodes", "value"]),
 }
 
 
@@ -138,6 +141,49 @@ def test_the_start_of_a_cluster_is_timed():
     found = json.loads(bench(*words, "json"))
     assert (found["ranks"], found["iterations"]) == (2, 1) and found["median_ms"] > 0
     assert "2 processes" in bench(*words, "text")
+
+
+def forming(form, *words, nodes=1500):
+    return bench("forming", "--nodes", str(nodes), "--format", form, *words)
+
+
+def test_a_scheduler_alone_gives_many_nodes_their_places():
+    row, = csv.DictReader(forming("csv", "--processes", "3").splitlines())
+    assert (row["nodes"], row["processes"], row["iterations"]) == ("1500", "3", "1")
+    assert 0 < float(row["registered_s"]) <= float(row["formed_s"]), row
+    # The rate is that of the time before it was rounded.
+    assert int(row["nodes_per_s"]) == pytest.approx(1500 / float(row["formed_s"]), rel=0.01), row
+    assert float(row["scheduler_cpu_s"]) > 0 and float(row["left_s"]) > 0, row
+    grown = (int(row["formed_kib"]) - int(row["before_kib"])) * 1024 / 1500
+    assert float(row["bytes_per_node"]) == pytest.approx(grown, abs=1), row
+    found = json.loads(forming("json", "-n", "2", nodes=9))
+    assert (found["nodes"], found["processes"], found["iterations"]) == (9, 2, 2) and found["formed_s"] > 0
+    text = forming("text", nodes=1)
+    assert "1 nodes in 1 processes" in text and "bytes a node" in text
+
+
+def test_a_scheduler_holds_little_for_a_node():
+    row, = csv.DictReader(forming("csv", nodes=4000).splitlines())
+    assert 0 < int(row["bytes_per_node"]) < 4 << 10, row
+
+
+def limited(number, *words, hard=True):
+    """With at most so many descriptors."""
+    which = "-n" if hard else "-Sn"
+    return ["sh", "-c", f'ulimit {which} {number}; exec "$@"', "sh", MUSTER, "bench", "forming", *words]
+
+
+def test_a_habit_of_few_descriptors_is_no_limit():
+    with Process(limited(48, "--nodes", "200", hard=False)) as process:
+        assert process.wait(timeout=60) == 0, process.stderr
+        assert process.stderr == "" and "200 nodes" in process.stdout
+
+
+def test_too_few_descriptors_for_the_nodes_are_told_at_once():
+    with Process(limited(231, "--nodes", "200")) as process:
+        assert process.wait(timeout=60) == 1
+        assert "200 connections need 232 descriptors" in process.stderr, process.stderr
+        assert "ulimit -Hn" in process.stderr
 
 
 def test_without_a_number_of_ranks_it_is_a_rank_of_the_cluster_around_it():

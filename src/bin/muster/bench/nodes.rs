@@ -16,8 +16,6 @@ use std::time::{Duration, Instant};
 const IN_FLIGHT: usize = 512;
 /// Each host has so many nodes; the last may have fewer.
 const HOST_NODES: u32 = 8;
-/// Descriptors that a process has besides its nodes' connections.
-const OTHER_DESCRIPTORS: u64 = 32;
 /// How long nothing may happen at all.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -60,14 +58,8 @@ pub struct Nodes {
 impl Nodes {
     /// The nodes with these numbers, of `all`, in the `index`-th process.
     pub fn new(index: u8, numbers: Range<u32>, all: u32, scheduler: SocketAddr) -> Result<Nodes, String> {
-        let wanted = u64::from(numbers.end - numbers.start) + OTHER_DESCRIPTORS;
-        let limit = limit::descriptors(wanted).map_err(|error| format!("its limits are not known: {error}"))?;
-        if limit < wanted {
-            return Err(format!(
-                "a process may hold {limit} descriptors here (ulimit -Hn), and {wanted} are needed: share the nodes among \
-                 more --processes"
-            ));
-        }
+        limit::room_for(u64::from(numbers.end - numbers.start))
+            .map_err(|error| format!("{}, or share the nodes among more --processes", error.message()))?;
         Ok(Nodes {
             nodes: Vec::with_capacity((numbers.end - numbers.start) as usize),
             numbers,
