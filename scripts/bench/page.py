@@ -16,6 +16,8 @@ ALLREDUCE_TARGETS = {
 AGAINST_OPENMPI = KIB
 BOOTSTRAP_TARGET = 2.5
 GIGABIT_TARGET = 0.92
+# A scheduler alone: of the yardstick's time, and bytes for each node.
+FORMING_TARGET, NODE_BYTES_TARGET = 3, 8 * KIB
 # The yardstick's two runs of a pass differ by more than this: then the figure says so.
 NOISE = 0.05
 
@@ -55,7 +57,7 @@ class Page:
     def fill(self, template):
         """The template with each marker replaced; a marker that nobody knows is a mistake."""
         tables = {"machine": self.machine, "allreduce": self.allreduce, "between": self.between, "others": self.others,
-                  "bootstrap": self.bootstrap, "gigabit": self.gigabit, "failed": self.failed}
+                  "bootstrap": self.bootstrap, "forming": self.forming, "gigabit": self.gigabit, "failed": self.failed}
         made = {name: make() for name, make in tables.items()}
         made["summary"] = self.summary()  # knows the targets once all tables are made
         return re.sub(r"<!-- table: (\w+) -->", lambda marker: made[marker[1]], template)
@@ -195,6 +197,29 @@ class Page:
         failures = (line for line in self.raw.facts.get("failed", []) if f", {processes} ranks, {peer}: " in line)
         late = re.search(r"took more than (\d+ s)", next(failures, ""))
         return f"over {late[1]}" if late else "failed"
+
+    def forming(self):
+        rows = []
+        for nodes in self.raw.values("ranks", program="muster", collective="forming"):
+            case = {"collective": "forming", "ranks": nodes}
+            formed, cpu, floor, floor_cpu = (self.raw.by_pass(measure, program=program, run=1, **case)
+                                             for program in ("muster", "yardstick")
+                                             for measure in ("p50_us", "p50_rank0_us"))
+            held = statistics.median(self.raw.by_pass("bytes", program="muster", **case).values())
+            rate = nodes / statistics.median(formed.values()) * 1e6
+            row = [f"{nodes:,}"] + [time_ms(floor)] * self.has_yardstick + [time_ms(formed), f"{rate:,.0f}"]
+            if self.has_yardstick:
+                ratio = Ratio.of(formed, floor)
+                told = self.at_most(f"forming {nodes:,} nodes", ratio, FORMING_TARGET)
+                row += [ratio or "", told, self.noise("p50_us", **case), time_ms(floor_cpu)]
+            told = self.target(f"memory of {nodes:,} nodes", held < NODE_BYTES_TARGET)
+            rows.append(row + [time_ms(cpu), f"{held:,.0f}", f"under {NODE_BYTES_TARGET:,}: {told}"])
+        if not rows:
+            return "Not measured in this run."
+        floors = ["yardstick, ms"] * self.has_yardstick
+        ratios = ["muster / yardstick", "target", "yardstick / itself", "yardstick's CPU, ms"] * self.has_yardstick
+        return table(["nodes", *floors, "muster, ms", "nodes/s", *ratios, "scheduler's CPU, ms", "bytes a node", "target"],
+                     rows)
 
     def gigabit(self):
         rows = []

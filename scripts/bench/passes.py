@@ -19,6 +19,7 @@ KIB, MIB = 1 << 10, 1 << 20
 PEERS_TIMEOUT_S = 300
 # A start of 256 processes that takes longer is not waited for, and not tried again.
 BOOTSTRAP_LIMIT_S = 20
+FORMING_LIMIT_S = 60
 # Gloo has several algorithms: the first pass times all, the others those within this factor of the best, two at most.
 CLOSE, MOST_CHOSEN = 1.5, 2
 
@@ -34,6 +35,8 @@ class Plan:
         self.allgather = [128, 64 * KIB] if quick else [128, 64 * KIB, MIB]
         # Processes, how often each pass starts that many, in how many passes the peers do.
         self.bootstrap = [(8, 3, 1)] if quick else [(8, 5, 9), (64, 3, 5), (256, 1, 2)]
+        # Nodes of a scheduler alone, and in how many passes.
+        self.forming = [(1000, 1)] if quick else [(10_000, 5), (18_000, 5)]
         self.gigabit = 1 if quick else 3
 
     def cases(self):
@@ -78,6 +81,7 @@ class Run:
         turns = [(self.peers, ranks) for ranks in self.plan.ranks]
         turns += [(self.between, ranks) for ranks in self.plan.between]
         turns += [(self.bootstrap, start) for start in self.plan.bootstrap]
+        turns += [(self.forming, nodes) for nodes, passes in self.plan.forming if number <= passes]
         self.measure(number, 2, "loopback", programs.loopback)
         for turn, what in in_turn(turns, number):
             turn(number, what)
@@ -145,6 +149,13 @@ class Run:
                 continue
             if not self.measure(number, processes, program, call, turn) and program in ("openmpi", "gloo"):
                 self.given_up.add((program, processes))
+
+    def forming(self, number, nodes):
+        calls = [("muster", programs.muster_forming, 1)]
+        if self.has_yardsticks:
+            calls = [("yardstick", programs.floor_forming, 1), *calls, ("yardstick", programs.floor_forming, 2)]
+        for program, call, turn in in_turn(calls, number):
+            self.measure(number, nodes, program, lambda: call(nodes, FORMING_LIMIT_S), turn)
 
     def gigabit(self):
         script = programs.TREE / "scripts" / "bench_gigabit.py"

@@ -19,7 +19,7 @@ BUILT = TARGET / "bench"
 MUSTER = TARGET / "release" / "muster"
 
 PACKAGES = {"openmpi-bin": "Open MPI's mpirun", "libopenmpi-dev": "Open MPI's headers", "libgloo-dev": "Gloo"}
-YARDSTICKS = ("allreduce_floor", "launch_floor")
+YARDSTICKS = ("allreduce_floor", "launch_floor", "forming_floor")
 
 MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--mca", "pml", "ob1", "--mca", "btl", "tcp,self",
           "--mca", "btl_tcp_if_include", "lo"]
@@ -158,3 +158,24 @@ def openmpi_bootstrap(processes, folder, clock, timeout):
 def gloo_bootstrap(processes, folder, timeout):
     out = run([BUILT / "gloo_bootstrap", processes], timeout, {"TMPDIR": str(folder)})
     return bootstrap_row(processes, out.strip().split(",")[1], 1)
+
+
+## A scheduler alone, until N nodes that a few processes hold have their places.
+
+FORMING_PROCESSES = 2
+
+
+def forming_row(nodes, seconds, cpu_seconds, bytes_per_node=""):
+    return [{"collective": "forming", "ranks": nodes, "bytes": bytes_per_node, "iterations": 1,
+             "p50_rank0_us": f"{float(cpu_seconds) * 1e6:.0f}", "p50_us": f"{float(seconds) * 1e6:.0f}"}]
+
+
+def floor_forming(nodes, timeout):
+    _, _, formed, cpu = run([BUILT / "forming_floor", nodes, FORMING_PROCESSES], timeout).strip().split(",")
+    return forming_row(nodes, formed, cpu)
+
+
+def muster_forming(nodes, timeout):
+    words = [MUSTER, "bench", "forming", "--nodes", nodes, "--processes", FORMING_PROCESSES, "--format", "csv"]
+    row, = csv.DictReader(run(words, timeout).splitlines())
+    return forming_row(nodes, row["formed_s"], row["scheduler_cpu_s"], row["bytes_per_node"])

@@ -8,6 +8,9 @@ Lines that begin with # tell of the run as `# name: value`: the machine, the com
     run         1, or 2 for the yardstick's second run of the same pass
     collective, algorithm, ranks, bytes, iterations
     p50_rank0_us, p50_us    the median on rank 0, and on the slowest rank
+
+Of a forming, ranks are nodes, bytes is what the scheduler holds for one, p50_us is the time until all had their places,
+and p50_rank0_us what the scheduler computed.
 """
 
 import csv
