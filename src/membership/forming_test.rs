@@ -142,6 +142,18 @@ fn a_node_that_falls_silent_while_forming_loses_its_place() {
 }
 
 #[test]
+fn where_all_are_on_one_host_its_thresholds_are_agreed() {
+    for (other, agreed) in [("here", vec![1]), ("there", Vec::new())] {
+        let mut bench = Bench::new(rules(3, 0));
+        for serial in 0..3 {
+            let host = host(if serial == 1 { other } else { "here" });
+            bench.join(u64::from(serial), Register { host, ..worker(serial, 3) });
+        }
+        (0..3).for_each(|conn| assert_eq!(bench.formed_message(conn).agreed.thresholds, agreed));
+    }
+}
+
+#[test]
 fn a_large_cluster_tells_each_whom_it_needs_in_all_its_groups() {
     let (workers, servers) = (FULL_TABLE_NODES as u32, 3);
     let mut bench = Bench::new(rules(workers, servers));
