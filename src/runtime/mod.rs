@@ -36,6 +36,7 @@ mod mischief_test;
 mod node;
 mod operations;
 mod outgoing;
+mod port;
 mod progress;
 mod queue;
 mod rank_table;

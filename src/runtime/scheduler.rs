@@ -11,12 +11,14 @@ use super::clock::Clock;
 use super::control::{ControlEnd, ControlLink, FIRST_READ_BYTES};
 use super::identity;
 use super::log::Logger;
+use super::port::listen;
+pub use super::port::{named, RESOLVE_WAIT};
 use super::writer::{self, Writer};
 use crate::collective::Thresholds;
-use crate::config::{Key, Place, Settings};
+use crate::config::{Place, Settings};
 use crate::error::{Error, Result, Status};
 use crate::membership::{self, Closed, ConnId, Identity, Input, Output, Rules};
-use crate::net::{host, interface, limit, listener, resolve, Listener, Poller, Token, Waker};
+use crate::net::{host, limit, listener, Listener, Poller, Token, Waker};
 use crate::types::{JobInstance, Time};
 use crate::wire::{Agreed, Message, Register, Rejected, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -36,8 +38,6 @@ const CLOSE_WAIT: Duration = Duration::from_secs(1);
 const DIRTY_MAX: usize = 64;
 /// How often the sockets are looked at again before the timer is fed.
 const DRAIN_ROUNDS: usize = 16;
-/// How long a name may take to be resolved.
-pub const RESOLVE_WAIT: Duration = Duration::from_secs(10);
 
 struct Connection {
     link: ControlLink,
@@ -391,35 +391,6 @@ impl Serving {
             }
         }
     }
-}
-
-/// The scheduler's socket, inherited or bound, and how a sentence names it. Errors name the setting that is to be mended.
-fn listen(settings: &Settings, host: &str, port: u16) -> Result<(Listener, String)> {
-    if let Some(fd) = settings.sched_fd {
-        let adopted = Listener::adopt(fd).map_err(|error| under(&settings.origin(Key::SchedFd), &error))?;
-        return Ok((adopted, format!("descriptor {fd}")));
-    }
-    let all = resolve::resolve(host, port, RESOLVE_WAIT).map_err(|error| named(settings, &error))?;
-    // A name may stand for addresses of which this host has only some.
-    let here = |address: &SocketAddr| address.ip().is_unspecified() || interface::is_local(*address);
-    let own: Vec<SocketAddr> = all.iter().copied().filter(here).collect();
-    let (key, value) = match own.is_empty() {
-        true => (Key::SchedHost, host.to_owned()),
-        false => (Key::SchedPort, port.to_string()),
-    };
-    let bound = Listener::bind(if own.is_empty() { &all } else { &own });
-    let listener = bound.map_err(|error| under(&format!("{} is {value:?}", settings.origin(key)), &error))?;
-    Ok((listener, host.to_owned()))
-}
-
-/// An error that says which setting it is about.
-fn under(setting: &str, error: &Error) -> Error {
-    Error::new(error.status(), format!("{setting}: {}", error.message()))
-}
-
-/// An unresolvable host, named as its user knows it.
-pub(super) fn named(settings: &Settings, error: &Error) -> Error {
-    Error::config(format!("{}: {}", settings.origin(Key::SchedHost), error.message()))
 }
 
 fn rules(settings: &Settings) -> Rules {
