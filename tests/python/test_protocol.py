@@ -33,6 +33,8 @@ def test_register_has_the_documented_bytes():
         workers=4,
         device=5,
         device_ip="10.0.0.9",
+        tokens=[bytes([2] * 32)],
+        next_token=bytes([3] * 32),
     )
     assert payload == golden("**1 Register**")
 

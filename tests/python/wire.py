@@ -77,6 +77,8 @@ def register(
     instance=None,
     device=None,
     device_ip=None,
+    tokens=(),
+    next_token=None,
 ):
     """The payload of a Register."""
     return b"".join(
@@ -98,7 +100,7 @@ def register(
             option(instance),
             option(None if device is None else struct.pack("<I", device)),
             option(None if device_ip is None else address(device_ip, 0)[:-2]),
-            option(None),  # tokens: with recovery only
+            option(None if next_token is None else struct.pack("<I", len(tokens)) + b"".join(tokens) + next_token),
         ]
     )
 
