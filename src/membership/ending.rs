@@ -188,9 +188,12 @@ impl Scheduler {
     }
 
     /// Nobody is left, and nobody has come back in the time in which a cluster must form.
-    pub(super) fn abandoned(&mut self) {
-        if self.present == 0 {
-            self.end_broken();
+    pub(super) fn abandoned(&mut self, now: Time) {
+        let Some(span) = self.rules.forming_timeout.filter(|_| self.present == 0) else { return };
+        let newest = self.nodes.values().filter_map(|node| node.lost_since).max().unwrap_or(self.started);
+        match now.since(newest) < span {
+            true => self.timers.at(newest + span, Due::Abandoned),
+            false => self.end_broken(),
         }
     }
 

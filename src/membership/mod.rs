@@ -311,7 +311,7 @@ impl Scheduler {
                 Due::Query(id) => self.query_due(now, id),
                 Due::Linger => self.end_broken(),
                 Due::RecoveryLine => self.recovery_line(now),
-                Due::Abandoned => self.abandoned(),
+                Due::Abandoned => self.abandoned(now),
             }
         }
     }

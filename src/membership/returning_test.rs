@@ -195,7 +195,12 @@ fn a_job_that_everybody_has_abandoned_ends_in_the_time_for_forming() {
     for rank in [0, 1] {
         dies(&mut bench, rank, &life(rank as u32, 2, 0, "here"));
     }
-    bench.pass(Duration::from_secs(601));
+    bench.pass(Duration::from_secs(500));
+    bench.join(10, life(0, 2, 1, "here"));
+    dies(&mut bench, 10, &life(0, 2, 1, "here"));
+    bench.pass(Duration::from_secs(590));
+    assert!(bench.ended.is_none(), "one was here not so long ago");
+    bench.pass(Duration::from_secs(20));
     let ended = bench.ended.expect("it has ended").expect_err("with the loss");
     assert_eq!(ended.status(), Status::PeerLost);
     assert!(ended.message().contains("rank 0"), "{ended}");
