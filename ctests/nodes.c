@@ -39,8 +39,8 @@ muster_scheduler_t *start_scheduler(const struct plan *plan, char *port) {
     muster_config_t *config = configuration(plan);
     muster_scheduler_t *scheduler = NULL;
     char address[MUSTER_ADDRESS_BYTES];
-    if (port[0] != '\0') {
-        CHECK_OK(muster_config_set(config, "sched_port", port));
+    if (plan->port != NULL) {
+        CHECK_OK(muster_config_set(config, "sched_port", plan->port));
     }
     CHECK_OK(muster_scheduler_start(config, &scheduler));
     muster_config_free(config);
@@ -86,7 +86,7 @@ static void *run_node(void *argument) {
 
 void run_nodes(const struct plan *plan) {
     struct node nodes[NODES_MAX];
-    char port[8] = "";
+    char port[8];
     int count = plan->workers + plan->servers;
     CHECK(count <= NODES_MAX);
     muster_scheduler_t *scheduler = start_scheduler(plan, port);

@@ -19,6 +19,8 @@ struct plan {
     const char *const *host_ids;
     /* Where the scheduler listens and is looked for; NULL: 127.0.0.1. */
     const char *host;
+    /* Where the scheduler listens; NULL: the system chooses. */
+    const char *port;
     /* Keys and values in turn, ended by NULL; for scheduler and nodes alike. May be NULL. */
     const char *const *settings;
     node_body body;

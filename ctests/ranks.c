@@ -53,6 +53,7 @@ static rank_body what_ranks_do;
 
 void ranks_start_scheduler(struct ranks *ranks) {
     pid_t parent = getpid();
+    plan.port = ranks->port[0] == '\0' ? NULL : ranks->port;
     fflush(NULL);
     pid_t scheduler = child_of(parent);
     if (scheduler == 0) {

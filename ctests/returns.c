@@ -63,7 +63,7 @@ static muster_status_t agree(muster_group_t *world, int rank, int64_t *number, i
 static void works(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
     muster_group_t *world = muster_world(cluster), *half = NULL, *two = NULL;
     int32_t pair[] = {3, 0};
-    int64_t number = 0, sum = 0;
+    int64_t number = 0, sum = 0, limit = 0;
     (void)ranks;
     CHECK_IS(rank, muster_rank(cluster));
     int64_t epoch = muster_epoch(cluster);
@@ -86,10 +86,11 @@ static void works(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
             status = agree(world, rank, &number, &sum);
             agreed = status == MUSTER_OK;
         }
-        if (status == MUSTER_OK && number >= atomic_load(&kept->go_on_to)) {
+        if (status == MUSTER_OK && number >= limit) { /* so does everybody; who dies meanwhile is noticed */
+            int64_t seen = atomic_load(&kept->go_on_to);
             atomic_store(&kept->stood[rank], (int)number);
             rest();
-            status = muster_barrier(world); /* who dies meanwhile is noticed */
+            status = muster_allreduce(world, &seen, &limit, 1, MUSTER_INT64, MUSTER_MIN);
             continue;
         }
         if (status == MUSTER_OK) {
@@ -108,6 +109,7 @@ static void works(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
         atomic_store(&kept->epoch[rank], epoch);
         atomic_fetch_add(&kept->recoveries[rank], 1);
         agreed = false;
+        limit = 0;
     }
     if (two != world) {
         CHECK_IS(rank == 3 ? 0 : 1, muster_group_rank(two));
