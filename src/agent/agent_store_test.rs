@@ -161,3 +161,17 @@ fn a_reply_that_breaks_its_promise_ends_the_connection_and_the_request_lives() {
         assert!(matches!(&bench.told()[..], [Event::SchedulerAway(Some(_))]));
     }
 }
+
+#[test]
+fn a_new_epoch_repeats_no_request_on_the_same_connection() {
+    let mut bench = Bench::joined();
+    bench.command(set(1, b"v"));
+    bench.outputs.clear();
+    bench.receive(Message::Formed(formed(1, 2)));
+    assert!(begins(&bench).is_empty(), "it would be carried out twice: {:?}", begins(&bench));
+    bench.feed(Input::Closed("reset".to_owned()));
+    bench.feed(Input::Connected(Vec::new()));
+    bench.outputs.clear();
+    bench.receive(Message::Formed(formed(1, 3)));
+    assert_eq!(begins(&bench).len(), 1, "this scheduler may not have heard it");
+}

@@ -430,3 +430,91 @@ fn a_report_that_the_caller_asks_for_is_a_heartbeat_at_once() {
     bench.command(Command::Report);
     assert_eq!(bench.beats().len(), 1, "nobody would hear it");
 }
+
+/// One that has joined, with recovery.
+fn joined_with_recovery() -> Bench {
+    let mut profile = profile();
+    profile.register.recovery = true;
+    let mut bench = Bench { agent: Agent::new(profile, Time(0)), ..Bench::new() };
+    bench.outputs.clear();
+    bench.drain();
+    bench.feed(Input::Connected(Vec::new()));
+    bench.receive(Message::Formed(formed(1, 1)));
+    bench.outputs.clear();
+    bench
+}
+
+#[test]
+fn with_recovery_a_job_that_lacks_a_node_can_be_aborted() {
+    let mut bench = joined_with_recovery();
+    bench.receive(Message::Verdict(Verdict { failure: failure(Status::PeerLost, None, "rank 1 is lost") }));
+    bench.command(Command::Recover(true));
+    bench.outputs.clear();
+    bench.command(Command::Abort { code: 3, reason: "enough".to_owned() });
+    assert_eq!(bench.sent(), [Message::Abort(wire::Abort { code: 3, reason: "enough".to_owned() })]);
+    bench.outputs.clear();
+    for _ in 0..2 {
+        bench.receive(Message::Verdict(Verdict { failure: failure(Status::Aborted, None, "aborted") }));
+    }
+    let told = bench.told();
+    assert!(
+        matches!(&told[..], [Event::NotRecovered(one), Event::Broken(other)]
+        if (one.status, other.status) == (Status::Aborted, Status::Aborted)),
+        "{told:?}"
+    );
+    // Nobody waits for what will never be, also where no scheduler is left to say so.
+    bench.feed(Input::Closed("end".to_owned()));
+    bench.outputs.clear();
+    bench.command(Command::Recover(true));
+    assert!(matches!(&bench.told()[..], [Event::NotRecovered(again)] if again.status == Status::Aborted));
+    bench.command(Command::Abort { code: 4, reason: "again".to_owned() });
+    assert!(bench.sent().is_empty());
+}
+
+#[test]
+fn with_recovery_one_that_is_given_up_says_nothing_more() {
+    let culprit =
+        Culprit { role: Role::Worker, rank: Some(0), node_id: "0".to_owned(), host: "h".to_owned(), pid: 812 };
+    let on_itself = Failure { culprit: Some(culprit), ..failure(Status::PeerLost, None, "was silent") };
+    let refused = failure(Status::Fenced, None, "was given up");
+    let words = [
+        Message::Verdict(Verdict { failure: on_itself }),
+        Message::NotRecovered(wire::NotRecovered { failure: refused }),
+    ];
+    for word in words {
+        let mut bench = joined_with_recovery();
+        bench.command(Command::Recover(true));
+        bench.outputs.clear();
+        bench.receive(word);
+        let told = bench.told();
+        let is_fenced = |event: &Event| match event {
+            Event::NotRecovered(failure) | Event::Broken(failure) => failure.status == Status::Fenced,
+            _ => false,
+        };
+        assert!(told.len() == 2 && told.iter().all(is_fenced), "{told:?}");
+        assert_eq!(bench.disconnects(), 1);
+        bench.outputs.clear();
+        bench.pass(60_000, false);
+        assert!(bench.outputs.is_empty(), "{:?}", bench.outputs);
+        bench.command(Command::Leave);
+        assert!(bench.sent().is_empty(), "it is no member that could leave");
+        assert!(matches!(bench.last_event(), Event::Left(Some(_))));
+    }
+}
+
+#[test]
+fn nothing_of_another_epoch_is_acted_on() {
+    let mut bench = joined_with_recovery();
+    let of_before = |status, group| Failure { epoch: Epoch(0), ..failure(status, group, "before") };
+    bench.receive(Message::Verdict(Verdict { failure: of_before(Status::PeerLost, None) }));
+    bench.receive(Message::Revoked(Revoked { failure: of_before(Status::Timeout, Some(GroupId::WORLD)) }));
+    assert!(bench.told().is_empty(), "{:?}", bench.told());
+    // Nor what was said before this node was a member.
+    let mut bench = Bench::new();
+    bench.feed(Input::Connected(Vec::new()));
+    bench.receive(Message::Revoked(Revoked { failure: of_before(Status::Timeout, Some(GroupId::WORLD)) }));
+    bench.receive(Message::Formed(formed(1, 1)));
+    bench.outputs.clear();
+    bench.command(Command::Revoke(failure(Status::Timeout, Some(GroupId::WORLD), "late")));
+    assert!(matches!(&bench.sent()[..], [Message::Revoke(_)]), "{:?}", bench.outputs);
+}

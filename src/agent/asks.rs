@@ -139,14 +139,14 @@ impl Asks {
         Message::Abort(abort.clone())
     }
 
-    /// The cluster is broken: that answers suspicions, revocations and an abort alike; with recovery not the wish for the
-    /// next epoch.
+    /// The cluster is broken: that answers suspicions, revocations and an abort alike; where it can recover neither the wish
+    /// for the next epoch nor an abort.
     pub(super) fn broken(&mut self, recovery: bool) {
         self.suspects.clear();
         self.revokes.clear();
         self.makings.clear();
         self.recover.take_if(|_| !recovery);
-        self.abort = None;
+        self.abort.take_if(|_| !recovery);
     }
 
     /// Everything not yet answered, to send on a new connection.

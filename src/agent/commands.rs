@@ -27,7 +27,7 @@ impl Agent {
             Command::WhereAre(ask, group, sequence) => self.asks.where_are(ask, group, sequence),
             Command::Locate(ask, index) => self.asks.locate(ask, index),
             Command::Recover(inside) => match &self.stage {
-                Stage::Member(member) if member.expelled => {
+                Stage::Member(member) if member.expelled || self.is_aborted() => {
                     let failure = self.broken.clone();
                     return failure.into_iter().for_each(|failure| self.tell(Event::NotRecovered(failure)));
                 }
@@ -41,8 +41,9 @@ impl Agent {
                 Some(message) => message,
                 None => return,
             },
-            // A broken cluster has answered these already.
-            Command::Suspect { .. } | Command::Revoke(_) | Command::Abort { .. } if self.broken.is_some() => return,
+            // A broken cluster has answered these already; one that may be whole again can still be aborted.
+            Command::Suspect { .. } | Command::Revoke(_) if self.broken.is_some() => return,
+            Command::Abort { .. } if self.broken.is_some() && !self.can_recover() => return,
             Command::Suspect { peer, evidence } => self.asks.suspect(peer, evidence),
             Command::Revoke(failure) => match self.asks.known(failure.group) {
                 Some(known) => return self.tell(known),

@@ -3,7 +3,7 @@
 use super::contract::Event;
 use super::{Agent, Member, Stage};
 use crate::error::{Culprit, Error, Failure, Status};
-use crate::types::Time;
+use crate::types::{Epoch, Time};
 use crate::wire::{Formed, InEpoch, Known, LostNodes, Message, NotYet, PeerReport, Rejected};
 use std::time::Duration;
 
@@ -31,9 +31,11 @@ impl Agent {
             Message::PeerReport(PeerReport { peer, state, culprit }) => {
                 Ok(self.asks.reported(peer).then_some(Event::Peer(peer, state, culprit)))
             }
+            Message::Revoked(revoked) if !self.is_in(revoked.failure.epoch) => return,
             Message::Revoked(revoked) => Ok(self.asks.revoked(revoked.failure)),
             Message::Absent(absent) => Ok(self.asks.absent(absent)),
             Message::GroupMade(made) => Ok(self.asks.made(made)),
+            Message::NotRecovered(word) if word.failure.status == Status::Fenced => return self.put_out(word.failure),
             Message::NotRecovered(word) => Ok(self.asks.not_recovered(word.failure)),
             Message::LostNodes(lost) => Ok(self.lost(lost)),
             Message::NotYet(word) => return self.not_yet(now, word),
@@ -68,6 +70,7 @@ impl Agent {
             Stage::Member(_) if self.line.is_attached() => {}
             Stage::Member(member) if (formed.instance, formed.epoch) == (member.instance, member.epoch) => {
                 self.attach_again(formed.generation);
+                self.ask_store_again();
             }
             Stage::Member(_) => {
                 self.refuse_line(now, "it is the scheduler of another job or of another epoch".to_owned());
@@ -97,13 +100,16 @@ impl Agent {
     /// The cluster is whole again, in a new epoch.
     fn renewed(&mut self, formed: Formed) {
         let Stage::Member(member) = &mut self.stage else { return };
-        let generation = formed.generation;
+        let (generation, was_attached) = (formed.generation, self.line.is_attached());
         member.epoch = formed.epoch;
         member.lost.clear();
         self.broken = None;
         self.asks.renew();
         self.tell(Event::Formed(Box::new(formed)));
         self.attach_again(generation);
+        if !was_attached {
+            self.ask_store_again(); // over the same connection they are on their way, and would be carried out twice
+        }
     }
 
     /// The cluster is complete, for the first time.
@@ -125,12 +131,35 @@ impl Agent {
         self.attached();
         self.tell(Event::Formed(Box::new(formed)));
         self.ask_again();
+        self.ask_store_again();
     }
 
-    /// Everything that waits for an answer, on this connection.
+    /// Everything that waits for an answer but what was asked of the store, on this connection.
     fn ask_again(&mut self) {
-        let messages = self.asks.again().into_iter().chain(self.store.again()).collect::<Vec<_>>();
-        messages.into_iter().for_each(|message| self.send(message));
+        self.asks.again().into_iter().for_each(|message| self.send(message));
+    }
+
+    /// What was asked of the store, on a connection on which it was not.
+    fn ask_store_again(&mut self) {
+        if matches!(&self.stage, Stage::Member(member) if member.leaving.is_none()) {
+            self.store.again().into_iter().for_each(|message| self.send(message));
+        }
+    }
+
+    /// Whether this is the present epoch of a member.
+    fn is_in(&self, epoch: Epoch) -> bool {
+        matches!(&self.stage, Stage::Member(member) if member.epoch == epoch)
+    }
+
+    /// Whether the job has been ended for good.
+    pub(super) fn is_aborted(&self) -> bool {
+        self.broken.as_ref().is_some_and(|first| first.status == Status::Aborted)
+    }
+
+    /// Whether a broken cluster may be whole again, and this node in it.
+    pub(super) fn can_recover(&self) -> bool {
+        let is_over = |first: &Failure| matches!(first.status, Status::Aborted | Status::Fenced);
+        self.profile.register.recovery && !self.broken.as_ref().is_some_and(is_over)
     }
 
     /// The scheduler does not want this node, or not any more.
@@ -144,7 +173,6 @@ impl Agent {
         if member.leaving.is_some() {
             return self.end(Event::Left(Some(format!("left without the scheduler's goodbye: {error}"))));
         }
-        member.expelled = true;
         let failure = Failure {
             status: error.status(),
             culprit: None,
@@ -153,11 +181,21 @@ impl Agent {
             group: None,
             sequence: 0,
         };
+        self.put_out(failure);
+    }
+
+    /// The others go on without this life of the node: it has nothing more to say, and nothing to wait for.
+    fn put_out(&mut self, failure: Failure) {
+        let Stage::Member(member) = &mut self.stage else { return };
+        if std::mem::replace(&mut member.expelled, true) {
+            return;
+        }
         self.outputs.push_back(super::Output::Disconnect);
         self.line.shut();
         if let Some(event) = self.asks.recovers_in_vain(&failure) {
             self.tell(event);
         }
+        let error = Error::from(failure.clone());
         self.break_up(failure);
         self.store.fail_all(&error).into_iter().for_each(|event| self.tell(event));
     }
@@ -190,7 +228,10 @@ impl Agent {
             failure.status = Status::Fenced; // to itself it is not lost
             failure.cause = format!("was given up by the others, for it {}", failure.cause);
         }
-        match self.stage {
+        let fenced = own.recovery && failure.status == Status::Fenced;
+        match &self.stage {
+            Stage::Member(member) if failure.epoch != member.epoch => {} // it was told, or will be
+            Stage::Member(member) if fenced && member.leaving.is_none() => self.put_out(failure),
             Stage::Member(_) => {
                 self.break_up(failure);
                 self.hasten_leave(now);
@@ -200,10 +241,16 @@ impl Agent {
         }
     }
 
-    /// The cluster is broken: the first cause is told, once.
+    /// The cluster is broken: the first cause is told, once; and, where it could have been whole again, that it will not.
     fn break_up(&mut self, failure: Failure) {
-        self.asks.broken(self.profile.register.recovery);
-        if self.broken.is_none() {
+        let could_recover = self.can_recover();
+        let is_over = matches!(failure.status, Status::Aborted | Status::Fenced);
+        if could_recover && is_over {
+            let event = self.asks.recovers_in_vain(&failure);
+            event.into_iter().for_each(|event| self.tell(event));
+        }
+        self.asks.broken(could_recover && !is_over);
+        if self.broken.is_none() || (could_recover && is_over) {
             self.broken = Some(failure.clone());
             self.tell(Event::Broken(failure));
         }

@@ -61,7 +61,7 @@ impl Scheduler {
                 self.send(conn, Message::Bye);
                 return self.drop_connection(conn);
             }
-            Presence::Lost if self.is_culprit(key) => {
+            Presence::Lost if !self.nodes[&key].is_back() && self.is_culprit(key) => {
                 let first = self.verdict.as_ref().map_or_else(String::new, ToString::to_string);
                 let reason = format!("this node was given up: {first}");
                 self.send(conn, Message::Rejected(Rejected { status: Status::Fenced, reason }));
@@ -70,7 +70,11 @@ impl Scheduler {
             // It closed after the job broke, perhaps before it could hear so.
             Presence::Lost => {
                 self.present += 1;
-                self.lost.remove(&key);
+                if self.nodes[&key].is_back() {
+                    self.begin_recovery(now);
+                } else {
+                    self.lost.remove(&key);
+                }
             }
             Presence::Member => {}
         }
@@ -90,8 +94,11 @@ impl Scheduler {
             _ => {
                 let epoch = self.epoch;
                 self.recover_if_complete(now); // then all are told
-                if self.epoch == epoch && !self.nodes[&key].is_back {
+                if self.epoch == epoch && !self.nodes[&key].is_back() {
                     self.repeat_answers(conn, key);
+                    if presence == Presence::Lost && self.is_recoverable() {
+                        self.tell_lost();
+                    }
                 }
             }
         }

@@ -25,7 +25,11 @@ impl Scheduler {
             self.store.gone(key);
         }
         let lost = self.failure(Status::PeerLost, &self.nodes[&key], cause);
-        let Some(first) = self.cause_before(key, self.gone_since(key)) else { return self.break_job(now, lost) };
+        let before = self.cause_before(key, self.gone_since(key));
+        if self.is_recoverable() {
+            self.put_out_of_recovery(key);
+        }
+        let Some(first) = before else { return self.break_job(now, lost) };
         // It went because its group was revoked: that remains the first cause.
         self.note(format!("in consequence: {lost}"));
         self.break_job(now, first);
@@ -68,7 +72,6 @@ impl Scheduler {
         let Some(node) = self.nodes.get_mut(&key).filter(|node| node.is_member()) else { return };
         node.presence = Presence::Lost;
         node.lost_since = Some(now);
-        node.is_back = false;
         let line = format!("also gone: {} {}", node.culprit(), node.doom.as_deref().unwrap_or("has ended"));
         self.present -= 1;
         // What it has written is remembered: it may come back to hear the verdict, and ask again.
@@ -77,7 +80,7 @@ impl Scheduler {
             self.warn(line);
             self.lost.insert(key);
             self.tell_lost();
-            self.waits_no_more(key);
+            self.put_out_of_recovery(key);
         }
         self.end_if_empty(now);
     }
@@ -115,7 +118,7 @@ impl Scheduler {
         self.settle_makings(now);
         self.free_groups_of(key);
         self.end_recovery_without();
-        if self.verdict.is_some() {
+        if self.verdict.is_some() && !self.is_recoverable() {
             self.timers.at(now + self.silence(), Due::Linger);
         }
         self.end_if_empty(now);
@@ -157,7 +160,7 @@ impl Scheduler {
         if self.phase == Phase::Forming {
             return self.end_forming(Status::Aborted, cause);
         }
-        if self.verdict.is_none() {
+        if self.verdict.is_none() || self.is_recoverable() {
             let failure =
                 Failure { status: Status::Aborted, culprit: None, cause, epoch: self.epoch, group: None, sequence: 0 };
             self.warn(format!("the job is broken: {failure}"));
@@ -165,11 +168,12 @@ impl Scheduler {
                 self.send(conn, Message::Verdict(Verdict { failure: failure.clone() }));
             }
             self.verdict = Some(failure);
+            self.end_recovery_without();
         }
         self.end_broken();
     }
 
-    fn end_if_empty(&mut self, now: Time) {
+    pub(super) fn end_if_empty(&mut self, now: Time) {
         if self.present == 0 && matches!(self.phase, Phase::Running(_)) {
             match self.verdict.is_some() {
                 true if self.is_recoverable() => {
@@ -180,7 +184,7 @@ impl Scheduler {
                 true => self.end_broken(),
                 false => {
                     self.note("all nodes have left: the job is done".to_string());
-                    self.promise(Record::Done);
+                    self.promise_done();
                     self.end(Ok(()));
                 }
             }
@@ -201,7 +205,7 @@ impl Scheduler {
     pub(super) fn end_broken(&mut self) {
         if let Some(failure) = self.verdict.clone() {
             if !self.is_recoverable() {
-                self.promise(Record::Done); // nobody can come back to it
+                self.promise_done(); // nobody can come back to it
             }
             self.end(Err(failure.into()));
         }

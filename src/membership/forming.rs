@@ -74,11 +74,11 @@ impl Scheduler {
     pub(super) fn tell_all(&mut self) {
         let all = self.nodes.iter().filter_map(|(index, node)| Some((node.conn?, *index)));
         let all = Queued::Formed(all.collect());
-        self.put_out_durably(all);
+        self.put_out_with_epoch(all);
     }
 
     pub(super) fn queue_formed(&mut self, conn: ConnId, index: u32) {
-        self.put_out_durably(Queued::Formed([(conn, index)].into()));
+        self.put_out_with_epoch(Queued::Formed([(conn, index)].into()));
     }
 
     /// What this node is told of the complete cluster.

@@ -88,8 +88,8 @@ pub(super) struct Node {
     pub(super) token: Option<TokenHash>,
     /// Since when it is lost.
     pub(super) lost_since: Option<Time>,
-    /// It has come back, and waits for the next epoch.
-    pub(super) is_back: bool,
+    /// It has come back, and waits for the next epoch: the life that had its place in this one.
+    pub(super) before: Option<Box<Register>>,
     /// How often it has come back and taken part again.
     pub(super) restarts: u32,
     /// When it was last asked for a sign because another process wants its place.
@@ -121,7 +121,7 @@ impl Node {
             epoch: super::FIRST_EPOCH,
             token: None,
             lost_since: None,
-            is_back: false,
+            before: None,
             restarts: 0,
             challenged: None,
             progress: Vec::new(),
@@ -155,7 +155,12 @@ impl Node {
 
     /// Whether it can take part in the next epoch, where it waits for it if `inside`.
     pub(super) fn is_ready(&self, inside: bool) -> bool {
-        self.is_member() && self.conn.is_some() && self.doom.is_none() && (inside || self.is_back)
+        self.is_member() && self.conn.is_some() && self.doom.is_none() && (inside || self.is_back())
+    }
+
+    /// Whether it has come back, and waits for the next epoch; it may be lost once more meanwhile.
+    pub(super) fn is_back(&self) -> bool {
+        self.before.is_some()
     }
 
     /// For how long its heartbeats have shown that it does not hear the scheduler.

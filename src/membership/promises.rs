@@ -23,8 +23,8 @@ use super::ranks::{canonical, places};
 use super::{Phase, Queued, Scheduler};
 use crate::error::Status;
 use crate::types::{Epoch, Incarnation, Role, Time};
-use crate::wire::{EpochRecord, Known, Message, Record, SeatRecord, Verdict};
-use std::collections::VecDeque;
+use crate::wire::{EpochRecord, Known, Message, Record, Register, SeatRecord, Verdict};
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 /// What waits to be durable.
@@ -36,14 +36,13 @@ pub(super) struct Promises {
     durable: u64,
     /// The newest epoch's number.
     epoch: u64,
+    /// Whether the job's end is among them.
+    done: bool,
+    /// In order of the records that they wait for.
     held: VecDeque<(u64, Queued)>,
 }
 
 impl Promises {
-    fn is_pending(&self) -> bool {
-        self.newest > self.durable
-    }
-
     fn holds_for(&self, conn: ConnId) -> bool {
         self.held.iter().any(|(_, queued)| queued.is_for(conn))
     }
@@ -80,7 +79,9 @@ impl Scheduler {
                 Record::Left(key) => scheduler.take_up_left(key),
             }
         }
-        if scheduler.is_complete() {
+        if scheduler.is_complete() && scheduler.present == 0 {
+            scheduler.end_if_empty(now); // they have all left, and nothing but that was still to be written
+        } else if scheduler.is_complete() {
             let line = format!(
                 "this scheduler was started again ({} times now): epoch {} of {} goes on",
                 scheduler.generation,
@@ -106,7 +107,14 @@ impl Scheduler {
         records.extend(self.store.records(|key| self.nodes.get(&key).map(|node| node.register.incarnation)));
         let left = self.nodes.iter().filter(|(_, node)| node.presence == Presence::Left);
         records.extend(left.map(|(key, _)| Record::Left(*key)));
+        records.extend(self.promises.done.then_some(Record::Done));
         records
+    }
+
+    /// The job ends for good.
+    pub(super) fn promise_done(&mut self) {
+        self.promises.done = true;
+        self.promise(Record::Done);
     }
 
     pub(super) fn promise(&mut self, record: Record) {
@@ -133,23 +141,29 @@ impl Scheduler {
 
     /// Puts out what follows from everything that was promised so far.
     pub(super) fn put_out_durably(&mut self, queued: Queued) {
-        match self.promises.is_pending() {
-            true => self.promises.held.push_back((self.promises.newest, queued)),
-            false => self.outputs.push_back(queued),
+        self.put_out_behind(self.promises.newest, queued);
+    }
+
+    /// Puts out what is of the newest epoch. Records after that don't count: whatever is sent at once would overtake it.
+    pub(super) fn put_out_with_epoch(&mut self, queued: Queued) {
+        self.put_out_behind(self.promises.epoch, queued);
+    }
+
+    fn put_out_behind(&mut self, number: u64, queued: Queued) {
+        if number <= self.promises.durable {
+            return self.outputs.push_back(queued);
         }
+        let at = self.promises.held.partition_point(|(held, _)| *held <= number);
+        self.promises.held.insert(at, (number, queued));
     }
 
     pub(super) fn send(&mut self, conn: ConnId, message: Message) {
-        let waits = match message {
-            Message::HeartbeatEcho(_) | Message::Report => false,
-            Message::StoreReply(_) | Message::GroupMade(_) | Message::Bye => true,
-            _ => self.promises.epoch > self.promises.durable,
+        let behind = match message {
+            Message::HeartbeatEcho(_) | Message::Report => 0,
+            Message::StoreReply(_) | Message::GroupMade(_) | Message::Bye => self.promises.newest,
+            _ => self.promises.epoch,
         };
-        let queued = Queued::Ready(Output::Send(conn, message));
-        match waits {
-            true => self.put_out_durably(queued),
-            false => self.outputs.push_back(queued),
-        }
+        self.put_out_behind(behind, Queued::Ready(Output::Send(conn, message)));
     }
 
     /// A connection is closed behind what it is still to be sent.
@@ -170,17 +184,20 @@ impl Scheduler {
 
     fn epoch_record(&self) -> EpochRecord {
         let seat = |node: &Node| SeatRecord {
-            register: (*node.register).clone(),
+            register: Register::clone(node.before.as_ref().unwrap_or(&node.register)),
             rank: node.place.map_or(0, |place| place.rank),
             token: node.token,
             restarts: node.restarts,
         };
+        // Whose place another will have from the next epoch on is not fenced in this one.
+        let before = self.nodes.values().filter_map(|node| node.before.as_ref());
+        let seated: BTreeSet<Incarnation> = before.map(|before| before.incarnation).collect();
         EpochRecord {
             epoch: self.epoch,
             secret: self.identity.secret,
             agreed: self.rules.agreed.clone(),
             seats: self.nodes.values().map(seat).collect(),
-            fenced: self.fenced.iter().copied().collect(),
+            fenced: self.fenced.iter().filter(|life| !seated.contains(life)).copied().collect(),
         }
     }
 
@@ -251,7 +268,7 @@ impl Scheduler {
 
     /// A node had been given up before this scheduler was started again.
     fn is_lost_already(&mut self, now: Time, key: u32) {
-        let Some(node) = self.nodes.get_mut(&key).filter(|node| node.is_member() && !node.is_back) else { return };
+        let Some(node) = self.nodes.get_mut(&key).filter(|node| node.is_member() && !node.is_back()) else { return };
         if self.lost.contains(&key) {
             return;
         }

@@ -1,11 +1,11 @@
 use super::super::contract::{ConnId, Input, Liveness};
 use super::super::testing::{host, named, rules, Bench};
-use super::super::{Identity, Rules, Scheduler};
+use super::super::{Closed, Identity, Rules, Scheduler};
 use crate::error::{Failure, Status};
 use crate::types::{Epoch, GroupId, JobInstance, Token, TokenHash};
 use crate::wire::{
-    Blob, GroupWish, InEpoch, Known, MakeGroup, Message, Record, Reentry, Register, StoreBegin, StoreOperation,
-    StorePiece,
+    Blob, GroupWish, InEpoch, Known, MakeGroup, Message, Record, Recover, Reentry, Register, StoreBegin,
+    StoreOperation, StorePiece,
 };
 use std::time::Duration;
 
@@ -188,4 +188,85 @@ fn without_a_complete_epoch_the_cluster_forms_anew() {
     let mut again = started_again(bench, 2);
     (0..2).for_each(|rank| again.join(u64::from(rank), register(rank, 2)));
     assert_eq!(again.formed_message(1).generation, 2);
+}
+
+/// The next life of a rank, which has the token of the first.
+fn second(rank: u32, number: u32) -> Register {
+    let reentry = Some(Reentry { tokens: vec![Token([rank as u8; 32])], next: TokenHash::of(&Token([77; 32])) });
+    Register { reentry, node_id: rank.to_string(), ..register(rank + 50, number) }
+}
+
+fn gone(bench: &mut Bench, conn: u64, register: &Register) {
+    bench.close(conn, Closed::Ended);
+    bench.feed(Input::Probed(register.process, Liveness::Gone));
+}
+
+fn told_epochs(bench: &mut Bench, conn: u64) -> Vec<(u64, u32)> {
+    let epoch = |message| match message {
+        Message::Formed(formed) => Some((formed.epoch.0, formed.restarts)),
+        _ => None,
+    };
+    bench.told(conn).into_iter().filter_map(epoch).collect()
+}
+
+#[test]
+fn a_node_that_waits_for_the_next_epoch_is_written_down_in_none_before() {
+    let mut bench = formed(2);
+    gone(&mut bench, 1, &register(1, 2));
+    bench.join(11, second(1, 2));
+    bench.written = bench.scheduler.snapshot();
+    let mut again = started_again(bench, 2);
+    again.join(0, attached(0, 2));
+    again.join(12, second(1, 2));
+    assert_eq!(told_epochs(&mut again, 12), [], "the epoch that goes on is not its own");
+    again.feed(Input::Probed(register(1, 2).process, Liveness::Gone));
+    again.join(13, second(1, 2));
+    again.say(0, Message::Recover(Recover { epoch: Epoch(1), inside: true }));
+    assert_eq!(told_epochs(&mut again, 13), [(2, 1)]);
+}
+
+#[test]
+fn a_verdict_never_overtakes_the_epoch_that_it_is_of() {
+    // (which records are durable when the verdict falls)
+    for (durable_at, then) in [(1, 2), (2, 2)] {
+        let mut bench = Bench::new(durable(3));
+        bench.syncs = false;
+        (0..3).for_each(|rank| bench.join(u64::from(rank), register(rank, 3)));
+        if durable_at == 2 {
+            bench.feed(Input::Persisted(1));
+        }
+        set(&mut bench, 0, 1, "a", b"x");
+        bench.join(11, register(1, 3)); // its connection broke, and what it was told with it
+        if durable_at == 1 {
+            bench.feed(Input::Persisted(1));
+        }
+        bench.feed(Input::Probed(register(2, 3).process, Liveness::Gone));
+        gone(&mut bench, 2, &register(2, 3));
+        let told = bench.told(11);
+        let place = |wanted: fn(&Message) -> bool| told.iter().position(wanted);
+        let formed = place(|message| matches!(message, Message::Formed(_)));
+        let verdict = place(|message| matches!(message, Message::Verdict(_)));
+        assert!(formed.is_some() && formed < verdict, "{told:?}");
+        bench.feed(Input::Persisted(then));
+        assert!(bench.told(0).iter().any(|message| matches!(message, Message::StoreReply(_))));
+        assert!(bench.told(11).is_empty());
+    }
+}
+
+#[test]
+fn a_job_that_is_done_is_so_in_the_snapshot_too() {
+    let mut bench = formed(2);
+    (0..2).for_each(|conn| bench.say(conn, Message::Leave));
+    assert!(matches!(bench.ended, Some(Ok(()))));
+    assert_eq!(bench.scheduler.snapshot().last(), Some(&Record::Done));
+}
+
+#[test]
+fn a_job_whose_nodes_have_all_left_is_done_if_only_that_was_not_written() {
+    let mut bench = formed(2);
+    (0..2).for_each(|conn| bench.say(conn, Message::Leave));
+    assert_eq!(bench.written.pop(), Some(Record::Done));
+    let again = started_again(bench, 2);
+    assert!(matches!(again.ended, Some(Ok(()))), "{:?}", again.ended);
+    assert_eq!(again.written.last(), Some(&Record::Done));
 }

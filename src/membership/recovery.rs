@@ -74,8 +74,16 @@ impl Scheduler {
         if let Some(recovery) = &mut self.recovery {
             recovery.inside.remove(&key);
         }
-        let somebody_is_back = self.nodes.values().any(|node| node.is_back);
+        let somebody_is_back = self.nodes.values().any(|node| node.is_back() && node.is_member());
         self.recovery = self.recovery.take().filter(|recovery| somebody_is_back || !recovery.inside.is_empty());
+    }
+
+    /// One that waits for the next epoch is lost: should it still live, it waits in vain.
+    pub(super) fn put_out_of_recovery(&mut self, key: u32) {
+        if self.recovery.as_ref().is_some_and(|recovery| recovery.holds(key)) {
+            self.refuse_recovery_of_lost(key);
+        }
+        self.waits_no_more(key);
     }
 
     /// One that is lost wants to go on: another process has its place, or will have.
@@ -128,7 +136,7 @@ impl Scheduler {
             node.suspicions.clear();
             node.witness = None;
             node.token = node.register.reentry.as_ref().map(|reentry| reentry.next);
-            if std::mem::take(&mut node.is_back) {
+            if node.before.take().is_some() {
                 node.restarts += 1;
                 node.epoch = epoch; // the only one that it ever hears of
             }
@@ -222,7 +230,8 @@ impl Scheduler {
             self.send_to(key, Message::NotRecovered(NotRecovered { failure: failure.clone() }));
         }
         // Those that had come back are not members of anything that goes on.
-        let back: Vec<ConnId> = self.nodes.values().filter(|node| node.is_back).filter_map(|node| node.conn).collect();
+        let back: Vec<ConnId> =
+            self.nodes.values().filter(|node| node.is_back()).filter_map(|node| node.conn).collect();
         for conn in back {
             let reason = format!("it comes back in vain: {failure}");
             self.send(conn, Message::Rejected(Rejected { status: failure.status, reason }));

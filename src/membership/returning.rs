@@ -139,9 +139,9 @@ impl Scheduler {
         self.by_incarnation.remove(&old_life);
         self.by_incarnation.insert(register.incarnation, key);
         self.fenced.insert(old_life);
-        *node.register = register;
+        let last = std::mem::replace(&mut *node.register, register);
+        node.before.get_or_insert_with(|| Box::new(last));
         node.presence = Presence::Member;
-        node.is_back = true;
         node.lost_since = None;
         node.challenged = None;
         node.since = now;
@@ -171,7 +171,7 @@ impl Scheduler {
 
     /// The time of one is up that waits for the cluster to be whole again.
     pub(super) fn gives_up_returning(&mut self, now: Time, key: u32) {
-        let Some(node) = self.nodes.get(&key).filter(|node| node.is_back) else { return };
+        let Some(node) = self.nodes.get(&key).filter(|node| node.is_back()) else { return };
         let Some(conn) = node.conn else { return };
         let reason = format!("epoch {} did not begin in time; {}", self.epoch.0 + 1, self.awaited().1);
         self.send(conn, Message::Rejected(Rejected { status: Status::Timeout, reason }));

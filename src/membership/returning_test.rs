@@ -244,3 +244,87 @@ fn nobody_comes_back_to_a_job_that_a_member_has_left() {
     bench.pass(Duration::from_secs(6));
     assert!(bench.ended.is_some_and(|ended| ended.is_err()));
 }
+
+/// What a connection was told of its wish for the next epoch.
+fn not_recovered(bench: &Bench, conn: u64) -> Option<Status> {
+    bench.sent.iter().rev().find_map(|(to, message)| match message {
+        Message::NotRecovered(word) if to.0 == conn => Some(word.failure.status),
+        _ => None,
+    })
+}
+
+#[test]
+fn one_that_was_given_up_and_then_leaves_ends_nothing() {
+    let mut bench = formed(&["here", "there", "here"]);
+    pass(&mut bench, Duration::from_secs(7), &[0, 2]);
+    assert_eq!(lost_nodes(&bench, 0), Some(vec![1]));
+    bench.say(1, Message::Leave); // it was stopped, goes on, hears that it is fenced, and tidies up
+    assert!(bench.sent.iter().any(|(to, message)| to.0 == 1 && matches!(message, Message::Bye)));
+    inside(&mut bench, 0, 1);
+    pass(&mut bench, Duration::from_secs(20), &[0, 2]);
+    assert!(bench.ended.is_none(), "{:?}", bench.ended);
+    assert_eq!(not_recovered(&bench, 0), None, "it is a lost node that left, not a member");
+    inside(&mut bench, 2, 1);
+    bench.join(11, life(1, 3, 1, "there"));
+    assert_eq!(told_formed(&mut bench).len(), 3);
+}
+
+#[test]
+fn one_that_comes_back_and_is_silent_for_a_while_still_waits_for_the_next_epoch() {
+    let mut bench = formed(&["here", "there", "here"]);
+    bench.close(1, Closed::Ended);
+    pass(&mut bench, Duration::from_secs(1), &[0, 2]);
+    bench.join(11, life(1, 3, 1, "there"));
+    inside(&mut bench, 0, 1);
+    pass(&mut bench, Duration::from_secs(7), &[0, 2]);
+    bench.sent.clear();
+    bench.join(12, life(1, 3, 1, "there")); // the same life
+    assert_eq!(told_formed(&mut bench), Vec::new(), "it is no member of the epoch that it never was in");
+    assert_eq!(rejected(&bench, 12), None);
+    inside(&mut bench, 2, 1);
+    let told: Vec<(u64, u64, u32)> =
+        told_formed(&mut bench).iter().map(|(conn, formed)| (*conn, formed.epoch.0, formed.restarts)).collect();
+    assert_eq!(told, [(0, 2, 0), (12, 2, 1), (2, 2, 0)]);
+}
+
+#[test]
+fn one_that_is_given_up_while_it_waits_for_an_epoch_hears_so() {
+    let mut bench = formed(&["here", "there", "there", "here"]);
+    inside(&mut bench, 1, 1);
+    inside(&mut bench, 2, 1);
+    pass(&mut bench, Duration::from_secs(7), &[0, 3]);
+    assert_eq!(lost_nodes(&bench, 0), Some(vec![1, 2]));
+    assert_eq!((not_recovered(&bench, 1), not_recovered(&bench, 2)), (Some(Status::Fenced), Some(Status::Fenced)));
+    inside(&mut bench, 0, 1);
+    assert_eq!(not_recovered(&bench, 0), None);
+}
+
+#[test]
+fn a_scheduler_that_is_stopped_tells_those_who_wait_for_an_epoch() {
+    for is_lost in [false, true] {
+        let mut bench = formed(&["here", "here", "here"]);
+        if is_lost {
+            dies(&mut bench, 2, &life(2, 3, 0, "here"));
+        }
+        inside(&mut bench, 0, 1);
+        bench.feed(Input::Stop);
+        assert_eq!(not_recovered(&bench, 0), Some(Status::Aborted), "{is_lost}");
+        assert_eq!(bench.verdict(1).map(|first| first.status), Some(Status::Aborted), "{is_lost}");
+        assert!(bench.ended.is_some_and(|ended| ended.is_err()));
+    }
+}
+
+#[test]
+fn the_time_of_a_job_without_nodes_counts_from_the_last_loss() {
+    let mut bench = formed(&["here", "here"]);
+    for rank in [0, 1] {
+        dies(&mut bench, rank, &life(rank as u32, 2, 0, "here"));
+    }
+    bench.pass(Duration::from_secs(590));
+    bench.join(10, life(0, 2, 1, "here"));
+    dies(&mut bench, 10, &life(0, 2, 1, "here"));
+    bench.pass(Duration::from_secs(500));
+    assert!(bench.ended.is_none(), "{:?}", bench.ended);
+    bench.pass(Duration::from_secs(101));
+    assert!(bench.ended.is_some_and(|ended| ended.is_err()));
+}

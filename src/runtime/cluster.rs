@@ -51,7 +51,8 @@ pub struct Cluster {
     thread: Option<JoinHandle<()>>,
     scheduler: Option<Scheduler>,
     finalized: Mutex<bool>,
-    pub(super) recovering: Mutex<()>,
+    /// The newest epoch that the program was told of; held by the one thread that is inside `muster_recover`.
+    pub(super) recovering: Mutex<Epoch>,
 }
 
 /// What HCCL's cluster manager is started with (see `MS_HCCL_CM_INIT`).
@@ -154,7 +155,7 @@ impl Cluster {
                     shared.logger.warn(&format!("this node's token is not kept as the one that holds: {error}"));
                 }
                 shared.logger.set_speaker(&format!("{} {}, node id {node_id:?}", rank_word(&formed), formed.rank));
-                let (thread, finalized, recovering) = (Some(thread), Mutex::new(false), Mutex::new(()));
+                let (thread, finalized, recovering) = (Some(thread), Mutex::new(false), Mutex::new(formed.epoch));
                 Ok(Cluster {
                     settings,
                     shared,
@@ -268,7 +269,9 @@ impl Cluster {
         }
         self.shared.ask(ToNode::Brain(Command::Abort { code, reason: reason.to_owned() }));
         let deadline = self.shared.clock.now() + VERDICT_WAIT;
-        let told = self.shared.wait(deadline, |learnt| learnt.broken.is_some().then_some(()));
+        let can_recover = self.shared.recovery;
+        let is_answer = |first: &Failure| !can_recover || first.status == Status::Aborted;
+        let told = self.shared.wait(deadline, |learnt| learnt.broken.as_ref().is_some_and(is_answer).then_some(()));
         told.ok_or_else(|| Error::new(Status::Unreachable, "the scheduler has not confirmed that the job is aborted"))
     }
 

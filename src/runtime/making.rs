@@ -96,14 +96,17 @@ impl Group {
             let look_up = shared.clock.now() + LOOK_UP;
             let until = running.deadline.min(report_at).min(warn_at).min(look_up);
             let told = |learnt: &mut super::shared::Learnt| {
+                // What is made is made, whatever came after: to the others it is.
+                if let Some(made) = learnt.made.remove(&key) {
+                    return Some(made.map_err(Stop::Failed));
+                }
                 if let Some(failure) = learnt.first_cause(key.1, key.0) {
                     return Some(Err(Stop::Told(failure)));
                 }
-                if learnt.over {
+                learnt.over.then(|| {
                     let over = Error::new(Status::State, "this process has left its cluster");
-                    return Some(Err(Stop::Failed(over)));
-                }
-                learnt.made.remove(&key).map(|made| made.map_err(Stop::Failed))
+                    Err(Stop::Failed(over))
+                })
             };
             if let Some(outcome) = shared.wait(until, told) {
                 break outcome;

@@ -23,14 +23,18 @@ impl Cluster {
                 return Err(Error::invalid(format!("timeout_ms is {timeout_ms}: {expected}")));
             }
         };
-        let _alone = match self.recovering.try_lock() {
-            Ok(alone) => alone,
-            Err(TryLockError::Poisoned(alone)) => alone.into_inner(),
+        let mut newest = match self.recovering.try_lock() {
+            Ok(newest) => newest,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => {
                 return Err(Error::new(Status::State, "recover: another thread of this process is in it already"));
             }
         };
-        let outcome = self.await_epoch_after(self.epoch(), deadline);
+        // A call that was given up may have counted: then this one finds its epoch, and asks for no other.
+        let outcome = self.await_epoch_after(*newest, deadline);
+        if outcome.is_ok() {
+            *newest = self.epoch();
+        }
         self.end_retired();
         outcome
     }
@@ -38,11 +42,11 @@ impl Cluster {
     fn await_epoch_after(&self, old: Epoch, deadline: Time) -> Result<()> {
         let shared = &self.shared;
         shared.learnt().not_recovered = None;
-        shared.ask(ToNode::Brain(Command::Recover(true)));
+        shared.ask(ToNode::Of(old, Command::Recover(true)));
         if let Some(outcome) = shared.wait(deadline, |learnt| outcome(learnt, old, shared.recovery)) {
             return outcome;
         }
-        shared.ask(ToNode::Brain(Command::Recover(false)));
+        shared.ask(ToNode::Of(old, Command::Recover(false)));
         let confirmed = shared.wait(shared.clock.now() + VERDICT_WAIT, |learnt| outcome(learnt, old, shared.recovery));
         confirmed.unwrap_or_else(|| {
             let waited = "the next epoch was not complete in time, and the scheduler does not say who is awaited";

@@ -212,7 +212,7 @@ impl Shared {
             Event::Formed(formed) => learnt.formed = Some(Arc::new(*formed)),
             Event::Failed(error) => learnt.failed = Some(error),
             Event::Broken(failure) => {
-                learnt.broken.get_or_insert(failure);
+                learnt.broken = Some(failure); // once, or once more where it could have been whole again, and will not
                 told = learnt.groups();
             }
             Event::Revoked(failure) => {

@@ -7,7 +7,7 @@
 use super::keeper;
 use crate::config::{Key, Settings};
 use crate::error::{Error, Result, Status};
-use crate::journal::{Journal, Opened};
+use crate::journal::{Journal, Opened, RECORD_MAX};
 use crate::net::{host, thread, Waker};
 use crate::types::JobInstance;
 use crate::wire::{JobRecord, Record};
@@ -58,6 +58,7 @@ pub(super) struct Begun {
 
 /// Reads the journal, begins a new job where there is none that goes on, and writes down that the scheduler was started.
 pub(super) fn begin(settings: &Settings) -> Result<Begun> {
+    check_limits(settings)?;
     let disk = keeper::disk(settings)?;
     let salt = u64::from_le_bytes(host::random_bytes()?);
     let Opened { mut journal, records, note } = Journal::open(Box::new(disk), salt)?;
@@ -103,6 +104,18 @@ fn decode(journal: &Journal, bytes: &[u8]) -> Result<Record> {
         let message = format!("the journal {} holds what this version cannot read: {}", path.display(), wrong.0);
         Error::new(Status::Journal, message)
     })
+}
+
+/// What the store takes must fit into the journal.
+fn check_limits(settings: &Settings) -> Result<()> {
+    const BESIDE: usize = 1024;
+    let (limits, most) = (settings.store_limits, RECORD_MAX - BESIDE);
+    if limits.key.saturating_add(limits.value) <= most {
+        return Ok(());
+    }
+    let (setting, value, most) = (settings.origin(Key::StoreValueLimit), limits.value, most - limits.key);
+    let why = "with recovery a value is kept in the scheduler's journal";
+    Err(Error::config(format!("{setting} is {value}: {why}, which takes {most} bytes at most")))
 }
 
 /// The journal of another job is left alone.
