@@ -27,6 +27,8 @@ mod code {
     pub const FAILED: i32 = 1;
     /// The command line is wrong.
     pub const USAGE: i32 = 2;
+    /// A node aborted the scheduler's job.
+    pub const ABORTED: i32 = 3;
     /// Forming the cluster took longer than it may.
     pub const FORMING: i32 = 124;
     /// A bug in the command: what a Rust program that panics ends with.

@@ -11,7 +11,7 @@ use muster::config::Key;
 use std::ffi::OsString;
 use std::fmt;
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::net::TcpListener;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
@@ -31,6 +31,9 @@ const DECIDED: [Key; 10] = [
     Key::TopoTimeout,
     Key::SchedFd,
 ];
+
+/// How the line begins, in a log, after which the next life writes.
+pub const NEXT_LIFE: &str = "--- muster: ";
 
 /// What a child is in the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,34 +98,10 @@ pub struct Child {
     pub part: Part,
     /// Its process, which leads a process group of the same number.
     pub pid: i32,
+    /// The process that was it before, if it was started again.
+    pub pid_before: Option<i32>,
     /// Where its output goes.
     pub log: PathBuf,
-}
-
-/// Starts the scheduler, where this host has it, and then the workers. On an error those already started are stopped
-/// again; one of the kind `NotFound` is the program's (what runs it may be missing, which only shows here).
-pub fn start_all(
-    options: &RunOptions,
-    program: &Program,
-    listener: Option<&TcpListener>,
-    meeting: &Meeting,
-) -> io::Result<Vec<Child>> {
-    let launch = Launch { options, program, listener, meeting, inherited: inherited(), null: File::open("/dev/null")? };
-    let mut children = Vec::new();
-    let mut parts: Vec<Part> = Vec::new();
-    parts.extend(listener.map(|_| Part::Scheduler));
-    let rank = |index| options.rank(index).filter(|_| !meeting.ranks_by_table);
-    parts.extend((0..options.local_worker_num).map(|index| Part::Worker { index, rank: rank(index) }));
-    for part in parts {
-        match launch.child(part) {
-            Ok(child) => children.push(child),
-            Err(error) => {
-                stop_now(&children);
-                return Err(io::Error::new(error.kind(), format!("can't start {part}: {error}")));
-            }
-        }
-    }
-    Ok(children)
 }
 
 /// Kills these children and what belongs to them, and returns when they are gone.
@@ -136,29 +115,72 @@ pub fn stop_now(children: &[Child]) {
 }
 
 /// What all children have in common.
-struct Launch<'a> {
+pub struct Launch<'a> {
     options: &'a RunOptions,
     program: &'a Program,
-    listener: Option<&'a TcpListener>,
-    meeting: &'a Meeting,
+    listener: Option<TcpListener>,
+    meeting: Meeting,
     /// Of the launcher's own environment, what they get too.
     inherited: Vec<(OsString, OsString)>,
     /// An input in which there is nothing.
     null: File,
 }
 
-impl Launch<'_> {
-    fn child(&self, part: Part) -> io::Result<Child> {
-        let log = self.options.log_dir.join(part.log_name());
-        let output =
-            fresh_log(&log).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", log.display())))?;
+impl<'a> Launch<'a> {
+    /// Of children that were not started yet; the scheduler, where this host has it, gets the listener.
+    pub fn new(
+        options: &'a RunOptions,
+        program: &'a Program,
+        listener: Option<TcpListener>,
+        meeting: Meeting,
+    ) -> io::Result<Launch<'a>> {
+        Ok(Launch { options, program, listener, meeting, inherited: inherited(), null: File::open("/dev/null")? })
+    }
+
+    /// Starts the scheduler, where this host has it, and then the workers. On an error those already started are stopped
+    /// again; one of the kind `NotFound` is the program's (what runs it may be missing, which only shows here).
+    pub fn start_all(&self) -> io::Result<Vec<Child>> {
+        let mut children = Vec::new();
+        let mut parts: Vec<Part> = Vec::new();
+        parts.extend(self.listener.as_ref().map(|_| Part::Scheduler));
+        let rank = |index| self.options.rank(index).filter(|_| !self.meeting.ranks_by_table);
+        parts.extend((0..self.options.local_worker_num).map(|index| Part::Worker { index, rank: rank(index) }));
+        for part in parts {
+            let log = self.options.log_dir.join(part.log_name());
+            match fresh_log(&log).map_err(|error| of_file(&log, &error)).and_then(|output| self.start(part, &output)) {
+                Ok(pid) => children.push(Child { part, pid, pid_before: None, log }),
+                Err(error) => {
+                    stop_now(&children);
+                    return Err(io::Error::new(error.kind(), format!("can't start {part}: {error}")));
+                }
+            }
+        }
+        Ok(children)
+    }
+
+    /// Starts a child that has ended once more: the same in everything but its process. Its log goes on, after these words.
+    pub fn start_again(&self, child: &mut Child, words: &str) -> io::Result<()> {
+        let output = next_page(&child.log, words).map_err(|error| of_file(&child.log, &error))?;
+        let pid = self.start(child.part, &output)?;
+        // Only now, so that nobody's process group is called by its number in between.
+        sys::reap(child.pid);
+        child.pid_before = Some(std::mem::replace(&mut child.pid, pid));
+        Ok(())
+    }
+
+    /// Closes the launcher's copy of the scheduler's socket: when the scheduler dies its port is then closed.
+    pub fn close_port(&mut self) {
+        self.listener = None;
+    }
+
+    fn start(&self, part: Part, output: &File) -> io::Result<i32> {
         let (own, scheduler) = (std::env::current_exe, ["muster", "scheduler"].map(OsString::from));
         let (program, words, keeps) = match part {
-            Part::Scheduler => (own()?, &scheduler[..], self.listener),
+            Part::Scheduler => (own()?, &scheduler[..], self.listener.as_ref()),
             Part::Worker { .. } => (self.program.path.clone(), &self.program.words[..], None),
         };
         let reads_input = self.options.join && part != Part::Scheduler;
-        let pid = start(&Start {
+        start(&Start {
             program: program.as_os_str(),
             words,
             environment: self.environment(part, keeps.map(AsRawFd::as_raw_fd)),
@@ -166,12 +188,11 @@ impl Launch<'_> {
             output: output.as_fd(),
             keeps: keeps.map(AsFd::as_fd),
             dies_with_parent: self.options.join,
-        })?;
-        Ok(Child { part, pid, log })
+        })
     }
 
     fn environment(&self, part: Part, listener: Option<RawFd>) -> Vec<(OsString, OsString)> {
-        let told = told(part, self.options, self.meeting, listener);
+        let told = told(part, self.options, &self.meeting, listener);
         let inherited = self.inherited.iter().filter(|(name, _)| told.iter().all(|(other, _)| name != other.as_str()));
         inherited.cloned().chain(told.iter().map(|(name, value)| (name.into(), value.into()))).collect()
     }
@@ -195,6 +216,23 @@ fn inherited() -> Vec<(OsString, OsString)> {
 /// An empty file to which several processes can append without overwriting each other.
 fn fresh_log(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).custom_flags(libc::O_TRUNC).open(path)
+}
+
+/// The same file once more, with these words on a line of their own.
+fn next_page(path: &Path, words: &str) -> io::Result<File> {
+    let last = || -> io::Result<u8> {
+        let (mut file, mut last) = (File::open(path)?, [0]);
+        file.seek(SeekFrom::End(-1))?;
+        file.read_exact(&mut last).map(|()| last[0])
+    };
+    let begin = if last().is_ok_and(|byte| byte != b'\n') { "\n" } else { "" };
+    let mut log = OpenOptions::new().append(true).create(true).open(path)?;
+    log.write_all(format!("{begin}{NEXT_LIFE}{words}\n").as_bytes())?;
+    Ok(log)
+}
+
+fn of_file(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 /// What a child is told.

@@ -1,15 +1,20 @@
-//! `--join`: waits for the children, stops them when one fails or the user says so, and leaves nothing behind.
+//! `--join`: waits for the children, starts those again that may be, stops all when one fails or the user says so, and leaves
+//! nothing behind.
 //!
 //! One loop: a descriptor of signals (among them "a child has ended") and the next deadline of the [`Supervisor`], which
-//! decides everything. Children that have ended stay zombies until the end, so that the number of their group can't come
-//! to mean another.
+//! decides everything. Children that have ended stay zombies until the end, or until the next life has begun, so that the
+//! number of their group can't come to mean another.
 
-use super::children::{Child, Part};
+use super::children::{self, Child, Launch, Part};
+use super::deserters::Deserters;
+use super::parse::RunOptions;
+use super::summary;
 use super::supervise::{Action, Supervisor, Verdict, Whom};
+use crate::code;
 use crate::sys::{self, Ending};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The signals that end a run.
 const ENDING: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGQUIT, libc::SIGHUP];
@@ -41,58 +46,141 @@ impl Signals {
 pub struct Outcome {
     /// Who is to blame.
     pub verdict: Verdict,
-    /// How each child ended.
+    /// The children: of each the life that counts.
+    pub children: Vec<Child>,
+    /// How each child's life that counts ended.
     pub endings: Vec<Ending>,
 }
 
-/// Waits until it is over. `named` is asked, once, which child the scheduler's last words blame.
+/// A run that is being waited for.
+struct Run<'a, 'b> {
+    launch: &'a mut Launch<'b>,
+    children: Vec<Child>,
+    supervisor: Supervisor,
+    deserters: Deserters,
+    began: Instant,
+    max_restarts: u32,
+}
+
+/// Waits until it is over. `named` is asked, once, which child the scheduler's last words blame. On an error the children
+/// have been stopped.
 pub fn join(
-    children: &[Child],
-    all_here: bool,
+    launch: &mut Launch<'_>,
+    children: Vec<Child>,
+    options: &RunOptions,
     signals: &Signals,
-    named: impl FnOnce() -> Option<usize>,
+    named: impl FnOnce(&[Child]) -> Option<usize>,
 ) -> io::Result<Outcome> {
-    let began = Instant::now();
-    let mut supervisor = Supervisor::new(children.iter().map(|child| child.part == Part::Scheduler), all_here);
-    loop {
-        let mut has_ended = false;
-        for (index, child) in
-            children.iter().enumerate().filter(|(index, _)| supervisor.runs(*index)).collect::<Vec<_>>()
-        {
-            if let Some(ending) = sys::ended(child.pid) {
-                supervisor.ended(index, ending, began.elapsed());
-                has_ended = true;
+    let schedulers: Vec<bool> = children.iter().map(|child| child.part == Part::Scheduler).collect();
+    let max_restarts = options.max_restarts;
+    let supervisor = Supervisor::new(schedulers, options.all_here(), max_restarts);
+    let deserters = Deserters::new(&children);
+    let mut run = Run { launch, children, supervisor, deserters, began: Instant::now(), max_restarts };
+    if let Err(error) = run.wait(signals) {
+        children::stop_now(&run.children);
+        return Err(error);
+    }
+    Ok(run.outcome(named))
+}
+
+impl Run<'_, '_> {
+    fn wait(&mut self, signals: &Signals) -> io::Result<()> {
+        loop {
+            // Many children that end one by one are no reason to ask as often who is left: that matters to a run that is being
+            // stopped. Otherwise it is for burying those who have ended, whom nothing else explains.
+            if !self.notice_ends() || self.supervisor.is_stopping() {
+                look_for_orphans(&mut self.supervisor, &self.children);
+            }
+            self.act();
+            if self.supervisor.finished() {
+                return Ok(());
+            }
+            sys::poll([signals.descriptor()], self.patience())?;
+            while let Some(signal) = signals.ending() {
+                look_for_orphans(&mut self.supervisor, &self.children);
+                self.supervisor.signalled(signal, self.began.elapsed());
             }
         }
-        // Many children that end one by one are no reason to ask as often who is left: that matters to a run that is being
-        // stopped. Otherwise it is for burying those who have ended, whom nothing else explains.
-        if supervisor.is_stopping() || !has_ended {
-            look_for_orphans(&mut supervisor, children);
+    }
+
+    /// Whether anybody has ended.
+    fn notice_ends(&mut self) -> bool {
+        let mut has_ended = false;
+        for index in 0..self.children.len() {
+            let pid = self.children[index].pid;
+            let Some(ending) = Some(pid).filter(|_| self.supervisor.runs(index)).and_then(sys::ended) else { continue };
+            has_ended = true;
+            let now = self.began.elapsed();
+            self.supervisor.ended(index, ending, now);
+            if self.max_restarts > 0 && ending == Ending::Exit(0) && self.children[index].part != Part::Scheduler {
+                self.deserters.doubt(index, now);
+            }
+            self.clear_away(index);
         }
-        supervisor.tick(began.elapsed());
-        while let Some(action) = supervisor.next_action() {
-            perform(action, children);
+        for index in self.deserters.look(&self.children, self.began.elapsed()) {
+            self.supervisor.deserted(index, self.began.elapsed());
+            self.clear_away(index);
         }
-        if supervisor.finished() {
-            break;
-        }
-        let patience = supervisor.deadline().map(|deadline| deadline.saturating_sub(began.elapsed()));
-        sys::poll([signals.descriptor()], patience)?;
-        while let Some(signal) = signals.ending() {
-            look_for_orphans(&mut supervisor, children);
-            supervisor.signalled(signal, began.elapsed());
+        has_ended
+    }
+
+    /// What is left of a life after which another begins would be in its way.
+    fn clear_away(&self, index: usize) {
+        if self.supervisor.returns(index) {
+            sys::signal_group(self.children[index].pid, libc::SIGKILL);
         }
     }
-    let verdict = supervisor.verdict(named());
-    let endings = (0..children.len()).filter_map(|index| supervisor.ending(index)).collect();
-    for child in children {
-        if verdict != Verdict::Success {
-            // For a kernel that doesn't tell of orphans: their group at least is known.
-            sys::signal_group(child.pid, libc::SIGKILL);
+
+    fn act(&mut self) {
+        self.supervisor.tick(self.began.elapsed());
+        while let Some(action) = self.supervisor.next_action() {
+            match action {
+                Action::Start(index) => self.start_again(index),
+                Action::Terminate(whom) => send(libc::SIGTERM, whom, &self.children),
+                Action::Kill(whom) => send(libc::SIGKILL, whom, &self.children),
+            }
         }
-        sys::reap(child.pid);
+        if !self.supervisor.needs_port() {
+            self.launch.close_port();
+        }
     }
-    Ok(Outcome { verdict, endings })
+
+    fn start_again(&mut self, index: usize) {
+        let restart = format!("restart {} of {}", self.supervisor.restarts(index), self.max_restarts);
+        let child = &mut self.children[index];
+        let how = summary::how(child, self.supervisor.ending_of_last(index));
+        match self.launch.start_again(child, &format!("{how}; {restart}")) {
+            Ok(()) => eprintln!("muster: {how}; {restart} has pid {}", child.pid),
+            Err(error) => {
+                eprintln!("muster: {how}; {restart} failed: {error}");
+                self.supervisor.ended(index, Ending::Exit(code::FAILED), self.began.elapsed());
+            }
+        }
+    }
+
+    fn patience(&self) -> Option<Duration> {
+        let deadline = self.supervisor.deadline().into_iter().chain(self.deserters.deadline()).min();
+        deadline.map(|deadline| deadline.saturating_sub(self.began.elapsed()))
+    }
+
+    fn outcome(&self, named: impl FnOnce(&[Child]) -> Option<usize>) -> Outcome {
+        let mut counted = self.children.clone();
+        let mut endings = Vec::new();
+        for (index, child) in counted.iter_mut().enumerate() {
+            let before = self.supervisor.ending_before(index);
+            child.pid = before.and(child.pid_before).unwrap_or(child.pid);
+            endings.extend(before.or(self.supervisor.ending(index)));
+        }
+        let verdict = self.supervisor.verdict(named(&counted));
+        for child in &self.children {
+            if verdict != Verdict::Success {
+                // For a kernel that doesn't tell of orphans: their group at least is known.
+                sys::signal_group(child.pid, libc::SIGKILL);
+            }
+            sys::reap(child.pid);
+        }
+        Outcome { verdict, children: counted, endings }
+    }
 }
 
 fn look_for_orphans(supervisor: &mut Supervisor, children: &[Child]) {
@@ -118,11 +206,7 @@ fn strays(mut orphans: Vec<i32>, children: &[Child]) -> Vec<i32> {
     orphans
 }
 
-fn perform(action: Action, children: &[Child]) {
-    let (whom, signal) = match action {
-        Action::Terminate(whom) => (whom, libc::SIGTERM),
-        Action::Kill(whom) => (whom, libc::SIGKILL),
-    };
+fn send(signal: i32, whom: Whom, children: &[Child]) {
     match whom {
         Whom::Stray(pid) => sys::signal_process(pid, signal),
         Whom::Workers | Whom::Scheduler => children

@@ -7,8 +7,11 @@
 //! | [`program`] | which file a task names |
 //! | [`master`] | whether the scheduler belongs here, and its listener |
 //! | [`hccl`] | what the environment says for HCCL |
+//! | [`recovery`] | whether lost processes may return |
 //! | [`children`] | environment, logs and start of each child |
-//! | [`supervise`] | when to stop whom, and who failed first: pure |
+//! | [`lives`] | how often and how soon a child is started again: pure |
+//! | [`supervise`] | when to stop whom, who comes back, and who failed first: pure |
+//! | [`deserters`] | who ended well without leaving, and is awaited |
 //! | [`join`] | signals and deadlines around that |
 //! | [`tail`] | shows output while it comes |
 //! | [`summary`] | what is said in the end |
@@ -16,21 +19,25 @@
 //! Invariants: nothing is started before every option, the program and the scheduler's port are known to be good. A run
 //! with --join leaves no process behind, unless it ended well. Standard output carries the shown output, or, without
 //! --join, the process ids, and nothing else.
-//! Tested beside each module, and with real processes by `tests/python/test_run.py`.
+//! Tested beside each module, and with real processes by `tests/python/test_run.py` and
+//! `tests/python/test_restarts.py`.
 
 mod children;
+mod deserters;
 mod hccl;
 mod join;
+mod lives;
 mod master;
 pub mod options;
 mod parse;
 mod program;
+mod recovery;
 mod summary;
 mod supervise;
 mod tail;
 
 use crate::{code, sys};
-use children::{Child, Meeting, Part};
+use children::{Child, Launch, Meeting, Part};
 use join::Signals;
 use parse::{Request, RunOptions, Tail};
 use std::ffi::OsString;
@@ -70,6 +77,7 @@ impl Refusal {
 
 fn launch(options: &RunOptions) -> Result<i32, Refusal> {
     let failed = |words: String| Refusal::new(code::FAILED, words);
+    recovery::check(options).map_err(|words| Refusal::new(code::USAGE, words))?;
     let search = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
     let program = program::find(&options.task, &search).map_err(|words| Refusal::new(code::NOT_FOUND, words))?;
     let listener = master::listen(&options.master_addr, options.master_port).map_err(failed)?;
@@ -82,19 +90,22 @@ fn launch(options: &RunOptions) -> Result<i32, Refusal> {
         sys::adopt_orphans();
     }
     let meeting = Meeting { port, hccl, ranks_by_table: hccl::has_rank_table() };
-    let children = children::start_all(options, &program, listener.as_ref(), &meeting).map_err(|error| {
+    let mut launch = Launch::new(options, &program, listener, meeting).map_err(|error| failed(error.to_string()))?;
+    let children = launch.start_all().map_err(|error| {
         let code = if error.kind() == io::ErrorKind::NotFound { code::NOT_FOUND } else { code::FAILED };
         Refusal::new(code, error.to_string())
     })?;
     announce(options, &children, port);
-    // The scheduler has it now, and alone: when it dies its port must be closed.
-    drop(listener);
+    if options.max_restarts == 0 {
+        // The scheduler has it now, and alone: when it dies its port must be closed.
+        launch.close_port();
+    }
     if let Some(signal) = signals.ending() {
         children::stop_now(&children);
         return Ok(code::SIGNAL + signal);
     }
     if options.join {
-        return wait(options, &children, &signals).map_err(failed);
+        return wait(options, &mut launch, children, &signals).map_err(failed);
     }
     children.iter().for_each(|child| println!("{}", child.pid));
     Ok(0)
@@ -131,7 +142,7 @@ fn announce(options: &RunOptions, children: &[Child], port: u16) {
     eprint!("{said}"); // with one call, however many children there are
 }
 
-fn wait(options: &RunOptions, children: &[Child], signals: &Signals) -> Result<i32, String> {
+fn wait(options: &RunOptions, launch: &mut Launch<'_>, children: Vec<Child>, signals: &Signals) -> Result<i32, String> {
     let shown: Vec<&Child> = children.iter().filter(|child| is_shown(&options.tail, child.part)).collect();
     let tail = match shown.is_empty() {
         true => None,
@@ -139,15 +150,12 @@ fn wait(options: &RunOptions, children: &[Child], signals: &Signals) -> Result<i
             .inspect_err(|error| eprintln!("muster: the workers' output can't be shown here: {error}"))
             .ok(),
     };
-    let outcome = join::join(children, options.all_here(), signals, || summary::named(children));
-    let outcome = outcome.map_err(|error| {
-        children::stop_now(children);
-        format!("can't wait for the children, and stopped them: {error}")
-    })?;
+    let outcome = join::join(launch, children, options, signals, summary::named)
+        .map_err(|error| format!("can't wait for the children, and stopped them: {error}"))?;
     if let Some(tail) = tail {
         tail.finish(signals);
     }
-    let (text, code) = summary::summary(&outcome.verdict, children, &outcome.endings);
+    let (text, code) = summary::summary(&outcome.verdict, &outcome.children, &outcome.endings);
     eprint!("{text}");
     Ok(code)
 }

@@ -34,7 +34,7 @@ const fn flag(name: &'static str, default: &'static str, doc: &'static str) -> S
 }
 
 /// All of them, in the order of the help.
-pub const OPTIONS: [Spec; 9] = [
+pub const OPTIONS: [Spec; 10] = [
     value("worker_num", "N", "8", "workers in total, on all hosts"),
     value("local_worker_num", "N", "8, or worker_num when that is less", "workers started on this host"),
     value(
@@ -52,6 +52,13 @@ pub const OPTIONS: [Spec; 9] = [
     ),
     value("log_dir", "DIR", ".", "where scheduler.log and worker_<rank>.log go; made if missing"),
     flag("join", "False", "wait for all, and exit with the first failure's code"),
+    value(
+        "max_restarts",
+        "N",
+        "0",
+        "with --join and recovery (MS_ENABLE_RECOVERY=1, MS_RECOVERY_PATH): how often each process of this host, worker or \
+         scheduler, is started again when it is killed or fails",
+    ),
     value("cluster_time_out", "SECONDS", "600", "how long forming the cluster may take; negative: no limit"),
     value(
         "tail_worker_log",
@@ -63,13 +70,12 @@ pub const OPTIONS: [Spec; 9] = [
 ];
 
 /// What other launchers of this kind take and this version does not: a different answer from "unknown".
-pub const NOT_YET: [&str; 13] = [
+pub const NOT_YET: [&str; 12] = [
     "--bind_core",
     "--sim_level",
     "--sim_rank_id",
     "--rank_table_file",
     "--worker_log_name",
-    "--max_restarts",
     "--hostfile",
     "--ssh",
     "--host",
@@ -96,7 +102,7 @@ pub fn help(name: &str) -> String {
         "  --help\n        this text\n\n\
          `--name value` works too, and `-` for `_` in names. `--` ends the options.\n\n\
          Exit code: 0; 2 usage; 127 program not found; 124 forming timed out; 128+n when signal n ended a worker or the\n\
-         launcher; otherwise that of the first worker that failed.\n",
+         launcher; otherwise that of the first worker that failed. With --max_restarts only the last life of each counts.\n",
     );
     text
 }

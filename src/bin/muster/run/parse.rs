@@ -34,6 +34,8 @@ pub struct RunOptions {
     pub log_dir: PathBuf,
     /// Wait for all.
     pub join: bool,
+    /// How often each child may be started again.
+    pub max_restarts: u32,
     /// Seconds for forming; negative: no limit.
     pub cluster_time_out: i64,
     /// Whose output is shown.
@@ -171,6 +173,8 @@ fn validate(given: &[Option<String>; OPTIONS.len()], task: Vec<OsString>) -> Res
     let node_rank = raw.number("node_rank", "-1 or the index of this host, from 0", -1..=i64::from(i32::MAX))?;
     let node_rank = node_rank.and_then(|rank| u32::try_from(rank).ok());
     check_node_rank(node_rank, local_worker_num, worker_num)?;
+    let join = boolean(&raw, "join")?;
+    let max_restarts = max_restarts(&raw, join)?;
     let cluster_time_out = raw.number("cluster_time_out", "a whole number of seconds", i64::MIN..=i64::MAX)?;
     if cluster_time_out == Some(0) {
         return Err("--cluster_time_out is \"0\"; it must be above 0, or negative for no limit".to_owned());
@@ -185,7 +189,8 @@ fn validate(given: &[Option<String>; OPTIONS.len()], task: Vec<OsString>) -> Res
         master_port: u16::try_from(port).expect("checked to be at most 65535"),
         node_rank,
         log_dir: directory(raw.text("log_dir")),
-        join: boolean(&raw, "join")?,
+        join,
+        max_restarts,
         cluster_time_out: cluster_time_out.unwrap_or(600),
         tail: tail(raw.text("tail_worker_log").unwrap_or("-1"))?,
         task,
@@ -203,6 +208,17 @@ fn check_node_rank(node_rank: Option<u32>, local: u32, total: u32) -> Result<(),
         ));
     }
     Ok(())
+}
+
+fn max_restarts(raw: &Raw<'_>, join: bool) -> Result<u32, String> {
+    let given =
+        raw.number("max_restarts", "how often each process may be started again, 0 or more", 0..=i64::from(u32::MAX))?;
+    match given.and_then(|number| u32::try_from(number).ok()).unwrap_or(0) {
+        restarts if restarts > 0 && !join => {
+            Err(format!("--max_restarts is \"{restarts}\", but without --join nobody stays to start a process again"))
+        }
+        restarts => Ok(restarts),
+    }
 }
 
 fn boolean(raw: &Raw<'_>, name: &str) -> Result<bool, String> {

@@ -17,6 +17,7 @@ fn defaults() {
     assert_eq!((run.worker_num, run.local_worker_num), (8, 8));
     assert_eq!((run.master_addr.as_str(), run.master_port), ("127.0.0.1", 8118));
     assert_eq!((run.node_rank, run.join, run.cluster_time_out), (None, false, 600));
+    assert_eq!(run.max_restarts, 0);
     assert_eq!((run.log_dir, run.tail), (PathBuf::from("."), Tail::All));
     assert_eq!(run.task, ["a.out"]);
 }
@@ -49,6 +50,12 @@ fn booleans() {
         assert!(!options(line).join, "{line}");
     }
     assert_eq!(options("--join -- True").task, ["True"]);
+}
+
+#[test]
+fn restarts() {
+    assert_eq!(options("--join --max_restarts 3 a.out").max_restarts, 3);
+    assert_eq!(options("--max-restarts=0 a.out").max_restarts, 0);
 }
 
 #[test]
@@ -118,7 +125,11 @@ fn complaints_name_option_value_and_what_would_be_right() {
         ("--bind_core=True a", "this version does not have --bind_core"),
         ("--bind-core a", "this version does not have --bind_core"),
         ("-n 4 a", "this version does not have -n"),
-        ("--max_restarts 1 a", "this version does not have --max_restarts"),
+        ("--max_restarts=-1 --join a", "--max_restarts is \"-1\"; it must be how often"),
+        ("--max_restarts=some --join a", "--max_restarts is \"some\""),
+        ("--max_restarts=99999999999 --join a", "0 or more"),
+        ("--max_restarts=1 a", "--max_restarts is \"1\", but without --join"),
+        ("--max-restarts 1 --join=False a", "without --join"),
     ] {
         let error = request(line).unwrap_err();
         assert!(error.contains(said), "{line}: {error}");

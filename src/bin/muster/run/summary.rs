@@ -2,6 +2,7 @@
 
 use super::children::{Child, Part};
 use super::supervise::{exit_code, Verdict};
+use crate::code;
 use crate::scheduler::LAST_WORDS;
 use crate::sys::Ending;
 use std::fs::File;
@@ -31,7 +32,11 @@ pub fn summary(verdict: &Verdict, children: &[Child], endings: &[Ending]) -> (St
             (text, exit_code(Ending::Signal(*signal)))
         }
         Verdict::Failed { first, gives_code, then } => {
-            (failed(*first, then, children, endings), exit_code(endings[*gives_code]))
+            let code = match exit_code(endings[*gives_code]) {
+                0 => code::FAILED, // to end well without leaving is a failure all the same
+                code => code,
+            };
+            (failed(*first, then, children, endings), code)
         }
     }
 }
@@ -71,7 +76,7 @@ fn scheduler_of(children: &[Child]) -> Option<&Child> {
 }
 
 /// `worker 2 (pid 812) was killed by signal 9 (SIGKILL)`
-fn how(child: &Child, ending: Ending) -> String {
+pub fn how(child: &Child, ending: Ending) -> String {
     let Child { part, pid, .. } = child;
     match ending {
         Ending::Exit(code) => format!("{part} (pid {pid}) exited with code {code}"),
@@ -154,9 +159,11 @@ mod tests {
         let worker = |index: u32| Child {
             part: Part::Worker { index, rank: Some(index) },
             pid: 100 + index as i32,
+            pid_before: None,
             log: format!("/nonexistent/worker_{index}.log").into(),
         };
-        let scheduler = Child { part: Part::Scheduler, pid: 99, log: "/nonexistent/scheduler.log".into() };
+        let scheduler =
+            Child { part: Part::Scheduler, pid: 99, pid_before: None, log: "/nonexistent/scheduler.log".into() };
         vec![scheduler, worker(0), worker(1), worker(12)]
     }
 

@@ -7,8 +7,13 @@
 //! The first failure is given a moment, [`COLLECT`], in which the survivors can say themselves what they lost; then the
 //! rest is told to end, and what is still there [`KILL_AFTER_FAILURE`] after the failure is killed. The kernel doesn't
 //! tell in which order children ended that are found dead together, so the verdict weighs evidence among those that ended
-//! in that first moment. Tested in `supervise_test.rs`.
+//! in that first moment.
+//!
+//! With restarts a child that fails is started again, as often as it may; only who has no restart left is a failure. A
+//! scheduler comes back only when something ended it; when it ends by itself the job is over. What the last lives of all
+//! workers say is then the result. Tested in `supervise_test.rs`.
 
+use super::lives::Lives;
 use crate::code;
 use crate::sys::Ending;
 use std::collections::{BTreeSet, VecDeque};
@@ -25,6 +30,9 @@ pub const KILL_AFTER_SIGNAL: Duration = Duration::from_secs(5);
 /// How long the scheduler may take to end once all workers of the job have ended well: it then knows that they have left,
 /// or that they never came.
 pub const CLOSING: Duration = Duration::from_secs(1);
+/// With restarts: how long workers may go on when the scheduler has ended by itself with a failure. One that was lost at the
+/// very end may come back, find all work done, and end well.
+pub const OVER: Duration = Duration::from_secs(2);
 /// How often killing is repeated, as processes that a dying one leaves behind come into sight only then.
 const KILL_AGAIN: Duration = Duration::from_millis(20);
 
@@ -46,6 +54,8 @@ pub enum Action {
     Terminate(Whom),
     /// Kill.
     Kill(Whom),
+    /// Start this child again, in place of its last life.
+    Start(usize),
 }
 
 /// How it all ended. Children are named by their index.
@@ -71,6 +81,11 @@ struct Member {
     ending: Option<Ending>,
     /// It was told to end before it was seen to have ended.
     told: bool,
+    lives: Lives,
+    /// When its next life begins.
+    starts_at: Option<Duration>,
+    /// How the life before this one ended.
+    before: Option<Ending>,
 }
 
 impl Member {
@@ -81,6 +96,8 @@ impl Member {
 
 /// Until when who is left alone.
 struct Stop {
+    /// A failure or the user is the reason; otherwise there is nothing left to do.
+    hard: bool,
     workers_at: Option<Duration>,
     scheduler_at: Option<Duration>,
     kill_at: Duration,
@@ -95,6 +112,8 @@ pub struct Supervisor {
     all_here: bool,
     /// Failures in the order in which they were noticed.
     failures: Vec<usize>,
+    /// Those that would have been started again, had the run not ended.
+    cut_short: Vec<usize>,
     signal: Option<i32>,
     stop: Option<Stop>,
     /// Processes whose parents, among the children and their descendants, have ended.
@@ -107,13 +126,19 @@ pub struct Supervisor {
 }
 
 impl Supervisor {
-    /// Of children that have just been started; `schedulers` says of each whether it is the scheduler.
-    pub fn new(schedulers: impl IntoIterator<Item = bool>, all_here: bool) -> Supervisor {
-        let members = schedulers.into_iter().map(|scheduler| Member { scheduler, ending: None, told: false }).collect();
+    /// Of children that have just been started; `schedulers` says of each whether it is the scheduler. Each may be started
+    /// again so many times.
+    pub fn new(schedulers: impl IntoIterator<Item = bool>, all_here: bool, max_restarts: u32) -> Supervisor {
+        let member = |scheduler| {
+            let lives = Lives::new(max_restarts);
+            Member { scheduler, ending: None, told: false, lives, starts_at: None, before: None }
+        };
+        let members = schedulers.into_iter().map(member).collect();
         Supervisor {
             members,
             all_here,
             failures: Vec::new(),
+            cut_short: Vec::new(),
             signal: None,
             stop: None,
             orphans: 0,
@@ -128,12 +153,39 @@ impl Supervisor {
         self.members[child].ending.is_none()
     }
 
-    /// How this child ended, if it has.
+    /// How this child's present life ended, if it has.
     pub fn ending(&self, child: usize) -> Option<Ending> {
         self.members[child].ending
     }
 
-    /// A child was found to have ended.
+    /// How the life before ended, where the present one only ended because it was told to.
+    pub fn ending_before(&self, child: usize) -> Option<Ending> {
+        self.members[child].before.filter(|_| self.members[child].told)
+    }
+
+    /// How the life before the present one ended.
+    pub fn ending_of_last(&self, child: usize) -> Ending {
+        self.members[child].before.unwrap_or(Ending::Exit(0))
+    }
+
+    /// How often this child was started again, or is about to be.
+    pub fn restarts(&self, child: usize) -> u32 {
+        self.members[child].lives.used()
+    }
+
+    /// Whether this child waits for its next life.
+    pub fn returns(&self, child: usize) -> bool {
+        self.members[child].starts_at.is_some()
+    }
+
+    /// Whether the scheduler may have to be started again.
+    pub fn needs_port(&self) -> bool {
+        self.members.iter().enumerate().any(|(index, one)| {
+            one.scheduler && (one.starts_at.is_some() || (one.ending.is_none() && self.may_return(index, None)))
+        })
+    }
+
+    /// A child was found to have ended, or could not be started again.
     pub fn ended(&mut self, child: usize, ending: Ending, now: Duration) {
         let member = &mut self.members[child];
         if member.ending.is_some() {
@@ -141,18 +193,67 @@ impl Supervisor {
         }
         member.ending = Some(ending);
         if member.failed() {
-            self.failures.push(child);
-            // The first failure decides the times; a later one doesn't prolong them.
-            if self.failures.len() == 1 && self.signal.is_none() {
-                self.stop = Some(Stop {
-                    workers_at: Some(now + COLLECT),
-                    scheduler_at: Some(now + SCHEDULER_AFTER_FAILURE),
-                    kill_at: now + KILL_AFTER_FAILURE,
-                    asking: false,
-                });
-            }
+            self.lost(child, now);
         }
         self.tick(now);
+    }
+
+    /// A worker that ended with code 0 has not left, and the others wait for it.
+    pub fn deserted(&mut self, child: usize, now: Duration) {
+        let member = &self.members[child];
+        let is_over = self.signal.is_some() || member.told || self.failures.contains(&child);
+        if member.ending == Some(Ending::Exit(0)) && member.starts_at.is_none() && !is_over {
+            self.lost(child, now);
+            self.tick(now);
+        }
+    }
+
+    fn lost(&mut self, child: usize, now: Duration) {
+        if self.may_return(child, self.members[child].ending) {
+            self.members[child].starts_at = self.members[child].lives.next(now);
+        }
+        if self.members[child].starts_at.is_some() {
+            return;
+        }
+        self.failures.push(child);
+        let ended_itself =
+            self.members[child].scheduler && self.members[child].ending == Some(Ending::Exit(code::FAILED));
+        match &self.stop {
+            // The first failure decides the times; a later one doesn't prolong them.
+            Some(stop) if stop.hard => {}
+            None if ended_itself && self.members[child].lives.can_return() => {
+                let (workers_at, kill_at) = (Some(now + OVER), now + OVER + KILL_AFTER_FAILURE - COLLECT);
+                self.stop = Some(Stop { hard: false, workers_at, scheduler_at: None, kill_at, asking: false });
+            }
+            _ => {
+                self.begin_no_more();
+                let (workers_at, scheduler_at) = (Some(now + COLLECT), Some(now + SCHEDULER_AFTER_FAILURE));
+                let kill_at = now + KILL_AFTER_FAILURE;
+                self.stop = Some(Stop { hard: true, workers_at, scheduler_at, kill_at, asking: false });
+            }
+        }
+    }
+
+    /// Whether this child's end, if it was this, is followed by another life.
+    fn may_return(&self, child: usize, ending: Option<Ending>) -> bool {
+        let goes_on = match &self.stop {
+            None => true,
+            Some(stop) => !stop.hard && !stop.asking && !self.members[child].scheduler,
+        };
+        let over = match self.members[child].scheduler {
+            true => matches!(ending, Some(Ending::Exit(code)) if ENDS_BY_ITSELF.contains(&code)),
+            false => self.members.iter().any(|one| one.scheduler && one.ending == Some(Ending::Exit(0))),
+        };
+        self.members[child].lives.any_left() && goes_on && !over
+    }
+
+    /// Whoever was to be started again stays what it is.
+    fn begin_no_more(&mut self) {
+        for (index, member) in self.members.iter_mut().enumerate() {
+            if member.starts_at.take().is_some() {
+                self.cut_short.push(index);
+            }
+        }
     }
 
     /// The user wants it to end.
@@ -163,7 +264,9 @@ impl Supervisor {
         }
         let kill_at = if again { now } else { now + KILL_AFTER_SIGNAL };
         let kill_at = self.stop.as_ref().map_or(kill_at, |stop| stop.kill_at.min(kill_at));
-        self.stop = Some(Stop { workers_at: Some(now), scheduler_at: Some(kill_at), kill_at, asking: false });
+        self.begin_no_more();
+        self.stop =
+            Some(Stop { hard: true, workers_at: Some(now), scheduler_at: Some(kill_at), kill_at, asking: false });
         self.tick(now);
     }
 
@@ -177,6 +280,17 @@ impl Supervisor {
     /// Time has passed.
     pub fn tick(&mut self, now: Duration) {
         self.close_when_done(now);
+        if self.stop.as_ref().and_then(|stop| stop.workers_at).is_some_and(|at| at <= now) {
+            self.begin_no_more();
+        }
+        for (index, member) in self.members.iter_mut().enumerate() {
+            if member.starts_at.is_some_and(|at| at <= now) {
+                member.starts_at = None;
+                member.before = member.ending.take();
+                member.lives.begins(now);
+                self.actions.push_back(Action::Start(index));
+            }
+        }
         let Some(stop) = &mut self.stop else { return };
         if stop.workers_at.is_some_and(|at| at <= now) {
             stop.workers_at = None;
@@ -209,12 +323,25 @@ impl Supervisor {
 
     /// Once every worker of the job has ended well nobody needs the scheduler. Multi-host jobs end when it says so.
     fn close_when_done(&mut self, now: Duration) {
-        let done = self.members.iter().all(|one| one.scheduler || one.ending == Some(Ending::Exit(0)));
-        if done && self.all_here && self.stop.is_none() && self.signal.is_none() {
-            let scheduler_at = now + CLOSING;
-            let kill_at = scheduler_at + CLOSING;
-            self.stop = Some(Stop { workers_at: None, scheduler_at: Some(scheduler_at), kill_at, asking: false });
+        if self.all_done() && self.stop.is_none() && self.signal.is_none() {
+            self.begin_no_more();
+            let (workers_at, scheduler_at) = (None, Some(now + CLOSING));
+            let kill_at = now + 2 * CLOSING;
+            self.stop = Some(Stop { hard: false, workers_at, scheduler_at, kill_at, asking: false });
         }
+    }
+
+    /// Whether every worker of the job is here and has ended well, of itself.
+    fn all_done(&self) -> bool {
+        let well = |one: &Member| one.ending == Some(Ending::Exit(0)) && !one.told && one.starts_at.is_none();
+        self.all_here && self.members.iter().all(|one| one.scheduler || well(one))
+    }
+
+    /// Whether nothing that failed counts.
+    fn went_well(&self) -> bool {
+        let restarts = self.members.iter().any(|one| one.lives.can_return());
+        let workers_failed = self.failures.iter().any(|child| !self.members[*child].scheduler);
+        self.signal.is_none() && (self.failures.is_empty() || restarts && !workers_failed && self.all_done())
     }
 
     /// Whether it is being brought to an end.
@@ -229,14 +356,15 @@ impl Supervisor {
 
     /// When to call [`tick`](Supervisor::tick) at the latest.
     pub fn deadline(&self) -> Option<Duration> {
-        let stop = self.stop.as_ref()?;
-        [stop.workers_at, stop.scheduler_at, Some(stop.kill_at)].into_iter().flatten().min()
+        let starts = self.members.iter().filter_map(|one| one.starts_at);
+        let stop = self.stop.as_ref().map(|stop| [stop.workers_at, stop.scheduler_at, Some(stop.kill_at)]);
+        starts.chain(stop.into_iter().flatten().flatten()).min()
     }
 
     /// Whether it is over. A job that ended well may leave processes behind; one that was stopped leaves none.
     pub fn finished(&self) -> bool {
-        let stopped = self.signal.is_some() || !self.failures.is_empty();
-        self.members.iter().all(|one| one.ending.is_some()) && (!stopped || self.orphans == 0)
+        let ended = |one: &Member| one.ending.is_some() && one.starts_at.is_none();
+        self.members.iter().all(ended) && (self.went_well() || self.orphans == 0)
     }
 
     /// Who is to blame. `named` is the child that the scheduler's last words name, if they name one.
@@ -244,7 +372,11 @@ impl Supervisor {
         if let Some(signal) = self.signal {
             return Verdict::Interrupted(signal);
         }
-        let weight = |child: usize| match (self.members[child].ending, self.members[child].scheduler) {
+        if self.went_well() {
+            return Verdict::Success;
+        }
+        let ending = |child: usize| self.ending_before(child).or(self.ending(child));
+        let weight = |child: usize| match (ending(child), self.members[child].scheduler) {
             // It alone knows that forming timed out; the others just ended.
             (Some(Ending::Exit(code::FORMING)), true) => 0,
             (_, true) => 4,
@@ -254,14 +386,21 @@ impl Supervisor {
             _ => 3,
         };
         let mut failures = self.failures.clone();
+        // Whom the scheduler names has done it in a life before, if this one was only told to end.
+        failures.extend(named.filter(|child| !failures.contains(child) && self.ending_before(*child).is_some()));
+        failures.extend(named.filter(|child| !failures.contains(child) && self.cut_short.contains(child)));
         failures.sort_by_key(|child| weight(*child)); // stable: otherwise in the order in which they were noticed
+        failures.extend(self.cut_short.iter().filter(|child| Some(**child) != named));
         let Some(gives_code) = failures.first().copied() else { return Verdict::Success };
         // To end well without leaving the cluster is a failure too, which only the scheduler sees.
-        let deserter = named.filter(|child| self.members[*child].ending == Some(Ending::Exit(0)));
+        let deserter = named.filter(|child| ending(*child) == Some(Ending::Exit(0)));
         let first = deserter.unwrap_or(gives_code);
         Verdict::Failed { first, gives_code, then: failures.into_iter().filter(|child| *child != first).collect() }
     }
 }
+
+/// The codes with which a scheduler ends that has said why: another start would not find the job.
+const ENDS_BY_ITSELF: [i32; 5] = [0, code::FAILED, code::USAGE, code::ABORTED, code::FORMING];
 
 fn tell(members: &mut [Member], scheduler: bool) {
     for member in members.iter_mut().filter(|one| one.scheduler == scheduler && one.ending.is_none()) {

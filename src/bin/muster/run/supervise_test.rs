@@ -9,7 +9,7 @@ struct Job {
 }
 
 fn job() -> Job {
-    Job { supervisor: Supervisor::new([true, false, false, false], true), now: Duration::ZERO }
+    Job { supervisor: Supervisor::new([true, false, false, false], true, 0), now: Duration::ZERO }
 }
 
 impl Job {
@@ -81,7 +81,7 @@ fn a_scheduler_that_nobody_needs_any_more_is_ended() {
 
 #[test]
 fn with_workers_elsewhere_the_scheduler_ends_by_itself() {
-    let mut job = Job { supervisor: Supervisor::new([true, false], false), now: Duration::ZERO };
+    let mut job = Job { supervisor: Supervisor::new([true, false], false, 0), now: Duration::ZERO };
     job.ends(1, Ending::Exit(0));
     assert_eq!(job.supervisor.deadline(), None);
     job.ends(SCHEDULER, Ending::Exit(0));

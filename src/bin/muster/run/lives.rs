@@ -1,0 +1,107 @@
+//! How often, and how soon, a child is started again: pure.
+//!
+//! The next life begins at once, so that the others wait no longer than they must. A life that was [`SHORT`] is followed by
+//! a pause, each in a row by one twice as long: a program that dies as it starts must not keep the machine busy.
+
+use std::time::Duration;
+
+/// A life that ends within so much is short.
+pub const SHORT: Duration = Duration::from_secs(1);
+/// The pause after the first short life in a row, and the longest.
+pub const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(5)];
+
+/// The lives of one child.
+#[derive(Clone, Debug)]
+pub struct Lives {
+    /// How many restarts it may have in the run, and how many it has had.
+    allowed: u32,
+    used: u32,
+    /// Short lives in a row.
+    short: u32,
+    began: Duration,
+}
+
+impl Lives {
+    /// Of a child that has just been started, as the run begins.
+    pub fn new(allowed: u32) -> Lives {
+        Lives { allowed, used: 0, short: 0, began: Duration::ZERO }
+    }
+
+    /// A life has ended: when the next one is to begin, if there is one.
+    pub fn next(&mut self, now: Duration) -> Option<Duration> {
+        if !self.any_left() {
+            return None;
+        }
+        self.used += 1;
+        let was_short = now.saturating_sub(self.began) < SHORT;
+        self.short = if was_short { self.short + 1 } else { 0 };
+        Some(now + pause(self.short))
+    }
+
+    /// The next life has begun.
+    pub fn begins(&mut self, now: Duration) {
+        self.began = now;
+    }
+
+    /// How many restarts were used.
+    pub fn used(&self) -> u32 {
+        self.used
+    }
+
+    /// Whether a restart is left.
+    pub fn any_left(&self) -> bool {
+        self.used < self.allowed
+    }
+
+    /// Whether restarts are allowed at all.
+    pub fn can_return(&self) -> bool {
+        self.allowed > 0
+    }
+}
+
+fn pause(short: u32) -> Duration {
+    let [first, longest] = PAUSES;
+    match short.checked_sub(1) {
+        None => Duration::ZERO,
+        Some(doublings) => first.saturating_mul(2u32.saturating_pow(doublings)).min(longest),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn millis(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn none_are_had_that_are_not_allowed() {
+        assert_eq!(Lives::new(0).next(millis(5000)), None);
+        let mut lives = Lives::new(2);
+        assert_eq!(lives.next(millis(5000)), Some(millis(5000)), "at once");
+        lives.begins(millis(5000));
+        assert_eq!(lives.next(millis(6000)), Some(millis(6000)));
+        assert_eq!(lives.used(), 2);
+        assert_eq!(lives.next(millis(9000)), None);
+        assert_eq!(lives.used(), 2);
+    }
+
+    #[test]
+    fn short_lives_are_followed_by_ever_longer_pauses() {
+        let mut lives = Lives::new(u32::MAX);
+        let mut pauses = Vec::new();
+        let mut now = Duration::ZERO;
+        for _ in 0..40 {
+            let next = lives.next(now + millis(999)).unwrap();
+            pauses.push((next - now - millis(999)).as_millis());
+            now = next;
+            lives.begins(now);
+        }
+        assert_eq!(pauses[..8], [100, 200, 400, 800, 1600, 3200, 5000, 5000]);
+        assert_eq!(pauses[39], 5000);
+        assert_eq!(lives.next(now + SHORT), Some(now + SHORT), "a long one begins the row anew");
+        lives.begins(now + SHORT);
+        assert_eq!(lives.next(now + SHORT + millis(1)), Some(now + SHORT + millis(101)));
+    }
+}
