@@ -47,6 +47,8 @@ SIGNATURES = {
     "muster_config_free": (None, [c_void_p]),
     "muster_init": (c_int32, [c_void_p, c_void_p]),
     "muster_finalize": (c_int32, [c_void_p]),
+    "muster_recover": (c_int32, [c_void_p, c_int64]),
+    "muster_restarts": (c_int32, [c_void_p]),
     "muster_abort": (c_int32, [c_void_p, c_int32, c_char_p]),
     "muster_cluster_free": (None, [c_void_p]),
     "muster_node_id": (c_char_p, [c_void_p]),
@@ -189,6 +191,7 @@ class Cluster:
     local_rank = property(lambda self: check(LIBRARY.muster_local_rank(self.handle)))
     local_size = property(lambda self: check(LIBRARY.muster_local_size(self.handle)))
     epoch = property(lambda self: check(LIBRARY.muster_epoch(self.handle)))
+    restarts = property(lambda self: check(LIBRARY.muster_restarts(self.handle)))
     node_id = property(lambda self: LIBRARY.muster_node_id(self.handle).decode())
 
     def failure(self):
@@ -221,6 +224,9 @@ class Cluster:
 
     def finalize(self):
         check(LIBRARY.muster_finalize(self.handle))
+
+    def recover(self, timeout_ms=-1):
+        check(LIBRARY.muster_recover(self.handle, timeout_ms))
 
     def abort(self, code, reason):
         check(LIBRARY.muster_abort(self.handle, code, reason.encode()))
