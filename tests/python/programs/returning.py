@@ -3,8 +3,8 @@
     returning.py STEPS [PLAN]
 
 $KEPT is a folder that outlives the process. PLAN is JSON: {"rank.life@step": what}, with lives from 0 and what is "kill",
-"fork" (as that, and a forked child lives on), "exit N", "return" (ends with 0 without leaving) or "abort N". While the file
-hold in $KEPT has a step's number, all stand at that step, and notice who is lost.
+"fork" (as that, and a forked child lives on), "exit N" or "abort N"; at step "end" it is done when all others have left. While
+the file hold in $KEPT has a step's number, all stand at that step, and notice who is lost.
 """
 
 import json
@@ -54,6 +54,14 @@ def break_off(how, cluster):
     os._exit(int(number or 0))
 
 
+def await_files(paths):
+    deadline = time.monotonic() + LIMIT_MS / 1000
+    while not all(path.exists() for path in paths):
+        if time.monotonic() > deadline:
+            sys.exit(f"not all of {paths} came")
+        time.sleep(REST_SECONDS)
+
+
 class Work:
     """The sums after the newest steps, by step."""
 
@@ -91,6 +99,9 @@ def main():
     life = kept(lives, 0)
     keep(lives, life + 1)
     print(f"life {life}", flush=True)
+    if kept(KEPT / f"rank_{rank}.json", {}).get(str(STEPS)) is not None:
+        print("all is done", flush=True)
+        return
     cluster = muster_ctypes.init()
     work = Work(cluster)
     print(f"joined as rank {work.rank} in epoch {cluster.epoch}, restarts {cluster.restarts}", flush=True)
@@ -103,11 +114,12 @@ def main():
             cluster.recover(LIMIT_MS)
             work.agreed = False
     print(f"sum {work.sums[STEPS]}", flush=True)
-    if how := PLAN.get(f"{rank}.{life}@end"):
-        cluster.world.barrier()
-        break_off(how, cluster)
     cluster.world.barrier()
+    if how := PLAN.get(f"{rank}.{life}@end"):
+        await_files([KEPT / f"left_{other}" for other in range(cluster.size) if other != rank])
+        break_off(how, cluster)
     cluster.leave()
+    (KEPT / f"left_{rank}").touch()
 
 
 main()

@@ -100,6 +100,8 @@ pub struct Child {
     pub pid: i32,
     /// The process that was it before, if it was started again.
     pub pid_before: Option<i32>,
+    /// How often it was started again.
+    pub restarts: u32,
     /// Where its output goes.
     pub log: PathBuf,
 }
@@ -148,7 +150,7 @@ impl<'a> Launch<'a> {
         for part in parts {
             let log = self.options.log_dir.join(part.log_name());
             match fresh_log(&log).map_err(|error| of_file(&log, &error)).and_then(|output| self.start(part, &output)) {
-                Ok(pid) => children.push(Child { part, pid, pid_before: None, log }),
+                Ok(pid) => children.push(Child { part, pid, pid_before: None, restarts: 0, log }),
                 Err(error) => {
                     stop_now(&children);
                     return Err(io::Error::new(error.kind(), format!("can't start {part}: {error}")));
@@ -164,6 +166,7 @@ impl<'a> Launch<'a> {
         let pid = self.start(child.part, &output)?;
         // Only now, so that nobody's process group is called by its number in between.
         sys::reap(child.pid);
+        child.restarts += 1;
         child.pid_before = Some(std::mem::replace(&mut child.pid, pid));
         Ok(())
     }

@@ -96,7 +96,7 @@ mod tests {
         let log = folder.join("scheduler.log");
         let line = "recovering; awaited: rank 0 (host h, pid 7)\n";
         std::fs::write(&log, line).unwrap();
-        let child = |part, pid| Child { part, pid, pid_before: None, log: log.clone() };
+        let child = |part, pid| Child { part, pid, pid_before: None, restarts: 0, log: log.clone() };
         let children = [child(Part::Scheduler, 6), child(Part::Worker { index: 0, rank: Some(0) }, 7)];
         let mut deserters = Deserters::new(&children);
         assert_eq!(deserters.deadline(), None);

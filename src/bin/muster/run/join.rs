@@ -115,26 +115,18 @@ impl Run<'_, '_> {
             if self.max_restarts > 0 && ending == Ending::Exit(0) && self.children[index].part != Part::Scheduler {
                 self.deserters.doubt(index, now);
             }
-            self.clear_away(index);
         }
         for index in self.deserters.look(&self.children, self.began.elapsed()) {
             self.supervisor.deserted(index, self.began.elapsed());
-            self.clear_away(index);
         }
         has_ended
-    }
-
-    /// What is left of a life after which another begins would be in its way.
-    fn clear_away(&self, index: usize) {
-        if self.supervisor.returns(index) {
-            sys::signal_group(self.children[index].pid, libc::SIGKILL);
-        }
     }
 
     fn act(&mut self) {
         self.supervisor.tick(self.began.elapsed());
         while let Some(action) = self.supervisor.next_action() {
             match action {
+                Action::Clear(index) => sys::signal_group(self.children[index].pid, libc::SIGKILL),
                 Action::Start(index) => self.start_again(index),
                 Action::Terminate(whom) => send(libc::SIGTERM, whom, &self.children),
                 Action::Kill(whom) => send(libc::SIGKILL, whom, &self.children),

@@ -1,6 +1,6 @@
 //! What is said when a run has failed: the first failure first, with what its log has to say, then the others.
 
-use super::children::{Child, Part};
+use super::children::{Child, Part, NEXT_LIFE};
 use super::supervise::{exit_code, Verdict};
 use crate::code;
 use crate::scheduler::LAST_WORDS;
@@ -43,7 +43,13 @@ pub fn summary(verdict: &Verdict, children: &[Child], endings: &[Ending]) -> (St
 
 fn failed(first: usize, then: &[usize], children: &[Child], endings: &[Ending]) -> String {
     let child = &children[first];
-    let mut text = format!("muster: first failure: {}, log {}\n", how(child, endings[first]), child.log.display());
+    let restarts = match child.restarts {
+        0 => String::new(),
+        1 => " after 1 restart".to_owned(),
+        several => format!(" after {several} restarts"),
+    };
+    let how_first = how(child, endings[first]);
+    let mut text = format!("muster: first failure: {how_first}{restarts}, log {}\n", child.log.display());
     if endings[first] == Ending::Exit(0) {
         text.push_str("    it ended without leaving the cluster (muster_finalize)\n");
     }
@@ -126,7 +132,7 @@ fn telling_lines(text: &str, limit: usize) -> Vec<String> {
         let line = line.to_lowercase();
         TELLING.iter().any(|word| line.contains(word))
     };
-    let lines = || text.lines().rev().filter(|line| !line.trim().is_empty());
+    let lines = || text.lines().rev().filter(|line| !line.trim().is_empty() && !line.starts_with(NEXT_LIFE));
     let mut found: Vec<&str> = lines().filter(telling).take(limit).collect();
     if found.is_empty() {
         found = lines().take(limit.min(LINES_OTHERWISE)).collect();
@@ -160,10 +166,16 @@ mod tests {
             part: Part::Worker { index, rank: Some(index) },
             pid: 100 + index as i32,
             pid_before: None,
+            restarts: index,
             log: format!("/nonexistent/worker_{index}.log").into(),
         };
-        let scheduler =
-            Child { part: Part::Scheduler, pid: 99, pid_before: None, log: "/nonexistent/scheduler.log".into() };
+        let scheduler = Child {
+            part: Part::Scheduler,
+            pid: 99,
+            pid_before: None,
+            restarts: 0,
+            log: "/nonexistent/scheduler.log".into(),
+        };
         vec![scheduler, worker(0), worker(1), worker(12)]
     }
 
@@ -174,7 +186,10 @@ mod tests {
         let (text, code) = summary(&verdict, &children(), &endings);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(code, 137);
-        assert!(lines[0].contains("first failure: worker 1 (pid 101) was ended by signal 9 (SIGKILL)"), "{text}");
+        assert!(
+            lines[0].contains("first failure: worker 1 (pid 101) was ended by signal 9 (SIGKILL) after 1 restart,"),
+            "{text}"
+        );
         assert!(lines[0].ends_with("/nonexistent/worker_1.log"), "{text}");
         assert!(lines[1].contains("then worker 0 (pid 100) exited with code 1"), "{text}");
         assert!(lines[2].contains("then the scheduler (pid 99)"), "{text}");
@@ -196,6 +211,7 @@ mod tests {
         assert_eq!(telling_lines(log, 10), ["Traceback (most recent call last):", "ValueError: x"]);
         assert_eq!(telling_lines(log, 1), ["ValueError: x"]);
         assert_eq!(telling_lines("a\nb\nc\nd\n", 10), ["b", "c", "d"]);
+        assert_eq!(telling_lines("a\n--- muster: worker 1 was ended by signal 6 (SIGABRT)\nb\n", 10), ["a", "b"]);
         assert!(telling_lines("", 10).is_empty());
     }
 

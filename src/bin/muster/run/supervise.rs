@@ -54,6 +54,8 @@ pub enum Action {
     Terminate(Whom),
     /// Kill.
     Kill(Whom),
+    /// Kill what is left of this child's last life, in whose place another will begin.
+    Clear(usize),
     /// Start this child again, in place of its last life.
     Start(usize),
 }
@@ -173,11 +175,6 @@ impl Supervisor {
         self.members[child].lives.used()
     }
 
-    /// Whether this child waits for its next life.
-    pub fn returns(&self, child: usize) -> bool {
-        self.members[child].starts_at.is_some()
-    }
-
     /// Whether the scheduler may have to be started again.
     pub fn needs_port(&self) -> bool {
         self.members.iter().enumerate().any(|(index, one)| {
@@ -213,7 +210,7 @@ impl Supervisor {
             self.members[child].starts_at = self.members[child].lives.next(now);
         }
         if self.members[child].starts_at.is_some() {
-            return;
+            return self.actions.push_back(Action::Clear(child));
         }
         self.failures.push(child);
         let ended_itself =

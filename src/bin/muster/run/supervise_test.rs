@@ -214,3 +214,184 @@ fn strays_are_asked_once_and_then_killed() {
     job.supervisor.orphans(1, vec![77]);
     assert_eq!(job.after(5000), [ASK_SCHEDULER[0], KILL[0], KILL[1], Action::Kill(stray)]);
 }
+
+// Restarts
+
+const MANY: u32 = 100;
+const KILLED: Ending = Ending::Signal(libc::SIGKILL);
+
+/// The same job, each of whose processes may be started again, five seconds after its start.
+fn returning(max_restarts: u32) -> Job {
+    let supervisor = Supervisor::new([true, false, false, false], true, max_restarts);
+    Job { supervisor, now: Duration::from_secs(5) }
+}
+
+fn begins(child: usize) -> [Action; 2] {
+    [Action::Clear(child), Action::Start(child)]
+}
+
+#[test]
+fn who_fails_is_started_again_at_once_and_the_others_go_on() {
+    for ending in [KILLED, Ending::Exit(1), Ending::Exit(124)] {
+        let mut job = returning(1);
+        assert_eq!(job.ends(2, ending).actions(), begins(2));
+        assert!(job.supervisor.runs(2) && !job.supervisor.is_stopping());
+        assert_eq!(job.supervisor.deadline(), None);
+        assert_eq!((job.supervisor.restarts(2), job.supervisor.ending_of_last(2)), (1, ending));
+        job.all_end(&[1, 2, 3, SCHEDULER], Ending::Exit(0));
+        assert!(job.supervisor.finished());
+        assert_eq!(job.supervisor.verdict(None), Verdict::Success);
+    }
+}
+
+#[test]
+fn who_ended_well_is_not_started_again() {
+    let mut job = returning(MANY);
+    assert!(job.ends(1, Ending::Exit(0)).actions().is_empty());
+    assert!(!job.supervisor.runs(1));
+}
+
+#[test]
+fn who_has_used_its_restarts_ends_the_run_as_ever() {
+    let mut job = returning(1);
+    assert_eq!(job.ends(1, KILLED).actions(), begins(1));
+    job.now += Duration::from_secs(10);
+    assert_eq!(job.ends(2, Ending::Exit(4)).actions(), begins(2), "each has its own");
+    assert!(job.ends(1, Ending::Exit(3)).actions().is_empty());
+    job.after(100);
+    assert!(job.ends(3, KILLED).actions().is_empty(), "nobody comes back to a run that ends");
+    assert_eq!(job.after(150), ASK_WORKERS);
+    job.ends(2, Ending::Signal(libc::SIGTERM));
+    assert_eq!(job.after(250), ASK_SCHEDULER);
+    job.ends(SCHEDULER, Ending::Signal(libc::SIGTERM));
+    assert!(job.supervisor.finished());
+    // As ever, a signal counts more than an exit; and a life that was told to end is no failure, nor the one before it.
+    assert_eq!(job.supervisor.verdict(None), Verdict::Failed { first: 3, gives_code: 3, then: vec![1] });
+    assert_eq!(job.supervisor.verdict(Some(1)), Verdict::Failed { first: 1, gives_code: 1, then: vec![3] });
+}
+
+#[test]
+fn short_lives_are_followed_by_pauses() {
+    let mut job = returning(MANY);
+    assert_eq!(job.ends(1, Ending::Exit(1)).actions(), begins(1));
+    assert_eq!(job.ends(1, Ending::Exit(1)).actions(), [Action::Clear(1)]);
+    assert_eq!(job.supervisor.deadline(), Some(job.now + Duration::from_millis(100)));
+    assert!(!job.supervisor.runs(1) && !job.supervisor.finished());
+    assert!(job.after(99).is_empty());
+    assert_eq!(job.after(1), [Action::Start(1)]);
+    assert_eq!(job.ends(1, Ending::Exit(1)).after(199), [Action::Clear(1)]);
+    assert_eq!(job.after(1), [Action::Start(1)]);
+}
+
+#[test]
+fn all_at_once_all_come_back() {
+    let mut job = returning(1);
+    job.all_end(&[SCHEDULER, 1, 2, 3], KILLED);
+    assert_eq!(job.actions(), [0, 1, 2, 3].map(begins).concat());
+    assert!(!job.supervisor.finished());
+}
+
+#[test]
+fn a_scheduler_comes_back_that_something_has_ended() {
+    for ending in [KILLED, Ending::Signal(libc::SIGSEGV), Ending::Exit(code::PANICKED)] {
+        let mut job = returning(1);
+        assert!(job.supervisor.needs_port());
+        assert_eq!(job.ends(SCHEDULER, ending).actions(), begins(SCHEDULER));
+        assert!(!job.supervisor.needs_port(), "it has it now, for good");
+        assert!(job.ends(SCHEDULER, ending).actions().is_empty());
+        assert_eq!(job.after(250), ASK_WORKERS);
+        assert_eq!(job.blamed(None), SCHEDULER);
+    }
+}
+
+#[test]
+fn a_scheduler_that_says_why_it_ends_does_not_come_back() {
+    for code in [code::USAGE, code::ABORTED, code::FORMING] {
+        let mut job = returning(MANY);
+        assert!(job.ends(SCHEDULER, Ending::Exit(code)).actions().is_empty());
+        assert!(!job.supervisor.needs_port());
+        assert!(job.ends(1, KILLED).actions().is_empty(), "the job is over");
+        assert_eq!(job.after(250), ASK_WORKERS);
+    }
+    let mut job = returning(MANY);
+    job.ends(SCHEDULER, Ending::Exit(0));
+    assert!(job.after(60_000).is_empty(), "all have left, and may take their time");
+    job.ends(1, Ending::Exit(5));
+    assert!(job.actions().is_empty(), "it has left, and so can't come back");
+    assert_eq!(job.blamed(None), 1);
+}
+
+#[test]
+fn one_that_was_lost_at_the_very_end_has_a_while_to_come_back_and_end_well() {
+    let mut job = returning(MANY);
+    job.all_end(&[1, 2], Ending::Exit(0)).ends(SCHEDULER, Ending::Exit(1));
+    assert_eq!(job.ends(3, KILLED).actions(), begins(3));
+    assert!(job.after(1999).is_empty());
+    job.ends(3, Ending::Exit(0)).supervisor.orphans(1, vec![]);
+    assert!(job.supervisor.finished());
+    assert_eq!(job.supervisor.verdict(Some(3)), Verdict::Success, "what the last lives say is the result");
+}
+
+#[test]
+fn one_that_does_not_end_then_is_to_blame_by_its_life_before() {
+    let mut job = returning(MANY);
+    job.all_end(&[1, 2], Ending::Exit(0)).ends(3, KILLED).ends(SCHEDULER, Ending::Exit(1)).actions();
+    assert_eq!(job.after(2000), ASK_WORKERS);
+    job.ends(3, Ending::Exit(0));
+    assert!(job.supervisor.finished());
+    assert_eq!(job.supervisor.ending_before(3), Some(KILLED));
+    assert_eq!(job.supervisor.verdict(Some(3)), Verdict::Failed { first: 3, gives_code: 3, then: vec![SCHEDULER] });
+    assert_eq!(job.blamed(None), SCHEDULER);
+}
+
+#[test]
+fn a_scheduler_that_nobody_needs_does_not_come_back() {
+    let mut job = returning(MANY);
+    job.ends(SCHEDULER, KILLED).actions();
+    job.ends(SCHEDULER, KILLED).all_end(&[1, 2, 3], Ending::Exit(0));
+    assert!(job.supervisor.finished());
+    assert_eq!(job.after(100), [Action::Clear(SCHEDULER)]);
+    assert_eq!(job.supervisor.verdict(None), Verdict::Success);
+    let mut elsewhere = Job { supervisor: Supervisor::new([true, false], false, MANY), now: Duration::from_secs(5) };
+    elsewhere.ends(1, Ending::Exit(0)).ends(SCHEDULER, KILLED);
+    assert_eq!(elsewhere.actions(), begins(SCHEDULER), "the workers elsewhere need it");
+    elsewhere.ends(SCHEDULER, Ending::Exit(1));
+    assert_eq!(elsewhere.blamed(None), SCHEDULER, "it alone knows of them");
+}
+
+#[test]
+fn the_users_signal_ends_all_restarts() {
+    let mut job = returning(MANY);
+    job.all_end(&[1, 2], KILLED).actions();
+    job.ends(1, KILLED);
+    assert_eq!(job.signal(libc::SIGTERM).actions(), [Action::Clear(1), ASK_WORKERS[0]]);
+    job.all_end(&[2, 3], KILLED);
+    assert_eq!(job.actions(), ASK_SCHEDULER);
+    job.ends(SCHEDULER, KILLED);
+    assert!(job.supervisor.finished());
+    assert_eq!(job.supervisor.verdict(Some(1)), Verdict::Interrupted(libc::SIGTERM));
+}
+
+#[test]
+fn a_deserter_is_a_loss() {
+    let mut job = returning(1);
+    assert!(job.ends(2, Ending::Exit(0)).actions().is_empty());
+    job.supervisor.deserted(2, job.now);
+    assert_eq!(job.actions(), begins(2));
+    job.supervisor.deserted(2, job.now);
+    assert!(job.actions().is_empty(), "it runs");
+    let now = job.now;
+    job.ends(2, Ending::Exit(0)).supervisor.deserted(2, now);
+    assert_eq!(job.after(500), [ASK_WORKERS, ASK_SCHEDULER].concat());
+    job.all_end(&[1, 3, SCHEDULER], Ending::Signal(libc::SIGTERM));
+    assert_eq!(job.supervisor.verdict(None), Verdict::Failed { first: 2, gives_code: 2, then: vec![] });
+}
+
+#[test]
+fn what_cannot_be_started_has_failed_again() {
+    let mut job = returning(2);
+    job.ends(1, KILLED).actions();
+    assert_eq!(job.ends(1, Ending::Exit(1)).after(100), begins(1));
+    job.ends(1, Ending::Exit(1));
+    assert_eq!(job.after(250), ASK_WORKERS);
+}

@@ -1,0 +1,263 @@
+"""`muster run --max_restarts`: who is started again, how often, and what becomes of the job."""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+
+import pytest
+from cluster import MUSTER, clean_environment
+from launch import Launch, until
+from nodes import listening_ports
+
+PROGRAMS = pathlib.Path(__file__).with_name("programs")
+RETURNING = PROGRAMS / "returning.py"
+CLUSTER_WORKER = pathlib.Path(__file__).with_name("cluster_worker.py")
+WORKERS = 4
+STEPS = 60
+HELD = 30
+SUM = f"sum {STEPS * (STEPS + 1) // 2 * WORKERS * (WORKERS + 1) // 2}\n"
+LIMIT = 90
+
+
+class Job(Launch):
+    """A launch with restarts and recovery. Its workers stand at step HELD while it is held."""
+
+    def __init__(self, tmp_path, *program, restarts=3, words=(), hold=False, env=None):
+        self.kept, self.recovery = tmp_path / "kept", tmp_path / "recovery"
+        self.kept.mkdir()
+        if hold:
+            (self.kept / "hold").write_text(str(HELD))
+        settings = {"KEPT": self.kept, "MS_ENABLE_RECOVERY": 1, "MS_RECOVERY_PATH": self.recovery, **(env or {})}
+        options = ["--master_port=0", "--join", f"--max_restarts={restarts}", "--tail_worker_log=99", *words]
+        super().__init__(f"--worker_num={WORKERS}", *options, *program, env=settings)
+
+    def stand(self, times=1):
+        """All stand at the step, each for the n-th time."""
+        for rank in range(WORKERS):
+            said = rf"(?s)(stands at {HELD}\n.*){{{times}}}"
+            self.wait_for_log(f"worker_{rank}.log", said, LIMIT)
+
+    def release(self):
+        (self.kept / "hold").unlink()
+
+    def ends_well(self):
+        assert self.wait(LIMIT) == 0, self.describe()
+        for rank in range(WORKERS):
+            assert self.log(f"worker_{rank}.log").endswith(SUM)
+        assert "first failure" not in self.stderr
+        self.nothing_left()
+
+    def restarts(self, name):
+        """The new pid and the words of each of its restarts."""
+        said = rf"muster: {name} \(pid \d+\) (.*); restart (\d+ of \d+) has pid (\d+)\n"
+        return re.findall(said, self.stderr)
+
+    def await_restart(self, name, number=1):
+        return int(until(lambda: self.restarts(name)[number - 1 :], LIMIT, f"restart {number} of {name}")[0][2])
+
+
+def returning(plan=None):
+    return [RETURNING, str(STEPS), json.dumps(plan or {})]
+
+
+def shell(text):
+    return ["--", "sh", "-c", text]
+
+
+def once(text, rank=None):
+    """Shell commands that a worker runs in its first life only; every worker, or this one."""
+    this = "" if rank is None else f"[ $RANK_ID = {rank} ] && "
+    return f"if {this}mkdir $KEPT/once_$RANK_ID 2>/dev/null; then {text}; fi"
+
+
+# Who comes back
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["worker 1"],
+        ["the scheduler"],
+        ["the scheduler", "worker 0"],
+        ["worker 3", "the scheduler"],
+        ["the scheduler", *(f"worker {rank}" for rank in range(WORKERS))],
+    ],
+    ids=["worker", "scheduler", "scheduler and worker", "worker and scheduler", "all"],
+)
+def test_who_is_killed_comes_back_and_the_job_ends_well(names, tmp_path):
+    with Job(tmp_path, *returning(), hold=True) as job:
+        job.stand()
+        port = listening_ports(job.child("the scheduler"))
+        for pid in [job.child(name) for name in names]:
+            os.kill(pid, signal.SIGKILL)
+        pids = {name: job.await_restart(name) for name in names}
+        if "the scheduler" in names:
+            until(lambda: listening_ports(pids["the scheduler"]) == port, LIMIT, "the same port")
+        if names != ["the scheduler"]:
+            job.stand(times=2)
+        job.release()
+        job.ends_well()
+        for name in names:
+            assert [said[:2] for said in job.restarts(name)] == [("was ended by signal 9 (SIGKILL)", "1 of 3")]
+        assert job.stderr.count("; restart ") == len(names)
+        for rank in range(WORKERS):
+            assert ("restarts 1\n" in job.log(f"worker_{rank}.log")) == (f"worker {rank}" in names)
+
+
+def test_the_scheduler_that_came_back_admits_those_who_come_back_after_it(tmp_path):
+    with Job(tmp_path, *returning(), hold=True) as job:
+        job.stand()
+        os.kill(job.child("the scheduler"), signal.SIGKILL)
+        os.kill(job.await_restart("the scheduler"), signal.SIGKILL)
+        job.await_restart("the scheduler", 2)
+        os.kill(job.child("worker 2"), signal.SIGKILL)
+        job.stand(times=2)
+        job.release()
+        job.ends_well()
+
+
+@pytest.mark.parametrize("how, said", [("kill", "signal 9"), ("exit 7", "exited with code 7"), ("fork", "signal 9")])
+def test_however_a_worker_fails_it_comes_back_and_its_log_goes_on(how, said, tmp_path):
+    """Also when a child that it forked lives on, in which the log is open: that child ends with it."""
+    with Job(tmp_path, *returning({"1.0@20": how, "1.1@40": how})) as job:
+        job.ends_well()
+        lines = job.log("worker_1.log").splitlines()
+        lives = [index for index, line in enumerate(lines) if line.startswith("--- muster: ")]
+        assert [lines[index + 1] for index in lives] == ["life 1", "life 2"] and lines[0] == "life 0"
+        for number, index in enumerate(lives, 1):
+            assert said in lines[index] and lines[index].endswith(f"restart {number} of 3")
+        assert "muster: " not in job.log("worker_0.log")
+
+
+def test_what_a_lost_worker_left_outside_its_group_keeps_nobody_waiting(tmp_path):
+    leaves = "setsid sh -c 'touch $KEPT/left; exec sleep 600' & until [ -e $KEPT/left ]; do sleep 0.01; done; kill -9 $$"
+    with Job(tmp_path, *shell(f"{once(leaves, 1)}; echo well")) as job:
+        assert job.wait(LIMIT) == 0
+        assert job.log("worker_1.log").endswith("restart 1 of 3\nwell\n")
+        assert len(job.descendants()) == 1, "it may go on, as after any run that ends well"
+
+
+def test_a_program_that_knows_nothing_of_recovery_is_started_again_as_a_whole(tmp_path):
+    """Its survivors end when one is lost. Each has restarts of its own, so all come back, and do better."""
+    program = once('exec python3 "$0" kill') + '; exec python3 "$0" leave'
+    with Job(tmp_path, *shell(program), CLUSTER_WORKER, restarts=1) as job:
+        assert job.wait(LIMIT) == 0, job.describe()
+        assert len(job.restarts(r"worker \d")) == WORKERS
+
+
+def test_a_half_line_is_ended_before_the_next_life_writes(tmp_path):
+    with Job(tmp_path, *shell(f"{once('printf half; exit 4')}; echo whole"), restarts=1) as job:
+        assert job.wait(LIMIT) == 0
+        ended = f"worker 0 (pid {job.child('worker 0')}) exited with code 4"
+        assert job.log("worker_0.log") == f"half\n--- muster: {ended}; restart 1 of 1\nwhole\n"
+
+
+def test_the_next_life_is_told_the_same(tmp_path):
+    told = 'env | grep -vE "^_=" | sort'
+    with Job(tmp_path, *shell(f"{told}; {once('kill -9 $$')}"), restarts=1) as job:
+        assert job.wait(LIMIT) == 0
+        for rank in range(WORKERS):
+            first, second = re.split("--- muster: .*\n", job.log(f"worker_{rank}.log"))
+            assert "MS_NODE_ID" in first and second == first
+
+
+def test_who_leaves_by_mistake_comes_back(tmp_path):
+    """It ends with 0 without muster_finalize, and the others wait for it."""
+    with Job(tmp_path, *returning({"1.0@20": "exit 0"})) as job:
+        job.ends_well()
+        assert job.restarts("worker 1")[0][:2] == ("exited with code 0", "1 of 3")
+
+
+def test_one_that_is_lost_when_all_others_have_left(tmp_path):
+    with Job(tmp_path, *returning({"3.0@end": "kill"})) as job:
+        assert job.wait(LIMIT) == 0, job.describe()
+        assert job.log("worker_3.log").endswith("life 1\nall is done\n")
+
+
+# When it ends all the same
+
+
+def test_restarts_that_are_used_up_end_the_run(tmp_path):
+    with Job(tmp_path, *returning({"1.0@20": "exit 7", "1.1@40": "exit 8"}), restarts=1) as job:
+        assert job.wait(LIMIT) == 8
+        pid = job.restarts("worker 1")[0][2]
+        assert f"muster: first failure: worker 1 (pid {pid}) exited with code 8 after 1 restart, log " in job.stderr
+        assert not job.restarts("worker [023]")
+        job.nothing_left()
+
+
+def test_a_scheduler_that_is_killed_too_often_ends_the_run(tmp_path):
+    with Job(tmp_path, *returning(), restarts=1, hold=True) as job:
+        job.stand()
+        os.kill(job.child("the scheduler"), signal.SIGKILL)
+        pid = job.await_restart("the scheduler")
+        os.kill(pid, signal.SIGKILL)
+        assert job.wait(LIMIT) == 128 + signal.SIGKILL
+        assert f"first failure: the scheduler (pid {pid}) was ended by signal 9 (SIGKILL) after 1 restart" in job.stderr
+        job.nothing_left()
+
+
+def test_a_program_that_always_fails_fails_so_often_and_no_more(tmp_path):
+    with Job(tmp_path, *shell('if [ $RANK_ID = 2 ]; then echo life; exit 3; fi; exec sleep 600'), restarts=3) as job:
+        assert job.wait(LIMIT) == 3
+        assert re.sub("--- muster: .*; ", "", job.log("worker_2.log")) == (
+            "life\nrestart 1 of 3\nlife\nrestart 2 of 3\nlife\nrestart 3 of 3\nlife\n"
+        )
+        assert "exited with code 3 after 3 restarts, log " in job.stderr
+        job.nothing_left()
+
+
+def test_an_abort_ends_the_run(tmp_path):
+    with Job(tmp_path, *returning({"2.0@20": "abort 9"}), restarts=100) as job:
+        assert job.wait(LIMIT) == 9
+        pid = job.child("worker 2")
+        assert f"muster: first failure: worker 2 (pid {pid}) exited with code 9" in job.stderr
+        assert re.search(rf"the scheduler says: rank 2 \(.*pid {pid}\) aborted the job with code 9", job.stderr)
+        job.nothing_left()
+
+
+def test_forming_that_takes_too_long_is_not_tried_again(tmp_path):
+    late = 'if [ $RANK_ID = 2 ]; then exec sleep 600; fi; exec python3 "$0" "$@"'
+    words = ["--cluster_time_out=5"]
+    with Job(tmp_path, "--", "sh", "-c", late, *returning(), restarts=100, words=words) as job:
+        assert job.wait(LIMIT) == 124
+        assert "first failure: the scheduler" in job.stderr and "missing: rank 2" in job.stderr
+        job.nothing_left()
+
+
+def test_the_users_signal_ends_it_in_the_middle_of_restarts(tmp_path):
+    with Job(tmp_path, *shell("echo life; exit 1"), restarts=1000) as job:
+        job.await_restart("worker 0", 3)
+        job.signal(signal.SIGTERM)
+        assert job.wait(LIMIT) == 128 + signal.SIGTERM
+        job.nothing_left()
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    "words, env, said",
+    [
+        (["--max_restarts=1"], {"MS_ENABLE_RECOVERY": 1, "MS_RECOVERY_PATH": "rec"}, "but without --join nobody stays"),
+        (["--max_restarts=-1", "--join"], {}, '--max_restarts is "-1"; it must be how often'),
+        (["--max_restarts=1", "--join"], {}, "without recovery no process finds its place again: set MS_ENABLE_RECOVERY=1"),
+        (["--max_restarts=1", "--join"], {"MS_ENABLE_RECOVERY": 1}, "but MS_RECOVERY_PATH is not set"),
+        (["--join"], {"MS_ENABLE_RECOVERY": 1}, "but MS_RECOVERY_PATH is not set"),
+        (["--join"], {"MUSTER_ENABLE_RECOVERY": "yes"}, 'MUSTER_ENABLE_RECOVERY is "yes"'),
+        (
+            ["--max_restarts=1", "--join", "--local_worker_num=1"],
+            {"MS_ENABLE_RECOVERY": 1, "MS_RECOVERY_PATH": "rec"},
+            "give --node_rank, too",
+        ),
+    ],
+)
+def test_restarts_that_could_not_work_are_refused_at_once(words, env, said, tmp_path):
+    command = [MUSTER, "run", "--worker_num=2", "--master_port=0", f"--log_dir={tmp_path}/logs", *words, "true"]
+    ended = subprocess.run(command, env=clean_environment(env), cwd=tmp_path, capture_output=True, text=True, timeout=30)
+    assert ended.returncode == 2
+    assert said in ended.stderr
+    assert not list(tmp_path.iterdir())
