@@ -175,6 +175,7 @@ def test_one_that_is_lost_when_all_others_have_left(tmp_path):
     with Job(tmp_path, *returning({"3.0@end": "kill"})) as job:
         assert job.wait(LIMIT) == 0, job.describe()
         assert job.log("worker_3.log").endswith("life 1\nall is done\n")
+        assert "exited with code 1: the job is over, and the workers have 10 s to end" in job.stderr
 
 
 # When it ends all the same
@@ -214,7 +215,7 @@ def test_an_abort_ends_the_run(tmp_path):
     with Job(tmp_path, *returning({"2.0@20": "abort 9"}), restarts=100) as job:
         assert job.wait(LIMIT) == 9
         pid = job.child("worker 2")
-        assert f"muster: first failure: worker 2 (pid {pid}) exited with code 9" in job.stderr
+        assert f"muster: first failure: worker 2 (pid {pid}) exited with code 9, log " in job.stderr
         assert re.search(rf"the scheduler says: rank 2 \(.*pid {pid}\) aborted the job with code 9", job.stderr)
         job.nothing_left()
 
@@ -256,7 +257,7 @@ def test_the_users_signal_ends_it_in_the_middle_of_restarts(tmp_path):
     ],
 )
 def test_restarts_that_could_not_work_are_refused_at_once(words, env, said, tmp_path):
-    command = [MUSTER, "run", "--worker_num=2", "--master_port=0", f"--log_dir={tmp_path}/logs", *words, "true"]
+    command = [MUSTER, "run", "--worker_num=2", "--master_port=0", f"--log_dir={tmp_path}/logs", *words, "env"]
     ended = subprocess.run(command, env=clean_environment(env), cwd=tmp_path, capture_output=True, text=True, timeout=30)
     assert ended.returncode == 2
     assert said in ended.stderr

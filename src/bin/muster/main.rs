@@ -29,6 +29,8 @@ mod code {
     pub const USAGE: i32 = 2;
     /// A node aborted the scheduler's job.
     pub const ABORTED: i32 = 3;
+    /// The scheduler could not serve, or not go on: its settings, its port, its recovery directory.
+    pub const UNABLE: i32 = 4;
     /// Forming the cluster took longer than it may.
     pub const FORMING: i32 = 124;
     /// A bug in the command: what a Rust program that panics ends with.

@@ -1,7 +1,8 @@
 //! `muster scheduler`: the scheduler as a process of its own, with the settings of the environment.
 //!
 //! `muster run` starts it with a listener that is bound already: MUSTER_SCHED_FD is its descriptor. Its exit code tells
-//! the launcher how the job ended: 0, 124 when forming timed out, 3 when it was aborted, otherwise 1; the last line on standard error says why,
+//! the launcher how the job ended: 0, 1 when it broke, 3 when it was aborted, 4 when the scheduler could not serve it, 124
+//! when forming timed out; the last line on standard error says why,
 //! after [`LAST_WORDS`].
 //! Tested by `tests/python/test_run.py`.
 
@@ -20,7 +21,8 @@ Usage: muster scheduler
 Forms the cluster that the environment describes (MS_SCHED_HOST, MS_SCHED_PORT, MS_WORKER_NUM, ...) and serves it until
 the job ends. With MUSTER_SCHED_FD it serves on that listening descriptor instead of binding the address.
 
-Exit code: 0 the job ended well, 124 forming timed out, 3 a node aborted it, 1 anything else, 2 usage.
+Exit code: 0 the job ended well, 1 it broke, 2 usage, 3 a node aborted it, 4 the scheduler could not serve it (its settings,
+its port, its recovery directory), 124 forming timed out.
 
 Settings, for all processes of a cluster:
 ";
@@ -50,7 +52,8 @@ fn serve() -> i32 {
         (Status::Aborted, _) => code::ABORTED,
         // Forming is all that a scheduler waits for within a time; a job that broke has a first cause.
         (Status::Timeout, None) => code::FORMING,
-        _ => code::FAILED,
+        (_, None) => code::UNABLE,
+        (_, Some(_)) => code::FAILED,
     }
 }
 

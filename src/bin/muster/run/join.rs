@@ -9,7 +9,7 @@ use super::children::{self, Child, Launch, Part};
 use super::deserters::Deserters;
 use super::parse::RunOptions;
 use super::summary;
-use super::supervise::{Action, Supervisor, Verdict, Whom};
+use super::supervise::{Action, Supervisor, Verdict, Whom, OVER};
 use crate::code;
 use crate::sys::{self, Ending};
 use std::io;
@@ -112,6 +112,10 @@ impl Run<'_, '_> {
             has_ended = true;
             let now = self.began.elapsed();
             self.supervisor.ended(index, ending, now);
+            if self.children[index].part == Part::Scheduler && self.supervisor.is_over() {
+                let (how, time) = (summary::how(&self.children[index], ending), OVER.as_secs());
+                eprintln!("muster: {how}: the job is over, and the workers have {time} s to end");
+            }
             if self.max_restarts > 0 && ending == Ending::Exit(0) && self.children[index].part != Part::Scheduler {
                 self.deserters.doubt(index, now);
             }
@@ -160,7 +164,9 @@ impl Run<'_, '_> {
         let mut endings = Vec::new();
         for (index, child) in counted.iter_mut().enumerate() {
             let before = self.supervisor.ending_before(index);
-            child.pid = before.and(child.pid_before).unwrap_or(child.pid);
+            if let Some(pid) = before.and(child.pid_before) {
+                (child.pid, child.restarts) = (pid, child.restarts - 1);
+            }
             endings.extend(before.or(self.supervisor.ending(index)));
         }
         let verdict = self.supervisor.verdict(named(&counted));

@@ -30,9 +30,9 @@ pub const KILL_AFTER_SIGNAL: Duration = Duration::from_secs(5);
 /// How long the scheduler may take to end once all workers of the job have ended well: it then knows that they have left,
 /// or that they never came.
 pub const CLOSING: Duration = Duration::from_secs(1);
-/// With restarts: how long workers may go on when the scheduler has ended by itself with a failure. One that was lost at the
-/// very end may come back, find all work done, and end well.
-pub const OVER: Duration = Duration::from_secs(2);
+/// With restarts: how long workers may go on when the scheduler has said that the job is broken for good. One that was lost
+/// when others had left may come back, find all work done, and end well.
+pub const OVER: Duration = Duration::from_secs(10);
 /// How often killing is repeated, as processes that a dying one leaves behind come into sight only then.
 const KILL_AGAIN: Duration = Duration::from_millis(20);
 
@@ -173,6 +173,11 @@ impl Supervisor {
     /// How often this child was started again, or is about to be.
     pub fn restarts(&self, child: usize) -> u32 {
         self.members[child].lives.used()
+    }
+
+    /// Whether the job is over, and the workers may still say how.
+    pub fn is_over(&self) -> bool {
+        self.stop.as_ref().is_some_and(|stop| !stop.hard && stop.workers_at.is_some())
     }
 
     /// Whether the scheduler may have to be started again.
@@ -397,7 +402,7 @@ impl Supervisor {
 }
 
 /// The codes with which a scheduler ends that has said why: another start would not find the job.
-const ENDS_BY_ITSELF: [i32; 5] = [0, code::FAILED, code::USAGE, code::ABORTED, code::FORMING];
+const ENDS_BY_ITSELF: [i32; 6] = [0, code::FAILED, code::USAGE, code::ABORTED, code::UNABLE, code::FORMING];
 
 fn tell(members: &mut [Member], scheduler: bool) {
     for member in members.iter_mut().filter(|one| one.scheduler == scheduler && one.ending.is_none()) {

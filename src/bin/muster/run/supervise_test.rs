@@ -306,7 +306,7 @@ fn a_scheduler_comes_back_that_something_has_ended() {
 
 #[test]
 fn a_scheduler_that_says_why_it_ends_does_not_come_back() {
-    for code in [code::USAGE, code::ABORTED, code::FORMING] {
+    for code in [code::USAGE, code::ABORTED, code::UNABLE, code::FORMING] {
         let mut job = returning(MANY);
         assert!(job.ends(SCHEDULER, Ending::Exit(code)).actions().is_empty());
         assert!(!job.supervisor.needs_port());
@@ -326,7 +326,8 @@ fn one_that_was_lost_at_the_very_end_has_a_while_to_come_back_and_end_well() {
     let mut job = returning(MANY);
     job.all_end(&[1, 2], Ending::Exit(0)).ends(SCHEDULER, Ending::Exit(1));
     assert_eq!(job.ends(3, KILLED).actions(), begins(3));
-    assert!(job.after(1999).is_empty());
+    assert!(job.after(9999).is_empty());
+    assert!(job.supervisor.is_over());
     job.ends(3, Ending::Exit(0)).supervisor.orphans(1, vec![]);
     assert!(job.supervisor.finished());
     assert_eq!(job.supervisor.verdict(Some(3)), Verdict::Success, "what the last lives say is the result");
@@ -336,7 +337,7 @@ fn one_that_was_lost_at_the_very_end_has_a_while_to_come_back_and_end_well() {
 fn one_that_does_not_end_then_is_to_blame_by_its_life_before() {
     let mut job = returning(MANY);
     job.all_end(&[1, 2], Ending::Exit(0)).ends(3, KILLED).ends(SCHEDULER, Ending::Exit(1)).actions();
-    assert_eq!(job.after(2000), ASK_WORKERS);
+    assert_eq!(job.after(10_000), ASK_WORKERS);
     job.ends(3, Ending::Exit(0));
     assert!(job.supervisor.finished());
     assert_eq!(job.supervisor.ending_before(3), Some(KILLED));
