@@ -17,7 +17,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 import muster_ctypes  # noqa: E402
-from muster_ctypes import MIN, MusterError  # noqa: E402
+from muster_ctypes import MAX, MIN, MusterError  # noqa: E402
 
 KEPT = pathlib.Path(os.environ["KEPT"])
 STEPS = int(sys.argv[1])
@@ -76,16 +76,19 @@ class Work:
         self.sums = {step: total for step, total in self.sums.items() if step <= self.step}
         self.agreed = True
 
+    def is_held(self):
+        """The same for all, although they look at the file at different times."""
+        return self.cluster.world.allreduce([self.step == held_at()], MAX)[0] == 1
+
     def go_on(self, life):
         if not self.agreed:
             self.agree()
         if how := PLAN.get(f"{self.rank}.{life}@{self.step}"):
             break_off(how, self.cluster)
-        if self.step == held_at():
+        if self.is_held():
             print(f"stands at {self.step}", flush=True)
-            while self.step == held_at():
+            while self.is_held():
                 time.sleep(REST_SECONDS)
-                self.cluster.world.barrier()
         number = self.step + 1
         total = self.sums[self.step] + self.cluster.world.allreduce([number * (self.rank + 1)])[0]
         self.sums = {self.step: self.sums[self.step], number: total}

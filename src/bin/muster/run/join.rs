@@ -105,11 +105,13 @@ impl Run<'_, '_> {
 
     /// Whether anybody has ended.
     fn notice_ends(&mut self) -> bool {
-        let mut has_ended = false;
-        for index in 0..self.children.len() {
-            let pid = self.children[index].pid;
-            let Some(ending) = Some(pid).filter(|_| self.supervisor.runs(index)).and_then(sys::ended) else { continue };
-            has_ended = true;
+        // All are looked at before the first is told of: that may be the time at which another is to begin its next life, and
+        // until it has begun its number is still that of the last.
+        let running = self.children.iter().enumerate().filter(|(index, _)| self.supervisor.runs(*index));
+        let ended: Vec<(usize, Ending)> =
+            running.filter_map(|(index, child)| Some((index, sys::ended(child.pid)?))).collect();
+        let has_ended = !ended.is_empty();
+        for (index, ending) in ended {
             let now = self.began.elapsed();
             self.supervisor.ended(index, ending, now);
             if self.children[index].part == Part::Scheduler && self.supervisor.is_over() {
