@@ -1,9 +1,12 @@
 // Trains a small network on handwritten digits, data-parallel: start it once with MS_ROLE=MS_SCHED and N times with
 // MS_ROLE=MS_WORKER, or let `muster run` do that. Rank 0 broadcasts the first weights, gradients are averaged by
-// allreduce, and in the end all ranks hold the same weights, bit for bit.
+// allreduce, and in the end all ranks hold the same weights, bit for bit. With --checkpoint it goes on when processes are
+// killed and started again: recovery.cpp.
 #include "cluster.hpp"
 #include "data.hpp"
 #include "options.hpp"
+#include "recovery.hpp"
+#include "trace.hpp"
 #include "training.hpp"
 
 #include <algorithm>
@@ -11,6 +14,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -32,28 +36,61 @@ void report(Cluster &cluster, Trainer &trainer, const Images &held_back) {
     }
 }
 
-void train(Cluster &cluster, const Options &options) {
+void train(Cluster &cluster, const Options &options, Trace &trace) {
     const Dataset dataset = load_dataset(options.data.empty() ? default_data_path() : options.data);
     Trainer trainer(cluster, dataset.training, options);
-    for (std::size_t epoch = 0; epoch < options.epochs; epoch++) {
-        trainer.train_epoch(epoch);
+    const auto conclude = [&] {
+        if (cluster.rank() == 0 && !options.save.empty()) {
+            const std::vector<float> &weights = trainer.model().weights;
+            write_whole(options.save,
+                        std::string(reinterpret_cast<const char *>(weights.data()), weights.size() * sizeof(float)));
+        }
+        report(cluster, trainer, dataset.held_back);
+    };
+    if (!options.checkpoint.empty()) {
+        return Recovery(cluster, trainer, options, trace).run(conclude);
     }
-    report(cluster, trainer, dataset.held_back);
+    trainer.begin();
+    while (!trainer.is_done()) {
+        trainer.step();
+    }
+    conclude();
+}
+
+// Nothing where the others have left long ago, and this process comes back to a training that is over.
+std::unique_ptr<Cluster> join(const Options &options, const Trace &trace) {
+    const bool had_finished = Recovery::had_finished(options);
+    try {
+        return std::make_unique<Cluster>(had_finished ? Recovery::kLastPatience : Cluster::kUsualPatience);
+    } catch (const ClusterError &error) {
+        if (!had_finished || !error.is_too_late()) {
+            throw;
+        }
+        trace.line("late");
+        std::printf("%s\nthis rank's last checkpoint says that all ranks have finished: there is nothing left to do\n",
+                    error.what());
+        return nullptr;
+    }
 }
 
 int run(const Options &options) {
-    Cluster cluster;
-    if (cluster.is_scheduler()) {
+    Trace trace(options.trace);
+    trace.line("start");
+    const std::unique_ptr<Cluster> cluster = join(options, trace);
+    if (!cluster || cluster->is_scheduler()) {
         return EXIT_SUCCESS;
     }
+    trace.set_rank(cluster->rank());
+    trace.line("joined", cluster->restarts());
     try {
-        train(cluster, options);
-        cluster.leave();
+        train(*cluster, options, trace);
+        trace.line("leaving");
+        cluster->leave();
         return EXIT_SUCCESS;
     } catch (const ClusterError &) {
         throw;  // the others know already
     } catch (const std::exception &error) {
-        cluster.abort(error.what());
+        cluster->abort(error.what());
         throw;
     }
 }

@@ -99,11 +99,14 @@ double Model::accuracy(const Images &images) {
     return static_cast<double>(right) / static_cast<double>(images.count());
 }
 
-std::uint64_t hash_of(const std::vector<float> &weights) {
+std::uint64_t hash_of(const char *bytes, std::size_t count) {
     std::uint64_t hash = 0xcbf29ce484222325;
-    const auto *bytes = reinterpret_cast<const unsigned char *>(weights.data());
-    for (std::size_t i = 0; i < weights.size() * sizeof(float); i++) {
-        hash = (hash ^ bytes[i]) * 0x100000001b3;
+    for (std::size_t i = 0; i < count; i++) {
+        hash = (hash ^ static_cast<unsigned char>(bytes[i])) * 0x100000001b3;
     }
     return hash;
+}
+
+std::uint64_t hash_of(const std::vector<float> &weights) {
+    return hash_of(reinterpret_cast<const char *>(weights.data()), weights.size() * sizeof(float));
 }

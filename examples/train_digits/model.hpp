@@ -37,5 +37,6 @@ private:
     std::vector<float> probabilities_;
 };
 
-// FNV-1a over the bytes of the weights.
+// FNV-1a over bytes, or over those of the weights.
+std::uint64_t hash_of(const char *bytes, std::size_t count);
 std::uint64_t hash_of(const std::vector<float> &weights);

@@ -1,5 +1,7 @@
 #include "options.hpp"
 
+#include "checkpoint.hpp"
+
 #include <cmath>
 #include <set>
 #include <stdexcept>
@@ -12,11 +14,22 @@ const char *const kUsage =
     "  --hidden N   hidden units (64)\n"
     "  --data PATH  a .csv file of digits, or a folder with MNIST's idx files;\n"
     "               default: $DATA_PATH (a folder of idx files), else digits.csv beside this program\n"
-    "  --no-sync    no allreduce: every rank trains alone, and the weights drift apart\n";
+    "  --no-sync    no allreduce: every rank trains alone, and the weights drift apart\n"
+    "  --save FILE  rank 0 writes the final weights there, as float32 values\n"
+    "\n"
+    "  --checkpoint DIR         each rank saves checkpoints there, goes on from them when it is started again, and, under\n"
+    "                           recovery (MS_ENABLE_RECOVERY=1, MS_RECOVERY_PATH), when others are\n"
+    "  --checkpoint_interval N  steps from one checkpoint to the next (50)\n"
+    "  --keep N                 how many each rank keeps, 2 or more (3)\n"
+    "\n"
+    "  For scripts/chaos.py:\n"
+    "  --trace FILE             appends a line per event\n"
+    "  --fork_child RANK        that rank (1 or more) leaves a child process behind, which sleeps a minute\n";
 
 namespace {
 
-const std::set<std::string> kValued = {"--epochs", "--batch", "--lr", "--hidden", "--data"};
+const std::set<std::string> kValued = {"--epochs", "--batch", "--lr", "--hidden", "--data", "--save",
+                                      "--checkpoint", "--checkpoint_interval", "--keep", "--trace", "--fork_child"};
 
 [[noreturn]] void reject(const std::string &name, const std::string &value, const char *expected) {
     throw std::invalid_argument("--" + name + " is '" + value + "'; it must be " + expected);
@@ -45,6 +58,23 @@ float positive_number(const std::string &name, const std::string &value) {
         // not a number at all, or one that no float can hold
     }
     reject(name, value, "a number above 0");
+}
+
+std::string &path_named(Options &options, const std::string &name) {
+    return name == "data"         ? options.data
+           : name == "save"       ? options.save
+           : name == "checkpoint" ? options.checkpoint
+                                  : options.trace;
+}
+
+// What does not go together.
+void check(const Options &options) {
+    if (options.keep < Checkpoints::kKeptAtLeast) {
+        reject("keep", std::to_string(options.keep), "2 or more: of one checkpoint each the ranks may have none in common");
+    }
+    if (!options.checkpoint.empty() && !options.sync) {
+        throw std::invalid_argument("--checkpoint and --no-sync exclude each other: ranks that train alone are nowhere together");
+    }
 }
 
 }  // namespace
@@ -79,9 +109,16 @@ Options parse_options(int argc, char **argv) {
             options.hidden = positive_integer(name, value);
         } else if (name == "lr") {
             options.learning_rate = positive_number(name, value);
+        } else if (name == "checkpoint_interval") {
+            options.checkpoint_interval = positive_integer(name, value);
+        } else if (name == "keep") {
+            options.keep = positive_integer(name, value);
+        } else if (name == "fork_child") {
+            options.fork_child = static_cast<long>(positive_integer(name, value));
         } else {
-            options.data = value;
+            path_named(options, name) = value;
         }
     }
+    check(options);
     return options;
 }

@@ -12,6 +12,12 @@ struct Options {
     float momentum = 0.9F;
     std::string data;          // a .csv file or a folder of idx files; empty: see default_data_path()
     bool sync = true;          // false: every rank trains alone
+    std::string save;          // a file for the weights; empty: they are not kept
+    std::string checkpoint;    // a folder for checkpoints; empty: there are none
+    std::size_t checkpoint_interval = 50;  // in steps
+    std::size_t keep = 3;      // checkpoints per rank
+    std::string trace;         // see trace.hpp
+    long fork_child = -1;      // the rank that leaves a child process behind
     bool help = false;
 };
 

@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <numeric>
 #include <random>
+#include <stdexcept>
+#include <string>
 #include <utility>
 
 namespace {
@@ -23,29 +25,51 @@ Trainer::Trainer(Cluster &cluster, const Images &images, const Options &options)
     : cluster_(cluster),
       images_(images),
       options_(options),
+      steps_per_epoch_((images.count() + options.batch - 1) / options.batch),
       model_(images.pixels, options.hidden),
       order_(images.count()),
       gradient_(model_.weights.size() + 2),
-      velocity_(model_.weights.size()) {
+      velocity_(model_.weights.size()) {}
+
+void Trainer::begin() {
     if (cluster_.rank() == 0) {
         model_.draw_weights(kSeed);
     }
     cluster_.broadcast(model_.weights);
+    std::fill(velocity_.begin(), velocity_.end(), 0.0F);
+    steps_done_ = 0;
+    samples_used_ = 0;
+    shuffle(0);
 }
 
-void Trainer::train_epoch(std::size_t epoch) {
-    shuffle(epoch);
-    std::size_t number = 0;
-    for (std::size_t begin = 0; begin < order_.size(); begin += options_.batch, number++) {
-        const std::size_t end = std::min(begin + options_.batch, order_.size());
-        const float loss = step(begin, end);
-        if (number % kStepsBetweenLines == 0) {
-            std::printf("epoch: %zu, step: %zu, loss is %.4f\n", epoch, number, static_cast<double>(loss));
-        }
+void Trainer::go_to(const TrainingState &state) {
+    if (state.weights.size() != model_.weights.size()) {
+        throw std::runtime_error("the checkpoint of step " + std::to_string(state.step) + " has " +
+                                 std::to_string(state.weights.size()) + " weights, this model " +
+                                 std::to_string(model_.weights.size()));
+    }
+    model_.weights = state.weights;
+    velocity_ = state.velocity;
+    steps_done_ = state.step;
+    samples_used_ = state.samples_used;
+    shuffle(steps_done_ / steps_per_epoch_);
+}
+
+void Trainer::step() {
+    const std::size_t epoch = steps_done_ / steps_per_epoch_;
+    const std::size_t number = steps_done_ % steps_per_epoch_;
+    if (number == 0) {
+        shuffle(epoch);
+    }
+    const std::size_t begin = number * options_.batch;
+    const float loss = train(begin, std::min(begin + options_.batch, order_.size()));
+    steps_done_++;
+    if (number % kStepsBetweenLines == 0) {
+        std::printf("epoch: %zu, step: %zu, loss is %.4f\n", epoch, number, static_cast<double>(loss));
     }
 }
 
-float Trainer::step(std::size_t begin, std::size_t end) {
+float Trainer::train(std::size_t begin, std::size_t end) {
     const std::size_t mine = begin + part_begin(end - begin, cluster_.rank(), cluster_.size());
     const std::size_t next = begin + part_begin(end - begin, cluster_.rank() + 1, cluster_.size());
     const std::size_t count = model_.weights.size();

@@ -2,6 +2,7 @@
 // averaged. Whatever the number of ranks, the batches are the same, and so is the loss curve.
 #pragma once
 
+#include "checkpoint.hpp"
 #include "cluster.hpp"
 #include "data.hpp"
 #include "model.hpp"
@@ -14,9 +15,22 @@ class Trainer {
 public:
     Trainer(Cluster &cluster, const Images &images, const Options &options);
 
-    // One pass over all images; prints the loss of every tenth step: that of the global batch, or, without sync, that
-    // of this rank's part.
-    void train_epoch(std::size_t epoch);
+    // All ranks go to the beginning, with rank 0's first weights.
+    void begin();
+
+    // This rank goes to where it was; that the others do, too, is the caller's affair. Throws std::runtime_error if the
+    // state is that of another model.
+    void go_to(const TrainingState &state);
+
+    // Trains on the next global batch; prints the loss of every tenth one of an epoch: that of the whole batch, or, without
+    // sync, that of this rank's part.
+    void step();
+
+    std::size_t steps_done() const { return steps_done_; }
+    bool is_done() const { return steps_done_ == options_.epochs * steps_per_epoch_; }
+
+    // Where this rank is.
+    TrainingState state() const { return {steps_done_, samples_used_, false, model_.weights, velocity_}; }
 
     Model &model() { return model_; }
 
@@ -25,15 +39,17 @@ public:
 
 private:
     // Trains on order_[begin, end), the global batch, and returns its mean loss (without sync: its part's).
-    float step(std::size_t begin, std::size_t end);
+    float train(std::size_t begin, std::size_t end);
     void shuffle(std::size_t epoch);
 
     Cluster &cluster_;
     const Images &images_;
     const Options &options_;
+    const std::size_t steps_per_epoch_;
     Model model_;
     std::vector<std::size_t> order_;  // of the images, in this epoch; the same on all ranks
     std::vector<float> gradient_;     // one value per weight, then the loss and the number of images
     std::vector<float> velocity_;
+    std::size_t steps_done_ = 0;
     std::size_t samples_used_ = 0;
 };

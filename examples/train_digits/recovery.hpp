@@ -1,0 +1,45 @@
+// Training that goes on when processes are lost: each rank saves checkpoints, and after a loss all go back to the newest
+// step of which everyone has one. Nothing that the weights depend on is lost with a process (order of the data and of the
+// sums follow from the step), so in the end they are bit for bit those of a training in which nothing died.
+#pragma once
+
+#include "checkpoint.hpp"
+#include "cluster.hpp"
+#include "options.hpp"
+#include "trace.hpp"
+#include "training.hpp"
+
+#include <chrono>
+#include <functional>
+
+class Recovery {
+public:
+    // How long one waits for the others who knows that all have finished: they may have left. Whoever needs it after all
+    // is here by then, or has it started again.
+    static constexpr std::chrono::milliseconds kLastPatience{1500};
+
+    Recovery(Cluster &cluster, Trainer &trainer, const Options &options, Trace &trace);
+
+    // Trains to the last step, and concludes: all ranks together, in a function that returns on none before it has been
+    // called on all. After an interruption what was not done is done again, the conclusion included. Returns when every
+    // rank has finished.
+    void run(const std::function<void()> &conclude);
+
+    // Whether this process, which has not joined its cluster yet, is one more life of a rank that knew that all ranks had
+    // finished. If the others are not there any more, nothing is left to be done.
+    static bool had_finished(const Options &options);
+
+private:
+    void go_back();
+    void train();
+    void finish(const std::function<void()> &conclude);
+    void save(bool finished);
+
+    Cluster &cluster_;
+    Trainer &trainer_;
+    const Options &options_;
+    Trace &trace_;
+    Checkpoints checkpoints_;
+    bool finished_ = false;
+    bool has_child_ = false;
+};
