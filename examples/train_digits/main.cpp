@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -75,6 +76,9 @@ std::unique_ptr<Cluster> join(const Options &options, const Trace &trace) {
 
 int run(const Options &options) {
     Trace trace(options.trace);
+    if (const std::optional<Place> place = Cluster::announced_place()) {
+        trace.set_rank(place->rank);
+    }
     trace.line("start");
     const std::unique_ptr<Cluster> cluster = join(options, trace);
     if (!cluster || cluster->is_scheduler()) {

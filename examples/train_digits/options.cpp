@@ -24,7 +24,7 @@ const char *const kUsage =
     "\n"
     "  For scripts/chaos.py:\n"
     "  --trace FILE             appends a line per event\n"
-    "  --fork_child RANK        that rank (1 or more) leaves a child process behind, which sleeps a minute\n";
+    "  --fork_child RANK        that rank (1 or more) leaves a child process behind, which sleeps for 5 minutes\n";
 
 namespace {
 

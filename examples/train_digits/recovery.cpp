@@ -15,7 +15,7 @@
 namespace {
 
 constexpr std::int64_t kNone = -1;
-constexpr unsigned kChildSeconds = 60;
+constexpr unsigned kChildSeconds = 300;
 
 // A number that tells a training by so many ranks from others: all that its result depends on is in it.
 std::uint64_t training_of(const Options &options, int ranks) {
