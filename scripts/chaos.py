@@ -73,6 +73,8 @@ def chaos(given, folder):
         for kind, share in zip(plan, moments + [1.0] * len(plan)):
             blows.strike(kind, int(share * steps))
         job.until_end(limit)
+    if "end" in plan and not any(blow.victims for blow in blows.struck if blow.kind == "end"):
+        raise Failed("nobody was hit at the end, which was over too soon: try another time")
     rows = blows.rows()
     print(table(rows), flush=True)
     weights = {"the file of rank 0": job.weights.read_bytes(),

@@ -20,7 +20,8 @@ class Blow:
 
     kind: str
     victims: dict  # by rank, or the scheduler's name: pids
-    ns: int
+    first_ns: int  # when the first of them was struck
+    ns: int  # and the last
     doing: str
 
     def ranks(self):
@@ -33,10 +34,10 @@ class Blows:
         self.struck = []
 
     def strike(self, kind, step):
-        """Waits for that step, strikes, and waits until all go on."""
+        """Waits for that step, strikes, and waits until all go on; at the end there is no time for that."""
         self.job.until(lambda: self.job.trace.newest_step >= step, self.limit, f"step {step}")
         KINDS[kind](self)
-        for blow in self.struck[-2:]:
+        for blow in self.struck[-2:] if kind not in LAST else ():
             self.await_back(blow)
 
     def await_back(self, blow):
@@ -52,7 +53,7 @@ class Blows:
         return self.job.trace.first(lambda event: event.rank == rank and event.what in BACK, since=ns)
 
     def note(self, kind, victims, ns, doing):
-        self.struck.append(Blow(kind, victims, ns, doing))
+        self.struck.append(Blow(kind, victims, ns, ns, doing))
 
     def worker_in(self, kind, wanted, doing, among=None):
         """Kills a worker, by chance, in one of these states; None if for a long time none was met in it."""
@@ -119,7 +120,7 @@ class Blows:
         struck = {name: self.job.kill(pid) for name, pid in victims.items()}
         if not struck or None in struck.values():
             raise Failed(f"{kind}: not all were there to be killed: {struck}")
-        self.note(kind, victims, max(struck.values()), "")
+        self.struck.append(Blow(kind, victims, min(struck.values()), max(struck.values()), ""))
 
     def with_child(self):
         trace = self.job.trace
@@ -134,19 +135,39 @@ class Blows:
             raise Failed(f"the child {child} did not outlive its parent")
 
     def at_the_end(self):
-        """In the last checkpoint, in the last collectives, or while leaving."""
-        trace = self.job.trace
-        wanted = self.rng.choice(ENDING)
+        """In the last checkpoint, in the last collectives, or while leaving. It is over in milliseconds: now and then one that
+        is held still keeps the others waiting there, and a blow that comes too late is no failure."""
+        holds = self.rng.random() < 0.5
+        try:
+            self.job.until(lambda: self.hold_and_hit() if holds else self.hit_at_the_end(), self.limit, "the end")
+        except Failed:
+            if self.job.running:
+                raise
+            now = time.monotonic_ns()
+            self.struck.append(Blow("end", {}, now, now, "missed: all had ended"))
 
-        def ending(pid):
-            event = trace.last[pid]
-            return event.what in ENDING or (event.what == "saving" and event.number == self.steps)
+    def is_at_the_end(self, pid):
+        event = self.job.trace.last[pid]
+        return event.what in ENDING or (event.what == "saving" and event.number == self.steps)
 
-        self.job.until(lambda: any(event.what == wanted for event in trace.last.values()), self.limit, f"one is {wanted}")
-        self.next_in("end", ending, "at the end")
-        (rank, pid), = self.struck[-1].victims.items()
-        last = [event for event in trace.events if event.pid == pid and event.ns <= self.struck[-1].ns][-1]
-        self.struck[-1].doing = f"at the end ({last.what})"
+    def hold_and_hit(self):
+        held = next((pid for pid in list(self.job.trace.last) if self.is_at_the_end(pid) and self.job.is_child(pid)), None)
+        if held is None:
+            return False
+        with self.job.held(held) as is_held:
+            time.sleep(self.rng.uniform(0, 0.05))
+            self.job.trace.read()
+            return is_held and self.hit_at_the_end(but=held)
+
+    def hit_at_the_end(self, but=None):
+        pids = [pid for pid in self.job.trace.last if pid != but and self.is_at_the_end(pid)]
+        self.rng.shuffle(pids)
+        for pid in pids:
+            if ns := self.job.kill_in(pid, self.is_at_the_end):
+                last = self.job.trace.last[pid]
+                self.note("end", {last.rank: pid}, ns, f"at the end ({last.what})")
+                return True
+        return False
 
     def rows(self):
         """What the table shows: a dictionary per blow."""
@@ -154,12 +175,13 @@ class Blows:
 
     def row(self, number, blow):
         events = self.job.trace.events
-        next_ns = self.struck[number + 1].ns if number + 1 < len(self.struck) else float("inf")
+        next_ns = self.struck[number + 1].first_ns if number + 1 < len(self.struck) else float("inf")
         after = [event for event in events if event.ns > blow.ns]
-        row = {"who": blow.victims, "kind": blow.kind, "doing": blow.doing}
+        row = {"who": blow.victims, "kind": blow.kind, "doing": blow.doing, "noticed": None}
         row["step"] = max((event.number for event in events if event.what == "step" and event.ns <= blow.ns), default=0)
         survivors = [event for event in after if event.what == "lost" and event.pid not in blow.victims.values()]
-        row["noticed"] = (survivors[0].ns - blow.ns) / 1e6 if survivors and survivors[0].ns < next_ns else None
+        if blow.ranks() and len(blow.ranks()) < self.job.ranks and survivors and survivors[0].ns < next_ns:
+            row["noticed"] = (survivors[0].ns - blow.ns) / 1e6
         lives = [self.next_life(rank, blow.ns) for rank in blow.ranks()]
         if lives and all(lives):
             row["restarted"] = max((start - blow.ns) / 1e6 for start, _ in lives)

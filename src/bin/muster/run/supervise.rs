@@ -244,7 +244,11 @@ impl Supervisor {
         };
         let over = match self.members[child].scheduler {
             true => matches!(ending, Some(Ending::Exit(code)) if ENDS_BY_ITSELF.contains(&code)),
-            false => self.members.iter().any(|one| one.scheduler && one.ending == Some(Ending::Exit(0))),
+            // All have left. Who ends by itself then has failed; who was ended may have been about to end well.
+            false => {
+                let all_left = self.members.iter().any(|one| one.scheduler && one.ending == Some(Ending::Exit(0)));
+                all_left && !matches!(ending, Some(Ending::Signal(_)))
+            }
         };
         self.members[child].lives.any_left() && goes_on && !over
     }

@@ -322,6 +322,16 @@ fn a_scheduler_that_says_why_it_ends_does_not_come_back() {
 }
 
 #[test]
+fn one_that_is_killed_when_all_have_left_may_still_say_that_all_is_well() {
+    let mut job = returning(MANY);
+    job.all_end(&[SCHEDULER, 1, 2], Ending::Exit(0));
+    assert_eq!(job.ends(3, KILLED).actions(), begins(3));
+    job.ends(3, Ending::Exit(0));
+    assert!(job.supervisor.finished());
+    assert_eq!(job.supervisor.verdict(None), Verdict::Success);
+}
+
+#[test]
 fn one_that_was_lost_at_the_very_end_has_a_while_to_come_back_and_end_well() {
     let mut job = returning(MANY);
     job.all_end(&[1, 2], Ending::Exit(0)).ends(SCHEDULER, Ending::Exit(1));
