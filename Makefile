@@ -7,6 +7,7 @@
 #   make loom     the models of threads that wait for each other, in every order; part of make test
 #   make soak     the long runs
 #   make detection   kills ranks, and takes the time until everybody knows, and until all go on
+#   make chaos    trains while processes are killed: make chaos [SEED=n] [KILLS=10]
 #   make bench-peers   lays muster beside Open MPI and Gloo, which it installs from Debian, and writes docs/performance.md
 #   make sanitize the tests with sockets under AddressSanitizer and under Valgrind's helgrind; also needs rustup's rust-src
 #   make header   writes include/muster.h anew from src/ffi
@@ -36,7 +37,7 @@ CTEST := $(VENV)/bin/ctest
 JOBS := $(shell nproc)
 STRICT := -DCMAKE_COMPILE_WARNING_AS_ERROR=ON
 
-.PHONY: build library examples ctests demo test fmt clippy rust-tests loom ctest pytest header soak bench-peers detection \
+.PHONY: build library examples ctests demo test fmt clippy rust-tests loom ctest pytest header soak chaos bench-peers detection \
     sanitize asan helgrind valgrind clean
 
 ## Build
@@ -102,6 +103,10 @@ pytest: $(VENV)/installed
 soak: build
 	MUSTER_SOAK=1 cargo test --release -- --nocapture
 	$(PYTHON) -m pytest -c tests/python/pytest.ini tests/soak
+
+# A kill -9 of workers, the scheduler and all, wherever they are; the weights are those of a training in which nothing died.
+chaos: build
+	python3 scripts/chaos.py $(if $(SEED),--seed $(SEED)) $(if $(KILLS),--kills $(KILLS))
 
 ## Performance
 

@@ -9,7 +9,7 @@ from .job import SCHEDULER, Failed
 BACK_SECONDS = 60
 TRIES = 50
 RECOVERING = ("lost",)
-ENDING = ("finishing", "finished", "leaving")
+ENDING = ("finishing", "finished")
 # What one does that is back.
 BACK = ("step", "finishing", "late")
 
@@ -135,16 +135,23 @@ class Blows:
             raise Failed(f"the child {child} did not outlive its parent")
 
     def at_the_end(self):
-        """In the last checkpoint, in the last collectives, or while leaving. It is over in milliseconds: now and then one that
-        is held still keeps the others waiting there, and a blow that comes too late is no failure."""
+        """In the last checkpoint, or in the last collectives. It is over in milliseconds: now and then one that is held still
+        keeps the others waiting there."""
         holds = self.rng.random() < 0.5
+        self.before_all_end("end", lambda: self.hold_and_hit() if holds else self.hit("end", self.is_at_the_end))
+
+    def while_leaving(self):
+        self.before_all_end("leave", lambda: self.hit("leave", lambda pid: self.job.trace.state(pid) == "leaving"))
+
+    def before_all_end(self, kind, try_it):
+        """A blow that comes too late is no failure."""
         try:
-            self.job.until(lambda: self.hold_and_hit() if holds else self.hit_at_the_end(), self.limit, "the end")
+            self.job.until(try_it, self.limit, "the end")
         except Failed:
             if self.job.running:
                 raise
             now = time.monotonic_ns()
-            self.struck.append(Blow("end", {}, now, now, "missed: all had ended"))
+            self.struck.append(Blow(kind, {}, now, now, "missed: all had ended"))
 
     def is_at_the_end(self, pid):
         event = self.job.trace.last[pid]
@@ -157,15 +164,16 @@ class Blows:
         with self.job.held(held) as is_held:
             time.sleep(self.rng.uniform(0, 0.05))
             self.job.trace.read()
-            return is_held and self.hit_at_the_end(but=held)
+            return is_held and self.hit("end", lambda pid: pid != held and self.is_at_the_end(pid))
 
-    def hit_at_the_end(self, but=None):
-        pids = [pid for pid in self.job.trace.last if pid != but and self.is_at_the_end(pid)]
+    def hit(self, kind, condition):
+        """Kills any worker that the condition (on its pid) holds for, if there is one."""
+        pids = [pid for pid in self.job.trace.last if condition(pid)]
         self.rng.shuffle(pids)
         for pid in pids:
-            if ns := self.job.kill_in(pid, self.is_at_the_end):
+            if ns := self.job.kill_in(pid, condition):
                 last = self.job.trace.last[pid]
-                self.note("end", {last.rank: pid}, ns, f"at the end ({last.what})")
+                self.note(kind, {last.rank: pid}, ns, f"at the end ({last.what})")
                 return True
         return False
 
@@ -185,7 +193,10 @@ class Blows:
         lives = [self.next_life(rank, blow.ns) for rank in blow.ranks()]
         if lives and all(lives):
             row["restarted"] = max((start - blow.ns) / 1e6 for start, _ in lives)
-            row["back"] = max((back - start) / 1e6 for start, back in lives)
+            if any(back.what == "late" for _, back in lives):
+                row["doing"] += ", and comes too late"
+            else:
+                row["back"] = max((back.ns - start) / 1e6 for start, back in lives)
         agreed = next((event for event in after if event.what == "agreed"), None)
         if agreed and agreed.ns < next_ns and blow.ranks():
             before = [event for event in events if event.ns < agreed.ns and event.what in ("step", "agreed")]
@@ -195,11 +206,11 @@ class Blows:
         return row
 
     def next_life(self, rank, ns):
-        """When the life of this rank began that got to work again, and when it did."""
+        """When the life of this rank began that got to work again, and the event that shows it."""
         back = self.back(rank, ns)
         if back is None:
             return None
-        return next(event.ns for event in self.job.trace.events if event.pid == back.pid), back.ns
+        return next(event.ns for event in self.job.trace.events if event.pid == back.pid), back
 
 
 KINDS = {
@@ -211,5 +222,6 @@ KINDS = {
     "all": Blows.all_at_once,
     "child": Blows.with_child,
     "end": Blows.at_the_end,
+    "leave": Blows.while_leaving,
 }
-LAST = ("end",)
+LAST = ("end", "leave")

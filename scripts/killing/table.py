@@ -6,7 +6,7 @@ HEAD = ("kill", "step", "who", "doing", "noticed", "restarted", "back", "repeate
 FOOT = """\
 noticed    ms from the kill to the first survivor's error (nobody notices a scheduler; all at once leave nobody)
 restarted  ms from the kill to the first line of the next life's main() (of the last one, where several died)
-back       ms from there to its first step done
+back       ms from there to its first step done, or, at the end, to the end (too late: all have finished, and left)
 repeated   steps that were done, and had to be done again"""
 
 
