@@ -6,6 +6,7 @@
 #   make test     everything that must hold before a change is merged
 #   make loom     the models of threads that wait for each other, in every order; part of make test
 #   make soak     the long runs
+#   make sim SEEDS=100000   so many simulated stories of loss and return, and the table of what they met
 #   make detection   kills ranks, and takes the time until everybody knows, and until all go on
 #   make chaos    trains while processes are killed: make chaos [SEED=n] [KILLS=10]
 #   make bench-peers   lays muster beside Open MPI and Gloo, which it installs from Debian, and writes docs/performance.md
@@ -37,7 +38,7 @@ CTEST := $(VENV)/bin/ctest
 JOBS := $(shell nproc)
 STRICT := -DCMAKE_COMPILE_WARNING_AS_ERROR=ON
 
-.PHONY: build library examples ctests demo test fmt clippy rust-tests loom ctest pytest header soak chaos bench-peers detection \
+.PHONY: build library examples ctests demo test fmt clippy rust-tests loom ctest pytest header soak sim chaos bench-peers detection \
     sanitize asan helgrind valgrind clean
 
 ## Build
@@ -107,6 +108,12 @@ soak: build
 # A kill -9 of workers, the scheduler and all, wherever they are; the weights are those of a training in which nothing died.
 chaos: build
 	python3 scripts/chaos.py $(if $(SEED),--seed $(SEED)) $(if $(KILLS),--kills $(KILLS))
+
+# What the 500 of `make test` may not meet.
+SEEDS ?= 100000
+
+sim:
+	MUSTER_SIM_SEEDS=$(SEEDS) cargo test --lib sim::recovery::every -- --nocapture
 
 ## Performance
 

@@ -80,7 +80,7 @@ impl Records {
 
 impl Journal {
     /// Takes the lock, reads the journal in this directory, and begins one where there is none. Everything that is read
-    /// is durable when this returns.
+    /// is durable when this returns, for it is written anew.
     ///
     /// `salt` is a random number: what is told apart by it is this file from what an older one left on the disk.
     pub fn open(disk: Box<dyn Disk>, salt: u64) -> Result<Opened> {
@@ -99,22 +99,17 @@ impl Journal {
             );
             Error::new(Status::Journal, message)
         })?;
-        let mut file = tried(&*disk, "open", JOURNAL, disk.open(JOURNAL))?;
         let torn = bytes.len() - scan.end;
-        if torn > 0 {
-            tried(&*disk, "cut the torn end off", JOURNAL, file.truncate(scan.end as u64))?;
-        }
         let note = (torn > 0).then(|| {
             let path = path_of(&*disk, JOURNAL);
             let (path, end) = (path.display(), scan.end);
             format!("{path}: {torn} bytes at offset {end} were being written when the scheduler ended, and are cut off")
         });
-        // The last scheduler may have died before it synced what it had written, or renamed.
-        tried(&*disk, "sync", JOURNAL, file.sync())?;
-        tried_directory(&*disk, "sync the directory", disk.sync())?;
-        let (length, snapshot) = (scan.end as u64, scan.snapshot_end as u64);
-        let begun = Begun { file, writer: Writer { salt: scan.salt }, length, snapshot };
-        let journal = Journal::new(disk, lock, begun, salt);
+        // What is read may be in the system's memory only: the last scheduler died before it synced it, or its sync failed,
+        // and a later one of that file would not say so again. So it is written anew.
+        let begun = begin(&*disk, salt, scan.payloads.iter().map(|payload| &bytes[payload.clone()]))?;
+        let begun = Begun { snapshot: begun.length.min(scan.snapshot_end as u64), ..begun };
+        let journal = Journal::new(disk, lock, begun, salt.wrapping_add(1));
         Ok(Opened { journal, records: Records { bytes, payloads: scan.payloads }, note })
     }
 

@@ -87,7 +87,6 @@ fn checksum(salt: u64, begin: &[u8], payload: &[u8]) -> u32 {
 /// What a file holds.
 #[derive(Debug)]
 pub(super) struct Scan {
-    pub salt: u64,
     /// Where the payloads of its records lie.
     pub payloads: Vec<Range<usize>>,
     /// Where what it began with ends: behind the mark.
@@ -129,7 +128,7 @@ pub(super) fn scan(bytes: &[u8]) -> Result<Scan, String> {
             "is damaged at offset {end}: it had been synced there, as the record at offset {behind} shows"
         ));
     }
-    Ok(Scan { salt: reader.salt, payloads, snapshot_end, end })
+    Ok(Scan { payloads, snapshot_end, end })
 }
 
 fn read_head(bytes: &[u8]) -> Result<u64, String> {

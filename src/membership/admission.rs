@@ -23,7 +23,10 @@ pub(super) fn refused(reason: String) -> Result<(), Refusal> {
 impl Scheduler {
     pub(super) fn register(&mut self, now: Time, conn: ConnId, register: Register) {
         let answer = match self.by_incarnation.get(&register.incarnation).copied() {
-            Some(key) => self.check_instance(&register).map(|()| self.register_again(now, conn, key)),
+            Some(key) => {
+                let has_joined = register.instance.is_some();
+                self.check_instance(&register).map(|()| self.register_again(now, conn, key, has_joined))
+            }
             None if self.rules.recovery && self.is_complete() => {
                 self.check_fenced(&register).and_then(|()| self.come_back(now, conn, register))
             }
@@ -54,7 +57,7 @@ impl Scheduler {
     }
 
     /// The same life of a node once more, over a new connection or the same: it gets the same answer.
-    fn register_again(&mut self, now: Time, conn: ConnId, key: u32) {
+    fn register_again(&mut self, now: Time, conn: ConnId, key: u32, has_joined: bool) {
         let Some(presence) = self.nodes.get(&key).map(|node| node.presence) else { return };
         match presence {
             Presence::Left => {
@@ -84,7 +87,7 @@ impl Scheduler {
         let replaced = node.conn.filter(|old| *old != conn);
         node.attach(conn, now);
         if let Some(old) = replaced {
-            self.drop_connection(old);
+            self.close_at_once(old);
         }
         self.connections.belongs_to(conn, key);
         self.store.detached(key);
@@ -93,6 +96,11 @@ impl Scheduler {
             Phase::Forming => self.form_if_complete(now),
             _ => {
                 let epoch = self.epoch;
+                if self.nodes[&key].is_back() {
+                    self.begin_recovery(now); // it may have been lost meanwhile
+                } else if let Some(node) = self.nodes.get_mut(&key).filter(|_| !has_joined) {
+                    node.epoch = epoch; // the first that it hears of
+                }
                 self.recover_if_complete(now); // then all are told
                 if self.epoch == epoch && !self.nodes[&key].is_back() {
                     self.repeat_answers(conn, key);

@@ -128,6 +128,14 @@ impl Scheduler {
         }
     }
 
+    /// Closes a connection that its node has replaced: what was still to be said on it is asked for again, and the node may
+    /// have to hear at once that it is closed.
+    pub(super) fn close_at_once(&mut self, conn: ConnId) {
+        if self.connections.forget(conn).is_some() {
+            self.output(Output::Close(conn));
+        }
+    }
+
     /// Closes a connection that is not a node's.
     pub(super) fn stranger(&mut self, conn: ConnId, why: &str) {
         if let Some(connection) = self.connections.forget(conn) {

@@ -193,6 +193,9 @@ impl Scheduler {
 
     /// Nobody is left, and nobody has come back in the time in which a cluster must form.
     pub(super) fn abandoned(&mut self, now: Time) {
+        if self.verdict.is_none() {
+            return self.end_if_empty(now); // all had left before this scheduler was started again
+        }
         let Some(span) = self.rules.forming_timeout.filter(|_| self.present == 0) else { return };
         let newest = self.nodes.values().filter_map(|node| node.lost_since).max().unwrap_or(self.started);
         match now.since(newest) < span {

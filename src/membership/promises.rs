@@ -20,6 +20,7 @@
 use super::contract::{Closed, ConnId, Identity, Output, Rules};
 use super::node::{Detached, Node, Presence};
 use super::ranks::{canonical, places};
+use super::timers::Due;
 use super::{Phase, Queued, Scheduler};
 use crate::error::Status;
 use crate::types::{Epoch, Incarnation, Role, Time};
@@ -79,9 +80,7 @@ impl Scheduler {
                 Record::Left(key) => scheduler.take_up_left(key),
             }
         }
-        if scheduler.is_complete() && scheduler.present == 0 {
-            scheduler.end_if_empty(now); // they have all left, and nothing but that was still to be written
-        } else if scheduler.is_complete() {
+        if scheduler.is_complete() {
             let line = format!(
                 "this scheduler was started again ({} times now): epoch {} of {} goes on",
                 scheduler.generation,
@@ -92,6 +91,10 @@ impl Scheduler {
             for key in scheduler.nodes.keys().copied().collect::<Vec<_>>() {
                 scheduler.judge_soon(now, key);
             }
+            if scheduler.present == 0 {
+                // All have left, and may not have heard so.
+                scheduler.timers.at(now + scheduler.silence(), Due::Abandoned);
+            }
         }
         scheduler.arm();
         scheduler
@@ -100,7 +103,7 @@ impl Scheduler {
     /// Everything that a scheduler must know that is started again: what stands in the journal's place when that is rewritten.
     pub fn snapshot(&self) -> Vec<Record> {
         let mut records = vec![Record::Generation(self.generation)];
-        if self.is_complete() {
+        if !self.members.is_empty() {
             records.push(Record::Epoch(self.epoch_record()));
         }
         records.extend(self.groups.records().into_iter().map(Record::Making));

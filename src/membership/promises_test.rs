@@ -262,11 +262,68 @@ fn a_job_that_is_done_is_so_in_the_snapshot_too() {
 }
 
 #[test]
-fn a_job_whose_nodes_have_all_left_is_done_if_only_that_was_not_written() {
+fn who_first_hears_of_its_epoch_after_a_restart_is_listened_to() {
+    let mut bench = Bench::new(durable(2));
+    bench.syncs = false;
+    (0..2).for_each(|rank| bench.join(u64::from(rank), register(rank, 2)));
+    assert!(bench.sent.is_empty(), "nobody has been told: {:?}", bench.sent);
+    let mut again = started_again(bench, 2);
+    (0..2).for_each(|rank| again.join(u64::from(rank), register(rank, 2)));
+    assert_eq!(again.formed_message(1).epoch, Epoch(1));
+    let wanted = MakeGroup { parent: GroupId::WORLD, nth: 1, sequence: 1, wish: GroupWish::Ranks(vec![1, 0]) };
+    (0..2).for_each(|conn| again.say(conn, Message::MakeGroup(wanted.clone())));
+    assert!(matches!(again.told(1)[..], [Message::GroupMade(_)]));
+}
+
+#[test]
+fn a_scheduler_that_is_started_again_when_all_had_left_says_goodbye_and_ends() {
     let mut bench = formed(2);
     (0..2).for_each(|conn| bench.say(conn, Message::Leave));
     assert_eq!(bench.written.pop(), Some(Record::Done));
-    let again = started_again(bench, 2);
-    assert!(matches!(again.ended, Some(Ok(()))), "{:?}", again.ended);
-    assert_eq!(again.written.last(), Some(&Record::Done));
+    let mut again = started_again(bench, 2);
+    again.join(1, attached(1, 2));
+    assert!(matches!(again.told(1)[..], [Message::Bye]) && again.ended.is_none());
+    again.pass(Duration::from_secs(6));
+    assert!(matches!(again.ended, Some(Ok(()))) && again.written.last() == Some(&Record::Done));
+}
+
+#[test]
+fn a_snapshot_of_an_epoch_holds_its_own_lives_not_those_that_wait_for_the_next() {
+    let mut bench = formed(2);
+    let old = register(1, 2);
+    bench.feed(Input::Closed(ConnId(1), crate::membership::Closed::Ended, "reset by peer".into()));
+    bench.feed(Input::Probed(old.process, Liveness::Gone));
+    let tokens = vec![Token([1; 32])];
+    let reentry = Some(Reentry { tokens, next: TokenHash::of(&Token([77; 32])) });
+    bench.join(11, Register { reentry, ..named_again(1) });
+    assert!(bench.scheduler.nodes[&1].is_back());
+    let epochs = bench.scheduler.snapshot().into_iter().filter_map(|record| match record {
+        Record::Epoch(epoch) => Some(epoch),
+        _ => None,
+    });
+    let epochs: Vec<_> = epochs.collect();
+    assert_eq!(epochs[0].seats[1].register.incarnation, old.incarnation);
+}
+
+/// Another life of a rank.
+fn named_again(rank: u32) -> Register {
+    Register { host: host("here"), recovery: true, ..named(100 + rank, 2, &rank.to_string()) }
+}
+
+#[test]
+fn a_snapshot_of_a_job_that_is_done_says_so() {
+    let mut bench = formed(2);
+    (0..2).for_each(|conn| bench.say(conn, Message::Leave));
+    let records = bench.scheduler.snapshot();
+    assert!(records.iter().any(|record| matches!(record, Record::Epoch(_))) && records.last() == Some(&Record::Done));
+}
+
+#[test]
+fn a_connection_that_its_node_has_replaced_is_closed_whatever_waits_to_be_durable() {
+    let mut bench = formed(2);
+    bench.syncs = false;
+    set(&mut bench, 0, 1, "a", b"x");
+    assert!(bench.sent.is_empty());
+    bench.join(5, attached(0, 2));
+    assert_eq!(bench.closed, [ConnId(0)]);
 }

@@ -328,3 +328,24 @@ fn the_time_of_a_job_without_nodes_counts_from_the_last_loss() {
     bench.pass(Duration::from_secs(101));
     assert!(bench.ended.is_some_and(|ended| ended.is_err()));
 }
+
+#[test]
+fn who_came_back_and_was_away_again_is_not_told_of_the_epoch_before() {
+    let mut bench = formed(&["here", "there", "here"]);
+    dies(&mut bench, 1, &life(1, 3, 0, "there"));
+    pass(&mut bench, Duration::from_millis(150), &[0, 2]);
+    bench.join(11, life(1, 3, 1, "there"));
+    bench.feed(Input::Closed(ConnId(11), Closed::Ended, "reset by peer".into()));
+    pass(&mut bench, Duration::from_millis(150), &[0, 2]);
+    assert!(bench.lines.iter().any(|line| line.starts_with("also gone: rank 1")), "{:?}", bench.lines);
+    told_formed(&mut bench);
+    bench.join(12, life(1, 3, 1, "there"));
+    assert_eq!(told_formed(&mut bench), Vec::new(), "it was never in epoch 1");
+    inside(&mut bench, 0, 1);
+    inside(&mut bench, 2, 1);
+    let told = told_formed(&mut bench);
+    assert_eq!(
+        told.iter().map(|(conn, formed)| (*conn, formed.epoch)).collect::<Vec<_>>(),
+        [(0, 2), (12, 2), (2, 2)].map(|(conn, epoch)| (conn, Epoch(epoch)))
+    );
+}

@@ -21,6 +21,7 @@ mod plan;
 mod program;
 mod queue;
 mod random;
+mod recovery;
 mod trace;
 mod world;
 

@@ -31,6 +31,8 @@ struct Connection {
     node: Option<usize>,
     open: [bool; 2],
     cut: bool,
+    /// What this end sends is lost, and it is not told.
+    mute: [bool; 2],
     /// Which ends are told, when they send, that the connection is gone.
     tells: [bool; 2],
     /// When the newest message of each direction and lane arrives.
@@ -77,6 +79,7 @@ impl Network {
             node,
             open: [true; 2],
             cut: false,
+            mute: [false; 2],
             tells: [false; 2],
             newest: [[Time(0); 2]; 2],
             stalled_until: Time(0),
@@ -110,6 +113,10 @@ impl Network {
             let told = std::mem::take(&mut connection.tells[from as usize]);
             return if told { Fate::Refused(now + delay * 2) } else { Fate::Lost };
         }
+        if connection.mute[from as usize] {
+            self.tally.count(Fault::MessageLost);
+            return Fate::Lost;
+        }
         let [urgent, bulk] = &mut connection.newest[from as usize];
         let soonest = (now + delay).max(connection.stalled_until);
         let at = match lane {
@@ -138,7 +145,8 @@ impl Network {
         self.shut(conn, from);
         let connection = &self.connections[conn];
         let [urgent, bulk] = connection.newest[from as usize];
-        (!connection.cut).then(|| (now + delay).max(urgent).max(bulk).max(connection.stalled_until))
+        (!connection.cut && !connection.mute[from as usize])
+            .then(|| (now + delay).max(urgent).max(bulk).max(connection.stalled_until))
     }
 
     /// Nothing passes any more, in either direction; these ends are told so when they send.
@@ -148,10 +156,20 @@ impl Network {
         connection.tells = tells;
     }
 
+    /// Nothing that this end sends from now on arrives.
+    pub(super) fn mute(&mut self, conn: usize, from: Side) {
+        self.connections[conn].mute[from as usize] = true;
+    }
+
     /// Nothing arrives before `until`.
     pub(super) fn stall(&mut self, conn: usize, until: Time) {
         let connection = &mut self.connections[conn];
         connection.stalled_until = connection.stalled_until.max(until);
+    }
+
+    /// The connections that are open at this end.
+    pub(super) fn open_at(&self, side: Side) -> Vec<usize> {
+        (0..self.connections.len()).filter(|conn| self.is_open(*conn, side)).collect()
     }
 
     /// The connections of one node that are not closed at both ends.

@@ -1,0 +1,275 @@
+//! The rules, each a function that says what breaks it. `sabotage.rs` shows that each is noticed.
+
+use super::node::{End, Process};
+use super::rounds::{expected, Collective, Frame, What};
+use super::world::World;
+use crate::error::{Failure, Status};
+use crate::types::{Epoch, GroupId, Incarnation, Role};
+use crate::wire::{Formed, GroupMade, Message, Record};
+use std::collections::{BTreeMap, BTreeSet};
+
+type Verdict = Result<(), String>;
+
+/// What everybody has been told, to hold the next one to.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    /// By epoch: what the first was told of it, and by index who was told that it is a member.
+    epochs: BTreeMap<Epoch, (Formed, BTreeMap<u32, Incarnation>)>,
+    results: BTreeMap<(Epoch, u64), Vec<u8>>,
+    groups: BTreeMap<(GroupId, u64), (Option<GroupId>, Vec<u32>)>,
+    revoked: BTreeMap<(Epoch, Option<GroupId>), Failure>,
+}
+
+/// Who has a place: one life per node id, ranks unique and dense.
+pub(super) fn after_step(world: &World) -> Verdict {
+    if let Some(wrong) = &world.wrong {
+        return Err(wrong.clone());
+    }
+    let Some(running) = &world.host.running else { return Ok(()) };
+    let seats = running.brain.seats().map(|seat| (&seat.register.node_id[..], seat.register.role, seat.rank));
+    places(seats, world.plan.workers, world.plan.servers)
+}
+
+/// The same for any list of places.
+pub(super) fn places<'a>(
+    seats: impl Iterator<Item = (&'a str, Role, Option<u32>)>,
+    workers: u32,
+    servers: u32,
+) -> Verdict {
+    let (mut ids, mut ranks, mut ranked) = (BTreeSet::new(), [0u64; 2], 0);
+    for (id, role, rank) in seats {
+        if !ids.insert(id) {
+            return Err(format!("two lives of node {id:?} are admitted"));
+        }
+        let Some(rank) = rank else { continue };
+        ranked += 1;
+        let held = &mut ranks[usize::from(role == Role::Server)];
+        if *held & (1 << rank) != 0 {
+            return Err(format!("two nodes have {role} rank {rank}"));
+        }
+        *held |= 1 << rank;
+    }
+    match ranked > 0 && ranks != [(1 << workers) - 1, (1 << servers) - 1] {
+        true => Err(format!("ranks are not unique and dense: {ranks:?} of {workers} workers and {servers} servers")),
+        false => Ok(()),
+    }
+}
+
+/// The scheduler says something: never of an epoch before the newest that anybody was told of.
+pub(super) fn sent(world: &World, message: &Message) -> Verdict {
+    match message {
+        Message::Formed(formed) if formed.epoch < world.newest => {
+            Err(format!("the epoch went back: {} is told, nodes know {}", formed.epoch.0, world.newest.0))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A process is told of an epoch.
+pub(super) fn formed(world: &mut World, node: usize, formed: &Formed) -> Verdict {
+    let process = &world.processes[node];
+    if formed.epoch <= process.epoch {
+        return Err(format!("node {node} goes back from epoch {} to {}", process.epoch.0, formed.epoch.0));
+    }
+    if let Some(known) = process.formed.as_ref().filter(|known| known.instance == formed.instance) {
+        if formed.generation < known.generation {
+            let (theirs, known) = (formed.generation, known.generation);
+            return Err(format!("node {node} follows a scheduler of start {theirs}: it knew {known}"));
+        }
+    }
+    let members = formed.members.iter().map(|member| (&member.node_id[..], member.role, Some(member.rank)));
+    places(members, world.plan.workers, world.plan.servers)?;
+    let own = formed.members.get(formed.index as usize).filter(|own| own.process.pid as usize == 1000 + node);
+    if own.is_none_or(|own| own.rank != formed.rank) {
+        return Err(format!("two lives of slot {}: node {node} was given the place of another: {own:?}", process.slot));
+    }
+    let life = process.incarnation;
+    let told = &mut world.told;
+    let (first, lives) = told.epochs.entry(formed.epoch).or_insert_with(|| (formed.clone(), BTreeMap::new()));
+    if (first.secret, &first.members) != (formed.secret, &formed.members) {
+        return Err(format!("node {node} was told of another epoch {} than others", formed.epoch.0));
+    }
+    if *lives.entry(formed.index).or_insert(life) != life {
+        return Err(format!("two lives of index {} are members of epoch {}", formed.index, formed.epoch.0));
+    }
+    if let Some((_, (earlier, _))) = told.epochs.range(..formed.epoch).next_back() {
+        let places = |formed: &Formed| formed.members.iter().map(|it| (it.role, it.rank)).collect::<Vec<_>>();
+        let same_secret = earlier.secret == formed.secret;
+        if places(earlier) != places(formed) || same_secret {
+            return Err(format!("epoch {} is not made of the nodes of the one before", formed.epoch.0));
+        }
+    }
+    Ok(())
+}
+
+/// The scheduler was started again: what it had promised is there.
+pub(super) fn resumed(world: &World, records: &[Record]) -> Verdict {
+    if world
+        .host
+        .instance
+        .is_some_and(|known| !records.iter().any(|it| matches!(it, Record::Job(job) if job.instance == known)))
+    {
+        // Another job has begun: the one before must have been done.
+        let over = world.slots.iter().enumerate().all(|(slot, _)| {
+            world
+                .processes
+                .iter()
+                .all(|process| process.slot != slot || !process.alive || !process.program.is_working())
+        });
+        return if over || world.host.archived {
+            Ok(())
+        } else {
+            Err("the journal forgot a job that goes on".to_owned())
+        };
+    }
+    let epochs = records.iter().filter_map(|record| match record {
+        Record::Epoch(epoch) => Some(epoch.epoch),
+        _ => None,
+    });
+    let epoch = epochs.max().unwrap_or(Epoch(0));
+    if epoch < world.newest {
+        return Err(format!("the epoch went back: the scheduler knows {}, nodes {}", epoch.0, world.newest.0));
+    }
+    world.ledger.judge_records(records)
+}
+
+/// A frame is acted on.
+pub(super) fn acted_on(process: &Process, node: usize, frame: &Frame, sequence: u64) -> Verdict {
+    let secret = process.formed.as_ref().map(|formed| formed.secret);
+    if (frame.epoch, Some(frame.secret)) != (process.epoch, secret) {
+        let (own, theirs) = (process.epoch.0, frame.epoch.0);
+        return Err(format!("node {node} acts in epoch {own} on a frame of epoch {theirs}"));
+    }
+    match frame.sequence == sequence {
+        true => Ok(()),
+        false => Err(format!("node {node} acts in collective {sequence} on a frame of {}", frame.sequence)),
+    }
+}
+
+/// A collective has ended here: the same result as elsewhere, and the right one.
+pub(super) fn collective(world: &mut World, node: usize, collective: &Collective) -> Verdict {
+    let epoch = world.processes[node].epoch;
+    let result = collective.result().to_vec();
+    if let What::Round(round) = collective.what {
+        if result != expected(world.plan.nodes.len() as u32, epoch, round) {
+            return Err(format!(
+                "node {node}: collective {} of epoch {} has a wrong result",
+                collective.sequence, epoch.0
+            ));
+        }
+    }
+    let known = world.told.results.entry((epoch, collective.sequence)).or_insert_with(|| result.clone());
+    match *known == result {
+        true => Ok(()),
+        false => {
+            Err(format!("node {node}: collective {} of epoch {} has another result", collective.sequence, epoch.0))
+        }
+    }
+}
+
+/// A group is the same for all, in every epoch.
+pub(super) fn group_made(world: &mut World, node: usize, made: &GroupMade) -> Verdict {
+    let told = (made.group, made.members.clone());
+    let known = world.told.groups.entry((made.parent, made.nth)).or_insert_with(|| told.clone());
+    match *known == told {
+        true => Ok(()),
+        false => Err(format!("node {node} was told of {made:?}, others of {known:?}")),
+    }
+}
+
+/// A process hears that its epoch is broken.
+pub(super) fn broken(world: &World, node: usize, failure: &Failure) -> Verdict {
+    let process = &world.processes[node];
+    if failure.epoch != process.epoch {
+        let (own, theirs) = (process.epoch.0, failure.epoch.0);
+        return Err(format!("node {node} is told in epoch {own} that {theirs} is broken: {failure}"));
+    }
+    if failure.status == Status::Fenced {
+        let guessed = failure.cause.contains("unconfirmed");
+        return match process.to_blame.is_some() || process.replaced || guessed {
+            true => Ok(()),
+            false => Err(format!("node {node}, to which nothing had happened, was put out: {failure}")),
+        };
+    }
+    culprit(world, failure)
+}
+
+/// The culprit is a process that failed.
+pub(super) fn culprit(world: &World, failure: &Failure) -> Verdict {
+    // What nobody could confirm says so.
+    let certain = failure.status == Status::PeerLost && !failure.cause.contains("unconfirmed");
+    let Some(named) = failure.culprit.as_ref().filter(|_| certain) else { return Ok(()) };
+    let process = world.processes.get((named.pid as usize).wrapping_sub(1000));
+    match process {
+        Some(process) if process.to_blame.is_some_and(|since| since <= world.now) => Ok(()),
+        _ => Err(format!("the culprit did not fail: {failure}")),
+    }
+}
+
+/// One first cause per group and epoch.
+pub(super) fn revoked(world: &mut World, node: usize, failure: &Failure) -> Verdict {
+    let epoch = world.processes[node].epoch;
+    if failure.epoch != epoch {
+        return Err(format!("node {node} is told in epoch {} of a revocation in {}", epoch.0, failure.epoch.0));
+    }
+    culprit(world, failure)?;
+    world.told.revoked.entry((epoch, failure.group)).or_insert_with(|| failure.clone());
+    Ok(())
+}
+
+/// Whether a place is empty now, or its process has not been told of the present epoch.
+pub(super) fn somebody_is_missing(world: &World) -> bool {
+    world.slots.iter().any(|slot| {
+        slot.current.is_none_or(|at| {
+            let process = &world.processes[at];
+            !process.alive
+                || process.epoch != world.newest
+                || process.paused_until > world.now
+                || process.to_blame.is_some()
+        })
+    })
+}
+
+/// A story that has not ended in time.
+pub(super) fn unended(world: &World) -> String {
+    let slots: Vec<String> = world
+        .slots
+        .iter()
+        .enumerate()
+        .filter(|(_, slot)| !slot.finished)
+        .map(|(at, slot)| {
+            let process = slot.current.map(|at| &world.processes[at]);
+            let stage = process.map(|process| (process.alive, process.epoch.0, process.program.stage));
+            format!("slot {at} {stage:?}")
+        })
+        .collect();
+    let others: Vec<usize> = (0..world.processes.len()).filter(|at| world.processes[*at].alive).collect();
+    format!(
+        "no end within the bound after the last fault ({} steps; scheduler {:?}): {}; alive: {others:?}",
+        world.steps,
+        world.host.ended.as_ref().map(|(at, result)| (at, result.is_ok())),
+        slots.join(", ")
+    )
+}
+
+/// The whole story: all that could be done was done.
+pub(super) fn at_end(world: &World) -> Verdict {
+    let Some((_, result)) = &world.host.ended else { return Err("the scheduler never ended".to_owned()) };
+    let complete = world.slots.iter().all(|slot| slot.done == world.plan.rounds);
+    match (result, complete) {
+        (Ok(()), true) => Ok(()),
+        // It died after it had written that all is done: the next start began another job, to which nobody came.
+        (Err(_), true) if world.host.archived => Ok(()),
+        _ if world.may_fail => Ok(()),
+        (Ok(()), false) => Err("the job ended well before all was done".to_owned()),
+        (Err(error), _) => Err(format!("the job ended badly, although everything came back: {error}: {}", ends(world))),
+    }
+}
+
+fn ends(world: &World) -> String {
+    let of = |process: &Process| match &process.ended {
+        Some((_, End::Failed(error))) => format!("slot {}: {error}", process.slot),
+        other => format!("slot {}: {:?}", process.slot, other.as_ref().map(|(at, _)| at)),
+    };
+    world.processes.iter().map(of).collect::<Vec<_>>().join("; ")
+}

@@ -1,0 +1,359 @@
+//! The nodes' processes: the real brain, its connection, and what it keeps on its disk, as `runtime/node.rs` and
+//! `runtime/keeper.rs` do it.
+
+use super::plan::{FINALIZE, FORMING, SILENCE};
+use super::program::Program;
+use super::rounds::Links;
+use super::scheduler::host;
+use super::table::Event as Met;
+use super::world::{Event, World};
+use crate::agent::{self, Agent, Profile};
+use crate::error::{Error, Failure};
+use crate::journal::Identity;
+use crate::membership::{self, ConnId};
+use crate::sim::network::{Fate, Side};
+use crate::sim::random::Random;
+use crate::types::{Device, Epoch, Incarnation, Time, Token, TokenHash};
+use crate::wire::{Formed, Heartbeat, Lane, Message, Reentry, Register, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
+use std::time::Duration;
+
+const SCHEDULER: &str = "10.0.0.1:8118";
+
+/// A process's connection, as its driver sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Line {
+    None,
+    Attempt(u64),
+    Up(usize),
+}
+
+/// How a process came to its end.
+#[derive(Debug)]
+pub(super) enum End {
+    Died,
+    Failed(Error),
+    Left,
+}
+
+#[derive(Debug)]
+pub(super) struct Process {
+    pub(super) slot: usize,
+    /// A second one beside one that lives.
+    pub(super) twin: bool,
+    pub(super) incarnation: Incarnation,
+    agent: Agent,
+    identity: Identity,
+    register: Register,
+    /// Its links or its connections have been disturbed: together that is evidence enough against it.
+    pub(super) disturbed: [bool; 2],
+    pub(super) alive: bool,
+    pub(super) line: Line,
+    attempts: u64,
+    pub(super) armed: Time,
+    pub(super) paused_until: Time,
+    /// It and the scheduler do not reach each other.
+    pub(super) apart_until: Time,
+    pub(super) program: Program,
+    pub(super) links: Links,
+    pub(super) formed: Option<Formed>,
+    /// The one that it is in; 0: none.
+    pub(super) epoch: Epoch,
+    pub(super) broken: Option<Failure>,
+    pub(super) ended: Option<(Time, End)>,
+    /// Since when it may rightly be called lost: it failed, or its connection did.
+    pub(super) to_blame: Option<Time>,
+    /// Another one was told that it has its place.
+    pub(super) replaced: bool,
+}
+
+/// A process learns that a connection has ended.
+pub(super) fn closed(node: usize, conn: usize, words: &str) -> Event {
+    Event::ToNode(node, Some(conn), agent::Input::Closed(words.to_owned()))
+}
+
+impl World {
+    /// What stands on the slot's disk, and what this life shows of it. Its own token is kept before anything is sent.
+    fn keep(&mut self, slot: usize, drawn: Token) -> Result<(Identity, Reentry), Error> {
+        let disk = &self.slots[slot].disk;
+        let plan = &self.plan.nodes[slot];
+        let name = plan.node_id.clone().unwrap_or_else(|| format!("{} rank {:?}", plan.role, plan.rank));
+        let kept = Identity::load(disk, &name)?;
+        let (current, tried) = kept.map_or((None, None), |kept| (kept.current, kept.next));
+        let next = tried.unwrap_or(drawn.0);
+        let identity = Identity { node_id: name, job_id: None, current, next: Some(next) };
+        identity.store(disk)?;
+        let tokens = current.into_iter().chain(tried).map(Token).collect();
+        Ok((identity, Reentry { tokens, next: TokenHash::of(&Token(next)) }))
+    }
+
+    pub(super) fn start_node(&mut self, slot: usize) -> Result<(), String> {
+        let runs = self.slots[slot].current.is_some_and(|at| self.processes[at].alive);
+        if self.slots[slot].finished
+            || (runs && self.processes[self.slots[slot].current.unwrap_or(0)].paused_until <= self.now)
+        {
+            return Ok(());
+        }
+        if self.host.ended.is_some() {
+            self.slots[slot].finished = true;
+            return Ok(());
+        }
+        let node = self.start_process(slot, false)?;
+        self.slots[slot].current = Some(node);
+        self.drain_node(node)
+    }
+
+    /// A second process of a node.
+    pub(super) fn start_twin(&mut self, slot: usize) -> Result<(), String> {
+        let node = self.start_process(slot, true)?;
+        self.drain_node(node)
+    }
+
+    fn start_process(&mut self, slot: usize, twin: bool) -> Result<usize, String> {
+        let mut random = Random::new(self.random.bits());
+        let mut bytes = [0; 48];
+        bytes.fill_with(|| random.bits() as u8);
+        let incarnation = Incarnation(bytes[..16].try_into().expect("sixteen bytes"));
+        let drawn = Token(bytes[16..].try_into().expect("32 bytes"));
+        let (identity, reentry) = self.keep(slot, drawn).map_err(|error| format!("slot {slot}: {error}"))?;
+        let node = self.processes.len();
+        if reentry.tokens.is_empty() && self.processes.iter().any(|process| process.slot == slot && !process.twin) {
+            self.met(Met::WithoutToken);
+        }
+        let plan = &self.plan.nodes[slot];
+        let register = Register {
+            protocol_lowest: PROTOCOL_LOWEST,
+            protocol_highest: PROTOCOL_HIGHEST,
+            features: 0,
+            version: "0.1.0".to_owned(),
+            job_id: None,
+            role: plan.role,
+            node_id: plan.node_id.clone().unwrap_or_else(|| format!("made-{node}")),
+            node_id_given: plan.node_id.is_some(),
+            rank: plan.rank,
+            incarnation,
+            host: host(plan.host),
+            process: crate::types::Process { pid: 1000 + node as u32, start_ticks: 1, pid_namespace: 1 },
+            addresses: Vec::new(),
+            worker_num: self.plan.workers,
+            server_num: self.plan.servers,
+            recovery: true,
+            instance: None,
+            device: Device::default(),
+            reentry: Some(reentry),
+        };
+        let profile = Profile {
+            register: register.clone(),
+            scheduler: SCHEDULER.to_owned(),
+            forming_timeout: Some(FORMING),
+            heartbeat_timeout: SILENCE,
+            finalize_timeout: FINALIZE,
+            seed: random.bits(),
+        };
+        self.say(|| format!("node {node} starts in slot {slot}{}", if twin { " (a twin)" } else { "" }));
+        self.processes.push(Process {
+            slot,
+            twin,
+            incarnation,
+            agent: Agent::new(profile, self.now),
+            identity,
+            register,
+            disturbed: [false; 2],
+            alive: true,
+            line: Line::None,
+            attempts: 0,
+            armed: Time::NEVER,
+            paused_until: Time(0),
+            apart_until: Time(0),
+            program: Program::default(),
+            links: Links::default(),
+            formed: None,
+            epoch: Epoch(0),
+            broken: None,
+            ended: None,
+            to_blame: None,
+            replaced: false,
+        });
+        Ok(node)
+    }
+
+    /// Its own token holds from now on.
+    pub(super) fn token_holds(&mut self, node: usize) -> Result<(), String> {
+        let process = &mut self.processes[node];
+        process.identity.current = process.identity.next.take().or(process.identity.current);
+        let stored = process.identity.store(&self.slots[process.slot].disk);
+        stored.map_err(|error| format!("node {node}: {error}"))
+    }
+
+    /// Something for a process that runs.
+    pub(super) fn reach_node(&mut self, node: usize, conn: Option<usize>, input: agent::Input) -> Result<(), String> {
+        let process = &mut self.processes[node];
+        match (&input, conn) {
+            (agent::Input::Connected(_), Some(conn)) => {
+                if !self.network.is_open(conn, Side::Node) {
+                    return Ok(());
+                }
+                process.line = Line::Up(conn);
+            }
+            (agent::Input::Closed(_), Some(conn)) if process.line != Line::Up(conn) => {
+                // It ends before the process has heard that it stands.
+                self.network.shut(conn, Side::Node);
+                return Ok(());
+            }
+            (_, Some(conn)) if process.line != Line::Up(conn) || !self.network.is_open(conn, Side::Node) => {
+                return Ok(())
+            }
+            (agent::Input::Received(_), Some(conn)) if self.network.is_cut(conn) => return Ok(()),
+            (agent::Input::Closed(_), Some(conn)) => {
+                self.network.shut(conn, Side::Node);
+                process.line = Line::None;
+            }
+            _ => {}
+        }
+        if let agent::Input::Received(message) = &input {
+            if self.dies_with(node, message.kind()) {
+                return Ok(());
+            }
+        }
+        self.feed_node(node, input)
+    }
+
+    pub(super) fn not_connected(&mut self, node: usize, attempt: u64, reason: String) -> Result<(), String> {
+        let process = &self.processes[node];
+        if !process.alive || process.line != Line::Attempt(attempt) {
+            return Ok(());
+        }
+        if process.paused_until > self.now {
+            let wakes = process.paused_until;
+            self.queue.put(wakes, Event::NotConnected(node, attempt, reason));
+            return Ok(());
+        }
+        self.feed_node(node, agent::Input::ConnectFailed(reason))
+    }
+
+    pub(super) fn feed_node(&mut self, node: usize, input: agent::Input) -> Result<(), String> {
+        self.say(|| format!("node {node} <- {input:?}"));
+        self.processes[node].agent.handle(self.now, input);
+        self.drain_node(node)
+    }
+
+    fn drain_node(&mut self, node: usize) -> Result<(), String> {
+        while self.processes[node].alive {
+            let Some(output) = self.processes[node].agent.next_output() else { break };
+            match output {
+                agent::Output::Connect(within) => self.connect(node, within),
+                agent::Output::Disconnect => self.disconnect(node),
+                agent::Output::Send(message) => self.send_to_scheduler(node, message),
+                agent::Output::SendHeartbeat { sequence, echoed } => {
+                    let progress = self.progress(node);
+                    self.send_to_scheduler(node, Message::Heartbeat(Heartbeat { sequence, echoed, progress }));
+                }
+                agent::Output::Arm(at) => {
+                    self.processes[node].armed = at;
+                    self.queue.put(at.max(self.now), Event::NodeTimer(node, at));
+                }
+                agent::Output::Log { line, .. } => self.say(|| format!("node {node} says: {line}")),
+                agent::Output::Tell(event) => {
+                    self.say(|| format!("node {node} tells: {event:?}"));
+                    self.told(node, event)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn connect(&mut self, node: usize, within: Duration) {
+        self.disconnect(node);
+        let process = &mut self.processes[node];
+        process.attempts += 1;
+        let attempt = process.attempts;
+        process.line = Line::Attempt(attempt);
+        let failed = |reason: &str| Event::NotConnected(node, attempt, format!("{SCHEDULER}: {reason}"));
+        if process.apart_until > self.now {
+            self.queue.put(self.now + within, failed("timed out"));
+        } else if self.host.running.is_none() {
+            let at = self.now + self.network.delay();
+            self.queue.put(at, failed("connection refused"));
+        } else {
+            self.open_connection(node);
+        }
+    }
+
+    /// An attempt that the process does not know of any more comes through: it registers, and ends.
+    pub(super) fn open_duplicate(&mut self, node: usize) {
+        let conn = self.network.connect(Some(node));
+        let Fate::Arrives(at) = self.network.send(self.now, conn, Side::Node, Lane::Urgent) else { return };
+        let opened = membership::Input::Opened(ConnId(conn as u64), format!("10.0.1.{node}:4001"));
+        self.queue.put(at, Event::ToScheduler(self.host.life, Some(conn), opened));
+        let process = &self.processes[node];
+        let mut register = process.register.clone();
+        register.instance = process.formed.as_ref().map(|formed| formed.instance);
+        if let Fate::Arrives(at) = self.network.send(self.now, conn, Side::Node, Lane::Urgent) {
+            let input = membership::Input::Received(ConnId(conn as u64), Message::Register(register));
+            self.queue.put(at, Event::ToScheduler(self.host.life, Some(conn), input));
+        }
+        if let Some(at) = self.network.finish(self.now, conn, Side::Node) {
+            let later = at + self.random.span_ms(0..20);
+            self.closed_at_scheduler(later, conn, "end of stream");
+        }
+    }
+
+    /// A connection of which both ends hear.
+    fn open_connection(&mut self, node: usize) {
+        let conn = self.network.connect(Some(node));
+        // Through the lane of messages, so that nothing that is sent on it comes sooner.
+        let Fate::Arrives(at_scheduler) = self.network.send(self.now, conn, Side::Node, Lane::Urgent) else { return };
+        let at_node = at_scheduler + self.network.delay();
+        let opened = membership::Input::Opened(ConnId(conn as u64), format!("10.0.1.{node}:4000"));
+        self.queue.put(at_scheduler, Event::ToScheduler(self.host.life, Some(conn), opened));
+        self.queue.put(at_node, Event::Joins(node, conn, self.processes[node].attempts));
+    }
+
+    pub(super) fn joins(&mut self, node: usize, conn: usize, attempt: u64) {
+        let addresses = vec![std::net::SocketAddr::from(([10, 0, 1, node as u8], 4000))];
+        let event = match self.network.is_open(conn, Side::Node) {
+            true => Event::ToNode(node, Some(conn), agent::Input::Connected(addresses)),
+            false => Event::NotConnected(node, attempt, format!("{SCHEDULER}: connection reset by peer")),
+        };
+        self.queue.put(self.now, event);
+    }
+
+    /// The driver lets go of the connection, or of the attempt to make one.
+    pub(super) fn disconnect(&mut self, node: usize) {
+        self.processes[node].line = Line::None;
+        for conn in self.network.of_node(node) {
+            if self.network.is_open(conn, Side::Node) {
+                if let Some(at) = self.network.finish(self.now, conn, Side::Node) {
+                    self.closed_at_scheduler(at, conn, "end of stream");
+                }
+            }
+        }
+    }
+
+    fn send_to_scheduler(&mut self, node: usize, message: Message) {
+        self.say(|| format!("node {node} -> {message:?}"));
+        let Line::Up(conn) = self.processes[node].line else { return };
+        let kind = message.kind();
+        match self.network.send(self.now, conn, Side::Node, message.lane()) {
+            Fate::Arrives(at) => {
+                let input = membership::Input::Received(ConnId(conn as u64), message);
+                self.queue.put(at, Event::ToScheduler(self.host.life, Some(conn), input));
+            }
+            Fate::Refused(at) => self.queue.put(at, closed(node, conn, "connection reset by peer")),
+            Fate::Lost => {}
+        }
+        self.dies_with(node, kind);
+    }
+
+    /// The scheduler hears from a process; whether that had been told of an epoch before.
+    pub(super) fn sees_register(&mut self, conn: usize, again: bool) {
+        let Some(node) = self.network.node_of(conn).filter(|_| again) else { return };
+        let epoch = self.processes[node].epoch;
+        let told = self.processes.iter().any(|process| process.epoch == epoch && process.broken.is_some());
+        let met = if told { Met::BackAfterVerdict } else { Met::BackBeforeVerdict };
+        self.met(met);
+        let slot = self.processes[node].slot;
+        if self.slots[slot].current != Some(node) && !self.processes[node].twin {
+            self.met(Met::OldLifeReturns);
+        }
+    }
+}

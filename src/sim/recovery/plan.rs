@@ -1,0 +1,238 @@
+//! What a seed stands for: the cluster, how long its programs work, and what goes wrong when.
+
+use super::table::{Phase, Written};
+use crate::sim::random::Random;
+use crate::types::Role;
+use std::time::Duration;
+
+/// The heartbeat time-out.
+pub(super) const SILENCE: Duration = Duration::from_secs(1);
+/// How long forming may take.
+pub(super) const FORMING: Duration = Duration::from_secs(90);
+/// How long leaving may take.
+pub(super) const FINALIZE: Duration = Duration::from_secs(8);
+/// How long a collective may take.
+pub(super) const OPERATION: Duration = Duration::from_secs(12);
+/// The host on which the scheduler runs.
+pub(super) const SCHEDULER_HOST: usize = 0;
+
+/// Where in the work of the scheduler it dies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Moment {
+    /// A record of this kind is put out, and not synced yet.
+    Unsynced(Written),
+    /// It is durable, and nothing that depends on it is sent.
+    Durable(Written),
+    /// One message that depends on it is sent.
+    HalfTold(Written),
+    /// A message of this kind is about to be read.
+    Before(u8),
+    /// It was read, and what follows from it was put out.
+    After(u8),
+}
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Trouble {
+    /// A process dies; it is started again after this while. Perhaps what it has kept is lost with it.
+    Kill { slot: usize, back: Duration, forgets: bool },
+    /// The same, and nobody is told: its host went with it.
+    Vanish { slot: usize, back: Duration },
+    /// Several processes at once.
+    KillSome { first: usize, count: usize, back: Duration },
+    /// A process stands still for so long; another one is started in its place after `next`.
+    Stop { slot: usize, span: Duration, next: Duration },
+    /// A second process of a node that lives.
+    Twin { slot: usize },
+    /// The scheduler's process dies, or its machine.
+    Scheduler { machine: bool, back: Duration },
+    /// Scheduler and one node.
+    Both { slot: usize, machine: bool, back: Duration },
+    /// Everything.
+    All { machine: bool, back: Duration },
+    /// The scheduler's machine dies in the middle of the disk's operation after so many others.
+    DiskOperation { after: u64, back: Duration },
+    /// Its disk takes so many bytes more.
+    DiskFull { bytes: usize, back: Duration },
+    /// The sync after so many others fails.
+    SyncFails { after: u64, back: Duration },
+    /// The disk is slow for a while.
+    SlowDisk { span: Duration },
+    /// A node's connection ends; `quiet`: the scheduler is not told.
+    Reset { slot: usize, quiet: bool },
+    /// Nothing that one end of a node's connection sends arrives.
+    OneWay { slot: usize, to_scheduler: bool },
+    /// A node and the scheduler do not reach each other for a while.
+    Partition { slot: usize, span: Duration },
+    /// A node connects once more while its connection stands.
+    Duplicate { slot: usize },
+    /// The link between two nodes ends.
+    Link { one: usize, other: usize },
+}
+
+/// When.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum When {
+    /// So long after this phase began; each beginning brings about one.
+    In(Phase, Duration),
+    /// The scheduler dies at this moment, the so-manieth time that it comes in this phase.
+    At(Moment, Phase, u32),
+    /// The node that sends or gets this message dies then: the so-manieth of its kind in this phase.
+    With { kind: u8, phase: Phase, nth: u32 },
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct NodePlan {
+    pub(super) role: Role,
+    pub(super) node_id: Option<String>,
+    pub(super) rank: Option<u32>,
+    pub(super) host: usize,
+    pub(super) starts: Duration,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub(super) seed: u64,
+    pub(super) workers: u32,
+    pub(super) servers: u32,
+    pub(super) delay_max_us: u64,
+    pub(super) sync_max_us: u64,
+    /// How many rounds all do together.
+    pub(super) rounds: u64,
+    /// How many groups are made.
+    pub(super) groups: u64,
+    /// One of so many records is followed by a rewriting of the journal.
+    pub(super) rewrite_once_in: u64,
+    pub(super) nodes: Vec<NodePlan>,
+    pub(super) troubles: Vec<(When, Trouble)>,
+}
+
+impl Plan {
+    pub(super) fn of(seed: u64) -> Plan {
+        let mut random = Random::new(seed ^ 0x7265_636f_7665_7279);
+        let workers = random.below(2..7) as u32;
+        let servers = if random.once_in(4) { random.below(1..3) as u32 } else { 0 };
+        let mut plan = Plan {
+            seed,
+            workers,
+            servers,
+            delay_max_us: [300, 2_000, 8_000][random.index(3)],
+            sync_max_us: [200, 2_000, 30_000][random.index(3)],
+            rounds: random.below(4..14),
+            groups: random.below(0..4),
+            rewrite_once_in: [5, 20, 1000][random.index(3)],
+            nodes: Vec::new(),
+            troubles: Vec::new(),
+        };
+        plan.people(&mut random);
+        plan.aims(&mut random);
+        plan.troubles(&mut random);
+        plan
+    }
+
+    fn people(&mut self, random: &mut Random) {
+        let manner = random.below(0..3);
+        let hosts = random.below(1..4) as usize;
+        for at in 0..self.workers + self.servers {
+            let (role, rank) = match at.checked_sub(self.workers) {
+                None => (Role::Worker, at),
+                Some(rank) => (Role::Server, rank),
+            };
+            let named = if role == Role::Server { format!("server_{rank}") } else { format!("worker_{rank}") };
+            let (node_id, rank) = match (manner, role) {
+                (0, Role::Worker) => (Some(rank.to_string()), None),
+                (1, _) => (None, Some(rank)),
+                _ => (Some(named), None),
+            };
+            let host = random.index(hosts + 1);
+            self.nodes.push(NodePlan { role, node_id, rank, host, starts: random.span_ms(0..2500) });
+        }
+    }
+
+    /// How long until a process is started again: soon, or after its loss has been noticed, or late.
+    fn back(random: &mut Random) -> Duration {
+        match random.below(0..4) {
+            0 => random.span_ms(5..100),
+            1 | 2 => random.span_ms(100..1500),
+            _ => random.span_ms(1500..6000),
+        }
+    }
+
+    fn troubles(&mut self, random: &mut Random) {
+        let gentle = random.once_in(12);
+        let ends_badly = random.once_in(3);
+        let count = if gentle { random.below(0..3) } else { random.below(1..8) };
+        for _ in 0..count {
+            let trouble = self.trouble(random);
+            let scheduler_dies = matches!(trouble, Trouble::Scheduler { .. } | Trouble::Both { .. });
+            let when = match random.below(0..10) {
+                0..=4 if scheduler_dies => {
+                    When::At(Plan::moment(random), Plan::any_phase(random), random.below(1..4) as u32)
+                }
+                0..=2 if matches!(trouble, Trouble::Kill { .. }) => {
+                    let nth = random.below(1..12) as u32;
+                    When::With { kind: Plan::kind(random), phase: Plan::any_phase(random), nth }
+                }
+                _ => self.phase(random, ends_badly),
+            };
+            self.troubles.push((when, trouble));
+        }
+    }
+
+    fn phase(&self, random: &mut Random, ends_badly: bool) -> When {
+        match random.below(0..9) {
+            0 => When::In(Phase::Forming, random.span_ms(0..300)),
+            1..=3 => When::In(Phase::Running, random.span_ms(0..1500)),
+            4..=6 => When::In(Phase::Recovering, random.span_ms(0..1500)),
+            _ if ends_badly => When::In(Phase::Finishing, random.span_ms(0..120)),
+            _ => When::In(Phase::Running, random.span_ms(0..300)),
+        }
+    }
+
+    fn any_phase(random: &mut Random) -> Phase {
+        [Phase::Forming, Phase::Running, Phase::Recovering][random.index(3)]
+    }
+
+    fn kind(random: &mut Random) -> u8 {
+        [1, 3, 4, 8, 9, 12, 13, 14, 21, 22, 24, 26, 28, 29, 32, 35][random.index(16)]
+    }
+
+    fn moment(random: &mut Random) -> Moment {
+        let written = Written::ALL[random.index(Written::ALL.len())];
+        match random.below(0..6) {
+            0 => Moment::Unsynced(written),
+            1 | 2 => Moment::Durable(written),
+            3 => Moment::HalfTold(written),
+            4 => Moment::Before([1, 4, 8, 10, 13, 21, 24, 26, 29, 32][random.index(10)]),
+            _ => Moment::After([1, 4, 8, 10, 13, 21, 24, 26, 29, 32][random.index(10)]),
+        }
+    }
+
+    fn trouble(&self, random: &mut Random) -> Trouble {
+        let nodes = self.nodes.len();
+        let slot = random.index(nodes);
+        let back = Plan::back(random);
+        let machine = random.once_in(2);
+        match random.below(0..26) {
+            0..=3 => Trouble::Kill { slot, back, forgets: random.once_in(12) },
+            4 | 5 => Trouble::Vanish { slot, back },
+            6 => Trouble::KillSome { first: slot, count: 1 + random.index(nodes), back },
+            7 | 8 => Trouble::Stop { slot, span: random.span_ms(300..9000), next: random.span_ms(1200..4000) },
+            9 => Trouble::Twin { slot },
+            10..=14 => Trouble::Scheduler { machine, back },
+            15 => Trouble::Both { slot, machine, back },
+            16 => Trouble::All { machine, back },
+            17 => Trouble::DiskOperation { after: random.below(0..12), back },
+            18 => match random.below(0..3) {
+                0 => Trouble::DiskFull { bytes: random.index(3000), back },
+                1 => Trouble::SyncFails { after: random.below(0..6), back },
+                _ => Trouble::SlowDisk { span: random.span_ms(200..3000) },
+            },
+            19 | 20 => Trouble::Reset { slot, quiet: random.once_in(2) },
+            21 => Trouble::OneWay { slot, to_scheduler: random.once_in(2) },
+            22 => Trouble::Partition { slot, span: random.span_ms(20..4000) },
+            23 | 24 => Trouble::Duplicate { slot },
+            _ => Trouble::Link { one: slot, other: (slot + 1) % nodes },
+        }
+    }
+}

@@ -1,0 +1,452 @@
+//! What runs in each process: it joins, agrees on a checkpoint with the others, does its rounds (a collective, something with
+//! the store, now and then a group), goes through `muster_recover` when something breaks, and leaves when all is done.
+
+use super::checks;
+use super::ledger::Asked;
+use super::node::End;
+use super::rounds::{Collective, What, VERDICT_WAIT};
+use super::sabotage::Sabotage;
+use super::world::{Event, World};
+use crate::agent::{self, Ask, Command};
+use crate::error::{Error, Failure, Status};
+use crate::types::GroupId;
+use crate::wire::{Formed, GroupMade, GroupProgress, GroupWish, MakeGroup, PeerState};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// How long a program tries to recover in all.
+const PATIENCE: Duration = Duration::from_secs(100);
+/// How long a program waits for the store.
+const STORE: Duration = Duration::from_secs(40);
+
+/// A time of the program's.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Tick {
+    /// On with the next step.
+    Go,
+    /// The verdict on this peer has been waited for.
+    JudgeOver(u32, u64),
+    OperationOver(u64),
+    StoreOver(Ask),
+    /// Into `muster_recover`.
+    Recover,
+    /// Its time is up.
+    RecoverOver,
+    /// The scheduler has not said why in time.
+    NoWord,
+    Leave,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Stage {
+    #[default]
+    Joining,
+    Working,
+    Recovering,
+    Leaving,
+}
+
+/// What comes next in the work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Next {
+    /// The groups that the others have made already.
+    #[default]
+    MakeAgain,
+    Agree,
+    Round(u64),
+    Store(u64),
+    Make(u64),
+    Last,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Program {
+    pub(super) stage: Stage,
+    next: Next,
+    /// Grows with every change of stage: what was timed before is void.
+    pub(super) token: u64,
+    pub(super) sequence: u64,
+    pub(super) collective: Option<Collective>,
+    /// The store's question that is waited for.
+    waits: Option<Ask>,
+    pub(super) asks: BTreeMap<Ask, Asked>,
+    next_ask: Ask,
+    /// How many groups it has been told of.
+    made: u64,
+    making: Option<u64>,
+    /// Since when it has been trying to recover.
+    recovering_since: Option<crate::types::Time>,
+}
+
+impl Program {
+    pub(super) fn is_working(&self) -> bool {
+        self.stage == Stage::Working
+    }
+
+    fn enter(&mut self, stage: Stage) {
+        self.stage = stage;
+        self.token += 1;
+        self.collective = None;
+        self.waits = None;
+        self.making = None;
+    }
+}
+
+impl World {
+    /// A process's brain tells its program something.
+    pub(super) fn told(&mut self, node: usize, event: agent::Event) -> Result<(), String> {
+        match event {
+            agent::Event::Formed(formed) => self.formed(node, *formed)?,
+            agent::Event::Failed(error) => self.failed(node, error),
+            agent::Event::Broken(failure) => {
+                checks::broken(self, node, &failure)?;
+                let fenced = failure.status == Status::Fenced;
+                self.processes[node].broken = Some(failure);
+                match fenced {
+                    true => self.gives_up(node),
+                    false => self.breaks(node),
+                }
+            }
+            agent::Event::Revoked(failure) => {
+                checks::revoked(self, node, &failure)?;
+                self.breaks(node);
+            }
+            agent::Event::Stored(ask, answer) => {
+                let asked = self.processes[node].program.asks.remove(&ask);
+                let Some(asked) = asked else {
+                    return Err(format!("node {node} was answered {ask}, which it had not asked"));
+                };
+                let formed = self.processes[node].formed.as_ref();
+                let of_this_job = formed.map(|formed| formed.instance) == self.host.instance;
+                if of_this_job && (self.processes[node].broken.is_none() || answer.is_ok()) {
+                    self.ledger.answered(node, &asked, &answer)?;
+                }
+                if self.processes[node].program.waits == Some(ask) {
+                    self.processes[node].program.waits = None;
+                    self.soon(node, 0..60, Tick::Go);
+                }
+            }
+            agent::Event::Peer(index, state, culprit) => self.peer(node, index, state, culprit),
+            agent::Event::GroupMade(made) => self.group_made(node, &made)?,
+            agent::Event::NotRecovered(failure) => self.not_recovered(node, &failure),
+            agent::Event::Left(warning) => {
+                if let Some(warning) = &warning {
+                    self.say(|| format!("node {node} left: {warning}"));
+                    // Whoever was not told calls it lost.
+                    self.may_fail = true;
+                    self.processes[node].to_blame.get_or_insert(self.now);
+                }
+                self.process_ends(node, End::Left);
+                let slot = self.processes[node].slot;
+                self.slots[slot].finished |= self.slots[slot].current == Some(node);
+            }
+            agent::Event::Lost(_)
+            | agent::Event::SchedulerAway(_)
+            | agent::Event::Absent(..)
+            | agent::Event::Located(..) => {}
+        }
+        Ok(())
+    }
+
+    fn soon(&mut self, node: usize, range: std::ops::Range<u64>, tick: Tick) {
+        let at = self.now + self.random.span_ms(range);
+        self.queue.put(at, Event::Program(node, self.processes[node].program.token, tick));
+    }
+
+    fn after(&mut self, node: usize, span: Duration, tick: Tick) {
+        self.queue.put(self.now + span, Event::Program(node, self.processes[node].program.token, tick));
+    }
+
+    fn command(&mut self, node: usize, command: Command) {
+        self.queue.put(self.now, Event::ToNode(node, None, agent::Input::Command(command)));
+    }
+
+    fn formed(&mut self, node: usize, formed: Formed) -> Result<(), String> {
+        checks::formed(self, node, &formed)?;
+        self.newest = self.newest.max(formed.epoch);
+        let is_first = self.processes[node].formed.is_none();
+        let keeps = self.sabotage == Some(Sabotage::AnyEpoch);
+        let process = &mut self.processes[node];
+        process.links.renew(formed.epoch, formed.secret, keeps);
+        process.epoch = formed.epoch;
+        process.broken = None;
+        process.formed = Some(formed);
+        let (slot, life) = (process.slot, process.incarnation);
+        process.program.enter(Stage::Working);
+        process.program.next = Next::MakeAgain;
+        process.program.sequence = 0;
+        process.program.recovering_since = None;
+        for other in self.processes.iter_mut().filter(|other| other.slot == slot && other.incarnation != life) {
+            other.replaced = true;
+        }
+        if is_first {
+            self.token_holds(node)?;
+        }
+        self.soon(node, 0..80, Tick::Go);
+        Ok(())
+    }
+
+    /// `muster_init` fails: the process ends, and its supervisor starts another one where that may help.
+    fn failed(&mut self, node: usize, error: Error) {
+        let status = error.status();
+        self.process_ends(node, End::Failed(error));
+        let slot = self.processes[node].slot;
+        if self.slots[slot].current != Some(node) {
+            return;
+        }
+        let in_vain = match status {
+            Status::PeerLeft | Status::Aborted => true,
+            // Those who left unheard are awaited for good.
+            Status::Timeout | Status::Unreachable => self.may_fail,
+            _ => false,
+        };
+        if in_vain || self.host.ended.is_some() {
+            self.slots[slot].finished = true;
+        } else {
+            let back = self.random.span_ms(100..1500);
+            self.queue.put(self.now + back, Event::StartNode(slot));
+        }
+    }
+
+    /// The process ends itself, without leaving: its place is another's, or will be.
+    fn gives_up(&mut self, node: usize) {
+        let slot = self.processes[node].slot;
+        self.process_ends(node, End::Died);
+        if self.slots[slot].current == Some(node) {
+            let back = self.random.span_ms(20..1500);
+            self.queue.put(self.now + back, Event::StartNode(slot));
+        }
+    }
+
+    /// Something broke: into `muster_recover`, sooner or later.
+    fn breaks(&mut self, node: usize) {
+        let program = &mut self.processes[node].program;
+        if program.stage != Stage::Working {
+            return;
+        }
+        program.enter(Stage::Recovering);
+        program.recovering_since = Some(self.now);
+        if self.sabotage == Some(Sabotage::NeverRecovers) && self.processes[node].slot == 0 {
+            return;
+        }
+        let late = self.random.once_in(8);
+        self.soon(node, if late { 500..3000 } else { 0..60 }, Tick::Recover);
+    }
+
+    pub(super) fn tick(&mut self, node: usize, tick: Tick) -> Result<(), String> {
+        match tick {
+            Tick::Go => self.go(node)?,
+            Tick::JudgeOver(peer, sequence) => {
+                let program = &self.processes[node].program;
+                if program.collective.as_ref().is_some_and(|it| it.sequence == sequence) {
+                    self.revoke(node, Status::PeerLost, "is probably lost, unconfirmed", Some(peer));
+                }
+            }
+            Tick::OperationOver(sequence) => {
+                let program = &self.processes[node].program;
+                let inside = program.collective.as_ref().is_some_and(|it| it.sequence == sequence);
+                if sequence == 0 && program.making == Some(0) {
+                    self.gives_up(node);
+                } else if inside || program.making == Some(sequence) {
+                    self.revoke(node, Status::Timeout, "took too long", None);
+                }
+            }
+            // The program ends for it, as one that does not expect this.
+            Tick::StoreOver(ask) if self.processes[node].program.waits == Some(ask) => self.gives_up(node),
+            Tick::StoreOver(_) => {}
+            Tick::Recover => {
+                self.command(node, Command::Recover(true));
+                self.soon(node, 1000..15_000, Tick::RecoverOver);
+            }
+            Tick::RecoverOver => {
+                self.command(node, Command::Recover(false));
+                self.after(node, VERDICT_WAIT, Tick::NoWord);
+            }
+            Tick::NoWord => self.tries_again(node),
+            Tick::Leave => self.command(node, Command::Leave),
+        }
+        Ok(())
+    }
+
+    fn tries_again(&mut self, node: usize) {
+        let since = self.processes[node].program.recovering_since.unwrap_or(self.now);
+        self.processes[node].program.token += 1;
+        if self.now.since(since) < PATIENCE {
+            return self.soon(node, 0..400, Tick::Recover);
+        }
+        self.leave_in_vain(node);
+    }
+
+    /// The cluster will not be whole again, or is not in a long time.
+    fn leave_in_vain(&mut self, node: usize) {
+        if self.finishing.is_none() {
+            self.finishing = Some(self.now);
+            self.may_fail |= checks::somebody_is_missing(self);
+        }
+        self.processes[node].program.enter(Stage::Leaving);
+        self.soon(node, 0..200, Tick::Leave);
+    }
+
+    fn not_recovered(&mut self, node: usize, failure: &Failure) {
+        if self.processes[node].program.stage != Stage::Recovering {
+            return;
+        }
+        match failure.status {
+            Status::Timeout => self.tries_again(node),
+            Status::Fenced => self.gives_up(node),
+            _ => self.leave_in_vain(node),
+        }
+    }
+
+    /// The next step of the work.
+    fn go(&mut self, node: usize) -> Result<(), String> {
+        let process = &mut self.processes[node];
+        let Some(formed) = &process.formed else { return Ok(()) };
+        let known = formed.makings.iter().find(|made| made.parent == GroupId::UNIVERSE).map_or(0, |made| made.count);
+        match process.program.next {
+            Next::MakeAgain if process.program.made < known => {
+                let nth = process.program.made + 1;
+                self.make_group(node, nth, 0);
+            }
+            Next::MakeAgain => {
+                process.program.next = Next::Agree;
+                return self.go(node);
+            }
+            Next::Agree => return self.begin_collective(node, What::Agree),
+            Next::Round(round) => return self.begin_collective(node, What::Round(round)),
+            Next::Store(round) => {
+                process.program.next_ask += 1;
+                let (ask, slot) = (process.program.next_ask, process.slot);
+                let others = self.slots.len();
+                let pick = self.random.below(0..4);
+                let (asked, command) = self.ledger.ask(ask, pick, slot, (slot + round as usize) % others);
+                let program = &mut self.processes[node].program;
+                program.asks.insert(ask, asked);
+                program.waits = Some(ask);
+                let makes = program.made < self.plan.groups && round % 2 == 0;
+                program.next = if makes { Next::Make(round) } else { next_round(round, self.plan.rounds) };
+                self.command(node, command);
+                self.after(node, STORE, Tick::StoreOver(ask));
+            }
+            Next::Make(round) => {
+                let (nth, sequence) = (process.program.made + 1, process.program.sequence + 1);
+                process.program.sequence = sequence;
+                process.program.next = next_round(round, self.plan.rounds);
+                self.make_group(node, nth, sequence);
+            }
+            Next::Last => return self.begin_collective(node, What::Last),
+        }
+        Ok(())
+    }
+
+    fn make_group(&mut self, node: usize, nth: u64, sequence: u64) {
+        let size = self.plan.nodes.len() as u32;
+        let wish = match nth % 2 {
+            0 => GroupWish::Ranks((0..size).rev().collect()),
+            _ => GroupWish::Colour { colour: Some(0), key: 0 },
+        };
+        self.processes[node].program.making = Some(sequence);
+        let wanted = MakeGroup { parent: GroupId::UNIVERSE, nth, sequence, wish };
+        self.command(node, Command::MakeGroup(wanted));
+        self.after(node, super::plan::OPERATION, Tick::OperationOver(sequence));
+    }
+
+    fn group_made(&mut self, node: usize, made: &GroupMade) -> Result<(), String> {
+        checks::group_made(self, node, made)?;
+        let program = &mut self.processes[node].program;
+        program.made = program.made.max(made.nth);
+        if program.making.take().is_some() {
+            self.soon(node, 0..60, Tick::Go);
+        }
+        Ok(())
+    }
+
+    pub(super) fn collective_done(&mut self, node: usize, collective: Collective) -> Result<(), String> {
+        checks::collective(self, node, &collective)?;
+        let rounds = self.plan.rounds;
+        let process = &mut self.processes[node];
+        let slot = process.slot;
+        process.program.next = match collective.what {
+            What::Agree => {
+                let agreed = u64::from_le_bytes(collective.result().try_into().map_err(|_| "an odd checkpoint")?);
+                if agreed > self.slots[slot].done {
+                    return Err(format!("node {node} is to go back to round {agreed}, which it has not done"));
+                }
+                if agreed < rounds {
+                    Next::Round(agreed)
+                } else {
+                    Next::Last
+                }
+            }
+            What::Round(round) => {
+                self.slots[slot].done = self.slots[slot].done.max(round + 1);
+                Next::Store(round)
+            }
+            What::Last => {
+                process.program.enter(Stage::Leaving);
+                if self.finishing.is_none() {
+                    self.finishing = Some(self.now);
+                    self.may_fail |= checks::somebody_is_missing(self);
+                }
+                self.soon(node, 0..300, Tick::Leave);
+                return Ok(());
+            }
+        };
+        self.soon(node, 0..120, Tick::Go);
+        Ok(())
+    }
+
+    /// A link to a peer has ended in the middle of a collective.
+    pub(super) fn suspect(&mut self, node: usize, peer: u32) {
+        let Some(collective) = &self.processes[node].program.collective else { return };
+        let sequence = collective.sequence;
+        self.command(node, Command::Suspect { peer, evidence: "its link ended".to_owned() });
+        self.after(node, VERDICT_WAIT, Tick::JudgeOver(peer, sequence));
+    }
+
+    fn peer(&mut self, node: usize, index: u32, state: PeerState, _: crate::error::Culprit) {
+        let process = &self.processes[node];
+        if process.program.collective.is_none() || !process.links.ended.contains(&index) {
+            return;
+        }
+        match state {
+            PeerState::Left => self.revoke(node, Status::PeerLeft, "has left", Some(index)),
+            _ => self.revoke(node, Status::Link, "cannot be reached although it lives", None),
+        }
+    }
+
+    /// Gives up on the group of all, for this cause.
+    fn revoke(&mut self, node: usize, status: Status, cause: &str, peer: Option<u32>) {
+        let process = &self.processes[node];
+        let Some(formed) = &process.formed else { return };
+        let culprit = peer.map(|peer| &formed.members[peer as usize]).map(|member| crate::error::Culprit {
+            role: member.role,
+            rank: Some(member.rank),
+            node_id: member.node_id.clone(),
+            host: member.host.name.clone(),
+            pid: member.process.pid,
+        });
+        let (epoch, group, sequence) = (formed.epoch, Some(GroupId::UNIVERSE), process.program.sequence);
+        let failure = Failure { status, culprit, cause: cause.to_owned(), epoch, group, sequence };
+        self.command(node, Command::Revoke(failure));
+        self.breaks(node);
+    }
+
+    /// How far a process is, for its heartbeats.
+    pub(super) fn progress(&self, node: usize) -> Vec<GroupProgress> {
+        let process = &self.processes[node];
+        let entered = process.program.sequence;
+        let inside = process.entered();
+        let finished = entered - u64::from(inside.is_some());
+        let call = inside.map(|(_, call)| call);
+        vec![GroupProgress { group: GroupId::UNIVERSE, entered, finished, call, age_ms: 0 }]
+    }
+}
+
+fn next_round(round: u64, rounds: u64) -> Next {
+    if round + 1 < rounds {
+        Next::Round(round + 1)
+    } else {
+        Next::Last
+    }
+}

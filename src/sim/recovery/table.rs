@@ -1,0 +1,267 @@
+//! What happened in which phase, how often: the table that says what the stories reach.
+
+use crate::wire::Record;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// How far a story is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Phase {
+    /// No epoch has been told yet.
+    Forming,
+    /// All nodes work in one epoch.
+    Running,
+    /// Somebody is lost, or has given up the present epoch.
+    Recovering,
+    /// Somebody has begun to leave.
+    Finishing,
+}
+
+impl Phase {
+    pub(super) const ALL: [Phase; 4] = [Phase::Forming, Phase::Running, Phase::Recovering, Phase::Finishing];
+}
+
+/// What the scheduler writes down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Written {
+    Start,
+    Epoch,
+    Making,
+    Store,
+    Left,
+    Done,
+}
+
+impl Written {
+    pub(super) const ALL: [Written; 6] =
+        [Written::Start, Written::Epoch, Written::Making, Written::Store, Written::Left, Written::Done];
+
+    pub(super) fn of(record: &Record) -> Written {
+        match record {
+            Record::Job(_) | Record::Generation(_) => Written::Start,
+            Record::Epoch(_) => Written::Epoch,
+            Record::Making(_) => Written::Making,
+            Record::Store(_) => Written::Store,
+            Record::Left(_) => Written::Left,
+            Record::Done => Written::Done,
+        }
+    }
+}
+
+/// One kind of event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Event {
+    NodeKilled,
+    NodeVanished,
+    SeveralKilled,
+    NodeStopped,
+    /// A process that was replaced goes on.
+    OldLifeReturns,
+    /// A second process wants the place of one that lives.
+    Twin,
+    /// A node comes back without what it had kept.
+    WithoutToken,
+    SchedulerKilled,
+    SchedulerMachineDies,
+    SchedulerAndNode,
+    EverythingDies,
+    /// The scheduler's machine died in the middle of an operation of its disk.
+    DiskOperation,
+    DiskFull,
+    SyncFailed,
+    SlowDisk,
+    Rewritten,
+    ConnectionReset,
+    ConnectionHalfOpen,
+    OneWaySilence,
+    Partition,
+    DuplicateConnection,
+    LinkCut,
+    /// A node was lost while there was no scheduler.
+    LostMeanwhile,
+    /// A node attached again, before its loss was said or afterwards.
+    BackBeforeVerdict,
+    BackAfterVerdict,
+    /// The scheduler died at a moment of a record.
+    Unsynced(Written),
+    Durable(Written),
+    HalfTold(Written),
+    /// It died before or after it had read a message of this kind.
+    SchedulerBefore(u8),
+    SchedulerAfter(u8),
+    /// A node died when it was to get a message of this kind, or when it had sent one.
+    NodeWith(u8),
+}
+
+/// How often each happened in each phase.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Table(BTreeMap<(Event, Phase), u64>);
+
+impl Table {
+    pub(super) fn count(&mut self, event: Event, phase: Phase) {
+        *self.0.entry((event, phase)).or_default() += 1;
+    }
+
+    pub(super) fn add(&mut self, other: &Table) {
+        other.0.iter().for_each(|(cell, times)| *self.0.entry(*cell).or_default() += times);
+    }
+
+    pub(super) fn of(&self, event: Event, phase: Phase) -> u64 {
+        self.0.get(&(event, phase)).copied().unwrap_or(0)
+    }
+
+    fn everywhere(&self, event: Event) -> u64 {
+        Phase::ALL.iter().map(|phase| self.of(event, *phase)).sum()
+    }
+
+    /// The cells that were not hit so often.
+    pub(super) fn missing(&self, least: u64) -> Vec<String> {
+        let times = cells().into_iter().map(|(event, phase)| (event, phase, self.of(event, phase)));
+        let missing = times.filter(|(.., times)| *times < least);
+        missing.map(|(event, phase, times)| format!("{} while {phase:?}: {times}", name(event))).collect()
+    }
+}
+
+/// Everything that must be met, and in which phases it can be.
+fn required() -> Vec<(Event, &'static [Phase])> {
+    use Phase::{Finishing, Forming, Recovering, Running};
+    const ALL: &[Phase] = &Phase::ALL;
+    const FORMED: &[Phase] = &[Running, Recovering, Finishing];
+    const WORKING: &[Phase] = &[Running, Recovering];
+    const NOT_FINISHING: &[Phase] = &[Forming, Running, Recovering];
+    let mut required: Vec<(Event, &[Phase])> = vec![
+        (Event::NodeKilled, ALL),
+        (Event::NodeVanished, ALL),
+        (Event::SeveralKilled, NOT_FINISHING),
+        (Event::NodeStopped, NOT_FINISHING),
+        (Event::OldLifeReturns, &[Recovering]),
+        (Event::Twin, NOT_FINISHING),
+        (Event::WithoutToken, &[Recovering]),
+        (Event::SchedulerKilled, ALL),
+        (Event::SchedulerMachineDies, ALL),
+        (Event::SchedulerAndNode, NOT_FINISHING),
+        (Event::EverythingDies, NOT_FINISHING),
+        (Event::DiskOperation, WORKING),
+        (Event::DiskFull, WORKING),
+        (Event::SyncFailed, WORKING),
+        (Event::SlowDisk, WORKING),
+        (Event::Rewritten, FORMED),
+        (Event::ConnectionReset, ALL),
+        (Event::ConnectionHalfOpen, NOT_FINISHING),
+        (Event::OneWaySilence, NOT_FINISHING),
+        (Event::Partition, NOT_FINISHING),
+        (Event::DuplicateConnection, NOT_FINISHING),
+        (Event::LinkCut, &[Running]),
+        (Event::LostMeanwhile, ALL),
+        (Event::BackBeforeVerdict, FORMED),
+        (Event::BackAfterVerdict, &[Recovering]),
+    ];
+    for (written, phases) in [
+        (Written::Start, &[Forming, Recovering][..]),
+        (Written::Epoch, &[Forming, Recovering]),
+        (Written::Making, &[Running]),
+        (Written::Store, &[Running]),
+        (Written::Left, &[Finishing]),
+        (Written::Done, &[Finishing]),
+    ] {
+        required.push((Event::Unsynced(written), phases));
+        required.push((Event::Durable(written), phases));
+        if !matches!(written, Written::Start | Written::Done) {
+            required.push((Event::HalfTold(written), phases));
+        }
+    }
+    for (kind, phases) in [
+        (1, &[Forming, Recovering][..]),
+        (4, NOT_FINISHING),
+        (8, &[Finishing]),
+        (10, &[Recovering]),
+        (13, &[Recovering]),
+        (21, &[Running]),
+        (24, &[Recovering]),
+        (26, WORKING),
+        (29, &[Recovering]),
+        (32, &[Running]),
+    ] {
+        required.push((Event::SchedulerBefore(kind), phases));
+        required.push((Event::SchedulerAfter(kind), phases));
+    }
+    for (kind, phases) in [
+        (1, &[Forming, Recovering][..]),
+        (3, &[Recovering]),
+        (4, NOT_FINISHING),
+        (8, &[Finishing]),
+        (9, &[Finishing]),
+        (12, &[Recovering]),
+        (13, &[Recovering]),
+        (14, &[Recovering]),
+        (21, &[Running]),
+        (22, &[Running]),
+        (24, &[Recovering]),
+        (26, &[Recovering]),
+        (28, &[Recovering]),
+        (29, &[Recovering]),
+        (32, &[Running]),
+        (35, &[Running]),
+    ] {
+        required.push((Event::NodeWith(kind), phases));
+    }
+    required
+}
+
+/// Every cell that must be hit.
+pub(super) fn cells() -> Vec<(Event, Phase)> {
+    required().into_iter().flat_map(|(event, phases)| phases.iter().map(move |phase| (event, *phase))).collect()
+}
+
+/// What a message is called, for those that something happens with.
+fn message(kind: u8) -> &'static str {
+    match kind {
+        1 => "Register",
+        3 => "Formed",
+        4 => "Heartbeat",
+        8 => "Leave",
+        9 => "Bye",
+        10 => "Suspect",
+        12 => "Verdict",
+        13 => "Revoke",
+        14 => "Revoked",
+        21 => "MakeGroup",
+        22 => "GroupMade",
+        24 => "Recover",
+        26 => "InEpoch",
+        28 => "LostNodes",
+        29 => "Known",
+        32 => "StoreBegin",
+        35 => "StoreReply",
+        _ => "another",
+    }
+}
+
+fn name(event: Event) -> String {
+    match event {
+        Event::Unsynced(written) => format!("scheduler dies, {written:?} not synced"),
+        Event::Durable(written) => format!("scheduler dies, {written:?} durable and not told"),
+        Event::HalfTold(written) => format!("scheduler dies, {written:?} told to one"),
+        Event::SchedulerBefore(kind) => format!("scheduler dies before {}", message(kind)),
+        Event::SchedulerAfter(kind) => format!("scheduler dies after {}", message(kind)),
+        Event::NodeWith(kind) => format!("node dies with {}", message(kind)),
+        other => format!("{other:?}"),
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{:44} {:>8} {:>8} {:>10} {:>9}", "", "forming", "running", "recovering", "finishing")?;
+        let mut events: Vec<Event> = required().into_iter().map(|(event, _)| event).collect();
+        events.extend(self.0.keys().map(|(event, _)| *event));
+        events.sort_unstable();
+        events.dedup();
+        for event in events.into_iter().filter(|event| self.everywhere(*event) > 0) {
+            let cell = |phase| self.of(event, phase);
+            let (forming, running) = (cell(Phase::Forming), cell(Phase::Running));
+            let (recovering, finishing) = (cell(Phase::Recovering), cell(Phase::Finishing));
+            writeln!(f, "{:44} {forming:>8} {running:>8} {recovering:>10} {finishing:>9}", name(event))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,246 @@
+//! What goes wrong: processes, machines, disks and connections.
+
+use super::node::{End, Line};
+use super::plan::{Trouble, When, SCHEDULER_HOST, SILENCE};
+use super::table::Event as Met;
+use super::world::{Event, World};
+use crate::sim::network::Side;
+use std::time::Duration;
+
+/// A process that stands still for no longer than this is not taken for dead.
+const HARMLESS: Duration = Duration::from_millis(400);
+
+impl World {
+    pub(super) fn trouble(&mut self, trouble: Trouble) -> Result<(), String> {
+        if self.host.ended.is_some() {
+            return Ok(());
+        }
+        match trouble {
+            Trouble::Kill { slot, back, forgets } => {
+                if self.process_dies(slot, false, back) && forgets {
+                    let seed = self.random.bits();
+                    self.slots[slot].disk = crate::journal::testdisk::MemoryDisk::new(seed);
+                    self.fault(Duration::from_secs(31));
+                }
+            }
+            Trouble::Vanish { slot, back } => drop(self.process_dies(slot, true, back)),
+            Trouble::KillSome { first, count, back } => {
+                self.met(Met::SeveralKilled);
+                for at in 0..count {
+                    let slot = (first + at) % self.slots.len();
+                    self.process_dies(slot, false, back);
+                }
+            }
+            Trouble::Stop { slot, span, next } => self.stop(self.running(slot), span, next),
+            Trouble::Twin { slot } => {
+                let slot = self.running(slot);
+                if self.current(slot).is_some() {
+                    self.met(Met::Twin);
+                    self.fault(Duration::ZERO);
+                    self.start_twin(slot)?;
+                }
+            }
+            Trouble::Scheduler { machine, back } if self.host.running.is_some() => self.scheduler_dies(machine, back),
+            Trouble::Both { slot, machine, back } if self.host.running.is_some() => {
+                self.met(Met::SchedulerAndNode);
+                self.scheduler_dies(machine, back);
+                self.process_dies(slot, false, back / 2);
+            }
+            Trouble::All { machine, back } if self.host.running.is_some() => {
+                self.met(Met::EverythingDies);
+                self.scheduler_dies(machine, back);
+                for slot in 0..self.slots.len() {
+                    let later = back + self.random.span_ms(0..300);
+                    self.process_dies(slot, machine, later);
+                }
+            }
+            Trouble::Scheduler { .. } | Trouble::Both { .. } | Trouble::All { .. } => {}
+            Trouble::DiskOperation { after, .. } => self.host.disk.crash_after(after),
+            Trouble::DiskFull { bytes, .. } => {
+                self.met(Met::DiskFull);
+                self.fault(Duration::ZERO);
+                self.host.disk.fill_after(bytes);
+            }
+            Trouble::SyncFails { after, .. } => {
+                self.met(Met::SyncFailed);
+                self.fault(Duration::ZERO);
+                self.host.disk.fail_sync_after(after);
+            }
+            Trouble::SlowDisk { span } => {
+                self.met(Met::SlowDisk);
+                self.fault(span);
+                self.slow_disk(span);
+            }
+            Trouble::Link { one, other } => self.cut_link(one, other),
+            Trouble::Reset { .. } | Trouble::OneWay { .. } | Trouble::Partition { .. } | Trouble::Duplicate { .. } => {
+                self.trouble_on_line(trouble);
+            }
+        }
+        Ok(())
+    }
+
+    /// The process that has a slot's place, where it runs.
+    fn current(&self, slot: usize) -> Option<usize> {
+        self.slots[slot].current.filter(|at| self.processes[*at].alive && self.processes[*at].paused_until <= self.now)
+    }
+
+    /// This slot, or the next where a process runs.
+    fn running(&self, slot: usize) -> usize {
+        let count = self.slots.len();
+        (0..count).map(|more| (slot + more) % count).find(|slot| self.current(*slot).is_some()).unwrap_or(slot)
+    }
+
+    fn trouble_on_line(&mut self, trouble: Trouble) {
+        let (Trouble::Reset { slot, .. }
+        | Trouble::OneWay { slot, .. }
+        | Trouble::Partition { slot, .. }
+        | Trouble::Duplicate { slot }) = trouble
+        else {
+            return;
+        };
+        let count = self.slots.len();
+        let lines = (0..count).filter_map(|more| {
+            let node = self.current((slot + more) % count)?;
+            let Line::Up(conn) = self.processes[node].line else { return None };
+            Some((node, conn))
+        });
+        let Some((node, conn)) = lines.into_iter().next() else { return };
+        self.fault(Duration::ZERO);
+        let soon = self.now + self.network.delay();
+        self.disturb(node, 0);
+        if self.disk_is_slow() {
+            self.blame(node); // what tells it that it is attached is held back, so that it may be slow to come back
+        }
+        match trouble {
+            Trouble::Reset { quiet, .. } => {
+                self.met(if quiet { Met::ConnectionHalfOpen } else { Met::ConnectionReset });
+                self.network.cut(conn, [false; 2]);
+                self.queue.put(soon, super::node::closed(node, conn, "connection reset by peer"));
+                if !quiet {
+                    let later = self.now + self.network.delay();
+                    self.closed_at_scheduler(later, conn, "connection reset by peer");
+                }
+            }
+            Trouble::OneWay { to_scheduler, .. } => {
+                self.met(Met::OneWaySilence);
+                self.network.mute(conn, if to_scheduler { Side::Node } else { Side::Scheduler });
+                self.blame(node);
+            }
+            Trouble::Partition { span, .. } => {
+                self.met(Met::Partition);
+                self.fault(span);
+                self.network.of_node(node).into_iter().for_each(|conn| self.network.cut(conn, [false; 2]));
+                self.processes[node].apart_until = self.now + span;
+                self.blame(node);
+            }
+            _ => {
+                self.met(Met::DuplicateConnection);
+                self.open_duplicate(node);
+            }
+        }
+    }
+
+    /// From now on this process may rightly be called lost.
+    fn blame(&mut self, node: usize) {
+        self.processes[node].to_blame.get_or_insert(self.now);
+        if self.finishing.is_some() {
+            self.may_fail = true;
+        }
+    }
+
+    /// A witness and an ended connection are taken for a loss, whatever ended both.
+    fn disturb(&mut self, node: usize, what: usize) {
+        self.processes[node].disturbed[what] = true;
+        if self.processes[node].disturbed == [true; 2] {
+            self.blame(node);
+        }
+    }
+
+    fn stop(&mut self, slot: usize, span: Duration, next: Duration) {
+        let Some(node) = self.current(slot) else { return };
+        self.met(Met::NodeStopped);
+        self.fault(span);
+        self.processes[node].paused_until = self.now + span;
+        if span > HARMLESS {
+            self.blame(node);
+        }
+        if span > SILENCE * 2 && next < span {
+            self.queue.put(self.now + next, Event::StartNode(slot));
+        }
+    }
+
+    fn cut_link(&mut self, one: usize, other: usize) {
+        let (Some(one), Some(other)) = (self.current(one), self.current(other)) else { return };
+        if one == other || self.processes[one].epoch != self.processes[other].epoch {
+            return;
+        }
+        self.met(Met::LinkCut);
+        self.disturb(one, 1);
+        self.disturb(other, 1);
+        self.fault(Duration::ZERO);
+        let soon = self.now + self.network.delay();
+        self.queue.put(soon, Event::LinkEnded { at: one, peer: other });
+        self.queue.put(soon, Event::LinkEnded { at: other, peer: one });
+    }
+
+    /// The process of a slot dies, and is started again after a while; whether there was one.
+    pub(super) fn process_dies(&mut self, slot: usize, with_host: bool, back: Duration) -> bool {
+        let Some(node) = self.slots[slot].current.filter(|at| self.processes[*at].alive) else { return false };
+        self.fault(back);
+        self.met(if with_host { Met::NodeVanished } else { Met::NodeKilled });
+        if self.host.running.is_none() {
+            self.met(Met::LostMeanwhile);
+        }
+        self.blame(node);
+        self.processes[node].ended = Some((self.now, End::Died));
+        self.processes[node].alive = false;
+        if with_host {
+            self.network.of_node(node).into_iter().for_each(|conn| self.network.cut(conn, [false; 2]));
+            if self.plan.nodes[slot].host != SCHEDULER_HOST {
+                let disk = self.slots[slot].disk.crash();
+                self.slots[slot].disk = disk;
+            }
+        } else {
+            self.disconnect(node);
+            self.end_links(node);
+        }
+        self.queue.put(self.now + back, Event::StartNode(slot));
+        true
+    }
+
+    /// A process has come to its own end.
+    pub(super) fn process_ends(&mut self, node: usize, end: End) {
+        let in_order = matches!(end, End::Left);
+        self.say(|| format!("node {node} ends: {end:?}"));
+        self.processes[node].ended = Some((self.now, end));
+        self.processes[node].alive = false;
+        if !in_order {
+            self.processes[node].to_blame.get_or_insert(self.now);
+            self.end_links(node);
+        }
+        self.disconnect(node);
+    }
+
+    /// Whether it is planned that the process dies which sends or gets this message; then it has.
+    pub(super) fn dies_with(&mut self, node: usize, kind: u8) -> bool {
+        let slot = self.processes[node].slot;
+        if self.slots[slot].current != Some(node) {
+            return false;
+        }
+        let mut due = None;
+        for (at, (when, _)) in self.troubles.iter_mut().enumerate() {
+            if let When::With { kind: planned, phase, nth } = when {
+                if *planned == kind && *phase == self.phase && due.is_none() {
+                    *nth -= 1;
+                    due = (*nth == 0).then_some(at);
+                }
+            }
+        }
+        let Some(at) = due else { return false };
+        let (_, trouble) = self.troubles.remove(at);
+        let Trouble::Kill { back, .. } = trouble else { return false };
+        self.met(Met::NodeWith(kind));
+        self.process_dies(slot, false, back);
+        true
+    }
+}

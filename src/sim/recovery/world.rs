@@ -1,0 +1,336 @@
+//! The simulated world: the scheduler's process and its disk, the nodes' processes, and what happens next.
+//!
+//! A *slot* is a place in the cluster with all that outlives a process: its identity file, its checkpoint. A *process* is
+//! one life of a slot's node; several may run at once. A process that stands still is fed nothing until it goes on.
+
+use super::checks::{self, Told};
+use super::ledger::Ledger;
+use super::node::Process;
+use super::plan::{Plan, Trouble, When};
+use super::program::Tick;
+use super::rounds::Frame;
+use super::sabotage::Sabotage;
+use super::scheduler::{Host, Step};
+use super::table::{Event as Met, Phase, Table};
+use crate::agent;
+use crate::journal::testdisk::MemoryDisk;
+use crate::membership;
+use crate::sim::network::{Network, Side};
+use crate::sim::queue::Queue;
+use crate::sim::random::Random;
+use crate::types::{Epoch, Time};
+use crate::wire::Message;
+use std::time::Duration;
+
+/// How long after the last thing that went wrong everything has come to its end.
+const BOUND: Duration = Duration::from_secs(330);
+/// A story with more steps goes round in circles.
+const STEPS_MAX: u64 = 1_500_000;
+/// How often something else goes wrong in a phase that lasts.
+const MORE: std::ops::Range<u64> = 100..900;
+/// The same while forming, which takes no longer than a few seconds.
+const SOON: std::ops::Range<u64> = 30..250;
+
+#[derive(Debug)]
+pub(super) enum Event {
+    StartScheduler,
+    /// Something reaches the scheduler of this life, over this connection if it has one.
+    ToScheduler(u64, Option<usize>, membership::Input),
+    SchedulerTimer(u64, Time),
+    Writer(u64, Step),
+    StartNode(usize),
+    /// Something reaches a process, over this connection if it has one.
+    ToNode(usize, Option<usize>, agent::Input),
+    NotConnected(usize, u64, String),
+    NodeTimer(usize, Time),
+    Frame(usize, Frame),
+    /// A process hears that its link to another has ended.
+    LinkEnded {
+        at: usize,
+        peer: usize,
+    },
+    Program(usize, u64, Tick),
+    Trouble(Trouble),
+    /// Perhaps something goes wrong in this phase, if it is still the one that began as the so-manieth.
+    More(Phase, u64),
+    /// An attempt to connect, numbered, has come through.
+    Joins(usize, usize, u64),
+}
+
+/// What outlives the processes of one node.
+pub(super) struct Slot {
+    pub(super) disk: MemoryDisk,
+    /// The newest round of which it has a checkpoint.
+    pub(super) done: u64,
+    /// The process that counts.
+    pub(super) current: Option<usize>,
+    /// Nobody starts it again.
+    pub(super) finished: bool,
+}
+
+pub(super) struct World {
+    pub(super) plan: Plan,
+    pub(super) now: Time,
+    pub(super) queue: Queue<Event>,
+    pub(super) network: Network,
+    pub(super) random: Random,
+    pub(super) host: Host,
+    pub(super) slots: Vec<Slot>,
+    pub(super) processes: Vec<Process>,
+    pub(super) ledger: Ledger,
+    pub(super) told: Told,
+    /// What was found wrong in the middle of a step.
+    pub(super) wrong: Option<String>,
+    pub(super) table: Table,
+    pub(super) phase: Phase,
+    /// The how-manieth phase this is.
+    phases: u64,
+    pub(super) troubles: Vec<(When, Trouble)>,
+    /// How many things went wrong, and the last of them.
+    pub(super) faults: u64,
+    pub(super) last_fault: Time,
+    /// Somebody has done all, and begins to leave.
+    pub(super) finishing: Option<Time>,
+    /// Something for which a job may end badly: somebody was missing when others began to leave.
+    pub(super) may_fail: bool,
+    pub(super) newest: Epoch,
+    pub(super) steps: u64,
+    pub(super) hash: u64,
+    pub(super) sabotage: Option<Sabotage>,
+    pub(super) verbose: bool,
+}
+
+impl World {
+    pub(super) fn new(plan: Plan, verbose: bool) -> World {
+        let mut random = Random::new(plan.seed ^ 0x6c69_7665_7321);
+        let network = Network::new(Random::new(random.bits()), plan.delay_max_us, false);
+        let slot = |random: &mut Random| Slot {
+            disk: MemoryDisk::new(random.bits()),
+            done: 0,
+            current: None,
+            finished: false,
+        };
+        let mut world = World {
+            now: Time(0),
+            queue: Queue::new(),
+            network,
+            host: Host::new(random.bits()),
+            slots: plan.nodes.iter().map(|_| slot(&mut random)).collect(),
+            random,
+            processes: Vec::new(),
+            ledger: Ledger::default(),
+            told: Told::default(),
+            wrong: None,
+            table: Table::default(),
+            phase: Phase::Finishing,
+            phases: 0,
+            troubles: plan.troubles.clone(),
+            faults: 0,
+            last_fault: Time(0),
+            finishing: None,
+            may_fail: false,
+            newest: Epoch(0),
+            steps: 0,
+            hash: 0,
+            sabotage: None,
+            verbose,
+            plan,
+        };
+        let first = world.random.span_ms(0..300);
+        world.queue.put(Time(0) + first, Event::StartScheduler);
+        for slot in 0..world.slots.len() {
+            world.queue.put(Time(0) + world.plan.nodes[slot].starts, Event::StartNode(slot));
+        }
+        world
+    }
+
+    /// Plays the story to its end; what is wrong with it, if anything is.
+    pub(super) fn play(&mut self) -> Result<(), String> {
+        self.look_at_phase();
+        while let Some((at, event)) = self.queue.pop() {
+            self.now = at;
+            self.steps += 1;
+            if at > self.last_fault + BOUND || self.steps > STEPS_MAX {
+                return Err(checks::unended(self));
+            }
+            self.note(&event);
+            self.step(event)?;
+            checks::after_step(self)?;
+            self.look_at_phase();
+            if self.is_over() {
+                break;
+            }
+        }
+        checks::at_end(self)
+    }
+
+    /// Nothing more will come of it.
+    pub(super) fn is_over(&self) -> bool {
+        self.host.ended.is_some()
+            && self.slots.iter().all(|slot| slot.finished)
+            && !self.processes.iter().any(|it| it.alive)
+    }
+
+    fn step(&mut self, event: Event) -> Result<(), String> {
+        match event {
+            Event::StartScheduler => self.start_scheduler()?,
+            Event::ToScheduler(life, conn, input) => self.reach_scheduler(life, conn, input)?,
+            Event::SchedulerTimer(life, armed) => {
+                if self.host.life == life && self.host.armed == armed {
+                    self.host.armed = Time::NEVER;
+                    self.feed_scheduler(membership::Input::Timer);
+                }
+            }
+            Event::Writer(life, step) => self.writer(life, step)?,
+            Event::StartNode(slot) => self.start_node(slot)?,
+            Event::ToNode(..)
+            | Event::NodeTimer(..)
+            | Event::Frame(..)
+            | Event::LinkEnded { .. }
+            | Event::Program(..) => {
+                self.step_of_node(event)?;
+            }
+            Event::NotConnected(node, attempt, reason) => self.not_connected(node, attempt, reason)?,
+            Event::Trouble(trouble) => self.trouble(trouble)?,
+            Event::More(phase, phases) => {
+                if self.phase == phase && self.phases == phases {
+                    self.more_trouble();
+                }
+            }
+            Event::Joins(node, conn, attempt) => self.joins(node, conn, attempt),
+        }
+        Ok(())
+    }
+
+    /// What concerns one process: later, where that stands still, and never, where it is no more.
+    fn step_of_node(&mut self, event: Event) -> Result<(), String> {
+        let (Event::ToNode(node, ..)
+        | Event::NodeTimer(node, _)
+        | Event::Frame(node, _)
+        | Event::LinkEnded { at: node, .. }
+        | Event::Program(node, ..)) = event
+        else {
+            return Ok(());
+        };
+        let process = &self.processes[node];
+        if !process.alive {
+            return Ok(());
+        }
+        if process.paused_until > self.now {
+            let wakes = process.paused_until;
+            // A timer comes after all that is readable.
+            let after = Duration::from_nanos(u64::from(matches!(event, Event::NodeTimer(..) | Event::Program(..))));
+            self.queue.put(wakes + after, event);
+            return Ok(());
+        }
+        match event {
+            Event::ToNode(node, conn, input) => self.reach_node(node, conn, input),
+            Event::NodeTimer(node, armed) if self.processes[node].armed == armed => {
+                self.processes[node].armed = Time::NEVER;
+                self.feed_node(node, agent::Input::Timer)
+            }
+            Event::Frame(node, frame) => self.frame_arrives(node, frame),
+            Event::LinkEnded { at, peer } => self.link_ended(at, peer),
+            Event::Program(node, token, tick) if self.processes[node].program.token == token => self.tick(node, tick),
+            _ => Ok(()),
+        }
+    }
+
+    /// How far the story is, as everybody together shows.
+    fn look_at_phase(&mut self) {
+        let works = |slot: &Slot| {
+            slot.current.is_some_and(|at| {
+                let process = &self.processes[at];
+                process.alive && process.epoch == self.newest && process.program.is_working()
+            })
+        };
+        let phase = match () {
+            () if self.finishing.is_some() => Phase::Finishing,
+            () if self.newest == Epoch(0) => Phase::Forming,
+            () if self.slots.iter().all(works) => Phase::Running,
+            () => Phase::Recovering,
+        };
+        if phase != self.phase {
+            self.phase = phase;
+            self.phases += 1;
+            self.say(|| format!("--- {phase:?}"));
+            self.more_trouble();
+        }
+    }
+
+    /// The next thing goes wrong that is planned for this phase.
+    fn more_trouble(&mut self) {
+        let phase = self.phase;
+        let is_due = |(when, _): &(When, Trouble)| matches!(when, When::In(planned, _) if *planned == phase);
+        let Some(at) = self.troubles.iter().position(is_due) else { return };
+        if let (When::In(_, delay), trouble) = self.troubles.remove(at) {
+            self.queue.put(self.now + delay, Event::Trouble(trouble));
+            let more = delay + self.random.span_ms(if phase == Phase::Forming { SOON } else { MORE });
+            self.queue.put(self.now + more, Event::More(phase, self.phases));
+        }
+    }
+
+    /// Counts something that happens now, which may be why somebody is lost.
+    pub(super) fn met(&mut self, event: Met) {
+        self.table.count(event, self.phase);
+        self.say(|| format!("*** {event:?}"));
+    }
+
+    /// Something went wrong now, and lasts so long.
+    pub(super) fn fault(&mut self, lasts: Duration) {
+        self.faults += 1;
+        self.last_fault = self.last_fault.max(self.now + lasts);
+    }
+
+    /// Something for the scheduler: dropped where it is not the one that it was meant for.
+    fn reach_scheduler(&mut self, life: u64, conn: Option<usize>, input: membership::Input) -> Result<(), String> {
+        if let Some(conn) = conn {
+            let data = matches!(input, membership::Input::Received(..));
+            if !self.network.is_open(conn, Side::Scheduler) || (data && self.network.is_cut(conn)) {
+                return Ok(());
+            }
+            if matches!(input, membership::Input::Closed(..)) {
+                self.network.shut(conn, Side::Scheduler);
+            }
+        } else if life != self.host.life {
+            return Ok(());
+        }
+        if let membership::Input::Received(_, message) = &input {
+            let kind = message.kind();
+            if self.dies_before(kind) {
+                return Ok(());
+            }
+            self.feed_scheduler(input);
+            self.dies_after(kind);
+            return Ok(());
+        }
+        self.feed_scheduler(input);
+        Ok(())
+    }
+
+    pub(super) fn say(&self, what: impl FnOnce() -> String) {
+        if self.verbose {
+            let mut line = what();
+            if let Some((cut, _)) = line.char_indices().nth(400) {
+                line.truncate(cut);
+            }
+            eprintln!("{:>12.6} {line}", self.now.0 as f64 / 1e9);
+        }
+    }
+
+    /// One number for all that has happened.
+    fn note(&mut self, event: &Event) {
+        let what = match event {
+            Event::ToScheduler(_, conn, membership::Input::Received(_, message)) => sum(conn.unwrap_or(0), message),
+            Event::ToNode(node, _, agent::Input::Received(message)) => sum(*node, message),
+            Event::ToNode(node, ..) | Event::NodeTimer(node, _) | Event::Program(node, ..) => *node as u64,
+            Event::Frame(node, frame) => *node as u64 ^ frame.sequence << 32,
+            _ => 1,
+        };
+        self.hash = (self.hash ^ self.now.0 ^ what.rotate_left(17)).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(29);
+    }
+}
+
+fn sum(party: usize, message: &Message) -> u64 {
+    (party as u64) << 8 | u64::from(message.kind())
+}
