@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 from cluster import MUSTER, clean_environment
-from launch import Launch, until
+from launch import Launch, environment_of, until
 from nodes import listening_ports
 
 PROGRAMS = pathlib.Path(__file__).with_name("programs")
@@ -91,11 +91,13 @@ def test_who_is_killed_comes_back_and_the_job_ends_well(names, tmp_path):
     with Job(tmp_path, *returning(), hold=True) as job:
         job.stand()
         port = listening_ports(job.child("the scheduler"))
+        assert len(port) == 1 and listening_ports(job.pid) == port, "it stays the run's own while nobody serves on it"
         for pid in [job.child(name) for name in names]:
             os.kill(pid, signal.SIGKILL)
         pids = {name: job.await_restart(name) for name in names}
         if "the scheduler" in names:
             until(lambda: listening_ports(pids["the scheduler"]) == port, LIMIT, "the same port")
+            assert "MUSTER_SCHED_FD" in environment_of(pids["the scheduler"])
         if names != ["the scheduler"]:
             job.stand(times=2)
         job.release()
@@ -195,6 +197,7 @@ def test_a_scheduler_that_is_killed_too_often_ends_the_run(tmp_path):
         job.stand()
         os.kill(job.child("the scheduler"), signal.SIGKILL)
         pid = job.await_restart("the scheduler")
+        until(lambda: not listening_ports(job.pid), LIMIT, "the last one has the port alone")
         os.kill(pid, signal.SIGKILL)
         assert job.wait(LIMIT) == 128 + signal.SIGKILL
         assert f"first failure: the scheduler (pid {pid}) was ended by signal 9 (SIGKILL) after 1 restart" in job.stderr
