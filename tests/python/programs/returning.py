@@ -1,10 +1,10 @@
-"""A worker of a job that goes on when processes are lost: it counts in steps, keeps what it has, and goes back with the others.
+"""A worker of a job that goes on when processes are lost: it counts in steps, keeps the sum, and goes back with the others.
 
     returning.py STEPS [PLAN]
 
-$KEPT is a folder that outlives the process. PLAN is JSON: {"rank.life@step": what}, with lives from 0 and what is "kill",
-"fork" (as that, and a forked child lives on), "exit N" or "abort N"; at step "end" it is done when all others have left. While
-the file hold in $KEPT has a step's number, all stand at that step, and notice who is lost.
+$KEPT is a folder that outlives the process. PLAN is JSON: {"rank.life@step": what}, with lives from 0 and what is
+"kill", "fork" (as that, and a forked child lives on), "exit N" or "abort N"; at step "end" it is done when all others
+have left. While the file hold in $KEPT has a step's number, all stand at that step, and notice who is lost.
 """
 
 import json
