@@ -17,7 +17,7 @@ impl Plan {
             let (event, phase) = cells[random.index(cells.len())];
             aims.extend(self.aim(random, event, phase));
         }
-        if self.seed % 4 == 0 {
+        if self.seed.is_multiple_of(4) {
             // Rarely met otherwise: whoever has a connection then is soon a member.
             aims.extend(self.aim(random, Met::ConnectionReset, Phase::Forming));
         }
