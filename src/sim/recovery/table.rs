@@ -122,14 +122,15 @@ impl Table {
     }
 }
 
-/// Everything that must be met, and in which phases it can be.
-fn required() -> Vec<(Event, &'static [Phase])> {
-    use Phase::{Finishing, Forming, Recovering, Running};
-    const ALL: &[Phase] = &Phase::ALL;
-    const FORMED: &[Phase] = &[Running, Recovering, Finishing];
-    const WORKING: &[Phase] = &[Running, Recovering];
-    const NOT_FINISHING: &[Phase] = &[Forming, Running, Recovering];
-    let mut required: Vec<(Event, &[Phase])> = vec![
+const ALL: &[Phase] = &Phase::ALL;
+const FORMED: &[Phase] = &[Phase::Running, Phase::Recovering, Phase::Finishing];
+const WORKING: &[Phase] = &[Phase::Running, Phase::Recovering];
+const NOT_FINISHING: &[Phase] = &[Phase::Forming, Phase::Running, Phase::Recovering];
+
+/// What happens to processes, disks and connections, and in which phases it must be met.
+fn troubles() -> Vec<(Event, &'static [Phase])> {
+    use Phase::{Recovering, Running};
+    vec![
         (Event::NodeKilled, ALL),
         (Event::NodeVanished, ALL),
         (Event::SeveralKilled, NOT_FINISHING),
@@ -155,7 +156,13 @@ fn required() -> Vec<(Event, &'static [Phase])> {
         (Event::LostMeanwhile, ALL),
         (Event::BackBeforeVerdict, FORMED),
         (Event::BackAfterVerdict, &[Recovering]),
-    ];
+    ]
+}
+
+/// Everything that must be met, and in which phases it can be.
+fn required() -> Vec<(Event, &'static [Phase])> {
+    use Phase::{Finishing, Forming, Recovering, Running};
+    let mut required = troubles();
     for (written, phases) in [
         (Written::Start, &[Forming, Recovering][..]),
         (Written::Epoch, &[Forming, Recovering]),
