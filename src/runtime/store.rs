@@ -3,7 +3,7 @@
 use super::cluster::{limit_ms, Cluster};
 use super::shared::ToNode;
 use crate::agent::Command;
-use crate::error::{Error, Result, Status};
+use crate::error::{Error, Failure, Result, Status};
 use crate::types::Time;
 use crate::wire::{Blob, StoreOperation};
 use std::time::Duration;
@@ -146,11 +146,16 @@ impl Cluster {
         self.shared.learnt().storing.insert(ask);
         self.shared.ask(ToNode::Brain(Command::Store { ask, operation, keys, delta, expected_bytes, value }));
         let deadline = limit.map_or(Time::NEVER, |limit| self.shared.clock.now() + limit);
+        // Where the job goes on after a loss, what became of a change must be known: else it would be made once more.
+        let is_answered = self.shared.recovery && !waits;
+        let ends = |first: &Failure| !is_answered || matches!(first.status, Status::Aborted | Status::Fenced);
+        let mut is_open = true;
         let answer = self.shared.wait(deadline, |learnt| {
             if let Some(answer) = learnt.stored.remove(&ask) {
+                is_open = false;
                 return Some(answer);
             }
-            if let Some(failure) = &learnt.broken {
+            if let Some(failure) = learnt.broken.as_ref().filter(|first| ends(first)) {
                 return Some(Err(failure.clone().into()));
             }
             let over = learnt.left.is_some() || learnt.over;
@@ -161,8 +166,10 @@ impl Cluster {
         learnt.stored.remove(&ask);
         let away = learnt.away.clone();
         drop(learnt);
-        let Some(answer) = answer else {
+        if is_open {
             self.shared.ask(ToNode::Brain(Command::StoreCancel(ask)));
+        }
+        let Some(answer) = answer else {
             let limit = limit.unwrap_or_default().as_secs_f64();
             return Err(match away {
                 Some(reason) => {
