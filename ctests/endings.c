@@ -191,6 +191,54 @@ static void the_scheduler_is_stopped(const char *const *settings) {
     pthread_barrier_destroy(&begun);
 }
 
+/* Rank 0 gives up while the scheduler stands still. Its wish counts all the same, so the epoch has begun when it asks again:
+ * that must not end it. */
+static void asks_again(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
+    muster_group_t *world = muster_world(cluster);
+    CHECK_OK(muster_barrier(world));
+    if (rank == 0) {
+        CHECK_IS(MUSTER_ERR_REVOKED, muster_barrier(world)); /* rank 1 is inside */
+        CHECK(kill(ranks->scheduler, SIGSTOP) == 0);
+        CHECK_IS(MUSTER_ERR_TIMEOUT, muster_recover(cluster, 0));
+        CHECK(kill(ranks->scheduler, SIGCONT) == 0);
+        struct timespec pause = {.tv_nsec = 2000000};
+        for (double limit = now_s() + SOON_S * patience(); muster_epoch(cluster) == 1;) {
+            CHECK(now_s() < limit);
+            nanosleep(&pause, NULL);
+        }
+    }
+    CHECK_OK(muster_recover(cluster, LIMIT_MS * patience()));
+    CHECK_IS(2, muster_epoch(cluster));
+    CHECK_OK(muster_barrier(world));
+    CHECK_OK(muster_finalize(cluster));
+    muster_cluster_free(cluster);
+}
+
+static void a_wish_that_was_given_up(void) {
+    struct ranks *ranks = ranks_start(2, asks_again, NULL);
+    for (int rank = 0; rank < 2; rank++) {
+        ranks_await(ranks, rank);
+    }
+    CHECK_OK(ranks_finish(ranks));
+}
+
+/* What the store takes must fit into the journal: else the first long value would end the scheduler. */
+static void a_store_too_large(const char *path) {
+    muster_config_t *config = NULL;
+    muster_scheduler_t *scheduler = NULL;
+    CHECK_OK(muster_config_new(MUSTER_ABI_VERSION, &config));
+    const char *settings[] = {"worker_num", "1", "enable_recovery", "1", "recovery_path", path, NULL};
+    for (const char *const *setting = settings; *setting != NULL; setting += 2) {
+        CHECK_OK(muster_config_set(config, setting[0], setting[1]));
+    }
+    CHECK_OK(muster_config_set(config, "store_value_limit", "67108864"));
+    CHECK_FAILS(MUSTER_ERR_CONFIG, "67108864", muster_scheduler_start(config, &scheduler));
+    CHECK_OK(muster_config_set(config, "store_value_limit", "60000000"));
+    CHECK_OK(muster_scheduler_start(config, &scheduler));
+    muster_scheduler_free(scheduler);
+    muster_config_free(config);
+}
+
 int main(void) {
     char command[64];
     char path[4][32];
@@ -205,6 +253,8 @@ int main(void) {
     ends(leaves, settings[1], MUSTER_ERR_PEER_LOST);
     ends(aborts, settings[2], MUSTER_OK);
     the_scheduler_is_stopped(settings[3]);
+    a_store_too_large(path[1]);
+    a_wish_that_was_given_up();
     for (int i = 0; i < 4; i++) {
         snprintf(command, sizeof command, "rm -r %s", path[i]);
         CHECK(system(command) == 0);

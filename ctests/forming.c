@@ -176,7 +176,7 @@ static void one_too_many(void) {
 static void one_too_few(void) {
     const char *const settings[] = {"cluster_timeout", half_a_second(), NULL};
     struct plan plan = {.workers = 2, .settings = settings};
-    char port[8];
+    char port[8] = "";
     muster_scheduler_t *scheduler = start_scheduler(&plan, port);
     muster_config_t *config = NULL;
     muster_cluster_t *none = NULL;

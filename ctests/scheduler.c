@@ -68,7 +68,7 @@ static void start(struct node *node, const char *port, int index, void *(*run)(v
 
 /* Stopping ends the job for all who are in it; freeing stops first. */
 static void stop_while_used(int by_freeing) {
-    char port[8];
+    char port[8] = "";
     struct node nodes[NODES];
     muster_scheduler_t *scheduler = start_scheduler(&plan, port);
     for (int i = 0; i < NODES; i++) {
@@ -101,7 +101,7 @@ static void hear_of_admission(int32_t level, const char *target, const char *mes
 
 /* Nodes that are still to form are told at once. */
 static void stop_while_forming(void) {
-    char port[8];
+    char port[8] = "";
     struct node node;
     CHECK_OK(muster_set_log_callback(MUSTER_LOG_INFO, hear_of_admission, &node));
     muster_scheduler_t *scheduler = start_scheduler(&plan, port);
@@ -125,7 +125,7 @@ static void *wait_for_end(void *scheduler) {
 /* Several threads may wait, and all are told. */
 static void several_wait(void) {
     static const struct plan one = {.workers = 1};
-    char port[8];
+    char port[8] = "";
     pthread_t threads[3];
     muster_scheduler_t *scheduler = start_scheduler(&one, port);
     for (int i = 0; i < 3; i++) {
@@ -145,7 +145,7 @@ static void several_wait(void) {
 
 /* A port that is taken is an error at once, which names it. */
 static void taken_port(void) {
-    char port[8];
+    char port[8] = "";
     muster_scheduler_t *scheduler = start_scheduler(&plan, port);
     muster_scheduler_t *second = NULL;
     muster_config_t *config = NULL;
@@ -175,7 +175,7 @@ static int hold_port(char *port) {
 
 /* A node whose scheduler does not exist keeps trying, for as long as forming may take and no longer. */
 static void no_scheduler(void) {
-    char port[8];
+    char port[8] = "";
     struct node node;
     int held = hold_port(port);
     double begin = now_s();

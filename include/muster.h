@@ -455,7 +455,7 @@ muster_status_t muster_finalize(muster_cluster_t *cluster);
 /**
  * Ends the job for every rank: their pending and later calls return MUSTER_ERR_ABORTED with this rank, code and
  * reason, which mean what the program likes; `reason` is UTF-8, and cut after 1,024 bytes.
- * With recovery also where a node is lost: then those that wait for it in muster_recover get it; groups keep their first cause.
+ * Where a node was lost before, with recovery, groups keep that first cause, and muster_recover returns the abort.
  *
  * Waits up to 250 ms for the scheduler's word, without which it returns MUSTER_ERR_UNREACHABLE; after muster_finalize
  * MUSTER_ERR_STATE.
@@ -1177,9 +1177,9 @@ muster_status_t muster_isendrecv(muster_group_t *group,
  *
  * Every call on the store waits for the scheduler's answer: muster_store_get and muster_store_wait for as long as they
  * are told, the others, and those that try once, for 300 s at most. Then it returns MUSTER_ERR_TIMEOUT, or
- * MUSTER_ERR_UNREACHABLE where the scheduler is away; in a broken cluster the first cause (with recovery a call that only
- * waits for the scheduler's answer, and was under way, still gets it), after muster_finalize MUSTER_ERR_STATE. No error of
- * the store revokes anything.
+ * MUSTER_ERR_UNREACHABLE where the scheduler is away; in a broken cluster the first cause, after muster_finalize
+ * MUSTER_ERR_STATE. No error of the store revokes anything. With recovery a call that was under way when a node was
+ * lost, and waits for nobody but the scheduler, still gets its answer.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster, `key` NULL or a string, `value` readable for `len` bytes or NULL.

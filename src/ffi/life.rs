@@ -105,7 +105,7 @@ pub unsafe extern "C" fn muster_finalize(cluster: *mut muster_cluster_t) -> must
 
 /// Ends the job for every rank: their pending and later calls return MUSTER_ERR_ABORTED with this rank, code and
 /// reason, which mean what the program likes; `reason` is UTF-8, and cut after 1,024 bytes.
-/// With recovery also where a node is lost: then those that wait for it in muster_recover get it; groups keep their first cause.
+/// Where a node was lost before, with recovery, groups keep that first cause, and muster_recover returns the abort.
 ///
 /// Waits up to 250 ms for the scheduler's word, without which it returns MUSTER_ERR_UNREACHABLE; after muster_finalize
 /// MUSTER_ERR_STATE.
