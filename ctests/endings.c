@@ -240,7 +240,7 @@ static void a_store_too_large(const char *path) {
 }
 
 int main(void) {
-    char command[64];
+    char command[160];
     char path[4][32];
     const char *settings[4][7];
     for (int i = 0; i < 4; i++) {
