@@ -210,8 +210,8 @@ static void runs(struct job job, const int *lost, int losses) {
 int main(void) {
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     CHECK(shared != MAP_FAILED);
-    const int hosts[] = {0, 2, 0};
-    runs((struct job){.nodes = 3, .is_hosted = true}, hosts, 3);
+    const int hosts[] = {0, -1, 2, 0};
+    runs((struct job){.nodes = 3, .is_hosted = true}, hosts, 4);
     static const char *const ids[] = {"worker_b", "worker_a", "parameters"};
     const int servers[] = {2, SCHEDULER, 2, 0, -2};
     runs((struct job){.nodes = 3, .workers = "2", .servers = "1", .ids = ids}, servers, 5);

@@ -22,9 +22,9 @@ impl Backoff {
         Backoff { failures: 0, state: seed }
     }
 
-    /// The scheduler has answered: the next attempt is a first one again.
-    pub(super) fn reset(&mut self) {
-        self.failures = 0;
+    /// The next attempt is the first one again, or one after so many failures.
+    pub(super) fn begin_at(&mut self, failures: u32) {
+        self.failures = failures;
     }
 
     /// How long to wait before the next attempt; none before the first.
@@ -74,7 +74,7 @@ mod tests {
             assert!(wait >= bound / 2 && wait <= bound, "{wait:?} for {bound:?}");
             bound = (bound * 2).min(LONGEST);
         }
-        backoff.reset();
+        backoff.begin_at(0);
         assert_eq!(backoff.next_wait(), Duration::ZERO);
         assert!(backoff.long_wait() >= LONGEST / 2);
     }

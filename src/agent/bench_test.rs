@@ -1,7 +1,7 @@
 //! A bench for the node's brain: the test plays its driver and its scheduler by hand.
 
 use super::*;
-use crate::types::{Device, GroupId, HostName, Incarnation, Process, Role};
+use crate::types::{Device, GroupId, HostName, Incarnation, Process, Role, Secret};
 use crate::wire::{self, Agreed, Formed, HeartbeatEcho, Register};
 use std::sync::Arc;
 
@@ -70,7 +70,7 @@ pub(super) fn formed(instance: u8, epoch: u64) -> Formed {
         local_size: 1,
         worker_num: 1,
         server_num: 0,
-        secret: [0; 32],
+        secret: Secret([0; 32]),
         agreed: Agreed {
             heartbeat_timeout_ms: 1000,
             checksums: true,

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 /// After how long without its scheduler a member says so in the log.
 const WARN_AWAY: Duration = Duration::from_secs(1);
-/// A connection that stood so long was a success, answered or not: the next attempt is made at once. One that ends sooner
-/// may be a port that closes whatever comes.
+/// A connection that stood so long was a success, answered or not. One that ends sooner may be a port that closes whatever
+/// comes: the attempt after the first such is made at once, too, and those after more in a row wait longer each time.
 const STOOD: Duration = Duration::from_millis(100);
 /// How long one attempt may take.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
@@ -38,12 +38,16 @@ pub(super) struct Line {
     ever_up: bool,
     /// When the newest connection was made.
     up_since: Time,
+    /// How many connections in a row ended soon and without an answer.
+    brief: u32,
     /// Why the last attempt failed, or the last connection ended.
     last_reason: String,
     /// Since when a member has been without its scheduler.
     away_since: Option<Time>,
     away_told: bool,
     away_warned: bool,
+    /// Why a scheduler was refused last.
+    refused: String,
 }
 
 impl Line {
@@ -54,10 +58,12 @@ impl Line {
             attempts: 0,
             ever_up: false,
             up_since: Time::NEVER,
+            brief: 0,
             last_reason: "no answer yet".to_owned(),
             away_since: None,
             away_told: false,
             away_warned: false,
+            refused: String::new(),
         }
     }
 
@@ -83,7 +89,17 @@ impl Line {
 
     /// The scheduler answers: should this connection break, the next attempt is made at once.
     pub(super) fn answered(&mut self) {
-        self.backoff.reset();
+        self.brief = 0;
+        self.backoff.begin_at(0);
+    }
+
+    /// This connection has ended: what came before it no longer counts against the next attempt.
+    fn ended(&mut self, now: Time) {
+        if now.since(self.up_since) >= STOOD {
+            self.brief = 0;
+        }
+        self.backoff.begin_at(self.brief);
+        self.brief = self.brief.saturating_add(1);
     }
 
     pub(super) fn shut(&mut self) {
@@ -169,8 +185,8 @@ impl Agent {
 
     /// The connection ended, or was given up with a `Disconnect`.
     pub(super) fn line_lost(&mut self, now: Time, reason: String) {
-        if self.line.is_up() && now.since(self.line.up_since) >= STOOD {
-            self.line.backoff.reset();
+        if self.line.is_up() {
+            self.line.ended(now);
         }
         self.forget_line(now, reason);
         if self.line.state != State::Shut {
@@ -178,13 +194,15 @@ impl Agent {
         }
     }
 
-    /// The other side is not, or does not behave like, this job's scheduler: away, until it may have changed.
+    /// The other side is not, or does not behave like, this job's scheduler: away, until it may have changed. One line for
+    /// each reason.
     pub(super) fn refuse_line(&mut self, now: Time, reason: String) {
         self.outputs.push_back(Output::Disconnect);
-        self.outputs.push_back(Output::Log {
-            quiet: false,
-            line: format!("disconnected from {}: {reason}", self.profile.scheduler),
-        });
+        let line = format!("disconnected from {}: {reason}", self.profile.scheduler);
+        if self.line.refused != reason {
+            self.line.refused.clone_from(&reason);
+            self.outputs.push_back(Output::Log { quiet: false, line });
+        }
         self.forget_line(now, reason);
         if self.line.state != State::Shut {
             let wait = self.line.backoff.long_wait();
@@ -197,7 +215,7 @@ impl Agent {
         self.line.last_reason.clone_from(&reason);
         match &self.stage {
             Stage::Member(member) => {
-                let quiet = member.leaving.is_some() || self.broken.is_some();
+                let quiet = member.leaving.is_some() || (self.broken.is_some() && !self.can_recover());
                 self.line.away_since.get_or_insert(now);
                 if !self.line.away_told && !quiet {
                     self.line.away_told = true;
@@ -221,7 +239,8 @@ impl Agent {
     /// The scheduler has confirmed this node's membership on this connection.
     pub(super) fn attached(&mut self) {
         self.line.state = State::Attached;
-        self.line.backoff.reset();
+        self.line.answered();
+        self.line.refused.clear();
         self.line.away_since = None;
         if std::mem::take(&mut self.line.away_warned) {
             let line = format!("the scheduler at {} is there again", self.profile.scheduler);

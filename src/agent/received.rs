@@ -18,7 +18,7 @@ impl Agent {
         }
         self.pulse.heard(now);
         let told = match message {
-            Message::Rejected(rejected) => return self.rejected(rejected),
+            Message::Rejected(rejected) => return self.rejected(now, rejected),
             Message::Formed(formed) => return self.formed(now, formed),
             Message::Verdict(verdict) => return self.verdict(now, verdict.failure),
             Message::Bye => return self.bye(now),
@@ -163,7 +163,7 @@ impl Agent {
     }
 
     /// The scheduler does not want this node, or not any more.
-    fn rejected(&mut self, rejected: Rejected) {
+    fn rejected(&mut self, now: Time, rejected: Rejected) {
         let error = Error::new(rejected.status, rejected.reason);
         let member = match &mut self.stage {
             Stage::Member(member) => member,
@@ -172,6 +172,9 @@ impl Agent {
         };
         if member.leaving.is_some() {
             return self.end(Event::Left(Some(format!("left without the scheduler's goodbye: {error}"))));
+        }
+        if error.status() == Status::Rejected {
+            return self.refuse_line(now, format!("it is not this job's scheduler: {}", error.message()));
         }
         let failure = Failure {
             status: error.status(),

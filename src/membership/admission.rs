@@ -39,7 +39,8 @@ impl Scheduler {
         }
     }
 
-    fn admit(&mut self, now: Time, conn: ConnId, register: Register, explicit_rank: Option<u32>) {
+    fn admit(&mut self, now: Time, conn: ConnId, mut register: Register, explicit_rank: Option<u32>) {
+        register.forget_tokens();
         let key = self.next_key;
         self.next_key += 1;
         let rank = explicit_rank.map_or_else(String::new, |rank| format!(" as rank {rank}"));
@@ -68,6 +69,12 @@ impl Scheduler {
                 let first = self.verdict.as_ref().map_or_else(String::new, ToString::to_string);
                 let reason = format!("this node was given up: {first}");
                 self.send(conn, Message::Rejected(Rejected { status: Status::Fenced, reason }));
+                return self.drop_connection(conn);
+            }
+            Presence::Lost | Presence::Member if self.nodes[&key].is_back() && self.cannot_recover().is_some() => {
+                let failure = self.cannot_recover().expect("just found");
+                let reason = format!("it comes back in vain: {failure}");
+                self.send(conn, Message::Rejected(Rejected { status: failure.status, reason }));
                 return self.drop_connection(conn);
             }
             // It closed after the job broke, perhaps before it could hear so.
@@ -188,7 +195,7 @@ impl Scheduler {
     fn check_instance(&self, register: &Register) -> Result<(), Refusal> {
         match register.instance {
             Some(theirs) if theirs != self.identity.instance => Err((
-                Status::Fenced,
+                Status::Rejected,
                 format!(
                     "{} belongs to another run of the job ({}) than this scheduler's ({}): its own scheduler has gone",
                     name(register),

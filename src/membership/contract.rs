@@ -1,7 +1,7 @@
 //! What goes into the scheduler's brain and what comes out of it.
 
 use crate::error::Error;
-use crate::types::{HostName, JobInstance, Process, Time};
+use crate::types::{HostName, JobInstance, Process, Secret, Time};
 use crate::wire::{Agreed, Message, Record};
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ pub enum Input {
     /// The answer to an `Output::Probe`.
     Probed(Process, Liveness),
     /// The answer to `Output::WantSecret`.
-    Secret([u8; 32]),
+    Secret(Secret),
     /// All records up to this number are durable.
     Persisted(u64),
     /// The armed time has come. Fed only after everything readable has been fed.
@@ -87,7 +87,7 @@ pub struct Identity {
     /// The job's random name.
     pub instance: JobInstance,
     /// The present epoch's data-plane secret; of the first, to begin with.
-    pub secret: [u8; 32],
+    pub secret: Secret,
     /// Its host: processes there can be probed.
     pub host: HostName,
     /// The pid namespace in which it can probe.

@@ -15,24 +15,32 @@ const REASON_MAX: usize = 1024;
 impl Scheduler {
     /// A doomed node is the culprit.
     pub(super) fn verdict_on(&mut self, now: Time, key: u32) {
-        let Some(node) = self.nodes.get_mut(&key) else { return };
+        let Some(node) = self.nodes.get(&key) else { return };
         let cause = node.doom.clone().unwrap_or_else(|| "is lost".to_string());
-        node.presence = Presence::Lost;
-        node.lost_since = Some(now);
-        self.present -= 1;
-        self.lost.insert(key);
+        let lost = self.failure(Status::PeerLost, node, cause);
+        let before = self.cause_before(key, self.gone_since(key));
+        self.lose(now, key);
         if !self.rules.recovery {
             self.store.gone(key);
-        }
-        let lost = self.failure(Status::PeerLost, &self.nodes[&key], cause);
-        let before = self.cause_before(key, self.gone_since(key));
-        if self.is_recoverable() {
-            self.put_out_of_recovery(key);
         }
         let Some(first) = before else { return self.break_job(now, lost) };
         // It went because its group was revoked: that remains the first cause.
         self.note(format!("in consequence: {lost}"));
         self.break_job(now, first);
+    }
+
+    /// A member is lost. What it has written is remembered: it may come back to hear the verdict, and ask again.
+    pub(super) fn lose(&mut self, now: Time, key: u32) {
+        let Some(node) = self.nodes.get_mut(&key) else { return };
+        node.presence = Presence::Lost;
+        node.lost_since = Some(now);
+        self.present -= 1;
+        self.lost.insert(key);
+        self.store.detached(key);
+        self.settle_queries(now, key);
+        if self.is_recoverable() {
+            self.put_out_of_recovery(key);
+        }
     }
 
     fn failure(&self, status: Status, node: &Node, cause: String) -> Failure {
@@ -69,18 +77,12 @@ impl Scheduler {
 
     /// A consequence of the first cause: never reported.
     pub(super) fn gone_after_verdict(&mut self, now: Time, key: u32) {
-        let Some(node) = self.nodes.get_mut(&key).filter(|node| node.is_member()) else { return };
-        node.presence = Presence::Lost;
-        node.lost_since = Some(now);
+        let Some(node) = self.nodes.get(&key).filter(|node| node.is_member()) else { return };
         let line = format!("also gone: {} {}", node.culprit(), node.doom.as_deref().unwrap_or("has ended"));
-        self.present -= 1;
-        // What it has written is remembered: it may come back to hear the verdict, and ask again.
-        self.store.detached(key);
+        self.lose(now, key);
         if self.is_recoverable() {
             self.warn(line);
-            self.lost.insert(key);
             self.tell_lost();
-            self.put_out_of_recovery(key);
         }
         self.end_if_empty(now);
     }

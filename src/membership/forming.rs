@@ -73,12 +73,12 @@ impl Scheduler {
     /// Every node that is connected is told of the epoch.
     pub(super) fn tell_all(&mut self) {
         let all = self.nodes.iter().filter_map(|(index, node)| Some((node.conn?, *index)));
-        let all = Queued::Formed(all.collect());
+        let all = Queued::Formed(self.epoch, all.collect());
         self.put_out_with_epoch(all);
     }
 
     pub(super) fn queue_formed(&mut self, conn: ConnId, index: u32) {
-        self.put_out_with_epoch(Queued::Formed([(conn, index)].into()));
+        self.put_out_with_epoch(Queued::Formed(self.epoch, [(conn, index)].into()));
     }
 
     /// What this node is told of the complete cluster.

@@ -2,7 +2,7 @@ use crate::error::Status;
 use crate::membership::ranks::schedule_peers;
 use crate::membership::testing::{host, named, rules, worker, Bench};
 use crate::membership::{Closed, Rules};
-use crate::types::{Role, Time};
+use crate::types::{Role, Secret, Time};
 use crate::wire::{Message, Register, FULL_TABLE_NODES};
 use std::collections::HashSet;
 use std::time::Duration;
@@ -24,7 +24,7 @@ fn a_cluster_of_workers_and_servers() {
     assert_eq!(formed.iter().map(|formed| formed.rank).collect::<Vec<_>>(), [0, 1, 0, 1]);
     assert!(formed.iter().all(|formed| (formed.local_rank, formed.local_size) == (0, 1)));
     assert!(formed.iter().all(|formed| (formed.worker_num, formed.server_num, formed.epoch.0) == (2, 2, 1)));
-    assert!(formed.iter().all(|other| other.members == formed[0].members && other.secret == [3; 32]));
+    assert!(formed.iter().all(|other| other.members == formed[0].members && other.secret == Secret([3; 32])));
     let members: Vec<_> = formed[0].members.iter().map(|member| (member.index, member.node_id.as_str())).collect();
     assert_eq!(members, [(0, "worker_2"), (1, "worker_10"), (2, "made-1"), (3, "made-4")]);
 }

@@ -190,7 +190,7 @@ impl Scheduler {
             let made: Vec<(GroupId, Vec<u32>)> = groups.into_iter().map(|members| self.groups.make(members)).collect();
             // Whoever has asked for this one has had the answer to the one before.
             if !self.rules.recovery {
-                self.groups.makings.remove(&(parent, nth - 1));
+                self.groups.makings.remove(&(parent, nth.saturating_sub(1)));
             }
             if let Some(making) = self.groups.makings.get_mut(&(parent, nth)) {
                 making.call = Some((key, call));

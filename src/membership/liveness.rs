@@ -4,7 +4,8 @@
 //! culprit or only a consequence. Tested in `liveness_test.rs`.
 
 use super::contract::{Closed, Liveness, Output};
-use super::node::{span, Detached};
+use super::node::{span, Detached, Witness};
+use super::suspicion::HELD;
 use super::timers::Due;
 use super::{Phase, Scheduler};
 use crate::types::{Process, Time};
@@ -97,6 +98,9 @@ impl Scheduler {
         for key in self.probes.remove(&process).unwrap_or_default() {
             if !matches!(self.phase, Phase::Running(_)) {
                 return;
+            }
+            if self.nodes.get(&key).is_none_or(|node| node.register.process != process) {
+                continue; // another life has its place
             }
             match liveness {
                 Liveness::Gone => self.process_gone(now, key),
@@ -193,7 +197,9 @@ impl Scheduler {
             return self.doom_process_gone(now, key);
         }
         let Some(detached) = node.detached.clone() else { return };
-        let witness = node.witness.clone().filter(|witness| now.since(witness.at) < silence);
+        // One who was heard after that had only lost a link.
+        let counts = |witness: &Witness| now.since(witness.at) < silence && node.heard <= witness.at + HELD;
+        let witness = node.witness.clone().filter(counts);
         let away = now.since(detached.since);
         let heard = span(now.since(node.heard));
         let ended = match detached.how {

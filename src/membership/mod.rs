@@ -37,7 +37,7 @@ mod testing;
 pub use contract::{Closed, ConnId, Identity, Input, Liveness, Output, Rules, StoreLimits};
 
 use crate::error::Failure;
-use crate::types::{Epoch, GroupId, Incarnation, Process, Role, Time};
+use crate::types::{Epoch, GroupId, Incarnation, Process, Role, Secret, Time};
 use crate::wire::{Blob, Member, Message, Record, StorePiece, StoreRecord, STORE_PIECE_BYTES};
 use absence::Query;
 use connections::Connections;
@@ -73,8 +73,8 @@ enum Phase {
 #[allow(clippy::large_enum_variant)] // most of them are the large one
 enum Queued {
     Ready(Output),
-    /// To these connections, of the nodes with these indices.
-    Formed(VecDeque<(ConnId, u32)>),
+    /// Of this epoch, to these connections, of the nodes with these indices.
+    Formed(Epoch, VecDeque<(ConnId, u32)>),
     /// What is left of a value, from this byte on.
     Value(ConnId, u64, Blob, usize),
 }
@@ -124,7 +124,7 @@ pub struct Scheduler {
     /// While at least one node waits for the next.
     recovery: Option<Recovery>,
     /// The next epoch's.
-    spare_secret: Option<[u8; 32]>,
+    spare_secret: Option<Secret>,
     /// The first member that left in order.
     first_left: Option<u32>,
     /// Who is lost in this epoch, those included that have come back since.
@@ -218,10 +218,13 @@ impl Scheduler {
         loop {
             match self.outputs.pop_front()? {
                 Queued::Ready(output) => return Some(output),
-                Queued::Formed(mut to) => {
+                Queued::Formed(epoch, mut to) => {
                     let Some((conn, index)) = to.pop_front() else { continue };
                     if !to.is_empty() {
-                        self.outputs.push_front(Queued::Formed(to));
+                        self.outputs.push_front(Queued::Formed(epoch, to));
+                    }
+                    if epoch != self.epoch || self.nodes.get(&index).is_none_or(|node| node.conn != Some(conn)) {
+                        continue; // it will be told of what is now
                     }
                     return Some(Output::Send(conn, Message::Formed(self.formed(index))));
                 }

@@ -143,6 +143,7 @@ impl Node {
         self.attached = now;
         self.heartbeat = None;
         self.asked = None;
+        self.witness = None; // it lives
     }
 
     /// What was known of its last life does not concern this one.

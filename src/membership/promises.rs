@@ -53,7 +53,7 @@ impl Queued {
     fn is_for(&self, wanted: ConnId) -> bool {
         match self {
             Queued::Ready(Output::Send(conn, _) | Output::Close(conn)) | Queued::Value(conn, ..) => *conn == wanted,
-            Queued::Formed(to) => to.iter().any(|(conn, _)| *conn == wanted),
+            Queued::Formed(_, to) => to.iter().any(|(conn, _)| *conn == wanted),
             Queued::Ready(_) => false,
         }
     }
@@ -162,7 +162,8 @@ impl Scheduler {
 
     pub(super) fn send(&mut self, conn: ConnId, message: Message) {
         let behind = match message {
-            Message::HeartbeatEcho(_) | Message::Report => 0,
+            // Nothing is promised by these.
+            Message::HeartbeatEcho(_) | Message::Report | Message::NotYet(_) | Message::Rejected(_) => 0,
             Message::StoreReply(_) | Message::GroupMade(_) | Message::Bye => self.promises.newest,
             _ => self.promises.epoch,
         };
@@ -257,8 +258,10 @@ impl Scheduler {
             for key in known.lost {
                 self.is_lost_already(now, key);
             }
-            if self.verdict.is_none() {
+            let ends = failure.status == Status::Aborted && self.is_recoverable();
+            if self.verdict.is_none() || ends {
                 self.break_job(now, failure);
+                self.end_recovery_without();
             }
         }
         for failure in known.revoked {
@@ -271,14 +274,11 @@ impl Scheduler {
 
     /// A node had been given up before this scheduler was started again.
     fn is_lost_already(&mut self, now: Time, key: u32) {
-        let Some(node) = self.nodes.get_mut(&key).filter(|node| node.is_member() && !node.is_back()) else { return };
-        if self.lost.contains(&key) {
+        let stands = self.nodes.get(&key).is_some_and(|node| node.is_member() && !node.is_back());
+        if !stands || self.lost.contains(&key) {
             return;
         }
-        node.presence = Presence::Lost;
-        node.lost_since = Some(now);
-        self.present -= 1;
-        self.lost.insert(key);
+        self.lose(now, key);
         if let (Some(conn), Some(failure)) = (self.nodes[&key].conn, self.verdict.clone()) {
             self.send(conn, Message::Verdict(Verdict { failure }));
         }

@@ -2,7 +2,7 @@ use super::super::contract::{ConnId, Input, Liveness};
 use super::super::testing::{host, named, rules, Bench};
 use super::super::{Closed, Identity, Rules, Scheduler};
 use crate::error::{Failure, Status};
-use crate::types::{Epoch, GroupId, JobInstance, Token, TokenHash};
+use crate::types::{Epoch, GroupId, JobInstance, Secret, Token, TokenHash};
 use crate::wire::{
     Blob, GroupWish, InEpoch, Known, MakeGroup, Message, Record, Recover, Reentry, Register, StoreBegin,
     StoreOperation, StorePiece,
@@ -31,7 +31,8 @@ fn formed(number: u32) -> Bench {
 
 /// A scheduler that is started again with what was written down; nobody is connected.
 fn started_again(bench: Bench, number: u32) -> Bench {
-    let identity = Identity { instance: JobInstance([9; 16]), secret: [0; 32], host: host("here"), pid_namespace: 7 };
+    let identity =
+        Identity { instance: JobInstance([9; 16]), secret: Secret([0; 32]), host: host("here"), pid_namespace: 7 };
     let records = bench.written.into_iter().chain([Record::Generation(2)]).collect();
     let mut again = Bench::new(durable(number));
     again.scheduler = Scheduler::resume(identity, durable(number), again.now, records);

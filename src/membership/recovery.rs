@@ -10,7 +10,7 @@ use super::ranks::places;
 use super::timers::Due;
 use super::{Phase, Scheduler};
 use crate::error::{Culprit, Failure, Status};
-use crate::types::{Epoch, GroupId, Time};
+use crate::types::{Epoch, GroupId, Secret, Time};
 use crate::wire::{InEpoch, Message, NotRecovered, Recover, Rejected};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -25,6 +25,8 @@ const NAMED_MAX: usize = 3;
 pub(super) struct Recovery {
     since: Time,
     inside: BTreeSet<u32>,
+    /// When the next line is due.
+    line_at: Time,
 }
 
 impl Recovery {
@@ -61,8 +63,9 @@ impl Scheduler {
     /// From now on the next epoch is waited for.
     pub(super) fn begin_recovery(&mut self, now: Time) {
         if self.recovery.is_none() {
-            self.recovery = Some(Recovery { since: now, inside: BTreeSet::new() });
-            self.timers.at(now + LINE_EVERY, Due::RecoveryLine);
+            let line_at = now + LINE_EVERY;
+            self.recovery = Some(Recovery { since: now, inside: BTreeSet::new(), line_at });
+            self.timers.at(line_at, Due::RecoveryLine);
             if self.spare_secret.is_none() {
                 self.output(super::Output::WantSecret);
             }
@@ -112,7 +115,7 @@ impl Scheduler {
         }
     }
 
-    pub(super) fn secret(&mut self, now: Time, secret: [u8; 32]) {
+    pub(super) fn secret(&mut self, now: Time, secret: Secret) {
         self.spare_secret = Some(secret);
         self.recover_if_complete(now);
     }
@@ -173,7 +176,10 @@ impl Scheduler {
     }
 
     pub(super) fn recovery_line(&mut self, now: Time) {
-        let Some(recovery) = self.recovery.as_ref().filter(|_| matches!(self.phase, Phase::Running(_))) else { return };
+        // The timer may be that of an earlier recovery.
+        let is_due = |recovery: &&mut Recovery| matches!(self.phase, Phase::Running(_)) && now >= recovery.line_at;
+        let Some(recovery) = self.recovery.as_mut().filter(is_due) else { return };
+        recovery.line_at = now + LINE_EVERY;
         let (count, since) = (recovery.inside.len(), span(now.since(recovery.since)));
         let (_, words) = self.awaited();
         let all = self.nodes.len();

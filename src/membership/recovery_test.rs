@@ -1,7 +1,7 @@
 use super::super::contract::Input;
 use super::super::testing::{host, named, rules, Bench};
 use crate::error::{Culprit, Failure, Status};
-use crate::types::{Call, CallKind, DType, Epoch, GroupId};
+use crate::types::{Call, CallKind, DType, Epoch, GroupId, Secret};
 use crate::wire::{
     Formed, GroupProgress, GroupWish, Heartbeat, InEpoch, MakeGroup, Message, Recover, Register, Revoke, Suspect,
     WhereAre,
@@ -74,7 +74,7 @@ fn the_next_epoch_begins_when_every_node_is_inside() {
     assert_eq!(members, [0, 1, 2]);
     for (conn, formed) in &told {
         assert_eq!((formed.epoch, formed.index, u64::from(formed.rank)), (Epoch(2), *conn as u32, *conn));
-        assert_eq!(formed.secret, [1; 32], "each epoch has a secret of its own");
+        assert_eq!(formed.secret, Secret([1; 32]), "each epoch has a secret of its own");
     }
     assert!(bench.lines.last().is_some_and(|line| line.contains("epoch 2 has begun")), "{:?}", bench.lines);
     for epoch in 2..5 {
@@ -256,6 +256,6 @@ fn without_a_secret_nothing_begins() {
     bench.secrets = false;
     inside(&mut bench, 0, 1);
     assert_eq!(formed(&mut bench), Vec::new());
-    bench.feed(Input::Secret([8; 32]));
-    assert_eq!(formed(&mut bench)[0].1.secret, [8; 32]);
+    bench.feed(Input::Secret(Secret([8; 32])));
+    assert_eq!(formed(&mut bench)[0].1.secret, Secret([8; 32]));
 }

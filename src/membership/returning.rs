@@ -130,7 +130,8 @@ impl Scheduler {
     }
 
     /// A new life takes a lost node's place; it takes part from the next epoch on.
-    fn take_back(&mut self, now: Time, conn: ConnId, key: u32, register: Register) {
+    fn take_back(&mut self, now: Time, conn: ConnId, key: u32, mut register: Register) {
+        register.forget_tokens();
         let Some(node) = self.nodes.get_mut(&key) else { return };
         let away = node.lost_since.map_or(Duration::ZERO, |since| now.since(since));
         let (old_conn, old_life) = (node.conn.take(), node.register.incarnation);
@@ -171,8 +172,8 @@ impl Scheduler {
 
     /// The time of one is up that waits for the cluster to be whole again.
     pub(super) fn gives_up_returning(&mut self, now: Time, key: u32) {
-        let Some(node) = self.nodes.get(&key).filter(|node| node.is_back()) else { return };
-        let Some(conn) = node.conn else { return };
+        let Some(node) = self.nodes.get_mut(&key).filter(|node| node.is_back()) else { return };
+        let Some(conn) = node.conn.take() else { return };
         let reason = format!("epoch {} did not begin in time; {}", self.epoch.0 + 1, self.awaited().1);
         self.send(conn, Message::Rejected(Rejected { status: Status::Timeout, reason }));
         self.drop_connection(conn);

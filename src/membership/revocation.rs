@@ -97,8 +97,8 @@ impl Scheduler {
     }
 
     /// The cause of which a node's end is the consequence: one of its groups was revoked before it went. Not where that
-    /// was because somebody was missed, and it was this node, or one that may be lost indeed; nor where this node was about
-    /// to go on, for it was inside `muster_recover`.
+    /// was because somebody was missed, and it was this node, or one that may be lost indeed; one who is well was not lost,
+    /// but out of reach. Nor where this node was about to go on, for it was inside `muster_recover`.
     pub(super) fn cause_before(&self, key: u32, gone: Time) -> Option<Failure> {
         if self.recovery.as_ref().is_some_and(|recovery| recovery.holds(key)) {
             return None;
@@ -107,7 +107,13 @@ impl Scheduler {
         let groups = groups.filter(|(_, revoked)| revoked.failure.status != Status::Revoked);
         let first = groups.map(|(_, revoked)| revoked).min_by_key(|revoked| revoked.at)?;
         let missed = matches!(first.failure.status, Status::PeerLost | Status::Link);
-        (!missed || self.is_well(first.failure.culprit.as_ref(), key)).then(|| first.failure.clone())
+        match missed {
+            false => Some(first.failure.clone()),
+            true if self.is_well(first.failure.culprit.as_ref(), key) => {
+                Some(Failure { status: Status::Link, ..first.failure.clone() })
+            }
+            true => None,
+        }
     }
 
     /// Whether this is another node than `key`, connected and not known to be gone.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::error::{Error, Status};
-use crate::types::{Device, HostName, JobInstance};
+use crate::types::{Device, HostName, JobInstance, Secret};
 use crate::wire::{Agreed, Formed, Heartbeat, Record, Register, Rejected, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
 
 /// A scheduler on host `here`, whose heartbeat time-out is 5 s, and everything that it said.
@@ -83,7 +83,7 @@ pub(crate) fn named(serial: u32, worker_num: u32, id: &str) -> Register {
 impl Bench {
     pub(crate) fn new(rules: Rules) -> Bench {
         let identity =
-            Identity { instance: JobInstance([9; 16]), secret: [3; 32], host: host("here"), pid_namespace: 7 };
+            Identity { instance: JobInstance([9; 16]), secret: Secret([3; 32]), host: host("here"), pid_namespace: 7 };
         let scheduler = Scheduler::new(identity, rules, Time(0));
         let mut bench = Bench {
             scheduler,
@@ -126,7 +126,7 @@ impl Bench {
                 Output::Probe(process) => self.probes.push(process),
                 Output::WantSecret if self.secrets => {
                     self.drawn += 1;
-                    self.scheduler.handle(self.now, Input::Secret([self.drawn; 32]));
+                    self.scheduler.handle(self.now, Input::Secret(Secret([self.drawn; 32])));
                 }
                 Output::WantSecret => {}
                 Output::Persist(number, record) => {

@@ -346,6 +346,11 @@ impl Drop for Cluster {
         }
         self.end_groups("its cluster has been freed");
         self.shared.learnt().seats.clear();
+        // This node is lost to the others and may come back; with recovery the job is to be there still.
+        let finalized = *self.finalized.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(scheduler) = self.scheduler.as_ref().filter(|_| self.shared.recovery && !finalized) {
+            scheduler.vanish();
+        }
     }
 }
 

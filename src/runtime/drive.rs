@@ -17,10 +17,14 @@ use crate::error::{Error, Failure};
 use crate::net::Token;
 use crate::types::{Call, CallKind, DType, Time};
 use crate::wire::{Channel, DataHeader, FrameHeader, LinkKind, DATA_HEADER_BYTES, PIECE_BYTES};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// How long a call polls before it sleeps; a wake-up from sleep costs about as much.
 pub(super) const SPIN: Duration = Duration::from_micros(50);
+/// Where ranks share cores a peer has its turn only after others have had theirs, so a call polls longer, by the number of
+/// ranks to a core, up to this. It costs little: each poll lets the others run first.
+const SPIN_SHARES_MAX: u32 = 8;
 /// How often a call that makes progress looks at the clock.
 const CLOCK_TURNS: u32 = 64;
 /// When a call that makes no progress says who is absent.
@@ -143,7 +147,7 @@ impl Group {
             }
             match idle_since {
                 None => idle_since = Some(Instant::now()),
-                Some(since) if since.elapsed() < SPIN => {}
+                Some(since) if since.elapsed() < self.spin => {}
                 Some(_) => {
                     self.sleep(driver, running, exchange, patience)?;
                     idle_since = None;
@@ -368,11 +372,18 @@ impl Group {
                 };
                 *slot = Slot::Ended(end);
                 let index = self.index_of(peer).expect("a link's peer is a member");
-                running.shared.ask(ToNode::Brain(Command::Suspect { peer: index, evidence }));
+                self.ask(running.shared, Command::Suspect { peer: index, evidence });
                 Ok(())
             }
         }
     }
+}
+
+/// How long one of so many ranks on this host polls.
+pub(super) fn spin(local_size: u32) -> Duration {
+    static CORES: OnceLock<u32> = OnceLock::new();
+    let cores = *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32));
+    SPIN * local_size.div_ceil(cores).clamp(1, SPIN_SHARES_MAX)
 }
 
 /// Makes the scratch long enough; what a call needs beyond the machine's memory is an error, not the program's end.

@@ -4,6 +4,7 @@
 //! node reports about its progress. The agent thread touches a group in two ways only: it mails links, and interrupts.
 //! How a collective is carried out is in `drive`; what happens when one fails, in `giveup`.
 
+use super::drive::spin;
 use super::link::{Link, LinkEnd};
 use super::mailbox::Mailbox;
 use super::messages::Messages;
@@ -82,6 +83,7 @@ pub struct Group {
     pub(super) shared: Weak<Shared>,
     pub(super) formed: Arc<Formed>,
     pub(super) thresholds: Thresholds,
+    pub(super) spin: Duration,
     driver: Mutex<Driver>,
     mailbox: Mailbox<Mail>,
     pub(super) messages: Messages,
@@ -116,6 +118,7 @@ impl Group {
             shared: Arc::downgrade(shared),
             formed: Arc::clone(formed),
             thresholds: Thresholds::from_slice(&formed.agreed.thresholds).unwrap_or_default(),
+            spin: spin(formed.local_size),
             driver: Mutex::new(Driver {
                 watch,
                 slots,
@@ -219,10 +222,10 @@ impl Group {
         let index = self.checked_index(rank)?;
         let shared = self.shared()?;
         let member = shared.member(&self.formed, index)?;
-        let (groups, broken, reported) = {
+        let (groups, broken, reported, is_lost) = {
             let learnt = shared.learnt();
             let left = matches!(learnt.peers.get(&index), Some((PeerState::Left, _)));
-            (learnt.groups(), learnt.broken.clone(), left)
+            (learnt.groups(), learnt.broken.clone(), left, learnt.lost.contains(&index))
         };
         let blames = |failure: &Failure, status| {
             failure.status == status
@@ -233,10 +236,11 @@ impl Group {
         let left = |group: &Arc<Group>| {
             !group.is_made() && group.told(&shared).is_some_and(|failure| blames(&failure, Status::PeerLeft))
         };
-        let standing = match broken.filter(|failure| blames(failure, Status::PeerLost)) {
-            Some(_) => Standing::Lost,
-            None if reported || groups.iter().any(left) => Standing::Left,
-            None => Standing::Present,
+        let is_first = |failure: &Failure| blames(failure, Status::PeerLost);
+        let standing = match () {
+            () if is_lost || broken.as_ref().is_some_and(is_first) => Standing::Lost,
+            () if reported || groups.iter().any(left) => Standing::Left,
+            () => Standing::Present,
         };
         Ok((member, standing))
     }

@@ -4,7 +4,7 @@
 
 use super::mesh::LinkKey;
 use crate::net::Transport;
-use crate::types::Time;
+use crate::types::{Secret, Time};
 use crate::wire::{
     encode_frame, peek_frame, Decoder, Encoder, LinkAccept, LinkHello, LinkKind, LinkReject, LinkRejectReason, Wire,
     WireError, PROOF_BYTES,
@@ -51,7 +51,7 @@ pub(super) enum Next {
 
 impl Handshake {
     /// Writes what is to be said, reads what has come, and says what to do.
-    pub(super) fn look(&mut self, secret: Option<[u8; 32]>) -> Result<Next, WireError> {
+    pub(super) fn look(&mut self, secret: Option<Secret>) -> Result<Next, WireError> {
         match self.write() {
             Ok(true) => {}
             Ok(false) => return Ok(Next::Wait),
@@ -106,7 +106,7 @@ impl Handshake {
         }
     }
 
-    fn heard(&self, kind: u8, payload: &[u8], secret: Option<[u8; 32]>) -> Result<Next, WireError> {
+    fn heard(&self, kind: u8, payload: &[u8], secret: Option<Secret>) -> Result<Next, WireError> {
         let mut from = Decoder::new(payload);
         match (LinkKind::from_code(kind)?, &self.stage) {
             (LinkKind::Hello, Stage::Accepted) => {
@@ -153,8 +153,8 @@ pub(super) fn leave() -> Vec<u8> {
 }
 
 /// The dialler's half of the epoch's secret (0), or the accepter's (1).
-pub(super) fn half(secret: &[u8; 32], which: usize) -> [u8; PROOF_BYTES] {
-    secret[which * PROOF_BYTES..][..PROOF_BYTES].try_into().expect("a half is PROOF_BYTES long")
+pub(super) fn half(secret: &Secret, which: usize) -> [u8; PROOF_BYTES] {
+    secret.0[which * PROOF_BYTES..][..PROOF_BYTES].try_into().expect("a half is PROOF_BYTES long")
 }
 
 /// Whether two proofs are equal, in a time that does not tell where they differ.

@@ -135,10 +135,12 @@ impl Group {
         if let Some(Ok(Some(seat))) = late {
             seat.present().free(); // it came when the wait was over
         }
-        if outcome.is_ok() {
-            self.makings.store(nth, Ordering::Relaxed);
-        }
         outcome
+    }
+
+    /// So many groups have been made of this one.
+    pub(super) fn has_made(&self, nth: u64) {
+        self.makings.store(nth, Ordering::Relaxed);
     }
 
     /// Frees a group that was made: its peers are told, and nothing of it is left here.
@@ -157,10 +159,18 @@ impl Group {
 
 /// Nothing is kept of a group that has been freed, here or at the scheduler.
 fn forget(shared: &Shared, group: &Group) {
-    {
+    let seat = {
         let mut learnt = shared.learnt();
-        learnt.seats.retain(|kept| kept.id() != group.id());
         learnt.revoked.remove(&group.id());
+        let place = learnt.seats.iter().position(|kept| kept.id() == group.id());
+        place.map(|place| learnt.seats.remove(place))
+    };
+    // A new epoch may have put another into its place meanwhile.
+    if let Some(newest) = seat.map(|seat| seat.present()).filter(|newest| newest.epoch() != group.epoch()) {
+        let cause = format!("this process has freed {}", group.id());
+        let (epoch, id) = (newest.epoch(), Some(group.id()));
+        newest.end_progress(Failure { status: Status::State, culprit: None, cause, epoch, group: id, sequence: 0 });
+        newest.shut();
     }
     shared.ask(ToNode::Free(group.id()));
 }

@@ -26,6 +26,8 @@ use std::time::Duration;
 const HELLO_WAIT: Duration = Duration::from_secs(5);
 /// How many connections may be in the middle of a handshake; more wait in the listener's backlog.
 const HANDSHAKES_MAX: usize = 1024;
+/// How many hellos of the next epoch wait beyond that for the scheduler's word, which may be away.
+const EARLY_MAX: usize = 128;
 /// How many strangers' addresses are remembered, so that each is mentioned once.
 const STRANGERS_MAX: usize = 1024;
 /// How many freed groups are remembered.
@@ -209,10 +211,18 @@ impl Mesh {
 
     /// Ends handshakes whose time is up. Returns when to come again.
     pub fn expire(&mut self, now: Time) -> Time {
-        // A hello of this epoch has proven itself; one of the next has not yet, and waits no longer than any stranger.
+        // A hello of this epoch has proven itself; of those of the next, which have not yet, only so many wait longer than
+        // any stranger.
         let epoch = self.formed.as_ref().map(|formed| formed.epoch);
-        let waits =
-            |stage: &Stage| matches!(stage, Stage::Held(hello) if epoch.is_none_or(|epoch| hello.epoch <= epoch));
+        let mut early = 0;
+        let mut waits = |stage: &Stage| match stage {
+            Stage::Held(hello) if epoch.is_none_or(|epoch| hello.epoch <= epoch) => true,
+            Stage::Held(_) => {
+                early += 1;
+                early <= EARLY_MAX
+            }
+            _ => false,
+        };
         self.handshakes.retain(|_, shake| shake.deadline > now || waits(&shake.stage));
         self.handshakes
             .values()

@@ -4,7 +4,7 @@ use super::super::{clock::Clock, link::Arrival, link::Link, shared::Shared, sync
 use super::*;
 use crate::config::LogLevel;
 use crate::net::testlink::TestLink;
-use crate::types::{Call, CallKind, Device, Epoch, HostName, JobInstance, Process, Role};
+use crate::types::{Call, CallKind, Device, Epoch, HostName, JobInstance, Process, Role, Secret};
 use crate::wire::{encode_frame, peek_frame, Agreed, DataHeader, Decoder, Frame, FrameHeader, Member, Wire};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -12,7 +12,7 @@ use std::time::Instant;
 
 const SOON: Duration = Duration::from_secs(20);
 const LISTENER: Token = Token(2);
-const SECRET: [u8; 32] = *b"the dialler's...the accepter's..";
+const SECRET: Secret = Secret(*b"the dialler's...the accepter's..");
 const KEY: [LinkKey; 2] =
     [LinkKey::new(GroupId::WORLD, Channel::Collectives, 0), LinkKey::new(GroupId::WORLD, Channel::Collectives, 1)];
 

@@ -294,6 +294,7 @@ impl Node {
                 let (status, cause) = (error.status(), format!("epoch {}: {}", formed.epoch.0, error.message()));
                 let (culprit, epoch, group) = (None, formed.epoch, None);
                 self.shared.file(Event::NotRecovered(Failure { status, culprit, cause, epoch, group, sequence: 0 }));
+                self.quit = true; // the others are in that epoch, and are told that this node is not
             }
         }
     }

@@ -43,14 +43,20 @@ impl Cluster {
         let shared = &self.shared;
         shared.learnt().not_recovered = None;
         shared.ask(ToNode::Of(old, Command::Recover(true)));
-        if let Some(outcome) = shared.wait(deadline, |learnt| outcome(learnt, old, shared.recovery)) {
+        let first = shared.wait(deadline, |learnt| {
+            // That somebody's time is up is the answer to one who gave up before, for this one has not.
+            learnt.not_recovered.take_if(|failure| failure.status == Status::Timeout);
+            outcome(learnt, old, shared.recovery)
+        });
+        if let Some(outcome) = first {
             return outcome;
         }
         shared.ask(ToNode::Of(old, Command::Recover(false)));
         let confirmed = shared.wait(shared.clock.now() + VERDICT_WAIT, |learnt| outcome(learnt, old, shared.recovery));
         confirmed.unwrap_or_else(|| {
+            let away = shared.learnt().away.as_ref().map(|reason| format!(": it is away ({reason})"));
             let waited = "the next epoch was not complete in time, and the scheduler does not say who is awaited";
-            Err(Error::new(Status::Timeout, format!("recover: {waited}")))
+            Err(Error::new(Status::Timeout, format!("recover: {waited}{}", away.unwrap_or_default())))
         })
     }
 

@@ -19,11 +19,11 @@ use crate::config::{Place, Settings};
 use crate::error::{Error, Result, Status};
 use crate::membership::{self, Closed, ConnId, Identity, Input, Output, Rules};
 use crate::net::{host, limit, listener, Listener, Poller, Token, Waker};
-use crate::types::{JobInstance, Time};
+use crate::types::{JobInstance, Secret, Time};
 use crate::wire::{Agreed, Message, Register, Rejected, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -38,6 +38,11 @@ const CLOSE_WAIT: Duration = Duration::from_secs(1);
 const DIRTY_MAX: usize = 64;
 /// How often the sockets are looked at again before the timer is fed.
 const DRAIN_ROUNDS: usize = 16;
+
+/// What its owner wants of a scheduler that serves.
+const GO_ON: u8 = 0;
+const STOP: u8 = 1;
+const VANISH: u8 = 2;
 
 struct Connection {
     link: ControlLink,
@@ -67,7 +72,7 @@ pub struct Serving {
     armed: Time,
     accept_again: Time,
     ended: Option<Result<()>>,
-    stop: Arc<AtomicBool>,
+    wanted: Arc<AtomicU8>,
     waker: Waker,
     /// With recovery: writes the journal.
     writer: Option<Writer>,
@@ -91,7 +96,8 @@ impl Serving {
         begun.iter().flat_map(|begun| &begun.notes).for_each(|line| logger.warn(line));
         let instance =
             begun.as_ref().map_or_else(|| host::random_bytes().map(JobInstance), |begun| Ok(begun.instance))?;
-        let identity = Identity { instance, secret: host::random_bytes()?, host, pid_namespace: host::pid_namespace() };
+        let identity =
+            Identity { instance, secret: Secret(host::random_bytes()?), host, pid_namespace: host::pid_namespace() };
         let records = begun.as_mut().map_or_else(Vec::new, |begun| std::mem::take(&mut begun.records));
         let brain = match begun {
             Some(_) => membership::Scheduler::resume(identity, rules(settings), clock.now(), records),
@@ -115,7 +121,7 @@ impl Serving {
             armed: Time::NEVER,
             accept_again: Time::NEVER,
             ended: None,
-            stop: Arc::default(),
+            wanted: Arc::default(),
             waker,
             writer,
             through: vec![0; FIRST_READ_BYTES],
@@ -185,8 +191,10 @@ impl Serving {
             match *token {
                 WAKER => {
                     self.waker.drain();
-                    if self.stop.swap(false, Ordering::SeqCst) {
-                        self.feed(Input::Stop);
+                    match self.wanted.swap(GO_ON, Ordering::SeqCst) {
+                        STOP => self.feed(Input::Stop),
+                        VANISH => return Err(Error::new(Status::Aborted, "its process gave it up")),
+                        _ => {}
                     }
                     self.look_at_writer()?;
                 }
@@ -337,7 +345,7 @@ impl Serving {
                 self.feed(Input::Probed(process, liveness));
             }
             Output::WantSecret => match host::random_bytes() {
-                Ok(secret) => self.feed(Input::Secret(secret)),
+                Ok(secret) => self.feed(Input::Secret(Secret(secret))),
                 Err(error) => self.logger.error(&format!("no next epoch can be made: {}", error.message())),
             },
             Output::Persist(number, record) => {
@@ -425,7 +433,7 @@ pub struct Scheduler {
     thread: Option<std::thread::JoinHandle<()>>,
     addresses: Vec<SocketAddr>,
     outcome: Outcome,
-    stop: Arc<AtomicBool>,
+    wanted: Arc<AtomicU8>,
     waker: Waker,
 }
 
@@ -433,7 +441,7 @@ impl Scheduler {
     /// Binds, and serves on a new thread.
     pub fn start(settings: &Settings) -> Result<Scheduler> {
         let serving = Serving::new(settings)?;
-        let (addresses, stop, waker) = (serving.addresses(), Arc::clone(&serving.stop), serving.waker.clone());
+        let (addresses, wanted, waker) = (serving.addresses(), Arc::clone(&serving.wanted), serving.waker.clone());
         let outcome = Outcome::default();
         let told = Arc::clone(&outcome);
         let thread = crate::net::thread::spawn("muster-sched", move || {
@@ -443,7 +451,7 @@ impl Scheduler {
             told.1.notify_all();
         });
         let thread = Some(thread?);
-        Ok(Scheduler { thread, addresses, outcome, stop, waker })
+        Ok(Scheduler { thread, addresses, outcome, wanted, waker })
     }
 
     /// Where it listens.
@@ -470,7 +478,16 @@ impl Scheduler {
 
     /// Ends the job, for whoever is still in it, and waits until it has ended.
     pub fn stop(&self) -> Result<()> {
-        self.stop.store(true, Ordering::SeqCst);
+        self.end(STOP)
+    }
+
+    /// Ends without a word to anybody, as the death of its process would: who starts it again goes on with the job.
+    pub fn vanish(&self) {
+        let _ = self.end(VANISH); // that it was given up
+    }
+
+    fn end(&self, how: u8) -> Result<()> {
+        self.wanted.store(how, Ordering::SeqCst);
         self.waker.wake();
         self.wait(None).unwrap_or(Ok(()))
     }

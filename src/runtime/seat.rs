@@ -48,13 +48,20 @@ pub(super) fn form(shared: &Arc<Shared>, formed: &Arc<Formed>, timeout_ms: i64) 
     } else {
         seats.iter().map(|seat| seat.present().renewed(shared, formed).map(Arc::new)).collect()
     };
-    let groups = groups?;
+    let mut groups = groups?;
+    keep_causes(shared);
     let mut over = Vec::new();
     shared.learn(|learnt| {
         if seats.is_empty() {
             learnt.seats = groups.iter().map(|group| Seat::new(Arc::clone(group))).collect();
+        } else {
+            // Somebody may have freed one since.
+            groups.retain(|group| learnt.seats.iter().any(|seat| seat.id() == group.id()));
         }
-        over.extend(seats.iter().zip(&groups).map(|(seat, group)| seat.take(Arc::clone(group))));
+        for group in &groups {
+            let seat = seats.iter().find(|seat| seat.id() == group.id());
+            over.extend(seat.map(|seat| seat.take(Arc::clone(group))));
+        }
         learnt.retired.extend(over.iter().cloned());
         learnt.formed = Some(Arc::clone(formed));
         learnt.broken = None;
@@ -64,6 +71,19 @@ pub(super) fn form(shared: &Arc<Shared>, formed: &Arc<Formed>, timeout_ms: i64) 
     });
     over.iter().for_each(|group| group.interrupt());
     Ok(groups)
+}
+
+/// What ended the epoch stays the cause for those who have not woken up yet to hear it.
+fn keep_causes(shared: &Shared) {
+    let (groups, broken, revoked) = {
+        let learnt = shared.learnt();
+        (learnt.groups(), learnt.broken.clone(), learnt.revoked.clone())
+    };
+    for group in groups {
+        if let Some(first) = broken.as_ref().or_else(|| revoked.get(&group.id())) {
+            group.break_with(first.clone());
+        }
+    }
 }
 
 /// A group has been made; none where this node is not in it, or nobody waits for it any more. (The agent thread's side.)
@@ -78,6 +98,9 @@ pub(super) fn made(shared: &Arc<Shared>, made: GroupMade, timeout_ms: i64) -> Op
             wanted = group.as_ref().ok().cloned().flatten();
             let seat = group.map(|group| group.map(Seat::new));
             learnt.seats.extend(seat.as_ref().ok().and_then(Option::as_ref).map(Arc::clone));
+            if let Some(parent) = learnt.seats.iter().find(|seat| seat.id() == key.1) {
+                parent.present().has_made(key.2); // the caller may wake in another epoch
+            }
             learnt.made.insert(key, seat);
         }
     });

@@ -95,15 +95,12 @@ impl Learnt {
 
     /// Why a group of this epoch cannot be used any more, if that has been told.
     pub fn first_cause(&self, group: GroupId, epoch: Epoch) -> Option<Failure> {
-        if let Some(failure) = &self.broken {
-            return Some(failure.clone());
-        }
         if self.formed.as_ref().is_some_and(|formed| formed.epoch > epoch) {
             let cause = format!("epoch {} has ended: every node has called muster_recover", epoch.0);
             let group = Some(group);
             return Some(Failure { status: Status::Revoked, culprit: None, cause, epoch, group, sequence: 0 });
         }
-        self.revoked.get(&group).cloned()
+        self.broken.as_ref().or_else(|| self.revoked.get(&group)).cloned()
     }
 }
 

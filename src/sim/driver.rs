@@ -7,7 +7,7 @@ use super::random::Random;
 use super::world::{Event, Line, World};
 use crate::agent::{self, Agent, Profile};
 use crate::membership::{self, Closed, ConnId, Identity, Liveness, Rules, Scheduler, StoreLimits};
-use crate::types::{Call, CallKind, Device, GroupId, HostName, Incarnation, JobInstance, Process, Role, Time};
+use crate::types::{Call, CallKind, Device, GroupId, HostName, Incarnation, JobInstance, Process, Role, Secret, Time};
 use crate::wire::{Agreed, GroupProgress, Heartbeat, Lane, Message, Register, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
 use std::time::Duration;
 
@@ -29,8 +29,12 @@ impl World {
         secret.fill_with(|| random.bits() as u8);
         let mut instance = [0; 16];
         instance.fill_with(|| random.bits() as u8);
-        let identity =
-            Identity { instance: JobInstance(instance), secret, host: host(SCHEDULER_HOST), pid_namespace: 1 };
+        let identity = Identity {
+            instance: JobInstance(instance),
+            secret: Secret(secret),
+            host: host(SCHEDULER_HOST),
+            pid_namespace: 1,
+        };
         let rules = Rules {
             job_id: None,
             worker_num: self.plan.workers,
@@ -161,7 +165,7 @@ impl World {
                     self.secrets += 1;
                     let mut secret = [0; 32];
                     secret[..8].copy_from_slice(&self.secrets.to_le_bytes());
-                    let input = membership::Input::Secret(secret);
+                    let input = membership::Input::Secret(Secret(secret));
                     self.queue.put(self.now + Duration::from_micros(5), Event::ToScheduler(None, input));
                 }
                 membership::Output::Log { line, .. } => self.say(None, || format!("says: {line}")),

@@ -5,7 +5,8 @@
 //! of the programs, and `mishaps`; `groups` are what the programs make and free; `network` carries messages; `checks` holds after every step that ranks are unique and
 //! dense and that a node id is held once, and at the end that everybody had an answer in time and that the answers agree.
 //! Invariant: a seed decides everything. The same seed gives the same trace, which a test compares step by step.
-//! Deliberately absent: sockets, frames (messages go through their bytes now and then), links between nodes, and disk.
+//! Deliberately absent: sockets, frames (messages go through their bytes now and then). Stories with recovery, a disk and
+//! links between nodes are those of `recovery`.
 //!
 //! A failure names its seed; `MUSTER_SIM_SEED=<seed> cargo test --lib sim:: -- --nocapture` plays that one alone and
 //! tells every step. `MUSTER_SIM_SEEDS=<count>` plays that many.

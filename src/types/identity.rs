@@ -76,6 +76,16 @@ impl TokenHash {
     }
 }
 
+/// An epoch's secret: who knows it is let in by its members.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Secret(pub [u8; 32]);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
 /// One job of one scheduler: random, drawn when the job begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobInstance(pub [u8; 16]);

@@ -6,6 +6,8 @@ mod numeric;
 mod time;
 
 pub use call::{hash, Call, CallKind, NO_VALUE};
-pub use identity::{Device, Epoch, GroupId, HostName, Incarnation, JobInstance, Process, Role, Token, TokenHash};
+pub use identity::{
+    Device, Epoch, GroupId, HostName, Incarnation, JobInstance, Process, Role, Secret, Token, TokenHash,
+};
 pub use numeric::{DType, ReduceOp};
 pub use time::Time;

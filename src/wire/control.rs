@@ -3,7 +3,9 @@
 use super::codec::{code, record, take_name, Decoder, Encoder, Wire, WireError};
 use super::{ADDRESSES_MAX, PROGRESS_MAX, TOKENS_MAX};
 use crate::error::{Culprit, Failure, Status};
-use crate::types::{Call, Device, Epoch, GroupId, HostName, Incarnation, JobInstance, Process, Role, Token, TokenHash};
+use crate::types::{
+    Call, Device, Epoch, GroupId, HostName, Incarnation, JobInstance, Process, Role, Secret, Token, TokenHash,
+};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -48,6 +50,15 @@ pub struct Register {
     pub device: Device,
     /// With recovery: what proves which node it is.
     pub reentry: Option<Reentry>,
+}
+
+impl Register {
+    /// Once they have been looked at, nobody needs the tokens in clear.
+    pub fn forget_tokens(&mut self) {
+        if let Some(reentry) = &mut self.reentry {
+            reentry.tokens.clear();
+        }
+    }
 }
 
 /// What a node proves with that it is the one it was before.
@@ -243,7 +254,7 @@ record! {
         /// How many servers.
         pub server_num: u32,
         /// What a link of this epoch must prove to know: the dialler shows the first half, the accepter the second.
-        pub secret: [u8; 32],
+        pub secret: Secret,
         /// What all do alike.
         pub agreed: Agreed,
         /// How often this node has come back after it was lost.

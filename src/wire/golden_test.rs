@@ -4,8 +4,8 @@
 use super::*;
 use crate::error::{Culprit, Failure, Status};
 use crate::types::{
-    Call, CallKind, DType, Device, Epoch, GroupId, HostName, Incarnation, JobInstance, Process, ReduceOp, Role, Token,
-    TokenHash,
+    Call, CallKind, DType, Device, Epoch, GroupId, HostName, Incarnation, JobInstance, Process, ReduceOp, Role, Secret,
+    Token, TokenHash,
 };
 use std::sync::Arc;
 
@@ -100,7 +100,7 @@ fn formed() -> Formed {
         local_size: 2,
         worker_num: 2,
         server_num: 0,
-        secret: counting(0x80),
+        secret: Secret(counting(0x80)),
         agreed: Agreed {
             heartbeat_timeout_ms: 5000,
             checksums: true,

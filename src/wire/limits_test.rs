@@ -3,7 +3,7 @@
 use super::codec::take_name;
 use super::golden_test::messages;
 use super::*;
-use crate::types::{Device, Epoch, GroupId, HostName, JobInstance, Process, Role};
+use crate::types::{Device, Epoch, GroupId, HostName, JobInstance, Process, Role, Secret};
 use std::sync::Arc;
 
 fn encoded(value: &impl Wire) -> Vec<u8> {
@@ -124,7 +124,7 @@ fn the_largest_registration_fits_before_registration_and_the_largest_table_after
         local_size: 1,
         worker_num: FULL_TABLE_NODES as u32,
         server_num: 0,
-        secret: [0; 32],
+        secret: Secret([0; 32]),
         agreed: Agreed {
             heartbeat_timeout_ms: 5000,
             checksums: true,

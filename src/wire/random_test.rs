@@ -5,8 +5,8 @@ use super::golden_test::{decode_link, hex, link_frames, messages};
 use super::*;
 use crate::error::{Culprit, Failure, Status};
 use crate::types::{
-    Call, CallKind, DType, Device, Epoch, GroupId, HostName, Incarnation, JobInstance, Process, ReduceOp, Role, Token,
-    TokenHash,
+    Call, CallKind, DType, Device, Epoch, GroupId, HostName, Incarnation, JobInstance, Process, ReduceOp, Role, Secret,
+    Token, TokenHash,
 };
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -190,7 +190,7 @@ impl Random {
             local_size: self.u32(),
             worker_num: self.u32(),
             server_num: self.u32(),
-            secret: self.array(),
+            secret: Secret(self.array()),
             agreed: Agreed {
                 heartbeat_timeout_ms: self.u64(),
                 checksums: self.flag(),

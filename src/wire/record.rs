@@ -4,7 +4,7 @@
 use super::codec::{record, Decoder, Encoder, Wire, WireError};
 use super::control::{Agreed, Register};
 use super::store::Blob;
-use crate::types::{Call, Epoch, GroupId, Incarnation, JobInstance, TokenHash};
+use crate::types::{Call, Epoch, GroupId, Incarnation, JobInstance, Secret, TokenHash};
 
 /// The longest value that is read back, in bytes: what a journal's record can hold.
 const VALUE_MAX: usize = 64 << 20;
@@ -43,7 +43,7 @@ record! {
         /// Which.
         pub epoch: Epoch,
         /// Its data plane's secret.
-        pub secret: [u8; 32],
+        pub secret: Secret,
         /// What all nodes do alike.
         pub agreed: Agreed,
         /// All nodes, by index.
@@ -218,7 +218,7 @@ mod tests {
             Record::Generation(3),
             Record::Epoch(EpochRecord {
                 epoch: Epoch(2),
-                secret: [5; 32],
+                secret: Secret([5; 32]),
                 agreed,
                 seats: vec![seat(), SeatRecord { token: None, ..seat() }],
                 fenced: vec![Incarnation([8; 16])],

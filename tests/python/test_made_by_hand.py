@@ -69,7 +69,7 @@ def test_one_of_another_run_of_the_job_is_told_so():
             kind, payload = connection.receive(timeout=10)
             assert kind == wire.REJECTED
             status, reason = wire.rejected(payload)
-            assert status == wire.ERR_FENCED and "belongs to another run of the job (00010203)" in reason, reason
+            assert status == wire.ERR_REJECTED and "belongs to another run of the job (00010203)" in reason, reason
         cluster.start_worker()
         cluster.succeed(timeout=30)
 

@@ -11,6 +11,7 @@
 
 mod aims;
 mod checks;
+mod found;
 mod ledger;
 mod node;
 mod plan;

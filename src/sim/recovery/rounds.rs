@@ -10,7 +10,7 @@ use super::program::Tick;
 use super::sabotage::Sabotage;
 use super::world::{Event, World};
 use crate::collective::{choose, Action, Algorithm, Buffer, Landing, Shape, Side, Span, Thresholds};
-use crate::types::{Call, CallKind, DType, Epoch, ReduceOp, Time};
+use crate::types::{Call, CallKind, DType, Epoch, ReduceOp, Secret, Time};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use std::time::Duration;
 pub(super) struct Frame {
     pub(super) from: u32,
     pub(super) epoch: Epoch,
-    pub(super) secret: [u8; 32],
+    pub(super) secret: Secret,
     pub(super) sequence: u64,
     pub(super) bytes: Vec<u8>,
 }
@@ -258,7 +258,7 @@ impl World {
 
 impl Links {
     /// A new epoch: nothing is left of the one before, and what came early is let in.
-    pub(super) fn renew(&mut self, epoch: Epoch, secret: [u8; 32], keeps: bool) {
+    pub(super) fn renew(&mut self, epoch: Epoch, secret: Secret, keeps: bool) {
         let inbox = std::mem::take(&mut self.inbox);
         let early = std::mem::take(&mut self.early);
         *self = Links { newest: std::mem::take(&mut self.newest), ..Links::default() };

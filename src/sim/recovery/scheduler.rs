@@ -12,7 +12,7 @@ use crate::journal::{Journal, Opened};
 use crate::membership::{self, ConnId, Identity, Liveness, Rules, Scheduler, StoreLimits};
 use crate::sim::network::{Fate, Side};
 use crate::sim::random::Random;
-use crate::types::{HostName, JobInstance, Time};
+use crate::types::{HostName, JobInstance, Secret, Time};
 use crate::wire::{Agreed, JobRecord, Message, Record};
 use std::time::Duration;
 
@@ -178,7 +178,8 @@ impl World {
         let mut random = Random::new(self.random.bits());
         let mut secret = [0; 32];
         secret.fill_with(|| random.bits() as u8);
-        let identity = Identity { instance: job.instance, secret, host: host(SCHEDULER_HOST), pid_namespace: 1 };
+        let identity =
+            Identity { instance: job.instance, secret: Secret(secret), host: host(SCHEDULER_HOST), pid_namespace: 1 };
         self.host.instance = Some(job.instance);
         let brain = Scheduler::resume(identity, self.rules(), self.now, records);
         let (work, written) = (Vec::new(), Vec::new());
@@ -226,7 +227,7 @@ impl World {
                 membership::Output::WantSecret => {
                     let mut secret = [0; 32];
                     secret.fill_with(|| self.random.bits() as u8);
-                    let input = membership::Input::Secret(secret);
+                    let input = membership::Input::Secret(Secret(secret));
                     self.queue.put(self.now + Duration::from_micros(5), Event::ToScheduler(life, None, input));
                 }
                 membership::Output::Log { line, .. } => self.say(|| format!("scheduler says: {line}")),
