@@ -497,7 +497,8 @@ muster_status_t muster_recover(muster_cluster_t *cluster,
 
 /**
  * Frees a cluster, and its built-in groups with it. Accepts NULL. Without muster_finalize before it, the others lose
- * this node. When the last handle has been freed no thread and no descriptor of the library is left.
+ * this node; a scheduler that this process hosts ends with it, with recovery such that the job goes on when this node is
+ * started again, and without recovery for good. When the last handle has been freed no thread and no descriptor of the library is left.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster that no other thread is using, and is not to be used any more.

@@ -17,7 +17,6 @@ use crate::error::{Error, Failure};
 use crate::net::Token;
 use crate::types::{Call, CallKind, DType, Time};
 use crate::wire::{Channel, DataHeader, FrameHeader, LinkKind, DATA_HEADER_BYTES, PIECE_BYTES};
-use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// How long a call polls before it sleeps; a wake-up from sleep costs about as much.
@@ -380,9 +379,7 @@ impl Group {
 }
 
 /// How long one of so many ranks on this host polls.
-pub(super) fn spin(local_size: u32) -> Duration {
-    static CORES: OnceLock<u32> = OnceLock::new();
-    let cores = *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32));
+pub(super) fn spin(local_size: u32, cores: u32) -> Duration {
     SPIN * local_size.div_ceil(cores).clamp(1, SPIN_SHARES_MAX)
 }
 

@@ -118,7 +118,7 @@ impl Group {
             shared: Arc::downgrade(shared),
             formed: Arc::clone(formed),
             thresholds: Thresholds::from_slice(&formed.agreed.thresholds).unwrap_or_default(),
-            spin: spin(formed.local_size),
+            spin: spin(formed.local_size, shared.cores),
             driver: Mutex::new(Driver {
                 watch,
                 slots,

@@ -39,8 +39,7 @@ const DIRTY_MAX: usize = 64;
 /// How often the sockets are looked at again before the timer is fed.
 const DRAIN_ROUNDS: usize = 16;
 
-/// What its owner wants of a scheduler that serves.
-const GO_ON: u8 = 0;
+/// What its owner wants of a scheduler that serves; 0: that it goes on.
 const STOP: u8 = 1;
 const VANISH: u8 = 2;
 
@@ -191,7 +190,7 @@ impl Serving {
             match *token {
                 WAKER => {
                     self.waker.drain();
-                    match self.wanted.swap(GO_ON, Ordering::SeqCst) {
+                    match self.wanted.swap(0, Ordering::SeqCst) {
                         STOP => self.feed(Input::Stop),
                         VANISH => return Err(Error::new(Status::Aborted, "its process gave it up")),
                         _ => {}
@@ -349,9 +348,7 @@ impl Serving {
                 Err(error) => self.logger.error(&format!("no next epoch can be made: {}", error.message())),
             },
             Output::Persist(number, record) => {
-                if let Some(writer) = &self.writer {
-                    writer.append(number, record);
-                }
+                self.writer.as_ref().map_or((), |writer| writer.append(number, record));
             }
             Output::Arm(at) => self.armed = at,
             Output::Log { quiet: true, line } => self.logger.info(&line),

@@ -121,6 +121,8 @@ pub struct Shared {
     pub operations: Operations,
     /// Whether lost nodes may come back.
     pub recovery: bool,
+    /// How many processors this process may run on.
+    pub cores: u32,
 }
 
 impl Shared {
@@ -136,6 +138,7 @@ impl Shared {
             next_ask: AtomicU64::new(1),
             operations: Operations::default(),
             recovery: false,
+            cores: std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32),
         }
     }
 
