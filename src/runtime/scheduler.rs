@@ -125,9 +125,8 @@ impl Serving {
             writer,
             through: vec![0; FIRST_READ_BYTES],
         };
-        let registry = serving.poller.registry();
-        let watched =
-            serving.waker.register(registry, WAKER).and_then(|()| serving.listener.register(registry, LISTENER));
+        let at = serving.poller.registry();
+        let watched = serving.waker.register(at, WAKER).and_then(|()| serving.listener.register(at, LISTENER));
         watched.map_err(|error| Error::system(format!("the scheduler's port on {what} cannot be watched"), &error))?;
         Ok(serving)
     }
@@ -348,7 +347,9 @@ impl Serving {
                 Err(error) => self.logger.error(&format!("no next epoch can be made: {}", error.message())),
             },
             Output::Persist(number, record) => {
-                self.writer.as_ref().map_or((), |writer| writer.append(number, record));
+                if let Some(writer) = &self.writer {
+                    writer.append(number, record);
+                }
             }
             Output::Arm(at) => self.armed = at,
             Output::Log { quiet: true, line } => self.logger.info(&line),
@@ -447,8 +448,7 @@ impl Scheduler {
             *told.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
             told.1.notify_all();
         });
-        let thread = Some(thread?);
-        Ok(Scheduler { thread, addresses, outcome, wanted, waker })
+        Ok(Scheduler { thread: Some(thread?), addresses, outcome, wanted, waker })
     }
 
     /// Where it listens.
