@@ -5,7 +5,6 @@
 
 use super::contract::{Closed, Liveness, Output};
 use super::node::{span, Detached, Witness};
-use super::suspicion::HELD;
 use super::timers::Due;
 use super::{Phase, Scheduler};
 use crate::types::{Process, Time};
@@ -121,12 +120,14 @@ impl Scheduler {
 
     fn doom_process_gone(&mut self, now: Time, key: u32) {
         let Some(node) = self.nodes.get(&key) else { return };
+        let words = node.witness.as_ref().filter(|witness| witness.by.is_none() && !witness.is_disproved(node.heard));
+        let words = words.map_or_else(String::new, |witness| format!(" (it {})", witness.evidence));
         let how = match &node.detached {
             Some(detached) => format!("and its connection has ended ({})", detached.words),
             None => "although its connection is still open".to_string(),
         };
         let heard = span(now.since(node.heard));
-        self.doom(now, key, format!("is lost: its process has ended, {how}; last heard {heard} ago"));
+        self.doom(now, key, format!("is lost: its process has ended{words}, {how}; last heard {heard} ago"));
     }
 
     fn process_lives(&mut self, now: Time, key: u32) {
@@ -197,9 +198,8 @@ impl Scheduler {
             return self.doom_process_gone(now, key);
         }
         let Some(detached) = node.detached.clone() else { return };
-        // One who was heard after that had only lost a link.
-        let counts = |witness: &Witness| now.since(witness.at) < silence && node.heard <= witness.at + HELD;
-        let witness = node.witness.clone().filter(counts);
+        let witness = node.witness.clone().filter(|witness| now.since(witness.at) < silence);
+        let witness = witness.filter(|witness| witness.suffices(detached.how, node.heard));
         let away = now.since(detached.since);
         let heard = span(now.since(node.heard));
         let ended = match detached.how {
@@ -208,37 +208,32 @@ impl Scheduler {
             Closed::Garbage => "its connection was closed",
         };
         let words = &detached.words;
+        let late = |time| {
+            format!("is lost: {ended} ({words}) and it did not come back within {}; last heard {heard} ago", span(time))
+        };
         if away >= silence {
-            let cause = format!(
-                "is lost: {ended} ({words}) and it did not come back within {}; last heard {heard} ago",
-                span(silence)
-            );
-            return self.doom(now, key, cause);
+            return self.doom(now, key, late(silence));
         }
         if self.probe(key) {
             return;
         }
-        if detached.how != Closed::Ended {
-            return self.timers.at(detached.since + silence, Due::Judge(key));
-        }
         let counts_from = self.witnesses_count_from;
         let witnessed = witness.is_some() && now < counts_from;
-        if let Some(witness) = witness.filter(|_| now >= counts_from) {
-            let by = self.nodes.get(&witness.by).map_or_else(String::new, |by| by.culprit().to_string());
-            let cause = format!(
-                "is lost: {ended} ({words}), and {by} saw so too ({}); last heard {heard} ago",
-                witness.evidence
-            );
-            return self.doom(now, key, cause);
+        if let Some(Witness { by, evidence, .. }) = witness.filter(|_| now >= counts_from) {
+            let seen = match by {
+                None => format!("it {evidence}"),
+                Some(by) => {
+                    let by = self.nodes.get(&by).map_or_else(String::new, |by| by.culprit().to_string());
+                    format!("{by} saw so too ({evidence})")
+                }
+            };
+            return self.doom(now, key, format!("is lost: {ended} ({words}), and {seen}; last heard {heard} ago"));
         }
-        if away >= REATTACH {
-            let cause = format!(
-                "is lost: {ended} ({words}) and it did not come back within {}; last heard {heard} ago",
-                span(REATTACH)
-            );
-            return self.doom(now, key, cause);
+        let grace = if detached.how == Closed::Ended { REATTACH } else { silence };
+        if away >= grace {
+            return self.doom(now, key, late(grace));
         }
-        let last = detached.since + REATTACH;
+        let last = detached.since + grace;
         self.timers.at(if witnessed { counts_from.min(last) } else { last }, Due::Judge(key));
     }
 }

@@ -18,6 +18,7 @@ mod contract;
 mod ending;
 mod forming;
 mod groups;
+mod launcher;
 mod liveness;
 mod node;
 mod promises;
@@ -351,6 +352,7 @@ impl Scheduler {
         let Some(key) = known.node else {
             return match message {
                 Message::Register(register) => self.register(now, conn, register),
+                Message::ChildEnded(word) => self.child_ended(now, conn, &word),
                 other => self.stranger(conn, &format!("its first message was of kind {}", other.kind())),
             };
         };

@@ -41,7 +41,8 @@ pub(super) struct Suspicion {
 /// The latest witness against a node.
 #[derive(Clone, Debug)]
 pub(super) struct Witness {
-    pub(super) by: u32,
+    /// Which peer; none: its launcher.
+    pub(super) by: Option<u32>,
     pub(super) at: Time,
     pub(super) evidence: String,
 }

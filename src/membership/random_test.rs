@@ -5,8 +5,8 @@ use super::*;
 use crate::error::Status;
 use crate::types::{Call, CallKind, DType};
 use crate::wire::{
-    Abort, GroupProgress, Heartbeat, Locate, Register, Revoke, StoreBegin, StoreCancel, StoreOperation, Suspect,
-    Verdict, WhereAre,
+    Abort, ChildEnded, GroupProgress, Heartbeat, HowEnded, Locate, Register, Revoke, StoreBegin, StoreCancel,
+    StoreOperation, Suspect, Verdict, WhereAre,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -106,8 +106,16 @@ fn message(random: &mut Random) -> Message {
                 sequence: 1,
             },
         }),
+        99 if random.below(2) == 0 => Message::ChildEnded(child_ended(random)),
         _ => Message::Bye,
     }
+}
+
+/// Of one of the few lives, which may live on.
+fn child_ended(random: &mut Random) -> ChildEnded {
+    let of = registration(random);
+    let how = [HowEnded::Exited, HowEnded::Killed][random.below(2) as usize];
+    ChildEnded { host: of.host, process: of.process, how, number: 9 }
 }
 
 /// One run; returns how many of each kind of message the scheduler sent.
@@ -141,11 +149,17 @@ fn run(seed: u64, sent: &mut BTreeMap<u8, usize>) {
                 let how = [Closed::Ended, Closed::Broken, Closed::Garbage][random.below(3) as usize];
                 bench.close(conn, how);
             }
-            80..=89 => {
+            80..=88 => {
                 if let Some(process) = bench.probes.pop() {
                     let liveness = if random.below(4) == 0 { Liveness::Gone } else { Liveness::Alive };
                     bench.feed(Input::Probed(process, liveness));
                 }
+            }
+            89 if random.below(2) == 0 => {
+                bench.open(next);
+                bench.say(next, Message::ChildEnded(child_ended(&mut random)));
+                assert!(bench.closed.contains(&ConnId(next)) || bench.ended.is_some(), "seed {seed}");
+                next += 1;
             }
             90 => bench.now = bench.now + Duration::from_millis(random.below(3_000)),
             91 if random.below(200) == 0 => bench.feed(Input::Stop),
@@ -198,7 +212,7 @@ fn check(seed: u64, bench: &Bench) {
 #[test]
 fn random_inputs_break_nothing() {
     let mut sent = BTreeMap::new();
-    for seed in 1..=300 {
+    for seed in 1..=500 {
         run(seed, &mut sent);
     }
     // Rejected, Formed, HeartbeatEcho, Report, Bye, PeerReport, Verdict, Revoked, Absent, Located, StoreReply, StorePiece

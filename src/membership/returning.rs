@@ -119,12 +119,7 @@ impl Scheduler {
         let reason = format!("{} comes back, but {} may still live: it is asked", name(register), node.culprit());
         if asked.is_none() {
             node.challenged = Some(now);
-            if node.conn.is_some() {
-                self.probe(key);
-                self.ask_for_heartbeat(now, key);
-            } else {
-                self.judge_soon(now, key);
-            }
+            self.look_into(now, key);
         }
         Ok(Entry::NotYet { wait: ASK_AGAIN, reason, long: false })
     }

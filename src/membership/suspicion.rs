@@ -30,16 +30,24 @@ impl Scheduler {
             let culprit = suspected.culprit();
             return self.send_to(key, Message::PeerReport(PeerReport { peer, state: PeerState::Left, culprit }));
         }
-        suspected.witness = Some(Witness { by: key, at: now, evidence: suspect.evidence });
+        let is_known = |witness: &Witness| witness.by.is_none() && !witness.is_disproved(suspected.heard);
+        if !suspected.witness.as_ref().is_some_and(is_known) {
+            suspected.witness = Some(Witness { by: Some(key), at: now, evidence: suspect.evidence });
+        }
         if let Some(node) = self.nodes.get_mut(&key) {
             node.suspect(peer, now);
         }
         self.timers.at(now + HELD, Due::Answer(key));
-        if self.nodes[&peer].conn.is_some() {
-            self.probe(peer);
-            self.ask_for_heartbeat(now, peer);
+        self.look_into(now, peer);
+    }
+
+    /// Something may be wrong with a node: it is asked for a sign, or judged where it cannot be asked.
+    pub(super) fn look_into(&mut self, now: Time, key: u32) {
+        if self.nodes.get(&key).is_some_and(|node| node.conn.is_some()) {
+            self.probe(key);
+            self.ask_for_heartbeat(now, key);
         } else {
-            self.judge_soon(now, peer);
+            self.judge_soon(now, key);
         }
     }
 

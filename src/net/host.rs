@@ -35,7 +35,13 @@ pub fn pid_namespace() -> u64 {
 /// When this process started, in clock ticks since the kernel did; 0 where the kernel does not say.
 pub fn own_start_ticks() -> u64 {
     // Through the number, not through `self`: they differ where /proc belongs to another namespace.
-    match process_state(std::process::id()) {
+    start_ticks(std::process::id())
+}
+
+/// When the process that has this number started, or one that has ended and was not reaped yet; 0 where the kernel does
+/// not say.
+pub fn start_ticks(pid: u32) -> u64 {
+    match process_state(pid) {
         Probe::Found(stat) => stat.start_ticks,
         Probe::Absent | Probe::Unreadable => 0,
     }

@@ -7,13 +7,6 @@ use std::time::{Duration, Instant};
 
 const DEADLINE: Duration = Duration::from_secs(20);
 
-fn start_ticks(pid: u32) -> u64 {
-    match process_state(pid) {
-        Probe::Found(stat) => stat.start_ticks,
-        _ => panic!("the child's state is not readable"),
-    }
-}
-
 #[test]
 fn this_host_and_process_are_known() {
     assert!(!name().unwrap().is_empty());

@@ -75,21 +75,31 @@ pub fn join(settings: Settings) -> Result<Joined> {
 
 /// As [`join`], with every link's transport wrapped.
 pub fn join_over(mut settings: Settings, wrap: Wrap) -> Result<Joined> {
-    refuse_unsupported(&settings)?;
-    rank_table::take_rank(&mut settings)?;
     if let Place::Scheduler { .. } = settings.place {
-        Serving::new(&settings)?.run()?;
+        serving(&settings)?.run()?;
         return Ok(Joined::SchedulerDone);
     }
+    refuse_unsupported(&settings)?;
+    rank_table::take_rank(&mut settings)?;
     let scheduler = hosted_scheduler(&settings)?;
     Cluster::join(settings, scheduler, wrap).map(|cluster| Joined::Node(Box::new(cluster)))
 }
 
+/// A scheduler that is ready to serve on the thread that runs it.
+pub fn serving(settings: &Settings) -> Result<Serving> {
+    check_scheduler(settings)?;
+    Serving::new(settings)
+}
+
 /// Starts a scheduler on a thread of this process.
 pub fn start_scheduler(settings: &Settings) -> Result<Scheduler> {
-    refuse_unsupported(settings)?;
-    rank_table::take_rank(&mut settings.clone())?; // it has no rank, but the table must be right
+    check_scheduler(settings)?;
     Scheduler::start(settings)
+}
+
+fn check_scheduler(settings: &Settings) -> Result<()> {
+    refuse_unsupported(settings)?;
+    rank_table::take_rank(&mut settings.clone()) // it has no rank, but the table must be right
 }
 
 /// What this version cannot honour is refused; going on without it would break a promise.

@@ -7,8 +7,13 @@ use crate::types::{HostName, Incarnation, Process};
 
 /// The host, as the cluster groups by it: `MUSTER_HOST_ID`, or host name and boot id together.
 pub fn host_name(settings: &Settings) -> Result<HostName> {
+    host_of(settings.host_id.as_deref())
+}
+
+/// The host of processes that have this `MUSTER_HOST_ID`, or none.
+pub fn host_of(host_id: Option<&str>) -> Result<HostName> {
     let name = host::name()?;
-    let key = settings.host_id.clone().unwrap_or_else(|| format!("{name}/{}", host::boot_id()));
+    let key = host_id.map_or_else(|| format!("{name}/{}", host::boot_id()), str::to_owned);
     Ok(HostName { name, key })
 }
 

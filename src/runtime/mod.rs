@@ -53,11 +53,12 @@ mod work;
 mod writer;
 
 pub use buffer::CallBuffers;
-pub use cluster::{join, limit_ms, start_scheduler, Cluster, Joined};
+pub use cluster::{join, limit_ms, serving, start_scheduler, Cluster, Joined};
 pub use group::{Group, Standing};
+pub use identity::host_of;
 pub use messages::{Post, Way};
 pub use request::{Outcome, Received, Request};
-pub use scheduler::Scheduler;
+pub use scheduler::{Scheduler, Serving};
 pub use seat::Seat;
 pub use work::Work;
 

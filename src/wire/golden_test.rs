@@ -145,7 +145,7 @@ type Row = (&'static str, Message, &'static str);
 
 /// Every message once, in order of kind.
 pub(super) fn messages() -> Vec<Row> {
-    [life(), breaking(), asking(), store()].concat()
+    [life(), breaking(), asking(), store(), launching()].concat()
 }
 
 /// Kinds 1 to 9.
@@ -304,6 +304,16 @@ fn store() -> Vec<Row> {
             "090000000000000000000000000000000000000000000000000000000000",
         ),
     ]
+}
+
+/// Kind 36.
+fn launching() -> Vec<Row> {
+    let ended = ChildEnded { host: host(), process: process(), how: HowEnded::Killed, number: 9 };
+    vec![(
+        "ChildEnded",
+        Message::ChildEnded(ended),
+        "0100610600612f626f6f742c0300006712000000000000010000f0000000000209000000",
+    )]
 }
 
 /// One row: the name in the document, the kind of the frame, its payload as encoded now, its payload as it must be.

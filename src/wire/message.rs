@@ -1,4 +1,4 @@
-//! The control plane's messages, between a node and its scheduler: their numbers, and in which queue each waits.
+//! The control plane's messages, between a node (or a launcher) and its scheduler: their numbers, and in which queue each waits.
 
 use super::change::{FreeGroup, GroupMade, InEpoch, MakeGroup, NotRecovered, NotYet, Recover};
 use super::codec::{Decoder, Encoder, Wire, WireError};
@@ -6,6 +6,7 @@ use super::control::{
     Abort, Absent, Formed, Heartbeat, HeartbeatEcho, Known, Locate, Located, LostNodes, PeerReport, Register, Rejected,
     Revoke, Revoked, Suspect, Verdict, WhereAre,
 };
+use super::launcher::ChildEnded;
 use super::store::{StoreBegin, StoreCancel, StorePiece, StoreReply};
 
 /// How much is set aside for a message: most fit, and the others need not grow from nothing.
@@ -136,6 +137,8 @@ messages! {
     StoreCancel = 34 (StoreCancel),
     /// Scheduler: the answer to a store request.
     StoreReply = 35 (StoreReply),
+    /// Launcher: a process of mine has ended.
+    ChildEnded = 36 (ChildEnded),
 }
 
 impl Message {

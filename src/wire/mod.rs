@@ -9,6 +9,7 @@ mod change;
 mod codec;
 mod control;
 mod frame;
+mod launcher;
 mod link;
 mod message;
 mod nouns;
@@ -34,6 +35,7 @@ pub use frame::{
     body_bytes, encode_frame, peek_frame, Frame, FrameHeader, CHECKSUM_BYTES, FLAG_UNCHECKED, HEADER_BYTES, MAGIC,
     PIECE_BYTES,
 };
+pub use launcher::{ChildEnded, HowEnded};
 pub use link::{
     Channel, DataHeader, LinkAccept, LinkHello, LinkKind, LinkReject, LinkRejectReason, LinkRevoke, DATA_HEADER_BYTES,
     PROOF_BYTES,

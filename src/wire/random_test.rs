@@ -321,6 +321,12 @@ impl Random {
             }
             Message::StoreCancel(_) => Message::StoreCancel(StoreCancel { request: self.u64() }),
             Message::StoreReply(_) => Message::StoreReply(self.store_reply()),
+            Message::ChildEnded(_) => Message::ChildEnded(ChildEnded {
+                host: self.host(),
+                process: self.process(),
+                how: self.choose(&[HowEnded::Exited, HowEnded::Killed]),
+                number: self.number() as i32,
+            }),
         }
     }
 }

@@ -58,6 +58,11 @@ def test_suspect_has_the_documented_bytes():
     assert wire.suspect(3, "its link ended") == golden("**10 Suspect**")
 
 
+def test_child_ended_has_the_documented_bytes():
+    payload = wire.child_ended(("a", "a/boot"), (812, 4711, 0xF0000001), killed=True, number=9)
+    assert payload == golden("**36 ChildEnded**")
+
+
 def test_frames_have_the_documented_bytes():
     documented = golden("The frame in which node 1 asks")
     assert wire.frame(17, golden("**17 Locate**"), node=1) == documented

@@ -19,6 +19,7 @@ PIECE = 262_144
 REGISTER, REJECTED, FORMED, HEARTBEAT, HEARTBEAT_ECHO = 1, 2, 3, 4, 5
 LEAVE, BYE, SUSPECT, PEER_REPORT, VERDICT = 8, 9, 10, 11, 12
 STORE_BEGIN, STORE_PIECE, STORE_CANCEL, STORE_REPLY = 32, 33, 34, 35
+CHILD_ENDED = 36
 LINK_HELLO, LINK_ACCEPT, LINK_REJECT = 64, 65, 66
 WORKER, SERVER = 1, 2
 LINK_STRANGER = 2  # why a LinkReject
@@ -113,6 +114,11 @@ def heartbeat(sequence, echoed=0):
 def suspect(peer, evidence):
     """The payload of a Suspect."""
     return struct.pack("<I", peer) + text(evidence)
+
+
+def child_ended(host, process, killed, number):
+    """The payload of a ChildEnded."""
+    return text(host[0]) + text(host[1]) + struct.pack("<IQQBi", *process, 2 if killed else 1, number)
 
 
 FORMED_HEAD = struct.Struct("<16sQQIIIIII32s")

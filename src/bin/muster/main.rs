@@ -29,8 +29,10 @@ mod code {
     pub const USAGE: i32 = 2;
     /// A node aborted the scheduler's job.
     pub const ABORTED: i32 = 3;
-    /// The scheduler could not serve, or not go on: its settings, its port, its recovery directory.
+    /// The scheduler could not begin to serve, or not go on: its settings, its port, its recovery directory.
     pub const UNABLE: i32 = 4;
+    /// The scheduler served, and its journal could not be written any more.
+    pub const JOURNAL: i32 = 5;
     /// Forming the cluster took longer than it may.
     pub const FORMING: i32 = 124;
     /// A bug in the command: what a Rust program that panics ends with.

@@ -1,14 +1,14 @@
 //! `muster scheduler`: the scheduler as a process of its own, with the settings of the environment.
 //!
 //! `muster run` starts it with a listener that is bound already: MUSTER_SCHED_FD is its descriptor. Its exit code tells
-//! the launcher how the job ended: 0, 1 when it broke, 3 when it was aborted, 4 when the scheduler could not serve it, 124
-//! when forming timed out; the last line on standard error says why,
+//! the launcher how the job ended: 0, 1 when it broke, 3 when it was aborted, 4 when the scheduler could not begin to serve
+//! it, 5 when its journal failed while it served, 124 when forming timed out; the last line on standard error says why,
 //! after [`LAST_WORDS`].
 //! Tested by `tests/python/test_run.py`.
 
 use crate::code;
 use muster::config::{Config, Key, Settings};
-use muster::error::{Result, Status};
+use muster::error::{Error, Result, Status};
 use muster::runtime;
 use std::ffi::OsString;
 
@@ -21,8 +21,9 @@ Usage: muster scheduler
 Forms the cluster that the environment describes (MS_SCHED_HOST, MS_SCHED_PORT, MS_WORKER_NUM, ...) and serves it until
 the job ends. With MUSTER_SCHED_FD it serves on that listening descriptor instead of binding the address.
 
-Exit code: 0 the job ended well, 1 it broke, 2 usage, 3 a node aborted it, 4 the scheduler could not serve it (its settings,
-its port, its recovery directory), 124 forming timed out.
+Exit code: 0 the job ended well, 1 it broke, 2 usage, 3 a node aborted it, 4 the scheduler could not begin to serve it (its
+settings, its port, its recovery directory), 5 its journal could not be written any more (started again once the disk is
+mended it goes on with the job), 124 forming timed out.
 
 Settings, for all processes of a cluster:
 ";
@@ -45,16 +46,26 @@ pub fn command(words: &[OsString]) -> i32 {
 }
 
 fn serve() -> i32 {
-    let Err(error) = settings().and_then(runtime::join) else { return 0 };
-    // One line, as the launcher reads it.
-    eprintln!("{LAST_WORDS}{}", error.to_string().replace('\n', " "));
-    match (error.status(), error.failure()) {
+    let serving = match settings().and_then(|settings| runtime::serving(&settings)) {
+        Ok(serving) => serving,
+        Err(error) => return fail(&error, code::UNABLE),
+    };
+    let Err(error) = serving.run() else { return 0 };
+    let code = match (error.status(), error.failure()) {
         (Status::Aborted, _) => code::ABORTED,
         // Forming is all that a scheduler waits for within a time; a job that broke has a first cause.
         (Status::Timeout, None) => code::FORMING,
+        (Status::Journal, None) => code::JOURNAL,
         (_, None) => code::UNABLE,
         (_, Some(_)) => code::FAILED,
-    }
+    };
+    fail(&error, code)
+}
+
+/// Says why, in one line, as the launcher reads it.
+fn fail(error: &Error, code: i32) -> i32 {
+    eprintln!("{LAST_WORDS}{}", error.to_string().replace('\n', " "));
+    code
 }
 
 fn settings() -> Result<Settings> {

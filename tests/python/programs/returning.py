@@ -2,7 +2,7 @@
 
     returning.py STEPS [PLAN]
 
-$KEPT is a folder that outlives the process. PLAN is JSON: {"rank.life@step": what}, with lives from 0 and what is
+$KEPT is a folder that outlives the process, $LIMIT_MS how long it waits in muster_recover. PLAN is JSON: {"rank.life@step": what}, with lives from 0 and what is
 "kill", "fork" (as that, and a forked child lives on), "exit N" or "abort N"; at step "end" it is done when all others
 have left. While the file hold in $KEPT has a step's number, all stand at that step, and notice who is lost.
 """
@@ -22,7 +22,7 @@ from muster_ctypes import MAX, MIN, MusterError  # noqa: E402
 KEPT = pathlib.Path(os.environ["KEPT"])
 STEPS = int(sys.argv[1])
 PLAN = json.loads(sys.argv[2]) if len(sys.argv) > 2 else {}
-LIMIT_MS = 60_000
+LIMIT_MS = int(os.environ.get("LIMIT_MS", 60_000))
 REST_SECONDS = 0.005
 
 

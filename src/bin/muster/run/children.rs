@@ -139,6 +139,11 @@ impl<'a> Launch<'a> {
         Ok(Launch { options, program, listener, meeting, inherited: inherited(), null: File::open("/dev/null")? })
     }
 
+    /// The scheduler's port.
+    pub fn port(&self) -> u16 {
+        self.meeting.port
+    }
+
     /// Starts the scheduler, where this host has it, and then the workers. On an error those already started are stopped
     /// again; one of the kind `NotFound` is the program's (what runs it may be missing, which only shows here).
     pub fn start_all(&self) -> io::Result<Vec<Child>> {

@@ -10,8 +10,10 @@ use super::deserters::Deserters;
 use super::parse::RunOptions;
 use super::summary;
 use super::supervise::{Action, Supervisor, Verdict, Whom, OVER};
+use super::witness::Witness;
 use crate::code;
 use crate::sys::{self, Ending};
+use muster::config::{Config, Key};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -58,6 +60,7 @@ struct Run<'a, 'b> {
     children: Vec<Child>,
     supervisor: Supervisor,
     deserters: Deserters,
+    witness: Witness,
     began: Instant,
     max_restarts: u32,
 }
@@ -75,12 +78,15 @@ pub fn join(
     let max_restarts = options.max_restarts;
     let supervisor = Supervisor::new(schedulers, options.all_here(), max_restarts);
     let deserters = Deserters::new(&children);
-    let mut run = Run { launch, children, supervisor, deserters, began: Instant::now(), max_restarts };
+    let witness = Witness::new(host_id(), (options.master_addr.clone(), launch.port()));
+    let mut run = Run { launch, children, supervisor, deserters, witness, began: Instant::now(), max_restarts };
     if let Err(error) = run.wait(signals) {
         children::stop_now(&run.children);
         return Err(error);
     }
-    Ok(run.outcome(named))
+    let outcome = run.outcome(named);
+    run.witness.finish();
+    Ok(outcome)
 }
 
 impl Run<'_, '_> {
@@ -113,6 +119,9 @@ impl Run<'_, '_> {
         let has_ended = !ended.is_empty();
         for (index, ending) in ended {
             let now = self.began.elapsed();
+            if self.children[index].part != Part::Scheduler {
+                self.witness.saw(self.children[index].pid, ending);
+            }
             self.supervisor.ended(index, ending, now);
             if self.children[index].part == Part::Scheduler && self.supervisor.is_over() {
                 let (how, time) = (summary::how(&self.children[index], ending), OVER.as_secs());
@@ -181,6 +190,13 @@ impl Run<'_, '_> {
         }
         Outcome { verdict, children: counted, endings }
     }
+}
+
+/// MUSTER_HOST_ID, as the workers find it.
+fn host_id() -> Option<String> {
+    let mut config = Config::new();
+    config.load_env(std::env::vars_os());
+    config.get(Key::HostId.setting().name).ok().flatten()
 }
 
 fn look_for_orphans(supervisor: &mut Supervisor, children: &[Child]) {

@@ -13,14 +13,15 @@
 //! | [`supervise`] | when to stop whom, who comes back, and who failed first: pure |
 //! | [`deserters`] | who ended well without leaving, and is awaited |
 //! | [`join`] | signals and deadlines around that |
+//! | [`witness`] | tells the scheduler who has ended |
 //! | [`tail`] | shows output while it comes |
 //! | [`summary`] | what is said in the end |
 //!
 //! Invariants: nothing is started before every option, the program and the scheduler's port are known to be good. A run
 //! with --join leaves no process behind, unless it ended well. Standard output carries the shown output, or, without
 //! --join, the process ids, and nothing else.
-//! Tested beside each module, and with real processes by `tests/python/test_run.py` and
-//! `tests/python/test_restarts.py`.
+//! Tested beside each module, and with real processes by `tests/python/test_run.py`, `test_restarts.py` and
+//! `test_hosts.py`.
 
 mod children;
 mod deserters;
@@ -35,6 +36,7 @@ mod recovery;
 mod summary;
 mod supervise;
 mod tail;
+mod witness;
 
 use crate::{code, sys};
 use children::{Child, Launch, Meeting, Part};

@@ -57,7 +57,7 @@ pub const OPTIONS: [Spec; 10] = [
         "N",
         "0",
         "with --join and recovery (MS_ENABLE_RECOVERY=1, MS_RECOVERY_PATH): how often each process of this host, worker or \
-         scheduler, is started again when it is killed or fails",
+         scheduler, is started again when it is killed or fails (a scheduler only when its journal failed while it served)",
     ),
     value("cluster_time_out", "SECONDS", "600", "how long forming the cluster may take; negative: no limit"),
     value(

@@ -10,8 +10,13 @@
 //! in that first moment.
 //!
 //! With restarts a child that fails is started again, as often as it may; only who has no restart left is a failure. A
-//! scheduler comes back only when something ended it; when it ends by itself the job is over. What the last lives of all
-//! workers say is then the result. Tested in `supervise_test.rs`.
+//! scheduler comes back only when something ended it, a disk that refused its journal included; when it ends by itself the
+//! job is over. What the last lives of all workers say is then the result. Tested in `supervise_test.rs`.
+//!
+//! Decision: a journal that fails while the scheduler serves may be mended by a new start (what was torn is cut off, and the
+//! disk may have room again), so that it costs a restart. One that fails as the scheduler starts is not tried again: on a
+//! disk that stays full restarts and their pauses would only pass the time. Whoever has mended the disk starts the run once
+//! more, and it goes on where it was.
 
 use super::lives::Lives;
 use crate::code;
@@ -405,7 +410,7 @@ impl Supervisor {
     }
 }
 
-/// The codes with which a scheduler ends that has said why: another start would not find the job.
+/// The codes with which a scheduler ends that has said why: another start would not find the job, or end in the same way.
 const ENDS_BY_ITSELF: [i32; 6] = [0, code::FAILED, code::USAGE, code::ABORTED, code::UNABLE, code::FORMING];
 
 fn tell(members: &mut [Member], scheduler: bool) {

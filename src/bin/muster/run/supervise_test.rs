@@ -305,6 +305,19 @@ fn a_scheduler_comes_back_that_something_has_ended() {
 }
 
 #[test]
+fn a_scheduler_whose_journal_failed_comes_back_and_one_that_could_not_begin_does_not() {
+    let mut job = returning(MANY);
+    assert_eq!(job.ends(SCHEDULER, Ending::Exit(code::JOURNAL)).actions(), begins(SCHEDULER));
+    assert!(job.supervisor.needs_port());
+    assert!(job.ends(SCHEDULER, Ending::Exit(code::UNABLE)).actions().is_empty());
+    assert_eq!(job.after(250), ASK_WORKERS);
+    assert_eq!(job.blamed(None), SCHEDULER);
+    let mut job = returning(0);
+    assert!(job.ends(SCHEDULER, Ending::Exit(code::JOURNAL)).actions().is_empty());
+    assert_eq!(job.after(250), ASK_WORKERS);
+}
+
+#[test]
 fn a_scheduler_that_says_why_it_ends_does_not_come_back() {
     for code in [code::USAGE, code::ABORTED, code::UNABLE, code::FORMING] {
         let mut job = returning(MANY);

@@ -1,0 +1,39 @@
+//! What a launcher tells the scheduler: how a process that it had started ended.
+
+use super::codec::{code, record};
+use crate::types::{HostName, Process};
+use std::fmt;
+
+code! {
+    /// In which way a process ended.
+    pub enum HowEnded {
+        /// By itself, with an exit code.
+        Exited = 1,
+        /// By a signal.
+        Killed = 2,
+    }
+}
+
+record! {
+    /// A process that a launcher had started has ended; the only message of its connection. Evidence, not a verdict.
+    pub struct ChildEnded {
+        /// Where it ran.
+        pub host: HostName,
+        /// The process, as it registers if it is a node.
+        pub process: Process,
+        /// How it ended.
+        pub how: HowEnded,
+        /// The exit code, or the number of the signal.
+        pub number: i32,
+    }
+}
+
+/// As the end of a sentence about it: `was killed by signal 9 (its launcher)`
+impl fmt::Display for ChildEnded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.how {
+            HowEnded::Exited => write!(f, "exited with code {} (its launcher)", self.number),
+            HowEnded::Killed => write!(f, "was killed by signal {} (its launcher)", self.number),
+        }
+    }
+}

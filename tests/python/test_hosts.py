@@ -1,0 +1,193 @@
+"""Two launchers for one job, as on two hosts: what they tell the scheduler of their workers' ends, who comes back, and how
+it ends when one of the launchers is killed.
+
+Both are on this host. To the second one the scheduler is elsewhere, for it knows its address by a name, "0x0", that leads
+here and is no address of this host; and its workers have a MUSTER_HOST_ID, so that the scheduler looks at none of them.
+"""
+
+import contextlib
+import os
+import pathlib
+import re
+import signal
+
+import pytest
+
+import wire
+from cluster import Cluster
+from launch import Launch, until
+from nodes import await_joined, listening_ports, node
+from test_restarts import HELD, RETURNING, STEPS, SUM
+
+ELSEWHERE = {"MUSTER_HOST_ID": "elsewhere"}
+LEADS_HERE = "0x0"
+LIMIT = 90
+FIRST, SECOND = (0, 1), (2, 3)  # the ranks of each
+
+
+@contextlib.contextmanager
+def two_hosts(*program, workers, words=(), first=None, second=None):
+    """The launcher that has the scheduler, and the other."""
+    sizes = [f"--worker_num={workers}", f"--local_worker_num={workers // 2}", "--join", "--tail_worker_log=99"]
+    with Launch("--node_rank=0", "--master_port=0", *sizes, *words, *program, env=first) as here:
+        port = here.wait_for(r"the scheduler is here: 127\.0\.0\.1 port (\d+)", LIMIT)[1]
+        there = ["--node_rank=1", f"--master_addr={LEADS_HERE}", f"--master_port={port}"]
+        with Launch(*there, *sizes, *words, *program, env={**ELSEWHERE, **(second or {})}) as other:
+            other.wait_for("the scheduler is on another host", LIMIT)
+            yield here, other
+
+
+# What a launcher saw
+
+
+def accept_queue(port):
+    """How many connections a listener has that it has not accepted."""
+    for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        words = line.split()
+        if words[3] == "0A" and int(words[1].rsplit(":", 1)[1], 16) == port:
+            return int(words[4].split(":")[1], 16)
+    return 0
+
+
+@pytest.mark.parametrize("end, how", [("kill", "was killed by signal 9"), ("exit", "exited with code 7")])
+def test_the_loss_on_another_host_is_told_in_its_launchers_words(end, how, tmp_path):
+    """Nobody misses the rank: no link is open. The word is there before the scheduler can look at anything."""
+    lines = """
+        import threading
+        def end():
+            hold("exit")
+            os._exit(7)
+        c = join()
+        if c.rank == 1:
+            threading.Thread(target=end, daemon=True).start()
+        say(**fails(c.store_get, "nobody sets this"))
+        c.leave()
+    """
+    settings = {"MS_NODE_TIMEOUT": 60, "HOLD_FOLDER": tmp_path}
+    with two_hosts(*node(lines), workers=2, first=settings, second=settings) as (here, there):
+        here.wait_for_log("worker_0.log", '"joined"', LIMIT)
+        there.wait_for_log("worker_1.log", '"joined"', LIMIT)
+        scheduler, victim = here.child("the scheduler"), there.child("worker 1")
+        port, = listening_ports(scheduler)
+        os.kill(scheduler, signal.SIGSTOP)
+        os.kill(victim, signal.SIGKILL) if end == "kill" else (tmp_path / "exit").touch()
+        until(lambda: accept_queue(port) == 1, LIMIT, "the word waits")
+        os.kill(scheduler, signal.SIGCONT)
+        there.wait(LIMIT)
+        here.wait(LIMIT)
+        log = here.log("scheduler.log")
+        lost = rf"rank 1 \(node id \"1\", host [^ ]+, pid {victim}\) is lost: its connection ended \(.*\), and it {how} "
+        assert re.search(lost + r"\(its launcher\); last heard", log), log
+        assert f"{how} (its launcher)" in here.log("worker_0.log")
+        assert "stranger" not in log
+
+
+def test_a_word_that_is_not_true_costs_a_living_node_nothing(tmp_path):
+    """Somebody who has looked at the process says that it has ended, again and again."""
+    lines = "c = join(); hold('go'); c.world.allreduce([1]); c.leave()"
+    with Cluster(node(lines), workers=2, started=1, env={"HOLD_FOLDER": tmp_path}) as cluster:
+        victims = [cluster.workers[0], cluster.start_worker(env=ELSEWHERE)]
+        await_joined(*victims)
+        names = os.uname().nodename, pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        keys = "/".join(names), ELSEWHERE["MUSTER_HOST_ID"]
+        namespace = os.stat("/proc/self/ns/pid").st_ino
+        for _ in range(20):
+            for key, victim in zip(keys, victims):
+                stat = pathlib.Path(f"/proc/{victim.pid}/stat").read_text().rpartition(")")[2].split()
+                process = (victim.pid, int(stat[19]), namespace)
+                with wire.connect(cluster.port) as liar:
+                    liar.send(wire.CHILD_ENDED, wire.child_ended((names[0], key), process, killed=True, number=9))
+                    with pytest.raises((EOFError, ConnectionError)):
+                        liar.receive(timeout=10)
+        (tmp_path / "go").touch()
+        cluster.succeed(timeout=LIMIT)
+        assert "stranger" not in cluster.scheduler.stderr
+
+
+# Who comes back
+
+
+@contextlib.contextmanager
+def recovering(tmp_path, restarts=3, limit_ms=60_000, words=()):
+    """A job that stands at step HELD until `kept/hold` is gone."""
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / "hold").write_text(str(HELD))
+    settings = {"KEPT": kept, "LIMIT_MS": limit_ms, "MS_ENABLE_RECOVERY": 1}
+    first, second = ({**settings, "MS_RECOVERY_PATH": tmp_path / name} for name in ("first", "second"))
+    words = [f"--max_restarts={restarts}", *words]
+    with two_hosts(RETURNING, str(STEPS), "{}", workers=4, words=words, first=first, second=second) as hosts:
+        stand(hosts)
+        yield hosts
+
+
+def logs(hosts):
+    return [(launch, f"worker_{rank}.log") for launch, ranks in zip(hosts, (FIRST, SECOND)) for rank in ranks]
+
+
+def stand(hosts, times=1):
+    for launch, log in logs(hosts):
+        launch.wait_for_log(log, rf"(?s)(stands at {HELD}\n.*){{{times}}}", LIMIT)
+
+
+def end_well(hosts, tmp_path):
+    (tmp_path / "kept" / "hold").unlink()
+    for launch in hosts:
+        assert launch.wait(LIMIT) == 0, launch.describe()
+        launch.nothing_left()
+    for launch, log in logs(hosts):
+        assert launch.log(log).endswith(SUM)
+
+
+def await_restart(launch, name):
+    return launch.wait_for(rf"muster: {name} \(pid \d+\) .*; restart 1 of 3 has pid (\d+)\n", LIMIT)
+
+
+def test_a_worker_of_the_second_launcher_comes_back(tmp_path):
+    with recovering(tmp_path) as hosts:
+        victim = hosts[1].child("worker 3")
+        os.kill(victim, signal.SIGKILL)
+        await_restart(hosts[1], "worker 3")
+        stand(hosts, times=2)
+        end_well(hosts, tmp_path)
+        assert f"pid {victim}) is lost: " in hosts[0].log("scheduler.log")
+        assert "; restart " not in hosts[0].stderr
+
+
+def test_the_first_launchers_scheduler_comes_back(tmp_path):
+    with recovering(tmp_path) as hosts:
+        os.kill(hosts[0].child("the scheduler"), signal.SIGKILL)
+        await_restart(hosts[0], "the scheduler")
+        end_well(hosts, tmp_path)
+        assert "; restart " not in hosts[1].stderr
+
+
+def test_a_scheduler_that_comes_back_hears_who_ended_meanwhile(tmp_path):
+    """Else it would give the node the heartbeat time-out to attach again. The one before it has heard nothing of it."""
+    with recovering(tmp_path) as hosts:
+        first, second = hosts
+        scheduler, victim = first.child("the scheduler"), second.child("worker 2")
+        port, = listening_ports(scheduler)
+        for pid in (first.pid, scheduler):
+            os.kill(pid, signal.SIGSTOP)
+        os.kill(victim, signal.SIGKILL)
+        until(lambda: accept_queue(port) >= 2, LIMIT, "the word and the worker's next life wait")
+        os.kill(scheduler, signal.SIGKILL)
+        os.kill(first.pid, signal.SIGCONT)
+        await_restart(first, "the scheduler")
+        stand(hosts, times=2)
+        end_well(hosts, tmp_path)
+        said = rf"pid {victim}\) is lost: .*, and it was killed by signal 9 \(its launcher\)"
+        assert re.search(said, first.log("scheduler.log")), first.log("scheduler.log")
+
+
+@pytest.mark.parametrize("killed", [0, 1], ids=["with the scheduler", "without"])
+def test_a_launcher_that_is_killed_ends_its_workers_and_the_other_fails_in_bounded_time(killed, tmp_path):
+    """The survivors wait in muster_recover, and in their next lives in muster_init, for as long as each may."""
+    with recovering(tmp_path, restarts=1, limit_ms=2000, words=["--cluster_time_out=10"]) as hosts:
+        victim, other = hosts[killed], hosts[1 - killed]
+        victim.kill()
+        victim.nothing_left(timeout=LIMIT)
+        assert other.wait(LIMIT) == 1, other.describe()
+        assert "muster: first failure: " in other.stderr
+        other.nothing_left()
