@@ -69,6 +69,9 @@ impl Scheduler {
                 let first = self.verdict.as_ref().map_or_else(String::new, ToString::to_string);
                 let reason = format!("this node was given up: {first}");
                 self.send(conn, Message::Rejected(Rejected { status: Status::Fenced, reason }));
+                if let Some(node) = self.nodes.get_mut(&key).filter(|node| node.conn == Some(conn)) {
+                    node.conn = None; // it was given up although its connection stood
+                }
                 return self.drop_connection(conn);
             }
             Presence::Lost | Presence::Member if self.nodes[&key].is_back() && self.cannot_recover().is_some() => {
