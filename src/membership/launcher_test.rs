@@ -318,7 +318,7 @@ fn a_scheduler_that_was_started_again_knows_the_dead_by_it() {
     again.scheduler = Scheduler::resume(
         crate::membership::Identity {
             instance: JobInstance([9; 16]),
-            secret: [3; 32],
+            secret: crate::types::Secret([3; 32]),
             host: host("here"),
             pid_namespace: 7,
         },
