@@ -1,5 +1,5 @@
-/* The scheduler is killed again and again while ranks write into the store: what was acknowledged is there, what is added is
- * added once, and the journal does not grow without end. A second scheduler on the same journal, and the journal of another
+/* The scheduler is killed again and again while ranks write into the store: what was acknowledged is there, what is added, or
+ * set on a condition, is so once, and the journal does not grow without end. A second scheduler on the same journal, and the journal of another
  * job, are refused by name; a disk that refuses is told of. */
 #include "check.h"
 #include "nodes.h"
@@ -8,6 +8,7 @@
 #include <dirent.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -19,9 +20,30 @@ enum { SIZE = 2, KILLS = 6, KEYS = 8, VALUE = 2000, LIMIT_MS = 20000 };
 
 static atomic_int *is_over;
 
+/* What two ranks count up in turns, each on the condition that the other did not come between: who did so last, and how often
+ * in all. */
+struct turns {
+    int64_t by, nth, all;
+};
+
+/* One attempt; whether it was this rank that set it. */
+static bool takes_a_turn(muster_cluster_t *cluster, int rank, struct turns *seen, int64_t *taken) {
+    struct turns wanted = {.by = rank, .nth = *taken + 1, .all = seen->all + 1};
+    void *found = NULL;
+    size_t length = 0, known = seen->all == 0 ? 0 : sizeof *seen;
+    CHECK_OK(muster_store_compare_set(cluster, "turns", seen, known, &wanted, sizeof wanted, &found, &length));
+    CHECK(length == sizeof *seen);
+    memcpy(seen, found, length);
+    muster_free(found);
+    bool is_set = seen->by == wanted.by && seen->nth == wanted.nth;
+    *taken += is_set;
+    return is_set;
+}
+
 static void writes(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
     char key[32], value[VALUE];
-    int64_t added = 0, sum = 0, own = 0;
+    int64_t added = 0, sum = 0, own = 0, taken = 0;
+    struct turns turns = {0};
     uint32_t last[KEYS] = {0};
     (void)ranks;
     CHECK_OK(muster_barrier(muster_world(cluster)));
@@ -35,6 +57,8 @@ static void writes(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
         snprintf(key, sizeof key, "own/%d", rank);
         CHECK_OK(muster_store_add(cluster, key, 1, &own));
         CHECK_IS(++added, own);
+        for (int attempt = 0; attempt < 3 && !takes_a_turn(cluster, rank, &turns, &taken); attempt++) {
+        }
     }
     for (int at = 0; at < KEYS; at++) {
         void *found = NULL;
@@ -52,6 +76,16 @@ static void writes(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
     CHECK_OK(muster_store_add(cluster, "sum", 0, &sum));
     CHECK_IS(own + added, sum);
     CHECK(sum > 100);
+    int64_t all = 0;
+    CHECK_OK(muster_allreduce(muster_world(cluster), &taken, &all, 1, MUSTER_INT64, MUSTER_SUM));
+    void *last_turn = NULL;
+    size_t length = 0;
+    CHECK_OK(muster_store_get(cluster, "turns", LIMIT_MS, &last_turn, &length));
+    CHECK(length == sizeof turns);
+    memcpy(&turns, last_turn, length);
+    muster_free(last_turn);
+    CHECK_IS(all, turns.all); /* what was set counts once, and what is said not to have been was not */
+    CHECK(all > 100);
     CHECK_OK(muster_finalize(cluster));
     muster_cluster_free(cluster);
 }

@@ -2,7 +2,7 @@
 
 use super::backoff::Backoff;
 use super::contract::{Event, Output};
-use super::{seconds, Agent, Stage};
+use super::{seconds, Agent, Stage, COMPLAIN_AFTER};
 use crate::types::Time;
 use crate::wire::Message;
 use std::net::SocketAddr;
@@ -42,6 +42,8 @@ pub(super) struct Line {
     brief: u32,
     /// Why the last attempt failed, or the last connection ended.
     last_reason: String,
+    /// Whether that was because the scheduler wants to be asked again later.
+    sent_away: bool,
     /// Since when a member has been without its scheduler.
     away_since: Option<Time>,
     away_told: bool,
@@ -60,6 +62,7 @@ impl Line {
             up_since: Time::NEVER,
             brief: 0,
             last_reason: "no answer yet".to_owned(),
+            sent_away: false,
             away_since: None,
             away_told: false,
             away_warned: false,
@@ -73,6 +76,11 @@ impl Line {
 
     pub(super) fn is_attached(&self) -> bool {
         self.state == State::Attached
+    }
+
+    /// Whether the scheduler is there, and wants to be asked again later.
+    pub(super) fn is_sent_away(&self) -> bool {
+        self.sent_away
     }
 
     pub(super) fn was_ever_up(&self) -> bool {
@@ -109,7 +117,11 @@ impl Line {
     /// What is wrong, in words that name the address.
     pub(super) fn complaint(&self, scheduler: &str, waited: Duration) -> String {
         let (attempts, waited) = (self.attempts, seconds(waited));
-        let verb = if self.ever_up { "was lost" } else { "could not be reached" };
+        let verb = match (self.sent_away, self.ever_up) {
+            (true, _) => "lets this node wait",
+            (false, true) => "was lost",
+            (false, false) => "could not be reached",
+        };
         let times = if attempts == 1 { "attempt" } else { "attempts" };
         format!("the scheduler at {scheduler} {verb} ({attempts} {times} in {waited}): {}", self.last_reason)
     }
@@ -125,6 +137,10 @@ impl Agent {
     /// The scheduler wants to be asked again later.
     pub(super) fn wait_to_register(&mut self, now: Time, wait: Duration, reason: String) {
         self.line.last_reason = reason;
+        self.line.sent_away = true;
+        if let Stage::Forming(forming) = &mut self.stage {
+            forming.complain_at = now + wait + COMPLAIN_AFTER; // it is there
+        }
         self.try_after(now, wait);
     }
 
@@ -165,6 +181,7 @@ impl Agent {
         }
         self.line.state = State::Registered;
         self.line.ever_up = true;
+        self.line.sent_away = false;
         self.line.up_since = now;
         self.pulse.begin(now);
         let mut register = self.profile.register.clone();
@@ -180,6 +197,7 @@ impl Agent {
             return;
         }
         self.line.last_reason = reason;
+        self.line.sent_away = false;
         self.try_again(now);
     }
 

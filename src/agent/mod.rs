@@ -11,7 +11,7 @@
 //! [`Event::Left`] are the last that is ever heard of it, and one of them always comes.
 //! Deliberately absent: judging peers (the scheduler does), links between nodes, and waiting: an answer that never comes
 //! is bounded by whoever asked.
-//! Tested in `agent_test.rs`, `agent_store_test.rs`, and with the scheduler's brain in `sim`.
+//! Tested in `agent_test.rs`, `agent_store_test.rs`, `agent_waiting_test.rs`, and with the scheduler's brain in `sim`.
 
 mod asks;
 mod backoff;
@@ -155,7 +155,7 @@ impl Agent {
         let Stage::Forming(forming) = &mut self.stage else { return };
         if now >= forming.complain_at {
             forming.complain_at = now + COMPLAIN_EVERY;
-            if !self.line.is_up() {
+            if !self.line.is_up() && !self.line.is_sent_away() {
                 let line =
                     format!("still trying: {}", self.line.complaint(&self.profile.scheduler, now.since(self.started)));
                 self.outputs.push_back(Output::Log { quiet: false, line });
@@ -246,6 +246,9 @@ mod agent_store_test;
 #[cfg(test)]
 #[path = "agent_test.rs"]
 mod agent_test;
+#[cfg(test)]
+#[path = "agent_waiting_test.rs"]
+mod agent_waiting_test;
 #[cfg(test)]
 #[path = "bench_test.rs"]
 mod bench;

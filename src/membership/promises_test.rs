@@ -4,7 +4,7 @@ use super::super::{Closed, Identity, Rules, Scheduler};
 use crate::error::{Failure, Status};
 use crate::types::{Epoch, GroupId, JobInstance, Secret, Token, TokenHash};
 use crate::wire::{
-    Blob, GroupWish, InEpoch, Known, MakeGroup, Message, Record, Recover, Reentry, Register, StoreBegin,
+    Abort, Blob, GroupWish, InEpoch, Known, MakeGroup, Message, Record, Recover, Reentry, Register, StoreBegin,
     StoreOperation, StorePiece,
 };
 use std::time::Duration;
@@ -69,6 +69,35 @@ fn add(bench: &mut Bench, conn: u64, request: u64, key: &str) -> Option<i64> {
         Message::StoreReply(reply) => Some(reply.number),
         _ => None,
     })
+}
+
+/// Whether it was set, and what the key holds then, as far as that is told.
+fn compare_set(
+    bench: &mut Bench,
+    conn: u64,
+    request: u64,
+    key: &str,
+    (expected, desired): (&str, &str),
+) -> (i64, String) {
+    let begin = StoreBegin {
+        request,
+        answered_below: 0,
+        operation: StoreOperation::CompareSet,
+        keys: vec![Blob::new(key.as_bytes())],
+        delta: 0,
+        expected_bytes: expected.len() as u64,
+        value_bytes: (expected.len() + desired.len()) as u64,
+    };
+    bench.say(conn, Message::StoreBegin(begin));
+    let bytes = Blob::new([expected, desired].concat().into_bytes());
+    bench.say(conn, Message::StorePiece(StorePiece { request, bytes }));
+    match &bench.told(conn)[..] {
+        [Message::StoreReply(reply)] => (reply.number, String::new()),
+        [Message::StoreReply(reply), Message::StorePiece(piece)] => {
+            (reply.number, String::from_utf8_lossy(piece.bytes.as_slice()).into_owned())
+        }
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]
@@ -145,6 +174,29 @@ fn a_scheduler_that_is_started_again_knows_what_it_had_promised() {
 }
 
 #[test]
+fn what_was_set_on_a_condition_was_set_once_though_another_has_changed_it_since() {
+    for compacted in [false, true] {
+        let mut bench = formed(2);
+        assert_eq!(compare_set(&mut bench, 0, 1, "lock", ("", "mine")), (1, "mine".to_owned()));
+        assert_eq!(compare_set(&mut bench, 1, 1, "lock", ("mine", "yours")), (1, "yours".to_owned()));
+        assert_eq!(compare_set(&mut bench, 1, 2, "lock", ("yours", "")), (1, String::new()), "given back");
+        if compacted {
+            bench.written = bench.scheduler.snapshot();
+        }
+        let mut again = started_again(bench, 2);
+        for rank in 0..2 {
+            again.join(u64::from(rank), attached(rank, 2));
+            again.say(u64::from(rank), Message::InEpoch(InEpoch { epoch: Epoch(1) }));
+        }
+        again.sent.clear();
+        // Its first answer was lost with the scheduler. Its condition holds once more, and must not count once more.
+        assert_eq!(compare_set(&mut again, 0, 1, "lock", ("", "mine")), (1, "mine".to_owned()));
+        assert_eq!(compare_set(&mut again, 1, 3, "lock", ("", "yours again")), (1, "yours again".to_owned()));
+        assert_eq!(compare_set(&mut again, 0, 2, "lock", ("", "mine")), (0, "yours again".to_owned()));
+    }
+}
+
+#[test]
 fn a_scheduler_that_is_started_again_judges_nobody_before_the_heartbeat_time_out_unless_it_is_certain() {
     let mut again = started_again(formed(3), 3);
     let process = |rank| register(rank, 3).process;
@@ -180,6 +232,63 @@ fn what_nodes_were_told_before_is_told_to_all() {
     let old = Known { epoch: Epoch(7), lost: vec![0, 1], ..known };
     again.say(0, Message::Known(old));
     assert_eq!(again.scheduler.lost.iter().copied().collect::<Vec<_>>(), [2]);
+}
+
+/// Rank 0 aborts a job of three, of which rank 2 may be lost before; rank 0 was told that it is aborted.
+fn aborted(is_one_lost: bool) -> (Bench, Known) {
+    let mut bench = formed(3);
+    if is_one_lost {
+        gone(&mut bench, 2, &register(2, 3));
+    }
+    bench.say(0, Message::Abort(Abort { code: 7, reason: "enough".to_owned() }));
+    let failure = bench.verdict(0).filter(|failure| failure.status == Status::Aborted);
+    assert!(failure.is_some() && bench.ended.is_none());
+    let lost = if is_one_lost { vec![2] } else { Vec::new() };
+    (bench, Known { epoch: Epoch(1), failure, lost, revoked: Vec::new() })
+}
+
+#[test]
+fn an_abort_is_known_again_after_a_restart_whatever_else_was_noticed_first() {
+    for (was_lost, is_noticed_first) in [(false, false), (true, false), (true, true), (false, true)] {
+        let (bench, known) = aborted(was_lost);
+        let mut again = started_again(bench, 3);
+        if is_noticed_first {
+            again.feed(Input::Probed(register(2, 3).process, Liveness::Gone));
+            assert_eq!(again.scheduler.verdict.as_ref().map(|first| first.status), Some(Status::PeerLost));
+        }
+        for rank in [1, 0] {
+            again.join(u64::from(rank), attached(rank, 3));
+            again.say(u64::from(rank), Message::InEpoch(InEpoch { epoch: Epoch(1) }));
+        }
+        again.say(1, Message::Recover(Recover { epoch: Epoch(1), inside: true })); // it had not heard of it
+        again.join(12, second(2, 3));
+        again.sent.clear();
+        again.say(0, Message::Known(known.clone()));
+        again.say(0, Message::Known(known.clone()));
+        let told = again.told(1);
+        let verdicts: Vec<_> = told
+            .iter()
+            .filter_map(|message| match message {
+                Message::Verdict(verdict) => Some(verdict.failure.to_string()),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(verdicts, [known.failure.as_ref().expect("it was told").to_string()], "once");
+        let refused =
+            |message: &Message| matches!(message, Message::NotRecovered(no) if no.failure.status == Status::Aborted);
+        assert!(told.iter().any(refused), "who waits for an epoch waits in vain: {told:?}");
+        // Who has come back hears so, or who comes back now.
+        if !is_noticed_first {
+            again.feed(Input::Probed(register(2, 3).process, Liveness::Gone));
+            again.join(13, second(2, 3));
+        }
+        let told = again.told(if is_noticed_first { 12 } else { 13 });
+        let is_refused = |message: &Message| matches!(message, Message::Rejected(no) if no.status == Status::Aborted && no.reason.contains("enough"));
+        assert!(told.iter().any(is_refused), "{told:?}");
+        again.pass(Duration::from_secs(6));
+        assert!(matches!(&again.ended, Some(Err(error)) if error.status() == Status::Aborted), "{:?}", again.ended);
+        assert_eq!(again.written.last(), Some(&Record::Done), "the next start is a new job");
+    }
 }
 
 #[test]

@@ -2,11 +2,11 @@
 //!
 //! A life draws its token and keeps it, beside the one that holds, before it registers with it; once the cluster is
 //! complete that token holds. A life that ends before leaves a token that may have come to hold: the next one shows both,
-//! and registers with the same again.
+//! and registers with the same again. Tested in `keeper_test.rs`.
 
 use crate::config::{Key, Place, Settings};
 use crate::error::{Error, Result};
-use crate::journal::{FileDisk, Identity, Kept};
+use crate::journal::{Disk, FileDisk, Identity, Kept};
 use crate::net::fork::Guarded;
 use crate::net::host;
 use crate::types::{Role, Token, TokenHash};
@@ -16,7 +16,7 @@ use std::io;
 
 /// A node's identity file.
 pub struct Keeper {
-    disk: FileDisk,
+    disk: Box<dyn Disk>,
     identity: Identity,
 }
 
@@ -56,19 +56,28 @@ impl Keeper {
             let next = TokenHash::of(&Token(host::random_bytes()?));
             return Ok(Some((Reentry { tokens: Vec::new(), next }, None)));
         };
-        let disk = disk(settings)?;
-        let kept = Identity::load(&disk, &name)?.filter(|kept| kept.job_id == settings.job_id);
+        let (reentry, keeper) = Keeper::begin(Box::new(disk(settings)?), name, settings.job_id.clone())?;
+        Ok(Some((reentry, Some(keeper))))
+    }
+
+    /// A life begins: what it shows, and registers with. That is durable when this returns, and so is what was kept before.
+    fn begin(disk: Box<dyn Disk>, name: String, job_id: Option<String>) -> Result<(Reentry, Keeper)> {
+        let kept = Identity::load(&*disk, &name)?.filter(|kept| kept.job_id == job_id);
         let (current, tried) = kept.map_or((None, None), |kept| (kept.current, kept.next));
         let next = tried.map_or_else(host::random_bytes, Ok)?;
-        let identity = Identity { node_id: name, job_id: settings.job_id.clone(), current, next: Some(next) };
-        identity.store(&disk)?;
+        let identity = Identity { node_id: name, job_id, current, next: Some(next) };
+        identity.store(&*disk)?;
         let tokens = current.into_iter().chain(tried).map(Token).collect();
-        Ok(Some((Reentry { tokens, next: TokenHash::of(&Token(next)) }, Some(Keeper { disk, identity }))))
+        Ok((Reentry { tokens, next: TokenHash::of(&Token(next)) }, Keeper { disk, identity }))
     }
 
     /// The cluster is complete: this life's token holds.
     pub fn joined(&mut self) -> Result<()> {
         self.identity.current = self.identity.next.take().or(self.identity.current);
-        self.identity.store(&self.disk)
+        self.identity.store(&*self.disk)
     }
 }
+
+#[cfg(test)]
+#[path = "keeper_test.rs"]
+mod tests;

@@ -1,0 +1,106 @@
+"""With recovery: when a job is over for good the next start on the same recovery path is a new one."""
+
+import re
+
+import pytest
+
+from nodes import failed_at_once, node, said
+from recovering import LIMIT_SECONDS, Recovering
+
+ARCHIVES_KEPT = 3
+NOTICE = r"the job of the journal (\S+) is done: a new one begins"
+
+JOB = """
+    c = join()
+    say(epoch=c.epoch, restarts=c.restarts, found=fails(c.store_get, "key", 0))
+    c.store_set("key", os.environ["VALUE"].encode())
+    c.world.barrier()
+    if os.environ["VALUE"] == "aborted" and c.rank == 0:
+        c.abort(7, "on purpose")
+    say(**fails(c.world.barrier)) if os.environ["VALUE"] == "aborted" else None
+    c.leave()
+"""
+
+
+def archives(job):
+    return {path.name: path.read_bytes() for path in job.recovery.glob("scheduler.journal.*")}
+
+
+def run_job(folder, value, number):
+    """One job after another in the same folder; each finds an empty store, and the journal of the one before archived."""
+    with Recovering(node(JOB), workers=2, folder=folder, env={"VALUE": value}) as job:
+        before = archives(job)
+        for worker in job.workers:
+            assert worker.wait(LIMIT_SECONDS) == 0
+        assert job.scheduler.wait(LIMIT_SECONDS) == (1 if value == "aborted" else 0)
+        for worker in job.workers:
+            words = said(worker)
+            assert (words["epoch"], words["restarts"], words["found"]["error"]) == (1, 0, "NOT_FOUND"), words
+            assert words.get("error") == ("ABORTED" if value == "aborted" else None), words
+        notices = re.findall(NOTICE, job.scheduler.stderr)
+        assert notices == ([] if number == 0 else [str(job.recovery / "scheduler.journal")])
+        return before, archives(job), (job.recovery / "scheduler.journal").read_bytes()
+
+
+def test_the_next_start_archives_the_journal_of_a_job_that_is_over_and_keeps_three(tmp_path):
+    values = ["first", "aborted", "third", "fourth", "fifth"]
+    journals = []
+    for number, value in enumerate(values):
+        _, kept, journal = run_job(tmp_path, value, number)
+        numbers = range(max(1, number + 1 - ARCHIVES_KEPT), number + 1)
+        assert kept == {f"scheduler.journal.{n}": journals[n - 1] for n in numbers}, (number, list(kept))
+        assert value.encode() in journal and all(other.encode() not in journal for other in values[:number])
+        journals.append(journal)
+    assert all((path.stat().st_mode & 0o777) == 0o600 for path in (tmp_path / "recovery").iterdir())
+
+
+ABORTS = """
+    c = join()
+    c.world.barrier()
+    say(stands=True)
+    if c.rank == 2:
+        hold("never")
+    if os.environ["LOSES"] == "1":
+        say(lost=fails(c.world.barrier))
+        hold("abort")
+    if c.rank == 1:
+        c.abort(7, "on purpose")
+    while (words := fails(c.recover, 100))["error"] == "TIMEOUT":
+        pass
+    say(aborted=words)
+    hold("look")
+    say(still=fails(c.recover, 30_000))
+    hold("leave")
+    c.leave()
+"""
+
+
+@pytest.mark.parametrize("loses", [False, True], ids=["whole", "one is lost"])
+def test_an_abort_outlives_the_scheduler(loses, tmp_path):
+    """It is not in the journal: those who were told bring it along."""
+    env = {"MS_NODE_TIMEOUT": 20, "LOSES": int(loses)}
+    with Recovering(node(ABORTS), workers=3, folder=tmp_path, env=env) as job:
+        job.await_all("stands")
+        if loses:
+            job.lose(2)
+            job.await_all("lost", [0, 1])
+            job.let("abort")
+        for words in job.await_all("aborted", [0, 1]):
+            assert words["error"] == "ABORTED" and "code 7: on purpose" in words["sentence"], words
+        job.lose_scheduler()
+        if not loses:
+            job.lose(2)
+        job.start_scheduler()
+        job.scheduler.wait_for("the job is broken: rank 1 .* aborted the job with code 7: on purpose", 30)
+        failed_at_once(job.start_again(2), "ABORTED", "code 7: on purpose")
+        job.let("look")
+        assert {words["error"] for words in job.await_all("still", [0, 1])} == {"ABORTED"}
+        job.let("leave")
+        assert [job.workers[rank].wait(LIMIT_SECONDS) for rank in (0, 1)] == [0, 0]
+        assert job.scheduler.wait(LIMIT_SECONDS) == 1
+        words = said(job.scheduler)
+        assert words["error"] == "ABORTED" and "code 7: on purpose" in words["sentence"], words
+    # The next start is a new job.
+    with Recovering(node(), workers=3, folder=tmp_path) as job:
+        job.succeed(timeout=LIMIT_SECONDS)
+        assert re.search(NOTICE, job.scheduler.stderr)

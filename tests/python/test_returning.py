@@ -1,0 +1,146 @@
+"""With recovery: with what a lost node comes back, and how soon. One test takes 30 s; the others run meanwhile."""
+
+import signal
+import time
+
+import pytest
+
+from nodes import failed_at_once, node, said
+from recovering import LIMIT_SECONDS, Recovering, lives
+
+WITHOUT_TOKEN_SECONDS = 30
+NODE_TIMEOUT = 2.0
+
+
+class Waiting:
+    """A job of which two ranks come back without a token: of one the identity file is gone, of the other it is damaged."""
+
+    def __init__(self, folder):
+        self.job = Recovering(lives(lost={1: 2}), workers=4, folder=folder)
+
+    def lose(self):
+        job = self.job
+        job.await_all("stands_1")
+        self.since = time.monotonic()
+        job.lose(1, 2)
+        job.await_all("broken_1", [0, 3])
+        job.identity(1).unlink()
+        damaged = bytearray(job.identity(2).read_bytes())
+        damaged[-1] ^= 1
+        job.identity(2).write_bytes(damaged)
+        job.start_again(1)
+        # It does not begin to wait, nor does it write over the file.
+        path = str(job.identity(2))
+        failed_at_once(job.start_again(2), "JOURNAL", path, "is damaged", "remove it to go on", "30 s after its loss")
+        assert job.identity(2).read_bytes() == damaged
+        job.identity(2).unlink()
+        job.start_again(2)
+        job.let("recover_1")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def waiting(tmp_path_factory):
+    """Waits while the other tests run."""
+    waiting = Waiting(tmp_path_factory.mktemp("waiting"))
+    with waiting.job:
+        waiting.lose()
+        yield waiting
+
+
+def test_one_that_comes_while_its_last_life_may_still_live_is_let_in_after_the_heartbeat_time_out(tmp_path):
+    env = {"MS_NODE_TIMEOUT": NODE_TIMEOUT, "MUSTER_LOG": "info"}
+    with Recovering(lives(), workers=3, folder=tmp_path, env=env) as job:
+        job.await_all("stands_1")
+        job.let("recover_1")
+        old = job.workers[1]
+        old.signal(signal.SIGSTOP)
+        new = job.start_again(1)
+        job.scheduler.wait_for(rf"\(pid {new.pid}\) comes back, but rank 1 .*, pid {old.pid}\) may still live: it is asked", 30)
+        assert "is lost" not in job.scheduler.stderr, "nobody had noticed"
+        assert [place["restarts"] for place in job.await_all("stands_2")] == [0, 1, 0]
+        lost = said(job.workers[0])["broken_1"]
+        assert f"pid {old.pid}) is lost: nothing was heard from it for" in lost["sentence"], lost
+        assert said(new)["seconds"] > NODE_TIMEOUT / 2, "that life had its time"
+        assert said(new)["seconds"] < WITHOUT_TOKEN_SECONDS / 2
+        old.signal(signal.SIGCONT)
+        assert old.wait(LIMIT_SECONDS) == 1
+        assert said(old)["error"] == said(old)["broken_1"]["error"] == "FENCED"
+        job.let("end")
+        job.succeed(timeout=LIMIT_SECONDS)
+
+
+def test_one_that_comes_back_on_another_host_counts_there(tmp_path):
+    with Recovering(lives(), workers=3, folder=tmp_path) as job:
+        assert [place["local"] for place in job.await_all("stands_1")] == [[0, 3], [1, 3], [2, 3]]
+        job.lose(1)
+        job.let("recover_1")
+        job.start_again(1, env={"MUSTER_HOST_ID": "elsewhere"})
+        assert [place["local"] for place in job.await_all("stands_2")] == [[0, 2], [0, 1], [1, 2]]
+        # And back again; its loss is noticed although the scheduler cannot look at its process.
+        job.lose(1)
+        job.let("recover_2")
+        job.start_again(1)
+        places = job.await_all("stands_3")
+        assert [place["local"] for place in places] == [[0, 3], [1, 3], [2, 3]]
+        assert [place["restarts"] for place in places] == [0, 2, 0]
+        job.let("end")
+        job.succeed(timeout=LIMIT_SECONDS)
+
+
+LEAVES = """
+    c = join()
+    c.world.barrier()
+    say(stands=True)
+    if c.rank == 1:
+        hold("never")
+    say(lost=fails(c.world.barrier))
+    hold(f"leave_{c.rank}")
+    c.leave()
+"""
+
+
+def test_one_that_comes_back_to_others_of_whom_one_has_left_hears_so(tmp_path):
+    with Recovering(node(LEAVES), workers=3, folder=tmp_path, env={"MS_NODE_TIMEOUT": 20}) as job:
+        job.await_all("stands")
+        job.lose(1)
+        job.await_all("lost", [0, 2])
+        job.let("leave_0")
+        assert job.workers[0].wait(LIMIT_SECONDS) == 0
+        failed_at_once(job.start_again(1), "PEER_LEFT", "comes back in vain", 'rank 0 (node id "0"', "has left the cluster")
+        job.let("leave_2")
+        assert job.workers[2].wait(LIMIT_SECONDS) == 0 and job.scheduler.wait(LIMIT_SECONDS) == 1
+
+
+def test_one_whose_place_another_takes_while_it_waits_is_fenced(tmp_path):
+    with Recovering(lives(), workers=3, folder=tmp_path, env={"MS_NODE_TIMEOUT": NODE_TIMEOUT}) as job:
+        job.await_all("stands_1")
+        job.lose(1)
+        second = job.start_again(1)
+        job.scheduler.wait_for(rf"rank 1 .*, pid {second.pid}\) is back, ", 30)
+        second.signal(signal.SIGSTOP)
+        third = job.start_again(1)
+        job.scheduler.wait_for(rf"rank 1 .*, pid {third.pid}\) is back, ", 30)
+        job.let("recover_1")
+        assert [place["restarts"] for place in job.await_all("stands_2")] == [0, 1, 0]
+        second.signal(signal.SIGCONT)
+        assert second.wait(LIMIT_SECONDS) == 1
+        assert said(second)["error"] == "FENCED" and "another process has its place" in said(second)["sentence"]
+        job.let("end")
+        job.succeed(timeout=LIMIT_SECONDS)
+
+
+def test_without_a_token_one_is_let_in_30_seconds_after_the_loss_and_says_so(waiting):
+    job = waiting.job
+    places = job.await_all("stands_2")
+    assert [place["restarts"] for place in places] == [0, 1, 1, 0]
+    for rank in (1, 2):
+        new = job.workers[rank]
+        took = said(new)["stands_2"]["at"] - waiting.since
+        assert took >= WITHOUT_TOKEN_SECONDS, took
+        warned = [line for line in new.stderr.splitlines() if "not yet: " in line]
+        assert len(warned) == 1 and f'does not have the token of rank {rank} (node id "{rank}"' in warned[0], new.stderr
+        assert "so it is let in 30 s after the loss of that: in 2" in warned[0], warned
+        assert "still trying" not in new.stderr and "was lost" not in new.stderr, new.stderr
+        assert job.identity(rank).stat().st_mode & 0o777 == 0o600
+    job.let("end")
+    job.succeed(timeout=LIMIT_SECONDS)
