@@ -112,6 +112,7 @@ NAMELESS = """
     words = fails(lambda: [c.world.allreduce([1]) for _ in iter(int, 1)])
     say(lost=words, ranks=c.failed_ranks())
     say(waited=fails(c.recover))
+    hold("leave")
     c.leave()
 """
 # How long a node that has no name is waited for: the forming time-out.
@@ -136,6 +137,7 @@ def test_one_without_a_name_is_warned_and_not_waited_for_without_end(tmp_path):
         for words in job.await_all("waited", [0, 2]):
             assert words["error"] == "TIMEOUT" and re.search(f"awaited: .*{name}", words["sentence"]), words
             assert FORMING_SECONDS - 0.1 <= words["after"] < FORMING_SECONDS + 5, words
+        job.let("leave")
         assert [job.workers[rank].wait(LIMIT_SECONDS) for rank in (0, 2)] == [0, 0]
         assert job.scheduler.wait(LIMIT_SECONDS) == 1
         words = said(job.scheduler)
