@@ -1,6 +1,6 @@
 /* The scheduler is killed again and again while ranks write into the store: what was acknowledged is there, what is added, or
- * set on a condition, is so once, and the journal does not grow without end. A second scheduler on the same journal, and the journal of another
- * job, are refused by name; a disk that refuses is told of. */
+ * set on a condition, is so once, and the journal does not grow without end. A second scheduler on the same journal, and the
+ * journal of another job, are refused by name; a disk that refuses is told of. */
 #include "check.h"
 #include "nodes.h"
 #include "ranks.h"

@@ -283,7 +283,10 @@ fn an_abort_is_known_again_after_a_restart_whatever_else_was_noticed_first() {
             again.join(13, second(2, 3));
         }
         let told = again.told(if is_noticed_first { 12 } else { 13 });
-        let is_refused = |message: &Message| matches!(message, Message::Rejected(no) if no.status == Status::Aborted && no.reason.contains("enough"));
+        let is_refused = |message: &Message| match message {
+            Message::Rejected(no) => no.status == Status::Aborted && no.reason.contains("enough"),
+            _ => false,
+        };
         assert!(told.iter().any(is_refused), "{told:?}");
         again.pass(Duration::from_secs(6));
         assert!(matches!(&again.ended, Some(Err(error)) if error.status() == Status::Aborted), "{:?}", again.ended);

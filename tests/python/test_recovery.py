@@ -1,4 +1,4 @@
-"""With recovery: several are lost at once, all but one, while forming, with the scheduler; who stands still; who has no name."""
+"""With recovery: several lost at once, all but one, while forming, with the scheduler; who stands still, or has no name."""
 
 import re
 import signal
@@ -142,3 +142,7 @@ def test_one_without_a_name_is_warned_and_not_waited_for_without_end(tmp_path):
         assert job.scheduler.wait(LIMIT_SECONDS) == 1
         words = said(job.scheduler)
         assert words["error"] == "PEER_LOST" and re.match(name, words["sentence"]), words
+    # All have left or are lost for good: the next start on the same recovery path is a new job.
+    with Recovering(node(), workers=3, folder=tmp_path, numbered=False) as job:
+        job.succeed(timeout=LIMIT_SECONDS)
+        assert "is done: a new one begins" in job.scheduler.stderr
