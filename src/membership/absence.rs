@@ -1,9 +1,12 @@
-//! Who has not entered a collective, and where they are instead. Tested in `absence_test.rs`.
+//! Who has not entered a collective, and where they are instead: for members who wait in it, and for whoever asks how the
+//! job is. Tested in `absence_test.rs` and `status_test.rs`.
 
+use super::node::Presence;
+use super::status::milliseconds;
 use super::timers::Due;
 use super::Scheduler;
 use crate::types::{GroupId, Time};
-use crate::wire::{Absence, AbsenceState, Absent, GroupProgress, Message, WhereAre};
+use crate::wire::{Absence, AbsenceState, Absent, GroupProgress, Message, StatusGroup, WhereAre};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -15,6 +18,8 @@ pub(super) const LISTED_MAX: usize = 8;
 const QUERIES_MAX: usize = 256;
 /// How many ask the same question at once; beyond that, the answer is what is known.
 const ASKERS_MAX: usize = 1 << 16;
+/// From when on a call counts as one that waits, in milliseconds: then its rank says so with a heartbeat of its own.
+const WAITS_AFTER_MS: u64 = 300;
 
 /// A question, put by one or more nodes.
 #[derive(Debug)]
@@ -107,28 +112,67 @@ impl Scheduler {
             .flatten()
             .filter(|member| self.entered(*member, query.group) < query.sequence)
             .collect();
-        let members: Vec<Absence> =
-            absent.iter().take(LISTED_MAX).filter_map(|member| self.absence(now, *member, query)).collect();
-        let total = absent.len() as u32;
+        let (members, total) = (self.first_of(now, &absent, query), absent.len() as u32);
         for (key, number) in &query.askers {
             self.send_to(*key, Message::Absent(Absent { query: *number, total, members: members.clone() }));
         }
+    }
+
+    /// The newest collective of a group in which members wait while others are known not to have entered it. Nobody is
+    /// asked: who has said nothing since it began is absent when more than a heartbeat of it is missing.
+    pub(super) fn waited_in(&self, now: Time, group: GroupId, members: &[u32]) -> Option<StatusGroup> {
+        let waits = |key: &u32| {
+            let (progress, told) = self.nodes.get(key).filter(|node| node.is_member())?.progress_in(group)?;
+            let inside = progress.entered > progress.finished && progress.age_ms >= WAITS_AFTER_MS;
+            inside.then(|| (progress, Duration::from_millis(progress.age_ms) + now.since(*told)))
+        };
+        let waiting: Vec<(&GroupProgress, Duration)> = members.iter().filter_map(waits).collect();
+        let sequence = waiting.iter().map(|(progress, _)| progress.entered).max()?;
+        let newest = || waiting.iter().filter(|(progress, _)| progress.entered == sequence);
+        let age = newest().map(|(_, age)| *age).max()?;
+        let (since, overdue) = (now - age, age >= self.interval() * 2);
+        let mut query = Query { id: 0, group, sequence, waiting: BTreeSet::new(), askers: Vec::new() };
+        let mut absent: Vec<u32> = Vec::new();
+        for key in members.iter().filter(|key| self.entered(**key, group) < sequence) {
+            let Some(node) = self.nodes.get(key) else { continue };
+            let has_told = node.heartbeat.is_some_and(|at| at >= since);
+            if !has_told && overdue {
+                query.waiting.insert(*key);
+            }
+            if has_told || overdue || node.conn.is_none() {
+                absent.push(*key);
+            }
+        }
+        let first = self.first_of(now, &absent, &query);
+        (!absent.is_empty()).then(|| StatusGroup {
+            group,
+            failure: None,
+            sequence,
+            call: newest().find_map(|(progress, _)| progress.call),
+            inside: newest().count() as u32,
+            age_ms: milliseconds(age),
+            absent: absent.len() as u32,
+            members: first,
+        })
+    }
+
+    /// As many of these absent ones as an answer lists.
+    fn first_of(&self, now: Time, absent: &[u32], query: &Query) -> Vec<Absence> {
+        absent.iter().take(LISTED_MAX).filter_map(|member| self.absence(now, *member, query)).collect()
     }
 
     fn absence(&self, now: Time, key: u32, query: &Query) -> Option<Absence> {
         let node = self.nodes.get(&key)?;
         let known = node.progress_in(query.group);
         let state = match known {
-            _ if node.presence == super::node::Presence::Left => AbsenceState::Left,
+            _ if node.presence == Presence::Left => AbsenceState::Left,
             _ if node.conn.is_none() || query.waiting.contains(&key) => AbsenceState::Silent,
             None => AbsenceState::Never,
             Some((progress, _)) if progress.entered == 0 => AbsenceState::Never,
             Some((progress, _)) if progress.entered > progress.finished => AbsenceState::Inside,
             Some(_) => AbsenceState::Outside,
         };
-        let age = known.map_or(0, |(progress, told)| {
-            progress.age_ms.saturating_add(u64::try_from(now.since(*told).as_millis()).unwrap_or(u64::MAX))
-        });
+        let age = known.map_or(0, |(progress, told)| progress.age_ms.saturating_add(milliseconds(now.since(*told))));
         Some(Absence {
             culprit: node.culprit(),
             state,

@@ -326,10 +326,6 @@ fn check_protocol(register: &Register) -> Result<(), Refusal> {
     if register.protocol_lowest <= PROTOCOL_HIGHEST && register.protocol_highest >= PROTOCOL_LOWEST {
         return Ok(());
     }
-    let versions = |lowest: u16, highest: u16| match lowest == highest {
-        true => format!("version {lowest}"),
-        false => format!("versions {lowest} to {highest}"),
-    };
     refused(format!(
         "{} (library {}) speaks protocol {}, this scheduler (library {}) {}: they have none in common",
         name(register),
@@ -338,6 +334,14 @@ fn check_protocol(register: &Register) -> Result<(), Refusal> {
         env!("CARGO_PKG_VERSION"),
         versions(PROTOCOL_LOWEST, PROTOCOL_HIGHEST)
     ))
+}
+
+/// `version 1`, `versions 2 to 4`
+pub(super) fn versions(lowest: u16, highest: u16) -> String {
+    match lowest == highest {
+        true => format!("version {lowest}"),
+        false => format!("versions {lowest} to {highest}"),
+    }
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -1,6 +1,7 @@
 //! Connections before and after they belong to a node, and what strangers on the port are worth: one line each.
 
 use super::contract::{Closed, ConnId, Output};
+use super::status::Reading;
 use super::timers::Due;
 use super::{Phase, Scheduler};
 use crate::types::Time;
@@ -20,6 +21,8 @@ pub(super) struct Connection {
     pub(super) address: String,
     /// Whose it is, once it has registered.
     pub(super) node: Option<u32>,
+    /// It asks how the job is, and has been told so far.
+    pub(super) reading: Option<Reading>,
 }
 
 /// All open connections.
@@ -30,6 +33,8 @@ pub(super) struct Connections {
     unregistered: VecDeque<(Time, ConnId)>,
     unregistered_count: usize,
     unregistered_max: usize,
+    /// How many are being told how the job is.
+    readers: usize,
     strangers: HashSet<String>,
 }
 
@@ -40,6 +45,7 @@ impl Connections {
             unregistered: VecDeque::new(),
             unregistered_count: 0,
             unregistered_max: worker_num as usize + server_num as usize + UNREGISTERED_SPARE,
+            readers: 0,
             strangers: HashSet::new(),
         }
     }
@@ -60,8 +66,24 @@ impl Connections {
         }
     }
 
+    pub(super) fn readers(&self) -> usize {
+        self.readers
+    }
+
+    /// This one has been told so far how the job is.
+    pub(super) fn reads(&mut self, conn: ConnId, reading: Reading) {
+        if let Some(connection) = self.open.get_mut(&conn) {
+            if connection.reading.replace(reading).is_none() {
+                self.readers += 1;
+            }
+        }
+    }
+
     pub(super) fn forget(&mut self, conn: ConnId) -> Option<Connection> {
         let connection = self.open.remove(&conn)?;
+        if connection.reading.is_some() {
+            self.readers -= 1;
+        }
         if connection.node.is_none() {
             self.unregistered_count -= 1;
         }
@@ -92,7 +114,7 @@ impl Scheduler {
         if self.connections.oldest_unregistered().is_none() {
             self.timers.at(deadline, Due::Greeting);
         }
-        self.connections.open.insert(conn, Connection { address, node: None });
+        self.connections.open.insert(conn, Connection { address, node: None, reading: None });
         self.connections.unregistered.push_back((deadline, conn));
         self.connections.unregistered_count += 1;
         if self.connections.unregistered_count > self.connections.unregistered_max {
@@ -105,6 +127,9 @@ impl Scheduler {
     pub(super) fn closed(&mut self, now: Time, conn: ConnId, how: Closed, words: String) {
         let Some(connection) = self.connections.forget(conn) else { return };
         let Some(key) = connection.node else {
+            if connection.reading.is_some() && how != Closed::Garbage {
+                return; // it does not want to know any more
+            }
             let what = match how {
                 Closed::Garbage => "it sent what is not this protocol",
                 Closed::Ended | Closed::Broken => "its connection ended before it registered",
@@ -159,7 +184,11 @@ impl Scheduler {
             if deadline > now {
                 return self.timers.at(deadline, Due::Greeting);
             }
-            self.stranger(conn, &format!("it did not register within {} s", GREETING.as_secs()));
+            let what = match self.connections.get(conn).is_some_and(|connection| connection.reading.is_some()) {
+                true => "it asked how the job is, and did not take the answer",
+                false => "it did not register",
+            };
+            self.stranger(conn, &format!("{what} within {} s", GREETING.as_secs()));
         }
     }
 }

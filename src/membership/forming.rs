@@ -214,7 +214,7 @@ impl Scheduler {
     }
 
     /// `3 of 4 workers have come, rank 3 is missing; those here run on host a (2) and host b (1)`
-    fn how_far(&self) -> String {
+    pub(super) fn how_far(&self) -> String {
         let mut words = format!("{} of {} have come", self.here[0], counted(self.rules.worker_num, Role::Worker));
         if self.rules.server_num > 0 {
             words = format!(

@@ -26,6 +26,7 @@ mod ranks;
 mod recovery;
 mod returning;
 mod revocation;
+mod status;
 mod store;
 mod suspicion;
 mod timers;
@@ -351,6 +352,10 @@ impl Scheduler {
         let Some(known) = self.connections.get(conn) else { return };
         let Some(key) = known.node else {
             return match message {
+                Message::StatusQuery(query) => self.tell_status(now, conn, &query),
+                other if known.reading.is_some() => {
+                    self.stranger(conn, &format!("it asked how the job is, and then sent kind {}", other.kind()));
+                }
                 Message::Register(register) => self.register(now, conn, register),
                 Message::ChildEnded(word) => self.child_ended(now, conn, &word),
                 other => self.stranger(conn, &format!("its first message was of kind {}", other.kind())),

@@ -180,11 +180,18 @@ impl Scheduler {
         let is_due = |recovery: &&mut Recovery| matches!(self.phase, Phase::Running(_)) && now >= recovery.line_at;
         let Some(recovery) = self.recovery.as_mut().filter(is_due) else { return };
         recovery.line_at = now + LINE_EVERY;
-        let (count, since) = (recovery.inside.len(), span(now.since(recovery.since)));
-        let (_, words) = self.awaited();
-        let all = self.nodes.len();
-        self.warn(format!("recovering since {since}: {count} of {all} nodes have called muster_recover; {words}"));
+        if let Some(words) = self.recovery_in_words(now) {
+            self.warn(format!("recovering {words}"));
+        }
         self.timers.at(now + LINE_EVERY, Due::RecoveryLine);
+    }
+
+    /// How far the next epoch is, while it is waited for.
+    pub(super) fn recovery_in_words(&self, now: Time) -> Option<String> {
+        let recovery = self.recovery.as_ref()?;
+        let (count, since) = (recovery.inside.len(), span(now.since(recovery.since)));
+        let (all, words) = (self.nodes.len(), self.awaited().1);
+        Some(format!("since {since}: {count} of {all} nodes have called muster_recover; {words}"))
     }
 
     /// Who has not called muster_recover: the first of them, and words that name some.

@@ -96,6 +96,10 @@ impl ControlLink {
 
     /// Puts a message into its queue.
     pub fn queue(&mut self, message: Message) -> Result<(), ControlEnd> {
+        // A stranger's, and long: one is kept for it, and no more.
+        if matches!(message, Message::StatusPart(_)) && self.has_outbound() {
+            return Err(ControlEnd::Garbage("it asks for more before it has read what it was told".to_owned()));
+        }
         let lane = match message.lane() {
             Lane::Urgent => &mut self.urgent,
             Lane::Bulk => &mut self.bulk,

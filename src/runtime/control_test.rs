@@ -1,7 +1,7 @@
 use super::*;
 use crate::net::{Registry, Token};
 use crate::types::{Device, HostName, Incarnation, Process, Role};
-use crate::wire::{encode_frame, Blob, HeartbeatEcho, Register, StorePiece, STORE_PIECE_BYTES};
+use crate::wire::{encode_frame, Blob, HeartbeatEcho, Register, StatusPart, StorePiece, STORE_PIECE_BYTES};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
@@ -340,4 +340,19 @@ fn an_end_comes_behind_what_was_said_before_it() {
     let (arrivals, heard) = read(&mut garbage);
     assert_eq!(arrivals, [Ok(echo(1))]);
     assert!(matches!(heard, Err(ControlEnd::Garbage(reason)) if reason.contains("\"GET \"")));
+}
+
+#[test]
+fn of_a_status_one_part_waits_and_no_more() {
+    let part = |last| Message::StatusPart(StatusPart { job: None, nodes: Vec::new(), groups: Vec::new(), last });
+    let (mut link, transport) = link();
+    link.queue(part(false)).unwrap();
+    assert!(matches!(link.queue(part(false)), Err(ControlEnd::Garbage(why)) if why.contains("before it has read")));
+    transport.script().room = 10;
+    link.write().unwrap();
+    assert!(matches!(link.queue(part(false)), Err(ControlEnd::Garbage(_))), "most of the first still waits");
+    transport.script().room = usize::MAX;
+    link.write().unwrap();
+    link.queue(part(true)).unwrap();
+    assert!(link.queue(echo(1)).is_ok(), "other messages may wait in numbers");
 }

@@ -4,6 +4,7 @@
 //! A peer's closed link is evidence, not a verdict. So the scheduler is asked, and its word is waited for, but no longer
 //! than [`VERDICT_WAIT`]; without it the error says "unconfirmed". Only then does the call return.
 
+use super::absence::{absent_in_words, place_in_words};
 use super::drive::{Running, Stop};
 use super::group::{Driver, Group, Slot};
 use super::link::LinkEnd;
@@ -11,11 +12,8 @@ use super::shared::{Shared, ToNode, VERDICT_WAIT};
 use crate::agent::Command;
 use crate::error::{Culprit, Failure, Status};
 use crate::types::Call;
-use crate::wire::{encode_frame, Absence, AbsenceState, Absent, Encoder, LinkKind, LinkRevoke, PeerState, Wire};
+use crate::wire::{encode_frame, Absent, Encoder, LinkKind, LinkRevoke, PeerState, Wire};
 use std::cmp::Ordering;
-
-/// How many absent ranks a sentence names.
-const NAMED_MAX: usize = 3;
 
 /// What is known of a peer whose link ended.
 pub(super) enum Word {
@@ -190,8 +188,8 @@ impl Group {
         let (title, absent) = (running.title(), self.ask_absent(running));
         let (who, cause) = match absent.as_ref().map(|absent| (absent, absent.members.first())) {
             Some((absent, Some(first))) => {
-                let place = self.place_words(first);
-                let others = self.absent_words(absent, 1);
+                let place = place_in_words(first, self.id());
+                let others = absent_in_words(&absent.members, absent.total, 1, self.id());
                 let cause = format!("never entered {title} within the {limit} s that it may take; {place}{others}");
                 (Some(first.culprit.clone()), cause)
             }
@@ -210,7 +208,10 @@ impl Group {
     /// Says, in the log, who keeps a call waiting.
     pub(super) fn warn_of_absent(&self, running: &Running<'_>) {
         let waited = super::drive::WARN_AFTER.as_secs();
-        let absent = self.ask_absent(running).map(|absent| self.absent_words(&absent, 0)).unwrap_or_default();
+        let absent = self
+            .ask_absent(running)
+            .map(|absent| absent_in_words(&absent.members, absent.total, 0, self.id()))
+            .unwrap_or_default();
         running.shared.logger.warn(&format!("{} has been waiting for {waited} s{absent}", running.title()));
     }
 
@@ -219,33 +220,6 @@ impl Group {
         self.ask(running.shared, Command::WhereAre(ask, self.id(), running.sequence));
         let deadline = running.shared.clock.now() + VERDICT_WAIT;
         running.shared.wait(deadline, |learnt| learnt.absent.remove(&ask))
-    }
-
-    /// The absent ones from the `from`-th on, each as a clause that goes on from a sentence.
-    fn absent_words(&self, absent: &Absent, from: usize) -> String {
-        let mut words = String::new();
-        for absence in absent.members.iter().take(NAMED_MAX).skip(from) {
-            let place = self.place_words(absence);
-            words += &format!("; {} never entered it: {place}", absence.culprit);
-        }
-        let named = absent.members.len().min(NAMED_MAX);
-        if absent.total as usize > named {
-            words += &format!("; nor did {} more", absent.total as usize - named);
-        }
-        words
-    }
-
-    /// `it is in barrier #1041 since 12 s`
-    fn place_words(&self, absence: &Absence) -> String {
-        let seconds = format!("{:.1} s", absence.age_ms as f64 / 1000.0);
-        let call = absence.call.map_or("a collective".to_owned(), |call| call.kind.to_string());
-        match absence.state {
-            AbsenceState::Inside => format!("it is in {call} #{} since {seconds}", absence.sequence),
-            AbsenceState::Outside => format!("its last was {call} #{}, entered {seconds} ago", absence.sequence),
-            AbsenceState::Never => format!("it has not used {} yet", self.id()),
-            AbsenceState::Silent => "it does not answer the scheduler: stopped, or cut off".to_owned(),
-            AbsenceState::Left => "it has left the cluster".to_owned(),
-        }
     }
 
     /// Tells the peers, over every link that is open and not in the middle of a frame; the others learn it from the

@@ -6,6 +6,7 @@
 //! and `damage_test.rs` with whole clusters on threads, connection by connection in `mesh_test.rs`, `link_test.rs` and
 //! `control_test.rs`, in every order of threads in `loom_test.rs`, and with processes by `ctests` and `tests/python`.
 
+mod absence;
 mod buffer;
 mod clock;
 mod cluster;
@@ -52,6 +53,7 @@ mod turns;
 mod work;
 mod writer;
 
+pub use absence::{absent_in_words, place_in_words};
 pub use buffer::CallBuffers;
 pub use cluster::{join, limit_ms, serving, start_scheduler, Cluster, Joined};
 pub use group::{Group, Standing};

@@ -32,6 +32,8 @@ const LISTENER: Token = Token(1);
 const FIRST_CONNECTION: u64 = 2;
 /// The registration's number on the wire, the same in every protocol.
 const REGISTER_KIND: u8 = 1;
+/// That of the question how the job is.
+const STATUS_QUERY_KIND: u8 = 30;
 /// How long a closed connection may take to drain.
 const CLOSE_WAIT: Duration = Duration::from_secs(1);
 /// How many connections gather to be written to before that is done: what goes to all nodes is made as it is sent.
@@ -276,12 +278,18 @@ impl Serving {
         }
     }
 
-    /// A message that cannot be understood ends its connection. A registration in another protocol is told so.
+    /// A message that cannot be understood ends its connection. A registration in another protocol is told so, and so is
+    /// who asks how the job is: both begin with the same two fields.
     fn undecodable(&mut self, id: u64, kind: u8, payload: &[u8], why: &str) {
-        if let (true, Ok((lowest, highest))) = (kind == REGISTER_KIND, Register::protocol_range(payload)) {
+        let who = match kind {
+            REGISTER_KIND => Some("this node"),
+            STATUS_QUERY_KIND => Some("who asks"),
+            _ => None,
+        };
+        if let (Some(who), Ok((lowest, highest))) = (who, Register::protocol_range(payload)) {
             if lowest > PROTOCOL_HIGHEST || highest < PROTOCOL_LOWEST {
                 let reason = format!(
-                    "this node speaks protocols {lowest} to {highest}, the scheduler speaks {PROTOCOL_LOWEST} to \
+                    "{who} speaks protocols {lowest} to {highest}, the scheduler speaks {PROTOCOL_LOWEST} to \
                      {PROTOCOL_HIGHEST}: they have none in common; both need libraries of about the same age"
                 );
                 self.send(id, Message::Rejected(Rejected { status: Status::Rejected, reason }));

@@ -145,7 +145,7 @@ type Row = (&'static str, Message, &'static str);
 
 /// Every message once, in order of kind.
 pub(super) fn messages() -> Vec<Row> {
-    [life(), breaking(), asking(), store(), launching()].concat()
+    [life(), breaking(), asking(), status(), store(), launching()].concat()
 }
 
 /// Kinds 1 to 9.
@@ -280,6 +280,44 @@ fn asking() -> Vec<Row> {
             Message::Abort(Abort { code: -1, reason: "loss is NaN".into() }),
             "ffffffff0b006c6f7373206973204e614e",
         ),
+    ]
+}
+
+fn status_part() -> StatusPart {
+    let job = StatusJob {
+        instance: JobInstance(counting(0x30)),
+        job_id: Some("job".into()),
+        version: "0.1.0".into(),
+        recovery: true,
+        worker_num: 4,
+        server_num: 0,
+        generation: 2,
+        age_ms: 60_000,
+        epoch: Epoch(1),
+        phase: JobPhase::Running,
+        words: "4 workers".into(),
+        failure: Some(failure()),
+    };
+    let (state, calls) = (NodeState::Away, vec![progress()]);
+    let node = StatusNode { who: culprit(), state, heard_ms: Some(300), restarts: 1, calls, more: 2 };
+    let group = StatusGroup {
+        group: GroupId::WORLD,
+        failure: None,
+        sequence: 42,
+        call: Some(call()),
+        inside: 3,
+        age_ms: 1500,
+        absent: 1,
+        members: absent().members,
+    };
+    StatusPart { job: Some(job), nodes: vec![node], groups: vec![group], last: true }
+}
+
+/// Kinds 30 and 31.
+fn status() -> Vec<Row> {
+    vec![
+        ("StatusQuery", Message::StatusQuery(StatusQuery { protocol_lowest: 1, protocol_highest: 1 }), "01000100"),
+        ("StatusPart", Message::StatusPart(status_part()), "01303132333435363738393a3b3c3d3e3f0103006a6f620500302e312e30010400000000000000020000000000000060ea00000000000001000000000000000209003420776f726b65727301f5ffffff010101030000000100330100622c0300001e00776173206c6f73743a2069747320636f6e6e656374696f6e20656e646564010000000000000001000000002a00000000000000010000000101030000000100330100622c03000002012c010000000000000100000001000000000000002a00000000000000290000000000000001030a000000000000040000000000000000000000000000dc05000000000000020000000100000000000000002a0000000000000001030a00000000000004000000000000000000000000000003000000dc0500000000000001000000010000000101030000000100330100622c03000002290000000000000001030a000000000000040000000000000000000000000000e02e00000000000001"),
     ]
 }
 

@@ -7,6 +7,7 @@ use super::control::{
     Revoke, Revoked, Suspect, Verdict, WhereAre,
 };
 use super::launcher::ChildEnded;
+use super::status::{StatusPart, StatusQuery};
 use super::store::{StoreBegin, StoreCancel, StorePiece, StoreReply};
 
 /// How much is set aside for a message: most fit, and the others need not grow from nothing.
@@ -129,6 +130,10 @@ messages! {
     LostNodes = 28 (LostNodes),
     /// Node: this is what I was told.
     Known = 29 (Known),
+    /// A stranger: how is the job?
+    StatusQuery = 30 (StatusQuery),
+    /// Scheduler: so it is, in parts.
+    StatusPart = 31 (StatusPart),
     /// Node: a store request begins.
     StoreBegin = 32 (StoreBegin),
     /// Either: a part of a value.

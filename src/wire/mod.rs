@@ -15,6 +15,7 @@ mod message;
 mod nouns;
 mod point;
 mod record;
+mod status;
 mod store;
 
 #[cfg(test)]
@@ -46,6 +47,7 @@ pub use point::{
     OFFERS_MAX,
 };
 pub use record::{EpochRecord, GroupRecord, JobRecord, MakingRecord, Record, SeatRecord, StoreRecord};
+pub use status::{JobPhase, NodeState, StatusGroup, StatusJob, StatusNode, StatusPart, StatusQuery};
 pub use store::{Blob, StoreBegin, StoreCancel, StoreOperation, StorePiece, StoreReply, STORE_PIECE_BYTES};
 
 /// The lowest protocol that this library speaks.

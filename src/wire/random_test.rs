@@ -252,6 +252,56 @@ impl Random {
         }
     }
 
+    fn status_job(&mut self) -> StatusJob {
+        StatusJob {
+            instance: JobInstance(self.array()),
+            job_id: self.option(|random| random.text(NAME_MAX)),
+            version: self.text(NAME_MAX),
+            recovery: self.flag(),
+            worker_num: self.u32(),
+            server_num: self.u32(),
+            generation: self.u64(),
+            age_ms: self.u64(),
+            epoch: Epoch(self.u64()),
+            phase: self.choose(&[JobPhase::Forming, JobPhase::Running, JobPhase::Recovering]),
+            words: self.text(SENTENCE_MAX),
+            failure: self.option(Random::failure),
+        }
+    }
+
+    fn status_node(&mut self) -> StatusNode {
+        StatusNode {
+            who: self.culprit(),
+            state: self.choose(&[NodeState::Member, NodeState::Away, NodeState::Back, NodeState::Left]),
+            heard_ms: self.option(Random::u64),
+            restarts: self.u32(),
+            calls: self.list(9, Random::progress),
+            more: self.u32(),
+        }
+    }
+
+    fn status_group(&mut self) -> StatusGroup {
+        StatusGroup {
+            group: GroupId(self.u32()),
+            failure: self.option(Random::failure),
+            sequence: self.u64(),
+            call: self.option(Random::call),
+            inside: self.u32(),
+            age_ms: self.u64(),
+            absent: self.u32(),
+            members: self.list(9, Random::absence),
+        }
+    }
+
+    fn status_part(&mut self) -> StatusPart {
+        StatusPart {
+            job: self.option(Random::status_job),
+            nodes: self.list(9, Random::status_node),
+            groups: self.list(9, Random::status_group),
+            last: self.flag(),
+        }
+    }
+
     /// Another message of the same kind.
     fn message_like(&mut self, like: &Message) -> Message {
         match like {
@@ -315,6 +365,11 @@ impl Random {
             Message::Locate(_) => Message::Locate(Locate { index: self.u32() }),
             Message::Located(_) => Message::Located(Located { member: self.member() }),
             Message::Abort(_) => Message::Abort(Abort { code: self.number() as i32, reason: self.text(SENTENCE_MAX) }),
+            Message::StatusQuery(_) => Message::StatusQuery(StatusQuery {
+                protocol_lowest: self.number() as u16,
+                protocol_highest: self.number() as u16,
+            }),
+            Message::StatusPart(_) => Message::StatusPart(self.status_part()),
             Message::StoreBegin(_) => Message::StoreBegin(self.store_begin()),
             Message::StorePiece(_) => {
                 Message::StorePiece(StorePiece { request: self.u64(), bytes: self.blob(STORE_PIECE_BYTES) })

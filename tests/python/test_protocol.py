@@ -63,6 +63,10 @@ def test_child_ended_has_the_documented_bytes():
     assert payload == golden("**36 ChildEnded**")
 
 
+def test_status_query_has_the_documented_bytes():
+    assert wire.status_query() == golden("The payload of a question")
+
+
 def test_frames_have_the_documented_bytes():
     documented = golden("The frame in which node 1 asks")
     assert wire.frame(17, golden("**17 Locate**"), node=1) == documented

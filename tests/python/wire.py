@@ -18,6 +18,7 @@ PIECE = 262_144
 
 REGISTER, REJECTED, FORMED, HEARTBEAT, HEARTBEAT_ECHO = 1, 2, 3, 4, 5
 LEAVE, BYE, SUSPECT, PEER_REPORT, VERDICT = 8, 9, 10, 11, 12
+STATUS_QUERY, STATUS_PART = 30, 31
 STORE_BEGIN, STORE_PIECE, STORE_CANCEL, STORE_REPLY = 32, 33, 34, 35
 CHILD_ENDED = 36
 LINK_HELLO, LINK_ACCEPT, LINK_REJECT = 64, 65, 66
@@ -119,6 +120,11 @@ def suspect(peer, evidence):
 def child_ended(host, process, killed, number):
     """The payload of a ChildEnded."""
     return text(host[0]) + text(host[1]) + struct.pack("<IQQBi", *process, 2 if killed else 1, number)
+
+
+def status_query(protocol=(1, 1)):
+    """The payload of a StatusQuery."""
+    return struct.pack("<HH", *protocol)
 
 
 FORMED_HEAD = struct.Struct("<16sQQIIIIII32s")

@@ -1,7 +1,7 @@
 //! The command `muster`.
 //!
 //! What it owns: the command line, and what `muster run` starts. [`run`] is the launcher, [`scheduler`] the scheduler as
-//! a process of its own. Everything about clusters is the library's; nothing here knows a frame or a rank rule.
+//! a process of its own, [`status`] asks one. Everything about clusters is the library's; nothing here knows a frame or a rank rule.
 //! Called by the name `msrun` it is `muster run`.
 
 #![warn(unsafe_op_in_unsafe_fn)]
@@ -11,6 +11,7 @@ mod bench;
 mod run;
 mod scheduler;
 mod start;
+mod status;
 mod sys;
 
 use std::ffi::{OsStr, OsString};
@@ -29,7 +30,7 @@ mod code {
     pub const USAGE: i32 = 2;
     /// A node aborted the scheduler's job.
     pub const ABORTED: i32 = 3;
-    /// The scheduler could not begin to serve, or not go on: its settings, its port, its recovery directory.
+    /// The scheduler could not begin to serve, or not go on: its settings, its port, its recovery directory. Or none answered.
     pub const UNABLE: i32 = 4;
     /// The scheduler served, and its journal could not be written any more.
     pub const JOURNAL: i32 = 5;
@@ -50,9 +51,11 @@ Usage:
   muster run [options] program [arguments]   start a scheduler and workers here (also: msrun ...)
   muster bench collective [options]          time collectives, or how a cluster starts
   muster scheduler                           be the scheduler that the environment describes
+  muster status [options]                    ask a live scheduler how its job is: nodes, who waits for whom
   muster --help | --version
 
-`muster run --help` and `muster bench --help` list their options, `muster scheduler --help` the settings of the environment.
+`muster run --help`, `muster bench --help` and `muster status --help` list their options, `muster scheduler --help` the
+settings of the environment.
 ";
 
 /// The program's start, as C has it. Rust's own would first read the process's whole memory map, to be able to name a stack
@@ -96,6 +99,7 @@ fn dispatch(called: &OsStr, mut words: Vec<OsString>) -> i32 {
         Some("run") => run::run("muster run", words),
         Some("bench") => bench::command(words),
         Some("scheduler") => scheduler::command(&words),
+        Some("status") => status::command(words),
         Some("--help" | "-h" | "help") => {
             print!("{HELP}");
             0
@@ -107,7 +111,8 @@ fn dispatch(called: &OsStr, mut words: Vec<OsString>) -> i32 {
         _ => {
             let command = command.to_string_lossy();
             eprintln!(
-                "muster: there is no command {command:?}: run, bench, scheduler, --help and --version are what it knows"
+                "muster: there is no command {command:?}: run, bench, scheduler, status, --help and --version are what it \
+                 knows"
             );
             code::USAGE
         }

@@ -1,0 +1,151 @@
+//! The question and its answer, over one connection that ends with them; and, where there is no answer, why.
+
+use super::options::Options;
+use super::Told;
+use muster::net::resolve;
+use muster::wire::{
+    encode_frame, peek_frame, Message, StatusPart, StatusQuery, CONTROL_PAYLOAD_MAX, PROTOCOL_HIGHEST, PROTOCOL_LOWEST,
+};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+const READ_BYTES: usize = 64 << 10;
+
+/// Asks, and hears the whole answer.
+pub fn ask(options: &Options) -> Result<Told, String> {
+    let deadline = Instant::now() + options.timeout;
+    let (host, port) = (&options.host, options.port);
+    let addresses = resolve::resolve(host, port, options.timeout).map_err(|error| error.to_string())?;
+    let (stream, address) = connect(&addresses, deadline).map_err(|why| format!("no scheduler answers: {why}"))?;
+    let mut line = Line { stream, address, deadline, timeout: options.timeout, inbound: Vec::new() };
+    let (mut job, mut nodes, mut groups) = (None, Vec::new(), Vec::new());
+    loop {
+        let part = line.next_part()?;
+        if part.job.is_some() {
+            // What was told before does not hold any more.
+            (job, nodes, groups) = (part.job, Vec::new(), Vec::new());
+        }
+        nodes.extend(part.nodes);
+        groups.extend(part.groups);
+        if part.last {
+            let job = job.ok_or_else(|| format!("the scheduler at {address} tells nothing of its job"))?;
+            return Ok(Told { address, job, nodes, groups });
+        }
+    }
+}
+
+/// The first of these addresses that takes a connection.
+fn connect(addresses: &[SocketAddr], deadline: Instant) -> Result<(TcpStream, SocketAddr), String> {
+    let mut refusals = Vec::new();
+    for (tried, address) in addresses.iter().enumerate() {
+        // None may use up the time of those after it.
+        let left = deadline.saturating_duration_since(Instant::now()) / (addresses.len() - tried) as u32;
+        match connect_to(*address, left.max(Duration::from_millis(1))) {
+            Ok(stream) => return Ok((stream, *address)),
+            Err(error) => refusals.push(format!("{address}: {error}")),
+        }
+    }
+    Err(refusals.join("; "))
+}
+
+fn connect_to(address: SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(&address, timeout)?;
+    if stream.local_addr()? == stream.peer_addr()? {
+        // With no listener there the kernel may choose the destination's port as ours, and join the socket to itself.
+        return Err(io::Error::new(ErrorKind::ConnectionRefused, "nobody listens: the connection met itself"));
+    }
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+/// The connection.
+struct Line {
+    stream: TcpStream,
+    address: SocketAddr,
+    deadline: Instant,
+    timeout: Duration,
+    /// What came in and makes no message yet.
+    inbound: Vec<u8>,
+}
+
+impl Line {
+    fn next_part(&mut self) -> Result<StatusPart, String> {
+        let question = StatusQuery { protocol_lowest: PROTOCOL_LOWEST, protocol_highest: PROTOCOL_HIGHEST };
+        let (question, mut frame) = (Message::StatusQuery(question), Vec::new());
+        encode_frame(question.kind(), 0, &question.encode(), &mut frame);
+        if let Err(error) = self.stream.write_all(&frame) {
+            return Err(self.ended(&error.to_string()));
+        }
+        match self.message()? {
+            Message::StatusPart(part) => Ok(part),
+            Message::Rejected(rejected) => {
+                Err(format!("the scheduler at {} does not tell: {}", self.address, rejected.reason))
+            }
+            other => Err(self.no_scheduler(&format!("it answers with a message of kind {}", other.kind()))),
+        }
+    }
+
+    fn message(&mut self) -> Result<Message, String> {
+        loop {
+            match peek_frame(&self.inbound, CONTROL_PAYLOAD_MAX) {
+                Ok(Some((frame, taken))) => {
+                    self.inbound.drain(..taken);
+                    let message = Message::decode(frame.header.kind, &frame.payload);
+                    return message.map_err(|error| self.another_protocol(&error.0));
+                }
+                Ok(None) => self.read()?,
+                Err(error) if self.inbound.starts_with(b"MUST") => return Err(self.another_protocol(&error.0)),
+                Err(error) => return Err(self.no_scheduler(&error.0)),
+            }
+        }
+    }
+
+    fn read(&mut self) -> Result<(), String> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(self.silent());
+        }
+        let set = self.stream.set_read_timeout(Some(left));
+        set.map_err(|error| format!("cannot wait for {}: {error}", self.address))?;
+        let mut through = vec![0; READ_BYTES];
+        match self.stream.read(&mut through) {
+            Ok(0) => Err(self.ended("it closes the connection")),
+            Ok(count) => {
+                self.inbound.extend_from_slice(&through[..count]);
+                Ok(())
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => Err(self.silent()),
+            Err(error) => Err(self.ended(&error.to_string())),
+        }
+    }
+
+    fn no_scheduler(&self, why: &str) -> String {
+        format!("what listens at {} is not a muster scheduler: {why}", self.address)
+    }
+
+    fn another_protocol(&self, why: &str) -> String {
+        format!(
+            "what listens at {} speaks another protocol than this command (muster {}): {why}",
+            self.address,
+            env!("CARGO_PKG_VERSION")
+        )
+    }
+
+    fn silent(&self) -> String {
+        let Line { address, timeout, .. } = self;
+        let what = "it is not a muster scheduler, or one that stands still or whose job has just ended";
+        format!("{address} takes connections, but did not answer within {} s: {what}", timeout.as_secs_f64())
+    }
+
+    fn ended(&self, how: &str) -> String {
+        let what =
+            "it is not a muster scheduler, or one of a version that cannot be asked, or one whose job has just ended";
+        format!("no answer from {}: {how}: {what}", self.address)
+    }
+}
+
+#[cfg(test)]
+#[path = "ask_test.rs"]
+mod tests;

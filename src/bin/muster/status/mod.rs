@@ -1,0 +1,122 @@
+//! `muster status`: how the job of a live scheduler is, as that scheduler tells it.
+//!
+//! | module | what it is |
+//! | --- | --- |
+//! | [`options`] | words and environment become validated options |
+//! | [`ask`] | the question, and the answer or why there is none |
+//! | [`text`], [`json`] | how it is shown |
+//!
+//! Tested beside each module, and with real processes by `tests/python/test_status.py`.
+
+mod ask;
+mod json;
+mod options;
+mod text;
+
+use crate::code;
+use muster::wire::{StatusGroup, StatusJob, StatusNode};
+use options::{Format, Request};
+use std::ffi::OsString;
+use std::io::Write;
+use std::net::SocketAddr;
+
+/// All that was told.
+struct Told {
+    /// By whom.
+    address: SocketAddr,
+    job: StatusJob,
+    nodes: Vec<StatusNode>,
+    groups: Vec<StatusGroup>,
+}
+
+/// Runs it with the words after `status`. Returns the exit code.
+pub fn command(words: Vec<OsString>) -> i32 {
+    let options = match options::parse(words, std::env::vars_os()) {
+        Ok(Request::Ask(options)) => options,
+        Ok(Request::Help) => {
+            print!("{}", options::HELP);
+            return 0;
+        }
+        Err(why) => {
+            eprintln!("muster status: {why}\nmuster status --help lists the options");
+            return code::USAGE;
+        }
+    };
+    match ask::ask(&options) {
+        Ok(told) => {
+            let shown = match options.format {
+                Format::Text => text::shown(&told),
+                Format::Json => json::shown(&told),
+            };
+            let mut out = std::io::stdout().lock();
+            // Who has closed the output does not want to hear.
+            let _ = out.write_all(shown.as_bytes()).and_then(|()| out.flush());
+            0
+        }
+        Err(why) => {
+            eprintln!("muster status: {}", text::plain(&why));
+            code::UNABLE
+        }
+    }
+}
+
+/// Something told of a cluster, for the tests.
+#[cfg(test)]
+mod testing {
+    use super::*;
+    use muster::error::Culprit;
+    use muster::types::{Call, CallKind, Epoch, GroupId, JobInstance, Role};
+    use muster::wire::{Absence, AbsenceState, GroupProgress, JobPhase, NodeState};
+
+    const BARRIER: Call = Call { kind: CallKind::Barrier, dtype: None, op: None, root: None, count: 0, layout: 0 };
+
+    pub fn who(rank: u32) -> Culprit {
+        Culprit {
+            role: Role::Worker,
+            rank: Some(rank),
+            node_id: rank.to_string(),
+            host: "a".to_owned(),
+            pid: 800 + rank,
+        }
+    }
+
+    /// Rank 0 waits for rank 1, which is in the barrier before.
+    pub fn told() -> Told {
+        let job = StatusJob {
+            instance: JobInstance([0xab; 16]),
+            job_id: Some("train".to_owned()),
+            version: "0.1.0".to_owned(),
+            recovery: true,
+            worker_num: 2,
+            server_num: 0,
+            generation: 2,
+            age_ms: 61_500,
+            epoch: Epoch(3),
+            phase: JobPhase::Running,
+            words: "2 workers".to_owned(),
+            failure: None,
+        };
+        let call = |entered, age_ms| {
+            let (group, finished, call) = (GroupId::WORLD, entered - 1, Some(BARRIER));
+            vec![GroupProgress { group, entered, finished, call, age_ms }]
+        };
+        let node = |rank, calls| {
+            let (who, state) = (who(rank), NodeState::Member);
+            StatusNode { who, state, heard_ms: Some(250), restarts: rank, calls, more: 0 }
+        };
+        let absence =
+            Absence { culprit: who(1), state: AbsenceState::Inside, sequence: 6, call: Some(BARRIER), age_ms: 12_000 };
+        let group = StatusGroup {
+            group: GroupId::WORLD,
+            failure: None,
+            sequence: 7,
+            call: Some(Call { kind: CallKind::Allreduce, count: 4, ..BARRIER }),
+            inside: 1,
+            age_ms: 11_000,
+            absent: 1,
+            members: vec![absence],
+        };
+        let nodes = vec![node(0, call(7, 11_000)), node(1, call(6, 12_000))];
+        Told { address: ([127, 0, 0, 1], 8118).into(), job, nodes, groups: vec![group] }
+    }
+}

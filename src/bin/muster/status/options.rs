@@ -1,0 +1,224 @@
+//! The command line of `muster status`, and what the environment says where it says nothing. After that nobody checks
+//! an option again. Every complaint names the option or the variable, its value, and what would be right.
+
+use muster::config::{closest, Config, Key, Place, Setting, DEFAULT_PORT};
+use muster::error::Result as Settled;
+use std::ffi::OsString;
+use std::time::Duration;
+
+/// What `muster status --help` prints.
+pub const HELP: &str = "\
+Usage: muster status [options]
+
+Asks a live scheduler how its job is, and prints what it answers: how far the job is; each node, with its state, when it
+was last heard, and in which collectives it is; and for each group in which members wait, who has not come. To ask costs
+the job nothing. Whoever reaches the scheduler's port may ask.
+
+Options:
+  --sched_host=ADDRESS
+        the scheduler's address or host name (default: MUSTER_SCHED_HOST or MS_SCHED_HOST, else 127.0.0.1)
+  --sched_port=PORT
+        the scheduler's port (default: MUSTER_SCHED_PORT or MS_SCHED_PORT, else 8118)
+  --timeout=SECONDS
+        how long all of it may take, fractions allowed (default: 5)
+  --format=FORMAT
+        text, or json: one object (default: text)
+  --help
+        this text
+
+`--name value` works too, and `-` for `_` in names.
+
+Exit code: 0 a scheduler has answered, however its job is; 2 usage; 4 no scheduler has answered: nothing listens there,
+something else does, it speaks another protocol, or it takes too long.
+";
+
+const NAMES: [&str; 4] = ["sched_host", "sched_port", "timeout", "format"];
+/// A day.
+const TIMEOUT_MAX_SECONDS: f64 = 86_400.0;
+
+/// How the answer is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    Text,
+    Json,
+}
+
+/// Whom to ask, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// The scheduler's address or host name.
+    pub host: String,
+    /// Its port; never 0.
+    pub port: u16,
+    /// How long it may take.
+    pub timeout: Duration,
+    pub format: Format,
+}
+
+/// What the command line asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// The help text.
+    Help,
+    /// The status.
+    Ask(Options),
+}
+
+/// Reads the words after `muster status`, and the environment.
+pub fn parse(
+    words: Vec<OsString>,
+    environment: impl IntoIterator<Item = (OsString, OsString)>,
+) -> Result<Request, String> {
+    let mut given: [Option<String>; NAMES.len()] = Default::default();
+    let mut words = words.into_iter();
+    while let Some(word) = words.next() {
+        let text = word.to_str().ok_or_else(|| format!("{word:?} is not valid UTF-8"))?;
+        if text == "--help" || text == "-h" {
+            return Ok(Request::Help);
+        }
+        let (name, inline) = match text.split_once('=') {
+            Some((name, value)) => (name, Some(value.to_owned())),
+            None => (text, None),
+        };
+        let at = find(name)?;
+        let next = || words.next().and_then(|word| word.into_string().ok());
+        let value = inline.or_else(next).ok_or_else(|| format!("--{} needs a value", NAMES[at]))?;
+        given[at] = Some(value);
+    }
+    let [host, port, timeout, format] = given;
+    let (host, port) = scheduler(host.as_deref(), port.as_deref(), environment)?;
+    let (timeout, format) =
+        (timeout.map_or(Ok(Duration::from_secs(5)), seconds)?, format.map_or(Ok(Format::Text), shape)?);
+    Ok(Request::Ask(Options { host, port, timeout, format }))
+}
+
+/// The index of the option with this name, dashes and all.
+fn find(name: &str) -> Result<usize, String> {
+    let Some(plain) = name.strip_prefix("--") else {
+        return Err(format!("{name:?} is not expected: muster status has options only"));
+    };
+    let plain = plain.replace('-', "_");
+    NAMES.iter().position(|known| *known == plain).ok_or_else(|| {
+        let near = closest(&plain, NAMES.into_iter());
+        let hint = near.map_or_else(String::new, |near| format!("; did you mean --{near}?"));
+        format!("there is no option {name}{hint}")
+    })
+}
+
+fn seconds(text: String) -> Result<Duration, String> {
+    let number = text.parse::<f64>().ok().filter(|number| *number > 0.0 && *number <= TIMEOUT_MAX_SECONDS);
+    let right = format!("seconds above 0, {TIMEOUT_MAX_SECONDS} at most");
+    number.map(Duration::from_secs_f64).ok_or_else(|| format!("--timeout is {text:?}; it must be {right}"))
+}
+
+fn shape(text: String) -> Result<Format, String> {
+    match text.as_str() {
+        "text" => Ok(Format::Text),
+        "json" => Ok(Format::Json),
+        _ => Err(format!("--format is {text:?}; it must be text or json")),
+    }
+}
+
+/// Where the scheduler is: as a worker would know it, but that no other setting counts.
+fn scheduler(
+    host: Option<&str>,
+    port: Option<&str>,
+    environment: impl IntoIterator<Item = (OsString, OsString)>,
+) -> Result<(String, u16), String> {
+    let ours = |name: &OsString| {
+        let setting = name.to_str().and_then(Setting::of_variable);
+        setting.is_some_and(|setting| matches!(setting.key, Key::SchedHost | Key::SchedPort))
+    };
+    let mut config = Config::new();
+    config.load_env(environment.into_iter().filter(|(name, _)| ours(name)));
+    for (key, given) in [(Key::SchedHost, host), (Key::SchedPort, port)] {
+        let Some(given) = given else { continue };
+        config.set(key.setting().name, given).map_err(|error| format!("--{error}"))?;
+        if (key, given) == (Key::SchedPort, "0") {
+            return Err("--sched_port is \"0\"; it must be the port on which the scheduler listens".to_owned());
+        }
+    }
+    settle(&mut config).map_err(|error| error.to_string())
+}
+
+fn settle(config: &mut Config) -> Settled<(String, u16)> {
+    let default_port = DEFAULT_PORT.to_string();
+    for (key, default) in [(Key::SchedHost, "127.0.0.1"), (Key::SchedPort, &default_port)] {
+        if config.get(key.setting().name)?.is_none() {
+            config.set(key.setting().name, default)?;
+        }
+    }
+    config.set(Key::Role.setting().name, "MS_WORKER")?;
+    config.set(Key::WorkerNum.setting().name, "1")?;
+    match config.settings()?.place {
+        Place::Node { host, port, .. } => Ok((host, port)),
+        Place::Alone { .. } | Place::Scheduler { .. } => unreachable!("the role is a worker's"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str, environment: &[(&str, &str)]) -> Result<Request, String> {
+        let variables = environment.iter().map(|(name, value)| (name.into(), value.into()));
+        parse(line.split_whitespace().map(OsString::from).collect(), variables.collect::<Vec<_>>())
+    }
+
+    fn asked(line: &str, environment: &[(&str, &str)]) -> Options {
+        match parsed(line, environment) {
+            Ok(Request::Ask(options)) => options,
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn options_beat_our_variables_which_beat_those_of_the_original_which_beat_the_launchers_defaults() {
+        let place = |line: &str, environment: &[(&str, &str)]| {
+            let Options { host, port, .. } = asked(line, environment);
+            format!("{host} {port}")
+        };
+        assert_eq!(place("", &[]), "127.0.0.1 8118");
+        let ms = [("MS_SCHED_HOST", "h1"), ("MS_SCHED_PORT", "2001")];
+        assert_eq!(place("", &ms), "h1 2001");
+        let own = [ms[0], ms[1], ("MUSTER_SCHED_HOST", "h2"), ("MUSTER_SCHED_PORT", "2002")];
+        assert_eq!(place("", &own), "h2 2002");
+        assert_eq!(place("--sched_host=h3 --sched-port 2003", &own), "h3 2003");
+    }
+
+    #[test]
+    fn nothing_else_in_the_environment_counts() {
+        let others =
+            [("MS_ROLE", "MS_NOBODY"), ("RANK_ID", "7"), ("MS_NODE_TIMEOUT", "soon"), ("MUSTER_ENABLE_SSL", "1")];
+        assert_eq!(asked("", &others), asked("", &[]));
+    }
+
+    #[test]
+    fn time_and_format() {
+        let options = asked("", &[]);
+        assert_eq!((options.timeout, options.format), (Duration::from_secs(5), Format::Text));
+        let options = asked("--timeout 0.25 --format=json", &[]);
+        assert_eq!((options.timeout, options.format), (Duration::from_millis(250), Format::Json));
+        assert_eq!(parsed("--format json --help", &[]), Ok(Request::Help));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (line, environment, said) in [
+            ("--sched_prot=1", &[][..], "there is no option --sched_prot; did you mean --sched_port?"),
+            ("here", &[], "\"here\" is not expected"),
+            ("--timeout", &[], "--timeout needs a value"),
+            ("--timeout=0", &[], "--timeout is \"0\"; it must be seconds above 0"),
+            ("--timeout=nan", &[], "--timeout is \"nan\""),
+            ("--format=xml", &[], "--format is \"xml\"; it must be text or json"),
+            ("--sched_port=80x", &[], "--sched_port is \"80x\": expected a whole number from 1024"),
+            ("--sched_port=0", &[], "--sched_port is \"0\"; it must be the port on which"),
+            ("", &[("MS_SCHED_PORT", "80x")], "MS_SCHED_PORT is \"80x\": expected a whole number from 1024"),
+            ("", &[("MUSTER_SCHED_PORT", "0")], "MUSTER_SCHED_PORT is \"0\": expected"),
+            ("", &[("MS_SCHED_HOST", "a:1")], "MS_SCHED_HOST is \"a:1\": expected a host name"),
+        ] {
+            let error = parsed(line, environment).unwrap_err();
+            assert!(error.starts_with(said), "{line}: {error}");
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! The answer for people: a few lines about the job, a table of its nodes, and a sentence for each group of which there
+//! is something to say.
+
+use super::Told;
+use muster::runtime::absent_in_words;
+use muster::types::GroupId;
+use muster::wire::{JobPhase, NodeState, StatusGroup, StatusJob, StatusNode};
+use std::fmt::Write;
+
+const HEAD: [&str; 9] = ["ROLE", "RANK", "NODE ID", "HOST", "PID", "STATE", "HEARD", "RESTARTS", "IS IN"];
+
+/// All of it.
+pub fn shown(told: &Told) -> String {
+    let mut text = about(told);
+    if !told.nodes.is_empty() {
+        text += "\n";
+        text += &table(&told.nodes);
+    }
+    if !told.groups.is_empty() {
+        text += "\n";
+        told.groups.iter().for_each(|group| text += &line(&sentence(group)));
+    }
+    text
+}
+
+fn about(told: &Told) -> String {
+    let StatusJob { job_id, version, generation, age_ms, epoch, phase, words, failure, .. } = &told.job;
+    let id = job_id.as_ref().map_or_else(String::new, |id| format!(" {id:?}"));
+    let mut text = line(&format!("job {}{id}: {}: {words}", short(&told.job), name_of_phase(*phase)));
+    if let Some(failure) = failure {
+        text += &line(&format!("first cause: {failure}"));
+    }
+    let epoch = if epoch.0 == 0 { "no epoch yet".to_owned() } else { format!("epoch {}", epoch.0) };
+    let recovery = if told.job.recovery { "on" } else { "off" };
+    let (address, age) = (told.address, seconds(*age_ms));
+    text += &line(&format!(
+        "{epoch}, generation {generation}, recovery {recovery}; scheduler {address} (muster {version}) serves for {age}"
+    ));
+    text
+}
+
+fn table(nodes: &[StatusNode]) -> String {
+    let rows: Vec<[String; 9]> = std::iter::once(HEAD.map(str::to_owned)).chain(nodes.iter().map(row)).collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: [usize; 9] = std::array::from_fn(width);
+    let mut text = String::new();
+    for row in &rows {
+        let mut words = String::new();
+        for (cell, width) in row.iter().zip(widths) {
+            let _ = write!(words, "{cell:width$}  ");
+        }
+        text += &line(words.trim_end());
+    }
+    text
+}
+
+fn row(node: &StatusNode) -> [String; 9] {
+    let who = &node.who;
+    let mut calls: Vec<String> = node
+        .calls
+        .iter()
+        .map(|progress| {
+            let call = progress.call.map_or("a collective".to_owned(), |call| call.kind.to_string());
+            format!("{call} #{} on {} since {}", progress.entered, progress.group, seconds(progress.age_ms))
+        })
+        .collect();
+    if node.more > 0 {
+        calls.push(format!("{} more", node.more));
+    }
+    [
+        who.role.to_string(),
+        who.rank.map_or_else(|| "-".to_owned(), |rank| rank.to_string()),
+        plain(&who.node_id),
+        plain(&who.host),
+        who.pid.to_string(),
+        name_of_state(node.state).to_owned(),
+        node.heard_ms.map_or_else(|| "not yet".to_owned(), |ms| format!("{} ago", seconds(ms))),
+        node.restarts.to_string(),
+        if calls.is_empty() { "-".to_owned() } else { calls.join(", ") },
+    ]
+}
+
+fn sentence(told: &StatusGroup) -> String {
+    if let Some(failure) = &told.failure {
+        return format!("{} is revoked: {failure}", told.group);
+    }
+    let absent = absent_in_words(&told.members, told.absent, 0, told.group);
+    let (inside, waiting) = (told.inside, if told.inside == 1 { "rank waits" } else { "ranks wait" });
+    format!("{}: {inside} {waiting} since {}{absent}", title(told, told.group), seconds(told.age_ms))
+}
+
+/// `allreduce #1042 on world`
+fn title(told: &StatusGroup, group: GroupId) -> String {
+    let call = told.call.map_or("a collective".to_owned(), |call| call.kind.to_string());
+    format!("{call} #{} on {group}", told.sequence)
+}
+
+/// The first bytes of the job's name: enough to tell it from another.
+pub fn short(job: &StatusJob) -> String {
+    job.instance.0[..4].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+pub fn name_of_phase(phase: JobPhase) -> &'static str {
+    match phase {
+        JobPhase::Forming => "forming",
+        JobPhase::Running => "running",
+        JobPhase::Broken => "broken",
+        JobPhase::Recovering => "recovering",
+        JobPhase::Ending => "ending",
+    }
+}
+
+pub fn name_of_state(state: NodeState) -> &'static str {
+    match state {
+        NodeState::Member => "member",
+        NodeState::Away => "away",
+        NodeState::Recovering => "recovering",
+        NodeState::Back => "back",
+        NodeState::Lost => "lost",
+        NodeState::Left => "left",
+    }
+}
+
+fn seconds(ms: u64) -> String {
+    format!("{:.1} s", ms as f64 / 1000.0)
+}
+
+fn line(words: &str) -> String {
+    plain(words) + "\n"
+}
+
+/// Without what a terminal would take for a command: names come from whoever registered.
+pub fn plain(words: &str) -> String {
+    let mut text = String::with_capacity(words.len());
+    for letter in words.chars() {
+        match letter.is_control() {
+            true => text.extend(letter.escape_default()),
+            false => text.push(letter),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{told, who};
+    use super::*;
+    use muster::error::{Failure, Status};
+    use muster::types::Epoch;
+
+    #[test]
+    fn a_running_job_in_which_one_is_absent() {
+        let text = shown(&told());
+        let expected = "\
+job abababab \"train\": running: 2 workers
+epoch 3, generation 2, recovery on; scheduler 127.0.0.1:8118 (muster 0.1.0) serves for 61.5 s
+
+ROLE    RANK  NODE ID  HOST  PID  STATE   HEARD      RESTARTS  IS IN
+worker  0     0        a     800  member  0.2 s ago  0         barrier #7 on world since 11.0 s
+worker  1     1        a     801  member  0.2 s ago  1         barrier #6 on world since 12.0 s
+
+allreduce #7 on world: 1 rank waits since 11.0 s; rank 1 (node id \"1\", host a, pid 801) never entered it: it is in \
+barrier #6 since 12.0 s
+";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn a_job_that_is_broken_and_one_that_has_only_begun() {
+        let mut told = told();
+        let cause = "is lost: its process has ended".to_owned();
+        let (status, epoch) = (Status::PeerLost, Epoch(3));
+        let failure = Failure { status, culprit: Some(who(1)), cause, epoch, group: None, sequence: 0 };
+        told.job.failure = Some(failure.clone());
+        told.job.phase = JobPhase::Broken;
+        told.nodes[1].state = NodeState::Lost;
+        (told.nodes[1].heard_ms, told.nodes[0].more) = (None, 3);
+        told.groups[0].failure = Some(failure);
+        let text = shown(&told);
+        for part in [
+            "\nfirst cause: rank 1 (node id \"1\", host a, pid 801) is lost: its process has ended\n",
+            "  lost    not yet  ",
+            "since 11.0 s, 3 more\n",
+            "\nworld is revoked: rank 1 (node id",
+        ] {
+            assert!(text.contains(part), "{part:?} is not in\n{text}");
+        }
+        told.job.epoch = Epoch(0);
+        (told.nodes, told.groups) = (Vec::new(), Vec::new());
+        assert_eq!(shown(&told).lines().count(), 3);
+        assert!(shown(&told).contains("no epoch yet, "));
+    }
+
+    #[test]
+    fn what_a_terminal_would_obey_is_shown_as_text() {
+        let mut told = told();
+        told.nodes[0].who.host = "a\x1b[2Jb".to_owned();
+        told.job.words = "one\ntwo\x07".to_owned();
+        let text = shown(&told);
+        assert!(text.contains("a\\u{1b}[2Jb") && text.contains("one\\ntwo\\u{7}"), "{text}");
+        assert!(!text.contains('\x1b') && !text.contains('\x07'));
+    }
+}

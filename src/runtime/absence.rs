@@ -1,0 +1,34 @@
+//! Who has not entered a collective, in the words of a time-out, of the warning before it, and of `muster status`.
+
+use crate::types::GroupId;
+use crate::wire::{Absence, AbsenceState};
+
+/// How many absent ranks a sentence names.
+const NAMED_MAX: usize = 3;
+
+/// The absent ones from the `from`-th on, of so many in all, each as a clause that goes on from a sentence.
+pub fn absent_in_words(members: &[Absence], total: u32, from: usize, group: GroupId) -> String {
+    let mut words = String::new();
+    for absence in members.iter().take(NAMED_MAX).skip(from) {
+        let place = place_in_words(absence, group);
+        words += &format!("; {} never entered it: {place}", absence.culprit);
+    }
+    let named = members.len().min(NAMED_MAX);
+    if total as usize > named {
+        words += &format!("; nor did {} more", total as usize - named);
+    }
+    words
+}
+
+/// `it is in barrier #1041 since 12 s`
+pub fn place_in_words(absence: &Absence, group: GroupId) -> String {
+    let seconds = format!("{:.1} s", absence.age_ms as f64 / 1000.0);
+    let call = absence.call.map_or("a collective".to_owned(), |call| call.kind.to_string());
+    match absence.state {
+        AbsenceState::Inside => format!("it is in {call} #{} since {seconds}", absence.sequence),
+        AbsenceState::Outside => format!("its last was {call} #{}, entered {seconds} ago", absence.sequence),
+        AbsenceState::Never => format!("it has not used {group} yet"),
+        AbsenceState::Silent => "it does not answer the scheduler: stopped, or cut off".to_owned(),
+        AbsenceState::Left => "it has left the cluster".to_owned(),
+    }
+}

@@ -1,0 +1,134 @@
+//! What a scheduler tells whoever asks how its job is: a question, and the parts of the answer.
+
+use super::codec::{code, record};
+use super::control::{Absence, GroupProgress};
+use crate::error::{Culprit, Failure};
+use crate::types::{Call, Epoch, GroupId, JobInstance};
+
+record! {
+    /// How is the job? Sent again, on the same connection, for each further part of the answer.
+    pub struct StatusQuery {
+        /// The lowest protocol that the asker speaks. This and the next stay the first two fields in every version.
+        pub protocol_lowest: u16,
+        /// The highest.
+        pub protocol_highest: u16,
+    }
+}
+
+code! {
+    /// How far a job is.
+    pub enum JobPhase {
+        /// Nodes are awaited.
+        Forming = 1,
+        /// The cluster is complete.
+        Running = 2,
+        /// A node is lost, or the job was aborted.
+        Broken = 3,
+        /// The next epoch is being made.
+        Recovering = 4,
+        /// Nodes have left in order.
+        Ending = 5,
+    }
+}
+
+code! {
+    /// What a node is to its scheduler.
+    pub enum NodeState {
+        /// It takes part, and is connected.
+        Member = 1,
+        /// It takes part, but its connection is gone: it may come back.
+        Away = 2,
+        /// It waits in `muster_recover`.
+        Recovering = 3,
+        /// It has come back, and waits for the next epoch.
+        Back = 4,
+        /// It is lost.
+        Lost = 5,
+        /// It has left in order.
+        Left = 6,
+    }
+}
+
+record! {
+    /// The job as a whole.
+    pub struct StatusJob {
+        /// Which job this is.
+        pub instance: JobInstance,
+        /// Its id, if it has one.
+        pub job_id: Option<String>,
+        /// The scheduler's library.
+        pub version: String,
+        /// Whether lost nodes may come back.
+        pub recovery: bool,
+        /// How many workers there will be.
+        pub worker_num: u32,
+        /// How many servers.
+        pub server_num: u32,
+        /// How often the scheduler was started in this job.
+        pub generation: u64,
+        /// For how long this one serves, in milliseconds.
+        pub age_ms: u64,
+        /// The newest complete membership; 0: none yet.
+        pub epoch: Epoch,
+        /// How far the job is.
+        pub phase: JobPhase,
+        /// More of that, in words.
+        pub words: String,
+        /// The first cause, if the cluster is broken.
+        pub failure: Option<Failure>,
+    }
+}
+
+record! {
+    /// One node.
+    pub struct StatusNode {
+        /// Who.
+        pub who: Culprit,
+        /// What it is.
+        pub state: NodeState,
+        /// How long ago it was heard, in milliseconds; nothing where this scheduler has not heard it yet.
+        pub heard_ms: Option<u64>,
+        /// How often it has come back.
+        pub restarts: u32,
+        /// The first few groups in which it is in a call, as its last heartbeat told, each with the time since.
+        pub calls: Vec<GroupProgress>,
+        /// In how many more it is.
+        pub more: u32,
+    }
+}
+
+record! {
+    /// A group that is revoked, or one of whose members some wait in a collective that others have not entered.
+    pub struct StatusGroup {
+        /// Which.
+        pub group: GroupId,
+        /// Why it is revoked, if it is.
+        pub failure: Option<Failure>,
+        /// The collective that is waited in; 0: none.
+        pub sequence: u64,
+        /// What it is.
+        pub call: Option<Call>,
+        /// How many are in it.
+        pub inside: u32,
+        /// For how long the first of them has been, in milliseconds.
+        pub age_ms: u64,
+        /// How many have not entered it.
+        pub absent: u32,
+        /// The first few of them.
+        pub members: Vec<Absence>,
+    }
+}
+
+record! {
+    /// A part of the answer.
+    pub struct StatusPart {
+        /// The job; in the first part, and in a later one when what was told before does not hold any more.
+        pub job: Option<StatusJob>,
+        /// The next nodes: workers by rank, then servers by rank; while forming, in order of registration.
+        pub nodes: Vec<StatusNode>,
+        /// After all nodes: the next groups of which there is something to tell.
+        pub groups: Vec<StatusGroup>,
+        /// Whether nothing follows.
+        pub last: bool,
+    }
+}
