@@ -192,7 +192,12 @@ fn recovery_from_the_loss_to_the_next_epoch() {
 #[test]
 fn a_scheduler_that_was_started_again_says_whom_it_has_not_heard() {
     let records = recovering(2).scheduler.snapshot();
-    let identity = Identity { instance: JobInstance([9; 16]), secret: [0; 32], host: host("far"), pid_namespace: 1 };
+    let identity = Identity {
+        instance: JobInstance([9; 16]),
+        secret: crate::types::Secret([0; 32]),
+        host: host("far"),
+        pid_namespace: 1,
+    };
     let records = [records, vec![crate::wire::Record::Generation(2)]].concat();
     let mut bench = Bench::new(rules(2, 0));
     let again = Rules { recovery: true, ..rules(2, 0) };

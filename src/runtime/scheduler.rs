@@ -30,10 +30,8 @@ use std::time::Duration;
 const WAKER: Token = Token(0);
 const LISTENER: Token = Token(1);
 const FIRST_CONNECTION: u64 = 2;
-/// The registration's number on the wire, the same in every protocol.
-const REGISTER_KIND: u8 = 1;
-/// That of the question how the job is.
-const STATUS_QUERY_KIND: u8 = 30;
+/// What begins with the sender's protocols in every protocol: a registration, and the question how the job is.
+const WITH_RANGE: [u8; 2] = [1, 30];
 /// How long a closed connection may take to drain.
 const CLOSE_WAIT: Duration = Duration::from_secs(1);
 /// How many connections gather to be written to before that is done: what goes to all nodes is made as it is sent.
@@ -278,18 +276,12 @@ impl Serving {
         }
     }
 
-    /// A message that cannot be understood ends its connection. A registration in another protocol is told so, and so is
-    /// who asks how the job is: both begin with the same two fields.
+    /// A message that cannot be understood ends its connection. One that asks in another protocol is told so.
     fn undecodable(&mut self, id: u64, kind: u8, payload: &[u8], why: &str) {
-        let who = match kind {
-            REGISTER_KIND => Some("this node"),
-            STATUS_QUERY_KIND => Some("who asks"),
-            _ => None,
-        };
-        if let (Some(who), Ok((lowest, highest))) = (who, Register::protocol_range(payload)) {
+        if let (true, Ok((lowest, highest))) = (WITH_RANGE.contains(&kind), Register::protocol_range(payload)) {
             if lowest > PROTOCOL_HIGHEST || highest < PROTOCOL_LOWEST {
                 let reason = format!(
-                    "{who} speaks protocols {lowest} to {highest}, the scheduler speaks {PROTOCOL_LOWEST} to \
+                    "who asks speaks protocols {lowest} to {highest}, the scheduler speaks {PROTOCOL_LOWEST} to \
                      {PROTOCOL_HIGHEST}: they have none in common; both need libraries of about the same age"
                 );
                 self.send(id, Message::Rejected(Rejected { status: Status::Rejected, reason }));
