@@ -157,12 +157,12 @@ fn heartbeats_come_five_times_per_time_out_and_carry_the_newest_echo() {
 #[test]
 fn silence_breaks_the_connection_and_any_byte_is_a_sign_of_life() {
     let mut bench = Bench::joined();
-    bench.pass(900, false);
+    bench.pass(700, false);
     bench.feed(Input::Heard);
-    bench.pass(900, false);
+    bench.pass(700, false);
     assert!(bench.told().is_empty());
     bench.pass(200, false);
-    assert!(matches!(&bench.told()[..], [Event::SchedulerAway(Some(reason))] if reason.contains("1.0 s")));
+    assert!(matches!(&bench.told()[..], [Event::SchedulerAway(Some(reason))] if reason.contains("0.8 s")));
     let tail: Vec<_> = bench.outputs.iter().filter(|o| matches!(o, Output::Disconnect | Output::Connect(_))).collect();
     assert!(matches!(tail[..], [Output::Disconnect, Output::Connect(_)]), "{tail:?}");
 }

@@ -282,7 +282,7 @@ impl Agent {
             State::Waiting(at) if now >= at => self.try_after(now, Duration::ZERO),
             State::Registered | State::Attached => {
                 if now >= self.pulse.silent_at() {
-                    let reason = format!("nothing heard from it for {}", seconds(self.pulse.timeout()));
+                    let reason = format!("nothing heard from it for {}", seconds(self.pulse.patience()));
                     self.outputs.push_back(Output::Disconnect);
                     self.line_lost(now, reason);
                 } else if now >= self.pulse.beat_at() {

@@ -20,9 +20,10 @@ impl Pulse {
         pulse
     }
 
-    /// How long silence lasts before it means that the connection is broken.
-    pub(super) fn timeout(&self) -> Duration {
-        self.timeout
+    /// How long silence lasts before it means that the connection is broken: an interval less than it takes the scheduler,
+    /// which may be speaking to nobody over it, to give this node up.
+    pub(super) fn patience(&self) -> Duration {
+        self.timeout - self.interval()
     }
 
     /// Five milliseconds at least, so that the interval is never nothing.
@@ -67,6 +68,6 @@ impl Pulse {
     }
 
     pub(super) fn silent_at(&self) -> Time {
-        self.heard_at + self.timeout
+        self.heard_at + self.patience()
     }
 }

@@ -91,11 +91,13 @@ impl Scheduler {
             }
             Presence::Member => {}
         }
+        // One whose connection ended has an interval to show that it hears.
+        let hearing = now - (self.silence() - self.interval());
         let Some(node) = self.nodes.get_mut(&key) else { return };
         node.presence = Presence::Member;
         node.lost_since = None;
         let replaced = node.conn.filter(|old| *old != conn);
-        node.attach(conn, now);
+        node.attach(conn, now, hearing);
         if let Some(old) = replaced {
             self.close_at_once(old);
         }

@@ -21,9 +21,11 @@ const PROBE_LAST: Duration = Duration::from_millis(50);
 impl Scheduler {
     pub(super) fn heartbeat(&mut self, now: Time, key: u32, heartbeat: Heartbeat) {
         let Some(node) = self.nodes.get_mut(&key) else { return };
-        // Its newest echo is that of the heartbeat before this one, or newer than the one it told before: it hears.
-        if heartbeat.echoed > node.echoed || heartbeat.sequence <= heartbeat.echoed.saturating_add(1) {
-            node.hearing = now;
+        // Its newest echo is that of the heartbeat before this one, or newer than the one it told before: it has heard what
+        // was sent when the one before came, and nothing says that it has heard anything since.
+        node.is_deaf = heartbeat.echoed <= node.echoed && heartbeat.sequence > heartbeat.echoed.saturating_add(1);
+        if let Some(before) = node.heartbeat.filter(|_| !node.is_deaf) {
+            node.hearing = node.hearing.max(before);
         }
         node.echoed = heartbeat.echoed;
         node.heartbeat = Some(now);
@@ -58,12 +60,12 @@ impl Scheduler {
             .nodes
             .iter()
             .filter(|(_, node)| node.is_member() && node.conn.is_some() && node.doom.is_none())
-            .filter(|(_, node)| now.since(node.heard) >= silence || node.unhearing() >= silence)
+            .filter(|(_, node)| now.since(node.heard) >= silence || node.unhearing(now) >= silence)
             .map(|(key, _)| *key)
             .collect();
         for key in quiet {
             let node = &self.nodes[&key];
-            let (unheard, unhearing) = (now.since(node.heard), node.unhearing());
+            let (unheard, unhearing) = (now.since(node.heard), node.unhearing(now));
             if unheard < silence {
                 self.doom(now, key, format!("is lost: it has not heard the scheduler for {}", span(unhearing)));
             } else if !self.probe(key) {

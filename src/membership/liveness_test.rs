@@ -1,9 +1,9 @@
 use super::REATTACH;
 use crate::error::Status;
-use crate::membership::testing::{host, named, worker, Bench};
+use crate::membership::testing::{host, named, rules, worker, Bench};
 use crate::membership::{Closed, ConnId, Input, Liveness};
-use crate::types::JobInstance;
-use crate::wire::{Abort, Heartbeat, Message, Register, Suspect};
+use crate::types::{Epoch, JobInstance};
+use crate::wire::{Abort, Heartbeat, InEpoch, Message, Register, Suspect};
 use std::time::Duration;
 
 const MS: Duration = Duration::from_millis(1);
@@ -239,6 +239,95 @@ fn a_node_that_does_not_hear_gains_no_time_by_registering_again() {
     let failure = bench.verdict(0).expect("told");
     assert!(failure.to_string().starts_with("rank 1 "), "{failure}");
     assert!(failure.cause.starts_with("is lost: it has not heard the scheduler for "), "{failure}");
+}
+
+/// A node on a link that goes silent in either direction, or both, as its agent sees to it: a heartbeat each interval, a
+/// new connection where nothing was heard for all but one interval of the time-out.
+struct Cut {
+    timeout: Duration,
+    /// In eighths of an interval: when it beats, and when the link goes silent.
+    beats_at: u32,
+    silent_at: u32,
+    speaks: bool,
+    hears: bool,
+    /// Whether new connections work.
+    heals: bool,
+}
+
+impl Cut {
+    /// How long after the silence began the node was lost, if it was within three time-outs.
+    fn lost_after(&self, place: &str) -> Option<Duration> {
+        let mut agreed = rules(2, 0).agreed;
+        agreed.heartbeat_timeout_ms = self.timeout.as_millis() as u64;
+        let mut bench = Bench::new(crate::membership::Rules { agreed, ..rules(2, 0) });
+        let register = || Register { host: host(place), ..named(1, 2, "1") };
+        bench.join(0, named(0, 2, "0"));
+        bench.join(1, register());
+        bench.sent.clear();
+        let step = self.timeout / 40;
+        let (mut conn, mut sequence, mut echoed, mut heard_at) = (1, 0, 0, 0);
+        for now in 1..120 + self.silent_at {
+            bench.pass(step);
+            let silent = now >= self.silent_at && !(self.heals && conn > 1);
+            if now % 8 == 0 {
+                bench.beat(0, u64::from(now / 8));
+            }
+            if now % 8 == self.beats_at {
+                sequence += 1;
+                if self.speaks || !silent {
+                    bench.say(conn, Message::Heartbeat(Heartbeat { sequence, echoed, progress: Vec::new() }));
+                }
+            }
+            for message in bench.told(conn).into_iter().filter(|_| self.hears || !silent) {
+                heard_at = now;
+                match message {
+                    Message::HeartbeatEcho(echo) => echoed = echo.sequence,
+                    Message::Formed(_) => bench.say(conn, Message::InEpoch(InEpoch { epoch: Epoch(1) })),
+                    _ => {}
+                }
+            }
+            if now - heard_at >= 32 && (self.speaks || self.heals) {
+                bench.close(conn, Closed::Ended);
+                (conn, heard_at) = (conn + 10, now);
+                bench.join(conn, Register { instance: Some(JobInstance([9; 16])), ..register() });
+            }
+            while !bench.probes.is_empty() {
+                probed(&mut bench, Liveness::Alive);
+            }
+            if let Some(failure) = bench.verdict(0) {
+                assert!(failure.to_string().starts_with("rank 1 "), "{failure}");
+                return Some(step * (now - self.silent_at));
+            }
+        }
+        None
+    }
+}
+
+#[test]
+fn a_link_that_goes_silent_is_lost_within_the_time_out_and_one_interval() {
+    for timeout in [500, 2000, 5000].map(|ms| MS * ms) {
+        for (speaks, hears) in [(true, false), (false, true), (false, false)] {
+            for (beats_at, silent_at) in (0..8).flat_map(|beats_at| (40..48).map(move |at| (beats_at, at))) {
+                let cut = Cut { timeout, beats_at, silent_at, speaks, hears, heals: false };
+                for place in ["here", "there"] {
+                    let after = cut.lost_after(place).expect("lost");
+                    let (soonest, latest) = (timeout - timeout / 5, timeout + timeout / 5);
+                    let case = format!("on host {place}, speaks {speaks}, hears {hears}, {beats_at}, {silent_at}");
+                    assert!(after >= soonest && after <= latest, "{after:?} of {timeout:?}: {case}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_node_that_comes_back_over_a_new_connection_is_not_lost() {
+    for (beats_at, silent_at) in (0..8).flat_map(|beats_at| (40..48).map(move |at| (beats_at, at))) {
+        for (speaks, hears) in [(true, false), (false, false)] {
+            let cut = Cut { timeout: MS * 2000, beats_at, silent_at, speaks, hears, heals: true };
+            assert_eq!(cut.lost_after("there"), None, "speaks {speaks}, {beats_at}, {silent_at}");
+        }
+    }
 }
 
 #[test]

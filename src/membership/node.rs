@@ -72,8 +72,10 @@ pub(super) struct Node {
     pub(super) process_gone: bool,
     /// Its last sign of life.
     pub(super) heard: Time,
-    /// When it last showed that it hears the scheduler.
+    /// When that was sent which it has last shown to have heard, or later.
     pub(super) hearing: Time,
+    /// Its newest heartbeat says that it has not heard what was sent before it.
+    pub(super) is_deaf: bool,
     /// When its present connection began.
     pub(super) attached: Time,
     pub(super) echoed: u64,
@@ -113,6 +115,7 @@ impl Node {
             process_gone: false,
             heard: now,
             hearing: now,
+            is_deaf: false,
             attached: now,
             echoed: 0,
             heartbeat: None,
@@ -130,17 +133,15 @@ impl Node {
     }
 
     /// A new connection stands for it.
-    pub(super) fn attach(&mut self, conn: ConnId, now: Time) {
+    /// It counts as having heard what was sent at `hearing`, but not `now`: else one that hears nothing could put its end off
+    /// for ever by coming back.
+    pub(super) fn attach(&mut self, conn: ConnId, now: Time, hearing: Time) {
         self.conn = Some(conn);
         self.detached = None;
         self.doom = None;
         self.process_gone = false;
         self.heard = now;
-        // Its time begins anew only if it heard anything over the connection that this one replaces: else one that hears
-        // nothing could put its end off for ever by coming back.
-        if self.hearing > self.attached {
-            self.hearing = now;
-        }
+        self.hearing = self.hearing.max(hearing);
         self.attached = now;
         self.heartbeat = None;
         self.asked = None;
@@ -149,7 +150,7 @@ impl Node {
 
     /// What was known of its last life does not concern this one.
     pub(super) fn begin_anew(&mut self, now: Time) {
-        (self.hearing, self.attached, self.echoed) = (now, now, 0);
+        (self.hearing, self.attached, self.echoed, self.is_deaf) = (now, now, 0, false);
         (self.heartbeat, self.asked, self.witness) = (None, None, None);
         self.suspicions.clear();
         self.progress.clear();
@@ -165,9 +166,19 @@ impl Node {
         self.before.is_some()
     }
 
-    /// For how long its heartbeats have shown that it does not hear the scheduler.
-    pub(super) fn unhearing(&self) -> Duration {
-        self.heartbeat.map_or(Duration::ZERO, |heartbeat| heartbeat.since(self.hearing))
+    /// For how long it has not heard the scheduler, by what its heartbeats say.
+    pub(super) fn unhearing(&self, now: Time) -> Duration {
+        if self.is_deaf {
+            now.since(self.hearing)
+        } else {
+            Duration::ZERO
+        }
+    }
+
+    /// It has answered what its present connection began with.
+    pub(super) fn has_answered(&mut self) {
+        self.hearing = self.hearing.max(self.attached);
+        self.is_deaf = false;
     }
 
     pub(super) fn role(&self) -> Role {

@@ -167,6 +167,7 @@ impl Scheduler {
     pub(super) fn in_epoch(&mut self, key: u32, word: &InEpoch) {
         if let Some(node) = self.nodes.get_mut(&key) {
             node.epoch = word.epoch;
+            node.has_answered();
         }
     }
 

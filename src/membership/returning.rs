@@ -143,7 +143,7 @@ impl Scheduler {
         node.since = now;
         node.epoch = Epoch(0); // it knows of none yet
         node.begin_anew(now);
-        node.attach(conn, now);
+        node.attach(conn, now, now);
         self.present += 1;
         if let Some(old) = old_conn {
             self.drop_connection(old);
