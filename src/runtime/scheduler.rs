@@ -10,6 +10,7 @@
 use super::clock::Clock;
 use super::control::{ControlEnd, ControlLink, FIRST_READ_BYTES};
 use super::identity;
+use super::keeper;
 use super::log::Logger;
 use super::port::listen;
 pub use super::port::{named, RESOLVE_WAIT};
@@ -17,6 +18,7 @@ use super::writer::{self, Writer};
 use crate::collective::Thresholds;
 use crate::config::{Place, Settings};
 use crate::error::{Error, Result, Status};
+use crate::journal::Disk;
 use crate::membership::{self, Closed, ConnId, Identity, Input, Output, Rules};
 use crate::net::{host, limit, listener, Listener, Poller, Token, Waker};
 use crate::types::{JobInstance, Secret, Time};
@@ -81,6 +83,11 @@ pub struct Serving {
 impl Serving {
     /// Binds, and is ready to serve the job that the settings describe.
     pub fn new(settings: &Settings) -> Result<Serving> {
+        Serving::over(settings, || Ok(Box::new(keeper::disk(settings)?)))
+    }
+
+    /// The same, with recovery, with the journal on the disk that this opens.
+    pub(super) fn over(settings: &Settings, disk: impl FnOnce() -> Result<Box<dyn Disk>>) -> Result<Serving> {
         let Place::Scheduler { host, port } = &settings.place else {
             return Err(Error::config("these settings are not those of a scheduler"));
         };
@@ -91,7 +98,7 @@ impl Serving {
         let logger = Logger::new(settings.log_level, "scheduler");
         settings.warnings.iter().for_each(|line| logger.warn(line));
         let clock = Clock::start();
-        let mut begun = settings.enable_recovery.then(|| writer::begin(settings)).transpose()?;
+        let mut begun = settings.enable_recovery.then(|| writer::begin(settings, disk)).transpose()?;
         begun.iter().flat_map(|begun| &begun.notes).for_each(|line| logger.warn(line));
         let instance =
             begun.as_ref().map_or_else(|| host::random_bytes().map(JobInstance), |begun| Ok(begun.instance))?;

@@ -2,12 +2,12 @@
 //!
 //! Invariants: records are written in the order in which they were given; what was given together, or came while the disk
 //! was busy, is synced together; a record is told of as durable only when a sync that covers it has returned. After a
-//! failure nothing more is written, and the failure is told once.
+//! failure nothing more is written, and the failure is told once. Tested in `writer_test.rs`, over a disk that does what it
+//! is told.
 
-use super::keeper;
 use crate::config::{Key, Settings};
 use crate::error::{Error, Result, Status};
-use crate::journal::{Journal, Opened, RECORD_MAX};
+use crate::journal::{Disk, Journal, Opened, RECORD_MAX};
 use crate::net::{host, thread, Waker};
 use crate::types::JobInstance;
 use crate::wire::{JobRecord, Record};
@@ -56,12 +56,13 @@ pub(super) struct Begun {
     pub(super) notes: Vec<String>,
 }
 
-/// Reads the journal, begins a new job where there is none that goes on, and writes down that the scheduler was started.
-pub(super) fn begin(settings: &Settings) -> Result<Begun> {
+/// Reads the journal on the disk that this opens, begins a new job where there is none that goes on, and writes down that the
+/// scheduler was started.
+pub(super) fn begin(settings: &Settings, open: impl FnOnce() -> Result<Box<dyn Disk>>) -> Result<Begun> {
     check_limits(settings)?;
-    let disk = keeper::disk(settings)?;
+    let disk = open()?;
     let salt = u64::from_le_bytes(host::random_bytes()?);
-    let Opened { mut journal, records, note } = Journal::open(Box::new(disk), salt)?;
+    let Opened { mut journal, records, note } = Journal::open(disk, salt)?;
     let mut notes: Vec<String> = note.into_iter().collect();
     let mut records = records.iter().map(|bytes| decode(&journal, bytes)).collect::<Result<Vec<Record>>>()?;
     if records.last() == Some(&Record::Done) {
@@ -258,3 +259,7 @@ fn carry_out(journal: &mut Journal, job: &JobRecord, work: Vec<Work>, asked: &mu
     journal.sync()?;
     Ok(last)
 }
+
+#[cfg(test)]
+#[path = "writer_test.rs"]
+mod tests;
