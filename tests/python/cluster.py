@@ -146,18 +146,20 @@ class Cluster:
     numbered           worker i has MS_NODE_ID=i and with it rank i; False: no node ids
     env                further variables for every process
     scheduler          what the scheduler runs, if not `program`; False: none is started until start_scheduler()
+    keeps_port         the test holds on to the port, so that start_scheduler() can start another when one has ended
     host               the scheduler's address
     """
 
     def __init__(self, program, workers=1, servers=0, *, started=None, numbered=True, env=None, scheduler=True,
-                 host="127.0.0.1"):
+                 keeps_port=False, host="127.0.0.1"):
         self.program = program
         self.numbered = numbered
         self.workers = []
         self.servers = []
         self.others = []
         self.scheduler = None
-        self._scheduler_program = program if scheduler in (True, False) else scheduler
+        self.scheduler_program = program if scheduler in (True, False) else scheduler
+        self._keeps_port = keeps_port
         self._start_scheduler = scheduler is not False
         self._started = workers if started is None else started
         self._servers_started = servers
@@ -171,8 +173,11 @@ class Cluster:
     def start_scheduler(self, env=None):
         descriptor = self._listener.fileno()
         settings = {"MS_ROLE": "MS_SCHED", "MUSTER_SCHED_FD": descriptor, **(env or {})}
-        self.scheduler = Process(self._scheduler_program, {**self.env, **settings}, "scheduler", [descriptor])
-        self._listener.close()  # from here on the scheduler alone holds the port
+        if self.scheduler:
+            self.others.append(self.scheduler)
+        self.scheduler = Process(self.scheduler_program, {**self.env, **settings}, "scheduler", [descriptor])
+        if not self._keeps_port:
+            self._listener.close()  # from here on the scheduler alone holds the port
         return self.scheduler
 
     def start_worker(self, env=None, program=None):

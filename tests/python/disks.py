@@ -1,0 +1,129 @@
+"""Disks that stop taking anything: one that is full, one that is read-only, a directory without permission.
+
+    with Full() as disk, Process(disk.command([MUSTER, "scheduler"]), {..., "MS_RECOVERY_PATH": disk.path}) as scheduler:
+        disk.breaks()
+
+The first two are file systems in memory, in a mount namespace of their own, into which `command` leads a program. Where a
+machine allows no such namespace, the test that asks for one is skipped, with what the machine said.
+"""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+
+import pytest
+
+from cluster import Process, command_line
+from launch import until
+
+SIZE = "64m"
+# Root may read and write whatever the modes of files say; so it becomes somebody else.
+NOBODY = 65534
+LIMIT = 30
+
+
+class Disk:
+    """`path` is the directory; `words` are those in which the system and the library tell of the trouble."""
+
+    words = ()
+
+    def __init__(self):
+        self.path = pathlib.Path(tempfile.mkdtemp(prefix="muster-disk-"))
+
+    def command(self, program):
+        """What runs a program where the disk is."""
+        return command_line(program)
+
+    def breaks(self):
+        raise NotImplementedError
+
+    def is_mended(self):
+        raise NotImplementedError
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        shutil.rmtree(self.path)
+
+
+class Mounted(Disk):
+    def __init__(self):
+        super().__init__()
+        as_root = [] if os.geteuid() == 0 else ["--map-root-user"]
+        mounts = f'mount -t tmpfs -o size={SIZE},mode=700 tmpfs "$1" && echo mounted && exec sleep 600'
+        unshare = ["unshare", "--mount", *as_root, "--propagation=private", "sh", "-c", mounts, "sh", self.path]
+        self.holder = Process(unshare)
+
+    def command(self, program):
+        whose = [] if os.geteuid() == 0 else ["--user", "--preserve-credentials"]
+        return ["nsenter", f"--target={self.holder.pid}", "--mount", *whose, "--", *command_line(program)]
+
+    def sh(self, line):
+        subprocess.run(self.command(["sh", "-ec", line, "sh", self.path]), check=True, timeout=LIMIT)
+
+    def __enter__(self):
+        try:
+            until(lambda: self.holder.returncode is not None or "mounted" in self.holder.stdout, LIMIT, "a mounted disk")
+            if self.holder.returncode is not None:
+                pytest.skip(f"NOT TESTED: this machine allows no mount namespace: {self.holder.stderr.strip()}")
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self.holder.close()
+        super().__exit__()
+
+
+class Full(Mounted):
+    words = ("No space left on device", "expected free space")
+
+    def breaks(self):
+        self.sh('! dd if=/dev/zero of="$1/filler" bs=4096 2>/dev/null')
+
+    def is_mended(self):
+        self.sh('rm "$1/filler"')
+
+
+class ReadOnly(Mounted):
+    """As where a disk is mounted read-only over one that was not: who has a file open there may go on writing to it."""
+
+    words = ("Read-only file system", "expected a recovery path (MS_RECOVERY_PATH) on a file system that can be written to")
+
+    def breaks(self):
+        self.sh('mount --bind "$1" "$1" && mount -o remount,bind,ro "$1"')
+
+    def is_mended(self):
+        self.sh('umount "$1"')
+
+
+class Forbidden(Disk):
+    """Whoever has a file open there may go on writing to it, too."""
+
+    words = ("Permission denied", "expected a recovery path (MS_RECOVERY_PATH) that this process's user owns")
+
+    def __init__(self):
+        super().__init__()
+        if os.geteuid() == 0:
+            os.chown(self.path, NOBODY, NOBODY)
+
+    def command(self, program):
+        other = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--"]
+        return [*(other if os.geteuid() == 0 else []), *command_line(program)]
+
+    def breaks(self):
+        self.path.chmod(0)
+
+    def is_mended(self):
+        self.path.chmod(0o700)
+
+    def __exit__(self, *_):
+        self.is_mended()
+        super().__exit__()
+
+
+DISKS = {"full": Full, "read-only": ReadOnly, "forbidden": Forbidden}

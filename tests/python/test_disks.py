@@ -1,0 +1,112 @@
+"""A disk that stops taking anything: the scheduler or the node says so, with the path; nothing acknowledged is lost."""
+
+import re
+
+import pytest
+
+from cluster import MUSTER, Cluster, Process
+from disks import DISKS
+from launch import until
+from nodes import JOIN_AND_LEAVE, failed_at_once, node, reserved_port, said
+
+LIMIT = 60
+# As `muster scheduler --help` says: it could not serve the job.
+UNABLE = 4
+SCHEDULER = [MUSTER, "scheduler"]
+
+# Rank 0 writes into the store, and at the end finds there what was acknowledged; the others do without the scheduler.
+WORK = """
+    c = join()
+    others = c.world.create([1, 2])
+    stop = pathlib.Path(os.environ["HOLD_FOLDER"], "stop")
+    if c.rank == 0:
+        last, number = {}, 0
+        while not stop.exists():
+            number += 1
+            c.store_set(f"key {number % 8}", b"%08d" % number * 2500)
+            last[number % 8] = number
+            say(acknowledged=number)
+            time.sleep(0.002)
+        for place, number in last.items():
+            assert c.store_get(f"key {place}", 0) == b"%08d" % number * 2500, (place, number)
+        say(found=number)
+    else:
+        rounds = 0
+        while not others.allreduce([int(stop.exists())], MAX)[0]:
+            rounds += 1
+            say(rounds=rounds)
+            time.sleep(0.01)
+    c.world.barrier()
+    say(epoch=c.epoch)
+    c.leave()
+"""
+
+
+@pytest.fixture(params=DISKS)
+def disk(request):
+    with DISKS[request.param]() as disk:
+        yield disk
+
+
+def ended_by(disk, scheduler):
+    """The scheduler has ended as one that cannot serve its job, and says on which path it failed, why, and what to do."""
+    assert scheduler.wait(LIMIT) == UNABLE
+    last = scheduler.stderr.splitlines()[-1]
+    assert re.match(rf"muster scheduler: .*cannot [a-z ]+ {disk.path}/scheduler\.", last), last
+    for words in disk.words:
+        assert words in last, last
+    return last
+
+
+def test_a_scheduler_on_such_a_disk_does_not_start(disk):
+    with Cluster(node(), workers=1, started=0, scheduler=False, keeps_port=True) as cluster:
+        cluster.scheduler_program = disk.command(SCHEDULER)
+        cluster.env |= {"MS_ENABLE_RECOVERY": 1, "MS_RECOVERY_PATH": disk.path}
+        disk.breaks()
+        ended_by(disk, cluster.start_scheduler())
+        cluster.scheduler_program = disk.command(node())
+        failed_at_once(cluster.start_scheduler(), "JOURNAL", disk.path / "scheduler.", *disk.words)
+        disk.is_mended()
+        cluster.start_scheduler()
+        cluster.start_worker(program=disk.command(node()))
+        assert cluster.workers[0].wait(LIMIT) == 0
+        assert cluster.scheduler.wait(LIMIT) == 0
+
+
+def test_a_scheduler_whose_disk_fails_meanwhile_loses_nothing(disk, tmp_path):
+    env = {"MS_ENABLE_RECOVERY": 1, "MS_RECOVERY_PATH": tmp_path / "nodes", "HOLD_FOLDER": tmp_path}
+    with Cluster(node(WORK), workers=3, started=0, scheduler=False, keeps_port=True, env=env) as cluster:
+        cluster.scheduler_program = disk.command(SCHEDULER)
+        on_it = {"MS_RECOVERY_PATH": disk.path}
+        first = cluster.start_scheduler(on_it)
+        for _ in range(3):
+            cluster.start_worker()
+        cluster.workers[0].wait_for('"acknowledged": 9}', LIMIT)
+        disk.breaks()
+        ended_by(disk, first)
+        before = said(cluster.workers[1])["rounds"]
+        until(lambda: said(cluster.workers[1])["rounds"] > before + 10, LIMIT, "the nodes go on")
+        ended_by(disk, cluster.start_scheduler(on_it))
+        acknowledged = said(cluster.workers[0])["acknowledged"]
+        disk.is_mended()
+        cluster.start_scheduler(on_it)
+        until(lambda: said(cluster.workers[0])["acknowledged"] > acknowledged + 10, LIMIT, "the store goes on")
+        (tmp_path / "stop").touch()
+        for worker in cluster.workers:
+            assert worker.wait(LIMIT) == 0
+            assert said(worker)["epoch"] == 1, "nobody was lost"
+        assert "found" in said(cluster.workers[0])
+        assert cluster.scheduler.wait(LIMIT) == 0
+        assert "this scheduler was started again" in cluster.scheduler.stderr
+
+
+def test_a_node_that_cannot_keep_its_identity_says_so(disk):
+    recovery = {"MS_ENABLE_RECOVERY": 1, "MS_RECOVERY_PATH": disk.path}
+    with reserved_port() as port:
+        settings = {"MS_ROLE": "MS_WORKER", "MS_NODE_ID": 0, "MS_WORKER_NUM": 1, "MS_SCHED_HOST": "127.0.0.1"}
+        disk.breaks()
+        with Process(disk.command(node()), {**settings, **recovery, "MS_SCHED_PORT": port}) as worker:
+            failed_at_once(worker, "JOURNAL", disk.path / "node-", ".identity", *disk.words)
+    disk.is_mended()
+    with Cluster(disk.command(node(JOIN_AND_LEAVE)), workers=1, env=recovery) as cluster:
+        cluster.succeed(LIMIT)
