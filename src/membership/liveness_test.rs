@@ -331,6 +331,34 @@ fn a_node_that_comes_back_over_a_new_connection_is_not_lost() {
 }
 
 #[test]
+fn one_whose_connection_broke_has_an_interval_to_show_that_it_hears() {
+    for shows in [true, false] {
+        let mut bench = Bench::formed(&["here", "there"]);
+        // Asked for a second heartbeat, it sends it before it has the first one's echo.
+        for sequence in [1, 2] {
+            bench.say(1, Message::Heartbeat(Heartbeat { sequence, echoed: 0, progress: Vec::new() }));
+        }
+        bench.close(1, Closed::Broken);
+        let mut beats = 0;
+        let mut pass = |bench: &mut Bench, ms| {
+            bench.pass_with(MS * ms, |bench| {
+                beats += 1;
+                bench.beat(0, beats);
+            });
+        };
+        pass(&mut bench, 4_900);
+        bench.join(7, Register { instance: Some(JobInstance([9; 16])), host: host("there"), ..named(1, 2, "1") });
+        pass(&mut bench, 900);
+        assert_eq!(bench.verdict(0), None, "its interval is not over");
+        if shows {
+            bench.say(7, Message::InEpoch(InEpoch { epoch: Epoch(1) }));
+        }
+        pass(&mut bench, 1_300);
+        assert_eq!(bench.verdict(0).is_none(), shows);
+    }
+}
+
+#[test]
 fn the_schedulers_own_lateness_is_nobodys_fault() {
     let mut bench = Bench::formed(&["here", "there"]);
     bench.pass(MS * 900);
