@@ -39,7 +39,7 @@ pub struct Journal {
     /// The length of the file, and how much of it is synced.
     length: u64,
     synced: u64,
-    /// How much of it the snapshot takes.
+    /// How much of it the snapshot takes; 0: not known.
     snapshot: u64,
     /// The salt of the next file.
     next_salt: u64,
@@ -108,7 +108,9 @@ impl Journal {
         // What is read may be in the system's memory only: the last scheduler died before it synced it, or its sync failed,
         // and a later one of that file would not say so again. So it is written anew.
         let begun = begin(&*disk, salt, scan.payloads.iter().map(|payload| &bytes[payload.clone()]))?;
-        let begun = Begun { snapshot: begun.length.min(scan.snapshot_end as u64), ..begun };
+        // What was appended cannot be told from a snapshot any more, after several starts at the latest: the next rewrite shows
+        // how much one takes.
+        let begun = Begun { snapshot: 0, ..begun };
         let journal = Journal::new(disk, lock, begun, salt.wrapping_add(1));
         Ok(Opened { journal, records: Records { bytes, payloads: scan.payloads }, note })
     }

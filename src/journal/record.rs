@@ -89,8 +89,6 @@ fn checksum(salt: u64, begin: &[u8], payload: &[u8]) -> u32 {
 pub(super) struct Scan {
     /// Where the payloads of its records lie.
     pub payloads: Vec<Range<usize>>,
-    /// Where what it began with ends: behind the mark.
-    pub snapshot_end: usize,
     /// Where the last whole record ends; what lies behind is a torn tail.
     pub end: usize,
 }
@@ -110,25 +108,25 @@ struct Reader<'a> {
 /// Reads a whole file. An error is the end of the sentence that begins with the file's path.
 pub(super) fn scan(bytes: &[u8]) -> Result<Scan, String> {
     let reader = Reader { bytes, salt: read_head(bytes)? };
-    let (mut payloads, mut snapshot_end, mut end) = (Vec::new(), None, HEAD_BYTES);
+    let (mut payloads, mut is_marked, mut end) = (Vec::new(), false, HEAD_BYTES);
     while let Some(found) = reader.at(end) {
         end = found.payload.end;
         match found.is_mark {
             // A file has one mark.
-            true if snapshot_end.is_some() => return Err(format!("is damaged at offset {end}: a second mark")),
-            true => snapshot_end = Some(end),
+            true if is_marked => return Err(format!("is damaged at offset {end}: a second mark")),
+            true => is_marked = true,
             false => payloads.push(found.payload),
         }
     }
-    let Some(snapshot_end) = snapshot_end else {
+    if !is_marked {
         return Err(format!("is damaged at offset {end}, within what it began with, which had been synced"));
-    };
+    }
     if let Some(behind) = reader.proof_behind(end) {
         return Err(format!(
             "is damaged at offset {end}: it had been synced there, as the record at offset {behind} shows"
         ));
     }
-    Ok(Scan { payloads, snapshot_end, end })
+    Ok(Scan { payloads, end })
 }
 
 fn read_head(bytes: &[u8]) -> Result<u64, String> {
