@@ -14,7 +14,8 @@ LIMIT = 60
 UNABLE = 4
 SCHEDULER = [MUSTER, "scheduler"]
 
-# Rank 0 writes into the store, and at the end finds there what was acknowledged; the others do without the scheduler.
+# Rank 0 writes into the store and counts in it, each time to find there all that was acknowledged; the others do without the
+# scheduler.
 WORK = """
     c = join()
     others = c.world.create([1, 2])
@@ -25,6 +26,7 @@ WORK = """
             number += 1
             c.store_set(f"key {number % 8}", b"%08d" % number * 2500)
             last[number % 8] = number
+            assert c.store_add("count", 1) == number, number
             say(acknowledged=number)
             time.sleep(0.002)
         for place, number in last.items():
