@@ -284,8 +284,8 @@ fn a_slow_sync_does_not_stop_the_loop_and_what_depends_on_it_is_held_back() {
     disk.shut(false);
     assert_eq!(node.formed().rank, 0);
     // The same for each other promise.
-    let promises: [(&dyn Fn(&mut Node), u8); 2] = [(&|node| node.set(1), 35), (&|node| node.say(&Message::Leave), 9)];
-    for (act, answer) in promises {
+    let acts: [fn(&mut Node); 2] = [|node| node.set(1), |node| node.say(&Message::Leave)];
+    for (act, answer) in acts.into_iter().zip([35, 9]) {
         let before = disk.counts().syncs;
         disk.shut(true);
         act(&mut node);
