@@ -44,6 +44,7 @@ mod rank_table;
 mod recover;
 mod request;
 mod roster;
+mod rules;
 mod scheduler;
 mod seat;
 mod shared;

@@ -14,15 +14,15 @@ use super::keeper;
 use super::log::Logger;
 use super::port::listen;
 pub use super::port::{named, RESOLVE_WAIT};
+use super::rules::rules;
 use super::writer::{self, Writer};
-use crate::collective::Thresholds;
 use crate::config::{Place, Settings};
 use crate::error::{Error, Result, Status};
 use crate::journal::Disk;
-use crate::membership::{self, Closed, ConnId, Identity, Input, Output, Rules};
+use crate::membership::{self, Closed, ConnId, Identity, Input, Output};
 use crate::net::{host, limit, listener, Listener, Poller, Token, Waker};
 use crate::types::{JobInstance, Secret, Time};
-use crate::wire::{Agreed, Message, Register, Rejected, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
+use crate::wire::{Message, Register, Rejected, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -403,31 +403,6 @@ impl Serving {
                 Err(end) => self.lose(id, &end),
             }
         }
-    }
-}
-
-fn rules(settings: &Settings) -> Rules {
-    let limits = settings.store_limits;
-    Rules {
-        job_id: settings.job_id.clone(),
-        worker_num: settings.worker_num,
-        server_num: settings.server_num,
-        recovery: settings.enable_recovery,
-        durable: settings.enable_recovery,
-        forming_timeout: settings.forming_timeout,
-        agreed: Agreed {
-            heartbeat_timeout_ms: settings.heartbeat_timeout.as_millis() as u64,
-            checksums: settings.checksums,
-            thresholds: Thresholds::default().to_array().to_vec(),
-            store_key_max: limits.key as u64,
-            store_value_max: limits.value as u64,
-        },
-        one_host: Thresholds::for_one_host().to_array().to_vec(),
-        store: membership::StoreLimits {
-            key_max: limits.key,
-            value_max: limits.value,
-            total_max: usize::try_from(limits.total).unwrap_or(usize::MAX),
-        },
     }
 }
 

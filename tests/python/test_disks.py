@@ -10,8 +10,8 @@ from launch import until
 from nodes import JOIN_AND_LEAVE, failed_at_once, node, reserved_port, said
 
 LIMIT = 60
-# As `muster scheduler --help` says: it could not serve the job.
-UNABLE = 4
+# As `muster scheduler --help` says: it could not serve the job; its journal could not be written any more.
+UNABLE, CUT_SHORT = 4, 5
 SCHEDULER = [MUSTER, "scheduler"]
 
 # Rank 0 writes into the store and counts in it, each time to find there all that was acknowledged; the others do without the
@@ -50,9 +50,9 @@ def disk(request):
         yield disk
 
 
-def ended_by(disk, scheduler):
-    """The scheduler has ended as one that cannot serve its job, and says on which path it failed, why, and what to do."""
-    assert scheduler.wait(LIMIT) == UNABLE
+def ended_by(disk, scheduler, code=UNABLE):
+    """The scheduler has ended with this code, and says on which path it failed, why, and what to do."""
+    assert scheduler.wait(LIMIT) == code
     last = scheduler.stderr.splitlines()[-1]
     assert re.match(rf"muster scheduler: .*cannot [a-z ]+ {disk.path}/scheduler\.", last), last
     for words in disk.words:
@@ -85,7 +85,7 @@ def test_a_scheduler_whose_disk_fails_meanwhile_loses_nothing(disk, tmp_path):
             cluster.start_worker()
         cluster.workers[0].wait_for('"acknowledged": 9}', LIMIT)
         disk.breaks()
-        ended_by(disk, first)
+        ended_by(disk, first, CUT_SHORT)
         before = said(cluster.workers[1])["rounds"]
         until(lambda: said(cluster.workers[1])["rounds"] > before + 10, LIMIT, "the nodes go on")
         ended_by(disk, cluster.start_scheduler(on_it))
