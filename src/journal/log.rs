@@ -161,12 +161,6 @@ impl Journal {
         self.length > COMPACT_LEAST.max(self.snapshot.saturating_mul(COMPACT_FACTOR))
     }
 
-    /// Whether a journal that has just been opened is worth that at once: of what it begins with then nobody knows how much
-    /// is a snapshot, and how much a history that each start would carry on.
-    pub fn should_compact_at_start(&self) -> bool {
-        self.length > COMPACT_LEAST
-    }
-
     /// Puts these records in the place of all that were appended so far, durably.
     pub fn rewrite<R: AsRef<[u8]>>(&mut self, snapshot: impl IntoIterator<Item = R>) -> Result<()> {
         self.attempt(|journal| journal.replace(snapshot))

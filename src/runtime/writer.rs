@@ -159,10 +159,6 @@ impl Writer {
     /// Goes on with this journal; `waker` is woken when there is something to tell.
     pub(super) fn start(begun: Begun, waker: Waker) -> Result<Writer> {
         let shared = Arc::new(Shared::default());
-        if begun.journal.should_compact_at_start() {
-            shared.desk().is_long = true;
-            waker.wake();
-        }
         let (theirs, Begun { journal, job, .. }) = (Arc::clone(&shared), begun);
         let thread = thread::spawn("muster-journal", move || write(&theirs, journal, &job, &waker))?;
         Ok(Writer { shared, thread: Some(thread) })
