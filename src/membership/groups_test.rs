@@ -1,8 +1,8 @@
-use crate::error::Status;
+use crate::error::{Failure, Status};
 use crate::membership::testing::{rules, worker, Bench};
 use crate::membership::Closed;
-use crate::types::GroupId;
-use crate::wire::{FreeGroup, GroupMade, GroupWish, MakeGroup, Message, Revoked};
+use crate::types::{Epoch, GroupId};
+use crate::wire::{Abort, FreeGroup, GroupMade, GroupWish, MakeGroup, Message, Revoke, Revoked};
 
 /// So many workers, whose connections have the numbers of their ranks.
 fn cluster(workers: u32) -> Bench {
@@ -150,4 +150,18 @@ fn who_comes_back_can_ask_again() {
     bench.sent.clear();
     bench.say(7, Message::MakeGroup(MakeGroup { parent: GroupId::WORLD, nth: 1, sequence: 1, wish: ranks(&[0, 1]) }));
     assert_eq!(made(&mut bench, 7).len(), 1);
+}
+
+#[test]
+fn a_rank_that_leaves_after_the_job_broke_is_no_first_cause() {
+    let mut bench = cluster(3);
+    ask(&mut bench, 0, (GroupId::WORLD, 1), ranks(&[0, 1, 2]));
+    bench.say(1, Message::Abort(Abort { code: 3, reason: "enough".to_owned() }));
+    let cause = "took too long".to_owned();
+    let (status, group) = (Status::Timeout, Some(GroupId::WORLD));
+    let failure = Failure { status, culprit: None, cause, epoch: Epoch(1), group, sequence: 1 };
+    bench.say(0, Message::Revoke(Revoke { failure }));
+    assert_eq!(revoked(&mut bench, 0).first().map(|first| first.0), Some(Status::Aborted));
+    bench.say(2, Message::Leave);
+    assert_eq!(revoked(&mut bench, 0), [], "the making that needs rank 2 has ended before");
 }

@@ -258,8 +258,9 @@ impl Scheduler {
             for key in known.lost {
                 self.is_lost_already(now, key);
             }
-            let ends = failure.status == Status::Aborted && self.is_recoverable();
-            if self.verdict.is_none() || ends {
+            // An abort is for good, whoever was found lost, or has left, before it was known again.
+            let is_aborted = self.verdict.as_ref().is_some_and(|first| first.status == Status::Aborted);
+            if self.verdict.is_none() || (failure.status == Status::Aborted && !is_aborted) {
                 self.break_job(now, failure);
                 self.end_recovery_without();
             }

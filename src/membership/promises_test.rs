@@ -295,6 +295,27 @@ fn an_abort_is_known_again_after_a_restart_whatever_else_was_noticed_first() {
 }
 
 #[test]
+fn an_abort_of_which_nodes_were_told_before_is_not_forgotten_over_a_loss() {
+    let mut again = started_again(formed(3), 3);
+    again.feed(Input::Probed(register(2, 3).process, Liveness::Gone));
+    assert_eq!(again.scheduler.verdict.as_ref().map(|first| first.status), Some(Status::PeerLost));
+    (0..2).for_each(|rank| again.join(u64::from(rank), attached(rank, 3)));
+    again.say(1, Message::InEpoch(InEpoch { epoch: Epoch(1) }));
+    again.say(1, Message::Recover(Recover { epoch: Epoch(1), inside: true }));
+    again.sent.clear();
+    let culprit = Some(again.scheduler.nodes[&0].culprit());
+    let cause = "aborted the job with code 3: enough".to_owned();
+    let failure = Failure { status: Status::Aborted, culprit, cause, epoch: Epoch(1), group: None, sequence: 0 };
+    let known = Known { epoch: Epoch(1), failure: Some(failure.clone()), lost: Vec::new(), revoked: Vec::new() };
+    again.say(0, Message::Known(known));
+    let told = again.told(1);
+    let is_verdict = |message: &Message| matches!(message, Message::Verdict(verdict) if verdict.failure == failure);
+    assert!(told.iter().any(is_verdict), "{told:?}");
+    let in_vain = |message: &Message| matches!(message, Message::NotRecovered(word) if word.failure == failure);
+    assert!(told.iter().any(in_vain), "it waited for epoch 2: {told:?}");
+}
+
+#[test]
 fn without_a_complete_epoch_the_cluster_forms_anew() {
     let mut bench = Bench::new(durable(2));
     bench.join(0, register(0, 2));

@@ -56,7 +56,7 @@ impl Scheduler {
 
     /// Keeps the first cause, and tells every member.
     pub(super) fn revoke_group(&mut self, now: Time, group: GroupId, failure: Failure) {
-        let Some(members) = self.members_of(group) else { return };
+        let Some(members) = self.members_of(group).filter(|_| !self.revoked.contains_key(&group)) else { return };
         self.warn(format!("{group} is revoked: {failure}"));
         self.revoked.insert(group, Revocation { at: now, failure: failure.clone() });
         self.calls.remove(&group);
