@@ -316,6 +316,21 @@ fn an_abort_of_which_nodes_were_told_before_is_not_forgotten_over_a_loss() {
 }
 
 #[test]
+fn an_abort_is_known_again_although_somebody_has_left_since() {
+    let mut bench = formed(3);
+    bench.say(1, Message::Leave);
+    assert!(bench.written.contains(&Record::Left(1)));
+    let mut again = started_again(bench, 3);
+    again.feed(Input::Probed(register(2, 3).process, Liveness::Gone));
+    again.join(0, attached(0, 3));
+    let (culprit, cause) = (Some(again.scheduler.nodes[&1].culprit()), "aborted the job with code 3".to_owned());
+    let failure = Failure { status: Status::Aborted, culprit, cause, epoch: Epoch(1), group: None, sequence: 0 };
+    let known = Known { epoch: Epoch(1), failure: Some(failure.clone()), lost: Vec::new(), revoked: Vec::new() };
+    again.say(0, Message::Known(known));
+    assert_eq!(again.scheduler.verdict, Some(failure));
+}
+
+#[test]
 fn without_a_complete_epoch_the_cluster_forms_anew() {
     let mut bench = Bench::new(durable(2));
     bench.join(0, register(0, 2));

@@ -1,7 +1,8 @@
 //! The rules, each a function that says what breaks it. `sabotage.rs` shows that each is noticed.
 
+use super::causes::{self, Causes};
 use super::node::{End, Process};
-use super::rounds::{expected, Collective, Frame, What};
+use super::rounds::{expected, Collective, Frame};
 use super::world::World;
 use crate::error::{Failure, Status};
 use crate::types::{Epoch, GroupId, Incarnation, Role};
@@ -15,9 +16,24 @@ type Verdict = Result<(), String>;
 pub(super) struct Told {
     /// By epoch: what the first was told of it, and by index who was told that it is a member.
     epochs: BTreeMap<Epoch, (Formed, BTreeMap<u32, Incarnation>)>,
-    results: BTreeMap<(Epoch, u64), Vec<u8>>,
-    groups: BTreeMap<(GroupId, u64), (Option<GroupId>, Vec<u32>)>,
-    revoked: BTreeMap<(Epoch, Option<GroupId>), Failure>,
+    results: BTreeMap<(Epoch, GroupId, u64), Vec<u8>>,
+    /// By number: the making that it came of, and its members.
+    groups: BTreeMap<GroupId, (u64, Vec<u32>)>,
+    /// Why what is broken is so.
+    pub(super) causes: Causes,
+}
+
+impl Told {
+    /// What the member was told of the newest epoch that this twin of it wants to be; as if it was the twin.
+    pub(super) fn for_twin(&self, world: &World, node: usize) -> Option<Formed> {
+        let twin = world.processes.get(node).filter(|process| process.twin)?;
+        let member = &world.processes[world.slots[twin.slot].current?];
+        let (_, (_, lives)) = self.epochs.last_key_value()?;
+        let mut formed = member.formed.clone().filter(|formed| lives.contains_key(&formed.index))?;
+        let own = &mut std::sync::Arc::make_mut(&mut formed.members)[formed.index as usize];
+        std::sync::Arc::make_mut(own).process.pid = 1000 + node as u32;
+        Some(formed)
+    }
 }
 
 /// Who has a place: one life per node id, ranks unique and dense.
@@ -27,7 +43,7 @@ pub(super) fn after_step(world: &World) -> Verdict {
     }
     let Some(running) = &world.host.running else { return Ok(()) };
     let seats = running.brain.seats().map(|seat| (&seat.register.node_id[..], seat.register.role, seat.rank));
-    places(seats, world.plan.workers, world.plan.servers)
+    places(seats, world.plan.workers, world.plan.servers).map_err(|wrong| format!("in the scheduler's book {wrong}"))
 }
 
 /// The same for any list of places.
@@ -56,7 +72,8 @@ pub(super) fn places<'a>(
 }
 
 /// The scheduler says something: never of an epoch before the newest that anybody was told of.
-pub(super) fn sent(world: &World, message: &Message) -> Verdict {
+pub(super) fn sent(world: &mut World, message: &Message) -> Verdict {
+    causes::said(world, message)?;
     match message {
         Message::Formed(formed) if formed.epoch < world.newest => {
             Err(format!("the epoch went back: {} is told, nodes know {}", formed.epoch.0, world.newest.0))
@@ -78,7 +95,8 @@ pub(super) fn formed(world: &mut World, node: usize, formed: &Formed) -> Verdict
         }
     }
     let members = formed.members.iter().map(|member| (&member.node_id[..], member.role, Some(member.rank)));
-    places(members, world.plan.workers, world.plan.servers)?;
+    places(members, world.plan.workers, world.plan.servers)
+        .map_err(|wrong| format!("node {node} was told: {wrong}"))?;
     let own = formed.members.get(formed.index as usize).filter(|own| own.process.pid as usize == 1000 + node);
     if own.is_none_or(|own| own.rank != formed.rank) {
         return Err(format!("two lives of slot {}: node {node} was given the place of another: {own:?}", process.slot));
@@ -86,11 +104,11 @@ pub(super) fn formed(world: &mut World, node: usize, formed: &Formed) -> Verdict
     let life = process.incarnation;
     let told = &mut world.told;
     let (first, lives) = told.epochs.entry(formed.epoch).or_insert_with(|| (formed.clone(), BTreeMap::new()));
-    if (first.secret, &first.members) != (formed.secret, &formed.members) {
-        return Err(format!("node {node} was told of another epoch {} than others", formed.epoch.0));
-    }
     if *lives.entry(formed.index).or_insert(life) != life {
         return Err(format!("two lives of index {} are members of epoch {}", formed.index, formed.epoch.0));
+    }
+    if (first.secret, &first.members) != (formed.secret, &formed.members) {
+        return Err(format!("node {node} was told of another epoch {} than others", formed.epoch.0));
     }
     if let Some((_, (earlier, _))) = told.epochs.range(..formed.epoch).next_back() {
         let places = |formed: &Formed| formed.members.iter().map(|it| (it.role, it.rank)).collect::<Vec<_>>();
@@ -104,23 +122,9 @@ pub(super) fn formed(world: &mut World, node: usize, formed: &Formed) -> Verdict
 
 /// The scheduler was started again: what it had promised is there.
 pub(super) fn resumed(world: &World, records: &[Record]) -> Verdict {
-    if world
-        .host
-        .instance
-        .is_some_and(|known| !records.iter().any(|it| matches!(it, Record::Job(job) if job.instance == known)))
-    {
-        // Another job has begun: the one before must have been done.
-        let over = world.slots.iter().enumerate().all(|(slot, _)| {
-            world
-                .processes
-                .iter()
-                .all(|process| process.slot != slot || !process.alive || !process.program.is_working())
-        });
-        return if over || world.host.archived {
-            Ok(())
-        } else {
-            Err("the journal forgot a job that goes on".to_owned())
-        };
+    let is_of = |record: &Record, known| matches!(record, Record::Job(job) if job.instance == known);
+    if world.host.instance.is_some_and(|known| !records.iter().any(|record| is_of(record, known))) {
+        return Err("the journal forgot a job that goes on".to_owned());
     }
     let epochs = records.iter().filter_map(|record| match record {
         Record::Epoch(epoch) => Some(epoch.epoch),
@@ -150,35 +154,42 @@ pub(super) fn acted_on(process: &Process, node: usize, frame: &Frame, sequence: 
 pub(super) fn collective(world: &mut World, node: usize, collective: &Collective) -> Verdict {
     let epoch = world.processes[node].epoch;
     let result = collective.result().to_vec();
-    if let What::Round(round) = collective.what {
-        if result != expected(world.plan.nodes.len() as u32, epoch, round) {
-            return Err(format!(
-                "node {node}: collective {} of epoch {} has a wrong result",
-                collective.sequence, epoch.0
-            ));
-        }
+    let which = (epoch, collective.group, collective.sequence);
+    let name = || format!("node {node}: collective {} on {} of epoch {}", which.2, which.1, epoch.0);
+    if expected(collective, epoch).is_some_and(|expected| result != expected) {
+        return Err(format!("{} has a wrong result", name()));
     }
-    let known = world.told.results.entry((epoch, collective.sequence)).or_insert_with(|| result.clone());
+    let known = world.told.results.entry(which).or_insert_with(|| result.clone());
     match *known == result {
         true => Ok(()),
-        false => {
-            Err(format!("node {node}: collective {} of epoch {} has another result", collective.sequence, epoch.0))
-        }
+        false => Err(format!("{} has another result than elsewhere", name())),
     }
 }
 
-/// A group is the same for all, in every epoch.
+/// A group is the one that was wanted, and the same for all, in every epoch.
 pub(super) fn group_made(world: &mut World, node: usize, made: &GroupMade) -> Verdict {
-    let told = (made.group, made.members.clone());
-    let known = world.told.groups.entry((made.parent, made.nth)).or_insert_with(|| told.clone());
-    match *known == told {
-        true => Ok(()),
-        false => Err(format!("node {node} was told of {made:?}, others of {known:?}")),
+    let size = world.plan.nodes.len() as u32;
+    let index = world.processes[node].formed.as_ref().map_or(0, |formed| formed.index);
+    let members = super::groups::members(made.nth, index, size);
+    if made.members != members || made.group.is_none() != members.is_empty() {
+        return Err(format!("node {node} was told of {made:?}: {members:?} were wanted"));
+    }
+    let Some(group) = made.group else { return Ok(()) };
+    let told = (made.nth, members);
+    let known = world.told.groups.entry(group).or_insert_with(|| told.clone()).clone();
+    let others = world
+        .told
+        .groups
+        .iter()
+        .find(|(other, (nth, members))| **other != group && *nth == told.0 && members.contains(&index));
+    match (known == told, others) {
+        (true, None) => Ok(()),
+        (_, other) => Err(format!("node {node} was told of {made:?}, others of {known:?}, {other:?}")),
     }
 }
 
-/// A process hears that its epoch is broken.
-pub(super) fn broken(world: &World, node: usize, failure: &Failure) -> Verdict {
+/// A process hears that its epoch is broken, for the cause that all others hear.
+pub(super) fn broken(world: &mut World, node: usize, failure: &Failure) -> Verdict {
     let process = &world.processes[node];
     if failure.epoch != process.epoch {
         let (own, theirs) = (process.epoch.0, failure.epoch.0);
@@ -186,12 +197,16 @@ pub(super) fn broken(world: &World, node: usize, failure: &Failure) -> Verdict {
     }
     if failure.status == Status::Fenced {
         let guessed = failure.cause.contains("unconfirmed");
-        return match process.to_blame.is_some() || process.replaced || guessed {
+        // Its job was done before it heard so, and its scheduler has begun another.
+        let is_done = world.host.archived && failure.cause.contains("belongs to another run of the job");
+        return match process.to_blame.is_some() || process.replaced || guessed || is_done {
             true => Ok(()),
             false => Err(format!("node {node}, to which nothing had happened, was put out: {failure}")),
         };
     }
-    culprit(world, failure)
+    culprit(world, failure)?;
+    super::abort::judged(world, failure)?;
+    causes::heard(world, node, failure, false)
 }
 
 /// The culprit is a process that failed.
@@ -213,8 +228,7 @@ pub(super) fn revoked(world: &mut World, node: usize, failure: &Failure) -> Verd
         return Err(format!("node {node} is told in epoch {} of a revocation in {}", epoch.0, failure.epoch.0));
     }
     culprit(world, failure)?;
-    world.told.revoked.entry((epoch, failure.group)).or_insert_with(|| failure.clone());
-    Ok(())
+    causes::heard(world, node, failure, true)
 }
 
 /// Whether a place is empty now, or its process has not been told of the present epoch.
@@ -255,6 +269,9 @@ pub(super) fn unended(world: &World) -> String {
 /// The whole story: all that could be done was done.
 pub(super) fn at_end(world: &World) -> Verdict {
     let Some((_, result)) = &world.host.ended else { return Err("the scheduler never ended".to_owned()) };
+    if let Some(wrong) = &world.wrong {
+        return Err(wrong.clone());
+    }
     let complete = world.slots.iter().all(|slot| slot.done == world.plan.rounds);
     match (result, complete) {
         (Ok(()), true) => Ok(()),

@@ -1,17 +1,21 @@
 //! Stories with recovery: nodes are lost and come back, the scheduler dies and is started again, and the job goes on.
 //!
 //! `plan` makes a story of a seed; `world` plays it: `scheduler` is that process with the real journal over the simulated
-//! disk of `journal::testdisk`, `node` and `program` are the others, `rounds` their collectives by the real schedules over
-//! links, `trouble` what goes wrong, `ledger` what the store must hold. `checks` are the rules, which hold after every
-//! step, and `sabotage` breaks each of them to see it noticed. `table` counts what was met in which phase.
+//! disk of `journal::testdisk`, `node` and `program` are the others, `groups` the groups that
+//! these make, `rounds` their collectives by the real schedules over links, `trouble`, `between` and `abort` what goes wrong, `ledger` what the store must hold. `checks` are the rules, which hold after every
+//! step, `causes` those of first causes, and `sabotage` breaks each of them to see it noticed. `table` counts what was met in which phase.
 //! Invariant: a seed decides everything.
 //!
 //! A failure names its seed; `MUSTER_SIM_SEED=<seed> cargo test --lib sim::recovery -- --nocapture` plays that one alone
 //! and tells every step.
 
+mod abort;
 mod aims;
+mod between;
+mod causes;
 mod checks;
 mod found;
+mod groups;
 mod ledger;
 mod node;
 mod plan;
@@ -30,7 +34,7 @@ use table::Table;
 use world::World;
 
 /// How many stories the test plays.
-const SEEDS: u64 = 500;
+const SEEDS: u64 = 1000;
 /// How often each cell of the table must be hit, and how many faults a story has at least, on average.
 const HITS: u64 = 20;
 const FAULTS: u64 = 5;

@@ -1,14 +1,15 @@
 //! The nodes' processes: the real brain, its connection, and what it keeps on its disk, as `runtime/node.rs` and
-//! `runtime/keeper.rs` do it.
+//! `runtime/keeper.rs` do it: `World::keep` and `World::token_holds` say again what is decided there, for settings, files and
+//! forks are what most of that file is.
 
-use super::plan::{FINALIZE, FORMING, SILENCE};
+use super::plan::{FINALIZE, FORMING, IMPATIENT, SILENCE};
 use super::program::Program;
 use super::rounds::Links;
 use super::scheduler::host;
 use super::table::Event as Met;
 use super::world::{Event, World};
 use crate::agent::{self, Agent, Profile};
-use crate::error::{Error, Failure};
+use crate::error::{Error, Failure, Status};
 use crate::journal::Identity;
 use crate::membership::{self, ConnId};
 use crate::sim::network::{Fate, Side};
@@ -50,6 +51,8 @@ pub(super) struct Process {
     pub(super) line: Line,
     attempts: u64,
     pub(super) armed: Time,
+    /// When its newest connection was made.
+    pub(super) up_since: Time,
     pub(super) paused_until: Time,
     /// It and the scheduler do not reach each other.
     pub(super) apart_until: Time,
@@ -64,6 +67,13 @@ pub(super) struct Process {
     pub(super) to_blame: Option<Time>,
     /// Another one was told that it has its place.
     pub(super) replaced: bool,
+}
+
+impl Process {
+    /// Whether it was told that the job is aborted.
+    pub(super) fn knows_of_abort(&self) -> bool {
+        self.broken.as_ref().is_some_and(|failure| failure.status == Status::Aborted)
+    }
 }
 
 /// A process learns that a connection has ended.
@@ -119,6 +129,9 @@ impl World {
         if reentry.tokens.is_empty() && self.processes.iter().any(|process| process.slot == slot && !process.twin) {
             self.met(Met::WithoutToken);
         }
+        let (is_back, lives) =
+            (self.newest > Epoch(0), self.processes.iter().filter(|process| process.slot == slot).count());
+        let forming = if self.plan.impatient && is_back && lives == 1 { IMPATIENT } else { FORMING };
         let plan = &self.plan.nodes[slot];
         let register = Register {
             protocol_lowest: PROTOCOL_LOWEST,
@@ -144,7 +157,7 @@ impl World {
         let profile = Profile {
             register: register.clone(),
             scheduler: SCHEDULER.to_owned(),
-            forming_timeout: Some(FORMING),
+            forming_timeout: Some(forming),
             heartbeat_timeout: SILENCE,
             finalize_timeout: FINALIZE,
             seed: random.bits(),
@@ -162,6 +175,7 @@ impl World {
             line: Line::None,
             attempts: 0,
             armed: Time::NEVER,
+            up_since: Time(0),
             paused_until: Time(0),
             apart_until: Time(0),
             program: Program::default(),
@@ -193,6 +207,7 @@ impl World {
                     return Ok(());
                 }
                 process.line = Line::Up(conn);
+                process.up_since = self.now;
             }
             (agent::Input::Closed(_), Some(conn)) if process.line != Line::Up(conn) => {
                 // It ends before the process has heard that it stands.
@@ -333,6 +348,10 @@ impl World {
         self.say(|| format!("node {node} -> {message:?}"));
         let Line::Up(conn) = self.processes[node].line else { return };
         let kind = message.kind();
+        let message = super::sabotage::sent_by_node(self, message);
+        if self.loses(conn, kind) {
+            return;
+        }
         match self.network.send(self.now, conn, Side::Node, message.lane()) {
             Fate::Arrives(at) => {
                 let input = membership::Input::Received(ConnId(conn as u64), message);

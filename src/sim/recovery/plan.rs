@@ -9,6 +9,8 @@ use std::time::Duration;
 pub(super) const SILENCE: Duration = Duration::from_secs(1);
 /// How long forming may take.
 pub(super) const FORMING: Duration = Duration::from_secs(90);
+/// The same for one that is impatient.
+pub(super) const IMPATIENT: Duration = Duration::from_millis(2500);
 /// How long leaving may take.
 pub(super) const FINALIZE: Duration = Duration::from_secs(8);
 /// How long a collective may take.
@@ -40,6 +42,10 @@ pub(super) enum Trouble {
     Vanish { slot: usize, back: Duration },
     /// Several processes at once.
     KillSome { first: usize, count: usize, back: Duration },
+    /// All processes but one.
+    AllButOne { slot: usize, back: Duration },
+    /// A program aborts the job, in this phase.
+    Abort { slot: usize, within: Phase },
     /// A process stands still for so long; another one is started in its place after `next`.
     Stop { slot: usize, span: Duration, next: Duration },
     /// A second process of a node that lives.
@@ -62,12 +68,17 @@ pub(super) enum Trouble {
     Reset { slot: usize, quiet: bool },
     /// Nothing that one end of a node's connection sends arrives.
     OneWay { slot: usize, to_scheduler: bool },
-    /// A node and the scheduler do not reach each other for a while.
-    Partition { slot: usize, span: Duration },
+    /// So many nodes and the scheduler do not reach each other for a while; with `links` they do not reach the other nodes
+    /// either.
+    Partition { slot: usize, count: usize, span: Duration, links: bool },
     /// A node connects once more while its connection stands.
     Duplicate { slot: usize },
     /// The link between two nodes ends.
     Link { one: usize, other: usize },
+    /// What one node sends another is lost for a while, and neither is told.
+    LinkSilent { one: usize, other: usize, span: Duration },
+    /// The same, but it arrives afterwards.
+    LinkSlow { one: usize, other: usize, span: Duration },
 }
 
 /// When.
@@ -79,6 +90,8 @@ pub(super) enum When {
     At(Moment, Phase, u32),
     /// The node that sends or gets this message dies then: the so-manieth of its kind in this phase.
     With { kind: u8, phase: Phase, nth: u32 },
+    /// This message is lost with its connection: the so-manieth of its kind in this phase.
+    Lost { kind: u8, phase: Phase, nth: u32 },
 }
 
 #[derive(Clone, Debug)]
@@ -101,6 +114,8 @@ pub(super) struct Plan {
     pub(super) rounds: u64,
     /// How many groups are made.
     pub(super) groups: u64,
+    /// A life that comes back for the first time does not wait long for the cluster to be whole again.
+    pub(super) impatient: bool,
     /// One of so many records is followed by a rewriting of the journal.
     pub(super) rewrite_once_in: u64,
     pub(super) nodes: Vec<NodePlan>,
@@ -118,8 +133,9 @@ impl Plan {
             servers,
             delay_max_us: [300, 2_000, 8_000][random.index(3)],
             sync_max_us: [200, 2_000, 30_000][random.index(3)],
-            rounds: random.below(4..14),
+            rounds: random.below(8..24),
             groups: random.below(0..4),
+            impatient: random.once_in(6),
             rewrite_once_in: [5, 20, 1000][random.index(3)],
             nodes: Vec::new(),
             troubles: Vec::new(),
@@ -165,7 +181,11 @@ impl Plan {
         for _ in 0..count {
             let trouble = self.trouble(random);
             let scheduler_dies = matches!(trouble, Trouble::Scheduler { .. } | Trouble::Both { .. });
-            let when = match random.below(0..10) {
+            let when = match random.below(0..11) {
+                0..=4 if matches!(trouble, Trouble::Reset { .. }) => {
+                    let nth = random.below(1..6) as u32;
+                    When::Lost { kind: Plan::kind(random), phase: Plan::any_phase(random), nth }
+                }
                 0..=4 if scheduler_dies => {
                     When::At(Plan::moment(random), Plan::any_phase(random), random.below(1..4) as u32)
                 }
@@ -194,7 +214,7 @@ impl Plan {
     }
 
     fn kind(random: &mut Random) -> u8 {
-        [1, 3, 4, 8, 9, 12, 13, 14, 21, 22, 24, 26, 28, 29, 32, 35][random.index(16)]
+        [1, 3, 4, 8, 9, 12, 13, 14, 19, 21, 22, 23, 24, 26, 27, 28, 29, 32, 33, 35][random.index(20)]
     }
 
     fn moment(random: &mut Random) -> Moment {
@@ -213,7 +233,7 @@ impl Plan {
         let slot = random.index(nodes);
         let back = Plan::back(random);
         let machine = random.once_in(2);
-        match random.below(0..26) {
+        match random.below(0..29) {
             0..=3 => Trouble::Kill { slot, back, forgets: random.once_in(12) },
             4 | 5 => Trouble::Vanish { slot, back },
             6 => Trouble::KillSome { first: slot, count: 1 + random.index(nodes), back },
@@ -230,9 +250,29 @@ impl Plan {
             },
             19 | 20 => Trouble::Reset { slot, quiet: random.once_in(2) },
             21 => Trouble::OneWay { slot, to_scheduler: random.once_in(2) },
-            22 => Trouble::Partition { slot, span: random.span_ms(20..4000) },
+            22 => self.partition(random, slot, 4000),
             23 | 24 => Trouble::Duplicate { slot },
+            25 => self.between_nodes(random, slot),
+            26 if random.once_in(4) => {
+                let within = if random.once_in(2) { Phase::Running } else { Phase::Recovering };
+                Trouble::Abort { slot, within }
+            }
+            27 => Trouble::AllButOne { slot, back },
             _ => Trouble::Link { one: slot, other: (slot + 1) % nodes },
+        }
+    }
+
+    pub(super) fn partition(&self, random: &mut Random, slot: usize, longest_ms: u64) -> Trouble {
+        let count = if random.once_in(2) { 1 } else { 1 + random.index(self.nodes.len()) };
+        Trouble::Partition { slot, count, span: random.span_ms(20..longest_ms), links: random.once_in(2) }
+    }
+
+    pub(super) fn between_nodes(&self, random: &mut Random, one: usize) -> Trouble {
+        let nodes = self.nodes.len();
+        let other = (one + 1 + random.index(nodes - 1)) % nodes;
+        match random.once_in(2) {
+            true => Trouble::LinkSilent { one, other, span: random.span_ms(50..3000) },
+            false => Trouble::LinkSlow { one, other, span: random.span_ms(50..3000) },
         }
     }
 }

@@ -10,7 +10,7 @@ use super::world::{Event, World};
 use crate::agent::{self, Ask, Command};
 use crate::error::{Error, Failure, Status};
 use crate::types::GroupId;
-use crate::wire::{Formed, GroupMade, GroupProgress, GroupWish, MakeGroup, PeerState};
+use crate::wire::{Formed, GroupProgress, PeerState};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ pub(super) enum Stage {
 
 /// What comes next in the work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Next {
+pub(super) enum Next {
     /// The groups that the others have made already.
     #[default]
     MakeAgain,
@@ -56,24 +56,42 @@ enum Next {
     Round(u64),
     Store(u64),
     Make(u64),
+    OnGroup(u64),
     Last,
+}
+
+impl Next {
+    /// What comes after everything of a round.
+    pub(super) fn after(round: u64, rounds: u64) -> Next {
+        match round + 1 < rounds {
+            true => Next::Round(round + 1),
+            false => Next::Last,
+        }
+    }
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Program {
     pub(super) stage: Stage,
-    next: Next,
+    pub(super) next: Next,
     /// Grows with every change of stage: what was timed before is void.
     pub(super) token: u64,
+    /// Of the group of all, and of those that were made.
     pub(super) sequence: u64,
+    pub(super) sequences: BTreeMap<GroupId, u64>,
+    /// Numbers everything that it waits for with others.
+    pub(super) calls: u64,
     pub(super) collective: Option<Collective>,
     /// The store's question that is waited for.
     waits: Option<Ask>,
     pub(super) asks: BTreeMap<Ask, Asked>,
     next_ask: Ask,
     /// How many groups it has been told of.
-    made: u64,
-    making: Option<u64>,
+    pub(super) made: u64,
+    /// Those in which it is: their members, in order of rank.
+    pub(super) groups: BTreeMap<u64, (GroupId, Vec<u32>)>,
+    /// The making that it waits for; whether the others have made that before.
+    pub(super) making: Option<(u64, bool)>,
     /// Since when it has been trying to recover.
     recovering_since: Option<crate::types::Time>,
 }
@@ -83,7 +101,7 @@ impl Program {
         self.stage == Stage::Working
     }
 
-    fn enter(&mut self, stage: Stage) {
+    pub(super) fn enter(&mut self, stage: Stage) {
         self.stage = stage;
         self.token += 1;
         self.collective = None;
@@ -95,16 +113,17 @@ impl Program {
 impl World {
     /// A process's brain tells its program something.
     pub(super) fn told(&mut self, node: usize, event: agent::Event) -> Result<(), String> {
-        match event {
+        match super::sabotage::misheard(self, node, event) {
             agent::Event::Formed(formed) => self.formed(node, *formed)?,
             agent::Event::Failed(error) => self.failed(node, error),
             agent::Event::Broken(failure) => {
                 checks::broken(self, node, &failure)?;
-                let fenced = failure.status == Status::Fenced;
+                let status = failure.status;
                 self.processes[node].broken = Some(failure);
-                match fenced {
-                    true => self.gives_up(node),
-                    false => self.breaks(node),
+                match status {
+                    Status::Fenced => self.gives_up(node),
+                    Status::Aborted => self.hears_of_abort(node),
+                    _ => self.breaks(node),
                 }
             }
             agent::Event::Revoked(failure) => {
@@ -148,16 +167,16 @@ impl World {
         Ok(())
     }
 
-    fn soon(&mut self, node: usize, range: std::ops::Range<u64>, tick: Tick) {
+    pub(super) fn soon(&mut self, node: usize, range: std::ops::Range<u64>, tick: Tick) {
         let at = self.now + self.random.span_ms(range);
         self.queue.put(at, Event::Program(node, self.processes[node].program.token, tick));
     }
 
-    fn after(&mut self, node: usize, span: Duration, tick: Tick) {
+    pub(super) fn after(&mut self, node: usize, span: Duration, tick: Tick) {
         self.queue.put(self.now + span, Event::Program(node, self.processes[node].program.token, tick));
     }
 
-    fn command(&mut self, node: usize, command: Command) {
+    pub(super) fn command(&mut self, node: usize, command: Command) {
         self.queue.put(self.now, Event::ToNode(node, None, agent::Input::Command(command)));
     }
 
@@ -175,6 +194,7 @@ impl World {
         process.program.enter(Stage::Working);
         process.program.next = Next::MakeAgain;
         process.program.sequence = 0;
+        process.program.sequences.clear();
         process.program.recovering_since = None;
         for other in self.processes.iter_mut().filter(|other| other.slot == slot && other.incarnation != life) {
             other.replaced = true;
@@ -236,18 +256,18 @@ impl World {
     pub(super) fn tick(&mut self, node: usize, tick: Tick) -> Result<(), String> {
         match tick {
             Tick::Go => self.go(node)?,
-            Tick::JudgeOver(peer, sequence) => {
+            Tick::JudgeOver(peer, call) => {
                 let program = &self.processes[node].program;
-                if program.collective.as_ref().is_some_and(|it| it.sequence == sequence) {
+                if program.collective.as_ref().is_some_and(|it| it.number == call) {
                     self.revoke(node, Status::PeerLost, "is probably lost, unconfirmed", Some(peer));
                 }
             }
-            Tick::OperationOver(sequence) => {
+            Tick::OperationOver(call) => {
                 let program = &self.processes[node].program;
-                let inside = program.collective.as_ref().is_some_and(|it| it.sequence == sequence);
-                if sequence == 0 && program.making == Some(0) {
+                let inside = program.collective.as_ref().is_some_and(|it| it.number == call);
+                if program.making == Some((call, true)) {
                     self.gives_up(node);
-                } else if inside || program.making == Some(sequence) {
+                } else if inside || program.making == Some((call, false)) {
                     self.revoke(node, Status::Timeout, "took too long", None);
                 }
             }
@@ -299,14 +319,14 @@ impl World {
     }
 
     /// The next step of the work.
-    fn go(&mut self, node: usize) -> Result<(), String> {
+    pub(super) fn go(&mut self, node: usize) -> Result<(), String> {
         let process = &mut self.processes[node];
         let Some(formed) = &process.formed else { return Ok(()) };
         let known = formed.makings.iter().find(|made| made.parent == GroupId::UNIVERSE).map_or(0, |made| made.count);
         match process.program.next {
             Next::MakeAgain if process.program.made < known => {
                 let nth = process.program.made + 1;
-                self.make_group(node, nth, 0);
+                self.make_group(node, nth, true);
             }
             Next::MakeAgain => {
                 process.program.next = Next::Agree;
@@ -324,46 +344,25 @@ impl World {
                 program.asks.insert(ask, asked);
                 program.waits = Some(ask);
                 let makes = program.made < self.plan.groups && round % 2 == 0;
-                program.next = if makes { Next::Make(round) } else { next_round(round, self.plan.rounds) };
+                program.next = if makes { Next::Make(round) } else { Next::OnGroup(round) };
                 self.command(node, command);
                 self.after(node, STORE, Tick::StoreOver(ask));
             }
             Next::Make(round) => {
-                let (nth, sequence) = (process.program.made + 1, process.program.sequence + 1);
-                process.program.sequence = sequence;
-                process.program.next = next_round(round, self.plan.rounds);
-                self.make_group(node, nth, sequence);
+                let nth = process.program.made + 1;
+                process.program.next = Next::OnGroup(round);
+                self.make_group(node, nth, false);
             }
+            Next::OnGroup(round) => return self.use_group(node, round),
             Next::Last => return self.begin_collective(node, What::Last),
-        }
-        Ok(())
-    }
-
-    fn make_group(&mut self, node: usize, nth: u64, sequence: u64) {
-        let size = self.plan.nodes.len() as u32;
-        let wish = match nth % 2 {
-            0 => GroupWish::Ranks((0..size).rev().collect()),
-            _ => GroupWish::Colour { colour: Some(0), key: 0 },
-        };
-        self.processes[node].program.making = Some(sequence);
-        let wanted = MakeGroup { parent: GroupId::UNIVERSE, nth, sequence, wish };
-        self.command(node, Command::MakeGroup(wanted));
-        self.after(node, super::plan::OPERATION, Tick::OperationOver(sequence));
-    }
-
-    fn group_made(&mut self, node: usize, made: &GroupMade) -> Result<(), String> {
-        checks::group_made(self, node, made)?;
-        let program = &mut self.processes[node].program;
-        program.made = program.made.max(made.nth);
-        if program.making.take().is_some() {
-            self.soon(node, 0..60, Tick::Go);
         }
         Ok(())
     }
 
     pub(super) fn collective_done(&mut self, node: usize, collective: Collective) -> Result<(), String> {
         checks::collective(self, node, &collective)?;
-        let rounds = self.plan.rounds;
+        let half = self.sabotage == Some(Sabotage::LeavesEarly);
+        let rounds = if half { self.plan.rounds / 2 } else { self.plan.rounds };
         let process = &mut self.processes[node];
         let slot = process.slot;
         process.program.next = match collective.what {
@@ -382,8 +381,10 @@ impl World {
                 self.slots[slot].done = self.slots[slot].done.max(round + 1);
                 Next::Store(round)
             }
+            What::OnGroup(_, round) => Next::after(round, rounds),
             What::Last => {
                 process.program.enter(Stage::Leaving);
+                self.free_groups(node);
                 if self.finishing.is_none() {
                     self.finishing = Some(self.now);
                     self.may_fail |= checks::somebody_is_missing(self);
@@ -399,14 +400,15 @@ impl World {
     /// A link to a peer has ended in the middle of a collective.
     pub(super) fn suspect(&mut self, node: usize, peer: u32) {
         let Some(collective) = &self.processes[node].program.collective else { return };
-        let sequence = collective.sequence;
+        let call = collective.number;
         self.command(node, Command::Suspect { peer, evidence: "its link ended".to_owned() });
-        self.after(node, VERDICT_WAIT, Tick::JudgeOver(peer, sequence));
+        self.after(node, VERDICT_WAIT, Tick::JudgeOver(peer, call));
     }
 
     fn peer(&mut self, node: usize, index: u32, state: PeerState, _: crate::error::Culprit) {
         let process = &self.processes[node];
-        if process.program.collective.is_none() || !process.links.ended.contains(&index) {
+        let needs = process.program.collective.as_ref().is_some_and(|collective| collective.needs(index));
+        if !needs || !process.links.ended.contains(&index) {
             return;
         }
         match state {
@@ -415,7 +417,7 @@ impl World {
         }
     }
 
-    /// Gives up on the group of all, for this cause.
+    /// Gives up on the group of its collective, or of its making, for this cause.
     fn revoke(&mut self, node: usize, status: Status, cause: &str, peer: Option<u32>) {
         let process = &self.processes[node];
         let Some(formed) = &process.formed else { return };
@@ -426,7 +428,9 @@ impl World {
             host: member.host.name.clone(),
             pid: member.process.pid,
         });
-        let (epoch, group, sequence) = (formed.epoch, Some(GroupId::UNIVERSE), process.program.sequence);
+        let inside = process.program.collective.as_ref().map(|collective| (collective.group, collective.sequence));
+        let (group, sequence) = inside.unwrap_or((GroupId::UNIVERSE, process.program.sequence));
+        let (epoch, group) = (formed.epoch, Some(group));
         let failure = Failure { status, culprit, cause: cause.to_owned(), epoch, group, sequence };
         self.command(node, Command::Revoke(failure));
         self.breaks(node);
@@ -434,19 +438,15 @@ impl World {
 
     /// How far a process is, for its heartbeats.
     pub(super) fn progress(&self, node: usize) -> Vec<GroupProgress> {
-        let process = &self.processes[node];
-        let entered = process.program.sequence;
-        let inside = process.entered();
-        let finished = entered - u64::from(inside.is_some());
-        let call = inside.map(|(_, call)| call);
-        vec![GroupProgress { group: GroupId::UNIVERSE, entered, finished, call, age_ms: 0 }]
-    }
-}
-
-fn next_round(round: u64, rounds: u64) -> Next {
-    if round + 1 < rounds {
-        Next::Round(round + 1)
-    } else {
-        Next::Last
+        let program = &self.processes[node].program;
+        let made = program.sequences.iter().map(|(group, entered)| (*group, *entered));
+        std::iter::once((GroupId::UNIVERSE, program.sequence))
+            .chain(made)
+            .map(|(group, entered)| {
+                let inside = program.collective.as_ref().filter(|collective| collective.group == group);
+                let (finished, call) = (entered - u64::from(inside.is_some()), inside.map(Collective::call));
+                GroupProgress { group, entered, finished, call, age_ms: 0 }
+            })
+            .collect()
     }
 }

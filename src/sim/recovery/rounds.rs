@@ -4,13 +4,12 @@
 //! receiver has heard of that. What a process has received it may act on at once, later, or never.
 
 use super::checks;
-use super::node::Process;
 use super::plan::OPERATION;
 use super::program::Tick;
 use super::sabotage::Sabotage;
 use super::world::{Event, World};
 use crate::collective::{choose, Action, Algorithm, Buffer, Landing, Shape, Side, Span, Thresholds};
-use crate::types::{Call, CallKind, DType, Epoch, ReduceOp, Secret, Time};
+use crate::types::{Call, CallKind, DType, Epoch, GroupId, ReduceOp, Secret, Time};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -20,6 +19,7 @@ pub(super) struct Frame {
     pub(super) from: u32,
     pub(super) epoch: Epoch,
     pub(super) secret: Secret,
+    pub(super) group: GroupId,
     pub(super) sequence: u64,
     pub(super) bytes: Vec<u8>,
 }
@@ -27,11 +27,13 @@ pub(super) struct Frame {
 /// One process's side of its links.
 #[derive(Debug, Default)]
 pub(super) struct Links {
-    inbox: BTreeMap<u32, VecDeque<Frame>>,
+    inbox: BTreeMap<(GroupId, u32), VecDeque<Frame>>,
     /// Of epochs that it has not heard of.
     early: Vec<Frame>,
     /// Peers whose links have ended.
     pub(super) ended: BTreeSet<u32>,
+    /// Processes which this one's frames do not reach any more.
+    pub(super) silent: BTreeSet<usize>,
     /// When the newest frame to each process arrives.
     newest: BTreeMap<usize, Time>,
 }
@@ -39,11 +41,15 @@ pub(super) struct Links {
 /// A collective under way.
 #[derive(Debug)]
 pub(super) struct Collective {
+    /// The how-manieth call of its program it is.
+    pub(super) number: u64,
+    pub(super) group: GroupId,
+    /// The nodes' indices, in order of rank.
+    pub(super) members: Vec<u32>,
     pub(super) sequence: u64,
     pub(super) what: What,
     call: Call,
     rank: u32,
-    size: u32,
     algorithm: &'static Algorithm,
     memory: [Vec<u8>; 3],
     step: u32,
@@ -56,6 +62,8 @@ pub(super) enum What {
     /// The checkpoint that all have.
     Agree,
     Round(u64),
+    /// On the group of this making, in this round.
+    OnGroup(u64, u64),
     /// All have done everything.
     Last,
 }
@@ -89,6 +97,16 @@ impl Collective {
         }
     }
 
+    fn shape(&self) -> Shape<'static> {
+        let (rank, size) = (self.rank, self.members.len() as u32);
+        Shape { rank, size, call: self.call, in_place: false, layout: None }
+    }
+
+    /// Whether a node takes part.
+    pub(super) fn needs(&self, index: u32) -> bool {
+        self.members.contains(&index)
+    }
+
     pub(super) fn result(&self) -> &[u8] {
         &self.memory[1]
     }
@@ -116,10 +134,57 @@ fn given(rank: u32, round: u64, element: u64) -> u64 {
     (u64::from(rank) + 1).wrapping_mul(round * 1_000_003 + element + 17)
 }
 
-/// What comes out of a round.
-pub(super) fn expected(size: u32, epoch: Epoch, round: u64) -> Vec<u8> {
-    let sum = |element| (0..size).fold(0u64, |sum, rank| sum.wrapping_add(given(rank, round, element)));
-    (0..count(epoch, round)).flat_map(|element| sum(element).to_le_bytes()).collect()
+/// What comes out of it, where that is known beforehand.
+pub(super) fn expected(collective: &Collective, epoch: Epoch) -> Option<Vec<u8>> {
+    let (What::Round(round) | What::OnGroup(_, round)) = collective.what else { return None };
+    let (members, count) = (&collective.members, count(epoch, round));
+    let all = |member: &u32| (0..count).map(|element| given(*member, round, element)).collect::<Vec<u64>>();
+    let numbers: Vec<u64> = match (collective.call.kind, collective.call.root) {
+        (CallKind::Allgather, _) => members.iter().flat_map(all).collect(),
+        (_, Some(root)) => all(&members[root as usize]),
+        _ => {
+            let add = |element, sum: u64, member: &u32| sum.wrapping_add(given(*member, round, element));
+            (0..count).map(|element| members.iter().fold(0, |sum, member| add(element, sum, member))).collect()
+        }
+    };
+    Some(numbers.into_iter().flat_map(u64::to_le_bytes).collect())
+}
+
+/// The call of a node, with the memory of its input and of its output.
+fn call(what: What, index: u32, members: &[u32], epoch: Epoch, done: u64) -> (Call, Vec<u8>, Vec<u8>) {
+    let call = |kind, op, root, count| Call { kind, dtype: Some(DType::Uint64), op, root, count, layout: 0 };
+    let mine = |round| (0..count(epoch, round)).flat_map(move |element| given(index, round, element).to_le_bytes());
+    let empty = |bytes: usize| vec![0xa5; bytes];
+    match what {
+        What::Agree => (call(CallKind::Allreduce, Some(ReduceOp::Min), None, 1), done.to_le_bytes().to_vec(), empty(8)),
+        What::Round(round) => {
+            let input: Vec<u8> = mine(round).collect();
+            let output = empty(input.len());
+            (call(CallKind::Allreduce, Some(ReduceOp::Sum), None, count(epoch, round)), input, output)
+        }
+        What::OnGroup(nth, round) => {
+            let (input, count): (Vec<u8>, u64) = (mine(round).collect(), count(epoch, round));
+            let root = (round % members.len() as u64) as u32;
+            match (nth + round) % 3 {
+                0 => {
+                    let output = empty(input.len() * members.len());
+                    (call(CallKind::Allgather, None, None, count), input, output)
+                }
+                1 => {
+                    let output = if members[root as usize] == index { input } else { empty(input.len()) };
+                    (call(CallKind::Broadcast, None, Some(root), count), Vec::new(), output)
+                }
+                _ => {
+                    let output = empty(input.len());
+                    (call(CallKind::Allreduce, Some(ReduceOp::Sum), None, count), input, output)
+                }
+            }
+        }
+        What::Last => {
+            let call = Call { kind: CallKind::Barrier, dtype: None, op: None, root: None, count: 0, layout: 0 };
+            (call, Vec::new(), Vec::new())
+        }
+    }
 }
 
 impl World {
@@ -127,31 +192,33 @@ impl World {
     pub(super) fn begin_collective(&mut self, node: usize, what: What) -> Result<(), String> {
         let process = &mut self.processes[node];
         let Some(formed) = &process.formed else { return Ok(()) };
-        let (rank, size, epoch) = (formed.index, formed.members.len() as u32, formed.epoch);
+        let (index, epoch) = (formed.index, formed.epoch);
         let thresholds = Thresholds::from_slice(&formed.agreed.thresholds).ok_or("thresholds that nobody knows")?;
-        let call = |kind, op, count| Call { kind, dtype: Some(DType::Uint64), op, root: None, count, layout: 0 };
-        let done = self.slots[process.slot].done;
-        let (call, input): (Call, Vec<u8>) = match what {
-            What::Agree => (call(CallKind::Allreduce, Some(ReduceOp::Min), 1), done.to_le_bytes().to_vec()),
-            What::Round(round) => {
-                let count = count(epoch, round);
-                let given = (0..count).flat_map(|element| given(rank, round, element).to_le_bytes()).collect();
-                (call(CallKind::Allreduce, Some(ReduceOp::Sum), count), given)
-            }
-            What::Last => {
-                (Call { kind: CallKind::Barrier, dtype: None, op: None, root: None, count: 0, layout: 0 }, Vec::new())
-            }
+        let (group, members) = match what {
+            What::OnGroup(nth, _) => process.program.groups.get(&nth).cloned().ok_or("a group that it is not in")?,
+            _ => (GroupId::UNIVERSE, (0..formed.members.len() as u32).collect()),
         };
-        let shape = Shape { rank, size, call, in_place: false, layout: None };
+        let rank = members.iter().position(|member| *member == index).ok_or("a group without its own node")? as u32;
+        let (call, input, output) = call(what, index, &members, epoch, self.slots[process.slot].done);
+        let shape = Shape { rank, size: members.len() as u32, call, in_place: false, layout: None };
         let algorithm = choose(&shape, &thresholds);
-        let memory = [input.clone(), vec![0xa5; input.len()], vec![0xa5; (algorithm.scratch_bytes)(&shape)]];
-        process.program.sequence += 1;
-        let sequence = process.program.sequence;
-        let collective = Collective { sequence, what, call, rank, size, algorithm, memory, step: 0, receiving: None };
+        let memory = [input, output, vec![0xa5; (algorithm.scratch_bytes)(&shape)]];
+        let program = &mut process.program;
+        let entered = match group {
+            GroupId::UNIVERSE => &mut program.sequence,
+            _ => program.sequences.entry(group).or_default(),
+        };
+        *entered += 1;
+        let sequence = *entered;
+        program.calls += 1;
+        let (number, step, receiving) = (program.calls, 0, None);
+        let collective =
+            Collective { number, group, members, sequence, what, call, rank, algorithm, memory, step, receiving };
+        let missing = process.links.ended.iter().copied().find(|index| collective.needs(*index));
         process.program.collective = Some(collective);
         let token = process.program.token;
-        self.queue.put(self.now + OPERATION, Event::Program(node, token, Tick::OperationOver(sequence)));
-        if let Some(peer) = self.processes[node].links.ended.first().copied() {
+        self.queue.put(self.now + OPERATION, Event::Program(node, token, Tick::OperationOver(number)));
+        if let Some(peer) = missing {
             self.suspect(node, peer);
         }
         self.advance(node)
@@ -162,6 +229,7 @@ impl World {
         loop {
             let Some(mut collective) = self.processes[node].program.collective.take() else { return Ok(()) };
             if let Some((from, landing)) = collective.receiving {
+                let from = (collective.group, collective.members[from as usize]);
                 let Some(frame) = self.next_frame(node, from) else {
                     self.processes[node].program.collective = Some(collective);
                     return Ok(());
@@ -170,13 +238,12 @@ impl World {
                 collective.land(landing, &frame.bytes);
                 collective.receiving = None;
             }
-            let Collective { rank, size, call, step, .. } = collective;
-            let shape = Shape { rank, size, call, in_place: false, layout: None };
+            let step = collective.step;
             collective.step += 1;
-            match (collective.algorithm.step)(&shape, step) {
+            match (collective.algorithm.step)(&collective.shape(), step) {
                 Action::Exchange { send, receive } => {
                     if let Some((to, span)) = send {
-                        self.send_frame(node, to, collective.sequence, collective.at(span).to_vec());
+                        self.send_frame(node, to, &collective, collective.at(span).to_vec());
                     }
                     collective.receiving = receive;
                 }
@@ -195,35 +262,38 @@ impl World {
         }
     }
 
-    fn next_frame(&mut self, node: usize, from: u32) -> Option<Frame> {
+    fn next_frame(&mut self, node: usize, from: (GroupId, u32)) -> Option<Frame> {
         self.processes[node].links.inbox.get_mut(&from)?.pop_front()
     }
 
-    fn send_frame(&mut self, node: usize, to: u32, sequence: u64, mut bytes: Vec<u8>) {
+    fn send_frame(&mut self, node: usize, to: u32, collective: &Collective, bytes: Vec<u8>) {
         let process = &self.processes[node];
         let Some(formed) = &process.formed else { return };
+        let to = collective.members[to as usize];
         let peer = formed.members[to as usize].process.pid as usize - 1000;
         if process.links.ended.contains(&to) {
             return;
         }
-        if self.sabotage == Some(Sabotage::WrongResult) && self.random.once_in(200) {
-            bytes.iter_mut().take(1).for_each(|byte| *byte ^= 4);
-        }
         let (from, epoch, secret) = (formed.index, formed.epoch, formed.secret);
+        let Collective { group, sequence, .. } = *collective;
         let at = (self.now + self.network.delay()).max(process.links.newest.get(&peer).copied().unwrap_or_default());
         self.processes[node].links.newest.insert(peer, at);
         if !self.processes[peer].alive {
             let later = at + self.network.delay();
             return self.queue.put(later, Event::LinkEnded { at: node, peer });
         }
-        self.queue.put(at, Event::Frame(peer, Frame { from, epoch, secret, sequence, bytes }));
+        let Some(at) = self.through_gaps(node, peer, at) else { return };
+        self.processes[node].links.newest.insert(peer, at);
+        let mut frame = Frame { from, epoch, secret, group, sequence, bytes };
+        super::sabotage::spoiled(self, collective, &mut frame);
+        self.queue.put(at, Event::Frame(peer, frame));
     }
 
     pub(super) fn frame_arrives(&mut self, node: usize, frame: Frame) -> Result<(), String> {
         let process = &mut self.processes[node];
         let known = process.formed.as_ref().map(|formed| formed.secret);
         if process.epoch == frame.epoch && known == Some(frame.secret) || self.sabotage == Some(Sabotage::AnyEpoch) {
-            process.links.inbox.entry(frame.from).or_default().push_back(frame);
+            process.links.inbox.entry((frame.group, frame.from)).or_default().push_back(frame);
             return self.advance(node);
         }
         if frame.epoch > process.epoch {
@@ -239,7 +309,8 @@ impl World {
         let pid = 1000 + peer as u32;
         let Some(member) = formed.members.iter().find(|member| member.process.pid == pid) else { return Ok(()) };
         let index = member.index;
-        if process.links.ended.insert(index) && process.program.collective.is_some() {
+        let needed = process.program.collective.as_ref().is_some_and(|collective| collective.needs(index));
+        if process.links.ended.insert(index) && needed {
             self.suspect(node, index);
         }
         Ok(())
@@ -269,16 +340,9 @@ impl Links {
             if frame.epoch > epoch {
                 self.early.push(frame);
             } else if (frame.epoch, frame.secret) == (epoch, secret) {
-                self.inbox.entry(frame.from).or_default().push_back(frame);
+                self.inbox.entry((frame.group, frame.from)).or_default().push_back(frame);
             }
         }
-    }
-}
-
-impl Process {
-    /// How long a collective may go on being looked for in heartbeats.
-    pub(super) fn entered(&self) -> Option<(u64, Call)> {
-        self.program.collective.as_ref().map(|collective| (collective.sequence, collective.call()))
     }
 }
 

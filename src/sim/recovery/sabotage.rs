@@ -1,52 +1,205 @@
-//! Rules broken on purpose: each must be noticed, by the check that is there for it.
+//! Rules broken on purpose: each must be noticed, by the check that is there for it. Most change what passes between the
+//! brains; where a brain itself does not let that through, what it tells is changed.
 
 use super::plan::Plan;
+use super::rounds::{Collective, Frame, What};
 use super::world::World;
-use crate::wire::Message;
+use crate::agent;
+use crate::error::{Error, Failure, Status};
+use crate::types::{Epoch, Secret};
+use crate::wire::{Message, Record};
 use std::sync::Arc;
 
 /// What is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sabotage {
-    /// A write is told of as durable before it is.
+    /// A write to the store is told of as durable before it is.
     AcknowledgeEarly,
     /// The newest epoch is forgotten when the scheduler is started again.
     ForgetEpoch,
-    /// Frames are let in whatever epoch they are of.
+    /// So is the job.
+    ForgetJob,
+    /// Two seats of an epoch are read as of one rank, or of one node.
+    SameSeat,
+    SameNode,
+    /// Frames are let in whatever epoch they are of, or are numbered otherwise.
     AnyEpoch,
-    /// Bytes are changed on their way.
+    AnySequence,
+    /// Bytes are changed on their way, where the result is known beforehand, or where it is not.
     WrongResult,
+    OtherResult,
     /// One program never goes into `muster_recover`.
     NeverRecovers,
-    /// A verdict names somebody else.
+    /// All leave when half is done.
+    LeavesEarly,
+    /// A job that ended well is called a failure.
+    EndsBadly,
+    /// A verdict names somebody else, who is well; or, to one node only, another cause.
     WrongCulprit,
+    OtherCause,
+    /// The scheduler itself says another cause to one node; or what it was told by one who came back is changed.
+    TwoCauses,
+    ForgetCause,
+    /// So is a group's revocation, or it is of another epoch.
+    OtherRevocation,
+    OldRevocation,
+    /// A verdict is of another epoch.
+    OldVerdict,
+    /// A node to which nothing has happened is put out.
+    InnocentOut,
     /// Two nodes are told the same rank.
     SameRank,
-    /// A life is told that it has a place that is another's.
+    /// A life is told that it has a place that is another's, or that it is a member beside another.
     TwoLives,
+    TwinToo,
+    /// One node is told of an epoch with another secret, all of one with the secret of the epoch before.
+    OtherEpoch,
+    SameSecret,
+    /// A scheduler of an earlier start is followed, into an earlier epoch.
+    OldStart,
+    OldEpoch,
+    /// A group has other members.
+    OtherGroup,
+    /// The store answers additions with one number, and reads with what was not written.
+    SameSum,
+    WrongValue,
+    /// One node is not told of an abort; a scheduler is not told of it by those who come back; somebody else is named.
+    AbortHalfTold,
+    ForgetKnown,
+    WrongAborter,
 }
 
-/// What becomes of a message of the scheduler's.
-pub(super) fn tampered(world: &World, message: Message) -> Message {
-    match (world.sabotage, message) {
-        (Some(Sabotage::WrongCulprit), Message::Verdict(mut verdict)) => {
-            let innocent = world.processes.iter().position(|process| process.alive && process.to_blame.is_none());
-            if let (Some(node), Some(culprit)) = (innocent, &mut verdict.failure.culprit) {
-                culprit.pid = 1000 + node as u32;
-            }
-            Message::Verdict(verdict)
+/// What becomes of a message of the scheduler's to this node.
+pub(super) fn tampered(world: &World, to: Option<usize>, mut message: Message) -> Message {
+    let Some(sabotage) = world.sabotage else { return message };
+    let one = to.is_some_and(|node| world.processes[node].slot == 0);
+    match (sabotage, &mut message) {
+        (Sabotage::WrongCulprit, Message::Verdict(verdict)) if verdict.failure.status != Status::Aborted => {
+            blame_another(world, &mut verdict.failure);
         }
-        (Some(Sabotage::SameRank), Message::Formed(mut formed)) => {
+        (Sabotage::WrongAborter, Message::Verdict(verdict)) if verdict.failure.status == Status::Aborted => {
+            blame_another(world, &mut verdict.failure);
+        }
+        (Sabotage::OtherCause, Message::Verdict(verdict)) if one => verdict.failure.cause.push_str(", perhaps"),
+        (Sabotage::OtherRevocation, Message::Revoked(revoked)) if one => revoked.failure.cause.push_str(", perhaps"),
+        (Sabotage::AbortHalfTold, Message::Verdict(verdict)) if one && verdict.failure.status == Status::Aborted => {
+            message = Message::Report;
+        }
+        (Sabotage::InnocentOut, Message::Verdict(verdict)) if one => verdict.failure.status = Status::Fenced,
+        (Sabotage::SameRank, Message::Formed(formed)) => {
             let rank = formed.members[0].rank;
             let second = &mut Arc::make_mut(&mut formed.members)[1];
             Arc::make_mut(second).rank = rank;
-            Message::Formed(formed)
         }
-        (Some(Sabotage::TwoLives), Message::Formed(mut formed)) if formed.epoch.0 > 1 => {
-            formed.index = 0;
-            Message::Formed(formed)
+        (Sabotage::TwoLives, Message::Formed(formed)) if formed.epoch.0 > 1 => formed.index = 0,
+        (Sabotage::OtherEpoch, Message::Formed(formed)) if one => formed.secret.0[0] ^= 1,
+        (Sabotage::SameSecret, Message::Formed(formed)) => formed.secret = Secret([7; 32]),
+        (Sabotage::TwinToo, Message::Rejected(_) | Message::NotYet(_)) => {
+            if let Some(formed) = to.and_then(|node| world.told.for_twin(world, node)) {
+                message = Message::Formed(formed);
+            }
         }
-        (_, message) => message,
+        (Sabotage::OtherGroup, Message::GroupMade(made)) if one => made.members.reverse(),
+        (Sabotage::SameSum, Message::StoreReply(reply)) if reply.number > 0 => reply.number = 1,
+        (Sabotage::WrongValue, Message::StorePiece(piece)) if !piece.bytes.as_slice().starts_with(b"slot") => {
+            let mut bytes = piece.bytes.as_slice().to_vec();
+            bytes.iter_mut().take(1).for_each(|byte| *byte ^= 64);
+            piece.bytes = crate::wire::Blob::new(bytes);
+        }
+        _ => {}
+    }
+    message
+}
+
+/// What the scheduler says to this node.
+pub(super) fn said_twice(world: &World, to: Option<usize>, mut message: Message) -> Message {
+    let one = to.is_some_and(|node| world.processes[node].slot == 0);
+    match (world.sabotage, &mut message) {
+        (Some(Sabotage::TwoCauses), Message::Verdict(verdict)) if one => verdict.failure.cause.push_str(", perhaps"),
+        _ => {}
+    }
+    message
+}
+
+/// What a node says.
+pub(super) fn sent_by_node(world: &World, mut message: Message) -> Message {
+    match (world.sabotage, &mut message) {
+        (Some(Sabotage::ForgetKnown), Message::Known(known)) => {
+            known.failure = known.failure.take().filter(|failure| failure.status != Status::Aborted);
+        }
+        (Some(Sabotage::ForgetCause), Message::Known(known)) => {
+            known.failure.iter_mut().for_each(|failure| failure.cause.push_str(", perhaps"));
+        }
+        _ => {}
+    }
+    message
+}
+
+/// Somebody who is well.
+fn blame_another(world: &World, failure: &mut Failure) {
+    let innocent = world.processes.iter().position(|process| process.alive && process.to_blame.is_none());
+    if let (Some(node), Some(culprit)) = (innocent, &mut failure.culprit) {
+        culprit.pid = 1000 + node as u32;
+    }
+}
+
+/// What a program hears of what its brain tells.
+pub(super) fn misheard(world: &World, node: usize, mut event: agent::Event) -> agent::Event {
+    let is_survivor = world.processes[node].formed.is_some();
+    let before = |epoch: &mut Epoch| epoch.0 = epoch.0.saturating_sub(1);
+    match (world.sabotage, &mut event) {
+        (Some(Sabotage::OldVerdict), agent::Event::Broken(failure))
+        | (Some(Sabotage::OldRevocation), agent::Event::Revoked(failure)) => before(&mut failure.epoch),
+        (Some(Sabotage::OldStart), agent::Event::Formed(formed)) if is_survivor => formed.generation = 0,
+        (Some(Sabotage::OldEpoch), agent::Event::Formed(formed)) if is_survivor => before(&mut formed.epoch),
+        _ => {}
+    }
+    event
+}
+
+/// What becomes of a frame between two nodes.
+pub(super) fn spoiled(world: &mut World, collective: &Collective, frame: &mut Frame) {
+    let Some(sabotage) = world.sabotage else { return };
+    let agrees = collective.what == What::Agree;
+    match sabotage {
+        Sabotage::WrongResult if !agrees && world.random.once_in(200) => {
+            frame.bytes.iter_mut().take(1).for_each(|byte| *byte ^= 4);
+        }
+        Sabotage::OtherResult if agrees && world.random.once_in(20) => frame.bytes.fill(0),
+        Sabotage::AnySequence if world.random.once_in(100) => frame.sequence += 1,
+        _ => {}
+    }
+}
+
+/// What a scheduler reads that is started again; whether the journal is to be put aside.
+pub(super) fn reread(world: &World, records: &mut Vec<Record>) -> bool {
+    let is_later = |record: &Record| matches!(record, Record::Epoch(epoch) if epoch.epoch.0 > 1);
+    match world.sabotage {
+        Some(Sabotage::ForgetEpoch) => drop(records.iter().rposition(is_later).map(|at| records.remove(at))),
+        Some(Sabotage::ForgetJob) if records.iter().any(is_later) => {
+            records.clear();
+            return true;
+        }
+        Some(sabotage @ (Sabotage::SameSeat | Sabotage::SameNode)) => {
+            for record in records {
+                let Record::Epoch(epoch) = record else { continue };
+                let first = epoch.seats[0].clone();
+                match sabotage {
+                    Sabotage::SameSeat => epoch.seats[1].rank = first.rank,
+                    _ => epoch.seats[1].register.node_id = first.register.node_id,
+                }
+            }
+        }
+        _ => {}
+    }
+    false
+}
+
+/// How a job is said to have ended.
+pub(super) fn misjudged(world: &World, result: Result<(), Error>) -> Result<(), Error> {
+    match world.sabotage {
+        Some(Sabotage::EndsBadly) if result.is_ok() => Err(Error::new(Status::Internal, "it is said so")),
+        _ => result,
     }
 }
 
@@ -59,25 +212,51 @@ fn noticed(sabotage: Sabotage) -> String {
             return wrong;
         }
     }
-    panic!("{sabotage:?} was not noticed");
+    "nothing at all".to_owned()
 }
 
 #[test]
 fn each_rule_that_is_broken_is_noticed_by_its_check() {
+    let mut otherwise = Vec::new();
     for (sabotage, words) in [
-        (
-            Sabotage::AcknowledgeEarly,
-            &["an acknowledged write is lost", "the epoch went back", "the journal forgot"][..],
-        ),
-        (Sabotage::ForgetEpoch, &["the epoch went back"]),
-        (Sabotage::AnyEpoch, &["on a frame of epoch"]),
-        (Sabotage::WrongResult, &["has a wrong result"]),
-        (Sabotage::NeverRecovers, &["no end within the bound"]),
-        (Sabotage::WrongCulprit, &["the culprit did not fail"]),
-        (Sabotage::SameRank, &["two nodes have"]),
-        (Sabotage::TwoLives, &["was given the place of another"]),
+        (Sabotage::AcknowledgeEarly, "an acknowledged write is lost"),
+        (Sabotage::ForgetEpoch, "the epoch went back"),
+        (Sabotage::ForgetJob, "the journal forgot a job that goes on"),
+        (Sabotage::SameSeat, "in the scheduler's book ranks are not unique and dense"),
+        (Sabotage::SameNode, "in the scheduler's book two lives of node"),
+        (Sabotage::AnyEpoch, "on a frame of epoch"),
+        (Sabotage::AnySequence, "acts in collective"),
+        (Sabotage::WrongResult, "has a wrong result"),
+        (Sabotage::OtherResult, "has another result than elsewhere"),
+        (Sabotage::NeverRecovers, "no end within the bound"),
+        (Sabotage::LeavesEarly, "the job ended well before all was done"),
+        (Sabotage::EndsBadly, "the job ended badly, although everything came back"),
+        (Sabotage::WrongCulprit, "the culprit did not fail"),
+        (Sabotage::OtherCause, "was told of another first cause than others"),
+        (Sabotage::TwoCauses, "the scheduler says two first causes"),
+        (Sabotage::ForgetCause, "the scheduler was told the first cause"),
+        (Sabotage::OtherRevocation, "was told of another first cause than others"),
+        (Sabotage::OldRevocation, "of a revocation in"),
+        (Sabotage::OldVerdict, "is broken:"),
+        (Sabotage::InnocentOut, "to which nothing had happened, was put out"),
+        (Sabotage::SameRank, "was told: two nodes have"),
+        (Sabotage::TwoLives, "was given the place of another"),
+        (Sabotage::TwinToo, "two lives of index"),
+        (Sabotage::OtherEpoch, "was told of another epoch"),
+        (Sabotage::SameSecret, "is not made of the nodes of the one before"),
+        (Sabotage::OldStart, "follows a scheduler of start 0"),
+        (Sabotage::OldEpoch, "goes back from epoch"),
+        (Sabotage::OtherGroup, "were wanted"),
+        (Sabotage::SameSum, "two additions were answered"),
+        (Sabotage::WrongValue, "is possible"),
+        (Sabotage::AbortHalfTold, "was there when the job was aborted, and was not told"),
+        (Sabotage::ForgetKnown, "and the scheduler that it came back to did not"),
+        (Sabotage::WrongAborter, "who is said to have aborted the job did not"),
     ] {
         let wrong = noticed(sabotage);
-        assert!(words.iter().any(|words| wrong.contains(words)), "{sabotage:?} was noticed as: {wrong}");
+        if !wrong.contains(words) {
+            otherwise.push(format!("{sabotage:?} was noticed as: {wrong}"));
+        }
     }
+    assert!(otherwise.is_empty(), "{}", otherwise.join("\n"));
 }

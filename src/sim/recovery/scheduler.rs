@@ -1,5 +1,7 @@
 //! The scheduler's process: the real brain, and the real journal over the simulated disk, driven as `runtime/writer.rs` and
-//! `runtime/scheduler.rs` do it. It dies at any moment, and is started again.
+//! `runtime/scheduler.rs` do it. It dies at any moment, and is started again. `World::begin` and `World::write` say again what
+//! `runtime/writer.rs` decides in `begin` and `carry_out`: there settings, paths and a thread stand between the same few
+//! lines, and here a death between any two of them.
 
 use super::checks;
 use super::plan::{Moment, Trouble, When, FORMING, SCHEDULER_HOST, SILENCE};
@@ -113,13 +115,8 @@ impl World {
                 Ok(())
             }
             Ok(None) => Ok(()), // it died on the way
-            Err(error) if error.message().contains("has crashed") => {
-                self.met(Met::DiskOperation);
-                let back = self.random.span_ms(50..1500);
-                self.scheduler_dies(true, back);
-                Ok(())
-            }
-            Err(error) if is_of_the_disk(&error) => {
+            // It ends, and its machine is put right.
+            Err(error) if self.disk_has_failed(&error) => {
                 let back = self.random.span_ms(50..1500);
                 self.scheduler_dies(true, back);
                 Ok(())
@@ -134,15 +131,15 @@ impl World {
         let Opened { mut journal, records, .. } = Journal::open(Box::new(self.host.disk.clone()), self.host.salt)?;
         let decode = |bytes: &[u8]| Record::decode(bytes).expect("what was written can be read");
         let mut records: Vec<Record> = records.iter().map(decode).collect();
-        if self.sabotage == Some(Sabotage::ForgetEpoch) {
-            let newest = records.iter().rposition(|record| matches!(record, Record::Epoch(epoch) if epoch.epoch.0 > 1));
-            newest.map(|at| records.remove(at));
+        if super::sabotage::reread(self, &mut records) {
+            journal.archive()?;
         }
         if records.last() == Some(&Record::Done) {
-            journal.archive()?;
+            // Another job begins, whether or not all of this succeeds now.
             self.host.archived = true;
-            // Another job begins.
+            self.host.instance = None;
             (self.newest, self.told, self.ledger) = Default::default();
+            journal.archive()?;
             records.clear();
         }
         let job = match records.first() {
@@ -237,7 +234,9 @@ impl World {
     }
 
     fn scheduler_ends(&mut self, result: Result<(), Error>) {
+        let result = super::sabotage::misjudged(self, result);
         self.say(|| format!("scheduler ends: {result:?}"));
+        self.ends_as_aborted(&result);
         self.host.ended = Some((self.now, result));
         self.host.running = None;
         self.host.life += 1;
@@ -258,10 +257,15 @@ impl World {
         if !self.network.is_open(conn, Side::Scheduler) {
             return;
         }
+        let message = super::sabotage::said_twice(self, self.network.node_of(conn), message);
         if let Err(wrong) = checks::sent(self, &message) {
             self.wrong.get_or_insert(wrong);
         }
-        let message = super::sabotage::tampered(self, message);
+        self.abort_is_told(&message);
+        if self.loses(conn, message.kind()) {
+            return;
+        }
+        let message = super::sabotage::tampered(self, self.network.node_of(conn), message);
         match (self.network.send(self.now, conn, Side::Scheduler, message.lane()), self.network.node_of(conn)) {
             (Fate::Arrives(at), Some(node)) => {
                 self.queue.put(at, Event::ToNode(node, Some(conn), crate::agent::Input::Received(message)));
@@ -302,11 +306,8 @@ impl World {
         let Err(error) = outcome else { return Ok(()) };
         self.say(|| format!("scheduler's disk: {error}"));
         let back = self.random.span_ms(20..1500);
-        match error.message().contains("has crashed") {
-            true => self.met(Met::DiskOperation),
-            // It ends, and its machine is put right.
-            false if !is_of_the_disk(&error) => return Err(format!("the journal fails: {error}")),
-            false => {}
+        if !self.disk_has_failed(&error) {
+            return Err(format!("the journal fails: {error}"));
         }
         let machine = error.message().contains("has crashed") || self.random.once_in(2);
         self.scheduler_dies(machine, back);
@@ -335,6 +336,7 @@ impl World {
             }
         }
         running.journal.append(&batch)?;
+        let is_of_store = running.written.iter().all(|(_, written)| *written == Written::Store);
         let (life, slow) = (self.host.life, self.host.slow_until > self.now);
         if rewritten {
             self.met(Met::Rewritten);
@@ -343,7 +345,7 @@ impl World {
             true => self.random.span_ms(100..900),
             false => self.random.span_us(self.plan.sync_max_us / 20..self.plan.sync_max_us),
         };
-        if self.sabotage == Some(Sabotage::AcknowledgeEarly) {
+        if is_of_store && self.sabotage == Some(Sabotage::AcknowledgeEarly) {
             self.queue.put(self.now, Event::Writer(life, Step::Persisted(last)));
         }
         self.queue.put(self.now + lasts, Event::Writer(life, Step::Sync(last)));
@@ -395,6 +397,18 @@ impl World {
         }
     }
 
+    /// Whether the disk is at fault: its machine has died, it is full, or it has lost what it was to sync.
+    fn disk_has_failed(&mut self, error: &Error) -> bool {
+        let failed = match error.message() {
+            words if words.contains("has crashed") => Met::DiskOperation,
+            words if words.starts_with("cannot write to") => Met::DiskFull,
+            words if words.starts_with("cannot sync") => Met::SyncFailed,
+            _ => return false,
+        };
+        self.met(failed);
+        true
+    }
+
     pub(super) fn disk_is_slow(&self) -> bool {
         self.host.slow_until > self.now
     }
@@ -405,17 +419,12 @@ impl World {
 
     /// Whether it is planned that the scheduler dies now; then it has.
     fn dies_at(&mut self, moment: Moment) -> bool {
-        let mut due = None;
-        for (at, (when, _)) in self.troubles.iter_mut().enumerate() {
-            if let When::At(planned, phase, times) = when {
-                if *planned == moment && *phase == self.phase && due.is_none() {
-                    *times -= 1;
-                    due = (*times == 0).then_some(at);
-                }
-            }
-        }
-        let Some(at) = due else { return false };
-        let (_, trouble) = self.troubles.remove(at);
+        let Some(trouble) = self.due(|when, phase| match when {
+            When::At(planned, within, times) if *planned == moment && *within == phase => Some(times),
+            _ => None,
+        }) else {
+            return false;
+        };
         self.met(match moment {
             Moment::Unsynced(written) => Met::Unsynced(written),
             Moment::Durable(written) => Met::Durable(written),
@@ -450,6 +459,7 @@ impl World {
             return;
         }
         self.fault(back);
+        self.aborting.scheduler_dies();
         let met = if machine { Met::SchedulerMachineDies } else { Met::SchedulerKilled };
         self.met(met);
         self.host.running = None; // with its lock
@@ -471,9 +481,4 @@ impl World {
             self.process_dies(slot, true, back);
         }
     }
-}
-
-/// A disk that is full, or that has lost what it was to sync.
-fn is_of_the_disk(error: &Error) -> bool {
-    ["cannot write to", "cannot sync"].iter().any(|begin| error.message().starts_with(begin))
 }

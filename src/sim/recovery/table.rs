@@ -54,6 +54,9 @@ pub(super) enum Event {
     NodeKilled,
     NodeVanished,
     SeveralKilled,
+    AllButOne,
+    /// A program aborts the job.
+    Aborted,
     NodeStopped,
     /// A process that was replaced goes on.
     OldLifeReturns,
@@ -75,8 +78,13 @@ pub(super) enum Event {
     ConnectionHalfOpen,
     OneWaySilence,
     Partition,
+    /// Nodes reach neither the scheduler nor the other nodes.
+    PartitionOfLinks,
     DuplicateConnection,
     LinkCut,
+    /// What one node sends another is lost, or held back.
+    LinkSilent,
+    LinkSlow,
     /// A node was lost while there was no scheduler.
     LostMeanwhile,
     /// A node attached again, before its loss was said or afterwards.
@@ -91,6 +99,8 @@ pub(super) enum Event {
     SchedulerAfter(u8),
     /// A node died when it was to get a message of this kind, or when it had sent one.
     NodeWith(u8),
+    /// A message of this kind was lost with its connection.
+    MessageLost(u8),
 }
 
 /// How often each happened in each phase.
@@ -129,11 +139,13 @@ const NOT_FINISHING: &[Phase] = &[Phase::Forming, Phase::Running, Phase::Recover
 
 /// What happens to processes, disks and connections, and in which phases it must be met.
 fn troubles() -> Vec<(Event, &'static [Phase])> {
-    use Phase::{Recovering, Running};
+    use Phase::Recovering;
     vec![
         (Event::NodeKilled, ALL),
         (Event::NodeVanished, ALL),
-        (Event::SeveralKilled, NOT_FINISHING),
+        (Event::SeveralKilled, ALL),
+        (Event::AllButOne, ALL),
+        (Event::Aborted, WORKING),
         (Event::NodeStopped, NOT_FINISHING),
         (Event::OldLifeReturns, &[Recovering]),
         (Event::Twin, NOT_FINISHING),
@@ -141,18 +153,21 @@ fn troubles() -> Vec<(Event, &'static [Phase])> {
         (Event::SchedulerKilled, ALL),
         (Event::SchedulerMachineDies, ALL),
         (Event::SchedulerAndNode, NOT_FINISHING),
-        (Event::EverythingDies, NOT_FINISHING),
-        (Event::DiskOperation, WORKING),
-        (Event::DiskFull, WORKING),
-        (Event::SyncFailed, WORKING),
-        (Event::SlowDisk, WORKING),
+        (Event::EverythingDies, ALL),
+        (Event::DiskOperation, ALL),
+        (Event::DiskFull, ALL),
+        (Event::SyncFailed, ALL),
+        (Event::SlowDisk, ALL),
         (Event::Rewritten, FORMED),
         (Event::ConnectionReset, ALL),
         (Event::ConnectionHalfOpen, NOT_FINISHING),
         (Event::OneWaySilence, NOT_FINISHING),
         (Event::Partition, NOT_FINISHING),
+        (Event::PartitionOfLinks, NOT_FINISHING),
         (Event::DuplicateConnection, NOT_FINISHING),
-        (Event::LinkCut, &[Running]),
+        (Event::LinkCut, WORKING),
+        (Event::LinkSilent, WORKING),
+        (Event::LinkSlow, WORKING),
         (Event::LostMeanwhile, ALL),
         (Event::BackBeforeVerdict, FORMED),
         (Event::BackAfterVerdict, &[Recovering]),
@@ -180,14 +195,18 @@ fn required() -> Vec<(Event, &'static [Phase])> {
     for (kind, phases) in [
         (1, &[Forming, Recovering][..]),
         (4, NOT_FINISHING),
+        (7, &[Recovering]),
         (8, &[Finishing]),
         (10, &[Recovering]),
         (13, &[Recovering]),
+        (19, &[Recovering]),
         (21, &[Running]),
+        (23, &[Finishing]),
         (24, &[Recovering]),
         (26, WORKING),
         (29, &[Recovering]),
         (32, &[Running]),
+        (33, &[Running]),
     ] {
         required.push((Event::SchedulerBefore(kind), phases));
         required.push((Event::SchedulerAfter(kind), phases));
@@ -201,18 +220,57 @@ fn required() -> Vec<(Event, &'static [Phase])> {
         (12, &[Recovering]),
         (13, &[Recovering]),
         (14, &[Recovering]),
+        (19, &[Recovering]),
         (21, &[Running]),
         (22, &[Running]),
+        (23, &[Finishing]),
         (24, &[Recovering]),
         (26, &[Recovering]),
+        (27, &[Recovering]),
         (28, &[Recovering]),
         (29, &[Recovering]),
         (32, &[Running]),
+        (33, &[Running]),
         (35, &[Running]),
     ] {
         required.push((Event::NodeWith(kind), phases));
     }
+    required.extend(losses());
     required
+}
+
+/// Every message that is ever sent is lost, in a phase in which it must not be missed for good.
+fn losses() -> Vec<(Event, &'static [Phase])> {
+    use Phase::{Finishing, Forming, Recovering, Running};
+    let losses = [
+        (1, &[Forming, Recovering][..]),
+        (2, WORKING),
+        (3, &[Forming, Recovering]),
+        (4, NOT_FINISHING),
+        (5, WORKING),
+        (6, &[Recovering]),
+        (7, &[Recovering]),
+        (8, &[Finishing]),
+        (9, &[Finishing]),
+        (10, &[Recovering]),
+        (12, &[Recovering]),
+        (13, &[Recovering]),
+        (14, &[Recovering]),
+        (19, &[Recovering]),
+        (21, &[Running]),
+        (22, &[Running]),
+        (23, &[Finishing]),
+        (24, &[Recovering]),
+        (25, &[Recovering]),
+        (26, WORKING),
+        (27, &[Recovering]),
+        (28, &[Recovering]),
+        (29, &[Recovering]),
+        (32, &[Running]),
+        (33, &[Running]),
+        (35, &[Running]),
+    ];
+    losses.into_iter().map(|(kind, phases)| (Event::MessageLost(kind), phases)).collect()
 }
 
 /// Every cell that must be hit.
@@ -224,21 +282,31 @@ pub(super) fn cells() -> Vec<(Event, Phase)> {
 fn message(kind: u8) -> &'static str {
     match kind {
         1 => "Register",
+        2 => "Rejected",
         3 => "Formed",
         4 => "Heartbeat",
+        5 => "HeartbeatEcho",
+        6 => "Report",
+        7 => "TimeUp",
         8 => "Leave",
         9 => "Bye",
         10 => "Suspect",
+        11 => "PeerReport",
         12 => "Verdict",
         13 => "Revoke",
         14 => "Revoked",
+        19 => "Abort",
         21 => "MakeGroup",
         22 => "GroupMade",
+        23 => "FreeGroup",
         24 => "Recover",
+        25 => "NotRecovered",
         26 => "InEpoch",
+        27 => "NotYet",
         28 => "LostNodes",
         29 => "Known",
         32 => "StoreBegin",
+        33 => "StorePiece",
         35 => "StoreReply",
         _ => "another",
     }
@@ -252,6 +320,7 @@ fn name(event: Event) -> String {
         Event::SchedulerBefore(kind) => format!("scheduler dies before {}", message(kind)),
         Event::SchedulerAfter(kind) => format!("scheduler dies after {}", message(kind)),
         Event::NodeWith(kind) => format!("node dies with {}", message(kind)),
+        Event::MessageLost(kind) => format!("lost with its connection: {}", message(kind)),
         other => format!("{other:?}"),
     }
 }

@@ -1,14 +1,17 @@
-//! What goes wrong: processes, machines, disks and connections.
+//! What goes wrong: processes, machines, disks, and connections to the scheduler.
 
 use super::node::{End, Line};
 use super::plan::{Trouble, When, SCHEDULER_HOST, SILENCE};
-use super::table::Event as Met;
+use super::table::{Event as Met, Phase};
 use super::world::{Event, World};
 use crate::sim::network::Side;
 use std::time::Duration;
 
 /// A process that stands still for no longer than this is not taken for dead.
 const HARMLESS: Duration = Duration::from_millis(400);
+
+/// A connection that stood so long is made again at once.
+const STOOD: Duration = Duration::from_millis(120);
 
 impl World {
     pub(super) fn trouble(&mut self, trouble: Trouble) -> Result<(), String> {
@@ -30,6 +33,22 @@ impl World {
                     let slot = (first + at) % self.slots.len();
                     self.process_dies(slot, false, back);
                 }
+            }
+            Trouble::AllButOne { slot, back } => {
+                let slot = self.running(slot);
+                if self.current(slot).is_some() {
+                    self.met(Met::AllButOne);
+                    let others: Vec<usize> = (0..self.slots.len()).filter(|other| *other != slot).collect();
+                    for other in others {
+                        let later = back + self.random.span_ms(0..300);
+                        self.process_dies(other, false, later);
+                    }
+                }
+            }
+            Trouble::Abort { slot, within } if within == self.phase => self.abort_from(slot),
+            // The next time.
+            Trouble::Abort { within, .. } => {
+                self.troubles.insert(0, (When::In(within, Duration::from_millis(20)), trouble))
             }
             Trouble::Stop { slot, span, next } => self.stop(self.running(slot), span, next),
             Trouble::Twin { slot } => {
@@ -56,22 +75,16 @@ impl World {
             }
             Trouble::Scheduler { .. } | Trouble::Both { .. } | Trouble::All { .. } => {}
             Trouble::DiskOperation { after, .. } => self.host.disk.crash_after(after),
-            Trouble::DiskFull { bytes, .. } => {
-                self.met(Met::DiskFull);
-                self.fault(Duration::ZERO);
-                self.host.disk.fill_after(bytes);
-            }
-            Trouble::SyncFails { after, .. } => {
-                self.met(Met::SyncFailed);
-                self.fault(Duration::ZERO);
-                self.host.disk.fail_sync_after(after);
-            }
+            Trouble::DiskFull { bytes, .. } => self.host.disk.fill_after(bytes),
+            Trouble::SyncFails { after, .. } => self.host.disk.fail_sync_after(after),
             Trouble::SlowDisk { span } => {
                 self.met(Met::SlowDisk);
                 self.fault(span);
                 self.slow_disk(span);
             }
-            Trouble::Link { one, other } => self.cut_link(one, other),
+            Trouble::Link { .. } | Trouble::LinkSilent { .. } | Trouble::LinkSlow { .. } => {
+                self.trouble_on_link(trouble)
+            }
             Trouble::Reset { .. } | Trouble::OneWay { .. } | Trouble::Partition { .. } | Trouble::Duplicate { .. } => {
                 self.trouble_on_line(trouble);
             }
@@ -80,12 +93,12 @@ impl World {
     }
 
     /// The process that has a slot's place, where it runs.
-    fn current(&self, slot: usize) -> Option<usize> {
+    pub(super) fn current(&self, slot: usize) -> Option<usize> {
         self.slots[slot].current.filter(|at| self.processes[*at].alive && self.processes[*at].paused_until <= self.now)
     }
 
     /// This slot, or the next where a process runs.
-    fn running(&self, slot: usize) -> usize {
+    pub(super) fn running(&self, slot: usize) -> usize {
         let count = self.slots.len();
         (0..count).map(|more| (slot + more) % count).find(|slot| self.current(*slot).is_some()).unwrap_or(slot)
     }
@@ -105,34 +118,18 @@ impl World {
             Some((node, conn))
         });
         let Some((node, conn)) = lines.into_iter().next() else { return };
-        self.fault(Duration::ZERO);
-        let soon = self.now + self.network.delay();
-        self.disturb(node, 0);
-        if self.disk_is_slow() {
-            self.blame(node); // what tells it that it is attached is held back, so that it may be slow to come back
-        }
+        self.disturb_line(node);
         match trouble {
             Trouble::Reset { quiet, .. } => {
                 self.met(if quiet { Met::ConnectionHalfOpen } else { Met::ConnectionReset });
-                self.network.cut(conn, [false; 2]);
-                self.queue.put(soon, super::node::closed(node, conn, "connection reset by peer"));
-                if !quiet {
-                    let later = self.now + self.network.delay();
-                    self.closed_at_scheduler(later, conn, "connection reset by peer");
-                }
+                self.reset(node, conn, quiet);
             }
             Trouble::OneWay { to_scheduler, .. } => {
                 self.met(Met::OneWaySilence);
                 self.network.mute(conn, if to_scheduler { Side::Node } else { Side::Scheduler });
                 self.blame(node);
             }
-            Trouble::Partition { span, .. } => {
-                self.met(Met::Partition);
-                self.fault(span);
-                self.network.of_node(node).into_iter().for_each(|conn| self.network.cut(conn, [false; 2]));
-                self.processes[node].apart_until = self.now + span;
-                self.blame(node);
-            }
+            Trouble::Partition { count, span, links, .. } => self.part(node, count, span, links),
             _ => {
                 self.met(Met::DuplicateConnection);
                 self.open_duplicate(node);
@@ -140,8 +137,72 @@ impl World {
         }
     }
 
+    fn disturb_line(&mut self, node: usize) {
+        self.fault(Duration::ZERO);
+        self.disturb(node, 0);
+        // It may be slow to come back: what tells it that it is attached is held back, or its connection had not stood long.
+        if self.disk_is_slow() || self.now.since(self.processes[node].up_since) < STOOD {
+            self.blame(node);
+        }
+    }
+
+    /// A connection ends; `quiet`: the scheduler is not told.
+    fn reset(&mut self, node: usize, conn: usize, quiet: bool) {
+        let soon = self.now + self.network.delay();
+        self.network.cut(conn, [false; 2]);
+        self.queue.put(soon, super::node::closed(node, conn, "connection reset by peer"));
+        if !quiet {
+            let later = self.now + self.network.delay();
+            self.closed_at_scheduler(later, conn, "connection reset by peer");
+        }
+    }
+
+    /// This node and those after it do not reach the scheduler for a while; perhaps not the other nodes either.
+    fn part(&mut self, first: usize, count: usize, span: Duration, links: bool) {
+        self.met(if links { Met::PartitionOfLinks } else { Met::Partition });
+        let (slot, slots) = (self.processes[first].slot, self.slots.len());
+        let apart: Vec<usize> = (0..count.min(slots)).filter_map(|more| self.current((slot + more) % slots)).collect();
+        self.fault(span);
+        for node in &apart {
+            self.network.of_node(*node).into_iter().for_each(|conn| self.network.cut(conn, [false; 2]));
+            self.processes[*node].apart_until = self.now + span;
+            self.blame(*node);
+        }
+        if links {
+            self.part_links(apart, span);
+        }
+    }
+
+    /// Whether it is planned that this message is lost with its connection; then it is.
+    pub(super) fn loses(&mut self, conn: usize, kind: u8) -> bool {
+        let Some(node) = self.network.node_of(conn).filter(|node| self.processes[*node].alive) else { return false };
+        let Some(Trouble::Reset { quiet, .. }) = self.due(|when, phase| match when {
+            When::Lost { kind: planned, phase: within, nth } if *planned == kind && *within == phase => Some(nth),
+            _ => None,
+        }) else {
+            return false;
+        };
+        self.met(Met::MessageLost(kind));
+        self.disturb_line(node);
+        self.reset(node, conn, quiet);
+        true
+    }
+
+    /// The trouble whose time has come, of those that this counts down.
+    pub(super) fn due(&mut self, counts: impl Fn(&mut When, Phase) -> Option<&mut u32>) -> Option<Trouble> {
+        let phase = self.phase;
+        let mut due = None;
+        for (at, (when, _)) in self.troubles.iter_mut().enumerate() {
+            if let Some(left) = counts(when, phase).filter(|_| due.is_none()) {
+                *left -= 1;
+                due = (*left == 0).then_some(at);
+            }
+        }
+        due.map(|at| self.troubles.remove(at).1)
+    }
+
     /// From now on this process may rightly be called lost.
-    fn blame(&mut self, node: usize) {
+    pub(super) fn blame(&mut self, node: usize) {
         self.processes[node].to_blame.get_or_insert(self.now);
         if self.finishing.is_some() {
             self.may_fail = true;
@@ -149,7 +210,7 @@ impl World {
     }
 
     /// A witness and an ended connection are taken for a loss, whatever ended both.
-    fn disturb(&mut self, node: usize, what: usize) {
+    pub(super) fn disturb(&mut self, node: usize, what: usize) {
         self.processes[node].disturbed[what] = true;
         if self.processes[node].disturbed == [true; 2] {
             self.blame(node);
@@ -167,20 +228,6 @@ impl World {
         if span > SILENCE * 2 && next < span {
             self.queue.put(self.now + next, Event::StartNode(slot));
         }
-    }
-
-    fn cut_link(&mut self, one: usize, other: usize) {
-        let (Some(one), Some(other)) = (self.current(one), self.current(other)) else { return };
-        if one == other || self.processes[one].epoch != self.processes[other].epoch {
-            return;
-        }
-        self.met(Met::LinkCut);
-        self.disturb(one, 1);
-        self.disturb(other, 1);
-        self.fault(Duration::ZERO);
-        let soon = self.now + self.network.delay();
-        self.queue.put(soon, Event::LinkEnded { at: one, peer: other });
-        self.queue.put(soon, Event::LinkEnded { at: other, peer: one });
     }
 
     /// The process of a slot dies, and is started again after a while; whether there was one.
@@ -227,18 +274,12 @@ impl World {
         if self.slots[slot].current != Some(node) {
             return false;
         }
-        let mut due = None;
-        for (at, (when, _)) in self.troubles.iter_mut().enumerate() {
-            if let When::With { kind: planned, phase, nth } = when {
-                if *planned == kind && *phase == self.phase && due.is_none() {
-                    *nth -= 1;
-                    due = (*nth == 0).then_some(at);
-                }
-            }
-        }
-        let Some(at) = due else { return false };
-        let (_, trouble) = self.troubles.remove(at);
-        let Trouble::Kill { back, .. } = trouble else { return false };
+        let Some(Trouble::Kill { back, .. }) = self.due(|when, phase| match when {
+            When::With { kind: planned, phase: within, nth } if *planned == kind && *within == phase => Some(nth),
+            _ => None,
+        }) else {
+            return false;
+        };
         self.met(Met::NodeWith(kind));
         self.process_dies(slot, false, back);
         true

@@ -3,6 +3,8 @@
 //! A *slot* is a place in the cluster with all that outlives a process: its identity file, its checkpoint. A *process* is
 //! one life of a slot's node; several may run at once. A process that stands still is fed nothing until it goes on.
 
+use super::abort::Aborting;
+use super::between::Gap;
 use super::checks::{self, Told};
 use super::ledger::Ledger;
 use super::node::Process;
@@ -27,7 +29,7 @@ const BOUND: Duration = Duration::from_secs(330);
 /// A story with more steps goes round in circles.
 const STEPS_MAX: u64 = 1_500_000;
 /// How often something else goes wrong in a phase that lasts.
-const MORE: std::ops::Range<u64> = 100..900;
+const MORE: std::ops::Range<u64> = 60..700;
 /// The same while forming, which takes no longer than a few seconds.
 const SOON: std::ops::Range<u64> = 30..250;
 
@@ -79,6 +81,9 @@ pub(super) struct World {
     pub(super) processes: Vec<Process>,
     pub(super) ledger: Ledger,
     pub(super) told: Told,
+    pub(super) aborting: Aborting,
+    /// Where frames do not get through.
+    pub(super) gaps: Vec<Gap>,
     /// What was found wrong in the middle of a step.
     pub(super) wrong: Option<String>,
     pub(super) table: Table,
@@ -120,6 +125,8 @@ impl World {
             processes: Vec::new(),
             ledger: Ledger::default(),
             told: Told::default(),
+            aborting: Aborting::default(),
+            gaps: Vec::new(),
             wrong: None,
             table: Table::default(),
             phase: Phase::Finishing,
@@ -299,6 +306,9 @@ impl World {
             let kind = message.kind();
             if self.dies_before(kind) {
                 return Ok(());
+            }
+            if let Some(conn) = conn {
+                self.one_is_heard(conn, message);
             }
             self.feed_scheduler(input);
             self.dies_after(kind);
