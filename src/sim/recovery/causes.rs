@@ -110,6 +110,9 @@ impl World {
             Message::Heartbeat(_) | Message::Known(_) if causes.came_back.contains(&conn) => {
                 let is_broken = causes.said.get(&(process.epoch, Broken::Cluster));
                 let is_broken = is_broken.is_some_and(|said| said.iter().any(|(by, _)| *by == life));
+                let brings =
+                    |what| causes.known_by.get(&(process.epoch, what)).is_some_and(|nodes| nodes.contains(&node));
+                let is_broken = is_broken || brings(Broken::Cluster) || brings(Broken::Job);
                 for (key, nodes) in causes.known_by.iter().filter(|((epoch, _), _)| *epoch == process.epoch) {
                     let is_kept = match key.1 {
                         Broken::Cluster => !knows_of_abort, // it brings that

@@ -181,8 +181,11 @@ impl World {
     }
 
     fn formed(&mut self, node: usize, formed: Formed) -> Result<(), String> {
-        checks::formed(self, node, &formed)?;
-        self.newest = self.newest.max(formed.epoch);
+        // One that stood still may hear late of a job that is done.
+        if Some(formed.instance) == self.host.instance {
+            checks::formed(self, node, &formed)?;
+            self.newest = self.newest.max(formed.epoch);
+        }
         let is_first = self.processes[node].formed.is_none();
         let keeps = self.sabotage == Some(Sabotage::AnyEpoch);
         let process = &mut self.processes[node];
