@@ -302,6 +302,10 @@ impl Random {
         }
     }
 
+    fn status_query(&mut self) -> StatusQuery {
+        StatusQuery { protocol_lowest: self.number() as u16, protocol_highest: self.number() as u16 }
+    }
+
     /// Another message of the same kind.
     fn message_like(&mut self, like: &Message) -> Message {
         match like {
@@ -365,10 +369,7 @@ impl Random {
             Message::Locate(_) => Message::Locate(Locate { index: self.u32() }),
             Message::Located(_) => Message::Located(Located { member: self.member() }),
             Message::Abort(_) => Message::Abort(Abort { code: self.number() as i32, reason: self.text(SENTENCE_MAX) }),
-            Message::StatusQuery(_) => Message::StatusQuery(StatusQuery {
-                protocol_lowest: self.number() as u16,
-                protocol_highest: self.number() as u16,
-            }),
+            Message::StatusQuery(_) => Message::StatusQuery(self.status_query()),
             Message::StatusPart(_) => Message::StatusPart(self.status_part()),
             Message::StoreBegin(_) => Message::StoreBegin(self.store_begin()),
             Message::StorePiece(_) => {
