@@ -84,7 +84,7 @@ class Recovering(Cluster):
         super().__init__(program, workers, env=settings, **more)
 
     def start_scheduler(self, env=None):
-        self.scheduler = Process(self._scheduler_program, {**self.env, "MS_ROLE": "MS_SCHED", **(env or {})}, "scheduler")
+        self.scheduler = Process(self.scheduler_program, {**self.env, "MS_ROLE": "MS_SCHED", **(env or {})}, "scheduler")
         return self.scheduler
 
     def let(self, name):
