@@ -316,7 +316,7 @@ typedef void (*muster_reduce_fn)(const void *in, void *inout, size_t count, int3
 /** A rank aborted the job, or its scheduler was stopped; or a request was cancelled, or a message given up midway. */
 #define MUSTER_ERR_ABORTED (-17)
 
-/** A newer life of this node has taken its place. */
+/** A newer life of this node has taken its place, or the others have given this one up. */
 #define MUSTER_ERR_FENCED (-18)
 
 /** Authentication or encryption failed. */

@@ -27,6 +27,22 @@ pub fn boot_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|text| text.trim().to_string()).unwrap_or_default()
 }
 
+/// How many processors this process may run on. Asks the kernel once and reads no file, for every start pays for it.
+pub fn cores() -> u32 {
+    // SAFETY: an all-zero set is a valid empty one.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the set is writable and as long as is said.
+    let result = unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) };
+    // SAFETY: the set is initialized.
+    let count = unsafe { libc::CPU_COUNT(&set) };
+    // A machine with more processors than fit into the set is refused; there nobody need share one.
+    if result == 0 {
+        count.max(1) as u32
+    } else {
+        u32::MAX
+    }
+}
+
 /// Which process numbers this process sees; 0 where the kernel does not say.
 pub fn pid_namespace() -> u64 {
     fs::metadata("/proc/self/ns/pid").map(|metadata| metadata.ino()).unwrap_or(0)

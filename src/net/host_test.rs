@@ -116,3 +116,9 @@ fn random_bytes_differ() {
     assert_ne!(random_bytes::<1024>().unwrap()[1000..], [0; 24]);
     assert_eq!(random_bytes::<0>().unwrap(), [0u8; 0]);
 }
+
+#[test]
+fn it_may_run_on_as_many_processors_as_the_standard_library_counts_at_most() {
+    let counted = std::thread::available_parallelism().unwrap().get() as u32;
+    assert!(cores() >= counted, "that heeds limits on time, too"); // fewer only where a cgroup grants less time
+}

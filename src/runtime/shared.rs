@@ -13,6 +13,7 @@ use super::seat::Seat;
 use super::sync::{lock, wait, Bell, Condvar, Mutex, MutexGuard};
 use crate::agent::{Ask, Command, Event};
 use crate::error::{Culprit, Error, Failure, Result, Status};
+use crate::net::host;
 use crate::types::{Epoch, GroupId, Time};
 use crate::wire::{Absent, Formed, Member, PeerState};
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -138,7 +139,7 @@ impl Shared {
             next_ask: AtomicU64::new(1),
             operations: Operations::default(),
             recovery: false,
-            cores: std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32),
+            cores: host::cores(),
         }
     }
 

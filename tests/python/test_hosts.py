@@ -183,8 +183,10 @@ def test_a_scheduler_that_comes_back_hears_who_ended_meanwhile(tmp_path):
 
 @pytest.mark.parametrize("killed", [0, 1], ids=["with the scheduler", "without"])
 def test_a_launcher_that_is_killed_ends_its_workers_and_the_other_fails_in_bounded_time(killed, tmp_path):
-    """The survivors wait in muster_recover, and in their next lives in muster_init, for as long as each may."""
-    with recovering(tmp_path, restarts=1, limit_ms=2000, words=["--cluster_time_out=10"]) as hosts:
+    """The survivors wait in muster_recover. Where the scheduler lives they do so in their next lives, too, and in muster_init,
+    for as long as each may; where it is gone with its launcher nobody is started again, however often and long that could be."""
+    limits = {"restarts": 1, "words": ["--cluster_time_out=10"]} if killed else {"restarts": 50}
+    with recovering(tmp_path, limit_ms=2000, **limits) as hosts:
         victim, other = hosts[killed], hosts[1 - killed]
         victim.kill()
         victim.nothing_left(timeout=LIMIT)

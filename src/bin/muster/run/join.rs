@@ -7,6 +7,7 @@
 
 use super::children::{self, Child, Launch, Part};
 use super::deserters::Deserters;
+use super::elsewhere::{Elsewhere, Seen, GONE_AFTER, LOOK_AGAIN};
 use super::parse::RunOptions;
 use super::summary;
 use super::supervise::{Action, Supervisor, Verdict, Whom, OVER};
@@ -61,6 +62,8 @@ struct Run<'a, 'b> {
     supervisor: Supervisor,
     deserters: Deserters,
     witness: Witness,
+    /// Where this host does not have the scheduler.
+    elsewhere: Option<Elsewhere>,
     began: Instant,
     max_restarts: u32,
 }
@@ -76,10 +79,14 @@ pub fn join(
 ) -> io::Result<Outcome> {
     let schedulers: Vec<bool> = children.iter().map(|child| child.part == Part::Scheduler).collect();
     let max_restarts = options.max_restarts;
+    let address = (options.master_addr.clone(), launch.port());
+    let is_here = schedulers.contains(&true);
+    let elsewhere = (!is_here).then(|| Elsewhere::new(address.0.clone(), address.1));
     let supervisor = Supervisor::new(schedulers, options.all_here(), max_restarts);
     let deserters = Deserters::new(&children);
-    let witness = Witness::new(host_id(), (options.master_addr.clone(), launch.port()));
-    let mut run = Run { launch, children, supervisor, deserters, witness, began: Instant::now(), max_restarts };
+    let witness = Witness::new(host_id(), address);
+    let began = Instant::now();
+    let mut run = Run { launch, children, supervisor, deserters, witness, elsewhere, began, max_restarts };
     if let Err(error) = run.wait(signals) {
         children::stop_now(&run.children);
         return Err(error);
@@ -153,9 +160,21 @@ impl Run<'_, '_> {
     }
 
     fn start_again(&mut self, index: usize) {
-        let restart = format!("restart {} of {}", self.supervisor.restarts(index), self.max_restarts);
+        let (restart, now) = (self.supervisor.restarts(index), self.began.elapsed());
+        let restart = format!("restart {restart} of {}", self.max_restarts);
         let child = &mut self.children[index];
         let how = summary::how(child, self.supervisor.ending_of_last(index));
+        match self.elsewhere.as_mut().map_or(Seen::There, |elsewhere| elsewhere.look(now)) {
+            Seen::There => {}
+            Seen::Away => return self.supervisor.put_off(index, now + LOOK_AGAIN),
+            Seen::Gone => {
+                let time = GONE_AFTER.as_secs();
+                eprintln!(
+                    "muster: {how}; no restart: the scheduler's port has refused for {time} s, so the job is over"
+                );
+                return self.supervisor.over_elsewhere(index, now);
+            }
+        }
         match self.launch.start_again(child, &format!("{how}; {restart}")) {
             Ok(()) => eprintln!("muster: {how}; {restart} has pid {}", child.pid),
             Err(error) => {

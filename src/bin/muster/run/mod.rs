@@ -25,6 +25,7 @@
 
 mod children;
 mod deserters;
+mod elsewhere;
 mod hccl;
 mod join;
 mod lives;

@@ -222,6 +222,25 @@ impl Supervisor {
         if self.members[child].starts_at.is_some() {
             return self.actions.push_back(Action::Clear(child));
         }
+        self.fails(child, now);
+    }
+
+    /// The next life of a child, which was about to begin, is to begin later.
+    pub fn put_off(&mut self, child: usize, until: Duration) {
+        let member = &mut self.members[child];
+        member.ending = member.before.take();
+        member.starts_at = Some(until);
+    }
+
+    /// The next life of a child does not begin, for the job is over elsewhere.
+    pub fn over_elsewhere(&mut self, child: usize, now: Duration) {
+        let member = &mut self.members[child];
+        member.ending = member.before.take();
+        self.fails(child, now);
+        self.tick(now);
+    }
+
+    fn fails(&mut self, child: usize, now: Duration) {
         self.failures.push(child);
         let ended_itself =
             self.members[child].scheduler && self.members[child].ending == Some(Ending::Exit(code::FAILED));

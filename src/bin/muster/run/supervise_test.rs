@@ -284,6 +284,21 @@ fn short_lives_are_followed_by_pauses() {
 }
 
 #[test]
+fn a_life_that_was_to_begin_can_be_put_off_and_given_up() {
+    let mut job = returning(1);
+    assert_eq!(job.ends(2, KILLED).actions(), begins(2));
+    job.supervisor.put_off(2, job.now + Duration::from_millis(250));
+    assert!(!job.supervisor.runs(2) && !job.supervisor.finished());
+    assert!(job.after(249).is_empty());
+    assert_eq!(job.after(1), [Action::Start(2)]);
+    assert_eq!(job.supervisor.ending_of_last(2), KILLED);
+    job.supervisor.over_elsewhere(2, job.now);
+    assert!(job.actions().is_empty());
+    assert_eq!(job.after(250), ASK_WORKERS);
+    assert_eq!(job.blamed(None), 2);
+}
+
+#[test]
 fn all_at_once_all_come_back() {
     let mut job = returning(1);
     job.all_end(&[SCHEDULER, 1, 2, 3], KILLED);
