@@ -348,6 +348,15 @@ def test_a_dead_scheduler_stops_the_workers():
         launch.nothing_left()
 
 
+@pytest.fixture
+def hangs_up():
+    """Under nohup, as these tests may be, the launcher would be told to leave a hangup alone."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("hangs_up")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_to_the_launcher_leaves_nothing_behind(number):
     with Launch("--worker_num=3", *JOINED, *shell("setsid sleep 600 & sleep 600 & echo ready; wait")) as launch:
