@@ -6,6 +6,7 @@
 //! Deliberately not here: any limit on how many connections are open, and what becomes of them. Tested in
 //! `listener_test.rs`, the want of descriptors in a child process.
 
+use super::congestion::{self, Name};
 use super::fork::Guarded;
 use super::poller::{Registry, Token};
 use super::socket;
@@ -37,6 +38,8 @@ pub struct Listener {
 struct Socket {
     listener: Guarded<TcpListener>,
     address: SocketAddr,
+    /// What the system would have chosen for its connections.
+    usual: Name,
 }
 
 impl Listener {
@@ -104,7 +107,7 @@ impl Listener {
     pub fn accept(&mut self) -> io::Result<(TcpTransport, SocketAddr)> {
         for _ in 0..self.sockets.len() {
             let socket = &self.sockets[self.next];
-            match accept_from(&socket.listener) {
+            match accept_from(&socket.listener, &socket.usual) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.next = (self.next + 1) % self.sockets.len();
                 }
@@ -130,7 +133,9 @@ impl Listener {
 impl Socket {
     fn new(listener: Guarded<TcpListener>) -> io::Result<Socket> {
         let address = listener.local_addr()?;
-        Ok(Socket { listener, address })
+        let usual = congestion::usual(&address)?;
+        congestion::choose_unpaced(&*listener);
+        Ok(Socket { listener, address, usual })
     }
 }
 
@@ -161,7 +166,7 @@ fn into_mio(fd: OwnedFd) -> TcpListener {
     TcpListener::from_std(std::net::TcpListener::from(fd))
 }
 
-fn accept_from(listener: &TcpListener) -> io::Result<(TcpTransport, SocketAddr)> {
+fn accept_from(listener: &TcpListener, usual: &Name) -> io::Result<(TcpTransport, SocketAddr)> {
     loop {
         let mut peer = None;
         let accepted = Guarded::create(|| {
@@ -170,7 +175,9 @@ fn accept_from(listener: &TcpListener) -> io::Result<(TcpTransport, SocketAddr)>
             Ok(stream)
         });
         let result = match (accepted, peer) {
-            (Ok(stream), Some(peer)) => TcpTransport::from_accepted(stream, peer).map(|transport| (transport, peer)),
+            (Ok(stream), Some(peer)) => {
+                TcpTransport::from_accepted(stream, peer, usual).map(|transport| (transport, peer))
+            }
             (Ok(_), None) => continue, // the closure sets the peer wherever it succeeds
             (Err(error), _) if is_transient(&error) => continue,
             (Err(error), _) => return Err(error),

@@ -7,6 +7,7 @@
 //! | [`tcp`] | the plain link |
 //! | [`listener`] | the listening sockets of one process |
 //! | [`poller`], [`watch`], [`waker`] | sleeping until something is ready, and being woken from another thread |
+//! | `congestion` | how TCP decides how much it sends at a time, where both ends are on one host |
 //! | [`resolve`] | from a host's name to its addresses |
 //! | [`interface`] | which addresses are this host's |
 //! | [`thread`] | threads that leave the program's signals alone |
@@ -20,6 +21,7 @@
 //! Nothing here knows a rank, a message or a setting. The hot path returns `io::Error`, so that the caller sees
 //! `WouldBlock`; what is done once returns [`crate::error::Error`] with a whole sentence.
 
+mod congestion;
 pub mod fork;
 pub mod host;
 pub mod interface;

@@ -6,6 +6,7 @@
 //! Deliberately not here: trying several addresses, retrying, time limits. That is for whoever dials. No keepalive
 //! either: the control plane has heartbeats. Tested in `tcp_test.rs` over loopback.
 
+use super::congestion::{self, Name};
 use super::fork::Guarded;
 use super::poller::{Registry, Token};
 use super::socket;
@@ -51,6 +52,9 @@ impl TcpTransport {
             }
             socket::bind(&*fd, &from)?;
         }
+        if congestion::stays_here(address) {
+            congestion::choose_unpaced(&*fd);
+        }
         socket::connect(&*fd, &address)?;
         let unspecified = if address.is_ipv4() { [0u8; 4].into() } else { [0u8; 16].into() };
         Ok(TcpTransport { stream: fd.map(into_mio), local: SocketAddr::new(unspecified, 0), peer: address })
@@ -76,10 +80,17 @@ impl TcpTransport {
         Ok(Connect::Ready)
     }
 
-    /// A connection that a listener accepted.
-    pub(super) fn from_accepted(stream: Guarded<TcpStream>, peer: SocketAddr) -> io::Result<TcpTransport> {
+    /// A connection that a listener accepted; `usual` is what the system chooses for one from another host.
+    pub(super) fn from_accepted(
+        stream: Guarded<TcpStream>,
+        peer: SocketAddr,
+        usual: &Name,
+    ) -> io::Result<TcpTransport> {
         stream.set_nodelay(true)?;
         let local = stream.local_addr()?;
+        if !congestion::joins_one_host(local, peer) {
+            congestion::choose(&*stream, usual)?;
+        }
         Ok(TcpTransport { stream, local, peer })
     }
 

@@ -1,0 +1,91 @@
+//! How TCP decides how much it sends at a time (`TCP_CONGESTION`, tcp(7)), where both ends are on one host.
+//!
+//! There is no path to share there, and what paces the sender only holds it up: where BBR is the system's default, an
+//! allreduce of 1 MiB among 8 ranks of one host takes half as long again. Reno is in every Linux, may be chosen by anybody,
+//! and does not pace. It is chosen before a connection is made, for BBR, once begun, has the kernel pace for good; so a
+//! listener chooses it for all, and who comes from another host is given the system's choice back.
+
+use super::interface::address_towards;
+use super::socket::{check, tcp_socket};
+use libc::socklen_t;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+
+/// The longest name that the kernel has for one, and the zero behind it (TCP_CA_NAME_MAX).
+const NAME_BYTES: usize = 16;
+const UNPACED: Name = *b"reno\0\0\0\0\0\0\0\0\0\0\0\0";
+
+/// The kernel's name of a way to decide it, filled up with zeros.
+pub(super) type Name = [u8; NAME_BYTES];
+
+/// Whether connections to this address stay on this host.
+pub(super) fn stays_here(address: SocketAddr) -> bool {
+    address.ip().is_loopback() || address_towards(address).is_ok_and(|from| from == address.ip())
+}
+
+/// Whether a connection between these addresses stays on this host.
+pub(super) fn joins_one_host(local: SocketAddr, peer: SocketAddr) -> bool {
+    local.ip() == peer.ip() || peer.ip().is_loopback()
+}
+
+/// Chooses the one for one host. A kernel that refuses leaves it as it was, which is slower at most.
+pub(super) fn choose_unpaced(fd: &impl AsRawFd) {
+    let _ = choose(fd, &UNPACED);
+}
+
+/// What the system chooses for a connection of the address's family.
+pub(super) fn usual(address: &SocketAddr) -> io::Result<Name> {
+    chosen(&*tcp_socket(address)?)
+}
+
+/// Chooses one by name.
+pub(super) fn choose(fd: &impl AsRawFd, name: &Name) -> io::Result<()> {
+    let length = name.iter().take_while(|byte| **byte != 0).count() as socklen_t;
+    // SAFETY: the kernel reads `length` bytes of `name`, which has as many and outlives the call.
+    let result = unsafe {
+        libc::setsockopt(fd.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_CONGESTION, name.as_ptr().cast(), length)
+    };
+    check(result).map(drop)
+}
+
+fn chosen(fd: &impl AsRawFd) -> io::Result<Name> {
+    let (mut name, mut length) = ([0; NAME_BYTES], NAME_BYTES as socklen_t);
+    // SAFETY: the kernel writes at most `length` bytes to `name`; both outlive the call.
+    let result = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_CONGESTION,
+            name.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    check(result).map(|_| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_system_s_choice_can_be_given_back() {
+        let address = "127.0.0.1:0".parse().unwrap();
+        let (fd, usual) = (tcp_socket(&address).unwrap(), usual(&address).unwrap());
+        choose_unpaced(&*fd);
+        assert_eq!(chosen(&*fd).unwrap(), UNPACED);
+        choose(&*fd, &usual).unwrap();
+        assert_eq!(chosen(&*fd).unwrap(), usual);
+        assert!(choose(&*fd, b"no such one\0\0\0\0\0").is_err());
+    }
+
+    #[test]
+    fn what_stays_on_this_host_is_known_by_its_addresses() {
+        let at = |text: &str| text.parse::<SocketAddr>().unwrap();
+        assert!(stays_here(at("127.0.0.1:80")) && stays_here(at("127.9.9.9:80")) && stays_here(at("[::1]:80")));
+        assert!(!stays_here(at("192.0.2.1:80")), "nobody has an address for documentation");
+        assert!(joins_one_host(at("127.0.0.1:5000"), at("127.0.0.2:80")));
+        assert!(joins_one_host(at("192.0.2.1:5000"), at("192.0.2.1:80")));
+        assert!(!joins_one_host(at("192.0.2.1:5000"), at("192.0.2.2:80")));
+    }
+}
