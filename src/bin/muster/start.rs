@@ -2,7 +2,7 @@
 //! Nothing is copied that the child would throw away at once, and an error reaches the parent through that memory.
 //!
 //! What the standard library's `Command` can't do without a copy of the whole process is what the launcher needs: a
-//! session of its own for the child, and its death with the parent. Tested here, and by `tests/python/test_run.py`.
+//! process group of its own for the child, no terminal that controls it, and its death with the parent. Tested here, and by `tests/python/test_run.py`.
 
 use crate::sys;
 use std::ffi::{c_char, c_void, CString, OsStr, OsString};
@@ -44,8 +44,8 @@ struct Plan {
     error: Option<i32>,
 }
 
-/// Starts it and gives its process id. It leads a session of its own, in which no signal is blocked. When this returns
-/// the program runs already, or the error says why it can't.
+/// Starts it and gives its process id. It leads a process group of its own, blocks no signal, and no terminal controls it. When
+/// this returns the program runs already, or the error says why it can't.
 pub fn start(what: &Start<'_>) -> io::Result<i32> {
     let program = text(what.program.to_owned())?;
     let words = what.words.iter().cloned().map(text).collect::<io::Result<Vec<CString>>>()?;
@@ -165,10 +165,10 @@ mod tests {
     }
 
     #[test]
-    fn a_child_leads_a_session_and_hears_every_signal() {
+    fn a_child_leads_a_group_without_a_terminal_and_hears_every_signal() {
         let null = File::open("/dev/null").unwrap();
-        let script = "read -r pid name state parent group session rest < /proc/self/stat
-            [ $pid = $group ] && [ $group = $session ] && grep -E '^Sig(Blk|Ign)' /proc/self/status";
+        let script = "read -r pid name state parent group session terminal rest < /proc/self/stat
+            [ $pid = $group ] && [ $terminal = 0 ] && grep -E '^Sig(Blk|Ign)' /proc/self/status";
         let (text, _) = said(script, &[("PATH", "/usr/bin:/bin")], Some(null.as_fd()));
         let sets: Vec<u64> =
             text.split_whitespace().skip(1).step_by(2).map(|set| u64::from_str_radix(set, 16).unwrap()).collect();

@@ -112,11 +112,12 @@ pub fn adopt_orphans() {
 
 /// What a new child does for itself between fork and exec. Makes only calls that are safe there.
 ///
-/// It leads a session of its own. It blocks no signal, and ignores none because of us. With `dies_with` it is killed when that parent dies. It keeps
-/// `listener` over exec.
+/// It leads a process group of its own, and no terminal controls it. It blocks no signal, and ignores none because of us. With
+/// `dies_with` it is killed when that parent dies. It keeps `listener` over exec.
 pub fn prepare_child(dies_with: Option<i32>, listener: Option<RawFd>) -> io::Result<()> {
-    // SAFETY: takes nothing, and is safe after fork.
-    checked(unsafe { libc::setsid() })?;
+    // SAFETY: takes numbers only, and is safe after fork.
+    checked(unsafe { libc::setpgid(0, 0) })?;
+    leave_terminal();
     set_mask(libc::SIG_SETMASK, &[])?;
     // SAFETY: takes numbers only, and is safe after fork. Rust's own start has it ignored here.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
@@ -134,6 +135,20 @@ pub fn prepare_child(dies_with: Option<i32>, listener: Option<RawFd>) -> io::Res
         checked(unsafe { libc::fcntl(fd, libc::F_SETFD, 0) })?;
     }
     Ok(())
+}
+
+/// No terminal controls this process any more: it reads from one as from any file, and is not stopped or ended by it. A session
+/// of its own would do the same, but Linux shares the processor among sessions first (autogroup, sched(7)), and then ranks
+/// that wait for each other can't yield to each other.
+fn leave_terminal() {
+    // SAFETY: the path ends with NUL; open is safe after fork. It fails where there is no such terminal.
+    let fd = unsafe { libc::open(c"/dev/tty".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC | libc::O_NONBLOCK) };
+    if fd >= 0 {
+        // SAFETY: a descriptor that was just opened, used and closed here alone; both calls are safe after fork.
+        unsafe { libc::ioctl(fd, libc::TIOCNOTTY) };
+        // SAFETY: as above.
+        unsafe { libc::close(fd) };
+    }
 }
 
 fn set_mask(how: libc::c_int, signals: &[i32]) -> io::Result<libc::sigset_t> {

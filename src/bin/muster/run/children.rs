@@ -1,6 +1,6 @@
 //! Starting the children: what each finds in its environment, where its output goes, and how it hangs on the launcher.
 //!
-//! Every child leads a session of its own, so that its own children can be stopped with it. With --join it is killed when
+//! Every child leads a process group of its own, so that its own children can be stopped with it. With --join it is killed when
 //! the launcher dies, and reads the launcher's standard input; without, it outlives the launcher on purpose.
 
 use super::parse::RunOptions;
