@@ -92,8 +92,15 @@ pub(super) fn receive(fd: &impl AsRawFd, pieces: &mut [IoSliceMut<'_>]) -> io::R
     let got = match pieces {
         // SAFETY: pointer and length are those of the piece. `recv` does less than `readv` on its way to the socket.
         [one] => unsafe { libc::recv(fd.as_raw_fd(), one.as_mut_ptr().cast(), one.len(), 0) },
-        // SAFETY: an `IoSliceMut` is an `iovec` by its documentation, and the pieces are valid for writing.
-        many => unsafe { libc::readv(fd.as_raw_fd(), many.as_mut_ptr().cast(), many.len().min(MAX_PIECES) as c_int) },
+        many => {
+            // SAFETY: an all-zero `msghdr` is a valid empty one. `recvmsg` does less than `readv` on its way to the socket.
+            let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+            // An `IoSliceMut` is an `iovec` by its documentation.
+            message.msg_iov = many.as_mut_ptr().cast();
+            message.msg_iovlen = many.len().min(MAX_PIECES) as _;
+            // SAFETY: `message` points to pieces that are valid for writing and outlive the call, and has no other pointer set.
+            unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut message, 0) }
+        }
     };
     usize::try_from(got).map_err(|_| io::Error::last_os_error())
 }

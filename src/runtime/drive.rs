@@ -6,17 +6,18 @@
 
 use super::buffer::{Arithmetic, Memory};
 use super::group::{Driver, Group, Mail, Slot, WAKER};
-use super::link::{Arrival, Link, LinkEnd, Moved, Sink};
+use super::link::{Arrival, Link, LinkEnd, Moved};
 use super::mesh::LinkKey;
 use super::progress::WAITS_AFTER;
 use super::shared::{Shared, ToNode};
+use super::sink::{scratch_bytes, Sink};
 use crate::agent::Command;
 use crate::collective::kernels::UserFunction;
 use crate::collective::{Action, Landing, Shape, Span};
 use crate::error::{Error, Failure};
 use crate::net::Token;
 use crate::types::{Call, CallKind, DType, Time};
-use crate::wire::{Channel, DataHeader, FrameHeader, LinkKind, DATA_HEADER_BYTES, PIECE_BYTES};
+use crate::wire::{Channel, DataHeader, FrameHeader, LinkKind, DATA_HEADER_BYTES};
 use std::time::{Duration, Instant};
 
 /// How long a call polls before it sleeps; a wake-up from sleep costs about as much.
@@ -205,7 +206,7 @@ impl Group {
         }
         let Driver { slots, piece, .. } = driver;
         if let Landing::Reduce { .. } = landing {
-            grow(piece, Landing::into(&landing).len.min(PIECE_BYTES))?;
+            grow(piece, scratch_bytes(Landing::into(&landing).len))?;
         }
         let Slot::Up(link) = &mut slots[peer as usize] else { return Ok(false) };
         let ended = |end| Stop::Ended(peer, end);

@@ -5,9 +5,10 @@
 //! Knows nothing of groups or of what a failure means: its driver is told what happened ([`LinkEnd`], [`Arrival`]).
 //! Tested in `link_test.rs`, over plain TCP and over the test link.
 
-use super::buffer::{Arithmetic, Memory};
+use super::buffer::Memory;
 use super::outgoing::{Outgoing, HEAD_BYTES, PACKED_BYTES};
-use crate::collective::{Landing, Span};
+use super::sink::Sink;
+use crate::collective::Span;
 use crate::error::Failure;
 use crate::net::Transport;
 use crate::wire::{
@@ -57,27 +58,6 @@ pub enum Moved {
     Some,
     /// Not at all: the transport would block.
     Nothing,
-}
-
-/// What becomes of the frame that is being received.
-#[derive(Clone, Copy)]
-pub struct Sink<'a> {
-    /// The call's memory.
-    pub memory: &'a Memory<'a>,
-    /// Where it lands.
-    pub landing: Landing,
-    /// How elements are combined, where the landing reduces.
-    pub arithmetic: Option<Arithmetic>,
-}
-
-impl Sink<'_> {
-    /// Where `length` bytes of the payload from `from` on are received.
-    fn target<'p>(&'p self, from: usize, length: usize, piece: &'p mut [u8]) -> &'p mut [u8] {
-        match self.landing {
-            Landing::Place(into) => self.memory.bytes_mut(part(into, from, length)),
-            Landing::Reduce { .. } => &mut piece[..length],
-        }
-    }
 }
 
 /// What stands before a payload.
@@ -210,18 +190,18 @@ impl Link {
 
     /// As `peek`, for who knows what should come: if it is long, what is there of it lands where it belongs at once, and
     /// `receive` finds it there. What turns out to be something else is put behind its head, as if it had been read ahead.
-    pub fn peek_for(&mut self, sink: &Sink<'_>, piece: &mut [u8]) -> Result<Option<Arrival>, LinkEnd> {
-        let total = Landing::into(&sink.landing).len;
+    pub fn peek_for(&mut self, sink: &Sink<'_>, scratch: &mut [u8]) -> Result<Option<Arrival>, LinkEnd> {
+        let total = sink.total();
         if self.incoming.is_some() || self.from < self.to || total < DIRECT_BYTES {
             return self.peek();
         }
-        let target = sink.target(0, PIECE_BYTES.min(total), piece);
+        let length = PIECE_BYTES.min(total);
         let (head, behind) = self.inbound.split_at_mut(HEAD_BYTES);
         // With room for the checksum, if the payload is one piece: then that is all of the frame.
-        let (checksum, _) = behind.split_at_mut(CHECKSUM_BYTES);
-        let mut slices = [IoSliceMut::new(head), IoSliceMut::new(target), IoSliceMut::new(checksum)];
-        let Some(count) = taken(self.transport.read(&mut slices))? else { return Ok(None) };
-        let landed = count.saturating_sub(HEAD_BYTES).min(target.len());
+        let around = (&mut *head, &mut behind[..CHECKSUM_BYTES]);
+        let got = sink.read_first(length, scratch, around, |into| self.transport.read(into));
+        let Some(count) = taken(got)? else { return Ok(None) };
+        let landed = count.saturating_sub(HEAD_BYTES).min(length);
         (self.from, self.to) = (0, count - landed);
         if landed == 0 {
             return self.peek();
@@ -237,7 +217,7 @@ impl Link {
         let end = count.max(self.inbound.len());
         self.inbound.resize(end, 0);
         self.inbound.copy_within(HEAD_BYTES..self.to, HEAD_BYTES + landed);
-        self.inbound[HEAD_BYTES..][..landed].copy_from_slice(&target[..landed]);
+        self.inbound[HEAD_BYTES..][..landed].copy_from_slice(&sink.target(0, length, scratch)[..landed]);
         self.to = count;
         self.peek()
     }
@@ -338,16 +318,15 @@ impl Link {
         }
     }
 
-    /// Receives what is there of the payload whose head `peek` gave. `piece` is as long as the longest piece that is combined.
-    pub fn receive(&mut self, sink: &Sink<'_>, piece: &mut [u8]) -> Result<Moved, LinkEnd> {
+    /// Receives what is there of the payload whose head `peek` gave. `scratch` is as long as `sink` wants it, if that combines.
+    pub fn receive(&mut self, sink: &Sink<'_>, scratch: &mut [u8]) -> Result<Moved, LinkEnd> {
         let Some(incoming) = &mut self.incoming else { return Ok(Moved::Nothing) };
         let total = incoming.header.length as usize;
         let checked = incoming.header.flags & FLAG_UNCHECKED == 0;
         let mut moved = Moved::Nothing;
         while incoming.landed < total {
             let length = PIECE_BYTES.min(total - incoming.landed);
-            let into = part(Landing::into(&sink.landing), incoming.landed, length);
-            let target = sink.target(incoming.landed, length, piece);
+            let target = sink.target(incoming.landed, length, scratch);
             // What was read ahead comes first.
             let ahead = (length - incoming.of_piece).min(self.to - self.from);
             target[incoming.of_piece..][..ahead].copy_from_slice(&self.inbound[self.from..][..ahead]);
@@ -360,12 +339,11 @@ impl Link {
                 self.inbound.copy_within(self.from..self.to, 0);
                 self.to -= self.from;
                 self.from = 0;
-                let rest = &mut target[incoming.of_piece..];
-                let wanted = rest.len();
+                let wanted = length - incoming.of_piece;
                 let ahead = &mut self.inbound[self.to..tail.max(self.to)];
-                let mut slices = [IoSliceMut::new(rest), IoSliceMut::new(ahead)];
-                let slices = if wanted == 0 { &mut slices[1..] } else { &mut slices[..] };
-                let Some(count) = taken(self.transport.read(slices))? else { return Ok(moved) };
+                let of = (incoming.landed, length, incoming.of_piece);
+                let got = sink.read_on(of, scratch, ahead, |into| self.transport.read(into));
+                let Some(count) = taken(got)? else { return Ok(moved) };
                 moved = Moved::Some;
                 incoming.of_piece += count.min(wanted);
                 self.to += count.saturating_sub(wanted);
@@ -375,16 +353,12 @@ impl Link {
             }
             if checked {
                 let said = &self.inbound[self.from..][..CHECKSUM_BYTES];
-                if crc32fast::hash(target).to_le_bytes() != said {
+                if crc32fast::hash(sink.target(incoming.landed, length, scratch)).to_le_bytes() != said {
                     return Err(LinkEnd::Corrupt("a payload with a wrong checksum".to_owned()));
                 }
                 self.from += CHECKSUM_BYTES;
             }
-            if let Landing::Reduce { mine, arrives, .. } = sink.landing {
-                let how = sink.arithmetic.expect("a schedule that reduces has a type and an operation");
-                let mine = part(mine, incoming.landed, length);
-                sink.memory.reduce_arrived(mine, target, into, arrives, how);
-            }
+            sink.take_in(incoming.landed, length, scratch);
             incoming.landed += length;
             incoming.of_piece = 0;
             moved = Moved::Some;
@@ -447,10 +421,6 @@ fn body_bytes(header: &FrameHeader) -> usize {
     let length = header.length as usize;
     let checks = if header.flags & FLAG_UNCHECKED == 0 { length.div_ceil(PIECE_BYTES) * CHECKSUM_BYTES } else { 0 };
     length.saturating_add(checks)
-}
-
-fn part(span: Span, from: usize, length: usize) -> Span {
-    Span::new(span.buffer, span.offset + from, length)
 }
 
 /// The count, or `None` if the transport would block; an end is an error.

@@ -101,7 +101,7 @@ fn land(link: &mut Link, output: &mut [u8]) -> Result<(), LinkEnd> {
     let mut scratch = [];
     let memory = CallBuffers::of(&[], output).with_scratch(&mut scratch);
     let sink = Sink { memory: &memory, landing, arithmetic: None };
-    let mut piece = vec![0; PIECE_BYTES];
+    let mut piece = vec![0; scratch_bytes(PIECE_BYTES)];
     until(|| match link.receive(&sink, &mut piece) {
         Ok(Moved::Done) => Some(Ok(())),
         Ok(_) => None,
@@ -116,7 +116,7 @@ fn carry(ends: &mut (Link, Link), input: &[u8], output: &mut [u8], landing: Land
     let from = CallBuffers::of(input, &mut no_output).with_scratch(&mut no_scratch);
     let to = CallBuffers::of(&[], output).with_scratch(&mut other_scratch);
     let sink = Sink { memory: &to, landing, arithmetic: Some(Arithmetic::of(DType::Uint8, ReduceOp::Max)) };
-    let mut piece = vec![0; PIECE_BYTES];
+    let mut piece = vec![0; scratch_bytes(PIECE_BYTES)];
     sender.start_send(LinkKind::Data, &data(9).encode(), Span::new(Buffer::Input, 0, input.len()), checksums);
     let (mut sent, mut head) = (false, false);
     until(|| {
@@ -274,7 +274,7 @@ fn what_is_not_what_was_expected_is_received_as_if_nothing_had_been() {
             let mut scratch = [];
             let memory = CallBuffers::of(&[], &mut output).with_scratch(&mut scratch);
             let sink = Sink { memory: &memory, landing: place(expected), arithmetic: None };
-            let mut scratch = vec![0; PIECE_BYTES];
+            let mut scratch = vec![0; scratch_bytes(PIECE_BYTES)];
             let arrival = until(|| link.peek_for(&sink, &mut scratch).transpose()).unwrap();
             assert!(matches!(arrival, Arrival::Data(header, _) if header.length == comes as u64), "{arrival:?}");
             let mut landed = vec![0; comes];
@@ -365,7 +365,7 @@ fn damaged_bytes_are_not_combined() {
     let mine = Span::new(Buffer::Output, 0, 12);
     let landing = Landing::Reduce { mine, into: mine, arrives: Side::Higher };
     let sink = Sink { memory: &memory, landing, arithmetic: Some(Arithmetic::of(DType::Uint8, ReduceOp::Max)) };
-    let mut piece = vec![0; PIECE_BYTES];
+    let mut piece = vec![0; scratch_bytes(PIECE_BYTES)];
     let end = until(|| link.receive(&sink, &mut piece).err());
     assert!(matches!(end, LinkEnd::Corrupt(_)), "{end:?}");
     assert_eq!(output, [1; 12]);

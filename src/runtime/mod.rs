@@ -48,6 +48,7 @@ mod rules;
 mod scheduler;
 mod seat;
 mod shared;
+mod sink;
 mod store;
 mod sync;
 mod turns;

@@ -14,6 +14,9 @@ pub(super) const HEAD_BYTES: usize = HEADER_BYTES + DATA_HEADER_BYTES;
 /// A frame that is no longer, checksums included, is copied into one piece: that costs less than to send three.
 pub(super) const PACKED_BYTES: usize = 2 << 10;
 
+/// How many pieces are sent at a time at most: the longer what the system is given at once, the less it costs.
+const BATCH_PIECES: usize = 2;
+
 /// One frame.
 pub(super) struct Outgoing {
     head: [u8; HEAD_BYTES],
@@ -23,9 +26,9 @@ pub(super) struct Outgoing {
     packed: bool,
     /// Bytes of the frame that are written, checksums included.
     written: usize,
-    /// The checksum of the piece that is being written.
-    checksum: [u8; CHECKSUM_BYTES],
-    checksum_of: usize,
+    /// The checksums of the pieces that are being written, and the number of the first of them.
+    checksums: [[u8; CHECKSUM_BYTES]; BATCH_PIECES],
+    checksums_from: usize,
 }
 
 impl Outgoing {
@@ -36,8 +39,8 @@ impl Outgoing {
         let mut head = [0; HEAD_BYTES];
         head[..HEADER_BYTES].copy_from_slice(&header.encode());
         head[HEADER_BYTES..].copy_from_slice(behind);
-        let (unchecked, checksum, checksum_of) = (!checksums, [0; CHECKSUM_BYTES], usize::MAX);
-        Outgoing { head, span, unchecked, packed: false, written: 0, checksum, checksum_of }
+        let (unchecked, checksums) = (!checksums, [[0; CHECKSUM_BYTES]; BATCH_PIECES]);
+        Outgoing { head, span, unchecked, packed: false, written: 0, checksums, checksums_from: usize::MAX }
     }
 
     /// Whether a part of it has gone out.
@@ -62,7 +65,7 @@ impl Outgoing {
             self.pack(memory, packed);
             transport.write(&[IoSlice::new(&packed[self.written..])])?
         } else {
-            self.write_piece(transport, memory, tail)?
+            self.write_pieces(transport, memory, tail)?
         };
         Ok(self.written == total)
     }
@@ -80,21 +83,37 @@ impl Outgoing {
         }
     }
 
-    /// Writes from where it is to the end of the piece at most.
-    fn write_piece(&mut self, transport: &mut dyn Transport, memory: &Memory<'_>, tail: usize) -> io::Result<usize> {
-        let head = &self.head[self.written.min(HEAD_BYTES)..];
+    /// Writes from where it is to the end of the batch of pieces at most.
+    fn write_pieces(&mut self, transport: &mut dyn Transport, memory: &Memory<'_>, tail: usize) -> io::Result<usize> {
         // Where in which piece the next byte of the body lies; a piece takes its length and its checksum.
         let body = self.written.saturating_sub(HEAD_BYTES);
-        let (piece, within) = (body / (PIECE_BYTES + tail), body % (PIECE_BYTES + tail));
-        let start = (piece * PIECE_BYTES).min(self.span.len);
-        let length = PIECE_BYTES.min(self.span.len - start);
-        let bytes = memory.bytes(Span::new(self.span.buffer, self.span.offset + start, length));
-        if tail > 0 && length > 0 && self.checksum_of != piece {
-            self.checksum = crc32fast::hash(bytes).to_le_bytes();
-            self.checksum_of = piece;
+        let (piece, mut within) = (body / (PIECE_BYTES + tail), body % (PIECE_BYTES + tail));
+        let first = piece - piece % BATCH_PIECES;
+        if tail > 0 && self.checksums_from != first {
+            for (number, checksum) in (first..).zip(&mut self.checksums) {
+                *checksum = crc32fast::hash(piece_of(self.span, number, memory)).to_le_bytes();
+            }
+            self.checksums_from = first;
         }
-        let checksum = if length == 0 { &[] } else { &self.checksum[within.saturating_sub(length).min(4)..][..] };
-        let checksum = if tail == 0 { &[] } else { checksum };
-        transport.write(&[head, &bytes[within.min(length)..], checksum].map(IoSlice::new))
+        let mut slices = [IoSlice::new(&[]); 1 + 2 * BATCH_PIECES];
+        slices[0] = IoSlice::new(&self.head[self.written.min(HEAD_BYTES)..]);
+        let mut count = 1;
+        for (number, checksum) in (first..).zip(&self.checksums).skip(piece - first) {
+            let bytes = piece_of(self.span, number, memory);
+            if bytes.is_empty() {
+                break;
+            }
+            slices[count] = IoSlice::new(&bytes[within.min(bytes.len())..]);
+            slices[count + 1] = IoSlice::new(&checksum[within.saturating_sub(bytes.len()).min(tail)..tail]);
+            (count, within) = (count + 2, 0);
+        }
+        transport.write(&slices[..count])
     }
+}
+
+/// The bytes of the piece with that number; none behind the last.
+fn piece_of<'m>(span: Span, number: usize, memory: &'m Memory<'_>) -> &'m [u8] {
+    let start = (number * PIECE_BYTES).min(span.len);
+    let length = PIECE_BYTES.min(span.len - start);
+    memory.bytes(Span::new(span.buffer, span.offset + start, length))
 }

@@ -3,10 +3,11 @@
 
 use super::super::control::tests::Scripted;
 use super::super::handshake::leave;
-use super::super::link::{Arrival, Link, Moved, Sink};
+use super::super::link::{Arrival, Link, Moved};
 use super::super::mesh::tests::formed;
 use super::super::request::{request, Received, Request};
 use super::super::roster::Roster;
+use super::super::sink::Sink;
 use super::super::CallBuffers;
 use super::engine::{Engine, Trouble};
 use super::operation::Ending;

@@ -3,7 +3,8 @@
 //! On a link words (grants, credit ...) go first; then pieces of granted messages and the heads of new sends take turns, so
 //! that neither keeps the other waiting. A frame is at most [`MESSAGE_PIECE_BYTES`] long.
 
-use super::super::link::{Arrival, Link, LinkEnd, Moved, Sink};
+use super::super::link::{Arrival, Link, LinkEnd, Moved};
+use super::super::sink::Sink;
 use super::engine::{Engine, Trouble};
 use super::matching::{MessageId, OpId};
 use super::operation::{misfit, Stage, Way};
