@@ -42,7 +42,8 @@ pub static ALGORITHMS: &[Algorithm] = &[
     Algorithm { kind: CallKind::Allgather, name: "bruck", works: any, suits: |s, t| s.total_bytes() <= t.allgather_bruck_bytes, in_rank_order: true, step: allgather::bruck, scratch_bytes: allgather::bruck_scratch },
     Algorithm { kind: CallKind::Allgather, name: "circulant", works: any, suits: |s, t| s.total_bytes() <= t.allgather_circulant_bytes, in_rank_order: true, step: allgather::circulant, scratch_bytes: none },
     Algorithm { kind: CallKind::Allgather, name: "ring", works: any, suits: always, in_rank_order: true, step: allgather::ring, scratch_bytes: none },
-    Algorithm { kind: CallKind::Allreduce, name: "doubling", works: power_of_two, suits: |s, t| s.bytes() as u64 <= t.allreduce_doubling_bytes, in_rank_order: true, step: allreduce::doubling, scratch_bytes: allreduce::doubling_scratch },
+    Algorithm { kind: CallKind::Allreduce, name: "tree", works: any, suits: |s, t| u64::from(s.size) >= t.allreduce_tree_ranks && s.bytes() as u64 <= t.allreduce_tree_bytes, in_rank_order: true, step: allreduce::tree, scratch_bytes: allreduce::tree_scratch },
+    Algorithm { kind: CallKind::Allreduce, name: "doubling", works: power_of_two, suits: |s, t| s.bytes() as u64 <= if s.size == 2 { t.allreduce_pair_bytes } else { t.allreduce_doubling_bytes }, in_rank_order: true, step: allreduce::doubling, scratch_bytes: allreduce::doubling_scratch },
     Algorithm { kind: CallKind::Allreduce, name: "gather", works: any, suits: |s, t| s.total_bytes() <= t.allreduce_gather_bytes, in_rank_order: true, step: allreduce::gather, scratch_bytes: allreduce::gather_scratch },
     Algorithm { kind: CallKind::Allreduce, name: "halving", works: power_of_two, suits: |s, t| s.size == 2 || s.bytes() as u64 <= t.allreduce_halving_bytes, in_rank_order: true, step: allreduce::halving, scratch_bytes: none },
     Algorithm { kind: CallKind::Allreduce, name: "circulant", works: any, suits: |s, t| s.bytes() as u64 <= t.allreduce_circulant_bytes, in_rank_order: false, step: allreduce::circulant, scratch_bytes: none },
@@ -98,11 +99,6 @@ macro_rules! thresholds {
         }
 
         impl Thresholds {
-            /// For ranks that are all on one host: they share its cores, so what counts is the work of all together.
-            pub fn for_one_host() -> Thresholds {
-                Thresholds { barrier_tree_ranks: 32, ..Thresholds::default() }
-            }
-
             /// Their names, in the order in which they travel.
             pub const NAMES: &'static [&'static str] = &[$(stringify!($name)),*];
 
@@ -121,6 +117,23 @@ macro_rules! thresholds {
             }
         }
     };
+}
+
+impl Thresholds {
+    /// For so many ranks that are all on one host with so many processors. Where they share those, what counts is the work of
+    /// all together: few frames, even if more of them follow one on another.
+    pub fn for_one_host(ranks: u32, cores: u32) -> Thresholds {
+        if ranks <= cores {
+            return Thresholds::default();
+        }
+        Thresholds {
+            barrier_tree_ranks: 3,
+            allreduce_tree_ranks: 3,
+            allgather_doubling_bytes: 4 << 20,
+            allgather_circulant_bytes: 2 << 20,
+            ..Thresholds::default()
+        }
+    }
 }
 
 // The order is that of the wire: a new one goes to the end.
@@ -155,6 +168,12 @@ thresholds! {
     alltoall_bruck_bytes = 8 << 10;
     /// Barrier as a tree: from this many ranks on, not up to.
     barrier_tree_ranks = u64::MAX;
+    /// All-reduce of two ranks by recursive doubling, which is one round.
+    allreduce_pair_bytes = 256 << 10;
+    /// All-reduce as a tree: from this many ranks on, not up to.
+    allreduce_tree_ranks = u64::MAX;
+    /// All-reduce as a tree; from that many ranks on.
+    allreduce_tree_bytes = 128 << 10;
 }
 
 fn any(_size: u32) -> bool {

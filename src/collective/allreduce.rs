@@ -4,17 +4,21 @@ use super::allgather::{collect, collected, spread};
 use super::phases::{rounds, Phases};
 use super::pipeline::{flow, piece, pieces, slot, slots_bytes};
 use super::shape::around;
+use super::tree::{children_below_heads, other_head, parent};
 use super::{Action, Buffer, Landing, Shape, Side, Span};
 
 /// Recursive doubling: log2 n rounds where n is a power of two; everything goes back and forth in each. Folds in
 /// order of rank.
 ///
 /// A round must not overwrite what it sends, so the rounds write to output and scratch in turn, such that the last
-/// writes to the output. Only where that would begin by overwriting the input does a copy end it instead.
+/// writes to the output. Only where that would begin by overwriting the input does the last put what comes into the scratch,
+/// and combines it when all has been sent.
 pub(super) fn doubling(shape: &Shape<'_>, step: u32) -> Action {
     let mut phases = Phases::of(step);
     let rounds = rounds(shape.size);
     let first_into_output = rounds % 2 == 1 && !shape.in_place;
+    let combines_later = rounds % 2 == 1 && shape.in_place;
+    let side = |peer: u32| if peer < shape.rank { Side::Lower } else { Side::Higher };
     if let Some(round) = phases.within(rounds) {
         let written = |round: u32| match round.is_multiple_of(2) == first_into_output {
             true => Buffer::Output,
@@ -22,12 +26,15 @@ pub(super) fn doubling(shape: &Shape<'_>, step: u32) -> Action {
         };
         let mine = shape.whole(round.checked_sub(1).map_or(Buffer::Input, written));
         let peer = shape.rank ^ (1 << round);
-        let arrives = if peer < shape.rank { Side::Lower } else { Side::Higher };
-        let landing = Landing::Reduce { mine, into: shape.whole(written(round)), arrives };
+        let landing = match combines_later && round == rounds - 1 {
+            true => Landing::Place(shape.whole(Buffer::Scratch)),
+            false => Landing::Reduce { mine, into: shape.whole(written(round)), arrives: side(peer) },
+        };
         return Action::exchange(peer, mine, peer, landing);
     }
-    if phases.once(rounds % 2 == 1 && shape.in_place) {
-        return Action::Copy { from: shape.whole(Buffer::Scratch), to: shape.whole(Buffer::Output) };
+    if phases.once(combines_later) {
+        let (other, into) = (shape.whole(Buffer::Scratch), shape.whole(Buffer::Output));
+        return Action::Reduce { mine: into, other, into, other_side: side(shape.rank ^ (1 << (rounds - 1))) };
     }
     if phases.once(rounds == 0 && !shape.in_place) {
         return Action::Copy { from: shape.whole(Buffer::Input), to: shape.whole(Buffer::Output) };
@@ -36,6 +43,59 @@ pub(super) fn doubling(shape: &Shape<'_>, step: u32) -> Action {
         return divide(shape, shape.whole(Buffer::Output));
     }
     Action::Done
+}
+
+/// Tree: what is below each of a binomial tree's two heads is combined on the way up, the heads exchange what they have, and the
+/// result goes down the same way. Nearly twice as many rounds in a row as doubling, but 2(n-1) frames in all in place of
+/// n log2 n, over n-1 links: for ranks that share a few cores. Folds in order of rank.
+pub(super) fn tree(shape: &Shape<'_>, step: u32) -> Action {
+    let mut phases = Phases::of(step);
+    let (rank, children, other_head) = (shape.rank, children_below_heads(shape), other_head(shape));
+    let (input, output, scratch) =
+        (shape.whole(Buffer::Input), shape.whole(Buffer::Output), shape.whole(Buffer::Scratch));
+    if let Some(child) = phases.within(children) {
+        let mine = if child == 0 { input } else { output };
+        let landing = Landing::Reduce { mine, into: output, arrives: Side::Higher };
+        return Action::Exchange { send: None, receive: Some((rank + (1 << child), landing)) };
+    }
+    let mine = if children > 0 { output } else { input };
+    match other_head {
+        Some(other) => {
+            // What goes out is not written meanwhile, so what comes in waits in the scratch.
+            if phases.once(true) {
+                return Action::exchange(other, mine, other, Landing::Place(scratch));
+            }
+            if phases.once(true) {
+                let other_side = if other < rank { Side::Lower } else { Side::Higher };
+                return Action::Reduce { mine, other: scratch, into: output, other_side };
+            }
+            if phases.once(shape.is_average()) {
+                return divide(shape, output);
+            }
+        }
+        None if shape.size == 1 => {
+            if phases.once(!shape.in_place) {
+                return Action::Copy { from: input, to: output };
+            }
+        }
+        None => {
+            if phases.once(true) {
+                return Action::Exchange { send: Some((parent(shape), mine)), receive: None };
+            }
+            if phases.once(true) {
+                return Action::Exchange { send: None, receive: Some((parent(shape), Landing::Place(output))) };
+            }
+        }
+    }
+    match phases.within(children) {
+        Some(child) => Action::Exchange { send: Some((rank + (1 << (children - 1 - child)), output)), receive: None },
+        None => Action::Done,
+    }
+}
+
+/// The scratch of [`tree`].
+pub(super) fn tree_scratch(shape: &Shape<'_>) -> usize {
+    other_head(shape).map_or(0, |_| shape.bytes())
 }
 
 /// The scratch of [`doubling`].

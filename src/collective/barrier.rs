@@ -1,7 +1,7 @@
 //! Barrier: nobody leaves before everybody has come.
 
 use super::phases::{rounds, Phases};
-use super::tree::{children, parent};
+use super::tree::{children_below_heads, other_head, parent};
 use super::{Action, Landing, Shape, Span};
 
 const NOTHING: Landing = Landing::Place(Span::EMPTY);
@@ -18,24 +18,30 @@ pub(super) fn dissemination(shape: &Shape<'_>, step: u32) -> Action {
     }
 }
 
-/// Tree: rank 0 hears, through those above it, that all have come, and tells them so the same way. Twice as many rounds as
-/// dissemination in a row, but 2(n-1) frames in all in place of n log2 n, over n-1 links: for ranks that share a few cores.
+/// Tree: each of a binomial tree's two heads hears, through those above it, that all of them have come; the heads tell each other;
+/// and so it goes back. Nearly twice as many rounds in a row as dissemination, but 2(n-1) frames in all in place of n log2 n,
+/// over n-1 links: for ranks that share a few cores.
 pub(super) fn tree(shape: &Shape<'_>, step: u32) -> Action {
     let mut phases = Phases::of(step);
-    let children = children(shape);
+    let (rank, children) = (shape.rank, children_below_heads(shape));
     if let Some(child) = phases.within(children) {
-        return Action::Exchange { send: None, receive: Some((shape.rank + (1 << child), NOTHING)) };
+        return Action::Exchange { send: None, receive: Some((rank + (1 << child), NOTHING)) };
     }
-    if phases.once(shape.rank != 0) {
-        return Action::Exchange { send: Some((parent(shape), Span::EMPTY)), receive: None };
-    }
-    if phases.once(shape.rank != 0) {
-        return Action::Exchange { send: None, receive: Some((parent(shape), NOTHING)) };
+    if let Some(other) = other_head(shape) {
+        if phases.once(true) {
+            return Action::exchange(other, Span::EMPTY, other, NOTHING);
+        }
+    } else if shape.size > 1 {
+        if phases.once(true) {
+            return Action::Exchange { send: Some((parent(shape), Span::EMPTY)), receive: None };
+        }
+        if phases.once(true) {
+            return Action::Exchange { send: None, receive: Some((parent(shape), NOTHING)) };
+        }
     }
     match phases.within(children) {
         Some(child) => {
-            let child = shape.rank + (1 << (children - 1 - child));
-            Action::Exchange { send: Some((child, Span::EMPTY)), receive: None }
+            Action::Exchange { send: Some((rank + (1 << (children - 1 - child)), Span::EMPTY)), receive: None }
         }
         None => Action::Done,
     }

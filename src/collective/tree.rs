@@ -26,6 +26,26 @@ pub(super) fn parent(shape: &Shape<'_>) -> u32 {
     place & (place - 1)
 }
 
+/// Rank 0 and its last child can be two heads of what is below each of them, and are equals: the other one, for a head.
+pub(super) fn other_head(shape: &Shape<'_>) -> Option<u32> {
+    let last = (1 << rounds(shape.size)) / 2;
+    match shape.rank {
+        _ if shape.size == 1 => None,
+        0 => Some(last),
+        rank => (rank == last).then_some(0),
+    }
+}
+
+/// How many children this rank has, where rank 0 counts the other head as none.
+pub(super) fn children_below_heads(shape: &Shape<'_>) -> u32 {
+    let all = children(shape);
+    if shape.rank == 0 {
+        all.saturating_sub(1)
+    } else {
+        all
+    }
+}
+
 /// How many places the subtree of a place has, itself included.
 pub(super) fn subtree(place: u32, size: u32) -> u32 {
     (size - place).min(1 << levels(place, size))

@@ -1,7 +1,8 @@
-use super::super::buffer::CallBuffers;
+use super::super::buffer::{Arithmetic, CallBuffers};
 use super::super::control::tests::Scripted;
+use super::super::sink::scratch_bytes;
 use super::*;
-use crate::collective::{Buffer, Side};
+use crate::collective::{Buffer, Landing, Side};
 use crate::error::Status;
 use crate::net::testlink::{tcp_pair, TestLink};
 use crate::types::{Call, CallKind, DType, Epoch, GroupId, ReduceOp};

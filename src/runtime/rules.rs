@@ -3,11 +3,14 @@
 use crate::collective::Thresholds;
 use crate::config::Settings;
 use crate::membership::{self, Rules};
+use crate::net::host;
 use crate::wire::Agreed;
 
 /// The rules of the job that these settings describe.
 pub(super) fn rules(settings: &Settings) -> Rules {
     let limits = settings.store_limits;
+    // If all are on one host, then the scheduler is there, too, as a rule; else they choose less well.
+    let ranks = settings.worker_num.saturating_add(settings.server_num);
     Rules {
         job_id: settings.job_id.clone(),
         worker_num: settings.worker_num,
@@ -22,7 +25,7 @@ pub(super) fn rules(settings: &Settings) -> Rules {
             store_key_max: limits.key as u64,
             store_value_max: limits.value as u64,
         },
-        one_host: Thresholds::for_one_host().to_array().to_vec(),
+        one_host: Thresholds::for_one_host(ranks, host::cores()).to_array().to_vec(),
         store: membership::StoreLimits {
             key_max: limits.key,
             value_max: limits.value,

@@ -1,7 +1,9 @@
 """`muster run` with plain programs as workers: what they are told, what is left behind, and who is blamed."""
 
 import os
+import pty
 import re
+import select
 import signal
 import socket
 import subprocess
@@ -418,7 +420,27 @@ def test_without_join_the_children_outlive_the_launcher():
         assert len(pids) == 3
         for rank in range(2):
             launch.wait_for_log(f"worker_{rank}.log", "ready")
-        assert all(os.getsid(pid) == pid for pid in pids), "each leads a session of its own"
+        assert all(os.getpgid(pid) == pid for pid in pids), "each leads a process group of its own"
+
+
+def test_a_worker_reads_from_a_terminal_that_does_not_control_it(tmp_path):
+    words = [MUSTER, "run", "--worker_num=1", *JOINED, f"--log_dir={tmp_path}", "head", "-n1"]
+    pid, terminal = pty.fork()  # the child's session has the terminal, as a shell's has
+    if pid == 0:
+        os.execve(words[0], [str(word) for word in words], clean_environment())
+    os.write(terminal, b"typed\n")
+    said, until_then = b"", time.monotonic() + 20
+    while said.count(b"typed") < 2 and select.select([terminal], [], [], until_then - time.monotonic())[0]:
+        try:
+            said += os.read(terminal, 4096)
+        except OSError:  # nobody has the terminal open any more
+            break
+    heard = said.count(b"typed") == 2  # the terminal's echo, and what the worker says
+    if not heard:
+        os.kill(pid, signal.SIGKILL)
+    _, status = os.waitpid(pid, 0)
+    os.close(terminal)
+    assert heard and os.waitstatus_to_exitcode(status) == 0, said
 
 
 def test_workers_read_the_launchers_input(tmp_path):

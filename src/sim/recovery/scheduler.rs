@@ -97,7 +97,7 @@ impl World {
                 store_key_max: 4096,
                 store_value_max: 1 << 20,
             },
-            one_host: crate::collective::Thresholds::for_one_host().to_array().to_vec(),
+            one_host: crate::collective::Thresholds::for_one_host(2, 1).to_array().to_vec(),
             store: StoreLimits { key_max: 4096, value_max: 1 << 20, total_max: 64 << 20 },
         }
     }
