@@ -29,9 +29,9 @@ pub(super) fn joins_one_host(local: SocketAddr, peer: SocketAddr) -> bool {
     local.ip() == peer.ip() || peer.ip().is_loopback()
 }
 
-/// Chooses the one for one host. A kernel that refuses leaves it as it was, which is slower at most.
+/// Chooses the one for one host.
 pub(super) fn choose_unpaced(fd: &impl AsRawFd) {
-    let _ = choose(fd, &UNPACED);
+    choose(fd, &UNPACED);
 }
 
 /// What the system chooses for a connection of the address's family.
@@ -39,14 +39,13 @@ pub(super) fn usual(address: &SocketAddr) -> io::Result<Name> {
     chosen(&*tcp_socket(address)?)
 }
 
-/// Chooses one by name.
-pub(super) fn choose(fd: &impl AsRawFd, name: &Name) -> io::Result<()> {
+/// Chooses one by name. Where the kernel refuses it stays as it was, which is slower at most; whether it was chosen.
+pub(super) fn choose(fd: &impl AsRawFd, name: &Name) -> bool {
     let length = name.iter().take_while(|byte| **byte != 0).count() as socklen_t;
     // SAFETY: the kernel reads `length` bytes of `name`, which has as many and outlives the call.
-    let result = unsafe {
-        libc::setsockopt(fd.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_CONGESTION, name.as_ptr().cast(), length)
-    };
-    check(result).map(drop)
+    unsafe {
+        libc::setsockopt(fd.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_CONGESTION, name.as_ptr().cast(), length) == 0
+    }
 }
 
 fn chosen(fd: &impl AsRawFd) -> io::Result<Name> {
@@ -74,9 +73,9 @@ mod tests {
         let (fd, usual) = (tcp_socket(&address).unwrap(), usual(&address).unwrap());
         choose_unpaced(&*fd);
         assert_eq!(chosen(&*fd).unwrap(), UNPACED);
-        choose(&*fd, &usual).unwrap();
+        assert!(choose(&*fd, &usual));
         assert_eq!(chosen(&*fd).unwrap(), usual);
-        assert!(choose(&*fd, b"no such one\0\0\0\0\0").is_err());
+        assert!(!choose(&*fd, b"no such one\0\0\0\0\0"));
     }
 
     #[test]

@@ -89,7 +89,7 @@ impl TcpTransport {
         stream.set_nodelay(true)?;
         let local = stream.local_addr()?;
         if !congestion::joins_one_host(local, peer) {
-            congestion::choose(&*stream, usual)?;
+            congestion::choose(&*stream, usual);
         }
         Ok(TcpTransport { stream, local, peer })
     }
