@@ -14,7 +14,8 @@ use std::os::fd::AsRawFd;
 
 /// The longest name that the kernel has for one, and the zero behind it (TCP_CA_NAME_MAX).
 const NAME_BYTES: usize = 16;
-const UNPACED: Name = *b"reno\0\0\0\0\0\0\0\0\0\0\0\0";
+/// What is chosen within a host.
+pub(super) const UNPACED: Name = *b"reno\0\0\0\0\0\0\0\0\0\0\0\0";
 
 /// The kernel's name of a way to decide it, filled up with zeros.
 pub(super) type Name = [u8; NAME_BYTES];
@@ -34,9 +35,9 @@ pub(super) fn choose_unpaced(fd: &impl AsRawFd) {
     choose(fd, &UNPACED);
 }
 
-/// What the system chooses for a connection of the address's family.
-pub(super) fn usual(address: &SocketAddr) -> io::Result<Name> {
-    chosen(&*tcp_socket(address)?)
+/// What the system chooses for a connection of the address's family, if it says so.
+pub(super) fn usual(address: &SocketAddr) -> Option<Name> {
+    chosen(&*tcp_socket(address).ok()?).ok()
 }
 
 /// Chooses one by name. Where the kernel refuses it stays as it was, which is slower at most; whether it was chosen.
@@ -48,7 +49,8 @@ pub(super) fn choose(fd: &impl AsRawFd, name: &Name) -> bool {
     }
 }
 
-fn chosen(fd: &impl AsRawFd) -> io::Result<Name> {
+/// What is chosen.
+pub(super) fn chosen(fd: &impl AsRawFd) -> io::Result<Name> {
     let (mut name, mut length) = ([0; NAME_BYTES], NAME_BYTES as socklen_t);
     // SAFETY: the kernel writes at most `length` bytes to `name`; both outlive the call.
     let result = unsafe {

@@ -39,7 +39,7 @@ struct Socket {
     listener: Guarded<TcpListener>,
     address: SocketAddr,
     /// What the system would have chosen for its connections.
-    usual: Name,
+    usual: Option<Name>,
 }
 
 impl Listener {
@@ -107,7 +107,7 @@ impl Listener {
     pub fn accept(&mut self) -> io::Result<(TcpTransport, SocketAddr)> {
         for _ in 0..self.sockets.len() {
             let socket = &self.sockets[self.next];
-            match accept_from(&socket.listener, &socket.usual) {
+            match accept_from(&socket.listener, socket.usual.as_ref()) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.next = (self.next + 1) % self.sockets.len();
                 }
@@ -133,8 +133,10 @@ impl Listener {
 impl Socket {
     fn new(listener: Guarded<TcpListener>) -> io::Result<Socket> {
         let address = listener.local_addr()?;
-        let usual = congestion::usual(&address)?;
-        congestion::choose_unpaced(&*listener);
+        let usual = congestion::usual(&address);
+        if usual.is_some() {
+            congestion::choose_unpaced(&*listener);
+        }
         Ok(Socket { listener, address, usual })
     }
 }
@@ -166,7 +168,7 @@ fn into_mio(fd: OwnedFd) -> TcpListener {
     TcpListener::from_std(std::net::TcpListener::from(fd))
 }
 
-fn accept_from(listener: &TcpListener, usual: &Name) -> io::Result<(TcpTransport, SocketAddr)> {
+fn accept_from(listener: &TcpListener, usual: Option<&Name>) -> io::Result<(TcpTransport, SocketAddr)> {
     loop {
         let mut peer = None;
         let accepted = Guarded::create(|| {

@@ -80,15 +80,15 @@ impl TcpTransport {
         Ok(Connect::Ready)
     }
 
-    /// A connection that a listener accepted; `usual` is what the system chooses for one from another host.
+    /// A connection that a listener accepted; `usual` is what the system chooses for one from another host, if known.
     pub(super) fn from_accepted(
         stream: Guarded<TcpStream>,
         peer: SocketAddr,
-        usual: &Name,
+        usual: Option<&Name>,
     ) -> io::Result<TcpTransport> {
         stream.set_nodelay(true)?;
         let local = stream.local_addr()?;
-        if !congestion::joins_one_host(local, peer) {
+        if let (Some(usual), false) = (usual, congestion::joins_one_host(local, peer)) {
             congestion::choose(&*stream, usual);
         }
         Ok(TcpTransport { stream, local, peer })
