@@ -260,7 +260,7 @@ fn only_who_waits_for_an_epoch_hears_that_there_is_none() {
     let no = |status| Message::NotRecovered(wire::NotRecovered { failure: failure(status, None, "rank 1 is awaited") });
     let mut bench = Bench::joined();
     bench.outputs.clear();
-    bench.receive(no(Status::PeerLeft));
+    bench.receive(no(Status::Timeout));
     bench.command(Command::Recover(true));
     bench.receive(no(Status::Timeout)); // the answer to an earlier one, who did not wait any more
     assert!(bench.told().is_empty(), "{:?}", bench.told());

@@ -1,8 +1,8 @@
 //! A node that has to wait before it is let in, and a scheduler, or an epoch, that lies in the past.
 
-use super::bench::{formed, profile, Bench};
+use super::bench::{failure, formed, profile, Bench};
 use super::*;
-use crate::wire::{Formed, NotYet};
+use crate::wire::{Formed, NotRecovered, NotYet, Verdict};
 
 const WHY: &str = "it does not have the token of rank 1, so it is let in 30 s after the loss of that: in 26 s";
 
@@ -123,4 +123,42 @@ fn what_lies_in_the_past_is_refused_with_the_words() {
         bench.receive(of(2, 2));
         assert!(bench.warnings()[0].contains("of start 2, and there was a start 3"), "{:?}", bench.warnings());
     }
+}
+
+#[test]
+fn that_there_is_no_next_epoch_is_known_also_when_its_scheduler_is_gone() {
+    let said = |status, epoch| Failure { epoch: Epoch(epoch), ..failure(status, None, "is lost") };
+    let word = |status, epoch| Message::NotRecovered(NotRecovered { failure: said(status, epoch) });
+    let recovers = |bench: &mut Bench| {
+        bench.outputs.clear();
+        bench.feed(Input::Command(Command::Recover(true)));
+        let first = |event: &Event| matches!(event, Event::NotRecovered(it) if *it == said(Status::PeerLost, 1));
+        (bench.told().iter().any(first), bench.sent())
+    };
+    let register = crate::wire::Register { recovery: true, ..profile().register };
+    let mut bench = Bench { agent: Agent::new(Profile { register, ..profile() }, Time(0)), ..Bench::new() };
+    bench.drain();
+    bench.feed(Input::Connected(Vec::new()));
+    let again = |generation| Message::Formed(Formed { generation, ..formed(1, 1) });
+    bench.receive(again(1));
+    bench.receive(Message::Verdict(Verdict { failure: said(Status::PeerLost, 1) }));
+    bench.receive(word(Status::Timeout, 1));
+    bench.receive(word(Status::PeerLost, 2));
+    let (told, sent) = recovers(&mut bench);
+    assert!(!told && sent.len() == 1, "what is of another epoch, or of a wish that has ended, says nothing: {sent:?}");
+    bench.feed(Input::Command(Command::Recover(false)));
+    bench.receive(word(Status::PeerLost, 1));
+    bench.feed(Input::Closed("reset".to_owned()));
+    assert_eq!(recovers(&mut bench), (true, Vec::new()), "it need not ask");
+    bench.pass(600, false);
+    bench.feed(Input::Connected(Vec::new()));
+    bench.receive(again(1));
+    assert_eq!(recovers(&mut bench), (true, Vec::new()), "the same scheduler, the same answer");
+    // One that was started again is asked.
+    bench.feed(Input::Closed("reset".to_owned()));
+    bench.pass(600, false);
+    bench.feed(Input::Connected(Vec::new()));
+    bench.receive(again(2));
+    let (told, sent) = recovers(&mut bench);
+    assert!(!told && matches!(&sent[..], [Message::Recover(wish)] if wish.inside), "{sent:?}");
 }

@@ -25,6 +25,8 @@ pub(super) struct Asks {
     freed: Vec<GroupId>,
     abort: Option<Abort>,
     recover: Option<Recover>,
+    /// Why there will be no next epoch, as the present scheduler says.
+    no_next_epoch: Option<Failure>,
 }
 
 impl Asks {
@@ -116,11 +118,23 @@ impl Asks {
         Message::Recover(wish)
     }
 
-    /// The next epoch will not be. Told on, unless it is the late answer to somebody who did not wait any more.
+    /// The next epoch will not be. Told on, unless it is the late answer to somebody who did not wait any more; and kept, for who
+    /// asks for one later, when its scheduler may be gone.
     pub(super) fn not_recovered(&mut self, failure: Failure) -> Option<Event> {
         let late = failure.status == Status::Timeout;
+        self.no_next_epoch = (!late).then(|| failure.clone()).or(self.no_next_epoch.take());
         self.recover.take_if(|wish| !(wish.inside && late))?;
         Some(Event::NotRecovered(failure))
+    }
+
+    /// Why there will be no next epoch, if that is known.
+    pub(super) fn no_next_epoch(&self) -> Option<Failure> {
+        self.no_next_epoch.clone()
+    }
+
+    /// A scheduler that was started again may know better.
+    pub(super) fn forget_that_there_is_no_next_epoch(&mut self) {
+        self.no_next_epoch = None;
     }
 
     /// There will be no epoch for this node any more; what to tell, if it waits for one.

@@ -31,6 +31,10 @@ impl Agent {
                     let failure = self.broken.clone();
                     return failure.into_iter().for_each(|failure| self.tell(Event::NotRecovered(failure)));
                 }
+                Stage::Member(_) if inside && self.asks.no_next_epoch().is_some() => {
+                    let failure = self.asks.no_next_epoch();
+                    return failure.into_iter().for_each(|failure| self.tell(Event::NotRecovered(failure)));
+                }
                 Stage::Member(member) if self.broken.is_none() || self.profile.register.recovery => {
                     self.asks.recover(member.epoch, inside)
                 }

@@ -36,6 +36,7 @@ impl Agent {
             Message::Absent(absent) => Ok(self.asks.absent(absent)),
             Message::GroupMade(made) => Ok(self.asks.made(made)),
             Message::NotRecovered(word) if word.failure.status == Status::Fenced => return self.put_out(word.failure),
+            Message::NotRecovered(word) if !self.is_in(word.failure.epoch) => return,
             Message::NotRecovered(word) => Ok(self.asks.not_recovered(word.failure)),
             Message::LostNodes(lost) => Ok(self.lost(lost)),
             Message::NotYet(word) => return self.not_yet(now, word),
@@ -85,6 +86,9 @@ impl Agent {
         let (leaving, epoch) = (member.leaving.is_some(), member.epoch);
         let is_another = std::mem::replace(&mut member.generation, generation) != generation;
         let lost = member.lost.clone();
+        if is_another {
+            self.asks.forget_that_there_is_no_next_epoch();
+        }
         self.attached();
         self.send(Message::InEpoch(InEpoch { epoch }));
         let (failure, revoked) = (self.broken.clone(), self.asks.all_revoked());

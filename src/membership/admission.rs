@@ -131,6 +131,9 @@ impl Scheduler {
             let nodes = self.lost.iter().copied().collect();
             self.send(conn, Message::LostNodes(LostNodes { epoch: self.epoch, nodes }));
             self.send(conn, Message::Verdict(Verdict { failure }));
+            if self.is_given_up {
+                self.tell_no_next_epoch(conn);
+            }
         }
         for (group, Revocation { failure, .. }) in self.revoked.clone() {
             if self.is_in(group, key) {

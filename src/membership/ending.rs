@@ -67,6 +67,7 @@ impl Scheduler {
         if !self.is_recoverable() {
             self.timers.at(now + self.silence(), Due::Linger);
         }
+        self.lost.clone().into_iter().for_each(|key| self.end_if_given_up(now, key));
         self.end_if_empty(now);
     }
 
@@ -84,6 +85,7 @@ impl Scheduler {
             self.warn(line);
             self.tell_lost();
         }
+        self.end_if_given_up(now, key);
         self.end_if_empty(now);
     }
 
@@ -141,7 +143,7 @@ impl Scheduler {
     }
 
     pub(super) fn abort(&mut self, now: Time, key: u32, abort: Abort) {
-        if self.verdict.is_some() && !self.is_recoverable() {
+        if self.verdict.is_some() && !self.is_unfinished() {
             return;
         }
         let mut reason = abort.reason;
@@ -162,7 +164,7 @@ impl Scheduler {
         if self.phase == Phase::Forming {
             return self.end_forming(Status::Aborted, cause);
         }
-        if self.verdict.is_none() || self.is_recoverable() {
+        if self.verdict.is_none() || self.is_unfinished() {
             let failure =
                 Failure { status: Status::Aborted, culprit: None, cause, epoch: self.epoch, group: None, sequence: 0 };
             self.warn(format!("the job is broken: {failure}"));
@@ -209,7 +211,7 @@ impl Scheduler {
     /// The survivors of a broken job have gone, or have had their time.
     pub(super) fn end_broken(&mut self) {
         if let Some(failure) = self.verdict.clone() {
-            if !self.is_recoverable() {
+            if !self.is_unfinished() {
                 self.promise_done(); // nobody can come back to it
             }
             self.end(Err(failure.into()));

@@ -1,4 +1,5 @@
-//! What a launcher says: a process that it had started has ended. Tested in `launcher_test.rs`.
+//! What a launcher says: a process that it had started has ended, and nobody will be started in its place. Tested in
+//! `launcher_test.rs` and `given_up_test.rs`.
 //!
 //! It is a witness of a node's end like a peer whose link ended, and one that knows the process itself: it counts however
 //! the node's connection ended, and says how the process did.
@@ -15,18 +16,30 @@
 //!   lies then takes from it the time that it has to come back: 100 ms, or the heartbeat time-out where the network broke
 //!   or this scheduler was started again. To know what to say such a liar must look at the node's process on its own host.
 //! - A node that attaches again, or is heard a while later, has disproved the word.
+//!
+//! With recovery the launcher may add that it starts nobody in a place any more: its restarts are used up. Then the others
+//! would wait for a next epoch that cannot begin, so that they are told the first cause at once, and the job ends.
+//!
+//! - That counts for a place that is lost, or that is lost later without having disproved it; it takes no place from anybody.
+//!   It must name the process as the other word does, of any life that had the place.
+//! - So a lie costs a job that has lost this very node, by other evidence, its next epoch: whoever can say it could as well
+//!   keep the node from being started again. Nothing durable is lost: the job is not done, and goes on where it was when all
+//!   are started once more. It is not written down: a scheduler that is started again waits for the node as for any other.
 
 use super::contract::{Closed, ConnId};
-use super::node::{Presence, Witness};
+use super::node::{Node, Presence, Witness};
 use super::suspicion::HELD;
+use super::timers::Due;
 use super::{Phase, Scheduler};
-use crate::types::Time;
-use crate::wire::{ChildEnded, Register};
+use crate::types::{HostName, Process, Time};
+use crate::wire::{ChildEnded, GivenUp, Message, NotRecovered, Register};
+use std::collections::HashSet;
 
 impl Scheduler {
     pub(super) fn child_ended(&mut self, now: Time, conn: ConnId, word: &ChildEnded) {
         self.drop_connection(conn); // it was made for this
-        let of_node = self.nodes.iter().find(|(_, node)| is_of(word, &node.register)).map(|(key, _)| *key);
+        let is_it = |node: &Node| ran_on(&word.host, &node.register) && node.register.process == word.process;
+        let of_node = self.nodes.iter().find(|(_, node)| is_it(node)).map(|(key, _)| *key);
         let Some(key) = of_node else { return };
         let Some(node) = self.nodes.get_mut(&key).filter(|node| node.presence == Presence::Member) else { return };
         if self.phase == Phase::Forming {
@@ -41,11 +54,60 @@ impl Scheduler {
             self.look_into(now, key);
         }
     }
+
+    /// Nobody is started in the places of these processes any more.
+    pub(super) fn given_up(&mut self, now: Time, conn: ConnId, word: &GivenUp) {
+        self.drop_connection(conn); // it was made for this
+        if self.phase == Phase::Forming {
+            return; // who is missing will be, and that has its own time
+        }
+        let processes: HashSet<Process> = word.processes.iter().copied().collect();
+        let is_meant = |node: &Node| ran_on(&word.host, &node.register) && processes.contains(&node.register.process);
+        let meant: Vec<u32> = self.nodes.iter().filter(|(_, node)| is_meant(node)).map(|(key, _)| *key).collect();
+        for key in meant {
+            if let Some(node) = self.nodes.get_mut(&key) {
+                node.given_up = Some(now);
+            }
+            self.end_if_given_up(now, key);
+        }
+        self.end_if_empty(now);
+    }
+
+    /// Where this node is lost, and nobody will have its place, the survivors wait for nothing.
+    pub(super) fn end_if_given_up(&mut self, now: Time, key: u32) {
+        let Some(node) = self.nodes.get(&key).filter(|node| node.presence == Presence::Lost) else { return };
+        if self.verdict.is_none() || !self.is_recoverable() || !node.is_given_up() {
+            return;
+        }
+        let line = format!("{} is not started again, its launcher says: the job ends as far as it is", node.culprit());
+        self.warn(line);
+        self.is_given_up = true;
+        // Also those who have not asked for the next epoch yet: when they do this scheduler may be gone.
+        let stay = |node: &&Node| node.is_member() && !node.is_back();
+        let conns: Vec<ConnId> = self.nodes.values().filter(stay).filter_map(|node| node.conn).collect();
+        conns.into_iter().for_each(|conn| self.tell_no_next_epoch(conn));
+        self.end_recovery_without();
+        self.timers.at(now + self.silence(), Due::Linger);
+    }
+
+    /// Says that there will be no next epoch while this scheduler serves.
+    pub(super) fn tell_no_next_epoch(&mut self, conn: ConnId) {
+        if let Some(failure) = self.cannot_recover() {
+            self.send(conn, Message::NotRecovered(NotRecovered { failure }));
+        }
+    }
 }
 
-/// Whether it is the process of this life.
-fn is_of(word: &ChildEnded, register: &Register) -> bool {
-    word.process == register.process && word.process.start_ticks != 0 && word.host.key == register.host.key
+/// Whether this life ran on that host, and can be told from others there.
+fn ran_on(host: &HostName, register: &Register) -> bool {
+    register.process.start_ticks != 0 && host.key == register.host.key
+}
+
+impl Node {
+    /// Whether its launcher starts nobody in its place, as far as its own signs of life leave that word standing.
+    fn is_given_up(&self) -> bool {
+        self.given_up.is_some_and(|at| self.heard < at + HELD)
+    }
 }
 
 impl Witness {
@@ -61,6 +123,9 @@ impl Witness {
     }
 }
 
+#[cfg(test)]
+#[path = "given_up_test.rs"]
+mod given_up_tests;
 #[cfg(test)]
 #[path = "launcher_test.rs"]
 mod tests;

@@ -127,6 +127,8 @@ pub struct Scheduler {
     recovery: Option<Recovery>,
     /// The next epoch's.
     spare_secret: Option<Secret>,
+    /// A lost node is not started again: there is no next epoch while this scheduler serves.
+    is_given_up: bool,
     /// The first member that left in order.
     first_left: Option<u32>,
     /// Who is lost in this epoch, those included that have come back since.
@@ -171,6 +173,7 @@ impl Scheduler {
             epoch: FIRST_EPOCH,
             recovery: None,
             spare_secret: None,
+            is_given_up: false,
             first_left: None,
             lost: BTreeSet::new(),
             fenced: HashSet::new(),
@@ -358,6 +361,7 @@ impl Scheduler {
                 }
                 Message::Register(register) => self.register(now, conn, register),
                 Message::ChildEnded(word) => self.child_ended(now, conn, &word),
+                Message::GivenUp(word) => self.given_up(now, conn, &word),
                 other => self.stranger(conn, &format!("its first message was of kind {}", other.kind())),
             };
         };

@@ -85,6 +85,8 @@ pub(super) struct Node {
     pub(super) asked: Option<Time>,
     pub(super) suspicions: Vec<Suspicion>,
     pub(super) witness: Option<Witness>,
+    /// When its launcher said that nobody is started in its place any more.
+    pub(super) given_up: Option<Time>,
     /// The epoch that it has taken up.
     pub(super) epoch: Epoch,
     /// With recovery: what the token hashes to that lets its next life in.
@@ -122,6 +124,7 @@ impl Node {
             asked: None,
             suspicions: Vec::new(),
             witness: None,
+            given_up: None,
             epoch: super::FIRST_EPOCH,
             token: None,
             lost_since: None,
@@ -145,7 +148,7 @@ impl Node {
         self.attached = now;
         self.heartbeat = None;
         self.asked = None;
-        self.witness = None; // it lives
+        (self.witness, self.given_up) = (None, None); // it lives
     }
 
     /// What was known of its last life does not concern this one.

@@ -284,6 +284,7 @@ impl Scheduler {
             self.send(conn, Message::Verdict(Verdict { failure }));
         }
         self.tell_lost();
+        self.end_if_given_up(now, key);
     }
 }
 

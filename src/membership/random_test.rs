@@ -5,7 +5,7 @@ use super::*;
 use crate::error::Status;
 use crate::types::{Call, CallKind, DType};
 use crate::wire::{
-    Abort, ChildEnded, GroupProgress, Heartbeat, HowEnded, Locate, Register, Revoke, StatusQuery, StoreBegin,
+    Abort, ChildEnded, GivenUp, GroupProgress, Heartbeat, HowEnded, Locate, Register, Revoke, StatusQuery, StoreBegin,
     StoreCancel, StoreOperation, Suspect, Verdict, WhereAre,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -159,7 +159,12 @@ fn run(seed: u64, sent: &mut BTreeMap<u8, usize>) {
             }
             89 if random.below(2) == 0 => {
                 bench.open(next);
-                bench.say(next, Message::ChildEnded(child_ended(&mut random)));
+                let word = child_ended(&mut random);
+                let given_up = GivenUp { host: word.host.clone(), processes: vec![word.process] };
+                bench.say(
+                    next,
+                    [Message::ChildEnded(word), Message::GivenUp(given_up)][random.below(2) as usize].clone(),
+                );
                 assert!(bench.closed.contains(&ConnId(next)) || bench.ended.is_some(), "seed {seed}");
                 next += 1;
             }

@@ -137,7 +137,7 @@ impl Scheduler {
         for node in self.nodes.values_mut() {
             node.progress.clear();
             node.suspicions.clear();
-            node.witness = None;
+            (node.witness, node.given_up) = (None, None);
             node.token = node.register.reentry.as_ref().map(|reentry| reentry.next);
             if node.before.take().is_some() {
                 node.restarts += 1;
@@ -240,7 +240,8 @@ impl Scheduler {
     pub(super) fn end_recovery_without(&mut self) {
         let Some(failure) = self.cannot_recover() else { return };
         let Some(recovery) = self.recovery.take() else { return };
-        for key in recovery.inside {
+        let is_known = self.is_given_up; // then all were told
+        for key in recovery.inside.into_iter().filter(|_| !is_known) {
             self.send_to(key, Message::NotRecovered(NotRecovered { failure: failure.clone() }));
         }
         // Those that had come back are not members of anything that goes on.

@@ -33,6 +33,11 @@ enum Entry {
 impl Scheduler {
     /// Whether nodes can come back to this job as it is now.
     pub(super) fn is_recoverable(&self) -> bool {
+        self.is_unfinished() && !self.is_given_up
+    }
+
+    /// Whether the job can go on, with this scheduler or with one that is started later.
+    pub(super) fn is_unfinished(&self) -> bool {
         let ended = self.verdict.as_ref().is_some_and(|first| first.status == Status::Aborted);
         self.rules.recovery && self.first_left.is_none() && !ended
     }

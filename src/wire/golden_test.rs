@@ -344,14 +344,22 @@ fn store() -> Vec<Row> {
     ]
 }
 
-/// Kind 36.
+/// Kinds 36 and 37.
 fn launching() -> Vec<Row> {
     let ended = ChildEnded { host: host(), process: process(), how: HowEnded::Killed, number: 9 };
-    vec![(
-        "ChildEnded",
-        Message::ChildEnded(ended),
-        "0100610600612f626f6f742c0300006712000000000000010000f0000000000209000000",
-    )]
+    let given_up = GivenUp { host: host(), processes: vec![process()] };
+    vec![
+        (
+            "ChildEnded",
+            Message::ChildEnded(ended),
+            "0100610600612f626f6f742c0300006712000000000000010000f0000000000209000000",
+        ),
+        (
+            "GivenUp",
+            Message::GivenUp(given_up),
+            "0100610600612f626f6f74010000002c0300006712000000000000010000f000000000",
+        ),
+    ]
 }
 
 /// One row: the name in the document, the kind of the frame, its payload as encoded now, its payload as it must be.

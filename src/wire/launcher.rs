@@ -1,4 +1,4 @@
-//! What a launcher tells the scheduler: how a process that it had started ended.
+//! What a launcher tells the scheduler: how a process that it had started ended, and which places it fills no more.
 
 use super::codec::{code, record};
 use crate::types::{HostName, Process};
@@ -25,6 +25,17 @@ record! {
         pub how: HowEnded,
         /// The exit code, or the number of the signal.
         pub number: i32,
+    }
+}
+
+record! {
+    /// A launcher starts nobody in the places of these processes any more; the only message of its connection. It counts for
+    /// those that are lost.
+    pub struct GivenUp {
+        /// Where they ran.
+        pub host: HostName,
+        /// The processes, as they register if they are nodes: every life that had such a place.
+        pub processes: Vec<Process>,
     }
 }
 

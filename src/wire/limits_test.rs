@@ -113,6 +113,8 @@ fn the_largest_registration_fits_before_registration_and_the_largest_table_after
     register.addresses = member(0, "", ADDRESSES_MAX).addresses;
     register.instance = Some(JobInstance([0; 16]));
     assert!(encoded(&register).len() as u64 <= UNREGISTERED_PAYLOAD_MAX);
+    let given_up = GivenUp { host: register.host, processes: vec![register.process; GIVEN_UP_MAX] };
+    assert!(encoded(&given_up).len() as u64 <= UNREGISTERED_PAYLOAD_MAX);
 
     let formed = Formed {
         instance: JobInstance([0; 16]),

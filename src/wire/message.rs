@@ -6,7 +6,7 @@ use super::control::{
     Abort, Absent, Formed, Heartbeat, HeartbeatEcho, Known, Locate, Located, LostNodes, PeerReport, Register, Rejected,
     Revoke, Revoked, Suspect, Verdict, WhereAre,
 };
-use super::launcher::ChildEnded;
+use super::launcher::{ChildEnded, GivenUp};
 use super::status::{StatusPart, StatusQuery};
 use super::store::{StoreBegin, StoreCancel, StorePiece, StoreReply};
 
@@ -144,6 +144,8 @@ messages! {
     StoreReply = 35 (StoreReply),
     /// Launcher: a process of mine has ended.
     ChildEnded = 36 (ChildEnded),
+    /// Launcher: I start nobody in these places any more.
+    GivenUp = 37 (GivenUp),
 }
 
 impl Message {

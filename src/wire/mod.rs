@@ -36,7 +36,7 @@ pub use frame::{
     body_bytes, encode_frame, peek_frame, Frame, FrameHeader, CHECKSUM_BYTES, FLAG_UNCHECKED, HEADER_BYTES, MAGIC,
     PIECE_BYTES,
 };
-pub use launcher::{ChildEnded, HowEnded};
+pub use launcher::{ChildEnded, GivenUp, HowEnded};
 pub use link::{
     Channel, DataHeader, LinkAccept, LinkHello, LinkKind, LinkReject, LinkRejectReason, LinkRevoke, DATA_HEADER_BYTES,
     PROOF_BYTES,
@@ -66,6 +66,8 @@ pub const SENTENCE_MAX: usize = 4096;
 pub const MAKINGS_MAX: usize = 1024;
 /// How many tokens a node may show.
 pub const TOKENS_MAX: usize = 2;
+/// How many processes one word of a launcher names at most: it keeps within [`UNREGISTERED_PAYLOAD_MAX`].
+pub const GIVEN_UP_MAX: usize = 1024;
 /// How many addresses a node may advertise. With [`FULL_TABLE_NODES`] and [`NAME_MAX`] it keeps `Formed` within
 /// [`CONTROL_PAYLOAD_MAX`].
 pub const ADDRESSES_MAX: usize = 8;

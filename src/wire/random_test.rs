@@ -383,6 +383,10 @@ impl Random {
                 how: self.choose(&[HowEnded::Exited, HowEnded::Killed]),
                 number: self.number() as i32,
             }),
+            Message::GivenUp(_) => Message::GivenUp(GivenUp {
+                host: self.host(),
+                processes: self.list(GIVEN_UP_MAX as u64, Random::process),
+            }),
         }
     }
 }

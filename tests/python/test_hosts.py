@@ -1,11 +1,12 @@
 """Two launchers for one job, as on two hosts: what they tell the scheduler of their workers' ends, who comes back, and how
-it ends when one of the launchers is killed.
+it ends when one of the launchers gives up or is killed.
 
 Both are on this host. To the second one the scheduler is elsewhere, for it knows its address by a name, "0x0", that leads
 here and is no address of this host; and its workers have a MUSTER_HOST_ID, so that the scheduler looks at none of them.
 """
 
 import contextlib
+import json
 import os
 import pathlib
 import re
@@ -107,16 +108,23 @@ def test_a_word_that_is_not_true_costs_a_living_node_nothing(tmp_path):
 # Who comes back
 
 
-@contextlib.contextmanager
-def recovering(tmp_path, restarts=3, limit_ms=60_000, words=()):
-    """A job that stands at step HELD until `kept/hold` is gone."""
+def recoverable(tmp_path, restarts=3, limit_ms=60_000, words=(), plan=None, program=()):
+    """Two launchers of a job whose processes come back."""
     kept = tmp_path / "kept"
-    kept.mkdir()
-    (kept / "hold").write_text(str(HELD))
+    kept.mkdir(exist_ok=True)
     settings = {"KEPT": kept, "LIMIT_MS": limit_ms, "MS_ENABLE_RECOVERY": 1}
     first, second = ({**settings, "MS_RECOVERY_PATH": tmp_path / name} for name in ("first", "second"))
+    command = [*(program or [RETURNING]), str(STEPS), json.dumps(plan or {})]
     words = [f"--max_restarts={restarts}", *words]
-    with two_hosts(RETURNING, str(STEPS), "{}", workers=4, words=words, first=first, second=second) as hosts:
+    return two_hosts(*command, workers=4, words=words, first=first, second=second)
+
+
+@contextlib.contextmanager
+def recovering(tmp_path, **more):
+    """A job that stands at step HELD until `kept/hold` is gone."""
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "hold").write_text(str(HELD))
+    with recoverable(tmp_path, **more) as hosts:
         stand(hosts)
         yield hosts
 
@@ -131,7 +139,7 @@ def stand(hosts, times=1):
 
 
 def end_well(hosts, tmp_path):
-    (tmp_path / "kept" / "hold").unlink()
+    (tmp_path / "kept" / "hold").unlink(missing_ok=True)
     for launch in hosts:
         assert launch.wait(LIMIT) == 0, launch.describe()
         launch.nothing_left()
@@ -179,6 +187,43 @@ def test_a_scheduler_that_comes_back_hears_who_ended_meanwhile(tmp_path):
         end_well(hosts, tmp_path)
         said = rf"pid {victim}\) is lost: .*, and it was killed by signal 9 \(its launcher\)"
         assert re.search(said, first.log("scheduler.log")), first.log("scheduler.log")
+
+
+@pytest.mark.parametrize("before_joining", [False, True])
+def test_who_leaves_the_second_launchers_job_by_mistake_comes_back(before_joining, tmp_path):
+    """It ends with 0 without muster_finalize; or, in its second life, before it has joined. Only the scheduler knows that."""
+    plan = {"3.0@20": "kill" if before_joining else "exit 0"}
+    mistake = 'if [ $RANK_ID = 3 ] && [ -e $KEPT/lives_3.json ] && mkdir $KEPT/once 2>/dev/null; then exit 0; fi; exec python3 "$0" "$@"'
+    program = ["--", "sh", "-c", mistake, RETURNING] if before_joining else [RETURNING]
+    with recoverable(tmp_path, plan=plan, program=program) as hosts:
+        end_well(hosts, tmp_path)
+        assert re.search(r"muster: worker 3 \(pid \d+\) exited with code 0; restart \d of 3 has pid", hosts[1].stderr)
+        assert hosts[1].stderr.count("; restart ") == 1 + before_joining and "; restart " not in hosts[0].stderr
+
+
+@pytest.mark.parametrize("gives_up", [0, 1], ids=["with the scheduler", "without"])
+def test_a_launcher_that_gives_up_ends_the_job_which_can_go_on_when_it_is_started_once_more(gives_up, tmp_path):
+    """Its worker's restarts are used up. The others do not wait for it, though they may for an hour."""
+    rank = (FIRST, SECOND)[gives_up][1]
+    words = ["--cluster_time_out=30"]
+    with recovering(tmp_path, restarts=1, limit_ms=3_600_000, words=words) as hosts:
+        os.kill(hosts[gives_up].child(f"worker {rank}"), signal.SIGKILL)
+        again = hosts[gives_up].wait_for(rf"muster: worker {rank} .*; restart 1 of 1 has pid (\d+)\n", LIMIT)
+        stand(hosts, times=2)
+        os.kill(int(again[1]), signal.SIGKILL)
+        for launch in hosts:
+            launch.wait(LIMIT)
+            launch.nothing_left()
+        assert hosts[gives_up].returncode == 128 + signal.SIGKILL and hosts[1 - gives_up].returncode == 1
+        said = rf"rank {rank} \(.*, pid {again[1]}\)"
+        scheduler = hosts[0].log("scheduler.log")
+        assert re.search(said + " is not started again, its launcher says", scheduler), scheduler
+        survivors = "".join(hosts[1 - gives_up].log(log) for launch, log in logs(hosts) if launch is hosts[1 - gives_up])
+        assert len(re.findall(said + " is lost: ", survivors)) >= 2, survivors
+    (tmp_path / "kept" / "hold").unlink()
+    with recoverable(tmp_path) as hosts:
+        end_well(hosts, tmp_path)
+        assert re.search(r"joined as rank 0 in epoch 3, restarts \d", hosts[0].log("worker_0.log"))
 
 
 @pytest.mark.parametrize("killed", [0, 1], ids=["with the scheduler", "without"])

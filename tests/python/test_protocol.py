@@ -63,6 +63,11 @@ def test_child_ended_has_the_documented_bytes():
     assert payload == golden("**36 ChildEnded**")
 
 
+def test_given_up_has_the_documented_bytes():
+    payload = wire.given_up(("a", "a/boot"), [(812, 4711, 0xF0000001)])
+    assert payload == golden("**37 GivenUp**")
+
+
 def test_status_query_has_the_documented_bytes():
     assert wire.status_query() == golden("The payload of a question")
 

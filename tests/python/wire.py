@@ -20,7 +20,7 @@ REGISTER, REJECTED, FORMED, HEARTBEAT, HEARTBEAT_ECHO = 1, 2, 3, 4, 5
 LEAVE, BYE, SUSPECT, PEER_REPORT, VERDICT = 8, 9, 10, 11, 12
 STATUS_QUERY, STATUS_PART = 30, 31
 STORE_BEGIN, STORE_PIECE, STORE_CANCEL, STORE_REPLY = 32, 33, 34, 35
-CHILD_ENDED = 36
+CHILD_ENDED, GIVEN_UP = 36, 37
 LINK_HELLO, LINK_ACCEPT, LINK_REJECT = 64, 65, 66
 WORKER, SERVER = 1, 2
 LINK_STRANGER = 2  # why a LinkReject
@@ -120,6 +120,12 @@ def suspect(peer, evidence):
 def child_ended(host, process, killed, number):
     """The payload of a ChildEnded."""
     return text(host[0]) + text(host[1]) + struct.pack("<IQQBi", *process, 2 if killed else 1, number)
+
+
+def given_up(host, processes):
+    """The payload of a GivenUp."""
+    listed = b"".join(struct.pack("<IQQ", *process) for process in processes)
+    return text(host[0]) + text(host[1]) + struct.pack("<I", len(processes)) + listed
 
 
 def status_query(protocol=(1, 1)):

@@ -83,8 +83,8 @@ pub fn join(
     let is_here = schedulers.contains(&true);
     let elsewhere = (!is_here).then(|| Elsewhere::new(address.0.clone(), address.1));
     let supervisor = Supervisor::new(schedulers, options.all_here(), max_restarts);
-    let deserters = Deserters::new(&children);
-    let witness = Witness::new(host_id(), address);
+    let witness = Witness::new(host_id(), address.clone());
+    let deserters = Deserters::new(address);
     let began = Instant::now();
     let mut run = Run { launch, children, supervisor, deserters, witness, elsewhere, began, max_restarts };
     if let Err(error) = run.wait(signals) {
@@ -127,7 +127,7 @@ impl Run<'_, '_> {
         for (index, ending) in ended {
             let now = self.began.elapsed();
             if self.children[index].part != Part::Scheduler {
-                self.witness.saw(self.children[index].pid, ending);
+                self.witness.saw(index, self.children[index].pid, ending);
             }
             self.supervisor.ended(index, ending, now);
             if self.children[index].part == Part::Scheduler && self.supervisor.is_over() {
@@ -138,8 +138,15 @@ impl Run<'_, '_> {
                 self.deserters.doubt(index, now);
             }
         }
-        for index in self.deserters.look(&self.children, self.began.elapsed()) {
+        let lives = |index| self.witness.lives(index);
+        for index in self.deserters.look(&self.children, lives, self.began.elapsed()) {
             self.supervisor.deserted(index, self.began.elapsed());
+        }
+        // Without restarts whoever has started this launcher may start it again.
+        if self.max_restarts > 0 && self.supervisor.gives_up() {
+            let is_worker = |index: &usize| self.children[*index].part != Part::Scheduler;
+            let ended = (0..self.children.len()).filter(is_worker).filter(|index| !self.supervisor.runs(*index));
+            self.witness.gives_up(ended);
         }
         has_ended
     }

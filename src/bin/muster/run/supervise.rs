@@ -28,6 +28,11 @@ use std::time::Duration;
 pub const COLLECT: Duration = Duration::from_millis(250);
 /// How long after the first failure the scheduler is left alone.
 pub const SCHEDULER_AFTER_FAILURE: Duration = Duration::from_millis(500);
+/// The same where restarts are used up and workers run elsewhere: it tells those that the job is over, and their next lives.
+/// It ends by itself when they have gone.
+pub const SCHEDULER_AFTER_GIVING_UP: Duration = Duration::from_secs(6);
+/// How long after that it is killed.
+const SCHEDULER_KILL: Duration = Duration::from_millis(250);
 /// How long after the first failure whatever is left is killed.
 pub const KILL_AFTER_FAILURE: Duration = Duration::from_millis(750);
 /// How long children have after the user's signal. A second one cuts it short.
@@ -108,8 +113,17 @@ struct Stop {
     workers_at: Option<Duration>,
     scheduler_at: Option<Duration>,
     kill_at: Duration,
+    /// When the scheduler is killed, as the others at `kill_at`.
+    kill_scheduler_at: Duration,
     /// The workers have been asked to end.
     asking: bool,
+}
+
+impl Stop {
+    /// Everybody is killed then, and nobody asked before.
+    fn new(hard: bool, kill_at: Duration) -> Stop {
+        Stop { hard, workers_at: None, scheduler_at: None, kill_at, kill_scheduler_at: kill_at, asking: false }
+    }
 }
 
 /// See the module.
@@ -249,13 +263,16 @@ impl Supervisor {
             Some(stop) if stop.hard => {}
             None if ended_itself && self.members[child].lives.can_return() => {
                 let (workers_at, kill_at) = (Some(now + OVER), now + OVER + KILL_AFTER_FAILURE - COLLECT);
-                self.stop = Some(Stop { hard: false, workers_at, scheduler_at: None, kill_at, asking: false });
+                self.stop = Some(Stop { workers_at, ..Stop::new(false, kill_at) });
             }
             _ => {
                 self.begin_no_more();
-                let (workers_at, scheduler_at) = (Some(now + COLLECT), Some(now + SCHEDULER_AFTER_FAILURE));
-                let kill_at = now + KILL_AFTER_FAILURE;
-                self.stop = Some(Stop { hard: true, workers_at, scheduler_at, kill_at, asking: false });
+                let is_awaited_elsewhere = !self.all_here && self.members[child].lives.can_return();
+                let last = if is_awaited_elsewhere { SCHEDULER_AFTER_GIVING_UP } else { SCHEDULER_AFTER_FAILURE };
+                let (workers_at, scheduler_at) = (Some(now + COLLECT), Some(now + last));
+                let kill_scheduler_at = now + last + SCHEDULER_KILL;
+                let stop = Stop::new(true, now + KILL_AFTER_FAILURE);
+                self.stop = Some(Stop { workers_at, scheduler_at, kill_scheduler_at, ..stop });
             }
         }
     }
@@ -295,8 +312,7 @@ impl Supervisor {
         let kill_at = if again { now } else { now + KILL_AFTER_SIGNAL };
         let kill_at = self.stop.as_ref().map_or(kill_at, |stop| stop.kill_at.min(kill_at));
         self.begin_no_more();
-        self.stop =
-            Some(Stop { hard: true, workers_at: Some(now), scheduler_at: Some(kill_at), kill_at, asking: false });
+        self.stop = Some(Stop { workers_at: Some(now), scheduler_at: Some(kill_at), ..Stop::new(true, kill_at) });
         self.tick(now);
     }
 
@@ -344,10 +360,13 @@ impl Supervisor {
         }
         if stop.kill_at <= now {
             stop.kill_at = now + KILL_AGAIN;
-            self.actions.extend([Whom::Workers, Whom::Scheduler].map(Action::Kill));
-            self.actions.extend(self.strays.iter().map(|stray| Action::Kill(Whom::Stray(*stray))));
+            self.actions.push_back(Action::Kill(Whom::Workers));
             tell(&mut self.members, false);
-            tell(&mut self.members, true);
+            if stop.kill_scheduler_at <= now {
+                self.actions.push_back(Action::Kill(Whom::Scheduler));
+                tell(&mut self.members, true);
+            }
+            self.actions.extend(self.strays.iter().map(|stray| Action::Kill(Whom::Stray(*stray))));
         }
     }
 
@@ -355,9 +374,7 @@ impl Supervisor {
     fn close_when_done(&mut self, now: Duration) {
         if self.all_done() && self.stop.is_none() && self.signal.is_none() {
             self.begin_no_more();
-            let (workers_at, scheduler_at) = (None, Some(now + CLOSING));
-            let kill_at = now + 2 * CLOSING;
-            self.stop = Some(Stop { hard: false, workers_at, scheduler_at, kill_at, asking: false });
+            self.stop = Some(Stop { scheduler_at: Some(now + CLOSING), ..Stop::new(false, now + 2 * CLOSING) });
         }
     }
 
@@ -372,6 +389,11 @@ impl Supervisor {
         let restarts = self.members.iter().any(|one| one.lives.can_return());
         let workers_failed = self.failures.iter().any(|child| !self.members[*child].scheduler);
         self.signal.is_none() && (self.failures.is_empty() || restarts && !workers_failed && self.all_done())
+    }
+
+    /// Whether a failure ends the run, and nobody is started again.
+    pub fn gives_up(&self) -> bool {
+        self.signal.is_none() && self.stop.as_ref().is_some_and(|stop| stop.hard)
     }
 
     /// Whether it is being brought to an end.

@@ -271,6 +271,36 @@ fn who_has_used_its_restarts_ends_the_run_as_ever() {
 }
 
 #[test]
+fn who_gives_up_leaves_the_scheduler_the_time_to_tell_workers_elsewhere() {
+    let mut job = returning(0);
+    assert!(!job.supervisor.gives_up());
+    job.ends(1, KILLED);
+    assert!(job.supervisor.gives_up());
+    job.after(300);
+    assert_eq!(job.after(250), ASK_SCHEDULER, "with all workers here nobody is to be told");
+    let supervisor = Supervisor::new([true, false, false, false], false, 1);
+    let mut job = Job { supervisor, now: Duration::from_secs(5) };
+    assert_eq!(job.ends(1, KILLED).actions(), begins(1));
+    assert!(!job.supervisor.gives_up(), "it is started again");
+    job.now += Duration::from_secs(10);
+    job.ends(1, KILLED);
+    assert!(job.supervisor.gives_up());
+    assert_eq!(job.after(300), ASK_WORKERS);
+    assert_eq!(job.after(500), KILL[..1]);
+    job.all_end(&[2, 3], KILLED);
+    assert!(!job.after(5100).contains(&KILL[1]) && !job.supervisor.finished());
+    assert!(job.after(100).contains(&ASK_SCHEDULER[0]));
+    assert!(job.after(250).contains(&KILL[1]), "it has had its time");
+    job.ends(SCHEDULER, KILLED);
+    assert!(job.supervisor.finished() && job.blamed(None) == 1);
+    // Whom the user ends may be started again.
+    let mut job = returning(1);
+    assert!(!job.signal(libc::SIGTERM).supervisor.gives_up());
+    job.ends(1, KILLED);
+    assert!(!job.supervisor.gives_up());
+}
+
+#[test]
 fn short_lives_are_followed_by_pauses() {
     let mut job = returning(MANY);
     assert_eq!(job.ends(1, Ending::Exit(1)).actions(), begins(1));

@@ -1,11 +1,13 @@
 //! Tells the scheduler of workers that have ended: of a process on another host it sees no more than a connection that ends.
+//! And, once this launcher has given up with restarts, that nobody comes back: else the others would wait for it.
 //!
-//! Contract: [`Witness::saw`] returns at once. A thread, which exists from the first word on, carries the words one by one,
+//! Contract: [`Witness::saw`] and [`Witness::gives_up`] return at once. A thread, which exists from the first word on, carries the words one by one,
 //! each over a connection of its own and within [`PATIENCE`], the look-up of the scheduler's name included. What takes longer
 //! is dropped, and so is what finds no scheduler: the end of the worker's connection tells the same, only later. The run's
 //! end alone waits for what was said last, and no longer than that.
 //!
-//! Who ended with code 0 is not told of, for as a rule it has left. A worker that is the child of a script of the user's is
+//! That one ended with code 0 is not told, for as a rule it has left. Which process of a place the scheduler knows depends on
+//! how far each life came, so that a place is given up by the names of all of them. A worker that is the child of a script of the user's is
 //! not the process that this launcher sees; the script's end, like that of any process that is no node, counts for nothing.
 //! What the scheduler makes of a word stands in `membership/launcher.rs`. Tested below, and with real processes by
 //! `tests/python/test_hosts.py`.
@@ -13,8 +15,9 @@
 use crate::sys::Ending;
 use muster::net::{host, resolve};
 use muster::runtime;
-use muster::types::Process;
-use muster::wire::{encode_frame, ChildEnded, HowEnded, Message};
+use muster::types::{HostName, Process};
+use muster::wire::{encode_frame, ChildEnded, GivenUp, HowEnded, Message, GIVEN_UP_MAX};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::net::TcpStream;
 use std::sync::mpsc::{channel, Receiver, Sender};
@@ -28,11 +31,15 @@ pub struct Witness {
     host_id: Option<String>,
     scheduler: (String, u16),
     thread: Option<Thread>,
+    /// Of each child the lives that have ended, the newest of them.
+    lives: BTreeMap<usize, Vec<Process>>,
+    /// Those whose places were given up.
+    given_up: BTreeSet<usize>,
 }
 
 /// How the thread is reached.
 struct Thread {
-    words: Sender<ChildEnded>,
+    words: Sender<Message>,
     /// Ends with it.
     end: Receiver<()>,
 }
@@ -40,12 +47,38 @@ struct Thread {
 impl Witness {
     /// Of workers that found `host_id` in their environment, for the scheduler at this address. Has no thread yet.
     pub fn new(host_id: Option<String>, scheduler: (String, u16)) -> Witness {
-        Witness { host_id, scheduler, thread: None }
+        Witness { host_id, scheduler, thread: None, lives: BTreeMap::new(), given_up: BTreeSet::new() }
     }
 
-    /// This worker, which has not been reaped yet, has ended.
-    pub fn saw(&mut self, pid: i32, ending: Ending) {
-        let Some(word) = self.word(pid, ending) else { return };
+    /// This child's process, a worker's that has not been reaped yet, has ended.
+    pub fn saw(&mut self, child: usize, pid: i32, ending: Ending) {
+        let Ok(pid) = u32::try_from(pid) else { return };
+        let process = Process { pid, start_ticks: host::start_ticks(pid), pid_namespace: host::pid_namespace() };
+        let lives = self.lives.entry(child).or_default();
+        lives.push(process);
+        let surplus = lives.len().saturating_sub(GIVEN_UP_MAX);
+        lives.drain(..surplus);
+        if let Some(word) = self.word(process, ending) {
+            self.say(Message::ChildEnded(word));
+        }
+    }
+
+    /// The processes that this child has been, as far as they have ended.
+    pub fn lives(&self, child: usize) -> &[Process] {
+        self.lives.get(&child).map_or(&[], |lives| lives)
+    }
+
+    /// Nobody is started in the places of these children any more. Said once of each.
+    pub fn gives_up(&mut self, children: impl IntoIterator<Item = usize>) {
+        let fresh: Vec<usize> = children.into_iter().filter(|child| self.given_up.insert(*child)).collect();
+        let processes: Vec<Process> = fresh.iter().flat_map(|child| self.lives(*child)).copied().collect();
+        let Some(host) = self.host().filter(|_| !processes.is_empty()) else { return };
+        for some in processes.chunks(GIVEN_UP_MAX) {
+            self.say(Message::GivenUp(GivenUp { host: host.clone(), processes: some.to_vec() }));
+        }
+    }
+
+    fn say(&mut self, word: Message) {
         let thread = self.thread.get_or_insert_with(|| {
             let ((words, said), (ends, end)) = (channel(), channel::<()>());
             let (host, port) = self.scheduler.clone();
@@ -67,23 +100,24 @@ impl Witness {
         }
     }
 
-    fn word(&self, pid: i32, ending: Ending) -> Option<ChildEnded> {
+    fn host(&self) -> Option<HostName> {
+        runtime::host_of(self.host_id.as_deref()).ok()
+    }
+
+    fn word(&self, process: Process, ending: Ending) -> Option<ChildEnded> {
         let (how, number) = match ending {
             Ending::Exit(0) => return None,
             Ending::Exit(code) => (HowEnded::Exited, code),
             Ending::Signal(signal) => (HowEnded::Killed, signal),
         };
-        let pid = u32::try_from(pid).ok()?;
-        let host = runtime::host_of(self.host_id.as_deref()).ok()?;
-        let process = Process { pid, start_ticks: host::start_ticks(pid), pid_namespace: host::pid_namespace() };
-        Some(ChildEnded { host, process, how, number })
+        Some(ChildEnded { host: self.host()?, process, how, number })
     }
 }
 
-fn carry(words: &Receiver<ChildEnded>, host: &str, port: u16) {
+fn carry(words: &Receiver<Message>, host: &str, port: u16) {
     for word in words {
         // Where nobody hears it nobody misses it.
-        let _ = tell(&Message::ChildEnded(word), host, port, Instant::now() + PATIENCE);
+        let _ = tell(&word, host, port, Instant::now() + PATIENCE);
     }
 }
 
@@ -116,15 +150,23 @@ mod tests {
     }
 
     /// The next word that comes, over a connection that then ends.
-    fn heard(listener: &TcpListener) -> ChildEnded {
+    fn heard(listener: &TcpListener) -> Message {
         let mut bytes = Vec::new();
         listener.accept().unwrap().0.read_to_end(&mut bytes).unwrap();
         let (frame, length) = peek_frame(&bytes, UNREGISTERED_PAYLOAD_MAX).unwrap().expect("a whole frame");
         assert_eq!(length, bytes.len(), "and nothing else");
-        match Message::decode(frame.header.kind, &frame.payload) {
-            Ok(Message::ChildEnded(word)) => word,
+        Message::decode(frame.header.kind, &frame.payload).unwrap()
+    }
+
+    fn end_heard(listener: &TcpListener) -> ChildEnded {
+        match heard(listener) {
+            Message::ChildEnded(word) => word,
             other => panic!("{other:?}"),
         }
+    }
+
+    fn of(pid: u32) -> Process {
+        Process { pid, start_ticks: host::start_ticks(pid), pid_namespace: host::pid_namespace() }
     }
 
     #[test]
@@ -132,11 +174,11 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut witness = here(listener.local_addr().unwrap().port());
         let this = std::process::id();
-        witness.saw(this as i32, Ending::Exit(0)); // not told of
-        witness.saw(this as i32, Ending::Signal(9));
-        witness.saw(this as i32, Ending::Exit(3));
+        witness.saw(0, this as i32, Ending::Exit(0)); // not told of
+        witness.saw(0, this as i32, Ending::Signal(9));
+        witness.saw(0, this as i32, Ending::Exit(3));
         witness.finish();
-        let (killed, exited) = (heard(&listener), heard(&listener));
+        let (killed, exited) = (end_heard(&listener), end_heard(&listener));
         let own = Process { pid: this, start_ticks: host::own_start_ticks(), pid_namespace: host::pid_namespace() };
         assert_ne!(own.start_ticks, 0);
         assert_eq!((killed.process, &killed.host.key[..]), (own, "rack-1"));
@@ -149,7 +191,7 @@ mod tests {
         let gone = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = gone.local_addr().unwrap().port();
         drop(gone);
-        let word = here(port).word(1, Ending::Signal(9)).expect("it is told of");
+        let word = here(port).word(of(1), Ending::Signal(9)).expect("it is told of");
         let word = Message::ChildEnded(word);
         assert!(tell(&word, "127.0.0.1", port, Instant::now() + PATIENCE).is_err());
         let late = tell(&word, "127.0.0.1", port, Instant::now()).unwrap_err();
@@ -157,6 +199,38 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         tell(&word, "127.0.0.1", address.port(), Instant::now() + PATIENCE).unwrap();
-        assert_eq!(Message::ChildEnded(heard(&listener)), word);
+        assert_eq!(heard(&listener), word);
+    }
+
+    #[test]
+    fn a_place_is_given_up_once_and_by_all_its_lives() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut witness = here(listener.local_addr().unwrap().port());
+        let pids = [std::process::id(), std::os::unix::process::parent_id()];
+        for pid in pids {
+            witness.saw(2, pid as i32, Ending::Exit(0));
+        }
+        witness.gives_up([1, 2]); // of the other no process has ended
+        witness.saw(3, pids[0] as i32, Ending::Exit(0));
+        witness.gives_up([1, 2, 3]);
+        witness.finish();
+        for processes in [pids.map(of).to_vec(), vec![of(pids[0])]] {
+            match heard(&listener) {
+                Message::GivenUp(word) => assert_eq!((&word.host.key[..], word.processes), ("rack-1", processes)),
+                other => panic!("{other:?}"),
+            }
+        }
+        listener.set_nonblocking(true).unwrap();
+        assert!(listener.accept().is_err(), "nothing more was said");
+    }
+
+    #[test]
+    fn of_a_place_with_many_lives_the_newest_are_kept() {
+        let mut witness = here(1);
+        for pid in 0..GIVEN_UP_MAX + 5 {
+            witness.saw(0, 2_000_000_000 + pid as i32, Ending::Exit(0));
+        }
+        let pids: Vec<u32> = witness.lives(0).iter().map(|process| process.pid).collect();
+        assert_eq!((pids.len(), pids[0]), (GIVEN_UP_MAX, 2_000_000_005));
     }
 }

@@ -1,10 +1,10 @@
 //! The question and its answer, over one connection that ends with them; and, where there is no answer, why.
 
-use super::options::Options;
 use super::Told;
 use muster::net::resolve;
 use muster::wire::{
-    encode_frame, peek_frame, Message, StatusPart, StatusQuery, CONTROL_PAYLOAD_MAX, PROTOCOL_HIGHEST, PROTOCOL_LOWEST,
+    encode_frame, peek_frame, Message, StatusJob, StatusPart, StatusQuery, CONTROL_PAYLOAD_MAX, PROTOCOL_HIGHEST,
+    PROTOCOL_LOWEST,
 };
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -12,13 +12,12 @@ use std::time::{Duration, Instant};
 
 const READ_BYTES: usize = 64 << 10;
 
-/// Asks, and hears the whole answer.
-pub fn ask(options: &Options) -> Result<Told, String> {
-    let deadline = Instant::now() + options.timeout;
-    let (host, port) = (&options.host, options.port);
-    let addresses = resolve::resolve(host, port, options.timeout).map_err(|error| error.to_string())?;
+/// Asks, and hears the answer: the whole of it, unless the job is such that the rest is not wanted.
+pub fn ask(host: &str, port: u16, timeout: Duration, wanted: impl Fn(&StatusJob) -> bool) -> Result<Told, String> {
+    let deadline = Instant::now() + timeout;
+    let addresses = resolve::resolve(host, port, timeout).map_err(|error| error.to_string())?;
     let (stream, address) = connect(&addresses, deadline).map_err(|why| format!("no scheduler answers: {why}"))?;
-    let mut line = Line { stream, address, deadline, timeout: options.timeout, inbound: Vec::new() };
+    let mut line = Line { stream, address, deadline, timeout, inbound: Vec::new() };
     let (mut job, mut nodes, mut groups) = (None, Vec::new(), Vec::new());
     loop {
         let part = line.next_part()?;
@@ -28,7 +27,7 @@ pub fn ask(options: &Options) -> Result<Told, String> {
         }
         nodes.extend(part.nodes);
         groups.extend(part.groups);
-        if part.last {
+        if part.last || job.as_ref().is_some_and(|job| !wanted(job)) {
             let job = job.ok_or_else(|| format!("the scheduler at {address} tells nothing of its job"))?;
             return Ok(Told { address, job, nodes, groups });
         }

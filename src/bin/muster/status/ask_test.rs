@@ -1,8 +1,7 @@
-use super::super::options::Format;
 use super::super::testing;
 use super::*;
 use muster::error::Status;
-use muster::wire::Rejected;
+use muster::wire::{JobPhase, Rejected};
 use std::net::TcpListener;
 
 /// What the question comes to where a scheduler's part is played: it gets the connection.
@@ -10,8 +9,7 @@ fn asked(timeout: Duration, part: impl FnOnce(TcpStream) + Send + 'static) -> Re
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let player = std::thread::spawn(move || part(listener.accept().unwrap().0));
-    let options = Options { host: "127.0.0.1".to_owned(), port, timeout, format: Format::Text };
-    let told = ask(&options);
+    let told = ask("127.0.0.1", port, timeout, |job| job.phase != JobPhase::Forming);
     player.join().unwrap();
     told.map_err(|why| why.replace(&format!("127.0.0.1:{port}"), "ADDRESS"))
 }
@@ -54,6 +52,18 @@ fn parts_are_asked_for_one_by_one_and_a_new_job_takes_the_place_of_what_was_told
     });
     let told = told.unwrap();
     assert_eq!((told.job, told.nodes, told.groups), (job, testing::told().nodes, groups));
+}
+
+#[test]
+fn what_is_not_wanted_is_not_asked_for() {
+    let job = StatusJob { phase: JobPhase::Forming, ..testing::told().job };
+    let first = StatusPart { job: Some(job.clone()), nodes: Vec::new(), groups: Vec::new(), last: false };
+    let told = asked(LONG, move |mut stream| {
+        hear(&mut stream);
+        say(&mut stream, &Message::StatusPart(first));
+        assert_eq!(stream.read(&mut [0]).unwrap(), 0, "nothing more is asked");
+    });
+    assert_eq!(told.unwrap().job, job);
 }
 
 #[test]

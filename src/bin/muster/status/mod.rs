@@ -8,7 +8,7 @@
 //!
 //! Tested beside each module, and with real processes by `tests/python/test_status.py`.
 
-mod ask;
+pub mod ask;
 mod json;
 mod options;
 mod text;
@@ -21,11 +21,13 @@ use std::io::Write;
 use std::net::SocketAddr;
 
 /// All that was told.
-struct Told {
+pub struct Told {
     /// By whom.
     address: SocketAddr,
-    job: StatusJob,
-    nodes: Vec<StatusNode>,
+    /// The job as a whole.
+    pub job: StatusJob,
+    /// Its nodes.
+    pub nodes: Vec<StatusNode>,
     groups: Vec<StatusGroup>,
 }
 
@@ -42,7 +44,7 @@ pub fn command(words: Vec<OsString>) -> i32 {
             return code::USAGE;
         }
     };
-    match ask::ask(&options) {
+    match ask::ask(&options.host, options.port, options.timeout, |_| true) {
         Ok(told) => {
             let shown = match options.format {
                 Format::Text => text::shown(&told),

@@ -1,0 +1,119 @@
+use super::super::children::Part;
+use super::*;
+use muster::error::Culprit;
+use muster::types::{Epoch, JobInstance, Role};
+use muster::wire::{encode_frame, Message, StatusJob, StatusPart};
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::time::Instant;
+
+fn child(rank: u32, pid: i32) -> Child {
+    let part = Part::Worker { index: rank, rank: Some(rank) };
+    Child { part, pid, pid_before: None, restarts: 0, log: "/nonexistent".into() }
+}
+
+fn life(pid: u32) -> Process {
+    Process { pid, start_ticks: 1, pid_namespace: 1 }
+}
+
+fn node(rank: u32, pid: u32, state: NodeState) -> StatusNode {
+    let (role, node_id, host) = (Role::Worker, rank.to_string(), "h".to_owned());
+    let who = Culprit { role, rank: Some(rank), node_id, host, pid };
+    StatusNode { who, state, heard_ms: None, restarts: 0, calls: Vec::new(), more: 0 }
+}
+
+fn part(phase: JobPhase, nodes: Vec<StatusNode>) -> StatusPart {
+    let job = StatusJob {
+        instance: JobInstance([1; 16]),
+        job_id: None,
+        version: String::new(),
+        recovery: true,
+        worker_num: 2,
+        server_num: 0,
+        generation: 1,
+        age_ms: 1,
+        epoch: Epoch(1),
+        phase,
+        words: String::new(),
+        failure: None,
+    };
+    StatusPart { job: Some(job), nodes, groups: Vec::new(), last: true }
+}
+
+#[test]
+fn only_a_place_of_its_own_that_is_neither_left_nor_waits_is_awaited() {
+    for (state, awaited) in [
+        (NodeState::Member, true),
+        (NodeState::Away, true),
+        (NodeState::Lost, true),
+        (NodeState::Left, false),
+        (NodeState::Recovering, false),
+        (NodeState::Back, false),
+    ] {
+        let of = |rank, pid, lives: &[Process]| is_awaited(&node(rank, pid, state), &child(1, 71), lives);
+        assert_eq!(of(1, 71, &[life(71)]), awaited, "{state:?}");
+        assert_eq!(of(1, 70, &[life(70), life(71)]), awaited, "{state:?}: it ended before it had joined again");
+        assert!(!of(1, 72, &[life(70), life(71)]), "{state:?}: that is another process");
+        assert!(!of(2, 71, &[life(71)]), "{state:?}: on another host, with the same number");
+    }
+}
+
+/// What is found of a worker whose scheduler answers with this. Each look is at a time of its own.
+fn found(answer: Option<StatusPart>) -> Vec<usize> {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut deserters = Deserters::new(("127.0.0.1".to_owned(), listener.local_addr().unwrap().port()));
+    let children = [child(0, 70), child(1, 71)];
+    let lives = [[life(70)], [life(71)]];
+    assert_eq!(deserters.deadline(), None);
+    deserters.doubt(1, Duration::ZERO);
+    assert_eq!(deserters.deadline(), Some(PAUSES[0]));
+    let mut look = |now| deserters.look(&children, |child| &lives[child], now);
+    assert!(look(PAUSES[0] - LOOK_AGAIN).is_empty() && look(PAUSES[0]).is_empty());
+    let mut stream = listener.accept().unwrap().0;
+    if let Some(answer) = answer {
+        stream.read_exact(&mut [0; 24 + 4 + 4]).unwrap();
+        let (message, mut frame) = (Message::StatusPart(answer), Vec::new());
+        encode_frame(message.kind(), 0, &message.encode(), &mut frame);
+        stream.write_all(&frame).unwrap();
+    }
+    drop(stream);
+    let (mut now, until) = (PAUSES[0], Instant::now() + Duration::from_secs(60));
+    loop {
+        now += LOOK_AGAIN;
+        let found = deserters.look(&children, |child| &lives[child], now);
+        if deserters.asked.is_none() {
+            let is_over = deserters.deadline().is_none();
+            assert_eq!(is_over, !found.is_empty(), "who was found is looked for no more, and everybody else is");
+            return found;
+        }
+        assert!(Instant::now() < until, "it answers, or it does not");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn the_scheduler_says_who_is_awaited() {
+    let nodes = || vec![node(0, 70, NodeState::Recovering), node(1, 71, NodeState::Lost)];
+    assert_eq!(found(Some(part(JobPhase::Recovering, nodes()))), [1]);
+    for phase in [JobPhase::Forming, JobPhase::Running, JobPhase::Broken, JobPhase::Ending] {
+        assert!(found(Some(part(phase, nodes()))).is_empty(), "{phase:?}: nobody waits");
+    }
+    assert!(found(None).is_empty(), "it does not answer");
+}
+
+#[test]
+fn it_is_asked_ever_more_seldom() {
+    let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut deserters = Deserters::new(("127.0.0.1".to_owned(), gone));
+    deserters.doubt(0, Duration::ZERO);
+    let mut asked = Vec::new();
+    for _ in 0..8 {
+        let now = deserters.deadline().unwrap();
+        deserters.ask(now);
+        deserters.asked = None;
+        asked.push(now.as_millis());
+    }
+    assert_eq!(asked, [250, 500, 1000, 2000, 4000, 8000, 16_000, 26_000]);
+    deserters.doubt(1, Duration::from_secs(30));
+    assert_eq!(deserters.deadline(), Some(Duration::from_millis(30_250)), "another has ended");
+}
