@@ -15,8 +15,6 @@ pub trait Disk: Send {
     fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>>;
     /// A new, empty file in the place of whatever has that name.
     fn create(&self, name: &str) -> io::Result<Box<dyn Appender>>;
-    /// A file that is there.
-    fn open(&self, name: &str) -> io::Result<Box<dyn Appender>>;
     /// Puts a file in the place of another, which may be missing.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     /// Removes a file, which may be missing.
@@ -33,8 +31,6 @@ pub trait Disk: Send {
 pub trait Appender: Send {
     /// Writes all of these bytes at the end; after an error any part of them may be there.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
-    /// Cuts off what lies behind this length.
-    fn truncate(&mut self, length: u64) -> io::Result<()>;
     /// Returns when length and bytes are durable as they are.
     fn sync(&mut self) -> io::Result<()>;
 }

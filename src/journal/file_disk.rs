@@ -100,12 +100,6 @@ impl Disk for FileDisk {
         Ok(Box::new(OpenFile(file)))
     }
 
-    fn open(&self, name: &str) -> io::Result<Box<dyn Appender>> {
-        let file = self.keep(options().append(true), name)?;
-        mend_mode(&file)?;
-        Ok(Box::new(OpenFile(file)))
-    }
-
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         fs::rename(self.path.join(from), self.path.join(to))
     }
@@ -150,10 +144,6 @@ struct OpenFile(Kept);
 impl Appender for OpenFile {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         (&**self.0).write_all(bytes)
-    }
-
-    fn truncate(&mut self, length: u64) -> io::Result<()> {
-        self.0.set_len(length)
     }
 
     fn sync(&mut self) -> io::Result<()> {

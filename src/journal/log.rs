@@ -13,7 +13,7 @@
 //! Nothing is promised of a record before [`Journal::sync`] has returned. Tested in `log_test.rs`.
 
 use super::disk::{path_of, tried, tried_directory, Appender, Disk, Locked};
-use super::record::{head, scan, Writer, HEAD_BYTES, RECORD_MAX};
+use super::record::{head, scan, Writer, HEAD_BYTES, RECORD_HEAD_BYTES, RECORD_MAX};
 use crate::error::{Error, Result, Status};
 use std::ops::Range;
 use std::path::PathBuf;
@@ -70,6 +70,12 @@ impl Records {
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         self.payloads.iter().map(|payload| &self.bytes[payload.clone()])
+    }
+
+    /// Where the record of this number begins in the file, which was written anew when it was opened.
+    pub fn offset(&self, number: usize) -> u64 {
+        let before = self.payloads.iter().take(number).map(|payload| RECORD_HEAD_BYTES + payload.len());
+        (HEAD_BYTES + before.sum::<usize>()) as u64
     }
 
     /// Whether there are none, as at a job's first start.

@@ -292,11 +292,6 @@ impl Disk for MemoryDisk {
         })
     }
 
-    fn open(&self, name: &str) -> io::Result<Box<dyn Appender>> {
-        let number = *self.look()?.seen.get(name).ok_or_else(missing)?;
-        Ok(Box::new(MemoryFile { disk: self.clone(), number }))
-    }
-
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         self.change(|state, parts| {
             let file = *state.seen.get(from).ok_or_else(missing)?;
@@ -377,15 +372,6 @@ impl Appender for MemoryFile {
                 true => Err(io::Error::from_raw_os_error(libc::ENOSPC)),
                 false => Ok(()),
             }
-        })
-    }
-
-    fn truncate(&mut self, length: u64) -> io::Result<()> {
-        self.disk.change(|state, parts| {
-            if parts > 128 {
-                state.files[self.number].seen.truncate(length as usize);
-            }
-            Ok(())
         })
     }
 

@@ -125,6 +125,7 @@ impl Scheduler {
     }
 
     pub(super) fn closed(&mut self, now: Time, conn: ConnId, how: Closed, words: String) {
+        self.promises.forget(conn);
         let Some(connection) = self.connections.forget(conn) else { return };
         let Some(key) = connection.node else {
             if connection.reading.is_some() && how != Closed::Garbage {
@@ -156,6 +157,7 @@ impl Scheduler {
     /// Closes a connection that its node has replaced: what was still to be said on it is asked for again, and the node may
     /// have to hear at once that it is closed.
     pub(super) fn close_at_once(&mut self, conn: ConnId) {
+        self.promises.forget(conn);
         if self.connections.forget(conn).is_some() {
             self.output(Output::Close(conn));
         }

@@ -63,7 +63,7 @@ pub enum Output {
     Close(ConnId),
     /// Look whether a process on this host lives, and feed `Input::Probed`.
     Probe(Process),
-    /// Draw a secret, and feed `Input::Secret`.
+    /// Draw a secret, and feed `Input::Secret`. Where that fails it is asked for again.
     WantSecret,
     /// Write this record, in order, and feed `Input::Persisted` with its number, or a later one's, when it is durable. What
     /// depends on it comes out after that.

@@ -1,14 +1,17 @@
-//! Groups that the user makes. All members of the parent ask; then all get the same answer. Tested in `groups_test.rs`.
+//! Groups that the user makes. All members of the parent ask; then all get the same answer. Tested in `groups_test.rs` and
+//! `freed_test.rs`.
 
 use super::node::Presence;
 use super::Scheduler;
 use crate::error::{Failure, Status};
 use crate::types::{hash, Call, CallKind, GroupId, Time};
-use crate::wire::{GroupMade, GroupRecord, GroupWish, MakeGroup, MakingRecord, Makings, Message, Record, MAKINGS_MAX};
+use crate::wire::{
+    FreedRecord, GroupMade, GroupRecord, GroupWish, MakeGroup, MakingRecord, Makings, Message, Record, MAKINGS_MAX,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The first number of a group that is made.
-const FIRST_MADE: u32 = GroupId::UNIVERSE.0 + 1;
+pub(super) const FIRST_MADE: u32 = GroupId::UNIVERSE.0 + 1;
 
 /// The groups that were made, and those that are being made.
 #[derive(Debug, Default)]
@@ -86,9 +89,13 @@ impl Groups {
         Some(MakingRecord { parent, nth, by, call, groups: done.iter().map(group).collect() })
     }
 
-    /// All makings that are done.
-    pub(super) fn records(&self) -> Vec<MakingRecord> {
-        self.makings.keys().filter_map(|(parent, nth)| self.record(*parent, *nth)).collect()
+    /// All makings that are done, and who has freed which of their groups.
+    pub(super) fn records(&self) -> Vec<Record> {
+        let made = self.makings.keys().filter_map(|(parent, nth)| self.record(*parent, *nth)).map(Record::Making);
+        let freed = self.made.iter().flat_map(|(group, made)| {
+            made.freed.iter().map(|by| Record::Freed(FreedRecord { group: *group, by: *by, last: false }))
+        });
+        made.chain(freed).collect()
     }
 
     /// A making that was written down.
@@ -103,6 +110,15 @@ impl Groups {
         let done = groups.into_iter().map(|made| (made.group, made.members)).collect();
         let making = Making { call: Some((by, call)), done: Some(done), ..Making::default() };
         self.makings.insert((parent, nth), making);
+    }
+
+    /// That a group was freed was written down.
+    pub(super) fn restore_freed(&mut self, record: &FreedRecord) {
+        if record.last {
+            self.made.remove(&record.group);
+        } else if let Some(made) = self.made.get_mut(&record.group) {
+            made.freed.insert(record.by);
+        }
     }
 
     /// How many groups there are.
@@ -244,14 +260,26 @@ impl Scheduler {
     pub(super) fn free_groups_of(&mut self, key: u32) {
         let of = |(group, made): (&GroupId, &Made)| made.members.contains(&key).then_some(*group);
         let groups: Vec<GroupId> = self.groups.made.iter().filter_map(of).collect();
-        groups.into_iter().for_each(|group| self.free_group(key, group));
+        for group in groups {
+            let _ = self.end_use(key, group);
+        }
     }
 
+    /// A node uses a group no longer: a scheduler that is started again is to know.
     pub(super) fn free_group(&mut self, key: u32, group: GroupId) {
-        let Some(made) = self.groups.made.get_mut(&group).filter(|made| made.members.contains(&key)) else { return };
-        made.freed.insert(key);
+        if let Some(last) = self.end_use(key, group) {
+            self.promise(Record::Freed(FreedRecord { group, by: key, last }));
+        }
+    }
+
+    /// Whether nobody uses the group any more; nothing, where this node did not.
+    fn end_use(&mut self, key: u32, group: GroupId) -> Option<bool> {
+        let made = self.groups.made.get_mut(&group).filter(|made| made.members.contains(&key))?;
+        if !made.freed.insert(key) {
+            return None;
+        }
         if made.freed.len() < made.members.len() {
-            return;
+            return Some(false);
         }
         self.groups.made.remove(&group);
         if !self.rules.recovery {
@@ -262,6 +290,7 @@ impl Scheduler {
         for node in self.nodes.values_mut() {
             node.progress.retain(|(progress, _)| progress.group != group);
         }
+        Some(true)
     }
 }
 
@@ -301,6 +330,9 @@ fn divided(members: &[u32], wishes: &BTreeMap<u32, GroupWish>) -> Vec<Vec<u32>> 
     colours.into_values().map(ordered).collect()
 }
 
+#[cfg(test)]
+#[path = "freed_test.rs"]
+mod freed_tests;
 #[cfg(test)]
 #[path = "groups_test.rs"]
 mod tests;

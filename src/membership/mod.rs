@@ -18,6 +18,7 @@ mod contract;
 mod ending;
 mod forming;
 mod groups;
+mod history;
 mod launcher;
 mod liveness;
 mod node;
@@ -37,6 +38,7 @@ mod random_test;
 mod testing;
 
 pub use contract::{Closed, ConnId, Identity, Input, Liveness, Output, Rules, StoreLimits};
+pub use history::{check_history, Absurd};
 
 use crate::error::Failure;
 use crate::types::{Epoch, GroupId, Incarnation, Process, Role, Secret, Time};
@@ -218,6 +220,11 @@ impl Scheduler {
         self.arm();
     }
 
+    /// Whether nothing follows any more but what waits to be durable.
+    pub fn has_ended(&self) -> bool {
+        self.phase == Phase::Ended
+    }
+
     /// The next thing to do; `None`: nothing until the next input.
     pub fn next_output(&mut self) -> Option<Output> {
         loop {
@@ -395,7 +402,10 @@ impl Scheduler {
             Message::Locate(locate) => self.locate(key, locate.index),
             Message::MakeGroup(wanted) => self.make_group(now, key, wanted),
             Message::FreeGroup(free) => self.free_group(key, free.group),
-            Message::StoreBegin(begin) => self.store(key, |store, key| store.begin(key, begin)),
+            Message::StoreBegin(begin) => {
+                let held = self.promises.replies_to(conn);
+                self.store(key, |store, key| store.begin(key, begin, held));
+            }
             Message::StorePiece(piece) => self.store(key, |store, key| store.piece(key, piece)),
             Message::StoreCancel(cancel) => self.store(key, |store, key| store.cancel(key, cancel.request)),
             message => self.misbehaved(now, conn, &message),
@@ -431,6 +441,10 @@ impl Scheduler {
         while let Some(answer) = self.store.next_answer() {
             let Some(conn) = self.nodes.get(&answer.to).and_then(|node| node.conn) else { continue };
             let request = answer.reply.request;
+            if answer.is_too_much {
+                self.put_out_at_once(Queued::Ready(Output::Send(conn, Message::StoreReply(answer.reply))));
+                continue;
+            }
             self.send(conn, Message::StoreReply(answer.reply));
             if let Some(value) = answer.value.filter(|value| !value.is_empty()) {
                 self.put_out_durably(Queued::Value(conn, request, value, 0));

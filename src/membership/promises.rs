@@ -1,5 +1,5 @@
 //! What is durable before it is promised, and how a scheduler that is started again takes up what it had promised. Tested
-//! in `promises_test.rs`.
+//! in `promises_test.rs` and `held_test.rs`.
 //!
 //! | durable first | then sent |
 //! | --- | --- |
@@ -13,7 +13,7 @@
 //! number or a greater one. Signs of life are never held back, and verdicts only behind an epoch that is not durable
 //! yet, for they would be taken for verdicts on the one before.
 //!
-//! Losses are not written: a node that attaches again brings what it was told ([`Known`]).
+//! That a group is freed is written, too, and nothing waits for it. Losses are not written: a node that attaches again brings what it was told ([`Known`]).
 //!
 //! [`Input::Persisted`]: super::Input::Persisted
 
@@ -25,7 +25,7 @@ use super::{Phase, Queued, Scheduler};
 use crate::error::Status;
 use crate::types::{Epoch, Incarnation, Role, Time};
 use crate::wire::{EpochRecord, Known, Message, Record, Register, SeatRecord, Verdict};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
 /// What waits to be durable.
@@ -41,11 +41,46 @@ pub(super) struct Promises {
     done: bool,
     /// In order of the records that they wait for.
     held: VecDeque<(u64, Queued)>,
+    /// How many answers of the store are among them, for each connection.
+    replies: HashMap<ConnId, usize>,
 }
 
 impl Promises {
     fn holds_for(&self, conn: ConnId) -> bool {
         self.held.iter().any(|(_, queued)| queued.is_for(conn))
+    }
+
+    /// How many answers of the store are held back from this connection.
+    pub(super) fn replies_to(&self, conn: ConnId) -> usize {
+        self.replies.get(&conn).copied().unwrap_or(0)
+    }
+
+    fn hold(&mut self, number: u64, queued: Queued) {
+        if let Some(conn) = queued.is_reply_to() {
+            *self.replies.entry(conn).or_default() += 1;
+        }
+        let at = self.held.partition_point(|(held, _)| *held <= number);
+        self.held.insert(at, (number, queued));
+    }
+
+    /// The next of those that nothing holds back any more.
+    fn release(&mut self) -> Option<Queued> {
+        self.held.front().filter(|(number, _)| *number <= self.durable)?;
+        let (_, queued) = self.held.pop_front()?;
+        if let Some(conn) = queued.is_reply_to() {
+            let left = self.replies_to(conn).saturating_sub(1);
+            match left {
+                0 => drop(self.replies.remove(&conn)),
+                left => drop(self.replies.insert(conn, left)),
+            }
+        }
+        Some(queued)
+    }
+
+    /// A connection has ended: nothing reaches it any more.
+    pub(super) fn forget(&mut self, conn: ConnId) {
+        self.replies.remove(&conn);
+        self.held.retain(|(_, queued)| !queued.is_only_for(conn));
     }
 }
 
@@ -57,10 +92,25 @@ impl Queued {
             Queued::Ready(_) => false,
         }
     }
+
+    fn is_only_for(&self, conn: ConnId) -> bool {
+        !matches!(self, Queued::Formed(..)) && self.is_for(conn)
+    }
+
+    /// To whom this is an answer of the store.
+    fn is_reply_to(&self) -> Option<ConnId> {
+        match self {
+            Queued::Ready(Output::Send(conn, Message::StoreReply(_))) => Some(*conn),
+            _ => None,
+        }
+    }
 }
 
 impl Scheduler {
-    /// A scheduler that goes on with a job of which this is recorded; without an epoch in it the job forms anew.
+    /// A scheduler that goes on with a job of which this is recorded, as [`check_history`] has found it possible; without an epoch
+    /// in it the job forms anew.
+    ///
+    /// [`check_history`]: super::check_history
     pub fn resume(identity: Identity, rules: Rules, now: Time, records: Vec<Record>) -> Scheduler {
         let mut scheduler = Scheduler::new(identity, rules, now);
         for record in records {
@@ -77,6 +127,7 @@ impl Scheduler {
                     change.by = change.by.filter(is_life);
                     scheduler.store.restore(change);
                 }
+                Record::Freed(freed) => scheduler.groups.restore_freed(&freed),
                 Record::Left(key) => scheduler.take_up_left(key),
             }
         }
@@ -106,7 +157,7 @@ impl Scheduler {
         if !self.members.is_empty() {
             records.push(Record::Epoch(self.epoch_record()));
         }
-        records.extend(self.groups.records().into_iter().map(Record::Making));
+        records.extend(self.groups.records());
         records.extend(self.store.records(|key| self.nodes.get(&key).map(|node| node.register.incarnation)));
         let left = self.nodes.iter().filter(|(_, node)| node.presence == Presence::Left);
         records.extend(left.map(|(key, _)| Record::Left(*key)));
@@ -133,11 +184,7 @@ impl Scheduler {
 
     pub(super) fn persisted(&mut self, number: u64) {
         self.promises.durable = self.promises.durable.max(number);
-        while let Some((number, queued)) = self.promises.held.pop_front() {
-            if number > self.promises.durable {
-                self.promises.held.push_front((number, queued));
-                break;
-            }
+        while let Some(queued) = self.promises.release() {
             self.outputs.push_back(queued);
         }
     }
@@ -156,8 +203,12 @@ impl Scheduler {
         if number <= self.promises.durable {
             return self.outputs.push_back(queued);
         }
-        let at = self.promises.held.partition_point(|(held, _)| *held <= number);
-        self.promises.held.insert(at, (number, queued));
+        self.promises.hold(number, queued);
+    }
+
+    /// Puts out what promises nothing.
+    pub(super) fn put_out_at_once(&mut self, queued: Queued) {
+        self.put_out_behind(0, queued);
     }
 
     pub(super) fn send(&mut self, conn: ConnId, message: Message) {
@@ -223,6 +274,7 @@ impl Scheduler {
             let index = first + seat.rank;
             if earlier.get(&index).is_some_and(|earlier| earlier.register.incarnation != seat.register.incarnation) {
                 self.store.gone(index);
+                self.groups.uses_again(index);
             }
             self.by_id.insert(canonical(&seat.register.node_id).to_string(), index);
             self.by_incarnation.insert(seat.register.incarnation, index);
@@ -246,6 +298,7 @@ impl Scheduler {
             node.presence = Presence::Left;
             self.present -= 1;
             self.first_left.get_or_insert(key);
+            self.free_groups_of(key);
         }
     }
 
@@ -288,6 +341,9 @@ impl Scheduler {
     }
 }
 
+#[cfg(test)]
+#[path = "held_test.rs"]
+mod held_tests;
 #[cfg(test)]
 #[path = "promises_test.rs"]
 mod tests;

@@ -11,18 +11,27 @@ use crate::wire::{
 use std::collections::{BTreeMap, BTreeSet};
 
 /// xorshift64*: small, and the same everywhere.
-struct Random(u64);
+pub(super) struct Random(u64);
 
 impl Random {
-    fn next(&mut self) -> u64 {
+    /// The same numbers for the same seed.
+    pub(super) fn new(seed: u64) -> Random {
+        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub(super) fn next(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    fn below(&mut self, bound: u64) -> u64 {
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
         (self.next() >> 16) % bound
+    }
+
+    pub(super) fn index(&mut self, length: usize) -> usize {
+        self.below(length as u64) as usize
     }
 }
 
@@ -122,7 +131,7 @@ fn child_ended(random: &mut Random) -> ChildEnded {
 
 /// One run; returns how many of each kind of message the scheduler sent.
 fn run(seed: u64, sent: &mut BTreeMap<u8, usize>) {
-    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut random = Random::new(seed);
     let mut bench = Bench::new(rules(WORKERS, SERVERS));
     let mut open: Vec<u64> = Vec::new();
     let (mut next, mut verdict, mut ranks) = (0, None, BTreeSet::new());

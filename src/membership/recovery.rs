@@ -184,6 +184,9 @@ impl Scheduler {
         if let Some(words) = self.recovery_in_words(now) {
             self.warn(format!("recovering {words}"));
         }
+        if self.spare_secret.is_none() {
+            self.output(super::Output::WantSecret); // it could not be drawn before
+        }
         self.timers.at(now + LINE_EVERY, Due::RecoveryLine);
     }
 

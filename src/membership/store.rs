@@ -16,7 +16,7 @@ use crate::types::Incarnation;
 use crate::wire::{Blob, Record, StoreBegin, StoreOperation, StorePiece, StoreRecord, StoreReply};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
-/// How many requests of one node may be unanswered.
+/// How many requests of one node may be unanswered, those included whose answers wait for the disk.
 pub(super) const OPEN_MAX: usize = 1024;
 /// How many results of one node are kept.
 pub(super) const KEPT_MAX: usize = 4096;
@@ -27,6 +27,8 @@ pub(super) struct Answer {
     pub(super) to: u32,
     pub(super) reply: StoreReply,
     pub(super) value: Option<Blob>,
+    /// The request was refused unseen, for there were too many: that waits for nothing.
+    pub(super) is_too_much: bool,
 }
 
 /// A request that has not been answered.
@@ -135,7 +137,8 @@ impl Store {
         all.map(|(key, value, by)| Record::Store(StoreRecord { key, value, by })).collect()
     }
 
-    pub(super) fn begin(&mut self, key: u32, begin: StoreBegin) {
+    /// A request begins; `held` answers to the node wait to be durable.
+    pub(super) fn begin(&mut self, key: u32, begin: StoreBegin, held: usize) {
         let request = begin.request;
         let client = self.clients.entry(key).or_default();
         client.kept = client.kept.split_off(&begin.answered_below);
@@ -144,7 +147,12 @@ impl Store {
             return; // it waits already
         }
         self.close(key, request);
-        let reserved = match self.check(key, &begin, repeated) {
+        if self.clients.get(&key).map_or(0, |client| client.open.len()) + held >= OPEN_MAX {
+            let words = format!("this node has {OPEN_MAX} unanswered store requests: that is the limit");
+            self.refuse(key, request, (Status::Limit, words));
+            return self.answers.back_mut().into_iter().for_each(|answer| answer.is_too_much = true);
+        }
+        let reserved = match self.check(&begin, repeated) {
             Ok(reserved) => reserved,
             Err(refusal) => return self.refuse(key, request, refusal),
         };
@@ -198,7 +206,7 @@ impl Store {
     }
 
     /// What a request will hold of the total, or why it can't be taken.
-    fn check(&self, key: u32, begin: &StoreBegin, repeated: bool) -> Result<usize, Refusal> {
+    fn check(&self, begin: &StoreBegin, repeated: bool) -> Result<usize, Refusal> {
         let invalid = |words: String| Err((Status::Invalid, words));
         let limit = |words: String| Err((Status::Limit, words));
         if begin.keys.is_empty() || (begin.keys.len() > 1 && begin.operation != StoreOperation::Wait) {
@@ -221,9 +229,6 @@ impl Store {
         };
         if let Some(long) = values.iter().find(|value| **value > self.limits.value_max as u64) {
             return limit(format!("a store value of {long} bytes: the limit is {}", self.limits.value_max));
-        }
-        if self.clients.get(&key).is_some_and(|client| client.open.len() >= OPEN_MAX) {
-            return limit(format!("this node has {OPEN_MAX} unanswered store requests: that is the limit"));
         }
         let keys: usize = begin.keys.iter().map(Blob::len).sum();
         let reserved = keys + begin.value_bytes as usize;
@@ -372,13 +377,13 @@ impl Store {
 
     fn refuse(&mut self, to: u32, request: u64, (status, reason): Refusal) {
         let reply = StoreReply { request, status: status.code(), reason, number: 0, value_bytes: 0 };
-        self.answers.push_back(Answer { to, reply, value: None });
+        self.answers.push_back(Answer { to, reply, value: None, is_too_much: false });
     }
 
     fn answer(&mut self, to: u32, request: u64, number: i64, value: Option<Blob>) {
         let value_bytes = value.as_ref().map_or(0, Blob::len) as u64;
         let reply = StoreReply { request, status: Status::Ok.code(), reason: String::new(), number, value_bytes };
-        self.answers.push_back(Answer { to, reply, value });
+        self.answers.push_back(Answer { to, reply, value, is_too_much: false });
     }
 }
 

@@ -27,13 +27,13 @@ impl Bench {
     }
 
     fn begin(&mut self, node: u32, begin: StoreBegin) -> Vec<Told> {
-        self.0.begin(node, begin);
+        self.0.begin(node, begin, 0);
         self.answers()
     }
 
     fn answers(&mut self) -> Vec<Told> {
         std::iter::from_fn(|| self.0.next_answer())
-            .map(|Answer { to, reply, value }| {
+            .map(|Answer { to, reply, value, .. }| {
                 let status = Status::from_code(reply.status).expect("a status");
                 assert_eq!(reply.value_bytes, value.as_ref().map_or(0, Blob::len) as u64);
                 assert_eq!(reply.reason.is_empty(), status == Status::Ok, "{reply:?}");
@@ -45,7 +45,7 @@ impl Bench {
     /// Begins, and sends the value in pieces.
     fn with_value(&mut self, node: u32, begin: StoreBegin, value: &[u8]) -> Vec<Told> {
         let request = begin.request;
-        self.0.begin(node, StoreBegin { value_bytes: value.len() as u64, ..begin });
+        self.0.begin(node, StoreBegin { value_bytes: value.len() as u64, ..begin }, 0);
         for bytes in Blob::new(value.to_vec()).pieces() {
             self.0.piece(node, StorePiece { request, bytes });
         }
@@ -64,7 +64,7 @@ impl Bench {
 
     /// The sentence of the one refusal.
     fn refusal(&mut self, node: u32, begin: StoreBegin) -> (Status, String) {
-        self.0.begin(node, begin);
+        self.0.begin(node, begin, 0);
         let answer = self.0.next_answer().expect("answered");
         assert!(self.0.next_answer().is_none());
         (Status::from_code(answer.reply.status).expect("a status"), answer.reply.reason)

@@ -1,6 +1,7 @@
-use crate::membership::testing::{named, Bench};
+use crate::membership::testing::{host, named, Bench};
 use crate::membership::{Closed, Input, Liveness};
-use crate::wire::{Message, PeerReport, PeerState, Suspect};
+use crate::types::JobInstance;
+use crate::wire::{Message, PeerReport, PeerState, Register, Suspect};
 use std::time::Duration;
 
 const MS: Duration = Duration::from_millis(1);
@@ -28,6 +29,35 @@ fn a_peer_that_has_left() {
     bench.say(1, Message::Leave);
     suspect(&mut bench, 0, 1);
     assert_eq!(reports(&mut bench, 0), [(1, PeerState::Left)]);
+}
+
+#[test]
+fn what_a_peer_saw_is_forgotten_when_the_node_is_heard_again() {
+    // At once it is evidence, for the node's connection may end for the same reason.
+    let mut bench = Bench::formed(&["here", "there"]);
+    suspect(&mut bench, 0, 1);
+    bench.close(1, Closed::Ended);
+    bench.pass(Duration::ZERO);
+    assert_eq!(culprit(&mut bench, 0), Some(1));
+    for attaches in [false, true] {
+        let mut bench = Bench::formed(&["here", "there"]);
+        suspect(&mut bench, 0, 1);
+        let mut conn = 1;
+        if attaches {
+            conn = 11;
+            bench.close(1, Closed::Broken);
+            bench
+                .join(conn, Register { instance: Some(JobInstance([9; 16])), host: host("there"), ..named(1, 2, "1") });
+        } else {
+            bench.now = bench.now + MS * 150;
+            bench.beat(1, 1);
+        }
+        bench.close(conn, Closed::Ended);
+        bench.pass(MS * 99);
+        assert_eq!(culprit(&mut bench, 0), None, "it has the time to come back");
+        bench.pass(MS);
+        assert_eq!(culprit(&mut bench, 0), Some(1));
+    }
 }
 
 #[test]

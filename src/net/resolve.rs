@@ -5,9 +5,8 @@
 //! time is up. As a rule the thread has ended when `resolve` returns. Where the time is up before, the lookup is
 //! abandoned: its thread ends when the name servers' own time-outs are over (10 to 40 s as they are usually set), touches
 //! nothing of ours, and until then the shared library must stay mapped. `resolve` then pins it, so that a `dlclose` does
-//! not pull the code away under that thread. That is the one case in which a thread may outlast the last handle.
+//! not pull the code away under that thread. Only a disk that does not return makes a thread outlast the last handle, too.
 
-use super::socket::check;
 use super::thread;
 use crate::error::{Error, Result, Status};
 use std::ffi::CString;
@@ -93,7 +92,7 @@ where
     let answer = match receiver.recv_timeout(timeout) {
         Ok(answer) => answer,
         Err(RecvTimeoutError::Timeout) => {
-            stay_mapped();
+            thread::stay_mapped();
             return Err(failed(host, &format!("no answer from the name service within {timeout:?}")));
         }
         Err(RecvTimeoutError::Disconnected) => Err(io::Error::other("the lookup ended without an answer")),
@@ -108,21 +107,6 @@ where
 
 fn failed(host: &str, reason: &str) -> Error {
     Error::new(Status::Unreachable, format!("cannot resolve host {host:?}: {reason}"))
-}
-
-/// Keeps the object that this code is part of mapped until the process ends. In a program, as against a shared library,
-/// there is nothing to do, and nothing happens.
-fn stay_mapped() {
-    // SAFETY: an all-zero `Dl_info` is a valid one for the call to fill in.
-    let mut object: libc::Dl_info = unsafe { std::mem::zeroed() };
-    let here = stay_mapped as *const () as *const libc::c_void;
-    // SAFETY: `object` outlives the call; the address is only compared.
-    let found = check(unsafe { libc::dladdr(here, &raw mut object) });
-    if matches!(found, Ok(found) if found != 0) && !object.dli_fname.is_null() {
-        let flags = libc::RTLD_NOW | libc::RTLD_NOLOAD | libc::RTLD_NODELETE;
-        // SAFETY: the name belongs to the loaded object; NOLOAD loads nothing new, so that no foreign code runs.
-        unsafe { libc::dlopen(object.dli_fname, flags) };
-    }
 }
 
 #[cfg(test)]

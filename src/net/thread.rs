@@ -24,6 +24,21 @@ pub fn spawn<T: Send + 'static>(name: &str, body: impl FnOnce() -> T + Send + 's
     spawned.map_err(|error| Error::system(format_args!("cannot start the thread {name}"), &error))
 }
 
+/// Keeps the object that this code is part of mapped until the process ends. In a program, as against a shared library,
+/// there is nothing to do, and nothing happens. For a thread of ours that is left behind in a call which does not return.
+pub fn stay_mapped() {
+    // SAFETY: an all-zero `Dl_info` is a valid one for the call to fill in.
+    let mut object: libc::Dl_info = unsafe { std::mem::zeroed() };
+    let here = stay_mapped as *const () as *const libc::c_void;
+    // SAFETY: `object` outlives the call; the address is only compared.
+    let found = crate::net::socket::check(unsafe { libc::dladdr(here, &raw mut object) });
+    if matches!(found, Ok(found) if found != 0) && !object.dli_fname.is_null() {
+        let flags = libc::RTLD_NOW | libc::RTLD_NOLOAD | libc::RTLD_NODELETE;
+        // SAFETY: the name belongs to the loaded object; NOLOAD loads nothing new, so that no foreign code runs.
+        unsafe { libc::dlopen(object.dli_fname, flags) };
+    }
+}
+
 fn all_but_own_faults() -> libc::sigset_t {
     let mut set = empty_set();
     // SAFETY: `set` outlives the call.

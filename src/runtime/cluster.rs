@@ -6,6 +6,7 @@
 use super::clock::Clock;
 use super::group::Group;
 use super::handshake::leave;
+use super::hosted::Scheduler;
 use super::identity;
 use super::keeper::Keeper;
 use super::log::Logger;
@@ -13,7 +14,7 @@ use super::mesh::Wrap;
 use super::node::{Node, Setup};
 use super::operations::Operations;
 use super::rank_table;
-use super::scheduler::{named, Scheduler, Serving, RESOLVE_WAIT};
+use super::scheduler::{named, Serving, RESOLVE_WAIT};
 use super::seat::Seat;
 use super::shared::{Shared, ToNode, VERDICT_WAIT};
 use super::sync::Bell;

@@ -1,9 +1,9 @@
-//! A scheduler: its brain, and the sockets that feed it. Runs on the thread that calls [`Serving::run`], or on its own
-//! ([`Scheduler`]).
+//! A scheduler: its brain, and the sockets that feed it. Runs on the thread that calls [`Serving::run`]; on its own as a
+//! `hosted` one.
 //!
 //! Invariants: every input is followed by draining all outputs; everything readable is fed before the timer is; a
 //! connection that the brain closes gets what was sent before, within [`CLOSE_WAIT`]; no turn of the loop looks at all
-//! connections, and an idle one holds no buffer.
+//! connections, and an idle one holds no buffer; a job that has ended does not wait for a disk that does not return.
 //!
 //! Deliberately absent: any decision. Those are `membership`'s.
 
@@ -26,7 +26,7 @@ use crate::wire::{Message, Register, Rejected, PROTOCOL_HIGHEST, PROTOCOL_LOWEST
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 const WAKER: Token = Token(0);
@@ -42,8 +42,8 @@ const DIRTY_MAX: usize = 64;
 const DRAIN_ROUNDS: usize = 16;
 
 /// What its owner wants of a scheduler that serves; 0: that it goes on.
-const STOP: u8 = 1;
-const VANISH: u8 = 2;
+pub(super) const STOP: u8 = 1;
+pub(super) const VANISH: u8 = 2;
 
 struct Connection {
     link: ControlLink,
@@ -73,10 +73,12 @@ pub struct Serving {
     armed: Time,
     accept_again: Time,
     ended: Option<Result<()>>,
-    wanted: Arc<AtomicU8>,
-    waker: Waker,
+    pub(super) wanted: Arc<AtomicU8>,
+    pub(super) waker: Waker,
     /// With recovery: writes the journal.
-    writer: Option<Writer>,
+    pub(super) writer: Option<Writer>,
+    /// Until when the disk may keep back that the job has ended.
+    disk_deadline: Time,
     through: Vec<u8>,
 }
 
@@ -110,7 +112,7 @@ impl Serving {
             None => membership::Scheduler::new(identity, rules(settings), clock.now()),
         };
         let waker = Waker::new()?;
-        let writer = begun.map(|begun| Writer::start(begun, waker.clone())).transpose()?;
+        let writer = begun.map(|begun| Writer::start(begun, waker.clone(), Arc::clone(&logger))).transpose()?;
         let mut serving = Serving {
             clock,
             logger,
@@ -130,6 +132,7 @@ impl Serving {
             wanted: Arc::default(),
             waker,
             writer,
+            disk_deadline: Time::NEVER,
             through: vec![0; FIRST_READ_BYTES],
         };
         let at = serving.poller.registry();
@@ -151,7 +154,8 @@ impl Serving {
             if let Some(result) = self.ended.as_ref().filter(|_| self.connections.is_empty()) {
                 return result.clone();
             }
-            let next = self.armed.min(self.accept_again).min(self.first_closing());
+            self.check_disk(now)?;
+            let next = self.armed.min(self.accept_again).min(self.first_closing()).min(self.disk_deadline);
             self.round(if self.more.is_empty() { self.clock.until(next) } else { Some(Duration::ZERO) })?;
             let now = now.max(self.clock.now());
             if now >= self.armed {
@@ -172,6 +176,19 @@ impl Serving {
                 self.connections.remove(&id);
             }
         }
+    }
+
+    /// A job that has ended waits for the disk that is to know it, but not for ever.
+    fn check_disk(&mut self, now: Time) -> Result<()> {
+        let Some(writer) = self.writer.as_mut().filter(|_| self.ended.is_none() && self.brain.has_ended()) else {
+            self.disk_deadline = Time::NEVER;
+            return Ok(());
+        };
+        self.disk_deadline = self.disk_deadline.min(now + writer.patience());
+        if now < self.disk_deadline {
+            return Ok(());
+        }
+        Err(writer.stands_still())
     }
 
     /// When the first of the closed connections is to be dropped.
@@ -402,81 +419,6 @@ impl Serving {
                 Ok(()) => {}
                 Err(end) => self.lose(id, &end),
             }
-        }
-    }
-}
-
-type Outcome = Arc<(Mutex<Option<Result<()>>>, Condvar)>;
-
-/// A scheduler on a thread of its own.
-pub struct Scheduler {
-    thread: Option<std::thread::JoinHandle<()>>,
-    addresses: Vec<SocketAddr>,
-    outcome: Outcome,
-    wanted: Arc<AtomicU8>,
-    waker: Waker,
-}
-
-impl Scheduler {
-    /// Binds, and serves on a new thread.
-    pub fn start(settings: &Settings) -> Result<Scheduler> {
-        let serving = Serving::new(settings)?;
-        let (addresses, wanted, waker) = (serving.addresses(), Arc::clone(&serving.wanted), serving.waker.clone());
-        let outcome = Outcome::default();
-        let told = Arc::clone(&outcome);
-        let thread = crate::net::thread::spawn("muster-sched", move || {
-            let run = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| serving.run()));
-            let result = run.unwrap_or_else(|_| Err(Error::new(Status::Internal, "the scheduler's thread panicked")));
-            *told.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
-            told.1.notify_all();
-        });
-        Ok(Scheduler { thread: Some(thread?), addresses, outcome, wanted, waker })
-    }
-
-    /// Where it listens.
-    pub fn addresses(&self) -> &[SocketAddr] {
-        &self.addresses
-    }
-
-    /// Waits until the job has ended, at most so long: its result, or `None` when the time is up.
-    pub fn wait(&self, timeout: Option<Duration>) -> Option<Result<()>> {
-        let clock = Clock::start();
-        let deadline = timeout.map_or(Time::NEVER, |timeout| clock.now() + timeout);
-        let mut result = self.outcome.0.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            if let Some(result) = &*result {
-                return Some(result.clone());
-            }
-            let left = clock.until(deadline).unwrap_or(Duration::from_secs(3600));
-            if left.is_zero() {
-                return None;
-            }
-            result = self.outcome.1.wait_timeout(result, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
-    }
-
-    /// Ends the job, for whoever is still in it, and waits until it has ended.
-    pub fn stop(&self) -> Result<()> {
-        self.end(STOP)
-    }
-
-    /// Ends without a word to anybody, as the death of its process would: who starts it again goes on with the job.
-    pub fn vanish(&self) {
-        let _ = self.end(VANISH); // that it was given up
-    }
-
-    fn end(&self, how: u8) -> Result<()> {
-        self.wanted.store(how, Ordering::SeqCst);
-        self.waker.wake();
-        self.wait(None).unwrap_or(Ok(()))
-    }
-}
-
-impl Drop for Scheduler {
-    fn drop(&mut self) {
-        if let Some(thread) = self.thread.take() {
-            let _ = self.stop();
-            let _ = thread.join(); // its panic was caught
         }
     }
 }

@@ -106,3 +106,7 @@ pub(super) fn made(shared: &Arc<Shared>, made: GroupMade, timeout_ms: i64) -> Op
     });
     wanted
 }
+
+#[cfg(all(test, not(loom)))]
+#[path = "seat_test.rs"]
+mod tests;

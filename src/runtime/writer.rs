@@ -2,17 +2,26 @@
 //!
 //! Invariants: records are written in the order in which they were given; what was given together, or came while the disk
 //! was busy, is synced together; a record is told of as durable only when a sync that covers it has returned. After a
-//! failure nothing more is written, and the failure is told once. Tested in `writer_test.rs`, over a disk that does what it
+//! failure nothing more is written, and the failure is told once. A disk that does not return from a call is waited for
+//! [`DISK_WAIT`] in the end; then the thread is left behind in that call, and says nothing to anybody any more. Tested in `writer_test.rs`, over a disk that does what it
 //! is told.
 
+use super::log::Logger;
 use crate::config::{Key, Settings};
 use crate::error::{Error, Result, Status};
 use crate::journal::{Disk, Journal, Opened, RECORD_MAX};
+use crate::membership::check_history;
 use crate::net::{host, thread, Waker};
 use crate::types::JobInstance;
 use crate::wire::{JobRecord, Record};
+use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How long a disk may take for what there is to be written in the end. Longer than a disk that is busy, or one over a network
+/// that has broken off for a moment.
+const DISK_WAIT: Duration = Duration::from_secs(30);
 
 /// What is to be done, in order.
 enum Work {
@@ -29,6 +38,7 @@ struct Desk {
     is_long: bool,
     failed: Option<Error>,
     ends: bool,
+    has_ended: bool,
 }
 
 /// What the two threads share.
@@ -62,9 +72,13 @@ pub(super) fn begin(settings: &Settings, open: impl FnOnce() -> Result<Box<dyn D
     check_limits(settings)?;
     let disk = open()?;
     let salt = u64::from_le_bytes(host::random_bytes()?);
-    let Opened { mut journal, records, note } = Journal::open(disk, salt)?;
+    let Opened { mut journal, records: read, note } = Journal::open(disk, salt)?;
     let mut notes: Vec<String> = note.into_iter().collect();
-    let mut records = records.iter().map(|bytes| decode(&journal, bytes)).collect::<Result<Vec<Record>>>()?;
+    let mut records = Vec::new();
+    for (number, bytes) in read.iter().enumerate() {
+        let record = Record::decode(bytes).map_err(|wrong| senseless(&journal, read.offset(number), &wrong.0))?;
+        records.push(record);
+    }
     if records.last() == Some(&Record::Done) {
         journal.archive()?;
         notes.push(format!("the job of the journal {} is done: a new one begins", journal.path().display()));
@@ -73,13 +87,11 @@ pub(super) fn begin(settings: &Settings, open: impl FnOnce() -> Result<Box<dyn D
     let job = match records.first() {
         Some(Record::Job(job)) => {
             check_job(settings, &journal, job)?;
+            check_history(job.worker_num, job.server_num, &records)
+                .map_err(|absurd| senseless(&journal, read.offset(absurd.record), &absurd.words))?;
             job.clone()
         }
-        Some(_) => {
-            let path = journal.path();
-            let message = format!("the journal {} does not begin with its job: move it away", path.display());
-            return Err(Error::new(Status::Journal, message));
-        }
+        Some(_) => return Err(senseless(&journal, read.offset(0), "it does not begin with its job")),
         None => {
             let instance = JobInstance(host::random_bytes()?);
             let (worker_num, server_num) = (settings.worker_num, settings.server_num);
@@ -99,12 +111,15 @@ pub(super) fn begin(settings: &Settings, open: impl FnOnce() -> Result<Box<dyn D
     Ok(Begun { journal, instance: job.instance, job, records, notes })
 }
 
-fn decode(journal: &Journal, bytes: &[u8]) -> Result<Record> {
-    Record::decode(bytes).map_err(|wrong| {
-        let path = journal.path();
-        let message = format!("the journal {} holds what this version cannot read: {}", path.display(), wrong.0);
-        Error::new(Status::Journal, message)
-    })
+/// A record whose checksum is right says what this version cannot read, or what cannot have been.
+fn senseless(journal: &Journal, offset: u64, words: &str) -> Error {
+    let path = journal.path();
+    let message = format!(
+        "the journal {} makes no sense to this version at offset {offset}: {words}: restore it from a copy, or move it away to \
+         begin a new job without what it remembers",
+        path.display()
+    );
+    Error::new(Status::Journal, message)
 }
 
 /// What the store takes must fit into the journal.
@@ -142,6 +157,11 @@ fn check_job(settings: &Settings, journal: &Journal, job: &JobRecord) -> Result<
 pub(super) struct Writer {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
+    path: PathBuf,
+    logger: Arc<Logger>,
+    /// How long the disk is waited for in the end, and whether it was.
+    patience: Duration,
+    has_waited: bool,
 }
 
 /// What there is to tell of it.
@@ -157,11 +177,59 @@ pub(super) struct Progress {
 
 impl Writer {
     /// Goes on with this journal; `waker` is woken when there is something to tell.
-    pub(super) fn start(begun: Begun, waker: Waker) -> Result<Writer> {
+    pub(super) fn start(begun: Begun, waker: Waker, logger: Arc<Logger>) -> Result<Writer> {
         let shared = Arc::new(Shared::default());
         let (theirs, Begun { journal, job, .. }) = (Arc::clone(&shared), begun);
-        let thread = thread::spawn("muster-journal", move || write(&theirs, journal, &job, &waker))?;
-        Ok(Writer { shared, thread: Some(thread) })
+        let path = journal.path();
+        let thread = thread::spawn("muster-journal", move || {
+            let _ends = Ends(&theirs);
+            write(&theirs, journal, &job, &waker);
+        })?;
+        Ok(Writer { shared, thread: Some(thread), path, logger, patience: DISK_WAIT, has_waited: false })
+    }
+
+    /// How long the disk is waited for in the end.
+    pub(super) fn patience(&self) -> Duration {
+        self.patience
+    }
+
+    /// Another time for that.
+    #[cfg(test)]
+    pub(super) fn be_patient_for(&mut self, patience: Duration) {
+        self.patience = patience;
+    }
+
+    /// That the job's end is kept back by a disk that does not return, and was waited for so long.
+    pub(super) fn stands_still(&mut self) -> Error {
+        self.has_waited = true;
+        let (path, time) = (self.path.display(), self.patience);
+        let message = format!(
+            "cannot write to {path}: the disk has not returned for {time:?}, and the job's end waits for it: expected a disk \
+             that works, or another recovery path (MS_RECOVERY_PATH)"
+        );
+        Error::new(Status::Journal, message)
+    }
+
+    /// Ends the thread, once everything that was given is written: or a line for the log, where the disk does not return in time.
+    fn finish(&mut self) -> Option<String> {
+        let thread = self.thread.take()?;
+        let mut desk = self.shared.desk();
+        desk.ends = true;
+        self.shared.changed.notify_all();
+        let left = if self.has_waited { Duration::ZERO } else { self.patience };
+        let waited = self.shared.changed.wait_timeout_while(desk, left, |desk| !desk.has_ended);
+        let (desk, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        if desk.has_ended {
+            drop(desk);
+            let _ = thread.join(); // it does nothing more; a panic was printed
+            return None;
+        }
+        thread::stay_mapped();
+        let (path, time) = (self.path.display(), self.patience);
+        Some(format!(
+            "{path}: the disk has not returned for {time:?}: what was written last may not be there, and the thread that waits \
+             for it is left behind"
+        ))
     }
 
     /// Appends a record.
@@ -178,7 +246,7 @@ impl Writer {
         let mut desk = self.shared.desk();
         if desk.failed.is_none() {
             desk.work.push(work);
-            self.shared.changed.notify_one();
+            self.shared.changed.notify_all();
         }
     }
 
@@ -193,11 +261,19 @@ impl Writer {
 impl Drop for Writer {
     /// Everything that was given is written first.
     fn drop(&mut self) {
-        self.shared.desk().ends = true;
-        self.shared.changed.notify_one();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join(); // a panic was printed
+        if let Some(line) = self.finish() {
+            self.logger.error(&line);
         }
+    }
+}
+
+/// Says that the thread has ended, also by a panic.
+struct Ends<'a>(&'a Shared);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.desk().has_ended = true;
+        self.0.changed.notify_all();
     }
 }
 

@@ -1,7 +1,7 @@
 //! The writing thread by itself, and whole schedulers, over a disk whose syncs take as long as the test wants.
 
 use super::*;
-use crate::config::Config;
+use crate::config::{Config, LogLevel};
 use crate::journal::testdisk::MemoryDisk;
 use crate::journal::{Appender, Disk, Locked};
 use crate::runtime::scheduler::Serving;
@@ -13,7 +13,9 @@ use crate::wire::{
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
-use std::time::Duration;
+
+#[path = "stalled_test.rs"]
+mod stalled;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -78,10 +80,6 @@ impl Disk for GatedDisk {
         Ok(Box::new(GatedFile { file: self.disk.create(name)?, gate: Arc::clone(&self.gate) }))
     }
 
-    fn open(&self, name: &str) -> io::Result<Box<dyn Appender>> {
-        Ok(Box::new(GatedFile { file: self.disk.open(name)?, gate: Arc::clone(&self.gate) }))
-    }
-
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         self.disk.rename(from, to)
     }
@@ -112,10 +110,6 @@ impl Appender for GatedFile {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.gate.state.lock().unwrap().writes += 1;
         self.file.append(bytes)
-    }
-
-    fn truncate(&mut self, length: u64) -> io::Result<()> {
-        self.file.truncate(length)
     }
 
     fn sync(&mut self) -> io::Result<()> {
@@ -417,6 +411,10 @@ fn a_disk_that_fills_up_ends_the_scheduler_and_keeps_what_was_acknowledged() {
 
 // The thread by itself
 
+fn writer(disk: &GatedDisk) -> Writer {
+    Writer::start(begun(disk), Waker::new().unwrap(), Logger::new(LogLevel::Off, "test")).unwrap()
+}
+
 fn record(number: u64, bytes: usize) -> Record {
     Record::Store(StoreRecord {
         key: Some(number.to_le_bytes().to_vec()),
@@ -425,12 +423,13 @@ fn record(number: u64, bytes: usize) -> Record {
     })
 }
 
-fn keys(records: &[Record]) -> Vec<u64> {
-    let key = |record: &Record| match record {
-        Record::Store(store) => Some(u64::from_le_bytes(store.key.as_deref()?.try_into().ok()?)),
+/// Which of them a journal holds that nobody else has open.
+fn kept(disk: &GatedDisk) -> Result<Vec<u64>> {
+    let key = |bytes: &[u8]| match Record::decode(bytes).expect("what was written can be read") {
+        Record::Store(store) => Some(u64::from_le_bytes(store.key?.try_into().ok()?)),
         _ => None,
     };
-    records.iter().filter_map(key).collect()
+    Ok(Journal::open(Box::new(disk.clone()), 3)?.records.iter().filter_map(key).collect())
 }
 
 /// Waits for it.
@@ -448,7 +447,7 @@ fn until<T>(writer: &Writer, mut found: impl FnMut(Progress) -> Option<T>) -> T 
 #[test]
 fn all_that_was_given_is_written_before_it_ends() {
     let disk = GatedDisk::new();
-    let writer = Writer::start(begun(&disk), Waker::new().unwrap()).unwrap();
+    let writer = writer(&disk);
     let before = disk.counts().syncs;
     disk.shut(true);
     writer.append(1, record(1, 10));
@@ -464,13 +463,13 @@ fn all_that_was_given_is_written_before_it_ends() {
     }
     disk.shut(false);
     ending.join().unwrap();
-    assert_eq!(keys(&begun(&disk.crash()).records), Vec::from_iter(1..=9));
+    assert_eq!(kept(&disk.crash()).unwrap(), Vec::from_iter(1..=9));
 }
 
 #[test]
 fn a_journal_that_has_grown_long_is_said_to_be_once_until_it_is_rewritten() {
     let disk = GatedDisk::new();
-    let writer = Writer::start(begun(&disk), Waker::new().unwrap()).unwrap();
+    let writer = writer(&disk);
     let mut number = 0;
     for _ in 0..2 {
         let mut said = 0;
@@ -489,13 +488,13 @@ fn a_journal_that_has_grown_long_is_said_to_be_once_until_it_is_rewritten() {
         assert!(length < 1000, "{length} bytes");
     }
     drop(writer);
-    assert_eq!(keys(&begun(&disk.crash()).records), [number - 1, number]);
+    assert_eq!(kept(&disk.crash()).unwrap(), [number - 1, number]);
 }
 
 #[test]
 fn a_failure_is_told_with_what_was_durable_before_and_nothing_is_written_after_it() {
     let disk = GatedDisk::new();
-    let writer = Writer::start(begun(&disk), Waker::new().unwrap()).unwrap();
+    let writer = writer(&disk);
     writer.append(1, record(1, 10));
     until(&writer, |progress| (progress.durable == 1).then_some(()));
     disk.disk.fail_sync_after(0);
@@ -509,6 +508,30 @@ fn a_failure_is_told_with_what_was_durable_before_and_nothing_is_written_after_i
     drop(writer);
     let after = disk.counts();
     assert_eq!((after.writes, after.syncs), (before.writes, before.syncs));
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_with_its_offset() {
+    let good = [Record::Left(0).encode(), vec![99], b"\x03".to_vec()];
+    for (bytes, words) in good.iter().zip(["something happens before the first epoch", "unknown record 99", ""]) {
+        let disk = GatedDisk::new();
+        drop(begun(&disk));
+        let mut journal = Journal::open(Box::new(disk.clone()), 5).unwrap().journal;
+        journal.append(&[bytes]).unwrap();
+        journal.sync().unwrap();
+        drop(journal);
+        for _ in 0..2 {
+            let error = begin(&settings(|_| ()), || Ok(Box::new(disk.clone()))).err().expect("refused");
+            assert_eq!(error.status(), Status::Journal);
+            let file = disk.disk.bytes("scheduler.journal");
+            let said = error.message().split_once("at offset ").expect("it says where").1;
+            let offset: usize = said.split_once(": ").unwrap().0.parse().unwrap();
+            // A record begins with its own offset, and 24 bytes later with what it says.
+            assert_eq!(file[offset..offset + 8], (offset as u64).to_le_bytes());
+            assert!(file[offset + 24..].starts_with(bytes) && said.contains(words), "{error}");
+            assert!(error.message().starts_with("the journal /memory/scheduler.journal makes no sense"), "{error}");
+        }
+    }
 }
 
 // Which job it is
@@ -529,7 +552,7 @@ fn a_job_goes_on_until_it_is_done_and_another_is_refused() {
     assert_eq!(error.status(), Status::Journal);
     let words = "/memory/scheduler.journal is that of another job that has not ended (no job id, 1 workers";
     assert!(error.message().contains(words), "{error}");
-    let writer = Writer::start(begun(&disk), Waker::new().unwrap()).unwrap();
+    let writer = writer(&disk);
     writer.append(1, Record::Done);
     drop(writer);
     let next = begin(&other, || Ok(Box::new(disk.clone()))).unwrap();

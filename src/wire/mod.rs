@@ -46,7 +46,7 @@ pub use point::{
     MessageHeader, MessagePart, EAGER_COST, EAGER_CREDIT, EAGER_MAX, MESSAGE_HEADER_BYTES, MESSAGE_PIECE_BYTES,
     OFFERS_MAX,
 };
-pub use record::{EpochRecord, GroupRecord, JobRecord, MakingRecord, Record, SeatRecord, StoreRecord};
+pub use record::{EpochRecord, FreedRecord, GroupRecord, JobRecord, MakingRecord, Record, SeatRecord, StoreRecord};
 pub use status::{JobPhase, NodeState, StatusGroup, StatusJob, StatusNode, StatusPart, StatusQuery};
 pub use store::{Blob, StoreBegin, StoreCancel, StoreOperation, StorePiece, StoreReply, STORE_PIECE_BYTES};
 

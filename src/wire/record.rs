@@ -81,6 +81,18 @@ record! {
     }
 }
 
+record! {
+    /// A node no longer uses a group that was made.
+    pub struct FreedRecord {
+        /// Which group.
+        pub group: GroupId,
+        /// Which node.
+        pub by: u32,
+        /// Whether it was the last, so that nothing of the group is kept.
+        pub last: bool,
+    }
+}
+
 /// A request that changed the store, or (without a node) what the store holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreRecord {
@@ -153,6 +165,8 @@ pub enum Record {
     Left(u32),
     /// The job has ended; nothing follows.
     Done,
+    /// A group is used by one less.
+    Freed(FreedRecord),
 }
 
 impl Record {
@@ -167,6 +181,7 @@ impl Record {
             Record::Store(record) => (5u8.put(&mut to), record.put(&mut to)).1,
             Record::Left(index) => (6u8.put(&mut to), index.put(&mut to)).1,
             Record::Done => 7u8.put(&mut to),
+            Record::Freed(record) => (8u8.put(&mut to), record.put(&mut to)).1,
         }
         to.bytes
     }
@@ -182,6 +197,7 @@ impl Record {
             5 => Record::Store(Wire::take(&mut from)?),
             6 => Record::Left(Wire::take(&mut from)?),
             7 => Record::Done,
+            8 => Record::Freed(Wire::take(&mut from)?),
             other => return Err(WireError(format!("unknown record {other}"))),
         };
         from.finish()?;
@@ -229,6 +245,7 @@ mod tests {
             Record::Store(StoreRecord { key: None, value: None, by }),
             Record::Left(7),
             Record::Done,
+            Record::Freed(FreedRecord { group: GroupId(3), by: 1, last: true }),
         ]
     }
 

@@ -8,10 +8,10 @@ use super::plan::{Moment, Trouble, When, FORMING, SCHEDULER_HOST, SILENCE};
 use super::sabotage::Sabotage;
 use super::table::{Event as Met, Written};
 use super::world::{Event, World};
-use crate::error::Error;
+use crate::error::{Error, Status};
 use crate::journal::testdisk::MemoryDisk;
 use crate::journal::{Journal, Opened};
-use crate::membership::{self, ConnId, Identity, Liveness, Rules, Scheduler, StoreLimits};
+use crate::membership::{self, check_history, ConnId, Identity, Liveness, Rules, Scheduler, StoreLimits};
 use crate::sim::network::{Fate, Side};
 use crate::sim::random::Random;
 use crate::types::{HostName, JobInstance, Secret, Time};
@@ -131,6 +131,10 @@ impl World {
         let Opened { mut journal, records, .. } = Journal::open(Box::new(self.host.disk.clone()), self.host.salt)?;
         let decode = |bytes: &[u8]| Record::decode(bytes).expect("what was written can be read");
         let mut records: Vec<Record> = records.iter().map(decode).collect();
+        if self.sabotage.is_none() {
+            check_history(self.plan.workers, self.plan.servers, &records)
+                .map_err(|absurd| Error::new(Status::Journal, absurd.words))?;
+        }
         if super::sabotage::reread(self, &mut records) {
             journal.archive()?;
         }

@@ -40,7 +40,7 @@ impl Written {
         match record {
             Record::Job(_) | Record::Generation(_) => Written::Start,
             Record::Epoch(_) => Written::Epoch,
-            Record::Making(_) => Written::Making,
+            Record::Making(_) | Record::Freed(_) => Written::Making,
             Record::Store(_) => Written::Store,
             Record::Left(_) => Written::Left,
             Record::Done => Written::Done,

@@ -1,0 +1,130 @@
+//! What is known of groups that were freed after the scheduler was started again.
+
+use super::super::contract::{ConnId, Input};
+use super::super::testing::{host, named, rules, Bench};
+use super::super::{Closed, Identity, Rules, Scheduler};
+use crate::types::{Epoch, GroupId, JobInstance, Secret, Token, TokenHash};
+use crate::wire::{FreeGroup, GroupWish, InEpoch, MakeGroup, Message, Record, Recover, Reentry, Register};
+use std::time::Duration;
+
+const NODES: u32 = 3;
+const MADE: GroupId = GroupId(3);
+
+fn durable() -> Rules {
+    Rules { recovery: true, durable: true, ..rules(NODES, 0) }
+}
+
+fn life(rank: u32, life: u8) -> Register {
+    let token = |life: u8| Token([16 * life + rank as u8; 32]);
+    let tokens = if life == 0 { Vec::new() } else { vec![token(life - 1)] };
+    let reentry = Some(Reentry { tokens, next: TokenHash::of(&token(life)) });
+    let serial = rank + 100 * u32::from(life);
+    Register { host: host("there"), recovery: true, reentry, ..named(serial, NODES, &rank.to_string()) }
+}
+
+/// A cluster whose ranks 0 and 1 have made a group.
+fn with_group() -> Bench {
+    let mut bench = Bench::new(durable());
+    (0..NODES).for_each(|rank| bench.join(rank.into(), life(rank, 0)));
+    let wish = GroupWish::Ranks(vec![0, 1]);
+    let wanted = MakeGroup { parent: GroupId::WORLD, nth: 1, sequence: 1, wish };
+    (0..NODES.into()).for_each(|conn| bench.say(conn, Message::MakeGroup(wanted.clone())));
+    assert_eq!(bench.scheduler.members_of(MADE), Some(vec![0, 1]));
+    bench
+}
+
+fn free(bench: &mut Bench, conn: u64) {
+    bench.say(conn, Message::FreeGroup(FreeGroup { group: MADE }));
+}
+
+/// The same scheduler, started again with what was written, or with what a rewritten file says.
+fn started_again(bench: &Bench, rewritten: bool) -> Bench {
+    let (instance, secret) = (JobInstance([9; 16]), Secret([0; 32]));
+    let identity = Identity { instance, secret, host: host("here"), pid_namespace: 7 };
+    let records = if rewritten { bench.scheduler.snapshot() } else { bench.written.clone() };
+    let mut again = Bench::new(durable());
+    again.scheduler = Scheduler::resume(identity, durable(), again.now, records);
+    again.feed(Input::Heard(ConnId(999)));
+    for rank in 0..NODES {
+        again.join(rank.into(), Register { instance: Some(instance), ..life(rank, 0) });
+        again.say(rank.into(), Message::InEpoch(InEpoch { epoch: Epoch(1) }));
+    }
+    again
+}
+
+#[test]
+fn a_group_that_all_have_freed_is_not_known_again() {
+    for rewritten in [false, true] {
+        let mut bench = with_group();
+        let before = bench.written.len();
+        (0..2).for_each(|conn| free(&mut bench, conn));
+        assert_eq!((bench.scheduler.members_of(MADE), bench.written.len()), (None, before + 2));
+        let again = started_again(&bench, rewritten);
+        assert_eq!((again.scheduler.members_of(MADE), again.scheduler.groups_kept()), (None, 0));
+    }
+}
+
+#[test]
+fn who_had_freed_it_before_counts_after() {
+    for rewritten in [false, true] {
+        let mut bench = with_group();
+        free(&mut bench, 0);
+        free(&mut bench, 0);
+        free(&mut bench, 2);
+        let freed = |record: &&Record| matches!(record, Record::Freed(_));
+        assert_eq!(bench.written.iter().filter(freed).count(), 1, "once, and by members only");
+        let mut again = started_again(&bench, rewritten);
+        assert_eq!(again.scheduler.members_of(MADE), Some(vec![0, 1]));
+        free(&mut again, 1);
+        assert_eq!(again.scheduler.members_of(MADE), None);
+    }
+}
+
+#[test]
+fn who_has_left_uses_it_no_more_after_it_either() {
+    for rewritten in [false, true] {
+        let mut bench = with_group();
+        free(&mut bench, 0);
+        bench.say(1, Message::Leave);
+        assert_eq!(bench.scheduler.members_of(MADE), None);
+        let again = started_again(&bench, rewritten);
+        assert_eq!(again.scheduler.members_of(MADE), None);
+        // And the other way round.
+        let mut bench = with_group();
+        bench.say(0, Message::Leave);
+        let mut again = started_again(&bench, rewritten);
+        free(&mut again, 1);
+        assert_eq!(again.scheduler.members_of(MADE), None);
+    }
+}
+
+#[test]
+fn the_next_life_of_a_node_uses_again_what_its_last_life_had_freed() {
+    for (rewritten, frees) in [(false, false), (true, false), (false, true), (true, true)] {
+        let mut bench = with_group();
+        free(&mut bench, 1);
+        bench.close(1, Closed::Ended);
+        bench.pass(Duration::from_millis(100));
+        bench.join(11, life(1, 1));
+        if frees {
+            free(&mut bench, 0); // after that life was back, and before its epoch
+        }
+        for conn in [0, 2] {
+            bench.say(conn, Message::Recover(Recover { epoch: Epoch(1), inside: true }));
+        }
+        assert_eq!((bench.scheduler.epoch, bench.scheduler.members_of(MADE)), (Epoch(2), Some(vec![0, 1])));
+        let mut again = started_again(&bench, rewritten);
+        assert_eq!(again.scheduler.members_of(MADE), Some(vec![0, 1]));
+        let next = Register { instance: Some(JobInstance([9; 16])), ..life(1, 1) };
+        again.join(21, next);
+        for conn in [0, 2, 21] {
+            again.say(conn, Message::InEpoch(InEpoch { epoch: Epoch(2) }));
+        }
+        free(&mut again, 21);
+        assert_eq!(again.scheduler.members_of(MADE).is_none(), frees);
+        if !frees {
+            free(&mut again, 0);
+            assert_eq!(again.scheduler.members_of(MADE), None);
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! What waits for the disk, and what a record may hold.
+
+use super::super::contract::{ConnId, Input, Liveness};
+use super::super::store::OPEN_MAX;
+use super::super::testing::{host, named, rules, Bench};
+use super::super::{Closed, Identity, Rules, Scheduler};
+use crate::error::Status;
+use crate::types::{Epoch, JobInstance, Secret, Token, TokenHash};
+use crate::wire::{Blob, InEpoch, Message, Record, Recover, Reentry, Register, StoreBegin, StoreOperation, StoreReply};
+use std::time::Duration;
+
+const NODES: u32 = 3;
+
+fn token(rank: u32, life: u8) -> Token {
+    Token([0x40 + life * 16 + rank as u8; 32])
+}
+
+/// A life of a worker; it shows the token of the one before.
+fn life(rank: u32, life: u8) -> Register {
+    let tokens = if life == 0 { vec![token(rank, 9)] } else { vec![token(rank, life - 1), token(rank, 9)] };
+    let reentry = Some(Reentry { tokens, next: TokenHash::of(&token(rank, life)) });
+    Register {
+        host: host("here"),
+        recovery: true,
+        reentry,
+        ..named(rank + 100 * u32::from(life), NODES, &rank.to_string())
+    }
+}
+
+fn attached(rank: u32) -> Register {
+    Register { instance: Some(JobInstance([9; 16])), ..life(rank, 0) }
+}
+
+fn formed() -> Bench {
+    let mut bench = Bench::new(Rules { recovery: true, durable: true, ..rules(NODES, 0) });
+    (0..NODES).for_each(|rank| bench.join(rank.into(), life(rank, 0)));
+    bench.sent.clear();
+    bench
+}
+
+fn ask(bench: &mut Bench, conn: u64, request: u64, operation: StoreOperation) {
+    let keys = vec![Blob::new(&b"n"[..])];
+    let begin = StoreBegin { request, answered_below: 0, operation, keys, delta: 1, expected_bytes: 0, value_bytes: 0 };
+    bench.say(conn, Message::StoreBegin(begin));
+}
+
+fn replies(bench: &mut Bench, conn: u64) -> Vec<StoreReply> {
+    let reply = |message| match message {
+        Message::StoreReply(reply) => Some(reply),
+        _ => None,
+    };
+    bench.told(conn).into_iter().filter_map(reply).collect()
+}
+
+fn recover(bench: &mut Bench, conn: u64, inside: bool) {
+    bench.say(conn, Message::Recover(Recover { epoch: Epoch(1), inside }));
+}
+
+#[test]
+fn answers_that_wait_for_the_disk_count_as_unanswered() {
+    let mut bench = formed();
+    bench.syncs = false;
+    let before = bench.written.len() as u64;
+    let most = OPEN_MAX as u64;
+    // Half of them change something; what the others have read may not be durable yet.
+    (0..most).for_each(|request| {
+        ask(&mut bench, 0, request, [StoreOperation::Add, StoreOperation::TryGet][request as usize % 2]);
+    });
+    assert!(bench.sent.is_empty(), "{:?}", bench.sent);
+    let written = bench.written.len();
+    for request in most..most + 9 {
+        ask(&mut bench, 0, request, StoreOperation::Add);
+        let told = replies(&mut bench, 0);
+        let [refusal] = &told[..] else { panic!("told at once, for that promises nothing: {told:?}") };
+        assert_eq!((refusal.request, refusal.status), (request, Status::Limit.code()));
+        assert!(refusal.reason.contains("1024 unanswered store requests"), "{}", refusal.reason);
+    }
+    assert_eq!(bench.written.len(), written, "nothing of it was carried out");
+    ask(&mut bench, 1, 0, StoreOperation::Add);
+    assert!(bench.sent.is_empty(), "another node has its own");
+    // Whatever has become durable is answered, and makes room.
+    bench.feed(Input::Persisted(before + most / 4));
+    let told = replies(&mut bench, 0).len() as u64;
+    assert!(told >= most / 2 && told < most, "{told}");
+    for request in 0..told {
+        ask(&mut bench, 0, 5_000 + request, StoreOperation::Add);
+    }
+    assert!(bench.sent.is_empty(), "{:?}", bench.sent);
+    ask(&mut bench, 0, 9_999, StoreOperation::Add);
+    assert_eq!(replies(&mut bench, 0).len(), 1, "and now it is full again");
+    bench.feed(Input::Persisted(bench.written.len() as u64));
+    let told = replies(&mut bench, 0);
+    assert!(told.iter().all(|reply| reply.status == 0) && told.len() as u64 == most, "{}", told.len());
+    assert_eq!(replies(&mut bench, 1).len(), 1);
+    ask(&mut bench, 0, 10_000, StoreOperation::Add);
+    assert!(bench.sent.is_empty(), "its answer is the only one that waits");
+}
+
+#[test]
+fn who_asks_again_over_a_new_connection_is_not_refused_for_what_the_old_one_was_to_be_told() {
+    let mut bench = formed();
+    bench.syncs = false;
+    (0..OPEN_MAX as u64).for_each(|request| ask(&mut bench, 0, request, StoreOperation::Add));
+    let written = bench.written.len();
+    for conn in 10..13 {
+        if conn == 12 {
+            bench.close(conn - 1, Closed::Broken); // the others are replaced
+        }
+        bench.join(conn, attached(0));
+        bench.say(conn, Message::InEpoch(InEpoch { epoch: Epoch(1) }));
+        (0..OPEN_MAX as u64).for_each(|request| ask(&mut bench, conn, request, StoreOperation::Add));
+        assert_eq!(replies(&mut bench, conn), [], "none is refused");
+    }
+    assert_eq!(bench.written.len(), written, "and none carried out twice");
+    assert!(bench.scheduler.promises.held.len() < 2 * OPEN_MAX, "what nobody can be told any more is not kept");
+    bench.feed(Input::Persisted(written as u64));
+    let numbers: Vec<i64> = replies(&mut bench, 12).iter().map(|reply| reply.number).collect();
+    assert_eq!(numbers, Vec::from_iter(1..=OPEN_MAX as i64));
+    assert!(bench.sent.iter().all(|(conn, _)| conn.0 != 0 && conn.0 != 10 && conn.0 != 11), "only the last");
+}
+
+/// Who was told that the epoch has begun, in order.
+fn told_epoch(bench: &mut Bench, epoch: u64) -> Vec<u64> {
+    let is_it = |message: &Message| matches!(message, Message::Formed(formed) if formed.epoch == Epoch(epoch));
+    let sent = std::mem::take(&mut bench.sent);
+    sent.into_iter().filter(|(_, message)| is_it(message)).map(|(conn, _)| conn.0).collect()
+}
+
+#[test]
+fn nobody_is_told_of_an_epoch_before_it_is_durable_however_it_comes() {
+    let mut bench = formed();
+    bench.close(2, Closed::Ended);
+    bench.feed(Input::Probed(life(2, 0).process, Liveness::Gone));
+    bench.join(12, life(2, 1));
+    bench.syncs = false;
+    let durable = bench.written.len() as u64;
+    (0..2).for_each(|conn| recover(&mut bench, conn, true));
+    assert!(matches!(bench.written.last(), Some(Record::Epoch(record)) if record.epoch == Epoch(2)));
+    // One attaches again meanwhile, one asks once more, and time passes.
+    bench.close(0, Closed::Broken);
+    bench.join(10, attached(0));
+    recover(&mut bench, 10, true);
+    recover(&mut bench, 1, true);
+    bench.join(13, life(2, 1));
+    for beat in 1..5 {
+        [10, 1, 13].into_iter().for_each(|conn| bench.beat(conn, beat));
+        bench.pass(Duration::from_secs(1));
+    }
+    bench.feed(Input::Persisted(durable));
+    assert_eq!(told_epoch(&mut bench, 2), [0; 0], "it is not durable yet");
+    bench.feed(Input::Persisted(durable + 1));
+    let mut told = told_epoch(&mut bench, 2);
+    told.sort_unstable();
+    told.dedup();
+    assert_eq!(told, [1, 10, 13]);
+}
+
+#[test]
+fn no_record_holds_a_token() {
+    let mut bench = formed();
+    bench.close(2, Closed::Ended);
+    bench.feed(Input::Probed(life(2, 0).process, Liveness::Gone));
+    bench.join(12, life(2, 1));
+    (0..2).for_each(|conn| recover(&mut bench, conn, true));
+    bench.join(10, attached(0));
+    let (hash, shown) =
+        (TokenHash::of(&token(2, 1)), [token(2, 0), token(2, 1), token(2, 9), token(0, 0), token(0, 9)]);
+    for records in [&bench.written, &bench.scheduler.snapshot()] {
+        let bytes: Vec<u8> = records.iter().flat_map(Record::encode).collect();
+        let holds = |part: &[u8; 32]| bytes.windows(32).any(|window| window == part);
+        assert!(holds(&hash.0), "what the next life is known by");
+        assert!(!shown.iter().any(|token| holds(&token.0)));
+    }
+}
+
+#[test]
+fn a_secret_that_could_not_be_drawn_is_asked_for_again() {
+    let mut bench = formed();
+    bench.secrets = false;
+    (0..NODES.into()).for_each(|conn| recover(&mut bench, conn, true));
+    bench.pass(Duration::from_millis(900));
+    assert_eq!(told_epoch(&mut bench, 2), [0; 0], "there is no secret for it");
+    bench.secrets = true;
+    bench.pass(Duration::from_millis(200));
+    assert_eq!(told_epoch(&mut bench, 2), [0, 1, 2]);
+}
+
+#[test]
+fn one_line_a_second_says_who_is_awaited_however_often_recovery_begins() {
+    let mut bench = formed();
+    bench.lines.clear();
+    let mut beats = 0;
+    for second in 0..5 {
+        for _ in 0..10 {
+            beats += 1;
+            (0..NODES).for_each(|conn| bench.beat(conn.into(), beats));
+            recover(&mut bench, 0, false); // and anew
+            recover(&mut bench, 0, true);
+            bench.pass(Duration::from_millis(100));
+        }
+        let said = bench.lines.iter().filter(|line| line.starts_with("recovering since")).count();
+        assert!(said <= second + 1, "{:?}", bench.lines);
+    }
+    bench.lines.clear();
+    recover(&mut bench, 1, true);
+    for second in 1..=5 {
+        beats += 1;
+        (0..NODES).for_each(|conn| bench.beat(conn.into(), beats));
+        bench.pass(Duration::from_secs(1));
+        let said: Vec<&String> = bench.lines.iter().filter(|line| line.starts_with("recovering since")).collect();
+        assert_eq!(said.len(), second, "{said:?}");
+        assert!(said[second - 1].contains("2 of 3 nodes have called muster_recover; awaited: rank 2 "), "{said:?}");
+    }
+}
+
+#[test]
+fn a_scheduler_that_is_started_again_has_what_was_durable_and_no_more() {
+    let mut bench = formed();
+    bench.syncs = false;
+    (0..4).for_each(|request| ask(&mut bench, 0, request, StoreOperation::Add));
+    bench.feed(Input::Persisted(3)); // the epoch, and two of them
+    let told = replies(&mut bench, 0).len();
+    let (instance, secret) = (JobInstance([9; 16]), Secret([0; 32]));
+    let identity = Identity { instance, secret, host: host("here"), pid_namespace: 7 };
+    let rules = Rules { recovery: true, durable: true, ..rules(NODES, 0) };
+    let mut again = Bench::new(rules.clone());
+    again.scheduler = Scheduler::resume(identity, rules, again.now, bench.written[..3].to_vec());
+    again.feed(Input::Heard(ConnId(999)));
+    again.join(0, attached(0));
+    again.say(0, Message::InEpoch(InEpoch { epoch: Epoch(1) }));
+    (0..4).for_each(|request| ask(&mut again, 0, request, StoreOperation::Add));
+    let numbers: Vec<i64> = replies(&mut again, 0).iter().map(|reply| reply.number).collect();
+    assert_eq!((told, &numbers[..]), (2, &[1, 2, 3, 4][..]));
+}

@@ -1,0 +1,162 @@
+//! Whether what a journal says can have been. Its checksums tell that it was written so; but who wrote it may have been wrong,
+//! or not this library. A scheduler that went on with a rank beyond the cluster's size, or a group of a group that never was,
+//! would break later, and where nobody looks for the cause.
+//!
+//! Invariant: what passes here can be taken up (`promises.rs`) and gone on with. What a restarted scheduler takes as it is
+//! (names, hosts, keys and values of the store) is not looked at. Tested in `history_test.rs`, with senseless records of every
+//! kind, and by every restart of `src/sim/recovery`.
+
+use super::groups::FIRST_MADE;
+use super::ranks::canonical;
+use crate::types::{CallKind, Epoch, GroupId, Role};
+use crate::wire::{EpochRecord, FreedRecord, MakingRecord, Record, StoreRecord};
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+/// Heartbeat time-outs that settings can ask for lie well within these, in milliseconds.
+const HEARTBEAT_MS: std::ops::RangeInclusive<u64> = 10..=u32::MAX as u64;
+/// More groups than a job can have made.
+const GROUPS_MAX: u32 = 1 << 31;
+
+/// A record that cannot have been written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Absurd {
+    /// Which, from 0.
+    pub record: usize,
+    /// Why, as the end of a sentence.
+    pub words: String,
+}
+
+/// What has been said so far.
+struct History {
+    workers: u32,
+    servers: u32,
+    generation: u64,
+    epoch: Option<Epoch>,
+    /// Every group that was ever made.
+    groups: HashMap<GroupId, BTreeSet<u32>>,
+    makings: HashSet<(GroupId, u64)>,
+}
+
+/// Looks at everything that is recorded of a job of so many workers and servers, in order.
+pub fn check_history(workers: u32, servers: u32, records: &[Record]) -> Result<(), Absurd> {
+    let (groups, makings) = (HashMap::new(), HashSet::new());
+    let mut history = History { workers, servers, generation: 0, epoch: None, groups, makings };
+    for (at, record) in records.iter().enumerate() {
+        let is_last = at + 1 == records.len();
+        let sense = match record {
+            Record::Job(_) if at == 0 => Ok(()),
+            Record::Job(_) => Err("the job begins once more".to_owned()),
+            Record::Done if is_last => Ok(()),
+            Record::Done => Err("something follows the end of the job".to_owned()),
+            Record::Generation(number) => history.generation(*number),
+            Record::Epoch(epoch) => history.epoch(epoch),
+            _ if history.epoch.is_none() => Err("something happens before the first epoch".to_owned()),
+            Record::Making(making) => history.making(making),
+            Record::Freed(freed) => history.freed(freed),
+            Record::Store(change) => history.store(change),
+            Record::Left(node) => history.node(*node),
+        };
+        sense.map_err(|words| Absurd { record: at, words })?;
+    }
+    Ok(())
+}
+
+type Sense = Result<(), String>;
+
+fn sense(holds: bool, otherwise: impl FnOnce() -> String) -> Sense {
+    match holds {
+        true => Ok(()),
+        false => Err(otherwise()),
+    }
+}
+
+impl History {
+    fn size(&self) -> u32 {
+        self.workers.saturating_add(self.servers)
+    }
+
+    fn node(&self, index: u32) -> Sense {
+        sense(index < self.size(), || format!("node {index} of {} nodes", self.size()))
+    }
+
+    fn generation(&mut self, number: u64) -> Sense {
+        let before = std::mem::replace(&mut self.generation, number);
+        sense(number > before && number < u64::MAX, || format!("start {number} of the scheduler after start {before}"))
+    }
+
+    fn epoch(&mut self, record: &EpochRecord) -> Sense {
+        let (epoch, before) = (record.epoch, self.epoch.replace(record.epoch).unwrap_or(Epoch(0)));
+        sense(epoch > before && epoch.0 < u64::MAX, || format!("epoch {} after epoch {}", epoch.0, before.0))?;
+        let silence = record.agreed.heartbeat_timeout_ms;
+        sense(HEARTBEAT_MS.contains(&silence), || format!("a heartbeat time-out of {silence} ms"))?;
+        let (seats, size) = (record.seats.len(), self.size());
+        sense(seats == size as usize, || format!("an epoch of {seats} nodes in a job of {size}"))?;
+        let (mut places, mut names, mut lives) = (HashSet::new(), HashSet::new(), HashSet::new());
+        for seat in &record.seats {
+            let (role, rank, name) = (seat.register.role, seat.rank, &seat.register.node_id);
+            let ranks = match role {
+                Role::Worker => self.workers,
+                Role::Server => self.servers,
+                Role::Scheduler => 0,
+            };
+            sense(rank < ranks, || format!("{role} rank {rank}, of {ranks}"))?;
+            sense(places.insert((role, rank)), || format!("{role} rank {rank} twice in one epoch"))?;
+            sense(names.insert(canonical(name)), || format!("node id {name:?} twice in one epoch"))?;
+            sense(lives.insert(seat.register.incarnation), || "one life in two places".to_owned())?;
+            let restarts = seat.restarts;
+            sense(restarts < u32::MAX, || format!("a node that has come back {restarts} times"))?;
+        }
+        Ok(())
+    }
+
+    fn members(&self, group: GroupId) -> Option<BTreeSet<u32>> {
+        match group {
+            GroupId::WORLD => Some((0..self.workers).collect()),
+            GroupId::SERVERS => Some((self.workers..self.size()).collect()),
+            GroupId::UNIVERSE => Some((0..self.size()).collect()),
+            made => self.groups.get(&made).cloned(),
+        }
+    }
+
+    fn making(&mut self, record: &MakingRecord) -> Sense {
+        let MakingRecord { parent, nth, by, call, groups } = record;
+        let parents = self.members(*parent).ok_or_else(|| format!("a group made of {parent}, which never was"))?;
+        sense(parents.contains(by), || format!("a group of {parent} wanted by node {by}, which is not in it"))?;
+        let is_one = call.kind == CallKind::GroupCreate;
+        sense(is_one || call.kind == CallKind::GroupSplit, || format!("a group made by {}", call.kind))?;
+        sense(!is_one || groups.len() <= 1, || format!("{} groups made by one {}", groups.len(), call.kind))?;
+        let is_countable = (1..u64::from(GROUPS_MAX)).contains(nth);
+        sense(is_countable && self.makings.insert((*parent, *nth)), || format!("making {nth} of {parent}"))?;
+        let mut placed = BTreeSet::new();
+        for made in groups {
+            let (group, number) = (made.group, made.group.0);
+            sense((FIRST_MADE..GROUPS_MAX).contains(&number), || format!("a made group with the number {number}"))?;
+            sense(!made.members.is_empty(), || format!("{group} without members"))?;
+            for member in &made.members {
+                let is_free = parents.contains(member) && placed.insert(*member);
+                sense(is_free, || format!("node {member} in {group}, made of {parent}"))?;
+            }
+            let before = self.groups.insert(group, made.members.iter().copied().collect());
+            sense(before.is_none(), || format!("{group} made twice"))?;
+        }
+        Ok(())
+    }
+
+    fn freed(&self, record: &FreedRecord) -> Sense {
+        let FreedRecord { group, by, .. } = record;
+        let was_in = self.groups.get(group).is_some_and(|members| members.contains(by));
+        sense(was_in, || format!("{group} freed by node {by}, which was not in it"))
+    }
+
+    fn store(&self, record: &StoreRecord) -> Sense {
+        if let Some((node, ..)) = record.by {
+            self.node(node)?;
+        }
+        let is_a_change = record.key.is_some() || (record.value.is_none() && record.by.is_some());
+        sense(is_a_change, || "a change of the store that changes nothing".to_owned())
+    }
+}
+
+#[cfg(test)]
+#[path = "history_test.rs"]
+mod tests;
