@@ -482,7 +482,7 @@ muster_status_t muster_abort(muster_cluster_t *cluster, int32_t code, const char
  * Errors, after which the epoch is what it was, and the call may be repeated: MUSTER_ERR_TIMEOUT (the sentence names who has
  * not called it), MUSTER_ERR_PEER_LEFT (a node has left for good), MUSTER_ERR_STATE (another thread is in it, or this process
  * has left), MUSTER_ERR_INVALID (`timeout_ms`). Where the job is aborted, MUSTER_ERR_ABORTED, each time; and where a node is lost
- * without recovery, that first cause, MUSTER_ERR_PEER_LOST.
+ * without recovery, or its launcher does not start it again, that first cause, MUSTER_ERR_PEER_LOST.
  *
  * With recovery (MS_ENABLE_RECOVERY=1, MS_RECOVERY_PATH) this is also how survivors of a loss go on: the epoch begins once every
  * lost node has been started again, with the same node id or the same rank from its launcher, and has called muster_init, which

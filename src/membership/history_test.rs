@@ -110,7 +110,7 @@ fn what_was_written_can_have_been() {
 /// Changes the first record for which this does something, and says why the whole makes no sense then.
 fn changed(change: impl Fn(&mut Record) -> bool) -> String {
     let [mut journal, _] = journals();
-    let at = journal.iter_mut().position(|record| change(record)).expect("there is such a record");
+    let at = journal.iter_mut().position(change).expect("there is such a record");
     let absurd = check(&journal).expect_err("it makes no sense");
     assert!(absurd.record >= at, "{absurd:?}");
     absurd.words

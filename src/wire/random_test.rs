@@ -306,6 +306,15 @@ impl Random {
         StatusQuery { protocol_lowest: self.number() as u16, protocol_highest: self.number() as u16 }
     }
 
+    fn child_ended(&mut self) -> ChildEnded {
+        let how = self.choose(&[HowEnded::Exited, HowEnded::Killed]);
+        ChildEnded { host: self.host(), process: self.process(), how, number: self.number() as i32 }
+    }
+
+    fn given_up(&mut self) -> GivenUp {
+        GivenUp { host: self.host(), processes: self.list(GIVEN_UP_MAX as u64, Random::process) }
+    }
+
     /// Another message of the same kind.
     fn message_like(&mut self, like: &Message) -> Message {
         match like {
@@ -377,16 +386,8 @@ impl Random {
             }
             Message::StoreCancel(_) => Message::StoreCancel(StoreCancel { request: self.u64() }),
             Message::StoreReply(_) => Message::StoreReply(self.store_reply()),
-            Message::ChildEnded(_) => Message::ChildEnded(ChildEnded {
-                host: self.host(),
-                process: self.process(),
-                how: self.choose(&[HowEnded::Exited, HowEnded::Killed]),
-                number: self.number() as i32,
-            }),
-            Message::GivenUp(_) => Message::GivenUp(GivenUp {
-                host: self.host(),
-                processes: self.list(GIVEN_UP_MAX as u64, Random::process),
-            }),
+            Message::ChildEnded(_) => Message::ChildEnded(self.child_ended()),
+            Message::GivenUp(_) => Message::GivenUp(self.given_up()),
         }
     }
 }
