@@ -541,7 +541,7 @@ muster_status_t muster_scheduler_wait(muster_scheduler_t *scheduler, int64_t tim
 
 /**
  * Ends the job for whoever is still in it (MUSTER_ERR_ABORTED there), and waits until the scheduler has ended.
- * MUSTER_OK also when the job had ended before.
+ * MUSTER_OK also when the job had ended before. With recovery its journal's disk has 30 s for what is still to be written.
  *
  * Requires:
  * `scheduler` must be NULL or a live scheduler.
