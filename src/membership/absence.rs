@@ -166,7 +166,9 @@ impl Scheduler {
         let known = node.progress_in(query.group);
         let state = match known {
             _ if node.presence == Presence::Left => AbsenceState::Left,
-            _ if node.conn.is_none() || query.waiting.contains(&key) => AbsenceState::Silent,
+            _ if node.conn.is_none() || node.presence == Presence::Lost => AbsenceState::Silent,
+            // Nor has one answered that has only just attached again: what is known is from before.
+            _ if node.heartbeat.is_none() || query.waiting.contains(&key) => AbsenceState::Silent,
             None => AbsenceState::Never,
             Some((progress, _)) if progress.entered == 0 => AbsenceState::Never,
             Some((progress, _)) if progress.entered > progress.finished => AbsenceState::Inside,

@@ -1,6 +1,7 @@
-use crate::membership::testing::Bench;
-use crate::types::{Call, CallKind, GroupId};
-use crate::wire::{AbsenceState, Absent, GroupProgress, Heartbeat, Message, WhereAre};
+use crate::membership::testing::{host, named, Bench};
+use crate::membership::Closed;
+use crate::types::{Call, CallKind, GroupId, JobInstance};
+use crate::wire::{AbsenceState, Absent, GroupProgress, Heartbeat, Message, Register, WhereAre};
 use std::time::Duration;
 
 const BARRIER: Call = Call { kind: CallKind::Barrier, dtype: None, op: None, root: None, count: 0, layout: 0 };
@@ -81,6 +82,45 @@ fn once_all_have_said_it_the_answer_goes_out() {
     is_at(&mut bench, 1, 5, 4, 3);
     ask(&mut bench, 0, 2);
     assert_eq!(answer(&mut bench, 0).map(|absent| absent.total), Some(0));
+}
+
+#[test]
+fn who_attaches_while_somebody_asks_has_said_nothing_yet() {
+    let mut bench = Bench::formed(&["here", "there", "there"]);
+    is_at(&mut bench, 0, 5, 4, 0);
+    is_at(&mut bench, 1, 4, 3, 0);
+    let again = Register { host: host("there"), instance: Some(JobInstance([9; 16])), ..named(1, 3, "1") };
+    bench.close(1, Closed::Broken);
+    ask(&mut bench, 0, 1);
+    bench.join(10, again);
+    bench.pass(MS * 100);
+    let absent = answer(&mut bench, 0).expect("answered");
+    let told: Vec<_> = absent.members.iter().map(|it| (it.culprit.rank, it.state, it.sequence)).collect();
+    assert_eq!(told, [(Some(1), AbsenceState::Silent, 4), (Some(2), AbsenceState::Silent, 0)]);
+    is_at(&mut bench, 10, 4, 3, 200);
+    ask(&mut bench, 0, 2);
+    is_at(&mut bench, 10, 4, 3, 200);
+    bench.pass(MS * 100);
+    assert_eq!(answer(&mut bench, 0).expect("answered").members[0].state, AbsenceState::Inside);
+}
+
+#[test]
+fn who_is_found_lost_while_somebody_asks_has_not_answered() {
+    let mut bench = Bench::formed(&["here", "there", "there"]);
+    is_at(&mut bench, 1, 4, 3, 0);
+    for _ in 0..49 {
+        bench.pass(MS * 100);
+        is_at(&mut bench, 0, 5, 4, 0);
+        is_at(&mut bench, 2, 5, 4, 0);
+    }
+    bench.pass(MS * 50);
+    ask(&mut bench, 0, 1);
+    bench.pass(MS * 60);
+    let told = bench.told(0);
+    let [Message::Absent(absent), Message::LostNodes(_), Message::Verdict(_)] = &told[..] else {
+        panic!("{told:?}");
+    };
+    assert_eq!((absent.total, absent.members[0].state), (1, AbsenceState::Silent));
 }
 
 #[test]
