@@ -2,7 +2,7 @@
 //!
 //! A life draws its token and keeps it, beside the one that holds, before it registers with it; once the cluster is
 //! complete that token holds. A life that ends before leaves a token that may have come to hold: the next one shows both,
-//! and registers with the same again. Tested in `keeper_test.rs`.
+//! and registers with the same again. Tested in `keeper_test.rs`, and by `src/sim/recovery`, whose nodes keep theirs so.
 
 use crate::config::{Key, Place, Settings};
 use crate::error::{Error, Result};
@@ -36,12 +36,12 @@ fn keep(open: &mut dyn FnMut() -> io::Result<File>) -> io::Result<Kept> {
 }
 
 /// The name under which a node is known in each of its lives, if it has one.
-fn lasting_name(place: &Place) -> Option<String> {
-    match place {
-        Place::Node { node_id: Some(id), .. } => Some(id.clone()),
-        Place::Node { role: Role::Server, rank: Some(rank), .. } => Some(format!("server rank {rank}")),
-        Place::Node { rank: Some(rank), .. } => Some(format!("rank {rank}")),
-        _ => None,
+pub(crate) fn lasting_name(role: Role, node_id: Option<&str>, rank: Option<u32>) -> Option<String> {
+    match (node_id, role, rank) {
+        (Some(id), ..) => Some(id.to_owned()),
+        (None, Role::Server, Some(rank)) => Some(format!("server rank {rank}")),
+        (None, _, Some(rank)) => Some(format!("rank {rank}")),
+        (None, _, None) => None,
     }
 }
 
@@ -52,19 +52,30 @@ impl Keeper {
         if !settings.enable_recovery {
             return Ok(None);
         }
-        let Some(name) = lasting_name(&settings.place) else {
+        let name = match &settings.place {
+            Place::Node { role, node_id, rank, .. } => lasting_name(*role, node_id.as_deref(), *rank),
+            _ => None,
+        };
+        let Some(name) = name else {
             let next = TokenHash::of(&Token(host::random_bytes()?));
             return Ok(Some((Reentry { tokens: Vec::new(), next }, None)));
         };
-        let (reentry, keeper) = Keeper::begin(Box::new(disk(settings)?), name, settings.job_id.clone())?;
+        let (reentry, keeper) =
+            Keeper::begin(Box::new(disk(settings)?), name, settings.job_id.clone(), host::random_bytes)?;
         Ok(Some((reentry, Some(keeper))))
     }
 
     /// A life begins: what it shows, and registers with. That is durable when this returns, and so is what was kept before.
-    fn begin(disk: Box<dyn Disk>, name: String, job_id: Option<String>) -> Result<(Reentry, Keeper)> {
+    /// `draw` makes its token, where it needs one.
+    pub(crate) fn begin(
+        disk: Box<dyn Disk>,
+        name: String,
+        job_id: Option<String>,
+        draw: impl FnOnce() -> Result<[u8; 32]>,
+    ) -> Result<(Reentry, Keeper)> {
         let kept = Identity::load(&*disk, &name)?.filter(|kept| kept.job_id == job_id);
         let (current, tried) = kept.map_or((None, None), |kept| (kept.current, kept.next));
-        let next = tried.map_or_else(host::random_bytes, Ok)?;
+        let next = tried.map_or_else(draw, Ok)?;
         let identity = Identity { node_id: name, job_id, current, next: Some(next) };
         identity.store(&*disk)?;
         let tokens = current.into_iter().chain(tried).map(Token).collect();

@@ -20,7 +20,11 @@ impl Known {
 }
 
 fn begin(disk: &MemoryDisk) -> Result<(Reentry, Keeper)> {
-    Keeper::begin(Box::new(disk.clone()), "worker 1".to_owned(), Some("job".to_owned()))
+    of(disk, "job")
+}
+
+fn of(disk: &MemoryDisk, job_id: &str) -> Result<(Reentry, Keeper)> {
+    Keeper::begin(Box::new(disk.clone()), "worker 1".to_owned(), Some(job_id.to_owned()), host::random_bytes)
 }
 
 /// Every life may end anywhere: in an operation of its disk, by itself or with its machine, before the cluster is complete,
@@ -80,6 +84,5 @@ fn what_another_job_has_kept_under_the_same_name_is_not_shown() {
     first.joined().unwrap();
     let (reentry, _) = begin(&disk).unwrap();
     assert_eq!(reentry.tokens.len(), 1);
-    let other = Keeper::begin(Box::new(disk.clone()), "worker 1".to_owned(), Some("another".to_owned()));
-    assert_eq!(other.unwrap().0.tokens, []);
+    assert_eq!(of(&disk, "another").unwrap().0.tokens, []);
 }

@@ -7,6 +7,7 @@
 //! `control_test.rs`, in every order of threads in `loom_test.rs`, and with processes by `ctests` and `tests/python`.
 
 mod absence;
+pub(crate) mod book;
 mod buffer;
 mod clock;
 mod cluster;
@@ -22,7 +23,7 @@ mod group;
 mod handshake;
 mod hosted;
 mod identity;
-mod keeper;
+pub(crate) mod keeper;
 mod link;
 pub mod log;
 #[cfg(all(test, loom))]

@@ -3,7 +3,7 @@
 use super::*;
 use crate::config::{Config, LogLevel};
 use crate::journal::testdisk::MemoryDisk;
-use crate::journal::{Appender, Disk, Locked};
+use crate::journal::{Appender, Disk, Journal, Locked};
 use crate::runtime::scheduler::Serving;
 use crate::types::{Device, HostName, Incarnation, Process, Role, Token, TokenHash};
 use crate::wire::{

@@ -1,12 +1,15 @@
 //! Troubles that aim at the cells of the table, so that each is hit in few stories: each seed aims at a few of them.
 
-use super::plan::{Moment, Plan, Trouble, When};
-use super::table::{cells, Event as Met, Phase};
+use super::plan::{Ending, Moment, Plan, Trouble, When};
+use super::table::{cells, Event as Met, Phase, Written};
 use crate::sim::random::Random;
 use std::time::Duration;
 
-/// How many cells a seed aims at.
+/// How many cells a seed aims at, before the end.
 const AIMS: u64 = 30;
+/// How many while nodes leave: of those by which no node is lost, and of the others.
+const HARMLESS: u64 = 4;
+const LOSSES: u64 = 8;
 /// A prime that no number of cells is a multiple of.
 const STRIDE: u64 = 7919;
 /// The message that ends a job.
@@ -19,29 +22,52 @@ fn is_of_abort(event: Met) -> bool {
     event == Met::Aborted || messages.contains(&event)
 }
 
+/// Whether no node is lost by it.
+fn is_harmless(event: Met) -> bool {
+    match event {
+        Met::SchedulerKilled | Met::BackBeforeVerdict | Met::Rewritten | Met::ConnectionReset => true,
+        Met::DiskFull | Met::SyncFailed | Met::SlowDisk => true,
+        Met::Unsynced(written) | Met::Durable(written) | Met::HalfTold(written) => written == Written::Left,
+        Met::SchedulerBefore(_) | Met::SchedulerAfter(_) | Met::MessageLost(_) => true,
+        _ => false,
+    }
+}
+
 /// What does not come about as often as it is aimed at.
 fn is_rare(event: Met, phase: Phase) -> bool {
     match event {
         Met::SchedulerBefore(kind) | Met::SchedulerAfter(kind) | Met::MessageLost(kind) => {
-            [2, 6, 7, 25].contains(&kind)
+            [2, 6, 7, 15, 16, 19, 20, 25, 29].contains(&kind)
         }
-        Met::NodeWith(_) | Met::Unsynced(_) | Met::Durable(_) | Met::HalfTold(_) => false,
+        Met::NodeWith(kind) => [15, 16, ABORT].contains(&kind),
+        Met::Unsynced(_) | Met::Durable(_) | Met::HalfTold(_) => false,
         Met::DiskFull | Met::ConnectionReset => true,
         _ => matches!(phase, Phase::Forming | Phase::Finishing),
     }
 }
 
+/// So many of these cells for the n-th story that aims at them: each as often as the others, but for rare ones.
+fn share(mut cells: Vec<(Met, Phase)>, nth: u64, count: u64) -> Vec<(Met, Phase)> {
+    let rare: Vec<_> = cells.iter().copied().filter(|(event, phase)| is_rare(*event, *phase)).collect();
+    cells.extend(rare.iter().chain(&rare));
+    (0..count).map(|aim| cells[((nth * count + aim) * STRIDE % cells.len() as u64) as usize]).collect()
+}
+
 impl Plan {
     /// The troubles that aim at this seed's cells, and what must come before.
     pub(super) fn aims(&mut self, random: &mut Random) {
-        let cells = cells();
+        let (mut ends, others): (Vec<_>, Vec<_>) = cells().into_iter().partition(|(event, _)| is_of_abort(*event));
+        let (last, before): (Vec<_>, Vec<_>) = others.into_iter().partition(|(_, phase)| *phase == Phase::Finishing);
+        let (harmless, losses): (Vec<_>, Vec<_>) = last.into_iter().partition(|(event, _)| is_harmless(*event));
+        let (ending, nth) = Ending::of(self.seed);
+        let mut wanted = share(before, self.seed, AIMS);
+        match ending {
+            Ending::Well => wanted.extend(share(harmless, nth, HARMLESS)),
+            Ending::WithLosses => wanted.extend(share(losses, nth, LOSSES)),
+            Ending::Aborted => {}
+        }
         let mut aims: Vec<(When, Trouble)> = Vec::new();
-        let (ends, mut lasts): (Vec<_>, Vec<_>) = cells.into_iter().partition(|(event, _)| is_of_abort(*event));
-        let rare: Vec<_> = lasts.iter().copied().filter(|(event, phase)| is_rare(*event, *phase)).collect();
-        lasts.extend(rare.iter().chain(&rare));
-        for aim in 0..AIMS {
-            // Each as often as the others.
-            let (event, phase) = lasts[((self.seed * AIMS + aim) * STRIDE % lasts.len() as u64) as usize];
+        for (event, phase) in wanted {
             aims.extend(self.aim(random, event, phase));
         }
         if self.seed.is_multiple_of(4) {
@@ -49,9 +75,10 @@ impl Plan {
             aims.extend(self.aim(random, Met::ConnectionReset, Phase::Forming));
         }
         random.shuffle(&mut aims);
-        if self.seed % 12 < 5 {
-            // Not more often: little happens in a job that is aborted.
-            let (event, phase) = ends[(self.seed / 12 * 5 + self.seed % 12) as usize % ends.len()];
+        if ending == Ending::Aborted {
+            // The messages count three times.
+            ends.extend(ends.clone().into_iter().filter(|(event, _)| *event == Met::Aborted));
+            let (event, phase) = share(ends, nth, 1)[0];
             let soon = random.index(3);
             let aim = self.aim(random, event, phase);
             aims.splice(soon..soon, aim);
@@ -79,17 +106,28 @@ impl Plan {
         let dies = Trouble::Scheduler { machine, back };
         let killed = Trouble::Kill { slot, back, forgets: false };
         let moment = |moment| vec![(When::At(moment, phase, 1), dies)];
+        self.launched |= matches!(event, Met::LaunchersWord | Met::LateWord);
         match event {
             Met::Unsynced(written) => moment(Moment::Unsynced(written)),
             Met::Durable(written) => moment(Moment::Durable(written)),
             Met::HalfTold(written) => moment(Moment::HalfTold(written)),
-            Met::SchedulerBefore(kind) => self.led_to(random, kind, moment(Moment::Before(kind))),
-            Met::SchedulerAfter(kind) => self.led_to(random, kind, moment(Moment::After(kind))),
-            Met::NodeWith(kind) => self.led_to(random, kind, vec![(When::With { kind, phase, nth: 1 }, killed)]),
+            Met::SchedulerBefore(kind) => self.led_to(random, (kind, phase), moment(Moment::Before(kind))),
+            Met::SchedulerAfter(kind) => self.led_to(random, (kind, phase), moment(Moment::After(kind))),
+            Met::NodeWith(kind) => {
+                self.led_to(random, (kind, phase), vec![(When::With { kind, phase, nth: 1 }, killed)])
+            }
             Met::MessageLost(kind) => {
                 let once = kind == ABORT || random.once_in(2);
                 let (quiet, nth) = (random.once_in(2), if once { 1 } else { 2 });
-                self.led_to(random, kind, vec![(When::Lost { kind, phase, nth }, Trouble::Reset { slot, quiet })])
+                self.led_to(
+                    random,
+                    (kind, phase),
+                    vec![(When::Lost { kind, phase, nth }, Trouble::Reset { slot, quiet })],
+                )
+            }
+            Met::NodeDisk => {
+                let disk = Trouble::NodeDisk { slot, after: random.below(0..10), back };
+                vec![(in_phase, disk), (When::In(phase, random.span_ms(0..1500)), disk)]
             }
             // While forming there may be no connection yet, or no scheduler.
             other if phase == Phase::Forming => {
@@ -102,7 +140,12 @@ impl Plan {
     }
 
     /// Some messages come of something else only.
-    fn led_to(&mut self, random: &mut Random, kind: u8, mut aim: Vec<(When, Trouble)>) -> Vec<(When, Trouble)> {
+    fn led_to(
+        &mut self,
+        random: &mut Random,
+        (kind, phase): (u8, Phase),
+        mut aim: Vec<(When, Trouble)>,
+    ) -> Vec<(When, Trouble)> {
         let slot = random.index(self.nodes.len());
         let running = When::In(Phase::Running, random.span_ms(100..600));
         match kind {
@@ -126,6 +169,19 @@ impl Plan {
                 aim.push((When::In(within, random.span_ms(0..100)), Trouble::Abort { slot, within }));
             }
             23 => self.groups = self.groups.max(1),
+            // What is asked when a collective takes long.
+            15 | 16 if phase == Phase::Recovering => {
+                aim.push((running, Trouble::Vanish { slot, back: random.span_ms(1500..3000) }));
+            }
+            15 | 16 => {
+                let (other, span) = ((slot + 1) % self.nodes.len(), random.span_ms(800..4000));
+                aim.push((running, Trouble::LinkSlow { one: slot, other, span }));
+            }
+            20 => aim.push((When::In(phase, random.span_ms(0..200)), Trouble::Free { slot })),
+            36 => {
+                self.launched = true;
+                aim.push((running, Trouble::Kill { slot, back: random.span_ms(30..1500), forgets: false }));
+            }
             // What two peers say of each other whose link ends.
             10 | 11 | 13 | 14 => aim.push((running, Trouble::Link { one: slot, other: (slot + 1) % self.nodes.len() })),
             // What they know when the scheduler is started again.
@@ -158,6 +214,8 @@ impl Plan {
             Met::AllButOne => Trouble::AllButOne { slot, back },
             Met::Aborted => Trouble::Abort { slot, within },
             Met::Twin => Trouble::Twin { slot },
+            Met::Freed => Trouble::Free { slot },
+            Met::FalseWord => Trouble::Lie { slot },
             Met::WithoutToken => Trouble::Kill { slot, back, forgets: true },
             Met::SchedulerKilled | Met::BackBeforeVerdict | Met::BackAfterVerdict => {
                 Trouble::Scheduler { machine: false, back }

@@ -2,12 +2,14 @@
 
 use super::causes::{self, Causes};
 use super::node::{End, Process};
+use super::questions::Question;
 use super::rounds::{expected, Collective, Frame};
 use super::world::World;
 use crate::error::{Failure, Status};
-use crate::types::{Epoch, GroupId, Incarnation, Role};
-use crate::wire::{Formed, GroupMade, Message, Record};
+use crate::types::{Epoch, GroupId, Incarnation, Role, Time};
+use crate::wire::{AbsenceState, Absent, Formed, GroupMade, Member, Message, Record};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 type Verdict = Result<(), String>;
 
@@ -19,11 +21,18 @@ pub(super) struct Told {
     results: BTreeMap<(Epoch, GroupId, u64), Vec<u8>>,
     /// By number: the making that it came of, and its members.
     groups: BTreeMap<GroupId, (u64, Vec<u32>)>,
+    /// Since when each member has been in a collective.
+    entered: BTreeMap<(Epoch, GroupId, u64), BTreeMap<u32, Time>>,
     /// Why what is broken is so.
     pub(super) causes: Causes,
 }
 
 impl Told {
+    /// A node calls a collective.
+    pub(super) fn enters(&mut self, epoch: Epoch, group: GroupId, sequence: u64, index: u32, now: Time) {
+        self.entered.entry((epoch, group, sequence)).or_default().insert(index, now);
+    }
+
     /// What the member was told of the newest epoch that this twin of it wants to be; as if it was the twin.
     pub(super) fn for_twin(&self, world: &World, node: usize) -> Option<Formed> {
         let twin = world.processes.get(node).filter(|process| process.twin)?;
@@ -188,6 +197,56 @@ pub(super) fn group_made(world: &mut World, node: usize, made: &GroupMade) -> Ve
     }
 }
 
+/// A node hears where another is reached: as the others of its epoch were told.
+pub(super) fn located(world: &World, node: usize, asked: Option<u32>, member: &Member) -> Verdict {
+    let formed = world.processes[node].formed.as_ref();
+    let known = asked.zip(formed).and_then(|(index, formed)| formed.members.get(index as usize));
+    match known.is_some_and(|known| **known == *member) {
+        true => Ok(()),
+        false => {
+            Err(format!("node {node} asked for the address of {asked:?}, and was told: {member:?}; it knew {known:?}"))
+        }
+    }
+}
+
+/// How old what is said of a node may be: from before it was asked, by a question of somebody else's.
+const STALE: Duration = Duration::from_millis(300);
+
+/// Who is said to be absent from a collective had not entered it when somebody asked; who is not has entered it.
+pub(super) fn absent(world: &World, node: usize, question: &Question, absent: &Absent) -> Verdict {
+    let process = &world.processes[node];
+    let Some(formed) = process.formed.as_ref().filter(|formed| Some(formed.instance) == world.host.instance) else {
+        return Ok(()); // its job is done
+    };
+    let Question { group, sequence, members, asked, .. } = question;
+    let entered = world.told.entered.get(&(process.epoch, *group, *sequence));
+    let since = |index: &u32| entered.and_then(|entered| entered.get(index)).copied();
+    let which = || format!("collective {sequence} on {group} of epoch {}", process.epoch.0);
+    let mut named = BTreeSet::new();
+    for absence in &absent.members {
+        let place = |member: &&std::sync::Arc<Member>| {
+            (member.role, Some(member.rank)) == (absence.culprit.role, absence.culprit.rank)
+        };
+        let member = formed.members.iter().find(place);
+        // Who has come back has its place, and is not in this epoch, which is broken therefore.
+        let is_back = |member: &Member| member.process.pid != absence.culprit.pid;
+        let Some(member) = member.filter(|member| !is_back(member) || process.broken.is_some()) else {
+            return Err(format!("node {node} was told that a stranger is absent from {}: {absence:?}", which()));
+        };
+        let has_said = !is_back(member)
+            && matches!(absence.state, AbsenceState::Never | AbsenceState::Inside | AbsenceState::Outside);
+        if has_said && since(&member.index).is_some_and(|since| since + STALE < *asked) {
+            return Err(format!("node {node} was told that one who is in {} is absent: {absence:?}", which()));
+        }
+        named.insert(member.index);
+    }
+    let missing = members.iter().find(|index| !named.contains(index) && since(index).is_none());
+    match missing.filter(|_| absent.total as usize == named.len()) {
+        Some(index) => Err(format!("node {node} was not told that {index} is absent from {}: {absent:?}", which())),
+        None => Ok(()),
+    }
+}
+
 /// A process hears that its epoch is broken, for the cause that all others hear.
 pub(super) fn broken(world: &mut World, node: usize, failure: &Failure) -> Verdict {
     let process = &world.processes[node];
@@ -266,14 +325,22 @@ pub(super) fn unended(world: &World) -> String {
     )
 }
 
+fn is_complete(world: &World) -> bool {
+    world.slots.iter().all(|slot| slot.done == world.plan.rounds)
+}
+
+/// Everybody has done everything, and the job has ended so.
+pub(super) fn ended_well(world: &World) -> bool {
+    is_complete(world) && world.host.ended.as_ref().is_some_and(|(_, result)| result.is_ok())
+}
+
 /// The whole story: all that could be done was done.
 pub(super) fn at_end(world: &World) -> Verdict {
     let Some((_, result)) = &world.host.ended else { return Err("the scheduler never ended".to_owned()) };
     if let Some(wrong) = &world.wrong {
         return Err(wrong.clone());
     }
-    let complete = world.slots.iter().all(|slot| slot.done == world.plan.rounds);
-    match (result, complete) {
+    match (result, is_complete(world)) {
         (Ok(()), true) => Ok(()),
         // It died after it had written that all is done: the next start began another job, to which nobody came.
         (Err(_), true) if world.host.archived => Ok(()),

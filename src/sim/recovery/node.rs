@@ -1,6 +1,5 @@
-//! The nodes' processes: the real brain, its connection, and what it keeps on its disk, as `runtime/node.rs` and
-//! `runtime/keeper.rs` do it: `World::keep` and `World::token_holds` say again what is decided there, for settings, files and
-//! forks are what most of that file is.
+//! The nodes' processes: the real brain, its connection, as `runtime/node.rs` drives it, and what the real
+//! `runtime/keeper.rs` keeps on its disk.
 
 use super::plan::{FINALIZE, FORMING, IMPATIENT, SILENCE};
 use super::program::Program;
@@ -10,11 +9,11 @@ use super::table::Event as Met;
 use super::world::{Event, World};
 use crate::agent::{self, Agent, Profile};
 use crate::error::{Error, Failure, Status};
-use crate::journal::Identity;
 use crate::membership::{self, ConnId};
+use crate::runtime::keeper::{lasting_name, Keeper};
 use crate::sim::network::{Fate, Side};
 use crate::sim::random::Random;
-use crate::types::{Device, Epoch, Incarnation, Time, Token, TokenHash};
+use crate::types::{Device, Epoch, Incarnation, Time, Token};
 use crate::wire::{Formed, Heartbeat, Lane, Message, Reentry, Register, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
 use std::time::Duration;
 
@@ -36,15 +35,14 @@ pub(super) enum End {
     Left,
 }
 
-#[derive(Debug)]
 pub(super) struct Process {
     pub(super) slot: usize,
     /// A second one beside one that lives.
     pub(super) twin: bool,
     pub(super) incarnation: Incarnation,
     agent: Agent,
-    identity: Identity,
-    register: Register,
+    keeper: Keeper,
+    pub(super) register: Register,
     /// Its links or its connections have been disturbed: together that is evidence enough against it.
     pub(super) disturbed: [bool; 2],
     pub(super) alive: bool,
@@ -76,24 +74,22 @@ impl Process {
     }
 }
 
+/// The disk's machine has died.
+fn has_crashed(error: &Error) -> bool {
+    error.message().contains("has crashed")
+}
+
 /// A process learns that a connection has ended.
 pub(super) fn closed(node: usize, conn: usize, words: &str) -> Event {
     Event::ToNode(node, Some(conn), agent::Input::Closed(words.to_owned()))
 }
 
 impl World {
-    /// What stands on the slot's disk, and what this life shows of it. Its own token is kept before anything is sent.
-    fn keep(&mut self, slot: usize, drawn: Token) -> Result<(Identity, Reentry), Error> {
-        let disk = &self.slots[slot].disk;
-        let plan = &self.plan.nodes[slot];
-        let name = plan.node_id.clone().unwrap_or_else(|| format!("{} rank {:?}", plan.role, plan.rank));
-        let kept = Identity::load(disk, &name)?;
-        let (current, tried) = kept.map_or((None, None), |kept| (kept.current, kept.next));
-        let next = tried.unwrap_or(drawn.0);
-        let identity = Identity { node_id: name, job_id: None, current, next: Some(next) };
-        identity.store(disk)?;
-        let tokens = current.into_iter().chain(tried).map(Token).collect();
-        Ok((identity, Reentry { tokens, next: TokenHash::of(&Token(next)) }))
+    /// What this life shows of what stands on the slot's disk. Its own token is kept before anything is sent.
+    fn keep(&mut self, slot: usize, drawn: Token) -> Result<(Reentry, Keeper), Error> {
+        let (disk, plan) = (Box::new(self.slots[slot].disk.clone()), &self.plan.nodes[slot]);
+        let name = lasting_name(plan.role, plan.node_id.as_deref(), plan.rank).expect("a node with an id, or a rank");
+        Keeper::begin(disk, name, None, || Ok(drawn.0))
     }
 
     pub(super) fn start_node(&mut self, slot: usize) -> Result<(), String> {
@@ -107,24 +103,34 @@ impl World {
             self.slots[slot].finished = true;
             return Ok(());
         }
-        let node = self.start_process(slot, false)?;
+        let Some(node) = self.start_process(slot, false)? else { return Ok(()) };
         self.slots[slot].current = Some(node);
         self.drain_node(node)
     }
 
     /// A second process of a node.
     pub(super) fn start_twin(&mut self, slot: usize) -> Result<(), String> {
-        let node = self.start_process(slot, true)?;
-        self.drain_node(node)
+        match self.start_process(slot, true)? {
+            Some(node) => self.drain_node(node),
+            None => Ok(()),
+        }
     }
 
-    fn start_process(&mut self, slot: usize, twin: bool) -> Result<usize, String> {
+    /// None: its machine dies while it keeps its token.
+    fn start_process(&mut self, slot: usize, twin: bool) -> Result<Option<usize>, String> {
         let mut random = Random::new(self.random.bits());
         let mut bytes = [0; 48];
         bytes.fill_with(|| random.bits() as u8);
         let incarnation = Incarnation(bytes[..16].try_into().expect("sixteen bytes"));
         let drawn = Token(bytes[16..].try_into().expect("32 bytes"));
-        let (identity, reentry) = self.keep(slot, drawn).map_err(|error| format!("slot {slot}: {error}"))?;
+        let (reentry, keeper) = match self.keep(slot, drawn) {
+            Ok(kept) => kept,
+            Err(error) if has_crashed(&error) => {
+                self.disk_takes_its_host(slot);
+                return Ok(None);
+            }
+            Err(error) => return Err(format!("slot {slot}: {error}")),
+        };
         let node = self.processes.len();
         if reentry.tokens.is_empty() && self.processes.iter().any(|process| process.slot == slot && !process.twin) {
             self.met(Met::WithoutToken);
@@ -168,7 +174,7 @@ impl World {
             twin,
             incarnation,
             agent: Agent::new(profile, self.now),
-            identity,
+            keeper,
             register,
             disturbed: [false; 2],
             alive: true,
@@ -187,15 +193,30 @@ impl World {
             to_blame: None,
             replaced: false,
         });
-        Ok(node)
+        Ok(Some(node))
     }
 
-    /// Its own token holds from now on.
-    pub(super) fn token_holds(&mut self, node: usize) -> Result<(), String> {
+    /// Its own token holds from now on; false: its machine has died over it.
+    pub(super) fn token_holds(&mut self, node: usize) -> Result<bool, String> {
         let process = &mut self.processes[node];
-        process.identity.current = process.identity.next.take().or(process.identity.current);
-        let stored = process.identity.store(&self.slots[process.slot].disk);
-        stored.map_err(|error| format!("node {node}: {error}"))
+        let slot = process.slot;
+        match process.keeper.joined() {
+            Ok(()) => Ok(true),
+            Err(error) if has_crashed(&error) => {
+                self.disk_takes_its_host(slot);
+                Ok(false)
+            }
+            Err(error) => Err(format!("node {node}: {error}")),
+        }
+    }
+
+    /// A slot's machine has died in the middle of an operation of its disk.
+    fn disk_takes_its_host(&mut self, slot: usize) {
+        self.met(Met::NodeDisk);
+        let back = self.random.span_ms(20..1500);
+        self.fault(back);
+        self.host_dies(slot);
+        self.queue.put(self.now + back, Event::StartNode(slot));
     }
 
     /// Something for a process that runs.
@@ -344,7 +365,7 @@ impl World {
         }
     }
 
-    fn send_to_scheduler(&mut self, node: usize, message: Message) {
+    pub(super) fn send_to_scheduler(&mut self, node: usize, message: Message) {
         self.say(|| format!("node {node} -> {message:?}"));
         let Line::Up(conn) = self.processes[node].line else { return };
         let kind = message.kind();

@@ -50,6 +50,12 @@ pub(super) enum Trouble {
     Stop { slot: usize, span: Duration, next: Duration },
     /// A second process of a node that lives.
     Twin { slot: usize },
+    /// A program frees its cluster without leaving it.
+    Free { slot: usize },
+    /// A launcher says of a process that lives that it has ended.
+    Lie { slot: usize },
+    /// A process dies, and its machine in the middle of the disk's operation after so many others.
+    NodeDisk { slot: usize, after: u64, back: Duration },
     /// The scheduler's process dies, or its machine.
     Scheduler { machine: bool, back: Duration },
     /// Scheduler and one node.
@@ -81,6 +87,46 @@ pub(super) enum Trouble {
     LinkSlow { one: usize, other: usize, span: Duration },
 }
 
+impl Trouble {
+    /// Whether nodes may be lost by it, or the job ended.
+    pub(super) fn takes_nodes(&self) -> bool {
+        !matches!(
+            self,
+            Trouble::Scheduler { .. }
+                | Trouble::DiskOperation { .. }
+                | Trouble::DiskFull { .. }
+                | Trouble::SyncFails { .. }
+                | Trouble::SlowDisk { .. }
+                | Trouble::Reset { .. }
+                | Trouble::Duplicate { .. }
+                | Trouble::Twin { .. }
+        )
+    }
+}
+
+/// How a story is to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// Everybody does everything: when somebody leaves nobody is lost any more.
+    Well,
+    /// Nodes are lost while others leave.
+    WithLosses,
+    /// Somebody aborts the job.
+    Aborted,
+}
+
+impl Ending {
+    /// That of a seed, and the how-manieth with that it is.
+    pub(super) fn of(seed: u64) -> (Ending, u64) {
+        let (round, at) = (seed / 20, seed % 20);
+        match at {
+            0..6 => (Ending::Aborted, round * 6 + at),
+            6..10 => (Ending::WithLosses, round * 4 + at - 6),
+            _ => (Ending::Well, round * 10 + at - 10),
+        }
+    }
+}
+
 /// When.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum When {
@@ -106,6 +152,7 @@ pub(super) struct NodePlan {
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) seed: u64,
+    pub(super) ending: Ending,
     pub(super) workers: u32,
     pub(super) servers: u32,
     pub(super) delay_max_us: u64,
@@ -116,6 +163,10 @@ pub(super) struct Plan {
     pub(super) groups: u64,
     /// A life that comes back for the first time does not wait long for the cluster to be whole again.
     pub(super) impatient: bool,
+    /// Launchers tell of the processes that they have started.
+    pub(super) launched: bool,
+    /// Somebody holds on to the scheduler's port while it is away: who connects then waits.
+    pub(super) port_is_kept: bool,
     /// One of so many records is followed by a rewriting of the journal.
     pub(super) rewrite_once_in: u64,
     pub(super) nodes: Vec<NodePlan>,
@@ -129,6 +180,7 @@ impl Plan {
         let servers = if random.once_in(4) { random.below(1..3) as u32 } else { 0 };
         let mut plan = Plan {
             seed,
+            ending: Ending::of(seed).0,
             workers,
             servers,
             delay_max_us: [300, 2_000, 8_000][random.index(3)],
@@ -136,6 +188,8 @@ impl Plan {
             rounds: random.below(8..24),
             groups: random.below(0..4),
             impatient: random.once_in(6),
+            launched: random.once_in(2),
+            port_is_kept: random.once_in(2),
             rewrite_once_in: [5, 20, 1000][random.index(3)],
             nodes: Vec::new(),
             troubles: Vec::new(),
@@ -176,7 +230,6 @@ impl Plan {
 
     fn troubles(&mut self, random: &mut Random) {
         let gentle = random.once_in(12);
-        let ends_badly = random.once_in(3);
         let count = if gentle { random.below(0..3) } else { random.below(1..8) };
         for _ in 0..count {
             let trouble = self.trouble(random);
@@ -193,18 +246,18 @@ impl Plan {
                     let nth = random.below(1..12) as u32;
                     When::With { kind: Plan::kind(random), phase: Plan::any_phase(random), nth }
                 }
-                _ => self.phase(random, ends_badly),
+                _ => self.phase(random),
             };
             self.troubles.push((when, trouble));
         }
     }
 
-    fn phase(&self, random: &mut Random, ends_badly: bool) -> When {
+    fn phase(&self, random: &mut Random) -> When {
         match random.below(0..9) {
             0 => When::In(Phase::Forming, random.span_ms(0..300)),
             1..=3 => When::In(Phase::Running, random.span_ms(0..1500)),
             4..=6 => When::In(Phase::Recovering, random.span_ms(0..1500)),
-            _ if ends_badly => When::In(Phase::Finishing, random.span_ms(0..120)),
+            _ if self.ending == Ending::WithLosses => When::In(Phase::Finishing, random.span_ms(0..120)),
             _ => When::In(Phase::Running, random.span_ms(0..300)),
         }
     }
@@ -214,7 +267,8 @@ impl Plan {
     }
 
     fn kind(random: &mut Random) -> u8 {
-        [1, 3, 4, 8, 9, 12, 13, 14, 19, 21, 22, 23, 24, 26, 27, 28, 29, 32, 33, 35][random.index(20)]
+        let kinds = [1, 3, 4, 8, 9, 12, 13, 14, 15, 16, 17, 18, 19, 21, 22, 23, 24, 26, 27, 28, 29, 32, 33, 35];
+        kinds[random.index(kinds.len())]
     }
 
     fn moment(random: &mut Random) -> Moment {
@@ -233,7 +287,7 @@ impl Plan {
         let slot = random.index(nodes);
         let back = Plan::back(random);
         let machine = random.once_in(2);
-        match random.below(0..29) {
+        match random.below(0..32) {
             0..=3 => Trouble::Kill { slot, back, forgets: random.once_in(12) },
             4 | 5 => Trouble::Vanish { slot, back },
             6 => Trouble::KillSome { first: slot, count: 1 + random.index(nodes), back },
@@ -253,11 +307,14 @@ impl Plan {
             22 => self.partition(random, slot, 4000),
             23 | 24 => Trouble::Duplicate { slot },
             25 => self.between_nodes(random, slot),
-            26 if random.once_in(4) => {
+            26 if self.ending == Ending::Aborted => {
                 let within = if random.once_in(2) { Phase::Running } else { Phase::Recovering };
                 Trouble::Abort { slot, within }
             }
             27 => Trouble::AllButOne { slot, back },
+            29 => Trouble::Free { slot },
+            30 => Trouble::Lie { slot },
+            31 => Trouble::NodeDisk { slot, after: random.below(0..10), back },
             _ => Trouble::Link { one: slot, other: (slot + 1) % nodes },
         }
     }

@@ -4,13 +4,14 @@
 use super::checks;
 use super::ledger::Asked;
 use super::node::End;
+use super::questions::Questions;
 use super::rounds::{Collective, What, VERDICT_WAIT};
 use super::sabotage::Sabotage;
 use super::world::{Event, World};
 use crate::agent::{self, Ask, Command};
 use crate::error::{Error, Failure, Status};
 use crate::types::GroupId;
-use crate::wire::{Formed, GroupProgress, PeerState};
+use crate::wire::{Formed, GroupProgress, Message, PeerState};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -27,7 +28,13 @@ pub(super) enum Tick {
     /// The verdict on this peer has been waited for.
     JudgeOver(u32, u64),
     OperationOver(u64),
+    /// A collective takes long.
+    Warn(u64),
+    /// Nobody has said in time who is absent.
+    NoAnswer(u64),
     StoreOver(Ask),
+    /// The same, and the program goes on without its answer.
+    StoreGivenUp(Ask),
     /// Into `muster_recover`.
     Recover,
     /// Its time is up.
@@ -85,7 +92,8 @@ pub(super) struct Program {
     /// The store's question that is waited for.
     waits: Option<Ask>,
     pub(super) asks: BTreeMap<Ask, Asked>,
-    next_ask: Ask,
+    pub(super) next_ask: Ask,
+    pub(super) questions: Questions,
     /// How many groups it has been told of.
     pub(super) made: u64,
     /// Those in which it is: their members, in order of rank.
@@ -159,10 +167,9 @@ impl World {
                 let slot = self.processes[node].slot;
                 self.slots[slot].finished |= self.slots[slot].current == Some(node);
             }
-            agent::Event::Lost(_)
-            | agent::Event::SchedulerAway(_)
-            | agent::Event::Absent(..)
-            | agent::Event::Located(..) => {}
+            agent::Event::Absent(ask, absent) => self.absent(node, ask, &absent)?,
+            agent::Event::Located(ask, member) => self.located(node, ask, &member)?,
+            agent::Event::Lost(_) | agent::Event::SchedulerAway(_) => {}
         }
         Ok(())
     }
@@ -198,12 +205,16 @@ impl World {
         process.program.next = Next::MakeAgain;
         process.program.sequence = 0;
         process.program.sequences.clear();
+        process.program.questions.renew();
         process.program.recovering_since = None;
         for other in self.processes.iter_mut().filter(|other| other.slot == slot && other.incarnation != life) {
             other.replaced = true;
         }
-        if is_first {
-            self.token_holds(node)?;
+        if is_first && !self.token_holds(node)? {
+            return Ok(()); // its machine has died
+        }
+        if self.random.once_in(3) {
+            self.ask_address(node);
         }
         self.soon(node, 0..80, Tick::Go);
         Ok(())
@@ -231,9 +242,12 @@ impl World {
         }
     }
 
-    /// The process ends itself, without leaving: its place is another's, or will be.
-    fn gives_up(&mut self, node: usize) {
+    /// The process ends itself, without leaving: its place is another's, or will be. Perhaps it frees its cluster first.
+    pub(super) fn gives_up(&mut self, node: usize) {
         let slot = self.processes[node].slot;
+        if self.random.once_in(2) {
+            self.send_to_scheduler(node, Message::Gone);
+        }
         self.process_ends(node, End::Died);
         if self.slots[slot].current == Some(node) {
             let back = self.random.span_ms(20..1500);
@@ -270,13 +284,33 @@ impl World {
                 let inside = program.collective.as_ref().is_some_and(|it| it.number == call);
                 if program.making == Some((call, true)) {
                     self.gives_up(node);
-                } else if inside || program.making == Some((call, false)) {
-                    self.revoke(node, Status::Timeout, "took too long", None);
+                } else if inside {
+                    self.ask_absent(node, true);
+                    self.after(node, VERDICT_WAIT, Tick::NoAnswer(call));
+                } else if program.making == Some((call, false)) {
+                    self.times_out(node, None);
+                }
+            }
+            Tick::Warn(call) | Tick::NoAnswer(call) => {
+                let program = &self.processes[node].program;
+                if program.collective.as_ref().is_none_or(|it| it.number != call) {
+                    return Ok(());
+                }
+                match tick {
+                    Tick::Warn(_) => self.ask_absent(node, false),
+                    _ => self.times_out(node, None),
                 }
             }
             // The program ends for it, as one that does not expect this.
             Tick::StoreOver(ask) if self.processes[node].program.waits == Some(ask) => self.gives_up(node),
-            Tick::StoreOver(_) => {}
+            Tick::StoreGivenUp(ask) if self.processes[node].program.waits == Some(ask) => {
+                let program = &mut self.processes[node].program;
+                program.waits = None;
+                program.asks.remove(&ask);
+                self.command(node, Command::StoreCancel(ask));
+                self.soon(node, 0..60, Tick::Go);
+            }
+            Tick::StoreOver(_) | Tick::StoreGivenUp(_) => {}
             Tick::Recover => {
                 self.command(node, Command::Recover(true));
                 self.soon(node, 1000..15_000, Tick::RecoverOver);
@@ -323,6 +357,9 @@ impl World {
 
     /// The next step of the work.
     pub(super) fn go(&mut self, node: usize) -> Result<(), String> {
+        if self.random.once_in(24) {
+            self.ask_address(node);
+        }
         let process = &mut self.processes[node];
         let Some(formed) = &process.formed else { return Ok(()) };
         let known = formed.makings.iter().find(|made| made.parent == GroupId::UNIVERSE).map_or(0, |made| made.count);
@@ -349,7 +386,14 @@ impl World {
                 let makes = program.made < self.plan.groups && round % 2 == 0;
                 program.next = if makes { Next::Make(round) } else { Next::OnGroup(round) };
                 self.command(node, command);
-                self.after(node, STORE, Tick::StoreOver(ask));
+                match self.random.once_in(8) {
+                    true => {
+                        let at = self.now + self.random.span_us(200..40_000);
+                        let token = self.processes[node].program.token;
+                        self.queue.put(at, Event::Program(node, token, Tick::StoreGivenUp(ask)));
+                    }
+                    false => self.after(node, STORE, Tick::StoreOver(ask)),
+                }
             }
             Next::Make(round) => {
                 let nth = process.program.made + 1;
@@ -421,7 +465,7 @@ impl World {
     }
 
     /// Gives up on the group of its collective, or of its making, for this cause.
-    fn revoke(&mut self, node: usize, status: Status, cause: &str, peer: Option<u32>) {
+    pub(super) fn revoke(&mut self, node: usize, status: Status, cause: &str, peer: Option<u32>) {
         let process = &self.processes[node];
         let Some(formed) = &process.formed else { return };
         let culprit = peer.map(|peer| &formed.members[peer as usize]).map(|member| crate::error::Culprit {

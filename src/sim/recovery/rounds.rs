@@ -6,6 +6,7 @@
 use super::checks;
 use super::plan::OPERATION;
 use super::program::Tick;
+use super::questions::WARN_AFTER;
 use super::sabotage::Sabotage;
 use super::world::{Event, World};
 use crate::collective::{choose, Action, Algorithm, Buffer, Landing, Shape, Side, Span, Thresholds};
@@ -217,7 +218,9 @@ impl World {
         let missing = process.links.ended.iter().copied().find(|index| collective.needs(*index));
         process.program.collective = Some(collective);
         let token = process.program.token;
+        self.queue.put(self.now + WARN_AFTER, Event::Program(node, token, Tick::Warn(number)));
         self.queue.put(self.now + OPERATION, Event::Program(node, token, Tick::OperationOver(number)));
+        self.told.enters(epoch, group, sequence, index, self.now);
         if let Some(peer) = missing {
             self.suspect(node, peer);
         }

@@ -7,7 +7,7 @@ use super::world::World;
 use crate::agent;
 use crate::error::{Error, Failure, Status};
 use crate::types::{Epoch, Secret};
-use crate::wire::{Message, Record};
+use crate::wire::{AbsenceState, Message, Record};
 use std::sync::Arc;
 
 /// What is broken.
@@ -67,6 +67,10 @@ pub(super) enum Sabotage {
     AbortHalfTold,
     ForgetKnown,
     WrongAborter,
+    /// A node's address is another; nobody is said to be absent; one is who is not.
+    WrongAddress,
+    NobodyAbsent,
+    WrongAbsence,
 }
 
 /// What becomes of a message of the scheduler's to this node.
@@ -100,6 +104,16 @@ pub(super) fn tampered(world: &World, to: Option<usize>, mut message: Message) -
             }
         }
         (Sabotage::OtherGroup, Message::GroupMade(made)) if one => made.members.reverse(),
+        (Sabotage::WrongAddress, Message::Located(located)) => located.member.addresses.clear(),
+        (Sabotage::NobodyAbsent, Message::Absent(absent)) => (absent.total, absent.members) = (0, Vec::new()),
+        (Sabotage::WrongAbsence, Message::Absent(absent)) => {
+            let asks = to.and_then(|node| world.processes[node].formed.as_ref());
+            let own = asks.and_then(|formed| formed.members.get(formed.index as usize));
+            if let (Some(own), Some(first)) = (own, absent.members.first_mut()) {
+                (first.culprit.role, first.culprit.rank) = (own.role, Some(own.rank));
+                (first.culprit.pid, first.state) = (own.process.pid, AbsenceState::Outside);
+            }
+        }
         (Sabotage::SameSum, Message::StoreReply(reply)) if reply.number > 0 => reply.number = 1,
         (Sabotage::WrongValue, Message::StorePiece(piece)) if !piece.bytes.as_slice().starts_with(b"slot") => {
             let mut bytes = piece.bytes.as_slice().to_vec();
@@ -171,15 +185,12 @@ pub(super) fn spoiled(world: &mut World, collective: &Collective, frame: &mut Fr
     }
 }
 
-/// What a scheduler reads that is started again; whether the journal is to be put aside.
-pub(super) fn reread(world: &World, records: &mut Vec<Record>) -> bool {
+/// What a scheduler reads that is started again.
+pub(super) fn reread(world: &World, records: &mut Vec<Record>) {
     let is_later = |record: &Record| matches!(record, Record::Epoch(epoch) if epoch.epoch.0 > 1);
     match world.sabotage {
         Some(Sabotage::ForgetEpoch) => drop(records.iter().rposition(is_later).map(|at| records.remove(at))),
-        Some(Sabotage::ForgetJob) if records.iter().any(is_later) => {
-            records.clear();
-            return true;
-        }
+        Some(Sabotage::ForgetJob) if records.iter().any(is_later) => records.push(Record::Done),
         Some(sabotage @ (Sabotage::SameSeat | Sabotage::SameNode)) => {
             for record in records {
                 let Record::Epoch(epoch) = record else { continue };
@@ -192,7 +203,6 @@ pub(super) fn reread(world: &World, records: &mut Vec<Record>) -> bool {
         }
         _ => {}
     }
-    false
 }
 
 /// How a job is said to have ended.
@@ -252,6 +262,9 @@ fn each_rule_that_is_broken_is_noticed_by_its_check() {
         (Sabotage::AbortHalfTold, "was there when the job was aborted, and was not told"),
         (Sabotage::ForgetKnown, "and the scheduler that it came back to did not"),
         (Sabotage::WrongAborter, "who is said to have aborted the job did not"),
+        (Sabotage::WrongAddress, "asked for the address of"),
+        (Sabotage::NobodyAbsent, "was not told that"),
+        (Sabotage::WrongAbsence, "was told that one who is in"),
     ] {
         let wrong = noticed(sabotage);
         if !wrong.contains(words) {

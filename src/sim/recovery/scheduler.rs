@@ -1,44 +1,37 @@
-//! The scheduler's process: the real brain, and the real journal over the simulated disk, driven as `runtime/writer.rs` and
-//! `runtime/scheduler.rs` do it. It dies at any moment, and is started again. `World::begin` and `World::write` say again what
-//! `runtime/writer.rs` decides in `begin` and `carry_out`: there settings, paths and a thread stand between the same few
-//! lines, and here a death between any two of them.
+//! The scheduler's process: the real brain, and the real journal over the simulated disk, written by the real `runtime/book.rs`
+//! in steps that are those of `runtime/writer.rs`. It dies between any two of them, and is started again.
 
 use super::checks;
 use super::plan::{Moment, Trouble, When, FORMING, SCHEDULER_HOST, SILENCE};
 use super::sabotage::Sabotage;
 use super::table::{Event as Met, Written};
 use super::world::{Event, World};
-use crate::error::{Error, Status};
+use crate::error::Error;
 use crate::journal::testdisk::MemoryDisk;
-use crate::journal::{Journal, Opened};
-use crate::membership::{self, check_history, ConnId, Identity, Liveness, Rules, Scheduler, StoreLimits};
+use crate::membership::{self, ConnId, Identity, Liveness, Rules, Scheduler, StoreLimits};
+use crate::runtime::book::{Begun, Book, Desk, Read, Work};
 use crate::sim::network::{Fate, Side};
 use crate::sim::random::Random;
 use crate::types::{HostName, JobInstance, Secret, Time};
-use crate::wire::{Agreed, JobRecord, Message, Record};
+use crate::wire::{Agreed, JobRecord, Message};
 use std::time::Duration;
 
-/// One thing that the writing thread does.
+/// One thing that the writing thread does, and what comes of it.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
     Write,
     /// The sync returns that makes all up to this record durable.
     Sync(u64),
-    Persisted(u64),
-}
-
-enum Work {
-    Append(u64, Record),
-    Rewrite(Vec<Record>),
+    /// The scheduler's loop is woken, and looks at what there is to tell.
+    Look,
 }
 
 pub(super) struct Running {
     pub(super) brain: Scheduler,
-    journal: Journal,
-    job: JobRecord,
-    work: Vec<Work>,
+    book: Book,
+    desk: Desk,
     busy: bool,
-    /// What is written and not told of as durable.
+    /// What is put out, and not told of as durable.
     written: Vec<(u64, Written)>,
     /// It dies once it has sent one message more.
     dies_when_told: Option<Written>,
@@ -59,6 +52,10 @@ pub(super) struct Host {
     pub(super) archived: bool,
     slow_until: Time,
     salt: u64,
+    /// When it was started last.
+    pub(super) started: Time,
+    /// Launchers' words that wait on its port, each about a process.
+    pub(super) words: Vec<usize>,
 }
 
 impl Host {
@@ -73,6 +70,8 @@ impl Host {
             archived: false,
             slow_until: Time(0),
             salt: seed,
+            started: Time(0),
+            words: Vec::new(),
         }
     }
 }
@@ -109,9 +108,9 @@ impl World {
         self.host.salt = self.host.salt.wrapping_add(7);
         self.say(|| "scheduler starts".to_owned());
         match self.begin() {
-            Ok(Some((running, records))) => {
-                checks::resumed(self, &records)?;
-                self.go_on(running, records);
+            Ok(Some(begun)) => {
+                checks::resumed(self, &begun.records)?;
+                self.go_on(begun);
                 Ok(())
             }
             Ok(None) => Ok(()), // it died on the way
@@ -126,67 +125,44 @@ impl World {
     }
 
     /// Reads the journal, and writes down that the scheduler was started.
-    #[allow(clippy::type_complexity)] // read once
-    fn begin(&mut self) -> Result<Option<((Journal, JobRecord), Vec<Record>)>, Error> {
-        let Opened { mut journal, records, .. } = Journal::open(Box::new(self.host.disk.clone()), self.host.salt)?;
-        let decode = |bytes: &[u8]| Record::decode(bytes).expect("what was written can be read");
-        let mut records: Vec<Record> = records.iter().map(decode).collect();
+    fn begin(&mut self) -> Result<Option<Begun>, Error> {
+        let mut read = Read::new(Box::new(self.host.disk.clone()), self.host.salt)?;
         if self.sabotage.is_none() {
-            check_history(self.plan.workers, self.plan.servers, &records)
-                .map_err(|absurd| Error::new(Status::Journal, absurd.words))?;
+            read.check()?;
         }
-        if super::sabotage::reread(self, &mut records) {
-            journal.archive()?;
-        }
-        if records.last() == Some(&Record::Done) {
+        if read.is_done() {
             // Another job begins, whether or not all of this succeeds now.
             self.host.archived = true;
             self.host.instance = None;
             (self.newest, self.told, self.ledger) = Default::default();
-            journal.archive()?;
-            records.clear();
         }
-        let job = match records.first() {
-            Some(Record::Job(job)) => job.clone(),
-            _ => {
-                let mut random = Random::new(self.random.bits());
-                let mut instance = [0; 16];
-                instance.fill_with(|| random.bits() as u8);
-                let (worker_num, server_num) = (self.plan.workers, self.plan.servers);
-                let job = JobRecord { instance: JobInstance(instance), job_id: None, worker_num, server_num };
-                journal.append(&[Record::Job(job.clone()).encode()])?;
-                job
-            }
-        };
-        let starts = records.iter().filter_map(|record| match record {
-            Record::Generation(number) => Some(*number),
-            _ => None,
-        });
-        let generation = Record::Generation(starts.max().unwrap_or(0) + 1);
-        journal.append(&[generation.encode()])?;
+        super::sabotage::reread(self, &mut read.records);
+        let mut instance = [0; 16];
+        instance.fill_with(|| self.random.bits() as u8);
+        let (worker_num, server_num) = (self.plan.workers, self.plan.servers);
+        let new = JobRecord { instance: JobInstance(instance), job_id: None, worker_num, server_num };
+        let mut begun = read.begin(new, "MS_RECOVERY_PATH")?;
         if self.dies_at(Moment::Unsynced(Written::Start)) {
             return Ok(None);
         }
-        journal.sync()?;
-        if self.dies_at(Moment::Durable(Written::Start)) {
-            return Ok(None);
-        }
-        records.push(generation);
-        Ok(Some(((journal, job), records)))
+        begun.sync()?;
+        Ok((!self.dies_at(Moment::Durable(Written::Start))).then_some(begun))
     }
 
-    fn go_on(&mut self, (journal, job): (Journal, JobRecord), records: Vec<Record>) {
+    fn go_on(&mut self, mut begun: Begun) {
         let mut random = Random::new(self.random.bits());
         let mut secret = [0; 32];
         secret.fill_with(|| random.bits() as u8);
-        let identity =
-            Identity { instance: job.instance, secret: Secret(secret), host: host(SCHEDULER_HOST), pid_namespace: 1 };
-        self.host.instance = Some(job.instance);
+        let (instance, secret) = (begun.instance, Secret(secret));
+        let identity = Identity { instance, secret, host: host(SCHEDULER_HOST), pid_namespace: 1 };
+        self.host.instance = Some(instance);
+        let records = std::mem::take(&mut begun.records);
         let brain = Scheduler::resume(identity, self.rules(), self.now, records);
-        let (work, written) = (Vec::new(), Vec::new());
-        self.host.armed = Time::NEVER;
-        self.host.running = Some(Running { brain, journal, job, work, busy: false, written, dies_when_told: None });
+        let (book, desk, written) = (begun.into_book(), Desk::default(), Vec::new());
+        (self.host.armed, self.host.started) = (Time::NEVER, self.now);
+        self.host.running = Some(Running { brain, book, desk, busy: false, written, dies_when_told: None });
         self.drain_scheduler();
+        self.words_are_heard();
     }
 
     pub(super) fn feed_scheduler(&mut self, input: membership::Input) {
@@ -288,13 +264,15 @@ impl World {
         let at = self.now + self.random.span_us(5..60);
         let life = self.host.life;
         let Some(running) = &mut self.host.running else { return };
-        running.work.push(work);
-        if !std::mem::replace(&mut running.busy, true) {
+        if let Work::Append(number, record) = &work {
+            running.written.push((*number, Written::of(record)));
+        }
+        if running.desk.put(work) && !std::mem::replace(&mut running.busy, true) {
             self.queue.put(at, Event::Writer(life, Step::Write));
         }
     }
 
-    /// The writing thread goes on.
+    /// The writing thread goes on, or the scheduler's loop looks at what it has done.
     pub(super) fn writer(&mut self, life: u64, step: Step) -> Result<(), String> {
         if self.host.life != life {
             return Ok(());
@@ -302,56 +280,44 @@ impl World {
         let outcome = match step {
             Step::Write => self.write(),
             Step::Sync(last) => self.sync(last),
-            Step::Persisted(last) => {
-                self.persisted(last);
+            Step::Look => {
+                self.look_at_writer();
                 Ok(())
             }
         };
         let Err(error) = outcome else { return Ok(()) };
         self.say(|| format!("scheduler's disk: {error}"));
-        let back = self.random.span_ms(20..1500);
         if !self.disk_has_failed(&error) {
             return Err(format!("the journal fails: {error}"));
         }
-        let machine = error.message().contains("has crashed") || self.random.once_in(2);
-        self.scheduler_dies(machine, back);
+        if error.message().contains("has crashed") {
+            let back = self.random.span_ms(20..1500);
+            self.scheduler_dies(true, back);
+        } else {
+            self.settle(Err(error));
+        }
         Ok(())
     }
 
     /// Writes everything that waits, and begins to sync it.
     fn write(&mut self) -> Result<(), Error> {
         let Some(running) = &mut self.host.running else { return Ok(()) };
-        let mut last = 0;
-        let mut batch = Vec::new();
-        let mut rewritten = false;
-        for work in std::mem::take(&mut running.work) {
-            match work {
-                Work::Append(number, record) => {
-                    last = number;
-                    running.written.push((number, Written::of(&record)));
-                    batch.push(record.encode());
-                }
-                Work::Rewrite(records) => {
-                    running.journal.append(&std::mem::take(&mut batch))?;
-                    let first = std::iter::once(Record::Job(running.job.clone()).encode());
-                    running.journal.rewrite(first.chain(records.iter().map(Record::encode)))?;
-                    rewritten = true;
-                }
-            }
-        }
-        running.journal.append(&batch)?;
+        let work = running.desk.take();
+        let rewrites = work.iter().any(|work| matches!(work, Work::Rewrite(_)));
+        let last = running.book.write(work)?;
         let is_of_store = running.written.iter().all(|(_, written)| *written == Written::Store);
         let (life, slow) = (self.host.life, self.host.slow_until > self.now);
-        if rewritten {
+        if is_of_store && self.sabotage == Some(Sabotage::AcknowledgeEarly) {
+            running.desk.settle(Ok(last), false);
+            self.queue.put(self.now, Event::Writer(life, Step::Look));
+        }
+        if rewrites {
             self.met(Met::Rewritten);
         }
         let lasts = match slow {
             true => self.random.span_ms(100..900),
             false => self.random.span_us(self.plan.sync_max_us / 20..self.plan.sync_max_us),
         };
-        if is_of_store && self.sabotage == Some(Sabotage::AcknowledgeEarly) {
-            self.queue.put(self.now, Event::Writer(life, Step::Persisted(last)));
-        }
         self.queue.put(self.now + lasts, Event::Writer(life, Step::Sync(last)));
         Ok(())
     }
@@ -364,20 +330,29 @@ impl World {
             }
         }
         let Some(running) = &mut self.host.running else { return Ok(()) };
-        running.journal.sync()?;
+        running.book.sync()?;
         for written in &kinds {
             if self.dies_at(Moment::Durable(*written)) {
                 return Ok(());
             }
         }
-        let soon = self.now + self.random.span_us(2..40);
-        self.queue.put(soon, Event::Writer(self.host.life, Step::Persisted(last)));
-        let Some(running) = &mut self.host.running else { return Ok(()) };
-        running.busy = !running.work.is_empty();
-        if running.busy {
-            self.queue.put(soon, Event::Writer(self.host.life, Step::Write));
-        }
+        self.settle(Ok(last));
         Ok(())
+    }
+
+    /// What was written is settled; on with what has come meanwhile.
+    fn settle(&mut self, outcome: Result<u64, Error>) {
+        let soon = self.now + self.random.span_us(2..40);
+        let rewrites = outcome.is_ok() && self.random.once_in(self.plan.rewrite_once_in);
+        let Some(running) = &mut self.host.running else { return };
+        let is_long = running.book.asks_for_rewrite() || rewrites;
+        running.desk.settle(outcome, is_long);
+        running.busy = !running.desk.is_empty();
+        let life = self.host.life;
+        self.queue.put(soon, Event::Writer(life, Step::Look));
+        if running.busy {
+            self.queue.put(soon, Event::Writer(life, Step::Write));
+        }
     }
 
     fn written_up_to(&self, last: u64) -> Vec<Written> {
@@ -385,17 +360,23 @@ impl World {
         running.written.iter().filter(|(number, _)| *number <= last).map(|(_, written)| *written).collect()
     }
 
-    fn persisted(&mut self, last: u64) {
-        let kinds = self.written_up_to(last);
+    /// What has become durable, or why nothing does any more: as `runtime/scheduler.rs` does it.
+    fn look_at_writer(&mut self) {
+        let Some(running) = &mut self.host.running else { return };
+        let progress = running.desk.progress();
+        if progress.failed.is_some() {
+            let (machine, back) = (self.random.once_in(2), self.random.span_ms(20..1500));
+            return self.scheduler_dies(machine, back);
+        }
+        let kinds = self.written_up_to(progress.durable);
         if let Some(running) = &mut self.host.running {
-            running.written.retain(|(number, _)| *number > last);
+            running.written.retain(|(number, _)| *number > progress.durable);
             running.dies_when_told = kinds.first().copied();
         }
-        self.feed_scheduler(membership::Input::Persisted(last));
-        let rewrites = self.random.once_in(self.plan.rewrite_once_in);
+        self.feed_scheduler(membership::Input::Persisted(progress.durable));
         let Some(running) = &mut self.host.running else { return };
         running.dies_when_told = None;
-        if rewrites {
+        if progress.is_long {
             let records = running.brain.snapshot();
             self.put_to_work(Work::Rewrite(records));
         }
@@ -462,6 +443,7 @@ impl World {
         if self.host.ended.is_some() {
             return;
         }
+        let machine = machine && !self.spares_nodes();
         self.fault(back);
         self.aborting.scheduler_dies();
         let met = if machine { Met::SchedulerMachineDies } else { Met::SchedulerKilled };
@@ -482,7 +464,9 @@ impl World {
         let there: Vec<usize> =
             (0..self.slots.len()).filter(|slot| self.plan.nodes[*slot].host == SCHEDULER_HOST).collect();
         for slot in there.into_iter().filter(|_| machine) {
-            self.process_dies(slot, true, back);
+            if !self.process_dies(slot, true, back) {
+                self.host_dies(slot);
+            }
         }
     }
 }

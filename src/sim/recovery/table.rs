@@ -62,6 +62,14 @@ pub(super) enum Event {
     OldLifeReturns,
     /// A second process wants the place of one that lives.
     Twin,
+    /// A program frees its cluster without leaving it.
+    Freed,
+    /// A launcher tells of a process that has ended; when another has its place; of one that lives.
+    LaunchersWord,
+    LateWord,
+    FalseWord,
+    /// A node's machine died in the middle of an operation of its disk.
+    NodeDisk,
     /// A node comes back without what it had kept.
     WithoutToken,
     SchedulerKilled,
@@ -149,6 +157,11 @@ fn troubles() -> Vec<(Event, &'static [Phase])> {
         (Event::NodeStopped, NOT_FINISHING),
         (Event::OldLifeReturns, &[Recovering]),
         (Event::Twin, NOT_FINISHING),
+        (Event::Freed, NOT_FINISHING),
+        (Event::LaunchersWord, &[Phase::Forming, Recovering, Phase::Finishing]),
+        (Event::LateWord, WORKING),
+        (Event::FalseWord, NOT_FINISHING),
+        (Event::NodeDisk, &[Phase::Forming, Recovering]),
         (Event::WithoutToken, &[Recovering]),
         (Event::SchedulerKilled, ALL),
         (Event::SchedulerMachineDies, ALL),
@@ -199,7 +212,10 @@ fn required() -> Vec<(Event, &'static [Phase])> {
         (8, &[Finishing]),
         (10, &[Recovering]),
         (13, &[Recovering]),
+        (15, WORKING),
+        (17, WORKING),
         (19, &[Recovering]),
+        (20, &[Recovering]),
         (21, &[Running]),
         (23, &[Finishing]),
         (24, &[Recovering]),
@@ -207,6 +223,8 @@ fn required() -> Vec<(Event, &'static [Phase])> {
         (29, &[Recovering]),
         (32, &[Running]),
         (33, &[Running]),
+        (34, &[Running]),
+        (36, &[Recovering]),
     ] {
         required.push((Event::SchedulerBefore(kind), phases));
         required.push((Event::SchedulerAfter(kind), phases));
@@ -217,9 +235,14 @@ fn required() -> Vec<(Event, &'static [Phase])> {
         (4, NOT_FINISHING),
         (8, &[Finishing]),
         (9, &[Finishing]),
+        (11, &[Recovering]),
         (12, &[Recovering]),
         (13, &[Recovering]),
         (14, &[Recovering]),
+        (15, WORKING),
+        (16, WORKING),
+        (17, WORKING),
+        (18, WORKING),
         (19, &[Recovering]),
         (21, &[Running]),
         (22, &[Running]),
@@ -231,6 +254,7 @@ fn required() -> Vec<(Event, &'static [Phase])> {
         (29, &[Recovering]),
         (32, &[Running]),
         (33, &[Running]),
+        (34, &[Running]),
         (35, &[Running]),
     ] {
         required.push((Event::NodeWith(kind), phases));
@@ -253,10 +277,16 @@ fn losses() -> Vec<(Event, &'static [Phase])> {
         (8, &[Finishing]),
         (9, &[Finishing]),
         (10, &[Recovering]),
+        (11, &[Recovering]),
         (12, &[Recovering]),
         (13, &[Recovering]),
         (14, &[Recovering]),
+        (15, WORKING),
+        (16, WORKING),
+        (17, WORKING),
+        (18, WORKING),
         (19, &[Recovering]),
+        (20, WORKING),
         (21, &[Running]),
         (22, &[Running]),
         (23, &[Finishing]),
@@ -268,7 +298,9 @@ fn losses() -> Vec<(Event, &'static [Phase])> {
         (29, &[Recovering]),
         (32, &[Running]),
         (33, &[Running]),
+        (34, &[Running]),
         (35, &[Running]),
+        (36, &[Recovering]),
     ];
     losses.into_iter().map(|(kind, phases)| (Event::MessageLost(kind), phases)).collect()
 }
@@ -295,7 +327,12 @@ fn message(kind: u8) -> &'static str {
         12 => "Verdict",
         13 => "Revoke",
         14 => "Revoked",
+        15 => "WhereAre",
+        16 => "Absent",
+        17 => "Locate",
+        18 => "Located",
         19 => "Abort",
+        20 => "Gone",
         21 => "MakeGroup",
         22 => "GroupMade",
         23 => "FreeGroup",
@@ -307,7 +344,9 @@ fn message(kind: u8) -> &'static str {
         29 => "Known",
         32 => "StoreBegin",
         33 => "StorePiece",
+        34 => "StoreCancel",
         35 => "StoreReply",
+        36 => "ChildEnded",
         _ => "another",
     }
 }

@@ -1,7 +1,7 @@
 //! What goes wrong: processes, machines, disks, and connections to the scheduler.
 
 use super::node::{End, Line};
-use super::plan::{Trouble, When, SCHEDULER_HOST, SILENCE};
+use super::plan::{Trouble, When, SILENCE};
 use super::table::{Event as Met, Phase};
 use super::world::{Event, World};
 use crate::sim::network::Side;
@@ -15,7 +15,7 @@ const STOOD: Duration = Duration::from_millis(120);
 
 impl World {
     pub(super) fn trouble(&mut self, trouble: Trouble) -> Result<(), String> {
-        if self.host.ended.is_some() {
+        if self.host.ended.is_some() || (self.spares_nodes() && trouble.takes_nodes()) {
             return Ok(());
         }
         match trouble {
@@ -34,17 +34,7 @@ impl World {
                     self.process_dies(slot, false, back);
                 }
             }
-            Trouble::AllButOne { slot, back } => {
-                let slot = self.running(slot);
-                if self.current(slot).is_some() {
-                    self.met(Met::AllButOne);
-                    let others: Vec<usize> = (0..self.slots.len()).filter(|other| *other != slot).collect();
-                    for other in others {
-                        let later = back + self.random.span_ms(0..300);
-                        self.process_dies(other, false, later);
-                    }
-                }
-            }
+            Trouble::AllButOne { slot, back } => self.all_but_one_die(slot, back),
             Trouble::Abort { slot, within } if within == self.phase => self.abort_from(slot),
             // The next time.
             Trouble::Abort { within, .. } => {
@@ -74,6 +64,12 @@ impl World {
                 }
             }
             Trouble::Scheduler { .. } | Trouble::Both { .. } | Trouble::All { .. } => {}
+            Trouble::Free { slot } => self.frees(slot),
+            Trouble::Lie { slot } => self.lie(slot),
+            Trouble::NodeDisk { slot, after, back } => {
+                self.slots[slot].disk.crash_after(after);
+                self.process_dies(slot, false, back);
+            }
             Trouble::DiskOperation { after, .. } => self.host.disk.crash_after(after),
             Trouble::DiskFull { bytes, .. } => self.host.disk.fill_after(bytes),
             Trouble::SyncFails { after, .. } => self.host.disk.fail_sync_after(after),
@@ -90,6 +86,18 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    fn all_but_one_die(&mut self, slot: usize, back: Duration) {
+        let slot = self.running(slot);
+        if self.current(slot).is_none() {
+            return;
+        }
+        self.met(Met::AllButOne);
+        for other in (0..self.slots.len()).filter(|other| *other != slot) {
+            let later = back + self.random.span_ms(0..300);
+            self.process_dies(other, false, later);
+        }
     }
 
     /// The process that has a slot's place, where it runs.
@@ -176,16 +184,19 @@ impl World {
     /// Whether it is planned that this message is lost with its connection; then it is.
     pub(super) fn loses(&mut self, conn: usize, kind: u8) -> bool {
         let Some(node) = self.network.node_of(conn).filter(|node| self.processes[*node].alive) else { return false };
-        let Some(Trouble::Reset { quiet, .. }) = self.due(|when, phase| match when {
-            When::Lost { kind: planned, phase: within, nth } if *planned == kind && *within == phase => Some(nth),
-            _ => None,
-        }) else {
-            return false;
-        };
+        let Some(Trouble::Reset { quiet, .. }) = self.due_loss(kind) else { return false };
         self.met(Met::MessageLost(kind));
         self.disturb_line(node);
         self.reset(node, conn, quiet);
         true
+    }
+
+    /// The loss of a message of this kind, where it is planned now.
+    pub(super) fn due_loss(&mut self, kind: u8) -> Option<Trouble> {
+        self.due(|when, phase| match when {
+            When::Lost { kind: planned, phase: within, nth } if *planned == kind && *within == phase => Some(nth),
+            _ => None,
+        })
     }
 
     /// The trouble whose time has come, of those that this counts down.
@@ -232,27 +243,38 @@ impl World {
 
     /// The process of a slot dies, and is started again after a while; whether there was one.
     pub(super) fn process_dies(&mut self, slot: usize, with_host: bool, back: Duration) -> bool {
-        let Some(node) = self.slots[slot].current.filter(|at| self.processes[*at].alive) else { return false };
+        let current = self.slots[slot].current.filter(|at| self.processes[*at].alive && !self.spares_nodes());
+        let Some(node) = current else { return false };
         self.fault(back);
         self.met(if with_host { Met::NodeVanished } else { Met::NodeKilled });
         if self.host.running.is_none() {
             self.met(Met::LostMeanwhile);
         }
         self.blame(node);
-        self.processes[node].ended = Some((self.now, End::Died));
-        self.processes[node].alive = false;
         if with_host {
-            self.network.of_node(node).into_iter().for_each(|conn| self.network.cut(conn, [false; 2]));
-            if self.plan.nodes[slot].host != SCHEDULER_HOST {
-                let disk = self.slots[slot].disk.crash();
-                self.slots[slot].disk = disk;
-            }
+            self.host_dies(slot);
         } else {
+            self.processes[node].ended = Some((self.now, End::Died));
+            self.processes[node].alive = false;
             self.disconnect(node);
             self.end_links(node);
+            self.is_seen_to_end(node);
         }
         self.queue.put(self.now + back, Event::StartNode(slot));
         true
+    }
+
+    /// A slot's machine dies: nobody is told, and what its disk had not made durable is lost.
+    pub(super) fn host_dies(&mut self, slot: usize) {
+        for node in 0..self.processes.len() {
+            if self.processes[node].slot == slot && self.processes[node].alive {
+                self.blame(node);
+                self.processes[node].ended = Some((self.now, End::Died));
+                self.processes[node].alive = false;
+                self.network.of_node(node).into_iter().for_each(|conn| self.network.cut(conn, [false; 2]));
+            }
+        }
+        self.slots[slot].disk = self.slots[slot].disk.crash();
     }
 
     /// A process has come to its own end.
@@ -264,6 +286,7 @@ impl World {
         if !in_order {
             self.processes[node].to_blame.get_or_insert(self.now);
             self.end_links(node);
+            self.is_seen_to_end(node);
         }
         self.disconnect(node);
     }
@@ -271,7 +294,7 @@ impl World {
     /// Whether it is planned that the process dies which sends or gets this message; then it has.
     pub(super) fn dies_with(&mut self, node: usize, kind: u8) -> bool {
         let slot = self.processes[node].slot;
-        if self.slots[slot].current != Some(node) {
+        if self.slots[slot].current != Some(node) || self.spares_nodes() {
             return false;
         }
         let Some(Trouble::Kill { back, .. }) = self.due(|when, phase| match when {

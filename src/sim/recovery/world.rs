@@ -8,7 +8,7 @@ use super::between::Gap;
 use super::checks::{self, Told};
 use super::ledger::Ledger;
 use super::node::Process;
-use super::plan::{Plan, Trouble, When};
+use super::plan::{Ending, Plan, Trouble, When};
 use super::program::Tick;
 use super::rounds::Frame;
 use super::sabotage::Sabotage;
@@ -57,6 +57,8 @@ pub(super) enum Event {
     More(Phase, u64),
     /// An attempt to connect, numbered, has come through.
     Joins(usize, usize, u64),
+    /// A launcher says that this process has ended.
+    Word(usize),
 }
 
 /// What outlives the processes of one node.
@@ -205,6 +207,7 @@ impl World {
                 }
             }
             Event::Joins(node, conn, attempt) => self.joins(node, conn, attempt),
+            Event::Word(node) => self.word(node),
         }
         Ok(())
     }
@@ -281,6 +284,11 @@ impl World {
     pub(super) fn met(&mut self, event: Met) {
         self.table.count(event, self.phase);
         self.say(|| format!("*** {event:?}"));
+    }
+
+    /// Whether nobody is lost any more: some have begun to leave, in a story that is to end well.
+    pub(super) fn spares_nodes(&self) -> bool {
+        self.finishing.is_some() && self.plan.ending == Ending::Well
     }
 
     /// Something went wrong now, and lasts so long.

@@ -1,0 +1,249 @@
+//! The scheduler's journal as the book of one job: which job it is, how often its scheduler was started, and what is written
+//! in it at once. `writer.rs` does so on a thread of its own, and `src/sim/recovery` in steps between which it dies: nothing
+//! here waits, and the only thing that is touched is the disk.
+//!
+//! Invariants: records are written in the order in which they were given; what was given together, or came while the disk
+//! was busy, is synced together; a record is told of as durable only when a sync that covers it has returned. After a
+//! failure nothing more is written, and the failure is kept. Tested in `writer_test.rs`, and by `src/sim/recovery`.
+
+use crate::error::{Error, Result, Status};
+use crate::journal::{Disk, Journal, Opened, Records};
+use crate::membership::check_history;
+use crate::types::JobInstance;
+use crate::wire::{JobRecord, Record};
+use std::path::PathBuf;
+
+/// What is to be done, in order.
+pub(crate) enum Work {
+    /// Append a record.
+    Append(u64, Record),
+    /// Put these records in the place of all before.
+    Rewrite(Vec<Record>),
+}
+
+/// What lies between those who give work and the one who does it.
+#[derive(Default)]
+pub(crate) struct Desk {
+    work: Vec<Work>,
+    /// Up to which record all are durable.
+    durable: u64,
+    /// The file has grown long.
+    is_long: bool,
+    failed: Option<Error>,
+}
+
+/// What there is to tell of it.
+#[derive(Default)]
+pub(crate) struct Progress {
+    /// Up to which record all are durable.
+    pub(crate) durable: u64,
+    /// Whether the journal should be rewritten.
+    pub(crate) is_long: bool,
+    /// Why nothing more is written.
+    pub(crate) failed: Option<Error>,
+}
+
+impl Desk {
+    /// After a failure nothing is taken any more; whether this was.
+    pub(crate) fn put(&mut self, work: Work) -> bool {
+        let takes = self.failed.is_none();
+        if takes {
+            self.work.push(work);
+        }
+        takes
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.work.is_empty()
+    }
+
+    /// All that waits: it is written, and synced, together.
+    pub(crate) fn take(&mut self) -> Vec<Work> {
+        std::mem::take(&mut self.work)
+    }
+
+    /// What came of it: up to which record all are durable; and whether the file is to be rewritten.
+    pub(crate) fn settle(&mut self, outcome: Result<u64>, is_long: bool) {
+        match outcome {
+            Ok(durable) => self.durable = self.durable.max(durable),
+            Err(error) => {
+                self.failed = Some(error);
+                self.work.clear();
+            }
+        }
+        self.is_long |= is_long;
+    }
+
+    /// What has come of all so far.
+    pub(crate) fn progress(&mut self) -> Progress {
+        let is_long = std::mem::take(&mut self.is_long);
+        Progress { durable: self.durable, is_long, failed: self.failed.clone() }
+    }
+}
+
+/// A journal that was read, and of which nothing has been made yet.
+pub(crate) struct Read {
+    journal: Journal,
+    raw: Records,
+    /// What is recorded.
+    pub(crate) records: Vec<Record>,
+    notes: Vec<String>,
+}
+
+/// A journal that is ready to be written.
+pub(crate) struct Begun {
+    book: Book,
+    /// Which job this is.
+    pub(crate) instance: JobInstance,
+    /// What is recorded of it.
+    pub(crate) records: Vec<Record>,
+    /// Lines for the log.
+    pub(crate) notes: Vec<String>,
+}
+
+/// The journal of one job, being written.
+pub(crate) struct Book {
+    journal: Journal,
+    job: JobRecord,
+    /// It was said that the file is to be rewritten, and that has not been done.
+    asked: bool,
+}
+
+impl Read {
+    /// Reads the journal on this disk.
+    pub(crate) fn new(disk: Box<dyn Disk>, salt: u64) -> Result<Read> {
+        let Opened { journal, records: raw, note } = Journal::open(disk, salt)?;
+        let mut records = Vec::new();
+        for (number, bytes) in raw.iter().enumerate() {
+            let record = Record::decode(bytes).map_err(|wrong| senseless(&journal, raw.offset(number), &wrong.0))?;
+            records.push(record);
+        }
+        Ok(Read { journal, raw, records, notes: note.into_iter().collect() })
+    }
+
+    /// Whether what is recorded of a job that goes on can have been.
+    pub(crate) fn check(&self) -> Result<()> {
+        match self.records.first() {
+            Some(Record::Job(job)) if !self.is_done() => check_history(job.worker_num, job.server_num, &self.records)
+                .map_err(|absurd| senseless(&self.journal, self.raw.offset(absurd.record), &absurd.words)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether its job is done: then another begins.
+    pub(crate) fn is_done(&self) -> bool {
+        self.records.last() == Some(&Record::Done)
+    }
+
+    /// Goes on with its job, which must be like this one, or begins this one; and writes down that the scheduler was started.
+    /// That is to be synced before anything is said. `setting`: what names the directory.
+    pub(crate) fn begin(self, new: JobRecord, setting: &str) -> Result<Begun> {
+        let is_done = self.is_done();
+        let Read { mut journal, raw, mut records, mut notes } = self;
+        if is_done {
+            journal.archive()?;
+            notes.push(format!("the job of the journal {} is done: a new one begins", journal.path().display()));
+            records.clear();
+        }
+        let job = match records.first() {
+            Some(Record::Job(job)) => {
+                check_job(&journal, job, &new, setting)?;
+                job.clone()
+            }
+            Some(_) => return Err(senseless(&journal, raw.offset(0), "it does not begin with its job")),
+            None => {
+                journal.append(&[Record::Job(new.clone()).encode()])?;
+                new
+            }
+        };
+        let starts = records.iter().filter_map(|record| match record {
+            Record::Generation(number) => Some(*number),
+            _ => None,
+        });
+        let generation = Record::Generation(starts.max().unwrap_or(0) + 1);
+        journal.append(&[generation.encode()])?;
+        records.push(generation);
+        Ok(Begun { instance: job.instance, book: Book { journal, job, asked: false }, records, notes })
+    }
+}
+
+impl Begun {
+    /// Returns when it is durable that the scheduler was started.
+    pub(crate) fn sync(&mut self) -> Result<()> {
+        self.book.sync()
+    }
+
+    /// To be written on.
+    pub(crate) fn into_book(self) -> Book {
+        self.book
+    }
+}
+
+impl Book {
+    /// Where it lies.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.journal.path()
+    }
+
+    /// Writes this; the number of the last record. It is not durable yet.
+    pub(crate) fn write(&mut self, work: Vec<Work>) -> Result<u64> {
+        let mut last = 0;
+        let mut batch = Vec::new();
+        for work in work {
+            match work {
+                Work::Append(number, record) => {
+                    last = number;
+                    batch.push(record.encode());
+                }
+                Work::Rewrite(records) => {
+                    self.journal.append(&std::mem::take(&mut batch))?;
+                    let first = std::iter::once(Record::Job(self.job.clone()).encode());
+                    self.journal.rewrite(first.chain(records.iter().map(Record::encode)))?;
+                    self.asked = false;
+                }
+            }
+        }
+        self.journal.append(&batch)?;
+        Ok(last)
+    }
+
+    /// Returns when everything that was written is durable.
+    pub(crate) fn sync(&mut self) -> Result<()> {
+        self.journal.sync()
+    }
+
+    /// Whether the file has become so long that it is to be rewritten: said once, until that has been done.
+    pub(crate) fn asks_for_rewrite(&mut self) -> bool {
+        let is_long = self.journal.should_compact();
+        is_long && !std::mem::replace(&mut self.asked, is_long)
+    }
+}
+
+/// A record whose checksum is right says what this version cannot read, or what cannot have been.
+fn senseless(journal: &Journal, offset: u64, words: &str) -> Error {
+    let path = journal.path();
+    let message = format!(
+        "the journal {} makes no sense to this version at offset {offset}: {words}: restore it from a copy, or move it away to \
+         begin a new job without what it remembers",
+        path.display()
+    );
+    Error::new(Status::Journal, message)
+}
+
+/// The journal of another job is left alone.
+fn check_job(journal: &Journal, job: &JobRecord, own: &JobRecord, setting: &str) -> Result<()> {
+    let words = |job: &JobRecord| {
+        let id = job.job_id.as_ref().map_or("no job id".to_owned(), |id| format!("job id {id:?}"));
+        format!("{id}, {} workers and {} servers", job.worker_num, job.server_num)
+    };
+    if (&job.job_id, job.worker_num, job.server_num) == (&own.job_id, own.worker_num, own.server_num) {
+        return Ok(());
+    }
+    let (path, theirs, ours) = (journal.path(), words(job), words(own));
+    let message = format!(
+        "the journal {} is that of another job that has not ended ({theirs}) than this scheduler's ({ours}): expected \
+         another directory ({setting}), or the journal to be moved away if that job is over",
+        path.display()
+    );
+    Err(Error::new(Status::Journal, message))
+}
