@@ -266,3 +266,7 @@ impl Running<'_> {
         format!("{} #{} on {}", self.call.kind, self.sequence, self.data.group)
     }
 }
+
+#[cfg(test)]
+#[path = "giveup_test.rs"]
+mod tests;

@@ -268,6 +268,9 @@ impl World {
 
     pub(super) fn feed_node(&mut self, node: usize, input: agent::Input) -> Result<(), String> {
         self.say(|| format!("node {node} <- {input:?}"));
+        if let agent::Input::Command(agent::Command::StoreCancel(ask)) = &input {
+            self.processes[node].program.asks.remove(ask); // until now it may be answered
+        }
         self.processes[node].agent.handle(self.now, input);
         self.drain_node(node)
     }

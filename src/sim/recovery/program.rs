@@ -304,9 +304,7 @@ impl World {
             // The program ends for it, as one that does not expect this.
             Tick::StoreOver(ask) if self.processes[node].program.waits == Some(ask) => self.gives_up(node),
             Tick::StoreGivenUp(ask) if self.processes[node].program.waits == Some(ask) => {
-                let program = &mut self.processes[node].program;
-                program.waits = None;
-                program.asks.remove(&ask);
+                self.processes[node].program.waits = None;
                 self.command(node, Command::StoreCancel(ask));
                 self.soon(node, 0..60, Tick::Go);
             }

@@ -1,0 +1,138 @@
+//! One member of a group of four, whose peers and scheduler the test plays.
+
+use super::super::mesh::tests::formed;
+use super::super::sync::Bell;
+use super::super::{clock::Clock, group::Mail, log::Logger, shared::Shared};
+use super::super::{CallBuffers, Work};
+use super::*;
+use crate::config::LogLevel;
+use crate::net::testlink::TestLink;
+use crate::net::{Listener, TcpTransport, Transport};
+use crate::types::{CallKind, DType, Epoch, GroupId, Process};
+use crate::wire::{Channel, Formed, Member};
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const SOON: Duration = Duration::from_secs(20);
+const PEERS: [u32; 3] = [1, 2, 3];
+
+/// The group, as rank 0; what it shares with its agent thread, which is not there; and its peers' ends of its links.
+struct Bench {
+    group: Arc<Group>,
+    shared: Arc<Shared>,
+    peers: Vec<TcpStream>,
+    links: Vec<TcpTransport>,
+}
+
+fn of_four() -> Formed {
+    let two = formed(0, [([127, 0, 0, 1], 1).into(), ([127, 0, 0, 1], 2).into()]);
+    let member = |rank: u32| {
+        let process = Process { pid: 1 + rank, ..two.members[1].process };
+        let member = Member::clone(&two.members[1]);
+        Arc::new(Member { index: rank, rank, local_rank: rank, node_id: rank.to_string(), process, ..member })
+    };
+    Formed { local_size: 4, worker_num: 4, members: Arc::new((0..4).map(member).collect()), ..two }
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let shared = Arc::new(Shared::new(Logger::new(LogLevel::Off, "test"), Clock::start(), Bell::new().unwrap()));
+        let group = Group::new(GroupId::WORLD, vec![0, 1, 2, 3], &shared, &Arc::new(of_four()), 60_000).unwrap();
+        let mut listener = Listener::bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
+        let address = listener.local_addresses()[0];
+        let (mut peers, mut links) = (Vec::new(), Vec::new());
+        for _ in PEERS {
+            peers.push(TcpStream::connect(address).unwrap());
+            let deadline = Instant::now() + SOON;
+            let link = loop {
+                match listener.accept() {
+                    Ok((link, _)) => break link,
+                    Err(error) => assert!(Instant::now() < deadline, "nobody comes: {error}"),
+                }
+            };
+            links.push(link);
+        }
+        Bench { group: Arc::new(group), shared, peers, links }
+    }
+
+    /// The links come to stand, each through a transport that passes so many bytes at a time; 0: as many as it likes.
+    fn stand(&mut self, piece: usize) {
+        for (rank, link) in PEERS.into_iter().zip(self.links.drain(..)) {
+            let link: Box<dyn Transport> = match piece {
+                0 => Box::new(link),
+                piece => Box::new(TestLink::with_piece(link, u64::from(rank), piece)),
+            };
+            self.group.deliver(Channel::Collectives, Mail::Up(rank, link, Vec::new()));
+        }
+    }
+
+    /// A broadcast from rank 3, which never comes.
+    fn call(&self) -> Failure {
+        let (kind, dtype) = (CallKind::Broadcast, Some(DType::Uint8));
+        let call = Call { kind, dtype, op: None, root: Some(3), count: 1, layout: 0 };
+        let mut output = [0];
+        let error = self.group.run(Work::plain(call, CallBuffers::of(&[], &mut output))).expect_err("it is revoked");
+        let failure = self.group.broken().expect("it is revoked");
+        assert_eq!(error.status(), failure.status, "{error}");
+        failure
+    }
+
+    /// Everything that a peer is told until the link's end.
+    fn told(&mut self, rank: u32) -> Vec<u8> {
+        let peer = &mut self.peers[rank as usize - 1];
+        peer.set_read_timeout(Some(SOON)).unwrap();
+        let mut bytes = Vec::new();
+        match peer.read_to_end(&mut bytes) {
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => {} // what it had said itself was not read
+            read => drop(read.expect("the link ends")),
+        }
+        bytes
+    }
+}
+
+fn cause(rank: u32) -> Failure {
+    let cause = format!("rank {rank} gives up");
+    Failure { status: Status::Timeout, culprit: None, cause, epoch: Epoch(1), group: Some(GroupId::WORLD), sequence: 1 }
+}
+
+fn revoke(failure: Failure) -> Vec<u8> {
+    let mut payload = Encoder::default();
+    LinkRevoke { failure }.put(&mut payload);
+    let mut frame = Vec::new();
+    encode_frame(LinkKind::Revoke as u8, 0, &payload.bytes, &mut frame);
+    frame
+}
+
+/// Whoever revokes: the peer that is waited for, or others; one, or several, each for its own reason.
+#[test]
+fn a_revocation_that_is_heard_is_passed_on_once_over_each_link_and_told_to_the_scheduler_once() {
+    for revokers in [&[3][..], &[1], &[1, 3], &[2, 1], &[1, 2, 3]] {
+        for piece in [0, 7] {
+            let mut bench = Bench::new();
+            for rank in revokers {
+                bench.peers[*rank as usize - 1].write_all(&revoke(cause(*rank))).unwrap();
+            }
+            bench.stand(piece);
+            let first = bench.call();
+            assert!(revokers.iter().any(|rank| first == cause(*rank)), "{first}");
+            assert_eq!(bench.call(), first, "every later call, too");
+            if piece > 0 {
+                bench.group.shut(); // such a transport may keep the end of what is sent to itself
+            }
+            for rank in PEERS {
+                let (told, word) = (bench.told(rank), revoke(first.clone()));
+                // What a transport does not take at once is left out: then the link's end says it.
+                let is_once = if piece == 0 { told == word } else { word.starts_with(&told) };
+                assert!(is_once, "{revokers:?}: rank {rank} was told {told:?}");
+            }
+            let commands = std::iter::from_fn(|| bench.shared.next_command());
+            // A call that has had to wait reports that, too.
+            let told = commands.filter(|command| matches!(command, ToNode::Of(_, Command::Revoke(_))));
+            let told: Vec<ToNode> = told.collect();
+            let [ToNode::Of(Epoch(1), Command::Revoke(told))] = &told[..] else { panic!("{} revocations", told.len()) };
+            assert_eq!(*told, first);
+        }
+    }
+}

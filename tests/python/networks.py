@@ -1,0 +1,90 @@
+"""Two hosts with networks between them, each of which the test can take away.
+
+    with Hosts("one", "two") as hosts:
+        hosts.down("two")
+        Process(hosts.command(0, [MUSTER, "scheduler"]), {"MS_SCHED_HOST": hosts.address("one", 0), ...})
+
+Each host is a network namespace with one interface for each network. A connection whose network is gone ends after a few
+attempts to send, not after a quarter of an hour. Where a machine allows no such namespace, the test is skipped, with what the
+machine said.
+"""
+
+import os
+import subprocess
+
+import pytest
+
+from cluster import Process, command_line
+from launch import until
+
+LIMIT = 30
+COUNT = 2
+# How often the kernel sends again before it gives a connection up.
+RETRIES = 3
+
+
+class Hosts:
+    def __init__(self, *networks):
+        self.networks = networks
+        self.holders = []
+
+    @staticmethod
+    def _as_user():
+        return [] if os.geteuid() == 0 else ["--user", "--preserve-credentials"]
+
+    def command(self, host, program):
+        """What runs a program on this host."""
+        holder = self.holders[host].pid
+        return ["nsenter", f"--target={holder}", "--net", *self._as_user(), "--", *command_line(program)]
+
+    def address(self, network, host):
+        return f"10.77.{self.networks.index(network)}.{host + 1}"
+
+    def down(self, network):
+        self._set(network, "down")
+
+    def up(self, network):
+        self._set(network, "up")
+
+    def _set(self, network, state):
+        for host in range(COUNT):
+            self._sh(host, f"ip link set net{self.networks.index(network)} {state}")
+
+    def _sh(self, host, line):
+        done = subprocess.run(self.command(host, ["sh", "-ec", line]), capture_output=True, text=True, timeout=LIMIT)
+        if done.returncode != 0:
+            pytest.skip(f"NOT TESTED: this machine does not do {line!r}: {done.stderr.strip()}")
+
+    def _add_host(self):
+        unshare = ["unshare", "--net", "sh", "-c", "echo stands && exec sleep 600"]
+        if self.holders:
+            unshare = self.command(0, unshare)
+        elif os.geteuid() != 0:
+            unshare.insert(1, "--map-root-user")
+        holder = Process(unshare, name="a host")
+        self.holders.append(holder)
+        until(lambda: holder.returncode is not None or "stands" in holder.stdout, LIMIT, "a network namespace")
+        if holder.returncode is not None:
+            pytest.skip(f"NOT TESTED: this machine allows no network namespace: {holder.stderr.strip()}")
+
+    def __enter__(self):
+        try:
+            for _ in range(COUNT):
+                self._add_host()
+            for number in range(len(self.networks)):
+                other = self.holders[1].pid
+                self._sh(0, f"ip link add net{number} type veth peer name net{number} netns {other}")
+            for host in range(COUNT):
+                self._sh(host, f"echo {RETRIES} > /proc/sys/net/ipv4/tcp_retries2 && ip link set lo up")
+                for number, network in enumerate(self.networks):
+                    self._sh(host, f"ip address add {self.address(network, host)}/24 dev net{number}")
+            for network in self.networks:
+                self.up(network)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        for holder in self.holders:
+            holder.close()
