@@ -6,9 +6,11 @@
 
 Every wait has a deadline. What is still running at the end of the `with` is killed, by pid, with the processes it has
 started; when the block fails, what every process wrote is printed. The port is chosen by the system: the test binds it
-and hands the listening descriptor on to the scheduler, so that nobody can take it in between.
+and hands the listening descriptor on to the scheduler, so that nobody can take it in between; or, where a scheduler is to be
+started more than once, or late, it keeps the port for it.
 """
 
+import contextlib
 import os
 import pathlib
 import re
@@ -49,6 +51,18 @@ def command_line(program):
     """The words of a command; a Python file runs under the interpreter of the tests."""
     words = [str(word) for word in program]
     return [sys.executable, *words] if words[0].endswith(".py") else words
+
+
+@contextlib.contextmanager
+def reserved_port(host="127.0.0.1"):
+    """A port on which nobody listens, and which the system gives to nobody else.
+
+    It is bound but does not listen. A scheduler that binds it too (with SO_REUSEADDR, as schedulers do) can listen.
+    """
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind((host, 0))
+        yield holder.getsockname()[1]
 
 
 class Process:
@@ -146,7 +160,8 @@ class Cluster:
     numbered           worker i has MS_NODE_ID=i and with it rank i; False: no node ids
     env                further variables for every process
     scheduler          what the scheduler runs, if not `program`; False: none is started until start_scheduler()
-    keeps_port         the test holds on to the port, so that start_scheduler() can start another when one has ended
+    keeps_port         the port is reserved to the end: whoever connects while there is no scheduler is refused, and
+                       start_scheduler() can start another when one has ended
     host               the scheduler's address
     """
 
@@ -159,24 +174,28 @@ class Cluster:
         self.others = []
         self.scheduler = None
         self.scheduler_program = program if scheduler in (True, False) else scheduler
-        self._keeps_port = keeps_port
         self._start_scheduler = scheduler is not False
         self._started = workers if started is None else started
         self._servers_started = servers
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._listener = socket.create_server((host, 0), family=family, backlog=128)
-        self.port = self._listener.getsockname()[1]
+        self._held = contextlib.ExitStack()
+        self._listener = None
+        if keeps_port:
+            self.port = self._held.enter_context(reserved_port(host))
+        else:
+            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            self._listener = self._held.enter_context(socket.create_server((host, 0), family=family, backlog=128))
+            self.port = self._listener.getsockname()[1]
         self.env = {"MS_SCHED_HOST": host, "MS_SCHED_PORT": self.port, "MS_WORKER_NUM": workers, **(env or {})}
         if servers:
             self.env.setdefault("MS_SERVER_NUM", servers)
 
     def start_scheduler(self, env=None):
-        descriptor = self._listener.fileno()
-        settings = {"MS_ROLE": "MS_SCHED", "MUSTER_SCHED_FD": descriptor, **(env or {})}
+        handed_on = [self._listener.fileno()] if self._listener else []
+        settings = {"MS_ROLE": "MS_SCHED", **{"MUSTER_SCHED_FD": number for number in handed_on}, **(env or {})}
         if self.scheduler:
             self.others.append(self.scheduler)
-        self.scheduler = Process(self.scheduler_program, {**self.env, **settings}, "scheduler", [descriptor])
-        if not self._keeps_port:
+        self.scheduler = Process(self.scheduler_program, {**self.env, **settings}, "scheduler", handed_on)
+        if self._listener:
             self._listener.close()  # from here on the scheduler alone holds the port
         return self.scheduler
 
@@ -243,4 +262,4 @@ class Cluster:
     def close(self):
         for process in self.processes:
             process.close()
-        self._listener.close()
+        self._held.close()

@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import pathlib
-import socket
 import textwrap
 
 from cluster import Process
@@ -53,18 +52,6 @@ def alone_fails_at_once(env, status, *parts, lines=JOIN_AND_LEAVE):
     """A process with these settings fails before it has tried to reach anybody."""
     with Process(node(lines), env) as process:
         return failed_at_once(process, status, *parts)
-
-
-@contextlib.contextmanager
-def reserved_port(host="127.0.0.1"):
-    """A port on which nobody listens, and which the system gives to nobody else.
-
-    It is bound but does not listen. A scheduler that binds it too (with SO_REUSEADDR, as schedulers do) can listen.
-    """
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as holder:
-        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        holder.bind((host, 0))
-        yield holder.getsockname()[1]
 
 
 def listening_ports(pid):

@@ -14,12 +14,11 @@ say as `broken_<epoch>`, and go into muster_recover once the test lets them (`re
 they leave.
 """
 
-import contextlib
 import re
 import signal
 
 from cluster import Cluster, Process
-from nodes import node, reserved_port, said
+from nodes import node, said
 
 LIMIT_SECONDS = 60
 
@@ -73,19 +72,8 @@ class Recovering(Cluster):
         self.folder = folder
         self.recovery = folder / "recovery"
         self.past = []
-        self._port = contextlib.ExitStack()
-        settings = {
-            "MS_SCHED_PORT": self._port.enter_context(reserved_port()),
-            "MS_ENABLE_RECOVERY": 1,
-            "MS_RECOVERY_PATH": self.recovery,
-            "HOLD_FOLDER": folder,
-            **(env or {}),
-        }
-        super().__init__(program, workers, env=settings, **more)
-
-    def start_scheduler(self, env=None):
-        self.scheduler = Process(self.scheduler_program, {**self.env, "MS_ROLE": "MS_SCHED", **(env or {})}, "scheduler")
-        return self.scheduler
+        settings = {"MS_ENABLE_RECOVERY": 1, "MS_RECOVERY_PATH": self.recovery, "HOLD_FOLDER": folder, **(env or {})}
+        super().__init__(program, workers, env=settings, keeps_port=True, **more)
 
     def let(self, name):
         (self.folder / name).touch()
@@ -108,6 +96,7 @@ class Recovering(Cluster):
         self.scheduler.kill()
         assert self.scheduler.wait(LIMIT_SECONDS) == -signal.SIGKILL
         self.past.append(self.scheduler)
+        self.scheduler = None
 
     def await_all(self, word, ranks=None):
         """Waits until these workers have said this word, and returns what each said with it."""
@@ -129,4 +118,3 @@ class Recovering(Cluster):
         super().close()
         for process in self.past:
             process.close()
-        self._port.close()

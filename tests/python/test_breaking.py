@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from cluster import Cluster
-from nodes import node, reserved_port, said
+from cluster import Cluster, reserved_port
+from nodes import node, said
 from proxy import TO_NODE, TO_SCHEDULER, Proxy
 
 HOST = socket.gethostname()

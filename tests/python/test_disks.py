@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from cluster import MUSTER, Cluster, Process
+from cluster import MUSTER, Cluster, Process, reserved_port
 from disks import DISKS
 from launch import until
-from nodes import JOIN_AND_LEAVE, failed_at_once, node, reserved_port, said
+from nodes import JOIN_AND_LEAVE, failed_at_once, node, said
 
 LIMIT = 60
 # As `muster scheduler --help` says: it could not serve the job; its journal could not be written any more.

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from cluster import Cluster, Process
-from nodes import await_joined, node, reserved_port, said
+from nodes import await_joined, node, said
 
 TALK = "c = join(); say(everyone=c.world.allgather(c.rank)); c.leave()"
 # Needs the test's own time between the starts; what is tested is that nobody minds.
@@ -32,18 +32,17 @@ def start_one_by_one(cluster, environments):
 @pytest.mark.parametrize("order", ["scheduler first", "scheduler in the middle", "scheduler last"])
 def test_scheduler_and_workers_start_in_any_order_with_time_in_between(order):
     before = {"scheduler first": 0, "scheduler in the middle": 1, "scheduler last": 2}[order]
-    with reserved_port() as port:
-        with Cluster(node(TALK), workers=2, started=0, scheduler=False, env={"MS_SCHED_PORT": port}) as cluster:
-            for at in range(3):
-                if at == before:
-                    cluster.start_scheduler(env={"MUSTER_SCHED_FD": None})
-                else:
-                    cluster.start_worker()
-                if at < 2:
-                    time.sleep(APART_SECONDS)
-            workers = cluster.succeed(timeout=30)
-            assert [said(worker)["everyone"] for worker in workers] == [[0, 1], [0, 1]]
-            assert said(cluster.scheduler)["done"] is True
+    with Cluster(node(TALK), workers=2, started=0, scheduler=False, keeps_port=True) as cluster:
+        for at in range(3):
+            if at == before:
+                cluster.start_scheduler()
+            else:
+                cluster.start_worker()
+            if at < 2:
+                time.sleep(APART_SECONDS)
+        workers = cluster.succeed(timeout=30)
+        assert [said(worker)["everyone"] for worker in workers] == [[0, 1], [0, 1]]
+        assert said(cluster.scheduler)["done"] is True
 
 
 def test_the_scheduler_serves_until_all_have_left_and_then_is_done(tmp_path):
@@ -142,14 +141,11 @@ def test_the_scheduler_has_an_ipv4_address_an_ipv6_address_or_a_name(host):
     if host == "::1" and not has_ipv6():
         pytest.skip("this host has no IPv6 loopback address")
     lines = "c = join(); say(everyone=c.world.allgather(c.rank), address=c.world.member(c.rank).address.decode()); c.leave()"
-    with reserved_port("::1" if host == "::1" else "127.0.0.1") as port:
-        env = {"MS_SCHED_HOST": host, "MS_SCHED_PORT": port}
-        with Cluster(node(lines), workers=2, scheduler=False, env=env) as cluster:
-            cluster.start_scheduler(env={"MUSTER_SCHED_FD": None})
-            for worker in cluster.succeed(timeout=30):
-                assert said(worker)["everyone"] == [0, 1]
-                if host != "localhost":
-                    assert said(worker)["address"].startswith("[::1]:" if host == "::1" else "127.0.0.1:")
+    with Cluster(node(lines), workers=2, host=host, keeps_port=True) as cluster:
+        for worker in cluster.succeed(timeout=30):
+            assert said(worker)["everyone"] == [0, 1]
+            if host != "localhost":
+                assert said(worker)["address"].startswith("[::1]:" if host == "::1" else "127.0.0.1:")
 
 
 def test_without_settings_a_process_is_a_cluster_of_one_where_every_call_works():
@@ -207,14 +203,12 @@ def test_the_first_whose_time_is_up_ends_forming_for_all():
 
 
 def test_without_a_scheduler_the_sentence_names_its_address():
-    with reserved_port() as port:
-        env = {"MS_SCHED_PORT": port, "MS_CLUSTER_TIMEOUT": 1}
-        with Cluster(node(), workers=1, scheduler=False, env=env) as cluster:
-            worker, = cluster.wait(timeout=30)
-            words = said(worker)
-            assert worker.returncode == 1 and words["error"] == "UNREACHABLE", words
-            assert f"127.0.0.1:{port}" in words["sentence"], words
-            assert 0.9 <= words["seconds"] < 4.0
+    with Cluster(node(), workers=1, scheduler=False, keeps_port=True, env={"MS_CLUSTER_TIMEOUT": 1}) as cluster:
+        worker, = cluster.wait(timeout=30)
+        words = said(worker)
+        assert worker.returncode == 1 and words["error"] == "UNREACHABLE", words
+        assert f"127.0.0.1:{cluster.port}" in words["sentence"], words
+        assert 0.9 <= words["seconds"] < 4.0
 
 
 @pytest.mark.parametrize("limits", [{"MS_CLUSTER_TIMEOUT": 0.5}, {"MS_TOPO_TIMEOUT": 0.5, "MS_CLUSTER_TIMEOUT": 60}])

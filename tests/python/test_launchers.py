@@ -5,9 +5,9 @@ import socket
 
 import pytest
 
-from cluster import Cluster, Process
+from cluster import Cluster, Process, reserved_port
 from launch import until
-from nodes import alone_fails_at_once, failed_at_once, node, reserved_port, said
+from nodes import alone_fails_at_once, failed_at_once, node, said
 
 TALK = "c = join(); say(everyone=c.world.allgather(c.rank)); c.leave()"
 TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")

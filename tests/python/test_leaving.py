@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from cluster import Cluster, Process
-from nodes import await_joined, node, reserved_port, said
+from cluster import Cluster, Process, reserved_port
+from nodes import await_joined, node, said
 
 HOST = socket.gethostname()
 SLACK_SECONDS = 2.0

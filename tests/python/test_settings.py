@@ -4,8 +4,8 @@ import socket
 
 import pytest
 
-from cluster import Cluster, Process
-from nodes import JOIN_AND_LEAVE, alone_fails_at_once, failed_at_once, node, reserved_port, said
+from cluster import Cluster, Process, reserved_port
+from nodes import JOIN_AND_LEAVE, alone_fails_at_once, failed_at_once, node, said
 
 WORKER = {"MS_ROLE": "MS_WORKER", "MS_SCHED_HOST": "127.0.0.1", "MS_SCHED_PORT": "8118", "MS_WORKER_NUM": "2"}
 SCHEDULER = {**WORKER, "MS_ROLE": "MS_SCHED"}

@@ -9,9 +9,9 @@ import threading
 
 import pytest
 import wire
-from cluster import MUSTER, Cluster, clean_environment
+from cluster import MUSTER, Cluster, clean_environment, reserved_port
 from launch import Launch, until
-from nodes import await_joined, listening_ports, node, reserved_port
+from nodes import await_joined, listening_ports, node
 
 LIMIT = 60
 ABSENT = """
