@@ -22,9 +22,6 @@ use std::time::{Duration, Instant};
 
 /// How long a call polls before it sleeps; a wake-up from sleep costs about as much.
 pub(super) const SPIN: Duration = Duration::from_micros(50);
-/// Where ranks share cores a peer has its turn only after others have had theirs, so a call polls longer, by the number of
-/// ranks to a core, up to this. It costs little: each poll lets the others run first.
-const SPIN_SHARES_MAX: u32 = 8;
 /// How often a call that makes progress looks at the clock.
 const CLOCK_TURNS: u32 = 64;
 /// When a call that makes no progress says who is absent.
@@ -146,9 +143,9 @@ impl Group {
                 continue;
             }
             match idle_since {
-                None => idle_since = Some(Instant::now()),
+                None if exchange.may_poll(&driver.slots) => idle_since = Some(Instant::now()),
                 Some(since) if since.elapsed() < self.spin => {}
-                Some(_) => {
+                _ => {
                     self.sleep(driver, running, exchange, patience)?;
                     idle_since = None;
                     continue;
@@ -379,11 +376,6 @@ impl Group {
     }
 }
 
-/// How long one of so many ranks on this host polls.
-pub(super) fn spin(local_size: u32, cores: u32) -> Duration {
-    SPIN * local_size.div_ceil(cores).clamp(1, SPIN_SHARES_MAX)
-}
-
 /// Makes the scratch long enough; what a call needs beyond the machine's memory is an error, not the program's end.
 pub(super) fn grow(scratch: &mut Vec<u8>, bytes: usize) -> Result<(), Stop> {
     if scratch.len() < bytes {
@@ -416,6 +408,14 @@ enum Opening {
 }
 
 impl Exchange<'_> {
+    /// Whether what is missing may come at once. A link that is being opened takes longer than a wake-up, and a peer that has
+    /// sent nothing on it yet may just be starting: where all start at once, on few cores, each poll would delay them.
+    fn may_poll(&self, slots: &[Slot]) -> bool {
+        let heard = |peer: u32| matches!(&slots[peer as usize], Slot::Up(link) if link.has_spoken());
+        let open = |peer: u32| matches!(slots[peer as usize], Slot::Up(_));
+        self.receive.is_none_or(|(peer, _)| heard(peer)) && self.send.is_none_or(|(peer, _)| open(peer))
+    }
+
     /// Whether the peer with this slot, whose part it is, is still to open the link.
     fn leaves_opening_to(&self, slot: &Slot) -> bool {
         matches!(slot, Slot::Unused) && !matches!(self.opening, Opening::Own)
@@ -460,39 +460,5 @@ fn agree(running: &Running<'_>, peer: u32, header: &FrameHeader, data: &DataHead
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_peer_is_waited_for_to_open_a_link_once_and_not_for_long() {
-        let mut slots = [Slot::Asked, Slot::Unused];
-        let (receive, head) = (Some((1, Landing::Place(Span::EMPTY))), [0; DATA_HEADER_BYTES]);
-        let opening = Opening::Peer;
-        let mut exchange = Exchange { head: &head, send: None, receive, started: false, arithmetic: None, opening };
-        let start = Time::default() + PEER_OPENS;
-        assert!(exchange.leaves_opening_to(&slots[1]));
-        assert!(!exchange.leaves_opening_to(&slots[0]), "asked for, then it is under way");
-        for now in [start, start + PEER_OPENS / 2] {
-            assert_eq!(exchange.opening_until(&slots, now), start + PEER_OPENS);
-        }
-        assert!(exchange.leaves_opening_to(&slots[1]));
-        assert_eq!(exchange.opening_until(&slots, start + PEER_OPENS), start + PEER_OPENS);
-        assert!(!exchange.leaves_opening_to(&slots[1]), "this rank opens it");
-        assert_eq!(exchange.opening_until(&slots, start + PEER_OPENS), Time::NEVER);
-        exchange.opening = Opening::Peer;
-        slots[1] = Slot::Left;
-        assert_eq!(exchange.opening_until(&slots, start), Time::NEVER);
-    }
-
-    #[test]
-    fn the_scratch_grows_to_what_was_needed_and_more_than_there_is_ends_the_call_only() {
-        let mut scratch = Vec::new();
-        for (wanted, length) in [(10, 10), (5, 10), (0, 10), (4096, 4096)] {
-            grow(&mut scratch, wanted).unwrap();
-            assert_eq!(scratch.len(), length);
-        }
-        let all = isize::MAX as usize;
-        assert!(matches!(grow(&mut scratch, all), Err(Stop::Memory(bytes)) if bytes == all));
-        assert_eq!(scratch.len(), 4096);
-    }
-}
+#[path = "drive_test.rs"]
+mod tests;

@@ -4,7 +4,7 @@
 //! node reports about its progress. The agent thread touches a group in two ways only: it mails links, and interrupts.
 //! How a collective is carried out is in `drive`; what happens when one fails, in `giveup`.
 
-use super::drive::spin;
+use super::drive::SPIN;
 use super::link::{Link, LinkEnd};
 use super::mailbox::Mailbox;
 use super::messages::Messages;
@@ -27,6 +27,10 @@ use std::time::Duration;
 
 /// The group's waker's token while it sleeps; a link's is its peer's rank.
 pub(super) const WAKER: usize = usize::MAX - 1;
+
+/// Where ranks share cores a peer has its turn only after others have had theirs, so a call polls longer, by the number of
+/// ranks to a core, up to this. It costs little: each poll lets the others run first.
+const SPIN_SHARES_MAX: u32 = 8;
 
 /// What the agent thread mails to a group.
 pub enum Mail {
@@ -407,6 +411,11 @@ impl Group {
     pub(super) fn describe(&self, rank: u32) -> String {
         self.roster.describe(rank)
     }
+}
+
+/// How long one of so many ranks on this host polls.
+fn spin(local_size: u32, cores: u32) -> Duration {
+    SPIN * local_size.div_ceil(cores).clamp(1, SPIN_SHARES_MAX)
 }
 
 /// The node indices of the built-in groups.

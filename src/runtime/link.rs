@@ -106,6 +106,8 @@ pub struct Link {
     unseen_end: bool,
     /// Whether that has been told at all.
     noted_end: bool,
+    /// Whether a data frame or a message's has come.
+    spoken: bool,
 }
 
 impl Link {
@@ -124,6 +126,7 @@ impl Link {
             packed: Vec::with_capacity(PACKED_BYTES),
             unseen_end: false,
             noted_end: false,
+            spoken: false,
         }
     }
 
@@ -135,6 +138,11 @@ impl Link {
     /// Whether the transport holds bytes of which the poller does not know.
     pub fn holds_readable(&self) -> bool {
         self.transport.holds_readable()
+    }
+
+    /// Whether the peer has sent anything that a call waits for.
+    pub fn has_spoken(&self) -> bool {
+        self.spoken
     }
 
     /// Whether a data frame stands next that nobody has asked for yet: what is behind it cannot be seen.
@@ -279,6 +287,7 @@ impl Link {
             let head = Head::decode(kind, head)?;
             self.from += HEAD_BYTES;
             self.incoming = Some(Incoming { header, head, landed: 0, of_piece: 0 });
+            self.spoken = true;
             return Ok(Some(head.arrival(header)));
         }
         let Some((frame, taken)) = peek_frame(here, SMALL_PAYLOAD_MAX).map_err(corrupt)? else { return Ok(None) };
@@ -376,7 +385,8 @@ impl Link {
     /// Then says that nothing more will follow. Nobody could be told of a failure: the link is being given up.
     pub fn say_last(&mut self, frame: &[u8]) {
         let mut rest = if self.is_mid_frame() { &[] } else { frame };
-        while let (false, Ok(count)) = (rest.is_empty(), self.transport.write(&[IoSlice::new(rest)])) {
+        while !rest.is_empty() {
+            let Ok(count) = self.transport.write(&[IoSlice::new(rest)]) else { break };
             rest = &rest[count..];
         }
         let _ = self.transport.flush();
