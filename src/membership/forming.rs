@@ -103,7 +103,7 @@ impl Scheduler {
         }
     }
 
-    fn agreed(&self) -> Agreed {
+    pub(super) fn agreed(&self) -> Agreed {
         let mut agreed = self.rules.agreed.clone();
         if self.is_one_host {
             agreed.thresholds.clone_from(&self.rules.one_host);

@@ -250,7 +250,7 @@ impl Scheduler {
         EpochRecord {
             epoch: self.epoch,
             secret: self.identity.secret,
-            agreed: self.rules.agreed.clone(),
+            agreed: self.agreed(),
             seats: self.nodes.values().map(seat).collect(),
             fenced: self.fenced.iter().filter(|life| !seated.contains(life)).copied().collect(),
         }
@@ -261,7 +261,6 @@ impl Scheduler {
         self.phase = Phase::Running(now);
         self.epoch = record.epoch;
         self.identity.secret = record.secret;
-        self.rules.agreed = record.agreed;
         self.fenced = record.fenced.into_iter().collect();
         let earlier = std::mem::take(&mut self.nodes);
         self.by_id.clear();
@@ -291,6 +290,15 @@ impl Scheduler {
         }
         self.present = self.nodes.len();
         self.list_members();
+        // Some have been told of the epoch already: the others are told the same, wherever this scheduler was started.
+        if self.is_one_host {
+            self.rules.one_host.clone_from(&record.agreed.thresholds);
+        }
+        let thresholds = std::mem::take(&mut self.rules.agreed.thresholds);
+        self.rules.agreed = record.agreed;
+        if self.is_one_host {
+            self.rules.agreed.thresholds = thresholds;
+        }
     }
 
     fn take_up_left(&mut self, key: u32) {

@@ -31,11 +31,15 @@ fn formed(number: u32) -> Bench {
 
 /// A scheduler that is started again with what was written down; nobody is connected.
 fn started_again(bench: Bench, number: u32) -> Bench {
+    started_by(bench, durable(number))
+}
+
+fn started_by(bench: Bench, rules: Rules) -> Bench {
     let identity =
         Identity { instance: JobInstance([9; 16]), secret: Secret([0; 32]), host: host("here"), pid_namespace: 7 };
     let records = bench.written.into_iter().chain([Record::Generation(2)]).collect();
-    let mut again = Bench::new(durable(number));
-    again.scheduler = Scheduler::resume(identity, durable(number), again.now, records);
+    let mut again = Bench::new(rules.clone());
+    again.scheduler = Scheduler::resume(identity, rules, again.now, records);
     again.feed(Input::Heard(ConnId(999)));
     again
 }
@@ -170,6 +174,22 @@ fn a_scheduler_that_is_started_again_knows_what_it_had_promised() {
         assert_eq!(again.scheduler.members_of(GroupId(3)), Some(vec![1, 0]));
         (0..2).for_each(|conn| again.say(conn, Message::MakeGroup(wanted(2))));
         assert_eq!(again.scheduler.members_of(GroupId(4)), Some(vec![1, 0]), "no number is used again");
+    }
+}
+
+#[test]
+fn an_epochs_thresholds_are_told_by_a_scheduler_too_that_would_choose_others() {
+    for (other, told) in [("here", vec![1]), ("there", Vec::new())] {
+        let mut bench = Bench::new(durable(2));
+        bench.join(0, register(0, 2));
+        bench.join(1, Register { host: host(other), ..register(1, 2) });
+        let mut elsewhere = durable(2);
+        (elsewhere.one_host, elsewhere.agreed.thresholds) = (vec![2], vec![3]);
+        let mut again = started_by(bench, elsewhere);
+        again.join(0, attached(0, 2));
+        assert_eq!(again.formed_message(0).agreed.thresholds, told, "the other is {other}");
+        let Some(Record::Epoch(epoch)) = again.scheduler.snapshot().into_iter().nth(1) else { panic!("no epoch") };
+        assert_eq!(epoch.agreed.thresholds, told);
     }
 }
 
