@@ -198,7 +198,8 @@ impl ControlLink {
                 Ok(Some((frame, bytes))) => {
                     taken += bytes;
                     let kind = frame.header.kind;
-                    let arrival = Message::decode(kind, &frame.payload).map_err(|error| (kind, frame.payload, error));
+                    let arrival = Message::decode(kind, &frame.payload);
+                    let arrival = arrival.map_err(|error| (kind, frame.payload.into_owned(), error));
                     if matches!(arrival, Ok(Message::Register(_))) {
                         self.trust();
                     }

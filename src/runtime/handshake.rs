@@ -65,8 +65,9 @@ impl Handshake {
         }
         loop {
             if let Some((frame, taken)) = peek_frame(&self.inbound, HANDSHAKE_BYTES as u64 / 2)? {
+                let next = self.heard(frame.header.kind, &frame.payload, secret);
                 self.inbound.drain(..taken);
-                return self.heard(frame.header.kind, &frame.payload, secret);
+                return next;
             }
             let start = self.inbound.len();
             self.inbound.resize(HANDSHAKE_BYTES, 0);

@@ -199,8 +199,9 @@ impl Node {
     fn hear(&mut self) -> Option<Message> {
         loop {
             if let Some((frame, taken)) = peek_frame(&self.inbound, CONTROL_PAYLOAD_MAX).unwrap() {
+                let message = Message::decode(frame.header.kind, &frame.payload).unwrap();
                 self.inbound.drain(..taken);
-                return Some(Message::decode(frame.header.kind, &frame.payload).unwrap());
+                return Some(message);
             }
             let mut bytes = [0; 4096];
             match self.stream.read(&mut bytes) {

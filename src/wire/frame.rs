@@ -1,6 +1,8 @@
 //! The frame: a header with its own checksum, then the payload in pieces, each followed by its checksum.
 
+use super::checksum::checksum;
 use super::codec::{Decoder, Wire, WireError};
+use std::borrow::Cow;
 
 /// The first four bytes of every frame: "MUST".
 pub const MAGIC: u32 = u32::from_le_bytes(*b"MUST");
@@ -38,8 +40,8 @@ impl FrameHeader {
         to[6..8].copy_from_slice(&self.flags.to_le_bytes());
         to[8..12].copy_from_slice(&self.node.to_le_bytes());
         to[12..20].copy_from_slice(&self.length.to_le_bytes());
-        let checksum = crc32fast::hash(&to[..20]);
-        to[20..].copy_from_slice(&checksum.to_le_bytes());
+        let sum = checksum(&to[..20]);
+        to[20..].copy_from_slice(&sum.to_le_bytes());
         to
     }
 
@@ -60,7 +62,7 @@ impl FrameHeader {
             node: Wire::take(&mut from)?,
             length: Wire::take(&mut from)?,
         };
-        if u32::take(&mut from)? != crc32fast::hash(&bytes[..HEADER_BYTES - CHECKSUM_BYTES]) {
+        if u32::take(&mut from)? != checksum(&bytes[..HEADER_BYTES - CHECKSUM_BYTES]) {
             return Err(WireError("a frame header with a wrong checksum".to_owned()));
         }
         if version != FRAME_VERSION {
@@ -86,11 +88,11 @@ pub fn body_bytes(length: u64, flags: u16) -> u64 {
 
 /// A whole frame off a control connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Frame {
+pub struct Frame<'a> {
     /// Its header.
     pub header: FrameHeader,
-    /// Its payload, checked, without checksums.
-    pub payload: Vec<u8>,
+    /// Its payload, checked, without checksums: where it lies, if it is one piece.
+    pub payload: Cow<'a, [u8]>,
 }
 
 /// Appends a whole frame, checksums included.
@@ -99,13 +101,13 @@ pub fn encode_frame(kind: u8, node: u32, payload: &[u8], to: &mut Vec<u8>) {
     to.extend_from_slice(&header.encode());
     for piece in payload.chunks(PIECE_BYTES) {
         to.extend_from_slice(piece);
-        to.extend_from_slice(&crc32fast::hash(piece).to_le_bytes());
+        to.extend_from_slice(&checksum(piece).to_le_bytes());
     }
 }
 
 /// The first whole frame in `bytes` and how many bytes it took; `None` while it is not all there. A payload longer than
 /// `payload_max` fails as soon as its header is there.
-pub fn peek_frame(bytes: &[u8], payload_max: u64) -> Result<Option<(Frame, usize)>, WireError> {
+pub fn peek_frame(bytes: &[u8], payload_max: u64) -> Result<Option<(Frame<'_>, usize)>, WireError> {
     // What cannot become a header is refused at once: a stranger may send less than a header and then wait.
     let start = bytes.len().min(4);
     if bytes[..start] != MAGIC.to_le_bytes()[..start] {
@@ -119,16 +121,18 @@ pub fn peek_frame(bytes: &[u8], payload_max: u64) -> Result<Option<(Frame, usize
     }
     let total = HEADER_BYTES + body_bytes(header.length, header.flags) as usize;
     let Some(body) = bytes.get(HEADER_BYTES..total) else { return Ok(None) };
-    let mut payload = Vec::with_capacity(header.length as usize);
     if header.flags & FLAG_UNCHECKED != 0 {
-        payload.extend_from_slice(body);
-    } else {
-        for piece in body.chunks(PIECE_BYTES + CHECKSUM_BYTES) {
-            let (data, checksum) = piece.split_at(piece.len() - CHECKSUM_BYTES);
-            if crc32fast::hash(data).to_le_bytes() != checksum {
-                return Err(WireError("a frame with a wrong checksum".to_owned()));
-            }
-            payload.extend_from_slice(data);
+        return Ok(Some((Frame { header, payload: body.into() }, total)));
+    }
+    let mut payload: Cow<'_, [u8]> = Cow::default();
+    for piece in body.chunks(PIECE_BYTES + CHECKSUM_BYTES) {
+        let (data, sum) = piece.split_at(piece.len() - CHECKSUM_BYTES);
+        if checksum(data).to_le_bytes() != sum {
+            return Err(WireError("a frame with a wrong checksum".to_owned()));
+        }
+        match payload.is_empty() {
+            true => payload = data.into(),
+            false => payload.to_mut().extend_from_slice(data),
         }
     }
     Ok(Some((Frame { header, payload }, total)))
@@ -146,7 +150,10 @@ mod tests {
             encode_frame(9, 3, &payload, &mut bytes);
             assert_eq!(bytes.len() as u64, HEADER_BYTES as u64 + body_bytes(length as u64, 0));
             let (frame, taken) = peek_frame(&bytes, 1 << 20).unwrap().unwrap();
-            assert_eq!((frame.payload, taken, frame.header.kind, frame.header.node), (payload, bytes.len(), 9, 3));
+            assert_eq!(
+                (frame.payload.into_owned(), taken, frame.header.kind, frame.header.node),
+                (payload, bytes.len(), 9, 3)
+            );
             let cuts = if length > 1000 {
                 (bytes.len() - 40..bytes.len()).collect::<Vec<_>>()
             } else {

@@ -154,8 +154,9 @@ impl Nodes {
             if node.inbound.len() > taken {
                 return Err("it was sent more than one message".to_owned());
             }
+            let message = Message::decode(frame.header.kind, &frame.payload).map_err(|error| error.0)?;
             node.inbound = Vec::new();
-            match (Message::decode(frame.header.kind, &frame.payload).map_err(|error| error.0)?, &node.state) {
+            match (message, &node.state) {
                 (Message::Formed(formed), State::Registered) => {
                     self.first_formed.get_or_insert_with(Instant::now);
                     check(node.number, self.all, &formed)?;

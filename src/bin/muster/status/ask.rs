@@ -89,8 +89,8 @@ impl Line {
         loop {
             match peek_frame(&self.inbound, CONTROL_PAYLOAD_MAX) {
                 Ok(Some((frame, taken))) => {
-                    self.inbound.drain(..taken);
                     let message = Message::decode(frame.header.kind, &frame.payload);
+                    self.inbound.drain(..taken);
                     return message.map_err(|error| self.another_protocol(&error.0));
                 }
                 Ok(None) => self.read()?,
