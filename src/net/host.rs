@@ -7,8 +7,10 @@
 use super::socket::uninterrupted;
 use crate::error::{Error, Result};
 use std::fs;
-use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::io::{self, Read};
+
+/// More than a line of /proc/PID/stat has: 52 fields, of which one is a name and each other a number.
+const STAT_BYTES: usize = 2048;
 
 /// This host's name.
 pub fn name() -> Result<String> {
@@ -24,7 +26,16 @@ pub fn name() -> Result<String> {
 
 /// What the kernel drew when it started; empty where it does not say.
 pub fn boot_id() -> String {
-    fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|text| text.trim().to_string()).unwrap_or_default()
+    let mut buffer = [0; 64];
+    let id = told("/proc/sys/kernel/random/boot_id", &mut buffer).unwrap_or_default();
+    String::from_utf8_lossy(id).trim().to_string()
+}
+
+/// What the kernel tells in such a file, read as it tells it: at once, if there is room. Every start pays for each call.
+fn told<'a>(path: &str, buffer: &'a mut [u8]) -> io::Result<&'a [u8]> {
+    let mut file = fs::File::open(path)?;
+    let length = uninterrupted(|| file.read(buffer))?;
+    Ok(&buffer[..length])
 }
 
 /// How many processors this process may run on. Asks the kernel once and reads no file, for every start pays for it.
@@ -45,7 +56,10 @@ pub fn cores() -> u32 {
 
 /// Which process numbers this process sees; 0 where the kernel does not say.
 pub fn pid_namespace() -> u64 {
-    fs::metadata("/proc/self/ns/pid").map(|metadata| metadata.ino()).unwrap_or(0)
+    // `pid:[4026531836]`: its inode. To follow the link would take the kernel longer.
+    let link = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    let inode = link.to_str().and_then(|link| link.strip_prefix("pid:[")?.strip_suffix(']')?.parse().ok());
+    inode.unwrap_or(0)
 }
 
 /// When this process started, in clock ticks since the kernel did; 0 where the kernel does not say.
@@ -100,8 +114,9 @@ enum Probe {
 }
 
 fn process_state(pid: u32) -> Probe {
-    match fs::read(format!("/proc/{pid}/stat")) {
-        Ok(line) => Stat::parse(&line).map_or(Probe::Unreadable, Probe::Found),
+    let mut buffer = [0; STAT_BYTES];
+    match told(&format!("/proc/{pid}/stat"), &mut buffer) {
+        Ok(line) => Stat::parse(line).map_or(Probe::Unreadable, Probe::Found),
         // The file can vanish while it is open, when the process is reaped just then.
         Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Probe::Absent,
         // /proc may be missing, or may hide the processes of others (hidepid): ask the other way.

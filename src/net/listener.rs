@@ -132,6 +132,8 @@ impl Listener {
 
 impl Socket {
     fn new(listener: Guarded<TcpListener>) -> io::Result<Socket> {
+        // Linux hands it on to what is accepted, so that it need not be set once more each time.
+        socket::set_option(&*listener, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
         let address = listener.local_addr()?;
         let usual = congestion::usual(&address);
         if usual.is_some() {

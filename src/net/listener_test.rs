@@ -101,6 +101,24 @@ fn a_released_listener_can_be_adopted() {
     assert_eq!(adopted.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock);
     // SAFETY: takes integers.
     assert_eq!(unsafe { libc::fcntl(fd, libc::F_GETFD) }, libc::FD_CLOEXEC);
+    assert!(sends_at_once(&mut adopted));
+}
+
+/// Whether what it accepts has TCP_NODELAY.
+fn sends_at_once(listener: &mut Listener) -> bool {
+    let _dialled = std::net::TcpStream::connect(listener.local_addresses()[0]).unwrap();
+    let accepted = loop {
+        match listener.accept() {
+            Ok((accepted, _)) => break accepted,
+            Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
+        }
+    };
+    socket::option(accepted.descriptor(), libc::IPPROTO_TCP, libc::TCP_NODELAY).unwrap() != 0
+}
+
+#[test]
+fn what_is_accepted_sends_at_once() {
+    assert!(sends_at_once(&mut Listener::bind(&[loopback()]).unwrap()));
 }
 
 #[test]

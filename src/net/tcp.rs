@@ -30,7 +30,8 @@ pub enum Connect {
 #[derive(Debug)]
 pub struct TcpTransport {
     stream: Guarded<TcpStream>,
-    local: SocketAddr,
+    /// Our end; none where a connection was accepted and nobody has asked, which is seldom.
+    local: Option<SocketAddr>,
     peer: SocketAddr,
 }
 
@@ -57,7 +58,8 @@ impl TcpTransport {
         }
         socket::connect(&*fd, &address)?;
         let unspecified = if address.is_ipv4() { [0u8; 4].into() } else { [0u8; 16].into() };
-        Ok(TcpTransport { stream: fd.map(into_mio), local: SocketAddr::new(unspecified, 0), peer: address })
+        let local = Some(SocketAddr::new(unspecified, 0));
+        Ok(TcpTransport { stream: fd.map(into_mio), local, peer: address })
     }
 
     /// Whether the connection stands. After an error drop it: asked again, it would say `Pending` for ever.
@@ -70,8 +72,9 @@ impl TcpTransport {
             Err(error) if error.kind() == io::ErrorKind::NotConnected => return Ok(Connect::Pending),
             Err(error) => return Err(error),
         }
-        self.local = self.stream.local_addr()?;
-        if self.local == self.peer {
+        let local = self.stream.local_addr()?;
+        self.local = Some(local);
+        if local == self.peer {
             // With no listener there the kernel may choose the destination's port as ours, and TCP joins the socket to
             // itself.
             let text = format!("nobody listens on {}: the connection met itself", self.peer);
@@ -80,15 +83,16 @@ impl TcpTransport {
         Ok(Connect::Ready)
     }
 
-    /// A connection that a listener accepted; `usual` is what the system chooses for one from another host, if known.
+    /// A connection that a listener accepted, of which it has TCP_NODELAY; `usual` is what the system chooses for one from
+    /// another host, if known.
     pub(super) fn from_accepted(
         stream: Guarded<TcpStream>,
         peer: SocketAddr,
         usual: Option<&Name>,
     ) -> io::Result<TcpTransport> {
-        stream.set_nodelay(true)?;
-        let local = stream.local_addr()?;
-        if let (Some(usual), false) = (usual, congestion::joins_one_host(local, peer)) {
+        let local = if peer.ip().is_loopback() { None } else { Some(stream.local_addr()?) };
+        let comes_from_afar = local.is_some_and(|local| !congestion::joins_one_host(local, peer));
+        if let (Some(usual), true) = (usual, comes_from_afar) {
             congestion::choose(&*stream, usual);
         }
         Ok(TcpTransport { stream, local, peer })
@@ -147,7 +151,8 @@ impl Transport for TcpTransport {
     }
 
     fn local_address(&self) -> SocketAddr {
-        self.local
+        // Of a socket that is open the kernel tells it.
+        self.local.or_else(|| self.stream.local_addr().ok()).unwrap_or(self.peer)
     }
 
     fn peer_address(&self) -> SocketAddr {

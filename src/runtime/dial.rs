@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 pub enum Dialled {
     /// Not yet.
     Pending,
-    /// This one stands; the others are dropped. It is still registered with the poller.
+    /// This one stands, and no poller watches it any more; the others are dropped.
     Ready(TcpTransport),
     /// None will; the last reason, with its address.
     Failed(String),
@@ -17,6 +17,8 @@ pub enum Dialled {
 
 /// Attempts at one peer.
 pub struct Dial {
+    /// One that stood at once, as to a peer on the same host: nobody has to watch it.
+    ready: Option<TcpTransport>,
     attempts: Vec<(Token, TcpTransport)>,
     last_reason: String,
 }
@@ -24,15 +26,24 @@ pub struct Dial {
 impl Dial {
     /// Begins to connect to each address. `next_token` names each attempt.
     pub fn start(addresses: &[SocketAddr], poller: &Poller, mut next_token: impl FnMut() -> Token) -> Dial {
-        let mut dial = Dial { attempts: Vec::new(), last_reason: "no address: none is known".to_owned() };
+        let mut dial = Dial { ready: None, attempts: Vec::new(), last_reason: "no address: none is known".to_owned() };
         for address in addresses {
-            let token = next_token();
             let started = TcpTransport::start_connect(*address, None).and_then(|mut transport| {
-                transport.register(poller.registry(), token)?;
-                Ok(transport)
+                let connect = transport.finish_connect()?;
+                Ok((connect, transport))
             });
             match started {
-                Ok(transport) => dial.attempts.push((token, transport)),
+                Ok((Connect::Ready, transport)) => {
+                    dial.ready = Some(transport);
+                    break;
+                }
+                Ok((Connect::Pending, mut transport)) => {
+                    let token = next_token();
+                    match transport.register(poller.registry(), token) {
+                        Ok(()) => dial.attempts.push((token, transport)),
+                        Err(error) => dial.last_reason = format!("{address}: {error}"),
+                    }
+                }
                 Err(error) => dial.last_reason = format!("{address}: {error}"),
             }
         }
@@ -45,12 +56,19 @@ impl Dial {
     }
 
     /// Looks at every attempt.
-    pub fn look(&mut self) -> Dialled {
+    pub fn look(&mut self, poller: &Poller) -> Dialled {
+        if let Some(transport) = self.ready.take() {
+            return Dialled::Ready(transport);
+        }
         let mut at = 0;
         while at < self.attempts.len() {
             match self.attempts[at].1.finish_connect() {
                 Ok(Connect::Pending) => at += 1,
-                Ok(Connect::Ready) => return Dialled::Ready(self.attempts.swap_remove(at).1),
+                Ok(Connect::Ready) => {
+                    let (_, mut transport) = self.attempts.swap_remove(at);
+                    let _ = transport.deregister(poller.registry()); // a failure shows when it is registered again
+                    return Dialled::Ready(transport);
+                }
                 Err(error) => {
                     let (_, transport) = self.attempts.swap_remove(at);
                     self.last_reason = format!("{}: {error}", transport.peer_address());

@@ -234,17 +234,15 @@ impl Mesh {
 
     fn look_at_dial(&mut self, key: LinkKey, poller: &Poller) {
         let Some(dial) = self.dials.get_mut(&key) else { return };
-        match dial.look() {
+        match dial.look(poller) {
             Dialled::Pending => {}
             Dialled::Failed(reason) => {
                 self.dials.remove(&key);
                 self.deliver(key, |peer| Mail::Failed(peer, format!("it cannot be reached at {reason}")));
             }
-            Dialled::Ready(mut transport) => {
+            Dialled::Ready(transport) => {
                 self.dials.remove(&key);
                 let Some(hello) = self.hello(key) else { return };
-                // What wraps the transport takes its own place in the poller. A failure shows when it does.
-                let _ = transport.deregister(poller.registry());
                 self.insert(transport, poller, Time::NEVER, Stage::Dialled(key), frame(LinkKind::Hello, &hello));
             }
         }

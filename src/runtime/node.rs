@@ -329,14 +329,13 @@ impl Node {
 
     fn look_at_dial(&mut self) {
         let Control::Dialling(dial, _) = &mut self.control else { return };
-        match dial.look() {
+        match dial.look(&self.poller) {
             Dialled::Pending => {}
             Dialled::Failed(reason) => {
                 self.control = Control::None;
                 self.feed(Input::ConnectFailed(reason));
             }
             Dialled::Ready(mut transport) => {
-                let _ = transport.deregister(self.poller.registry()); // it gets another token
                 if let Err(error) = transport.register(self.poller.registry(), CONTROL) {
                     self.control = Control::None;
                     return self.feed(Input::ConnectFailed(format!("it cannot be watched: {error}")));
@@ -395,11 +394,12 @@ impl Node {
     fn write(&mut self) {
         let (Control::Up(link) | Control::Lingering(link, _)) = &mut self.control else { return };
         let written = link.write();
-        let unsent = link.has_outbound() || link.transport.unsent() > 0;
         match (written, &self.control) {
             (Err(end), Control::Up(_)) => self.lose(&end),
             (Err(_), _) => self.control = Control::None,
-            (Ok(()), Control::Lingering(..)) if !unsent => self.control = Control::None,
+            (Ok(()), Control::Lingering(link, _)) if !link.has_outbound() && link.transport.unsent() == 0 => {
+                self.control = Control::None;
+            }
             _ => {}
         }
     }
