@@ -89,9 +89,10 @@ Usage: muster bench collective [options]
 
 Times a collective, size by size, and checks its result against a computed one. Collectives: allgather, allreduce,
 alltoall, barrier, broadcast, gather, reduce, reduce_scatter, scatter, sendrecv (each rank to the next).
-`bootstrap` times starting N processes with `muster run` until all have passed one barrier and ended. `forming` times a
-scheduler alone: N nodes (1000) that a few processes (2) hold, one connection each, from the processes' start until each
-node has its place, and how the scheduler's resident memory grows meanwhile (the kernel's for its sockets not counted).
+`bootstrap` times starting N processes with `muster run` until all have passed one barrier and ended; a start before
+those that are timed makes the files of their logs. `forming` times a scheduler alone: N nodes (1000) that a few
+processes (2) hold, one connection each, from the processes' start until each node has its place, and how the
+scheduler's resident memory grows meanwhile (the kernel's for its sockets not counted).
 
 Options:
   --worker_num N       start N ranks on this host; without it this process is one rank of the cluster that its

@@ -14,7 +14,6 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::net::TcpListener;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// The settings that the launcher decides. Every variable of the launcher's own environment that sets one of them is
@@ -223,7 +222,12 @@ fn inherited() -> Vec<(OsString, OsString)> {
 
 /// An empty file to which several processes can append without overwriting each other.
 fn fresh_log(path: &Path) -> io::Result<File> {
-    OpenOptions::new().append(true).create(true).custom_flags(libc::O_TRUNC).open(path)
+    let log = OpenOptions::new().append(true).create(true).open(path)?;
+    // To cut off what is empty is as much work for a disk's file system, and a job has many logs.
+    if log.metadata()?.len() > 0 {
+        log.set_len(0)?;
+    }
+    Ok(log)
 }
 
 /// The same file once more, with these words on a line of their own.
