@@ -80,7 +80,7 @@ pub(super) fn formed(instance: u8, epoch: u64) -> Formed {
         },
         restarts: 0,
         makings: Vec::new(),
-        members: Arc::new(vec![Arc::new(member)]),
+        members: wire::Members::new(vec![Arc::new(member)]),
     }
 }
 

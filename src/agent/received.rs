@@ -118,7 +118,7 @@ impl Agent {
 
     /// The cluster is complete, for the first time.
     fn joined(&mut self, now: Time, formed: Formed) {
-        if !formed.members.iter().any(|member| member.index == formed.index) {
+        if !formed.members.has(formed.index) {
             return self.refuse_line(now, format!("its table of nodes does not name this node, {}", formed.index));
         }
         self.pulse.set_timeout(Duration::from_millis(formed.agreed.heartbeat_timeout_ms));

@@ -7,7 +7,7 @@ use super::timers::Due;
 use super::{Phase, Queued, Scheduler};
 use crate::error::{Error, Status};
 use crate::types::{Role, Time};
-use crate::wire::{Agreed, Formed, Member, Message, Rejected, FULL_TABLE_NODES};
+use crate::wire::{Agreed, Formed, Member, Members, Message, Rejected, FULL_TABLE_NODES};
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write;
 use std::sync::Arc;
@@ -61,7 +61,7 @@ impl Scheduler {
 
     /// The table of all nodes, as they are now.
     pub(super) fn list_members(&mut self) {
-        self.members = Arc::new(self.nodes.iter().map(|(index, node)| Arc::new(member(*index, node))).collect());
+        self.members = Members::new(self.nodes.iter().map(|(index, node)| Arc::new(member(*index, node))).collect());
         let first = self.members.first().map(|member| &member.host.key);
         self.is_one_host = self.members.iter().all(|member| Some(&member.host.key) == first);
     }
@@ -112,15 +112,15 @@ impl Scheduler {
     }
 
     /// All, or in a large cluster those that the schedules on the node's groups use: that of its role, and the universe.
-    fn members_told(&self, index: u32, rank: u32, role: Role) -> Arc<Vec<Arc<Member>>> {
+    fn members_told(&self, index: u32, rank: u32, role: Role) -> Members {
         if self.members.len() <= FULL_TABLE_NODES {
-            return Arc::clone(&self.members);
+            return self.members.clone();
         }
         let size = if role == Role::Server { self.rules.server_num } else { self.rules.worker_num };
         let first = index - rank;
         let mut peers: BTreeSet<u32> = schedule_peers(rank, size).into_iter().map(|peer| first + peer).collect();
         peers.extend(schedule_peers(index, self.members.len() as u32));
-        Arc::new(peers.into_iter().map(|peer| Arc::clone(&self.members[peer as usize])).collect())
+        Members::new(peers.into_iter().map(|peer| Arc::clone(&self.members[peer as usize])).collect())
     }
 
     /// A node's connection ended before the cluster was complete.

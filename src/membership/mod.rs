@@ -42,7 +42,7 @@ pub use history::{check_history, Absurd};
 
 use crate::error::Failure;
 use crate::types::{Epoch, GroupId, Incarnation, Process, Role, Secret, Time};
-use crate::wire::{Blob, Member, Message, Record, StorePiece, StoreRecord, STORE_PIECE_BYTES};
+use crate::wire::{Blob, Member, Members, Message, Record, StorePiece, StoreRecord, STORE_PIECE_BYTES};
 use absence::Query;
 use connections::Connections;
 use groups::Groups;
@@ -52,7 +52,6 @@ use recovery::Recovery;
 use revocation::{Calls, Revocation};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::ops::Range;
-use std::sync::Arc;
 use std::time::Duration;
 use store::Store;
 use timers::{Due, Timers};
@@ -106,7 +105,7 @@ pub struct Scheduler {
     /// While forming: how many workers and servers are here.
     here: [u32; 2],
     /// Once formed: every node.
-    members: Arc<Vec<Arc<Member>>>,
+    members: Members,
     /// Whether they are all on one host.
     is_one_host: bool,
     /// How many nodes are members still.
@@ -160,7 +159,7 @@ impl Scheduler {
             by_id: HashMap::new(),
             ranks_held: HashMap::new(),
             here: [0; 2],
-            members: Arc::default(),
+            members: Members::new(Vec::new()),
             is_one_host: false,
             present: 0,
             verdict: None,

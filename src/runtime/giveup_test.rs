@@ -9,7 +9,7 @@ use crate::config::LogLevel;
 use crate::net::testlink::TestLink;
 use crate::net::{Listener, TcpTransport, Transport};
 use crate::types::{CallKind, DType, Epoch, GroupId, Process};
-use crate::wire::{Channel, Formed, Member};
+use crate::wire::{Channel, Formed, Member, Members};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ fn of_four() -> Formed {
         let member = Member::clone(&two.members[1]);
         Arc::new(Member { index: rank, rank, local_rank: rank, node_id: rank.to_string(), process, ..member })
     };
-    Formed { local_size: 4, worker_num: 4, members: Arc::new((0..4).map(member).collect()), ..two }
+    Formed { local_size: 4, worker_num: 4, members: Members::new((0..4).map(member).collect()), ..two }
 }
 
 impl Bench {

@@ -12,7 +12,6 @@ use super::dial::{Dial, Dialled};
 use super::group::{Group, Mail};
 use super::handshake::{frame, half, leave, same_bytes, Handshake, Next, Stage};
 use super::log::Logger;
-use super::roster::find_member;
 use crate::net::{Listener, Poller, TcpTransport, Token, Transport};
 use crate::types::{GroupId, Incarnation, Time};
 use crate::wire::{Channel, Formed, LinkAccept, LinkHello, LinkKind, LinkReject, LinkRejectReason, WireError};
@@ -149,8 +148,8 @@ impl Mesh {
     /// The addresses of a member, if `Formed` told of it.
     fn addresses(&self, key: LinkKey) -> Vec<SocketAddr> {
         let index = self.groups.get(&key.group).and_then(|group| group.index_of(key.rank));
-        let member = index.zip(self.formed.as_ref()).and_then(|(index, formed)| find_member(formed, index));
-        member.map(|member| member.addresses.clone()).unwrap_or_default()
+        let member = index.zip(self.formed.as_ref()).and_then(|(index, formed)| formed.members.find(index));
+        member.map(|member| member.addresses).unwrap_or_default()
     }
 
     fn dialled(&self, key: LinkKey) -> Option<Token> {

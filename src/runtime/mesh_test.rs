@@ -5,7 +5,7 @@ use super::*;
 use crate::config::LogLevel;
 use crate::net::testlink::TestLink;
 use crate::types::{Call, CallKind, Device, Epoch, HostName, JobInstance, Process, Role, Secret};
-use crate::wire::{encode_frame, peek_frame, Agreed, DataHeader, Decoder, Frame, FrameHeader, Member, Wire};
+use crate::wire::{encode_frame, peek_frame, Agreed, DataHeader, Decoder, Frame, FrameHeader, Member, Members, Wire};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::Instant;
@@ -156,7 +156,7 @@ pub(in super::super) fn formed(index: u32, addresses: [SocketAddr; 2]) -> Formed
         agreed,
         restarts: 0,
         makings: Vec::new(),
-        members: Arc::new([member(0, addresses[0]), member(1, addresses[1])].map(Arc::new).to_vec()),
+        members: Members::new([member(0, addresses[0]), member(1, addresses[1])].map(Arc::new).to_vec()),
     }
 }
 

@@ -25,13 +25,13 @@ impl Roster {
     }
 
     /// The member with this rank, if its data came with `Formed`.
-    pub(super) fn member(&self, rank: u32) -> Option<&Member> {
-        find_member(&self.formed, *self.members.get(rank as usize)?)
+    pub(super) fn member(&self, rank: u32) -> Option<Member> {
+        self.formed.members.find(*self.members.get(rank as usize)?)
     }
 
     /// How a failure names the member with this rank.
     pub(super) fn culprit(&self, rank: u32) -> Option<Culprit> {
-        self.member(rank).map(culprit_of)
+        self.member(rank).as_ref().map(culprit_of)
     }
 
     /// How a sentence names the member with this rank.
@@ -49,11 +49,4 @@ pub fn culprit_of(member: &Member) -> Culprit {
         host: member.host.name.clone(),
         pid: member.process.pid,
     }
-}
-
-/// The member with this index, if `Formed` told of it.
-pub fn find_member(formed: &Formed, index: u32) -> Option<&Member> {
-    let members = &formed.members;
-    let at = members.binary_search_by_key(&index, |member| member.index).ok()?;
-    Some(&members[at])
 }

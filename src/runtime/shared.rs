@@ -8,7 +8,6 @@ use super::group::Group;
 use super::log::Logger;
 use super::mesh::LinkKey;
 use super::operations::Operations;
-use super::roster::find_member;
 use super::seat::Seat;
 use super::sync::{lock, wait, Bell, Condvar, Mutex, MutexGuard};
 use crate::agent::{Ask, Command, Event};
@@ -195,8 +194,8 @@ impl Shared {
 
     /// A node of the cluster; asks the scheduler where `Formed` did not tell.
     pub fn member(&self, formed: &Formed, index: u32) -> Result<Member> {
-        if let Some(member) = find_member(formed, index) {
-            return Ok(member.clone());
+        if let Some(member) = formed.members.find(index) {
+            return Ok(member);
         }
         let ask = self.next_ask();
         self.ask(ToNode::Brain(Command::Locate(ask, index)));

@@ -26,7 +26,7 @@ pub struct Encoder {
 }
 
 /// Walks over received bytes.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Decoder<'a> {
     rest: &'a [u8],
 }
@@ -45,6 +45,11 @@ impl<'a> Decoder<'a> {
         let (taken, rest) = self.rest.split_at(count);
         self.rest = rest;
         Ok(taken)
+    }
+
+    /// How many bytes are left.
+    pub fn left(&self) -> usize {
+        self.rest.len()
     }
 
     /// All that is left.
@@ -146,22 +151,22 @@ impl Wire for String {
     }
 
     fn take(from: &mut Decoder<'_>) -> Result<Self, WireError> {
-        let length = usize::from(u16::take(from)?);
-        if length > SENTENCE_MAX {
-            return Err(WireError(format!("a text of {length} bytes: the limit is {SENTENCE_MAX}")));
-        }
-        let text = std::str::from_utf8(from.bytes(length)?);
-        text.map(str::to_owned).map_err(|_| WireError("a text that is not UTF-8".to_owned()))
+        take_text(from, SENTENCE_MAX, "text").map(str::to_owned)
     }
+}
+
+/// A text of so many bytes at most, where it lies.
+pub(super) fn take_text<'a>(from: &mut Decoder<'a>, max: usize, what: &str) -> Result<&'a str, WireError> {
+    let length = usize::from(u16::take(from)?);
+    if length > max {
+        return Err(WireError(format!("a {what} of {length} bytes: the limit is {max}")));
+    }
+    std::str::from_utf8(from.bytes(length)?).map_err(|_| WireError("a text that is not UTF-8".to_owned()))
 }
 
 /// A string that keeps [`NAME_MAX`]: decoding a longer one fails.
 pub(super) fn take_name(from: &mut Decoder<'_>, what: &str) -> Result<String, WireError> {
-    let name = String::take(from)?;
-    if name.len() > NAME_MAX {
-        return Err(WireError(format!("a {what} of {} bytes: the limit is {NAME_MAX}", name.len())));
-    }
-    Ok(name)
+    take_text(from, NAME_MAX, what).map(str::to_owned)
 }
 
 /// Sequences: a count of four bytes, then the elements. The count is held against what the message can hold.

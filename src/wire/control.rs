@@ -1,13 +1,13 @@
 //! What the control plane's messages carry, field by field, in the order of the wire.
 
 use super::codec::{code, record, take_name, Decoder, Encoder, Wire, WireError};
+use super::members::{Member, Members};
 use super::{ADDRESSES_MAX, PROGRESS_MAX, TOKENS_MAX};
 use crate::error::{Culprit, Failure, Status};
 use crate::types::{
     Call, Device, Epoch, GroupId, HostName, Incarnation, JobInstance, Process, Role, Secret, Token, TokenHash,
 };
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 /// A node asks to be let in; the first message on a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,9 +132,12 @@ impl Wire for Register {
 }
 
 /// A node's addresses: at most [`ADDRESSES_MAX`], of at least seven bytes each.
-fn take_addresses(from: &mut Decoder<'_>) -> Result<Vec<SocketAddr>, WireError> {
-    let count = from.count(ADDRESSES_MAX, 7, "addresses")?;
-    (0..count).map(|_| Wire::take(from)).collect()
+pub(super) fn take_addresses(from: &mut Decoder<'_>) -> Result<Vec<SocketAddr>, WireError> {
+    (0..count_addresses(from)?).map(|_| Wire::take(from)).collect()
+}
+
+pub(super) fn count_addresses(from: &mut Decoder<'_>) -> Result<usize, WireError> {
+    from.count(ADDRESSES_MAX, 7, "addresses")
 }
 
 impl Register {
@@ -152,57 +155,6 @@ record! {
         pub status: Status,
         /// The whole sentence.
         pub reason: String,
-    }
-}
-
-/// A node as the others see it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Member {
-    /// Its place among all nodes: workers by rank, then servers by rank.
-    pub index: u32,
-    /// Worker or server.
-    pub role: Role,
-    /// Its rank in its role's rank space.
-    pub rank: u32,
-    /// Its place among those of its role on its host.
-    pub local_rank: u32,
-    /// Its id.
-    pub node_id: String,
-    /// Its host.
-    pub host: HostName,
-    /// Its process.
-    pub process: Process,
-    /// Where it can be reached.
-    pub addresses: Vec<SocketAddr>,
-    /// The device that it works with.
-    pub device: Device,
-}
-
-impl Wire for Member {
-    fn put(&self, to: &mut Encoder) {
-        self.index.put(to);
-        self.role.put(to);
-        self.rank.put(to);
-        self.local_rank.put(to);
-        self.node_id.put(to);
-        self.host.put(to);
-        self.process.put(to);
-        self.addresses.put(to);
-        self.device.put(to);
-    }
-
-    fn take(from: &mut Decoder<'_>) -> Result<Self, WireError> {
-        Ok(Member {
-            index: Wire::take(from)?,
-            role: Wire::take(from)?,
-            rank: Wire::take(from)?,
-            local_rank: Wire::take(from)?,
-            node_id: take_name(from, "node id")?,
-            host: Wire::take(from)?,
-            process: Wire::take(from)?,
-            addresses: take_addresses(from)?,
-            device: Wire::take(from)?,
-        })
     }
 }
 
@@ -263,7 +215,7 @@ record! {
         /// the others take no part.
         pub makings: Vec<Makings>,
         /// All nodes up to `FULL_TABLE_NODES`; beyond that, those that the schedules on the receiver's groups use.
-        pub members: Arc<Vec<Arc<Member>>>,
+        pub members: Members,
     }
 }
 

@@ -51,7 +51,7 @@ fn failure() -> Failure {
     }
 }
 
-fn member(index: u32) -> Member {
+pub(super) fn member(index: u32) -> Member {
     Member {
         index,
         role: Role::Worker,
@@ -110,7 +110,7 @@ fn formed() -> Formed {
         },
         restarts: 1,
         makings: vec![Makings { parent: GroupId::WORLD, count: 2 }],
-        members: Arc::new(vec![Arc::new(member(0)), Arc::new(member(1))]),
+        members: Members::new(vec![Arc::new(member(0)), Arc::new(member(1))]),
     }
 }
 

@@ -12,6 +12,7 @@ mod control;
 mod frame;
 mod launcher;
 mod link;
+mod members;
 mod message;
 mod nouns;
 mod point;
@@ -30,8 +31,8 @@ pub use change::{FreeGroup, GroupMade, GroupWish, InEpoch, MakeGroup, NotRecover
 pub use codec::{Decoder, Encoder, Wire, WireError};
 pub use control::{
     Abort, Absence, AbsenceState, Absent, Agreed, Formed, GroupProgress, Heartbeat, HeartbeatEcho, Known, Locate,
-    Located, LostNodes, Makings, Member, PeerReport, PeerState, Reentry, Register, Rejected, Revoke, Revoked, Suspect,
-    Verdict, WhereAre,
+    Located, LostNodes, Makings, PeerReport, PeerState, Reentry, Register, Rejected, Revoke, Revoked, Suspect, Verdict,
+    WhereAre,
 };
 pub use frame::{
     body_bytes, encode_frame, peek_frame, Frame, FrameHeader, CHECKSUM_BYTES, FLAG_UNCHECKED, HEADER_BYTES, MAGIC,
@@ -42,6 +43,7 @@ pub use link::{
     Channel, DataHeader, LinkAccept, LinkHello, LinkKind, LinkReject, LinkRejectReason, LinkRevoke, DATA_HEADER_BYTES,
     PROOF_BYTES,
 };
+pub use members::{Member, Members};
 pub use message::{Lane, Message};
 pub use point::{
     MessageHeader, MessagePart, EAGER_COST, EAGER_CREDIT, EAGER_MAX, MESSAGE_HEADER_BYTES, MESSAGE_PIECE_BYTES,

@@ -200,7 +200,7 @@ impl Random {
             },
             restarts: self.u32(),
             makings: self.list(9, |random| Makings { parent: GroupId(random.u32()), count: random.u64() }),
-            members: Arc::new(self.list(20, |random| Arc::new(random.member()))),
+            members: Members::new(self.list(20, |random| Arc::new(random.member()))),
         }
     }
 

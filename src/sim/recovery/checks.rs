@@ -7,7 +7,7 @@ use super::rounds::{expected, Collective, Frame};
 use super::world::World;
 use crate::error::{Failure, Status};
 use crate::types::{Epoch, GroupId, Incarnation, Role, Time};
-use crate::wire::{AbsenceState, Absent, Formed, GroupMade, Member, Message, Record};
+use crate::wire::{AbsenceState, Absent, Formed, GroupMade, Member, Members, Message, Record};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -39,8 +39,9 @@ impl Told {
         let member = &world.processes[world.slots[twin.slot].current?];
         let (_, (_, lives)) = self.epochs.last_key_value()?;
         let mut formed = member.formed.clone().filter(|formed| lives.contains_key(&formed.index))?;
-        let own = &mut std::sync::Arc::make_mut(&mut formed.members)[formed.index as usize];
-        std::sync::Arc::make_mut(own).process.pid = 1000 + node as u32;
+        let mut members = formed.members.to_vec();
+        std::sync::Arc::make_mut(&mut members[formed.index as usize]).process.pid = 1000 + node as u32;
+        formed.members = Members::new(members);
         Some(formed)
     }
 }

@@ -7,7 +7,7 @@ use super::world::World;
 use crate::agent;
 use crate::error::{Error, Failure, Status};
 use crate::types::{Epoch, Secret};
-use crate::wire::{AbsenceState, Message, Record};
+use crate::wire::{AbsenceState, Members, Message, Record};
 use std::sync::Arc;
 
 /// What is broken.
@@ -91,9 +91,9 @@ pub(super) fn tampered(world: &World, to: Option<usize>, mut message: Message) -
         }
         (Sabotage::InnocentOut, Message::Verdict(verdict)) if one => verdict.failure.status = Status::Fenced,
         (Sabotage::SameRank, Message::Formed(formed)) => {
-            let rank = formed.members[0].rank;
-            let second = &mut Arc::make_mut(&mut formed.members)[1];
-            Arc::make_mut(second).rank = rank;
+            let mut members = formed.members.to_vec();
+            Arc::make_mut(&mut members[1]).rank = members[0].rank;
+            formed.members = Members::new(members);
         }
         (Sabotage::TwoLives, Message::Formed(formed)) if formed.epoch.0 > 1 => formed.index = 0,
         (Sabotage::OtherEpoch, Message::Formed(formed)) if one => formed.secret.0[0] ^= 1,

@@ -240,7 +240,7 @@ fn check(number: u32, all: u32, formed: &Formed) -> Result<(), String> {
     if rank >= all || formed.index != rank || local_rank >= on_host {
         return Err(format!("it was given rank {rank}, local rank {local_rank} and index {}", formed.index));
     }
-    let peer = |rank: u32| formed.members.iter().find(|member| member.index == rank && member.rank == rank);
+    let peer = |rank: u32| formed.members.find(rank).filter(|member| member.rank == rank);
     let own = peer(rank).ok_or("it was not told of itself")?;
     if own.node_id != node_id(number) || own.host != host_of(number) || own.local_rank != local_rank {
         return Err(format!("it was told that rank {rank}, its own, is {:?} on {}", own.node_id, own.host.name));
