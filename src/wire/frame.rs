@@ -1,6 +1,5 @@
 //! The frame: a header with its own checksum, then the payload in pieces, each followed by its checksum.
 
-use super::checksum::checksum;
 use super::codec::{Decoder, Wire, WireError};
 use std::borrow::Cow;
 
@@ -40,7 +39,7 @@ impl FrameHeader {
         to[6..8].copy_from_slice(&self.flags.to_le_bytes());
         to[8..12].copy_from_slice(&self.node.to_le_bytes());
         to[12..20].copy_from_slice(&self.length.to_le_bytes());
-        let sum = checksum(&to[..20]);
+        let sum = crc32fast::hash(&to[..20]);
         to[20..].copy_from_slice(&sum.to_le_bytes());
         to
     }
@@ -62,7 +61,7 @@ impl FrameHeader {
             node: Wire::take(&mut from)?,
             length: Wire::take(&mut from)?,
         };
-        if u32::take(&mut from)? != checksum(&bytes[..HEADER_BYTES - CHECKSUM_BYTES]) {
+        if u32::take(&mut from)? != crc32fast::hash(&bytes[..HEADER_BYTES - CHECKSUM_BYTES]) {
             return Err(WireError("a frame header with a wrong checksum".to_owned()));
         }
         if version != FRAME_VERSION {
@@ -101,7 +100,7 @@ pub fn encode_frame(kind: u8, node: u32, payload: &[u8], to: &mut Vec<u8>) {
     to.extend_from_slice(&header.encode());
     for piece in payload.chunks(PIECE_BYTES) {
         to.extend_from_slice(piece);
-        to.extend_from_slice(&checksum(piece).to_le_bytes());
+        to.extend_from_slice(&crc32fast::hash(piece).to_le_bytes());
     }
 }
 
@@ -127,7 +126,7 @@ pub fn peek_frame(bytes: &[u8], payload_max: u64) -> Result<Option<(Frame<'_>, u
     let mut payload: Cow<'_, [u8]> = Cow::default();
     for piece in body.chunks(PIECE_BYTES + CHECKSUM_BYTES) {
         let (data, sum) = piece.split_at(piece.len() - CHECKSUM_BYTES);
-        if checksum(data).to_le_bytes() != sum {
+        if crc32fast::hash(data).to_le_bytes() != sum {
             return Err(WireError("a frame with a wrong checksum".to_owned()));
         }
         match payload.is_empty() {

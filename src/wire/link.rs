@@ -1,6 +1,5 @@
 //! The data plane's frames: how two nodes open a link, and what stands before each payload on it.
 
-use super::checksum::checksum;
 use super::codec::{code, record, Decoder, Encoder, Wire, WireError};
 use super::frame::CHECKSUM_BYTES;
 use crate::error::Failure;
@@ -142,7 +141,7 @@ impl DataHeader {
         self.signature.put(&mut to);
         self.call.put(&mut to);
         to.bytes.resize(FIELDS_BYTES, 0);
-        checksum(&to.bytes).put(&mut to);
+        crc32fast::hash(&to.bytes).put(&mut to);
         let encoded = to.bytes[..].try_into().expect("fields, padding and checksum add up to DATA_HEADER_BYTES");
         *scratch = to.bytes;
         encoded
@@ -151,7 +150,7 @@ impl DataHeader {
     /// The data header that these bytes are.
     pub fn decode(bytes: &[u8; DATA_HEADER_BYTES]) -> Result<DataHeader, WireError> {
         let (fields, sum) = bytes.split_at(FIELDS_BYTES);
-        if checksum(fields).to_le_bytes() != sum {
+        if crc32fast::hash(fields).to_le_bytes() != sum {
             return Err(WireError("a data header with a wrong checksum".to_owned()));
         }
         let mut from = Decoder::new(fields);

@@ -6,7 +6,6 @@
 //! Deliberately absent: sockets, time, and any decision about what a message means.
 
 mod change;
-mod checksum;
 mod codec;
 mod control;
 mod frame;
