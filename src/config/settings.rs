@@ -91,6 +91,8 @@ pub struct Settings {
     pub store_limits: StoreLimits,
     /// Whether data between nodes carries checksums.
     pub checksums: bool,
+    /// Thresholds between algorithms, as they are written.
+    pub thresholds: Option<String>,
     /// The least severe messages that are logged.
     pub log_level: LogLevel,
     /// Whether HCCL starts by its cluster manager.
@@ -405,10 +407,8 @@ impl Reader<'_> {
         let recovery_path = self.text(Key::RecoveryPath)?.map(PathBuf::from);
         if enable_recovery && recovery_path.is_none() {
             let (flag, path) = (self.name(Key::EnableRecovery), self.name(Key::RecoveryPath));
-            return Err(Error::config(format!(
-                "{flag} is on, but {path} is not set: expected the directory where scheduler and nodes keep what they must \
-                 remember"
-            )));
+            let what = "the directory where scheduler and nodes keep what they must remember";
+            return Err(Error::config(format!("{flag} is on, but {path} is not set: expected {what}")));
         }
         Ok(Settings {
             warnings: self.warnings(&place),
@@ -434,6 +434,7 @@ impl Reader<'_> {
                 total: length(self.whole(Key::StoreTotalLimit)?),
             },
             checksums: self.flag(Key::Checksums)?,
+            thresholds: self.text(Key::Thresholds)?,
             log_level: self.log_level()?,
             hccl_cm_init: self.flag(Key::HcclCmInit)?,
             enable_recovery,

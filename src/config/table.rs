@@ -32,6 +32,7 @@ pub enum Key {
     StoreValueLimit,
     StoreTotalLimit,
     Checksums,
+    Thresholds,
     Log,
     SchedFd,
     HcclCmInit,
@@ -159,7 +160,7 @@ const KIB: u64 = 1 << 10;
 const GIB: u64 = 1 << 30;
 
 /// Every setting, once, in the order of the documentation.
-pub static TABLE: [Setting; 33] = [
+pub static TABLE: [Setting; 34] = [
     Setting::new(Key::Role, "role", Kind::Role, "What this process is in its cluster.").ms(&["MS_ROLE"]),
     Setting::new(
         Key::SchedHost,
@@ -318,6 +319,14 @@ pub static TABLE: [Setting; 33] = [
         "Whether data between nodes carries checksums. The scheduler's setting counts.",
     )
     .default("1"),
+    Setting::new(
+        Key::Thresholds,
+        "thresholds",
+        Kind::Text { max_bytes: 4096 },
+        "Where one algorithm of a collective takes over from another: names and numbers such as \
+         `allreduce_tree_bytes=65536,barrier_tree_ranks=8`, in place of the measured ones; the error for a wrong name lists all. \
+         The scheduler's setting counts.",
+    ),
     Setting::new(Key::Log, "log", Kind::Level, "The least severe messages that are logged.").default("warn"),
     Setting::new(
         Key::SchedFd,

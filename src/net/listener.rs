@@ -135,8 +135,9 @@ impl Socket {
         // Linux hands it on to what is accepted, so that it need not be set once more each time.
         socket::set_option(&*listener, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
         let address = listener.local_addr()?;
-        let usual = congestion::usual(&address);
-        if usual.is_some() {
+        // Nobody comes to a loopback address from elsewhere.
+        let usual = if address.ip().is_loopback() { None } else { congestion::usual(&address) };
+        if address.ip().is_loopback() || usual.is_some() {
             congestion::choose_unpaced(&*listener);
         }
         Ok(Socket { listener, address, usual })

@@ -95,6 +95,7 @@ impl Serving {
         };
         // Without a descriptor for each node the cluster could never form.
         limit::room_for(u64::from(settings.worker_num) + u64::from(settings.server_num))?;
+        let rules = rules(settings)?;
         let (listener, what) = listen(settings, host, *port)?;
         let host = identity::host_name(settings)?;
         let logger = Logger::new(settings.log_level, "scheduler");
@@ -108,8 +109,8 @@ impl Serving {
             Identity { instance, secret: Secret(host::random_bytes()?), host, pid_namespace: host::pid_namespace() };
         let records = begun.as_mut().map_or_else(Vec::new, |begun| std::mem::take(&mut begun.records));
         let brain = match begun {
-            Some(_) => membership::Scheduler::resume(identity, rules(settings), clock.now(), records),
-            None => membership::Scheduler::new(identity, rules(settings), clock.now()),
+            Some(_) => membership::Scheduler::resume(identity, rules, clock.now(), records),
+            None => membership::Scheduler::new(identity, rules, clock.now()),
         };
         let waker = Waker::new()?;
         let writer = begun.map(|begun| Writer::start(begun, waker.clone(), Arc::clone(&logger))).transpose()?;
