@@ -47,7 +47,8 @@ def test_without_the_scheduler_the_members_tell_each_other_why_a_group_is_given_
 
 
 def test_without_the_scheduler_a_last_word_is_heard_behind_what_nobody_reads_yet(tmp_path):
-    """Rank 0 gives up in the second round, in which its frame lies unread before rank 1, which still waits for rank 2."""
+    """Rank 0 gives up in the second round, in which its frame lies unread before rank 1, which still waits for rank 2: that is
+    so where all gather from all, and not in a tree."""
     lines = """
         c = join()
         c.world.allreduce([1])
@@ -59,7 +60,8 @@ def test_without_the_scheduler_a_last_word_is_heard_behind_what_nobody_reads_yet
         hold("go")
         c.leave()
     """
-    with Cluster(node(lines), workers=3, env={**SCHEDULER_GONE, "HOLD_FOLDER": tmp_path}) as cluster:
+    env = {**SCHEDULER_GONE, "HOLD_FOLDER": tmp_path, "MUSTER_THRESHOLDS": "allreduce_tree_ranks=4"}
+    with Cluster(node(lines), workers=3, env=env) as cluster:
         kill_scheduler(cluster, tmp_path)
         for worker in cluster.workers[:2]:
             worker.wait_for('"error"', timeout=30)
