@@ -173,7 +173,7 @@ thresholds! {
     /// All-reduce as a tree: from this many ranks on, not up to.
     allreduce_tree_ranks = u64::MAX;
     /// All-reduce as a tree; from that many ranks on.
-    allreduce_tree_bytes = 128 << 10;
+    allreduce_tree_bytes = 256 << 10;
 }
 
 fn any(_size: u32) -> bool {
