@@ -32,12 +32,9 @@ struct scene {
     int64_t limit_ms;     /* the group's time-out; 0: LIMIT_MS, which is never reached */
 };
 
-/* The next call of a rank that got through the case: there it is told, or in the one behind it if all had come to that. */
+/* The next call of a rank that got through the case: there it is told. */
 static muster_status_t or_next(struct part *part, muster_status_t status) {
-    for (int next = 0; next < 2 && status == MUSTER_OK; next++) {
-        status = muster_barrier(part->world);
-    }
-    return status;
+    return status == MUSTER_OK ? muster_barrier(part->world) : status;
 }
 
 static muster_status_t other_collective(struct part *part) {

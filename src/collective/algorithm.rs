@@ -127,7 +127,8 @@ impl Thresholds {
             return Thresholds::default();
         }
         Thresholds {
-            barrier_tree_ranks: 3,
+            // In a smaller group who calls something else is to be told by the very next barrier: each rank hears from several there.
+            barrier_tree_ranks: 32,
             allreduce_tree_ranks: 3,
             allgather_doubling_bytes: 4 << 20,
             allgather_circulant_bytes: 2 << 20,
