@@ -146,7 +146,8 @@ static void outlive_a_free(muster_cluster_t *node, int rank, struct ranks *ranks
     muster_group_t *group = NULL;
     (void)rank, (void)ranks;
     CHECK_OK(muster_group_split(muster_world(node), 0, 0, &group));
-    reduce(node, group, 10); /* opens the links */
+    reduce(node, group, 10); /* opens the links, and so does each other algorithm that is used below */
+    CHECK_OK(muster_barrier(muster_world(node)));
     int threads = own_threads();
     int descriptors = own_descriptors();
     for (int round = 1; round <= 5; round++) {

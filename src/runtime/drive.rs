@@ -223,6 +223,9 @@ impl Group {
                 let moved = link.receive(&sink, piece).map_err(ended)?;
                 if moved == Moved::Done {
                     exchange.receive = None;
+                    if let Some(failure) = link.word_behind() {
+                        return Err(Stop::Heard(failure));
+                    }
                 }
                 Ok(moved != Moved::Nothing)
             }
@@ -246,7 +249,7 @@ impl Group {
     }
 
     /// Takes what the agent thread has for this group.
-    fn look_up(&self, driver: &mut Driver, running: &Running<'_>) -> Result<(), Stop> {
+    pub(super) fn look_up(&self, driver: &mut Driver, running: &Running<'_>) -> Result<(), Stop> {
         for mail in self.take_mail() {
             self.take_in(driver, mail);
         }
@@ -350,29 +353,6 @@ impl Group {
             }
         }
         Ok(())
-    }
-
-    /// Looks at a link that the call does not read just now: a peer may be giving up, or gone.
-    fn serve(&self, slot: &mut Slot, running: &Running<'_>, peer: u32) -> Result<(), Stop> {
-        let Slot::Up(link) = slot else { return Ok(()) };
-        match link.peek() {
-            Ok(None | Some(Arrival::Data(..) | Arrival::Message(..))) => Ok(()), // found out by who reads it
-            Ok(Some(Arrival::Revoke(failure))) => Err(Stop::Heard(failure)),
-            Ok(Some(Arrival::Leave)) => {
-                *slot = Slot::Left;
-                Ok(())
-            }
-            Err(end) => {
-                // Evidence; the verdict, if there is one, comes from the scheduler.
-                let evidence = match &end {
-                    LinkEnd::Ended(reason) | LinkEnd::Corrupt(reason) => reason.clone(),
-                };
-                *slot = Slot::Ended(end);
-                let index = self.index_of(peer).expect("a link's peer is a member");
-                self.ask(running.shared, Command::Suspect { peer: index, evidence });
-                Ok(())
-            }
-        }
     }
 }
 

@@ -30,6 +30,7 @@ pub(super) enum Word {
 impl Group {
     /// Ends the group for everyone, and says why: the first cause.
     pub(super) fn give_up(&self, driver: &mut Driver, running: &Running<'_>, stop: Stop) -> Failure {
+        let is_own = !matches!(stop, Stop::Heard(_));
         let (cause, known_to_all) = match stop {
             Stop::Told(failure) => (failure, true),
             Stop::Heard(failure) => (failure, false),
@@ -73,7 +74,7 @@ impl Group {
             return cause; // this process is leaving: `close` tells the peers so
         }
         self.pass_on(driver, &cause);
-        let cause = if known_to_all { cause } else { self.agree_on_cause(running.shared, cause) };
+        let cause = if known_to_all { cause } else { self.agree_on_cause(running.shared, cause, is_own) };
         self.break_with(cause)
     }
 
@@ -82,7 +83,7 @@ impl Group {
         if let Some(first) = self.told(running.shared) {
             return self.break_with(first);
         }
-        let cause = self.agree_on_cause(running.shared, cause);
+        let cause = self.agree_on_cause(running.shared, cause, true);
         let first = self.break_with(cause);
         self.interrupt(); // who has the driver tells the peers on its links
         first
@@ -245,12 +246,25 @@ impl Group {
         frame
     }
 
-    /// Several ranks may give up at once, each for its own reason: what reached the scheduler first is what all return.
-    pub(super) fn agree_on_cause(&self, shared: &Shared, cause: Failure) -> Failure {
+    /// Several ranks may give up at once, each for its own reason: what reached the scheduler first is what all return. Where
+    /// the scheduler does not answer, the members are told by the rank whose own cause it is.
+    pub(super) fn agree_on_cause(&self, shared: &Shared, cause: Failure, is_own: bool) -> Failure {
         self.ask(shared, Command::Revoke(cause.clone()));
+        let tell = || {
+            if is_own {
+                shared.ask(ToNode::Tell(cause.clone()));
+            }
+        };
+        let is_away = shared.learnt().away.is_some();
+        if is_away {
+            tell();
+        }
         let deadline = shared.clock.now() + VERDICT_WAIT;
         let (id, epoch) = (self.id(), self.formed.epoch);
         let first = shared.wait(deadline, |learnt| learnt.first_cause(id, epoch));
+        if first.is_none() && !is_away {
+            tell();
+        }
         first.unwrap_or(cause)
     }
 

@@ -9,9 +9,9 @@ use crate::config::LogLevel;
 use crate::net::testlink::TestLink;
 use crate::net::{Listener, TcpTransport, Transport};
 use crate::types::{CallKind, DType, Epoch, GroupId, Process};
-use crate::wire::{Channel, Formed, Member, Members};
+use crate::wire::{Channel, DataHeader, Formed, FrameHeader, Member, Members, PIECE_BYTES};
 use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -70,10 +70,14 @@ impl Bench {
 
     /// A broadcast from rank 3, which never comes.
     fn call(&self) -> Failure {
-        let (kind, dtype) = (CallKind::Broadcast, Some(DType::Uint8));
-        let call = Call { kind, dtype, op: None, root: Some(3), count: 1, layout: 0 };
-        let mut output = [0];
-        let error = self.group.run(Work::plain(call, CallBuffers::of(&[], &mut output))).expect_err("it is revoked");
+        self.broadcast(1)
+    }
+
+    /// A broadcast of so many bytes from rank 3.
+    fn broadcast(&self, count: usize) -> Failure {
+        let mut output = vec![0; count];
+        let work = Work::plain(broadcast(count), CallBuffers::of(&[], &mut output));
+        let error = self.group.run(work).expect_err("it is revoked");
         let failure = self.group.broken().expect("it is revoked");
         assert_eq!(error.status(), failure.status, "{error}");
         failure
@@ -90,6 +94,25 @@ impl Bench {
         }
         bytes
     }
+}
+
+fn broadcast(count: usize) -> Call {
+    let (kind, dtype) = (CallKind::Broadcast, Some(DType::Uint8));
+    Call { kind, dtype, op: None, root: Some(3), count: count as u64, layout: 0 }
+}
+
+/// Rank 3's part of its group's first collective, that broadcast.
+fn broadcast_frame(count: usize) -> Vec<u8> {
+    let call = broadcast(count);
+    let data =
+        DataHeader { epoch: Epoch(1), group: GroupId::WORLD, sequence: 1, signature: call.signature(), call }.encode();
+    let header = FrameHeader { kind: LinkKind::Data as u8, flags: 0, node: 0, length: count as u64 }.encode();
+    let mut bytes = [&header[..], &data].concat();
+    for piece in vec![7; count].chunks(PIECE_BYTES) {
+        bytes.extend_from_slice(piece);
+        bytes.extend_from_slice(&crc32fast::hash(piece).to_le_bytes());
+    }
+    bytes
 }
 
 fn cause(rank: u32) -> Failure {
@@ -134,5 +157,25 @@ fn a_revocation_that_is_heard_is_passed_on_once_over_each_link_and_told_to_the_s
             let [ToNode::Of(Epoch(1), Command::Revoke(told))] = &told[..] else { panic!("{} revocations", told.len()) };
             assert_eq!(*told, first);
         }
+    }
+}
+
+#[test]
+fn a_call_does_not_end_well_by_a_frame_behind_which_its_peer_has_given_up() {
+    for (count, ended) in [1, 4 << 10, 32 << 10].into_iter().flat_map(|count| [(count, false), (count, true)]) {
+        let mut bench = Bench::new();
+        bench.peers[2].write_all(&[broadcast_frame(count), revoke(cause(3))].concat()).unwrap();
+        if ended {
+            bench.peers[2].shutdown(Shutdown::Write).unwrap();
+        }
+        bench.stand(0);
+        if count >= 4 << 10 && !ended {
+            // Behind such a frame nothing is read ahead, and no end tells of it: the next call hears it.
+            let mut output = vec![0; count];
+            bench.group.run(Work::plain(broadcast(count), CallBuffers::of(&[], &mut output))).expect("it is all there");
+        } else {
+            assert_eq!(bench.broadcast(count), cause(3), "{count}");
+        }
+        assert_eq!(bench.call(), cause(3), "{count}");
     }
 }

@@ -68,6 +68,8 @@ pub(super) struct Driver {
     pub head: Vec<u8>,
     /// The collective before the newest, for the sentence that tells two ranks apart.
     pub previous: Option<Call>,
+    /// From when on a call that begins looks for peers that have given up.
+    pub overhears_from: Time,
 }
 
 /// How a member stands, as far as this node has heard.
@@ -130,6 +132,7 @@ impl Group {
                 scratch: Vec::new(),
                 head: Vec::with_capacity(DATA_HEADER_BYTES),
                 previous: None,
+                overhears_from: Time::default(),
             }),
             mailbox: Mailbox::new(waker),
             messages: Messages::default(),
@@ -285,6 +288,7 @@ impl Group {
         let delivered = match channel {
             Channel::Collectives => self.mailbox.deliver(mail),
             Channel::Messages => self.deliver_to_messages(mail),
+            Channel::Word => return, // the agent thread's own
         };
         if let Err(mail) = delivered {
             self.drop_mail(mail);

@@ -3,16 +3,20 @@
 //! Invariant: no payload before *Accept*. Which link is let in is the mesh's decision.
 
 use super::mesh::LinkKey;
+use crate::error::Failure;
 use crate::net::Transport;
 use crate::types::{Secret, Time};
 use crate::wire::{
-    encode_frame, peek_frame, Decoder, Encoder, LinkAccept, LinkHello, LinkKind, LinkReject, LinkRejectReason, Wire,
-    WireError, PROOF_BYTES,
+    encode_frame, peek_frame, Decoder, Encoder, LinkAccept, LinkHello, LinkKind, LinkReject, LinkRejectReason,
+    LinkRevoke, Wire, WireError, PROOF_BYTES,
 };
 use std::io::{self, IoSlice, IoSliceMut};
 
 /// How much is read during a handshake; a link takes over what was read beyond it.
 pub(super) const HANDSHAKE_BYTES: usize = 4096;
+
+/// How much is read at most of what is told of a group's end: twice as much as that is.
+const WORD_BYTES: usize = 32 << 10;
 
 /// A connection on which something is still to be said.
 pub(super) struct Handshake {
@@ -36,6 +40,10 @@ pub(super) enum Stage {
     Accepting(LinkKey),
     /// Our *Reject* is going out.
     Rejecting,
+    /// We tell a member that the group is over.
+    Telling(LinkKey),
+    /// It tells us.
+    Hearing(LinkKey),
 }
 
 /// What to do with a handshake after a look at it.
@@ -47,6 +55,8 @@ pub(super) enum Next {
     /// The peer has freed the group.
     Freed(LinkKey),
     Answer(LinkHello),
+    /// The peer says that the group is over.
+    Told(LinkKey, Failure),
 }
 
 impl Handshake {
@@ -59,18 +69,19 @@ impl Handshake {
         }
         match self.stage {
             Stage::Accepting(key) => return Ok(Next::Deliver(key)),
-            Stage::Rejecting => return Ok(Next::Close),
+            Stage::Rejecting | Stage::Telling(_) => return Ok(Next::Close),
             Stage::Held(_) => return Ok(Next::Wait),
-            Stage::Dialled(_) | Stage::Accepted => {}
+            Stage::Dialled(_) | Stage::Accepted | Stage::Hearing(_) => {}
         }
+        let room = if matches!(self.stage, Stage::Hearing(_)) { WORD_BYTES } else { HANDSHAKE_BYTES };
         loop {
-            if let Some((frame, taken)) = peek_frame(&self.inbound, HANDSHAKE_BYTES as u64 / 2)? {
+            if let Some((frame, taken)) = peek_frame(&self.inbound, room as u64 / 2)? {
                 let next = self.heard(frame.header.kind, &frame.payload, secret);
                 self.inbound.drain(..taken);
                 return next;
             }
             let start = self.inbound.len();
-            self.inbound.resize(HANDSHAKE_BYTES, 0);
+            self.inbound.resize(room, 0);
             let got = self.transport.read(&mut [IoSliceMut::new(&mut self.inbound[start..])]);
             self.inbound.truncate(start + *got.as_ref().unwrap_or(&0));
             match got {
@@ -132,6 +143,11 @@ impl Handshake {
                     LinkRejectReason::NoGroup => Ok(Next::Freed(key)),
                     reason => Ok(Next::Failed(key, format!("it refused the link: {reason:?}"))),
                 }
+            }
+            (LinkKind::Revoke, &Stage::Hearing(key)) => {
+                let failure = LinkRevoke::take(&mut from)?.failure;
+                from.finish()?;
+                Ok(Next::Told(key, failure))
             }
             (other, _) => Err(WireError(format!("{other:?} in the middle of a handshake"))),
         }

@@ -243,8 +243,18 @@ impl Link {
         if !std::mem::take(&mut self.unseen_end) {
             return None;
         }
-        let mut at = body_bytes(&waiting.header);
+        let behind = body_bytes(&waiting.header);
         while self.fill_on() {}
+        self.revocation(behind)
+    }
+
+    /// The revocation among what was read ahead behind a frame that has just been received, if there is one.
+    pub fn word_behind(&self) -> Option<Failure> {
+        self.revocation(0)
+    }
+
+    /// The revocation that was read ahead, so many bytes on or behind more data frames.
+    fn revocation(&self, mut at: usize) -> Option<Failure> {
         loop {
             let here = self.inbound[self.from..self.to].get(at..)?;
             let header = FrameHeader::decode(here.first_chunk()?).ok()?;

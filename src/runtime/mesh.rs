@@ -12,6 +12,7 @@ use super::dial::{Dial, Dialled};
 use super::group::{Group, Mail};
 use super::handshake::{frame, half, leave, same_bytes, Handshake, Next, Stage};
 use super::log::Logger;
+use super::telling::Telling;
 use crate::net::{Listener, Poller, TcpTransport, Token, Transport};
 use crate::types::{GroupId, Incarnation, Time};
 use crate::wire::{Channel, Formed, LinkAccept, LinkHello, LinkKind, LinkReject, LinkRejectReason, WireError};
@@ -22,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a stranger may take to introduce itself, and a peer to answer a hello once it knows its cluster.
-const HELLO_WAIT: Duration = Duration::from_secs(5);
+pub(super) const HELLO_WAIT: Duration = Duration::from_secs(5);
 /// How many connections may be in the middle of a handshake; more wait in the listener's backlog.
 const HANDSHAKES_MAX: usize = 1024;
 /// How many hellos of the next epoch wait beyond that for the scheduler's word, which may be away.
@@ -61,14 +62,15 @@ pub struct Mesh {
     logger: Arc<Logger>,
     wrap: Wrap,
     formed: Option<Arc<Formed>>,
-    groups: HashMap<GroupId, Arc<Group>>,
-    dials: HashMap<LinkKey, Dial>,
-    handshakes: HashMap<Token, Handshake>,
+    pub(super) groups: HashMap<GroupId, Arc<Group>>,
+    pub(super) dials: HashMap<LinkKey, Dial>,
+    pub(super) handshakes: HashMap<Token, Handshake>,
     /// Links that were handed to their groups.
     open: HashSet<LinkKey>,
     strangers: HashSet<IpAddr>,
     /// Groups that were freed last: who wants a link to one comes too late, and not too early.
     freed: VecDeque<GroupId>,
+    pub(super) telling: Telling,
     next_token: usize,
 }
 
@@ -86,6 +88,7 @@ impl Mesh {
             open: HashSet::new(),
             strangers: HashSet::new(),
             freed: VecDeque::new(),
+            telling: Telling::default(),
             next_token: FIRST_TOKEN,
         }
     }
@@ -96,7 +99,8 @@ impl Mesh {
         self.formed = Some(formed);
         self.dials.clear();
         self.open.clear();
-        self.handshakes.retain(|_, shake| !matches!(shake.stage, Stage::Dialled(_) | Stage::Accepting(_)));
+        self.telling = Telling::default();
+        self.handshakes.retain(|_, shake| matches!(shake.stage, Stage::Accepted | Stage::Held(_) | Stage::Rejecting));
         self.groups = groups.iter().map(|group| (group.id(), Arc::clone(group))).collect();
         self.answer_held(|_| true, poller);
     }
@@ -199,7 +203,7 @@ impl Mesh {
 
     /// Looks again at what holds bytes of which the poller does not know. Returns whether there is such a thing.
     pub fn look_again(&mut self, poller: &Poller) -> bool {
-        let waits = |shake: &Handshake| matches!(shake.stage, Stage::Accepted | Stage::Dialled(_));
+        let waits = |shake: &Handshake| matches!(shake.stage, Stage::Accepted | Stage::Dialled(_) | Stage::Hearing(_));
         let held = self.handshakes.iter().filter(|(_, shake)| waits(shake) && shake.transport.holds_readable());
         let held: Vec<Token> = held.map(|(token, _)| *token).collect();
         for token in &held {
@@ -261,7 +265,7 @@ impl Mesh {
     }
 
     /// Moves a handshake on as far as it goes.
-    fn advance(&mut self, token: Token, poller: &Poller) {
+    pub(super) fn advance(&mut self, token: Token, poller: &Poller) {
         let secret = self.formed.as_ref().map(|formed| formed.secret);
         let Some(shake) = self.handshakes.get_mut(&token) else { return };
         match shake.look(secret) {
@@ -269,6 +273,10 @@ impl Mesh {
             Ok(Next::Close) => drop(self.handshakes.remove(&token)),
             Ok(Next::Answer(hello)) => self.answer(token, &hello, poller),
             Ok(Next::Deliver(key)) => self.hand_over(token, key, poller),
+            Ok(Next::Told(key, failure)) => {
+                self.handshakes.remove(&token);
+                self.heard(key, failure);
+            }
             Ok(Next::Freed(key)) => {
                 self.handshakes.remove(&token);
                 self.deliver(key, Mail::Freed);
@@ -308,12 +316,14 @@ impl Mesh {
                 let formed = self.formed.as_ref().expect("a hello is judged only once the cluster is known");
                 shake.outbound = frame(LinkKind::Accept, &LinkAccept { proof: half(&formed.secret, 1) });
                 shake.stage = Stage::Accepting(key);
-                shake.deadline = Time::NEVER;
-                self.dials.remove(&key);
-                if let Some(own) = self.dialled(key) {
-                    self.handshakes.remove(&own);
+                if key.channel != Channel::Word {
+                    shake.deadline = Time::NEVER;
+                    self.dials.remove(&key);
+                    if let Some(own) = self.dialled(key) {
+                        self.handshakes.remove(&own);
+                    }
+                    self.open.insert(key);
                 }
-                self.open.insert(key);
                 self.advance(token, poller);
             }
         }
@@ -336,6 +346,9 @@ impl Mesh {
         };
         let Some(rank) = group.rank_of(hello.from) else { return Some(Err(LinkRejectReason::Stranger)) };
         let key = LinkKey::new(hello.group, hello.channel, rank);
+        if key.channel == Channel::Word {
+            return Some(Ok(key)); // two who tell each other use two connections
+        }
         if self.open.contains(&key) {
             return Some(Err(LinkRejectReason::Duplicate));
         }
@@ -348,6 +361,9 @@ impl Mesh {
 
     /// A link is open: its group gets it.
     fn hand_over(&mut self, token: Token, key: LinkKey, poller: &Poller) {
+        if key.channel == Channel::Word {
+            return self.tell_or_hear(token, key, poller);
+        }
         let Some(mut shake) = self.handshakes.remove(&token) else { return };
         // A failure here shows when the group's poller is asked to watch it.
         let _ = shake.transport.deregister(poller.registry());
@@ -362,7 +378,8 @@ impl Mesh {
     }
 
     fn deliver(&self, key: LinkKey, mail: impl FnOnce(u32) -> Mail) {
-        if let Some(group) = self.groups.get(&key.group) {
+        // Nobody waits for a word: who cannot be told is not.
+        if let (Some(group), true) = (self.groups.get(&key.group), key.channel != Channel::Word) {
             group.deliver(key.channel, mail(key.rank));
         }
     }

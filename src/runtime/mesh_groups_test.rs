@@ -1,6 +1,8 @@
-//! Links of groups and of epochs that come and go.
+//! Links of groups and of epochs that come and go, and the word that a group is over.
 
 use super::*;
+use crate::error::{Failure, Status};
+use crate::wire::LinkRevoke;
 
 /// A group that is made of both, as the user makes them.
 fn made(side: &Side, id: GroupId) -> Arc<Group> {
@@ -126,4 +128,91 @@ fn what_was_begun_in_the_epoch_before_comes_to_nothing() {
     });
     side.link();
     assert!(!old.has_mail());
+}
+
+fn over(group: GroupId, epoch: u64, cause: &str) -> Failure {
+    let (status, cause, epoch) = (Status::Timeout, cause.to_owned(), Epoch(epoch));
+    Failure { status, culprit: None, cause, epoch, group: Some(group), sequence: 3 }
+}
+
+fn told(side: &Side, group: GroupId) -> Option<Failure> {
+    side.shared.learnt().revoked.get(&group).cloned()
+}
+
+fn tell(side: &mut Side, failure: &Failure) {
+    side.mesh.tell(failure.clone(), side.now, &side.poller);
+}
+
+#[test]
+fn who_gives_a_group_up_tells_the_members_and_two_may_tell_each_other() {
+    let words = [over(GroupId::WORLD, 1, "too late"), over(GroupId::WORLD, 1, &"long ".repeat(819))];
+    for wrap in wraps() {
+        for both in [false, true] {
+            let (mut lower, mut higher) = two(&wrap);
+            tell(&mut lower, &words[0]);
+            if both {
+                tell(&mut higher, &words[1]);
+            }
+            until(|| {
+                lower.turn();
+                higher.turn();
+                let heard =
+                    told(&higher, GroupId::WORLD).is_some() && (!both || told(&lower, GroupId::WORLD).is_some());
+                (heard && lower.is_idle() && higher.is_idle()).then_some(())
+            });
+            assert_eq!(told(&higher, GroupId::WORLD).as_ref(), Some(&words[0]));
+            assert_eq!(told(&lower, GroupId::WORLD).as_ref(), both.then_some(&words[1]));
+            assert_eq!(lower.mesh.tell_on(lower.now, &lower.poller), Time::NEVER);
+            assert!(lower.mail.is_empty() && higher.mail.is_empty() && lower.mesh.open.is_empty());
+            tell(&mut lower, &words[1]);
+            assert!(lower.is_idle(), "a group is over once");
+        }
+    }
+}
+
+#[test]
+fn a_word_about_another_group_or_epoch_is_not_acted_on() {
+    for word in [over(GroupId(7), 1, "another group"), over(GroupId::WORLD, 2, "another epoch")] {
+        let mut side = one(&plain(), nowhere());
+        side.mesh.add(&made(&side, GroupId(7)), &side.poller);
+        let mut peer = Peer::dial(&side);
+        peer.say(LinkKind::Hello, &LinkHello { channel: Channel::Word, ..hello() });
+        assert_eq!(peer.hear(&mut side).header.kind, LinkKind::Accept as u8);
+        peer.say(LinkKind::Revoke, &LinkRevoke { failure: word });
+        peer.hear_end(&mut side);
+        assert!(told(&side, GroupId::WORLD).is_none() && told(&side, GroupId(7)).is_none());
+    }
+}
+
+#[test]
+fn who_cannot_be_told_holds_nobody_up() {
+    // The listener's queue takes the connection, and nobody answers.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut side = one(&plain(), silent.local_addr().unwrap());
+    let word = over(GroupId(7), 1, "too late");
+    // Of most members no address is known.
+    let formed = side.mesh.formed.clone().expect("it is formed");
+    let members: Vec<u32> = [0].into_iter().chain(2..300).chain([1]).collect();
+    let group = Arc::new(Group::new(GroupId(7), members, &side.shared, &formed, 60_000).unwrap());
+    side.mesh.add(&group, &side.poller);
+    tell(&mut side, &word);
+    let waits = until(|| {
+        let next = side.mesh.tell_on(side.now, &side.poller);
+        (!side.is_idle()).then_some(next)
+    });
+    assert_eq!(waits, side.now + HELLO_WAIT);
+    side.turn();
+    assert_eq!(side.mesh.tell_on(waits, &side.poller), Time::NEVER);
+    assert!(side.is_idle());
+
+    let (mut lower, mut higher) = two(&plain());
+    lower.mesh.add(&group, &lower.poller);
+    higher.mesh.add(&made(&higher, GroupId(7)), &higher.poller);
+    tell(&mut lower, &word);
+    until(|| {
+        lower.mesh.tell_on(lower.now, &lower.poller);
+        lower.turn();
+        higher.turn();
+        told(&higher, GroupId(7))
+    });
 }

@@ -138,7 +138,12 @@ impl Node {
             Control::Dialling(_, deadline) | Control::Lingering(_, deadline) => *deadline,
             Control::None | Control::Up(_) => Time::NEVER,
         };
-        let next = self.armed.min(self.accept_again).min(deadline).min(self.mesh.expire(now));
+        let next = self
+            .armed
+            .min(self.accept_again)
+            .min(deadline)
+            .min(self.mesh.expire(now))
+            .min(self.mesh.tell_on(now, &self.poller));
         self.round(if self.more { Some(Duration::ZERO) } else { self.shared.clock.until(next) })?;
         let now = self.shared.clock.now();
         if now >= self.armed {
@@ -208,6 +213,11 @@ impl Node {
                     }
                 }
                 ToNode::Open(key) => self.mesh.open(key, &self.poller),
+                ToNode::Tell(failure) => {
+                    if self.shared.learnt().is_in(failure.epoch) {
+                        self.mesh.tell(failure, self.shared.clock.now(), &self.poller);
+                    }
+                }
                 ToNode::Free(group) => self.group_freed(group),
                 ToNode::Quit => self.quit = true,
             }

@@ -32,6 +32,8 @@ pub enum ToNode {
     Of(Epoch, Command),
     /// Open this link, and mail it to its group.
     Open(LinkKey),
+    /// Tell the members of this failure's group that it is over: the scheduler does not.
+    Tell(Failure),
     /// A group that was made has been freed.
     Free(GroupId),
     /// End without leaving.

@@ -133,7 +133,7 @@ impl Group {
         self.refuse_if_broken(shared)?;
         let driver = &mut *driver;
         self.enter(running.sequence, call, since);
-        match body(driver, &running) {
+        match self.overhear(driver, &running).and_then(|()| body(driver, &running)) {
             Ok(result) => {
                 driver.previous = Some(call);
                 self.finish(running.sequence);

@@ -37,6 +37,8 @@ code! {
         Collectives = 0,
         /// Messages between two of its members.
         Messages = 1,
+        /// That the group is over and why, in one frame, where the scheduler does not tell it.
+        Word = 2,
     }
 }
 

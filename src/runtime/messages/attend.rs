@@ -68,10 +68,10 @@ impl Group {
         }
         match trouble {
             None => {}
-            Some(Trouble::Heard(failure)) => self.revoke(shared, failure),
+            Some(Trouble::Heard(failure)) => self.revoke(shared, failure, false),
             Some(Trouble::Corrupt(rank, what)) => {
                 let cause = format!("messages on {}: on the link to {}: {what}", self.id(), self.describe(rank));
-                self.revoke(shared, self.messages_failure(Status::Corrupt, None, cause));
+                self.revoke(shared, self.messages_failure(Status::Corrupt, None, cause), true);
             }
         }
         for (rank, evidence) in suspects {
@@ -97,14 +97,14 @@ impl Group {
                     "messages on {}: {own} and {other} cannot reach each other although both live: {evidence}",
                     self.id()
                 );
-                self.revoke(shared, self.messages_failure(Status::Link, None, cause));
+                self.revoke(shared, self.messages_failure(Status::Link, None, cause), true);
             }
             Word::Silent => {
                 let cause = format!(
                     "is probably lost, unconfirmed: among the messages on {}, {evidence}, and the scheduler said nothing",
                     self.id()
                 );
-                self.revoke(shared, self.messages_failure(Status::PeerLost, Some(rank), cause));
+                self.revoke(shared, self.messages_failure(Status::PeerLost, Some(rank), cause), true);
             }
         }
     }
@@ -116,7 +116,7 @@ impl Group {
             let cause = format!("messages on {}: a bug in this library, printed above; please report it", self.id());
             let failure = self.messages_failure(Status::Internal, self.rank(), cause);
             match self.shared() {
-                Ok(shared) => self.revoke(&shared, failure.clone()),
+                Ok(shared) => self.revoke(&shared, failure.clone(), true),
                 Err(_) => drop(self.break_with(failure.clone())),
             }
             self.close_messages();
@@ -130,8 +130,8 @@ impl Group {
     }
 
     /// Ends the group for everyone; who drives its links looks up and tells the peers.
-    fn revoke(&self, shared: &Shared, failure: Failure) {
-        let cause = self.agree_on_cause(shared, failure);
+    fn revoke(&self, shared: &Shared, failure: Failure, is_own: bool) {
+        let cause = self.agree_on_cause(shared, failure, is_own);
         self.break_with(cause);
         self.interrupt();
     }
