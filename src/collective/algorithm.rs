@@ -127,8 +127,7 @@ impl Thresholds {
             return Thresholds::default();
         }
         Thresholds {
-            // In a smaller group who calls something else is to be told by the very next barrier: each rank hears from several there.
-            barrier_tree_ranks: 32,
+            barrier_tree_ranks: 3,
             allreduce_tree_ranks: 3,
             allgather_doubling_bytes: 4 << 20,
             allgather_circulant_bytes: 2 << 20,
