@@ -4,9 +4,11 @@
 //! Invariants: a span is held against its buffer's length before it is used. That sent and written bytes never overlap
 //! within a step is the schedules' invariant (see `collective`), which their simulation checks.
 
+use super::checksums::Checksums;
 use crate::collective::kernels::UserFunction;
 use crate::collective::{kernels, Buffer, Side, Span};
 use crate::types::{DType, ReduceOp};
+use std::cell::RefCell;
 use std::marker::PhantomData;
 
 /// What the caller gave: where a call reads and where it writes. Lives no longer than the call.
@@ -70,7 +72,7 @@ impl<'a> CallBuffers<'a> {
         'a: 's,
     {
         let scratch = (scratch.as_mut_ptr(), scratch.len());
-        Memory { input: self.input, output: self.output, scratch, lifetime: PhantomData }
+        Memory { input: self.input, output: self.output, scratch, known: None, lifetime: PhantomData }
     }
 }
 
@@ -99,10 +101,39 @@ pub struct Memory<'a> {
     input: (*const u8, usize),
     output: (*mut u8, usize),
     scratch: (*mut u8, usize),
+    known: Option<&'a RefCell<Checksums>>,
     lifetime: PhantomData<&'a mut [u8]>,
 }
 
+impl<'a> Memory<'a> {
+    /// The same memory, of whose pieces the checksums are remembered from now on.
+    pub fn remembering(self, known: &'a RefCell<Checksums>) -> Memory<'a> {
+        known.borrow_mut().clear();
+        Memory { known: Some(known), ..self }
+    }
+}
+
 impl Memory<'_> {
+    /// The checksum of a span's bytes.
+    pub fn checksum(&self, span: Span) -> u32 {
+        let bytes = self.bytes(span);
+        self.known.map_or_else(|| crc32fast::hash(bytes), |known| known.borrow_mut().of(bytes))
+    }
+
+    /// A span's bytes have just been received, and have this checksum.
+    pub fn note_checksum(&self, span: Span, checksum: u32) {
+        if let Some(known) = self.known {
+            known.borrow_mut().note(self.bytes(span), checksum);
+        }
+    }
+
+    /// A span is about to be written: what is remembered of its bytes does not hold any more.
+    pub fn forget_checksums(&self, span: Span) {
+        if let Some(known) = self.known {
+            known.borrow_mut().forget(self.start(span), span.len);
+        }
+    }
+
     fn start(&self, span: Span) -> *const u8 {
         let (start, length) = match span.buffer {
             Buffer::Input => self.input,

@@ -96,15 +96,25 @@ impl Group {
         for number in 0.. {
             match step(shape, number) {
                 Action::Exchange { send, receive } => {
+                    if let Some((_, landing)) = receive {
+                        memory.forget_checksums(Landing::into(&landing));
+                    }
                     let mut exchange =
                         Exchange { head: &head, send, receive, started: false, arithmetic, opening: Opening::Peer };
                     self.exchange(driver, running, &mut exchange, memory, &mut patience)?;
                 }
-                Action::Copy { from, to } => memory.copy(from, to),
+                Action::Copy { from, to } => {
+                    memory.forget_checksums(to);
+                    memory.copy(from, to);
+                }
                 Action::Reduce { mine, other, into, other_side } => {
+                    memory.forget_checksums(into);
                     memory.reduce(mine, other, into, other_side, expect());
                 }
-                Action::Divide { span, by } => memory.divide(span, by, expect().dtype),
+                Action::Divide { span, by } => {
+                    memory.forget_checksums(span);
+                    memory.divide(span, by, expect().dtype);
+                }
                 Action::Done => break,
             }
         }

@@ -4,6 +4,7 @@
 //! node reports about its progress. The agent thread touches a group in two ways only: it mails links, and interrupts.
 //! How a collective is carried out is in `drive`; what happens when one fails, in `giveup`.
 
+use super::checksums::Checksums;
 use super::drive::SPIN;
 use super::link::{Link, LinkEnd};
 use super::mailbox::Mailbox;
@@ -64,6 +65,8 @@ pub(super) struct Driver {
     pub piece: Vec<u8>,
     /// The schedules' scratch; grows to the largest that was needed.
     pub scratch: Vec<u8>,
+    /// The checksums of a call's pieces; all are forgotten when the next begins.
+    pub checksums: Checksums,
     /// Where data headers are encoded.
     pub head: Vec<u8>,
     /// The collective before the newest, for the sentence that tells two ranks apart.
@@ -130,6 +133,7 @@ impl Group {
                 slots,
                 piece: Vec::new(),
                 scratch: Vec::new(),
+                checksums: Checksums::default(),
                 head: Vec::with_capacity(DATA_HEADER_BYTES),
                 previous: None,
                 overhears_from: Time::default(),

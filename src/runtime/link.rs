@@ -372,10 +372,12 @@ impl Link {
             }
             if checked {
                 let said = &self.inbound[self.from..][..CHECKSUM_BYTES];
-                if crc32fast::hash(sink.target(incoming.landed, length, scratch)).to_le_bytes() != said {
+                let checksum = crc32fast::hash(sink.target(incoming.landed, length, scratch));
+                if checksum.to_le_bytes() != said {
                     return Err(LinkEnd::Corrupt("a payload with a wrong checksum".to_owned()));
                 }
                 self.from += CHECKSUM_BYTES;
+                sink.note_checksum(incoming.landed, length, checksum);
             }
             sink.take_in(incoming.landed, length, scratch);
             incoming.landed += length;

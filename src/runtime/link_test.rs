@@ -7,6 +7,7 @@ use crate::error::Status;
 use crate::net::testlink::{tcp_pair, TestLink};
 use crate::types::{Call, CallKind, DType, Epoch, GroupId, ReduceOp};
 use crate::wire::encode_frame;
+use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 const SOON: Duration = Duration::from_secs(20);
@@ -462,4 +463,44 @@ fn the_last_word_between_frames_is_heard_and_nothing_after_it() {
     one.say_last(&small_frame(LinkKind::Leave, &[]));
     assert_eq!(next(&mut other), Ok(Arrival::Leave));
     assert!(matches!(next(&mut other), Err(LinkEnd::Ended(_))));
+}
+
+/// So that what has changed here since it came is found by the next.
+#[test]
+fn a_piece_that_is_passed_on_keeps_its_checksum_unless_it_is_written() {
+    const LENGTH: usize = PIECE_BYTES + 20_000;
+    for (at, written) in [0, PIECE_BYTES].into_iter().flat_map(|at| [(at, false), (at, true)]) {
+        let ((mut source, arrives), (leaves, mut drain)) = (tcp_pair(), tcp_pair());
+        let (mut from, mut to) = (Link::new(Box::new(arrives), &[]), Link::new(Box::new(leaves), &[]));
+        let frame = data_frame(1, &payload(LENGTH), true);
+        let (mut output, mut piece, known) = (vec![0; LENGTH], vec![0; scratch_bytes(PIECE_BYTES)], RefCell::default());
+        let memory = CallBuffers::of(&[], &mut output).with_scratch(&mut []).remembering(&known);
+        let sink = Sink { memory: &memory, landing: place(LENGTH), arithmetic: None };
+        let mut said = 0;
+        until(|| {
+            said += source.write(&[IoSlice::new(&frame[said..])]).unwrap_or(0);
+            let head = from.peek_for(&sink, &mut piece).unwrap();
+            (head.is_some() && from.receive(&sink, &mut piece).unwrap() == Moved::Done).then_some(())
+        });
+        let into = Landing::into(&sink.landing);
+        memory.bytes_mut(into)[at] ^= 1;
+        if written {
+            memory.forget_checksums(Span::new(into.buffer, at, 1));
+        }
+        to.start_send(LinkKind::Data, &data(1).encode(), into, true);
+        let (mut passed_on, mut chunk) = (Vec::new(), vec![0; 64 << 10]);
+        until(|| {
+            to.send(&memory).unwrap();
+            let count = drain.read(&mut [IoSliceMut::new(&mut chunk)]).unwrap_or(0);
+            passed_on.extend_from_slice(&chunk[..count]);
+            (passed_on.len() >= frame.len()).then_some(())
+        });
+        let mut expected = frame;
+        if written {
+            expected = data_frame(1, memory.bytes(into), true);
+        } else {
+            expected[HEAD_BYTES + at + at / PIECE_BYTES * CHECKSUM_BYTES] ^= 1;
+        }
+        assert!(passed_on == expected, "changed at {at}, {written}");
+    }
 }

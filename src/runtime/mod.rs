@@ -9,6 +9,7 @@
 mod absence;
 pub(crate) mod book;
 mod buffer;
+mod checksums;
 mod clock;
 mod cluster;
 #[cfg(test)]

@@ -91,7 +91,7 @@ impl Outgoing {
         let first = piece - piece % BATCH_PIECES;
         if tail > 0 && self.checksums_from != first {
             for (number, checksum) in (first..).zip(&mut self.checksums) {
-                *checksum = crc32fast::hash(piece_of(self.span, number, memory)).to_le_bytes();
+                *checksum = memory.checksum(piece_of(self.span, number)).to_le_bytes();
             }
             self.checksums_from = first;
         }
@@ -99,7 +99,7 @@ impl Outgoing {
         slices[0] = IoSlice::new(&self.head[self.written.min(HEAD_BYTES)..]);
         let mut count = 1;
         for (number, checksum) in (first..).zip(&self.checksums).skip(piece - first) {
-            let bytes = piece_of(self.span, number, memory);
+            let bytes = memory.bytes(piece_of(self.span, number));
             if bytes.is_empty() {
                 break;
             }
@@ -111,9 +111,9 @@ impl Outgoing {
     }
 }
 
-/// The bytes of the piece with that number; none behind the last.
-fn piece_of<'m>(span: Span, number: usize, memory: &'m Memory<'_>) -> &'m [u8] {
+/// The piece with that number; empty behind the last.
+fn piece_of(span: Span, number: usize) -> Span {
     let start = (number * PIECE_BYTES).min(span.len);
     let length = PIECE_BYTES.min(span.len - start);
-    memory.bytes(Span::new(span.buffer, span.offset + start, length))
+    Span::new(span.buffer, span.offset + start, length)
 }

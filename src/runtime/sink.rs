@@ -85,6 +85,13 @@ impl Sink<'_> {
         result
     }
 
+    /// A whole piece has been received, with this checksum: what is only placed keeps it.
+    pub(super) fn note_checksum(&self, from: usize, length: usize, checksum: u32) {
+        if let Landing::Place(into) = self.landing {
+            self.memory.note_checksum(part(into, from, length), checksum);
+        }
+    }
+
     /// Does with a whole piece what is to be done with it.
     pub(super) fn take_in(&self, from: usize, length: usize, scratch: &mut [u8]) {
         if let Landing::Reduce { mine, into, arrives } = self.landing {

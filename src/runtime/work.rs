@@ -17,6 +17,7 @@ use crate::collective::{choose, Layout, Shape};
 use crate::error::{Error, Failure, Result, Status};
 use crate::net::thread;
 use crate::types::{Call, Time};
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -107,11 +108,12 @@ impl Group {
             let algorithm = choose(&shape, &self.thresholds);
             let scratch_bytes = (algorithm.scratch_bytes)(&shape);
             let mut scratch = std::mem::take(&mut driver.scratch);
+            let checksums = RefCell::new(std::mem::take(&mut driver.checksums));
             let outcome = grow(&mut scratch, scratch_bytes).and_then(|()| {
-                let memory = work.buffers.with_scratch(&mut scratch);
+                let memory = work.buffers.with_scratch(&mut scratch).remembering(&checksums);
                 self.carry_out(driver, running, &shape, algorithm.step, &memory, work.function)
             });
-            driver.scratch = scratch;
+            (driver.scratch, driver.checksums) = (scratch, checksums.into_inner());
             outcome
         })
     }
