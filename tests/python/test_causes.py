@@ -73,6 +73,31 @@ def test_without_the_scheduler_a_last_word_is_heard_behind_what_nobody_reads_yet
         assert "allreduce #2 on world" in sentence and "0.5 s" in sentence, sentence
 
 
+def test_without_the_scheduler_a_death_is_told_to_those_who_have_no_link_to_it(tmp_path):
+    """Of five ranks that add up in a tree most never speak to the one that dies."""
+    lines = """
+        c = join()
+        c.world.allreduce([1])
+        say(running=True)
+        hold("killed")
+        say(**fails(lambda: [c.world.allreduce([1]) for _ in range(100)]))
+        c.leave()
+    """
+    with Cluster(node(lines), workers=5, env={**SCHEDULER_GONE, "HOLD_FOLDER": tmp_path}) as cluster:
+        await_running(cluster.workers)
+        dead = cluster.workers.pop(3)
+        cluster.scheduler.kill()
+        cluster.scheduler.wait(timeout=10)
+        dead.kill()
+        dead.wait(timeout=10)
+        (tmp_path / "killed").touch()
+        for worker in cluster.workers:
+            assert worker.wait(timeout=30) == 0
+            words = said(worker)
+            assert words["error"] == "PEER_LOST" and words["sentence"].startswith(named(dead, 3)), words
+            assert words["after"] < 10, words
+
+
 def test_without_the_scheduler_one_that_has_left_is_not_taken_for_lost(tmp_path):
     lines = """
         c = join()
