@@ -29,6 +29,11 @@ impl Watch {
         self.tokens.clear();
     }
 
+    /// How many it watches.
+    pub fn watched(&self) -> usize {
+        self.polled.len()
+    }
+
     /// Watches a descriptor, to be reported under this token: whether it can be read (or written), and in any case whether
     /// the peer will send nothing more.
     pub fn add(&mut self, token: Token, fd: RawFd, readable: bool, writable: bool) {

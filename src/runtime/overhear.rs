@@ -2,7 +2,7 @@
 //!
 //! Who gives up says why behind all that it sent before, and then sends nothing more. A call whose own frames are there already
 //! would not come to read that, and end well although its group is over. So a call that begins looks for links that have ended,
-//! and for the last word on them; that is one system call, so not more often than every [`INTERVAL`]. What was read together
+//! and for the last word on them; that is one system call, so it is done once in a while ([`INTERVAL`]). What was read together
 //! with a frame is looked at each time (in `drive`). Where the connection had no room for it behind a long frame it comes by the
 //! scheduler, or by `telling`.
 
@@ -13,8 +13,10 @@ use crate::agent::Command;
 use crate::net::Token;
 use std::time::Duration;
 
-/// How long nobody looks after somebody has.
+/// How long nobody looks after somebody has, for each [`LINKS`]: so that a look, which costs more the more links there are,
+/// takes a thousandth of the time.
 const INTERVAL: Duration = Duration::from_millis(1);
+const LINKS: usize = 8;
 
 impl Group {
     /// Looks for peers that have given up since the last look: a call that begins now is not to end well by what they had sent.
@@ -22,17 +24,17 @@ impl Group {
         if running.since < driver.overhears_from {
             return Ok(());
         }
-        driver.overhears_from = running.since + INTERVAL;
         if self.take_signal() {
             self.look_up(driver, running)?;
         }
-        let Driver { watch, slots, .. } = driver;
+        let Driver { watch, slots, overhears_from, .. } = driver;
         watch.clear();
         for (peer, slot) in slots.iter().enumerate() {
             if let Slot::Up(link) = slot {
                 watch.add(Token(peer), link.descriptor(), false, false);
             }
         }
+        *overhears_from = running.since + INTERVAL * (1 + watch.watched() / LINKS) as u32;
         watch.wait(Some(Duration::ZERO)).expect("poll fails only for bad arguments");
         for ready in watch.ready() {
             let slot = &mut slots[ready.token.0];
