@@ -138,7 +138,9 @@ sanitize: asan helgrind
 
 # What a stable compiler does not offer yet: sanitizers, and a standard library that is built with the rest.
 UNSTABLE := RUSTC_BOOTSTRAP=1
-TRIPLE := $(shell rustc -vV | sed -n 's/^host: //p')
+# Make hands what it exports to recipes, not to every version's shell function.
+ASK_RUSTC := $(if $(RUSTUP_HOME),RUSTUP_HOME=$(RUSTUP_HOME)) rustc
+TRIPLE := $(shell $(ASK_RUSTC) -vV | sed -n 's/^host: //p')
 TRIPLE_RUSTFLAGS := CARGO_TARGET_$(shell echo $(TRIPLE) | tr a-z- A-Z_)_RUSTFLAGS
 ASAN := $(TARGET)/asan
 VALGRIND := $(TARGET)/valgrind
@@ -151,7 +153,7 @@ RUN_CTESTS = failed=0; $(CTEST) --test-dir $(1)/ctests --output-on-failure --no-
 
 # AddressSanitizer, and LeakSanitizer with it: the C tests are compiled by gcc, the library by rustc, and all have
 # rustc's runtime, which programs must be linked with before everything else.
-ASAN_RUNTIME = $(wildcard $(shell rustc --print target-libdir)/librustc-*_rt.asan.a)
+ASAN_RUNTIME = $(wildcard $(shell $(ASK_RUSTC) --print target-libdir)/librustc-*_rt.asan.a)
 ASAN_OPTIONS = detect_leaks=1:allocator_may_return_null=1:detect_stack_use_after_return=1:strict_string_checks=1
 ASAN_CARGO = $(UNSTABLE) CARGO_TARGET_DIR=$(ASAN) $(TRIPLE_RUSTFLAGS)="-Zsanitizer=address -Cforce-frame-pointers=yes"
 
