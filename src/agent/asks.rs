@@ -7,7 +7,7 @@ use crate::types::{Epoch, GroupId};
 use crate::wire::{
     Abort, Absent, FreeGroup, GroupMade, Locate, MakeGroup, Member, Message, Recover, Revoke, Suspect, WhereAre,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How many questions of one kind are remembered; beyond, the oldest is forgotten. A call asks one at a time, so this is
 /// far more than the calls that can be waiting.
@@ -21,8 +21,9 @@ pub(super) struct Asks {
     where_are: BTreeMap<Ask, (GroupId, u64)>,
     locates: BTreeMap<Ask, u32>,
     makings: BTreeMap<(GroupId, u64), MakeGroup>,
-    /// Freed while there was no scheduler to tell.
-    freed: Vec<GroupId>,
+    /// Freed, and the scheduler has not said that this is kept. Never more than the groups that this node had at one time: no
+    /// other is made before that is said, for both come in the order in which they are durable.
+    freed: BTreeSet<GroupId>,
     abort: Option<Abort>,
     recover: Option<Recover>,
     /// Why there will be no next epoch, as the present scheduler says.
@@ -103,13 +104,21 @@ impl Asks {
         self.makings.remove(&(made.parent, made.nth)).map(|_| Event::GroupMade(made))
     }
 
-    pub(super) fn free_group(&mut self, group: GroupId, attached: bool) -> Option<Message> {
+    pub(super) fn free_group(&mut self, group: GroupId) -> Message {
         self.revoked.remove(&Some(group));
         self.revokes.remove(&Some(group));
-        if !attached {
-            self.freed.push(group);
-        }
-        attached.then_some(Message::FreeGroup(FreeGroup { group }))
+        self.freed.insert(group);
+        Message::FreeGroup(FreeGroup { group })
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_done_with(&self, group: GroupId) -> bool {
+        !self.freed.contains(&group)
+    }
+
+    /// That this group is freed will not be forgotten.
+    pub(super) fn freed(&mut self, group: GroupId) {
+        self.freed.remove(&group);
     }
 
     pub(super) fn recover(&mut self, epoch: Epoch, inside: bool) -> Message {
@@ -164,8 +173,8 @@ impl Asks {
     }
 
     /// Everything not yet answered, to send on a new connection.
-    pub(super) fn again(&mut self) -> Vec<Message> {
-        let freed: Vec<Message> = self.freed.drain(..).map(|group| Message::FreeGroup(FreeGroup { group })).collect();
+    pub(super) fn again(&self) -> Vec<Message> {
+        let freed = self.freed.iter().map(|group| Message::FreeGroup(FreeGroup { group: *group }));
         let suspects = self
             .suspects
             .iter()

@@ -41,10 +41,7 @@ impl Agent {
                 _ => return,
             },
             Command::MakeGroup(wanted) => self.asks.make_group(wanted),
-            Command::FreeGroup(group) => match self.asks.free_group(group, self.line.is_attached()) {
-                Some(message) => message,
-                None => return,
-            },
+            Command::FreeGroup(group) => self.asks.free_group(group),
             // A broken cluster has answered these already; one that may be whole again can still be aborted.
             Command::Suspect { .. } | Command::Revoke(_) if self.broken.is_some() => return,
             Command::Abort { .. } if self.broken.is_some() && !self.can_recover() => return,

@@ -11,7 +11,7 @@
 //! [`Event::Left`] are the last that is ever heard of it, and one of them always comes.
 //! Deliberately absent: judging peers (the scheduler does), links between nodes, and waiting: an answer that never comes
 //! is bounded by whoever asked.
-//! Tested in `agent_test.rs`, `agent_store_test.rs`, `agent_waiting_test.rs`, and with the scheduler's brain in `sim`.
+//! Tested in `agent_test.rs` and the `agent_*_test.rs` beside it, and with the scheduler's brain in `sim`.
 
 mod asks;
 mod backoff;
@@ -240,6 +240,17 @@ fn seconds(span: Duration) -> String {
     }
 }
 
+#[cfg(test)]
+impl Agent {
+    /// Whether it says no more that it has freed this group: the scheduler has answered, or it never did.
+    pub(crate) fn is_done_with(&self, group: crate::types::GroupId) -> bool {
+        self.asks.is_done_with(group)
+    }
+}
+
+#[cfg(test)]
+#[path = "agent_freed_test.rs"]
+mod agent_freed_test;
 #[cfg(test)]
 #[path = "agent_store_test.rs"]
 mod agent_store_test;

@@ -35,6 +35,7 @@ impl Agent {
             Message::Revoked(revoked) => Ok(self.asks.revoked(revoked.failure)),
             Message::Absent(absent) => Ok(self.asks.absent(absent)),
             Message::GroupMade(made) => Ok(self.asks.made(made)),
+            Message::GroupFreed(freed) => return self.asks.freed(freed.group),
             Message::NotRecovered(word) if word.failure.status == Status::Fenced => return self.put_out(word.failure),
             Message::NotRecovered(word) if !self.is_in(word.failure.epoch) => return,
             Message::NotRecovered(word) => Ok(self.asks.not_recovered(word.failure)),

@@ -4,7 +4,7 @@ use super::super::contract::{ConnId, Input};
 use super::super::testing::{host, named, rules, Bench};
 use super::super::{Closed, Identity, Rules, Scheduler};
 use crate::types::{Epoch, GroupId, JobInstance, Secret, Token, TokenHash};
-use crate::wire::{FreeGroup, GroupWish, InEpoch, MakeGroup, Message, Record, Recover, Reentry, Register};
+use crate::wire::{FreeGroup, GroupFreed, GroupWish, InEpoch, MakeGroup, Message, Record, Recover, Reentry, Register};
 use std::time::Duration;
 
 const NODES: u32 = 3;
@@ -62,6 +62,49 @@ fn a_group_that_all_have_freed_is_not_known_again() {
         let again = started_again(&bench, rewritten);
         assert_eq!((again.scheduler.members_of(MADE), again.scheduler.groups_kept()), (None, 0));
     }
+}
+
+fn answers(bench: &mut Bench, conn: u64) -> usize {
+    let word = Message::GroupFreed(GroupFreed { group: MADE });
+    bench.told(conn).iter().filter(|message| **message == word).count()
+}
+
+#[test]
+fn it_is_answered_when_it_is_durable() {
+    let mut bench = with_group();
+    bench.sent.clear();
+    bench.syncs = false;
+    free(&mut bench, 0);
+    free(&mut bench, 0);
+    assert_eq!(answers(&mut bench, 0), 0, "a scheduler that dies now has forgotten it");
+    bench.feed(Input::Persisted(bench.written.len() as u64));
+    assert_eq!(answers(&mut bench, 0), 2);
+    // It dies before that, and its next life as well: the node says it again.
+    let mut bench = with_group();
+    bench.syncs = false;
+    free(&mut bench, 0);
+    free(&mut bench, 1);
+    bench.written.truncate(bench.written.len() - 2);
+    let mut again = started_again(&bench, false);
+    again.syncs = false;
+    (0..2).for_each(|conn| free(&mut again, conn));
+    let mut once_more = started_again(&bench, false);
+    assert_eq!(once_more.scheduler.members_of(MADE), Some(vec![0, 1]));
+    once_more.sent.clear();
+    (0..2).for_each(|conn| free(&mut once_more, conn));
+    assert_eq!((once_more.scheduler.members_of(MADE), once_more.scheduler.groups_kept()), (None, 0));
+    assert_eq!((answers(&mut once_more, 0), answers(&mut once_more, 1)), (1, 1));
+    // What is not used any more, or never was, is answered all the same: nobody is to say it for ever.
+    free(&mut once_more, 0);
+    free(&mut once_more, 2);
+    assert_eq!((answers(&mut once_more, 0), answers(&mut once_more, 2)), (1, 1));
+}
+
+#[test]
+fn without_a_journal_it_is_answered_at_once() {
+    let mut bench = Bench::formed(&["here", "there"]);
+    free(&mut bench, 1);
+    assert_eq!(answers(&mut bench, 1), 1);
 }
 
 #[test]

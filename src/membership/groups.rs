@@ -6,7 +6,8 @@ use super::Scheduler;
 use crate::error::{Failure, Status};
 use crate::types::{hash, Call, CallKind, GroupId, Time};
 use crate::wire::{
-    FreedRecord, GroupMade, GroupRecord, GroupWish, MakeGroup, MakingRecord, Makings, Message, Record, MAKINGS_MAX,
+    FreedRecord, GroupFreed, GroupMade, GroupRecord, GroupWish, MakeGroup, MakingRecord, Makings, Message, Record,
+    MAKINGS_MAX,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -119,6 +120,12 @@ impl Groups {
         } else if let Some(made) = self.made.get_mut(&record.group) {
             made.freed.insert(record.by);
         }
+    }
+
+    /// Whether this node uses a group.
+    #[cfg(test)]
+    pub(super) fn uses(&self, key: u32, group: GroupId) -> bool {
+        self.made.get(&group).is_some_and(|made| made.members.contains(&key) && !made.freed.contains(&key))
     }
 
     /// How many groups there are.
@@ -265,11 +272,13 @@ impl Scheduler {
         }
     }
 
-    /// A node uses a group no longer: a scheduler that is started again is to know.
+    /// A node uses a group no longer: a scheduler that is started again is to know. The node says so until it is told that this
+    /// is kept, also of a group that is kept no more: then it was told in vain.
     pub(super) fn free_group(&mut self, key: u32, group: GroupId) {
         if let Some(last) = self.end_use(key, group) {
             self.promise(Record::Freed(FreedRecord { group, by: key, last }));
         }
+        self.send_to(key, Message::GroupFreed(GroupFreed { group }));
     }
 
     /// Whether nobody uses the group any more; nothing, where this node did not.

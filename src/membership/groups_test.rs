@@ -2,7 +2,7 @@ use crate::error::{Failure, Status};
 use crate::membership::testing::{rules, worker, Bench};
 use crate::membership::Closed;
 use crate::types::{Epoch, GroupId};
-use crate::wire::{Abort, FreeGroup, GroupMade, GroupWish, MakeGroup, Message, Revoke, Revoked};
+use crate::wire::{Abort, FreeGroup, GroupFreed, GroupMade, GroupWish, MakeGroup, Message, Revoke, Revoked};
 
 /// So many workers, whose connections have the numbers of their ranks.
 fn cluster(workers: u32) -> Bench {
@@ -113,9 +113,13 @@ fn what_makes_no_sense_is_ignored() {
     }
     ask(&mut bench, 0, (GroupId(9), 1), ranks(&[0]));
     ask(&mut bench, 0, (GroupId::SERVERS, 1), ranks(&[]));
-    bench.say(0, Message::FreeGroup(FreeGroup { group: GroupId(9) }));
-    bench.say(0, Message::FreeGroup(FreeGroup { group: GroupId::WORLD }));
     assert!(bench.sent.is_empty() && bench.closed.is_empty());
+    for group in [GroupId(9), GroupId::WORLD] {
+        bench.say(0, Message::FreeGroup(FreeGroup { group }));
+        let answer = Message::GroupFreed(GroupFreed { group });
+        assert_eq!(bench.told(0), [answer], "it may have been one that nobody uses any more");
+    }
+    assert_eq!(bench.scheduler.members_of(GroupId::WORLD), Some(vec![0, 1]));
     assert_eq!(bench.scheduler.groups.entries(), 0);
 }
 

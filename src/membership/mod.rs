@@ -467,6 +467,11 @@ impl Scheduler {
         self.groups.kept()
     }
 
+    /// Whether this node, by its index, counts as using this group that was made.
+    pub(crate) fn counts_as_using(&self, node: u32, group: GroupId) -> bool {
+        self.groups.uses(node, group)
+    }
+
     /// Everybody who has a place.
     pub(crate) fn seats(&self) -> impl Iterator<Item = Seat<'_>> {
         self.nodes.values().map(|node| Seat { register: &node.register, rank: node.place.map(|place| place.rank) })

@@ -4,7 +4,7 @@
 //! | durable first | then sent |
 //! | --- | --- |
 //! | an epoch: nodes, ranks, lives, token hashes, secret, settings | any Formed of it |
-//! | a group | its answer |
+//! | a group, or that a node uses it no more | its answer |
 //! | a change of the store, with who asked for it and the result | its acknowledgement |
 //! | a node has left | Bye |
 //! | the job is done | the scheduler's end |
@@ -13,7 +13,7 @@
 //! number or a greater one. Signs of life are never held back, and verdicts only behind an epoch that is not durable
 //! yet, for they would be taken for verdicts on the one before.
 //!
-//! That a group is freed is written, too, and nothing waits for it. Losses are not written: a node that attaches again brings what it was told ([`Known`]).
+//! Losses are not written: a node that attaches again brings what it was told ([`Known`]).
 //!
 //! [`Input::Persisted`]: super::Input::Persisted
 
@@ -215,7 +215,9 @@ impl Scheduler {
         let behind = match message {
             // Nothing is promised by these.
             Message::HeartbeatEcho(_) | Message::Report | Message::NotYet(_) | Message::Rejected(_) => 0,
-            Message::StoreReply(_) | Message::GroupMade(_) | Message::Bye => self.promises.newest,
+            Message::StoreReply(_) | Message::GroupMade(_) | Message::GroupFreed(_) | Message::Bye => {
+                self.promises.newest
+            }
             _ => self.promises.epoch,
         };
         self.put_out_behind(behind, Queued::Ready(Output::Send(conn, message)));

@@ -109,8 +109,17 @@ record! {
 }
 
 record! {
-    /// A member no longer uses a group that was made; when none does, it is forgotten.
+    /// A member no longer uses a group that was made; when none does, it is forgotten. Answered by `GroupFreed`, and said
+    /// again on each new connection until then.
     pub struct FreeGroup {
+        /// Which.
+        pub group: GroupId,
+    }
+}
+
+record! {
+    /// Answers a `FreeGroup`, also one that had been taken before: it need not be said again.
+    pub struct GroupFreed {
         /// Which.
         pub group: GroupId,
     }

@@ -261,6 +261,7 @@ fn asking() -> Vec<Row> {
             "0400000002000000000000000105000000020000000300000001000000",
         ),
         ("FreeGroup", Message::FreeGroup(FreeGroup { group: GroupId(5) }), "05000000"),
+        ("GroupFreed", Message::GroupFreed(GroupFreed { group: GroupId(5) }), "05000000"),
         ("Recover", Message::Recover(Recover { epoch: Epoch(2), inside: true }), "020000000000000001"),
         (
             "NotRecovered",

@@ -1,6 +1,6 @@
 //! The control plane's messages, between a node (or a launcher) and its scheduler: their numbers, and in which queue each waits.
 
-use super::change::{FreeGroup, GroupMade, InEpoch, MakeGroup, NotRecovered, NotYet, Recover};
+use super::change::{FreeGroup, GroupFreed, GroupMade, InEpoch, MakeGroup, NotRecovered, NotYet, Recover};
 use super::codec::{Decoder, Encoder, Wire, WireError};
 use super::control::{
     Abort, Absent, Formed, Heartbeat, HeartbeatEcho, Known, Locate, Located, LostNodes, PeerReport, Register, Rejected,
@@ -146,6 +146,8 @@ messages! {
     ChildEnded = 36 (ChildEnded),
     /// Launcher: I start nobody in these places any more.
     GivenUp = 37 (GivenUp),
+    /// Scheduler: that you no longer use it is kept.
+    GroupFreed = 38 (GroupFreed),
 }
 
 impl Message {

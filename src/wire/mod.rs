@@ -26,7 +26,7 @@ mod limits_test;
 #[cfg(test)]
 mod random_test;
 
-pub use change::{FreeGroup, GroupMade, GroupWish, InEpoch, MakeGroup, NotRecovered, NotYet, Recover};
+pub use change::{FreeGroup, GroupFreed, GroupMade, GroupWish, InEpoch, MakeGroup, NotRecovered, NotYet, Recover};
 pub use codec::{Decoder, Encoder, Wire, WireError};
 pub use control::{
     Abort, Absence, AbsenceState, Absent, Agreed, Formed, GroupProgress, Heartbeat, HeartbeatEcho, Known, Locate,

@@ -375,6 +375,7 @@ impl Random {
             Message::NotRecovered(_) => Message::NotRecovered(NotRecovered { failure: self.failure() }),
             Message::InEpoch(_) => Message::InEpoch(InEpoch { epoch: Epoch(self.u64()) }),
             Message::FreeGroup(_) => Message::FreeGroup(FreeGroup { group: GroupId(self.u32()) }),
+            Message::GroupFreed(_) => Message::GroupFreed(GroupFreed { group: GroupId(self.u32()) }),
             Message::Locate(_) => Message::Locate(Locate { index: self.u32() }),
             Message::Located(_) => Message::Located(Located { member: self.member() }),
             Message::Abort(_) => Message::Abort(Abort { code: self.number() as i32, reason: self.text(SENTENCE_MAX) }),

@@ -6,6 +6,7 @@ use super::questions::Question;
 use super::rounds::{expected, Collective, Frame};
 use super::world::World;
 use crate::error::{Failure, Status};
+use crate::membership::Scheduler;
 use crate::types::{Epoch, GroupId, Incarnation, Role, Time};
 use crate::wire::{AbsenceState, Absent, Formed, GroupMade, Member, Members, Message, Record};
 use std::collections::{BTreeMap, BTreeSet};
@@ -53,7 +54,24 @@ pub(super) fn after_step(world: &World) -> Verdict {
     }
     let Some(running) = &world.host.running else { return Ok(()) };
     let seats = running.brain.seats().map(|seat| (&seat.register.node_id[..], seat.register.role, seat.rank));
-    places(seats, world.plan.workers, world.plan.servers).map_err(|wrong| format!("in the scheduler's book {wrong}"))
+    places(seats, world.plan.workers, world.plan.servers)
+        .map_err(|wrong| format!("in the scheduler's book {wrong}"))?;
+    freed(world, &running.brain)
+}
+
+/// Who has freed a group, and was told that this is kept, does not count as using it.
+fn freed(world: &World, brain: &Scheduler) -> Verdict {
+    let holds = |process: &Process| brain.seats().any(|seat| seat.register.incarnation == process.incarnation);
+    for (node, process) in world.processes.iter().enumerate().filter(|(_, process)| process.alive) {
+        let Some(formed) = process.formed.as_ref().filter(|formed| Some(formed.instance) == world.host.instance) else {
+            continue;
+        };
+        let kept = process.freed_for_good().find(|group| brain.counts_as_using(formed.index, *group));
+        if let Some(group) = kept.filter(|_| holds(process)) {
+            return Err(format!("the scheduler has forgotten that node {node} has freed {group}"));
+        }
+    }
+    Ok(())
 }
 
 /// The same for any list of places.

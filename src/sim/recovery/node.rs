@@ -13,7 +13,7 @@ use crate::membership::{self, ConnId};
 use crate::runtime::keeper::{lasting_name, Keeper};
 use crate::sim::network::{Fate, Side};
 use crate::sim::random::Random;
-use crate::types::{Device, Epoch, Incarnation, Time, Token};
+use crate::types::{Device, Epoch, GroupId, Incarnation, Time, Token};
 use crate::wire::{Formed, Heartbeat, Lane, Message, Reentry, Register, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
 use std::time::Duration;
 
@@ -68,6 +68,11 @@ pub(super) struct Process {
 }
 
 impl Process {
+    /// Which groups it has freed, and was told that this is kept.
+    pub(super) fn freed_for_good(&self) -> impl Iterator<Item = GroupId> + '_ {
+        self.program.freed.iter().copied().filter(|group| self.agent.is_done_with(*group))
+    }
+
     /// Whether it was told that the job is aborted.
     pub(super) fn knows_of_abort(&self) -> bool {
         self.broken.as_ref().is_some_and(|failure| failure.status == Status::Aborted)
@@ -270,6 +275,9 @@ impl World {
         self.say(|| format!("node {node} <- {input:?}"));
         if let agent::Input::Command(agent::Command::StoreCancel(ask)) = &input {
             self.processes[node].program.asks.remove(ask); // until now it may be answered
+        }
+        if let agent::Input::Command(agent::Command::FreeGroup(group)) = &input {
+            self.processes[node].program.freed.push(*group);
         }
         self.processes[node].agent.handle(self.now, input);
         self.drain_node(node)

@@ -98,6 +98,8 @@ pub(super) struct Program {
     pub(super) made: u64,
     /// Those in which it is: their members, in order of rank.
     pub(super) groups: BTreeMap<u64, (GroupId, Vec<u32>)>,
+    /// Those that it has freed.
+    pub(super) freed: Vec<GroupId>,
     /// The making that it waits for; whether the others have made that before.
     pub(super) making: Option<(u64, bool)>,
     /// Since when it has been trying to recover.

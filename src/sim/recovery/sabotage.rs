@@ -19,6 +19,8 @@ pub(super) enum Sabotage {
     ForgetEpoch,
     /// So is the job.
     ForgetJob,
+    /// So is who has freed a group.
+    ForgetFreed,
     /// Two seats of an epoch are read as of one rank, or of one node.
     SameSeat,
     SameNode,
@@ -190,6 +192,7 @@ pub(super) fn reread(world: &World, records: &mut Vec<Record>) {
     let is_later = |record: &Record| matches!(record, Record::Epoch(epoch) if epoch.epoch.0 > 1);
     match world.sabotage {
         Some(Sabotage::ForgetEpoch) => drop(records.iter().rposition(is_later).map(|at| records.remove(at))),
+        Some(Sabotage::ForgetFreed) => records.retain(|record| !matches!(record, Record::Freed(_))),
         Some(Sabotage::ForgetJob) if records.iter().any(is_later) => records.push(Record::Done),
         Some(sabotage @ (Sabotage::SameSeat | Sabotage::SameNode)) => {
             for record in records {
@@ -232,6 +235,7 @@ fn each_rule_that_is_broken_is_noticed_by_its_check() {
         (Sabotage::AcknowledgeEarly, "an acknowledged write is lost"),
         (Sabotage::ForgetEpoch, "the epoch went back"),
         (Sabotage::ForgetJob, "the journal forgot a job that goes on"),
+        (Sabotage::ForgetFreed, "the scheduler has forgotten that node"),
         (Sabotage::SameSeat, "in the scheduler's book ranks are not unique and dense"),
         (Sabotage::SameNode, "in the scheduler's book two lives of node"),
         (Sabotage::AnyEpoch, "on a frame of epoch"),

@@ -347,6 +347,7 @@ fn message(kind: u8) -> &'static str {
         34 => "StoreCancel",
         35 => "StoreReply",
         36 => "ChildEnded",
+        38 => "GroupFreed",
         _ => "another",
     }
 }
