@@ -253,23 +253,135 @@ fn an_abort_ends_the_job_for_good_all_the_same() {
     assert!(bench.ended.is_some() && bench.written.contains(&Record::Done));
 }
 
-#[test]
-fn a_scheduler_that_is_started_again_hears_it_before_it_knows_of_the_loss() {
-    let bench = formed();
-    let records = bench.scheduler.snapshot();
+/// The same scheduler, started again with what was written, or with what a rewritten file says.
+fn started_again(bench: &Bench, rewritten: bool) -> Bench {
     let mut again = Bench::new(recovering());
     let identity =
         Identity { instance: JobInstance([9; 16]), secret: Secret([3; 32]), host: host("here"), pid_namespace: 7 };
+    let records = if rewritten { bench.scheduler.snapshot() } else { bench.written.clone() };
     again.scheduler = Scheduler::resume(identity, recovering(), again.now, records);
     again.feed(Input::Heard(ConnId(999)));
+    again
+}
+
+fn attach(bench: &mut Bench, rank: u32) {
+    bench.join(rank.into(), Register { instance: Some(JobInstance([9; 16])), ..register(rank, rank) });
+}
+
+/// What survivors of rank 1's loss bring.
+fn known() -> Message {
+    let mut lost = formed();
+    lose(&mut lost);
+    let failure = lost.verdict(0).expect("rank 1 is lost");
+    Message::Known(Known { epoch: Epoch(1), failure: Some(failure), lost: vec![1], revoked: Vec::new() })
+}
+
+#[test]
+fn a_scheduler_that_is_started_again_hears_it_before_it_knows_of_the_loss() {
+    let mut again = started_again(&formed(), true);
     gives_up(&mut again, &[1], "there");
-    again.join(0, Register { instance: Some(JobInstance([9; 16])), ..register(0, 0) });
-    let failure = {
-        let mut lost = formed();
-        lose(&mut lost);
-        lost.verdict(0).expect("rank 1 is lost")
-    };
-    let known = Known { epoch: Epoch(1), failure: Some(failure), lost: vec![1], revoked: Vec::new() };
-    again.say(0, Message::Known(known));
+    attach(&mut again, 0);
+    again.say(0, known());
     assert_eq!(end_of_recovery(&mut again, 0), FIRST_CAUSE);
+}
+
+#[test]
+fn a_scheduler_that_is_started_again_has_not_forgotten_it() {
+    for (rewritten, lost_before, brings) in
+        [(false, true, true), (true, true, true), (false, false, true), (true, false, false), (false, true, false)]
+    {
+        let mut bench = formed();
+        if lost_before {
+            lose(&mut bench);
+        }
+        gives_up(&mut bench, &[1], "there");
+        // It dies twice.
+        let again = started_again(&bench, rewritten);
+        let mut again = started_again(&again, true);
+        for rank in [0, 2] {
+            attach(&mut again, rank);
+            recover(&mut again, rank.into());
+        }
+        if brings {
+            again.say(2, known());
+        } else {
+            // Nobody was told of the loss: silence tells it.
+            assert_eq!(end_of_recovery(&mut again, 0), None, "it may have been untrue, and it may attach again");
+            again.pass_with(Duration::from_secs(5), |again| {
+                [0, 2].into_iter().for_each(|conn| recover(again, conn));
+            });
+        }
+        for conn in [0, 2] {
+            let told = end_of_recovery(&mut again, conn);
+            assert_eq!(told.map(|(status, _)| status), Some(Status::PeerLost), "{rewritten} {lost_before} {brings}");
+        }
+        let line = again.lines.iter().any(|line| line.contains("is not started again, its launcher says"));
+        assert!(line, "{:?}", again.lines);
+    }
+}
+
+#[test]
+fn nobody_is_told_before_it_is_durable() {
+    let mut bench = formed();
+    lose(&mut bench);
+    recover(&mut bench, 0);
+    bench.sent.clear();
+    bench.syncs = false;
+    gives_up(&mut bench, &[1], "there");
+    recover(&mut bench, 2);
+    assert_eq!((end_of_recovery(&mut bench, 0), end_of_recovery(&mut bench, 2)), (None, None));
+    bench.feed(Input::Persisted(bench.written.len() as u64));
+    assert_eq!(end_of_recovery(&mut bench, 0), FIRST_CAUSE);
+    assert_eq!(end_of_recovery(&mut bench, 2), FIRST_CAUSE);
+}
+
+#[test]
+fn what_was_said_to_the_scheduler_before_does_not_keep_out_who_is_started_in_that_place_nor_its_node() {
+    for comes in [true, false] {
+        let mut bench = formed();
+        gives_up(&mut bench, &[1], "there");
+        let mut again = started_again(&bench, false);
+        match comes {
+            true => again.join(7, register(7, 1)),
+            false => attach(&mut again, 1),
+        }
+        attach(&mut again, 0);
+        recover(&mut again, 0);
+        if !comes {
+            again.close(1, Closed::Ended);
+        }
+        again.say(0, known());
+        again.pass(MS * 200);
+        assert_eq!(end_of_recovery(&mut again, 0), None, "it is waited for");
+        assert!(!started_again(&again, true).scheduler.snapshot().contains(&Record::GivenUp(1)));
+    }
+}
+
+#[test]
+fn the_next_epoch_knows_nothing_of_it() {
+    let mut bench = formed();
+    gives_up(&mut bench, &[1], "there"); // it lives
+    (0..u64::from(NODES)).for_each(|conn| recover(&mut bench, conn));
+    assert!(bench.lines.iter().any(|line| line.contains("epoch 2 has begun")), "{:?}", bench.lines);
+    for rewritten in [true, false] {
+        let mut again = started_again(&bench, rewritten);
+        attach(&mut again, 0);
+        assert!(!again.scheduler.snapshot().contains(&Record::GivenUp(1)));
+    }
+}
+
+#[test]
+fn who_says_it_again_and_again_fills_no_disk() {
+    let mut bench = formed();
+    let before = bench.written.len();
+    for _ in 0..20 {
+        gives_up(&mut bench, &[1], "there");
+        bench.now = bench.now + HELD;
+        bench.beat(1, 1);
+    }
+    assert_eq!(bench.written.len(), before + 1);
+    let mut again = started_again(&bench, false);
+    let before = again.written.len();
+    (0..20).for_each(|_| gives_up(&mut again, &[1], "there"));
+    assert_eq!(again.written.len(), before);
 }

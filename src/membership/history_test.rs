@@ -5,8 +5,8 @@ use super::super::{Closed, Identity, Rules, Scheduler};
 use super::*;
 use crate::types::{JobInstance, Secret, Token, TokenHash};
 use crate::wire::{
-    Blob, FreeGroup, GroupWish, InEpoch, JobRecord, MakeGroup, Message, Recover, Reentry, Register, StoreBegin,
-    StoreOperation,
+    Blob, FreeGroup, GivenUp, GroupWish, InEpoch, JobRecord, MakeGroup, Message, Recover, Reentry, Register,
+    StoreBegin, StoreOperation,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -76,6 +76,9 @@ fn story() -> Bench {
         bench.say(conn, Message::InEpoch(InEpoch { epoch: Epoch(2) }));
     }
     add(&mut bench, 11, 1);
+    let process = register(3, 0).process;
+    bench.open(50);
+    bench.say(50, Message::GivenUp(GivenUp { host: host("there"), processes: vec![process] }));
     bench
 }
 
@@ -103,7 +106,7 @@ fn what_was_written_can_have_been() {
     for journal in journals() {
         assert_eq!(check(&journal), Ok(()));
         let kinds: BTreeSet<u8> = journal.iter().map(|record| record.encode()[0]).collect();
-        assert_eq!(kinds, BTreeSet::from([1, 2, 3, 4, 5, 6, 8]), "all but the end are in it");
+        assert_eq!(kinds, BTreeSet::from([1, 2, 3, 4, 5, 6, 8, 9]), "all but the end are in it");
     }
 }
 
@@ -192,6 +195,7 @@ fn each_rule_is_held() {
         })
     };
     assert_eq!(other(Record::Left(9)), "node 9 of 4 nodes");
+    assert_eq!(other(Record::GivenUp(4)), "node 4 of 4 nodes");
     for (number, words) in [(0, "start 0 of the scheduler after start 0"), (u64::MAX, "start 18446744073709551615 of")]
     {
         let said = other(Record::Generation(number));

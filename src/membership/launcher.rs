@@ -24,7 +24,11 @@
 //!   It must name the process as the other word does, of any life that had the place.
 //! - So a lie costs a job that has lost this very node, by other evidence, its next epoch: whoever can say it could as well
 //!   keep the node from being started again. Nothing durable is lost: the job is not done, and goes on where it was when all
-//!   are started once more. It is not written down: a scheduler that is started again waits for the node as for any other.
+//!   are started once more.
+//! - It is written down, before anybody is told what follows from it: a launcher that has given up is not there to say it again
+//!   when the scheduler dies. The next scheduler cannot know whether it was started for those who still wait, or with everybody
+//!   else for the job to go on. So what was written counts once a node attaches again that was in this epoch before, and no more
+//!   once somebody is started in the place, or its node attaches again. That a sign of life disproved it is not written.
 
 use super::contract::{Closed, ConnId};
 use super::node::{Node, Presence, Witness};
@@ -32,7 +36,7 @@ use super::suspicion::HELD;
 use super::timers::Due;
 use super::{Phase, Scheduler};
 use crate::types::{HostName, Process, Time};
-use crate::wire::{ChildEnded, GivenUp, Message, NotRecovered, Register};
+use crate::wire::{ChildEnded, GivenUp, Message, NotRecovered, Record, Register};
 use std::collections::HashSet;
 
 impl Scheduler {
@@ -65,12 +69,31 @@ impl Scheduler {
         let is_meant = |node: &Node| ran_on(&word.host, &node.register) && processes.contains(&node.register.process);
         let meant: Vec<u32> = self.nodes.iter().filter(|(_, node)| is_meant(node)).map(|(key, _)| *key).collect();
         for key in meant {
-            if let Some(node) = self.nodes.get_mut(&key) {
-                node.given_up = Some(now);
+            let Some(node) = self.nodes.get_mut(&key) else { continue };
+            let is_written = node.given_up.replace(now).is_some() || node.given_up_before;
+            if self.rules.recovery && !is_written {
+                self.promise(Record::GivenUp(key));
             }
             self.end_if_given_up(now, key);
         }
         self.end_if_empty(now);
+    }
+
+    /// A scheduler before this one was told that nobody is started in this place any more.
+    pub(super) fn take_up_given_up(&mut self, key: u32) {
+        if let Some(node) = self.nodes.get_mut(&key) {
+            node.given_up_before = true;
+        }
+    }
+
+    /// One goes on with this epoch: it is to know of whom it waits for in vain.
+    pub(super) fn take_up_words_of_giving_up(&mut self, now: Time) {
+        let mut meant = Vec::new();
+        for (key, node) in self.nodes.iter_mut().filter(|(_, node)| node.given_up_before) {
+            (node.given_up, node.given_up_before) = (Some(now), false);
+            meant.push(*key);
+        }
+        meant.into_iter().for_each(|key| self.end_if_given_up(now, key));
     }
 
     /// Where this node is lost, and nobody will have its place, the survivors wait for nothing.
@@ -105,7 +128,7 @@ fn ran_on(host: &HostName, register: &Register) -> bool {
 
 impl Node {
     /// Whether its launcher starts nobody in its place, as far as its own signs of life leave that word standing.
-    fn is_given_up(&self) -> bool {
+    pub(super) fn is_given_up(&self) -> bool {
         self.given_up.is_some_and(|at| self.heard < at + HELD)
     }
 }

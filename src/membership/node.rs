@@ -87,6 +87,8 @@ pub(super) struct Node {
     pub(super) witness: Option<Witness>,
     /// When its launcher said that nobody is started in its place any more.
     pub(super) given_up: Option<Time>,
+    /// That was said to a scheduler before this one: it counts once one comes who goes on with the epoch in which it was.
+    pub(super) given_up_before: bool,
     /// The epoch that it has taken up.
     pub(super) epoch: Epoch,
     /// With recovery: what the token hashes to that lets its next life in.
@@ -125,6 +127,7 @@ impl Node {
             suspicions: Vec::new(),
             witness: None,
             given_up: None,
+            given_up_before: false,
             epoch: super::FIRST_EPOCH,
             token: None,
             lost_since: None,
@@ -148,7 +151,8 @@ impl Node {
         self.attached = now;
         self.heartbeat = None;
         self.asked = None;
-        (self.witness, self.given_up) = (None, None); // it lives
+        (self.witness, self.given_up, self.given_up_before) = (None, None, false);
+        // it lives
     }
 
     /// What was known of its last life does not concern this one.

@@ -7,6 +7,7 @@
 //! | a group, or that a node uses it no more | its answer |
 //! | a change of the store, with who asked for it and the result | its acknowledgement |
 //! | a node has left | Bye |
+//! | nobody is started in a place any more | that there is no next epoch |
 //! | the job is done | the scheduler's end |
 //!
 //! [`Output::Persist`] carries a growing number; what depends on it is held back until [`Input::Persisted`] has told that
@@ -129,6 +130,7 @@ impl Scheduler {
                 }
                 Record::Freed(freed) => scheduler.groups.restore_freed(&freed),
                 Record::Left(key) => scheduler.take_up_left(key),
+                Record::GivenUp(key) => scheduler.take_up_given_up(key),
             }
         }
         if scheduler.is_complete() {
@@ -161,6 +163,8 @@ impl Scheduler {
         records.extend(self.store.records(|key| self.nodes.get(&key).map(|node| node.register.incarnation)));
         let left = self.nodes.iter().filter(|(_, node)| node.presence == Presence::Left);
         records.extend(left.map(|(key, _)| Record::Left(*key)));
+        let given_up = self.nodes.iter().filter(|(_, node)| node.given_up_before || node.is_given_up());
+        records.extend(given_up.map(|(key, _)| Record::GivenUp(*key)));
         records.extend(self.promises.done.then_some(Record::Done));
         records
     }
@@ -218,6 +222,7 @@ impl Scheduler {
             Message::StoreReply(_) | Message::GroupMade(_) | Message::GroupFreed(_) | Message::Bye => {
                 self.promises.newest
             }
+            Message::NotRecovered(_) if self.is_given_up => self.promises.newest,
             _ => self.promises.epoch,
         };
         self.put_out_behind(behind, Queued::Ready(Output::Send(conn, message)));

@@ -137,7 +137,7 @@ impl Scheduler {
         for node in self.nodes.values_mut() {
             node.progress.clear();
             node.suspicions.clear();
-            (node.witness, node.given_up) = (None, None);
+            (node.witness, node.given_up, node.given_up_before) = (None, None, false);
             node.token = node.register.reentry.as_ref().map(|reentry| reentry.next);
             if node.before.take().is_some() {
                 node.restarts += 1;

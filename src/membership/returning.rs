@@ -49,6 +49,9 @@ impl Scheduler {
             self.check_id(now, &register)?;
             return self.check_complete(now, &register);
         };
+        if let Some(node) = self.nodes.get_mut(&key) {
+            node.given_up_before = false; // somebody was started in this place
+        }
         match self.entry(now, key, &register)? {
             Entry::Admitted => self.take_back(now, conn, key, register),
             Entry::NotYet { wait, reason, long } => {

@@ -39,7 +39,7 @@ impl Written {
     pub(super) fn of(record: &Record) -> Written {
         match record {
             Record::Job(_) | Record::Generation(_) => Written::Start,
-            Record::Epoch(_) => Written::Epoch,
+            Record::Epoch(_) | Record::GivenUp(_) => Written::Epoch,
             Record::Making(_) | Record::Freed(_) => Written::Making,
             Record::Store(_) => Written::Store,
             Record::Left(_) => Written::Left,
