@@ -36,6 +36,7 @@ pub(super) fn profile() -> Profile {
         instance: None,
         device: Device::default(),
         reentry: None,
+        launch: None,
     };
     Profile {
         register,

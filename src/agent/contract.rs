@@ -11,6 +11,7 @@ pub type Ask = u64;
 
 /// One thing that has happened.
 #[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant)] // they live briefly, and rarely in numbers
 pub enum Input {
     /// The connection that `Output::Connect` asked for is there; peers reach this node at these addresses.
     Connected(Vec<SocketAddr>),

@@ -1,5 +1,6 @@
 //! Which known name somebody may have meant.
 
+use super::show;
 use super::table::{Setting, TABLE};
 
 /// The setting whose name in code is nearest to this; a variable's name leads to its setting.
@@ -10,6 +11,12 @@ pub fn key(unknown: &str) -> Option<&'static str> {
         let bare = lower.strip_prefix("muster_").or_else(|| lower.strip_prefix("ms_")).unwrap_or(&lower);
         closest(bare, TABLE.iter().map(|setting| setting.name))
     })
+}
+
+/// The sentence about a `MUSTER_` variable that no setting has.
+pub fn unknown(name: &str) -> String {
+    let hint = variable(name).map_or_else(String::new, |near| format!("; did you mean {near}?"));
+    format!("{} is set, but there is no such setting{hint}", show(name).trim_matches('"'))
 }
 
 /// The `MUSTER_` variable that is nearest to this one.

@@ -87,6 +87,8 @@ pub struct Settings {
     pub device_ip: Option<IpAddr>,
     /// A listening socket that the scheduler inherits in place of binding its port.
     pub sched_fd: Option<i32>,
+    /// What its launcher knows this process by.
+    pub launch_id: Option<String>,
     /// What the store may hold.
     pub store_limits: StoreLimits,
     /// Whether data between nodes carries checksums.
@@ -428,6 +430,7 @@ impl Reader<'_> {
             device_id: self.small(Key::DeviceId)?,
             device_ip: self.device_ip()?,
             sched_fd: sched_fd.map(|fd| i32::try_from(fd).expect("the table's maximum is that of an i32")),
+            launch_id: self.text(Key::LaunchId)?,
             store_limits: StoreLimits {
                 key: length(self.whole(Key::StoreKeyLimit)?) as usize,
                 value: length(self.whole(Key::StoreValueLimit)?) as usize,
@@ -467,7 +470,8 @@ impl Reader<'_> {
     }
 
     fn warnings(&self, place: &Place) -> Vec<String> {
-        let mut warnings: Vec<String> = self.config.environment.unknown().iter().map(|name| unknown(name)).collect();
+        let mut warnings: Vec<String> =
+            self.config.environment.unknown().iter().map(|name| nearest::unknown(name)).collect();
         if self.placement.is_none() && self.set_by(Key::Role).is_none() {
             warnings.extend(launcher::halves(&self.config.environment));
             let hints = [Key::SchedHost, Key::SchedPort, Key::WorkerNum, Key::RankId];
@@ -482,12 +486,6 @@ impl Reader<'_> {
         }
         warnings
     }
-}
-
-/// The sentence about a `MUSTER_` variable that no setting has.
-fn unknown(name: &str) -> String {
-    let hint = nearest::variable(name).map_or_else(String::new, |near| format!("; did you mean {near}?"));
-    format!("{} is set, but there is no such setting{hint}", show(name).trim_matches('"'))
 }
 
 /// The table and this file disagree about a setting's kind: a bug, which the tests find by reading every setting.

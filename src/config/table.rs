@@ -35,6 +35,7 @@ pub enum Key {
     Thresholds,
     Log,
     SchedFd,
+    LaunchId,
     HcclCmInit,
     EnableRecovery,
     RecoveryPath,
@@ -160,7 +161,7 @@ const KIB: u64 = 1 << 10;
 const GIB: u64 = 1 << 30;
 
 /// Every setting, once, in the order of the documentation.
-pub static TABLE: [Setting; 34] = [
+pub static TABLE: [Setting; 35] = [
     Setting::new(Key::Role, "role", Kind::Role, "What this process is in its cluster.").ms(&["MS_ROLE"]),
     Setting::new(
         Key::SchedHost,
@@ -335,6 +336,14 @@ pub static TABLE: [Setting; 34] = [
         "A listening socket that the scheduler inherits, by descriptor number, in place of binding its port; \
          `muster run` sets it.",
     ),
+    Setting::new(
+        Key::LaunchId,
+        "launch_id",
+        Kind::Secret { max_bytes: 255 },
+        "By what `muster run --join` knows which node runs in the place of which process that it started, also where that is a \
+         script; it sets it anew at each start.",
+    )
+    .secret(),
     Setting::new(
         Key::HcclCmInit,
         "hccl_cm_init",

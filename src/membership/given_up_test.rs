@@ -4,7 +4,7 @@ use crate::error::Status;
 use crate::membership::suspicion::HELD;
 use crate::membership::testing::{host, named, rules, Bench};
 use crate::membership::{Closed, ConnId, Identity, Input, Liveness, Rules, Scheduler};
-use crate::types::{Epoch, JobInstance, Process, Secret, TokenHash};
+use crate::types::{Epoch, JobInstance, LaunchId, Process, Secret, TokenHash};
 use crate::wire::{Abort, GivenUp, Known, Message, Record, Recover, Reentry, Register};
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ fn gives_up(bench: &mut Bench, serials: &[u32], on: &str) {
     let conn = WORD + bench.closed.len() as u64;
     bench.open(conn);
     let processes = serials.iter().map(|serial| process(*serial)).collect();
-    bench.say(conn, Message::GivenUp(GivenUp { host: host(on), processes }));
+    bench.say(conn, Message::GivenUp(GivenUp { host: host(on), processes, launches: Vec::new() }));
     assert_eq!(bench.closed.last(), Some(&ConnId(conn)));
     assert_eq!(bench.told(conn), [], "it is not answered");
 }
@@ -193,8 +193,24 @@ fn it_counts_for_no_other_process_and_for_none_that_cannot_be_told_from_another(
     lose(&mut bench);
     recover(&mut bench, 0);
     bench.open(50);
-    bench.say(50, Message::GivenUp(GivenUp { host: host("there"), processes: vec![unknown(1)] }));
+    bench.say(50, Message::GivenUp(GivenUp { host: host("there"), processes: vec![unknown(1)], launches: Vec::new() }));
     assert_eq!(end_of_recovery(&mut bench, 0), None);
+}
+
+#[test]
+fn a_scripts_child_is_known_by_what_it_inherited() {
+    for (launch, on, meant) in [(6, "there", true), (6, "elsewhere", false), (7, "there", false)] {
+        let mut bench = Bench::new(recovering());
+        let launched = |id: u32| Register { launch: Some(LaunchId([5 + id as u8; 16])), ..register(id, id) };
+        (0..NODES).for_each(|id| bench.join(id.into(), launched(id)));
+        lose(&mut bench);
+        recover(&mut bench, 0);
+        bench.open(50);
+        let script = Process { pid: 900, ..process(0) };
+        let (processes, launches) = (vec![script], vec![LaunchId([99; 16]), LaunchId([launch; 16])]);
+        bench.say(50, Message::GivenUp(GivenUp { host: host(on), processes, launches }));
+        assert_eq!(end_of_recovery(&mut bench, 0), if meant { FIRST_CAUSE } else { None });
+    }
 }
 
 #[test]

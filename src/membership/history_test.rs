@@ -78,7 +78,7 @@ fn story() -> Bench {
     add(&mut bench, 11, 1);
     let process = register(3, 0).process;
     bench.open(50);
-    bench.say(50, Message::GivenUp(GivenUp { host: host("there"), processes: vec![process] }));
+    bench.say(50, Message::GivenUp(GivenUp { host: host("there"), processes: vec![process], launches: Vec::new() }));
     bench
 }
 

@@ -9,6 +9,9 @@
 //! - It must name the process as that registered: host, number, start time and pid namespace. No stranger is told those,
 //!   and the next process of the same number has another start time. Where the kernel does not tell the start time the
 //!   word counts for nothing.
+//! - Or it must know what stood in the environment of the node ([`LaunchId`]): the launcher's child may be a script whose child
+//!   the node is. Nobody is told that either, and who reads it from a process can read more than its start time: it is drawn at
+//!   each start. Such a node may outlive the script for a moment, until its launcher ends it.
 //! - A node whose connection stands is asked for a sign, or its process is looked at where it can be seen from here, as when
 //!   a peer suspects it. So a lie costs a heartbeat. Elsewhere a connection that outlives its process (a child forked past
 //!   the library's back holds it) lasts for the heartbeat time-out as before.
@@ -35,7 +38,7 @@ use super::node::{Node, Presence, Witness};
 use super::suspicion::HELD;
 use super::timers::Due;
 use super::{Phase, Scheduler};
-use crate::types::{HostName, Process, Time};
+use crate::types::{HostName, LaunchId, Process, Time};
 use crate::wire::{ChildEnded, GivenUp, Message, NotRecovered, Record, Register};
 use std::collections::HashSet;
 
@@ -43,17 +46,19 @@ impl Scheduler {
     pub(super) fn child_ended(&mut self, now: Time, conn: ConnId, word: &ChildEnded) {
         self.drop_connection(conn); // it was made for this
         let is_it = |node: &Node| ran_on(&word.host, &node.register) && node.register.process == word.process;
-        let of_node = self.nodes.iter().find(|(_, node)| is_it(node)).map(|(key, _)| *key);
-        let Some(key) = of_node else { return };
+        let of_node = self.nodes.iter().find(|(_, node)| is_it(node));
+        let of_node = of_node.or_else(|| self.nodes.iter().find(|(_, node)| was_run_by(word, &node.register)));
+        let Some(key) = of_node.map(|(key, _)| *key) else { return };
         let Some(node) = self.nodes.get_mut(&key).filter(|node| node.presence == Presence::Member) else { return };
+        let evidence = if node.register.process == word.process { word.to_string() } else { word.of_its_runner() };
         if self.phase == Phase::Forming {
             // What ended otherwise than by a broken network has lost its place already.
             if node.conn.is_none() {
-                self.free_place(key, &format!("it {word}"));
+                self.free_place(key, &format!("it {evidence}"));
             }
             return;
         }
-        node.witness = Some(Witness { by: None, at: now, evidence: word.to_string() });
+        node.witness = Some(Witness { by: None, at: now, evidence });
         if self.verdict.is_none() || self.is_recoverable() {
             self.look_into(now, key);
         }
@@ -66,7 +71,12 @@ impl Scheduler {
             return; // who is missing will be, and that has its own time
         }
         let processes: HashSet<Process> = word.processes.iter().copied().collect();
-        let is_meant = |node: &Node| ran_on(&word.host, &node.register) && processes.contains(&node.register.process);
+        let launches: HashSet<LaunchId> = word.launches.iter().copied().collect();
+        let is_meant = |node: &Node| {
+            let register = &node.register;
+            let is_it = ran_on(&word.host, register) && processes.contains(&register.process);
+            is_it || (is_on(&word.host, register) && register.launch.is_some_and(|launch| launches.contains(&launch)))
+        };
         let meant: Vec<u32> = self.nodes.iter().filter(|(_, node)| is_meant(node)).map(|(key, _)| *key).collect();
         for key in meant {
             let Some(node) = self.nodes.get_mut(&key) else { continue };
@@ -121,9 +131,18 @@ impl Scheduler {
     }
 }
 
+fn is_on(host: &HostName, register: &Register) -> bool {
+    host.key == register.host.key
+}
+
 /// Whether this life ran on that host, and can be told from others there.
 fn ran_on(host: &HostName, register: &Register) -> bool {
-    register.process.start_ticks != 0 && host.key == register.host.key
+    register.process.start_ticks != 0 && is_on(host, register)
+}
+
+/// Whether this life ran in the place of the process of which that is said.
+fn was_run_by(word: &ChildEnded, register: &Register) -> bool {
+    is_on(&word.host, register) && register.launch.is_some() && word.launch == register.launch
 }
 
 impl Node {

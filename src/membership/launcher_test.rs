@@ -3,7 +3,7 @@ use crate::membership::liveness::REATTACH;
 use crate::membership::suspicion::HELD;
 use crate::membership::testing::{host, named, rules, Bench};
 use crate::membership::{Closed, ConnId, Input, Liveness, Scheduler};
-use crate::types::{JobInstance, Process, Time};
+use crate::types::{JobInstance, LaunchId, Process, Time};
 use crate::wire::{ChildEnded, HowEnded, Message, Recover, Reentry, Register, Suspect};
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn process(rank: u32) -> Process {
 }
 
 fn killed(rank: u32, on: &str) -> ChildEnded {
-    ChildEnded { host: host(on), process: process(rank), how: HowEnded::Killed, number: 9 }
+    ChildEnded { host: host(on), process: process(rank), how: HowEnded::Killed, number: 9, launch: None }
 }
 
 /// A launcher says so over a connection of its own, which is closed.
@@ -108,6 +108,61 @@ fn a_word_about_another_process_counts_for_nothing() {
         bench.pass(MS);
         assert!(cause(&mut bench, 0).expect("but the time does").contains("did not come back within 100 ms"));
     }
+}
+
+/// Two nodes, of which the second is a script's child: what it inherited, and the script's end.
+fn with_script() -> (Bench, ChildEnded) {
+    let mut bench = Bench::new(rules(2, 0));
+    bench.join(0, Register { launch: Some(LaunchId([5; 16])), ..named(0, 2, "0") });
+    bench.join(1, Register { host: host("there"), launch: Some(LaunchId([6; 16])), ..named(1, 2, "1") });
+    (bench.sent, bench.lines) = Default::default();
+    let script = Process { pid: 900, start_ticks: 1, pid_namespace: 7 };
+    let (how, number) = (HowEnded::Exited, 137);
+    let ended = ChildEnded { host: host("there"), process: script, how, number, launch: Some(LaunchId([6; 16])) };
+    (bench, ended)
+}
+
+#[test]
+fn a_scripts_child_is_known_by_what_it_inherited() {
+    let (mut bench, ended) = with_script();
+    bench.close(1, Closed::Ended);
+    word(&mut bench, ended);
+    bench.pass(Duration::ZERO);
+    let sentence = cause(&mut bench, 0).expect("told at once");
+    let said = "and it was run by a process that exited with code 137 (its launcher); last heard";
+    assert!(sentence.contains(said), "{sentence}");
+    // Whoever has the word out of the air puts out nobody who is connected.
+    let (mut bench, ended) = with_script();
+    for beat in 1..=20 {
+        word(&mut bench, ended.clone());
+        assert!(bench.told(1).contains(&Message::Report));
+        (0..2).for_each(|conn| bench.beat(conn, beat));
+        bench.pass(MS * 900);
+    }
+    assert_eq!((bench.verdict(0), bench.ended.clone()), (None, None));
+}
+
+#[test]
+fn who_knows_no_more_than_its_rank_says_nothing() {
+    let (_, ended) = with_script();
+    for other in [
+        ChildEnded { launch: None, ..ended.clone() },
+        ChildEnded { launch: Some(LaunchId([7; 16])), ..ended.clone() },
+        ChildEnded { launch: Some(LaunchId([5; 16])), ..ended.clone() },
+        ChildEnded { host: host("elsewhere"), ..ended },
+    ] {
+        let (mut bench, _) = with_script();
+        bench.close(1, Closed::Ended);
+        word(&mut bench, other.clone());
+        bench.pass(REATTACH - MS);
+        assert_eq!(bench.verdict(0), None, "{other:?}");
+    }
+    // Nor is one meant that was given nothing by a word that has nothing.
+    let mut bench = Bench::formed(&["here", "there"]);
+    bench.close(1, Closed::Ended);
+    word(&mut bench, ChildEnded { process: Process { pid: 900, ..process(1) }, ..killed(1, "there") });
+    bench.pass(REATTACH - MS);
+    assert_eq!(bench.verdict(0), None);
 }
 
 #[test]

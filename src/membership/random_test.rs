@@ -126,7 +126,7 @@ fn message(random: &mut Random) -> Message {
 fn child_ended(random: &mut Random) -> ChildEnded {
     let of = registration(random);
     let how = [HowEnded::Exited, HowEnded::Killed][random.below(2) as usize];
-    ChildEnded { host: of.host, process: of.process, how, number: 9 }
+    ChildEnded { host: of.host, process: of.process, how, number: 9, launch: of.launch }
 }
 
 /// One run; returns how many of each kind of message the scheduler sent.
@@ -169,7 +169,8 @@ fn run(seed: u64, sent: &mut BTreeMap<u8, usize>) {
             89 if random.below(2) == 0 => {
                 bench.open(next);
                 let word = child_ended(&mut random);
-                let given_up = GivenUp { host: word.host.clone(), processes: vec![word.process] };
+                let (host, processes, launches) = (word.host.clone(), vec![word.process], Vec::new());
+                let given_up = GivenUp { host, processes, launches };
                 bench.say(
                     next,
                     [Message::ChildEnded(word), Message::GivenUp(given_up)][random.below(2) as usize].clone(),

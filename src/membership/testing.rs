@@ -72,6 +72,7 @@ pub(crate) fn worker(serial: u32, worker_num: u32) -> Register {
         instance: None,
         device: Device::default(),
         reentry: None,
+        launch: None,
     }
 }
 

@@ -22,7 +22,7 @@ use crate::agent::{Agent, Command, Profile};
 use crate::config::{Key, Place, Settings};
 use crate::error::{Error, Failure, Result, Status};
 use crate::net::{host, resolve};
-use crate::types::{Epoch, GroupId, Incarnation, Role, Time};
+use crate::types::{Epoch, GroupId, Incarnation, LaunchId, Role, Time};
 use crate::wire::{Formed, Member, Register, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -407,6 +407,7 @@ fn registration(settings: &Settings, incarnation: Incarnation) -> Result<Registe
         instance: None,
         device: rank_table::device(settings),
         reentry: None,
+        launch: settings.launch_id.as_deref().map(LaunchId::of),
     })
 }
 

@@ -134,6 +134,7 @@ fn register() -> Message {
         instance: None,
         device: Device::default(),
         reentry: None,
+        launch: None,
     })
 }
 

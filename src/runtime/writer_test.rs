@@ -185,6 +185,7 @@ impl Node {
             instance: before.map(|before| before.instance),
             device: Device::default(),
             reentry: Some(Reentry { tokens: Vec::new(), next: TokenHash::of(&Token([1; 32])) }),
+            launch: None,
         }));
         node
     }

@@ -82,6 +82,7 @@ impl World {
             instance: None,
             device: Device::default(),
             reentry: None,
+            launch: None,
         };
         let profile = Profile {
             register,

@@ -114,6 +114,19 @@ impl fmt::Display for GroupId {
     }
 }
 
+/// What a launcher and a process that it started know each other by, and all that runs in that process's place: a hash of a word
+/// that is drawn at each start, and passed on in the environment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LaunchId(pub [u8; 16]);
+
+impl LaunchId {
+    /// Of this word.
+    pub fn of(word: &str) -> LaunchId {
+        let digest = ring::digest::digest(&ring::digest::SHA256, word.as_bytes());
+        LaunchId(*digest.as_ref().first_chunk().expect("SHA-256 gives 32 bytes"))
+    }
+}
+
 /// The accelerator that a node works with, as far as it was told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Device {

@@ -7,7 +7,7 @@ mod time;
 
 pub use call::{hash, Call, CallKind, NO_VALUE};
 pub use identity::{
-    Device, Epoch, GroupId, HostName, Incarnation, JobInstance, Process, Role, Secret, Token, TokenHash,
+    Device, Epoch, GroupId, HostName, Incarnation, JobInstance, LaunchId, Process, Role, Secret, Token, TokenHash,
 };
 pub use numeric::{DType, ReduceOp};
 pub use time::Time;

@@ -1,7 +1,7 @@
 //! Little-endian encoding of plain values, and a decoder that never reads past its input.
 
 use super::{NAME_MAX, SENTENCE_MAX};
-use crate::types::{Epoch, GroupId, Incarnation, JobInstance, Role, Secret, Token, TokenHash};
+use crate::types::{Epoch, GroupId, Incarnation, JobInstance, LaunchId, Role, Secret, Token, TokenHash};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -249,7 +249,7 @@ macro_rules! wire_newtypes {
     )*};
 }
 
-wire_newtypes!(Epoch, GroupId, Incarnation, JobInstance, Secret, Token, TokenHash);
+wire_newtypes!(Epoch, GroupId, Incarnation, JobInstance, LaunchId, Secret, Token, TokenHash);
 
 impl Wire for Role {
     fn put(&self, to: &mut Encoder) {

@@ -5,7 +5,7 @@ use super::members::{Member, Members};
 use super::{ADDRESSES_MAX, PROGRESS_MAX, TOKENS_MAX};
 use crate::error::{Culprit, Failure, Status};
 use crate::types::{
-    Call, Device, Epoch, GroupId, HostName, Incarnation, JobInstance, Process, Role, Secret, Token, TokenHash,
+    Call, Device, Epoch, GroupId, HostName, Incarnation, JobInstance, LaunchId, Process, Role, Secret, Token, TokenHash,
 };
 use std::net::SocketAddr;
 
@@ -50,6 +50,8 @@ pub struct Register {
     pub device: Device,
     /// With recovery: what proves which node it is.
     pub reentry: Option<Reentry>,
+    /// What its launcher knows it by.
+    pub launch: Option<LaunchId>,
 }
 
 impl Register {
@@ -104,6 +106,7 @@ impl Wire for Register {
         self.instance.put(to);
         self.device.put(to);
         self.reentry.put(to);
+        self.launch.put(to);
     }
 
     fn take(from: &mut Decoder<'_>) -> Result<Self, WireError> {
@@ -127,6 +130,7 @@ impl Wire for Register {
             instance: Wire::take(from)?,
             device: Wire::take(from)?,
             reentry: Wire::take(from)?,
+            launch: Wire::take(from)?,
         })
     }
 }

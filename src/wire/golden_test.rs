@@ -4,8 +4,8 @@
 use super::*;
 use crate::error::{Culprit, Failure, Status};
 use crate::types::{
-    Call, CallKind, DType, Device, Epoch, GroupId, HostName, Incarnation, JobInstance, Process, ReduceOp, Role, Secret,
-    Token, TokenHash,
+    Call, CallKind, DType, Device, Epoch, GroupId, HostName, Incarnation, JobInstance, LaunchId, Process, ReduceOp,
+    Role, Secret, Token, TokenHash,
 };
 use std::sync::Arc;
 
@@ -86,6 +86,7 @@ fn register() -> Register {
         instance: None,
         device: Device { id: Some(5), ip: Some([10, 0, 0, 9].into()) },
         reentry: Some(Reentry { tokens: vec![Token([2; 32])], next: TokenHash([3; 32]) }),
+        launch: Some(LaunchId([4; 16])),
     }
 }
 
@@ -158,7 +159,7 @@ fn life() -> Vec<Row> {
             "0100010000000000000000000500302e312e300103006a6f6201010033010103000000101112131415161718191a1b1c\
              1d1e1f0100610600612f626f6f742c0300006712000000000000010000f00000000001000000040a000001a00f040000\
              00000000000000010500000001040a000009010100000002020202020202020202020202020202020202020202020202\
-             020202020202020303030303030303030303030303030303030303030303030303030303030303",
+             0202020202020203030303030303030303030303030303030303030303030303030303030303030104040404040404040404040404040404",
         ),
         ("Rejected", Message::Rejected(rejected), "f9ffffff13006a6f62206964202261222c206e6f7420226222"),
         (
@@ -347,18 +348,24 @@ fn store() -> Vec<Row> {
 
 /// Kinds 36 and 37.
 fn launching() -> Vec<Row> {
-    let ended = ChildEnded { host: host(), process: process(), how: HowEnded::Killed, number: 9 };
-    let given_up = GivenUp { host: host(), processes: vec![process()] };
+    let ended = ChildEnded {
+        host: host(),
+        process: process(),
+        how: HowEnded::Killed,
+        number: 9,
+        launch: Some(LaunchId([4; 16])),
+    };
+    let given_up = GivenUp { host: host(), processes: vec![process()], launches: vec![LaunchId([4; 16])] };
     vec![
         (
             "ChildEnded",
             Message::ChildEnded(ended),
-            "0100610600612f626f6f742c0300006712000000000000010000f0000000000209000000",
+            "0100610600612f626f6f742c0300006712000000000000010000f00000000002090000000104040404040404040404040404040404",
         ),
         (
             "GivenUp",
             Message::GivenUp(given_up),
-            "0100610600612f626f6f74010000002c0300006712000000000000010000f000000000",
+            "0100610600612f626f6f74010000002c0300006712000000000000010000f0000000000100000004040404040404040404040404040404",
         ),
     ]
 }

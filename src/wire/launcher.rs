@@ -1,7 +1,7 @@
 //! What a launcher tells the scheduler: how a process that it had started ended, and which places it fills no more.
 
 use super::codec::{code, record};
-use crate::types::{HostName, Process};
+use crate::types::{HostName, LaunchId, Process};
 use std::fmt;
 
 code! {
@@ -25,6 +25,8 @@ record! {
         pub how: HowEnded,
         /// The exit code, or the number of the signal.
         pub number: i32,
+        /// What was in its environment, and in that of every process that it started.
+        pub launch: Option<LaunchId>,
     }
 }
 
@@ -36,6 +38,15 @@ record! {
         pub host: HostName,
         /// The processes, as they register if they are nodes: every life that had such a place.
         pub processes: Vec<Process>,
+        /// What was in their environments.
+        pub launches: Vec<LaunchId>,
+    }
+}
+
+impl ChildEnded {
+    /// The same, said of a node that was not that process but ran in its place: a script's child.
+    pub fn of_its_runner(&self) -> String {
+        format!("was run by a process that {self}")
     }
 }
 

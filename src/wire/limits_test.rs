@@ -3,7 +3,7 @@
 use super::codec::take_name;
 use super::golden_test::messages;
 use super::*;
-use crate::types::{Device, Epoch, GroupId, HostName, JobInstance, Process, Role, Secret};
+use crate::types::{Device, Epoch, GroupId, HostName, JobInstance, LaunchId, Process, Role, Secret};
 use std::sync::Arc;
 
 fn encoded(value: &impl Wire) -> Vec<u8> {
@@ -113,7 +113,10 @@ fn the_largest_registration_fits_before_registration_and_the_largest_table_after
     register.addresses = member(0, "", ADDRESSES_MAX).addresses;
     register.instance = Some(JobInstance([0; 16]));
     assert!(encoded(&register).len() as u64 <= UNREGISTERED_PAYLOAD_MAX);
-    let given_up = GivenUp { host: register.host, processes: vec![register.process; GIVEN_UP_MAX] };
+    register.launch = Some(LaunchId([0; 16]));
+    assert!(encoded(&register).len() as u64 <= UNREGISTERED_PAYLOAD_MAX);
+    let (processes, launches) = (vec![register.process; GIVEN_UP_MAX], vec![LaunchId([0; 16]); GIVEN_UP_MAX]);
+    let given_up = GivenUp { host: register.host, processes, launches };
     assert!(encoded(&given_up).len() as u64 <= UNREGISTERED_PAYLOAD_MAX);
 
     let formed = Formed {

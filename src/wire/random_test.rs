@@ -5,8 +5,8 @@ use super::golden_test::{decode_link, hex, link_frames, messages};
 use super::*;
 use crate::error::{Culprit, Failure, Status};
 use crate::types::{
-    Call, CallKind, DType, Device, Epoch, GroupId, HostName, Incarnation, JobInstance, Process, ReduceOp, Role, Secret,
-    Token, TokenHash,
+    Call, CallKind, DType, Device, Epoch, GroupId, HostName, Incarnation, JobInstance, LaunchId, Process, ReduceOp,
+    Role, Secret, Token, TokenHash,
 };
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -152,6 +152,10 @@ impl Random {
         Device { id: self.option(Random::u32), ip: self.option(|random| random.address().ip()) }
     }
 
+    fn launch(&mut self) -> Option<LaunchId> {
+        self.option(|random| LaunchId(random.array()))
+    }
+
     fn register(&mut self) -> Register {
         Register {
             protocol_lowest: self.number() as u16,
@@ -176,6 +180,7 @@ impl Random {
                 tokens: random.list(TOKENS_MAX as u64, |random| Token(random.array())),
                 next: TokenHash(random.array()),
             }),
+            launch: self.launch(),
         }
     }
 
@@ -308,11 +313,19 @@ impl Random {
 
     fn child_ended(&mut self) -> ChildEnded {
         let how = self.choose(&[HowEnded::Exited, HowEnded::Killed]);
-        ChildEnded { host: self.host(), process: self.process(), how, number: self.number() as i32 }
+        ChildEnded {
+            host: self.host(),
+            process: self.process(),
+            how,
+            number: self.number() as i32,
+            launch: self.launch(),
+        }
     }
 
     fn given_up(&mut self) -> GivenUp {
-        GivenUp { host: self.host(), processes: self.list(GIVEN_UP_MAX as u64, Random::process) }
+        let processes = self.list(GIVEN_UP_MAX as u64, Random::process);
+        let launches = self.list(GIVEN_UP_MAX as u64, |random| LaunchId(random.array()));
+        GivenUp { host: self.host(), processes, launches }
     }
 
     /// Another message of the same kind.

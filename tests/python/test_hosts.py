@@ -83,6 +83,38 @@ def test_the_loss_on_another_host_is_told_in_its_launchers_words(end, how, tmp_p
         assert "stranger" not in log
 
 
+SCRIPT = ["--", "sh", "-c", 'python3 "$0" "$@"; exit $?']
+"""The program is the child of what the launcher starts, as it is in most scripts."""
+
+
+def child_of(pid):
+    """The process that a script waits for."""
+    children = pathlib.Path(f"/proc/{pid}/task/{pid}/children")
+    until(lambda: children.read_text().split(), LIMIT, "the script has a child")
+    return int(children.read_text().split()[0])
+
+
+def test_the_loss_of_a_scripts_child_is_told_in_its_launchers_words(tmp_path):
+    """The launcher sees no more of it than the end of the script."""
+    lines = "c = join(); say(**fails(c.store_get, 'nobody sets this')); c.leave()"
+    with two_hosts(*SCRIPT, *node(lines), workers=2, **dict.fromkeys(["first", "second"], {"MS_NODE_TIMEOUT": 60})) as hosts:
+        here, there = hosts
+        here.wait_for_log("worker_0.log", '"joined"', LIMIT)
+        there.wait_for_log("worker_1.log", '"joined"', LIMIT)
+        scheduler, victim = here.child("the scheduler"), child_of(there.child("worker 1"))
+        port, = listening_ports(scheduler)
+        os.kill(scheduler, signal.SIGSTOP)
+        os.kill(victim, signal.SIGKILL)
+        until(lambda: accept_queue(port) == 1, LIMIT, "the word waits")
+        os.kill(scheduler, signal.SIGCONT)
+        there.wait(LIMIT)
+        here.wait(LIMIT)
+        log = here.log("scheduler.log")
+        said = rf"rank 1 \(.*, pid {victim}\) is lost: .*, and it was run by a process that exited with code 137 \(its launcher\)"
+        assert re.search(said, log), log
+        assert "stranger" not in log
+
+
 def test_a_word_that_is_not_true_costs_a_living_node_nothing(tmp_path):
     """Somebody who has looked at the process says that it has ended, again and again."""
     lines = "c = join(); hold('go'); c.world.allreduce([1]); c.leave()"
@@ -224,6 +256,23 @@ def test_a_launcher_that_gives_up_ends_the_job_which_can_go_on_when_it_is_starte
     with recoverable(tmp_path) as hosts:
         end_well(hosts, tmp_path)
         assert re.search(r"joined as rank 0 in epoch 3, restarts \d", hosts[0].log("worker_0.log"))
+
+
+def test_a_launcher_gives_up_the_child_of_a_script(tmp_path):
+    """The scheduler knows another process than the launcher does."""
+    program = [*SCRIPT, RETURNING]
+    with recovering(tmp_path, restarts=1, limit_ms=3_600_000, program=program) as (here, there):
+        os.kill(child_of(there.child("worker 3")), signal.SIGKILL)
+        again = there.wait_for(r"muster: worker 3 .*; restart 1 of 1 has pid (\d+)\n", LIMIT)
+        stand((here, there), times=2)
+        victim = child_of(int(again[1]))
+        os.kill(victim, signal.SIGKILL)
+        for launch in (here, there):
+            launch.wait(LIMIT)
+            launch.nothing_left()
+        scheduler = here.log("scheduler.log")
+        said = rf"rank 3 \(.*, pid {victim}\) is not started again, its launcher says"
+        assert re.search(said, scheduler), scheduler
 
 
 @pytest.mark.parametrize("killed", [0, 1], ids=["with the scheduler", "without"])

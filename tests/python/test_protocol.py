@@ -35,6 +35,7 @@ def test_register_has_the_documented_bytes():
         device_ip="10.0.0.9",
         tokens=[bytes([2] * 32)],
         next_token=bytes([3] * 32),
+        launch=bytes([4] * 16),
     )
     assert payload == golden("**1 Register**")
 
@@ -59,12 +60,12 @@ def test_suspect_has_the_documented_bytes():
 
 
 def test_child_ended_has_the_documented_bytes():
-    payload = wire.child_ended(("a", "a/boot"), (812, 4711, 0xF0000001), killed=True, number=9)
+    payload = wire.child_ended(("a", "a/boot"), (812, 4711, 0xF0000001), killed=True, number=9, launch=bytes([4] * 16))
     assert payload == golden("**36 ChildEnded**")
 
 
 def test_given_up_has_the_documented_bytes():
-    payload = wire.given_up(("a", "a/boot"), [(812, 4711, 0xF0000001)])
+    payload = wire.given_up(("a", "a/boot"), [(812, 4711, 0xF0000001)], [bytes([4] * 16)])
     assert payload == golden("**37 GivenUp**")
 
 

@@ -159,11 +159,13 @@ def test_a_half_line_is_ended_before_the_next_life_writes(tmp_path):
 
 def test_the_next_life_is_told_the_same(tmp_path):
     told = 'env | grep -vE "^_=" | sort'
+    own = re.compile("^MUSTER_LAUNCH_ID=.*$", re.MULTILINE)
     with Job(tmp_path, *shell(f"{told}; {once('kill -9 $$')}"), restarts=1) as job:
         assert job.wait(LIMIT) == 0
         for rank in range(WORKERS):
             first, second = re.split("--- muster: .*\n", job.log(f"worker_{rank}.log"))
-            assert "MS_NODE_ID" in first and second == first
+            assert "MS_NODE_ID" in first and own.sub("", second) == own.sub("", first)
+            assert own.search(first)[0] != own.search(second)[0]
 
 
 def test_who_leaves_by_mistake_comes_back(tmp_path):

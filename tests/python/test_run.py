@@ -113,7 +113,9 @@ def test_what_workers_are_told():
         for rank in (0, 1):
             told = dict(line.split("=", 1) for line in launch.log(f"worker_{rank}.log").splitlines() if "=" in line)
             ours = {name: value for name, value in told.items() if re.match("MS_|MUSTER_|RANK|DEVICE", name)}
+            assert re.fullmatch("[0-9a-f]{32}", ours["MUSTER_LAUNCH_ID"])
             assert ours == {
+                "MUSTER_LAUNCH_ID": ours["MUSTER_LAUNCH_ID"],
                 "MS_ROLE": "MS_WORKER",
                 "MS_SCHED_HOST": "127.0.0.1",
                 "MS_SCHED_PORT": port,

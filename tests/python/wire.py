@@ -81,6 +81,7 @@ def register(
     device_ip=None,
     tokens=(),
     next_token=None,
+    launch=None,
 ):
     """The payload of a Register."""
     return b"".join(
@@ -103,6 +104,7 @@ def register(
             option(None if device is None else struct.pack("<I", device)),
             option(None if device_ip is None else address(device_ip, 0)[:-2]),
             option(None if next_token is None else struct.pack("<I", len(tokens)) + b"".join(tokens) + next_token),
+            option(launch),
         ]
     )
 
@@ -117,15 +119,17 @@ def suspect(peer, evidence):
     return struct.pack("<I", peer) + text(evidence)
 
 
-def child_ended(host, process, killed, number):
+def child_ended(host, process, killed, number, launch=None):
     """The payload of a ChildEnded."""
-    return text(host[0]) + text(host[1]) + struct.pack("<IQQBi", *process, 2 if killed else 1, number)
+    ended = struct.pack("<IQQBi", *process, 2 if killed else 1, number)
+    return text(host[0]) + text(host[1]) + ended + option(launch)
 
 
-def given_up(host, processes):
+def given_up(host, processes, launches=()):
     """The payload of a GivenUp."""
     listed = b"".join(struct.pack("<IQQ", *process) for process in processes)
-    return text(host[0]) + text(host[1]) + struct.pack("<I", len(processes)) + listed
+    known = struct.pack("<I", len(launches)) + b"".join(launches)
+    return text(host[0]) + text(host[1]) + struct.pack("<I", len(processes)) + listed + known
 
 
 def status_query(protocol=(1, 1)):

@@ -65,7 +65,7 @@ impl World {
             _ => (HowEnded::Killed, 9),
         };
         let (host, process) = (process.register.host.clone(), process.register.process);
-        Message::ChildEnded(ChildEnded { host, process, how, number })
+        Message::ChildEnded(ChildEnded { host, process, how, number, launch: None })
     }
 
     /// A scheduler is there again: it accepts those who have waited on its port.

@@ -164,6 +164,7 @@ impl World {
             instance: None,
             device: Device::default(),
             reentry: Some(reentry),
+            launch: None,
         };
         let profile = Profile {
             register: register.clone(),

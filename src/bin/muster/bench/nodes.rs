@@ -220,6 +220,7 @@ fn registration(number: u32, all: u32) -> Register {
         instance: None,
         device: Device { id: Some(number % HOST_NODES), ip: None },
         reentry: None,
+        launch: None,
     }
 }
 

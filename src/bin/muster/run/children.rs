@@ -8,6 +8,8 @@ use super::program::Program;
 use crate::start::{start, Start};
 use crate::sys;
 use muster::config::Key;
+use muster::net::host;
+use muster::types::LaunchId;
 use std::ffi::OsString;
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -18,7 +20,7 @@ use std::path::{Path, PathBuf};
 
 /// The settings that the launcher decides. Every variable of the launcher's own environment that sets one of them is
 /// taken out of the children's before its own are put in, so that none contradicts what it tells them.
-const DECIDED: [Key; 10] = [
+const DECIDED: [Key; 11] = [
     Key::Role,
     Key::SchedHost,
     Key::SchedPort,
@@ -29,6 +31,7 @@ const DECIDED: [Key; 10] = [
     Key::ClusterTimeout,
     Key::TopoTimeout,
     Key::SchedFd,
+    Key::LaunchId,
 ];
 
 /// How the line begins, in a log, after which the next life writes.
@@ -99,6 +102,8 @@ pub struct Child {
     pub pid: i32,
     /// The process that was it before, if it was started again.
     pub pid_before: Option<i32>,
+    /// What its process knows itself by, and every other that runs in its place.
+    pub launch: LaunchId,
     /// How often it was started again.
     pub restarts: u32,
     /// Where its output goes.
@@ -154,7 +159,7 @@ impl<'a> Launch<'a> {
         for part in parts {
             let log = self.options.log_dir.join(part.log_name());
             match fresh_log(&log).map_err(|error| of_file(&log, &error)).and_then(|output| self.start(part, &output)) {
-                Ok(pid) => children.push(Child { part, pid, pid_before: None, restarts: 0, log }),
+                Ok((pid, launch)) => children.push(Child { part, pid, pid_before: None, launch, restarts: 0, log }),
                 Err(error) => {
                     stop_now(&children);
                     return Err(io::Error::new(error.kind(), format!("can't start {part}: {error}")));
@@ -167,9 +172,10 @@ impl<'a> Launch<'a> {
     /// Starts a child that has ended once more: the same in everything but its process. Its log goes on, after these words.
     pub fn start_again(&self, child: &mut Child, words: &str) -> io::Result<()> {
         let output = next_page(&child.log, words).map_err(|error| of_file(&child.log, &error))?;
-        let pid = self.start(child.part, &output)?;
+        let (pid, launch) = self.start(child.part, &output)?;
         // Only now, so that nobody's process group is called by its number in between.
         sys::reap(child.pid);
+        child.launch = launch;
         child.restarts += 1;
         child.pid_before = Some(std::mem::replace(&mut child.pid, pid));
         Ok(())
@@ -180,26 +186,32 @@ impl<'a> Launch<'a> {
         self.listener = None;
     }
 
-    fn start(&self, part: Part, output: &File) -> io::Result<i32> {
+    fn start(&self, part: Part, output: &File) -> io::Result<(i32, LaunchId)> {
         let (own, scheduler) = (std::env::current_exe, ["muster", "scheduler"].map(OsString::from));
         let (program, words, keeps) = match part {
             Part::Scheduler => (own()?, &scheduler[..], self.listener.as_ref()),
             Part::Worker { .. } => (self.program.path.clone(), &self.program.words[..], None),
         };
         let reads_input = self.options.join && part != Part::Scheduler;
-        start(&Start {
+        let drawn = host::random_bytes().map_err(|error| io::Error::other(error.to_string()))?;
+        let launch = format!("{:032x}", u128::from_le_bytes(drawn));
+        let pid = start(&Start {
             program: program.as_os_str(),
             words,
-            environment: self.environment(part, keeps.map(AsRawFd::as_raw_fd)),
+            environment: self.environment(part, keeps.map(AsRawFd::as_raw_fd), &launch),
             input: (!reads_input).then(|| self.null.as_fd()),
             output: output.as_fd(),
             keeps: keeps.map(AsFd::as_fd),
             dies_with_parent: self.options.join,
-        })
+        })?;
+        Ok((pid, LaunchId::of(&launch)))
     }
 
-    fn environment(&self, part: Part, listener: Option<RawFd>) -> Vec<(OsString, OsString)> {
-        let told = told(part, self.options, &self.meeting, listener);
+    fn environment(&self, part: Part, listener: Option<RawFd>, launch: &str) -> Vec<(OsString, OsString)> {
+        let mut told = told(part, self.options, &self.meeting, listener);
+        if self.options.join && part != Part::Scheduler {
+            told.push((Key::LaunchId.setting().variable(), launch.to_owned()));
+        }
         let inherited = self.inherited.iter().filter(|(name, _)| told.iter().all(|(other, _)| name != other.as_str()));
         inherited.cloned().chain(told.iter().map(|(name, value)| (name.into(), value.into()))).collect()
     }

@@ -104,11 +104,14 @@ impl Deserters {
     }
 }
 
-/// Whether the others wait for this place, which was one of these lives'.
+/// Whether the others wait for this place, which was one of these lives'. Whose child was a script, and the node the child of
+/// that, is known by its rank alone: so it must be lost for sure.
 fn is_awaited(node: &StatusNode, child: &Child, lives: &[Process]) -> bool {
     let is_one = lives.iter().any(|life| life.pid == node.who.pid);
     let is_place = child.part.rank().is_none_or(|rank| node.who.rank == Some(rank));
-    is_one && is_place && matches!(node.state, NodeState::Member | NodeState::Away | NodeState::Lost)
+    let is_sure = node.state == NodeState::Lost && child.part.rank().is_some();
+    let is_awaited = matches!(node.state, NodeState::Member | NodeState::Away | NodeState::Lost);
+    is_place && is_awaited && (is_one || is_sure)
 }
 
 #[cfg(test)]

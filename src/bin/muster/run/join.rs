@@ -127,7 +127,7 @@ impl Run<'_, '_> {
         for (index, ending) in ended {
             let now = self.began.elapsed();
             if self.children[index].part != Part::Scheduler {
-                self.witness.saw(index, self.children[index].pid, ending);
+                self.witness.saw(index, self.children[index].pid, self.children[index].launch, ending);
             }
             self.supervisor.ended(index, ending, now);
             if self.children[index].part == Part::Scheduler && self.supervisor.is_over() {

@@ -160,12 +160,14 @@ fn named_in(words: &str, children: &[Child]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use muster::types::LaunchId;
 
     fn children() -> Vec<Child> {
         let worker = |index: u32| Child {
             part: Part::Worker { index, rank: Some(index) },
             pid: 100 + index as i32,
             pid_before: None,
+            launch: LaunchId([0; 16]),
             restarts: index,
             log: format!("/nonexistent/worker_{index}.log").into(),
         };
@@ -173,6 +175,7 @@ mod tests {
             part: Part::Scheduler,
             pid: 99,
             pid_before: None,
+            launch: LaunchId([0; 16]),
             restarts: 0,
             log: "/nonexistent/scheduler.log".into(),
         };

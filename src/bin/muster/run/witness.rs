@@ -8,14 +8,15 @@
 //!
 //! That one ended with code 0 is not told, for as a rule it has left. Which process of a place the scheduler knows depends on
 //! how far each life came, so that a place is given up by the names of all of them. A worker that is the child of a script of the user's is
-//! not the process that this launcher sees; the script's end, like that of any process that is no node, counts for nothing.
+//! not the process that this launcher sees: so a word also names what stood in the script's environment, which its children
+//! inherit. The end of a process in whose place no node ran counts for nothing.
 //! What the scheduler makes of a word stands in `membership/launcher.rs`. Tested below, and with real processes by
 //! `tests/python/test_hosts.py`.
 
 use crate::sys::Ending;
 use muster::net::{host, resolve};
 use muster::runtime;
-use muster::types::{HostName, Process};
+use muster::types::{HostName, LaunchId, Process};
 use muster::wire::{encode_frame, ChildEnded, GivenUp, HowEnded, Message, GIVEN_UP_MAX};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -33,6 +34,7 @@ pub struct Witness {
     thread: Option<Thread>,
     /// Of each child the lives that have ended, the newest of them.
     lives: BTreeMap<usize, Vec<Process>>,
+    launches: BTreeMap<usize, Vec<LaunchId>>,
     /// Those whose places were given up.
     given_up: BTreeSet<usize>,
 }
@@ -47,18 +49,17 @@ struct Thread {
 impl Witness {
     /// Of workers that found `host_id` in their environment, for the scheduler at this address. Has no thread yet.
     pub fn new(host_id: Option<String>, scheduler: (String, u16)) -> Witness {
-        Witness { host_id, scheduler, thread: None, lives: BTreeMap::new(), given_up: BTreeSet::new() }
+        let (lives, launches, given_up) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
+        Witness { host_id, scheduler, thread: None, lives, launches, given_up }
     }
 
-    /// This child's process, a worker's that has not been reaped yet, has ended.
-    pub fn saw(&mut self, child: usize, pid: i32, ending: Ending) {
+    /// This child's process, a worker's that has not been reaped yet, has ended. It knew itself by `launch`.
+    pub fn saw(&mut self, child: usize, pid: i32, launch: LaunchId, ending: Ending) {
         let Ok(pid) = u32::try_from(pid) else { return };
         let process = Process { pid, start_ticks: host::start_ticks(pid), pid_namespace: host::pid_namespace() };
-        let lives = self.lives.entry(child).or_default();
-        lives.push(process);
-        let surplus = lives.len().saturating_sub(GIVEN_UP_MAX);
-        lives.drain(..surplus);
-        if let Some(word) = self.word(process, ending) {
+        push_newest(self.lives.entry(child).or_default(), process);
+        push_newest(self.launches.entry(child).or_default(), launch);
+        if let Some(word) = self.word(process, launch, ending) {
             self.say(Message::ChildEnded(word));
         }
     }
@@ -72,9 +73,12 @@ impl Witness {
     pub fn gives_up(&mut self, children: impl IntoIterator<Item = usize>) {
         let fresh: Vec<usize> = children.into_iter().filter(|child| self.given_up.insert(*child)).collect();
         let processes: Vec<Process> = fresh.iter().flat_map(|child| self.lives(*child)).copied().collect();
+        let launches: Vec<LaunchId> =
+            fresh.iter().flat_map(|child| self.launches.get(child)).flatten().copied().collect();
         let Some(host) = self.host().filter(|_| !processes.is_empty()) else { return };
-        for some in processes.chunks(GIVEN_UP_MAX) {
-            self.say(Message::GivenUp(GivenUp { host: host.clone(), processes: some.to_vec() }));
+        for (processes, launches) in processes.chunks(GIVEN_UP_MAX).zip(launches.chunks(GIVEN_UP_MAX)) {
+            let (host, processes, launches) = (host.clone(), processes.to_vec(), launches.to_vec());
+            self.say(Message::GivenUp(GivenUp { host, processes, launches }));
         }
     }
 
@@ -104,14 +108,21 @@ impl Witness {
         runtime::host_of(self.host_id.as_deref()).ok()
     }
 
-    fn word(&self, process: Process, ending: Ending) -> Option<ChildEnded> {
+    fn word(&self, process: Process, launch: LaunchId, ending: Ending) -> Option<ChildEnded> {
         let (how, number) = match ending {
             Ending::Exit(0) => return None,
             Ending::Exit(code) => (HowEnded::Exited, code),
             Ending::Signal(signal) => (HowEnded::Killed, signal),
         };
-        Some(ChildEnded { host: self.host()?, process, how, number })
+        Some(ChildEnded { host: self.host()?, process, how, number, launch: Some(launch) })
     }
+}
+
+/// Puts it behind the others, of which the oldest go where there are too many for one word.
+fn push_newest<T>(list: &mut Vec<T>, one: T) {
+    list.push(one);
+    let surplus = list.len().saturating_sub(GIVEN_UP_MAX);
+    list.drain(..surplus);
 }
 
 fn carry(words: &Receiver<Message>, host: &str, port: u16) {
@@ -165,6 +176,10 @@ mod tests {
         }
     }
 
+    fn known_by(life: u8) -> LaunchId {
+        LaunchId([life; 16])
+    }
+
     fn of(pid: u32) -> Process {
         Process { pid, start_ticks: host::start_ticks(pid), pid_namespace: host::pid_namespace() }
     }
@@ -174,9 +189,9 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut witness = here(listener.local_addr().unwrap().port());
         let this = std::process::id();
-        witness.saw(0, this as i32, Ending::Exit(0)); // not told of
-        witness.saw(0, this as i32, Ending::Signal(9));
-        witness.saw(0, this as i32, Ending::Exit(3));
+        witness.saw(0, this as i32, known_by(1), Ending::Exit(0)); // not told of
+        witness.saw(0, this as i32, known_by(2), Ending::Signal(9));
+        witness.saw(0, this as i32, known_by(3), Ending::Exit(3));
         witness.finish();
         let (killed, exited) = (end_heard(&listener), end_heard(&listener));
         let own = Process { pid: this, start_ticks: host::own_start_ticks(), pid_namespace: host::pid_namespace() };
@@ -184,6 +199,7 @@ mod tests {
         assert_eq!((killed.process, &killed.host.key[..]), (own, "rack-1"));
         assert_eq!((killed.how, killed.number), (HowEnded::Killed, 9));
         assert_eq!((exited.how, exited.number), (HowEnded::Exited, 3));
+        assert_eq!((killed.launch, exited.launch), (Some(known_by(2)), Some(known_by(3))));
     }
 
     #[test]
@@ -191,7 +207,7 @@ mod tests {
         let gone = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = gone.local_addr().unwrap().port();
         drop(gone);
-        let word = here(port).word(of(1), Ending::Signal(9)).expect("it is told of");
+        let word = here(port).word(of(1), known_by(1), Ending::Signal(9)).expect("it is told of");
         let word = Message::ChildEnded(word);
         assert!(tell(&word, "127.0.0.1", port, Instant::now() + PATIENCE).is_err());
         let late = tell(&word, "127.0.0.1", port, Instant::now()).unwrap_err();
@@ -207,16 +223,19 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut witness = here(listener.local_addr().unwrap().port());
         let pids = [std::process::id(), std::os::unix::process::parent_id()];
-        for pid in pids {
-            witness.saw(2, pid as i32, Ending::Exit(0));
+        for (life, pid) in (1..).zip(pids) {
+            witness.saw(2, pid as i32, known_by(life), Ending::Exit(0));
         }
         witness.gives_up([1, 2]); // of the other no process has ended
-        witness.saw(3, pids[0] as i32, Ending::Exit(0));
+        witness.saw(3, pids[0] as i32, known_by(3), Ending::Exit(0));
         witness.gives_up([1, 2, 3]);
         witness.finish();
-        for processes in [pids.map(of).to_vec(), vec![of(pids[0])]] {
+        let lives = [known_by(1), known_by(2)];
+        for (processes, launches) in [(pids.map(of).to_vec(), lives.to_vec()), (vec![of(pids[0])], vec![known_by(3)])] {
             match heard(&listener) {
-                Message::GivenUp(word) => assert_eq!((&word.host.key[..], word.processes), ("rack-1", processes)),
+                Message::GivenUp(GivenUp { host, processes: named, launches: known }) => {
+                    assert_eq!((&host.key[..], named, known), ("rack-1", processes, launches));
+                }
                 other => panic!("{other:?}"),
             }
         }
@@ -228,7 +247,7 @@ mod tests {
     fn of_a_place_with_many_lives_the_newest_are_kept() {
         let mut witness = here(1);
         for pid in 0..GIVEN_UP_MAX + 5 {
-            witness.saw(0, 2_000_000_000 + pid as i32, Ending::Exit(0));
+            witness.saw(0, 2_000_000_000 + pid as i32, known_by(1), Ending::Exit(0));
         }
         let pids: Vec<u32> = witness.lives(0).iter().map(|process| process.pid).collect();
         assert_eq!((pids.len(), pids[0]), (GIVEN_UP_MAX, 2_000_000_005));
