@@ -213,6 +213,20 @@ impl Scheduler {
     }
 }
 
+#[cfg(test)]
+impl Scheduler {
+    /// Everything that this scheduler knows, but for its connections and when it is woken for them.
+    pub(crate) fn all_but_connections(&self) -> String {
+        let job = (&self.identity, &self.rules, self.started, self.phase, self.forming_deadline, self.epoch);
+        let nodes = (&self.nodes, self.next_key, &self.by_incarnation, &self.by_id, &self.ranks_held, self.here);
+        let cluster = (&self.members, self.is_one_host, self.present, self.generation, &self.probes);
+        let broken = (&self.verdict, &self.revoked, self.is_given_up, self.first_left, &self.lost, &self.fenced);
+        let asked = (&self.calls, &self.queries, self.next_query, &self.store, &self.groups, &self.promises);
+        let next = (&self.recovery, self.spare_secret.map(|secret| secret.0), self.witnesses_count_from, &self.outputs);
+        format!("{job:?} {nodes:?} {cluster:?} {broken:?} {asked:?} {next:?}")
+    }
+}
+
 pub(super) fn milliseconds(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }

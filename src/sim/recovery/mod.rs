@@ -3,7 +3,7 @@
 //! `plan` makes a story of a seed; `world` plays it: `scheduler` is that process with the real journal over the simulated
 //! disk of `journal::testdisk`, `node` and `program` are the others, `groups` the groups that
 //! these make, `rounds` their collectives by the real schedules over links, `questions` what they
-//! ask each other's whereabouts by, `trouble`, `between`, `launcher` and `abort` what goes wrong, `ledger` what the store must hold. `checks` are the rules, which hold after every
+//! ask each other's whereabouts by, `readers` who asks how the job is, `trouble`, `between`, `launcher` and `abort` what goes wrong, `ledger` what the store must hold. `checks` are the rules, which hold after every
 //! step, `causes` those of first causes, and `sabotage` breaks each of them to see it noticed. `table` counts what was met in which phase.
 //! Invariant: a seed decides everything.
 //!
@@ -23,6 +23,7 @@ mod node;
 mod plan;
 mod program;
 mod questions;
+mod readers;
 mod rounds;
 mod sabotage;
 mod scheduler;

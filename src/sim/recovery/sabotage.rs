@@ -73,6 +73,9 @@ pub(super) enum Sabotage {
     WrongAddress,
     NobodyAbsent,
     WrongAbsence,
+    /// Who asks how the job is is not answered, or disturbs it.
+    AnswersNobody,
+    AskingDisturbs,
 }
 
 /// What becomes of a message of the scheduler's to this node.
@@ -269,6 +272,8 @@ fn each_rule_that_is_broken_is_noticed_by_its_check() {
         (Sabotage::WrongAddress, "asked for the address of"),
         (Sabotage::NobodyAbsent, "was not told that"),
         (Sabotage::WrongAbsence, "was told that one who is in"),
+        (Sabotage::AnswersNobody, "who asked how the job is was answered 0 times"),
+        (Sabotage::AskingDisturbs, "to ask how the job is has changed something"),
     ] {
         let wrong = noticed(sabotage);
         if !wrong.contains(words) {

@@ -176,16 +176,18 @@ impl World {
         self.drain_scheduler();
     }
 
-    fn drain_scheduler(&mut self) {
+    pub(super) fn scheduler_arms(&mut self, life: u64, at: Time) {
+        self.host.armed = at;
+        if at != Time::NEVER {
+            self.queue.put(at.max(self.now), Event::SchedulerTimer(life, at));
+        }
+    }
+
+    pub(super) fn drain_scheduler(&mut self) {
         let life = self.host.life;
         while let Some(output) = self.host.running.as_mut().and_then(|running| running.brain.next_output()) {
             match output {
-                membership::Output::Arm(at) => {
-                    self.host.armed = at;
-                    if at != Time::NEVER {
-                        self.queue.put(at.max(self.now), Event::SchedulerTimer(life, at));
-                    }
-                }
+                membership::Output::Arm(at) => self.scheduler_arms(life, at),
                 membership::Output::Send(ConnId(conn), message) => {
                     self.send_to_node(conn as usize, message);
                     let told = self.host.running.as_mut().and_then(|running| running.dies_when_told.take());

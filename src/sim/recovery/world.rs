@@ -10,6 +10,7 @@ use super::ledger::Ledger;
 use super::node::Process;
 use super::plan::{Ending, Plan, Trouble, When};
 use super::program::Tick;
+use super::readers::Readers;
 use super::rounds::Frame;
 use super::sabotage::Sabotage;
 use super::scheduler::{Host, Step};
@@ -59,6 +60,8 @@ pub(super) enum Event {
     Joins(usize, usize, u64),
     /// A launcher says that this process has ended.
     Word(usize),
+    /// Somebody asks how the job is.
+    Asks,
 }
 
 /// What outlives the processes of one node.
@@ -84,6 +87,7 @@ pub(super) struct World {
     pub(super) ledger: Ledger,
     pub(super) told: Told,
     pub(super) aborting: Aborting,
+    pub(super) readers: Readers,
     /// Where frames do not get through.
     pub(super) gaps: Vec<Gap>,
     /// What was found wrong in the middle of a step.
@@ -128,6 +132,7 @@ impl World {
             ledger: Ledger::default(),
             told: Told::default(),
             aborting: Aborting::default(),
+            readers: Readers::of(plan.seed),
             gaps: Vec::new(),
             wrong: None,
             table: Table::default(),
@@ -145,6 +150,7 @@ impl World {
             verbose,
             plan,
         };
+        world.await_reader();
         let first = world.random.span_ms(0..300);
         world.queue.put(Time(0) + first, Event::StartScheduler);
         for slot in 0..world.slots.len() {
@@ -208,6 +214,7 @@ impl World {
             }
             Event::Joins(node, conn, attempt) => self.joins(node, conn, attempt),
             Event::Word(node) => self.word(node),
+            Event::Asks => self.one_asks()?,
         }
         Ok(())
     }
