@@ -287,3 +287,23 @@ def test_a_launcher_that_is_killed_ends_its_workers_and_the_other_fails_in_bound
         assert other.wait(LIMIT) == 1, other.describe()
         assert "muster: first failure: " in other.stderr
         other.nothing_left()
+
+
+def test_workers_that_were_started_as_the_scheduler_went_for_good_end_when_their_time_to_join_is_up(tmp_path):
+    """Their launcher saw it before it started them. It then starts them no more."""
+    late = 'if [ -e $KEPT/lives_$RANK_ID.json ]; then touch $KEPT/late_$RANK_ID; until [ -e $KEPT/go ]; do sleep 0.05; done; fi; '
+    program = ["--", "sh", "-c", late + 'python3 "$0" "$@"; exit $?', RETURNING]
+    with recovering(tmp_path, restarts=50, limit_ms=2000, words=["--cluster_time_out=10"], program=program) as (here, there):
+        for rank in SECOND:
+            os.kill(child_of(there.child(f"worker {rank}")), signal.SIGKILL)
+        for rank in SECOND:
+            until((tmp_path / "kept" / f"late_{rank}").exists, LIMIT, "its next life is there")
+        here.kill()
+        here.nothing_left(timeout=LIMIT)
+        (tmp_path / "kept" / "go").touch()
+        assert there.wait(LIMIT) == 1, there.describe()
+        there.nothing_left()
+        assert "; no restart: the scheduler's port has refused for 5 s, so the job is over" in there.stderr, there.stderr
+        for rank in SECOND:
+            log = there.log(f"worker_{rank}.log")
+            assert "forming timed out: the scheduler at 0x0:" in log and "refused" in log, log
