@@ -40,7 +40,7 @@ static muster_status_t start(muster_group_t *group, int kind, size_t count, int3
 }
 
 static void finish(muster_request_t *request, muster_status_t expected) {
-    CHECK_IS(expected, muster_request_wait(request, 30000));
+    CHECK_IS(expected, muster_request_wait(request, 30000 * patience()));
     muster_request_free(request);
 }
 
@@ -60,7 +60,7 @@ static void give_up(muster_group_t **groups, int rank, int32_t *in, int32_t *out
     }
     finish(last, MUSTER_ERR_TIMEOUT);
     for (int i = 0; i < MAILED; i++) {
-        muster_status_t status = muster_request_wait(calls[i], 30000);
+        muster_status_t status = muster_request_wait(calls[i], 30000 * patience());
         CHECK(status == MUSTER_OK || status == MUSTER_ERR_TIMEOUT);
         muster_request_free(calls[i]);
         finish(barriers[i], MUSTER_ERR_TIMEOUT);
@@ -75,7 +75,7 @@ static void come_late(muster_group_t **groups, int32_t *in, int32_t *out) {
         muster_request_t *request = NULL;
         muster_status_t status = start(groups[i], i % KINDS, counts[i / KINDS], in, out, &request);
         if (status == MUSTER_OK) {
-            status = muster_request_wait(request, 30000);
+            status = muster_request_wait(request, 30000 * patience());
             muster_request_free(request);
         }
         if (status != MUSTER_ERR_TIMEOUT) {
