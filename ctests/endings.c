@@ -123,7 +123,7 @@ static void one_that_was_given_up(const char *const *settings) {
     struct ranks *ranks = ranks_start(SIZE, tidies_up, settings);
     await_loss(ranks);
     pid_t stopped = ranks->pid[LOST];
-    CHECK(kill(stopped, SIGSTOP) == 0);
+    stop_process(stopped);
     for (int rank = 0; rank < LOST; rank++) {
         await(&ranks->note[rank].ready);
     }
@@ -198,7 +198,7 @@ static void asks_again(muster_cluster_t *cluster, int rank, struct ranks *ranks)
     CHECK_OK(muster_barrier(world));
     if (rank == 0) {
         CHECK_IS(MUSTER_ERR_REVOKED, muster_barrier(world)); /* rank 1 is inside */
-        CHECK(kill(ranks->scheduler, SIGSTOP) == 0);
+        stop_process(ranks->scheduler);
         CHECK_IS(MUSTER_ERR_TIMEOUT, muster_recover(cluster, 0));
         CHECK(kill(ranks->scheduler, SIGCONT) == 0);
         struct timespec pause = {.tv_nsec = 2000000};

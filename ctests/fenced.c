@@ -105,7 +105,7 @@ int main(void) {
     newcomer(ranks, strange);
     pid_t stopped = ranks->pid[STOPPED];
     double stopped_s = now_s(), time_out_s = atof(half_a_second());
-    CHECK(kill(stopped, SIGSTOP) == 0);
+    stop_process(stopped);
     for (int rank = 0; rank < SIZE; rank += 2) {
         await(&ranks->note[rank].ready);
         CHECK(ranks->note[rank].took_s - stopped_s <= time_out_s * 6 / 5 + SLACK_S * patience());

@@ -105,7 +105,7 @@ int main(void) {
     /* It stands still while the epoch begins, and is killed before it has heard so: its own token holds. */
     kill_lost(ranks);
     comes_back(ranks);
-    CHECK(kill(ranks->pid[LOST], SIGSTOP) == 0);
+    stop_process(ranks->pid[LOST]);
     survivors_go_on(ranks);
     await(&heard->has_begun);
     kill_lost(ranks);

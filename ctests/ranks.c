@@ -3,6 +3,7 @@
 #include "check.h"
 #include "nodes.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -93,6 +94,39 @@ struct ranks *ranks_start(int size, rank_body body, const char *const *settings)
 
 void ranks_kill(struct ranks *ranks, int rank) {
     CHECK(kill(ranks->pid[rank], SIGKILL) == 0);
+}
+
+/* Whether the thread whose folder in /proc this is stands still, or is gone. */
+static int stands_still(const char *folder, const char *thread) {
+    char path[300], line[512] = "";
+    snprintf(path, sizeof path, "%s/%.20s/stat", folder, thread);
+    FILE *file = fopen(path, "r");
+    if (file == NULL) {
+        return 1;
+    }
+    CHECK(fgets(line, sizeof line, file) != NULL || ferror(file));
+    fclose(file);
+    const char *name_end = strrchr(line, ')'); /* behind it the state */
+    return name_end == NULL || strncmp(name_end, ") T", 3) == 0;
+}
+
+void stop_process(pid_t pid) {
+    char folder[64];
+    struct timespec pause = {.tv_nsec = 1000000};
+    double limit = now_s() + LIMIT_S * patience();
+    CHECK(kill(pid, SIGSTOP) == 0);
+    snprintf(folder, sizeof folder, "/proc/%d/task", (int)pid);
+    for (int moving = 1; moving != 0;) {
+        moving = 0;
+        DIR *threads = opendir(folder);
+        CHECK(threads != NULL);
+        for (struct dirent *entry = readdir(threads); entry != NULL; entry = readdir(threads)) {
+            moving += entry->d_name[0] != '.' && !stands_still(folder, entry->d_name);
+        }
+        closedir(threads);
+        CHECK(now_s() < limit);
+        nanosleep(&pause, NULL);
+    }
 }
 
 int await_child(pid_t pid) {

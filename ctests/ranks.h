@@ -54,6 +54,10 @@ muster_status_t ranks_finish(struct ranks *ranks);
 /* Waits until a child has ended, 30 s at most; its wait status. */
 int await_child(pid_t pid);
 
+/* Stops a process with SIGSTOP, and waits until all its threads stand still: until one of them has been scheduled to take the
+ * signal the others go on. */
+void stop_process(pid_t pid);
+
 /* Waits for a semaphore, 30 s at most. */
 void await(sem_t *semaphore);
 double now_s(void);

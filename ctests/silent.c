@@ -39,7 +39,7 @@ static void stopped(void) {
     struct ranks *ranks = ranks_start(3, meet_until_broken, settings);
     await_all(ranks);
     double begin = now_s();
-    CHECK(kill(ranks->pid[FIRST], SIGSTOP) == 0);
+    stop_process(ranks->pid[FIRST]);
     for (int i = 0; i < 3; i++) {
         if (i != FIRST) {
             ranks_await(ranks, i);

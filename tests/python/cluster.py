@@ -53,6 +53,22 @@ def command_line(program):
     return [sys.executable, *words] if words[0].endswith(".py") else words
 
 
+def stop(pid, timeout=30):
+    """Stops a process, and waits until all its threads stand still: until one of them has taken the signal the others go on."""
+    os.kill(pid, signal.SIGSTOP)
+    deadline = time.monotonic() + timeout
+    while any(state != "T" for state in thread_states(pid)):
+        assert time.monotonic() < deadline, f"pid {pid} goes on {timeout} s after SIGSTOP"
+        time.sleep(0.001)
+
+
+def thread_states(pid):
+    """The letter of each thread's state, from /proc."""
+    for thread in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended in the meantime
+            yield (thread / "stat").read_text().rpartition(")")[2].split()[0]
+
+
 @contextlib.contextmanager
 def reserved_port(host="127.0.0.1"):
     """A port on which nobody listens, and which the system gives to nobody else.
@@ -120,7 +136,10 @@ class Process:
             time.sleep(POLL_SECONDS)
 
     def signal(self, number):
-        self.popen.send_signal(number)
+        if number == signal.SIGSTOP:
+            stop(self.pid)
+        else:
+            self.popen.send_signal(number)
 
     def kill(self):
         """SIGKILL, as an out-of-memory killer would do it: to this process only."""

@@ -15,7 +15,7 @@ import signal
 import pytest
 
 import wire
-from cluster import Cluster
+from cluster import Cluster, stop
 from launch import Launch, until
 from nodes import await_joined, listening_ports, node
 from test_restarts import HELD, RETURNING, STEPS, SUM
@@ -70,7 +70,7 @@ def test_the_loss_on_another_host_is_told_in_its_launchers_words(end, how, tmp_p
         there.wait_for_log("worker_1.log", '"joined"', LIMIT)
         scheduler, victim = here.child("the scheduler"), there.child("worker 1")
         port, = listening_ports(scheduler)
-        os.kill(scheduler, signal.SIGSTOP)
+        stop(scheduler)
         os.kill(victim, signal.SIGKILL) if end == "kill" else (tmp_path / "exit").touch()
         until(lambda: accept_queue(port) == 1, LIMIT, "the word waits")
         os.kill(scheduler, signal.SIGCONT)
@@ -103,7 +103,7 @@ def test_the_loss_of_a_scripts_child_is_told_in_its_launchers_words(tmp_path):
         there.wait_for_log("worker_1.log", '"joined"', LIMIT)
         scheduler, victim = here.child("the scheduler"), child_of(there.child("worker 1"))
         port, = listening_ports(scheduler)
-        os.kill(scheduler, signal.SIGSTOP)
+        stop(scheduler)
         os.kill(victim, signal.SIGKILL)
         until(lambda: accept_queue(port) == 1, LIMIT, "the word waits")
         os.kill(scheduler, signal.SIGCONT)
@@ -209,7 +209,7 @@ def test_a_scheduler_that_comes_back_hears_who_ended_meanwhile(tmp_path):
         scheduler, victim = first.child("the scheduler"), second.child("worker 2")
         port, = listening_ports(scheduler)
         for pid in (first.pid, scheduler):
-            os.kill(pid, signal.SIGSTOP)
+            stop(pid)
         os.kill(victim, signal.SIGKILL)
         until(lambda: accept_queue(port) >= 2, LIMIT, "the word and the worker's next life wait")
         os.kill(scheduler, signal.SIGKILL)
