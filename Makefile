@@ -2,7 +2,7 @@
 # registries. CMake and pytest are installed into target/venv.
 #
 #   make build    the library, the command and the example programs
-#   make demo     trains on 4 workers and runs the all-gather from C and from Python
+#   make demo     runs the all-gather from C and from Python, and trains on 4 workers
 #   make test     everything that must hold before a change is merged
 #   make loom     the models of threads that wait for each other, in every order; part of make test
 #   make soak     the long runs
@@ -38,8 +38,8 @@ CTEST := $(VENV)/bin/ctest
 JOBS := $(shell nproc)
 STRICT := -DCMAKE_COMPILE_WARNING_AS_ERROR=ON
 
-.PHONY: build library examples ctests demo test fmt clippy rust-tests loom ctest pytest header soak sim chaos bench-peers detection \
-    sanitize asan helgrind valgrind clean
+.PHONY: build library examples ctests demo test fmt clippy rust-tests loom ctest pytest header soak sim chaos \
+    bench-peers detection sanitize asan helgrind valgrind clean
 
 ## Build
 
@@ -69,14 +69,15 @@ DEMO := $(TARGET)/demo
 MUSTER_RUN := $(RELEASE)/muster run --worker_num 4 --local_worker_num 4 --master_port 0 --join True \
     --cluster_time_out 60
 
+# Ends with what came of it: that line is the last.
 demo: build
-	@echo "--- training on 4 workers"
-	$(MUSTER_RUN) --log_dir $(DEMO)/train_digits --tail_worker_log 0,1,2,3 $(TARGET)/examples/train_digits
 	@echo "--- all-gather of the rank, from C"
-	$(MUSTER_RUN) --log_dir $(DEMO)/allgather_c --tail_worker_log 0 $(TARGET)/examples/allgather
+	@$(MUSTER_RUN) --log_dir $(DEMO)/allgather_c --tail_worker_log 0 $(TARGET)/examples/allgather
 	@echo "--- all-gather of the rank, from Python"
-	$(MUSTER_RUN) --log_dir $(DEMO)/allgather_python --tail_worker_log 0 $(CURDIR)/examples/allgather/allgather.py
-	@echo "--- done; the logs are in target/demo"
+	@$(MUSTER_RUN) --log_dir $(DEMO)/allgather_python --tail_worker_log 0 $(CURDIR)/examples/allgather/allgather.py
+	@echo "--- training on 4 workers, in the words of rank 0 (everybody's are in target/demo/train_digits)"
+	@$(MUSTER_RUN) --log_dir $(DEMO)/train_digits --tail_worker_log 0 $(TARGET)/examples/train_digits \
+	    --batch 256 --lr 0.1
 
 ## Test
 
