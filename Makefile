@@ -2,6 +2,7 @@
 # registries. CMake and pytest are installed into target/venv.
 #
 #   make build    the library, the command and the example programs
+#   make install  copies what was built to /usr/local (PREFIX=...)
 #   make demo     runs the all-gather from C and from Python, and trains on 4 workers
 #   make test     everything that must hold before a change is merged
 #   make loom     the models of threads that wait for each other, in every order; part of make test
@@ -38,7 +39,7 @@ CTEST := $(VENV)/bin/ctest
 JOBS := $(shell nproc)
 STRICT := -DCMAKE_COMPILE_WARNING_AS_ERROR=ON
 
-.PHONY: build library examples ctests demo test fmt clippy rust-tests loom ctest pytest header soak sim chaos \
+.PHONY: build library examples ctests install demo test fmt clippy rust-tests loom ctest pytest header soak sim chaos \
     bench-peers detection sanitize asan helgrind valgrind clean
 
 ## Build
@@ -62,6 +63,22 @@ examples: library $(VENV)/installed
 ctests: library $(VENV)/installed
 	$(CMAKE) -S ctests -B $(TARGET)/cmake/ctests $(STRICT)
 	$(CMAKE) --build $(TARGET)/cmake/ctests --parallel $(JOBS)
+
+## Install
+
+PREFIX ?= /usr/local
+INTO := $(DESTDIR)$(PREFIX)
+
+# Builds nothing: whoever may write there need not be one who can.
+install:
+	@[ -e $(RELEASE)/muster ] || { echo "nothing is built yet: run \`make build\` first" >&2; exit 1; }
+	install -d $(INTO)/bin $(INTO)/lib $(INTO)/include
+	install $(RELEASE)/muster $(INTO)/bin/muster
+	ln -sf muster $(INTO)/bin/msrun
+	install $(RELEASE)/libmuster.so $(INTO)/lib/libmuster.so.1
+	ln -sf libmuster.so.1 $(INTO)/lib/libmuster.so
+	install -m 644 $(RELEASE)/libmuster.a $(INTO)/lib/libmuster.a
+	install -m 644 include/muster.h $(INTO)/include/muster.h
 
 ## Demo
 

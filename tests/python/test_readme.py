@@ -1,25 +1,109 @@
-"""The README's program does what the README says when it is pasted."""
+"""The README's program and commands do what it says when they are pasted, and leave nothing that git would want to add."""
 
+import os
 import re
+import signal
 import subprocess
 
-from cluster import TREE
+import pytest
+from cluster import TREE, Process, reserved_port
+from test_demo import NO_OUTER_MAKE
+
+TEXT = (TREE / "README.md").read_text()
+PROGRAM, = re.findall(r"```c\n(.*?)```", TEXT, re.S)
+# `make demo` has a test of its own, and `make test` runs this one.
+_, PATH, HELLO, BY_HAND, RECOVERY, STATUS = re.findall(r"```sh\n(.*?)```", TEXT, re.S)
+STRICT = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+LIMIT = 60
+TRAINING_LIMIT = 400
 
 
-def test_the_program_of_the_readme_works_when_pasted(tmp_path):
-    text = (TREE / "README.md").read_text()
-    source = re.search(r"```c\n(.*?)```", text, re.S).group(1)
-    assert len(source.splitlines()) <= 30
-    (tmp_path / "hello.c").write_text(source)
-    release = TREE / "target" / "release"
-    strict = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
-    link = [f"-I{TREE / 'include'}", f"-L{release}", "-lmuster", f"-Wl,-rpath,{release}"]
-    subprocess.run(["cc", *strict, "hello.c", "-o", "hello", *link], cwd=tmp_path, check=True, timeout=60)
+@pytest.fixture
+def folder(tmp_path):
+    """One that has of the source tree what the commands need, and in which can be seen what they leave."""
+    for name in ("include", "target"):
+        (tmp_path / name).symlink_to(TREE / name)
+    (tmp_path / "hello.c").write_text(PROGRAM)
+    return tmp_path
 
-    alone = subprocess.run(["./hello"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True)
-    assert alone.stdout == "rank 0 of 1: the ranks add up to 0\n"
 
-    command = [str(release / "muster"), "run", "--worker_num", "4", "--master_port", "0", "--join", "./hello"]
-    four = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True)
-    for rank in range(4):
-        assert f"rank {rank} of 4: the ranks add up to 6" in four.stdout
+def paste(commands, folder, port):
+    """A shell that runs them, with a port that nobody else has."""
+    script = (PATH + commands).replace("8118", str(port))
+    return Process(["bash", "-euo", "pipefail", "-c", script], name="shell", cwd=folder)
+
+
+def nothing_to_add(folder):
+    ignored = [line.removeprefix("/") for line in (TREE / ".gitignore").read_text().split()]
+    left = [path for path in folder.iterdir() if path.name != "include"]
+    assert [path.name for path in left if not any(path.match(name) for name in ignored)] == []
+
+
+def test_the_program_is_short_and_compiles_without_a_warning(folder):
+    assert len(PROGRAM.splitlines()) <= 30
+    subprocess.run(["cc", *STRICT, "-fsyntax-only", "-Iinclude", "hello.c"], cwd=folder, check=True, timeout=LIMIT)
+
+
+def test_the_program_runs_alone_under_the_launcher_and_by_hand(folder):
+    with reserved_port() as port, paste(HELLO + BY_HAND, folder, port) as shell:
+        assert shell.wait(2 * LIMIT) == 0
+        alone, *others = shell.stdout.splitlines()
+        assert alone == "rank 0 of 1: the ranks add up to 0"
+        said = sorted(re.sub(r"^\[rank \d\] ", "", line) for line in others)
+        by_hand, launched = [[f"rank {rank} of {size}: the ranks add up to {total}" for rank in range(size)]
+                             for size, total in ((2, 1), (4, 6))]
+        assert said == sorted(by_hand + launched)
+    nothing_to_add(folder)
+
+
+def test_the_training_goes_on_when_a_worker_is_killed_and_says_how_it_is(folder):
+    with reserved_port() as port, paste(RECOVERY, folder, port) as training:
+        victim = int(training.wait_for(r"worker 2 has pid (\d+)", LIMIT)[1])
+        training.wait_for(r"epoch: 1, ", LIMIT)
+        with paste(STATUS, folder, port) as status:
+            assert status.wait(LIMIT) == 0
+            assert ": running: 4 workers\n" in status.stdout
+            assert len(re.findall(r"^worker +[0-3] .* member ", status.stdout, re.M)) == 4
+        os.kill(victim, signal.SIGKILL)
+        training.wait_for(r"worker 2 \(pid \d+\) was ended by signal 9.*; restart 1 of 3 has pid", LIMIT)
+        training.wait_for(r"rank 0 goes on from step \d+", LIMIT)
+        assert training.wait(TRAINING_LIMIT) == 0
+        assert training.stdout.endswith("the weights of the 4 ranks are equal, bit for bit\n")
+    nothing_to_add(folder)
+
+
+def test_a_program_is_built_and_runs_with_what_was_installed(folder):
+    prefix = folder / "installed"
+    with Process(["make", "-C", TREE, "install", f"PREFIX={prefix}"], {**NO_OUTER_MAKE, "DESTDIR": None}) as install:
+        assert install.wait(LIMIT) == 0
+    (folder / "include").unlink()
+    (folder / "target").unlink()
+    link = [f"-I{prefix}/include", f"-L{prefix}/lib", "-lmuster", f"-Wl,-rpath,{prefix}/lib"]
+    subprocess.run(["cc", *STRICT, "hello.c", "-o", "hello", *link], cwd=folder, check=True, timeout=LIMIT)
+    for command in (["muster", "run"], ["msrun"]):
+        words = [prefix / "bin" / command[0], *command[1:], "--worker_num=2", "--master_port=0", "--join", "./hello"]
+        with Process(words, cwd=folder) as launcher:
+            assert launcher.wait(LIMIT) == 0
+            assert sorted(launcher.stdout.splitlines()) == [
+                f"[rank {rank}] rank {rank} of 2: the ranks add up to 1" for rank in range(2)
+            ]
+
+
+def test_who_is_not_ready_to_install_is_told_so(tmp_path):
+    (tmp_path / "Makefile").write_text((TREE / "Makefile").read_text())
+    with Process(["make", "-C", tmp_path, "install", f"PREFIX={tmp_path}/prefix"], NO_OUTER_MAKE) as install:
+        assert install.wait(LIMIT) != 0
+        assert "run `make build` first" in install.stderr
+    assert not (tmp_path / "prefix").exists()
+
+
+def test_all_that_is_refused_is_named():
+    settings = (TREE / "docs" / "settings.md").read_text()
+    refused = re.findall(r"^\| `\w+` \| `(MUSTER_\w+)`.* refused by this version", settings, re.M)
+    told = TEXT[TEXT.index("What this version does not do yet"):]
+    assert refused and [name for name in refused if name not in told] == []
+
+
+def test_what_it_points_to_is_there():
+    links = re.findall(r"\]\(([^)#]+)\)", TEXT)
+    assert links and [link for link in links if not (TREE / link).exists()] == []
