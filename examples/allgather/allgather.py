@@ -10,6 +10,7 @@ The library is the one that MUSTER_LIBRARY names, or target/release/libmuster.so
 import ctypes
 import os
 import pathlib
+import signal
 import sys
 
 MUSTER_OK = 0
@@ -46,6 +47,8 @@ def check(library, call, status):
 
 
 def main():
+    # Python runs its own handler between its instructions only, and muster_init waits in one of them for all the others.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # so Ctrl-C ends this process also there
     library = load_library()
     cluster = ctypes.c_void_p()
     status = library.muster_init(None, ctypes.byref(cluster))

@@ -56,7 +56,9 @@ pub(super) unsafe fn settings(
 }
 
 /// Joins the cluster that the settings describe; NULL for `config` means those of the environment. Blocks until all nodes
-/// are there (at most for the forming time-out), then gives a handle out.
+/// are there (at most for the forming time-out), then gives a handle out. No signal ends the wait early. A language that
+/// runs its handlers between its own instructions only runs none meanwhile: in Python Ctrl-C does nothing until this
+/// returns, unless SIGINT has its default action (`signal.signal(signal.SIGINT, signal.SIG_DFL)`), or another thread waits.
 ///
 /// In a process whose role is scheduler it serves until the job has ended, and then returns MUSTER_SCHEDULER_DONE with
 /// `*out` set to NULL, or the job's error. With no settings at all the process is a cluster of one.

@@ -1,8 +1,11 @@
 """The smoke test that everybody runs first, in both languages."""
 
+import signal
+
 import pytest
 
 from cluster import EXAMPLES, LIBRARY, TREE, Cluster, Process
+from test_status import until_told
 
 PROGRAMS = {"c": [EXAMPLES / "allgather"], "python": [TREE / "examples" / "allgather" / "allgather.py"]}
 
@@ -36,3 +39,10 @@ def test_a_failure_is_told_in_words_and_by_the_exit_code(language):
         assert process.wait(timeout=30) != 0
         assert "MS_ROLE" in process.stderr and "MS_NOBODY" in process.stderr
         assert process.stdout == ""
+
+
+def test_an_interrupt_ends_the_one_in_python_while_it_waits_for_the_others():
+    with Cluster(PROGRAMS["python"], workers=2, started=1) as cluster:
+        until_told(cluster.port, lambda answer: answer["nodes"], "one waits in muster_init")
+        cluster.workers[0].signal(signal.SIGINT)
+        assert cluster.workers[0].wait(timeout=60) == -signal.SIGINT
