@@ -4,7 +4,6 @@
 //! sink's read lock, so that taking it away waits for calls in flight.
 
 use crate::config::LogLevel;
-use std::io::Write;
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// A program's own sink: level, who speaks, the line.
@@ -63,14 +62,24 @@ impl Logger {
             Some((up_to, callback)) if level <= *up_to => callback(level, &speaker, line),
             Some(_) => {}
             None if level <= self.level => {
-                // One write, so that lines of several processes on one terminal stay whole. Nobody could be told of a
-                // failure.
-                let text = format!("muster {} [{speaker}] {}\n", name_of(level), line.replace('\n', " "));
-                let _ = std::io::stderr().write_all(text.as_bytes());
+                show(&format!("muster {} [{speaker}] {}\n", name_of(level), line.replace('\n', " ")));
             }
             None => {}
         }
     }
+}
+
+/// In one write, so that lines of several processes on one terminal stay whole. Nobody could be told of a failure.
+#[cfg(not(test))]
+fn show(text: &str) {
+    use std::io::Write;
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
+/// Of a unit test, with what else it writes: who runs many that pass is not shown the troubles that they make on purpose.
+#[cfg(test)]
+fn show(text: &str) {
+    eprint!("{text}");
 }
 
 /// What a line calls its level.
@@ -81,5 +90,31 @@ fn name_of(level: LogLevel) -> &'static str {
         LogLevel::Info => "info",
         LogLevel::Debug => "debug",
         LogLevel::Trace => "trace",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    const LOGGED: &str = "trouble that a test makes on purpose";
+
+    #[test]
+    fn a_test_that_passes() {
+        Logger::new(LogLevel::Warn, "test").warn(LOGGED);
+        let elsewhere = crate::net::thread::spawn("muster-test", || Logger::new(LogLevel::Warn, "test").error(LOGGED));
+        elsewhere.expect("it starts").join().expect("it ends");
+    }
+
+    #[test]
+    fn what_a_test_that_passes_has_logged_is_not_shown() {
+        let this = std::env::current_exe().expect("the tests have a file");
+        let words = ["runtime::log::tests::a_test_that_passes", "--exact"];
+        let run = |more: &[&str]| Command::new(&this).args(words).args(more).output().expect("it can be run");
+        let (usual, uncaught) = (run(&[]), run(&["--nocapture"]));
+        let shown = |output: &std::process::Output| String::from_utf8_lossy(&output.stderr).matches(LOGGED).count();
+        assert!(usual.status.success() && uncaught.status.success(), "{usual:?} {uncaught:?}");
+        assert_eq!((shown(&usual), shown(&uncaught)), (0, 2));
     }
 }

@@ -67,6 +67,7 @@ pub use group::{Group, Standing};
 pub use hosted::Scheduler;
 pub use identity::host_of;
 pub use messages::{Post, Way};
+pub use progress::WAITS_AFTER;
 pub use request::{Outcome, Received, Request};
 pub use scheduler::Serving;
 pub use seat::Seat;

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 /// How many calls are remembered.
 const REMEMBERED: usize = 256;
-/// From when on a call counts as one that waits.
-pub(super) const WAITS_AFTER: Duration = Duration::from_millis(300);
+/// From when on a call counts as one that waits: its rank then says so with a heartbeat of its own.
+pub const WAITS_AFTER: Duration = Duration::from_millis(300);
 
 /// One group's.
 #[derive(Default)]
