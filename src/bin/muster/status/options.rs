@@ -11,8 +11,9 @@ pub const HELP: &str = "\
 Usage: muster status [options]
 
 Asks a live scheduler how its job is, and prints what it answers: how far the job is; each node, with its state, when it
-was last heard, and in which collectives it is; and for each group in which members wait, who has not come. To ask costs
-the job nothing. Whoever reaches the scheduler's port may ask.
+was last heard, and in which collectives it was at its last heartbeat (they come five times in MS_NODE_TIMEOUT); and for
+each group in which members wait, who has not come. To ask costs the job nothing. Whoever reaches the scheduler's port may
+ask.
 
 Options:
   --sched_host=ADDRESS

@@ -2,12 +2,12 @@
 //! is something to say.
 
 use super::Told;
-use muster::runtime::absent_in_words;
+use muster::runtime::{absent_in_words, WAITS_AFTER};
 use muster::types::GroupId;
-use muster::wire::{JobPhase, NodeState, StatusGroup, StatusJob, StatusNode};
+use muster::wire::{GroupProgress, JobPhase, NodeState, StatusGroup, StatusJob, StatusNode};
 use std::fmt::Write;
 
-const HEAD: [&str; 9] = ["ROLE", "RANK", "NODE ID", "HOST", "PID", "STATE", "HEARD", "RESTARTS", "IS IN"];
+const HEAD: [&str; 9] = ["ROLE", "RANK", "NODE ID", "HOST", "PID", "STATE", "HEARD", "RESTARTS", "WAS IN"];
 
 /// All of it.
 pub fn shown(told: &Told) -> String {
@@ -56,14 +56,7 @@ fn table(nodes: &[StatusNode]) -> String {
 
 fn row(node: &StatusNode) -> [String; 9] {
     let who = &node.who;
-    let mut calls: Vec<String> = node
-        .calls
-        .iter()
-        .map(|progress| {
-            let call = progress.call.map_or("a collective".to_owned(), |call| call.kind.to_string());
-            format!("{call} #{} on {} since {}", progress.entered, progress.group, seconds(progress.age_ms))
-        })
-        .collect();
+    let mut calls: Vec<String> = node.calls.iter().map(|call| was_in(call, node.heard_ms.unwrap_or(0))).collect();
     if node.more > 0 {
         calls.push(format!("{} more", node.more));
     }
@@ -78,6 +71,17 @@ fn row(node: &StatusNode) -> [String; 9] {
         node.restarts.to_string(),
         if calls.is_empty() { "-".to_owned() } else { calls.join(", ") },
     ]
+}
+
+/// In what a node was when it was heard, and when it had entered that, if it has waited there. The time since is mostly how
+/// old its last heartbeat is, where the node runs from one collective to the next: then it would only frighten.
+fn was_in(progress: &GroupProgress, heard_ms: u64) -> String {
+    let call = progress.call.map_or("a collective".to_owned(), |call| call.kind.to_string());
+    let mut text = format!("{call} #{} on {}", progress.entered, progress.group);
+    if progress.age_ms >= heard_ms.saturating_add(WAITS_AFTER.as_millis() as u64) {
+        text += &format!(", entered {} ago", seconds(progress.age_ms));
+    }
+    text
 }
 
 fn sentence(told: &StatusGroup) -> String {
@@ -155,9 +159,9 @@ mod tests {
 job abababab \"train\": running: 2 workers
 epoch 3, generation 2, recovery on; scheduler 127.0.0.1:8118 (muster 0.1.0) serves for 61.5 s
 
-ROLE    RANK  NODE ID  HOST  PID  STATE   HEARD      RESTARTS  IS IN
-worker  0     0        a     800  member  0.2 s ago  0         barrier #7 on world since 11.0 s
-worker  1     1        a     801  member  0.2 s ago  1         barrier #6 on world since 12.0 s
+ROLE    RANK  NODE ID  HOST  PID  STATE   HEARD      RESTARTS  WAS IN
+worker  0     0        a     800  member  0.2 s ago  0         barrier #7 on world, entered 11.0 s ago
+worker  1     1        a     801  member  0.2 s ago  1         barrier #6 on world, entered 12.0 s ago
 
 allreduce #7 on world: 1 rank waits since 11.0 s; rank 1 (node id \"1\", host a, pid 801) never entered it: it is in \
 barrier #6 since 12.0 s
@@ -180,7 +184,7 @@ barrier #6 since 12.0 s
         for part in [
             "\nfirst cause: rank 1 (node id \"1\", host a, pid 801) is lost: its process has ended\n",
             "  lost    not yet  ",
-            "since 11.0 s, 3 more\n",
+            "entered 11.0 s ago, 3 more\n",
             "\nworld is revoked: rank 1 (node id",
         ] {
             assert!(text.contains(part), "{part:?} is not in\n{text}");
@@ -189,6 +193,26 @@ barrier #6 since 12.0 s
         (told.nodes, told.groups) = (Vec::new(), Vec::new());
         assert_eq!(shown(&told).lines().count(), 3);
         assert!(shown(&told).contains("no epoch yet, "));
+    }
+
+    /// Its last heartbeat is 0.9 s old, and told of a call that had begun so many milliseconds before.
+    fn was_in_since(before_ms: u64) -> String {
+        let mut told = told();
+        told.nodes[0].heard_ms = Some(900);
+        told.nodes[0].calls[0].age_ms = 900 + before_ms;
+        shown(&told).lines().find(|line| line.contains("  0.9 s ago  ")).expect("it has a row").to_owned()
+    }
+
+    #[test]
+    fn a_call_that_had_just_begun_when_its_rank_was_heard_is_not_said_to_last() {
+        for (before_ms, shown) in [
+            (0, "  barrier #7 on world"),
+            (299, "  barrier #7 on world"),
+            (300, "  barrier #7 on world, entered 1.2 s ago"),
+        ] {
+            let row = was_in_since(before_ms);
+            assert!(row.ends_with(shown), "{before_ms} ms: {row}");
+        }
     }
 
     #[test]
