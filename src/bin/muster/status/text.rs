@@ -7,7 +7,7 @@ use muster::types::GroupId;
 use muster::wire::{GroupProgress, JobPhase, NodeState, StatusGroup, StatusJob, StatusNode};
 use std::fmt::Write;
 
-const HEAD: [&str; 9] = ["ROLE", "RANK", "NODE ID", "HOST", "PID", "STATE", "HEARD", "RESTARTS", "WAS IN"];
+const HEAD: [&str; 9] = ["ROLE", "RANK", "NODE ID", "HOST", "PID", "STATE", "HEARD", "RESTARTS", "IS IN"];
 
 /// All of it.
 pub fn shown(told: &Told) -> String {
@@ -79,7 +79,7 @@ fn was_in(progress: &GroupProgress, heard_ms: u64) -> String {
     let call = progress.call.map_or("a collective".to_owned(), |call| call.kind.to_string());
     let mut text = format!("{call} #{} on {}", progress.entered, progress.group);
     if progress.age_ms >= heard_ms.saturating_add(WAITS_AFTER.as_millis() as u64) {
-        text += &format!(", entered {} ago", seconds(progress.age_ms));
+        text += &format!(" since {}", seconds(progress.age_ms));
     }
     text
 }
@@ -159,9 +159,9 @@ mod tests {
 job abababab \"train\": running: 2 workers
 epoch 3, generation 2, recovery on; scheduler 127.0.0.1:8118 (muster 0.1.0) serves for 61.5 s
 
-ROLE    RANK  NODE ID  HOST  PID  STATE   HEARD      RESTARTS  WAS IN
-worker  0     0        a     800  member  0.2 s ago  0         barrier #7 on world, entered 11.0 s ago
-worker  1     1        a     801  member  0.2 s ago  1         barrier #6 on world, entered 12.0 s ago
+ROLE    RANK  NODE ID  HOST  PID  STATE   HEARD      RESTARTS  IS IN
+worker  0     0        a     800  member  0.2 s ago  0         barrier #7 on world since 11.0 s
+worker  1     1        a     801  member  0.2 s ago  1         barrier #6 on world since 12.0 s
 
 allreduce #7 on world: 1 rank waits since 11.0 s; rank 1 (node id \"1\", host a, pid 801) never entered it: it is in \
 barrier #6 since 12.0 s
@@ -184,7 +184,7 @@ barrier #6 since 12.0 s
         for part in [
             "\nfirst cause: rank 1 (node id \"1\", host a, pid 801) is lost: its process has ended\n",
             "  lost    not yet  ",
-            "entered 11.0 s ago, 3 more\n",
+            "since 11.0 s, 3 more\n",
             "\nworld is revoked: rank 1 (node id",
         ] {
             assert!(text.contains(part), "{part:?} is not in\n{text}");
@@ -205,11 +205,9 @@ barrier #6 since 12.0 s
 
     #[test]
     fn a_call_that_had_just_begun_when_its_rank_was_heard_is_not_said_to_last() {
-        for (before_ms, shown) in [
-            (0, "  barrier #7 on world"),
-            (299, "  barrier #7 on world"),
-            (300, "  barrier #7 on world, entered 1.2 s ago"),
-        ] {
+        for (before_ms, shown) in
+            [(0, "  barrier #7 on world"), (299, "  barrier #7 on world"), (300, "  barrier #7 on world since 1.2 s")]
+        {
             let row = was_in_since(before_ms);
             assert!(row.ends_with(shown), "{before_ms} ms: {row}");
         }
