@@ -26,6 +26,7 @@ RECOVERING = """
 c = join()
 if c.restarts == 0:
     c.world.barrier()
+    say(stands=True)
     hold("lost")
     if c.rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -62,6 +63,12 @@ def until_told(port, condition, what):
     except AssertionError:
         print(json.dumps(last, indent=1))
         raise
+
+
+def await_standing(*processes):
+    """All have passed the barrier, so that a loss ends nobody's."""
+    for process in processes:
+        process.wait_for('"stands"', LIMIT)
 
 
 def states(answer):
@@ -143,8 +150,8 @@ def test_a_rank_that_is_stopped_does_not_answer(tmp_path):
 
 def test_a_job_that_is_broken_names_the_first_cause(tmp_path):
     env = {"HOLD_FOLDER": tmp_path, "MS_NODE_TIMEOUT": 20}
-    with Cluster(node('c = join(); c.world.barrier(); hold("never")'), workers=3, env=env) as cluster:
-        await_joined(*cluster.workers)
+    with Cluster(node('c = join(); c.world.barrier(); say(stands=True); hold("never")'), workers=3, env=env) as cluster:
+        await_standing(*cluster.workers)
         cluster.workers[1].kill()
         answer = until_told(cluster.port, lambda answer: answer["failure"], "the killed one is lost")
         assert states(answer) == {0: "member", 1: "lost", 2: "member"}
@@ -160,7 +167,7 @@ def recovery(tmp_path):
 
 def test_recovery_tells_who_waits_and_who_is_awaited(tmp_path):
     with Cluster(node(RECOVERING), workers=3, env=recovery(tmp_path)) as cluster:
-        await_joined(*cluster.workers)
+        await_standing(*cluster.workers)
         (tmp_path / "lost").touch()
         recovering = {0: "recovering", 1: "lost", 2: "recovering"}
         answer = until_told(cluster.port, lambda answer: states(answer) == recovering, "survivors wait")
