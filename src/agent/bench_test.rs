@@ -41,6 +41,7 @@ pub(super) fn profile() -> Profile {
     Profile {
         register,
         scheduler: "10.0.0.1:8118".to_owned(),
+        scheduler_settings: "MS_SCHED_HOST and sched_port".to_owned(),
         forming_timeout: Some(Duration::from_secs(10)),
         heartbeat_timeout: Duration::from_secs(5),
         finalize_timeout: Duration::from_secs(30),

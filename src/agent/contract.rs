@@ -23,6 +23,8 @@ pub enum Input {
     Heard,
     /// The connection ended, for the reason in words.
     Closed(String),
+    /// It was given up, because what came in is of no version of this protocol; in words.
+    Strange(String),
     /// The armed time has come. Fed only after everything readable has been fed.
     Timer,
     /// The caller wants something.
@@ -151,6 +153,8 @@ pub struct Profile {
     pub register: Register,
     /// Where the scheduler is, for sentences.
     pub scheduler: String,
+    /// The settings that say so, by the names by which the user knows them: `MS_SCHED_HOST and MS_SCHED_PORT`.
+    pub scheduler_settings: String,
     /// How long forming may take, counted from the start.
     pub forming_timeout: Option<Duration>,
     /// The heartbeat time-out before `Formed` says what is agreed.

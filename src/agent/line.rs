@@ -1,8 +1,9 @@
 //! The connection to the scheduler: made, kept, and made again.
 
 use super::backoff::Backoff;
-use super::contract::{Event, Output};
-use super::{seconds, Agent, Stage, COMPLAIN_AFTER};
+use super::complaints::{Complaints, AFTER};
+use super::contract::{Event, Output, Profile};
+use super::{seconds, Agent, Stage};
 use crate::types::Time;
 use crate::wire::Message;
 use std::net::SocketAddr;
@@ -30,12 +31,25 @@ enum State {
     Shut,
 }
 
+/// Whom it has met at the scheduler's address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Met {
+    /// Nobody takes connections.
+    Nobody,
+    /// Somebody has taken one, then for the first time, and has never answered.
+    Somebody(Time),
+    /// Somebody who does not speak this protocol.
+    Stranger,
+    /// A scheduler: it has answered.
+    Scheduler,
+}
+
 #[derive(Debug)]
 pub(super) struct Line {
     state: State,
     backoff: Backoff,
     attempts: u64,
-    ever_up: bool,
+    met: Met,
     /// When the newest connection was made.
     up_since: Time,
     /// How many connections in a row ended soon and without an answer.
@@ -58,7 +72,7 @@ impl Line {
             state: State::Shut,
             backoff: Backoff::new(seed),
             attempts: 0,
-            ever_up: false,
+            met: Met::Nobody,
             up_since: Time::NEVER,
             brief: 0,
             last_reason: "no answer yet".to_owned(),
@@ -78,13 +92,35 @@ impl Line {
         self.state == State::Attached
     }
 
-    /// Whether the scheduler is there, and wants to be asked again later.
-    pub(super) fn is_sent_away(&self) -> bool {
-        self.sent_away
+    pub(super) fn has_met_nobody(&self) -> bool {
+        self.met == Met::Nobody
     }
 
-    pub(super) fn was_ever_up(&self) -> bool {
-        self.ever_up
+    pub(super) fn has_met_the_scheduler(&self) -> bool {
+        self.met == Met::Scheduler
+    }
+
+    /// It has answered, with a whole message.
+    pub(super) fn meets_the_scheduler(&mut self) {
+        self.met = Met::Scheduler;
+    }
+
+    /// What came in is of no version of this protocol. A scheduler that has once answered stays one, with a fault.
+    pub(super) fn meets_a_stranger(&mut self) {
+        if !self.has_met_the_scheduler() {
+            self.met = Met::Stranger;
+        }
+    }
+
+    /// Whether somebody who waits for the scheduler should know how it stands. A scheduler's first answer, to the first
+    /// heartbeat, comes after an interval.
+    pub(super) fn is_amiss(&self, now: Time, interval: Duration) -> bool {
+        match self.met {
+            _ if self.sent_away => false,
+            Met::Scheduler => !self.is_up(),
+            Met::Somebody(since) => !self.is_up() || now.since(since) >= interval + AFTER,
+            Met::Nobody | Met::Stranger => true,
+        }
     }
 
     pub(super) fn away_since(&self) -> Option<Time> {
@@ -114,16 +150,33 @@ impl Line {
         self.state = State::Shut;
     }
 
-    /// What is wrong, in words that name the address.
-    pub(super) fn complaint(&self, scheduler: &str, waited: Duration) -> String {
-        let (attempts, waited) = (self.attempts, seconds(waited));
-        let verb = match (self.sent_away, self.ever_up) {
-            (true, _) => "lets this node wait",
-            (false, true) => "was lost",
-            (false, false) => "could not be reached",
+    /// What is wrong, as far as it does not change with every attempt.
+    pub(super) fn wrong(&self, scheduler: &str) -> String {
+        format!("{}: {}", self.what(scheduler), self.last_reason)
+    }
+
+    /// What is wrong, in words that name the address and, where that may be wrong, its settings.
+    pub(super) fn complaint(&self, profile: &Profile, waited: Duration) -> String {
+        let (what, attempts, waited) = (self.what(&profile.scheduler), self.attempts, seconds(waited));
+        let (times, settings) = (if attempts == 1 { "attempt" } else { "attempts" }, &profile.scheduler_settings);
+        let advice = match self.met {
+            Met::Scheduler => String::new(),
+            Met::Nobody => format!("; check that the scheduler is started, and that {settings} lead to it"),
+            Met::Somebody(_) | Met::Stranger => format!("; check that {settings} lead to the scheduler"),
         };
-        let times = if attempts == 1 { "attempt" } else { "attempts" };
-        format!("the scheduler at {scheduler} {verb} ({attempts} {times} in {waited}): {}", self.last_reason)
+        format!("{what} ({attempts} {times} in {waited}): {}{advice}", self.last_reason)
+    }
+
+    fn what(&self, scheduler: &str) -> String {
+        match self.met {
+            _ if self.sent_away => format!("the scheduler at {scheduler} lets this node wait"),
+            Met::Nobody => format!("the scheduler at {scheduler} could not be reached"),
+            Met::Scheduler => format!("the scheduler at {scheduler} was lost"),
+            Met::Stranger => format!("what listens at {scheduler} is not a muster scheduler"),
+            Met::Somebody(_) => {
+                format!("what listens at {scheduler} does not answer as a muster scheduler of this version does")
+            }
+        }
     }
 }
 
@@ -139,7 +192,7 @@ impl Agent {
         self.line.last_reason = reason;
         self.line.sent_away = true;
         if let Stage::Forming(forming) = &mut self.stage {
-            forming.complain_at = now + wait + COMPLAIN_AFTER; // it is there
+            forming.complaints = Complaints::from(now + wait); // it is there
         }
         self.try_after(now, wait);
     }
@@ -180,7 +233,10 @@ impl Agent {
             return;
         }
         self.line.state = State::Registered;
-        self.line.ever_up = true;
+        if self.line.met == Met::Nobody {
+            self.line.met = Met::Somebody(now);
+            "it takes connections, but has said nothing yet".clone_into(&mut self.line.last_reason);
+        }
         self.line.sent_away = false;
         self.line.up_since = now;
         self.pulse.begin(now);
@@ -198,6 +254,9 @@ impl Agent {
         }
         self.line.last_reason = reason;
         self.line.sent_away = false;
+        if !self.line.has_met_the_scheduler() {
+            self.line.met = Met::Nobody;
+        }
         self.try_again(now);
     }
 

@@ -4,8 +4,9 @@
 //! ([`Agent::next_output`]) until there are none.** Nothing else changes its state. It names no socket, thread, file or
 //! clock: time, identity and randomness come in as arguments.
 //!
-//! Owns: one node's view of its scheduler. `line` keeps the connection up, `received` and `commands` are the two sides
-//! that the brain listens to, `leave` is its end; `asks` and `store` remember what is not answered yet.
+//! Owns: one node's view of its scheduler. `line` keeps the connection up, `complaints` says when it is not, `received` and
+//! `commands` are the two sides that the brain listens to, `leave` is its end; `asks` and `store` remember what is not
+//! answered yet.
 //! Invariants: every life registers with one incarnation; after [`Event::Formed`] only the same job instance and epoch is
 //! ever followed; what was asked is sent again on each new connection until it is answered; [`Event::Failed`] and
 //! [`Event::Left`] are the last that is ever heard of it, and one of them always comes.
@@ -16,6 +17,7 @@
 mod asks;
 mod backoff;
 mod commands;
+mod complaints;
 mod contract;
 mod leave;
 mod line;
@@ -31,9 +33,6 @@ use crate::wire::Message;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// From when on a node that finds no scheduler says so, and how often.
-const COMPLAIN_AFTER: Duration = Duration::from_secs(3);
-const COMPLAIN_EVERY: Duration = Duration::from_secs(1);
 /// How long the scheduler has for its sentence once the time for forming is up.
 const VERDICT_GRACE: Duration = Duration::from_secs(1);
 
@@ -70,8 +69,8 @@ struct Forming {
     deadline: Time,
     /// Until when the scheduler may say why, once the time is up.
     grace: Option<Time>,
-    /// When the next line about a scheduler that can't be reached is due.
-    complain_at: Time,
+    /// When to say that the scheduler can't be reached.
+    complaints: complaints::Complaints,
 }
 
 #[derive(Debug)]
@@ -93,7 +92,7 @@ impl Agent {
         let mut agent = Agent {
             started: now,
             line: line::Line::new(profile.seed),
-            stage: Stage::Forming(Forming { deadline, grace: None, complain_at: now + COMPLAIN_AFTER }),
+            stage: Stage::Forming(Forming { deadline, grace: None, complaints: complaints::Complaints::from(now) }),
             pulse: pulse::Pulse::new(profile.heartbeat_timeout),
             asks: asks::Asks::default(),
             store: store::Requests::default(),
@@ -126,6 +125,12 @@ impl Agent {
                     self.line_lost(now, reason);
                 }
             }
+            Input::Strange(reason) => {
+                if self.line.is_up() {
+                    self.line.meets_a_stranger();
+                    self.line_lost(now, reason);
+                }
+            }
             Input::Timer => self.timer(now),
             Input::Command(command) => self.command(now, command),
         }
@@ -152,15 +157,7 @@ impl Agent {
 
     /// The clock of forming: complaints, and its end.
     fn forming_timer(&mut self, now: Time) {
-        let Stage::Forming(forming) = &mut self.stage else { return };
-        if now >= forming.complain_at {
-            forming.complain_at = now + COMPLAIN_EVERY;
-            if !self.line.is_up() && !self.line.is_sent_away() {
-                let line =
-                    format!("still trying: {}", self.line.complaint(&self.profile.scheduler, now.since(self.started)));
-                self.outputs.push_back(Output::Log { quiet: false, line });
-            }
-        }
+        self.complain(now);
         let Stage::Forming(forming) = &mut self.stage else { return };
         match forming.grace {
             Some(grace) if now >= grace => self.fail(self.time_up_sentence(now)),
@@ -174,19 +171,31 @@ impl Agent {
         }
     }
 
+    /// Says that there is no scheduler, if that is so, and it is time to say it.
+    fn complain(&mut self, now: Time) {
+        let Stage::Forming(forming) = &mut self.stage else { return };
+        if !forming.complaints.looks(now) || !self.line.is_amiss(now, self.pulse.interval()) {
+            return;
+        }
+        if forming.complaints.says(now, &self.line.wrong(&self.profile.scheduler)) {
+            let line = format!("still trying: {}", self.line.complaint(&self.profile, now.since(self.started)));
+            self.outputs.push_back(Output::Log { quiet: false, line });
+        }
+    }
+
     /// This node's own words for a cluster that was not formed in time.
     fn time_up_sentence(&self, now: Time) -> Error {
-        let waited = seconds(now.since(self.started));
-        let scheduler = &self.profile.scheduler;
-        if !self.line.was_ever_up() {
-            let complaint = self.line.complaint(scheduler, now.since(self.started));
+        let complaint = self.line.complaint(&self.profile, now.since(self.started));
+        if self.line.has_met_nobody() {
             return Error::new(Status::Unreachable, format!("forming timed out: {complaint}"));
         }
-        let why = match self.line.is_up() {
-            true => format!("the scheduler at {scheduler} did not say who is missing"),
-            false => self.line.complaint(scheduler, now.since(self.started)),
+        let why = match self.line.is_up() && self.line.has_met_the_scheduler() {
+            true => format!("the scheduler at {} did not say who is missing", self.profile.scheduler),
+            false => complaint,
         };
-        Error::new(Status::Timeout, format!("the cluster was not complete after {waited}, and {why}"))
+        let limit =
+            self.profile.forming_timeout.map_or_else(String::new, |it| format!(" within {} s", it.as_secs_f64()));
+        Error::new(Status::Timeout, format!("the cluster was not complete{limit}, and {why}"))
     }
 
     /// `muster_init` fails.
@@ -218,7 +227,8 @@ impl Agent {
     fn arm(&mut self) {
         let own = match &self.stage {
             Stage::Forming(forming) => {
-                let complaint = if self.line.is_up() { Time::NEVER } else { forming.complain_at };
+                let is_fine = self.line.is_up() && self.line.has_met_the_scheduler();
+                let complaint = if is_fine { Time::NEVER } else { forming.complaints.look_at() };
                 forming.grace.unwrap_or(forming.deadline).min(complaint)
             }
             Stage::Member(_) => self.leave_deadline(),
@@ -248,6 +258,9 @@ impl Agent {
     }
 }
 
+#[cfg(test)]
+#[path = "agent_complaints_test.rs"]
+mod agent_complaints_test;
 #[cfg(test)]
 #[path = "agent_freed_test.rs"]
 mod agent_freed_test;

@@ -17,6 +17,10 @@ impl Agent {
             return;
         }
         self.pulse.heard(now);
+        self.line.meets_the_scheduler();
+        if let Stage::Forming(forming) = &mut self.stage {
+            forming.complaints.settle();
+        }
         let told = match message {
             Message::Rejected(rejected) => return self.rejected(now, rejected),
             Message::Formed(formed) => return self.formed(now, formed),

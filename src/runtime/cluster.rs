@@ -140,6 +140,7 @@ impl Cluster {
         let profile = Profile {
             register,
             scheduler: name,
+            scheduler_settings: [Key::SchedHost, Key::SchedPort].map(|key| settings.origin(key)).join(" and "),
             forming_timeout: settings.forming_timeout,
             heartbeat_timeout: settings.heartbeat_timeout,
             finalize_timeout: settings.finalize_timeout,

@@ -6,7 +6,7 @@
 //! does what it is told.
 
 use crate::net::Transport;
-use crate::wire::{peek_frame, Lane, Message, WireError, CONTROL_PAYLOAD_MAX, UNREGISTERED_PAYLOAD_MAX};
+use crate::wire::{peek_frame, Lane, Message, WireError, CONTROL_PAYLOAD_MAX, MAGIC, UNREGISTERED_PAYLOAD_MAX};
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut};
 
@@ -28,15 +28,20 @@ pub enum ControlEnd {
     Ended(String),
     /// The network broke it.
     Broken(String),
-    /// The peer sent what is not this protocol, or what breaks its limits.
+    /// The peer sent what breaks this protocol's rules or limits.
     Garbage(String),
+    /// The peer sent what is of no version of this protocol.
+    Strange(String),
 }
 
 impl ControlEnd {
     /// The reason in words.
     pub fn reason(&self) -> &str {
         match self {
-            ControlEnd::Ended(reason) | ControlEnd::Broken(reason) | ControlEnd::Garbage(reason) => reason,
+            ControlEnd::Ended(reason)
+            | ControlEnd::Broken(reason)
+            | ControlEnd::Garbage(reason)
+            | ControlEnd::Strange(reason) => reason,
         }
     }
 
@@ -206,6 +211,9 @@ impl ControlLink {
                     arrivals.push(arrival);
                 }
                 Ok(None) => break,
+                Err(error) if !self.inbound[taken..].starts_with(&MAGIC.to_le_bytes()) => {
+                    return Err(ControlEnd::Strange(error.0));
+                }
                 Err(error) => return Err(ControlEnd::Garbage(error.0)),
             }
         }

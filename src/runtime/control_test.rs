@@ -340,7 +340,7 @@ fn an_end_comes_behind_what_was_said_before_it() {
     transport.script().coming.extend(b"GET / HTTP/1.1");
     let (arrivals, heard) = read(&mut garbage);
     assert_eq!(arrivals, [Ok(echo(1))]);
-    assert!(matches!(heard, Err(ControlEnd::Garbage(reason)) if reason.contains("\"GET \"")));
+    assert!(matches!(heard, Err(ControlEnd::Strange(reason)) if reason.contains("\"GET \"")));
 }
 
 #[test]

@@ -439,7 +439,9 @@ impl Node {
     fn lose(&mut self, end: &ControlEnd) {
         if matches!(self.control, Control::Up(_)) {
             self.control = Control::None;
-            self.feed(Input::Closed(end.reason().to_owned()));
+            let reason = end.reason().to_owned();
+            let is_strange = matches!(end, ControlEnd::Strange(_));
+            self.feed(if is_strange { Input::Strange(reason) } else { Input::Closed(reason) });
         } else {
             self.control = Control::None;
         }

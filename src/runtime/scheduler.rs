@@ -325,7 +325,7 @@ impl Serving {
             let how = match end {
                 ControlEnd::Ended(_) => Closed::Ended,
                 ControlEnd::Broken(_) => Closed::Broken,
-                ControlEnd::Garbage(_) => Closed::Garbage,
+                ControlEnd::Garbage(_) | ControlEnd::Strange(_) => Closed::Garbage,
             };
             self.feed(Input::Closed(ConnId(id), how, end.reason().to_owned()));
         }

@@ -87,6 +87,7 @@ impl World {
         let profile = Profile {
             register,
             scheduler: SCHEDULER.to_owned(),
+            scheduler_settings: String::new(),
             forming_timeout: Some(FORMING),
             heartbeat_timeout: SILENCE,
             finalize_timeout: FINALIZE,

@@ -1,5 +1,7 @@
 """A cluster forms from processes that share nothing but variables, in any order, and everyone learns its place."""
 
+import contextlib
+import re
 import socket
 import time
 
@@ -203,12 +205,45 @@ def test_the_first_whose_time_is_up_ends_forming_for_all():
 
 
 def test_without_a_scheduler_the_sentence_names_its_address():
-    with Cluster(node(), workers=1, scheduler=False, keeps_port=True, env={"MS_CLUSTER_TIMEOUT": 1}) as cluster:
+    env = {"MS_CLUSTER_TIMEOUT": 1, "MUSTER_SCHED_HOST": "127.0.0.1"}
+    with Cluster(node(), workers=1, scheduler=False, keeps_port=True, env=env) as cluster:
         worker, = cluster.wait(timeout=30)
         words = said(worker)
         assert worker.returncode == 1 and words["error"] == "UNREACHABLE", words
         assert f"127.0.0.1:{cluster.port}" in words["sentence"], words
+        advice = "; check that the scheduler is started, and that MUSTER_SCHED_HOST and MS_SCHED_PORT lead to it"
+        assert "refused" in words["sentence"] and words["sentence"].endswith(advice), words
         assert 0.9 <= words["seconds"] < 4.0
+
+
+OTHERS = {
+    "nothing": (b"", "does not answer as a muster scheduler of this version does", "nothing heard from it for 4.0 s"),
+    "HTTP": (b"<!DOCTYPE html>", "is not a muster scheduler", 'not a frame of this protocol: it begins with "<!DO"'),
+}
+
+
+@pytest.mark.parametrize("says", OTHERS)
+def test_something_else_that_listens_is_not_taken_for_a_scheduler(says):
+    answer, what, why = OTHERS[says]
+    with socket.create_server(("127.0.0.1", 0)) as listener, contextlib.ExitStack() as held:
+        listener.settimeout(0.1)
+        port = listener.getsockname()[1]
+        place = {"MS_ROLE": "MS_WORKER", "MS_SCHED_HOST": "127.0.0.1", "MS_SCHED_PORT": port, "MS_WORKER_NUM": 1}
+        with Process(node(), {**place, "MS_CLUSTER_TIMEOUT": 6.5}) as worker:
+            deadline = time.monotonic() + 30
+            while worker.returncode is None and time.monotonic() < deadline:
+                with contextlib.suppress(TimeoutError, ConnectionError):
+                    connected = held.enter_context(listener.accept()[0])
+                    connected.sendall(answer)
+            assert worker.wait(timeout=0.1) == 1
+            sentence, log = said(worker)["sentence"], worker.stderr
+    advice = "check that MS_SCHED_HOST and MS_SCHED_PORT lead to the scheduler"
+    assert re.fullmatch(
+        rf"the cluster was not complete within 6.5 s, and what listens at 127\.0\.0\.1:{port} {what} "
+        rf"\(\d+ attempts? in [\d.]+ s\): {re.escape(why)}; {advice}",
+        sentence,
+    ), sentence
+    assert f"still trying: what listens at 127.0.0.1:{port} {what} (" in log
 
 
 @pytest.mark.parametrize("limits", [{"MS_CLUSTER_TIMEOUT": 0.5}, {"MS_TOPO_TIMEOUT": 0.5, "MS_CLUSTER_TIMEOUT": 60}])

@@ -169,6 +169,7 @@ impl World {
         let profile = Profile {
             register: register.clone(),
             scheduler: SCHEDULER.to_owned(),
+            scheduler_settings: String::new(),
             forming_timeout: Some(forming),
             heartbeat_timeout: SILENCE,
             finalize_timeout: FINALIZE,
