@@ -69,6 +69,7 @@ pub use identity::host_of;
 pub use messages::{Post, Way};
 pub use progress::WAITS_AFTER;
 pub use request::{Outcome, Received, Request};
+pub use rules::check_thresholds;
 pub use scheduler::Serving;
 pub use seat::Seat;
 pub use work::Work;

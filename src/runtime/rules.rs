@@ -1,7 +1,7 @@
 //! What the scheduler's brain is told of the settings.
 
 use crate::collective::Thresholds;
-use crate::config::{Key, Settings};
+use crate::config::{closest, Key, Settings};
 use crate::error::{Error, Result};
 use crate::membership::{self, Rules};
 use crate::net::host;
@@ -36,20 +36,45 @@ pub(super) fn rules(settings: &Settings) -> Result<Rules> {
     })
 }
 
+/// Whether a scheduler can read the thresholds of these settings; the error says which part is wrong.
+pub fn check_thresholds(settings: &Settings) -> Result<()> {
+    thresholds(settings, Thresholds::default()).map(|_| ())
+}
+
 /// The measured thresholds, but for those that are set.
 fn thresholds(settings: &Settings, measured: Thresholds) -> Result<Vec<u64>> {
     let mut numbers = measured.to_array().to_vec();
-    for word in settings.thresholds.iter().flat_map(|text| text.split(',')) {
-        let (name, number) = word.split_once('=').unwrap_or((word, ""));
-        let known = Thresholds::NAMES.iter().position(|known| *known == name);
-        let (Some(place), Ok(number)) = (known, number.parse()) else {
-            let (setting, names) = (settings.origin(Key::Thresholds), Thresholds::NAMES.join(", "));
-            let expected = "expected name=number, with commas between them; the names are";
-            return Err(Error::config(format!("{setting} has {word:?} in it: {expected} {names}")));
-        };
+    let mut set = vec![false; numbers.len()];
+    for part in settings.thresholds.iter().flat_map(|text| text.split(',')) {
+        let read = threshold(part).and_then(|(place, number)| match std::mem::replace(&mut set[place], true) {
+            true => Err(format!("{} is in it before: expected each name once", Thresholds::NAMES[place])),
+            false => Ok((place, number)),
+        });
+        let (place, number) = read.map_err(|wrong| {
+            let setting = settings.origin(Key::Thresholds);
+            Error::config(format!("{setting} has {part:?} in it: {wrong}"))
+        })?;
         numbers[place] = number;
     }
     Ok(numbers)
+}
+
+/// One `name=number`: the place of the name, and the number; or what is wrong with it.
+fn threshold(part: &str) -> Result<(usize, u64), String> {
+    if part.contains(char::is_whitespace) || part.is_empty() {
+        return Err("expected name=number, with one comma between two of them and no blanks".to_owned());
+    }
+    let (name, number) = part.split_once('=').unwrap_or((part, ""));
+    let Some(place) = Thresholds::NAMES.iter().position(|known| *known == name) else {
+        let near = closest(&name.to_lowercase(), Thresholds::NAMES.iter().copied());
+        let near = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
+        let names = Thresholds::NAMES.join(", ");
+        return Err(format!("there is no threshold {name:?}{near} (expected one of {names})"));
+    };
+    number.parse().map(|number| (place, number)).map_err(|_| {
+        let (unit, example) = if name.ends_with("_ranks") { ("ranks", 8) } else { ("bytes", 65_536) };
+        format!("{number:?} is not a number of {unit}: expected digits and no unit, such as {name}={example}")
+    })
 }
 
 #[cfg(test)]
@@ -72,16 +97,52 @@ mod tests {
     }
 
     #[test]
-    fn thresholds_that_are_set_take_the_place_of_measured_ones_and_others_are_named() {
+    fn thresholds_that_are_set_take_the_place_of_measured_ones() {
         let rules = of("barrier_tree_ranks=7,allreduce_pair_bytes=0").unwrap();
         for told in [rules.agreed.thresholds, rules.one_host] {
             let told = Thresholds::from_slice(&told).unwrap();
             assert_eq!((told.barrier_tree_ranks, told.allreduce_pair_bytes), (7, 0));
             assert_eq!(told.allreduce_halving_bytes, Thresholds::default().allreduce_halving_bytes);
         }
-        for wrong in ["barrier_tree_ranks", "barrier_tree_ranks=-1", "barrier_tree=1", "barrier_tree_ranks=1,,", "=3"] {
-            let said = of(wrong).unwrap_err().to_string();
-            assert!(said.contains("thresholds") && said.contains("allreduce_pair_bytes, "), "{wrong}: {said}");
+    }
+
+    #[test]
+    fn of_what_is_wrong_the_part_is_named_and_what_would_be_right() {
+        let said = |text: &str| of(text).unwrap_err().to_string();
+        let form = "expected name=number, with one comma between two of them and no blanks";
+        let bytes = "is not a number of bytes: expected digits and no unit, such as allreduce_tree_bytes=65536";
+        for (text, part, wrong) in [
+            ("allreduce_tree_bytes=64K", "allreduce_tree_bytes=64K", format!("\"64K\" {bytes}")),
+            ("allreduce_tree_bytes=-1", "allreduce_tree_bytes=-1", format!("\"-1\" {bytes}")),
+            ("allreduce_pair_bytes=1,allreduce_tree_bytes", "allreduce_tree_bytes", format!("\"\" {bytes}")),
+            (
+                "barrier_tree_ranks=all",
+                "barrier_tree_ranks=all",
+                "\"all\" is not a number of ranks: expected digits and no unit, such as barrier_tree_ranks=8"
+                    .to_owned(),
+            ),
+            ("allreduce_pair_bytes=1, allreduce_tree_bytes=1", " allreduce_tree_bytes=1", form.to_owned()),
+            ("barrier_tree_ranks=1,,allreduce_tree_bytes=1", "", form.to_owned()),
+            (
+                "barrier_tree_ranks=1,barrier_tree_ranks=2",
+                "barrier_tree_ranks=2",
+                "barrier_tree_ranks is in it before: expected each name once".to_owned(),
+            ),
+        ] {
+            assert_eq!(said(text), format!("thresholds has {part:?} in it: {wrong}"));
+        }
+        let names = format!(" (expected one of {})", Thresholds::NAMES.join(", "));
+        for (name, near) in [
+            ("allreduce_tre_bytes", "; did you mean allreduce_tree_bytes?"),
+            ("BARRIER_TREE_RANKS", "; did you mean barrier_tree_ranks?"),
+            ("frobnicate", ""),
+            ("", ""),
+        ] {
+            let part = format!("{name}=3");
+            assert_eq!(
+                said(&part),
+                format!("thresholds has {part:?} in it: there is no threshold {name:?}{near}{names}")
+            );
         }
     }
 }
