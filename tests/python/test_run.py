@@ -53,6 +53,14 @@ def test_a_wrong_command_line_is_explained_and_starts_nothing(words, said, tmp_p
     assert not (tmp_path / "logs").exists()
 
 
+def test_thresholds_that_the_scheduler_cannot_read_are_refused_and_nothing_is_started(tmp_path):
+    wrong = {"MUSTER_THRESHOLDS": "barrier_tree_ranks=8,allreduce_tree_bytes=64K"}
+    ended = run("run", f"--log_dir={tmp_path}/logs", *JOINED, "true", env=wrong)
+    assert ended.returncode == 2
+    assert 'MUSTER_THRESHOLDS has "allreduce_tree_bytes=64K" in it: "64K" is not a number of bytes' in ended.stderr
+    assert not (tmp_path / "logs").exists()
+
+
 @pytest.mark.parametrize("program", ["no-such-program", "./no-such-program", "no-such.py", "/etc/passwd"])
 def test_a_program_that_cannot_be_found_starts_nothing(program, tmp_path):
     ended = run("run", f"--log_dir={tmp_path}/logs", *JOINED, program)
@@ -71,12 +79,16 @@ def test_a_program_whose_interpreter_is_missing_leaves_nothing_behind(tmp_path):
         launch.nothing_left()
 
 
-def test_a_port_in_use_is_said_at_once_and_starts_nothing(tmp_path):
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_a_port_in_use_is_said_at_once_and_starts_nothing(hosts, tmp_path):
+    """By the job's other launcher, it may be, where it has more than one host."""
+    words = ["--worker_num=2", f"--local_worker_num={2 // hosts}", f"--log_dir={tmp_path}/logs", "--join=True"]
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        ended = run("run", f"--master_port={port}", f"--log_dir={tmp_path}/logs", "--join=True", "true")
+        ended = run("run", f"--master_port={port}", *words, "true")
     assert ended.returncode == 1
     assert f"127.0.0.1:{port}" in ended.stderr and "in use" in ended.stderr
+    assert ("the launchers of one job run on different hosts" in ended.stderr) == (hosts == 2), ended.stderr
     assert not (tmp_path / "logs").exists()
 
 
@@ -230,6 +242,14 @@ def test_python_files_run_under_python3_unbuffered(tmp_path):
     program.write_text("import sys, time\nprint(sys.argv[1:])\nwhile True:\n    time.sleep(600)\n")
     with Launch("--worker_num=1", *JOINED, program, "--join", "x") as launch:
         launch.wait_for_log("worker_0.log", re.escape("['--join', 'x']"))
+
+
+def test_workers_that_never_join_end_well_with_a_warning():
+    with Launch("--worker_num=2", *JOINED, "true") as launch:
+        assert launch.wait(timeout=30) == 0
+        warning = "all 2 workers ended with code 0, but no cluster ever formed: a program joins it with muster_init"
+        assert launch.stderr.splitlines()[-1] == f"muster: warning: {warning}"
+        launch.nothing_left(timeout=10)
 
 
 def test_the_only_worker_shown_is_passed_on_as_it_is():

@@ -13,11 +13,16 @@ use super::summary;
 use super::supervise::{Action, Supervisor, Verdict, Whom, OVER};
 use super::witness::Witness;
 use crate::code;
+use crate::status::ask::ask;
 use crate::sys::{self, Ending};
 use muster::config::{Config, Key};
+use muster::wire::JobPhase;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
+
+/// How long a scheduler that does not end may take to say how its job is.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The signals that end a run.
 const ENDING: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGQUIT, libc::SIGHUP];
@@ -53,6 +58,8 @@ pub struct Outcome {
     pub children: Vec<Child>,
     /// How each child's life that counts ended.
     pub endings: Vec<Ending>,
+    /// All ended well, and their cluster never was complete: the scheduler said so.
+    pub never_formed: bool,
 }
 
 /// A run that is being waited for.
@@ -66,6 +73,8 @@ struct Run<'a, 'b> {
     elsewhere: Option<Elsewhere>,
     began: Instant,
     max_restarts: u32,
+    scheduler: (String, u16),
+    never_formed: bool,
 }
 
 /// Waits until it is over. `named` is asked, once, which child the scheduler's last words blame. On an error the children
@@ -84,9 +93,20 @@ pub fn join(
     let elsewhere = (!is_here).then(|| Elsewhere::new(address.0.clone(), address.1));
     let supervisor = Supervisor::new(schedulers, options.all_here(), max_restarts);
     let witness = Witness::new(host_id(), address.clone());
-    let deserters = Deserters::new(address);
-    let began = Instant::now();
-    let mut run = Run { launch, children, supervisor, deserters, witness, elsewhere, began, max_restarts };
+    let deserters = Deserters::new(address.clone());
+    let (began, scheduler, never_formed) = (Instant::now(), address, false);
+    let mut run = Run {
+        launch,
+        children,
+        supervisor,
+        deserters,
+        witness,
+        elsewhere,
+        began,
+        max_restarts,
+        scheduler,
+        never_formed,
+    };
     if let Err(error) = run.wait(signals) {
         children::stop_now(&run.children);
         return Err(error);
@@ -157,13 +177,24 @@ impl Run<'_, '_> {
             match action {
                 Action::Clear(index) => sys::signal_group(self.children[index].pid, libc::SIGKILL),
                 Action::Start(index) => self.start_again(index),
-                Action::Terminate(whom) => send(libc::SIGTERM, whom, &self.children),
+                Action::Terminate(whom) => {
+                    if whom == Whom::Scheduler && self.supervisor.is_closing() {
+                        self.never_formed = self.is_forming();
+                    }
+                    send(libc::SIGTERM, whom, &self.children);
+                }
                 Action::Kill(whom) => send(libc::SIGKILL, whom, &self.children),
             }
         }
         if !self.supervisor.needs_port() {
             self.launch.close_port();
         }
+    }
+
+    /// Whether the scheduler, which has not ended with the workers, says that it still waits for them. By now nobody else waits.
+    fn is_forming(&self) -> bool {
+        let (host, port) = &self.scheduler;
+        ask(host, *port, PATIENCE, |_| false).is_ok_and(|told| told.job.phase == JobPhase::Forming)
     }
 
     fn start_again(&mut self, index: usize) {
@@ -214,7 +245,8 @@ impl Run<'_, '_> {
             }
             sys::reap(child.pid);
         }
-        Outcome { verdict, children: counted, endings }
+        let never_formed = self.never_formed && verdict == Verdict::Success;
+        Outcome { verdict, children: counted, endings, never_formed }
     }
 }
 

@@ -10,8 +10,8 @@ use std::time::Duration;
 pub const RESOLVE_WAIT: Duration = Duration::from_secs(30);
 
 /// The listener on the first of the master's addresses that is one of this host's; none when none is. The error is a
-/// sentence for the user.
-pub fn listen(host: &str, port: u16) -> Result<Option<TcpListener>, String> {
+/// sentence for the user, of whose job other launchers may be a part.
+pub fn listen(host: &str, port: u16, all_here: bool) -> Result<Option<TcpListener>, String> {
     let addresses = resolve::resolve(host, port, RESOLVE_WAIT).map_err(|error| format!("--master_addr: {error}"))?;
     let mut refused = None;
     for address in addresses.iter().filter(|address| interface::is_local(**address)) {
@@ -20,21 +20,28 @@ pub fn listen(host: &str, port: u16) -> Result<Option<TcpListener>, String> {
             Ok(listener) => return Ok(Some(listener)),
             // An address that has just gone from this host: another of the name's may do.
             Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => refused = Some((address, error)),
-            Err(error) => return Err(cannot_bind(address, &error)),
+            Err(error) => return Err(cannot_bind(address, &error, all_here)),
         }
     }
     match refused {
         None => Ok(None),
-        Some((address, error)) => Err(cannot_bind(address, &error)),
+        Some((address, error)) => Err(cannot_bind(address, &error, all_here)),
     }
 }
 
-fn cannot_bind(address: &SocketAddr, error: &io::Error) -> String {
+fn cannot_bind(address: &SocketAddr, error: &io::Error, all_here: bool) -> String {
     let advice = match error.kind() {
         io::ErrorKind::AddrInUse => "; choose another --master_port, or 0 to let the system choose",
         _ => "",
     };
-    format!("can't bind the scheduler's address {address}: {error}{advice}")
+    let hosts = match error.kind() {
+        io::ErrorKind::AddrInUse if !all_here => {
+            ". If it is another launcher of this job that has it: the launchers of one job run on different hosts, and \
+             one on each"
+        }
+        _ => "",
+    };
+    format!("can't bind the scheduler's address {address}: {error}{advice}{hosts}")
 }
 
 #[cfg(test)]
@@ -43,17 +50,20 @@ mod tests {
 
     #[test]
     fn an_address_of_this_host_is_bound_and_another_is_not() {
-        let listener = listen("127.0.0.1", 0).unwrap().expect("loopback is here");
+        let listener = listen("127.0.0.1", 0, true).unwrap().expect("loopback is here");
         assert_ne!(listener.local_addr().unwrap().port(), 0);
-        assert!(listen("localhost", 0).unwrap().is_some());
-        assert!(listen("192.0.2.1", 0).unwrap().is_none(), "an address for documentation is nobody's");
+        assert!(listen("localhost", 0, true).unwrap().is_some());
+        assert!(listen("192.0.2.1", 0, true).unwrap().is_none(), "an address for documentation is nobody's");
     }
 
     #[test]
     fn a_port_in_use_is_an_error_that_names_it() {
-        let listener = listen("127.0.0.1", 0).unwrap().unwrap();
+        let listener = listen("127.0.0.1", 0, true).unwrap().unwrap();
         let address = listener.local_addr().unwrap();
-        let error = listen("127.0.0.1", address.port()).unwrap_err();
-        assert!(error.contains(&address.to_string()) && error.contains("--master_port"), "{error}");
+        for all_here in [true, false] {
+            let error = listen("127.0.0.1", address.port(), all_here).unwrap_err();
+            assert!(error.contains(&address.to_string()) && error.contains("--master_port"), "{error}");
+            assert_eq!(error.contains("launchers of one job run on different hosts"), !all_here, "{error}");
+        }
     }
 }

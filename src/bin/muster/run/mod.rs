@@ -8,6 +8,7 @@
 //! | [`master`] | whether the scheduler belongs here, and its listener |
 //! | [`hccl`] | what the environment says for HCCL |
 //! | [`recovery`] | whether lost processes may return |
+//! | [`thresholds`] | whether the scheduler can read them |
 //! | [`children`] | environment, logs and start of each child |
 //! | [`lives`] | how often and how soon a child is started again: pure |
 //! | [`supervise`] | when to stop whom, who comes back, and who failed first: pure |
@@ -37,6 +38,7 @@ mod recovery;
 mod summary;
 mod supervise;
 mod tail;
+mod thresholds;
 mod witness;
 
 use crate::{code, sys};
@@ -83,7 +85,10 @@ fn launch(options: &RunOptions) -> Result<i32, Refusal> {
     recovery::check(options).map_err(|words| Refusal::new(code::USAGE, words))?;
     let search = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
     let program = program::find(&options.task, &search).map_err(|words| Refusal::new(code::NOT_FOUND, words))?;
-    let listener = master::listen(&options.master_addr, options.master_port).map_err(failed)?;
+    let listener = master::listen(&options.master_addr, options.master_port, options.all_here()).map_err(failed)?;
+    if listener.is_some() {
+        thresholds::check().map_err(|words| Refusal::new(code::USAGE, words))?;
+    }
     let port = port(options, listener.as_ref())?;
     let hccl = hccl::variables(options, listener.as_ref(), port).map_err(failed)?;
     std::fs::create_dir_all(&options.log_dir)
@@ -160,6 +165,9 @@ fn wait(options: &RunOptions, launch: &mut Launch<'_>, children: Vec<Child>, sig
     }
     let (text, code) = summary::summary(&outcome.verdict, &outcome.children, &outcome.endings);
     eprint!("{text}");
+    if outcome.never_formed {
+        eprint!("{}", summary::never_formed(options.worker_num));
+    }
     Ok(code)
 }
 

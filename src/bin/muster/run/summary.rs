@@ -41,6 +41,14 @@ pub fn summary(verdict: &Verdict, children: &[Child], endings: &[Ending]) -> (St
     }
 }
 
+/// A warning about a run that went well, although its workers never were a cluster.
+pub fn never_formed(workers: u32) -> String {
+    let who = if workers == 1 { "the worker".to_owned() } else { format!("all {workers} workers") };
+    format!(
+        "muster: warning: {who} ended with code 0, but no cluster ever formed: a program joins it with muster_init\n"
+    )
+}
+
 fn failed(first: usize, then: &[usize], children: &[Child], endings: &[Ending]) -> String {
     let child = &children[first];
     let restarts = match child.restarts {

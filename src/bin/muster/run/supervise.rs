@@ -384,6 +384,11 @@ impl Supervisor {
         self.all_here && self.members.iter().all(|one| one.scheduler || well(one))
     }
 
+    /// Whether no more is waited for than the scheduler's end, and nothing has failed.
+    pub fn is_closing(&self) -> bool {
+        self.signal.is_none() && self.failures.is_empty() && self.is_stopping() && self.all_done()
+    }
+
     /// Whether nothing that failed counts.
     fn went_well(&self) -> bool {
         let restarts = self.members.iter().any(|one| one.lives.can_return());

@@ -74,9 +74,22 @@ fn a_scheduler_that_nobody_needs_any_more_is_ended() {
     assert!(!job.supervisor.finished());
     assert!(job.after(999).is_empty());
     assert_eq!(job.after(1), ASK_SCHEDULER);
+    assert!(job.supervisor.is_closing());
     job.ends(SCHEDULER, Ending::Signal(libc::SIGTERM));
     assert_eq!(job.supervisor.verdict(None), Verdict::Success);
     assert!(job.supervisor.finished());
+}
+
+#[test]
+fn a_run_that_is_stopped_is_no_good_end() {
+    let mut run = job();
+    run.all_end(&[1, 2], Ending::Exit(0));
+    assert!(!run.supervisor.is_closing(), "one still runs");
+    run.ends(3, Ending::Exit(1)).after(500);
+    assert!(!run.supervisor.is_closing(), "it has failed");
+    let mut run = job();
+    run.all_end(&[1, 2, 3], Ending::Exit(0)).signal(libc::SIGINT);
+    assert!(!run.supervisor.is_closing(), "the user ends it");
 }
 
 #[test]
