@@ -285,7 +285,7 @@ impl Scheduler {
         let broken =
             self.verdict.as_ref().map_or_else(String::new, |first| format!("; and the job is broken: {first}"));
         refused(format!(
-            "the cluster is complete since {} ago ({}): {} {} is one too many{broken}",
+            "the cluster has been complete for {} ({}): {} {} is one too many{broken}",
             span(now.since(since)),
             self.size_in_words(),
             register.role,

@@ -139,7 +139,7 @@ fn one_too_many() {
         bench.rejected(7),
         (
             Status::Rejected,
-            "the cluster is complete since 12 s ago (2 workers): worker node \"made-7\" on host b (pid 1007) is one too \
+            "the cluster has been complete for 12 s (2 workers): worker node \"made-7\" on host b (pid 1007) is one too \
              many"
                 .to_string()
         )

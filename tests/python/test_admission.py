@@ -129,7 +129,7 @@ def test_one_worker_too_many_after_the_cluster_has_formed(tmp_path):
     with Cluster(node(lines), workers=2, env={**PATIENT, "HOLD_FOLDER": tmp_path}) as cluster:
         await_joined(*cluster.workers)
         settings = {**cluster.env, "MS_ROLE": "MS_WORKER"}
-        complete = ("the cluster is complete since", "2 workers", "one too many")
+        complete = ("the cluster has been complete for", "2 workers", "one too many")
         for node_id, parts in {"2": ('node "2"', *complete), "1": [f"pid {cluster.workers[1].pid}"], None: complete}.items():
             with Process(node(), {**settings, "MS_NODE_ID": node_id}) as newcomer:
                 failed_at_once(newcomer, "REJECTED", *parts, f"pid {newcomer.pid}")

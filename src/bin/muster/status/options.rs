@@ -1,7 +1,7 @@
 //! The command line of `muster status`, and what the environment says where it says nothing. After that nobody checks
 //! an option again. Every complaint names the option or the variable, its value, and what would be right.
 
-use muster::config::{closest, Config, Key, Place, Setting, DEFAULT_PORT};
+use muster::config::{closest, Config, Key, Place, Setting, Value, DEFAULT_PORT};
 use muster::error::Result as Settled;
 use std::ffi::OsString;
 use std::time::Duration;
@@ -134,10 +134,11 @@ fn scheduler(
     config.load_env(environment.into_iter().filter(|(name, _)| ours(name)));
     for (key, given) in [(Key::SchedHost, host), (Key::SchedPort, port)] {
         let Some(given) = given else { continue };
-        config.set(key.setting().name, given).map_err(|error| format!("--{error}"))?;
-        if (key, given) == (Key::SchedPort, "0") {
-            return Err("--sched_port is \"0\"; it must be the port on which the scheduler listens".to_owned());
+        if key == Key::SchedPort && !matches!(key.setting().kind.parse(given), Some(Value::Whole(1..))) {
+            let right = "a whole number from 1024 to 65535, the port on which the scheduler listens";
+            return Err(format!("--sched_port is {given:?}: expected {right}"));
         }
+        config.set(key.setting().name, given).map_err(|error| format!("--{error}"))?;
     }
     settle(&mut config).map_err(|error| error.to_string())
 }
@@ -212,8 +213,16 @@ mod tests {
             ("--timeout=0", &[], "--timeout is \"0\"; it must be seconds above 0"),
             ("--timeout=nan", &[], "--timeout is \"nan\""),
             ("--format=xml", &[], "--format is \"xml\"; it must be text or json"),
-            ("--sched_port=80x", &[], "--sched_port is \"80x\": expected a whole number from 1024"),
-            ("--sched_port=0", &[], "--sched_port is \"0\"; it must be the port on which"),
+            (
+                "--sched_port=80x",
+                &[],
+                "--sched_port is \"80x\": expected a whole number from 1024 to 65535, the port on which",
+            ),
+            (
+                "--sched_port=0",
+                &[],
+                "--sched_port is \"0\": expected a whole number from 1024 to 65535, the port on which",
+            ),
             ("", &[("MS_SCHED_PORT", "80x")], "MS_SCHED_PORT is \"80x\": expected a whole number from 1024"),
             ("", &[("MUSTER_SCHED_PORT", "0")], "MUSTER_SCHED_PORT is \"0\": expected"),
             ("", &[("MS_SCHED_HOST", "a:1")], "MS_SCHED_HOST is \"a:1\": expected a host name"),
