@@ -54,9 +54,12 @@ impl World {
                 let asked = self.nodes[node].program.open.remove(&ask);
                 let formed = self.nodes[node].formed.as_ref().map(|(_, formed)| formed);
                 let known = formed.and_then(|formed| formed.members.get(member.index as usize));
-                if known.map(AsRef::as_ref) != Some(&member)
-                    || !matches!(asked, Some(Asked::Locate(index)) if index == member.index)
-                {
+                let was_asked = match asked {
+                    Some(Asked::Locate(index)) => index == member.index,
+                    Some(_) => false,
+                    None => self.nodes[node].asked_to_leave.is_some(), // it does not wait for answers any more
+                };
+                if known.map(AsRef::as_ref) != Some(&member) || !was_asked {
                     return Err(format!("node {node} asked {asked:?} and was told {member:?}"));
                 }
             }
