@@ -37,13 +37,6 @@ static void go_on(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
     size_t count = SIZE;
     CHECK_OK(muster_failed_ranks(cluster, failed, SIZE, &count));
     CHECK(count == 0); /* the scheduler is no rank */
-    if (rank == 1) {
-        begin = now_s();
-        CHECK_FAILS(MUSTER_ERR_UNREACHABLE, "scheduler", muster_abort(cluster, 3, "nobody hears it"));
-        CHECK(now_s() - begin < 5 * patience());
-    }
-    CHECK_OK(muster_barrier(muster_world(cluster)));
-    reduce(cluster, 10); /* it has ended nothing */
     begin = now_s();
     CHECK_OK(muster_finalize(cluster));
     note->took_s = now_s() - begin;

@@ -43,7 +43,7 @@ static pid_t child_of(pid_t parent) {
 
 static void be_scheduler(struct ranks *ranks, const struct plan *plan) {
     muster_scheduler_t *scheduler = start_scheduler(plan, ranks->port);
-    CHECK(sem_post(&ranks->note[0].go) == 0);
+    CHECK(sem_post(&ranks->listening) == 0);
     ranks->scheduler_status = muster_scheduler_wait(scheduler, SCHEDULER_WAIT_MS * patience());
     muster_scheduler_free(scheduler);
 }
@@ -62,7 +62,7 @@ void ranks_start_scheduler(struct ranks *ranks) {
         _exit(0);
     }
     ranks->scheduler = scheduler; /* by the parent alone: the child shares this memory */
-    await(&ranks->note[0].go); /* the port is known */
+    await(&ranks->listening); /* the port is known */
 }
 
 void ranks_start_rank(struct ranks *ranks, int rank) {
@@ -82,6 +82,7 @@ struct ranks *ranks_start(int size, rank_body body, const char *const *settings)
     struct ranks *ranks = mmap(NULL, sizeof *ranks, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     CHECK(ranks != MAP_FAILED && size <= RANKS_MAX);
     ranks->size = size;
+    CHECK(sem_init(&ranks->listening, 1, 0) == 0);
     for (int i = 0; i < size; i++) {
         CHECK(sem_init(&ranks->note[i].ready, 1, 0) == 0 && sem_init(&ranks->note[i].go, 1, 0) == 0);
     }

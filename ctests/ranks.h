@@ -33,6 +33,7 @@ struct ranks {
     int size;
     char port[8];
     pid_t scheduler;
+    sem_t listening; /* the scheduler posts it once its port is known */
     muster_status_t scheduler_status;
     pid_t pid[RANKS_MAX];
     struct note note[RANKS_MAX];

@@ -462,8 +462,9 @@ muster_status_t muster_finalize(muster_cluster_t *cluster);
  * reason, which mean what the program likes; `reason` is UTF-8, and cut after 1,024 bytes.
  * Where a node was lost before, with recovery, groups keep that first cause, and muster_recover returns the abort.
  *
- * Waits up to 250 ms for the scheduler's word, without which it returns MUSTER_ERR_UNREACHABLE; after muster_finalize
- * MUSTER_ERR_STATE.
+ * Waits up to 250 ms for the scheduler's word. Where that does not come this rank tells every node itself, for 2 s at
+ * most: MUSTER_OK once all have been told, else MUSTER_ERR_UNREACHABLE, with how many have not; those are told when a
+ * scheduler is there again. After muster_finalize MUSTER_ERR_STATE.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster; `reason` must be NULL or a string.

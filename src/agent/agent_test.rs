@@ -454,22 +454,9 @@ fn a_report_that_the_caller_asks_for_is_a_heartbeat_at_once() {
     assert_eq!(bench.beats().len(), 1, "nobody would hear it");
 }
 
-/// One that has joined, with recovery.
-fn joined_with_recovery() -> Bench {
-    let mut profile = profile();
-    profile.register.recovery = true;
-    let mut bench = Bench { agent: Agent::new(profile, Time(0)), ..Bench::new() };
-    bench.outputs.clear();
-    bench.drain();
-    bench.feed(Input::Connected(Vec::new()));
-    bench.receive(Message::Formed(formed(1, 1)));
-    bench.outputs.clear();
-    bench
-}
-
 #[test]
 fn with_recovery_a_job_that_lacks_a_node_can_be_aborted() {
-    let mut bench = joined_with_recovery();
+    let mut bench = Bench::joined_with_recovery();
     bench.receive(Message::Verdict(Verdict { failure: failure(Status::PeerLost, None, "rank 1 is lost") }));
     bench.command(Command::Recover(true));
     bench.outputs.clear();
@@ -505,7 +492,7 @@ fn with_recovery_one_that_is_given_up_says_nothing_more() {
         Message::NotRecovered(wire::NotRecovered { failure: refused }),
     ];
     for word in words {
-        let mut bench = joined_with_recovery();
+        let mut bench = Bench::joined_with_recovery();
         bench.command(Command::Recover(true));
         bench.outputs.clear();
         bench.receive(word);
@@ -527,7 +514,7 @@ fn with_recovery_one_that_is_given_up_says_nothing_more() {
 
 #[test]
 fn nothing_of_another_epoch_is_acted_on() {
-    let mut bench = joined_with_recovery();
+    let mut bench = Bench::joined_with_recovery();
     let of_before = |status, group| Failure { epoch: Epoch(0), ..failure(status, group, "before") };
     bench.receive(Message::Verdict(Verdict { failure: of_before(Status::PeerLost, None) }));
     bench.receive(Message::Revoked(Revoked { failure: of_before(Status::Timeout, Some(GroupId::WORLD)) }));

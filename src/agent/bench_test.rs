@@ -107,6 +107,19 @@ impl Bench {
         bench
     }
 
+    /// One that has joined, with recovery.
+    pub(super) fn joined_with_recovery() -> Bench {
+        let mut profile = profile();
+        profile.register.recovery = true;
+        let mut bench = Bench { agent: Agent::new(profile, Time(0)), ..Bench::new() };
+        bench.outputs.clear();
+        bench.drain();
+        bench.feed(Input::Connected(Vec::new()));
+        bench.receive(Message::Formed(formed(1, 1)));
+        bench.outputs.clear();
+        bench
+    }
+
     pub(super) fn drain(&mut self) {
         while let Some(output) = self.agent.next_output() {
             if let Output::Arm(at) = output {

@@ -51,6 +51,7 @@ impl Agent {
                 None => self.asks.revoke(failure),
             },
             Command::Abort { code, reason } => self.asks.abort(code, reason),
+            Command::Aborted(failure) => return self.heard_of_abort(now, failure),
         };
         self.send_if_attached(message);
     }

@@ -82,6 +82,9 @@ pub enum Command {
         /// The program's reason.
         reason: String,
     },
+    /// A node has ended the job for all, and says so itself, for the scheduler does not answer it. Answered by
+    /// `Event::Broken`.
+    Aborted(Failure),
 }
 
 /// What the caller learns.

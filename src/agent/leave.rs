@@ -2,7 +2,8 @@
 //!
 //! With the scheduler in reach the wait is the finalize time-out; without it, it ends 5 s after the scheduler was last
 //! there (but not sooner than 1 s after the wish to leave), for nobody but the scheduler misses the goodbye. A broken
-//! cluster is left within 1 s, and at once where the scheduler is away.
+//! cluster is left within 1 s, and at once where the scheduler is away, unless that does not know yet, and is to know, with
+//! recovery, that the job was aborted: it would wait for nodes that nobody starts again.
 
 use super::contract::Event;
 use super::{Agent, Stage};
@@ -70,7 +71,9 @@ impl Agent {
         let Some(leaving) = &member.leaving else { return Time::NEVER };
         match self.line.away_since() {
             // Of a broken job the scheduler may well have gone for good.
-            Some(_) if self.broken.is_some() => leaving.since,
+            Some(_) if self.broken.is_some() && !(self.abort_is_news && self.profile.register.recovery) => {
+                leaving.since
+            }
             Some(away) => leaving.until.min((away + AWAY_MAX).max(leaving.since + SHORT)),
             None => leaving.until,
         }

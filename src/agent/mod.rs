@@ -48,6 +48,8 @@ pub struct Agent {
     store: store::Requests,
     /// The first cause, once the cluster is broken.
     broken: Option<Failure>,
+    /// It was aborted, and no scheduler knows so yet.
+    abort_is_news: bool,
     outputs: VecDeque<Output>,
     armed: Option<Time>,
 }
@@ -97,6 +99,7 @@ impl Agent {
             asks: asks::Asks::default(),
             store: store::Requests::default(),
             broken: None,
+            abort_is_news: false,
             outputs: VecDeque::new(),
             armed: None,
             profile,
@@ -258,6 +261,9 @@ impl Agent {
     }
 }
 
+#[cfg(test)]
+#[path = "agent_aborted_test.rs"]
+mod agent_aborted_test;
 #[cfg(test)]
 #[path = "agent_complaints_test.rs"]
 mod agent_complaints_test;

@@ -90,19 +90,29 @@ impl Agent {
         let Stage::Member(member) = &mut self.stage else { return };
         let (leaving, epoch) = (member.leaving.is_some(), member.epoch);
         let is_another = std::mem::replace(&mut member.generation, generation) != generation;
-        let lost = member.lost.clone();
         if is_another {
             self.asks.forget_that_there_is_no_next_epoch();
         }
         self.attached();
         self.send(Message::InEpoch(InEpoch { epoch }));
-        let (failure, revoked) = (self.broken.clone(), self.asks.all_revoked());
-        if is_another && (failure.is_some() || !revoked.is_empty()) {
-            self.send(Message::Known(Known { epoch, failure, lost, revoked }));
+        // The same scheduler does not know of an abort that came from another node.
+        if is_another || self.abort_is_news {
+            self.say_what_is_known();
         }
         match leaving {
             true => self.send(Message::Leave),
             false => self.ask_again(),
+        }
+    }
+
+    /// Tells the scheduler what it, or another one before it, may not have told this node.
+    fn say_what_is_known(&mut self) {
+        let Stage::Member(member) = &self.stage else { return };
+        let (epoch, lost) = (member.epoch, member.lost.clone());
+        let (failure, revoked) = (self.broken.clone(), self.asks.all_revoked());
+        self.abort_is_news = false;
+        if failure.is_some() || !revoked.is_empty() {
+            self.send(Message::Known(Known { epoch, failure, lost, revoked }));
         }
     }
 
@@ -250,6 +260,18 @@ impl Agent {
             }
             Stage::Forming(_) => self.fail(Error::from(failure)),
             Stage::Over => {}
+        }
+    }
+
+    /// A node has ended the job without the scheduler. Where this one has a scheduler, that passes it on.
+    pub(super) fn heard_of_abort(&mut self, now: Time, failure: Failure) {
+        if failure.status != Status::Aborted || self.is_aborted() {
+            return;
+        }
+        self.verdict(now, failure);
+        self.abort_is_news = self.is_aborted();
+        if self.abort_is_news && self.line.is_attached() {
+            self.say_what_is_known();
         }
     }
 

@@ -9,9 +9,6 @@ use crate::error::{Error, Failure, Status};
 use crate::types::Time;
 use crate::wire::{Abort, LostNodes, Message, Record, Verdict};
 
-/// The longest reason of an abort that is passed on, in bytes.
-const REASON_MAX: usize = 1024;
-
 impl Scheduler {
     /// A doomed node is the culprit.
     pub(super) fn verdict_on(&mut self, now: Time, key: u32) {
@@ -146,12 +143,7 @@ impl Scheduler {
         if self.verdict.is_some() && !self.is_unfinished() {
             return;
         }
-        let mut reason = abort.reason;
-        while reason.len() > REASON_MAX {
-            reason.pop();
-        }
-        let cause = format!("aborted the job with code {}: {reason}", abort.code);
-        let failure = self.failure(Status::Aborted, &self.nodes[&key], cause);
+        let failure = self.failure(Status::Aborted, &self.nodes[&key], abort.to_string());
         if self.phase == Phase::Forming {
             return self.end_forming(Status::Aborted, failure.to_string());
         }

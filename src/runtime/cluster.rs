@@ -14,16 +14,17 @@ use super::mesh::Wrap;
 use super::node::{Node, Setup};
 use super::operations::Operations;
 use super::rank_table;
+use super::roster::culprit_of;
 use super::scheduler::{named, Serving, RESOLVE_WAIT};
 use super::seat::Seat;
-use super::shared::{Shared, ToNode, VERDICT_WAIT};
+use super::shared::{Learnt, Shared, ToNode, VERDICT_WAIT};
 use super::sync::Bell;
 use crate::agent::{Agent, Command, Profile};
 use crate::config::{Key, Place, Settings};
 use crate::error::{Error, Failure, Result, Status};
 use crate::net::{host, resolve};
 use crate::types::{Epoch, GroupId, Incarnation, LaunchId, Role, Time};
-use crate::wire::{Formed, Member, Register, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
+use crate::wire::{Abort, Formed, Member, Register, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -33,6 +34,9 @@ use std::time::Duration;
 const NO_LASTING_NAME: &str =
     "this node has neither a node id (MS_NODE_ID) nor a rank from its launcher: should it be lost, \
                               it cannot come back";
+
+/// How long an abort waits for the other nodes to be told of it, where the scheduler does not tell them.
+const ABORT_WAIT: Duration = Duration::from_secs(2);
 
 /// What joining came to.
 pub enum Joined {
@@ -283,8 +287,43 @@ impl Cluster {
         let deadline = self.shared.clock.now() + VERDICT_WAIT;
         let can_recover = self.shared.recovery;
         let is_answer = |first: &Failure| !can_recover || first.status == Status::Aborted;
-        let told = self.shared.wait(deadline, |learnt| learnt.broken.as_ref().is_some_and(is_answer).then_some(()));
-        told.ok_or_else(|| Error::new(Status::Unreachable, "the scheduler has not confirmed that the job is aborted"))
+        // A scheduler that is known to be away is not waited for.
+        let word = self.shared.wait(deadline, |learnt| match learnt.broken.as_ref().is_some_and(is_answer) {
+            false => learnt.away.is_some().then_some(false),
+            is_told => Some(is_told),
+        });
+        if word == Some(true) {
+            return Ok(());
+        }
+        self.abort_without_scheduler(code, reason)
+    }
+
+    /// Tells the others itself that the job is over.
+    fn abort_without_scheduler(&self, code: i32, reason: &str) -> Result<()> {
+        let formed = self.formed();
+        let own = culprit_of(&self.shared.member(&formed, formed.index)?);
+        let cause = Abort { code, reason: reason.to_owned() }.to_string();
+        let (status, culprit, epoch) = (Status::Aborted, Some(own), formed.epoch);
+        let failure = Failure { status, culprit, cause, epoch, group: None, sequence: 0 };
+        self.shared.learn(|learnt| learnt.untold = None);
+        self.shared.ask(ToNode::Tell(failure.clone()));
+        self.shared.ask(ToNode::Brain(Command::Aborted(failure)));
+        let deadline = self.shared.clock.now() + ABORT_WAIT;
+        let is_over = |learnt: &mut Learnt| match &learnt.untold {
+            Some((_, goes_on)) if *goes_on || learnt.broken.is_none() => None,
+            untold => untold.clone(),
+        };
+        let over = self.shared.wait(deadline, is_over);
+        let untold = over.or_else(|| self.shared.learnt().untold.clone()).map(|(untold, _)| untold);
+        let who = match &untold {
+            Some(untold) if untold.is_empty() => return Ok(()),
+            Some(untold) => {
+                let others = formed.worker_num + formed.server_num - 1;
+                format!("{} of {others} other nodes were not reached either", untold.len())
+            }
+            None => "the other nodes were not told either".to_owned(),
+        };
+        Err(Error::new(Status::Unreachable, format!("abort: the scheduler has not answered, and {who}")))
     }
 
     /// Leaves the cluster, in bounded time. Leaving twice is leaving once.

@@ -57,6 +57,8 @@ pub(super) enum Next {
     Answer(LinkHello),
     /// The peer says that the group is over.
     Told(LinkKey, Failure),
+    /// It has been told.
+    HasTold(LinkKey),
 }
 
 impl Handshake {
@@ -69,7 +71,8 @@ impl Handshake {
         }
         match self.stage {
             Stage::Accepting(key) => return Ok(Next::Deliver(key)),
-            Stage::Rejecting | Stage::Telling(_) => return Ok(Next::Close),
+            Stage::Rejecting => return Ok(Next::Close),
+            Stage::Telling(key) => return Ok(Next::HasTold(key)),
             Stage::Held(_) => return Ok(Next::Wait),
             Stage::Dialled(_) | Stage::Accepted | Stage::Hearing(_) => {}
         }

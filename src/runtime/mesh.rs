@@ -271,6 +271,10 @@ impl Mesh {
         match shake.look(secret) {
             Ok(Next::Wait) => {}
             Ok(Next::Close) => drop(self.handshakes.remove(&token)),
+            Ok(Next::HasTold(key)) => {
+                self.handshakes.remove(&token);
+                self.has_told(key);
+            }
             Ok(Next::Answer(hello)) => self.answer(token, &hello, poller),
             Ok(Next::Deliver(key)) => self.hand_over(token, key, poller),
             Ok(Next::Told(key, failure)) => {

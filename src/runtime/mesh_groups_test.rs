@@ -1,7 +1,9 @@
 //! Links of groups and of epochs that come and go, and the word that a group is over.
 
 use super::*;
+use crate::agent::Command;
 use crate::error::{Failure, Status};
+use crate::runtime::shared::ToNode;
 use crate::wire::LinkRevoke;
 
 /// A group that is made of both, as the user makes them.
@@ -181,6 +183,65 @@ fn a_word_about_another_group_or_epoch_is_not_acted_on() {
         peer.say(LinkKind::Revoke, &LinkRevoke { failure: word });
         peer.hear_end(&mut side);
         assert!(told(&side, GroupId::WORLD).is_none() && told(&side, GroupId(7)).is_none());
+    }
+}
+
+fn aborted(epoch: u64) -> Failure {
+    Failure { status: Status::Aborted, group: None, ..over(GroupId::WORLD, epoch, "the disk is gone") }
+}
+
+/// What the agent of this node is to know of an abort.
+fn heard_of_abort(side: &Side) -> Option<Failure> {
+    match side.shared.next_command() {
+        Some(ToNode::Brain(Command::Aborted(failure))) => Some(failure),
+        other => {
+            assert!(other.is_none(), "{other:?}");
+            None
+        }
+    }
+}
+
+#[test]
+fn of_the_job_s_end_all_nodes_are_told_whatever_else_is_being_told() {
+    for wrap in wraps() {
+        for also in [None, Some(GroupId::UNIVERSE), Some(GroupId::WORLD)] {
+            let (mut lower, mut higher) = two(&wrap);
+            for side in [&mut lower, &mut higher] {
+                side.mesh.add(&made(side, GroupId::UNIVERSE), &side.poller);
+            }
+            assert_eq!(lower.mesh.untold(), None);
+            if let Some(group) = also {
+                tell(&mut lower, &over(group, 1, "too late"));
+            }
+            tell(&mut lower, &aborted(1));
+            assert_eq!(lower.mesh.untold(), Some((vec![1], true)));
+            tell(&mut lower, &over(GroupId::WORLD, 1, "too late"));
+            let heard = until(|| {
+                lower.turn();
+                higher.turn();
+                heard_of_abort(&higher).filter(|_| lower.is_idle() && higher.is_idle())
+            });
+            assert_eq!(heard, aborted(1));
+            lower.mesh.tell_on(lower.now, &lower.poller);
+            assert_eq!(lower.mesh.untold(), Some((vec![], false)));
+            assert!(told(&higher, GroupId::WORLD).is_none(), "there is nothing more to tell");
+            tell(&mut lower, &aborted(1));
+            assert!(lower.is_idle(), "a job is over once");
+        }
+    }
+}
+
+#[test]
+fn a_word_of_the_job_s_end_counts_in_its_epoch_and_among_all_nodes_only() {
+    for (group, word) in [(GroupId::WORLD, aborted(1)), (GroupId::UNIVERSE, aborted(2))] {
+        let mut side = one(&plain(), nowhere());
+        side.mesh.add(&made(&side, GroupId::UNIVERSE), &side.poller);
+        let mut peer = Peer::dial(&side);
+        peer.say(LinkKind::Hello, &LinkHello { group, channel: Channel::Word, ..hello() });
+        assert_eq!(peer.hear(&mut side).header.kind, LinkKind::Accept as u8);
+        peer.say(LinkKind::Revoke, &LinkRevoke { failure: word });
+        peer.hear_end(&mut side);
+        assert_eq!(heard_of_abort(&side), None);
     }
 }
 

@@ -144,6 +144,7 @@ impl Node {
             .min(deadline)
             .min(self.mesh.expire(now))
             .min(self.mesh.tell_on(now, &self.poller));
+        self.publish_untold();
         self.round(if self.more { Some(Duration::ZERO) } else { self.shared.clock.until(next) })?;
         let now = self.shared.clock.now();
         if now >= self.armed {
@@ -221,6 +222,14 @@ impl Node {
                 ToNode::Free(group) => self.group_freed(group),
                 ToNode::Quit => self.quit = true,
             }
+        }
+    }
+
+    /// Who waits for all to be told of the job's end learns how far that is.
+    fn publish_untold(&self) {
+        let untold = self.mesh.untold();
+        if untold.is_some() && self.shared.learnt().untold != untold {
+            self.shared.learn(|learnt| learnt.untold = untold);
         }
     }
 

@@ -32,7 +32,7 @@ pub enum ToNode {
     Of(Epoch, Command),
     /// Open this link, and mail it to its group.
     Open(LinkKey),
-    /// Tell the members of this failure's group that it is over: the scheduler does not.
+    /// Tell the members of this failure's group (without one: all nodes, that the job is over): the scheduler does not.
     Tell(Failure),
     /// A group that was made has been freed.
     Free(GroupId),
@@ -70,6 +70,9 @@ pub struct Learnt {
     pub stored: HashMap<Ask, Result<(i64, Vec<u8>)>>,
     /// Store requests whose caller still waits.
     pub storing: std::collections::HashSet<Ask>,
+    /// Which nodes have not heard yet that this one has ended the job without the scheduler, by index; and whether they
+    /// are still being told.
+    pub untold: Option<(Vec<u32>, bool)>,
     /// Why the scheduler cannot be reached, while it cannot.
     pub away: Option<String>,
     /// The node has left (with a warning, perhaps), or its thread has ended.

@@ -1,18 +1,20 @@
 //! Telling the members of a group that it is over where the scheduler does not: over a connection of its own to each, which no
-//! data stands in the way of, and which one who has no link to this node gets as well.
+//! data stands in the way of, and which one who has no link to this node gets as well. All nodes are told likewise that one of
+//! them has ended the job.
 //!
 //! The first to give up tells; who is told passes it on over the links that are open (`giveup`), no further. As long as the
 //! scheduler answers it tells everyone, and nothing of this happens. Tested in `mesh_groups_test.rs`, by two meshes,
-//! and with processes in `ctests/later.c`.
+//! and with processes in `ctests/later.c` and `ctests/abort_away.c`.
 
 use super::handshake::{frame, Stage};
 use super::mesh::{LinkKey, Mesh, HELLO_WAIT};
-use crate::agent::Event;
+use super::shared::ToNode;
+use crate::agent::{Command, Event};
 use crate::error::Failure;
 use crate::net::{Poller, Token};
 use crate::types::{GroupId, Time};
 use crate::wire::{Channel, LinkKind, LinkRevoke};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
 /// How many members are told at a time: each takes a descriptor.
 const AT_A_TIME: usize = 64;
@@ -24,17 +26,24 @@ pub(super) struct Telling {
     queue: VecDeque<LinkKey>,
     /// Until when each member that is being told may take.
     under_way: HashMap<LinkKey, Time>,
+    /// Who has not been told that the job is over, where this node ended it.
+    untold: Option<BTreeSet<u32>>,
 }
 
 impl Mesh {
-    /// Begins to tell the group's members; each group's word is told once.
+    /// Begins to tell the group's members, or of the job's end all nodes; each word is told once.
     pub fn tell(&mut self, failure: Failure, now: Time, poller: &Poller) {
-        let Some(group) = failure.group.and_then(|id| self.groups.get(&id)) else { return };
+        let is_abort = failure.group.is_none();
+        let Some(group) = self.groups.get(&failure.group.unwrap_or(GroupId::UNIVERSE)) else { return };
         let (id, own) = (group.id(), group.rank());
         let others = (0..group.size()).filter(|rank| Some(*rank) != own);
         let keys: Vec<LinkKey> = others.map(|rank| LinkKey::new(id, Channel::Word, rank)).collect();
-        if self.telling.words.contains_key(&id) {
-            return;
+        if self.telling.untold.is_some() || (self.telling.words.contains_key(&id) && !is_abort) {
+            return; // after the job's end there is nothing more to tell
+        }
+        if is_abort {
+            self.stop_telling();
+            self.telling.untold = Some(keys.iter().map(|key| key.rank).collect());
         }
         self.telling.words.insert(id, frame(LinkKind::Revoke, &LinkRevoke { failure }));
         self.telling.queue.extend(keys);
@@ -62,6 +71,29 @@ impl Mesh {
         next
     }
 
+    /// What is being told gives way to what ends it all.
+    fn stop_telling(&mut self) {
+        self.dials.retain(|key, _| key.channel != Channel::Word);
+        let tells =
+            |stage: &Stage| matches!(stage, Stage::Dialled(of) | Stage::Telling(of) if of.channel == Channel::Word);
+        self.handshakes.retain(|_, shake| !tells(&shake.stage));
+        self.telling = Telling::default();
+    }
+
+    /// This member has been told.
+    pub(super) fn has_told(&mut self, key: LinkKey) {
+        if let Some(untold) = self.telling.untold.as_mut().filter(|_| key.group == GroupId::UNIVERSE) {
+            untold.remove(&key.rank);
+        }
+    }
+
+    /// Which nodes do not know yet that this one has ended the job, and whether they are still being told.
+    pub fn untold(&self) -> Option<(Vec<u32>, bool)> {
+        let untold = self.telling.untold.as_ref()?;
+        let goes_on = !self.telling.queue.is_empty() || !self.telling.under_way.is_empty();
+        Some((untold.iter().copied().collect(), goes_on))
+    }
+
     /// The handshake for a word is done: its dialler says it, the other side waits for it.
     pub(super) fn tell_or_hear(&mut self, token: Token, key: LinkKey, poller: &Poller) {
         let Some(shake) = self.handshakes.get_mut(&token) else { return };
@@ -75,13 +107,14 @@ impl Mesh {
         self.advance(token, poller);
     }
 
-    /// A member says that a group is over: as if the scheduler had said so.
+    /// A member says that a group, or the job, is over: as if the scheduler had said so.
     pub(super) fn heard(&self, key: LinkKey, failure: Failure) {
-        let Some(group) = self.groups.get(&key.group) else { return };
-        if (failure.group, failure.epoch) == (Some(key.group), group.epoch()) {
-            if let Ok(shared) = group.shared() {
-                shared.file(Event::Revoked(failure));
-            }
+        let Some(group) = self.groups.get(&key.group).filter(|group| failure.epoch == group.epoch()) else { return };
+        let Ok(shared) = group.shared() else { return };
+        match failure.group {
+            Some(id) if id == key.group => shared.file(Event::Revoked(failure)),
+            None if key.group == GroupId::UNIVERSE => shared.ask(ToNode::Brain(Command::Aborted(failure))),
+            _ => {}
         }
     }
 }

@@ -7,7 +7,11 @@ use crate::error::{Culprit, Failure, Status};
 use crate::types::{
     Call, Device, Epoch, GroupId, HostName, Incarnation, JobInstance, LaunchId, Process, Role, Secret, Token, TokenHash,
 };
+use std::fmt;
 use std::net::SocketAddr;
+
+/// The longest reason of an abort that is told, in bytes.
+const REASON_MAX: usize = 1024;
 
 /// A node asks to be let in; the first message on a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -434,11 +438,18 @@ record! {
 }
 
 record! {
-    /// A rank ends the job for all.
+    /// A rank ends the job for all. Shown as the cause that all are told.
     pub struct Abort {
         /// The program's own code.
         pub code: i32,
-        /// The program's own reason.
+        /// The program's own reason; cut where it is told.
         pub reason: String,
+    }
+}
+
+impl fmt::Display for Abort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let end = (0..=self.reason.len().min(REASON_MAX)).rev().find(|end| self.reason.is_char_boundary(*end));
+        write!(f, "aborted the job with code {}: {}", self.code, &self.reason[..end.unwrap_or(0)])
     }
 }

@@ -1,0 +1,85 @@
+//! A job that a node has ended without the scheduler.
+
+use super::bench::{failure, formed, Bench};
+use super::*;
+use crate::error::Status;
+use crate::types::GroupId;
+use crate::wire::Known;
+
+fn aborted() -> Failure {
+    failure(Status::Aborted, None, "aborted the job with code 7: the disk is gone")
+}
+
+/// One of a job with recovery, which has heard of it.
+fn told(is_attached: bool) -> Bench {
+    let mut bench = Bench::joined_with_recovery();
+    if !is_attached {
+        bench.feed(Input::Closed("reset".to_owned()));
+    }
+    bench.outputs.clear();
+    bench.command(Command::Aborted(aborted()));
+    assert!(matches!(&bench.told()[..], [Event::Broken(first)] if *first == aborted()), "{:?}", bench.told());
+    bench
+}
+
+fn news() -> Message {
+    let (epoch, failure) = (Epoch(1), Some(aborted()));
+    Message::Known(Known { epoch, failure, lost: Vec::new(), revoked: Vec::new() })
+}
+
+#[test]
+fn the_scheduler_of_one_who_hears_of_it_is_told_at_once() {
+    assert_eq!(told(true).sent(), [news()]);
+}
+
+#[test]
+fn or_as_soon_as_there_is_one_again_even_the_same() {
+    let mut bench = told(false);
+    assert_eq!(bench.sent(), []);
+    bench.feed(Input::Connected(Vec::new()));
+    bench.outputs.clear();
+    bench.receive(Message::Formed(formed(1, 1)));
+    assert!(bench.sent().contains(&news()), "{:?}", bench.sent());
+}
+
+#[test]
+fn the_job_is_over_for_good() {
+    let mut bench = told(false);
+    bench.outputs.clear();
+    bench.command(Command::Recover(true));
+    assert!(matches!(&bench.told()[..], [Event::NotRecovered(first)] if *first == aborted()), "{:?}", bench.told());
+    bench.outputs.clear();
+    bench.command(Command::Aborted(failure(Status::Aborted, None, "another one")));
+    assert!(bench.told().is_empty() && bench.sent().is_empty(), "the first cause is kept: {:?}", bench.outputs);
+}
+
+#[test]
+fn only_an_abort_of_this_epoch_counts() {
+    let mut bench = Bench::joined();
+    bench.command(Command::Aborted(Failure { epoch: Epoch(2), ..aborted() }));
+    bench.command(Command::Aborted(failure(Status::PeerLost, None, "is lost")));
+    bench.command(Command::Aborted(failure(Status::Timeout, Some(GroupId::UNIVERSE), "too late")));
+    assert!(bench.told().is_empty() && bench.sent().is_empty(), "{:?}", bench.outputs);
+}
+
+#[test]
+fn who_leaves_gives_a_new_scheduler_a_moment_to_hear_of_it() {
+    let mut bench = told(false);
+    bench.outputs.clear();
+    bench.command(Command::Leave);
+    bench.pass_unreachable(900);
+    assert!(bench.told().is_empty(), "not yet: {:?}", bench.told());
+    bench.pass_unreachable(200);
+    assert!(matches!(bench.last_event(), Event::Left(Some(_))), "and no longer: {:?}", bench.told());
+
+    let mut bench = told(false);
+    bench.command(Command::Leave);
+    bench.feed(Input::Connected(Vec::new()));
+    bench.outputs.clear();
+    bench.receive(Message::Formed(formed(1, 1)));
+    assert_eq!(bench.sent()[1..], [news(), Message::Leave], "in this order");
+    bench.outputs.clear();
+    bench.feed(Input::Closed("reset".to_owned()));
+    bench.pass_unreachable(10);
+    assert!(matches!(bench.last_event(), Event::Left(Some(_))), "it knows: {:?}", bench.told());
+}
