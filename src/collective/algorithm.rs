@@ -131,6 +131,7 @@ impl Thresholds {
             allreduce_tree_ranks: 3,
             allgather_doubling_bytes: 4 << 20,
             allgather_circulant_bytes: 2 << 20,
+            reduce_binomial_bytes: 512 << 10,
             ..Thresholds::default()
         }
     }
@@ -139,7 +140,7 @@ impl Thresholds {
 // The order is that of the wire: a new one goes to the end.
 thresholds! {
     /// Broadcast as a binomial tree.
-    broadcast_binomial_bytes = 128 << 10;
+    broadcast_binomial_bytes = 64 << 10;
     /// All-gather by recursive doubling; of the whole result.
     allgather_doubling_bytes = 512 << 10;
     /// All-gather by Bruck's algorithm; of the whole result.

@@ -76,7 +76,11 @@ impl Rank {
                 }
             }
         };
-        checked(options.name, status)
+        checked(options.name, status)?;
+        if options.barrier {
+            self.barrier()?;
+        }
+        Ok(())
     }
 
     /// Waits for all.

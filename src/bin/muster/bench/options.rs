@@ -78,6 +78,8 @@ pub struct Options {
     pub op: ReduceOp,
     pub root: Root,
     pub in_place: bool,
+    /// Whether a barrier stands behind each call, and counts.
+    pub barrier: bool,
     pub format: Format,
 }
 
@@ -108,6 +110,8 @@ Options:
   -o, --op OP          sum (the default), min, max
   -r, --root RANK|round  the root, or each rank in turn (0)
   --in_place 0|1       allreduce and reduce only: one buffer for input and output (1)
+  --barrier 0|1        a barrier behind each call, within its time (0): where data goes one way (broadcast, gather, reduce,
+                       scatter) who only sends does not wait for the others, and what is timed is a rate
   --format FORMAT      text (the default), csv, json
 
 A size is what one rank contributes; for alltoall and scatter what goes from one rank to another. Columns: p50 and p95 are
@@ -133,6 +137,7 @@ pub fn parse(words: &[String]) -> Result<Options, String> {
         op: ReduceOp::Sum,
         root: Root::Fixed(0),
         in_place: true,
+        barrier: false,
         format: Format::Text,
     };
     let (mut begin, mut end, mut factor) = (8, 64 << 20, 4);
@@ -157,6 +162,7 @@ pub fn parse(words: &[String]) -> Result<Options, String> {
             "-r" | "--root" if value == "round" => options.root = Root::Round,
             "-r" | "--root" => options.root = Root::Fixed(number(option, value, 0, 1023)? as u32),
             "--in_place" => options.in_place = number(option, value, 0, 1)? == 1,
+            "--barrier" => options.barrier = number(option, value, 0, 1)? == 1,
             "--format" => options.format = named(option, value, &FORMATS)?.1,
             _ => return Err(format!("{option} is no option: muster bench --help lists them")),
         }
@@ -227,10 +233,11 @@ mod tests {
         assert_eq!(sizes("allreduce -b 1k -e 1k"), [1024]);
         assert_eq!(sizes("barrier -b 8"), [0]);
         let options =
-            parse(&words("broadcast --worker_num 4 -r round -n 7 -c 0 -d int64 -o max --format csv")).unwrap();
+            parse(&words("broadcast --worker_num 4 -r round -n 7 -c 0 -d int64 -o max --barrier 1 --format csv"))
+                .unwrap();
         assert_eq!((options.worker_num, options.root, options.iterations), (Some(4), Root::Round, Some(7)));
         assert_eq!((options.check, options.dtype, options.op), (false, DType::Int64, ReduceOp::Max));
-        assert_eq!((options.name, options.format), ("broadcast", Format::Csv));
+        assert_eq!((options.name, options.barrier, options.format), ("broadcast", true, Format::Csv));
     }
 
     #[test]
