@@ -11,11 +11,12 @@
 use super::dial::{Dial, Dialled};
 use super::group::{Group, Mail};
 use super::handshake::{frame, half, leave, same_bytes, Handshake, Next, Stage};
+use super::locating::Locating;
 use super::log::Logger;
 use super::telling::Telling;
 use crate::net::{Listener, Poller, TcpTransport, Token, Transport};
 use crate::types::{GroupId, Incarnation, Time};
-use crate::wire::{Channel, Formed, LinkAccept, LinkHello, LinkKind, LinkReject, LinkRejectReason, WireError};
+use crate::wire::{Channel, Formed, LinkAccept, LinkHello, LinkKind, LinkReject, LinkRejectReason, Member, WireError};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
@@ -64,6 +65,8 @@ pub struct Mesh {
     formed: Option<Arc<Formed>>,
     pub(super) groups: HashMap<GroupId, Arc<Group>>,
     pub(super) dials: HashMap<LinkKey, Dial>,
+    /// Links to members of whom `Formed` does not tell.
+    locating: Locating,
     pub(super) handshakes: HashMap<Token, Handshake>,
     /// Links that were handed to their groups.
     open: HashSet<LinkKey>,
@@ -84,6 +87,7 @@ impl Mesh {
             formed: None,
             groups: HashMap::new(),
             dials: HashMap::new(),
+            locating: Locating::default(),
             handshakes: HashMap::new(),
             open: HashSet::new(),
             strangers: HashSet::new(),
@@ -98,6 +102,7 @@ impl Mesh {
     pub fn form(&mut self, formed: Arc<Formed>, groups: &[Arc<Group>], poller: &Poller) {
         self.formed = Some(formed);
         self.dials.clear();
+        self.locating = Locating::default();
         self.open.clear();
         self.telling = Telling::default();
         self.handshakes.retain(|_, shake| matches!(shake.stage, Stage::Accepted | Stage::Held(_) | Stage::Rejecting));
@@ -116,6 +121,7 @@ impl Mesh {
     pub fn remove(&mut self, group: GroupId, poller: &Poller) {
         self.groups.remove(&group);
         self.dials.retain(|key, _| key.group != group);
+        self.locating.forget(group);
         self.open.retain(|key| key.group != group);
         if self.freed.len() >= FREED_MAX {
             self.freed.pop_front();
@@ -134,26 +140,37 @@ impl Mesh {
         }
     }
 
-    /// Dials a member of a group, unless that is under way or done.
-    pub fn open(&mut self, key: LinkKey, poller: &Poller) {
+    /// Opens a link, unless it is open or being opened. Where nobody has told where the peer is, that is to be found out first:
+    /// returns whom to ask the scheduler for.
+    pub fn open(&mut self, key: LinkKey, poller: &Poller) -> Option<u32> {
+        let index = self.groups.get(&key.group)?.index_of(key.rank)?;
+        let Some(member) = self.formed.as_ref()?.members.find(index) else {
+            self.locating.wait(index, key);
+            return self.locating.next();
+        };
+        self.dial(key, &member.addresses, poller);
+        None
+    }
+
+    /// The scheduler has said where a member is: links to it are opened. Returns whom to ask for next.
+    pub fn located(&mut self, member: &Member, poller: &Poller) -> Option<u32> {
+        for key in self.locating.found(member.index) {
+            self.dial(key, &member.addresses, poller);
+        }
+        self.locating.next()
+    }
+
+    fn dial(&mut self, key: LinkKey, addresses: &[SocketAddr], poller: &Poller) {
         if self.open.contains(&key) || self.dials.contains_key(&key) || self.dialled(key).is_some() {
             return;
         }
-        let addresses = self.addresses(key);
         let next_token = &mut self.next_token;
-        let dial = Dial::start(&addresses, poller, || {
+        let dial = Dial::start(addresses, poller, || {
             *next_token += 1;
             Token(*next_token)
         });
         self.dials.insert(key, dial);
         self.look_at_dial(key, poller);
-    }
-
-    /// The addresses of a member, if `Formed` told of it.
-    fn addresses(&self, key: LinkKey) -> Vec<SocketAddr> {
-        let index = self.groups.get(&key.group).and_then(|group| group.index_of(key.rank));
-        let member = index.zip(self.formed.as_ref()).and_then(|(index, formed)| formed.members.find(index));
-        member.map(|member| member.addresses).unwrap_or_default()
     }
 
     fn dialled(&self, key: LinkKey) -> Option<Token> {

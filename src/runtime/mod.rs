@@ -26,6 +26,7 @@ mod hosted;
 mod identity;
 pub(crate) mod keeper;
 mod link;
+mod locating;
 pub mod log;
 #[cfg(all(test, loom))]
 mod loom_stand_in_test;

@@ -5,6 +5,7 @@
 
 use super::control::{ControlEnd, ControlLink, FIRST_READ_BYTES};
 use super::dial::{Dial, Dialled};
+use super::locating::{ask_for, is_for_links};
 use super::mesh::{Mesh, Wrap};
 use super::seat;
 use super::shared::{Shared, ToNode};
@@ -213,7 +214,10 @@ impl Node {
                         self.feed(Input::Command(command));
                     }
                 }
-                ToNode::Open(key) => self.mesh.open(key, &self.poller),
+                ToNode::Open(key) => {
+                    let unknown = self.mesh.open(key, &self.poller);
+                    self.locate(unknown);
+                }
                 ToNode::Tell(failure) => {
                     if self.shared.learnt().is_in(failure.epoch) {
                         self.mesh.tell(failure, self.shared.clock.now(), &self.poller);
@@ -290,6 +294,10 @@ impl Node {
         match event {
             Event::Formed(formed) => self.form(Arc::new(*formed)),
             Event::GroupMade(made) => self.group_made(made),
+            Event::Located(ask, member) if is_for_links(ask) => {
+                let unknown = self.mesh.located(&member, &self.poller);
+                self.locate(unknown);
+            }
             event => {
                 self.over = matches!(event, Event::Failed(_) | Event::Left(_)) || self.over;
                 self.shared.file(event);
@@ -325,6 +333,13 @@ impl Node {
             (Some(group), _) => self.mesh.add(&group, &self.poller),
             (None, Some(id)) => self.group_freed(id),
             (None, None) => {}
+        }
+    }
+
+    /// Asks the scheduler where a member is, to which a link waits.
+    fn locate(&mut self, index: Option<u32>) {
+        if let Some(index) = index {
+            self.feed(Input::Command(Command::Locate(ask_for(index), index)));
         }
     }
 

@@ -63,6 +63,8 @@ SIGNATURES = {
     "muster_broadcast": (c_int32, [c_void_p, c_void_p, c_size_t, c_int32, c_int32]),
     "muster_allreduce": (c_int32, [c_void_p, c_void_p, c_void_p, c_size_t, c_int32, c_int32]),
     "muster_allgather": (c_int32, [c_void_p, c_void_p, c_void_p, c_size_t, c_int32]),
+    "muster_send": (c_int32, [c_void_p, c_void_p, c_size_t, c_int32, c_int32, c_int32]),
+    "muster_recv": (c_int32, [c_void_p, c_void_p, c_size_t, c_int32, c_int32, c_int32, c_void_p, c_size_t]),
     "muster_store_set": (c_int32, [c_void_p, c_char_p, c_char_p, c_size_t]),
     "muster_store_get": (c_int32, [c_void_p, c_char_p, c_int64, POINTER(c_void_p), POINTER(c_size_t)]),
     "muster_store_add": (c_int32, [c_void_p, c_char_p, c_int64, POINTER(c_int64)]),
@@ -176,6 +178,16 @@ class Group:
         mine, everyone = c_int64(value), (c_int64 * self.size)()
         check(LIBRARY.muster_allgather(self.handle, byref(mine), everyone, 1, INT64))
         return list(everyone)
+
+    def send(self, data, to, tag=0):
+        buffer = ctypes.create_string_buffer(bytes(data), max(1, len(data)))
+        check(LIBRARY.muster_send(self.handle, buffer, len(data), UINT8, to, tag))
+
+    def receive(self, length, sender, tag=0):
+        """So many bytes."""
+        buffer = ctypes.create_string_buffer(max(1, length))
+        check(LIBRARY.muster_recv(self.handle, buffer, length, UINT8, sender, tag, None, 0))
+        return buffer.raw[:length]
 
 
 class Cluster:

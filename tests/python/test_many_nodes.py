@@ -1,0 +1,60 @@
+"""A cluster of more nodes than are told of all addresses. Two are real, the others made by hand: they join, and do nothing."""
+
+import contextlib
+import os
+import signal
+
+import pytest
+import wire
+from cluster import Cluster
+from nodes import await_joined, node, said
+
+FULL_TABLE = 1024
+# No schedule on world takes from rank 0 to rank 3 at once: they are no power of two apart. So neither is told where the other is.
+APART = (0, 3)
+LINES = """
+    c = join()
+    hold("go")
+    say(goes=True)
+    if c.rank == 0:
+        c.world.send(b"to three", 3)
+        say(heard=c.world.receive(10, 3).decode())
+    else:
+        say(heard=c.world.receive(8, 0).decode())
+        c.world.send(b"from three", 0)
+    c.leave()
+"""
+
+
+@contextlib.contextmanager
+def a_crowd_around(cluster, workers, **fields):
+    """All nodes but those that are apart are here."""
+    with contextlib.ExitStack() as here:
+        for number in set(range(workers)) - set(APART):
+            connection = here.enter_context(wire.connect(cluster.port))
+            connection.send(wire.REGISTER, wire.register(node_id=str(number), workers=workers, **fields))
+        yield
+
+
+@pytest.mark.parametrize("is_away", [False, True], ids=["here", "away"])
+def test_who_is_not_told_where_a_peer_is_asks_and_waits_for_the_scheduler(is_away, tmp_path):
+    workers = FULL_TABLE + 2
+    env = {"MS_ENABLE_RECOVERY": 1, "MS_RECOVERY_PATH": tmp_path / "kept", "HOLD_FOLDER": tmp_path,
+           "MS_NODE_TIMEOUT": 600, "MUSTER_TIMEOUT": 60, "MUSTER_LOG": "info"}
+    with Cluster(node(LINES), workers=workers, started=0, env=env, keeps_port=True) as cluster:
+        two = [cluster.start_worker({"MS_NODE_ID": number}) for number in APART]
+        fields = {"recovery": True, "next_token": os.urandom(32)}
+        cluster.scheduler.wait_for("admitted", 30)
+        with a_crowd_around(cluster, workers, **fields):
+            await_joined(*two)
+            if is_away:
+                cluster.scheduler.signal(signal.SIGKILL)
+                cluster.scheduler.wait(30)
+            (tmp_path / "go").touch()
+            for worker in two:
+                worker.wait_for("goes", 30)
+            if is_away:
+                cluster.start_scheduler()
+            for worker in two:
+                assert worker.wait(60) == 0, worker.describe()
+        assert [said(worker)["heard"] for worker in two] == ["from three", "to three"]
