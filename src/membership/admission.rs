@@ -25,7 +25,8 @@ impl Scheduler {
         let answer = match self.by_incarnation.get(&register.incarnation).copied() {
             Some(key) => {
                 let has_joined = register.instance.is_some();
-                self.check_instance(&register).map(|()| self.register_again(now, conn, key, has_joined))
+                let checked = self.check_instance(&register).and_then(|()| self.check_same_life(key, &register));
+                checked.map(|()| self.register_again(now, conn, key, has_joined))
             }
             None if self.rules.recovery && self.is_complete() => {
                 self.check_fenced(&register).and_then(|()| self.come_back(now, conn, register))
@@ -213,6 +214,20 @@ impl Scheduler {
                     hex(&theirs.0),
                     hex(&self.identity.instance.0)
                 ),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// With recovery: who comes in the name of a life that is known has its token. What that hashes to was told to nobody but
+    /// this scheduler; the incarnation is told to every peer.
+    fn check_same_life(&self, key: u32, register: &Register) -> Result<(), Refusal> {
+        let token = |register: &Register| register.reentry.as_ref().map(|reentry| reentry.next);
+        match self.nodes.get(&key).filter(|_| self.rules.recovery) {
+            Some(node) if token(&node.register) != token(register) => refused(format!(
+                "{} registers as {} once more, but without the token that this life has registered with",
+                name(register),
+                node.culprit()
             )),
             _ => Ok(()),
         }

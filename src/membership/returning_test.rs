@@ -3,7 +3,7 @@ use super::super::testing::{host, named, rules, Bench};
 use super::super::{Closed, Rules};
 use super::WITHOUT_TOKEN;
 use crate::error::Status;
-use crate::types::{Epoch, Token, TokenHash};
+use crate::types::{Epoch, JobInstance, Token, TokenHash};
 use crate::wire::{Formed, InEpoch, Message, NotYet, Recover, Reentry, Register};
 use std::time::Duration;
 
@@ -129,9 +129,32 @@ fn without_its_token_a_node_waits_for_half_a_minute_after_the_loss() {
     assert!(word.long && word.wait_ms == 26_000, "{word:?}");
     assert!(word.reason.contains("does not have the token of rank 1") && word.reason.contains("30 s"), "{word:?}");
     inside(&mut bench, 0, 1);
-    pass(&mut bench, WITHOUT_TOKEN - Duration::from_secs(4), &[0]);
+    pass(&mut bench, WITHOUT_TOKEN - Duration::from_millis(4_100), &[0]);
+    bench.join(11, stranger(4)); // whoever asks again sooner than it was told to
+    assert_eq!(not_yet(&mut bench, 11).map(|word| word.wait_ms), Some(100));
+    pass(&mut bench, Duration::from_millis(100), &[0]);
     bench.join(12, stranger(5));
     assert_eq!(told_formed(&mut bench).len(), 2);
+}
+
+#[test]
+fn who_comes_in_the_name_of_a_life_that_is_known_has_its_token() {
+    let mut bench = formed(&["here", "here"]);
+    let instance = Some(JobInstance([9; 16]));
+    let same = Register { instance, ..life(1, 2, 0, "here") };
+    let none = Register { reentry: None, ..same.clone() };
+    let another = Register { reentry: life(1, 2, 1, "here").reentry, ..same.clone() };
+    for (conn, thief) in [(10, none), (11, another)] {
+        bench.join(conn, thief);
+        let (status, reason) = rejected(&bench, conn).expect("it is refused");
+        assert_eq!(status, Status::Rejected);
+        assert!(reason.contains("rank 1") && reason.contains("without the token"), "{reason}");
+    }
+    bench.sent.clear();
+    bench.beat(1, 1);
+    assert!(matches!(bench.told(1)[..], [Message::HeartbeatEcho(_)]), "its own connection stands");
+    bench.join(12, same);
+    assert!(matches!(bench.told(12)[..], [Message::Formed(_)]) && bench.closed.contains(&ConnId(1)));
 }
 
 #[test]
@@ -148,6 +171,24 @@ fn a_place_whose_holder_answers_is_refused_by_name() {
     assert_eq!(status, Status::Rejected);
     assert!(reason.contains("rank 1") && reason.contains("pid 1001") && reason.contains("lives"), "{reason}");
     assert!(lost_nodes(&bench, 0).is_none(), "nobody is lost because of it");
+}
+
+#[test]
+fn the_present_life_is_asked_for_a_sign() {
+    let mut bench = formed(&["here", "there"]);
+    bench.join(10, life(0, 2, 1, "here"));
+    assert_eq!(bench.probes, [life(0, 2, 0, "here").process], "on this host it is looked at");
+    bench.join(11, life(1, 2, 1, "there"));
+    assert!(matches!(bench.told(1)[..], [Message::Report]));
+}
+
+#[test]
+fn the_place_of_one_that_has_left_is_not_free() {
+    let mut bench = formed(&["here", "here"]);
+    bench.say(1, Message::Leave);
+    bench.join(10, life(1, 2, 1, "here"));
+    let (status, reason) = rejected(&bench, 10).expect("it is refused");
+    assert!(status == Status::Rejected && reason.contains("until it left"), "{reason}");
 }
 
 #[test]

@@ -4,8 +4,10 @@ other nodes judge a node by what it says, not by whose code it runs."""
 import os
 import pathlib
 
+import pytest
 import wire
 from cluster import EXAMPLES, Cluster
+from nodes import await_joined, listening_ports, node, said
 
 HELD = pathlib.Path(__file__).resolve().parent / "programs" / "held_allgather.py"
 HERE = {"MUSTER_HOST_ID": "here"}
@@ -37,6 +39,27 @@ def test_it_joins_beats_comes_back_and_leaves():
             assert connection.receive(timeout=10) == (wire.HEARTBEAT_ECHO, sequence.to_bytes(8, "little"))
         connection.socket.close()
         # The connection broke; the same incarnation gets the same answer.
+        connection, again = join(cluster.port, instance=formed["instance"], **me)
+        assert again == formed
+        connection.send(wire.LEAVE)
+        assert connection.receive(timeout=10) == (wire.BYE, b"")
+        cluster.succeed(timeout=30)
+
+
+def test_nobody_takes_its_place_by_its_incarnation_alone(tmp_path):
+    """Peers are told that. With recovery it takes the token that it had registered with, too."""
+    env = {**HERE, "MS_ENABLE_RECOVERY": 1, "MS_RECOVERY_PATH": tmp_path}
+    with Cluster([EXAMPLES / "allgather"], workers=1, started=0, env=env) as cluster:
+        me = {"node_id": "0", "incarnation": bytes(range(16)), "host": ("by-hand", "here"), "process": this_process()}
+        me |= {"recovery": True, "next_token": bytes([7] * 32)}
+        connection, formed = join(cluster.port, **me)
+        with wire.connect(cluster.port) as thief:
+            thief.send(wire.REGISTER, wire.register(instance=formed["instance"], **{**me, "next_token": bytes([8] * 32)}))
+            status, reason = wire.rejected(thief.receive(timeout=10)[1])
+        assert status == wire.ERR_REJECTED and "without the token" in reason, reason
+        connection.send(wire.HEARTBEAT, wire.heartbeat(1))
+        assert connection.receive(timeout=10)[0] == wire.HEARTBEAT_ECHO
+        connection.socket.close()
         connection, again = join(cluster.port, instance=formed["instance"], **me)
         assert again == formed
         connection.send(wire.LEAVE)
@@ -81,3 +104,37 @@ def test_its_end_without_leaving_is_a_loss_that_names_it():
         assert cluster.workers[0].wait(timeout=30) != 0
         assert "rank 1" in cluster.workers[0].stderr and "by-hand" in cluster.workers[0].stderr
         assert cluster.scheduler.wait(timeout=30) != 0
+
+
+CALLS = {
+    "a collective": (0, "c.world.broadcast(bytes(4), 1).decode()", lambda epoch: wire.broadcast_of_bytes(epoch, 1, 1, b"word")),
+    "a message": (1, "c.world.receive(4, 1).decode()", lambda epoch: wire.eager_bytes(epoch, 1, b"word")),
+}
+
+
+@pytest.mark.parametrize("epoch", [1, 2], ids=["this epoch", "another epoch"])
+@pytest.mark.parametrize("kind", CALLS)
+def test_what_it_sends_of_another_epoch_is_never_taken_for_one_of_this(kind, epoch, tmp_path):
+    """Nor by one who knows the secret: a frame says of which epoch it is."""
+    channel, call, sends = CALLS[kind]
+    ends = f"say(heard={call})" if epoch == 1 else f"say(**fails(lambda: {call}))"
+    lines = f"c = join(); hold('go'); {ends}; c.leave()"
+    with Cluster(node(lines), workers=2, started=1, env={**HERE, "HOLD_FOLDER": tmp_path}) as cluster:
+        incarnation = bytes(range(16))
+        connection, formed = join(
+            cluster.port, node_id="1", workers=2, host=("by-hand", "here"), process=this_process(), incarnation=incarnation
+        )
+        worker = cluster.workers[0]
+        await_joined(worker)
+        (port,) = listening_ports(worker.pid)
+        with connection, wire.connect(port) as link:
+            link.send(wire.LINK_HELLO, wire.link_hello(1, 0, channel, 1, 0, incarnation, formed["secret"][:16]))
+            assert link.receive(timeout=10) == (wire.LINK_ACCEPT, formed["secret"][16:])
+            (tmp_path / "go").touch()
+            link.socket.sendall(sends(epoch))
+            worker.wait_for("heard|error", timeout=30)
+            words = said(worker)
+            if epoch == 1:
+                assert words["heard"] == "word"
+            else:
+                assert words["error"] == "CORRUPT" and "in epoch 2" in words["sentence"], words

@@ -21,10 +21,11 @@ LEAVE, BYE, SUSPECT, PEER_REPORT, VERDICT = 8, 9, 10, 11, 12
 STATUS_QUERY, STATUS_PART = 30, 31
 STORE_BEGIN, STORE_PIECE, STORE_CANCEL, STORE_REPLY = 32, 33, 34, 35
 CHILD_ENDED, GIVEN_UP = 36, 37
-LINK_HELLO, LINK_ACCEPT, LINK_REJECT = 64, 65, 66
+LINK_HELLO, LINK_ACCEPT, LINK_REJECT, DATA, MESSAGE = 64, 65, 66, 67, 70
 WORKER, SERVER = 1, 2
 LINK_STRANGER = 2  # why a LinkReject
 ERR_REJECTED, ERR_FENCED = -7, -18
+NONE = 0xFFFFFFFF  # no operation
 
 
 class Malformed(Exception):
@@ -149,6 +150,25 @@ def formed(payload):
 def link_hello(epoch, group, channel, dialler, wanted, incarnation, proof):
     """The payload of a LinkHello; incarnation and proof have 16 bytes each."""
     return struct.pack("<QIBII", epoch, group, channel, dialler, wanted) + incarnation + proof
+
+
+def broadcast_of_bytes(epoch, sequence, root, data):
+    """A Data frame on world: all of a broadcast of so many uint8."""
+    call = struct.pack("<BBI?IQQ", 2, 4, NONE, True, root, len(data), 0)
+    signature = 0xCBF29CE484222325
+    for byte in struct.pack("<6Q", 2, 4, NONE, root, len(data), 0):
+        signature = (signature ^ byte) * 0x100000001B3 % 2**64
+    return behind_header(DATA, struct.pack("<QIQQ", epoch, 0, sequence, signature) + call, data)
+
+
+def eager_bytes(epoch, number, data):
+    """A Message frame on world: so many uint8, tag 0."""
+    return behind_header(MESSAGE, struct.pack("<QIBBiQQ", epoch, 0, 1, 4, 0, number, len(data)), data)
+
+
+def behind_header(kind, fields, data):
+    fields = fields.ljust(60, b"\0")
+    return header(kind, len(data)) + fields + checksum(fields) + data + checksum(data)
 
 
 def rejected(payload):
