@@ -129,12 +129,13 @@ fn what_lies_in_the_past_is_refused_with_the_words() {
 fn that_there_is_no_next_epoch_is_known_also_when_its_scheduler_is_gone() {
     let said = |status, epoch| Failure { epoch: Epoch(epoch), ..failure(status, None, "is lost") };
     let word = |status, epoch| Message::NotRecovered(NotRecovered { failure: said(status, epoch) });
-    let recovers = |bench: &mut Bench| {
+    let wishes = |bench: &mut Bench, inside| {
         bench.outputs.clear();
-        bench.feed(Input::Command(Command::Recover(true)));
+        bench.feed(Input::Command(Command::Recover(inside)));
         let first = |event: &Event| matches!(event, Event::NotRecovered(it) if *it == said(Status::PeerLost, 1));
         (bench.told().iter().any(first), bench.sent())
     };
+    let recovers = |bench: &mut Bench| wishes(bench, true);
     let register = crate::wire::Register { recovery: true, ..profile().register };
     let mut bench = Bench { agent: Agent::new(Profile { register, ..profile() }, Time(0)), ..Bench::new() };
     bench.drain();
@@ -154,6 +155,7 @@ fn that_there_is_no_next_epoch_is_known_also_when_its_scheduler_is_gone() {
     bench.feed(Input::Connected(Vec::new()));
     bench.receive(again(1));
     assert_eq!(recovers(&mut bench), (true, Vec::new()), "the same scheduler, the same answer");
+    assert_eq!(wishes(&mut bench, false), (true, Vec::new()), "that somebody's time is up would hide it");
     // One that was started again is asked.
     bench.feed(Input::Closed("reset".to_owned()));
     bench.pass(600, false);

@@ -31,7 +31,8 @@ impl Agent {
                     let failure = self.broken.clone();
                     return failure.into_iter().for_each(|failure| self.tell(Event::NotRecovered(failure)));
                 }
-                Stage::Member(_) if inside && self.asks.no_next_epoch().is_some() => {
+                // Also to one who does not wait any more: else the scheduler's answer to that would hide it.
+                Stage::Member(_) if self.asks.no_next_epoch().is_some() => {
                     let failure = self.asks.no_next_epoch();
                     return failure.into_iter().for_each(|failure| self.tell(Event::NotRecovered(failure)));
                 }
