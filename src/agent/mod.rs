@@ -271,6 +271,9 @@ mod agent_complaints_test;
 #[path = "agent_freed_test.rs"]
 mod agent_freed_test;
 #[cfg(test)]
+#[path = "agent_known_test.rs"]
+mod agent_known_test;
+#[cfg(test)]
 #[path = "agent_store_test.rs"]
 mod agent_store_test;
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use super::super::contract::{ConnId, Input};
 use super::super::testing::{host, named, rules, Bench};
 use super::super::{Closed, Identity, Rules, Scheduler};
+use crate::error::Status;
 use crate::types::{Epoch, GroupId, JobInstance, Secret, Token, TokenHash};
 use crate::wire::{FreeGroup, GroupFreed, GroupWish, InEpoch, MakeGroup, Message, Record, Recover, Reentry, Register};
 use std::time::Duration;
@@ -168,6 +169,44 @@ fn the_next_life_of_a_node_uses_again_what_its_last_life_had_freed() {
         if !frees {
             free(&mut again, 0);
             assert_eq!(again.scheduler.members_of(MADE), None);
+        }
+    }
+}
+
+#[test]
+fn who_comes_back_is_answered_what_was_made_and_nobody_else_takes_part_unless_it_makes_another() {
+    for (started_anew, rewritten, ranks) in
+        [(false, false, vec![0, 1]), (true, false, vec![0, 1]), (true, true, vec![0, 1]), (false, false, vec![1, 0])]
+    {
+        let mut bench = with_group();
+        bench.close(1, Closed::Ended);
+        bench.pass(Duration::from_millis(100));
+        bench.join(11, life(1, 1));
+        (0..NODES.into()).filter(|conn| *conn != 1).for_each(|conn| {
+            bench.say(conn, Message::Recover(Recover { epoch: Epoch(1), inside: true }));
+        });
+        let mut bench = if started_anew { started_again(&bench, rewritten) } else { bench };
+        let conn = if started_anew { 21 } else { 11 };
+        if started_anew {
+            bench.join(conn, Register { instance: Some(JobInstance([9; 16])), ..life(1, 1) });
+        }
+        for member in [0, 2, conn] {
+            bench.say(member, Message::InEpoch(InEpoch { epoch: Epoch(2) }));
+        }
+        bench.sent.clear();
+        let wish = GroupWish::Ranks(ranks.clone());
+        bench.say(conn, Message::MakeGroup(MakeGroup { parent: GroupId::WORLD, nth: 1, sequence: 1, wish }));
+        let told = bench.told(conn);
+        match ranks[0] {
+            0 => {
+                let [Message::GroupMade(made)] = &told[..] else { panic!("{told:?}") };
+                assert_eq!((made.group, &made.members[..]), (Some(MADE), &[0, 1][..]));
+                assert!(bench.sent.is_empty(), "the others hear nothing of it: {:?}", bench.sent);
+            }
+            _ => {
+                let [Message::Revoked(word)] = &told[..] else { panic!("{told:?}") };
+                assert_eq!((word.failure.status, word.failure.group), (Status::Mismatch, Some(GroupId::WORLD)));
+            }
         }
     }
 }

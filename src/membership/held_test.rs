@@ -5,8 +5,11 @@ use super::super::store::OPEN_MAX;
 use super::super::testing::{host, named, rules, Bench};
 use super::super::{Closed, Identity, Rules, Scheduler};
 use crate::error::Status;
-use crate::types::{Epoch, JobInstance, Secret, Token, TokenHash};
-use crate::wire::{Blob, InEpoch, Message, Record, Recover, Reentry, Register, StoreBegin, StoreOperation, StoreReply};
+use crate::types::{Epoch, GroupId, JobInstance, Secret, Token, TokenHash};
+use crate::wire::{
+    Abort, Blob, FreeGroup, GroupWish, InEpoch, MakeGroup, Message, Record, Recover, Reentry, Register, StoreBegin,
+    StoreOperation, StoreReply, Suspect,
+};
 use std::time::Duration;
 
 const NODES: u32 = 3;
@@ -231,4 +234,100 @@ fn a_scheduler_that_is_started_again_has_what_was_durable_and_no_more() {
     (0..4).for_each(|request| ask(&mut again, 0, request, StoreOperation::Add));
     let numbers: Vec<i64> = replies(&mut again, 0).iter().map(|reply| reply.number).collect();
     assert_eq!((told, &numbers[..]), (2, &[1, 2, 3, 4][..]));
+}
+
+#[test]
+fn a_group_is_told_of_when_it_is_durable_and_a_verdict_at_once() {
+    let mut bench = formed();
+    bench.syncs = false;
+    let wish = GroupWish::Ranks(vec![0, 1]);
+    let wanted = MakeGroup { parent: GroupId::WORLD, nth: 1, sequence: 1, wish };
+    (0..NODES.into()).for_each(|conn| bench.say(conn, Message::MakeGroup(wanted.clone())));
+    assert!(matches!(bench.written.last(), Some(Record::Making(_))), "{:?}", bench.written);
+    assert!(bench.sent.is_empty(), "{:?}", bench.sent);
+    bench.feed(Input::Persisted(2));
+    for conn in 0..NODES.into() {
+        assert!(matches!(bench.told(conn)[..], [Message::GroupMade(_)]));
+    }
+    ask(&mut bench, 0, 1, StoreOperation::Add); // the disk has something to do
+    bench.say(1, Message::FreeGroup(FreeGroup { group: GroupId(3) }));
+    assert!(bench.sent.is_empty());
+    bench.close(2, Closed::Ended);
+    bench.feed(Input::Probed(life(2, 0).process, Liveness::Gone));
+    for conn in 0..2 {
+        let told = bench.told(conn);
+        assert!(matches!(told[..], [Message::LostNodes(_), Message::Verdict(_)]), "losses wait for no disk: {told:?}");
+    }
+    bench.say(0, Message::Abort(Abort { code: 7, reason: "enough".to_owned() }));
+    let told = bench.told(1);
+    assert!(matches!(told[..], [Message::LostNodes(_), Message::Verdict(_)]), "nor does an abort: {told:?}");
+}
+
+#[test]
+fn what_one_that_was_given_up_still_wants_does_not_count() {
+    let mut bench = formed();
+    bench.pass_with(Duration::from_secs(8), |bench| {
+        (0..2).for_each(|conn| bench.feed(Input::Heard(ConnId(conn))));
+    });
+    bench.feed(Input::Probed(life(2, 0).process, Liveness::Alive)); // it is stopped
+    assert_eq!(bench.scheduler.lost.iter().copied().collect::<Vec<_>>(), [2]);
+    ask(&mut bench, 2, 1, StoreOperation::Add);
+    let wish = GroupWish::Ranks(vec![0]);
+    bench.say(2, Message::MakeGroup(MakeGroup { parent: GroupId::WORLD, nth: 1, sequence: 1, wish }));
+    bench.say(2, Message::Abort(Abort { code: 7, reason: "enough".to_owned() }));
+    bench.sent.clear();
+    recover(&mut bench, 2, true);
+    let told = bench.told(2);
+    let [Message::NotRecovered(word)] = &told[..] else { panic!("{told:?}") };
+    assert_eq!(word.failure.status, Status::Fenced);
+    assert_eq!(bench.scheduler.verdict.as_ref().map(|first| first.status), Some(Status::PeerLost));
+    ask(&mut bench, 0, 1, StoreOperation::TryGet);
+    assert_eq!(replies(&mut bench, 0)[0].status, Status::NotFound.code());
+}
+
+/// The scheduler of a job whose nodes all run on another host, started for the fourth time.
+fn started_again_elsewhere() -> Bench {
+    let rules = Rules { recovery: true, durable: true, ..rules(NODES, 0) };
+    let mut bench = Bench::new(rules.clone());
+    (0..NODES).for_each(|rank| bench.join(rank.into(), Register { host: host("there"), ..life(rank, 0) }));
+    let (instance, secret) = (JobInstance([9; 16]), Secret([0; 32]));
+    let identity = Identity { instance, secret, host: host("here"), pid_namespace: 7 };
+    let records = bench.written.into_iter().chain((2..5).map(Record::Generation)).collect();
+    let mut again = Bench::new(rules.clone());
+    again.scheduler = Scheduler::resume(identity, rules, again.now, records);
+    again.feed(Input::Heard(ConnId(999)));
+    again
+}
+
+#[test]
+fn nobody_on_another_host_is_judged_before_the_heartbeat_time_out_either_whatever_a_peer_has_seen() {
+    let mut again = started_again_elsewhere();
+    again.join(0, Register { host: host("there"), ..attached(0) });
+    again.say(0, Message::InEpoch(InEpoch { epoch: Epoch(1) }));
+    again.say(0, Message::Suspect(Suspect { peer: 1, evidence: "its link ended".to_owned() }));
+    let heard = |bench: &mut Bench| bench.feed(Input::Heard(ConnId(0)));
+    again.pass_with(Duration::from_millis(4_900), heard);
+    assert!(again.scheduler.lost.is_empty() && again.scheduler.verdict.is_none());
+    again.pass_with(Duration::from_millis(1_200), heard);
+    assert_eq!(again.scheduler.lost.iter().copied().collect::<Vec<_>>(), [1, 2]);
+}
+
+#[test]
+fn a_journal_that_is_rewritten_still_says_how_often_the_scheduler_was_started() {
+    let again = started_again_elsewhere();
+    assert_eq!(again.scheduler.snapshot().first(), Some(&Record::Generation(4)));
+}
+
+#[test]
+fn a_journal_that_is_rewritten_still_says_who_has_left() {
+    let mut bench = formed();
+    bench.say(1, Message::Leave);
+    let (instance, secret) = (JobInstance([9; 16]), Secret([0; 32]));
+    let identity = Identity { instance, secret, host: host("here"), pid_namespace: 7 };
+    let rules = Rules { recovery: true, durable: true, ..rules(NODES, 0) };
+    let mut again = Bench::new(rules.clone());
+    again.scheduler = Scheduler::resume(identity, rules, again.now, bench.scheduler.snapshot());
+    again.feed(Input::Heard(ConnId(999)));
+    again.join(1, attached(1));
+    assert_eq!(again.told(1), [Message::Bye]);
 }

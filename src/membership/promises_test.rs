@@ -254,6 +254,60 @@ fn what_nodes_were_told_before_is_told_to_all() {
     assert_eq!(again.scheduler.lost.iter().copied().collect::<Vec<_>>(), [2]);
 }
 
+#[test]
+fn each_brings_what_it_was_told_and_all_of_it_counts() {
+    let mut again = started_again(formed(4), 4);
+    (0..2).for_each(|rank| again.join(u64::from(rank), attached(rank, 4)));
+    let failure = |status, group| {
+        let (culprit, cause) = (None, format!("{status:?}"));
+        Failure { status, culprit, cause, epoch: Epoch(1), group, sequence: 1 }
+    };
+    let mismatch = failure(Status::Mismatch, Some(GroupId::WORLD));
+    let revoked = Known { epoch: Epoch(1), failure: None, lost: Vec::new(), revoked: vec![mismatch.clone()] };
+    again.sent.clear();
+    again.say(0, Message::Known(revoked));
+    let told = again.told(1);
+    assert!(matches!(&told[..], [Message::Revoked(word)] if word.failure == mismatch), "{told:?}");
+    // One was told of one loss, the other of both.
+    for (conn, lost) in [(0, vec![2]), (1, vec![2, 3])] {
+        let failure = Some(failure(Status::PeerLost, None));
+        again.say(conn, Message::Known(Known { epoch: Epoch(1), failure, lost, revoked: Vec::new() }));
+    }
+    assert_eq!(again.scheduler.lost.iter().copied().collect::<Vec<_>>(), [2, 3]);
+    let last = again.told(0).into_iter().rev().find_map(|message| match message {
+        Message::LostNodes(lost) => Some(lost.nodes),
+        _ => None,
+    });
+    assert_eq!(last, Some(vec![2, 3]), "everybody learns of the other's");
+}
+
+#[test]
+fn an_epochs_settings_lives_and_restarts_outlive_its_scheduler() {
+    for compacted in [false, true] {
+        let mut bench = formed(2);
+        let first = Register { instance: None, ..register(1, 2) };
+        gone(&mut bench, 1, &first);
+        bench.join(11, second(1, 2));
+        bench.say(0, Message::Recover(Recover { epoch: Epoch(1), inside: true }));
+        assert_eq!(bench.formed_message(11).restarts, 1);
+        if compacted {
+            bench.written = bench.scheduler.snapshot();
+        }
+        let mut elsewhere = durable(2);
+        elsewhere.agreed.heartbeat_timeout_ms = 7_000;
+        elsewhere.agreed.checksums = false;
+        let mut again = started_by(bench, elsewhere);
+        again.join(10, attached(0, 2));
+        let formed = again.formed_message(10);
+        assert_eq!((formed.agreed.heartbeat_timeout_ms, formed.agreed.checksums), (5_000, true), "as all were told");
+        // That it is fenced holds for a life, too, that has not heard of its job.
+        again.join(12, first);
+        assert_eq!(again.rejected(12).0, Status::Fenced);
+        again.join(13, Register { instance: Some(JobInstance([9; 16])), ..second(1, 2) });
+        assert_eq!(again.formed_message(13).restarts, 1);
+    }
+}
+
 /// Rank 0 aborts a job of three, of which rank 2 may be lost before; rank 0 was told that it is aborted.
 fn aborted(is_one_lost: bool) -> (Bench, Known) {
     let mut bench = formed(3);
@@ -495,4 +549,14 @@ fn a_connection_that_its_node_has_replaced_is_closed_whatever_waits_to_be_durabl
     assert!(bench.sent.is_empty());
     bench.join(5, attached(0, 2));
     assert_eq!(bench.closed, [ConnId(0)]);
+}
+
+#[test]
+fn nodes_attach_to_a_scheduler_that_is_started_again_with_their_tokens() {
+    let mut again = started_again(formed(2), 2);
+    again.join(10, Register { reentry: register(0, 2).reentry, ..attached(1, 2) });
+    let (status, reason) = again.rejected(10);
+    assert!(status == Status::Rejected && reason.contains("without the token"), "{reason}");
+    again.join(11, attached(1, 2));
+    assert_eq!(again.formed_message(11).rank, 1);
 }

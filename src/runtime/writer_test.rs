@@ -561,3 +561,15 @@ fn a_job_goes_on_until_it_is_done_and_another_is_refused() {
     assert_ne!(next.instance, instance);
     assert_eq!(next.records, [Record::Generation(1)]);
 }
+
+#[test]
+fn that_it_was_started_is_durable_before_a_scheduler_says_anything() {
+    for seed in 0..20 {
+        let disk = MemoryDisk::new(seed);
+        let begun = |disk: &MemoryDisk| begin(&settings(|_| ()), || Ok(Box::new(disk.clone()))).unwrap();
+        let first = begun(&disk);
+        let again = begun(&disk.crash());
+        assert_eq!(again.instance, first.instance, "seed {seed}");
+        assert_eq!(again.records.last(), Some(&Record::Generation(2)), "seed {seed}");
+    }
+}

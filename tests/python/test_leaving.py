@@ -1,6 +1,8 @@
 """Leaving a cluster: in any order, in bounded time, known to those who stay, and without a trace."""
 
 import contextlib
+import os
+import pathlib
 import signal
 import socket
 import time
@@ -14,6 +16,7 @@ HOST = socket.gethostname()
 SLACK_SECONDS = 2.0
 # Nothing has to be waited for but the scheduler's good-bye.
 PROMPT_SECONDS = 0.7
+FIN_WAIT2 = "05"  # as /proc/net/tcp says it
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0), (2, 0, 3, 1)])
@@ -96,6 +99,45 @@ def test_leaving_twice_is_leaving_once_and_calls_afterwards_say_so():
             for call in ("collective", "store"):
                 assert words[call]["error"] == "STATE" and words[call]["after"] < 1.0, words
                 assert "finalize" in words[call]["sentence"] or "left" in words[call]["sentence"], words
+
+
+def half_closed(pid):
+    """How many of a process's connections have said all that they will, and still listen."""
+    own = {os.readlink(path) for path in pathlib.Path(f"/proc/{pid}/fd").iterdir() if path.is_symlink()}
+    rows = [line.split() for line in pathlib.Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
+    return sum(row[3] == FIN_WAIT2 and f"socket:[{row[9]}]" in own for row in rows)
+
+
+def test_the_word_goes_over_the_links_which_stay_half_closed_until_the_scheduler_has_said_goodbye(tmp_path):
+    lines = """
+        c = join()
+        c.world.barrier()
+        say(met=True)
+        hold(f"go {c.rank}")
+        if c.rank == 0:
+            say(told=fails(c.world.barrier))
+            hold("leave")
+        c.leave()
+    """
+    env = {"HOLD_FOLDER": tmp_path, "MS_NODE_TIMEOUT": 60}
+    with Cluster(node(lines), workers=2, env=env) as cluster:
+        stays, leaves = cluster.workers
+        for worker in cluster.workers:
+            worker.wait_for("met", 30)
+        cluster.scheduler.signal(signal.SIGSTOP)
+        (tmp_path / "go 1").touch()
+        deadline = time.monotonic() + 10
+        while not half_closed(leaves.pid):
+            assert leaves.returncode is None and time.monotonic() < deadline
+            time.sleep(0.001)
+        (tmp_path / "go 0").touch()
+        stays.wait_for("told", 30)  # by the link: the scheduler says nothing
+        assert said(stays)["told"]["error"] == "PEER_LEFT" and "rank 1" in said(stays)["told"]["sentence"]
+        assert leaves.returncode is None
+        cluster.scheduler.signal(signal.SIGCONT)
+        assert leaves.wait(timeout=30) == 0 and leaves.stderr == ""
+        (tmp_path / "leave").touch()
+        cluster.succeed(timeout=30)
 
 
 def test_the_last_result_reaches_a_slow_peer_though_the_others_have_left(tmp_path):

@@ -1,0 +1,133 @@
+//! What a node brings to a scheduler that was started again, and what it is not shaken by.
+
+use super::bench::{failure, formed, profile, Bench};
+use super::*;
+use crate::types::GroupId;
+use crate::wire::{Blob, Formed, GroupWish, InEpoch, Known, LostNodes, MakeGroup, Revoked, StoreOperation, Verdict};
+
+const MADE: GroupId = GroupId(3);
+
+/// A member, with recovery, of a scheduler that was started so often.
+fn joined(generation: u64) -> Bench {
+    let mut profile = profile();
+    profile.register.recovery = true;
+    let mut bench = Bench { agent: Agent::new(profile, Time(0)), ..Bench::new() };
+    bench.drain();
+    bench.feed(Input::Connected(Vec::new()));
+    bench.receive(Message::Formed(Formed { generation, ..formed(1, 1) }));
+    bench.outputs.clear();
+    bench
+}
+
+/// Its connection ends, and it is told this over a new one.
+fn attach(bench: &mut Bench, formed: Formed) {
+    bench.feed(Input::Closed("reset".to_owned()));
+    bench.pass(1_000, false);
+    bench.feed(Input::Connected(Vec::new()));
+    bench.outputs.clear();
+    bench.receive(Message::Formed(formed));
+}
+
+#[test]
+fn what_it_was_told_is_brought_to_a_scheduler_that_was_started_again_and_to_no_other() {
+    let mut bench = joined(1);
+    let (lost, revoked) = (vec![2, 5], failure(Status::Mismatch, Some(MADE), "another call"));
+    bench.receive(Message::Revoked(Revoked { failure: revoked.clone() }));
+    bench.receive(Message::LostNodes(LostNodes { epoch: Epoch(1), nodes: lost.clone() }));
+    let first = failure(Status::PeerLost, None, "rank 2 is lost");
+    bench.receive(Message::Verdict(Verdict { failure: first.clone() }));
+    let in_epoch = Message::InEpoch(InEpoch { epoch: Epoch(1) });
+    attach(&mut bench, formed(1, 1));
+    assert_eq!(bench.sent(), std::slice::from_ref(&in_epoch), "the same has told it");
+    attach(&mut bench, Formed { generation: 2, ..formed(1, 1) });
+    let known = Known { epoch: Epoch(1), failure: Some(first), lost, revoked: vec![revoked] };
+    assert_eq!(bench.sent(), [in_epoch, Message::Known(known)]);
+}
+
+#[test]
+fn a_revoked_group_alone_is_brought_along_too() {
+    let mut bench = joined(1);
+    let failure = failure(Status::Timeout, Some(GroupId::WORLD), "too late");
+    bench.receive(Message::Revoked(Revoked { failure: failure.clone() }));
+    attach(&mut bench, Formed { generation: 3, ..formed(1, 1) });
+    let known = Known { epoch: Epoch(1), failure: None, lost: Vec::new(), revoked: vec![failure] };
+    assert_eq!(bench.sent()[1..], [Message::Known(known)]);
+}
+
+#[test]
+fn one_of_a_lower_generation_or_another_job_is_refused() {
+    for (strange, words) in [
+        (Formed { generation: 2, ..formed(1, 1) }, "start 2, and there was a start 3"),
+        (formed(2, 1), "of another job"),
+    ] {
+        let mut bench = joined(3);
+        attach(&mut bench, strange);
+        assert!(bench.sent().is_empty() && bench.disconnects() == 1, "{:?}", bench.outputs);
+        assert!(bench.warnings().iter().any(|line| line.contains(words)), "{:?}", bench.warnings());
+        attach(&mut bench, Formed { generation: 3, ..formed(1, 1) });
+        assert!(matches!(bench.sent()[..], [Message::InEpoch(_)]), "its own is still followed: {:?}", bench.outputs);
+    }
+}
+
+#[test]
+fn who_is_said_to_be_lost_in_another_epoch_is_not_lost_in_this_one() {
+    let mut bench = joined(1);
+    bench.receive(Message::Formed(formed(1, 2)));
+    bench.outputs.clear();
+    bench.receive(Message::LostNodes(LostNodes { epoch: Epoch(1), nodes: vec![2] }));
+    assert!(bench.told().is_empty(), "{:?}", bench.told());
+    bench.receive(Message::LostNodes(LostNodes { epoch: Epoch(2), nodes: vec![1] }));
+    assert!(matches!(&bench.told()[..], [Event::Lost(nodes)] if *nodes == [1]));
+}
+
+#[test]
+fn an_abort_that_nobody_has_answered_outlives_the_epoch_and_the_scheduler() {
+    let mut bench = joined(1);
+    bench.feed(Input::Closed("reset".to_owned()));
+    bench.command(Command::Abort { code: 7, reason: "enough".to_owned() });
+    attach(&mut bench, Formed { generation: 2, ..formed(1, 2) });
+    let abort =
+        |message: &Message| matches!(message, Message::Abort(abort) if abort.code == 7 && abort.reason == "enough");
+    assert_eq!(bench.sent().iter().filter(|message| abort(message)).count(), 1, "{:?}", bench.sent());
+}
+
+#[test]
+fn what_needs_the_scheduler_waits_for_it_and_is_asked_on_each_connection_until_it_answers() {
+    let mut bench = joined(1);
+    bench.feed(Input::Closed("reset".to_owned()));
+    let wish = GroupWish::Ranks(vec![0]);
+    let group = MakeGroup { parent: GroupId::WORLD, nth: 1, sequence: 1, wish };
+    bench.command(Command::MakeGroup(group.clone()));
+    bench.command(Command::Locate(1, 2000));
+    bench.command(Command::Recover(true));
+    assert!(bench.sent().is_empty() && !bench.told().iter().any(|event| !matches!(event, Event::SchedulerAway(_))));
+    for generation in 2..4 {
+        attach(&mut bench, Formed { generation, ..formed(1, 1) });
+        let sent = bench.sent();
+        let is_asked = |wanted: fn(&Message) -> bool| sent.iter().filter(|message| wanted(message)).count() == 1;
+        assert!(sent.contains(&Message::MakeGroup(group.clone())), "{sent:?}");
+        assert!(is_asked(|message| matches!(message, Message::Locate(locate) if locate.index == 2000)), "{sent:?}");
+        assert!(is_asked(|message| matches!(message, Message::Recover(wish) if wish.inside)), "{sent:?}");
+    }
+}
+
+#[test]
+fn the_store_of_one_that_is_put_out_answers_nobody_any_more_and_keeps_nobody_waiting() {
+    let mut bench = joined(1);
+    let get = |ask| Command::Store {
+        ask,
+        operation: StoreOperation::Get,
+        keys: vec![Blob::new(&b"k"[..])],
+        delta: 0,
+        expected_bytes: 0,
+        value: Blob::new(Vec::new()),
+    };
+    bench.command(get(1));
+    bench.outputs.clear();
+    bench.receive(Message::Verdict(Verdict { failure: failure(Status::Fenced, None, "was given up") }));
+    let failed = |event: &Event, of| matches!(event, Event::Stored(ask, Err(error)) if *ask == of && error.message().contains("given up"));
+    assert!(bench.told().iter().any(|event| failed(event, 1)), "{:?}", bench.told());
+    bench.outputs.clear();
+    bench.command(get(2));
+    assert!(bench.told().iter().any(|event| failed(event, 2)) && bench.sent().is_empty(), "{:?}", bench.outputs);
+}
