@@ -152,6 +152,15 @@ impl Mesh {
         None
     }
 
+    /// The same, where it is known where the peer is; else nothing.
+    pub(super) fn open_if_located(&mut self, key: LinkKey, poller: &Poller) {
+        let index = self.groups.get(&key.group).and_then(|group| group.index_of(key.rank));
+        let member = index.zip(self.formed.as_ref()).and_then(|(index, formed)| formed.members.find(index));
+        if let Some(member) = member {
+            self.dial(key, &member.addresses, poller);
+        }
+    }
+
     /// The scheduler has said where a member is: links to it are opened. Returns whom to ask for next.
     pub fn located(&mut self, member: &Member, poller: &Poller) -> Option<u32> {
         for key in self.locating.found(member.index) {

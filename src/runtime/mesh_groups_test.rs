@@ -265,6 +265,8 @@ fn who_cannot_be_told_holds_nobody_up() {
     side.turn();
     assert_eq!(side.mesh.tell_on(waits, &side.poller), Time::NEVER);
     assert!(side.is_idle());
+    let wanted = LinkKey::new(GroupId(7), Channel::Collectives, 1);
+    assert_eq!(side.mesh.open(wanted, &side.poller), Some(2), "it is asked for when a link is wanted, and not before");
 
     let (mut lower, mut higher) = two(&plain());
     lower.mesh.add(&group, &lower.poller);

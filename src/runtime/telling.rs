@@ -64,7 +64,7 @@ impl Mesh {
         while under_way.len() < AT_A_TIME {
             let Some(key) = self.telling.queue.pop_front() else { break };
             under_way.insert(key, now + HELLO_WAIT);
-            self.open(key, poller);
+            self.open_if_located(key, poller); // nobody is asked where one is: the scheduler does not answer
         }
         let next = under_way.values().min().copied().unwrap_or(Time::NEVER);
         self.telling.under_way = under_way;
