@@ -96,6 +96,11 @@ impl Connections {
         all
     }
 
+    /// The scheduler itself stood still for this long: those that have not registered yet have as much longer.
+    pub(super) fn forgive(&mut self, late: Duration) {
+        self.unregistered.iter_mut().for_each(|(deadline, _)| *deadline = *deadline + late);
+    }
+
     /// The oldest that has not registered, with its deadline.
     fn oldest_unregistered(&mut self) -> Option<(Time, ConnId)> {
         while let Some(&(deadline, conn)) = self.unregistered.front() {
@@ -182,7 +187,6 @@ impl Scheduler {
 
     pub(super) fn greeting_due(&mut self, now: Time) {
         while let Some((deadline, conn)) = self.connections.oldest_unregistered() {
-            // The scheduler may have moved all timers since: the deadline in the queue is the earliest.
             if deadline > now {
                 return self.timers.at(deadline, Due::Greeting);
             }

@@ -1,7 +1,7 @@
 //! Who still lives: heartbeats and their echo, connections that end, processes that are looked at.
 //!
 //! A node whose loss is certain becomes *doomed*, with the cause in words; `suspicion.rs` decides whether it is the
-//! culprit or only a consequence. Tested in `liveness_test.rs`.
+//! culprit or only a consequence. Tested in `liveness_test.rs`, and in `lateness_test.rs` where the scheduler itself is late.
 
 use super::contract::{Closed, Liveness, Output};
 use super::node::{span, Detached, Witness};
@@ -240,6 +240,9 @@ impl Scheduler {
     }
 }
 
+#[cfg(test)]
+#[path = "lateness_test.rs"]
+mod lateness_tests;
 #[cfg(test)]
 #[path = "liveness_test.rs"]
 mod tests;

@@ -304,9 +304,9 @@ impl Scheduler {
         }
         self.timers.shift(late);
         self.witnesses_count_from = now + liveness::REATTACH;
-        for node in self.nodes.values_mut() {
-            node.forgive(late, now);
-        }
+        self.connections.forgive(late);
+        self.nodes.values_mut().for_each(|node| node.forgive(late, now));
+        self.revoked.values_mut().for_each(|revoked| revoked.at.forgive(late, now));
         self.note(format!("this scheduler stood still for {}: all deadlines move by as much", node::span(late)));
     }
 

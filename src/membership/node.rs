@@ -210,14 +210,17 @@ impl Node {
         self.progress.iter().find(|(progress, _)| progress.group == group)
     }
 
-    /// The scheduler itself stood still for this long: the node is not to be blamed for it.
+    /// The scheduler itself stood still for this long: the node is not to be blamed for it. All that its signs of life are
+    /// compared with moves as well: nobody has been heard since it was asked, suspected or reported dead, because time was lent.
     pub(super) fn forgive(&mut self, late: Duration, now: Time) {
-        self.heard = (self.heard + late).min(now);
-        self.hearing = (self.hearing + late).min(now);
-        self.attached = (self.attached + late).min(now);
-        if let Some(detached) = &mut self.detached {
-            detached.since = (detached.since + late).min(now);
-        }
+        let heard = self.heard;
+        self.witness.take_if(|witness| witness.is_disproved(heard));
+        let signs = [&mut self.heard, &mut self.hearing, &mut self.attached].into_iter();
+        let asked = self.challenged.iter_mut().chain(&mut self.given_up);
+        let detached = self.detached.iter_mut().map(|detached| &mut detached.since);
+        let witness = self.witness.iter_mut().map(|witness| &mut witness.at);
+        let suspicions = self.suspicions.iter_mut().map(|suspicion| &mut suspicion.at);
+        signs.chain(asked).chain(detached).chain(witness).chain(suspicions).for_each(|at| at.forgive(late, now));
     }
 
     /// Keeps a suspicion of its own, once per peer.

@@ -15,6 +15,11 @@ impl Time {
     pub fn since(self, earlier: Time) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
+
+    /// Moves by a time that does not count, but not beyond the present. What came first stays first.
+    pub fn forgive(&mut self, late: Duration, now: Time) {
+        *self = (*self + late).min(now);
+    }
 }
 
 impl Add<Duration> for Time {
