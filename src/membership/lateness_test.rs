@@ -7,8 +7,8 @@ use crate::membership::testing::{host, named, rules, worker, Bench};
 use crate::membership::{Closed, ConnId, Input, Rules};
 use crate::types::{Epoch, GroupId, JobInstance, Process, Token, TokenHash};
 use crate::wire::{
-    ChildEnded, GivenUp, Heartbeat, HowEnded, InEpoch, Message, PeerReport, PeerState, Recover, Reentry, Register, Revoke,
-    Suspect,
+    ChildEnded, GivenUp, Heartbeat, HowEnded, InEpoch, Message, PeerReport, PeerState, Recover, Reentry, Register,
+    Revoke, Suspect,
 };
 use std::time::Duration;
 

@@ -3,9 +3,10 @@
 use super::cluster::Cluster;
 use super::cluster_test::{allreduce, node, one_cause, plain, scheduler};
 use super::mesh::Wrap;
+use super::{CallBuffers, Work};
 use crate::error::{Error, Status};
 use crate::net::{Registry, TcpTransport, Token, Transport};
-use crate::types::GroupId;
+use crate::types::{Call, CallKind, DType, GroupId, ReduceOp};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -133,6 +134,39 @@ pub(super) fn told_by(trouble: Trouble, work: impl Fn(&Cluster) -> Error + Sync)
     });
     assert!(before.elapsed() < SOON, "it took {:?}", before.elapsed());
     errors.into_iter().flatten().map(Some).collect()
+}
+
+/// The same for requests, of which a second one waits behind the first.
+fn told_in_requests(trouble: Trouble) -> Vec<Option<Error>> {
+    told_by(trouble, |cluster| {
+        let world = cluster.group(GroupId::WORLD);
+        let call = Call {
+            kind: CallKind::Allreduce,
+            dtype: Some(DType::Uint8),
+            op: Some(ReduceOp::Max),
+            root: None,
+            count: 1 << 20,
+            layout: 0,
+        };
+        loop {
+            // Requests outlive this, so their memory is given up.
+            let memory = || CallBuffers::of(vec![1; 1 << 20].leak(), vec![0; 1 << 20].leak());
+            let requests = [(); 2].map(|()| world.start(Work::plain(call, memory())));
+            let outcomes = requests.map(|started| started.and_then(|it| it.wait(Some(SOON)).expect("it ends")));
+            if let Some(Err(error)) = outcomes.into_iter().find(Result::is_err) {
+                break error;
+            }
+        }
+    })
+}
+
+#[test]
+fn a_bug_of_ours_ends_the_group_for_all_and_nobody_waits_for_ever() {
+    for told in [told(Trouble::Panic), told_in_requests(Trouble::Panic)] {
+        let sentence = one_cause(told, Status::Internal);
+        assert!(sentence.starts_with("rank 1 (node id \"1\""), "{sentence}");
+        assert!(sentence.contains("cannot go on with allreduce #1 on world: a bug in this library"), "{sentence}");
+    }
 }
 
 #[test]

@@ -52,6 +52,8 @@ pub(super) enum Stop {
     Memory(usize),
     /// Something that this process needs cannot be had.
     Failed(Error),
+    /// It has panicked: a bug of this library.
+    Bug,
 }
 
 /// When a call that waits says so: to the scheduler, and in the log.

@@ -10,7 +10,7 @@ use super::group::{Driver, Group, Slot};
 use super::link::LinkEnd;
 use super::shared::{Shared, ToNode, VERDICT_WAIT};
 use crate::agent::Command;
-use crate::error::{Culprit, Failure, Status};
+use crate::error::{Culprit, Error, Failure, Status};
 use crate::types::Call;
 use crate::wire::{encode_frame, Absent, Encoder, LinkKind, LinkRevoke, PeerState, Wire};
 use std::cmp::Ordering;
@@ -60,9 +60,10 @@ impl Group {
                 (self.failure(running, Status::Mismatch, None, cause), false)
             }
             Stop::Timeout => (self.timed_out(running), false),
-            Stop::Failed(error) => {
-                let cause = format!("cannot go on with {}: {}", running.title(), error.message());
-                (self.failure(running, error.status(), self.culprit(self.rank().unwrap_or(0)), cause), false)
+            Stop::Failed(error) => (self.failed(running, &error), false),
+            Stop::Bug => {
+                let bug = Error::new(Status::Internal, "a bug in this library, printed there; please report it");
+                (self.failed(running, &bug), false)
             }
             Stop::Memory(bytes) => {
                 let cause =
@@ -78,10 +79,19 @@ impl Group {
         self.break_with(cause)
     }
 
-    /// Ends the group for everyone without its driver: another call has it, or none.
+    /// Something that this process needs for a collective cannot be had.
+    pub(super) fn failed(&self, running: &Running<'_>, error: &Error) -> Failure {
+        let cause = format!("cannot go on with {}: {}", running.title(), error.message());
+        self.failure(running, error.status(), self.culprit(self.rank().unwrap_or(0)), cause)
+    }
+
+    /// Ends the group for everyone without having its driver: another call has it, or none.
     pub(super) fn give_up_for_all(&self, running: &Running<'_>, cause: Failure) -> Failure {
         if let Some(first) = self.told(running.shared) {
             return self.break_with(first);
+        }
+        if let Some(mut driver) = self.idle_driver() {
+            self.pass_on(&mut driver, &cause);
         }
         let cause = self.agree_on_cause(running.shared, cause, true);
         let first = self.break_with(cause);

@@ -179,3 +179,108 @@ fn a_call_does_not_end_well_by_a_frame_behind_which_its_peer_has_given_up() {
         assert_eq!(bench.call(), cause(3), "{count}");
     }
 }
+
+#[test]
+fn a_collective_that_cannot_begin_revokes_its_group_too() {
+    let mut bench = Bench::new();
+    bench.stand(0);
+    // Its peer's frame is there, and behind it the second one's: so the links are known, and the driver waits for nobody.
+    bench.peers[2].write_all(&broadcast_frame(1)).unwrap();
+    let mut output = vec![0; 1];
+    bench.group.run(Work::plain(broadcast(1), CallBuffers::of(&[], &mut output))).expect("it is all there");
+    let no_thread = |_| Err(Error::system("cannot start a thread", &std::io::Error::from_raw_os_error(libc::EAGAIN)));
+    let work = Work::plain(broadcast(1), CallBuffers::of(&[], vec![0; 1].leak()));
+    let error = bench.group.start_on(work, no_thread).err().expect("there is no thread for it");
+    let first = bench.group.broken().expect("it is revoked");
+    assert_eq!((error.status(), first.status), (Status::System, Status::System), "{error}");
+    let words = "cannot go on with broadcast #2 on world: cannot start a thread";
+    assert!(first.cause.starts_with(words) && error.message().contains(words), "{error}");
+    assert_eq!(first.culprit.as_ref().and_then(|culprit| culprit.rank), Some(0));
+    for rank in PEERS {
+        assert_eq!(bench.told(rank), revoke(first.clone()), "rank {rank}");
+    }
+    let commands = std::iter::from_fn(|| bench.shared.next_command());
+    assert!(commands.into_iter().any(|it| matches!(it, ToNode::Of(_, Command::Revoke(told)) if told == first)));
+    assert_eq!(bench.call(), first, "every later call, too");
+}
+
+/// What a rank finds out itself, by what rank 3 does.
+#[derive(Clone, Copy, Debug)]
+enum Found {
+    Nothing,
+    AnotherCall,
+    Damage,
+    Leave,
+    End,
+    NoMemory,
+    NoMeans,
+    Bug,
+}
+
+impl Found {
+    /// How the collective goes that finds this here, and not on a link.
+    fn play(self, bench: &Bench) -> Failure {
+        let (shared, turn) = (&bench.shared, bench.group.turns.take());
+        let outcome = bench.group.in_turn(shared, &turn, broadcast(1), shared.clock.now(), |_, _| match self {
+            Found::NoMemory => Err::<(), _>(Stop::Memory(7)),
+            Found::NoMeans => Err(Stop::Failed(Error::new(Status::System, "no descriptor is left"))),
+            _ => panic!("the bug that this test plants"),
+        });
+        let failure = bench.group.broken().expect("it is revoked");
+        assert_eq!(outcome, Err(failure.clone().into()));
+        failure
+    }
+}
+
+#[test]
+fn who_gives_up_for_a_reason_of_its_own_tells_its_peers_and_the_scheduler() {
+    for (found, status) in [
+        (Found::Nothing, Status::Timeout),
+        (Found::AnotherCall, Status::Mismatch),
+        (Found::Damage, Status::Corrupt),
+        (Found::Leave, Status::PeerLeft),
+        (Found::End, Status::PeerLost),
+        (Found::NoMemory, Status::Memory),
+        (Found::NoMeans, Status::System),
+        (Found::Bug, Status::Internal),
+    ] {
+        let mut bench = Bench::new();
+        let peer = &mut bench.peers[2];
+        match found {
+            Found::Nothing => bench.group.set_timeout_ms(50).unwrap(),
+            Found::AnotherCall => peer.write_all(&broadcast_frame(2)).unwrap(),
+            Found::Damage => {
+                let mut bytes = broadcast_frame(1);
+                *bytes.last_mut().unwrap() ^= 1;
+                peer.write_all(&bytes).unwrap();
+            }
+            Found::Leave => peer.write_all(&super::super::handshake::leave()).unwrap(),
+            Found::End => peer.shutdown(Shutdown::Write).unwrap(),
+            Found::NoMemory | Found::NoMeans | Found::Bug => {}
+        }
+        bench.stand(0);
+        let first = match found {
+            Found::NoMemory | Found::NoMeans | Found::Bug => found.play(&bench),
+            _ => bench.call(),
+        };
+        assert_eq!(
+            (first.status, first.group, first.sequence),
+            (status, Some(GroupId::WORLD), 1),
+            "{found:?}: {first}"
+        );
+        for rank in [1, 2] {
+            assert_eq!(bench.told(rank), revoke(first.clone()), "{found:?}: rank {rank}");
+        }
+        let asked = std::iter::from_fn(|| bench.shared.next_command()).filter_map(|asked| match asked {
+            ToNode::Of(Epoch(1), Command::Revoke(told)) => Some(Ok(told)),
+            ToNode::Of(Epoch(1), Command::Suspect { peer, .. }) => Some(Err(peer)),
+            _ => None,
+        });
+        let mut asked: Vec<_> = asked.collect();
+        asked.dedup(); // where the end was seen, and where it was needed
+        let is_suspected = matches!(found, Found::End).then_some(Err(3));
+        assert_eq!(asked, Vec::from_iter(is_suspected.into_iter().chain([Ok(first.clone())])), "{found:?}");
+        assert_eq!(first.cause.contains("unconfirmed"), matches!(found, Found::End), "{first}");
+        assert_eq!(bench.call(), first, "every later call, too");
+    }
+}

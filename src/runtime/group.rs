@@ -23,7 +23,7 @@ use crate::wire::{Channel, Formed, GroupProgress, Member, PeerState, DATA_HEADER
 use std::io::IoSlice;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak};
 use std::time::Duration;
 
 /// The group's waker's token while it sleeps; a link's is its peer's rank.
@@ -285,6 +285,15 @@ impl Group {
 
     pub(super) fn driver(&self) -> MutexGuard<'_, Driver> {
         self.driver.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same, where no call has it.
+    pub(super) fn idle_driver(&self) -> Option<MutexGuard<'_, Driver>> {
+        match self.driver.try_lock() {
+            Ok(driver) => Some(driver),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// Hands something over; a group that is shut drops it. (The agent thread's side.)

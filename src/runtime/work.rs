@@ -18,6 +18,7 @@ use crate::error::{Error, Failure, Result, Status};
 use crate::net::thread;
 use crate::types::{Call, Time};
 use std::cell::RefCell;
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -65,25 +66,41 @@ impl Group {
 
     /// Starts one collective, which goes on while the caller does something else.
     pub fn start(self: &Arc<Self>, work: Work<'static>) -> Result<Request> {
+        self.start_on(work, |group| thread::spawn("muster-progress", move || group.work_off()))
+    }
+
+    /// The same, on a progress thread that is started so, if there is none yet.
+    pub(super) fn start_on(
+        self: &Arc<Self>,
+        work: Work<'static>,
+        spawn: impl FnOnce(Arc<Group>) -> Result<JoinHandle<()>>,
+    ) -> Result<Request> {
         let shared = self.shared()?;
         self.check(&work)?;
         self.refuse_if_broken(&shared)?;
         let (since, call) = (shared.clock.now(), work.call);
-        let progress = || {
-            let group = Arc::clone(self);
-            thread::spawn("muster-progress", move || group.work_off())
-        };
-        let started = self.jobs.put(progress, || {
-            let (request, completer) = request();
-            let (group, turn) = (Arc::downgrade(self), self.turns.take_number());
-            completer.on_cancel(move || {
-                if let Some(group) = group.upgrade() {
-                    group.cancel(call, turn);
-                }
-            });
-            (Job { turn, since, work, completer }, request)
-        })?;
+        let started = self.jobs.put(
+            || spawn(Arc::clone(self)),
+            || {
+                let (request, completer) = request();
+                let (group, turn) = (Arc::downgrade(self), self.turns.take_number());
+                completer.on_cancel(move || {
+                    if let Some(group) = group.upgrade() {
+                        group.cancel(call, turn);
+                    }
+                });
+                (Job { turn, since, work, completer }, request)
+            },
+        );
+        let started = started.map_err(|error| self.cannot_start(&shared, call, since, &error))?;
         started.ok_or_else(|| Error::new(Status::State, format!("{} has been freed, or its cluster left", self.id())))
+    }
+
+    /// A collective that cannot begin here has failed like one that cannot go on: the others may be in it.
+    fn cannot_start(&self, shared: &Shared, call: Call, since: Time, error: &Error) -> Error {
+        let turn = self.turns.take();
+        let running = self.running(shared, call, turn.number(), since);
+        self.give_up_for_all(&running, self.failed(&running, error)).into()
     }
 
     fn check(&self, work: &Work<'_>) -> Result<()> {
@@ -118,7 +135,8 @@ impl Group {
         })
     }
 
-    /// Waits for a turn and does something in it, as the group's next collective.
+    /// Waits for a turn and does something in it, as the group's next collective. A panic there is a bug of this library; the
+    /// others are not to wait for what it has left undone.
     pub(super) fn in_turn<T>(
         &self,
         shared: &Shared,
@@ -135,7 +153,8 @@ impl Group {
         self.refuse_if_broken(shared)?;
         let driver = &mut *driver;
         self.enter(running.sequence, call, since);
-        match self.overhear(driver, &running).and_then(|()| body(driver, &running)) {
+        let guarded = AssertUnwindSafe(|| self.overhear(driver, &running).and_then(|()| body(driver, &running)));
+        match catch_unwind(guarded).unwrap_or(Err(Stop::Bug)) {
             Ok(result) => {
                 driver.previous = Some(call);
                 self.finish(running.sequence);
