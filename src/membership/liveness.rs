@@ -67,7 +67,12 @@ impl Scheduler {
             let node = &self.nodes[&key];
             let (unheard, unhearing) = (now.since(node.heard), node.unhearing(now));
             if unheard < silence {
-                self.doom(now, key, format!("is lost: it has not heard the scheduler for {}", span(unhearing)));
+                let (deaf, heard) = (span(unhearing), span(unheard));
+                self.doom(
+                    now,
+                    key,
+                    format!("is lost: it has not heard the scheduler for {deaf}; last heard {heard} ago"),
+                );
             } else if !self.probe(key) {
                 let cause = format!("is lost: nothing was heard from it for {}", span(unheard));
                 self.doom(now, key, cause);

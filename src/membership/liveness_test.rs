@@ -219,6 +219,7 @@ fn a_node_that_does_not_hear_is_lost_too() {
     let failure = bench.verdict(0).expect("told");
     assert!(failure.to_string().starts_with("rank 1 "), "{failure}");
     assert!(failure.cause.starts_with("is lost: it has not heard the scheduler for 5"), "{failure}");
+    assert!(failure.cause.ends_with("; last heard 0 ms ago"), "{failure}");
 }
 
 #[test]
