@@ -171,6 +171,28 @@ static void something_else(muster_cluster_t *cluster, int index, void *context) 
     }
 }
 
+/* A group that is over is freed and made anew, without muster_recover and while world goes on. */
+static void made_anew(muster_cluster_t *cluster, int index, void *context) {
+    muster_group_t *world = muster_world(cluster);
+    (void)context;
+    CHECK_OK(muster_group_set_timeout(world, 20000 * patience()));
+    for (int round = 0; round < 3; round++) {
+        muster_group_t *group = NULL;
+        muster_status_t status = MUSTER_OK;
+        int32_t value = 0;
+        CHECK_OK(muster_group_split(world, 0, 0, &group));
+        CHECK_IS(0 + 1 + 2, sum_of_world_ranks(group, cluster));
+        while (status == MUSTER_OK) {
+            status = index == round ? muster_barrier(group) : muster_allreduce(group, &value, &value, 1, MUSTER_INT32, MUSTER_SUM);
+        }
+        CHECK_IS(MUSTER_ERR_MISMATCH, status);
+        CHECK_IS(MUSTER_ERR_MISMATCH, muster_barrier(group));
+        muster_group_free(group);
+        CHECK_OK(muster_barrier(world));
+    }
+    CHECK_IS(1, muster_epoch(cluster));
+}
+
 static void never_called(muster_cluster_t *cluster, int index, void *context) {
     muster_group_t *group = NULL;
     pthread_barrier_t *done = context;
@@ -210,6 +232,8 @@ int main(void) {
     plan.body = another_list;
     run_nodes(&plan);
     plan.body = something_else;
+    run_nodes(&plan);
+    plan.body = made_anew;
     run_nodes(&plan);
     pthread_barrier_t done;
     CHECK(pthread_barrier_init(&done, NULL, 3) == 0);

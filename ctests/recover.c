@@ -278,11 +278,23 @@ static void loss(void) {
     CHECK_IS(MUSTER_ERR_PEER_LOST, ranks_finish(ranks));
 }
 
-static void run(int workers, int servers, node_body body) {
-    struct plan plan = {.workers = workers, .servers = servers, .body = body, .node_ids = rank_ids};
+static void run_with(int workers, int servers, node_body body, const char *const *settings) {
+    struct plan plan = {.workers = workers, .servers = servers, .body = body, .node_ids = rank_ids, .settings = settings};
     run_nodes(&plan);
     CHECK(own_threads_are(1));
     CHECK(!own_sockets());
+}
+
+static void run(int workers, int servers, node_body body) { run_with(workers, servers, body, NULL); }
+
+/* The same where lost ranks could come back. */
+static void run_with_recovery(int workers, int servers, node_body body) {
+    char path[] = "/tmp/muster-recover-XXXXXX", command[64];
+    CHECK(mkdtemp(path) != NULL);
+    const char *settings[] = {"enable_recovery", "1", "recovery_path", path, NULL};
+    run_with(workers, servers, body, settings);
+    snprintf(command, sizeof command, "rm -r %s", path);
+    CHECK(system(command) == 0);
 }
 
 int main(void) {
@@ -293,5 +305,6 @@ int main(void) {
     run(3, 0, is_awaited);
     run(3, 0, has_left);
     run(3, 0, others_go_on);
+    run_with_recovery(3, 0, gives_up);
     return 0;
 }

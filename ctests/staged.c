@@ -160,6 +160,7 @@ static muster_status_t is_stopped(struct part *part) {
 struct stuck {
     struct part *part;
     size_t done;
+    size_t limit; /* it stops when so many bytes are done */
 };
 
 static void sum_until_stuck(const void *in, void *inout, size_t count, int32_t dtype, void *context) {
@@ -170,21 +171,41 @@ static void sum_until_stuck(const void *in, void *inout, size_t count, int32_t d
     for (size_t i = 0; i < count; i++) {
         to[i] += from[i];
     }
-    if (stuck->part->is_odd && stuck->done < LARGE / 8 && stuck->done + 4 * count >= LARGE / 8) {
+    if (stuck->part->is_odd && stuck->done < stuck->limit && stuck->done + 4 * count >= stuck->limit) {
         await(&stuck->part->ranks->note[stuck->part->rank].go);
     }
     stuck->done += 4 * count;
 }
 
-/* 64 MiB, of which a good part is through when one rank goes no further. */
-static muster_status_t stops_in_the_middle(struct part *part, bool cancels) {
+static int32_t stops_after(struct part *part, size_t limit) {
     static struct stuck stuck; /* may be used until the cluster is freed */
     static int32_t operation = -1;
-    stuck.part = part;
-    stuck.done = 0;
+    stuck = (struct stuck){.part = part, .limit = limit};
     if (operation == -1) {
         CHECK_OK(muster_op_create(part->cluster, sum_until_stuck, &stuck, 1, &operation));
     }
+    return operation;
+}
+
+/* A rank that is still in a reduction, which the others have left behind. */
+static muster_status_t is_elsewhere(struct part *part) {
+    int32_t operation = stops_after(part, 1);
+    muster_status_t status = muster_reduce(part->world, part->in, part->out, 16, MUSTER_INT32, operation, part->odd);
+    if (part->is_odd) { /* the first of the others has let it go on */
+        for (int i = 2; i < SIZE; i++) {
+            await(&part->ranks->note[part->odd].go);
+        }
+        return or_next(part, status);
+    }
+    CHECK_OK(status);
+    status = muster_barrier(part->world);
+    CHECK(sem_post(&part->ranks->note[part->odd].go) == 0);
+    return status;
+}
+
+/* 64 MiB, of which a good part is through when one rank goes no further. */
+static muster_status_t stops_in_the_middle(struct part *part, bool cancels) {
+    int32_t operation = stops_after(part, LARGE / 8);
     muster_request_t *request = NULL;
     CHECK_OK(muster_iallreduce(part->world, part->in, part->out, LARGE / 4, MUSTER_INT32, operation, &request));
     int canceller = (part->odd + 1) % SIZE;
@@ -266,8 +287,9 @@ static const struct scene scenes[] = {
     {"another type", other_type, MUSTER_ERR_MISMATCH, {"int32", "float32"}, 0},
     {"another operation", other_operation, MUSTER_ERR_MISMATCH, {"sum", "max"}, 0},
     {"a root that has returned", root_has_returned, MUSTER_ERR_MISMATCH, {"allgather("}, 0},
-    {"one that never comes", never_comes, MUSTER_ERR_TIMEOUT, {"never entered allreduce #", "on world within the "}, SHORT_MS},
-    {"one that is stopped", is_stopped, MUSTER_ERR_TIMEOUT, {"never entered barrier #", "on world within the "}, SHORT_MS},
+    {"one that never comes", never_comes, MUSTER_ERR_TIMEOUT, {"never entered allreduce #", "on world within the ", "its last was allreduce #1"}, SHORT_MS},
+    {"one that is elsewhere", is_elsewhere, MUSTER_ERR_TIMEOUT, {"never entered barrier #", "on world within the ", "it is in reduce #"}, SHORT_MS},
+    {"one that is stopped", is_stopped, MUSTER_ERR_TIMEOUT, {"never entered barrier #", "on world within the ", "it does not answer the scheduler"}, SHORT_MS},
     {"time is up in the middle", time_is_up, MUSTER_ERR_TIMEOUT, {"allreduce #", "s that it may take are over"}, SHORT_MS},
     {"cancelled in the middle", is_cancelled, MUSTER_ERR_ABORTED, {"cancelled allreduce #", "before it had ended"}, 0},
     {"a link is cut", link_is_cut, MUSTER_ERR_LINK, {"cannot reach each other although both live"}, 0},

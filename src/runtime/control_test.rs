@@ -20,6 +20,8 @@ pub(in crate::runtime) struct Script {
     /// What can be read; then the end, or nothing yet.
     pub coming: VecDeque<u8>,
     pub ends: bool,
+    /// The error that comes behind it, as the system numbers it.
+    pub fails: Option<i32>,
     pub holds_readable: bool,
 }
 
@@ -36,6 +38,9 @@ impl Scripted {
 impl Transport for Scripted {
     fn read(&mut self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         let mut script = self.script();
+        if let Some(number) = script.fails.filter(|_| script.coming.is_empty()) {
+            return Err(io::Error::from_raw_os_error(number));
+        }
         if script.coming.is_empty() {
             return if script.ends { Ok(0) } else { Err(io::ErrorKind::WouldBlock.into()) };
         }
@@ -341,6 +346,27 @@ fn an_end_comes_behind_what_was_said_before_it() {
     let (arrivals, heard) = read(&mut garbage);
     assert_eq!(arrivals, [Ok(echo(1))]);
     assert!(matches!(heard, Err(ControlEnd::Strange(reason)) if reason.contains("\"GET \"")));
+}
+
+/// A peer that dies ends its connection, by a reset where it has not read everything; a network that breaks ends it otherwise,
+/// and the peer may still live.
+#[test]
+fn a_reset_is_the_peers_and_a_time_out_the_networks() {
+    for (numbers, is_the_peers) in [
+        (&[libc::ECONNRESET, libc::ECONNABORTED, libc::EPIPE][..], true),
+        (&[libc::ETIMEDOUT, libc::EHOSTUNREACH, libc::ENETUNREACH, libc::ENETDOWN], false),
+    ] {
+        for number in numbers {
+            let (mut link, transport) = link();
+            transport.script().coming.extend(framed(&echo(1)));
+            transport.script().fails = Some(*number);
+            let (arrivals, heard) = read(&mut link);
+            assert_eq!(arrivals.len(), 1, "what came before counts");
+            let end = heard.expect_err("it fails");
+            assert_eq!(matches!(end, ControlEnd::Ended(_)), is_the_peers, "{number}: {end:?}");
+            assert_eq!(matches!(end, ControlEnd::Broken(_)), !is_the_peers, "{number}: {end:?}");
+        }
+    }
 }
 
 #[test]

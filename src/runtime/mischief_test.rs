@@ -7,6 +7,9 @@ use std::time::{Duration, Instant};
 
 /// Far less than the operations' own time-out, which is 60 s.
 const SOON: Duration = Duration::from_secs(10);
+/// How soon a disagreement is found; and what a busy machine may add.
+const WITHIN_A_SECOND: Duration = Duration::from_secs(1);
+const SLACK: Duration = Duration::from_secs(2);
 
 #[test]
 fn a_peer_that_waits_on_a_link_which_nobody_took_in_is_told() {
@@ -97,7 +100,6 @@ fn what_is_asked_after_leaving_is_refused_and_not_kept() {
 fn a_disagreement_without_frames_is_found_although_heartbeats_are_rare() {
     let config = |config: &mut crate::config::Config| config.set("node_timeout", "60").unwrap();
     let scheduler = scheduler_with(2, config);
-    let before = Instant::now();
     let errors: Vec<_> = std::thread::scope(|scope| {
         let ranks: Vec<_> = (0..2)
             .map(|rank| {
@@ -106,7 +108,9 @@ fn a_disagreement_without_frames_is_found_although_heartbeats_are_rare() {
                     let cluster = node(scheduler, 2, rank, plain());
                     // Each believes that the other is the root: both wait, and no frame meets any.
                     let mut values = vec![0.0; 4];
+                    let before = Instant::now();
                     let error = broadcast(&cluster.group(GroupId::WORLD), &mut values, 1 - rank);
+                    assert!(before.elapsed() < WITHIN_A_SECOND + SLACK, "it took {:?}", before.elapsed());
                     cluster.finalize().unwrap();
                     Some(error.unwrap_err())
                 })
@@ -114,7 +118,6 @@ fn a_disagreement_without_frames_is_found_although_heartbeats_are_rare() {
             .collect();
         ranks.into_iter().map(|rank| rank.join().expect("no rank panics")).collect()
     });
-    assert!(before.elapsed() < SOON, "it took {:?}", before.elapsed());
     let sentence = one_cause(errors, Status::Mismatch);
     assert!(sentence.contains("root 0") && sentence.contains("root 1"), "{sentence}");
 }

@@ -54,6 +54,12 @@ def alone_fails_at_once(env, status, *parts, lines=JOIN_AND_LEAVE):
         return failed_at_once(process, status, *parts)
 
 
+def process_of(pid):
+    """How a process is named towards the scheduler: its number, its start time, its pid namespace."""
+    stat = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return pid, int(stat[19]), os.stat("/proc/self/ns/pid").st_ino
+
+
 def listening_ports(pid):
     """The ports on which a process listens, v4 or v6, from /proc."""
     sockets = set()

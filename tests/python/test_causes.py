@@ -1,9 +1,14 @@
 """What is told of a cause where the usual teller cannot: without the scheduler the members tell each other, and of several
 that go the first counts, though it is found out last."""
 
+import os
+import signal
+
+import pytest
+
 import wire
 from cluster import Cluster
-from nodes import node, said
+from nodes import await_joined, node, process_of, said
 from proxy import TO_NODE, TO_SCHEDULER, Proxy
 from test_breaking import await_running, named, work
 
@@ -151,6 +156,31 @@ def test_a_death_on_another_host_is_told_soon_though_nobody_misses_the_rank():
         survivor = cluster.workers[0]
         assert survivor.wait(timeout=30) == 0 and cluster.scheduler.wait(timeout=30) == 1
         assert said(survivor)["error"] == "PEER_LOST" and said(survivor)["sentence"].startswith(named(victim, 1))
+
+
+def test_who_is_back_when_the_scheduler_looks_is_not_lost_whatever_was_said_of_it(tmp_path):
+    """Its launcher has said that it has ended, which is not true, and its connection ends: that would be enough. But its next
+    connection is there to be read when the scheduler, which stands still shorter than an interval, reads the end of the first."""
+    lines = "c = join(); hold('go'); c.world.allreduce([1]); c.leave()"
+    elsewhere = {"MUSTER_HOST_ID": "elsewhere"}
+    with Cluster(node(lines), workers=2, started=1, env={"HOLD_FOLDER": tmp_path, "MS_NODE_TIMEOUT": 60}) as cluster:
+        with Proxy(cluster.port) as proxy:
+            back = cluster.start_worker(env={**elsewhere, "MS_SCHED_PORT": proxy.port})
+            await_joined(*cluster.workers)
+            heard = proxy.count(TO_SCHEDULER, wire.HEARTBEAT)
+            with wire.connect(cluster.port) as launcher:
+                host = os.uname().nodename, elsewhere["MUSTER_HOST_ID"]
+                launcher.send(wire.CHILD_ENDED, wire.child_ended(host, process_of(back.pid), killed=True, number=9))
+                with pytest.raises((EOFError, ConnectionError)):
+                    launcher.receive(timeout=30)
+            # It is asked for a sign of life; nothing more is due from it for 12 s.
+            proxy.wait_for(lambda: proxy.count(TO_SCHEDULER, wire.HEARTBEAT) > heard, timeout=30)
+            cluster.scheduler.signal(signal.SIGSTOP)
+            proxy.cut()
+            proxy.wait_for(lambda: proxy.count(TO_SCHEDULER, wire.REGISTER) == 2, timeout=30)
+            cluster.scheduler.signal(signal.SIGCONT)
+            (tmp_path / "go").touch()
+            cluster.succeed(timeout=60)
 
 
 def test_a_survivor_that_stays_does_not_keep_the_scheduler(tmp_path):

@@ -17,7 +17,7 @@ import pytest
 import wire
 from cluster import Cluster, stop
 from launch import Launch, until
-from nodes import await_joined, listening_ports, node
+from nodes import await_joined, listening_ports, node, process_of
 from test_restarts import HELD, RETURNING, STEPS, SUM
 
 ELSEWHERE = {"MUSTER_HOST_ID": "elsewhere"}
@@ -123,12 +123,10 @@ def test_a_word_that_is_not_true_costs_a_living_node_nothing(tmp_path):
         await_joined(*victims)
         names = os.uname().nodename, pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         keys = "/".join(names), ELSEWHERE["MUSTER_HOST_ID"]
-        namespace = os.stat("/proc/self/ns/pid").st_ino
         for _ in range(20):
             for key, victim in zip(keys, victims):
-                stat = pathlib.Path(f"/proc/{victim.pid}/stat").read_text().rpartition(")")[2].split()
-                process = (victim.pid, int(stat[19]), namespace)
                 with wire.connect(cluster.port) as liar:
+                    process = process_of(victim.pid)
                     liar.send(wire.CHILD_ENDED, wire.child_ended((names[0], key), process, killed=True, number=9))
                     with pytest.raises((EOFError, ConnectionError)):
                         liar.receive(timeout=10)

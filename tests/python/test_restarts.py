@@ -168,9 +168,10 @@ def test_the_next_life_is_told_the_same(tmp_path):
             assert own.search(first)[0] != own.search(second)[0]
 
 
-def test_who_leaves_by_mistake_comes_back(tmp_path):
-    """It ends with 0 without muster_finalize, and the others wait for it."""
-    with Job(tmp_path, *returning({"1.0@20": "exit 0"})) as job:
+@pytest.mark.parametrize("runner", [[], shell('python3 "$0" "$@"; exit $?')], ids=["the worker itself", "a script's child"])
+def test_who_leaves_by_mistake_comes_back(runner, tmp_path):
+    """It ends with 0 without muster_finalize, and the others wait for it. Of a script's child the launcher knows the rank only."""
+    with Job(tmp_path, *runner, *returning({"1.0@20": "exit 0"})) as job:
         job.ends_well()
         assert job.restarts("worker 1")[0][:2] == ("exited with code 0", "1 of 3")
 
