@@ -120,9 +120,7 @@ impl Scheduler {
                     if presence == Presence::Lost && self.is_recoverable() {
                         self.tell_lost();
                     }
-                    if has_joined {
-                        self.take_up_words_of_giving_up(now);
-                    }
+                    self.take_up_words_of_giving_up(now);
                 }
             }
         }

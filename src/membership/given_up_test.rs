@@ -337,6 +337,35 @@ fn a_scheduler_that_is_started_again_has_not_forgotten_it() {
 }
 
 #[test]
+fn a_word_that_was_disproved_and_is_said_again_is_in_a_rewritten_journal() {
+    let mut bench = formed();
+    gives_up(&mut bench, &[1], "there");
+    bench.now = bench.now + HELD;
+    bench.beat(1, 1);
+    let rewritten = bench.scheduler.snapshot();
+    lose(&mut bench);
+    let before = bench.written.len();
+    gives_up(&mut bench, &[1], "there");
+    recover(&mut bench, 0);
+    assert_eq!(end_of_recovery(&mut bench, 0), FIRST_CAUSE);
+    let later = &bench.written[before..];
+    assert!(
+        rewritten.iter().chain(later).any(|record| *record == Record::GivenUp(1)),
+        "else the next one knows nothing"
+    );
+}
+
+#[test]
+fn one_that_was_in_the_epoch_and_had_not_heard_of_it_is_told_by_the_next_scheduler_too() {
+    let mut bench = formed();
+    gives_up(&mut bench, &[1], "there");
+    let mut again = started_again(&bench, false);
+    again.join(0, register(0, 0)); // the scheduler had died before this one was told
+    again.pass_with(Duration::from_secs(5), |again| recover(again, 0));
+    assert_eq!(end_of_recovery(&mut again, 0).map(|(status, _)| status), Some(Status::PeerLost));
+}
+
+#[test]
 fn nobody_is_told_before_it_is_durable() {
     let mut bench = formed();
     lose(&mut bench);

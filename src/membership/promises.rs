@@ -163,7 +163,8 @@ impl Scheduler {
         records.extend(self.store.records(|key| self.nodes.get(&key).map(|node| node.register.incarnation)));
         let left = self.nodes.iter().filter(|(_, node)| node.presence == Presence::Left);
         records.extend(left.map(|(key, _)| Record::Left(*key)));
-        let given_up = self.nodes.iter().filter(|(_, node)| node.given_up_before || node.is_given_up());
+        // Also where a sign of life disproved it: that may be said once more, rightly, and is not written a second time.
+        let given_up = self.nodes.iter().filter(|(_, node)| node.given_up_before || node.given_up.is_some());
         records.extend(given_up.map(|(key, _)| Record::GivenUp(*key)));
         records.extend(self.promises.done.then_some(Record::Done));
         records
