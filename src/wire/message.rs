@@ -59,6 +59,10 @@ macro_rules! messages {
                 from.finish()?;
                 Ok(message)
             }
+
+            /// Every kind, and what it is called.
+            #[cfg(test)]
+            pub(crate) const KINDS: &'static [(u8, &'static str)] = &[$(($number, stringify!($name)),)*];
         }
     };
     (@pattern $name:ident ($body:ty)) => { Message::$name(_) };

@@ -1,19 +1,21 @@
 //! Troubles that aim at the cells of the table, so that each is hit in few stories: each seed aims at a few of them.
 
+use super::cells::cells;
 use super::plan::{Ending, Moment, Plan, Trouble, When};
-use super::table::{cells, Event as Met, Phase, Written};
+use super::table::{Event as Met, Phase, Written};
 use crate::sim::random::Random;
 use std::time::Duration;
 
 /// How many cells a seed aims at, before the end.
-const AIMS: u64 = 30;
+const AIMS: u64 = 40;
 /// How many while nodes leave: of those by which no node is lost, and of the others.
-const HARMLESS: u64 = 4;
-const LOSSES: u64 = 8;
-/// A prime that no number of cells is a multiple of.
-const STRIDE: u64 = 7919;
-/// The message that ends a job.
+const HARMLESS: u64 = 10;
+const LOSSES: u64 = 14;
+/// The message that ends a job, and the one by which a launcher gives up.
 const ABORT: u8 = 19;
+const GIVEN_UP: u8 = 37;
+/// What one is told who comes back.
+const NOT_YET: u8 = 27;
 
 /// Whether a job ends with it.
 fn is_of_abort(event: Met) -> bool {
@@ -27,8 +29,9 @@ fn is_harmless(event: Met) -> bool {
     match event {
         Met::SchedulerKilled | Met::BackBeforeVerdict | Met::Rewritten | Met::ConnectionReset => true,
         Met::DiskFull | Met::SyncFailed | Met::SlowDisk => true,
-        Met::Unsynced(written) | Met::Durable(written) | Met::HalfTold(written) => written == Written::Left,
-        Met::SchedulerBefore(_) | Met::SchedulerAfter(_) | Met::MessageLost(_) => true,
+        Met::Unsynced(written) | Met::Durable(written) | Met::HalfTold(written) => written != Written::Done,
+        Met::MessageLost(kind) => kind != NOT_YET,
+        Met::SchedulerBefore(_) | Met::SchedulerAfter(_) => true,
         _ => false,
     }
 }
@@ -36,21 +39,34 @@ fn is_harmless(event: Met) -> bool {
 /// What does not come about as often as it is aimed at.
 fn is_rare(event: Met, phase: Phase) -> bool {
     match event {
+        // While nodes leave.
+        Met::MessageLost(5) | Met::NodeWith(3 | 26 | NOT_YET) if phase == Phase::Finishing => true,
         Met::SchedulerBefore(kind) | Met::SchedulerAfter(kind) | Met::MessageLost(kind) => {
-            [2, 6, 7, 15, 16, 19, 20, 25, 29].contains(&kind)
+            [2, 6, 7, 11, 15, 16, 19, 20, 22, 25, 29, 34, GIVEN_UP].contains(&kind)
         }
-        Met::NodeWith(kind) => [15, 16, ABORT].contains(&kind),
+        Met::NodeWith(kind) => [6, 7, 10, 11, 15, 16, ABORT, 22, 25].contains(&kind),
+        Met::HalfTold(Written::GivenUp) => true,
         Met::Unsynced(_) | Met::Durable(_) | Met::HalfTold(_) => false,
         Met::DiskFull | Met::ConnectionReset => true,
         _ => matches!(phase, Phase::Forming | Phase::Finishing),
     }
 }
 
-/// So many of these cells for the n-th story that aims at them: each as often as the others, but for rare ones.
+/// So many of these cells for the n-th story that aims at them: each as often as the others, but for rare ones; and with others
+/// beside it each time.
 fn share(mut cells: Vec<(Met, Phase)>, nth: u64, count: u64) -> Vec<(Met, Phase)> {
     let rare: Vec<_> = cells.iter().copied().filter(|(event, phase)| is_rare(*event, *phase)).collect();
     cells.extend(rare.iter().chain(&rare));
-    (0..count).map(|aim| cells[((nth * count + aim) * STRIDE % cells.len() as u64) as usize]).collect()
+    let all = cells.len() as u64;
+    let shuffled = |round: u64| {
+        let mut shuffled = cells.clone();
+        Random::new(round).shuffle(&mut shuffled);
+        shuffled
+    };
+    let (first, end) = (nth * count, (nth + 1) * count);
+    let rounds = first / all..end.div_ceil(all);
+    let dealt: Vec<_> = rounds.clone().flat_map(shuffled).collect();
+    (first..end).map(|at| dealt[(at - rounds.start * all) as usize]).collect()
 }
 
 impl Plan {
@@ -95,7 +111,8 @@ impl Plan {
 
     fn aim(&mut self, random: &mut Random, event: Met, phase: Phase) -> Vec<(When, Trouble)> {
         let slot = random.index(self.nodes.len());
-        let back = random.span_ms(30..2500);
+        // Who leaves does not wait long for a scheduler.
+        let back = random.span_ms(if phase == Phase::Finishing { 30..1200 } else { 30..2500 });
         let longest = match phase {
             Phase::Forming => 1000,
             Phase::Running => 600,
@@ -108,16 +125,16 @@ impl Plan {
         let moment = |moment| vec![(When::At(moment, phase, 1), dies)];
         self.launched |= matches!(event, Met::LaunchersWord | Met::LateWord);
         match event {
-            Met::Unsynced(written) => moment(Moment::Unsynced(written)),
-            Met::Durable(written) => moment(Moment::Durable(written)),
-            Met::HalfTold(written) => moment(Moment::HalfTold(written)),
+            Met::Unsynced(written) => self.led_to_record(random, (written, phase), moment(Moment::Unsynced(written))),
+            Met::Durable(written) => self.led_to_record(random, (written, phase), moment(Moment::Durable(written))),
+            Met::HalfTold(written) => self.led_to_record(random, (written, phase), moment(Moment::HalfTold(written))),
             Met::SchedulerBefore(kind) => self.led_to(random, (kind, phase), moment(Moment::Before(kind))),
             Met::SchedulerAfter(kind) => self.led_to(random, (kind, phase), moment(Moment::After(kind))),
             Met::NodeWith(kind) => {
                 self.led_to(random, (kind, phase), vec![(When::With { kind, phase, nth: 1 }, killed)])
             }
             Met::MessageLost(kind) => {
-                let once = kind == ABORT || random.once_in(2);
+                let once = [ABORT, GIVEN_UP].contains(&kind) || random.once_in(2);
                 let (quiet, nth) = (random.once_in(2), if once { 1 } else { 2 });
                 self.led_to(
                     random,
@@ -168,7 +185,7 @@ impl Plan {
                 let within = Phase::Recovering;
                 aim.push((When::In(within, random.span_ms(0..100)), Trouble::Abort { slot, within }));
             }
-            23 => self.groups = self.groups.max(1),
+            23 | 38 => self.groups = self.groups.max(2), // of which the first is freed early
             // What is asked when a collective takes long.
             15 | 16 if phase == Phase::Recovering => {
                 aim.push((running, Trouble::Vanish { slot, back: random.span_ms(1500..3000) }));
@@ -181,6 +198,11 @@ impl Plan {
             36 => {
                 self.launched = true;
                 aim.push((running, Trouble::Kill { slot, back: random.span_ms(30..1500), forgets: false }));
+            }
+            GIVEN_UP if phase == Phase::Recovering => aim.push((running, self.gives_up(random, slot))),
+            GIVEN_UP => {
+                let falsely = Trouble::GiveUpFalsely { slot };
+                aim.extend((0..2).map(|_| (When::In(phase, random.span_ms(0..300)), falsely)));
             }
             // What two peers say of each other whose link ends.
             10 | 11 | 13 | 14 => aim.push((running, Trouble::Link { one: slot, other: (slot + 1) % self.nodes.len() })),
@@ -199,7 +221,36 @@ impl Plan {
         aim
     }
 
-    fn plain(&self, random: &mut Random, event: Met, slot: usize, back: Duration, within: Phase) -> Trouble {
+    /// So do some records.
+    fn led_to_record(
+        &mut self,
+        random: &mut Random,
+        (written, phase): (Written, Phase),
+        mut aim: Vec<(When, Trouble)>,
+    ) -> Vec<(When, Trouble)> {
+        match written {
+            Written::GivenUp => return self.led_to(random, (GIVEN_UP, phase), aim),
+            Written::Freed => self.groups = self.groups.max(2), // the first is freed early
+            // It must be killed before it is started again.
+            Written::Generation => {
+                let dies = Trouble::Scheduler { machine: false, back: random.span_ms(30..200) };
+                aim.push((When::In(phase, random.span_ms(0..200)), dies));
+            }
+            _ => {}
+        }
+        aim
+    }
+
+    /// The launcher of this slot gives up; as a rule it has started nobody else.
+    fn gives_up(&mut self, random: &mut Random, slot: usize) -> Trouble {
+        if !random.once_in(3) {
+            self.nodes[slot].host = 10 + slot;
+        }
+        self.launched = true;
+        Trouble::GiveUp { slot }
+    }
+
+    fn plain(&mut self, random: &mut Random, event: Met, slot: usize, back: Duration, within: Phase) -> Trouble {
         let machine = random.once_in(2);
         let next = (slot + 1) % self.nodes.len();
         match event {
@@ -214,6 +265,8 @@ impl Plan {
             Met::AllButOne => Trouble::AllButOne { slot, back },
             Met::Aborted => Trouble::Abort { slot, within },
             Met::Twin => Trouble::Twin { slot },
+            Met::GivesUp | Met::OnceMore => self.gives_up(random, slot),
+            Met::FalselyGivenUp => Trouble::GiveUpFalsely { slot },
             Met::Freed => Trouble::Free { slot },
             Met::FalseWord => Trouble::Lie { slot },
             Met::WithoutToken => Trouble::Kill { slot, back, forgets: true },

@@ -3,6 +3,7 @@
 //! A scheduler forgets with its life whom it has called lost. The next one asks nobody, but is told by those who come back:
 //! from then on it says the same; only before may it have found another cause. What nodes hear is what was said.
 
+use super::giving_up::is_first_cause;
 use super::world::World;
 use crate::error::{Failure, Status};
 use crate::types::{Epoch, GroupId};
@@ -58,6 +59,8 @@ pub(super) fn said(world: &mut World, message: &Message) -> Result<(), String> {
     let (key, failure) = match message {
         Message::Verdict(verdict) => (key(&verdict.failure, false), &verdict.failure),
         Message::Revoked(revoked) => (key(&revoked.failure, true), &revoked.failure),
+        // There is no next epoch, for that reason.
+        Message::NotRecovered(word) if is_first_cause(&word.failure) => (key(&word.failure, false), &word.failure),
         _ => return Ok(()),
     };
     let life = world.host.life;

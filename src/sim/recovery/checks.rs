@@ -52,6 +52,7 @@ pub(super) fn after_step(world: &World) -> Verdict {
     if let Some(wrong) = &world.wrong {
         return Err(wrong.clone());
     }
+    world.nobody_waits_in_vain()?;
     let Some(running) = &world.host.running else { return Ok(()) };
     let seats = running.brain.seats().map(|seat| (&seat.register.node_id[..], seat.register.role, seat.rank));
     places(seats, world.plan.workers, world.plan.servers)
@@ -113,6 +114,7 @@ pub(super) fn sent(world: &mut World, message: &Message) -> Verdict {
 /// A process is told of an epoch.
 pub(super) fn formed(world: &mut World, node: usize, formed: &Formed) -> Verdict {
     let process = &world.processes[node];
+    world.not_after_giving_up(formed.epoch)?;
     if formed.epoch <= process.epoch {
         return Err(format!("node {node} goes back from epoch {} to {}", process.epoch.0, formed.epoch.0));
     }

@@ -1,5 +1,6 @@
 //! The groups that the programs make: all alike, only turned round, divided, or without the last node. They are used in every
-//! epoch from then on, also by those who come back, who make them again, and are freed when all is done.
+//! epoch from then on, also by those who come back, who make them again, and are freed when all is done; the first of them when
+//! half of it is.
 
 use super::checks;
 use super::program::{Next, Tick};
@@ -17,6 +18,9 @@ fn wish(nth: u64, index: u32, size: u32) -> GroupWish {
         _ => GroupWish::Ranks((0..size).rev().collect()),
     }
 }
+
+/// The making whose groups are freed early.
+const SHORT_LIVED: u64 = 1;
 
 /// The members of a node's group of the n-th making, in order of rank; none: it is in none.
 pub(super) fn members(nth: u64, index: u32, size: u32) -> Vec<u32> {
@@ -61,12 +65,23 @@ impl World {
     pub(super) fn use_group(&mut self, node: usize, round: u64) -> Result<(), String> {
         let program = &mut self.processes[node].program;
         let nth = if program.made == 0 { 0 } else { 1 + round % program.made };
-        match program.groups.contains_key(&nth) {
+        let is_over = nth == SHORT_LIVED && round >= self.plan.rounds / 2;
+        match !is_over && program.groups.contains_key(&nth) {
             true => self.begin_collective(node, What::OnGroup(nth, round)),
             false => {
                 program.next = Next::after(round, self.plan.rounds);
                 self.go(node)
             }
+        }
+    }
+
+    /// A round is done by all. Nobody goes back to one before it, so that nobody needs any more what was for those.
+    pub(super) fn free_early(&mut self, node: usize, round: u64) {
+        if round < self.plan.rounds / 2 {
+            return;
+        }
+        if let Some((group, _)) = self.processes[node].program.groups.remove(&SHORT_LIVED) {
+            self.command(node, Command::FreeGroup(group));
         }
     }
 

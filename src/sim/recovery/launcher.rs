@@ -1,15 +1,25 @@
 //! Who says that a process has ended: its launcher, which has seen it end and tells the scheduler, as `muster run --join` does; or
 //! the process itself, whose program frees its cluster without leaving it. A word may come late, when another has the place
-//! already; wait on the port for a scheduler that is away, or be lost then; and be a lie, about one that lives.
+//! already; wait on the port for a scheduler that is away, or be lost then; and be a lie, about one that lives. The same goes for
+//! the word that nobody is started in a place any more (`giving_up.rs`).
 
-use super::node::End;
+use super::node::{End, Process};
 use super::plan::SILENCE;
 use super::table::Event as Met;
 use super::world::{Event, World};
 use crate::membership::{self, ConnId};
 use crate::sim::network::{Fate, Side};
-use crate::wire::{ChildEnded, HowEnded, Lane, Message};
+use crate::wire::{ChildEnded, GivenUp, HowEnded, Lane, Message};
 use std::time::Duration;
+
+/// What a launcher says.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Word {
+    /// This process has ended.
+    Ended(usize),
+    /// Nobody is started in this slot any more, in which there were processes up to this one then.
+    GivenUp(usize, usize),
+}
 
 impl World {
     /// A process has ended, and not in order: its launcher sees that, where it has one.
@@ -19,35 +29,33 @@ impl World {
         }
         let late = self.random.once_in(4);
         let after = if late { self.random.span_ms(300..4000) } else { self.random.span_us(100..20_000) };
-        self.queue.put(self.now + after, Event::Word(node));
+        self.queue.put(self.now + after, Event::Word(Word::Ended(node)));
     }
 
-    /// A launcher says that this process has ended.
-    pub(super) fn word(&mut self, node: usize) {
+    /// A launcher says something.
+    pub(super) fn word(&mut self, word: Word) {
         if self.host.running.is_none() {
             if self.plan.port_is_kept && self.host.ended.is_none() {
-                self.host.words.push(node);
+                self.host.words.push(word);
             }
             return;
         }
-        let kind = self.word_of(node).kind();
+        let message = self.said(word);
+        let kind = message.kind();
+        self.table.sends(kind, self.phase);
         if self.due_loss(kind).is_some() {
             self.fault(Duration::ZERO);
             return self.met(Met::MessageLost(kind));
         }
-        let process = &self.processes[node];
-        let is_replaced =
-            self.slots[process.slot].current.is_some_and(|at| at != node && self.processes[at].epoch.0 > 0);
-        self.met(match process.alive {
-            true => Met::FalseWord,
-            false if is_replaced => Met::LateWord,
-            false => Met::LaunchersWord,
-        });
-        let word = self.word_of(node);
+        if matches!(word, Word::GivenUp(..)) {
+            self.giving_up.was_said = true;
+        }
+        let (node, manner) = self.manner(word);
+        manner.into_iter().for_each(|manner| self.met(manner));
         let conn = self.network.connect(None);
         let inputs = [
             membership::Input::Opened(ConnId(conn as u64), format!("10.0.1.{node}:4002")),
-            membership::Input::Received(ConnId(conn as u64), word),
+            membership::Input::Received(ConnId(conn as u64), message),
         ];
         for input in inputs {
             let Fate::Arrives(at) = self.network.send(self.now, conn, Side::Node, Lane::Urgent) else { return };
@@ -58,21 +66,53 @@ impl World {
         }
     }
 
-    fn word_of(&self, node: usize) -> Message {
-        let process = &self.processes[node];
-        let (how, number) = match process.ended {
-            Some((_, End::Failed(_))) => (HowEnded::Exited, 1),
-            _ => (HowEnded::Killed, 9),
-        };
-        let (host, process) = (process.register.host.clone(), process.register.process);
-        Message::ChildEnded(ChildEnded { host, process, how, number, launch: None })
+    /// Whom a word is about, and what is remarkable of it.
+    fn manner(&self, word: Word) -> (usize, Option<Met>) {
+        let current = |slot: usize| self.slots[slot].current;
+        match word {
+            Word::Ended(node) => {
+                let process = &self.processes[node];
+                let is_replaced = current(process.slot).is_some_and(|at| at != node && self.processes[at].epoch.0 > 0);
+                let manner = match process.alive {
+                    true => Met::FalseWord,
+                    false if is_replaced => Met::LateWord,
+                    false => Met::LaunchersWord,
+                };
+                (node, Some(manner))
+            }
+            Word::GivenUp(slot, before) => {
+                let node = current(slot).unwrap_or(0);
+                let is_one = |process: &&Process| process.alive && node < before;
+                (node, self.processes.get(node).filter(is_one).map(|_| Met::FalselyGivenUp))
+            }
+        }
+    }
+
+    fn said(&self, word: Word) -> Message {
+        match word {
+            Word::Ended(node) => {
+                let process = &self.processes[node];
+                let (how, number) = match process.ended {
+                    Some((_, End::Failed(_))) => (HowEnded::Exited, 1),
+                    _ => (HowEnded::Killed, 9),
+                };
+                let (host, process) = (process.register.host.clone(), process.register.process);
+                Message::ChildEnded(ChildEnded { host, process, how, number, launch: None })
+            }
+            Word::GivenUp(slot, before) => {
+                let lives = self.processes.iter().take(before).filter(|process| process.slot == slot);
+                let (processes, launches) = (lives.map(|life| life.register.process).collect(), Vec::new());
+                let host = super::scheduler::host(self.plan.nodes[slot].host);
+                Message::GivenUp(GivenUp { host, processes, launches })
+            }
+        }
     }
 
     /// A scheduler is there again: it accepts those who have waited on its port.
     pub(super) fn words_are_heard(&mut self) {
-        for node in std::mem::take(&mut self.host.words) {
+        for word in std::mem::take(&mut self.host.words) {
             let soon = self.now + self.random.span_us(10..2000);
-            self.queue.put(soon, Event::Word(node));
+            self.queue.put(soon, Event::Word(word));
         }
     }
 
@@ -86,7 +126,7 @@ impl World {
         if self.now.since(self.host.started) < SILENCE * 2 {
             self.blame(node);
         }
-        self.word(node);
+        self.word(Word::Ended(node));
     }
 
     /// The program frees its cluster without leaving it.

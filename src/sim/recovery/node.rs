@@ -1,7 +1,7 @@
 //! The nodes' processes: the real brain, its connection, as `runtime/node.rs` drives it, and what the real
 //! `runtime/keeper.rs` keeps on its disk.
 
-use super::plan::{FINALIZE, FORMING, IMPATIENT, SILENCE};
+use super::plan::{FINALIZE, FORMING, IMPATIENT, IN_VAIN, SILENCE};
 use super::program::Program;
 use super::rounds::Links;
 use super::scheduler::host;
@@ -142,7 +142,11 @@ impl World {
         }
         let (is_back, lives) =
             (self.newest > Epoch(0), self.processes.iter().filter(|process| process.slot == slot).count());
-        let forming = if self.plan.impatient && is_back && lives == 1 { IMPATIENT } else { FORMING };
+        let forming = match () {
+            () if self.plan.impatient && is_back && lives == 1 => IMPATIENT,
+            () if self.awaits_in_vain() => IN_VAIN,
+            () => FORMING,
+        };
         let plan = &self.plan.nodes[slot];
         let register = Register {
             protocol_lowest: PROTOCOL_LOWEST,

@@ -11,6 +11,8 @@ pub(super) const SILENCE: Duration = Duration::from_secs(1);
 pub(super) const FORMING: Duration = Duration::from_secs(90);
 /// The same for one that is impatient.
 pub(super) const IMPATIENT: Duration = Duration::from_millis(2500);
+/// How long one waits for the others, where nobody is started any more in some place.
+pub(super) const IN_VAIN: Duration = Duration::from_secs(20);
 /// How long leaving may take.
 pub(super) const FINALIZE: Duration = Duration::from_secs(8);
 /// How long a collective may take.
@@ -54,6 +56,10 @@ pub(super) enum Trouble {
     Free { slot: usize },
     /// A launcher says of a process that lives that it has ended.
     Lie { slot: usize },
+    /// The launcher of this slot's process has no restarts left.
+    GiveUp { slot: usize },
+    /// Somebody says so, and it is not true.
+    GiveUpFalsely { slot: usize },
     /// A process dies, and its machine in the middle of the disk's operation after so many others.
     NodeDisk { slot: usize, after: u64, back: Duration },
     /// The scheduler's process dies, or its machine.
@@ -165,6 +171,8 @@ pub(super) struct Plan {
     pub(super) impatient: bool,
     /// Launchers tell of the processes that they have started.
     pub(super) launched: bool,
+    /// Programs leave, when they are told that there will be no next epoch; else they just end.
+    pub(super) leaves_in_vain: bool,
     /// Somebody holds on to the scheduler's port while it is away: who connects then waits.
     pub(super) port_is_kept: bool,
     /// One of so many records is followed by a rewriting of the journal.
@@ -189,6 +197,7 @@ impl Plan {
             groups: random.below(0..4),
             impatient: random.once_in(6),
             launched: random.once_in(2),
+            leaves_in_vain: random.once_in(10),
             port_is_kept: random.once_in(2),
             rewrite_once_in: [5, 20, 1000][random.index(3)],
             nodes: Vec::new(),

@@ -15,8 +15,6 @@ use crate::wire::{Formed, GroupProgress, Message, PeerState};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How long a program tries to recover in all.
-const PATIENCE: Duration = Duration::from_secs(100);
 /// How long a program waits for the store.
 const STORE: Duration = Duration::from_secs(40);
 
@@ -103,7 +101,9 @@ pub(super) struct Program {
     /// The making that it waits for; whether the others have made that before.
     pub(super) making: Option<(u64, bool)>,
     /// Since when it has been trying to recover.
-    recovering_since: Option<crate::types::Time>,
+    pub(super) recovering_since: Option<crate::types::Time>,
+    /// It waits in `muster_recover`.
+    pub(super) is_inside: bool,
 }
 
 impl Program {
@@ -117,6 +117,7 @@ impl Program {
         self.collective = None;
         self.waits = None;
         self.making = None;
+        self.is_inside = false;
     }
 }
 
@@ -157,7 +158,7 @@ impl World {
             }
             agent::Event::Peer(index, state, culprit) => self.peer(node, index, state, culprit),
             agent::Event::GroupMade(made) => self.group_made(node, &made)?,
-            agent::Event::NotRecovered(failure) => self.not_recovered(node, &failure),
+            agent::Event::NotRecovered(failure) => self.not_recovered(node, &failure)?,
             agent::Event::Left(warning) => {
                 if let Some(warning) = &warning {
                     self.say(|| format!("node {node} left: {warning}"));
@@ -233,7 +234,8 @@ impl World {
         let in_vain = match status {
             Status::PeerLeft | Status::Aborted => true,
             // Those who left unheard are awaited for good.
-            Status::Timeout | Status::Unreachable => self.may_fail,
+            Status::Timeout | Status::Unreachable if self.may_fail => true,
+            Status::Timeout => self.awaits_in_vain(),
             _ => false,
         };
         if in_vain || self.host.ended.is_some() {
@@ -255,21 +257,6 @@ impl World {
             let back = self.random.span_ms(20..1500);
             self.queue.put(self.now + back, Event::StartNode(slot));
         }
-    }
-
-    /// Something broke: into `muster_recover`, sooner or later.
-    fn breaks(&mut self, node: usize) {
-        let program = &mut self.processes[node].program;
-        if program.stage != Stage::Working {
-            return;
-        }
-        program.enter(Stage::Recovering);
-        program.recovering_since = Some(self.now);
-        if self.sabotage == Some(Sabotage::NeverRecovers) && self.processes[node].slot == 0 {
-            return;
-        }
-        let late = self.random.once_in(8);
-        self.soon(node, if late { 500..3000 } else { 0..60 }, Tick::Recover);
     }
 
     pub(super) fn tick(&mut self, node: usize, tick: Tick) -> Result<(), String> {
@@ -311,48 +298,12 @@ impl World {
                 self.soon(node, 0..60, Tick::Go);
             }
             Tick::StoreOver(_) | Tick::StoreGivenUp(_) => {}
-            Tick::Recover => {
-                self.command(node, Command::Recover(true));
-                self.soon(node, 1000..15_000, Tick::RecoverOver);
-            }
-            Tick::RecoverOver => {
-                self.command(node, Command::Recover(false));
-                self.after(node, VERDICT_WAIT, Tick::NoWord);
-            }
+            Tick::Recover => self.goes_inside(node),
+            Tick::RecoverOver => self.waits_no_more(node),
             Tick::NoWord => self.tries_again(node),
             Tick::Leave => self.command(node, Command::Leave),
         }
         Ok(())
-    }
-
-    fn tries_again(&mut self, node: usize) {
-        let since = self.processes[node].program.recovering_since.unwrap_or(self.now);
-        self.processes[node].program.token += 1;
-        if self.now.since(since) < PATIENCE {
-            return self.soon(node, 0..400, Tick::Recover);
-        }
-        self.leave_in_vain(node);
-    }
-
-    /// The cluster will not be whole again, or is not in a long time.
-    fn leave_in_vain(&mut self, node: usize) {
-        if self.finishing.is_none() {
-            self.finishing = Some(self.now);
-            self.may_fail |= checks::somebody_is_missing(self);
-        }
-        self.processes[node].program.enter(Stage::Leaving);
-        self.soon(node, 0..200, Tick::Leave);
-    }
-
-    fn not_recovered(&mut self, node: usize, failure: &Failure) {
-        if self.processes[node].program.stage != Stage::Recovering {
-            return;
-        }
-        match failure.status {
-            Status::Timeout => self.tries_again(node),
-            Status::Fenced => self.gives_up(node),
-            _ => self.leave_in_vain(node),
-        }
     }
 
     /// The next step of the work.
@@ -426,7 +377,10 @@ impl World {
             }
             What::Round(round) => {
                 self.slots[slot].done = self.slots[slot].done.max(round + 1);
-                Next::Store(round)
+                process.program.next = Next::Store(round);
+                self.free_early(node, round);
+                self.soon(node, 0..120, Tick::Go);
+                return Ok(());
             }
             What::OnGroup(_, round) => Next::after(round, rounds),
             What::Last => {

@@ -73,6 +73,14 @@ pub(super) enum Sabotage {
     WrongAddress,
     NobodyAbsent,
     WrongAbsence,
+    /// That a place is given up is told of as durable before it is; is forgotten when the scheduler is started again; is not
+    /// told to one node, or with another cause; one node is told of an epoch all the same; and the job is called done.
+    GivenUpEarly,
+    ForgetGivenUp,
+    EndUntold,
+    OtherEnd,
+    FormedAllTheSame,
+    DoneAllTheSame,
     /// Who asks how the job is is not answered, or disturbs it.
     AnswersNobody,
     AskingDisturbs,
@@ -117,6 +125,18 @@ pub(super) fn tampered(world: &World, to: Option<usize>, mut message: Message) -
             if let (Some(own), Some(first)) = (own, absent.members.first_mut()) {
                 (first.culprit.role, first.culprit.rank) = (own.role, Some(own.rank));
                 (first.culprit.pid, first.state) = (own.process.pid, AbsenceState::Outside);
+            }
+        }
+        (Sabotage::EndUntold, Message::NotRecovered(_)) if one => message = Message::Report,
+        (Sabotage::OtherEnd, Message::NotRecovered(word)) if one => word.failure.cause.push_str(", perhaps"),
+        (Sabotage::FormedAllTheSame, Message::NotRecovered(_)) => {
+            let formed = to.and_then(|node| world.processes[node].formed.clone());
+            if let Some(mut formed) = formed {
+                (formed.epoch.0, formed.generation) = (formed.epoch.0 + 1, u64::MAX);
+                formed.secret = Secret([7; 32]);
+                if world.not_after_giving_up(formed.epoch).is_err() {
+                    message = Message::Formed(formed);
+                }
             }
         }
         (Sabotage::SameSum, Message::StoreReply(reply)) if reply.number > 0 => reply.number = 1,
@@ -196,6 +216,7 @@ pub(super) fn reread(world: &World, records: &mut Vec<Record>) {
     match world.sabotage {
         Some(Sabotage::ForgetEpoch) => drop(records.iter().rposition(is_later).map(|at| records.remove(at))),
         Some(Sabotage::ForgetFreed) => records.retain(|record| !matches!(record, Record::Freed(_))),
+        Some(Sabotage::ForgetGivenUp) => records.retain(|record| !matches!(record, Record::GivenUp(_))),
         Some(Sabotage::ForgetJob) if records.iter().any(is_later) => records.push(Record::Done),
         Some(sabotage @ (Sabotage::SameSeat | Sabotage::SameNode)) => {
             for record in records {
@@ -272,6 +293,12 @@ fn each_rule_that_is_broken_is_noticed_by_its_check() {
         (Sabotage::WrongAddress, "asked for the address of"),
         (Sabotage::NobodyAbsent, "was not told that"),
         (Sabotage::WrongAbsence, "was told that one who is in"),
+        (Sabotage::GivenUpEarly, "was said before it was durable why"),
+        (Sabotage::ForgetGivenUp, "the scheduler has forgotten that slot"),
+        (Sabotage::EndUntold, "was there when the job was given up, and was not told"),
+        (Sabotage::OtherEnd, "was told of another first cause than others"),
+        (Sabotage::FormedAllTheSame, "was formed, although slot"),
+        (Sabotage::DoneAllTheSame, "a job that was given up unfinished is called done"),
         (Sabotage::AnswersNobody, "who asked how the job is was answered 0 times"),
         (Sabotage::AskingDisturbs, "to ask how the job is has changed something"),
     ] {

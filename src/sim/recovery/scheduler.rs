@@ -2,6 +2,7 @@
 //! in steps that are those of `runtime/writer.rs`. It dies between any two of them, and is started again.
 
 use super::checks;
+use super::launcher::Word;
 use super::plan::{Moment, Trouble, When, FORMING, SCHEDULER_HOST, SILENCE};
 use super::sabotage::Sabotage;
 use super::table::{Event as Met, Written};
@@ -28,7 +29,7 @@ pub(super) enum Step {
 
 pub(super) struct Running {
     pub(super) brain: Scheduler,
-    book: Book,
+    pub(super) book: Book,
     desk: Desk,
     busy: bool,
     /// What is put out, and not told of as durable.
@@ -54,8 +55,8 @@ pub(super) struct Host {
     salt: u64,
     /// When it was started last.
     pub(super) started: Time,
-    /// Launchers' words that wait on its port, each about a process.
-    pub(super) words: Vec<usize>,
+    /// Launchers' words that wait on its port.
+    pub(super) words: Vec<Word>,
 }
 
 impl Host {
@@ -110,6 +111,7 @@ impl World {
         match self.begin() {
             Ok(Some(begun)) => {
                 checks::resumed(self, &begun.records)?;
+                self.remembers_giving_up(&begun.records)?;
                 self.go_on(begun);
                 Ok(())
             }
@@ -130,6 +132,9 @@ impl World {
         if self.sabotage.is_none() {
             read.check()?;
         }
+        if let Err(wrong) = self.is_not_done(read.is_done()) {
+            self.wrong.get_or_insert(wrong);
+        }
         if read.is_done() {
             // Another job begins, whether or not all of this succeeds now.
             self.host.archived = true;
@@ -141,12 +146,14 @@ impl World {
         instance.fill_with(|| self.random.bits() as u8);
         let (worker_num, server_num) = (self.plan.workers, self.plan.servers);
         let new = JobRecord { instance: JobInstance(instance), job_id: None, worker_num, server_num };
+        let is_first = read.is_done() || read.records.is_empty();
+        let written = if is_first { Written::Job } else { Written::Generation };
         let mut begun = read.begin(new, "MS_RECOVERY_PATH")?;
-        if self.dies_at(Moment::Unsynced(Written::Start)) {
+        if self.dies_at(Moment::Unsynced(written)) {
             return Ok(None);
         }
         begun.sync()?;
-        Ok((!self.dies_at(Moment::Durable(Written::Start))).then_some(begun))
+        Ok((!self.dies_at(Moment::Durable(written))).then_some(begun))
     }
 
     fn go_on(&mut self, mut begun: Begun) {
@@ -202,7 +209,12 @@ impl World {
                     let input = membership::Input::Probed(process, state);
                     self.queue.put(self.now + Duration::from_micros(20), Event::ToScheduler(life, None, input));
                 }
-                membership::Output::Persist(number, record) => self.put_to_work(Work::Append(number, record)),
+                membership::Output::Persist(number, record) => {
+                    if let Err(wrong) = self.is_written(number, &record) {
+                        self.wrong.get_or_insert(wrong);
+                    }
+                    self.put_to_work(Work::Append(number, record));
+                }
                 membership::Output::WantSecret => {
                     let mut secret = [0; 32];
                     secret.fill_with(|| self.random.bits() as u8);
@@ -219,6 +231,7 @@ impl World {
         let result = super::sabotage::misjudged(self, result);
         self.say(|| format!("scheduler ends: {result:?}"));
         self.ends_as_aborted(&result);
+        self.run_ends(&result);
         self.host.ended = Some((self.now, result));
         self.host.running = None;
         self.host.life += 1;
@@ -240,7 +253,8 @@ impl World {
             return;
         }
         let message = super::sabotage::said_twice(self, self.network.node_of(conn), message);
-        if let Err(wrong) = checks::sent(self, &message) {
+        let sense = self.end_is_said(&message).and_then(|()| checks::sent(self, &message));
+        if let Err(wrong) = sense {
             self.wrong.get_or_insert(wrong);
         }
         self.abort_is_told(&message);
@@ -307,9 +321,14 @@ impl World {
         let work = running.desk.take();
         let rewrites = work.iter().any(|work| matches!(work, Work::Rewrite(_)));
         let last = running.book.write(work)?;
-        let is_of_store = running.written.iter().all(|(_, written)| *written == Written::Store);
+        let is_of = |kind| running.written.iter().all(|(_, written)| *written == kind);
+        let is_early = match self.sabotage {
+            Some(Sabotage::AcknowledgeEarly) => is_of(Written::Store),
+            Some(Sabotage::GivenUpEarly) => is_of(Written::GivenUp),
+            _ => false,
+        };
         let (life, slow) = (self.host.life, self.host.slow_until > self.now);
-        if is_of_store && self.sabotage == Some(Sabotage::AcknowledgeEarly) {
+        if is_early {
             running.desk.settle(Ok(last), false);
             self.queue.put(self.now, Event::Writer(life, Step::Look));
         }
@@ -333,6 +352,7 @@ impl World {
         }
         let Some(running) = &mut self.host.running else { return Ok(()) };
         running.book.sync()?;
+        self.giving_up.settle(last, self.now);
         for written in &kinds {
             if self.dies_at(Moment::Durable(*written)) {
                 return Ok(());
@@ -380,6 +400,7 @@ impl World {
         running.dies_when_told = None;
         if progress.is_long {
             let records = running.brain.snapshot();
+            self.is_rewritten(&records);
             self.put_to_work(Work::Rewrite(records));
         }
     }
@@ -448,6 +469,7 @@ impl World {
         let machine = machine && !self.spares_nodes();
         self.fault(back);
         self.aborting.scheduler_dies();
+        self.giving_up.scheduler_dies();
         let met = if machine { Met::SchedulerMachineDies } else { Met::SchedulerKilled };
         self.met(met);
         self.host.running = None; // with its lock

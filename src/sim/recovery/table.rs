@@ -1,6 +1,7 @@
 //! What happened in which phase, how often: the table that says what the stories reach.
 
-use crate::wire::Record;
+use super::cells::{cells, required, unaimed};
+use crate::wire::{Message, Record};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -21,28 +22,46 @@ impl Phase {
     pub(super) const ALL: [Phase; 4] = [Phase::Forming, Phase::Running, Phase::Recovering, Phase::Finishing];
 }
 
-/// What the scheduler writes down.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Written {
-    Start,
+/// Declares what the scheduler writes down.
+macro_rules! written {
+    ($($(#[$about:meta])* $name:ident,)*) => {
+        /// What the scheduler writes down.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub(super) enum Written {
+            $($(#[$about])* $name,)*
+        }
+
+        impl Written {
+            pub(super) const ALL: &[Written] = &[$(Written::$name,)*];
+        }
+    };
+}
+
+written! {
+    /// A job begins, and with it its scheduler's first start.
+    Job,
+    /// The scheduler is started again.
+    Generation,
     Epoch,
     Making,
+    Freed,
     Store,
     Left,
+    GivenUp,
     Done,
 }
 
 impl Written {
-    pub(super) const ALL: [Written; 6] =
-        [Written::Start, Written::Epoch, Written::Making, Written::Store, Written::Left, Written::Done];
-
     pub(super) fn of(record: &Record) -> Written {
         match record {
-            Record::Job(_) | Record::Generation(_) => Written::Start,
-            Record::Epoch(_) | Record::GivenUp(_) => Written::Epoch,
-            Record::Making(_) | Record::Freed(_) => Written::Making,
+            Record::Job(_) => Written::Job,
+            Record::Generation(_) => Written::Generation,
+            Record::Epoch(_) => Written::Epoch,
+            Record::Making(_) => Written::Making,
+            Record::Freed(_) => Written::Freed,
             Record::Store(_) => Written::Store,
             Record::Left(_) => Written::Left,
+            Record::GivenUp(_) => Written::GivenUp,
             Record::Done => Written::Done,
         }
     }
@@ -68,6 +87,11 @@ pub(super) enum Event {
     LaunchersWord,
     LateWord,
     FalseWord,
+    /// A launcher has no restarts left, and starts nobody any more; one says so of a process that lives; everything is started
+    /// once more after the job had ended by that.
+    GivesUp,
+    FalselyGivenUp,
+    OnceMore,
     /// A node's machine died in the middle of an operation of its disk.
     NodeDisk,
     /// A node comes back without what it had kept.
@@ -116,19 +140,36 @@ pub(super) enum Event {
 
 /// How often each happened in each phase.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Table(BTreeMap<(Event, Phase), u64>);
+pub(super) struct Table {
+    events: BTreeMap<(Event, Phase), u64>,
+    /// How many messages of each kind were sent.
+    sent: BTreeMap<(u8, Phase), u64>,
+}
 
 impl Table {
     pub(super) fn count(&mut self, event: Event, phase: Phase) {
-        *self.0.entry((event, phase)).or_default() += 1;
+        *self.events.entry((event, phase)).or_default() += 1;
+    }
+
+    pub(super) fn sends(&mut self, kind: u8, phase: Phase) {
+        *self.sent.entry((kind, phase)).or_default() += 1;
+    }
+
+    /// What was sent, and when, so often.
+    pub(super) fn often_sent(&self, least: u64) -> impl Iterator<Item = (u8, Phase, u64)> + '_ {
+        self.sent
+            .iter()
+            .filter(move |(_, times)| **times >= least)
+            .map(|((kind, phase), times)| (*kind, *phase, *times))
     }
 
     pub(super) fn add(&mut self, other: &Table) {
-        other.0.iter().for_each(|(cell, times)| *self.0.entry(*cell).or_default() += times);
+        other.events.iter().for_each(|(cell, times)| *self.events.entry(*cell).or_default() += times);
+        other.sent.iter().for_each(|(cell, times)| *self.sent.entry(*cell).or_default() += times);
     }
 
     pub(super) fn of(&self, event: Event, phase: Phase) -> u64 {
-        self.0.get(&(event, phase)).copied().unwrap_or(0)
+        self.events.get(&(event, phase)).copied().unwrap_or(0)
     }
 
     fn everywhere(&self, event: Event) -> u64 {
@@ -143,224 +184,12 @@ impl Table {
     }
 }
 
-const ALL: &[Phase] = &Phase::ALL;
-const FORMED: &[Phase] = &[Phase::Running, Phase::Recovering, Phase::Finishing];
-const WORKING: &[Phase] = &[Phase::Running, Phase::Recovering];
-const NOT_FINISHING: &[Phase] = &[Phase::Forming, Phase::Running, Phase::Recovering];
-
-/// What happens to processes, disks and connections, and in which phases it must be met.
-fn troubles() -> Vec<(Event, &'static [Phase])> {
-    use Phase::Recovering;
-    vec![
-        (Event::NodeKilled, ALL),
-        (Event::NodeVanished, ALL),
-        (Event::SeveralKilled, ALL),
-        (Event::AllButOne, ALL),
-        (Event::Aborted, WORKING),
-        (Event::NodeStopped, NOT_FINISHING),
-        (Event::OldLifeReturns, &[Recovering]),
-        (Event::Twin, NOT_FINISHING),
-        (Event::Freed, NOT_FINISHING),
-        (Event::LaunchersWord, &[Phase::Forming, Recovering, Phase::Finishing]),
-        (Event::LateWord, WORKING),
-        (Event::FalseWord, NOT_FINISHING),
-        (Event::NodeDisk, &[Phase::Forming, Recovering]),
-        (Event::WithoutToken, &[Recovering]),
-        (Event::SchedulerKilled, ALL),
-        (Event::SchedulerMachineDies, ALL),
-        (Event::SchedulerAndNode, NOT_FINISHING),
-        (Event::EverythingDies, ALL),
-        (Event::DiskOperation, ALL),
-        (Event::DiskFull, ALL),
-        (Event::SyncFailed, ALL),
-        (Event::SlowDisk, ALL),
-        (Event::Rewritten, FORMED),
-        (Event::ConnectionReset, ALL),
-        (Event::ConnectionHalfOpen, NOT_FINISHING),
-        (Event::OneWaySilence, NOT_FINISHING),
-        (Event::Partition, NOT_FINISHING),
-        (Event::PartitionOfLinks, NOT_FINISHING),
-        (Event::DuplicateConnection, NOT_FINISHING),
-        (Event::LinkCut, WORKING),
-        (Event::LinkSilent, WORKING),
-        (Event::LinkSlow, WORKING),
-        (Event::LostMeanwhile, ALL),
-        (Event::BackBeforeVerdict, FORMED),
-        (Event::BackAfterVerdict, &[Recovering]),
-    ]
+/// What a message is called.
+pub(super) fn message(kind: u8) -> &'static str {
+    Message::KINDS.iter().find(|(known, _)| *known == kind).map_or("another", |(_, name)| name)
 }
 
-/// Everything that must be met, and in which phases it can be.
-fn required() -> Vec<(Event, &'static [Phase])> {
-    use Phase::{Finishing, Forming, Recovering, Running};
-    let mut required = troubles();
-    for (written, phases) in [
-        (Written::Start, &[Forming, Recovering][..]),
-        (Written::Epoch, &[Forming, Recovering]),
-        (Written::Making, &[Running]),
-        (Written::Store, &[Running]),
-        (Written::Left, &[Finishing]),
-        (Written::Done, &[Finishing]),
-    ] {
-        required.push((Event::Unsynced(written), phases));
-        required.push((Event::Durable(written), phases));
-        if !matches!(written, Written::Start | Written::Done) {
-            required.push((Event::HalfTold(written), phases));
-        }
-    }
-    for (kind, phases) in [
-        (1, &[Forming, Recovering][..]),
-        (4, NOT_FINISHING),
-        (7, &[Recovering]),
-        (8, &[Finishing]),
-        (10, &[Recovering]),
-        (13, &[Recovering]),
-        (15, WORKING),
-        (17, WORKING),
-        (19, &[Recovering]),
-        (20, &[Recovering]),
-        (21, &[Running]),
-        (23, &[Finishing]),
-        (24, &[Recovering]),
-        (26, WORKING),
-        (29, &[Recovering]),
-        (32, &[Running]),
-        (33, &[Running]),
-        (34, &[Running]),
-        (36, &[Recovering]),
-    ] {
-        required.push((Event::SchedulerBefore(kind), phases));
-        required.push((Event::SchedulerAfter(kind), phases));
-    }
-    for (kind, phases) in [
-        (1, &[Forming, Recovering][..]),
-        (3, &[Recovering]),
-        (4, NOT_FINISHING),
-        (8, &[Finishing]),
-        (9, &[Finishing]),
-        (11, &[Recovering]),
-        (12, &[Recovering]),
-        (13, &[Recovering]),
-        (14, &[Recovering]),
-        (15, WORKING),
-        (16, WORKING),
-        (17, WORKING),
-        (18, WORKING),
-        (19, &[Recovering]),
-        (21, &[Running]),
-        (22, &[Running]),
-        (23, &[Finishing]),
-        (24, &[Recovering]),
-        (26, &[Recovering]),
-        (27, &[Recovering]),
-        (28, &[Recovering]),
-        (29, &[Recovering]),
-        (32, &[Running]),
-        (33, &[Running]),
-        (34, &[Running]),
-        (35, &[Running]),
-    ] {
-        required.push((Event::NodeWith(kind), phases));
-    }
-    required.extend(losses());
-    required
-}
-
-/// Every message that is ever sent is lost, in a phase in which it must not be missed for good.
-fn losses() -> Vec<(Event, &'static [Phase])> {
-    use Phase::{Finishing, Forming, Recovering, Running};
-    let losses = [
-        (1, &[Forming, Recovering][..]),
-        (2, WORKING),
-        (3, &[Forming, Recovering]),
-        (4, NOT_FINISHING),
-        (5, WORKING),
-        (6, &[Recovering]),
-        (7, &[Recovering]),
-        (8, &[Finishing]),
-        (9, &[Finishing]),
-        (10, &[Recovering]),
-        (11, &[Recovering]),
-        (12, &[Recovering]),
-        (13, &[Recovering]),
-        (14, &[Recovering]),
-        (15, WORKING),
-        (16, WORKING),
-        (17, WORKING),
-        (18, WORKING),
-        (19, &[Recovering]),
-        (20, WORKING),
-        (21, &[Running]),
-        (22, &[Running]),
-        (23, &[Finishing]),
-        (24, &[Recovering]),
-        (25, &[Recovering]),
-        (26, WORKING),
-        (27, &[Recovering]),
-        (28, &[Recovering]),
-        (29, &[Recovering]),
-        (32, &[Running]),
-        (33, &[Running]),
-        (34, &[Running]),
-        (35, &[Running]),
-        (36, &[Recovering]),
-    ];
-    losses.into_iter().map(|(kind, phases)| (Event::MessageLost(kind), phases)).collect()
-}
-
-/// What happens by itself in every story, so that no plan aims at it.
-fn unaimed() -> Vec<(Event, Phase)> {
-    Phase::ALL.into_iter().flat_map(|phase| [(Event::Asked, phase), (Event::AskedWhileAway, phase)]).collect()
-}
-
-/// Every cell that must be hit, and can be aimed at.
-pub(super) fn cells() -> Vec<(Event, Phase)> {
-    required().into_iter().flat_map(|(event, phases)| phases.iter().map(move |phase| (event, *phase))).collect()
-}
-
-/// What a message is called, for those that something happens with.
-fn message(kind: u8) -> &'static str {
-    match kind {
-        1 => "Register",
-        2 => "Rejected",
-        3 => "Formed",
-        4 => "Heartbeat",
-        5 => "HeartbeatEcho",
-        6 => "Report",
-        7 => "TimeUp",
-        8 => "Leave",
-        9 => "Bye",
-        10 => "Suspect",
-        11 => "PeerReport",
-        12 => "Verdict",
-        13 => "Revoke",
-        14 => "Revoked",
-        15 => "WhereAre",
-        16 => "Absent",
-        17 => "Locate",
-        18 => "Located",
-        19 => "Abort",
-        20 => "Gone",
-        21 => "MakeGroup",
-        22 => "GroupMade",
-        23 => "FreeGroup",
-        24 => "Recover",
-        25 => "NotRecovered",
-        26 => "InEpoch",
-        27 => "NotYet",
-        28 => "LostNodes",
-        29 => "Known",
-        32 => "StoreBegin",
-        33 => "StorePiece",
-        34 => "StoreCancel",
-        35 => "StoreReply",
-        36 => "ChildEnded",
-        38 => "GroupFreed",
-        _ => "another",
-    }
-}
-
-fn name(event: Event) -> String {
+pub(super) fn name(event: Event) -> String {
     match event {
         Event::Unsynced(written) => format!("scheduler dies, {written:?} not synced"),
         Event::Durable(written) => format!("scheduler dies, {written:?} durable and not told"),
@@ -377,7 +206,7 @@ impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{:44} {:>8} {:>8} {:>10} {:>9}", "", "forming", "running", "recovering", "finishing")?;
         let mut events: Vec<Event> = required().into_iter().map(|(event, _)| event).collect();
-        events.extend(self.0.keys().map(|(event, _)| *event));
+        events.extend(self.events.keys().map(|(event, _)| *event));
         events.sort_unstable();
         events.dedup();
         for event in events.into_iter().filter(|event| self.everywhere(*event) > 0) {

@@ -66,6 +66,8 @@ impl World {
             Trouble::Scheduler { .. } | Trouble::Both { .. } | Trouble::All { .. } => {}
             Trouble::Free { slot } => self.frees(slot),
             Trouble::Lie { slot } => self.lie(slot),
+            Trouble::GiveUp { slot } => self.launcher_gives_up(slot),
+            Trouble::GiveUpFalsely { slot } => self.is_falsely_given_up(slot),
             Trouble::NodeDisk { slot, after, back } => {
                 self.slots[slot].disk.crash_after(after);
                 self.process_dies(slot, false, back);
@@ -184,6 +186,7 @@ impl World {
     /// Whether it is planned that this message is lost with its connection; then it is.
     pub(super) fn loses(&mut self, conn: usize, kind: u8) -> bool {
         let Some(node) = self.network.node_of(conn).filter(|node| self.processes[*node].alive) else { return false };
+        self.table.sends(kind, self.phase);
         let Some(Trouble::Reset { quiet, .. }) = self.due_loss(kind) else { return false };
         self.met(Met::MessageLost(kind));
         self.disturb_line(node);

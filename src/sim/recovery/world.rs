@@ -6,6 +6,8 @@
 use super::abort::Aborting;
 use super::between::Gap;
 use super::checks::{self, Told};
+use super::giving_up::GivingUp;
+use super::launcher::Word;
 use super::ledger::Ledger;
 use super::node::Process;
 use super::plan::{Ending, Plan, Trouble, When};
@@ -58,8 +60,12 @@ pub(super) enum Event {
     More(Phase, u64),
     /// An attempt to connect, numbered, has come through.
     Joins(usize, usize, u64),
-    /// A launcher says that this process has ended.
-    Word(usize),
+    /// A launcher says something.
+    Word(Word),
+    /// A launcher that gives up ends what runs in this slot.
+    Cleared(usize),
+    /// Everything is started once more.
+    Run,
     /// Somebody asks how the job is.
     Asks,
 }
@@ -87,6 +93,7 @@ pub(super) struct World {
     pub(super) ledger: Ledger,
     pub(super) told: Told,
     pub(super) aborting: Aborting,
+    pub(super) giving_up: GivingUp,
     pub(super) readers: Readers,
     /// Where frames do not get through.
     pub(super) gaps: Vec<Gap>,
@@ -132,6 +139,7 @@ impl World {
             ledger: Ledger::default(),
             told: Told::default(),
             aborting: Aborting::default(),
+            giving_up: GivingUp::default(),
             readers: Readers::of(plan.seed),
             gaps: Vec::new(),
             wrong: None,
@@ -182,6 +190,7 @@ impl World {
     /// Nothing more will come of it.
     pub(super) fn is_over(&self) -> bool {
         self.host.ended.is_some()
+            && !self.giving_up.begins_again
             && self.slots.iter().all(|slot| slot.finished)
             && !self.processes.iter().any(|it| it.alive)
     }
@@ -213,7 +222,9 @@ impl World {
                 }
             }
             Event::Joins(node, conn, attempt) => self.joins(node, conn, attempt),
-            Event::Word(node) => self.word(node),
+            Event::Word(word) => self.word(word),
+            Event::Cleared(slot) => self.cleared(slot),
+            Event::Run => self.runs_again()?,
             Event::Asks => self.one_asks()?,
         }
         Ok(())

@@ -1,0 +1,303 @@
+//! A launcher that has no restarts left: it ends what runs in its places, starts nobody there any more, and tells the scheduler
+//! so, once. Survivors are told the first cause, and the job ends unfinished; when all launchers have gone somebody starts
+//! everything once more, and the job goes on where it was. A *run* is what lies between.
+//!
+//! The rules: what was told follows from what is durable; that is not forgotten, in this life of the scheduler or in a later one;
+//! no epoch is formed from then on until everything is started once more; whoever waits for one is told so soon; and the job is
+//! not called done. They are held to places in which really nobody lives any more: who was wrongly said to be given up, and
+//! disproves it, concerns none of them.
+
+use super::launcher::Word;
+use super::node::{End, Line};
+use super::sabotage::Sabotage;
+use super::table::Event as Met;
+use super::world::{Event, World};
+use crate::error::{Error, Failure, Status};
+use crate::runtime::book::Work;
+use crate::sim::network::Side;
+use crate::types::{Epoch, Time};
+use crate::wire::{Message, Record};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// Whoever waits for the next epoch is told so soon that there is none, when nothing goes wrong any more.
+const SOON: Duration = Duration::from_secs(10);
+
+/// What launchers have given up in this run, and what the scheduler makes of it.
+#[derive(Debug, Default)]
+pub(super) struct GivingUp {
+    /// The slots in which nobody lives any more, and nobody is started.
+    pub(super) slots: BTreeSet<usize>,
+    /// A launcher has said so of some process, rightly or not.
+    pub(super) was_said: bool,
+    /// The newest epoch that is written.
+    epoch: Epoch,
+    /// Of which slots that is written, and not durable: by the record's number; and whether it was true.
+    written: Vec<(u64, usize, bool)>,
+    /// Of which slots it is durable since when.
+    durable: BTreeMap<usize, Time>,
+    /// The same, where it was not true when it was written.
+    false_ones: BTreeSet<usize>,
+    /// Who could be told when the first was told that there is no next epoch.
+    there: BTreeSet<usize>,
+    /// The run has ended, and another follows.
+    pub(super) begins_again: bool,
+    /// The run before this one ended so, and the job is not done therefore.
+    was_unfinished: bool,
+}
+
+/// Whether it is why the job was broken, and not that somebody waits no more or is put out, has left, or has aborted the job.
+pub(super) fn is_first_cause(failure: &Failure) -> bool {
+    !matches!(failure.status, Status::Timeout | Status::Fenced | Status::PeerLeft | Status::Aborted)
+}
+
+impl GivingUp {
+    /// What was put out and is not durable is not awaited any more.
+    pub(super) fn scheduler_dies(&mut self) {
+        self.written.clear();
+        self.there.clear();
+    }
+
+    /// Records up to this one are durable.
+    pub(super) fn settle(&mut self, last: u64, now: Time) {
+        let (durable, waits): (Vec<_>, Vec<_>) = self.written.iter().partition(|(number, ..)| *number <= last);
+        self.written = waits;
+        for (_, slot, is_true) in durable {
+            match is_true {
+                true => drop(self.durable.insert(slot, now)),
+                false => drop(self.false_ones.insert(slot)),
+            }
+        }
+    }
+
+    /// The journal is rewritten: what was untrue may have been dropped.
+    pub(super) fn rewritten(&mut self, is_kept: impl Fn(usize) -> bool) {
+        self.false_ones.retain(|slot| is_kept(*slot));
+    }
+}
+
+impl World {
+    /// The launcher that has started this slot's process gives up: what runs beside it is ended, too.
+    pub(super) fn launcher_gives_up(&mut self, slot: usize) {
+        if self.finishing.is_some() || self.giving_up.slots.contains(&slot) {
+            return;
+        }
+        self.met(Met::GivesUp);
+        self.fault(Duration::ZERO);
+        self.giving_up.was_said = true;
+        let host = self.plan.nodes[slot].host;
+        for other in (0..self.slots.len()).filter(|other| self.plan.nodes[*other].host == host) {
+            let after = if other == slot { Duration::ZERO } else { self.random.span_ms(0..500) };
+            self.giving_up.slots.insert(other);
+            self.slots[other].finished = true;
+            self.queue.put(self.now + after, Event::Cleared(other));
+        }
+    }
+
+    /// A launcher that gives up ends whatever runs in this slot, and says so.
+    pub(super) fn cleared(&mut self, slot: usize) {
+        if !self.giving_up.slots.contains(&slot) {
+            return; // everything has been started once more
+        }
+        let there: Vec<usize> = (0..self.processes.len()).filter(|node| self.processes[*node].slot == slot).collect();
+        there.into_iter().for_each(|node| self.is_ended(node));
+        let late = self.random.once_in(4);
+        let after = if late { self.random.span_ms(300..4000) } else { self.random.span_us(100..20_000) };
+        self.queue.put(self.now + after, Event::Word(Word::GivenUp(slot, self.processes.len())));
+    }
+
+    /// Somebody ends this process for good, if it runs.
+    fn is_ended(&mut self, node: usize) {
+        if !self.processes[node].alive {
+            return;
+        }
+        self.blame(node);
+        self.processes[node].ended = Some((self.now, End::Died));
+        self.processes[node].alive = false;
+        self.disconnect(node);
+        self.end_links(node);
+        self.is_seen_to_end(node);
+    }
+
+    /// A launcher says of a process that lives that nobody is started in its place any more.
+    pub(super) fn is_falsely_given_up(&mut self, slot: usize) {
+        let slot = self.running(slot);
+        let Some(node) = self.current(slot).filter(|_| self.host.running.is_some()) else { return };
+        self.fault(Duration::ZERO);
+        self.giving_up.was_said = true;
+        self.disturb(node, 1);
+        self.word(Word::GivenUp(slot, self.processes.len()));
+    }
+
+    /// Something is put out to be written.
+    pub(super) fn is_written(&mut self, number: u64, record: &Record) -> Result<(), String> {
+        match record {
+            Record::GivenUp(key) => {
+                let seat = self.host.running.as_ref().and_then(|running| running.brain.seats().nth(*key as usize));
+                let pid = seat.ok_or("a place that does not exist is given up")?.register.process.pid;
+                let slot = self.processes[pid as usize - 1000].slot;
+                let lives = self.processes.iter().any(|process| process.slot == slot && process.alive);
+                let is_true = self.giving_up.slots.contains(&slot) && !lives;
+                self.giving_up.written.push((number, slot, is_true));
+            }
+            Record::Epoch(epoch) => {
+                self.not_after_giving_up(epoch.epoch)?;
+                let giving_up = &mut self.giving_up;
+                giving_up.epoch = epoch.epoch;
+                (giving_up.durable, giving_up.false_ones) = Default::default();
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The journal is rewritten with these records.
+    pub(super) fn is_rewritten(&mut self, records: &[Record]) {
+        let Some(running) = &self.host.running else { return };
+        let lives: Vec<usize> = running.brain.seats().map(|seat| seat.register.process.pid as usize - 1000).collect();
+        let slot = |key: u32| self.processes[lives[key as usize]].slot;
+        let is_of = |record: &Record, wanted| matches!(record, Record::GivenUp(key) if slot(*key) == wanted);
+        let kept: Vec<usize> =
+            (0..self.slots.len()).filter(|slot| records.iter().any(|record| is_of(record, *slot))).collect();
+        self.giving_up.rewritten(|slot| kept.contains(&slot));
+    }
+
+    /// No epoch is formed when it is durable that a place is given up.
+    pub(super) fn not_after_giving_up(&self, epoch: Epoch) -> Result<(), String> {
+        let known = |slot: &&usize| self.giving_up.durable.contains_key(slot);
+        match self.giving_up.slots.iter().find(known).filter(|_| epoch > self.giving_up.epoch) {
+            Some(slot) => Err(format!("epoch {} was formed, although slot {slot} was given up for good", epoch.0)),
+            None => Ok(()),
+        }
+    }
+
+    /// A scheduler is started again: it knows what was durable.
+    pub(super) fn remembers_giving_up(&mut self, records: &[Record]) -> Result<(), String> {
+        let newest = records.iter().rposition(|record| matches!(record, Record::Epoch(_)));
+        let Some(Record::Epoch(epoch)) = newest.map(|at| &records[at]) else { return Ok(()) };
+        self.not_after_giving_up(epoch.epoch)?;
+        let slot = |key: u32| self.processes[epoch.seats[key as usize].register.process.pid as usize - 1000].slot;
+        let known: BTreeSet<usize> = records[newest.unwrap_or(0)..]
+            .iter()
+            .filter_map(|record| if let Record::GivenUp(key) = record { Some(slot(*key)) } else { None })
+            .collect();
+        let mut awaited = self.giving_up.slots.iter().filter(|slot| self.giving_up.durable.contains_key(slot));
+        if let Some(slot) = awaited.find(|slot| !known.contains(slot)) {
+            return Err(format!("the scheduler has forgotten that slot {slot} was given up for good"));
+        }
+        // What was not synced when its process was killed may be there all the same.
+        self.giving_up.false_ones =
+            known.into_iter().filter(|slot| !self.giving_up.durable.contains_key(slot)).collect();
+        self.giving_up.epoch = epoch.epoch;
+        Ok(())
+    }
+
+    /// The scheduler says that there will be no next epoch.
+    pub(super) fn end_is_said(&mut self, message: &Message) -> Result<(), String> {
+        let Message::NotRecovered(word) = message else { return Ok(()) };
+        if !is_first_cause(&word.failure) {
+            return Ok(());
+        }
+        if self.giving_up.durable.is_empty() && self.giving_up.false_ones.is_empty() {
+            let failure = &word.failure;
+            return Err(format!("that there is no next epoch was said before it was durable why: {failure}"));
+        }
+        if self.giving_up.there.is_empty() {
+            let is_there = |node: &usize| {
+                let process = &self.processes[*node];
+                let Line::Up(conn) = process.line else { return false };
+                process.alive && process.epoch == self.newest && self.network.is_open(conn, Side::Scheduler)
+            };
+            self.giving_up.there = (0..self.processes.len()).filter(is_there).collect();
+        }
+        Ok(())
+    }
+
+    /// Whether somebody is awaited in vain, so that nobody is started again who could not join.
+    pub(super) fn awaits_in_vain(&self) -> bool {
+        !self.giving_up.slots.is_empty()
+    }
+
+    /// The scheduler ends by itself: where the job is not done, because somebody was given up, another run begins.
+    pub(super) fn run_ends(&mut self, result: &Result<(), Error>) {
+        let Some(running) = &mut self.host.running else { return };
+        if self.sabotage == Some(Sabotage::DoneAllTheSame) && self.giving_up.was_said {
+            let number = u64::MAX;
+            let _ = running.book.write(vec![Work::Append(number, Record::Done)]).and_then(|_| running.book.sync());
+        }
+        let records = running.brain.snapshot();
+        let is_done = records.contains(&Record::Done);
+        // In the run before, where somebody who was in that is still there to be told.
+        let was_said = records.iter().any(|record| matches!(record, Record::GivenUp(_)));
+        if result.is_err() && !is_done && (was_said || self.giving_up.was_said) {
+            let after = self.random.span_ms(300..3000);
+            self.fault(after);
+            self.giving_up.begins_again = true;
+            self.queue.put(self.now + after, Event::Run);
+        }
+    }
+
+    /// Everything is started once more, when what is left of the run before has been ended; now and then not all of that.
+    pub(super) fn runs_again(&mut self) -> Result<(), String> {
+        self.met(Met::OnceMore);
+        self.fault(Duration::from_millis(1500));
+        self.nobody_still_waits()?;
+        let slow = self.random.once_in(4);
+        for node in (0..self.processes.len()).filter(|_| !slow) {
+            self.is_ended(node);
+        }
+        let epoch = self.giving_up.epoch;
+        self.giving_up = GivingUp { epoch, was_unfinished: true, ..GivingUp::default() };
+        self.host.ended = None;
+        self.host.words.clear();
+        let first = self.random.span_ms(0..800);
+        self.queue.put(self.now + first, Event::StartScheduler);
+        for slot in 0..self.slots.len() {
+            self.slots[slot].finished = false;
+            let starts = self.random.span_ms(0..1500);
+            self.queue.put(self.now + starts, Event::StartNode(slot));
+        }
+        Ok(())
+    }
+
+    /// A scheduler reads its journal: a job that was given up is not done.
+    pub(super) fn is_not_done(&mut self, is_done: bool) -> Result<(), String> {
+        match std::mem::take(&mut self.giving_up.was_unfinished) && is_done {
+            true => Err("a job that was given up unfinished is called done".to_owned()),
+            false => Ok(()),
+        }
+    }
+
+    /// The run is over: whoever could be told why there is no next epoch does not wait for one.
+    fn nobody_still_waits(&self) -> Result<(), String> {
+        let waits = |node: &&usize| {
+            let process = &self.processes[**node];
+            let is_well = process.alive && process.to_blame.is_none() && process.disturbed == [false; 2];
+            is_well && process.program.is_inside && process.paused_until <= self.now
+        };
+        match self.giving_up.there.iter().find(waits) {
+            Some(node) => Err(format!("node {node} was there when the job was given up, and was not told")),
+            None => Ok(()),
+        }
+    }
+
+    /// Somebody waits for the next epoch: not for long, if that cannot be.
+    pub(super) fn nobody_waits_in_vain(&self) -> Result<(), String> {
+        let mut known = self.giving_up.slots.iter().filter_map(|slot| self.giving_up.durable.get(slot));
+        let Some(since) = known.next().filter(|_| self.host.running.is_some()) else { return Ok(()) };
+        let quiet = (*since).max(self.last_fault).max(self.host.started);
+        if self.now < quiet + SOON {
+            return Ok(());
+        }
+        let waits = |node: &usize| {
+            let process = &self.processes[*node];
+            let since = process.program.recovering_since.unwrap_or(self.now);
+            let is_member = process.alive && process.epoch == self.giving_up.epoch;
+            is_member && process.program.is_inside && self.now >= since + SOON
+        };
+        match (0..self.processes.len()).find(waits) {
+            Some(node) => Err(format!("node {node} waits for an epoch that cannot be, for a place was given up")),
+            None => Ok(()),
+        }
+    }
+}
