@@ -121,6 +121,16 @@ impl World {
         }
     }
 
+    /// How long a process of this slot tries to join.
+    fn time_to_join(&self, slot: usize) -> Duration {
+        let lives = self.processes.iter().filter(|process| process.slot == slot).count();
+        match () {
+            () if self.plan.impatient && self.newest > Epoch(0) && lives == 1 => IMPATIENT,
+            () if self.awaits_in_vain() => IN_VAIN,
+            () => FORMING,
+        }
+    }
+
     /// None: its machine dies while it keeps its token.
     fn start_process(&mut self, slot: usize, twin: bool) -> Result<Option<usize>, String> {
         let mut random = Random::new(self.random.bits());
@@ -140,13 +150,7 @@ impl World {
         if reentry.tokens.is_empty() && self.processes.iter().any(|process| process.slot == slot && !process.twin) {
             self.met(Met::WithoutToken);
         }
-        let (is_back, lives) =
-            (self.newest > Epoch(0), self.processes.iter().filter(|process| process.slot == slot).count());
-        let forming = match () {
-            () if self.plan.impatient && is_back && lives == 1 => IMPATIENT,
-            () if self.awaits_in_vain() => IN_VAIN,
-            () => FORMING,
-        };
+        let forming = self.time_to_join(slot);
         let plan = &self.plan.nodes[slot];
         let register = Register {
             protocol_lowest: PROTOCOL_LOWEST,
