@@ -58,6 +58,12 @@ impl GivingUp {
         self.there.clear();
     }
 
+    /// What was written of a job that is done concerns none of the next one.
+    pub(super) fn job_is_done(&mut self) {
+        self.durable.clear();
+        self.false_ones.clear();
+    }
+
     /// Records up to this one are durable.
     pub(super) fn settle(&mut self, last: u64, now: Time) {
         let (durable, waits): (Vec<_>, Vec<_>) = self.written.iter().partition(|(number, ..)| *number <= last);

@@ -140,6 +140,7 @@ impl World {
             self.host.archived = true;
             self.host.instance = None;
             (self.newest, self.told, self.ledger) = Default::default();
+            self.giving_up.job_is_done();
         }
         super::sabotage::reread(self, &mut read.records);
         let mut instance = [0; 16];
