@@ -7,7 +7,7 @@
 #include <signal.h>
 #include <stdlib.h>
 
-enum { SIZE = 4, ABORTS = 1, RECEIVES = 2, ODD = 3, CODE = 7, SOON_S = 10 };
+enum { SIZE = 4, ABORTS = 1, RECEIVES = 2, ODD = 3, CODE = 7, SOON_S = 5 };
 
 /* What is the matter with the odd one while the job is ended. */
 static enum { WELL, DEAD, STOPPED } odd_is = WELL;

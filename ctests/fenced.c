@@ -1,5 +1,6 @@
-/* With recovery: a rank is stopped, given up within the heartbeat time-out and one interval, and replaced; when it goes on it is
- * fenced, whatever it calls. A newcomer whose place is held by one that lives is refused by name, and harms nobody. */
+/* With recovery: a rank is stopped, given up within the heartbeat time-out and one interval, and replaced; when it goes on, before
+ * that or afterwards, it is fenced, whatever it calls, and ends nothing. A newcomer whose place is held by one that lives is refused
+ * by name, and harms nobody. */
 #include "check.h"
 #include "nodes.h"
 #include "ranks.h"
@@ -16,7 +17,7 @@ enum { SIZE = 3, STOPPED = 1, LIMIT_MS = 25000 };
 /* What a machine that is busy may add to the time until a rank is given up. */
 static const double SLACK_S = 2;
 
-static atomic_int *is_replaced;
+static atomic_int *may_go_on;
 
 static void lives(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
     struct note *note = &ranks->note[rank];
@@ -27,10 +28,10 @@ static void lives(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
         CHECK_OK(muster_barrier(world));
         CHECK(sem_post(&note->ready) == 0);
         if (rank == STOPPED) {
-            for (;;) { /* the parent stops it here, and lets it go on when another has its place */
+            for (;;) { /* the parent stops it here, and lets it go on */
                 struct timespec pause = {.tv_nsec = 1000000};
                 nanosleep(&pause, NULL);
-                if (atomic_load(is_replaced)) {
+                if (atomic_load(may_go_on)) {
                     break;
                 }
             }
@@ -39,6 +40,7 @@ static void lives(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
             CHECK_IS(MUSTER_ERR_FENCED, status);
             CHECK_CONTAINS(muster_last_error(), "given up");
             CHECK_IS(MUSTER_ERR_FENCED, muster_recover(cluster, LIMIT_MS));
+            CHECK_FAILS(MUSTER_ERR_FENCED, "given up", muster_abort(cluster, 1, "given up by the others"));
             CHECK_OK(muster_finalize(cluster));
             muster_cluster_free(cluster);
             return;
@@ -91,13 +93,20 @@ static void newcomer(struct ranks *ranks, const char *const *settings) {
     muster_config_free(config);
 }
 
-int main(void) {
+/* The one that was stopped goes on, and ends. */
+static void goes_on(pid_t stopped) {
+    atomic_store(may_go_on, 1);
+    CHECK(kill(stopped, SIGCONT) == 0);
+    int status = await_child(stopped);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+static void play(int early) {
     char path[] = "/tmp/muster-fenced-XXXXXX", elsewhere[] = "/tmp/muster-fenced-XXXXXX", command[128];
     CHECK(mkdtemp(path) != NULL && mkdtemp(elsewhere) != NULL);
     const char *settings[] = {"enable_recovery", "1", "recovery_path", path, "node_timeout", half_a_second(), NULL};
     const char *strange[] = {"enable_recovery", "1", "recovery_path", elsewhere, NULL};
-    is_replaced = mmap(NULL, sizeof *is_replaced, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    CHECK(is_replaced != MAP_FAILED);
+    atomic_store(may_go_on, 0);
     struct ranks *ranks = ranks_start(SIZE, lives, settings);
     for (int rank = 0; rank < SIZE; rank++) {
         await(&ranks->note[rank].ready);
@@ -110,14 +119,16 @@ int main(void) {
         await(&ranks->note[rank].ready);
         CHECK(ranks->note[rank].took_s - stopped_s <= time_out_s * 6 / 5 + SLACK_S * patience());
     }
+    if (early) {
+        goes_on(stopped);
+    }
     ranks_start_rank(ranks, STOPPED);
     for (int rank = 0; rank < SIZE; rank++) {
         await(&ranks->note[rank].ready);
     }
-    atomic_store(is_replaced, 1);
-    CHECK(kill(stopped, SIGCONT) == 0);
-    int status = await_child(stopped);
-    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    if (!early) {
+        goes_on(stopped);
+    }
     for (int rank = 0; rank < SIZE; rank++) {
         CHECK(sem_post(&ranks->note[rank].go) == 0);
     }
@@ -127,5 +138,12 @@ int main(void) {
     CHECK_OK(ranks_finish(ranks));
     snprintf(command, sizeof command, "rm -r %s %s", path, elsewhere);
     CHECK(system(command) == 0);
+}
+
+int main(void) {
+    may_go_on = mmap(NULL, sizeof *may_go_on, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(may_go_on != MAP_FAILED);
+    play(0);
+    play(1);
     return 0;
 }

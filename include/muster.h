@@ -463,13 +463,18 @@ muster_status_t muster_finalize(muster_cluster_t *cluster);
  * Where a node was lost before, with recovery, groups keep that first cause, and muster_recover returns the abort.
  *
  * Waits up to 250 ms for the scheduler's word. Where that does not come this rank tells every node itself, for 2 s at
- * most: MUSTER_OK once all have been told, else MUSTER_ERR_UNREACHABLE, with how many have not; those are told when a
- * scheduler is there again. After muster_finalize MUSTER_ERR_STATE.
+ * most: MUSTER_OK once all have been told that are not known to be lost or to have left, else MUSTER_ERR_UNREACHABLE, with
+ * how many have not. With recovery a scheduler that is started again tells them, if it still hears of it from any node
+ * (muster_finalize gives it 1 s). Of more than 1,024 nodes a rank can tell those only whose addresses it knows. A job that is
+ * over already is MUSTER_OK at once; for one that the others have given up MUSTER_ERR_FENCED, and nobody is told. After
+ * muster_finalize MUSTER_ERR_STATE.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster; `reason` must be NULL or a string.
  */
-muster_status_t muster_abort(muster_cluster_t *cluster, int32_t code, const char *reason);
+muster_status_t muster_abort(muster_cluster_t *cluster,
+                             int32_t code,
+                             const char *reason);
 
 /**
  * Makes the cluster whole again after a group was revoked: the next epoch begins once every node, workers and servers, is
@@ -1262,7 +1267,8 @@ muster_status_t muster_store_wait(muster_cluster_t *cluster, const char *const *
  * another does not: a collective is the same in both forms. The buffers must stay as they are until the request has
  * ended; lists of counts and displacements are read before this returns. The group's time-out counts from this call
  * on. Errors in the arguments are returned here, and no request is made; later ones by the request, and they revoke
- * the group as muster_barrier says.
+ * the group as muster_barrier says. Where the thread that carries it out cannot be started that is returned here, and revokes
+ * the group, too.
  *
  * Requires:
  * As for muster_barrier, until the request has ended; `request` must be NULL or writable.

@@ -34,9 +34,9 @@ CASES = [
     ("allgather_doubling_bytes", "allgather", (4, 8), [32, 64, 128, 256, 512], {"allgather_circulant_bytes": NEVER}),
     ("allgather_bruck_bytes", "allgather", (3, 6), [4, 8, 16, 32], {}),
     ("allgather_circulant_bytes", "allgather", (3, 6), [64, 128, 256, 512], {"allgather_bruck_bytes": NEVER}),
-    ("reduce_binomial_bytes", "reduce", (4, 8), [16, 64, 128, 512, 2048], {}),
-    ("gather_binomial_bytes", "gather", (4, 8), [0.125, 1, 4, 8, 32, 128], {}),
-    ("scatter_binomial_bytes", "scatter", (4, 8), [0.125, 1, 4, 16, 32, 128], {}),
+    ("reduce_binomial_bytes", "reduce", (4, 8), [16, 32, 64, 128, 512, 2048], {}),
+    ("gather_binomial_bytes", "gather", (4, 8), [0.125, 1, 4, 8, 16, 32, 128], {}),
+    ("scatter_binomial_bytes", "scatter", (4, 8), [0.125, 1, 4, 8, 16, 32, 128], {}),
     ("reduce_scatter_circulant_bytes", "reduce_scatter", (4, 8), [4, 8, 16, 64, 256], {}),
     ("alltoall_bruck_bytes", "alltoall", (4, 8), [0.125, 0.5, 1, 2, 8], {}),
 ]
@@ -99,6 +99,8 @@ def parse():
     parser.add_argument("--passes", type=int, default=3)
     parser.add_argument("--rate", default="1gbit", help="what the hosts' links carry (1gbit)")
     parser.add_argument("--where", choices=("here", "hosts", "both"), default="both")
+    parser.add_argument("--hosts", type=int, action="append", choices=range(2, 9), metavar="2..8",
+                        help="how many hosts; repeatable (2, 3 and 4)")
     parser.add_argument("--only", action="append", choices=[case[0] for case in CASES], help="a threshold; repeatable")
     return parser.parse_args()
 
@@ -115,7 +117,7 @@ def main():
             def over(ranks, words, settings):
                 with Hosts(ranks, options.rate) as hosts:
                     return measure(hosts, words, settings)
-            table(f"One rank on each host, links of {options.rate}:", (2, 3, 4), options.passes, over, options.only)
+            table(f"One rank on each host, links of {options.rate}:", options.hosts or (2, 3, 4), options.passes, over, options.only)
     except Failed as failure:
         sys.exit(f"bench_thresholds: {failure}")
 

@@ -4,7 +4,7 @@ use super::bench::{failure, formed, Bench};
 use super::*;
 use crate::error::Status;
 use crate::types::GroupId;
-use crate::wire::Known;
+use crate::wire::{Known, Verdict};
 
 fn aborted() -> Failure {
     failure(Status::Aborted, None, "aborted the job with code 7: the disk is gone")
@@ -74,10 +74,18 @@ fn who_leaves_gives_a_new_scheduler_a_moment_to_hear_of_it() {
 
     let mut bench = told(false);
     bench.command(Command::Leave);
+    for _ in 0..2 {
+        bench.feed(Input::Connected(Vec::new()));
+        bench.outputs.clear();
+        bench.receive(Message::Formed(formed(1, 1)));
+        assert_eq!(bench.sent()[1..], [news(), Message::Leave], "in this order, until there is an answer");
+        bench.outputs.clear();
+        bench.feed(Input::Closed("reset".to_owned()));
+        assert!(bench.told().is_empty(), "what was sent may be lost: {:?}", bench.told());
+    }
     bench.feed(Input::Connected(Vec::new()));
-    bench.outputs.clear();
     bench.receive(Message::Formed(formed(1, 1)));
-    assert_eq!(bench.sent()[1..], [news(), Message::Leave], "in this order");
+    bench.receive(Message::Verdict(Verdict { failure: aborted() }));
     bench.outputs.clear();
     bench.feed(Input::Closed("reset".to_owned()));
     bench.pass_unreachable(10);

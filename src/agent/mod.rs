@@ -48,7 +48,7 @@ pub struct Agent {
     store: store::Requests,
     /// The first cause, once the cluster is broken.
     broken: Option<Failure>,
-    /// It was aborted, and no scheduler knows so yet.
+    /// It was aborted, and no scheduler has said so yet: it is told on each connection.
     abort_is_news: bool,
     outputs: VecDeque<Output>,
     armed: Option<Time>,

@@ -24,7 +24,10 @@ impl Agent {
         let told = match message {
             Message::Rejected(rejected) => return self.rejected(now, rejected),
             Message::Formed(formed) => return self.formed(now, formed),
-            Message::Verdict(verdict) => return self.verdict(now, verdict.failure),
+            Message::Verdict(verdict) => {
+                self.abort_is_news &= verdict.failure.status != Status::Aborted;
+                return self.verdict(now, verdict.failure);
+            }
             Message::Bye => return self.bye(now),
             Message::HeartbeatEcho(echo) => {
                 self.pulse.echo(echo.sequence);
@@ -110,7 +113,6 @@ impl Agent {
         let Stage::Member(member) = &self.stage else { return };
         let (epoch, lost) = (member.epoch, member.lost.clone());
         let (failure, revoked) = (self.broken.clone(), self.asks.all_revoked());
-        self.abort_is_news = false;
         if failure.is_some() || !revoked.is_empty() {
             self.send(Message::Known(Known { epoch, failure, lost, revoked }));
         }

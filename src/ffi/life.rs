@@ -113,8 +113,11 @@ pub unsafe extern "C" fn muster_finalize(cluster: *mut muster_cluster_t) -> must
 /// Where a node was lost before, with recovery, groups keep that first cause, and muster_recover returns the abort.
 ///
 /// Waits up to 250 ms for the scheduler's word. Where that does not come this rank tells every node itself, for 2 s at
-/// most: MUSTER_OK once all have been told, else MUSTER_ERR_UNREACHABLE, with how many have not; those are told when a
-/// scheduler is there again. After muster_finalize MUSTER_ERR_STATE.
+/// most: MUSTER_OK once all have been told that are not known to be lost or to have left, else MUSTER_ERR_UNREACHABLE, with
+/// how many have not. With recovery a scheduler that is started again tells them, if it still hears of it from any node
+/// (muster_finalize gives it 1 s). Of more than 1,024 nodes a rank can tell those only whose addresses it knows. A job that is
+/// over already is MUSTER_OK at once; for one that the others have given up MUSTER_ERR_FENCED, and nobody is told. After
+/// muster_finalize MUSTER_ERR_STATE.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster; `reason` must be NULL or a string.

@@ -36,7 +36,8 @@ unsafe fn start(
 /// another does not: a collective is the same in both forms. The buffers must stay as they are until the request has
 /// ended; lists of counts and displacements are read before this returns. The group's time-out counts from this call
 /// on. Errors in the arguments are returned here, and no request is made; later ones by the request, and they revoke
-/// the group as muster_barrier says.
+/// the group as muster_barrier says. Where the thread that carries it out cannot be started that is returned here, and revokes
+/// the group, too.
 ///
 /// # Safety
 /// As for muster_barrier, until the request has ended; `request` must be NULL or writable.

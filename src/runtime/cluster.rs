@@ -295,7 +295,9 @@ impl Cluster {
         if word == Some(true) {
             return Ok(());
         }
-        self.abort_without_scheduler(code, reason)
+        // What one that was given up still wants does not count.
+        let fenced = self.shared.learnt().broken.clone().filter(|first| first.status == Status::Fenced);
+        fenced.map_or_else(|| self.abort_without_scheduler(code, reason), |first| Err(first.into()))
     }
 
     /// Tells the others itself that the job is over.
@@ -305,7 +307,6 @@ impl Cluster {
         let cause = Abort { code, reason: reason.to_owned() }.to_string();
         let (status, culprit, epoch) = (Status::Aborted, Some(own), formed.epoch);
         let failure = Failure { status, culprit, cause, epoch, group: None, sequence: 0 };
-        self.shared.learn(|learnt| learnt.untold = None);
         self.shared.ask(ToNode::Tell(failure.clone()));
         self.shared.ask(ToNode::Brain(Command::Aborted(failure)));
         let deadline = self.shared.clock.now() + ABORT_WAIT;

@@ -1,7 +1,7 @@
 //! Links of groups and of epochs that come and go, and the word that a group is over.
 
 use super::*;
-use crate::agent::Command;
+use crate::agent::{Command, Event};
 use crate::error::{Failure, Status};
 use crate::runtime::shared::ToNode;
 use crate::wire::LinkRevoke;
@@ -186,6 +186,34 @@ fn a_word_about_another_group_or_epoch_is_not_acted_on() {
     }
 }
 
+#[test]
+fn those_who_say_nothing_make_room_for_those_behind_them() {
+    const SILENT: u32 = 70;
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut side = one(&plain(), silent.local_addr().unwrap());
+    let formed = side.mesh.formed.clone().expect("it is formed");
+    let member = |index: u32| Member { index, rank: index, ..formed.members.find(index.min(1)).expect("one of two") };
+    let members = Members::new((0..=SILENT).map(|index| Arc::new(member(index))).collect());
+    let formed = Arc::new(Formed { members, ..Formed::clone(&formed) });
+    let group = Group::new(GroupId(7), (0..=SILENT).collect(), &side.shared, &formed, 60_000).unwrap();
+    side.mesh.form(formed, &[Arc::new(group)], &side.poller);
+    tell(&mut side, &over(GroupId(7), 1, "too late"));
+    let last = LinkKey::new(GroupId(7), Channel::Word, SILENT);
+    let is_tried = |side: &Side, key| side.mesh.dials.contains_key(&key) || side.mesh.dialled(key).is_some();
+    let first = side.mesh.tell_on(side.now, &side.poller);
+    assert!(first < side.now + HELLO_WAIT && !is_tried(&side, last), "they take all the places for a while");
+    let again = side.mesh.tell_on(first, &side.poller);
+    assert!(is_tried(&side, last) && again > first);
+    let tried = (1..=SILENT).filter(|rank| is_tried(&side, LinkKey::new(GroupId(7), Channel::Word, *rank)));
+    assert_eq!(tried.count(), 64, "and are tried once more behind them");
+    let mut now = again;
+    while now != Time::NEVER {
+        assert!(now <= first + 2 * HELLO_WAIT, "each but once more");
+        now = side.mesh.tell_on(now, &side.poller);
+    }
+    assert!(side.is_idle());
+}
+
 fn aborted(epoch: u64) -> Failure {
     Failure { status: Status::Aborted, group: None, ..over(GroupId::WORLD, epoch, "the disk is gone") }
 }
@@ -216,12 +244,14 @@ fn of_the_job_s_end_all_nodes_are_told_whatever_else_is_being_told() {
             tell(&mut lower, &aborted(1));
             assert_eq!(lower.mesh.untold(), Some((vec![1], true)));
             tell(&mut lower, &over(GroupId::WORLD, 1, "too late"));
-            let heard = until(|| {
+            let mut heard = None;
+            until(|| {
                 lower.turn();
                 higher.turn();
-                heard_of_abort(&higher).filter(|_| lower.is_idle() && higher.is_idle())
+                heard = heard.take().or_else(|| heard_of_abort(&higher));
+                (heard.is_some() && lower.is_idle() && higher.is_idle()).then_some(())
             });
-            assert_eq!(heard, aborted(1));
+            assert_eq!(heard, Some(aborted(1)));
             lower.mesh.tell_on(lower.now, &lower.poller);
             assert_eq!(lower.mesh.untold(), Some((vec![], false)));
             assert!(told(&higher, GroupId::WORLD).is_none(), "there is nothing more to tell");
@@ -233,8 +263,13 @@ fn of_the_job_s_end_all_nodes_are_told_whatever_else_is_being_told() {
 
 #[test]
 fn a_word_of_the_job_s_end_counts_in_its_epoch_and_among_all_nodes_only() {
-    for (group, word) in [(GroupId::WORLD, aborted(1)), (GroupId::UNIVERSE, aborted(2))] {
+    // Nor does it where the one who says so is lost.
+    let (world, universe) = (GroupId::WORLD, GroupId::UNIVERSE);
+    for (group, word, lost) in
+        [(world, aborted(1), vec![]), (universe, aborted(2), vec![]), (universe, aborted(1), vec![1])]
+    {
         let mut side = one(&plain(), nowhere());
+        side.shared.file(Event::Lost(lost));
         side.mesh.add(&made(&side, GroupId::UNIVERSE), &side.poller);
         let mut peer = Peer::dial(&side);
         peer.say(LinkKind::Hello, &LinkHello { group, channel: Channel::Word, ..hello() });
@@ -257,10 +292,8 @@ fn who_cannot_be_told_holds_nobody_up() {
     let group = Arc::new(Group::new(GroupId(7), members, &side.shared, &formed, 60_000).unwrap());
     side.mesh.add(&group, &side.poller);
     tell(&mut side, &word);
-    let waits = until(|| {
-        let next = side.mesh.tell_on(side.now, &side.poller);
-        (!side.is_idle()).then_some(next)
-    });
+    assert!(!side.is_idle(), "the others are passed over at once");
+    let waits = side.mesh.tell_on(side.now, &side.poller);
     assert_eq!(waits, side.now + HELLO_WAIT);
     side.turn();
     assert_eq!(side.mesh.tell_on(waits, &side.poller), Time::NEVER);

@@ -70,6 +70,8 @@ pub struct Node {
     through: Vec<u8>,
     quit: bool,
     over: bool,
+    /// Of the job's end, which this node tells of itself.
+    all_are_told: bool,
 }
 
 impl Node {
@@ -95,6 +97,7 @@ impl Node {
             through: vec![0; FIRST_READ_BYTES],
             quit: false,
             over: false,
+            all_are_told: false,
         };
         if !node.setup.own.is_empty() {
             let own = node.setup.own.clone();
@@ -230,10 +233,10 @@ impl Node {
     }
 
     /// Who waits for all to be told of the job's end learns how far that is.
-    fn publish_untold(&self) {
-        let untold = self.mesh.untold();
-        if untold.is_some() && self.shared.learnt().untold != untold {
-            self.shared.learn(|learnt| learnt.untold = untold);
+    fn publish_untold(&mut self) {
+        if let Some(untold) = self.mesh.untold().filter(|_| !self.all_are_told) {
+            self.all_are_told = !untold.1;
+            self.shared.learn(|learnt| learnt.untold = Some(untold));
         }
     }
 

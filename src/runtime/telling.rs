@@ -6,6 +6,7 @@
 //! scheduler answers it tells everyone, and nothing of this happens. Tested in `mesh_groups_test.rs`, by two meshes,
 //! and with processes in `ctests/later.c` and `ctests/abort_away.c`.
 
+use super::group::Group;
 use super::handshake::{frame, Stage};
 use super::mesh::{LinkKey, Mesh, HELLO_WAIT};
 use super::shared::ToNode;
@@ -13,19 +14,29 @@ use crate::agent::{Command, Event};
 use crate::error::Failure;
 use crate::net::{Poller, Token};
 use crate::types::{GroupId, Time};
-use crate::wire::{Channel, LinkKind, LinkRevoke};
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use crate::wire::{Channel, LinkKind, LinkRevoke, PeerState};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::time::Duration;
 
 /// How many members are told at a time: each takes a descriptor.
 const AT_A_TIME: usize = 64;
+/// How long one that says nothing keeps its place while others wait for one. It is tried once more, after them.
+const TURN: Duration = Duration::from_millis(250);
+
+/// One member's turn to be told: its first, or the last one.
+#[derive(Clone, Copy)]
+struct Turn {
+    key: LinkKey,
+    is_last: bool,
+}
 
 /// What is still to be told, and to whom.
 #[derive(Default)]
 pub(super) struct Telling {
     words: HashMap<GroupId, Vec<u8>>,
-    queue: VecDeque<LinkKey>,
+    queue: VecDeque<Turn>,
     /// Until when each member that is being told may take.
-    under_way: HashMap<LinkKey, Time>,
+    under_way: HashMap<LinkKey, (Turn, Time)>,
     /// Who has not been told that the job is over, where this node ended it.
     untold: Option<BTreeSet<u32>>,
 }
@@ -36,7 +47,8 @@ impl Mesh {
         let is_abort = failure.group.is_none();
         let Some(group) = self.groups.get(&failure.group.unwrap_or(GroupId::UNIVERSE)) else { return };
         let (id, own) = (group.id(), group.rank());
-        let others = (0..group.size()).filter(|rank| Some(*rank) != own);
+        let gone = if is_abort { gone(group) } else { HashSet::new() };
+        let others = (0..group.size()).filter(|rank| Some(*rank) != own && !gone.contains(rank));
         let keys: Vec<LinkKey> = others.map(|rank| LinkKey::new(id, Channel::Word, rank)).collect();
         if self.telling.untold.is_some() || (self.telling.words.contains_key(&id) && !is_abort) {
             return; // after the job's end there is nothing more to tell
@@ -46,29 +58,40 @@ impl Mesh {
             self.telling.untold = Some(keys.iter().map(|key| key.rank).collect());
         }
         self.telling.words.insert(id, frame(LinkKind::Revoke, &LinkRevoke { failure }));
-        self.telling.queue.extend(keys);
+        self.telling.queue.extend(keys.into_iter().map(|key| Turn { key, is_last: false }));
         self.tell_on(now, poller);
     }
 
     /// Goes on telling. Returns when to come again.
     pub fn tell_on(&mut self, now: Time, poller: &Poller) -> Time {
         let mut under_way = std::mem::take(&mut self.telling.under_way);
-        under_way.retain(|key, until| {
-            let goes_on = *until > now;
-            if !goes_on {
+        under_way.retain(|key, (turn, until)| {
+            let goes_on = self.is_telling(*key);
+            if goes_on && *until <= now {
                 self.dials.remove(key);
                 self.handshakes.retain(|_, shake| !tells(&shake.stage, *key));
+                if !turn.is_last {
+                    self.telling.queue.push_back(Turn { is_last: true, ..*turn });
+                }
             }
-            goes_on && (self.dials.contains_key(key) || self.handshakes.values().any(|shake| tells(&shake.stage, *key)))
+            goes_on && *until > now
         });
         while under_way.len() < AT_A_TIME {
-            let Some(key) = self.telling.queue.pop_front() else { break };
-            under_way.insert(key, now + HELLO_WAIT);
-            self.open_if_located(key, poller); // nobody is asked where one is: the scheduler does not answer
+            let Some(turn) = self.telling.queue.pop_front() else { break };
+            self.open_if_located(turn.key, poller); // nobody is asked where one is: the scheduler does not answer
+            if self.is_telling(turn.key) {
+                let is_last = turn.is_last || self.telling.queue.is_empty();
+                let until = now + if is_last { HELLO_WAIT } else { TURN };
+                under_way.insert(turn.key, (Turn { is_last, ..turn }, until));
+            }
         }
-        let next = under_way.values().min().copied().unwrap_or(Time::NEVER);
+        let next = under_way.values().map(|(_, until)| *until).min().unwrap_or(Time::NEVER);
         self.telling.under_way = under_way;
         next
+    }
+
+    fn is_telling(&self, key: LinkKey) -> bool {
+        self.dials.contains_key(&key) || self.handshakes.values().any(|shake| tells(&shake.stage, key))
     }
 
     /// What is being told gives way to what ends it all.
@@ -113,10 +136,21 @@ impl Mesh {
         let Ok(shared) = group.shared() else { return };
         match failure.group {
             Some(id) if id == key.group => shared.file(Event::Revoked(failure)),
-            None if key.group == GroupId::UNIVERSE => shared.ask(ToNode::Brain(Command::Aborted(failure))),
+            // What one that was given up still wants does not count; its rank in universe is its index.
+            None if key.group == GroupId::UNIVERSE && !shared.learnt().lost.contains(&key.rank) => {
+                shared.ask(ToNode::Brain(Command::Aborted(failure)));
+            }
             _ => {}
         }
     }
+}
+
+/// The nodes that hear nothing any more: they are lost, or have left, as far as is known here.
+fn gone(group: &Group) -> HashSet<u32> {
+    let Ok(shared) = group.shared() else { return HashSet::new() };
+    let learnt = shared.learnt();
+    let left = learnt.peers.iter().filter(|(_, (state, _))| *state == PeerState::Left).map(|(index, _)| *index);
+    left.chain(learnt.lost.iter().copied()).collect()
 }
 
 fn tells(stage: &Stage, key: LinkKey) -> bool {

@@ -16,7 +16,7 @@ impl Time {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
-    /// Moves by a time that does not count, but not beyond the present. What came first stays first.
+    /// Moves by a time that does not count, but not beyond the present. What came later comes no sooner than what came first.
     pub fn forgive(&mut self, late: Duration, now: Time) {
         *self = (*self + late).min(now);
     }
