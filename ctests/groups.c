@@ -182,6 +182,7 @@ static void made_anew(muster_cluster_t *cluster, int index, void *context) {
         int32_t value = 0;
         CHECK_OK(muster_group_split(world, 0, 0, &group));
         CHECK_IS(0 + 1 + 2, sum_of_world_ranks(group, cluster));
+        CHECK_OK(muster_barrier(world)); /* nobody is in that any more when the group is revoked */
         while (status == MUSTER_OK) {
             status = index == round ? muster_barrier(group) : muster_allreduce(group, &value, &value, 1, MUSTER_INT32, MUSTER_SUM);
         }
