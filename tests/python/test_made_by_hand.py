@@ -29,6 +29,16 @@ def join(port, timeout=20, **fields):
     return connection, wire.formed(payload)
 
 
+def attaches_again_and_leaves(cluster, connection, formed, me):
+    """The connection breaks; the same incarnation gets the same answer, and goes in order."""
+    connection.socket.close()
+    connection, again = join(cluster.port, instance=formed["instance"], **me)
+    assert again == formed
+    connection.send(wire.LEAVE)
+    assert connection.receive(timeout=10) == (wire.BYE, b"")
+    cluster.succeed(timeout=30)
+
+
 def test_it_joins_beats_comes_back_and_leaves():
     with Cluster([EXAMPLES / "allgather"], workers=1, started=0, env=HERE) as cluster:
         me = {"node_id": "0", "incarnation": bytes(range(16)), "host": ("by-hand", "here"), "process": this_process()}
@@ -37,13 +47,7 @@ def test_it_joins_beats_comes_back_and_leaves():
         for sequence in (1, 2):
             connection.send(wire.HEARTBEAT, wire.heartbeat(sequence, echoed=sequence - 1))
             assert connection.receive(timeout=10) == (wire.HEARTBEAT_ECHO, sequence.to_bytes(8, "little"))
-        connection.socket.close()
-        # The connection broke; the same incarnation gets the same answer.
-        connection, again = join(cluster.port, instance=formed["instance"], **me)
-        assert again == formed
-        connection.send(wire.LEAVE)
-        assert connection.receive(timeout=10) == (wire.BYE, b"")
-        cluster.succeed(timeout=30)
+        attaches_again_and_leaves(cluster, connection, formed, me)
 
 
 def test_nobody_takes_its_place_by_its_incarnation_alone(tmp_path):
@@ -59,12 +63,7 @@ def test_nobody_takes_its_place_by_its_incarnation_alone(tmp_path):
         assert status == wire.ERR_REJECTED and "without the token" in reason, reason
         connection.send(wire.HEARTBEAT, wire.heartbeat(1))
         assert connection.receive(timeout=10)[0] == wire.HEARTBEAT_ECHO
-        connection.socket.close()
-        connection, again = join(cluster.port, instance=formed["instance"], **me)
-        assert again == formed
-        connection.send(wire.LEAVE)
-        assert connection.receive(timeout=10) == (wire.BYE, b"")
-        cluster.succeed(timeout=30)
+        attaches_again_and_leaves(cluster, connection, formed, me)
 
 
 def test_its_suspicion_of_a_live_peer_is_answered_and_its_leaving_is_told(tmp_path):
