@@ -402,12 +402,47 @@ fn what_was_said_to_the_scheduler_before_does_not_keep_out_who_is_started_in_tha
     }
 }
 
+fn has_begun(bench: &Bench) -> bool {
+    bench.lines.iter().any(|line| line.contains("epoch 2 has begun"))
+}
+
+#[test]
+fn the_next_epoch_does_not_begin_with_one_whose_end_is_on_its_way() {
+    let mut bench = formed();
+    (0..3).for_each(|conn| recover(&mut bench, conn));
+    bench.now = bench.now + MS * 300;
+    gives_up(&mut bench, &[1], "there");
+    bench.now = bench.now + MS * 10;
+    recover(&mut bench, 3);
+    assert!(!has_begun(&bench), "rank 1 may be dead: {:?}", bench.lines);
+    lose(&mut bench);
+    assert_eq!(end_of_recovery(&mut bench, 3), FIRST_CAUSE);
+}
+
+#[test]
+fn one_of_which_that_was_said_wrongly_delays_the_next_epoch_until_its_next_heartbeat() {
+    let mut bench = formed();
+    (0..3).for_each(|conn| recover(&mut bench, conn));
+    gives_up(&mut bench, &[1], "there");
+    recover(&mut bench, 3);
+    bench.now = bench.now + HELD - MS;
+    bench.beat(1, 1);
+    assert!(!has_begun(&bench), "that was on its way: {:?}", bench.lines);
+    bench.now = bench.now + MS * 200;
+    bench.beat(2, 1);
+    assert!(!has_begun(&bench), "that is of another: {:?}", bench.lines);
+    bench.beat(1, 2);
+    assert!(has_begun(&bench), "{:?}", bench.lines);
+}
+
 #[test]
 fn the_next_epoch_knows_nothing_of_it() {
     let mut bench = formed();
     gives_up(&mut bench, &[1], "there"); // it lives
+    bench.now = bench.now + HELD;
+    bench.beat(1, 1);
     (0..u64::from(NODES)).for_each(|conn| recover(&mut bench, conn));
-    assert!(bench.lines.iter().any(|line| line.contains("epoch 2 has begun")), "{:?}", bench.lines);
+    assert!(has_begun(&bench), "{:?}", bench.lines);
     for rewritten in [true, false] {
         let mut again = started_again(&bench, rewritten);
         attach(&mut again, 0);

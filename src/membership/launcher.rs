@@ -25,6 +25,8 @@
 //!
 //! - That counts for a place that is lost, or that is lost later without having disproved it; it takes no place from anybody.
 //!   It must name the process as the other word does, of any life that had the place.
+//! - No epoch is formed with a node of which that stands: it dies, most likely, and the end of its connection is on its way. A
+//!   lie delays the next epoch until the node's next heartbeat.
 //! - So a lie costs a job that has lost this very node, by other evidence, its next epoch: whoever can say it could as well
 //!   keep the node from being started again. Nothing durable is lost: the job is not done, and goes on where it was when all
 //!   are started once more.

@@ -35,6 +35,9 @@ impl Scheduler {
             self.compare_calls(now, key, &heartbeat.progress);
             self.keep_progress(now, key, heartbeat.progress);
         }
+        if self.recovery.is_some() && self.nodes.get(&key).is_some_and(|node| node.given_up.is_some()) {
+            self.recover_if_complete(now); // it lives, and may be the last that was awaited
+        }
     }
 
     /// Asks a node for a heartbeat, unless one is on its way.

@@ -163,9 +163,11 @@ impl Node {
         self.progress.clear();
     }
 
-    /// Whether it can take part in the next epoch, where it waits for it if `inside`.
+    /// Whether it can take part in the next epoch, where it waits for it if `inside`. Of one whose launcher has given its
+    /// place up that is not known before it is heard later, or lost: the end of its connection may be on its way.
     pub(super) fn is_ready(&self, inside: bool) -> bool {
-        self.is_member() && self.conn.is_some() && self.doom.is_none() && (inside || self.is_back())
+        let is_there = self.is_member() && self.conn.is_some() && self.doom.is_none() && !self.is_given_up();
+        is_there && (inside || self.is_back())
     }
 
     /// Whether it has come back, and waits for the next epoch; it may be lost once more meanwhile.
