@@ -16,7 +16,7 @@ impl Pulse {
     pub(super) fn new(timeout: Duration) -> Pulse {
         let mut pulse =
             Pulse { timeout: Duration::ZERO, sequence: 0, echoed: 0, beat_at: Time::NEVER, heard_at: Time(0) };
-        pulse.set_timeout(timeout);
+        pulse.agree(Time(0), timeout);
         pulse
     }
 
@@ -26,9 +26,12 @@ impl Pulse {
         self.timeout - self.interval()
     }
 
-    /// Five milliseconds at least, so that the interval is never nothing.
-    pub(super) fn set_timeout(&mut self, timeout: Duration) {
+    /// This time-out is everybody's, five milliseconds at least, so that the interval is never nothing. A heartbeat that was to
+    /// come sooner does: by it the scheduler knows that this node hears.
+    pub(super) fn agree(&mut self, now: Time, timeout: Duration) {
         self.timeout = timeout.max(Duration::from_millis(5));
+        self.beat_at = self.beat_at.min(now + self.interval());
+        self.heard_at = self.heard_at.max(now);
     }
 
     pub(super) fn interval(&self) -> Duration {

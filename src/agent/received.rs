@@ -138,8 +138,7 @@ impl Agent {
         if !formed.members.has(formed.index) {
             return self.refuse_line(now, format!("its table of nodes does not name this node, {}", formed.index));
         }
-        self.pulse.set_timeout(Duration::from_millis(formed.agreed.heartbeat_timeout_ms));
-        self.pulse.begin(now);
+        self.pulse.agree(now, Duration::from_millis(formed.agreed.heartbeat_timeout_ms));
         self.store.set_limits(&formed.agreed);
         self.stage = Stage::Member(Member {
             instance: formed.instance,

@@ -92,9 +92,11 @@ impl Scheduler {
             }
             Presence::Member => {}
         }
-        // One whose connection ended has an interval to show that it hears.
-        let hearing = now - (self.silence() - self.interval());
+        // One whose connection ended has an interval to show that it hears. A member is told of its epoch now, and answers; one
+        // that waits for an epoch hears of its first heartbeat, says so with its second, and that has to get here.
+        let (silence, interval) = (self.silence(), self.interval());
         let Some(node) = self.nodes.get_mut(&key) else { return };
+        let hearing = now - (silence - if node.is_back() { interval * 3 } else { interval });
         node.presence = Presence::Member;
         node.lost_since = None;
         let replaced = node.conn.filter(|old| *old != conn);

@@ -4,7 +4,7 @@ use super::super::{Closed, Rules};
 use super::WITHOUT_TOKEN;
 use crate::error::Status;
 use crate::types::{Epoch, JobInstance, Token, TokenHash};
-use crate::wire::{Formed, InEpoch, Message, NotYet, Recover, Reentry, Register};
+use crate::wire::{Formed, Heartbeat, InEpoch, Message, NotYet, Recover, Reentry, Register};
 use std::time::Duration;
 
 fn with_recovery(number: u32) -> Rules {
@@ -352,6 +352,45 @@ fn a_scheduler_that_is_stopped_tells_those_who_wait_for_an_epoch() {
         assert_eq!(not_recovered(&bench, 0), Some(Status::Aborted), "{is_lost}");
         assert_eq!(bench.verdict(1).map(|first| first.status), Some(Status::Aborted), "{is_lost}");
         assert!(bench.ended.is_some_and(|ended| ended.is_err()));
+    }
+}
+
+/// One that has come back and waits, whose echoes are lost with their connections, one after the other: it comes back at once.
+#[test]
+fn one_that_waits_while_its_connections_break_is_not_called_deaf() {
+    for hears in [true, false] {
+        let mut bench = formed(&["here", "there", "there"]);
+        let beat = |bench: &mut Bench, conn, sequence, echoed| {
+            bench.say(conn, Message::Heartbeat(Heartbeat { sequence, echoed, progress: Vec::new() }));
+        };
+        dies(&mut bench, 1, &life(1, 3, 0, "there"));
+        pass(&mut bench, Duration::from_millis(150), &[0, 2]);
+        let (interval, mut conn) = (Duration::from_secs(1), 11);
+        bench.join(conn, life(1, 3, 1, "there"));
+        for sequence in 1..8 {
+            pass(&mut bench, interval, &[0, 2]);
+            beat(&mut bench, conn, sequence, 0);
+            bench.feed(Input::Closed(ConnId(conn), Closed::Broken, "reset by peer".into()));
+            conn += 1;
+            bench.join(conn, life(1, 3, 1, "there"));
+        }
+        pass(&mut bench, interval, &[0, 2]);
+        beat(&mut bench, conn, 8, 0);
+        pass(&mut bench, interval * 7 / 8, &[0, 2]);
+        inside(&mut bench, 0, 1);
+        inside(&mut bench, 2, 1);
+        assert!(!told_formed(&mut bench).is_empty(), "it is there");
+        bench.say(0, Message::InEpoch(InEpoch { epoch: Epoch(2) }));
+        bench.say(2, Message::InEpoch(InEpoch { epoch: Epoch(2) }));
+        pass(&mut bench, interval / 4, &[0, 2]);
+        beat(&mut bench, conn, 9, if hears { 8 } else { 0 });
+        pass(&mut bench, interval * 2, &[0, 2, conn]);
+        let failure = bench.verdict(0);
+        assert_eq!(
+            failure.as_ref().is_none_or(|failure| !failure.cause.contains("has not heard")),
+            hears,
+            "{failure:?}"
+        );
     }
 }
 
