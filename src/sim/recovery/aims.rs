@@ -16,6 +16,9 @@ const ABORT: u8 = 19;
 const GIVEN_UP: u8 = 37;
 /// What one is told who comes back.
 const NOT_YET: u8 = 27;
+/// What is said of one that is lost: by the scheduler, and by its launcher.
+const LOST: u8 = 28;
+const CHILD_ENDED: u8 = 36;
 
 /// Whether a job ends with it.
 fn is_of_abort(event: Met) -> bool {
@@ -30,8 +33,8 @@ fn is_harmless(event: Met) -> bool {
         Met::SchedulerKilled | Met::BackBeforeVerdict | Met::Rewritten | Met::ConnectionReset => true,
         Met::DiskFull | Met::SyncFailed | Met::SlowDisk => true,
         Met::Unsynced(written) | Met::Durable(written) | Met::HalfTold(written) => written != Written::Done,
-        Met::MessageLost(kind) => kind != NOT_YET,
-        Met::SchedulerBefore(_) | Met::SchedulerAfter(_) => true,
+        Met::MessageLost(kind) => ![NOT_YET, LOST, CHILD_ENDED].contains(&kind),
+        Met::SchedulerBefore(kind) | Met::SchedulerAfter(kind) => kind != CHILD_ENDED,
         _ => false,
     }
 }
@@ -40,7 +43,7 @@ fn is_harmless(event: Met) -> bool {
 fn is_rare(event: Met, phase: Phase) -> bool {
     match event {
         // While nodes leave.
-        Met::MessageLost(5) | Met::NodeWith(3 | 26 | NOT_YET) if phase == Phase::Finishing => true,
+        Met::MessageLost(5 | LOST) | Met::NodeWith(3 | 26 | NOT_YET) if phase == Phase::Finishing => true,
         Met::SchedulerBefore(kind) | Met::SchedulerAfter(kind) | Met::MessageLost(kind) => {
             [2, 6, 7, 11, 15, 16, 19, 20, 22, 25, 29, 34, GIVEN_UP].contains(&kind)
         }
@@ -195,7 +198,12 @@ impl Plan {
                 aim.push((running, Trouble::LinkSlow { one: slot, other, span }));
             }
             20 => aim.push((When::In(phase, random.span_ms(0..200)), Trouble::Free { slot })),
-            36 => {
+            LOST | CHILD_ENDED if phase == Phase::Finishing => {
+                self.launched |= kind == CHILD_ENDED;
+                let leaving = When::In(phase, random.span_ms(0..60));
+                aim.push((leaving, Trouble::Kill { slot, back: random.span_ms(30..600), forgets: false }));
+            }
+            CHILD_ENDED => {
                 self.launched = true;
                 aim.push((running, Trouble::Kill { slot, back: random.span_ms(30..1500), forgets: false }));
             }

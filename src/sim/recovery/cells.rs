@@ -106,7 +106,7 @@ const MESSAGES: &[Said] = &[
     (25, From::Scheduler, RECOVERING, NEVER, RECOVERING),
     (26, From::Node, FORMED, FORMED, FORMED),
     (27, From::Scheduler, RETURNING, NEVER, RETURNING),
-    (28, From::Scheduler, RECOVERING, NEVER, RECOVERING),
+    (28, From::Scheduler, RETURNING, NEVER, RETURNING),
     (29, From::Node, RECOVERING, RECOVERING, RECOVERING),
     (30, From::Reader, NEVER, NEVER, NEVER),
     (31, From::Reader, NEVER, NEVER, NEVER),
@@ -114,7 +114,7 @@ const MESSAGES: &[Said] = &[
     (33, From::Both, WORKING, WORKING, WORKING),
     (34, From::Node, WORKING, WORKING, WORKING),
     (35, From::Scheduler, WORKING, NEVER, WORKING),
-    (36, From::Launcher, RECOVERING, RECOVERING, NEVER),
+    (36, From::Launcher, RETURNING, RETURNING, NEVER),
     (37, From::Launcher, WORKING, WORKING, NEVER),
     (38, From::Scheduler, FORMED, NEVER, FORMED),
 ];

@@ -191,6 +191,8 @@ impl World {
         if let Some(slot) = awaited.find(|slot| !known.contains(slot)) {
             return Err(format!("the scheduler has forgotten that slot {slot} was given up for good"));
         }
+        // That counts in this run, too, for those of the one before who are still there.
+        self.giving_up.was_said |= !known.is_empty();
         // What was not synced when its process was killed may be there all the same.
         self.giving_up.false_ones =
             known.into_iter().filter(|slot| !self.giving_up.durable.contains_key(slot)).collect();

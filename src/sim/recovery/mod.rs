@@ -80,23 +80,42 @@ struct Total {
 }
 
 impl Total {
-    fn play(seeds: std::ops::Range<u64>) -> Total {
+    /// Every seed below this, on all processors.
+    fn of(seeds: u64) -> Total {
+        let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get() as u64);
+        std::thread::scope(|scope| {
+            let share = |first: u64| move || Total::play((first..seeds).step_by(threads as usize));
+            let shares: Vec<_> = (0..threads).map(|first| scope.spawn(share(first))).collect();
+            let mut total = Total::default();
+            shares.into_iter().for_each(|share| total.add(share.join().expect("a story panics")));
+            total
+        })
+    }
+
+    fn play(seeds: impl Iterator<Item = u64>) -> Total {
         let mut total = Total::default();
         for seed in seeds {
             match play(seed, false) {
-                Ok(world) => total.add(&world),
+                Ok(world) => total.add(Total::one(world)),
                 Err(wrong) => total.wrong.push(wrong),
             }
         }
         total
     }
 
-    fn add(&mut self, world: &World) {
-        self.table.add(&world.table);
-        self.steps += world.steps;
-        self.faults += world.faults;
-        self.epochs += world.newest.0;
-        self.ended_well += u64::from(checks::ended_well(world));
+    fn one(world: World) -> Total {
+        let ended_well = u64::from(checks::ended_well(&world));
+        let World { table, steps, faults, newest, .. } = world;
+        Total { table, steps, faults, epochs: newest.0, ended_well, wrong: Vec::new() }
+    }
+
+    fn add(&mut self, other: Total) {
+        self.table.add(&other.table);
+        self.steps += other.steps;
+        self.faults += other.faults;
+        self.epochs += other.epochs;
+        self.ended_well += other.ended_well;
+        self.wrong.extend(other.wrong);
     }
 }
 
@@ -107,7 +126,7 @@ fn every_story_of_loss_and_return_keeps_the_rules() {
         return;
     }
     let seeds = asked_for("MUSTER_SIM_SEEDS").unwrap_or(SEEDS);
-    let Total { table, steps, faults, epochs, ended_well, wrong } = Total::play(0..seeds);
+    let Total { table, steps, faults, epochs, ended_well, wrong } = Total::of(seeds);
     // Not by `println`, of which the test's runner shows nothing when all is well.
     let told =
         format!("{seeds} stories, {steps} steps, {faults} faults, {epochs} epochs; {ended_well} ended well\n{table}");
