@@ -8,7 +8,7 @@
 #   make loom     the models of threads that wait for each other, in every order; part of make test
 #   make soak     the long runs
 #   make sim SEEDS=100000   so many simulated stories of loss and return, and the table of what they met
-#   make detection   kills, stops and silences ranks, and takes the time until everybody knows, and until all go on
+#   make detection   kills, stops, silences ranks, lets them disagree, and takes the time until everybody knows, and goes on
 #   make chaos    trains while processes are killed: make chaos [SEED=n] [KILLS=10]
 #   make bench-peers   lays muster beside Open MPI and Gloo, which it installs from Debian, and writes docs/performance.md
 #   make sanitize the tests with sockets under AddressSanitizer and under Valgrind's helgrind; also needs rustup's rust-src
@@ -135,15 +135,17 @@ sim:
 
 ## Performance
 
-# Kills, stops and silences, and takes the time until everybody knows, and until all go on. Fails where a bound is missed.
+# Kills, stops, silences and disagrees, and takes the time until everybody knows, and until all go on. Fails where a bound is
+# missed.
 detection: build
 	mkdir -p $(TARGET)/benches
-	for name in detection silence; do \
+	for name in detection silence disagreement; do \
 	    gcc -std=c11 -O2 -Wall -Wextra -Werror -I include benches/$$name.c -L $(RELEASE) -lmuster \
 	        -Wl,-rpath,$(RELEASE) -lpthread -o $(TARGET)/benches/$$name; \
 	done
 	failed=0; $(TARGET)/benches/detection $(KILLS) 2> $(TARGET)/benches/detection.log || failed=1; \
-	    $(TARGET)/benches/silence 2> $(TARGET)/benches/silence.log || failed=1; [ $$failed = 0 ]
+	    $(TARGET)/benches/silence 2> $(TARGET)/benches/silence.log || failed=1; \
+	    $(TARGET)/benches/disagreement 2> $(TARGET)/benches/disagreement.log || failed=1; [ $$failed = 0 ]
 
 bench-peers: build
 	python3 scripts/bench_peers.py $(BENCH_OPTIONS)
