@@ -34,7 +34,7 @@ pub fn tcp_pair() -> (TcpTransport, TcpTransport) {
     let mut accepted = None;
     let mut ready = false;
     while !ready || accepted.is_none() {
-        poller.poll(Some(Duration::from_secs(20))).unwrap();
+        poller.poll(Some(Duration::from_secs(60))).unwrap();
         assert!(poller.ready().count() > 0, "no connection within the deadline");
         ready = ready || dialled.finish_connect().unwrap() == Connect::Ready;
         if accepted.is_none() {

@@ -15,7 +15,7 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 const PEERS: [u32; 3] = [1, 2, 3];
 
 /// The group, as rank 0; what it shares with its agent thread, which is not there; and its peers' ends of its links.

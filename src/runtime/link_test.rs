@@ -10,7 +10,7 @@ use crate::wire::encode_frame;
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 /// How many bytes a test link passes at a time; `PLAIN`: no test link.
 const PLAIN: usize = 0;
 const PIECES: [usize; 4] = [1, 7, 1000, PLAIN];

@@ -10,7 +10,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::Instant;
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 const LISTENER: Token = Token(2);
 const SECRET: Secret = Secret(*b"the dialler's...the accepter's..");
 const KEY: [LinkKey; 2] =
