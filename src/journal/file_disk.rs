@@ -65,8 +65,16 @@ fn make_directory(path: &Path) -> io::Result<()> {
 
 fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
-    options.mode(FILE_MODE).custom_flags(libc::O_NOFOLLOW);
+    // Where a pipe has the name nobody waits for its other end.
+    options.mode(FILE_MODE).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
     options
+}
+
+fn check_regular(file: &File) -> io::Result<()> {
+    match file.metadata()?.is_file() {
+        true => Ok(()),
+        false => Err(io::Error::new(ErrorKind::InvalidInput, "it is not a regular file: remove it")),
+    }
 }
 
 fn mend_mode(file: &File) -> io::Result<()> {
@@ -86,6 +94,7 @@ impl Disk for FileDisk {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             opened => opened?,
         };
+        check_regular(&file)?;
         mend_mode(&file)?;
         // Sets the room aside beforehand, and gives an error where there is not enough.
         let mut bytes = Vec::new();
@@ -122,6 +131,7 @@ impl Disk for FileDisk {
 
     fn lock(&self, name: &str, owner: &str) -> io::Result<Locked> {
         let file = self.keep(options().read(true).write(true).create(true).truncate(false), name)?;
+        check_regular(&file)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {

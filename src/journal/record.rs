@@ -20,8 +20,9 @@
 //!   had been durable, and something promised is lost;
 //! - else the tail of the last batch that was never synced: it is cut off, with whatever lies behind it.
 //!
-//! Whole records behind it are found at any offset, so that a damaged length hides none. Since each carries its own
-//! offset and the salt goes into its checksum, neither payloads nor what an older file left on the disk are taken for one.
+//! Whole records behind it are found at any offset, also where bytes were lost or added before them, so that neither a damaged
+//! length nor a shift hides one. The salt goes into each checksum, so that what an older file left on the disk is not taken for
+//! one; nor is a payload: bytes of this file that are copied into it come from before, and say nothing of what lies behind them.
 //!
 //! What this can't see: damage to the very last batch after it was synced looks like a torn tail until another batch
 //! stands behind it. Opening says what it cuts off. Tested in `record_test.rs`.
@@ -93,8 +94,15 @@ pub(super) struct Scan {
     pub end: usize,
 }
 
+/// How much is hashed at most, as a multiple of the file's length, in the search for records that have shifted.
+const SEARCH_TIMES: usize = 16;
+/// Farther than this no file reaches.
+const FARTHEST: u64 = 1 << 48;
+
 /// A whole record.
 struct Found {
+    /// Where it says that it begins.
+    offset: u64,
     synced: u64,
     is_mark: bool,
     payload: Range<usize>,
@@ -121,12 +129,13 @@ pub(super) fn scan(bytes: &[u8]) -> Result<Scan, String> {
     if !is_marked {
         return Err(format!("is damaged at offset {end}, within what it began with, which had been synced"));
     }
-    if let Some(behind) = reader.proof_behind(end) {
-        return Err(format!(
-            "is damaged at offset {end}: it had been synced there, as the record at offset {behind} shows"
-        ));
+    match reader.proof_behind(end) {
+        Ok(None) => Ok(Scan { payloads, end }),
+        Ok(Some(behind)) => {
+            Err(format!("is damaged at offset {end}: it had been synced there, as the record at offset {behind} shows"))
+        }
+        Err(too_much) => Err(format!("is damaged at offset {end}, and behind it lies {too_much}")),
     }
-    Ok(Scan { payloads, end })
 }
 
 fn read_head(bytes: &[u8]) -> Result<u64, String> {
@@ -139,28 +148,43 @@ fn read_head(bytes: &[u8]) -> Result<u64, String> {
 impl Reader<'_> {
     /// The record that begins at `offset`, if it is whole.
     fn at(&self, offset: usize) -> Option<Found> {
-        let begin = self.bytes.get(offset..)?.first_chunk::<RECORD_HEAD_BYTES>()?;
-        if begin[..8] != (offset as u64).to_le_bytes() {
-            return None;
-        }
-        let synced = u64::from_le_bytes(begin[8..16].try_into().expect("8 bytes"));
-        let length = u32::from_le_bytes(begin[16..20].try_into().expect("4 bytes"));
-        let check = u32::from_le_bytes(begin[20..].try_into().expect("4 bytes"));
-        let is_mark = length == MARK;
-        let length = if is_mark { 0 } else { length as usize };
-        let start = offset + RECORD_HEAD_BYTES;
-        if length > RECORD_MAX || length > self.bytes.len() - start || synced > offset as u64 {
-            return None;
-        }
-        let payload = start..start + length;
-        let whole = checksum(self.salt, &begin[..20], &self.bytes[payload.clone()]) == check;
-        whole.then_some(Found { synced, is_mark, payload })
+        let found = self.says(offset)?;
+        (found.offset == offset as u64 && self.is_whole(&found)).then_some(found)
     }
 
-    /// A whole record behind `torn` that says that the file was synced beyond it.
-    fn proof_behind(&self, torn: usize) -> Option<usize> {
-        let proves = |offset: &usize| self.at(*offset).is_some_and(|found| found.synced > torn as u64);
-        (torn + 1..self.bytes.len()).find(proves)
+    /// What would be a record there, if its checksum is right.
+    fn says(&self, at: usize) -> Option<Found> {
+        let begin = self.bytes.get(at..)?.first_chunk::<RECORD_HEAD_BYTES>()?;
+        let number = |from: usize| u64::from_le_bytes(begin[from..from + 8].try_into().expect("8 bytes"));
+        let (offset, synced) = (number(0), number(8));
+        let length = u32::from_le_bytes(begin[16..20].try_into().expect("4 bytes"));
+        let is_mark = length == MARK;
+        let length = if is_mark { 0 } else { length as usize };
+        let start = at + RECORD_HEAD_BYTES;
+        if length > RECORD_MAX || length > self.bytes.len() - start || synced > offset || offset > FARTHEST {
+            return None;
+        }
+        Some(Found { offset, synced, is_mark, payload: start..start + length })
+    }
+
+    fn is_whole(&self, found: &Found) -> bool {
+        let (begin, check) = self.bytes[..found.payload.start][found.payload.start - RECORD_HEAD_BYTES..].split_at(20);
+        checksum(self.salt, begin, &self.bytes[found.payload.clone()]).to_le_bytes() == check
+    }
+
+    /// A whole record behind `torn` that says that the file was synced beyond it. An error: so much looks like records there
+    /// that looking at all of it would take for ever.
+    fn proof_behind(&self, torn: usize) -> Result<Option<usize>, String> {
+        let mut left = self.bytes.len().saturating_mul(SEARCH_TIMES);
+        for at in torn + 1..self.bytes.len() {
+            let Some(found) = self.says(at).filter(|found| found.synced > torn as u64) else { continue };
+            if self.is_whole(&found) {
+                return Ok(Some(at));
+            }
+            let hashed = RECORD_HEAD_BYTES + found.payload.len();
+            left = left.checked_sub(hashed).ok_or("more that looks like records than can be looked at")?;
+        }
+        Ok(None)
     }
 }
 

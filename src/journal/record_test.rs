@@ -105,13 +105,53 @@ fn records_of_another_file_are_not_taken_for_its_own() {
 }
 
 #[test]
-fn a_payload_that_looks_like_a_journal_is_a_payload() {
-    let inner = file(&[b"x"], &[&[b"y"]]);
+fn a_copy_of_the_journal_within_it_is_a_payload() {
+    let inner = file(&[b"x"], &[&[b"y"], &[b"z"]]);
     // Right behind a torn record, where a search for whole ones begins.
-    let mut bytes = file(&[], &[&[b"torn", &inner]]);
-    let start = HEAD_BYTES + RECORD_HEAD_BYTES;
+    let mut bytes = inner.clone();
+    let (start, writer) = (bytes.len(), Writer { salt: SALT });
+    writer.put(&mut bytes, start as u64, start as u64, b"torn");
+    let behind = bytes.len() as u64;
+    writer.put(&mut bytes, behind, start as u64, &inner);
     bytes[start + RECORD_HEAD_BYTES] ^= 1;
     assert_eq!(scan(&bytes).unwrap().end, start);
+}
+
+#[test]
+fn bytes_that_are_lost_or_added_in_the_middle_are_damage() {
+    let long = [7u8; 5000];
+    let whole = file(&[b"snapshot"], &[&[b"first"], &[&long, b"second"], &[b"third"], &[b"fourth"]]);
+    let last = whole.len() - RECORD_HEAD_BYTES - b"fourth".len();
+    let begins = file(&[b"snapshot"], &[]).len();
+    // Up to the last batch but one: of the last one nothing tells that it was synced.
+    let end = last - RECORD_HEAD_BYTES - b"third".len();
+    for at in (begins..end).step_by(7) {
+        for count in [1, 2, 23, 24, 25, 4096] {
+            let lost = [&whole[..at], &whole[(at + count).min(end)..]].concat();
+            let added = [&whole[..at], &vec![0xa5; count], &whole[at..]].concat();
+            for damaged in [lost, added] {
+                let wrong = scan(&damaged).expect_err("it is damaged");
+                assert!(wrong.starts_with("is damaged at offset "), "{at} {count}: {wrong}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_search_for_records_ends() {
+    // Behind a torn record: 8 MiB in which a record might begin at each byte, all as long as what is left.
+    let mut bytes = file(&[], &[&[b"torn"]]);
+    let torn = bytes.len() - RECORD_HEAD_BYTES - b"torn".len();
+    bytes[torn] ^= 1;
+    bytes.resize(8 << 20, 0);
+    for at in (torn + 64..bytes.len() - 64).step_by(RECORD_HEAD_BYTES) {
+        let room = (bytes.len() - at - RECORD_HEAD_BYTES) as u32;
+        bytes[at..at + 8].copy_from_slice(&(torn as u64 + 9).to_le_bytes());
+        bytes[at + 8..at + 16].copy_from_slice(&(torn as u64 + 9).to_le_bytes());
+        bytes[at + 16..at + 20].copy_from_slice(&room.to_le_bytes());
+    }
+    let wrong = scan(&bytes).unwrap_err();
+    assert!(wrong.contains("looks like records"), "{wrong}");
 }
 
 #[test]
