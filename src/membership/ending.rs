@@ -16,14 +16,19 @@ impl Scheduler {
         let cause = node.doom.clone().unwrap_or_else(|| "is lost".to_string());
         let lost = self.failure(Status::PeerLost, node, cause);
         let before = self.cause_before(key, self.gone_since(key));
+        let waits = self.recovery.as_ref().is_some_and(|recovery| recovery.holds(key));
         self.lose(now, key);
         if !self.rules.recovery {
             self.store.gone(key);
         }
-        let Some(first) = before else { return self.break_job(now, lost) };
-        // It went because its group was revoked: that remains the first cause.
-        self.note(format!("in consequence: {lost}"));
-        self.break_job(now, first);
+        if before.is_some() {
+            // It went because its group was revoked: that remains the first cause.
+            self.note(format!("in consequence: {lost}"));
+        }
+        self.break_job(now, before.unwrap_or(lost));
+        if waits && !self.may_go_on(key) {
+            self.refuse_recovery_of_lost(key); // should it still live, it waits in vain
+        }
     }
 
     /// A member is lost. What it has written is remembered: it may come back to hear the verdict, and ask again.
@@ -36,7 +41,7 @@ impl Scheduler {
         self.store.detached(key);
         self.settle_queries(now, key);
         if self.is_recoverable() {
-            self.put_out_of_recovery(key);
+            self.waits_no_more(key);
         }
     }
 

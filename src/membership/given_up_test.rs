@@ -302,6 +302,15 @@ fn a_scheduler_that_is_started_again_hears_it_before_it_knows_of_the_loss() {
 }
 
 #[test]
+fn one_that_this_scheduler_has_never_heard_is_not_said_to_have_been_heard() {
+    let mut again = started_again(&formed(), true);
+    (0..3).for_each(|rank| attach(&mut again, rank));
+    again.pass_with(Duration::from_secs(6), |again| (0..3).for_each(|conn| again.feed(Input::Heard(ConnId(conn)))));
+    let cause = again.verdict(0).expect("rank 3 is lost").cause;
+    assert!(cause.ends_with("within 5 s; not heard since the scheduler was started again"), "{cause}");
+}
+
+#[test]
 fn a_scheduler_that_is_started_again_has_not_forgotten_it() {
     for (rewritten, lost_before, brings) in
         [(false, true, true), (true, true, true), (false, false, true), (true, false, false), (false, true, false)]

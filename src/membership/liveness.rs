@@ -136,8 +136,8 @@ impl Scheduler {
             Some(detached) => format!("and its connection has ended ({})", detached.words),
             None => "although its connection is still open".to_string(),
         };
-        let heard = span(now.since(node.heard));
-        self.doom(now, key, format!("is lost: its process has ended{words}, {how}; last heard {heard} ago"));
+        let heard = node.last_heard(now);
+        self.doom(now, key, format!("is lost: its process has ended{words}, {how}; {heard}"));
     }
 
     fn process_lives(&mut self, now: Time, key: u32) {
@@ -211,16 +211,14 @@ impl Scheduler {
         let witness = node.witness.clone().filter(|witness| now.since(witness.at) < silence);
         let witness = witness.filter(|witness| witness.suffices(detached.how, node.heard));
         let away = now.since(detached.since);
-        let heard = span(now.since(node.heard));
+        let heard = node.last_heard(now);
         let ended = match detached.how {
             Closed::Ended => "its connection ended",
             Closed::Broken => "its connection broke",
             Closed::Garbage => "its connection was closed",
         };
         let words = &detached.words;
-        let late = |time| {
-            format!("is lost: {ended} ({words}) and it did not come back within {}; last heard {heard} ago", span(time))
-        };
+        let late = |time| format!("is lost: {ended} ({words}) and it did not come back within {}; {heard}", span(time));
         if away >= silence {
             return self.doom(now, key, late(silence));
         }
@@ -237,7 +235,7 @@ impl Scheduler {
                     format!("{by} saw so too ({evidence})")
                 }
             };
-            return self.doom(now, key, format!("is lost: {ended} ({words}), and {seen}; last heard {heard} ago"));
+            return self.doom(now, key, format!("is lost: {ended} ({words}), and {seen}; {heard}"));
         }
         let grace = if detached.how == Closed::Ended { REATTACH } else { silence };
         if away >= grace {

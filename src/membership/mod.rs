@@ -375,7 +375,9 @@ impl Scheduler {
         node.heard = now;
         if node.presence == Presence::Lost && !matches!(message, Message::Register(_) | Message::Leave) {
             // It has been told; nothing that it still wants counts.
-            if matches!(message, Message::Recover(_)) {
+            if self.may_go_on(key) {
+                self.attaches_anew(now, conn);
+            } else if matches!(message, Message::Recover(_)) {
                 self.refuse_recovery_of_lost(key);
             }
             return;

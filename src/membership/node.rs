@@ -175,6 +175,19 @@ impl Node {
         self.before.is_some()
     }
 
+    /// It was a node's before this scheduler was started again, and has not attached since.
+    pub(super) fn is_unheard(&self) -> bool {
+        self.conn.is_none() && self.epoch == Epoch(0) && !self.is_back()
+    }
+
+    /// When it last gave a sign of life, as the end of a sentence.
+    pub(super) fn last_heard(&self, now: Time) -> String {
+        match self.is_unheard() {
+            true => "not heard since the scheduler was started again".to_owned(),
+            false => format!("last heard {} ago", span(now.since(self.heard))),
+        }
+    }
+
     /// For how long it has not heard the scheduler, by what its heartbeats say.
     pub(super) fn unhearing(&self, now: Time) -> Duration {
         if self.is_deaf {

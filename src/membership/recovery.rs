@@ -47,15 +47,15 @@ impl Scheduler {
             self.waits_no_more(key);
             return self.send_to(key, Message::NotRecovered(NotRecovered { failure }));
         }
+        if self.verdict.is_none() {
+            self.revoke_all(now, key); // a verdict has ended them
+        }
         if let Some(failure) = self.cannot_recover() {
             return self.send_to(key, Message::NotRecovered(NotRecovered { failure }));
         }
         self.begin_recovery(now);
         if let Some(recovery) = &mut self.recovery {
             recovery.inside.insert(key);
-        }
-        if self.verdict.is_none() {
-            self.revoke_all(now, key); // a verdict has ended them
         }
         self.recover_if_complete(now);
     }
@@ -79,14 +79,6 @@ impl Scheduler {
         }
         let somebody_is_back = self.nodes.values().any(|node| node.is_back() && node.is_member());
         self.recovery = self.recovery.take().filter(|recovery| somebody_is_back || !recovery.inside.is_empty());
-    }
-
-    /// One that waits for the next epoch is lost: should it still live, it waits in vain.
-    pub(super) fn put_out_of_recovery(&mut self, key: u32) {
-        if self.recovery.as_ref().is_some_and(|recovery| recovery.holds(key)) {
-            self.refuse_recovery_of_lost(key);
-        }
-        self.waits_no_more(key);
     }
 
     /// One that is lost wants to go on: another process has its place, or will have.

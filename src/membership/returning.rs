@@ -8,7 +8,7 @@
 //! Invariant: of a place one life at most is a member; one that was replaced is fenced for good.
 
 use super::admission::{refused, Refusal};
-use super::contract::ConnId;
+use super::contract::{Closed, ConnId, Output};
 use super::node::{name, span, Presence};
 use super::ranks::canonical;
 use super::Scheduler;
@@ -163,6 +163,18 @@ impl Scheduler {
         self.warn(line);
         self.begin_recovery(now);
         self.recover_if_complete(now);
+    }
+
+    /// Whether this lost node goes on if it lives: another one was the first to be lost, and nobody has its place.
+    pub(super) fn may_go_on(&self, key: u32) -> bool {
+        self.verdict.is_some() && self.is_recoverable() && !self.is_culprit(key) && !self.nodes[&key].is_back()
+    }
+
+    /// One that may go on is heard over the connection that it had when it fell silent: it is to register again, so that it learns
+    /// what it has missed, and asks anew what was not answered.
+    pub(super) fn attaches_anew(&mut self, now: Time, conn: ConnId) {
+        self.output(Output::Close(conn));
+        self.closed(now, conn, Closed::Ended, "it was lost, and is heard again".to_owned());
     }
 
     /// A life that is over for the cluster, and does not know it.

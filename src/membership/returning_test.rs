@@ -335,9 +335,36 @@ fn one_that_is_given_up_while_it_waits_for_an_epoch_hears_so() {
     inside(&mut bench, 2, 1);
     pass(&mut bench, Duration::from_secs(7), &[0, 3]);
     assert_eq!(lost_nodes(&bench, 0), Some(vec![1, 2]));
-    assert_eq!((not_recovered(&bench, 1), not_recovered(&bench, 2)), (Some(Status::Fenced), Some(Status::Fenced)));
+    assert_eq!((not_recovered(&bench, 1), not_recovered(&bench, 2)), (Some(Status::Fenced), None));
     inside(&mut bench, 0, 1);
     assert_eq!(not_recovered(&bench, 0), None);
+}
+
+/// Silent for too long while it waited, or before, and then heard over the connection that it had.
+#[test]
+fn one_that_was_lost_after_another_and_lives_goes_on() {
+    for waited in [true, false] {
+        let mut bench = formed(&["here", "there", "there", "here"]);
+        dies(&mut bench, 1, &life(1, 4, 0, "there"));
+        bench.pass(Duration::from_millis(150));
+        if waited {
+            inside(&mut bench, 2, 1);
+        }
+        pass(&mut bench, Duration::from_secs(7), &[0, 3]);
+        assert_eq!(lost_nodes(&bench, 0), Some(vec![1, 2]));
+        // What it says first does not matter: it is to learn what it has missed.
+        inside(&mut bench, 2, 1);
+        assert_eq!(not_recovered(&bench, 2), None);
+        assert!(bench.closed.contains(&ConnId(2)));
+        bench.join(12, Register { instance: Some(JobInstance([9; 16])), ..life(2, 4, 0, "there") });
+        assert_eq!(lost_nodes(&bench, 0), Some(vec![1]));
+        [0, 12, 3].into_iter().for_each(|conn| inside(&mut bench, conn, 1));
+        told_formed(&mut bench);
+        bench.join(11, life(1, 4, 1, "there"));
+        let mut conns: Vec<u64> = told_formed(&mut bench).iter().map(|(conn, _)| *conn).collect();
+        conns.sort_unstable();
+        assert_eq!(conns, [0, 3, 11, 12]);
+    }
 }
 
 #[test]

@@ -182,15 +182,13 @@ impl Scheduler {
             Presence::Member if is_recovering => NodeState::Recovering,
             Presence::Member => NodeState::Member,
         };
-        // It was a node's before this scheduler was started again, and has not attached since.
-        let unheard = node.conn.is_none() && node.epoch == Epoch(0) && !node.is_back();
         let mut calls = if node.is_member() { self.calls_of(now, node) } else { Vec::new() };
         let more = calls.len().saturating_sub(CALLS_MAX);
         calls.truncate(CALLS_MAX);
         StatusNode {
             who: node.culprit(),
             state,
-            heard_ms: (!unheard).then(|| milliseconds(now.since(node.heard))),
+            heard_ms: (!node.is_unheard()).then(|| milliseconds(now.since(node.heard))),
             restarts: node.restarts,
             calls,
             more: more as u32,
