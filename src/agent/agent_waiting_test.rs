@@ -110,7 +110,12 @@ fn what_lies_in_the_past_is_refused_with_the_words() {
         bench.receive(of(generation, epoch));
         let lines = bench.warnings();
         assert!(lines.len() == 1 && lines[0].contains(words) && lines[0].contains("10.0.0.1:8118"), "{lines:?}");
-        assert!(bench.told().is_empty() && bench.sent().is_empty(), "nothing of it counts: {:?}", bench.outputs);
+        let told = bench.told();
+        assert!(
+            matches!(&told[..], [Event::SchedulerAway(Some(why))] if why.contains(words)),
+            "why it is away: {told:?}"
+        );
+        assert!(bench.sent().is_empty(), "nothing of it counts: {:?}", bench.outputs);
         assert_eq!(bench.disconnects(), 1);
         bench.pass(600, false);
         bench.feed(Input::Connected(Vec::new()));

@@ -279,6 +279,9 @@ impl Agent {
         if self.line.refused != reason {
             self.line.refused.clone_from(&reason);
             self.outputs.push_back(Output::Log { quiet: false, line });
+            if self.line.away_told {
+                self.tell(Event::SchedulerAway(Some(reason.clone()))); // that is why it goes on being away
+            }
         }
         self.forget_line(now, reason);
         if self.line.state != State::Shut {

@@ -16,12 +16,16 @@ use crate::wire::{LostNodes, Message, Register, Rejected, Revoked, Verdict, PROT
 /// Why not, and as which status.
 pub(super) type Refusal = (Status, String);
 
+/// How many lives that were refused are remembered.
+const REFUSED_MAX: usize = 4096;
+
 pub(super) fn refused(reason: String) -> Result<(), Refusal> {
     Err((Status::Rejected, reason))
 }
 
 impl Scheduler {
     pub(super) fn register(&mut self, now: Time, conn: ConnId, register: Register) {
+        let life = register.incarnation;
         let answer = match self.by_incarnation.get(&register.incarnation).copied() {
             Some(key) => {
                 let has_joined = register.instance.is_some();
@@ -34,7 +38,14 @@ impl Scheduler {
             None => self.check(now, &register).map(|explicit_rank| self.admit(now, conn, register, explicit_rank)),
         };
         if let Err((status, reason)) = answer {
-            self.warn(format!("refused: {reason}"));
+            let line = format!("refused: {reason}");
+            if self.refused.len() == REFUSED_MAX {
+                self.refused.clear();
+            }
+            match self.refused.insert(life) {
+                true => self.warn(line),
+                false => self.note(line), // it asks again and again
+            }
             self.send(conn, Message::Rejected(Rejected { status, reason }));
             self.drop_connection(conn);
         }

@@ -136,6 +136,8 @@ pub struct Scheduler {
     lost: BTreeSet<u32>,
     /// Lives that others have replaced.
     fenced: HashSet<Incarnation>,
+    /// Lives that were refused, of which the log knows.
+    refused: HashSet<Incarnation>,
     /// How often this job's scheduler was started.
     generation: u64,
     promises: Promises,
@@ -178,6 +180,7 @@ impl Scheduler {
             first_left: None,
             lost: BTreeSet::new(),
             fenced: HashSet::new(),
+            refused: HashSet::new(),
             generation: 1,
             promises: Promises::default(),
             identity,

@@ -21,11 +21,12 @@ use std::io::Write;
 /// Runs it with the words after `bench`.
 pub fn command(words: Vec<OsString>) -> i32 {
     let words: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    if words.iter().any(|word| matches!(&word[..], "--help" | "-h")) || words.first().is_some_and(|word| word == "help")
+    {
+        print!("{HELP}");
+        return 0;
+    }
     let outcome = match words.first().map(String::as_str) {
-        Some("--help" | "-h" | "help") => {
-            print!("{HELP}");
-            return 0;
-        }
         Some("bootstrap") => bootstrap::command(&words[1..]),
         Some("forming") => forming::command(&words[1..]),
         _ => options::parse(&words).map_err(|why| (code::USAGE, why)).and_then(|options| run(&options, &words)),

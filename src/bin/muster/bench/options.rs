@@ -114,7 +114,7 @@ Options:
                        scatter) who only sends does not wait for the others, and what is timed is a rate
   --format FORMAT      text (the default), csv, json
 
-A size is what one rank contributes; for alltoall and scatter what goes from one rank to another. Columns: p50 and p95 are
+A size is what one rank contributes; for alltoall, scatter and reduce_scatter what it has for each rank. Columns: p50 and p95 are
 the times per call of the slowest rank, algbw is the data of the whole operation by p50, busbw what each rank's link
 carries of it at least, as nccl-tests counts: it can be compared between numbers of ranks.
 ";
@@ -173,6 +173,13 @@ pub fn parse(words: &[String]) -> Result<Options, String> {
         }
     }
     if options.sizes.is_empty() {
+        if begin == 0 {
+            return Err(
+                "--begin is 0 bytes: expected 1 or more, for the sizes after it are its multiples (--sizes 0 is \
+                        nothing at all)"
+                    .to_owned(),
+            );
+        }
         if begin > end {
             return Err(format!("--begin is {begin} bytes: expected at most --end, which is {end}"));
         }
@@ -248,6 +255,7 @@ mod tests {
             ("allreduce -b", "option -b wants a value"),
             ("allreduce --nonsense 5", "--nonsense is no option"),
             ("allreduce -b 1T", "-b is \"1T\": expected a number of bytes"),
+            ("allreduce -b 0", "--begin is 0 bytes: expected 1 or more"),
             ("allreduce -b 9 -e 8", "--begin is 9 bytes: expected at most --end, which is 8"),
             ("allreduce -n 0", "-n is \"0\": expected a number from 1"),
             ("allreduce -d float8", "-d is \"float8\": expected one of float32"),
