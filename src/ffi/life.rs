@@ -141,8 +141,10 @@ pub unsafe extern "C" fn muster_abort(
 ///
 /// Blocking, at most `timeout_ms` milliseconds: -1 means the forming time-out (600 s unless set), 0 that only what is there at
 /// once counts, INT64_MAX no limit. From the first node's call on all groups with other members are revoked, if they were not:
-/// their pending and later calls return MUSTER_ERR_REVOKED with that node's name, so that nobody waits for one who is here. A
-/// line a second in the scheduler's log says who is awaited. One thread of a process at a time; other calls may go on meanwhile.
+/// their pending and later calls return MUSTER_ERR_REVOKED with that node's name, so that nobody waits for one who is here. (Where
+/// the scheduler is away that begins when it is back: it tells the others. Where a node has left they are revoked, too, and the call
+/// fails.) A line a second in the scheduler's log says who is awaited. One thread of a process at a time; other calls may go on
+/// meanwhile.
 ///
 /// Errors, after which the epoch is what it was, and the call may be repeated: MUSTER_ERR_TIMEOUT (the sentence names who has
 /// not called it), MUSTER_ERR_PEER_LEFT (a node has left for good), MUSTER_ERR_STATE (another thread is in it, or this process
