@@ -5,6 +5,8 @@ import signal
 import socket
 import time
 
+import pytest
+
 from nodes import failed_at_once, node, said
 from recovering import LIMIT_SECONDS, Recovering, lives
 
@@ -83,6 +85,26 @@ def test_nothing_goes_on_without_a_survivor_that_stands_still(tmp_path):
         late = said(job.workers[3])
         assert late["broken_2"]["error"] == "PEER_LOST" and "stands_2" not in late, late
         assert late["broken_2"]["sentence"] == said(job.workers[0])["broken_2"]["sentence"]
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_survivor_that_stood_still_for_too_long_goes_on_with_the_others(inside, tmp_path):
+    """It is stopped before it calls muster_recover, or in it, until it counts as lost, too; nobody has taken its place."""
+    with Recovering(lives(), workers=3, folder=tmp_path, env={"MS_NODE_TIMEOUT": 3}) as job:
+        job.await_all("stands_1")
+        job.lose(1)
+        job.await_all("failed_1", [0, 2])
+        if inside:
+            job.let("recover_1")
+            job.scheduler.wait_for("2 of 3 nodes have called muster_recover", 30)
+        job.workers[2].signal(signal.SIGSTOP)
+        job.scheduler.wait_for(r'also gone: rank 2 \(node id "2"', 30)
+        job.let("recover_1")
+        job.workers[2].signal(signal.SIGCONT)
+        job.start_again(1)
+        assert [place["restarts"] for place in job.await_all("stands_2")] == [0, 1, 0]
+        job.let("end")
+        job.succeed(timeout=LIMIT_SECONDS)
 
 
 def test_scheduler_and_worker_are_lost_together(tmp_path):
