@@ -2,6 +2,7 @@
 
 use super::bench::{failure, formed, profile, Bench};
 use super::*;
+use crate::error::{Culprit, Status};
 use crate::types::GroupId;
 use crate::wire::{Blob, Formed, GroupWish, InEpoch, Known, LostNodes, MakeGroup, Revoked, StoreOperation, Verdict};
 
@@ -130,4 +131,41 @@ fn the_store_of_one_that_is_put_out_answers_nobody_any_more_and_keeps_nobody_wai
     bench.outputs.clear();
     bench.command(get(2));
     assert!(bench.told().iter().any(|event| failed(event, 2)) && bench.sent().is_empty(), "{:?}", bench.outputs);
+}
+
+/// What others say when this node is lost.
+fn own_loss() -> Failure {
+    let own = profile().register;
+    let culprit =
+        Culprit { role: own.role, rank: Some(0), node_id: own.node_id, host: own.host.name, pid: own.process.pid };
+    Failure { culprit: Some(culprit), ..failure(Status::PeerLost, None, "is lost: it was silent") }
+}
+
+#[test]
+fn the_verdict_on_this_node_counts_whoever_brings_it_and_what_a_peer_believes_does_not() {
+    let other = Culprit { node_id: "1".to_owned(), ..own_loss().culprit.unwrap() };
+    for untold in [
+        Failure { group: Some(GroupId::WORLD), ..own_loss() },
+        Failure { epoch: Epoch(2), ..own_loss() },
+        Failure { culprit: Some(other), ..own_loss() },
+        Failure { status: Status::Timeout, ..own_loss() },
+    ] {
+        let mut bench = joined(1);
+        bench.command(Command::GivenUp(untold.clone()));
+        assert!(bench.outputs.is_empty(), "{untold}: {:?}", bench.outputs);
+    }
+    let is_fenced = |first: &Failure| *first == own_loss().to_the_lost() && first.status == Status::Fenced;
+    let mut bench = Bench::joined();
+    bench.command(Command::GivenUp(own_loss()));
+    assert!(matches!(&bench.told()[..], [Event::Broken(first)] if is_fenced(first)), "{:?}", bench.told());
+
+    let mut bench = joined(1);
+    bench.command(Command::GivenUp(own_loss()));
+    assert!(matches!(&bench.told()[..], [Event::Broken(first)] if is_fenced(first)), "{:?}", bench.told());
+    assert_eq!(bench.disconnects(), 1, "it is put out");
+    bench.outputs.clear();
+    bench.command(Command::Recover(true));
+    assert!(matches!(&bench.told()[..], [Event::NotRecovered(first)] if is_fenced(first)), "{:?}", bench.told());
+    bench.pass(60_000, false);
+    assert_eq!(bench.attempts(), 0);
 }

@@ -52,6 +52,7 @@ impl Agent {
                 None => self.asks.revoke(failure),
             },
             Command::Abort { code, reason } => self.asks.abort(code, reason),
+            Command::GivenUp(failure) => return self.heard_of_verdict(now, failure),
             Command::Aborted(failure) => return self.heard_of_abort(now, failure),
         };
         self.send_if_attached(message);

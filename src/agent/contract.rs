@@ -85,6 +85,8 @@ pub enum Command {
     /// A node has ended the job for all, and says so itself, for the scheduler does not answer it. Answered by
     /// `Event::Broken`.
     Aborted(Failure),
+    /// A peer says that this node is lost. Answered by `Event::Broken` where that is the scheduler's verdict.
+    GivenUp(Failure),
 }
 
 /// What the caller learns.

@@ -245,13 +245,10 @@ impl Agent {
     }
 
     fn verdict(&mut self, now: Time, mut failure: Failure) {
-        let own = &self.profile.register;
-        let of_this = |culprit: &Culprit| culprit.role == own.role && culprit.node_id == own.node_id;
-        if failure.status == Status::PeerLost && failure.culprit.as_ref().is_some_and(of_this) {
-            failure.status = Status::Fenced; // to itself it is not lost
-            failure.cause = format!("was given up by the others, for it {}", failure.cause);
+        if self.calls_this_node_lost(&failure) {
+            failure = failure.to_the_lost();
         }
-        let fenced = own.recovery && failure.status == Status::Fenced;
+        let fenced = self.profile.register.recovery && failure.status == Status::Fenced;
         match &self.stage {
             Stage::Member(member) if failure.epoch != member.epoch => {} // it was told, or will be
             Stage::Member(member) if fenced && member.leaving.is_none() => self.put_out(failure),
@@ -261,6 +258,20 @@ impl Agent {
             }
             Stage::Forming(_) => self.fail(Error::from(failure)),
             Stage::Over => {}
+        }
+    }
+
+    fn calls_this_node_lost(&self, failure: &Failure) -> bool {
+        let own = &self.profile.register;
+        let is_this = |culprit: &Culprit| culprit.role == own.role && culprit.node_id == own.node_id;
+        failure.status == Status::PeerLost && failure.culprit.as_ref().is_some_and(is_this)
+    }
+
+    /// A peer says that this node is lost. As the scheduler's verdict, which names no group, that holds although the scheduler
+    /// can't say it here; a peer's own belief does not: with recovery it may be wrong, and the scheduler knows better.
+    pub(super) fn heard_of_verdict(&mut self, now: Time, failure: Failure) {
+        if failure.group.is_none() && self.calls_this_node_lost(&failure) {
+            self.verdict(now, failure);
         }
     }
 

@@ -33,7 +33,7 @@ impl Group {
         let is_own = !matches!(stop, Stop::Heard(_));
         let (cause, known_to_all) = match stop {
             Stop::Told(failure) => (failure, true),
-            Stop::Heard(failure) => (failure, false),
+            Stop::Heard(failure) => (running.shared.heard(&self.formed, failure), false),
             Stop::Ended(peer, LinkEnd::Ended(evidence)) => self.judge(running, peer, evidence),
             Stop::Ended(peer, LinkEnd::Corrupt(what)) => {
                 let cause = format!("{}: on the link to {}: {what}", running.title(), self.describe(peer));
@@ -250,7 +250,7 @@ impl Group {
             return self.last_word.get().cloned().unwrap_or_default();
         }
         let mut payload = Encoder::default();
-        LinkRevoke { failure: cause.clone() }.put(&mut payload);
+        LinkRevoke { failure: cause.clone().to_others() }.put(&mut payload);
         let mut frame = Vec::new();
         encode_frame(LinkKind::Revoke as u8, 0, &payload.bytes, &mut frame);
         frame
@@ -259,7 +259,7 @@ impl Group {
     /// Several ranks may give up at once, each for its own reason: what reached the scheduler first is what all return. Where
     /// the scheduler does not answer, the members are told by the rank whose own cause it is.
     pub(super) fn agree_on_cause(&self, shared: &Shared, cause: Failure, is_own: bool) -> Failure {
-        self.ask(shared, Command::Revoke(cause.clone()));
+        self.ask(shared, Command::Revoke(cause.clone().to_others()));
         let tell = || {
             if is_own {
                 shared.ask(ToNode::Tell(cause.clone()));

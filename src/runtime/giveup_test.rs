@@ -5,6 +5,7 @@ use super::super::sync::Bell;
 use super::super::{clock::Clock, group::Mail, log::Logger, shared::Shared};
 use super::super::{CallBuffers, Work};
 use super::*;
+use crate::agent::Event;
 use crate::config::LogLevel;
 use crate::net::testlink::TestLink;
 use crate::net::{Listener, TcpTransport, Transport};
@@ -202,6 +203,79 @@ fn a_collective_that_cannot_begin_revokes_its_group_too() {
     let commands = std::iter::from_fn(|| bench.shared.next_command());
     assert!(commands.into_iter().any(|it| matches!(it, ToNode::Of(_, Command::Revoke(told)) if told == first)));
     assert_eq!(bench.call(), first, "every later call, too");
+}
+
+/// That this rank is lost: as the scheduler's verdict, or as a peer believes.
+fn own_loss(is_verdict: bool) -> Failure {
+    let culprit = super::super::roster::culprit_of(&of_four().members[0]);
+    let cause = "is lost: it was silent for 1 s".to_owned();
+    let group = (!is_verdict).then_some(GroupId::WORLD);
+    Failure { status: Status::PeerLost, culprit: Some(culprit), cause, group, ..self::cause(3) }
+}
+
+/// What the brain is told of it, and the scheduler.
+fn asked_for(shared: &Shared) -> (Vec<Failure>, Vec<Failure>) {
+    let (mut given_up, mut revoked) = (Vec::new(), Vec::new());
+    for command in std::iter::from_fn(|| shared.next_command()) {
+        match command {
+            ToNode::Of(Epoch(1), Command::GivenUp(failure)) => given_up.push(failure),
+            ToNode::Of(Epoch(1), Command::Revoke(failure)) => revoked.push(failure),
+            _ => {}
+        }
+    }
+    (given_up, revoked)
+}
+
+/// To the node itself it is not lost: the others have given it up. To them it stays what it was.
+#[test]
+fn who_hears_over_a_link_that_it_is_lost_itself_is_fenced_and_passes_on_what_it_heard() {
+    for (is_verdict, revoker) in [(true, 3), (true, 1), (false, 3), (false, 2)] {
+        let heard = own_loss(is_verdict);
+        let mut bench = Bench::new();
+        bench.peers[revoker - 1].write_all(&revoke(heard.clone())).unwrap();
+        bench.stand(0);
+        let first = bench.call();
+        assert_eq!((first.status, &first.culprit), (Status::Fenced, &heard.culprit), "{first}");
+        assert_eq!(first.cause, format!("was given up by the others, for it {}", heard.cause));
+        assert_eq!(bench.call(), first, "every later call, too");
+        for rank in PEERS {
+            assert_eq!(bench.told(rank), revoke(heard.clone()), "rank {rank}");
+        }
+        assert_eq!(asked_for(&bench.shared), (vec![heard.clone()], vec![heard]));
+    }
+    // Another's loss, be it of one who had this one's place before, is what it was.
+    for (pid, rank) in [(9, 0), (1, 1)] {
+        let own = own_loss(true);
+        let culprit = own.culprit.clone().map(|own| Culprit { pid, rank: Some(rank), ..own });
+        let other = Failure { culprit, ..own };
+        let mut bench = Bench::new();
+        bench.peers[2].write_all(&revoke(other.clone())).unwrap();
+        bench.stand(0);
+        assert_eq!(bench.call(), other);
+        assert_eq!(asked_for(&bench.shared), (Vec::new(), vec![other]));
+    }
+}
+
+#[test]
+fn who_hears_it_among_messages_or_from_the_scheduler_is_fenced_too() {
+    let heard = own_loss(true);
+    let mut bench = Bench::new();
+    bench.peers[2].write_all(&revoke(heard.clone())).unwrap();
+    let link = Box::new(bench.links.remove(2));
+    bench.group.deliver(Channel::Messages, Mail::Up(3, link, Vec::new()));
+    let deadline = Instant::now() + SOON;
+    while bench.group.broken().is_none() {
+        assert!(Instant::now() < deadline, "it hears nothing");
+        std::thread::yield_now();
+    }
+    assert_eq!(bench.group.broken(), Some(heard.clone().to_the_lost()));
+    assert_eq!(asked_for(&bench.shared), (vec![heard.clone()], vec![heard]));
+    bench.group.end_progress(cause(0));
+
+    let bench = Bench::new();
+    bench.shared.learn(|learnt| learnt.formed = Some(Arc::new(of_four())));
+    bench.shared.file(Event::Revoked(own_loss(false)));
+    assert_eq!(bench.call(), own_loss(false).to_the_lost());
 }
 
 /// What a rank finds out itself, by what rank 3 does.

@@ -1,6 +1,6 @@
 //! Who the members of a group are, and how sentences name them.
 
-use crate::error::Culprit;
+use crate::error::{Culprit, Failure, Status};
 use crate::types::GroupId;
 use crate::wire::{Formed, Member};
 use std::sync::Arc;
@@ -38,6 +38,15 @@ impl Roster {
     pub(super) fn describe(&self, rank: u32) -> String {
         self.culprit(rank).map_or_else(|| format!("rank {rank}"), |culprit| culprit.to_string())
     }
+}
+
+/// Whether a failure says that this very node is lost.
+pub(super) fn calls_this_node_lost(formed: &Formed, failure: &Failure) -> bool {
+    let Some(culprit) = failure.culprit.as_ref().filter(|_| failure.status == Status::PeerLost) else { return false };
+    let own = formed.members.find(formed.index).as_ref().map(culprit_of);
+    own.is_some_and(|own| {
+        (own.role, own.rank, own.pid) == (culprit.role, culprit.rank, culprit.pid) && own.node_id == culprit.node_id
+    })
 }
 
 /// How a failure names a member.

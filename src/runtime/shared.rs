@@ -8,6 +8,7 @@ use super::group::Group;
 use super::log::Logger;
 use super::mesh::LinkKey;
 use super::operations::Operations;
+use super::roster::calls_this_node_lost;
 use super::seat::Seat;
 use super::sync::{lock, wait, Bell, Condvar, Mutex, MutexGuard};
 use crate::agent::{Ask, Command, Event};
@@ -210,6 +211,16 @@ impl Shared {
             .ok_or_else(|| Error::new(Status::Unreachable, format!("the scheduler does not say where node {index} is")))
     }
 
+    /// What a peer says is why a group is over. Where that is that this very node is lost, to itself it is not: the others have
+    /// given it up. Its brain hears that, too.
+    pub fn heard(&self, formed: &Formed, failure: Failure) -> Failure {
+        if !calls_this_node_lost(formed, &failure) {
+            return failure;
+        }
+        self.ask(ToNode::Of(formed.epoch, Command::GivenUp(failure.clone())));
+        failure.to_the_lost()
+    }
+
     /// Files what the brain tells. (The agent thread's side.)
     pub fn file(&self, event: Event) {
         let mut told = Vec::new();
@@ -222,6 +233,8 @@ impl Shared {
             }
             Event::Revoked(failure) => {
                 let Some(id) = failure.group else { return };
+                let is_own_loss = learnt.formed.as_ref().is_some_and(|formed| calls_this_node_lost(formed, &failure));
+                let failure = if is_own_loss { failure.to_the_lost() } else { failure };
                 learnt.revoked.entry(id).or_insert(failure);
                 told = learnt.groups();
                 told.retain(|group| group.id() == id);

@@ -68,7 +68,7 @@ impl Group {
         }
         match trouble {
             None => {}
-            Some(Trouble::Heard(failure)) => self.revoke(shared, failure, false),
+            Some(Trouble::Heard(failure)) => self.revoke(shared, shared.heard(&self.formed, failure), false),
             Some(Trouble::Corrupt(rank, what)) => {
                 let cause = format!("messages on {}: on the link to {}: {what}", self.id(), self.describe(rank));
                 self.revoke(shared, self.messages_failure(Status::Corrupt, None, cause), true);
