@@ -237,12 +237,17 @@ impl Cluster {
     /// The first cause that broke the cluster, or, if it holds, the first group's.
     pub fn failure(&self) -> Option<Failure> {
         let learnt = self.shared.learnt();
-        if let Some(failure) = &learnt.broken {
-            return Some(failure.clone());
-        }
-        let groups = learnt.groups();
+        let (broken, groups) = (learnt.broken.clone(), learnt.groups());
         drop(learnt);
-        groups.iter().find_map(|group| group.told(&self.shared)).filter(|failure| failure.status != Status::State)
+        let first = || groups.iter().filter_map(|group| group.told(&self.shared));
+        match broken {
+            // Somebody may have been lost to a group before, while the scheduler was away.
+            Some(abort) if abort.status == Status::Aborted => {
+                first().find(|failure| failure.status == Status::PeerLost).or(Some(abort))
+            }
+            Some(failure) => Some(failure),
+            None => first().next().filter(|failure| failure.status != Status::State),
+        }
     }
 
     /// How many nodes of this node's role there are.
@@ -286,9 +291,9 @@ impl Cluster {
         self.shared.ask(ToNode::Brain(Command::Abort { code, reason: reason.to_owned() }));
         let deadline = self.shared.clock.now() + VERDICT_WAIT;
         let can_recover = self.shared.recovery;
-        let is_answer = |first: &Failure| !can_recover || first.status == Status::Aborted;
+        let is_answered = |learnt: &Learnt| learnt.is_aborted() || (!can_recover && learnt.broken.is_some());
         // A scheduler that is known to be away is not waited for.
-        let word = self.shared.wait(deadline, |learnt| match learnt.broken.as_ref().is_some_and(is_answer) {
+        let word = self.shared.wait(deadline, |learnt| match is_answered(learnt) {
             false => learnt.away.is_some().then_some(false),
             is_told => Some(is_told),
         });

@@ -65,6 +65,7 @@ pub(super) fn form(shared: &Arc<Shared>, formed: &Arc<Formed>, timeout_ms: i64) 
         learnt.retired.extend(over.iter().cloned());
         learnt.formed = Some(Arc::clone(formed));
         learnt.broken = None;
+        learnt.aborted = None;
         learnt.lost.clear();
         learnt.revoked.clear();
         learnt.peers.clear();

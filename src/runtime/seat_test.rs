@@ -92,3 +92,33 @@ fn a_group_that_is_freed_while_an_epoch_begins_is_gone_in_that_too() {
     begin(&shared, 3);
     assert!(present(&shared, MADE).is_none());
 }
+
+/// In groups that nobody has called since, too.
+#[test]
+fn an_abort_does_not_replace_the_first_cause() {
+    let (lost, abort) = (failure(Status::PeerLost, None), failure(Status::Aborted, None));
+    let told = |shared: &Shared, id| present(shared, id).unwrap().told(shared);
+    let shared = self::shared();
+    begin(&shared, 1);
+    shared.file(Event::Broken(lost.clone()));
+    assert!(!shared.learnt().is_aborted());
+    shared.file(Event::Broken(abort.clone()));
+    assert!(shared.learnt().is_aborted());
+    assert_eq!(
+        (told(&shared, GroupId::WORLD), shared.learnt().broken.clone()),
+        (Some(lost.clone()), Some(lost.clone()))
+    );
+    begin(&shared, 2);
+    assert!(!shared.learnt().is_aborted());
+
+    // Nor where somebody was lost to one group, while the scheduler was away. In the others it is the first cause.
+    let lost = Failure { epoch: Epoch(2), group: Some(GroupId::WORLD), ..lost };
+    shared.file(Event::Revoked(lost.clone()));
+    shared.file(Event::Broken(abort.clone()));
+    assert_eq!((told(&shared, GroupId::WORLD), told(&shared, GroupId::UNIVERSE)), (Some(lost), Some(abort)));
+    // One who is fenced has nothing to do with the first cause any more.
+    begin(&shared, 3);
+    shared.file(Event::Broken(failure(Status::PeerLost, None)));
+    shared.file(Event::Broken(failure(Status::Fenced, None)));
+    assert_eq!(told(&shared, GroupId::WORLD).map(|told| told.status), Some(Status::Fenced));
+}

@@ -53,6 +53,8 @@ pub struct Learnt {
     pub failed: Option<Error>,
     /// The first cause that broke it.
     pub broken: Option<Failure>,
+    /// The abort that came after that, while it could have been whole again: it is over for good.
+    pub aborted: Option<Failure>,
     /// Which nodes are lost in the present epoch, by index.
     pub lost: Vec<u32>,
     /// What was said of suspects that are not lost.
@@ -106,7 +108,15 @@ impl Learnt {
             let group = Some(group);
             return Some(Failure { status: Status::Revoked, culprit: None, cause, epoch, group, sequence: 0 });
         }
-        self.broken.as_ref().or_else(|| self.revoked.get(&group)).cloned()
+        let revoked = self.revoked.get(&group);
+        // Somebody may be lost to a group only, while the scheduler is away. An abort is not what ended that one.
+        let lost = revoked.filter(|first| first.status == Status::PeerLost && self.is_aborted());
+        lost.or(self.broken.as_ref()).or(revoked).cloned()
+    }
+
+    /// Whether somebody has ended the job for good.
+    pub fn is_aborted(&self) -> bool {
+        self.aborted.as_ref().or(self.broken.as_ref()).is_some_and(|failure| failure.status == Status::Aborted)
     }
 }
 
@@ -228,7 +238,11 @@ impl Shared {
             Event::Formed(formed) => learnt.formed = Some(Arc::new(*formed)),
             Event::Failed(error) => learnt.failed = Some(error),
             Event::Broken(failure) => {
-                learnt.broken = Some(failure); // once, or once more where it could have been whole again, and will not
+                // Once, or once more where it could have been whole again, and will not. An abort is not the first cause then.
+                match learnt.broken.is_some() && failure.status == Status::Aborted {
+                    true => learnt.aborted = Some(failure),
+                    false => learnt.broken = Some(failure),
+                }
                 told = learnt.groups();
             }
             Event::Revoked(failure) => {

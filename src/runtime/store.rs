@@ -155,7 +155,7 @@ impl Cluster {
                 is_open = false;
                 return Some(answer);
             }
-            if let Some(failure) = learnt.broken.as_ref().filter(|first| ends(first)) {
+            if let Some(failure) = learnt.broken.iter().chain(&learnt.aborted).find(|failure| ends(failure)) {
                 return Some(Err(failure.clone().into()));
             }
             let over = learnt.left.is_some() || learnt.over;
