@@ -8,6 +8,9 @@ use crate::types::{Epoch, Time};
 use std::sync::TryLockError;
 use std::time::Duration;
 
+/// How long a scheduler that is away may take to come back, where without it somebody is lost for good.
+const AWAY_WAIT: Duration = Duration::from_secs(1);
+
 impl Cluster {
     /// Waits until every node of the cluster is in here too; then the next epoch has begun. At most so many milliseconds:
     /// `i64::MAX` without limit, -1 the forming time-out. Without all the others nothing has changed but that the groups
@@ -43,21 +46,56 @@ impl Cluster {
         let shared = &self.shared;
         shared.learnt().not_recovered = None;
         shared.ask(ToNode::Of(old, Command::Recover(true)));
-        let first = shared.wait(deadline, |learnt| {
-            // That somebody's time is up is the answer to one who gave up before, for this one has not.
-            learnt.not_recovered.take_if(|failure| failure.status == Status::Timeout);
-            outcome(learnt, old, shared.recovery)
-        });
-        if let Some(outcome) = first {
+        if let Some(outcome) = self.outcome_until(old, deadline) {
             return outcome;
         }
         shared.ask(ToNode::Of(old, Command::Recover(false)));
         let confirmed = shared.wait(shared.clock.now() + VERDICT_WAIT, |learnt| outcome(learnt, old, shared.recovery));
         confirmed.unwrap_or_else(|| {
+            if let Some(first) = self.lost_for_good() {
+                return Err(first.into());
+            }
             let away = shared.learnt().away.as_ref().map(|reason| format!(": it is away ({reason})"));
             let waited = "the next epoch was not complete in time, and the scheduler does not say who is awaited";
             Err(Error::new(Status::Timeout, format!("recover: {waited}{}", away.unwrap_or_default())))
         })
+    }
+
+    /// What has become of the wish for an epoch after this one, as soon as that is known.
+    fn outcome_until(&self, old: Epoch, deadline: Time) -> Option<Result<()>> {
+        let shared = &self.shared;
+        loop {
+            let was_away = shared.learnt().away.is_some();
+            let until = if shared.recovery { deadline } else { deadline.min(shared.clock.now() + AWAY_WAIT) };
+            let known = shared.wait(until, |learnt| {
+                // That somebody's time is up is the answer to one who gave up before, for this one has not.
+                learnt.not_recovered.take_if(|failure| failure.status == Status::Timeout);
+                outcome(learnt, old, shared.recovery)
+            });
+            if known.is_some() || until == deadline {
+                return known;
+            }
+            if let Some(first) = self.lost_for_good().filter(|_| was_away) {
+                shared.ask(ToNode::Of(old, Command::Recover(false)));
+                return Some(Err(first.into()));
+            }
+        }
+    }
+
+    /// The first cause where somebody is lost, who comes back only with recovery, and the scheduler is away: so that nobody else
+    /// says that this is the end.
+    fn lost_for_good(&self) -> Option<Failure> {
+        let groups = {
+            let learnt = self.shared.learnt();
+            let is_away = learnt.away.is_some() && !self.shared.recovery;
+            if is_away {
+                learnt.groups()
+            } else {
+                Vec::new()
+            }
+        };
+        let mut causes = groups.iter().filter_map(|group| group.told(&self.shared));
+        causes.find(|first| matches!(first.status, Status::PeerLost | Status::Fenced))
     }
 
     /// Ends the threads and the links of groups whose epoch is over.

@@ -103,6 +103,70 @@ def test_without_the_scheduler_a_death_is_told_to_those_who_have_no_link_to_it(t
             assert words["after"] < 10, words
 
 
+def test_without_the_scheduler_and_without_recovery_whoever_is_lost_is_so_for_good(tmp_path):
+    """There is nobody who could say that no epoch follows; survivors do not wait for it as long as a cluster may take to form."""
+    lines = """
+        c = join()
+        c.world.allreduce([1])
+        say(running=True)
+        hold("killed")
+        say(**fails(c.world.barrier))
+        for name, limit_ms in (("waited", -1), ("again", -1), ("once", 0)):
+            say(**{name: fails(c.recover, limit_ms)})
+        c.leave()
+    """
+    with Cluster(node(lines), workers=3, env={**SCHEDULER_GONE, "HOLD_FOLDER": tmp_path}) as cluster:
+        await_running(cluster.workers)
+        dead = cluster.workers.pop(2)
+        cluster.scheduler.kill()
+        cluster.scheduler.wait(timeout=10)
+        dead.kill()
+        dead.wait(timeout=10)
+        (tmp_path / "killed").touch()
+        for worker in cluster.workers:
+            assert worker.wait(timeout=60) == 0
+            words = said(worker)
+            for recovers in ("waited", "again", "once"):
+                assert words[recovers]["error"] == words["error"] == "PEER_LOST", words
+                assert words[recovers]["sentence"].startswith(named(dead, 2)), words
+                assert words[recovers]["after"] < 10, words
+
+
+def test_an_abort_after_a_loss_is_not_the_first_cause(tmp_path):
+    """Not in a group that nobody has called since the loss either."""
+    lines = """
+        c = join()
+        unused = c.world.split(0)
+        c.world.barrier()
+        say(running=True)
+        if c.rank == 2:
+            hold("never")
+        say(**fails(c.world.barrier))
+        hold("lost")
+        if c.rank == 0:
+            c.abort(5, "enough")
+        say(recovers=fails(c.recover))
+        say(unused=fails(unused.barrier), failure=c.failure(), store=fails(c.store_set, "k", b"v"))
+        c.leave()
+    """
+    env = {"MS_ENABLE_RECOVERY": 1, "MS_RECOVERY_PATH": tmp_path / "path", "HOLD_FOLDER": tmp_path}
+    with Cluster(node(lines), workers=3, env=env) as cluster:
+        await_running(cluster.workers)
+        dead = cluster.workers.pop(2)
+        dead.kill()
+        dead.wait(timeout=10)
+        for worker in cluster.workers:
+            worker.wait_for('"error"', timeout=30)
+        (tmp_path / "lost").touch()
+        for worker in cluster.workers:
+            assert worker.wait(timeout=30) == 0
+            words = said(worker)
+            assert words["recovers"]["error"] == "ABORTED" and "code 5: enough" in words["recovers"]["sentence"], words
+            for kept in (words["unused"], words["store"], words):
+                assert kept["error"] == "PEER_LOST" and kept["sentence"].startswith(named(dead, 2)), words
+            assert (words["failure"]["status"], words["failure"]["rank"]) == ("PEER_LOST", 2), words
+
+
 def test_without_the_scheduler_one_that_has_left_is_not_taken_for_lost(tmp_path):
     lines = """
         c = join()
