@@ -316,7 +316,10 @@ typedef void (*muster_reduce_fn)(const void *in, void *inout, size_t count, int3
 /** A rank aborted the job, or its scheduler was stopped; or a request was cancelled, or a message given up midway. */
 #define MUSTER_ERR_ABORTED (-17)
 
-/** A newer life of this node has taken its place, or the others have given this one up. */
+/**
+ * A newer life of this node has taken its place; or the others have given this one up, be it replaced or not, with recovery or
+ * without; or its scheduler was started from an older copy of its journal, and does not know it.
+ */
 #define MUSTER_ERR_FENCED (-18)
 
 /** Authentication or encryption failed. */
@@ -460,7 +463,8 @@ muster_status_t muster_finalize(muster_cluster_t *cluster);
 /**
  * Ends the job for every rank: their pending and later calls return MUSTER_ERR_ABORTED with this rank, code and
  * reason, which mean what the program likes; `reason` is UTF-8, and cut after 1,024 bytes.
- * Where a node was lost before, with recovery, groups keep that first cause, and muster_recover returns the abort.
+ * Where a node was lost before, with recovery, groups and muster_failure keep that first cause, and
+ * muster_recover returns the abort.
  *
  * Waits up to 250 ms for the scheduler's word. Where that does not come this rank tells every node itself, for 2 s at
  * most: MUSTER_OK once all have been told that are not known to be lost or to have left, else MUSTER_ERR_UNREACHABLE, with
@@ -492,7 +496,8 @@ muster_status_t muster_abort(muster_cluster_t *cluster,
  * Errors, after which the epoch is what it was, and the call may be repeated: MUSTER_ERR_TIMEOUT (the sentence names who has
  * not called it), MUSTER_ERR_PEER_LEFT (a node has left for good), MUSTER_ERR_STATE (another thread is in it, or this process
  * has left), MUSTER_ERR_INVALID (`timeout_ms`). Where the job is aborted, MUSTER_ERR_ABORTED, each time; and where a node is lost
- * without recovery, or its launcher does not start it again, that first cause, MUSTER_ERR_PEER_LOST.
+ * without recovery (while the scheduler is away, once it has been so for a second or two), or its launcher does not start it
+ * again, that first cause, MUSTER_ERR_PEER_LOST.
  *
  * With recovery (MS_ENABLE_RECOVERY=1, MS_RECOVERY_PATH) this is also how survivors of a loss go on: the epoch begins once every
  * lost node has been started again, with the same node id or the same rank from its launcher, and has called muster_init, which

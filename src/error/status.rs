@@ -56,7 +56,7 @@ const TABLE: [(Status, &std::ffi::CStr); 27] = [
     (Status::Mismatch, c"ERR_MISMATCH: ranks called different collectives"),
     (Status::Revoked, c"ERR_REVOKED: the group was revoked"),
     (Status::Aborted, c"ERR_ABORTED: the job, or the operation, was aborted"),
-    (Status::Fenced, c"ERR_FENCED: a newer life of this node has taken its place"),
+    (Status::Fenced, c"ERR_FENCED: the others have given this process up, or another has its place"),
     (Status::Security, c"ERR_SECURITY: authentication or encryption failed"),
     (Status::Journal, c"ERR_JOURNAL: the journal could not be read or written"),
     (Status::System, c"ERR_SYSTEM: the operating system refused"),

@@ -46,7 +46,8 @@ pub const MUSTER_ERR_MISMATCH: muster_status_t = -15;
 pub const MUSTER_ERR_REVOKED: muster_status_t = -16;
 /// A rank aborted the job, or its scheduler was stopped; or a request was cancelled, or a message given up midway.
 pub const MUSTER_ERR_ABORTED: muster_status_t = -17;
-/// A newer life of this node has taken its place, or the others have given this one up.
+/// A newer life of this node has taken its place; or the others have given this one up, be it replaced or not, with recovery or
+/// without; or its scheduler was started from an older copy of its journal, and does not know it.
 pub const MUSTER_ERR_FENCED: muster_status_t = -18;
 /// Authentication or encryption failed.
 pub const MUSTER_ERR_SECURITY: muster_status_t = -19;

@@ -110,7 +110,8 @@ pub unsafe extern "C" fn muster_finalize(cluster: *mut muster_cluster_t) -> must
 
 /// Ends the job for every rank: their pending and later calls return MUSTER_ERR_ABORTED with this rank, code and
 /// reason, which mean what the program likes; `reason` is UTF-8, and cut after 1,024 bytes.
-/// Where a node was lost before, with recovery, groups keep that first cause, and muster_recover returns the abort.
+/// Where a node was lost before, with recovery, groups and muster_failure keep that first cause, and
+/// muster_recover returns the abort.
 ///
 /// Waits up to 250 ms for the scheduler's word. Where that does not come this rank tells every node itself, for 2 s at
 /// most: MUSTER_OK once all have been told that are not known to be lost or to have left, else MUSTER_ERR_UNREACHABLE, with
@@ -149,7 +150,8 @@ pub unsafe extern "C" fn muster_abort(
 /// Errors, after which the epoch is what it was, and the call may be repeated: MUSTER_ERR_TIMEOUT (the sentence names who has
 /// not called it), MUSTER_ERR_PEER_LEFT (a node has left for good), MUSTER_ERR_STATE (another thread is in it, or this process
 /// has left), MUSTER_ERR_INVALID (`timeout_ms`). Where the job is aborted, MUSTER_ERR_ABORTED, each time; and where a node is lost
-/// without recovery, or its launcher does not start it again, that first cause, MUSTER_ERR_PEER_LOST.
+/// without recovery (while the scheduler is away, once it has been so for a second or two), or its launcher does not start it
+/// again, that first cause, MUSTER_ERR_PEER_LOST.
 ///
 /// With recovery (MS_ENABLE_RECOVERY=1, MS_RECOVERY_PATH) this is also how survivors of a loss go on: the epoch begins once every
 /// lost node has been started again, with the same node id or the same rank from its launcher, and has called muster_init, which
