@@ -305,3 +305,51 @@ def test_workers_that_were_started_as_the_scheduler_went_for_good_end_when_their
         for rank in SECOND:
             log = there.log(f"worker_{rank}.log")
             assert "forming timed out: the scheduler at 0x0:" in log and "refused" in log, log
+
+
+@pytest.mark.parametrize("aborts", [1, 3], ids=["with the scheduler", "without"])
+def test_after_an_abort_no_launcher_starts_anybody_again(aborts, tmp_path):
+    """Rank 0 does not end by itself, so that the scheduler is there for as long as it may."""
+    lines = f"""
+        c = join()
+        time.sleep(1)  # after a shorter life a restart has a pause
+        c.world.barrier()
+        if c.rank == {aborts}:
+            c.abort(5, "on purpose")
+            os._exit(5)
+        say(**fails(c.store_get, "nobody sets this"))
+        os.environ["HOLD_FOLDER"] = os.environ["KEPT"]
+        hold("never") if c.rank == 0 else os._exit(7)
+    """
+    with recoverable(tmp_path, program=node(lines)) as hosts:
+        for launch, ranks in zip(hosts, (FIRST, SECOND)):
+            assert launch.wait(LIMIT) == (5 if aborts in ranks else 7), launch.describe()
+            assert "; restart " not in launch.stderr, launch.stderr
+            assert re.search(r"; no restart: rank \d .* aborted the job with code 5: on purpose\n", launch.stderr), launch.stderr
+            launch.nothing_left()
+
+
+def test_workers_that_end_when_the_scheduler_of_an_aborted_job_has_ended_are_not_started_again(tmp_path):
+    """Their launcher finds that its port refuses."""
+    lines = """
+        c = join()
+        time.sleep(1)
+        c.world.barrier()
+        if c.rank == 1:
+            c.abort(5, "on purpose")
+        if c.rank < 2:
+            os._exit(5)
+        say(**fails(c.store_get, "nobody sets this"))
+        c.free()
+        os.environ["HOLD_FOLDER"] = os.environ["KEPT"]
+        hold("go")
+        os._exit(7)
+    """
+    with recoverable(tmp_path, program=node(lines)) as (here, there):
+        assert here.wait(LIMIT) == 5, here.describe()
+        here.nothing_left()
+        (tmp_path / "kept" / "go").touch()
+        assert there.wait(LIMIT) == 7, there.describe()
+        there.nothing_left()
+        assert "; restart " not in here.stderr + there.stderr
+        assert "; no restart: the scheduler's port has refused for 5 s, so the job is over" in there.stderr

@@ -10,7 +10,7 @@ import subprocess
 import pytest
 from cluster import MUSTER, clean_environment
 from launch import Launch, environment_of, until
-from nodes import listening_ports
+from nodes import listening_ports, node
 
 PROGRAMS = pathlib.Path(__file__).with_name("programs")
 RETURNING = PROGRAMS / "returning.py"
@@ -223,6 +223,29 @@ def test_an_abort_ends_the_run(tmp_path):
         pid = job.child("worker 2")
         assert f"muster: first failure: worker 2 (pid {pid}) exited with code 9, log " in job.stderr
         assert re.search(rf"the scheduler says: rank 2 \(.*pid {pid}\) aborted the job with code 9", job.stderr)
+        job.nothing_left()
+
+
+@pytest.mark.parametrize("last", ["os._exit(7)", "hold('never')"], ids=["who end at once", "who do not end"])
+def test_after_an_abort_nobody_is_started_again_whatever_the_survivors_do(last, tmp_path):
+    """A life of a second: after a shorter one a restart has a pause, in which the others may have ended."""
+    lines = f"""
+        c = join()
+        time.sleep(1)
+        c.world.barrier()
+        if c.rank == 2:
+            c.abort(5, "on purpose")
+            os._exit(5)
+        say(**fails(c.store_get, "nobody sets this"))
+        {last}
+    """
+    with Job(tmp_path, *node(lines), env={"HOLD_FOLDER": tmp_path}) as job:
+        assert job.wait(LIMIT) == 5, job.describe()
+        pid = job.child("worker 2")
+        assert f"muster: first failure: worker 2 (pid {pid}) exited with code 5, log " in job.stderr
+        assert "; restart " not in job.stderr, job.stderr
+        if last != "os._exit(7)":
+            assert f"worker 2 (pid {pid}) exited with code 5; no restart: rank 2 " in job.stderr
         job.nothing_left()
 
 

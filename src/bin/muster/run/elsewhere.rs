@@ -2,7 +2,7 @@
 //!
 //! The launcher there keeps the port for as long as a scheduler may come back. So where connections are refused for a while the
 //! run is over, and a worker that was started again would wait in `muster_init` for nobody. Whatever else goes wrong (no answer, a
-//! name that is not found) says nothing. Tested below, and with real processes by `tests/python/test_hosts.py`.
+//! name that is not found) says nothing. (Who asks is `inquiry.rs`.) Tested below, and with real processes by `tests/python/test_hosts.py`.
 
 use muster::net::resolve;
 use muster::wire::{encode_frame, Message, StatusQuery, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
@@ -17,10 +17,9 @@ pub const LOOK_AGAIN: Duration = Duration::from_millis(250);
 /// How long one look may take.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// See the module.
+/// See the module. Knows nothing yet.
+#[derive(Default)]
 pub struct Elsewhere {
-    host: String,
-    port: u16,
     refused_since: Option<Duration>,
 }
 
@@ -36,14 +35,9 @@ pub enum Seen {
 }
 
 impl Elsewhere {
-    /// At this address.
-    pub fn new(host: String, port: u16) -> Elsewhere {
-        Elsewhere { host, port, refused_since: None }
-    }
-
-    /// Looks once; `now` is the time since the run began.
-    pub fn look(&mut self, now: Duration) -> Seen {
-        if !self.refuses() {
+    /// Somebody has looked; `now` is the time since the run began.
+    pub fn seen(&mut self, refuses: bool, now: Duration) -> Seen {
+        if !refuses {
             self.refused_since = None;
             return Seen::There;
         }
@@ -53,18 +47,19 @@ impl Elsewhere {
             false => Seen::Away,
         }
     }
+}
 
-    fn refuses(&self) -> bool {
-        let Ok(addresses) = resolve::resolve(&self.host, self.port, LOOK) else { return false };
-        let refused = |address| match TcpStream::connect_timeout(address, LOOK) {
-            Ok(connection) => {
-                let _ = greet(connection); // it is there, whatever it makes of that
-                false
-            }
-            Err(error) => error.kind() == io::ErrorKind::ConnectionRefused,
-        };
-        !addresses.is_empty() && addresses.iter().all(refused)
-    }
+/// Whether connections to it are refused. Takes a moment.
+pub fn refuses(host: &str, port: u16) -> bool {
+    let Ok(addresses) = resolve::resolve(host, port, LOOK) else { return false };
+    let refused = |address| match TcpStream::connect_timeout(address, LOOK) {
+        Ok(connection) => {
+            let _ = greet(connection); // it is there, whatever it makes of that
+            false
+        }
+        Err(error) => error.kind() == io::ErrorKind::ConnectionRefused,
+    };
+    !addresses.is_empty() && addresses.iter().all(refused)
 }
 
 /// Says something that a scheduler does not take for a stranger's.
@@ -86,26 +81,27 @@ mod tests {
     fn who_refuses_for_long_is_gone_and_who_listens_is_there() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let mut elsewhere = Elsewhere::new("127.0.0.1".to_owned(), address.port());
-        let at = Duration::from_millis;
-        assert_eq!(elsewhere.look(at(0)), Seen::There);
+        let mut elsewhere = Elsewhere::default();
+        let mut look = |millis| elsewhere.seen(refuses("127.0.0.1", address.port()), Duration::from_millis(millis));
+        assert_eq!(look(0), Seen::There);
         let mut said = Vec::new();
         listener.accept().unwrap().0.read_to_end(&mut said).unwrap();
         assert!(!said.is_empty(), "a scheduler would take it for a stranger");
         drop(listener);
-        assert_eq!(elsewhere.look(at(1000)), Seen::Away);
-        assert_eq!(elsewhere.look(at(5999)), Seen::Away);
+        assert_eq!(look(1000), Seen::Away);
+        assert_eq!(look(5999), Seen::Away);
         let back = TcpListener::bind(address).unwrap();
-        assert_eq!(elsewhere.look(at(6000)), Seen::There);
+        assert_eq!(look(6000), Seen::There);
         drop(back);
-        assert_eq!(elsewhere.look(at(7000)), Seen::Away, "the time begins anew");
-        assert_eq!(elsewhere.look(at(12_000)), Seen::Gone);
+        assert_eq!(look(7000), Seen::Away, "the time begins anew");
+        assert_eq!(look(12_000), Seen::Gone);
     }
 
     #[test]
     fn a_name_that_leads_nowhere_says_nothing() {
-        let mut elsewhere = Elsewhere::new("no such host".to_owned(), 1);
-        assert_eq!(elsewhere.look(Duration::ZERO), Seen::There);
-        assert_eq!(elsewhere.look(2 * GONE_AFTER), Seen::There);
+        let mut elsewhere = Elsewhere::default();
+        for now in [Duration::ZERO, 2 * GONE_AFTER] {
+            assert_eq!(elsewhere.seen(refuses("no such host", 1), now), Seen::There);
+        }
     }
 }

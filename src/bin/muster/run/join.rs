@@ -8,6 +8,7 @@
 use super::children::{self, Child, Launch, Part};
 use super::deserters::Deserters;
 use super::elsewhere::{Elsewhere, Seen, GONE_AFTER, LOOK_AGAIN};
+use super::inquiry::{Answer, Inquiry};
 use super::parse::RunOptions;
 use super::summary;
 use super::supervise::{Action, Supervisor, Verdict, Whom, OVER};
@@ -69,6 +70,7 @@ struct Run<'a, 'b> {
     supervisor: Supervisor,
     deserters: Deserters,
     witness: Witness,
+    inquiry: Inquiry,
     /// Where this host does not have the scheduler.
     elsewhere: Option<Elsewhere>,
     began: Instant,
@@ -90,10 +92,10 @@ pub fn join(
     let max_restarts = options.max_restarts;
     let address = (options.master_addr.clone(), launch.port());
     let is_here = schedulers.contains(&true);
-    let elsewhere = (!is_here).then(|| Elsewhere::new(address.0.clone(), address.1));
+    let elsewhere = (!is_here).then(Elsewhere::default);
     let supervisor = Supervisor::new(schedulers, options.all_here(), max_restarts);
     let witness = Witness::new(host_id(), address.clone());
-    let deserters = Deserters::new(address.clone());
+    let (deserters, inquiry) = (Deserters::new(address.clone()), Inquiry::new(address.clone()));
     let (began, scheduler, never_formed) = (Instant::now(), address, false);
     let mut run = Run {
         launch,
@@ -101,6 +103,7 @@ pub fn join(
         supervisor,
         deserters,
         witness,
+        inquiry,
         elsewhere,
         began,
         max_restarts,
@@ -173,10 +176,12 @@ impl Run<'_, '_> {
 
     fn act(&mut self) {
         self.supervisor.tick(self.began.elapsed());
+        let mut due = Vec::new();
         while let Some(action) = self.supervisor.next_action() {
             match action {
                 Action::Clear(index) => sys::signal_group(self.children[index].pid, libc::SIGKILL),
-                Action::Start(index) => self.start_again(index),
+                Action::Start(index) if self.children[index].part == Part::Scheduler => self.start_again(index),
+                Action::Start(index) => due.push(index),
                 Action::Terminate(whom) => {
                     if whom == Whom::Scheduler && self.supervisor.is_closing() {
                         self.never_formed = self.is_forming();
@@ -185,6 +190,10 @@ impl Run<'_, '_> {
                 }
                 Action::Kill(whom) => send(libc::SIGKILL, whom, &self.children),
             }
+        }
+        if !due.is_empty() {
+            self.start_if_it_goes_on(due);
+            return self.act(); // what comes of that
         }
         if !self.supervisor.needs_port() {
             self.launch.close_port();
@@ -197,22 +206,46 @@ impl Run<'_, '_> {
         ask(host, *port, PATIENCE, |_| false).is_ok_and(|told| told.job.phase == JobPhase::Forming)
     }
 
+    /// Starts these workers again, unless the job is over; some of them only later, when that is known.
+    fn start_if_it_goes_on(&mut self, due: Vec<usize>) {
+        let now = self.began.elapsed();
+        let (about, answer) = self.inquiry.look(&due, now);
+        let (told, not_yet): (Vec<usize>, Vec<usize>) = due.into_iter().partition(|index| about.contains(index));
+        not_yet.into_iter().for_each(|index| self.supervisor.put_off(index, self.inquiry.looks_at()));
+        let Some(first) = told.first().copied() else { return };
+        let scheduler_runs = self.scheduler_runs();
+        let why = match (answer, &mut self.elsewhere) {
+            (Answer::Aborted(why), _) => why,
+            (answer, Some(elsewhere)) => match elsewhere.seen(answer == Answer::Refused, now) {
+                Seen::There => return told.into_iter().for_each(|index| self.start_again(index)),
+                Seen::Away => return self.put_off(told, now + LOOK_AGAIN),
+                Seen::Gone => {
+                    format!("the scheduler's port has refused for {} s, so the job is over", GONE_AFTER.as_secs())
+                }
+            },
+            // It has ended, which is not yet known, nor how.
+            (Answer::Refused, None) if scheduler_runs => return self.put_off(told, now + LOOK_AGAIN),
+            _ => return told.into_iter().for_each(|index| self.start_again(index)),
+        };
+        let how = summary::how(&self.children[first], self.supervisor.ending_of_last(first));
+        eprintln!("muster: {how}; no restart: {why}");
+        self.put_off(told, now);
+        self.supervisor.over(now);
+    }
+
+    fn put_off(&mut self, workers: Vec<usize>, until: Duration) {
+        workers.into_iter().for_each(|index| self.supervisor.put_off(index, until));
+    }
+
+    fn scheduler_runs(&self) -> bool {
+        let mut children = self.children.iter().enumerate();
+        children.any(|(index, child)| child.part == Part::Scheduler && self.supervisor.runs(index))
+    }
+
     fn start_again(&mut self, index: usize) {
-        let (restart, now) = (self.supervisor.restarts(index), self.began.elapsed());
-        let restart = format!("restart {restart} of {}", self.max_restarts);
+        let restart = format!("restart {} of {}", self.supervisor.restarts(index), self.max_restarts);
         let child = &mut self.children[index];
         let how = summary::how(child, self.supervisor.ending_of_last(index));
-        match self.elsewhere.as_mut().map_or(Seen::There, |elsewhere| elsewhere.look(now)) {
-            Seen::There => {}
-            Seen::Away => return self.supervisor.put_off(index, now + LOOK_AGAIN),
-            Seen::Gone => {
-                let time = GONE_AFTER.as_secs();
-                eprintln!(
-                    "muster: {how}; no restart: the scheduler's port has refused for {time} s, so the job is over"
-                );
-                return self.supervisor.over_elsewhere(index, now);
-            }
-        }
         match self.launch.start_again(child, &format!("{how}; {restart}")) {
             Ok(()) => eprintln!("muster: {how}; {restart} has pid {}", child.pid),
             Err(error) => {

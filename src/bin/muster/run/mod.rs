@@ -12,6 +12,8 @@
 //! | [`children`] | environment, logs and start of each child |
 //! | [`lives`] | how often and how soon a child is started again: pure |
 //! | [`supervise`] | when to stop whom, who comes back, and who failed first: pure |
+//! | [`inquiry`] | asks the scheduler whether the job goes on, before that |
+//! | [`elsewhere`] | a scheduler on another host that refuses |
 //! | [`deserters`] | who ended well without leaving, and is awaited |
 //! | [`join`] | signals and deadlines around that |
 //! | [`witness`] | tells the scheduler who has ended |
@@ -28,6 +30,7 @@ mod children;
 mod deserters;
 mod elsewhere;
 mod hccl;
+mod inquiry;
 mod join;
 mod lives;
 mod master;

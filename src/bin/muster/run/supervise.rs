@@ -135,6 +135,8 @@ pub struct Supervisor {
     failures: Vec<usize>,
     /// Those that would have been started again, had the run not ended.
     cut_short: Vec<usize>,
+    /// Those that were to be started again, in the order in which they were lost: some may run by now.
+    lost: Vec<usize>,
     signal: Option<i32>,
     stop: Option<Stop>,
     /// Processes whose parents, among the children and their descendants, have ended.
@@ -160,6 +162,7 @@ impl Supervisor {
             all_here,
             failures: Vec::new(),
             cut_short: Vec::new(),
+            lost: Vec::new(),
             signal: None,
             stop: None,
             orphans: 0,
@@ -213,7 +216,11 @@ impl Supervisor {
             return;
         }
         member.ending = Some(ending);
-        if member.failed() {
+        let (failed, aborted) = (member.failed(), member.scheduler && ending == Ending::Exit(code::ABORTED));
+        if failed && aborted {
+            self.fail_those_lost(now);
+        }
+        if failed {
             self.lost(child, now);
         }
         self.tick(now);
@@ -234,24 +241,35 @@ impl Supervisor {
             self.members[child].starts_at = self.members[child].lives.next(now);
         }
         if self.members[child].starts_at.is_some() {
+            self.lost.retain(|other| *other != child);
+            self.lost.push(child);
             return self.actions.push_back(Action::Clear(child));
         }
         self.fails(child, now);
     }
 
-    /// The next life of a child, which was about to begin, is to begin later.
+    /// The next life of a child, which was about to begin, is to begin later; never, if a failure ends the run meanwhile.
     pub fn put_off(&mut self, child: usize, until: Duration) {
+        let ends = self.stop.as_ref().is_some_and(|stop| stop.hard);
         let member = &mut self.members[child];
         member.ending = member.before.take();
-        member.starts_at = Some(until);
+        match ends {
+            true => self.cut_short.push(child),
+            false => member.starts_at = Some(until),
+        }
     }
 
-    /// The next life of a child does not begin, for the job is over elsewhere.
-    pub fn over_elsewhere(&mut self, child: usize, now: Duration) {
-        let member = &mut self.members[child];
-        member.ending = member.before.take();
-        self.fails(child, now);
+    /// The job is over, as others say: who was to be started again has failed.
+    pub fn over(&mut self, now: Duration) {
+        self.fail_those_lost(now);
         self.tick(now);
+    }
+
+    /// In the order in which they were lost, as if restarts had not been allowed.
+    fn fail_those_lost(&mut self, now: Duration) {
+        let mut lost = std::mem::take(&mut self.lost);
+        lost.retain(|child| self.members[*child].starts_at.take().is_some());
+        lost.into_iter().for_each(|child| self.fails(child, now));
     }
 
     fn fails(&mut self, child: usize, now: Duration) {

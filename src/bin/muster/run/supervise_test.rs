@@ -231,6 +231,7 @@ fn strays_are_asked_once_and_then_killed() {
 // Restarts
 
 const MANY: u32 = 100;
+const PAUSE: Duration = Duration::from_millis(250);
 const KILLED: Ending = Ending::Signal(libc::SIGKILL);
 
 /// The same job, each of whose processes may be started again, five seconds after its start.
@@ -335,10 +336,59 @@ fn a_life_that_was_to_begin_can_be_put_off_and_given_up() {
     assert!(job.after(249).is_empty());
     assert_eq!(job.after(1), [Action::Start(2)]);
     assert_eq!(job.supervisor.ending_of_last(2), KILLED);
-    job.supervisor.over_elsewhere(2, job.now);
+    job.supervisor.put_off(2, job.now);
+    job.supervisor.over(job.now);
     assert!(job.actions().is_empty());
     assert_eq!(job.after(250), ASK_WORKERS);
     assert_eq!(job.blamed(None), 2);
+}
+
+#[test]
+fn when_the_job_is_over_those_who_waited_to_begin_have_failed_in_the_order_of_their_ends() {
+    let aborted = |job: &mut Job| {
+        job.ends(3, Ending::Exit(5)).all_end(&[2], Ending::Exit(7));
+        assert_eq!(job.actions(), [begins(3), begins(2)].concat());
+        [3, 2].map(|child| job.supervisor.put_off(child, job.now + PAUSE));
+    };
+    let mut job = returning(MANY);
+    aborted(&mut job);
+    let now = job.now;
+    job.supervisor.over(now);
+    job.ends(1, Ending::Exit(6));
+    assert_eq!(job.after(249), []);
+    assert_eq!(job.after(1), ASK_WORKERS);
+    assert_eq!(job.supervisor.verdict(None), Verdict::Failed { first: 3, gives_code: 3, then: vec![2, 1] });
+    // Its scheduler may end before anybody has asked it.
+    let mut job = returning(MANY);
+    aborted(&mut job);
+    job.ends(SCHEDULER, Ending::Exit(code::ABORTED)).ends(1, Ending::Exit(6));
+    assert_eq!(job.after(250), ASK_WORKERS);
+    assert!(job.after(10_000).iter().all(|action| !matches!(action, Action::Start(_))));
+    assert!(job.supervisor.finished());
+    assert_eq!(job.supervisor.verdict(None), Verdict::Failed { first: 3, gives_code: 3, then: vec![2, 1, SCHEDULER] });
+}
+
+#[test]
+fn one_that_has_begun_again_is_not_over_with_those_who_wait() {
+    let mut job = returning(MANY);
+    assert_eq!(job.all_end(&[1, 2], KILLED).actions(), [1, 2].map(begins).concat());
+    job.supervisor.put_off(2, job.now + PAUSE);
+    let now = job.now;
+    job.supervisor.over(now);
+    assert!(job.supervisor.runs(1) && !job.supervisor.runs(2));
+    assert_eq!(job.supervisor.verdict(None), Verdict::Failed { first: 2, gives_code: 2, then: vec![] });
+}
+
+#[test]
+fn nobody_is_put_off_in_a_run_that_ends() {
+    let mut job = returning(1);
+    job.ends(2, Ending::Exit(1)).actions();
+    assert_eq!(job.ends(1, KILLED).ends(2, Ending::Exit(1)).actions(), begins(1));
+    job.supervisor.put_off(1, job.now + PAUSE);
+    assert!(job.after(10_000).iter().all(|action| !matches!(action, Action::Start(_))));
+    job.all_end(&[3, SCHEDULER], KILLED);
+    assert!(job.supervisor.finished());
+    assert_eq!(job.supervisor.verdict(None), Verdict::Failed { first: 2, gives_code: 2, then: vec![1] });
 }
 
 #[test]

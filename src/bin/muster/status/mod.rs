@@ -64,7 +64,7 @@ pub fn command(words: Vec<OsString>) -> i32 {
 
 /// Something told of a cluster, for the tests.
 #[cfg(test)]
-mod testing {
+pub mod testing {
     use super::*;
     use muster::error::Culprit;
     use muster::types::{Call, CallKind, Epoch, GroupId, JobInstance, Role};

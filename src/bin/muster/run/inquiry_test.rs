@@ -1,0 +1,117 @@
+use super::*;
+use crate::status::testing;
+use muster::error::Failure;
+use muster::types::Epoch;
+use muster::wire::{encode_frame, Message, StatusPart};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+
+const START: Duration = Duration::from_secs(7);
+
+/// A scheduler that says nothing of itself, and who asks it.
+fn asked() -> (TcpListener, Inquiry) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = ("127.0.0.1".to_owned(), listener.local_addr().unwrap().port());
+    (listener, Inquiry::new(address))
+}
+
+/// The next question's connection.
+fn question(listener: &TcpListener) -> TcpStream {
+    let mut stream = listener.accept().unwrap().0;
+    stream.read_exact(&mut [0; 24 + 4 + 4]).unwrap();
+    stream
+}
+
+fn tell(mut stream: TcpStream, status: Option<Status>) {
+    let failure = status.map(|status| {
+        let cause = "did it".to_owned();
+        Failure { status, culprit: Some(testing::who(1)), cause, epoch: Epoch(3), group: None, sequence: 0 }
+    });
+    let mut job = testing::told().job;
+    job.failure = failure;
+    let part = Message::StatusPart(StatusPart { job: Some(job), nodes: Vec::new(), groups: Vec::new(), last: true });
+    let mut frame = Vec::new();
+    encode_frame(part.kind(), 0, &part.encode(), &mut frame);
+    stream.write_all(&frame).unwrap();
+}
+
+/// Looks until there is an answer, and gives that with whom it is about.
+fn answer(inquiry: &mut Inquiry, due: &[usize]) -> (Vec<usize>, Answer) {
+    let until = Instant::now() + Duration::from_secs(60);
+    while Instant::now() < until {
+        let (about, answer) = inquiry.look(due, START);
+        if !about.is_empty() {
+            return (about, answer);
+        }
+        std::thread::sleep(LOOKS[0]);
+    }
+    panic!("it answers, or it does not");
+}
+
+#[test]
+fn the_scheduler_says_whether_the_job_goes_on() {
+    for status in [None, Some(Status::PeerLost), Some(Status::Aborted)] {
+        let (listener, mut inquiry) = asked();
+        assert_eq!(inquiry.look(&[2, 3], START), (vec![], Answer::Silence));
+        assert_eq!(inquiry.looks_at(), START + LOOKS[0]);
+        tell(question(&listener), status);
+        let expected = match status {
+            Some(Status::Aborted) => Answer::Aborted("rank 1 (node id \"1\", host a, pid 801) did it".to_owned()),
+            _ => Answer::GoesOn,
+        };
+        assert_eq!(answer(&mut inquiry, &[2, 3]), (vec![2, 3], expected));
+    }
+}
+
+#[test]
+fn one_that_ends_while_it_is_asked_needs_an_answer_of_its_own() {
+    let (listener, mut inquiry) = asked();
+    inquiry.look(&[1], START);
+    let first = question(&listener);
+    assert!(inquiry.look(&[2], START).0.is_empty());
+    tell(first, None);
+    assert_eq!(answer(&mut inquiry, &[1, 2, 3]), (vec![1], Answer::GoesOn), "the others may have ended after that");
+    tell(question(&listener), Some(Status::Aborted));
+    let (about, said) = answer(&mut inquiry, &[2, 3]);
+    assert_eq!(about, [2, 3]);
+    assert!(matches!(said, Answer::Aborted(_)));
+}
+
+#[test]
+fn an_answer_that_nobody_waits_for_any_more_is_not_taken_for_anothers() {
+    let (listener, mut inquiry) = asked();
+    inquiry.look(&[1], START);
+    tell(question(&listener), None);
+    assert_eq!(answer(&mut inquiry, &[2]).0, [1]);
+    tell(question(&listener), None);
+    assert_eq!(answer(&mut inquiry, &[2]), (vec![2], Answer::GoesOn));
+}
+
+#[test]
+fn a_connection_that_ends_says_nothing_and_a_port_that_refuses_does() {
+    let (listener, mut inquiry) = asked();
+    inquiry.look(&[1], START);
+    drop(question(&listener)); // and the next one is whether the port refuses
+    drop(question(&listener));
+    tell(question(&listener), Some(Status::Aborted));
+    assert!(matches!(answer(&mut inquiry, &[1]), (_, Answer::Aborted(_))), "it was asked again");
+    inquiry.look(&[1], START);
+    drop((question(&listener), listener));
+    assert_eq!(answer(&mut inquiry, &[1]).1, Answer::Refused);
+}
+
+#[test]
+fn one_that_stands_still_is_waited_for_in_vain_and_not_for_long() {
+    let (_listener, mut inquiry) = asked();
+    let began = Instant::now();
+    inquiry.look(&[1], START);
+    let mut pauses = vec![inquiry.looks_at() - START];
+    while inquiry.look(&[1], START).0.is_empty() {
+        assert!(began.elapsed() < Duration::from_secs(60));
+        pauses.push(inquiry.looks_at() - START);
+        std::thread::sleep(LOOKS[0]);
+    }
+    assert!(began.elapsed() >= PATIENCE);
+    let pauses: Vec<u128> = pauses.iter().map(Duration::as_millis).take(8).collect();
+    assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 50, 50]);
+}
