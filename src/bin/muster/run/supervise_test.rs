@@ -348,7 +348,7 @@ fn when_the_job_is_over_those_who_waited_to_begin_have_failed_in_the_order_of_th
     let aborted = |job: &mut Job| {
         job.ends(3, Ending::Exit(5)).all_end(&[2], Ending::Exit(7));
         assert_eq!(job.actions(), [begins(3), begins(2)].concat());
-        [3, 2].map(|child| job.supervisor.put_off(child, job.now + PAUSE));
+        [3, 2].into_iter().for_each(|child| job.supervisor.put_off(child, job.now + PAUSE));
     };
     let mut job = returning(MANY);
     aborted(&mut job);
