@@ -384,7 +384,8 @@ fn nobody_is_put_off_in_a_run_that_ends() {
     let mut job = returning(1);
     job.ends(2, Ending::Exit(1)).actions();
     assert_eq!(job.ends(1, KILLED).ends(2, Ending::Exit(1)).actions(), begins(1));
-    job.supervisor.put_off(1, job.now + PAUSE);
+    job.supervisor.put_off(1, job.now + PAUSE / 2);
+    assert!(job.after(200).is_empty());
     assert!(job.after(10_000).iter().all(|action| !matches!(action, Action::Start(_))));
     job.all_end(&[3, SCHEDULER], KILLED);
     assert!(job.supervisor.finished());
