@@ -120,7 +120,11 @@ fn what_lies_in_the_past_is_refused_with_the_words() {
         bench.pass(600, false);
         bench.feed(Input::Connected(Vec::new()));
         bench.receive(of(3, 2));
-        assert!(matches!(bench.told().last(), Some(Event::SchedulerAway(None))), "the newest is its own: {:?}", bench.told());
+        assert!(
+            matches!(bench.told().last(), Some(Event::SchedulerAway(None))),
+            "the newest is its own: {:?}",
+            bench.told()
+        );
         // From now on the second start is an earlier one.
         bench.feed(Input::Closed("reset".to_owned()));
         bench.feed(Input::Connected(Vec::new()));
