@@ -3,6 +3,7 @@
 
 use super::super::log::Logger;
 use super::super::mesh::tests::formed;
+use super::super::roster::culprit_of;
 use super::super::shared::ToNode;
 use super::super::sync::Bell;
 use super::*;
@@ -121,4 +122,19 @@ fn an_abort_does_not_replace_the_first_cause() {
     shared.file(Event::Broken(failure(Status::PeerLost, None)));
     shared.file(Event::Broken(failure(Status::Fenced, None)));
     assert_eq!(told(&shared, GroupId::WORLD).map(|told| told.status), Some(Status::Fenced));
+}
+
+/// With recovery a peer may be wrong, for the scheduler was away; its verdict is not.
+#[test]
+fn what_a_peer_believes_of_this_node_does_not_put_it_out() {
+    let shared = shared();
+    begin(&shared, 1);
+    let formed = shared.learnt().formed.clone().expect("it is formed");
+    let culprit = formed.members.find(formed.index).map(|own| culprit_of(&own));
+    let verdict = Failure { culprit, epoch: Epoch(1), ..failure(Status::PeerLost, None) };
+    let belief = Failure { group: Some(GroupId::WORLD), ..verdict.clone() };
+    assert_eq!(shared.heard(&formed, verdict.clone()), verdict.to_the_lost());
+    assert_eq!(shared.heard(&formed, belief.clone()), belief);
+    shared.file(Event::Revoked(belief.clone()));
+    assert_eq!(present(&shared, GroupId::WORLD).unwrap().told(&shared), Some(belief));
 }

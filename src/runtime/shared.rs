@@ -221,10 +221,16 @@ impl Shared {
             .ok_or_else(|| Error::new(Status::Unreachable, format!("the scheduler does not say where node {index} is")))
     }
 
+    /// Whether this says that this very node is lost, and it has to take it so. What a peer believes names a group; with recovery
+    /// that may be wrong, and the scheduler, once it is back, lets the node go on.
+    fn is_own_loss(&self, formed: &Formed, failure: &Failure) -> bool {
+        calls_this_node_lost(formed, failure) && (failure.group.is_none() || !self.recovery)
+    }
+
     /// What a peer says is why a group is over. Where that is that this very node is lost, to itself it is not: the others have
     /// given it up. Its brain hears that, too.
     pub fn heard(&self, formed: &Formed, failure: Failure) -> Failure {
-        if !calls_this_node_lost(formed, &failure) {
+        if !self.is_own_loss(formed, &failure) {
             return failure;
         }
         self.ask(ToNode::Of(formed.epoch, Command::GivenUp(failure.clone())));
@@ -247,7 +253,7 @@ impl Shared {
             }
             Event::Revoked(failure) => {
                 let Some(id) = failure.group else { return };
-                let is_own_loss = learnt.formed.as_ref().is_some_and(|formed| calls_this_node_lost(formed, &failure));
+                let is_own_loss = learnt.formed.as_ref().is_some_and(|formed| self.is_own_loss(formed, &failure));
                 let failure = if is_own_loss { failure.to_the_lost() } else { failure };
                 learnt.revoked.entry(id).or_insert(failure);
                 told = learnt.groups();
