@@ -309,17 +309,18 @@ def test_workers_that_were_started_as_the_scheduler_went_for_good_end_when_their
 
 @pytest.mark.parametrize("aborts", [1, 3], ids=["with the scheduler", "without"])
 def test_after_an_abort_no_launcher_starts_anybody_again(aborts, tmp_path):
-    """Rank 0 does not end by itself, so that the scheduler is there for as long as it may."""
+    """Rank 0 does not end by itself, so that the scheduler is there for as long as it may; nor does the other beside the one
+    that aborts, which is so the first failure there."""
     lines = f"""
         c = join()
         time.sleep(1)  # after a shorter life a restart has a pause
-        c.world.barrier()
         if c.rank == {aborts}:
+            c.world.barrier()
             c.abort(5, "on purpose")
             os._exit(5)
-        say(**fails(c.store_get, "nobody sets this"))
+        say(**fails(lambda: (c.world.barrier(), c.store_get("nobody sets this"))))
         os.environ["HOLD_FOLDER"] = os.environ["KEPT"]
-        hold("never") if c.rank == 0 else os._exit(7)
+        hold("never") if c.rank in (0, {aborts - 1}) else os._exit(7)
     """
     with recoverable(tmp_path, program=node(lines)) as hosts:
         for launch, ranks in zip(hosts, (FIRST, SECOND)):
@@ -334,13 +335,13 @@ def test_workers_that_end_when_the_scheduler_of_an_aborted_job_has_ended_are_not
     lines = """
         c = join()
         time.sleep(1)
-        c.world.barrier()
         if c.rank == 1:
+            c.world.barrier()
             c.abort(5, "on purpose")
+        say(**fails(lambda: (c.world.barrier(), c.store_get("nobody sets this"))))
         if c.rank < 2:
             os._exit(5)
-        say(**fails(c.store_get, "nobody sets this"))
-        c.free()
+        c.free()  # the scheduler waits for them no more
         os.environ["HOLD_FOLDER"] = os.environ["KEPT"]
         hold("go")
         os._exit(7)
