@@ -20,7 +20,7 @@ def chaos(*words):
 
 
 def test_workers_and_the_scheduler_are_killed_and_the_weights_are_the_same():
-    scheduler, both, save, end = chaos("--plan", "scheduler,both,save,end", "--epochs", "120", "--seed", "1")
+    scheduler, both, save, end = chaos("--plan", "scheduler,both,save,end", "--epochs", "300", "--seed", "1")
     assert "scheduler  " in scheduler
     assert re.search(r"scheduler \+ rank \d ", both)
     assert "while it writes a checkpoint" in save
