@@ -131,11 +131,7 @@ static pid_t start_scheduler(void) {
     pid_t pid = child();
     if (pid == 0) {
         muster_config_t *config = settings("MS_SCHED");
-        muster_scheduler_t *scheduler = NULL;
-        char address[MUSTER_ADDRESS_BYTES];
-        check(muster_scheduler_start(config, &scheduler) == MUSTER_OK, "the scheduler");
-        check(muster_scheduler_address(scheduler, address, sizeof address, NULL) == MUSTER_OK, "its address");
-        snprintf(shared->port, sizeof shared->port, "%s", strrchr(address, ':') + 1);
+        muster_scheduler_t *scheduler = serve(config, shared->port, sizeof shared->port);
         atomic_store(&shared->victim, -1);
         muster_scheduler_wait(scheduler, INT64_MAX);
         _exit(0);

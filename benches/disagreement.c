@@ -35,11 +35,7 @@ static muster_config_t *settings(const char *role) {
 
 static void be_scheduler(void) {
     muster_config_t *config = settings("MS_SCHED");
-    muster_scheduler_t *scheduler = NULL;
-    char address[MUSTER_ADDRESS_BYTES];
-    check(muster_scheduler_start(config, &scheduler) == MUSTER_OK, "the scheduler");
-    check(muster_scheduler_address(scheduler, address, sizeof address, NULL) == MUSTER_OK, "its address");
-    snprintf(shared->port, sizeof shared->port, "%s", strrchr(address, ':') + 1);
+    muster_scheduler_t *scheduler = serve(config, shared->port, sizeof shared->port);
     atomic_store(&shared->serves, 1);
     muster_scheduler_wait(scheduler, INT64_MAX);
 }

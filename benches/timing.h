@@ -73,6 +73,16 @@ static inline void set(muster_config_t *config, const char *key, const char *val
     check(muster_config_set(config, key, value) == MUSTER_OK, "settings");
 }
 
+/* Starts a scheduler, and writes down its port. */
+static inline muster_scheduler_t *serve(muster_config_t *config, char *port, size_t bytes) {
+    muster_scheduler_t *scheduler = NULL;
+    char address[MUSTER_ADDRESS_BYTES];
+    check(muster_scheduler_start(config, &scheduler) == MUSTER_OK, "the scheduler");
+    check(muster_scheduler_address(scheduler, address, sizeof address, NULL) == MUSTER_OK, "its address");
+    snprintf(port, bytes, "%s", strrchr(address, ':') + 1);
+    return scheduler;
+}
+
 static inline int ascending(const void *a, const void *b) {
     double one = *(const double *)a, other = *(const double *)b;
     return (one > other) - (one < other);

@@ -23,6 +23,18 @@ def kill_scheduler(cluster, folder):
     (folder / "killed").touch()
 
 
+
+def killed_with_the_scheduler(cluster, at, folder):
+    """The worker at this place, which is killed while there is no scheduler; the others are told to go on."""
+    await_running(cluster.workers)
+    dead = cluster.workers.pop(at)
+    for process in (cluster.scheduler, dead):
+        process.kill()
+        process.wait(timeout=10)
+    (folder / "killed").touch()
+    return dead
+
+
 def test_without_the_scheduler_the_members_tell_each_other_why_a_group_is_given_up(tmp_path):
     """Rank 0 alone has a time limit; the others, one in the call and one that comes later, would wait for half an hour."""
     lines = """
@@ -89,13 +101,7 @@ def test_without_the_scheduler_a_death_is_told_to_those_who_have_no_link_to_it(t
         c.leave()
     """
     with Cluster(node(lines), workers=5, env={**SCHEDULER_GONE, "HOLD_FOLDER": tmp_path}) as cluster:
-        await_running(cluster.workers)
-        dead = cluster.workers.pop(3)
-        cluster.scheduler.kill()
-        cluster.scheduler.wait(timeout=10)
-        dead.kill()
-        dead.wait(timeout=10)
-        (tmp_path / "killed").touch()
+        dead = killed_with_the_scheduler(cluster, 3, tmp_path)
         for worker in cluster.workers:
             assert worker.wait(timeout=30) == 0
             words = said(worker)
@@ -116,13 +122,7 @@ def test_without_the_scheduler_and_without_recovery_whoever_is_lost_is_so_for_go
         c.leave()
     """
     with Cluster(node(lines), workers=3, env={**SCHEDULER_GONE, "HOLD_FOLDER": tmp_path}) as cluster:
-        await_running(cluster.workers)
-        dead = cluster.workers.pop(2)
-        cluster.scheduler.kill()
-        cluster.scheduler.wait(timeout=10)
-        dead.kill()
-        dead.wait(timeout=10)
-        (tmp_path / "killed").touch()
+        dead = killed_with_the_scheduler(cluster, 2, tmp_path)
         for worker in cluster.workers:
             assert worker.wait(timeout=60) == 0
             words = said(worker)
