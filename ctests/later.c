@@ -61,7 +61,9 @@ static void give_up(muster_group_t **groups, int rank, int32_t *in, int32_t *out
     finish(last, MUSTER_ERR_TIMEOUT);
     for (int i = 0; i < MAILED; i++) {
         muster_status_t status = muster_request_wait(calls[i], 30000 * patience());
-        CHECK(status == MUSTER_OK || status == MUSTER_ERR_TIMEOUT);
+        if (status != MUSTER_OK) {
+            CHECK_FAILS(MUSTER_ERR_TIMEOUT, "s that it may take", status);
+        }
         muster_request_free(calls[i]);
         finish(barriers[i], MUSTER_ERR_TIMEOUT);
     }

@@ -14,6 +14,10 @@ use crate::error::{Culprit, Error, Failure, Status};
 use crate::types::Call;
 use crate::wire::{encode_frame, Absent, Encoder, LinkKind, LinkRevoke, PeerState, Wire};
 use std::cmp::Ordering;
+use std::time::Duration;
+
+/// How long one that gives up without a scheduler looks whether another has done so first, whose word is on its way.
+const CROSSING_WAIT: Duration = Duration::from_millis(25);
 
 /// What is known of a peer whose link ended.
 pub(super) enum Word {
@@ -269,7 +273,8 @@ impl Group {
         if is_away {
             tell();
         }
-        let deadline = shared.clock.now() + VERDICT_WAIT;
+        let patience = if is_away { CROSSING_WAIT } else { VERDICT_WAIT };
+        let deadline = shared.clock.now() + patience;
         let (id, epoch) = (self.id(), self.formed.epoch);
         let first = shared.wait(deadline, |learnt| learnt.first_cause(id, epoch));
         if first.is_none() && !is_away {

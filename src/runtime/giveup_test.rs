@@ -278,6 +278,27 @@ fn who_hears_it_among_messages_or_from_the_scheduler_is_fenced_too() {
     assert_eq!(bench.call(), own_loss(false).to_the_lost());
 }
 
+/// One that is cut off may hear of its loss from nobody else, though they heard it between two calls, and made none since.
+#[test]
+fn who_leaves_a_group_that_is_over_says_why_it_is_and_not_that_it_goes() {
+    let leave = super::super::handshake::leave();
+    let over = || Failure { status: Status::State, ..cause(0) };
+    for failure in [Some(own_loss(false)), Some(cause(2)), None] {
+        let mut bench = Bench::new();
+        let last = bench.links.pop().unwrap();
+        bench.stand(0);
+        failure.iter().for_each(|failure| bench.shared.file(Event::Revoked(failure.clone())));
+        bench.group.close(over(), &leave);
+        bench.group.close(over(), &leave); // as where a group is freed, and then its cluster is left
+        bench.group.shut();
+        bench.group.deliver(Channel::Collectives, Mail::Up(3, Box::new(last), Vec::new()));
+        for rank in PEERS {
+            let word = failure.clone().map_or_else(|| leave.clone(), revoke);
+            assert_eq!(bench.told(rank), word, "rank {rank} after {failure:?}");
+        }
+    }
+}
+
 /// What a rank finds out itself, by what rank 3 does.
 #[derive(Clone, Copy, Debug)]
 enum Found {

@@ -357,11 +357,14 @@ impl Group {
     }
 
     /// Ends the group's use: tells the peers on every open link, those included that no call has taken in yet, and says
-    /// that nothing more follows. A link on which a call was interrupted in the middle of a frame can say nothing; it
-    /// stays until `shut`.
+    /// that nothing more follows. Where the group was over already they are told why, and not that this member goes: one that
+    /// is cut off hears of it from its peers only. A link on which a call was interrupted in the middle of a frame can say
+    /// nothing; it stays until `shut`.
     pub(super) fn close(&self, over: Failure, leave: &[u8]) {
-        let _ = self.last_word.set(leave.to_vec()); // the same as before, if there is one
-        self.break_with(over);
+        let told = self.shared().ok().and_then(|shared| self.told(&shared));
+        let word = told.as_ref().map_or_else(|| leave.to_vec(), |first| self.last_word_of(first));
+        let word = self.last_word.get_or_init(|| word); // the same as before, if there is one
+        self.break_with(told.unwrap_or(over));
         self.interrupt(); // a call that another thread is in ends, and lets the driver go
         self.close_messages();
         let mut driver = self.driver();
@@ -371,7 +374,7 @@ impl Group {
         for slot in &mut driver.slots {
             if let Slot::Up(link) = slot {
                 if !link.is_mid_frame() {
-                    link.say_last(leave);
+                    link.say_last(word);
                 }
             }
         }
