@@ -8,7 +8,7 @@ use super::absence::{absent_in_words, place_in_words};
 use super::drive::{Running, Stop};
 use super::group::{Driver, Group, Slot};
 use super::link::LinkEnd;
-use super::shared::{Shared, ToNode, VERDICT_WAIT};
+use super::shared::{Learnt, Shared, ToNode, VERDICT_WAIT};
 use crate::agent::Command;
 use crate::error::{Culprit, Error, Failure, Status};
 use crate::types::Call;
@@ -16,8 +16,8 @@ use crate::wire::{encode_frame, Absent, Encoder, LinkKind, LinkRevoke, PeerState
 use std::cmp::Ordering;
 use std::time::Duration;
 
-/// How long one that gives up without a scheduler looks whether another has done so first, whose word is on its way.
-const CROSSING_WAIT: Duration = Duration::from_millis(25);
+/// How long it waits for that where the scheduler is away. As long again is left then to tell the others, and to be told.
+const ALONE_WAIT: Duration = Duration::from_millis(125);
 
 /// What is known of a peer whose link ended.
 pub(super) enum Word {
@@ -139,9 +139,8 @@ impl Group {
                 (self.failure(running, Status::Link, None, cause), false)
             }
             Word::Silent => {
-                let waited = VERDICT_WAIT.as_millis();
                 let cause = format!(
-                    "is probably lost, unconfirmed: in {}, {evidence}, and the scheduler said nothing within {waited} ms",
+                    "is probably lost, unconfirmed: in {}, {evidence}, and the scheduler said nothing",
                     running.title()
                 );
                 (self.failure(running, Status::PeerLost, self.culprit(peer), cause), false)
@@ -154,9 +153,8 @@ impl Group {
         let index = self.index_of(peer).expect("a link's peer is a member");
         shared.learnt().peers.remove(&index);
         self.ask(shared, Command::Suspect { peer: index, evidence: evidence.to_owned() });
-        let deadline = shared.clock.now() + VERDICT_WAIT;
-        let (id, epoch) = (self.id(), self.formed.epoch);
-        let heard = shared.wait(deadline, |learnt| {
+        let (id, epoch, since) = (self.id(), self.formed.epoch, shared.clock.now());
+        let word = |learnt: &mut Learnt| {
             if let Some(failure) = learnt.first_cause(id, epoch) {
                 return Some(Word::Told(failure));
             }
@@ -164,7 +162,11 @@ impl Group {
                 PeerState::Left => Word::Left(culprit),
                 PeerState::Alive => Word::Alive,
             })
-        });
+        };
+        let heard = shared.wait(since + ALONE_WAIT, word);
+        if heard.is_none() && shared.learnt().away.is_none() {
+            return shared.wait(since + VERDICT_WAIT, word).unwrap_or(Word::Silent);
+        }
         heard.unwrap_or(Word::Silent)
     }
 
@@ -273,7 +275,8 @@ impl Group {
         if is_away {
             tell();
         }
-        let patience = if is_away { CROSSING_WAIT } else { VERDICT_WAIT };
+        // What became of a lost peer was waited for already, here or by who says so.
+        let patience = if is_away && cause.status == Status::PeerLost { ALONE_WAIT } else { VERDICT_WAIT };
         let deadline = shared.clock.now() + patience;
         let (id, epoch) = (self.id(), self.formed.epoch);
         let first = shared.wait(deadline, |learnt| learnt.first_cause(id, epoch));
