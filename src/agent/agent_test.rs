@@ -153,6 +153,22 @@ fn heartbeats_come_five_times_per_time_out_and_carry_the_newest_echo() {
     assert_eq!(bench.beats().last(), Some(&(6, 5)));
 }
 
+/// By it the scheduler knows that this node hears.
+#[test]
+fn a_heartbeat_is_not_put_off_by_the_beginning_of_an_epoch() {
+    let mut bench = Bench::new();
+    bench.feed(Input::Connected(Vec::new()));
+    bench.pass(950, false);
+    bench.receive(Message::Formed(formed(1, 1)));
+    assert_eq!(bench.beats(), []);
+    bench.pass(60, true);
+    assert_eq!(bench.beats(), [(1, 0)], "a second after the connection began, as it was to come");
+    bench.pass(150, true);
+    bench.receive(Message::Formed(formed(1, 2)));
+    bench.pass(45, true);
+    assert_eq!(bench.beats(), [(1, 0), (2, 1)], "a fifth of the time-out that was agreed later");
+}
+
 #[test]
 fn silence_breaks_the_connection_and_any_byte_is_a_sign_of_life() {
     let mut bench = Bench::joined();

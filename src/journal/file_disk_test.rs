@@ -4,6 +4,8 @@ use crate::journal::{Identity, Journal};
 use crate::net::fork::Guarded;
 use crate::net::testfork::ForkedChild;
 use std::os::unix::fs::symlink;
+use std::process::Command;
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 /// Long enough for a child on a machine with other things to do.
@@ -131,6 +133,29 @@ fn symbolic_links_are_not_followed() {
         let error = open(&path).err().unwrap();
         assert_eq!(error.status(), Status::Journal);
         assert!(error.message().contains(name) && error.message().ends_with("are not followed"), "{error}");
+    }
+}
+
+/// Nobody waits for a pipe's other end, nor reads from it.
+#[test]
+fn what_is_no_regular_file_is_refused_at_once() {
+    for name in ["scheduler.journal", "scheduler.lock", "node-0.identity"] {
+        let folder = Folder::new(&format!("pipe-{name}"));
+        let path = folder.recovery();
+        drop(open(&path).unwrap());
+        let _ = fs::remove_file(path.join(name));
+        assert!(Command::new("mkfifo").arg(path.join(name)).status().unwrap().success());
+        let (answer, answers) = channel();
+        std::thread::spawn(move || {
+            let refused = match name {
+                "node-0.identity" => Identity::load(&disk(&path), "0").err(),
+                _ => open(&path).err(),
+            };
+            answer.send(refused).unwrap();
+        });
+        let error = answers.recv_timeout(PATIENCE).expect("it waits for nobody").expect("it is refused");
+        assert_eq!(error.status(), Status::Journal);
+        assert!(error.message().contains(name) && error.message().contains("not a regular file: remove it"), "{error}");
     }
 }
 

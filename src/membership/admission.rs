@@ -17,7 +17,7 @@ use crate::wire::{LostNodes, Message, Register, Rejected, Revoked, Verdict, PROT
 pub(super) type Refusal = (Status, String);
 
 /// How many lives that were refused are remembered.
-const REFUSED_MAX: usize = 4096;
+pub(super) const REFUSED_MAX: usize = 4096;
 
 pub(super) fn refused(reason: String) -> Result<(), Refusal> {
     Err((Status::Rejected, reason))

@@ -266,3 +266,22 @@ fn out_of_turn_ends_the_connection() {
     bench.say(3, Message::Heartbeat(Heartbeat { sequence: 1, echoed: 0, progress: Vec::new() }));
     assert!(matches!(bench.told(3)[..], [Message::HeartbeatEcho(_)]));
 }
+
+#[test]
+fn who_is_refused_again_and_again_is_mentioned_once() {
+    let mut bench = Bench::new(rules(4, 0));
+    let refusals = |lines: &[String]| lines.iter().filter(|line| line.starts_with("refused: ")).count();
+    for (conn, serial, mentioned) in [(1, 1, 1), (2, 1, 1), (3, 1, 1), (4, 2, 2), (5, 1, 2)] {
+        bench.join(conn, named(serial, 5, "3"));
+        let (_, reason) = bench.rejected(conn);
+        assert!(reason.contains("expects 5 workers"), "each time it is told: {reason}");
+        let noted = refusals(&bench.notes);
+        assert_eq!((refusals(&bench.lines), noted), (mentioned, conn as usize - mentioned), "connection {conn}");
+    }
+    // Whoever has lives without number does not take memory without end.
+    let limit = crate::membership::admission::REFUSED_MAX as u32;
+    for serial in 3..limit + 3 {
+        bench.join(u64::from(serial) + 5, named(serial, 5, "3"));
+    }
+    assert_eq!(bench.scheduler.refused.len(), 2);
+}

@@ -127,6 +127,14 @@ def test_a_wrong_command_line_is_told_in_one_sentence(kind):
         assert [part for part in parts if part not in line] == [], line
 
 
+HELP = ["--help", "help", "allreduce -h", "allreduce -b 8 --help", "bootstrap --help", "forming --nodes -h"]
+
+
+@pytest.mark.parametrize("words", HELP)
+def test_help_is_given_wherever_it_is_asked_for(words):
+    assert bench(*words.split()).startswith("Usage: muster bench collective"), words
+
+
 def test_a_size_that_is_no_multiple_of_an_element_fails():
     with Process([MUSTER, "bench", "allreduce", *TINY, "--sizes", "9"]) as process:
         assert process.wait(timeout=60) != 0
