@@ -5,12 +5,14 @@ use super::cluster::{join_over, start_scheduler, Cluster, Joined};
 use super::group::Group;
 use super::mesh::Wrap;
 use super::{CallBuffers, Scheduler, Work};
+use crate::agent::Event;
 use crate::config::Config;
-use crate::error::{Error, Result, Status};
+use crate::error::{Error, Failure, Result, Status};
 use crate::net::testlink::TestLink;
 use crate::types::{Call, CallKind, DType, GroupId, ReduceOp};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 pub(super) fn plain() -> Wrap {
     Arc::new(|transport| Box::new(transport))
@@ -35,6 +37,10 @@ pub(super) fn scheduler_with(workers: u32, set: impl FnOnce(&mut Config)) -> Sch
 }
 
 pub(super) fn node(scheduler: &Scheduler, workers: u32, rank: u32, wrap: Wrap) -> Cluster {
+    node_with(scheduler, workers, rank, wrap, |_| ())
+}
+
+fn node_with(scheduler: &Scheduler, workers: u32, rank: u32, wrap: Wrap, set: impl FnOnce(&mut Config)) -> Cluster {
     let address = scheduler.addresses()[0];
     let mut config = Config::new();
     for (key, value) in [
@@ -47,6 +53,7 @@ pub(super) fn node(scheduler: &Scheduler, workers: u32, rank: u32, wrap: Wrap) -
     ] {
         config.set(key, &value).unwrap();
     }
+    set(&mut config);
     match join_over(config.settings().unwrap(), wrap).unwrap() {
         Joined::Node(cluster) => *cluster,
         Joined::SchedulerDone => panic!("a worker is no scheduler"),
@@ -71,10 +78,7 @@ pub(super) fn run<T: Send>(workers: u32, wrap: &Wrap, work: impl Fn(&Cluster, &G
             .collect();
         ranks.into_iter().map(|rank| rank.join().expect("no rank panics")).collect()
     });
-    assert!(
-        scheduler.wait(Some(std::time::Duration::from_secs(20))).is_some(),
-        "the scheduler ends when all have left"
-    );
+    assert!(scheduler.wait(Some(Duration::from_secs(20))).is_some(), "the scheduler ends when all have left");
     results
 }
 
@@ -248,7 +252,7 @@ fn one_who_goes_without_leaving_is_lost() {
     });
     let sentence = one_cause(outcomes, Status::PeerLost);
     assert!(sentence.starts_with("rank 0 (node id \"0\""), "{sentence}");
-    let ended = scheduler.wait(Some(std::time::Duration::from_secs(20))).expect("a broken job ends");
+    let ended = scheduler.wait(Some(Duration::from_secs(20))).expect("a broken job ends");
     assert_eq!(ended.unwrap_err().status(), Status::PeerLost);
 }
 
@@ -265,6 +269,47 @@ fn an_abort_ends_every_call() {
     });
     let sentence = one_cause(outcomes, Status::Aborted);
     assert!(sentence.contains("the loss is not a number") && sentence.contains('7'), "{sentence}");
+}
+
+/// Somebody was lost before: to one group only, while the scheduler was away, or to all.
+#[test]
+fn an_abort_after_a_loss_ends_what_waits_and_is_not_the_first_cause() {
+    let folder = std::env::temp_dir().join(format!("muster-cluster-{}", std::process::id()));
+    let recovers = |config: &mut Config| {
+        config.set("enable_recovery", "1").unwrap();
+        config.set("recovery_path", folder.to_str().unwrap()).unwrap();
+    };
+    let failure = |status, epoch, group| {
+        let cause = "the cause".to_owned();
+        Failure { status, culprit: None, cause, epoch, group, sequence: 0 }
+    };
+    for to_all in [false, true] {
+        let scheduler = scheduler_with(1, recovers);
+        let cluster = node_with(&scheduler, 1, 0, plain(), recovers);
+        scheduler.vanish();
+        let (epoch, shared) = (cluster.epoch(), &cluster.shared);
+        let abort = failure(Status::Aborted, epoch, None);
+        let lost = failure(Status::PeerLost, epoch, Some(GroupId::WORLD).filter(|_| !to_all));
+        std::thread::scope(|scope| {
+            let writes = scope.spawn(|| cluster.store_set(b"key", b"value"));
+            let await_that = |is_so: &dyn Fn() -> bool| {
+                let until = Instant::now() + Duration::from_secs(20);
+                while !is_so() && Instant::now() < until {
+                    std::thread::yield_now();
+                }
+            };
+            await_that(&|| !shared.learnt().storing.is_empty());
+            shared.file(if to_all { Event::Broken(lost.clone()) } else { Event::Revoked(lost.clone()) });
+            shared.file(Event::Broken(abort.clone()));
+            await_that(&|| writes.is_finished());
+            shared.file(Event::Left(None)); // this ends it in any case
+            let ended = writes.join().unwrap().unwrap_err();
+            assert_eq!(ended.status(), Status::Aborted, "{to_all}: {ended}");
+        });
+        assert_eq!(cluster.failure(), Some(lost), "{to_all}");
+        drop((cluster, scheduler));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 }
 
 #[test]
