@@ -328,6 +328,20 @@ fn one_that_comes_back_and_is_silent_for_a_while_still_waits_for_the_next_epoch(
     assert_eq!(told, [(0, 2, 0), (12, 2, 1), (2, 2, 0)]);
 }
 
+/// It has not taken part in an epoch since, and is not one that was last heard by a scheduler before this one.
+#[test]
+fn one_that_comes_back_and_is_lost_once_more_is_said_to_have_been_heard() {
+    let mut bench = formed(&["here", "there", "here"]);
+    dies(&mut bench, 1, &life(1, 3, 0, "there"));
+    pass(&mut bench, Duration::from_millis(150), &[0, 2]);
+    bench.join(11, life(1, 3, 1, "there"));
+    bench.lines.clear();
+    bench.close(11, Closed::Ended);
+    pass(&mut bench, Duration::from_millis(150), &[0, 2]);
+    let is_so = |line: &String| line.starts_with("also gone: rank 1 ") && line.ends_with("; last heard 100 ms ago");
+    assert!(bench.lines.iter().any(is_so), "{:?}", bench.lines);
+}
+
 #[test]
 fn one_that_is_given_up_while_it_waits_for_an_epoch_hears_so() {
     let mut bench = formed(&["here", "there", "there", "here"]);
@@ -385,13 +399,14 @@ fn a_scheduler_that_is_stopped_tells_those_who_wait_for_an_epoch() {
 /// One that has come back and waits, whose echoes are lost with their connections, one after the other: it comes back at once.
 #[test]
 fn one_that_waits_while_its_connections_break_is_not_called_deaf() {
-    for hears in [true, false] {
+    // What it shows may come right before the scheduler looks at all nodes, or right after.
+    for (hears, back_after) in [(true, 150), (true, 950), (false, 150), (false, 950)] {
         let mut bench = formed(&["here", "there", "there"]);
         let beat = |bench: &mut Bench, conn, sequence, echoed| {
             bench.say(conn, Message::Heartbeat(Heartbeat { sequence, echoed, progress: Vec::new() }));
         };
         dies(&mut bench, 1, &life(1, 3, 0, "there"));
-        pass(&mut bench, Duration::from_millis(150), &[0, 2]);
+        pass(&mut bench, Duration::from_millis(back_after), &[0, 2]);
         let (interval, mut conn) = (Duration::from_secs(1), 11);
         bench.join(conn, life(1, 3, 1, "there"));
         for sequence in 1..8 {
@@ -416,7 +431,7 @@ fn one_that_waits_while_its_connections_break_is_not_called_deaf() {
         assert_eq!(
             failure.as_ref().is_none_or(|failure| !failure.cause.contains("has not heard")),
             hears,
-            "{failure:?}"
+            "{back_after}: {failure:?}"
         );
     }
 }
