@@ -26,7 +26,7 @@ impl Scheduler {
             self.note(format!("in consequence: {lost}"));
         }
         self.break_job(now, before.unwrap_or(lost));
-        if waits && !self.may_go_on(key) {
+        if waits {
             self.refuse_recovery_of_lost(key); // should it still live, it waits in vain
         }
     }

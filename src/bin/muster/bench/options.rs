@@ -183,9 +183,8 @@ pub fn parse(words: &[String]) -> Result<Options, String> {
         if begin > end {
             return Err(format!("--begin is {begin} bytes: expected at most --end, which is {end}"));
         }
-        options.sizes = std::iter::successors(Some(begin), |size| size.checked_mul(factor))
-            .take_while(|size| *size <= end)
-            .collect();
+        let larger = |size: &u64| size.checked_mul(factor).filter(|next| next > size);
+        options.sizes = std::iter::successors(Some(begin), larger).take_while(|size| *size <= end).collect();
     }
     if collective == Collective::Barrier {
         options.sizes = vec![0];
