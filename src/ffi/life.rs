@@ -110,7 +110,7 @@ pub unsafe extern "C" fn muster_finalize(cluster: *mut muster_cluster_t) -> must
 
 /// Ends the job for every rank: their pending and later calls return MUSTER_ERR_ABORTED with this rank, code and
 /// reason, which mean what the program likes; `reason` is UTF-8, and cut after 1,024 bytes.
-/// Where a node was lost before, with recovery, groups and muster_failure keep that first cause, and
+/// A group that was over before keeps its own first cause. Where a node was lost before, with recovery, muster_failure does too, and
 /// muster_recover returns the abort.
 ///
 /// Waits up to 250 ms for the scheduler's word. Where that does not come this rank tells every node itself, for 2 s at
@@ -140,8 +140,8 @@ pub unsafe extern "C" fn muster_abort(
 /// left, its collectives count from 1, its links and messages are new. Ranks, members, time-outs, the store, operations and
 /// finished requests stay what they are.
 ///
-/// Blocking, at most `timeout_ms` milliseconds: -1 means the forming time-out (600 s unless set), 0 that only what is there at
-/// once counts, INT64_MAX no limit. From the first node's call on all groups with other members are revoked, if they were not:
+/// Blocking, at most `timeout_ms` milliseconds, and 250 ms more where the scheduler does not say at once who is awaited: -1 means
+/// the forming time-out (600 s unless set), 0 that only what is there at once counts, INT64_MAX no limit. From the first node's call on all groups with other members are revoked, if they were not:
 /// their pending and later calls return MUSTER_ERR_REVOKED with that node's name, so that nobody waits for one who is here. (Where
 /// the scheduler is away that begins when it is back: it tells the others. Where a node has left they are revoked, too, and the call
 /// fails.) A line a second in the scheduler's log says who is awaited. One thread of a process at a time; other calls may go on

@@ -3,6 +3,7 @@ use crate::membership::testing::{rules, worker, Bench};
 use crate::membership::Closed;
 use crate::types::{Epoch, GroupId};
 use crate::wire::{Abort, FreeGroup, GroupFreed, GroupMade, GroupWish, MakeGroup, Message, Revoke, Revoked};
+use std::time::Duration;
 
 /// So many workers, whose connections have the numbers of their ranks.
 fn cluster(workers: u32) -> Bench {
@@ -168,4 +169,31 @@ fn a_rank_that_leaves_after_the_job_broke_is_no_first_cause() {
     assert_eq!(revoked(&mut bench, 0).first().map(|first| first.0), Some(Status::Aborted));
     bench.say(2, Message::Leave);
     assert_eq!(revoked(&mut bench, 0), [], "the making that needs rank 2 has ended before");
+}
+
+/// A program that was told of a group it had made, and went on with others, ends later for a reason of its own.
+#[test]
+fn the_end_of_a_made_group_is_not_why_one_dies_long_after() {
+    for (group, later, is_why) in
+        [(GroupId(3), 5_000, true), (GroupId(3), 5_001, false), (GroupId::WORLD, 60_000, true)]
+    {
+        let mut bench = Bench::formed(&["here", "there", "there"]);
+        (0..3).for_each(|rank| ask(&mut bench, rank, (GroupId::WORLD, 1), ranks(&[0, 1, 2])));
+        let cause = "rank 0 called this, rank 2 called that".to_owned();
+        let (status, culprit, epoch) = (Status::Mismatch, None, Epoch(1));
+        let first = Failure { status, culprit, cause, epoch, group: Some(group), sequence: 1 };
+        bench.say(0, Message::Revoke(Revoke { failure: first.clone() }));
+        let mut beats = 0;
+        bench.pass_with(Duration::from_millis(later), |bench| {
+            beats += 1;
+            (0..3).for_each(|conn| bench.beat(conn, beats));
+        });
+        bench.close(1, Closed::Ended);
+        bench.pass(Duration::from_millis(100));
+        let told = bench.verdict(2).expect("told");
+        match is_why {
+            true => assert_eq!(told, first),
+            false => assert_eq!((told.status, told.culprit.and_then(|it| it.rank)), (Status::PeerLost, Some(1))),
+        }
+    }
 }

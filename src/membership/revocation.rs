@@ -98,12 +98,18 @@ impl Scheduler {
 
     /// The cause of which a node's end is the consequence: one of its groups was revoked before it went. Not where that
     /// was because somebody was missed, and it was this node, or one that may be lost indeed; one who is well was not lost,
-    /// but out of reach. Nor where this node was about to go on, for it was inside `muster_recover`.
+    /// but out of reach. Nor where this node was about to go on, for it was inside `muster_recover`, or has gone on for longer
+    /// than the heartbeat time-out since it was told of a group that its program had made.
     pub(super) fn cause_before(&self, key: u32, gone: Time) -> Option<Failure> {
         if self.recovery.as_ref().is_some_and(|recovery| recovery.holds(key)) {
             return None;
         }
-        let groups = self.revoked.iter().filter(|(group, revoked)| revoked.at <= gone && self.is_in(**group, key));
+        // Of a group that its program has made it may think little, and go on.
+        let patience = self.silence();
+        let led_to_it =
+            |group: GroupId, at: Time| at <= gone && (group <= GroupId::UNIVERSE || gone.since(at) <= patience);
+        let groups =
+            self.revoked.iter().filter(|(group, revoked)| led_to_it(**group, revoked.at) && self.is_in(**group, key));
         let groups = groups.filter(|(_, revoked)| revoked.failure.status != Status::Revoked);
         let first = groups.map(|(_, revoked)| revoked).min_by_key(|revoked| revoked.at)?;
         let missed = matches!(first.failure.status, Status::PeerLost | Status::Link);

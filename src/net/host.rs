@@ -54,12 +54,16 @@ pub fn cores() -> u32 {
     }
 }
 
-/// Which process numbers this process sees; 0 where the kernel does not say.
+/// In which namespaces this process sees the numbers of processes, and when they began; 0 where the kernel does not say.
 pub fn pid_namespace() -> u64 {
+    namespace("pid") ^ namespace("time").rotate_left(32)
+}
+
+fn namespace(name: &str) -> u64 {
     // `pid:[4026531836]`: its inode. To follow the link would take the kernel longer.
-    let link = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
-    let inode = link.to_str().and_then(|link| link.strip_prefix("pid:[")?.strip_suffix(']')?.parse().ok());
-    inode.unwrap_or(0)
+    let link = fs::read_link(format!("/proc/self/ns/{name}")).unwrap_or_default();
+    let inode = link.to_str().and_then(|link| link.strip_prefix(name)?.strip_prefix(":[")?.strip_suffix(']'));
+    inode.and_then(|inode| inode.parse().ok()).unwrap_or(0)
 }
 
 /// When this process started, in clock ticks since the kernel did; 0 where the kernel does not say.

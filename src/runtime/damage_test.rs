@@ -173,7 +173,7 @@ fn a_bug_of_ours_ends_the_group_for_all_and_nobody_waits_for_ever() {
 fn damage_on_a_link_revokes_the_group_and_names_the_link() {
     let sentence = one_cause(told(Trouble::Flip), Status::Corrupt);
     assert!(sentence.contains("allreduce #1 on world: on the link to rank "), "{sentence}");
-    assert!(sentence.contains("a payload with a wrong checksum"), "{sentence}");
+    assert!(sentence.contains("), as rank 1 (") && sentence.contains("a payload with a wrong checksum"), "{sentence}");
 }
 
 #[test]

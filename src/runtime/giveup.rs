@@ -40,7 +40,7 @@ impl Group {
             Stop::Heard(failure) => (running.shared.heard(&self.formed, failure), false),
             Stop::Ended(peer, LinkEnd::Ended(evidence)) => self.judge(running, peer, evidence),
             Stop::Ended(peer, LinkEnd::Corrupt(what)) => {
-                let cause = format!("{}: on the link to {}: {what}", running.title(), self.describe(peer));
+                let cause = format!("{}: {}", running.title(), self.on_link(peer, &what));
                 (self.failure(running, Status::Corrupt, None, cause), false)
             }
             Stop::Left(peer) => (self.left(running, peer, self.culprit(peer)), false),
@@ -168,6 +168,12 @@ impl Group {
             return shared.wait(since + VERDICT_WAIT, word).unwrap_or(Word::Silent);
         }
         heard.unwrap_or(Word::Silent)
+    }
+
+    /// What is wrong on a link, of which both ends are named: all members are told so.
+    pub(super) fn on_link(&self, peer: u32, what: &str) -> String {
+        let own = self.describe(self.rank().unwrap_or(0));
+        format!("on the link to {}, as {own} found: {what}", self.describe(peer))
     }
 
     fn left(&self, running: &Running<'_>, peer: u32, culprit: Option<Culprit>) -> Failure {

@@ -278,6 +278,28 @@ fn who_hears_it_among_messages_or_from_the_scheduler_is_fenced_too() {
     assert_eq!(bench.call(), own_loss(false).to_the_lost());
 }
 
+/// An abort, or a loss, that comes after it does not change why a group is over, for nobody.
+#[test]
+fn what_ends_the_cluster_later_is_not_why_a_group_is_over() {
+    let aborted = Failure { status: Status::Aborted, group: None, ..cause(2) };
+    for first in [cause(1), Failure { status: Status::Mismatch, ..cause(3) }, own_loss(false)] {
+        let bench = Bench::new();
+        bench.shared.file(Event::Revoked(first.clone()));
+        bench.shared.file(Event::Broken(aborted.clone()));
+        assert_eq!(bench.call(), first);
+        // What is said of the group when all is over comes too late.
+        let bench = Bench::new();
+        bench.shared.file(Event::Broken(aborted.clone()));
+        bench.shared.file(Event::Revoked(first));
+        assert_eq!(bench.call(), aborted);
+    }
+    // That somebody wants the next epoch is no cause.
+    let bench = Bench::new();
+    bench.shared.file(Event::Revoked(Failure { status: Status::Revoked, ..cause(1) }));
+    bench.shared.file(Event::Broken(aborted.clone()));
+    assert_eq!(bench.call(), aborted);
+}
+
 /// One that is cut off may hear of its loss from nobody else, though they heard it between two calls, and made none since.
 #[test]
 fn who_leaves_a_group_that_is_over_says_why_it_is_and_not_that_it_goes() {

@@ -333,9 +333,13 @@ impl Node {
     fn group_made(&mut self, made: GroupMade) {
         let id = made.group;
         match (seat::made(&self.shared, made, self.setup.operation_timeout_ms), id) {
-            (Some(group), _) => self.mesh.add(&group, &self.poller),
-            (None, Some(id)) => self.group_freed(id),
-            (None, None) => {}
+            (Ok(Some(group)), _) => self.mesh.add(&group, &self.poller),
+            (Err(failure), Some(id)) => {
+                self.feed(Input::Command(Command::Revoke(failure))); // the others have it, and would wait in it
+                self.group_freed(id);
+            }
+            (_, Some(id)) => self.group_freed(id),
+            (_, None) => {}
         }
     }
 
@@ -467,6 +471,9 @@ impl Node {
         if matches!(self.control, Control::Up(_)) {
             self.control = Control::None;
             let reason = end.reason().to_owned();
+            if matches!(end, ControlEnd::Garbage(_)) {
+                self.shared.logger.warn(&format!("the connection to the scheduler is closed, and made anew: {reason}"));
+            }
             let is_strange = matches!(end, ControlEnd::Strange(_));
             self.feed(if is_strange { Input::Strange(reason) } else { Input::Closed(reason) });
         } else {

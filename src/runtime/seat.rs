@@ -2,8 +2,9 @@
 //! sequence numbers are their own; handles stay what they are, for behind each is a seat that the next group takes.
 
 use super::group::{built_in, Group};
+use super::roster::culprit_of;
 use super::shared::Shared;
-use crate::error::Result;
+use crate::error::{Error, Failure, Result};
 use crate::types::GroupId;
 use crate::wire::{Formed, GroupMade};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -76,27 +77,30 @@ pub(super) fn form(shared: &Arc<Shared>, formed: &Arc<Formed>, timeout_ms: i64) 
 
 /// What ended the epoch stays the cause for those who have not woken up yet to hear it.
 fn keep_causes(shared: &Shared) {
-    let (groups, broken, revoked) = {
-        let learnt = shared.learnt();
-        (learnt.groups(), learnt.broken.clone(), learnt.revoked.clone())
-    };
+    let groups = shared.learnt().groups();
     for group in groups {
-        if let Some(first) = broken.as_ref().or_else(|| revoked.get(&group.id())) {
-            group.break_with(first.clone());
+        let first = shared.learnt().first_cause(group.id(), group.epoch());
+        if let Some(first) = first {
+            group.break_with(first);
         }
     }
 }
 
-/// A group has been made; none where this node is not in it, or nobody waits for it any more. (The agent thread's side.)
-pub(super) fn made(shared: &Arc<Shared>, made: GroupMade, timeout_ms: i64) -> Option<Arc<Group>> {
-    let formed = shared.learnt().formed.clone()?;
+/// A group has been made; none where this node is not in it, or nobody waits for it any more; or why it cannot be here, for the
+/// other members. (The agent thread's side.)
+pub(super) fn made(
+    shared: &Arc<Shared>,
+    made: GroupMade,
+    timeout_ms: i64,
+) -> std::result::Result<Option<Arc<Group>>, Failure> {
+    let Some(formed) = shared.learnt().formed.clone() else { return Ok(None) };
     let key = (formed.epoch, made.parent, made.nth);
     let group = made.group.map(|id| Group::new(id, made.members, shared, &formed, timeout_ms).map(Arc::new));
     let group = group.transpose();
-    let mut wanted = None;
+    let mut wanted = Ok(None);
     shared.learn(|learnt| {
         if learnt.making.contains(&key) {
-            wanted = group.as_ref().ok().cloned().flatten();
+            wanted = group.clone().map_err(|error| cannot_make(&formed, made.group, &error));
             let seat = group.map(|group| group.map(Seat::new));
             learnt.seats.extend(seat.as_ref().ok().and_then(Option::as_ref).map(Arc::clone));
             if let Some(parent) = learnt.seats.iter().find(|seat| seat.id() == key.1) {
@@ -106,6 +110,12 @@ pub(super) fn made(shared: &Arc<Shared>, made: GroupMade, timeout_ms: i64) -> Op
         }
     });
     wanted
+}
+
+fn cannot_make(formed: &Formed, group: Option<GroupId>, error: &Error) -> Failure {
+    let culprit = formed.members.find(formed.index).as_ref().map(culprit_of);
+    let (status, cause) = (error.status(), format!("cannot make the group: {}", error.message()));
+    Failure { status, culprit, cause, epoch: formed.epoch, group, sequence: 0 }
 }
 
 #[cfg(all(test, not(loom)))]

@@ -42,7 +42,8 @@ fn failure(status: Status, group: Option<GroupId>) -> Failure {
 /// A caller asks for the first group of world, of both, and the scheduler answers.
 fn make(shared: &Arc<Shared>) -> Option<Arc<Group>> {
     shared.learnt().making.insert((Epoch(1), GroupId::WORLD, 1));
-    made(shared, GroupMade { parent: GroupId::WORLD, nth: 1, group: Some(MADE), members: vec![0, 1] }, LIMIT_MS)
+    let word = GroupMade { parent: GroupId::WORLD, nth: 1, group: Some(MADE), members: vec![0, 1] };
+    made(shared, word, LIMIT_MS).expect("there is room for it")
 }
 
 #[test]
@@ -69,7 +70,7 @@ fn a_making_is_counted_when_it_is_filed_and_not_when_its_caller_wakes() {
     begin(&shared, 1);
     let count = || present(&shared, GroupId::WORLD).unwrap().makings.load(Ordering::Relaxed);
     let unasked = GroupMade { parent: GroupId::WORLD, nth: 1, group: Some(MADE), members: vec![0, 1] };
-    assert!(made(&shared, unasked, LIMIT_MS).is_none() && count() == 0, "nobody waits for it");
+    assert!(matches!(made(&shared, unasked, LIMIT_MS), Ok(None)) && count() == 0, "nobody waits for it");
     assert!(make(&shared).is_some() && count() == 1);
     begin(&shared, 2);
     assert_eq!(count(), 1, "the caller asks for the second one there");

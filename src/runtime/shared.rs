@@ -108,10 +108,11 @@ impl Learnt {
             let group = Some(group);
             return Some(Failure { status: Status::Revoked, culprit: None, cause, epoch, group, sequence: 0 });
         }
+        // What ended the group before the cluster broke stays the cause on all its members, whether they have called it since or
+        // not. That somebody wants the next epoch is none.
         let revoked = self.revoked.get(&group);
-        // Somebody may be lost to a group only, while the scheduler is away. An abort is not what ended that one.
-        let lost = revoked.filter(|first| first.status == Status::PeerLost && self.is_aborted());
-        lost.or(self.broken.as_ref()).or(revoked).cloned()
+        let first = revoked.filter(|first| first.status != Status::Revoked);
+        first.or(self.broken.as_ref()).or(revoked).cloned()
     }
 
     /// Whether somebody has ended the job for good.
@@ -255,7 +256,9 @@ impl Shared {
                 let Some(id) = failure.group else { return };
                 let is_own_loss = learnt.formed.as_ref().is_some_and(|formed| self.is_own_loss(formed, &failure));
                 let failure = if is_own_loss { failure.to_the_lost() } else { failure };
-                learnt.revoked.entry(id).or_insert(failure);
+                if learnt.broken.is_none() {
+                    learnt.revoked.entry(id).or_insert(failure);
+                }
                 told = learnt.groups();
                 told.retain(|group| group.id() == id);
             }

@@ -152,6 +152,6 @@ pub struct Process {
     pub pid: u32,
     /// When it began, in the kernel's ticks since boot; a reused number differs here.
     pub start_ticks: u64,
-    /// The pid namespace in which the number holds (its inode).
+    /// The namespaces of processes and of time in which the two hold (their inodes, as one number).
     pub pid_namespace: u64,
 }

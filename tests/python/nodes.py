@@ -55,9 +55,10 @@ def alone_fails_at_once(env, status, *parts, lines=JOIN_AND_LEAVE):
 
 
 def process_of(pid):
-    """How a process is named towards the scheduler: its number, its start time, its pid namespace."""
+    """How a process is named towards the scheduler: its number, its start time, and the namespaces of both."""
     stat = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return pid, int(stat[19]), os.stat("/proc/self/ns/pid").st_ino
+    pids, times = (os.stat(f"/proc/self/ns/{name}").st_ino for name in ("pid", "time"))
+    return pid, int(stat[19]), pids ^ (times << 32 | times >> 32) % 2**64
 
 
 def listening_ports(pid):

@@ -40,10 +40,15 @@ class Proxy:
         self._sockets = [self._listener]
         self._threads = []
         self._muted = set()
+        self._damaged = set()
 
     def mute(self, direction):
         """From now on nothing passes in this direction, on old and new connections; they stay open."""
         self._muted.add(direction)
+
+    def damage(self, direction):
+        """What passes next in this direction has another last byte."""
+        self._damaged.add(direction)
 
     def frames(self, direction=None, *kinds):
         """What has passed so far, in order."""
@@ -100,7 +105,9 @@ class Proxy:
                 if not more:
                     raise EOFError
                 if direction not in self._muted:
-                    sink.sendall(more)
+                    damage = direction in self._damaged
+                    self._damaged.discard(direction)
+                    sink.sendall(more[:-1] + bytes([more[-1] ^ 1]) if damage else more)
                 if self._pace:
                     time.sleep(len(more) / self._pace)
                 data += more

@@ -237,6 +237,27 @@ def test_a_node_that_is_unheard_or_unhearing_is_lost(muted):
         assert (words["error"] == "FENCED") == (words["failure"]["rank"] == 2), words
 
 
+def test_a_node_says_why_it_gives_a_damaged_connection_up(tmp_path):
+    lines = """
+        c = join()
+        say(running=True)
+        hold("go")
+        say(sum=c.world.allreduce([1]))
+        c.leave()
+    """
+    env = {"MS_NODE_TIMEOUT": 1, "HOLD_FOLDER": tmp_path}
+    with Cluster(node(lines), workers=2, started=1, env=env) as cluster, Proxy(cluster.port) as proxy:
+        other = cluster.workers[0]
+        behind = cluster.start_worker(env={"MS_SCHED_PORT": proxy.port})
+        for worker in (other, behind):
+            worker.wait_for('"running"', timeout=30)
+        proxy.damage(TO_NODE)
+        behind.wait_for("the connection to the scheduler is closed, and made anew", timeout=30)
+        (tmp_path / "go").touch()
+        cluster.succeed(timeout=30)
+        assert said(other)["sum"] == said(behind)["sum"] == [2]
+
+
 def test_when_everything_stands_still_nobody_is_blamed(tmp_path):
     """As when a machine sleeps, or a container is frozen."""
     env = {"MS_NODE_TIMEOUT": 0.5, "HOLD_FOLDER": tmp_path}

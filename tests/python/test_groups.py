@@ -81,3 +81,34 @@ def test_who_dies_while_others_make_a_group_is_named(tmp_path):
             assert cluster.workers[rank].wait(timeout=30) == 0
             words = said(cluster.workers[rank])
             assert words["error"] == "PEER_LOST" and words["sentence"].startswith(named(cluster.workers[1], 1)), words
+
+
+def test_who_cannot_make_a_group_revokes_it_for_those_who_have():
+    lines = """
+        import os, resource
+        c = join()
+        open_files = []
+        if c.rank == 1:
+            limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (64, limits[1]))
+            try:
+                while True:
+                    open_files.append(os.open("/dev/null", os.O_RDONLY))
+            except OSError:
+                pass
+        try:
+            group = c.world.create([0, 1, 2])
+        except MusterError:
+            group = c.world
+        if c.rank == 1:
+            for each in open_files:
+                os.close(each)
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        say(has_made=group is not c.world, **fails(group.barrier))
+        c.leave()
+    """
+    with Cluster(node(lines), workers=3) as cluster:
+        words = [said(worker) for worker in cluster.succeed(timeout=30)]
+        assert not words[1]["has_made"]
+        for each in words:
+            assert each["error"] == "SYSTEM" and named(cluster.workers[1], 1) in each["sentence"], words

@@ -70,7 +70,7 @@ impl Group {
             None => {}
             Some(Trouble::Heard(failure)) => self.revoke(shared, shared.heard(&self.formed, failure), false),
             Some(Trouble::Corrupt(rank, what)) => {
-                let cause = format!("messages on {}: on the link to {}: {what}", self.id(), self.describe(rank));
+                let cause = format!("messages on {}: {}", self.id(), self.on_link(rank, &what));
                 self.revoke(shared, self.messages_failure(Status::Corrupt, None, cause), true);
             }
         }
