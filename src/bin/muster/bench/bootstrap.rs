@@ -32,7 +32,8 @@ pub fn command(words: &[String]) -> Result<(), (i32, String)> {
     }
     let _ = std::fs::remove_dir_all(&logs); // logs that nobody needs; where they stay they do no harm
     took.sort_by(f64::total_cmp);
-    let (median, least, most) = (took[took.len() / 2], took[0], took[took.len() - 1]);
+    let (least, most) = (took[0], took[took.len() - 1]);
+    let median = (took[(took.len() - 1) / 2] + took[took.len() / 2]) / 2.0;
     let (ranks, times) = (options.worker_num, options.iterations);
     match options.format {
         Format::Csv => print!("ranks,iterations,median_ms,least_ms,most_ms\n{ranks},{times},{median:.1},{least:.1},{most:.1}\n"),

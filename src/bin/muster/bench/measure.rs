@@ -34,9 +34,6 @@ pub fn measure(rank: &Rank, options: &Options, mut each: impl FnMut(&Row)) -> Re
     let (input, output) = lengths(options.collective, largest, rank.size);
     let mut buffers = Buffers { input: vec![0; input], output: vec![0; output] };
     for bytes in options.sizes.iter().map(|bytes| *bytes as usize) {
-        if bytes % options.dtype.size() != 0 {
-            return Err(format!("size {bytes} is no multiple of {}, the size of an element", options.dtype.size()));
-        }
         each(&one_size(rank, options, bytes, &mut buffers)?);
     }
     Ok(())

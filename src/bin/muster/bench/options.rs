@@ -189,6 +189,11 @@ pub fn parse(words: &[String]) -> Result<Options, String> {
     if collective == Collective::Barrier {
         options.sizes = vec![0];
     }
+    let element = options.dtype.size() as u64;
+    if let Some(bytes) = options.sizes.iter().find(|bytes| *bytes % element != 0) {
+        let dtype = options.dtype;
+        return Err(format!("size {bytes} is no multiple of {element}, the size of an element of {dtype}"));
+    }
     Ok(options)
 }
 
@@ -259,6 +264,8 @@ mod tests {
             ("allreduce -n 0", "-n is \"0\": expected a number from 1"),
             ("allreduce -d float8", "-d is \"float8\": expected one of float32"),
             ("reduce --worker_num 4 -r 4", "--root is 4: expected 0 to 3, or round"),
+            ("allreduce --sizes 8,7", "size 7 is no multiple of 4"),
+            ("allreduce -b 4 -e 64 -d float64", "size 4 is no multiple of 8"),
             ("allreduce -c 2", "-c is \"2\": expected a number from 0 to 1"),
         ] {
             let error = parse(&words(line)).unwrap_err();
