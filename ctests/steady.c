@@ -101,11 +101,60 @@ static muster_status_t barrier(struct memory *memory, size_t bytes, int nth) {
     return muster_barrier(memory->world);
 }
 
+/* Parts of different sizes, which lie one behind the other. */
+static void divide(size_t bytes, size_t *counts, size_t *displs) {
+    size_t end = 0;
+    for (size_t rank = 0; rank < RANKS; rank++) {
+        counts[rank] = bytes / 4 * rank / RANKS;
+        displs[rank] = end;
+        end += counts[rank];
+    }
+}
+
+static muster_status_t allgatherv(struct memory *memory, size_t bytes, int nth) {
+    size_t counts[RANKS], displs[RANKS];
+    (void)nth;
+    divide(bytes, counts, displs);
+    return muster_allgatherv(memory->world, memory->in, counts[memory->rank], memory->out, counts, displs, MUSTER_FLOAT32);
+}
+
+static muster_status_t gatherv(struct memory *memory, size_t bytes, int nth) {
+    size_t counts[RANKS], displs[RANKS];
+    divide(bytes, counts, displs);
+    return muster_gatherv(memory->world, memory->in, counts[memory->rank], memory->out, counts, displs, MUSTER_FLOAT32,
+                          nth % RANKS);
+}
+
+static muster_status_t scatterv(struct memory *memory, size_t bytes, int nth) {
+    size_t counts[RANKS], displs[RANKS];
+    divide(bytes, counts, displs);
+    return muster_scatterv(memory->world, memory->in, counts, displs, memory->out, counts[memory->rank], MUSTER_FLOAT32,
+                           nth % RANKS);
+}
+
+static muster_status_t reduce_scatterv(struct memory *memory, size_t bytes, int nth) {
+    size_t counts[RANKS], displs[RANKS];
+    (void)nth;
+    divide(bytes, counts, displs);
+    return muster_reduce_scatterv(memory->world, memory->in, memory->out, counts, MUSTER_FLOAT32, MUSTER_SUM);
+}
+
+static muster_status_t alltoallv(struct memory *memory, size_t bytes, int nth) {
+    size_t to[RANKS], from[RANKS], displs[RANKS];
+    (void)nth;
+    divide(bytes, from, displs);
+    for (int rank = 0; rank < RANKS; rank++) {
+        to[rank] = from[memory->rank];
+    }
+    return muster_alltoallv(memory->world, memory->in, to, NULL, memory->out, from, displs, MUSTER_FLOAT32);
+}
+
 static const struct {
     const char *name;
     call call;
 } calls[] = {{"allreduce", allreduce}, {"allgather", allgather},           {"broadcast", broadcast}, {"barrier", barrier},
-             {"reduce", reduce},       {"reduce_scatter", reduce_scatter}, {"alltoall", alltoall}};
+             {"reduce", reduce},       {"reduce_scatter", reduce_scatter}, {"alltoall", alltoall},   {"allgatherv", allgatherv},
+             {"gatherv", gatherv},     {"scatterv", scatterv},             {"alltoallv", alltoallv}, {"reduce_scatterv", reduce_scatterv}};
 
 /* All ranks call everything in every size until it is warm; then it takes nothing more. */
 static void takes_nothing(muster_cluster_t *cluster, int rank, void *context) {

@@ -3,6 +3,7 @@
 use super::{Layout, Parts, Shape};
 use crate::error::{Error, Result};
 use crate::types::{Call, CallKind, DType};
+use std::fmt::Display;
 
 /// What a process can address; a buffer is smaller. Steps are counted in 32 bits, which this leaves room for.
 const MAX_BYTES: u128 = 1 << 47;
@@ -91,10 +92,10 @@ impl Shape<'_> {
             }
         }
         let whole: u128 = parts.counts.iter().map(|count| u128::from(*count)).sum();
-        self.check_bytes(dtype, &format!("all parts of the {name} together"), whole)?;
+        self.check_bytes(dtype, format_args!("all parts of the {name} together"), whole)?;
         for (rank, (count, displ)) in parts.counts.iter().zip(&parts.displs).enumerate() {
             let end = u128::from(*count) + u128::from(*displ);
-            self.check_bytes(dtype, &format!("the {name} up to the end of rank {rank}'s part"), end)?;
+            self.check_bytes(dtype, format_args!("the {name} up to the end of rank {rank}'s part"), end)?;
         }
         let listed = parts.counts[self.rank as usize];
         if listed != own {
@@ -108,7 +109,7 @@ impl Shape<'_> {
         Ok(())
     }
 
-    fn check_bytes(&self, dtype: DType, name: &str, elements: u128) -> Result<()> {
+    fn check_bytes(&self, dtype: DType, name: impl Display, elements: u128) -> Result<()> {
         let bytes = elements * dtype.size() as u128;
         if bytes >= MAX_BYTES {
             let what =

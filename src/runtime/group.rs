@@ -15,7 +15,7 @@ use super::shared::Shared;
 use super::sync::Bell;
 use super::turns::Turns;
 use super::work::Jobs;
-use crate::collective::Thresholds;
+use crate::collective::{Layout, Thresholds};
 use crate::error::{Culprit, Error, Failure, Result, Status};
 use crate::net::{Transport, Watch};
 use crate::types::{Call, Epoch, GroupId, Role, Time};
@@ -32,6 +32,8 @@ pub(super) const WAKER: usize = usize::MAX - 1;
 /// Where ranks share cores a peer has its turn only after others have had theirs, so a call polls longer, by the number of
 /// ranks to a core, up to this. It costs little: each poll lets the others run first.
 const SPIN_SHARES_MAX: u32 = 8;
+/// So many lists for the parts of calls are kept: those of an alltoallv, twice.
+const SPARE_LISTS_MAX: usize = 8;
 
 /// What the agent thread mails to a group.
 pub enum Mail {
@@ -106,6 +108,8 @@ pub struct Group {
     pub(super) makings: AtomicU64,
     pub(super) turns: Turns,
     pub(super) jobs: Jobs,
+    /// Of calls that have ended, for those to come.
+    spare_lists: Mutex<Vec<Vec<u64>>>,
 }
 
 impl Group {
@@ -148,6 +152,7 @@ impl Group {
             makings: AtomicU64::new(0),
             turns: Turns::default(),
             jobs: Jobs::default(),
+            spare_lists: Mutex::default(),
         })
     }
 
@@ -293,6 +298,23 @@ impl Group {
             Ok(driver) => Some(driver),
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// An empty list for the parts of a call, for which no memory is allocated once the group has had such calls.
+    pub fn list(&self) -> Vec<u64> {
+        self.spare_lists.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+    }
+
+    /// Takes the lists of a call that has ended back.
+    pub(super) fn take_lists(&self, layout: Option<Layout>) {
+        let Some(Layout { input, output, .. }) = layout else { return };
+        let mut spare = self.spare_lists.lock().unwrap_or_else(PoisonError::into_inner);
+        for mut list in [input.counts, input.displs, output.counts, output.displs] {
+            if list.capacity() > 0 && spare.len() < SPARE_LISTS_MAX {
+                list.clear();
+                spare.push(list);
+            }
         }
     }
 

@@ -121,7 +121,7 @@ impl Group {
 
     fn work(&self, shared: &Shared, turn: &Turn<'_>, since: Time, work: Work<'_>) -> Result<()> {
         let shape = self.shape(&work)?;
-        self.in_turn(shared, turn, work.call, since, |driver, running| {
+        let outcome = self.in_turn(shared, turn, work.call, since, |driver, running| {
             let algorithm = choose(&shape, &self.thresholds);
             let scratch_bytes = (algorithm.scratch_bytes)(&shape);
             let mut scratch = std::mem::take(&mut driver.scratch);
@@ -132,7 +132,9 @@ impl Group {
             });
             (driver.scratch, driver.checksums) = (scratch, checksums.into_inner());
             outcome
-        })
+        });
+        self.take_lists(work.layout);
+        outcome
     }
 
     /// Waits for a turn and does something in it, as the group's next collective. A panic there is a bug of this library; the
