@@ -230,9 +230,9 @@ pub static TABLE: [Setting; 35] = [
         Key::JobId,
         "job_id",
         Kind::Text { max_bytes: 255 },
-        "The job's name: a node of another job is refused.",
-    )
-    .agree(),
+        "The job's name: a node that was given another one than its scheduler is refused. Where only one of the two was \
+         given one, that is no disagreement.",
+    ),
     Setting::new(
         Key::WorkerIp,
         "worker_ip",
