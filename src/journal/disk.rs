@@ -72,7 +72,7 @@ fn expected(error: &io::Error) -> Option<&'static str> {
         libc::EACCES | libc::EPERM => {
             "a recovery path (MS_RECOVERY_PATH) that this process's user owns and may read and write"
         }
-        libc::ENOTDIR | libc::EEXIST => "the recovery path (MS_RECOVERY_PATH) to be a directory",
+        libc::ENOTDIR => "the recovery path (MS_RECOVERY_PATH) to be a directory",
         libc::ELOOP => "a plain file there: symbolic links are not followed",
         libc::EIO => "a disk that works: what was written last may be lost",
         libc::ENOLCK | libc::ENOSYS | libc::EOPNOTSUPP => {

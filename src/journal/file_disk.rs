@@ -58,6 +58,9 @@ fn make_directory(path: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(DIRECTORY_MODE).create(path) {
         // Several nodes of one host may begin at once.
         Err(error) if error.kind() == ErrorKind::AlreadyExists && path.is_dir() => {}
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            return Err(io::Error::from_raw_os_error(libc::ENOTDIR))
+        }
         made => made?,
     }
     File::open(parent)?.sync_all()

@@ -1,6 +1,6 @@
 use super::*;
 use crate::error::Status;
-use crate::journal::{Identity, Journal};
+use crate::journal::{Entry, Identity, Journal};
 use crate::net::fork::Guarded;
 use crate::net::testfork::ForkedChild;
 use std::os::unix::fs::symlink;
@@ -91,7 +91,8 @@ fn directories_and_files_are_the_users_alone() {
     let folder = Folder::new("modes");
     let path = folder.recovery().join("deeper");
     drop(open(&path).unwrap());
-    let identity = Identity { node_id: "0".into(), job_id: None, current: None, next: Some([1; 32]) };
+    let own = Entry { next: Some([1; 32]), ..Entry::default() };
+    let identity = Identity { node_id: "0".into(), own, aside: Vec::new() };
     identity.store(&disk(&path)).unwrap();
     assert_eq!((mode(&folder.recovery()), mode(&path)), (0o700, 0o700));
     let files: Vec<PathBuf> = disk(&path).names().unwrap().iter().map(|name| path.join(name)).collect();
@@ -120,6 +121,30 @@ fn what_is_no_directory_is_refused_in_words() {
             "{error}"
         );
     }
+}
+
+/// What made a file of the same name in the same moment is no word about the directory.
+#[test]
+fn a_file_that_is_there_already_says_nothing_about_the_directory() {
+    let folder = Folder::new("exists");
+    let disk = disk(&folder.recovery());
+    fs::create_dir(folder.recovery().join("a")).unwrap();
+    let exists = fs::create_dir(folder.recovery().join("a")).unwrap_err();
+    let error = refused("create", &disk.path().join("a"), &exists);
+    assert!(error.message().ends_with("File exists (os error 17)"), "{error}");
+}
+
+#[test]
+fn one_start_of_a_node_at_a_time_reads_and_writes_its_file() {
+    let folder = Folder::new("starts");
+    let (one, other) = (disk(&folder.recovery()), disk(&folder.recovery()));
+    let held = Identity::lock(&one, "0").unwrap();
+    assert!(
+        matches!(Identity::lock(&other, "0").unwrap(), Locked::Taken(by) if by == format!("{}\n", std::process::id()))
+    );
+    assert!(matches!(Identity::lock(&other, "1").unwrap(), Locked::Held(_)), "another node is not kept from starting");
+    drop(held);
+    assert!(matches!(Identity::lock(&other, "0").unwrap(), Locked::Held(_)));
 }
 
 #[test]

@@ -5,22 +5,24 @@
 //!
 //! | bytes | what |
 //! | --- | --- |
-//! | 16 | `format`'s: magic `mustrnid`, version 1 |
+//! | 16 | `format`'s: magic `mustrnid`, version 2 |
 //! | 4 | crc32 of all that follows |
-//! | | node id, job id if any, current token if any, next token if any, as on the wire |
+//! | | node id; own entry; list of other jobs' entries. An entry: job id if any, current token if any, next token if any. All as on the wire |
+//!
+//! Version 1, which no release has written, had no place for other jobs' entries: it is refused like any other version.
 //!
 //! Invariants: a file is replaced as a whole, durably; a node reads its own file only, for distinct ids have distinct
 //! names (beyond [`ESCAPED_MAX`] by a hash of 128 bits), and the id in it must be its own. Deliberately absent: making
 //! tokens, and any decision about them. Tested in `identity_test.rs`.
 
-use super::disk::{path_of, tried, tried_directory, Disk};
+use super::disk::{path_of, tried, tried_directory, Disk, Locked};
 use super::format::{check_prefix, prefix, PREFIX_BYTES};
 use crate::error::{Error, Result, Status};
 use crate::wire::{Decoder, Encoder, Wire, WireError, NAME_MAX};
 use std::fmt::{self, Write};
 
 const MAGIC: &[u8; 8] = b"mustrnid";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const BODY: usize = PREFIX_BYTES + 4;
 /// The longest escaped id that is a file's name as it is, in bytes. File names end at 255.
 const ESCAPED_MAX: usize = 200;
@@ -31,11 +33,20 @@ const ESCAPED_KEPT: usize = 160;
 pub type Token = [u8; 32];
 
 /// What a node keeps beyond its life.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// Whose it is.
     pub node_id: String,
-    /// The job that it belongs to, where it was given one.
+    /// Of the job that it was started for last.
+    pub own: Entry,
+    /// Of other jobs, as long as it is not known that the job of `own` has this node; the newest first.
+    pub aside: Vec<Entry>,
+}
+
+/// A node's tokens in one job.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Entry {
+    /// The job, where the node was told one.
     pub job_id: Option<String>,
     /// The token with which it is known to have registered last.
     pub current: Option<Token>,
@@ -44,6 +55,13 @@ pub struct Identity {
 }
 
 impl Identity {
+    /// Keeps every other start with this node id and this directory away until the result is dropped: of two that read and then
+    /// write at once one would lose what the other has kept. Nobody waits for it.
+    pub fn lock(disk: &dyn Disk, node_id: &str) -> Result<Locked> {
+        let name = format!("{}.lock", file_name(node_id));
+        tried(disk, "lock", &name, disk.lock(&name, &format!("{}\n", std::process::id())))
+    }
+
     /// Reads what this node has kept; none where it has kept nothing.
     pub fn load(disk: &dyn Disk, node_id: &str) -> Result<Option<Identity>> {
         let name = file_name(node_id);
@@ -63,7 +81,7 @@ impl Identity {
 
     /// Keeps it, in the place of what was kept. It is durable when this returns; after an error it is that or this.
     pub fn store(&self, disk: &dyn Disk) -> Result<()> {
-        for (what, text) in [("node id", Some(&self.node_id)), ("job id", self.job_id.as_ref())] {
+        for (what, text) in [("node id", Some(&self.node_id)), ("job id", self.own.job_id.as_ref())] {
             if let Some(length) = text.map(String::len).filter(|length| *length > NAME_MAX) {
                 let message = format!("a {what} of {length} bytes: expected {NAME_MAX} at most");
                 return Err(Error::new(Status::Limit, message));
@@ -81,9 +99,8 @@ impl Identity {
     fn encode(&self) -> Vec<u8> {
         let mut body = Encoder::default();
         self.node_id.put(&mut body);
-        self.job_id.put(&mut body);
-        self.current.put(&mut body);
-        self.next.put(&mut body);
+        self.own.put(&mut body);
+        self.aside.put(&mut body);
         let check = crc32fast::hash(&body.bytes).to_le_bytes();
         [&prefix(MAGIC, VERSION)[..], &check, &body.bytes].concat()
     }
@@ -97,20 +114,30 @@ fn decode(bytes: &[u8]) -> Result<Identity, String> {
         return Err("is damaged: its checksum does not fit".to_owned());
     }
     let take = |from: &mut Decoder<'_>| -> Result<Identity, WireError> {
-        let (node_id, job_id) = (Wire::take(from)?, Wire::take(from)?);
-        let identity = Identity { node_id, job_id, current: Wire::take(from)?, next: Wire::take(from)? };
+        let identity = Identity { node_id: Wire::take(from)?, own: Wire::take(from)?, aside: Wire::take(from)? };
         from.finish()?;
         Ok(identity)
     };
     take(&mut Decoder::new(body)).map_err(|wrong| format!("is damaged: {wrong}"))
 }
 
+impl Wire for Entry {
+    fn put(&self, to: &mut Encoder) {
+        self.job_id.put(to);
+        self.current.put(to);
+        self.next.put(to);
+    }
+
+    fn take(from: &mut Decoder<'_>) -> Result<Self, WireError> {
+        Ok(Entry { job_id: Wire::take(from)?, current: Wire::take(from)?, next: Wire::take(from)? })
+    }
+}
+
 /// Says whether there are tokens, and never which.
-impl fmt::Debug for Identity {
+impl fmt::Debug for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let told = |token: &Option<Token>| token.map(|_| "hidden");
-        f.debug_struct("Identity")
-            .field("node_id", &self.node_id)
+        f.debug_struct("Entry")
             .field("job_id", &self.job_id)
             .field("current", &told(&self.current))
             .field("next", &told(&self.next))

@@ -3,7 +3,12 @@ use crate::journal::testdisk::MemoryDisk;
 use std::collections::HashMap;
 
 fn identity(node_id: &str) -> Identity {
-    Identity { node_id: node_id.into(), job_id: Some("job".into()), current: Some([1; 32]), next: Some([2; 32]) }
+    of(node_id, Some([1; 32]), Some([2; 32]))
+}
+
+fn of(node_id: &str, current: Option<Token>, next: Option<Token>) -> Identity {
+    let own = Entry { job_id: Some("job".into()), current, next };
+    Identity { node_id: node_id.into(), own, aside: Vec::new() }
 }
 
 #[test]
@@ -23,10 +28,13 @@ fn a_store_is_durable_and_replaces_the_one_before() {
     for (current, next) in [(None, None), (None, Some([8; 32])), (Some([8; 32]), None), (Some([8; 32]), Some([9; 32]))]
     {
         for job_id in [None, Some("j".repeat(NAME_MAX))] {
-            let kept = Identity { job_id, current, next, ..identity("0") };
-            kept.store(&disk).unwrap();
-            disk = disk.crash();
-            assert_eq!(Identity::load(&disk, "0").unwrap(), Some(kept));
+            for aside in [Vec::new(), vec![identity("1").own; 9]] {
+                let own = Entry { job_id: job_id.clone(), current, next };
+                let kept = Identity { node_id: "0".into(), own, aside };
+                kept.store(&disk).unwrap();
+                disk = disk.crash();
+                assert_eq!(Identity::load(&disk, "0").unwrap(), Some(kept));
+            }
         }
     }
     assert_eq!(Identity::load(&disk, "1").unwrap(), None);
@@ -36,7 +44,8 @@ fn a_store_is_durable_and_replaces_the_one_before() {
 fn names_and_jobs_that_are_too_long_are_refused() {
     let disk = MemoryDisk::new(3);
     let long = "x".repeat(NAME_MAX + 1);
-    for wrong in [identity(&long), Identity { job_id: Some(long), ..identity("0") }] {
+    let own = Entry { job_id: Some(long.clone()), ..Entry::default() };
+    for wrong in [identity(&long), Identity { own, ..identity("0") }] {
         let error = wrong.store(&disk).unwrap_err();
         assert_eq!(error.status(), Status::Limit);
         assert!(error.message().contains("256 bytes: expected 255 at most"), "{error}");
@@ -46,7 +55,7 @@ fn names_and_jobs_that_are_too_long_are_refused() {
 
 #[test]
 fn a_crash_at_any_moment_leaves_the_old_one_or_the_new_one() {
-    let (old, new) = (identity("0"), Identity { current: Some([2; 32]), next: None, ..identity("0") });
+    let (old, new) = (identity("0"), of("0", Some([2; 32]), None));
     let (mut olds, mut news) = (0, 0);
     for seed in 0..2000 {
         let disk = MemoryDisk::new(seed);
@@ -75,7 +84,7 @@ fn a_crash_at_any_moment_leaves_the_old_one_or_the_new_one() {
 #[test]
 fn damage_anywhere_is_refused_and_says_what_to_do() {
     let disk = MemoryDisk::new(4);
-    identity("0").store(&disk).unwrap();
+    Identity { aside: vec![identity("1").own], ..identity("0") }.store(&disk).unwrap();
     let whole = disk.bytes("node-0.identity");
     let refused = |bytes: &[u8]| {
         disk.put("node-0.identity", bytes);
@@ -105,10 +114,13 @@ fn another_nodes_file_and_another_version_are_refused() {
     disk.put("node-0.identity", &bytes);
     let error = Identity::load(&disk, "0").unwrap_err();
     assert!(error.message().contains("is that of node id \"1\", not of \"0\": remove it"), "{error}");
-    bytes[..PREFIX_BYTES].copy_from_slice(&prefix(MAGIC, 2));
-    disk.put("node-1.identity", &bytes);
-    let error = Identity::load(&disk, "1").unwrap_err();
-    assert!(error.message().contains("has format version 2, and this library reads version 1"), "{error}");
+    for version in [1, 3] {
+        bytes[..PREFIX_BYTES].copy_from_slice(&prefix(MAGIC, version));
+        disk.put("node-1.identity", &bytes);
+        let error = Identity::load(&disk, "1").unwrap_err();
+        let both = format!("has format version {version}, and this library reads version 2: remove it to go on");
+        assert!(error.message().contains(&both), "{error}");
+    }
 }
 
 #[test]
@@ -130,7 +142,7 @@ fn a_sync_that_fails_leaves_the_old_one() {
     let disk = MemoryDisk::new(7);
     identity("0").store(&disk).unwrap();
     disk.fail_sync_after(0);
-    let error = Identity { current: None, ..identity("0") }.store(&disk).unwrap_err();
+    let error = of("0", None, Some([2; 32])).store(&disk).unwrap_err();
     assert!(error.message().starts_with("cannot sync /memory/node-0.identity.new"), "{error}");
     assert_eq!(Identity::load(&disk.crash(), "0").unwrap(), Some(identity("0")));
 }
@@ -172,6 +184,7 @@ fn the_hash_is_fnv_1a() {
 
 #[test]
 fn tokens_are_not_shown() {
-    let shown = format!("{:?}", Identity { current: Some([0xab; 32]), next: None, ..identity("0") });
-    assert_eq!(shown, r#"Identity { node_id: "0", job_id: Some("job"), current: Some("hidden"), next: None }"#);
+    let shown = format!("{:?}", of("0", Some([0xab; 32]), None));
+    let entry = r#"Entry { job_id: Some("job"), current: Some("hidden"), next: None }"#;
+    assert_eq!(shown, format!(r#"Identity {{ node_id: "0", own: {entry}, aside: [] }}"#));
 }

@@ -29,6 +29,6 @@ pub(crate) mod testdisk;
 
 pub use disk::{Appender, Disk, Locked};
 pub use file_disk::{FileDisk, Keep, Kept};
-pub use identity::Identity;
+pub use identity::{Entry, Identity};
 pub use log::{Journal, Opened, Records};
 pub use record::RECORD_MAX;

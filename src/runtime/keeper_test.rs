@@ -42,7 +42,10 @@ fn every_life_has_the_token_that_holds_however_the_last_one_ended() {
         };
         for _ in 0..8 {
             if choose(2) == 0 {
-                disk.crash_after(choose(12)); // a life that joins takes ten operations
+                disk.crash_after(choose(14)); // a life that joins takes twelve operations
+            }
+            while choose(3) == 0 {
+                let _ = of(&disk, ["another", "a third"][choose(2) as usize]); // by mistake: its scheduler refuses it
             }
             match begin(&disk) {
                 Ok((reentry, mut keeper)) => {
@@ -66,7 +69,7 @@ fn every_life_has_the_token_that_holds_however_the_last_one_ended() {
 
 #[test]
 fn a_life_that_cannot_keep_its_token_does_not_register_with_it() {
-    for operations in 0..5 {
+    for operations in 0..6 {
         let disk = MemoryDisk::new(operations);
         disk.crash_after(operations);
         assert!(begin(&disk).is_err(), "operation {operations}");
@@ -85,4 +88,68 @@ fn what_another_job_has_kept_under_the_same_name_is_not_shown() {
     let (reentry, _) = begin(&disk).unwrap();
     assert_eq!(reentry.tokens.len(), 1);
     assert_eq!(of(&disk, "another").unwrap().0.tokens, []);
+}
+
+/// More than what is kept.
+const MANY: &[&str] = &["c", "e", "f", "g", "h", "i", "k", "l", "m", "n", "o", "p", "q", "r"];
+
+/// Starts with other job ids, which their scheduler refuses: what they show is what they have drawn themselves.
+fn mistakes(disk: &MemoryDisk, ids: &[&str], right: TokenHash) {
+    for id in ids {
+        let shown = of(disk, id).unwrap().0.tokens;
+        assert!(shown.iter().all(|token| TokenHash::of(token) != right), "{id}");
+    }
+}
+
+#[test]
+fn a_start_with_a_wrong_job_id_does_not_cost_the_token_nor_do_several() {
+    for is_known_to_hold in [true, false] {
+        let disk = MemoryDisk::new(1);
+        let (first, mut keeper) = begin(&disk).unwrap();
+        if is_known_to_hold {
+            keeper.joined().unwrap();
+        }
+        for ids in [&["b"][..], &["b", "c", "d"], &["b", "b"], &["b", "c", "b"], &[], &["d"], MANY, &["b"], MANY, MANY]
+        {
+            let most = if is_known_to_hold { ids.len() } else { ids.len().min(ASIDE_MAX) };
+            mistakes(&disk, &ids[..most], first.next);
+            let (again, _) = begin(&disk).unwrap();
+            let shown: Vec<TokenHash> = again.tokens.iter().map(TokenHash::of).collect();
+            assert!(shown.contains(&first.next), "known to hold: {is_known_to_hold}, after {ids:?}");
+        }
+    }
+}
+
+#[test]
+fn a_job_that_has_this_node_drops_what_was_put_aside() {
+    let disk = MemoryDisk::new(1);
+    begin(&disk).unwrap().1.joined().unwrap();
+    let (_, mut other) = of(&disk, "another").unwrap();
+    let aside = || -> Vec<Option<String>> {
+        let kept = Identity::load(&disk, "worker 1").unwrap().unwrap();
+        kept.aside.into_iter().map(|entry| entry.job_id).collect()
+    };
+    assert_eq!(aside(), [Some("job".to_owned())]);
+    other.joined().unwrap();
+    assert_eq!(aside(), []);
+    assert_eq!(begin(&disk).unwrap().0.tokens, []);
+    assert_eq!(aside(), [Some("another".to_owned())]);
+}
+
+#[test]
+fn of_two_starts_at_once_one_is_refused_in_words_and_nothing_is_lost() {
+    let disk = MemoryDisk::new(1);
+    let (first, mut keeper) = begin(&disk).unwrap();
+    let lock = Identity::lock(&disk, "worker 1").unwrap();
+    let Err(error) = begin(&disk) else { panic!("somebody else reads and writes this file now") };
+    let pid = std::process::id();
+    let begin_of_it = format!(
+        "another process (pid {pid}) is starting with this node id, \"worker 1\", in this recovery path, /memory: expected one"
+    );
+    assert_eq!(error.status(), Status::Journal);
+    assert!(error.message().starts_with(&begin_of_it), "{error}");
+    keeper.joined().expect("a life that has joined is not disturbed by one that starts");
+    drop(lock);
+    let (again, _) = begin(&disk).unwrap();
+    assert_eq!(again.tokens.iter().map(TokenHash::of).collect::<Vec<_>>(), [first.next]);
 }
