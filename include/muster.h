@@ -318,14 +318,14 @@ typedef void (*muster_reduce_fn)(const void *in, void *inout, size_t count, int3
 
 /**
  * A newer life of this node has taken its place; or the others have given this one up, be it replaced or not, with recovery or
- * without; or its scheduler was started from an older copy of its journal, and does not know it.
+ * without.
  */
 #define MUSTER_ERR_FENCED (-18)
 
 /** Authentication or encryption failed. */
 #define MUSTER_ERR_SECURITY (-19)
 
-/** The journal could not be read or written. */
+/** The journal, or what a node keeps beside it, could not be read or written, or the journal is an older copy. */
 #define MUSTER_ERR_JOURNAL (-20)
 
 /** The operating system refused something. */

@@ -4,7 +4,10 @@ use super::bench::{failure, formed, profile, Bench};
 use super::*;
 use crate::error::{Culprit, Status};
 use crate::types::GroupId;
-use crate::wire::{Blob, Formed, GroupWish, InEpoch, Known, LostNodes, MakeGroup, Revoked, StoreOperation, Verdict};
+use crate::wire::{
+    Blob, Formed, GroupMade, GroupWish, InEpoch, Known, LostNodes, MakeGroup, Revoked, StoreOperation, StoreReply,
+    Told, Verdict,
+};
 
 const MADE: GroupId = GroupId(3);
 
@@ -110,6 +113,38 @@ fn what_needs_the_scheduler_waits_for_it_and_is_asked_on_each_connection_until_i
         assert!(is_asked(|message| matches!(message, Message::Locate(locate) if locate.index == 2000)), "{sent:?}");
         assert!(is_asked(|message| matches!(message, Message::Recover(wish) if wish.inside)), "{sent:?}");
     }
+}
+
+#[test]
+fn what_it_was_told_is_brought_with_the_registration_the_newest_of_each_kind() {
+    let mut bench = joined(1);
+    let registers = |bench: &mut Bench| {
+        bench.feed(Input::Closed("reset".to_owned()));
+        bench.pass(1_000, false);
+        bench.outputs.clear();
+        bench.feed(Input::Connected(Vec::new()));
+        let [Message::Register(register)] = &bench.sent()[..] else { panic!("{:?}", bench.sent()) };
+        (register.instance, register.told.clone())
+    };
+    let instance = Some(JobInstance([1; 16]));
+    assert_eq!(registers(&mut bench), (instance, Told { epoch: Epoch(1), change: 0, group: 0 }));
+    bench.receive(Message::Formed(formed(1, 1)));
+    for (change, group) in [(0, None), (5, Some(MADE)), (4, None), (0, Some(GroupId(2)))] {
+        let (status, reason) = (0, String::new());
+        bench.receive(Message::StoreReply(StoreReply {
+            request: 9,
+            status,
+            reason,
+            number: 0,
+            change,
+            value_bytes: 0,
+        }));
+        bench.receive(Message::GroupMade(GroupMade { parent: GroupId::WORLD, nth: 1, group, members: vec![0] }));
+    }
+    let told = Told { epoch: Epoch(1), change: 5, group: MADE.0 };
+    assert_eq!(registers(&mut bench), (instance, told.clone()));
+    bench.receive(Message::Formed(formed(1, 2)));
+    assert_eq!(registers(&mut bench), (instance, Told { epoch: Epoch(2), ..told }), "it is the same life");
 }
 
 #[test]

@@ -16,7 +16,14 @@ fn set(ask: Ask, value: &[u8]) -> Command {
 }
 
 fn reply(request: u64, value_bytes: u64) -> Message {
-    Message::StoreReply(StoreReply { request, status: 0, reason: String::new(), number: 4, value_bytes })
+    Message::StoreReply(StoreReply {
+        request,
+        status: 0,
+        reason: String::new(),
+        number: 4,
+        change: request,
+        value_bytes,
+    })
 }
 
 fn piece(request: u64, bytes: &[u8]) -> Message {
@@ -65,7 +72,8 @@ fn replies_are_put_together_and_told_once() {
 fn errors_come_with_their_status() {
     let mut bench = Bench::joined();
     bench.command(set(1, b""));
-    let refused = StoreReply { request: 1, status: -5, reason: "full".to_owned(), number: 0, value_bytes: 0 };
+    let refused =
+        StoreReply { request: 1, status: -5, reason: "full".to_owned(), number: 0, change: 0, value_bytes: 0 };
     bench.receive(Message::StoreReply(refused));
     let told = bench.told();
     assert!(matches!(&told[0], Event::Stored(1, Err(error)) if error.status() == Status::Limit));

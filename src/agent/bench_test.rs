@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::types::{Device, GroupId, HostName, Incarnation, Process, Role, Secret};
-use crate::wire::{self, Agreed, Formed, HeartbeatEcho, Register};
+use crate::wire::{self, Agreed, Formed, HeartbeatEcho, Register, Told};
 use std::sync::Arc;
 
 /// A brain, its time, and what it has put out.
@@ -34,6 +34,7 @@ pub(super) fn profile() -> Profile {
         server_num: 0,
         recovery: false,
         instance: None,
+        told: Told::NOTHING,
         device: Device::default(),
         reentry: None,
         launch: None,

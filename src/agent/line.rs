@@ -5,7 +5,7 @@ use super::complaints::{Complaints, AFTER};
 use super::contract::{Event, Output, Profile};
 use super::{seconds, Agent, Stage};
 use crate::types::Time;
-use crate::wire::Message;
+use crate::wire::{Message, Told};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -244,6 +244,7 @@ impl Agent {
         register.addresses = addresses;
         if let Stage::Member(member) = &self.stage {
             register.instance = Some(member.instance);
+            register.told = Told { epoch: member.epoch, change: self.store.change(), group: member.group };
         }
         self.send(Message::Register(register));
     }

@@ -80,6 +80,8 @@ struct Member {
     instance: JobInstance,
     generation: u64,
     epoch: Epoch,
+    /// The highest number of a group that was made of one of its own, and it was told of; 0: none.
+    group: u32,
     /// Who is lost in it, by index.
     lost: Vec<u32>,
     leaving: Option<leave::Leaving>,

@@ -41,7 +41,12 @@ impl Agent {
             Message::Revoked(revoked) if !self.is_in(revoked.failure.epoch) => return,
             Message::Revoked(revoked) => Ok(self.asks.revoked(revoked.failure)),
             Message::Absent(absent) => Ok(self.asks.absent(absent)),
-            Message::GroupMade(made) => Ok(self.asks.made(made)),
+            Message::GroupMade(made) => {
+                if let Stage::Member(member) = &mut self.stage {
+                    member.group = member.group.max(made.group.map_or(0, |group| group.0));
+                }
+                Ok(self.asks.made(made))
+            }
             Message::GroupFreed(freed) => return self.asks.freed(freed.group),
             Message::NotRecovered(word) if word.failure.status == Status::Fenced => return self.put_out(word.failure),
             Message::NotRecovered(word) if !self.is_in(word.failure.epoch) => return,
@@ -144,6 +149,7 @@ impl Agent {
             instance: formed.instance,
             generation: formed.generation,
             epoch: formed.epoch,
+            group: 0,
             lost: Vec::new(),
             leaving: None,
             expelled: false,

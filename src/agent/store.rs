@@ -38,6 +38,8 @@ pub(super) struct Requests {
     cancelled: VecDeque<Ask>,
     value_max: u64,
     key_max: u64,
+    /// The last change that was acknowledged, as the scheduler counts this life's changes.
+    change: u64,
 }
 
 impl Requests {
@@ -121,6 +123,11 @@ impl Requests {
         true
     }
 
+    /// The last change that was acknowledged.
+    pub(super) fn change(&self) -> u64 {
+        self.change
+    }
+
     /// The connection ended: replies that were coming in are lost, and come again.
     pub(super) fn disconnected(&mut self) {
         self.pending.values_mut().for_each(|pending| pending.reply = None);
@@ -129,6 +136,7 @@ impl Requests {
     /// A reply begins. An answer to what nobody waits for is no error: it was cancelled meanwhile.
     pub(super) fn replied(&mut self, reply: StoreReply) -> Result<Option<Event>, String> {
         let ask = reply.request;
+        self.change = self.change.max(reply.change);
         let Some(pending) = self.pending.get_mut(&ask) else { return Ok(None) };
         if pending.reply.is_some() {
             return Err(format!("a second reply to store request {ask} before the first was whole"));

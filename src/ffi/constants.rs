@@ -47,11 +47,11 @@ pub const MUSTER_ERR_REVOKED: muster_status_t = -16;
 /// A rank aborted the job, or its scheduler was stopped; or a request was cancelled, or a message given up midway.
 pub const MUSTER_ERR_ABORTED: muster_status_t = -17;
 /// A newer life of this node has taken its place; or the others have given this one up, be it replaced or not, with recovery or
-/// without; or its scheduler was started from an older copy of its journal, and does not know it.
+/// without.
 pub const MUSTER_ERR_FENCED: muster_status_t = -18;
 /// Authentication or encryption failed.
 pub const MUSTER_ERR_SECURITY: muster_status_t = -19;
-/// The journal could not be read or written.
+/// The journal, or what a node keeps beside it, could not be read or written, or the journal is an older copy.
 pub const MUSTER_ERR_JOURNAL: muster_status_t = -20;
 /// The operating system refused something.
 pub const MUSTER_ERR_SYSTEM: muster_status_t = -21;

@@ -30,7 +30,10 @@ impl Scheduler {
             Some(key) => {
                 let has_joined = register.instance.is_some();
                 let checked = self.check_instance(&register).and_then(|()| self.check_same_life(key, &register));
-                checked.map(|()| self.register_again(now, conn, key, has_joined))
+                checked.map(|()| match self.is_behind(key, &register) {
+                    Some(words) => self.end_as_older_copy(&words),
+                    None => self.register_again(now, conn, key, has_joined),
+                })
             }
             None if self.rules.recovery && self.is_complete() => {
                 self.check_fenced(&register).and_then(|()| self.come_back(now, conn, register))
@@ -175,6 +178,7 @@ impl Scheduler {
         self.check_settings(register)?;
         self.check_instance(register)?;
         if register.instance.is_some() {
+            self.check_epoch_told(register)?;
             let reason = format!("{} registers again, but has no place in this scheduler's job", name(register));
             return Err((Status::Fenced, reason));
         }

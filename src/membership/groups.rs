@@ -56,6 +56,11 @@ impl Groups {
         (group, members)
     }
 
+    /// The highest number that a group was ever given; 0: none.
+    pub(super) fn highest(&self) -> u32 {
+        self.count.checked_sub(1).map_or(0, |count| FIRST_MADE + count)
+    }
+
     /// What was to be made of a group that is revoked will not be.
     pub(super) fn give_up(&mut self, parent: GroupId) {
         self.makings.retain(|(of, _), making| *of != parent || making.done.is_some());

@@ -22,6 +22,7 @@ mod history;
 mod launcher;
 mod liveness;
 mod node;
+mod older_copy;
 mod promises;
 mod ranks;
 mod recovery;
@@ -437,8 +438,8 @@ impl Scheduler {
     fn store(&mut self, key: u32, act: impl FnOnce(&mut Store, u32)) {
         act(&mut self.store, key);
         while let Some(change) = self.store.next_change() {
-            let by = change.by.and_then(|(node, request, number)| {
-                Some((node, self.nodes.get(&node)?.register.incarnation, request, number))
+            let by = change.by.and_then(|(node, request, number, nth)| {
+                Some((node, self.nodes.get(&node)?.register.incarnation, request, number, nth))
             });
             self.promise(Record::Store(StoreRecord { key: Some(change.key), value: change.value, by }));
         }

@@ -122,7 +122,7 @@ impl Scheduler {
                 Record::Making(making) => scheduler.groups.restore(making),
                 Record::Store(mut change) => {
                     // What an earlier life has asked is not asked again.
-                    let is_life = |(node, life, ..): &(u32, Incarnation, u64, i64)| {
+                    let is_life = |(node, life, ..): &(u32, Incarnation, u64, i64, u64)| {
                         scheduler.nodes.get(node).is_some_and(|node| node.register.incarnation == *life)
                     };
                     change.by = change.by.filter(is_life);

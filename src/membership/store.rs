@@ -46,8 +46,19 @@ struct Open {
 #[derive(Debug, Default)]
 struct Client {
     open: BTreeMap<u64, Open>,
-    /// The number in the reply to each request that changed something.
-    kept: BTreeMap<u64, i64>,
+    /// Each request that changed something, until the node has its answer.
+    kept: BTreeMap<u64, Kept>,
+    /// The last of them, for good.
+    newest: Option<(u64, Kept)>,
+}
+
+/// What is remembered of a request that changed something.
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    /// The number in the reply.
+    number: i64,
+    /// The how-manieth change by this life of the node it was.
+    change: u64,
 }
 
 #[derive(Debug)]
@@ -69,8 +80,8 @@ pub(super) struct Store {
 pub(super) struct Change {
     pub(super) key: Vec<u8>,
     pub(super) value: Option<Blob>,
-    /// The node, its request, and the number in the answer.
-    pub(super) by: Option<(u32, u64, i64)>,
+    /// The node, its request, the number in the answer, and the how-manieth change by this life of the node it is.
+    pub(super) by: Option<(u32, u64, i64, u64)>,
 }
 
 /// A refusal: status and sentence.
@@ -101,9 +112,9 @@ impl Store {
         self.changes.pop_front()
     }
 
-    fn write_down(&mut self, key: &Blob, node: u32, request: u64, number: i64) {
+    fn write_down(&mut self, key: &Blob, node: u32, request: u64, kept: Kept) {
         if self.durable {
-            let (key, by) = (key.as_slice().to_vec(), Some((node, request, number)));
+            let (key, by) = (key.as_slice().to_vec(), Some((node, request, kept.number, kept.change)));
             let value = self.entries.get(&key).cloned();
             self.changes.push_back(Change { key, value, by });
         }
@@ -121,9 +132,14 @@ impl Store {
             };
             self.used -= old.map_or(0, |old| key.len() + old.len());
         }
-        if let Some((node, _, request, number)) = record.by {
-            self.keep(node, request, number);
+        if let Some((node, _, request, number, change)) = record.by {
+            self.keep(node, request, Kept { number, change });
         }
+    }
+
+    /// How many changes the present life of a node has made.
+    pub(super) fn changes_of(&self, key: u32) -> u64 {
+        self.clients.get(&key).and_then(|client| client.newest).map_or(0, |(_, newest)| newest.change)
     }
 
     /// What it holds and remembers, as it is written down. `life` tells the life of a node.
@@ -131,7 +147,9 @@ impl Store {
         let entries = self.entries.iter().map(|(key, value)| (Some(key.clone()), Some(value.clone()), None));
         let kept = self.clients.iter().flat_map(|(node, client)| {
             let life = life(*node);
-            client.kept.iter().filter_map(move |(request, number)| Some((*node, life?, *request, *number)))
+            let newest = client.newest.as_ref().filter(|(request, _)| !client.kept.contains_key(request));
+            let kept = client.kept.iter().chain(newest.map(|(request, kept)| (request, kept)));
+            kept.filter_map(move |(request, kept)| Some((*node, life?, *request, kept.number, kept.change)))
         });
         let all = entries.chain(kept.map(|by| (None, None, Some(by))));
         all.map(|(key, value, by)| Record::Store(StoreRecord { key, value, by })).collect()
@@ -254,18 +272,20 @@ impl Store {
         let Some(client) = self.clients.get_mut(&key) else { return };
         let Some(open) = client.open.remove(&request) else { return };
         self.used -= open.reserved;
-        if let Some(number) = client.kept.get(&request).copied() {
+        if let Some(kept) = client.kept.get(&request).copied() {
             let desired = (open.begin.operation == StoreOperation::CompareSet)
                 .then(|| Blob::new(open.bytes[open.begin.expected_bytes as usize..].to_vec()));
-            return self.answer(key, request, number, desired);
+            return self.answer(key, request, kept, desired);
         }
         match self.outcome(&open.begin, open.bytes) {
             Ok(Some((number, value, changed))) => {
+                let change = if changed { self.changes_of(key).saturating_add(1) } else { 0 };
+                let kept = Kept { number, change };
                 if changed {
-                    self.keep(key, request, number);
-                    self.write_down(&open.begin.keys[0], key, request, number);
+                    self.keep(key, request, kept);
+                    self.write_down(&open.begin.keys[0], key, request, kept);
                 }
-                self.answer(key, request, number, value);
+                self.answer(key, request, kept, value);
                 if changed {
                     self.wake(open.begin.keys[0].as_slice());
                 }
@@ -275,11 +295,14 @@ impl Store {
         }
     }
 
-    fn keep(&mut self, key: u32, request: u64, number: i64) {
-        let kept = &mut self.clients.entry(key).or_default().kept;
-        kept.insert(request, number);
-        if kept.len() > KEPT_MAX {
-            kept.pop_first();
+    fn keep(&mut self, key: u32, request: u64, kept: Kept) {
+        let client = self.clients.entry(key).or_default();
+        client.kept.insert(request, kept);
+        if client.kept.len() > KEPT_MAX {
+            client.kept.pop_first();
+        }
+        if client.newest.is_none_or(|(_, newest)| newest.change < kept.change) {
+            client.newest = Some((request, kept));
         }
     }
 
@@ -376,13 +399,14 @@ impl Store {
     }
 
     fn refuse(&mut self, to: u32, request: u64, (status, reason): Refusal) {
-        let reply = StoreReply { request, status: status.code(), reason, number: 0, value_bytes: 0 };
+        let reply = StoreReply { request, status: status.code(), reason, number: 0, change: 0, value_bytes: 0 };
         self.answers.push_back(Answer { to, reply, value: None, is_too_much: false });
     }
 
-    fn answer(&mut self, to: u32, request: u64, number: i64, value: Option<Blob>) {
+    fn answer(&mut self, to: u32, request: u64, Kept { number, change }: Kept, value: Option<Blob>) {
         let value_bytes = value.as_ref().map_or(0, Blob::len) as u64;
-        let reply = StoreReply { request, status: Status::Ok.code(), reason: String::new(), number, value_bytes };
+        let (status, reason) = (Status::Ok.code(), String::new());
+        let reply = StoreReply { request, status, reason, number, change, value_bytes };
         self.answers.push_back(Answer { to, reply, value, is_too_much: false });
     }
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::error::{Error, Status};
 use crate::types::{Device, HostName, JobInstance, Secret};
-use crate::wire::{Agreed, Formed, Heartbeat, Record, Register, Rejected, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
+use crate::wire::{Agreed, Formed, Heartbeat, Record, Register, Rejected, Told, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
 
 /// A scheduler on host `here`, whose heartbeat time-out is 5 s, and everything that it said.
 pub(crate) struct Bench {
@@ -70,6 +70,7 @@ pub(crate) fn worker(serial: u32, worker_num: u32) -> Register {
         server_num: 0,
         recovery: false,
         instance: None,
+        told: Told::NOTHING,
         device: Device::default(),
         reentry: None,
         launch: None,

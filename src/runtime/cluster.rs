@@ -24,7 +24,7 @@ use crate::config::{Key, Place, Settings};
 use crate::error::{Error, Failure, Result, Status};
 use crate::net::{host, resolve};
 use crate::types::{Epoch, GroupId, Incarnation, LaunchId, Role, Time};
-use crate::wire::{Abort, Formed, Member, Register, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
+use crate::wire::{Abort, Formed, Member, Register, Told, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -451,6 +451,7 @@ fn registration(settings: &Settings, incarnation: Incarnation) -> Result<Registe
         server_num: settings.server_num,
         recovery: settings.enable_recovery,
         instance: None,
+        told: Told::NOTHING,
         device: rank_table::device(settings),
         reentry: None,
         launch: settings.launch_id.as_deref().map(LaunchId::of),

@@ -1,7 +1,7 @@
 use super::*;
 use crate::net::{Registry, Token};
 use crate::types::{Device, HostName, Incarnation, Process, Role};
-use crate::wire::{encode_frame, Blob, HeartbeatEcho, Register, StatusPart, StorePiece, STORE_PIECE_BYTES};
+use crate::wire::{encode_frame, Blob, HeartbeatEcho, Register, StatusPart, StorePiece, Told, STORE_PIECE_BYTES};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
@@ -137,6 +137,7 @@ fn register() -> Message {
         server_num: 0,
         recovery: false,
         instance: None,
+        told: Told::NOTHING,
         device: Device::default(),
         reentry: None,
         launch: None,

@@ -8,7 +8,7 @@ use crate::runtime::scheduler::Serving;
 use crate::types::{Device, HostName, Incarnation, Process, Role, Token, TokenHash};
 use crate::wire::{
     encode_frame, peek_frame, Blob, Formed, Heartbeat, Message, Reentry, Register, StoreBegin, StoreOperation,
-    StorePiece, StoreRecord, StoreReply, CONTROL_PAYLOAD_MAX, PROTOCOL_HIGHEST, PROTOCOL_LOWEST,
+    StorePiece, StoreRecord, StoreReply, Told, CONTROL_PAYLOAD_MAX, PROTOCOL_HIGHEST, PROTOCOL_LOWEST,
 };
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -183,6 +183,7 @@ impl Node {
             server_num: 0,
             recovery: true,
             instance: before.map(|before| before.instance),
+            told: Told::NOTHING,
             device: Device::default(),
             reentry: Some(Reentry { tokens: Vec::new(), next: TokenHash::of(&Token([1; 32])) }),
             launch: None,

@@ -8,7 +8,7 @@ use super::world::{Event, Line, World};
 use crate::agent::{self, Agent, Profile};
 use crate::membership::{self, Closed, ConnId, Identity, Liveness, Rules, Scheduler, StoreLimits};
 use crate::types::{Call, CallKind, Device, GroupId, HostName, Incarnation, JobInstance, Process, Role, Secret, Time};
-use crate::wire::{Agreed, GroupProgress, Heartbeat, Lane, Message, Register, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
+use crate::wire::{Agreed, GroupProgress, Heartbeat, Lane, Message, Register, Told, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
 use std::time::Duration;
 
 /// The port of every simulated scheduler; nothing listens there.
@@ -80,6 +80,7 @@ impl World {
             server_num: self.plan.servers,
             recovery: false,
             instance: None,
+            told: Told::NOTHING,
             device: Device::default(),
             reentry: None,
             launch: None,

@@ -50,12 +50,32 @@ pub struct Register {
     pub recovery: bool,
     /// The job instance that it belongs to, when it registers again after a broken connection.
     pub instance: Option<JobInstance>,
+    /// And what it was told then, which the scheduler must know.
+    pub told: Told,
     /// The device that it works with.
     pub device: Device,
     /// With recovery: what proves which node it is.
     pub reentry: Option<Reentry>,
     /// What its launcher knows it by.
     pub launch: Option<LaunchId>,
+}
+
+record! {
+    /// The newest of each kind that a member was told: all of it was durable before. A scheduler that does not know it has an
+    /// older copy of its journal.
+    pub struct Told {
+        /// The newest epoch; 0: none yet.
+        pub epoch: Epoch,
+        /// Of the changes that this life has made to the store, the last that was acknowledged, as `StoreReply` counts; 0: none.
+        pub change: u64,
+        /// The highest number of a group that it has made; 0: none.
+        pub group: u32,
+    }
+}
+
+impl Told {
+    /// What one knows that begins.
+    pub const NOTHING: Told = Told { epoch: Epoch(0), change: 0, group: 0 };
 }
 
 impl Register {
@@ -108,6 +128,7 @@ impl Wire for Register {
         self.server_num.put(to);
         self.recovery.put(to);
         self.instance.put(to);
+        self.told.put(to);
         self.device.put(to);
         self.reentry.put(to);
         self.launch.put(to);
@@ -132,6 +153,7 @@ impl Wire for Register {
             server_num: Wire::take(from)?,
             recovery: Wire::take(from)?,
             instance: Wire::take(from)?,
+            told: Wire::take(from)?,
             device: Wire::take(from)?,
             reentry: Wire::take(from)?,
             launch: Wire::take(from)?,

@@ -83,7 +83,8 @@ fn register() -> Register {
         worker_num: 4,
         server_num: 0,
         recovery: false,
-        instance: None,
+        instance: Some(JobInstance(counting(0x30))),
+        told: Told { epoch: Epoch(2), change: 7, group: 3 },
         device: Device { id: Some(5), ip: Some([10, 0, 0, 9].into()) },
         reentry: Some(Reentry { tokens: vec![Token([2; 32])], next: TokenHash([3; 32]) }),
         launch: Some(LaunchId([4; 16])),
@@ -138,7 +139,7 @@ fn store_begin() -> StoreBegin {
 }
 
 fn store_reply() -> StoreReply {
-    StoreReply { request: 9, status: 0, reason: String::new(), number: 0, value_bytes: 0 }
+    StoreReply { request: 9, status: 0, reason: String::new(), number: 0, change: 3, value_bytes: 0 }
 }
 
 /// One row: the name in the document, the message, its payload.
@@ -158,8 +159,9 @@ fn life() -> Vec<Row> {
             Message::Register(register()),
             "0100010000000000000000000500302e312e300103006a6f6201010033010103000000101112131415161718191a1b1c\
              1d1e1f0100610600612f626f6f742c0300006712000000000000010000f00000000001000000040a000001a00f040000\
-             00000000000000010500000001040a000009010100000002020202020202020202020202020202020202020202020202\
-             0202020202020203030303030303030303030303030303030303030303030303030303030303030104040404040404040404040404040404",
+             00000000000001303132333435363738393a3b3c3d3e3f02000000000000000700000000000000030000000105000000\
+             01040a000009010100000002020202020202020202020202020202020202020202020202020202020202020303030303\
+             0303030303030303030303030303030303030303030303030303030104040404040404040404040404040404",
         ),
         ("Rejected", Message::Rejected(rejected), "f9ffffff13006a6f62206964202261222c206e6f7420226222"),
         (
@@ -341,7 +343,7 @@ fn store() -> Vec<Row> {
         (
             "StoreReply",
             Message::StoreReply(store_reply()),
-            "090000000000000000000000000000000000000000000000000000000000",
+            "0900000000000000000000000000000000000000000003000000000000000000000000000000",
         ),
     ]
 }

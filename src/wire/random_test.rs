@@ -175,6 +175,7 @@ impl Random {
             server_num: self.u32(),
             recovery: self.flag(),
             instance: self.option(|random| JobInstance(random.array())),
+            told: Told { epoch: Epoch(self.u64()), change: self.u64(), group: self.u32() },
             device: self.device(),
             reentry: self.option(|random| Reentry {
                 tokens: random.list(TOKENS_MAX as u64, |random| Token(random.array())),
@@ -253,6 +254,7 @@ impl Random {
             status: self.number() as i32,
             reason: self.text(SENTENCE_MAX),
             number: self.number() as i64,
+            change: self.u64(),
             value_bytes: self.u64(),
         }
     }

@@ -100,8 +100,9 @@ pub struct StoreRecord {
     pub key: Option<Vec<u8>>,
     /// What it holds from now on; none: it is deleted.
     pub value: Option<Blob>,
-    /// Who asked: its index, its life and the request's number; and the number in the answer.
-    pub by: Option<(u32, Incarnation, u64, i64)>,
+    /// Who asked: its index, its life and the request's number; the number in the answer; and the how-manieth change by that
+    /// life it is.
+    pub by: Option<(u32, Incarnation, u64, i64, u64)>,
 }
 
 impl Wire for StoreRecord {
@@ -109,18 +110,22 @@ impl Wire for StoreRecord {
         put_bytes(self.key.as_deref(), to);
         put_bytes(self.value.as_ref().map(Blob::as_slice), to);
         self.by.is_some().put(to);
-        if let Some((node, life, request, number)) = &self.by {
+        if let Some((node, life, request, number, change)) = &self.by {
             node.put(to);
             life.put(to);
             request.put(to);
             number.put(to);
+            change.put(to);
         }
     }
 
     fn take(from: &mut Decoder<'_>) -> Result<Self, WireError> {
         let (key, value) = (take_bytes(from)?, take_bytes(from)?);
         let by = match bool::take(from)? {
-            true => Some((Wire::take(from)?, Wire::take(from)?, Wire::take(from)?, Wire::take(from)?)),
+            true => {
+                let (node, life, request) = (Wire::take(from)?, Wire::take(from)?, Wire::take(from)?);
+                Some((node, life, request, Wire::take(from)?, Wire::take(from)?))
+            }
             false => None,
         };
         Ok(StoreRecord { key, value: value.map(Blob::new), by })
@@ -231,7 +236,7 @@ mod tests {
         };
         let call = Call { kind: CallKind::GroupSplit, dtype: None, op: None, root: None, count: 0, layout: 0 };
         let group = GroupRecord { group: GroupId(3), members: vec![2, 0], used: true };
-        let by = Some((1, Incarnation([4; 16]), 9, -1));
+        let by = Some((1, Incarnation([4; 16]), 9, -1, 5));
         let job = JobRecord { instance: JobInstance([1; 16]), job_id: Some("a".into()), worker_num: 4, server_num: 1 };
         vec![
             Record::Job(job),

@@ -31,6 +31,8 @@ def test_register_has_the_documented_bytes():
         process=(812, 4711, 0xF0000001),
         addresses=[("10.0.0.1", 4000)],
         workers=4,
+        instance=bytes(range(0x30, 0x40)),
+        told=(2, 7, 3),
         device=5,
         device_ip="10.0.0.9",
         tokens=[bytes([2] * 32)],

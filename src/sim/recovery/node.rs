@@ -14,7 +14,7 @@ use crate::runtime::keeper::{lasting_name, Keeper};
 use crate::sim::network::{Fate, Side};
 use crate::sim::random::Random;
 use crate::types::{Device, Epoch, GroupId, Incarnation, Time, Token};
-use crate::wire::{Formed, Heartbeat, Lane, Message, Reentry, Register, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
+use crate::wire::{Formed, Heartbeat, Lane, Message, Reentry, Register, Told, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
 use std::time::Duration;
 
 const SCHEDULER: &str = "10.0.0.1:8118";
@@ -170,6 +170,7 @@ impl World {
             server_num: self.plan.servers,
             recovery: true,
             instance: None,
+            told: Told::NOTHING,
             device: Device::default(),
             reentry: Some(reentry),
             launch: None,

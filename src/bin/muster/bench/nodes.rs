@@ -4,7 +4,7 @@
 use muster::net::{limit, Connect, Poller, TcpTransport, Token, Transport};
 use muster::types::{Device, HostName, Incarnation, Process, Role};
 use muster::wire::{
-    encode_frame, peek_frame, Formed, Message, Register, CONTROL_PAYLOAD_MAX, FULL_TABLE_NODES, PROTOCOL_HIGHEST,
+    encode_frame, peek_frame, Formed, Message, Register, Told, CONTROL_PAYLOAD_MAX, FULL_TABLE_NODES, PROTOCOL_HIGHEST,
     PROTOCOL_LOWEST,
 };
 use std::io::{self, IoSlice, IoSliceMut};
@@ -218,6 +218,7 @@ fn registration(number: u32, all: u32) -> Register {
         server_num: 0,
         recovery: false,
         instance: None,
+        told: Told::NOTHING,
         device: Device { id: Some(number % HOST_NODES), ip: None },
         reentry: None,
         launch: None,

@@ -1,0 +1,87 @@
+//! A journal that is an older copy: somebody has put it in the place of a newer one, or the file system has lost what was synced.
+//!
+//! Whatever a node is told by [`Formed`], [`GroupMade`] or [`StoreReply`] was durable before. Of each it brings the newest when it
+//! registers again ([`Told`]), and a scheduler that does not know that much ends: what it would go on with is not what it had
+//! promised. A change of the store is counted in the order of the journal, so that who knows one knows all before it. That is
+//! for each life of a node by itself, so that nothing that others do with the copy hides it, however often it is started.
+//!
+//! What this can't see: what was acknowledged to nodes that have ended since, or have left. And until the first one registers that
+//! was told more, others are served.
+//!
+//! Only the word of a life that is known, with its token, ends a scheduler; anybody else's is a reason to refuse him, for anybody
+//! can reach the port. Tested in `older_copy_test.rs`.
+//!
+//! [`Formed`]: crate::wire::Formed
+//! [`GroupMade`]: crate::wire::GroupMade
+//! [`StoreReply`]: crate::wire::StoreReply
+//! [`Told`]: crate::wire::Told
+
+use super::admission::Refusal;
+use super::node::{name, Presence};
+use super::Scheduler;
+use crate::error::{Error, Status};
+use crate::types::Epoch;
+use crate::wire::Register;
+
+impl Scheduler {
+    /// What this life was told and this scheduler does not know, in words.
+    pub(super) fn is_behind(&self, key: u32, register: &Register) -> Option<String> {
+        let node = self.nodes.get(&key).filter(|node| node.presence != Presence::Left)?;
+        if !self.rules.durable || register.instance.is_none() {
+            return None;
+        }
+        let (told, who) = (&register.told, node.culprit());
+        let (epoch, changes, group) = (self.newest_epoch(), self.store.changes_of(key), self.groups.highest());
+        if told.epoch > epoch {
+            return Some(format!(
+                "{who} was told of epoch {}, and this scheduler knows of {} epochs",
+                told.epoch.0, epoch.0
+            ));
+        }
+        if told.change > changes {
+            let acknowledged = told.change;
+            return Some(format!(
+                "{who} was acknowledged {acknowledged} changes of the store, and this scheduler knows of {changes}"
+            ));
+        }
+        (told.group > group).then(|| {
+            format!("{who} was told of group {}, and the last that this scheduler knows is {group}", told.group)
+        })
+    }
+
+    /// The journal is not the one that was promised by: nothing is promised by it any more.
+    pub(super) fn end_as_older_copy(&mut self, words: &str) {
+        let message = format!(
+            "the journal is an older copy: {words}; expected the newest one in its place, or all nodes to have ended: whoever \
+             starts everything again with this copy goes on without what came after it"
+        );
+        self.warn(message.clone());
+        self.end(Err(Error::new(Status::Journal, message)));
+    }
+
+    /// A life that is not known, and that was told of a later epoch: it has its place in that.
+    pub(super) fn check_epoch_told(&self, register: &Register) -> Result<(), Refusal> {
+        let epoch = self.newest_epoch();
+        if !self.rules.durable || register.told.epoch <= epoch {
+            return Ok(());
+        }
+        let reason = format!(
+            "{} was told of epoch {}, and this scheduler knows of {} epochs: its journal is an older copy",
+            name(register),
+            register.told.epoch.0,
+            epoch.0
+        );
+        Err((Status::Rejected, reason))
+    }
+
+    fn newest_epoch(&self) -> Epoch {
+        match self.is_complete() {
+            true => self.epoch,
+            false => Epoch(0),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "older_copy_test.rs"]
+mod tests;
