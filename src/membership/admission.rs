@@ -149,7 +149,7 @@ impl Scheduler {
             let nodes = self.lost.iter().copied().collect();
             self.send(conn, Message::LostNodes(LostNodes { epoch: self.epoch, nodes }));
             self.send(conn, Message::Verdict(Verdict { failure }));
-            if self.is_given_up {
+            if self.is_refused {
                 self.tell_no_next_epoch(conn);
             }
         }

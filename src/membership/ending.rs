@@ -67,6 +67,7 @@ impl Scheduler {
             self.gone_after_verdict(now, key);
         }
         if !self.is_recoverable() {
+            self.refuse_next_epoch();
             self.timers.at(now + self.silence(), Due::Linger);
         }
         self.lost.clone().into_iter().for_each(|key| self.end_if_given_up(now, key));

@@ -41,7 +41,7 @@ use super::suspicion::HELD;
 use super::timers::Due;
 use super::{Phase, Scheduler};
 use crate::types::{HostName, LaunchId, Process, Time};
-use crate::wire::{ChildEnded, GivenUp, Message, NotRecovered, Record, Register};
+use crate::wire::{ChildEnded, GivenUp, Record, Register};
 use std::collections::HashSet;
 
 impl Scheduler {
@@ -117,19 +117,8 @@ impl Scheduler {
         let line = format!("{} is not started again, its launcher says: the job ends as far as it is", node.culprit());
         self.warn(line);
         self.is_given_up = true;
-        // Also those who have not asked for the next epoch yet: when they do this scheduler may be gone.
-        let stay = |node: &&Node| node.is_member() && !node.is_back();
-        let conns: Vec<ConnId> = self.nodes.values().filter(stay).filter_map(|node| node.conn).collect();
-        conns.into_iter().for_each(|conn| self.tell_no_next_epoch(conn));
         self.end_recovery_without();
         self.timers.at(now + self.silence(), Due::Linger);
-    }
-
-    /// Says that there will be no next epoch while this scheduler serves.
-    pub(super) fn tell_no_next_epoch(&mut self, conn: ConnId) {
-        if let Some(failure) = self.cannot_recover() {
-            self.send(conn, Message::NotRecovered(NotRecovered { failure }));
-        }
     }
 }
 

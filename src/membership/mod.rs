@@ -131,6 +131,8 @@ pub struct Scheduler {
     spare_secret: Option<Secret>,
     /// A lost node is not started again: there is no next epoch while this scheduler serves.
     is_given_up: bool,
+    /// There is no next epoch at all, and everybody who was there has been told so.
+    is_refused: bool,
     /// The first member that left in order.
     first_left: Option<u32>,
     /// Who is lost in this epoch, those included that have come back since.
@@ -178,6 +180,7 @@ impl Scheduler {
             recovery: None,
             spare_secret: None,
             is_given_up: false,
+            is_refused: false,
             first_left: None,
             lost: BTreeSet::new(),
             fenced: HashSet::new(),

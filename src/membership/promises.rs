@@ -6,7 +6,7 @@
 //! | an epoch: nodes, ranks, lives, token hashes, secret, settings | any Formed of it |
 //! | a group, or that a node uses it no more | its answer |
 //! | a change of the store, with who asked for it and the result | its acknowledgement |
-//! | a node has left | Bye |
+//! | a node has left | Bye, and that there is no next epoch |
 //! | nobody is started in a place any more | that there is no next epoch |
 //! | the job is done | the scheduler's end |
 //!
@@ -223,7 +223,7 @@ impl Scheduler {
             Message::StoreReply(_) | Message::GroupMade(_) | Message::GroupFreed(_) | Message::Bye => {
                 self.promises.newest
             }
-            Message::NotRecovered(_) if self.is_given_up => self.promises.newest,
+            Message::NotRecovered(_) if self.is_given_up || self.first_left.is_some() => self.promises.newest,
             _ => self.promises.epoch,
         };
         self.put_out_behind(behind, Queued::Ready(Output::Send(conn, message)));

@@ -231,11 +231,32 @@ impl Scheduler {
         Some(Failure { status, culprit, cause, epoch: self.epoch, group: None, sequence: 0 })
     }
 
+    /// The job is broken, and the cluster will not be whole again: all who are there are told why, once. Also those who have
+    /// not asked for the next epoch yet: when they do this scheduler may have ended. (An abort's verdict says it itself.)
+    pub(super) fn refuse_next_epoch(&mut self) {
+        let is_broken = self.verdict.as_ref().is_some_and(|first| first.status != Status::Aborted);
+        if self.is_refused || !is_broken || self.is_recoverable() || !self.rules.recovery {
+            return;
+        }
+        self.is_refused = true;
+        let stay = |node: &&Node| node.is_member() && !node.is_back();
+        let conns: Vec<ConnId> = self.nodes.values().filter(stay).filter_map(|node| node.conn).collect();
+        conns.into_iter().for_each(|conn| self.tell_no_next_epoch(conn));
+    }
+
+    /// Says that there will be no next epoch while this scheduler serves.
+    pub(super) fn tell_no_next_epoch(&mut self, conn: ConnId) {
+        if let Some(failure) = self.cannot_recover() {
+            self.send(conn, Message::NotRecovered(NotRecovered { failure }));
+        }
+    }
+
     /// A node has left, or the job has ended: nobody waits in vain.
     pub(super) fn end_recovery_without(&mut self) {
+        self.refuse_next_epoch();
         let Some(failure) = self.cannot_recover() else { return };
         let Some(recovery) = self.recovery.take() else { return };
-        let is_known = self.is_given_up; // then all were told
+        let is_known = self.is_refused;
         for key in recovery.inside.into_iter().filter(|_| !is_known) {
             self.send_to(key, Message::NotRecovered(NotRecovered { failure: failure.clone() }));
         }

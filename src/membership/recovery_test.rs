@@ -1,10 +1,10 @@
-use super::super::contract::Input;
+use super::super::contract::{Closed, Input, Rules};
 use super::super::testing::{host, named, rules, Bench};
 use crate::error::{Culprit, Failure, Status};
 use crate::types::{Call, CallKind, DType, Epoch, GroupId, Secret};
 use crate::wire::{
-    Formed, GroupProgress, GroupWish, Heartbeat, InEpoch, MakeGroup, Message, Recover, Register, Revoke, Suspect,
-    WhereAre,
+    Abort, Formed, GroupProgress, GroupWish, Heartbeat, InEpoch, MakeGroup, Message, Recover, Register, Revoke,
+    Suspect, WhereAre,
 };
 use std::time::Duration;
 
@@ -62,6 +62,63 @@ fn who_wants_an_epoch_in_vain_gives_its_groups_up_all_the_same() {
     assert!(told.contains(&(GroupId::WORLD, Status::Revoked, told[0].2.clone())), "nobody waits for it: {told:?}");
     assert!(told[0].2.contains("rank 0") && told[0].2.contains("called muster_recover"), "{told:?}");
     assert_eq!(not_recovered(&mut bench)[0].1.status, Status::PeerLeft);
+}
+
+/// A cluster with recovery whose nodes are all on another host.
+fn recovering(size: u32) -> Bench {
+    let mut bench = Bench::new(Rules { recovery: true, ..rules(size, 0) });
+    let register = |id: u32| Register { recovery: true, host: host("there"), ..named(id, size, &id.to_string()) };
+    (0..size).for_each(|id| bench.join(id.into(), register(id)));
+    bench.sent.clear();
+    bench
+}
+
+fn is_killed(bench: &mut Bench, conn: u64) {
+    bench.close(conn, Closed::Ended);
+    bench.pass(Duration::from_millis(101));
+}
+
+#[test]
+fn that_the_cluster_cannot_be_whole_again_is_told_before_anybody_asks() {
+    for left_first in [true, false] {
+        let mut bench = recovering(4);
+        if left_first {
+            bench.say(0, Message::Leave);
+        }
+        is_killed(&mut bench, 2);
+        if !left_first {
+            assert_eq!(not_recovered(&mut bench), [], "it may be started again");
+            bench.say(0, Message::Leave);
+        }
+        let told = not_recovered(&mut bench);
+        let words = told.iter().map(|(conn, word)| (*conn, word.status, word.epoch)).collect::<Vec<_>>();
+        let status = Status::PeerLeft;
+        assert_eq!(words, [(1, status, Epoch(1)), (3, status, Epoch(1))], "when they ask the scheduler may be gone");
+        assert!(told[0].1.to_string().contains("rank 0"), "{told:?}");
+        // Whose connection was broken meanwhile is told, too; nobody is told twice over one connection.
+        bench.close(3, Closed::Broken);
+        let instance = Some(bench.scheduler.identity.instance);
+        bench.join(13, Register { instance, recovery: true, host: host("there"), ..named(3, 4, "3") });
+        let told = not_recovered(&mut bench);
+        assert_eq!(told.iter().map(|(conn, word)| (*conn, word.status)).collect::<Vec<_>>(), [(13, status)]);
+        bench.say(13, Message::Leave);
+        assert_eq!(not_recovered(&mut bench), []);
+    }
+}
+
+#[test]
+fn nobody_is_told_so_of_a_cluster_that_can_be_whole_again_or_of_an_abort() {
+    let mut bench = recovering(3);
+    is_killed(&mut bench, 2);
+    assert_eq!(not_recovered(&mut bench), []);
+    let mut bench = recovering(3);
+    bench.say(2, Message::Leave);
+    assert_eq!(not_recovered(&mut bench), [], "nobody misses it");
+    bench.say(1, Message::Abort(Abort { code: 1, reason: "enough".to_owned() }));
+    assert_eq!(not_recovered(&mut bench), [], "the verdict says it");
+    let mut bench = Bench::formed(&["there", "there", "there"]);
+    is_killed(&mut bench, 2);
+    assert_eq!(not_recovered(&mut bench), [], "without recovery everybody knows");
 }
 
 fn mismatch(group: GroupId, epoch: u64) -> Message {

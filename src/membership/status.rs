@@ -218,7 +218,8 @@ impl Scheduler {
         let job = (&self.identity, &self.rules, self.started, self.phase, self.forming_deadline, self.epoch);
         let nodes = (&self.nodes, self.next_key, &self.by_incarnation, &self.by_id, &self.ranks_held, self.here);
         let cluster = (&self.members, self.is_one_host, self.present, self.generation, &self.probes);
-        let broken = (&self.verdict, &self.revoked, self.is_given_up, self.first_left, &self.lost, &self.fenced);
+        let ended = (self.is_given_up, self.is_refused, self.first_left);
+        let broken = (&self.verdict, &self.revoked, ended, &self.lost, &self.fenced);
         let asked = (&self.calls, &self.queries, self.next_query, &self.store, &self.groups, &self.promises);
         let next = (&self.recovery, self.spare_secret.map(|secret| secret.0), self.witnesses_count_from, &self.outputs);
         format!("{job:?} {nodes:?} {cluster:?} {broken:?} {asked:?} {next:?}")

@@ -111,6 +111,34 @@ def test_one_that_comes_back_to_others_of_whom_one_has_left_hears_so(tmp_path):
         assert job.workers[2].wait(LIMIT_SECONDS) == 0 and job.scheduler.wait(LIMIT_SECONDS) == 1
 
 
+LATE = """
+    c = join()
+    c.world.barrier()
+    say(stands=True)
+    if c.rank == 0:
+        hold("leave")
+        c.leave()
+        sys.exit(0)
+    hold("recover")
+    say(recover=fails(lambda: c.recover(60_000)))
+    c.leave()
+"""
+
+
+def test_a_survivor_that_asks_when_the_scheduler_has_ended_hears_that_one_has_left(tmp_path):
+    with Recovering(node(LATE), workers=3, folder=tmp_path, env={"MS_NODE_TIMEOUT": NODE_TIMEOUT}) as job:
+        job.await_all("stands")
+        job.let("leave")
+        assert job.workers[0].wait(LIMIT_SECONDS) == 0
+        job.lose(2)
+        assert job.scheduler.wait(LIMIT_SECONDS) == 1
+        job.let("recover")
+        told, = job.await_all("recover", [1])
+        assert told["error"] == "PEER_LEFT" and 'rank 0 (node id "0"' in told["sentence"], told
+        assert told["after"] < NODE_TIMEOUT, "nobody else is asked"
+        assert job.workers[1].wait(LIMIT_SECONDS) == 0
+
+
 def test_one_whose_place_another_takes_while_it_waits_is_fenced(tmp_path):
     with Recovering(lives(), workers=3, folder=tmp_path, env={"MS_NODE_TIMEOUT": NODE_TIMEOUT}) as job:
         job.await_all("stands_1")
