@@ -103,7 +103,9 @@ impl Scheduler {
     pub(super) fn leave(&mut self, now: Time, key: u32) {
         let Some(conn) = self.nodes.get(&key).and_then(|node| node.conn) else { return };
         let is_member = self.phase != Phase::Forming && self.nodes[&key].is_member();
-        if is_member {
+        // Of a job that ends unfinished it leaves this run: in the next one its place is there as those of the others are.
+        let for_good = !self.is_given_up;
+        if is_member && for_good {
             self.promise(Record::Left(key));
         }
         self.send(conn, Message::Bye);
@@ -116,14 +118,18 @@ impl Scheduler {
         if node.is_member() {
             node.presence = Presence::Left;
             let line = format!("{} has left", node.culprit());
-            self.first_left.get_or_insert(key);
+            if for_good {
+                self.first_left.get_or_insert(key);
+            }
             self.present -= 1;
             self.note(line);
         }
         self.store.gone(key);
         self.settle_queries(now, key);
         self.settle_makings(now);
-        self.free_groups_of(key);
+        if for_good {
+            self.free_groups_of(key);
+        }
         self.end_recovery_without();
         if self.verdict.is_some() && !self.is_recoverable() {
             self.timers.at(now + self.silence(), Due::Linger);

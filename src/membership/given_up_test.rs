@@ -4,8 +4,8 @@ use crate::error::Status;
 use crate::membership::suspicion::HELD;
 use crate::membership::testing::{host, named, rules, Bench};
 use crate::membership::{Closed, ConnId, Identity, Input, Liveness, Rules, Scheduler};
-use crate::types::{Epoch, JobInstance, LaunchId, Process, Secret, TokenHash};
-use crate::wire::{Abort, GivenUp, Known, Message, Record, Recover, Reentry, Register};
+use crate::types::{Epoch, GroupId, JobInstance, LaunchId, Process, Secret, TokenHash};
+use crate::wire::{Abort, GivenUp, GroupWish, Known, MakeGroup, Message, Record, Recover, Reentry, Register};
 use std::time::Duration;
 
 const MS: Duration = Duration::from_millis(1);
@@ -125,6 +125,56 @@ fn the_job_ends_when_the_survivors_have_gone_and_can_go_on_when_all_are_started_
         (0..NODES).for_each(|id| again.join(id.into(), register(10 + id, id)));
         assert!(again.lines.iter().any(|line| line.contains("epoch 2 has begun")), "{:?}", again.lines);
     }
+}
+
+#[test]
+fn who_leaves_then_leaves_this_run_and_not_the_job() {
+    let mut bench = formed();
+    let wish = GroupWish::Ranks(vec![0, 2]);
+    for conn in 0..4 {
+        let wish = wish.clone();
+        bench.say(conn, Message::MakeGroup(MakeGroup { parent: GroupId::WORLD, nth: 1, sequence: 1, wish }));
+    }
+    lose(&mut bench);
+    gives_up(&mut bench, &[1], "there");
+    let kept = bench.written.clone();
+    for conn in [0, 2] {
+        bench.sent.clear();
+        bench.say(conn, Message::Leave);
+        assert_eq!(bench.told(conn), [Message::Bye]);
+    }
+    bench.join(7, register(7, 2));
+    let (status, reason) = bench.rejected(7);
+    assert!(status == Status::PeerLost && reason.contains("comes back in vain"), "{reason}");
+    let snapshot = bench.scheduler.snapshot();
+    assert!(!snapshot.iter().any(|record| matches!(record, Record::Left(_))), "{snapshot:?}");
+    assert_eq!(bench.scheduler.groups_kept(), 1);
+    bench.say(3, Message::Leave);
+    let error = bench.ended.clone().expect("all have gone").expect_err("it is broken");
+    assert_eq!((error.status(), bench.written.clone()), (Status::PeerLost, kept), "nothing is written of that");
+    // Everything is started once more, from what was written or from what that was rewritten with.
+    for records in [bench.written, bench.scheduler.snapshot()] {
+        let identity =
+            Identity { instance: JobInstance([9; 16]), secret: Secret([3; 32]), host: host("here"), pid_namespace: 7 };
+        let mut again = Bench::new(recovering());
+        again.scheduler = Scheduler::resume(identity, recovering(), again.now, records);
+        again.feed(Input::Heard(ConnId(999)));
+        pass_dead(&mut again, Duration::from_secs(40));
+        (0..NODES).for_each(|id| again.join(id.into(), register(10 + id, id)));
+        assert!(again.lines.iter().any(|line| line.contains("epoch 2 has begun")), "{:?}", again.lines);
+        assert_eq!(again.scheduler.groups_kept(), 1);
+    }
+}
+
+#[test]
+fn who_had_left_before_the_word_had_left_the_job() {
+    let mut bench = formed();
+    lose(&mut bench);
+    bench.say(0, Message::Leave);
+    gives_up(&mut bench, &[1], "there");
+    assert_eq!(end_of_recovery(&mut bench, 2), Some((Status::PeerLeft, 0)));
+    [2, 3].into_iter().for_each(|conn| bench.say(conn, Message::Leave));
+    assert!(bench.ended.is_some() && bench.written.contains(&Record::Left(2)) && bench.written.contains(&Record::Done));
 }
 
 #[test]

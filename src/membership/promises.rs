@@ -161,7 +161,8 @@ impl Scheduler {
         }
         records.extend(self.groups.records());
         records.extend(self.store.records(|key| self.nodes.get(&key).map(|node| node.register.incarnation)));
-        let left = self.nodes.iter().filter(|(_, node)| node.presence == Presence::Left);
+        let is_kept = |node: &Node| node.presence == Presence::Left && !self.is_given_up;
+        let left = self.nodes.iter().filter(|(_, node)| is_kept(node));
         records.extend(left.map(|(key, _)| Record::Left(*key)));
         // Also where a sign of life disproved it: that may be said once more, rightly, and is not written a second time.
         let given_up = self.nodes.iter().filter(|(_, node)| node.given_up_before || node.given_up.is_some());

@@ -85,12 +85,12 @@ impl Scheduler {
     fn entry(&mut self, now: Time, key: u32, register: &Register) -> Result<Entry, Refusal> {
         let node = &self.nodes[&key];
         match node.presence {
-            Presence::Left => {
+            Presence::Left if !self.is_given_up => {
                 self.check_id(now, register)?;
                 self.check_complete(now, register).map(|()| Entry::Admitted)
             }
             Presence::Member => self.challenge(now, key, register),
-            Presence::Lost => {
+            Presence::Left | Presence::Lost => {
                 if let Some(failure) = self.cannot_recover() {
                     return Err((failure.status, format!("{} comes back in vain: {failure}", name(register))));
                 }

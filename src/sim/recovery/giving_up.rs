@@ -4,7 +4,7 @@
 //!
 //! The rules: what was told follows from what is durable; that is not forgotten, in this life of the scheduler or in a later one;
 //! no epoch is formed from then on until everything is started once more; whoever waits for one is told so soon; and the job is
-//! not called done. They are held to places in which really nobody lives any more: who was wrongly said to be given up, and
+//! not called done, nor has anybody left it who leaves then. They are held to places in which really nobody lives any more: who was wrongly said to be given up, and
 //! disproves it, concerns none of them.
 
 use super::launcher::Word;
@@ -151,6 +151,9 @@ impl World {
                 let giving_up = &mut self.giving_up;
                 giving_up.epoch = epoch.epoch;
                 (giving_up.durable, giving_up.false_ones) = Default::default();
+            }
+            Record::Left(key) if !self.giving_up.there.is_empty() => {
+                return Err(format!("{key} has left for good a job that ends unfinished"));
             }
             _ => {}
         }

@@ -171,7 +171,7 @@ pub(super) struct Plan {
     pub(super) impatient: bool,
     /// Launchers tell of the processes that they have started.
     pub(super) launched: bool,
-    /// Programs leave, when they are told that there will be no next epoch; else they just end.
+    /// Programs leave the run, when they are told that a place was given up; else they just end.
     pub(super) leaves_in_vain: bool,
     /// Somebody holds on to the scheduler's port while it is away: who connects then waits.
     pub(super) port_is_kept: bool,

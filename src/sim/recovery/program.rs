@@ -104,6 +104,8 @@ pub(super) struct Program {
     pub(super) recovering_since: Option<crate::types::Time>,
     /// It waits in `muster_recover`.
     pub(super) is_inside: bool,
+    /// It was told that a place was given up, and leaves.
+    pub(super) leaves_run: bool,
 }
 
 impl Program {
@@ -163,10 +165,14 @@ impl World {
                 if let Some(warning) = &warning {
                     self.say(|| format!("node {node} left: {warning}"));
                     // Whoever was not told calls it lost.
-                    self.may_fail = true;
+                    self.may_fail |= !self.processes[node].program.leaves_run;
                     self.processes[node].to_blame.get_or_insert(self.now);
                 }
                 self.process_ends(node, End::Left);
+                if self.processes[node].program.leaves_run {
+                    self.has_ended_in_vain(node);
+                    return Ok(());
+                }
                 let slot = self.processes[node].slot;
                 self.slots[slot].finished |= self.slots[slot].current == Some(node);
             }

@@ -83,15 +83,19 @@ impl World {
             _ if is_first_cause(failure) && !self.plan.leaves_in_vain => {
                 self.quits(node, End::Failed(failure.clone().into()));
             }
+            // It leaves this run, and not the job.
+            _ if is_first_cause(failure) => {
+                self.processes[node].program.leaves_run = true;
+                self.processes[node].program.enter(Stage::Leaving);
+                self.soon(node, 0..200, Tick::Leave);
+            }
             _ => self.leave_in_vain(node),
         }
         Ok(())
     }
 
-    /// There is no next epoch for a program: it ends without leaving, for the job may be gone on with. Its launcher starts it
-    /// again, in vain, or does not.
+    /// There is no next epoch for a program: it ends without leaving.
     fn quits(&mut self, node: usize, end: End) {
-        let slot = self.processes[node].slot;
         if self.random.once_in(2) {
             self.send_to_scheduler(node, Message::Gone);
         }
@@ -99,6 +103,12 @@ impl World {
             return; // with that word
         }
         self.process_ends(node, end);
+        self.has_ended_in_vain(node);
+    }
+
+    /// Its launcher starts it again, in vain, or does not.
+    pub(super) fn has_ended_in_vain(&mut self, node: usize) {
+        let slot = self.processes[node].slot;
         if self.slots[slot].current != Some(node) {
             return;
         }
