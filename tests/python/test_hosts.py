@@ -11,6 +11,7 @@ import os
 import pathlib
 import re
 import signal
+import time
 
 import pytest
 
@@ -23,6 +24,7 @@ from test_restarts import HELD, RETURNING, STEPS, SUM
 ELSEWHERE = {"MUSTER_HOST_ID": "elsewhere"}
 LEADS_HERE = "0x0"
 LIMIT = 90
+OVER_SECONDS = 10
 FIRST, SECOND = (0, 1), (2, 3)  # the ranks of each
 
 
@@ -138,11 +140,11 @@ def test_a_word_that_is_not_true_costs_a_living_node_nothing(tmp_path):
 # Who comes back
 
 
-def recoverable(tmp_path, restarts=3, limit_ms=60_000, words=(), plan=None, program=()):
+def recoverable(tmp_path, restarts=3, limit_ms=60_000, words=(), plan=None, program=(), env=None):
     """Two launchers of a job whose processes come back."""
     kept = tmp_path / "kept"
     kept.mkdir(exist_ok=True)
-    settings = {"KEPT": kept, "LIMIT_MS": limit_ms, "MS_ENABLE_RECOVERY": 1}
+    settings = {"KEPT": kept, "LIMIT_MS": limit_ms, "MS_ENABLE_RECOVERY": 1, **(env or {})}
     first, second = ({**settings, "MS_RECOVERY_PATH": tmp_path / name} for name in ("first", "second"))
     command = [*(program or [RETURNING]), str(STEPS), json.dumps(plan or {})]
     words = [f"--max_restarts={restarts}", *words]
@@ -254,6 +256,29 @@ def test_a_launcher_that_gives_up_ends_the_job_which_can_go_on_when_it_is_starte
     with recoverable(tmp_path) as hosts:
         end_well(hosts, tmp_path)
         assert re.search(r"joined as rank 0 in epoch 3, restarts \d", hosts[0].log("worker_0.log"))
+
+
+def test_survivors_that_leave_when_a_place_is_given_up_leave_this_run_and_not_the_job(tmp_path):
+    """Nor are they started again by a launcher whose scheduler has ended, for nobody would be there."""
+    with recovering(tmp_path, restarts=1, limit_ms=3_600_000, env={"LEAVES": 1}) as (here, there):
+        os.kill(there.child("worker 3"), signal.SIGKILL)
+        again = there.wait_for(r"muster: worker 3 .*; restart 1 of 1 has pid (\d+)\n", LIMIT)
+        stand((here, there), times=2)
+        os.kill(int(again[1]), signal.SIGKILL)
+        for log in ("worker_0.log", "worker_1.log"):
+            here.wait_for_log(log, "left after PEER_LOST", LIMIT)
+        here.wait_for("exited with code 1: the job is over, and the workers have 10 s to end", LIMIT)
+        began = time.monotonic()
+        (tmp_path / "kept" / "exit").touch()
+        for launch in (here, there):
+            launch.wait(LIMIT)
+            launch.nothing_left()
+        assert here.returncode == 1 and "; restart " not in here.stderr, here.describe()
+        assert time.monotonic() - began < OVER_SECONDS / 2, "when the last of them has ended nobody is waited for"
+    (tmp_path / "kept" / "hold").unlink()
+    with recoverable(tmp_path) as hosts:
+        end_well(hosts, tmp_path)
+        assert re.search(r"joined as rank 0 in epoch 3, restarts 1\n", hosts[0].log("worker_0.log"))
 
 
 def test_a_launcher_gives_up_the_child_of_a_script(tmp_path):

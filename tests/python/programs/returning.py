@@ -4,7 +4,8 @@
 
 $KEPT is a folder that outlives the process, $LIMIT_MS how long it waits in muster_recover. PLAN is JSON: {"rank.life@step": what}, with lives from 0 and what is
 "kill", "fork" (as that, and a forked child lives on), "exit N" or "abort N"; at step "end" it is done when all others
-have left. While the file hold in $KEPT has a step's number, all stand at that step, and notice who is lost.
+have left. Where $LEAVES is set it leaves when there is no next epoch, and ends once there is a file exit
+in $KEPT. While the file hold in $KEPT has a step's number, all stand at that step, and notice who is lost.
 """
 
 import json
@@ -96,6 +97,17 @@ class Work:
         keep(self.file, self.sums)
 
 
+def go_on_together(cluster):
+    try:
+        cluster.recover(LIMIT_MS)
+    except MusterError as error:
+        if "LEAVES" in os.environ:
+            cluster.finalize()
+            print(f"left after {error.status}", flush=True)
+            await_files([KEPT / "exit"])
+        raise
+
+
 def main():
     rank = int(os.environ["MS_NODE_ID"])
     lives = KEPT / f"lives_{rank}.json"
@@ -114,7 +126,7 @@ def main():
         except MusterError as error:
             if error.status not in ("PEER_LOST", "REVOKED"):
                 raise
-            cluster.recover(LIMIT_MS)
+            go_on_together(cluster)
             work.agreed = False
     print(f"sum {work.sums[STEPS]}", flush=True)
     cluster.world.barrier()

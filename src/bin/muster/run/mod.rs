@@ -12,6 +12,7 @@
 //! | [`children`] | environment, logs and start of each child |
 //! | [`lives`] | how often and how soon a child is started again: pure |
 //! | [`supervise`] | when to stop whom, who comes back, and who failed first: pure |
+//! | [`stop`] | until when whom is left alone then |
 //! | [`inquiry`] | asks the scheduler whether the job goes on, before that |
 //! | [`elsewhere`] | a scheduler on another host that refuses |
 //! | [`deserters`] | who ended well without leaving, and is awaited |
@@ -38,6 +39,7 @@ pub mod options;
 mod parse;
 mod program;
 mod recovery;
+mod stop;
 mod summary;
 mod supervise;
 mod tail;

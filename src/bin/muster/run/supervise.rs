@@ -11,7 +11,8 @@
 //!
 //! With restarts a child that fails is started again, as often as it may; only who has no restart left is a failure. A
 //! scheduler comes back only when something ended it, a disk that refused its journal included; when it ends by itself the
-//! job is over. What the last lives of all workers say is then the result. Tested in `supervise_test.rs`.
+//! job is over, and of the workers only who was killed comes back, for it may have been about to end well. What the last lives
+//! of all workers say is then the result. Tested in `supervise_test.rs`.
 //!
 //! Decision: a journal that fails while the scheduler serves may be mended by a new start (what was torn is cut off, and the
 //! disk may have room again), so that it costs a restart. One that fails as the scheduler starts is not tried again: on a
@@ -19,6 +20,7 @@
 //! more, and it goes on where it was.
 
 use super::lives::Lives;
+use super::stop::Stop;
 use crate::code;
 use crate::sys::Ending;
 use std::collections::{BTreeSet, VecDeque};
@@ -103,26 +105,6 @@ struct Member {
 impl Member {
     fn failed(&self) -> bool {
         !self.told && self.ending.is_some_and(|ending| ending != Ending::Exit(0))
-    }
-}
-
-/// Until when who is left alone.
-struct Stop {
-    /// A failure or the user is the reason; otherwise there is nothing left to do.
-    hard: bool,
-    workers_at: Option<Duration>,
-    scheduler_at: Option<Duration>,
-    kill_at: Duration,
-    /// When the scheduler is killed, as the others at `kill_at`.
-    kill_scheduler_at: Duration,
-    /// The workers have been asked to end.
-    asking: bool,
-}
-
-impl Stop {
-    /// Everybody is killed then, and nobody asked before.
-    fn new(hard: bool, kill_at: Duration) -> Stop {
-        Stop { hard, workers_at: None, scheduler_at: None, kill_at, kill_scheduler_at: kill_at, asking: false }
     }
 }
 
@@ -218,7 +200,7 @@ impl Supervisor {
         member.ending = Some(ending);
         let (failed, aborted) = (member.failed(), member.scheduler && ending == Ending::Exit(code::ABORTED));
         if failed && aborted {
-            self.fail_those_lost(now);
+            self.fail_those_lost(|_| true, now);
         }
         if failed {
             self.lost(child, now);
@@ -261,14 +243,14 @@ impl Supervisor {
 
     /// The job is over, as others say: who was to be started again has failed.
     pub fn over(&mut self, now: Duration) {
-        self.fail_those_lost(now);
+        self.fail_those_lost(|_| true, now);
         self.tick(now);
     }
 
-    /// In the order in which they were lost, as if restarts had not been allowed.
-    fn fail_those_lost(&mut self, now: Duration) {
-        let mut lost = std::mem::take(&mut self.lost);
-        lost.retain(|child| self.members[*child].starts_at.take().is_some());
+    /// In the order in which they were lost, as if restarts had not been allowed: those who ended so.
+    fn fail_those_lost(&mut self, so: fn(Option<Ending>) -> bool, now: Duration) {
+        let mut lost = self.lost.clone();
+        lost.retain(|child| so(self.members[*child].ending) && self.members[*child].starts_at.take().is_some());
         lost.into_iter().for_each(|child| self.fails(child, now));
     }
 
@@ -278,10 +260,11 @@ impl Supervisor {
             self.members[child].scheduler && self.members[child].ending == Some(Ending::Exit(code::FAILED));
         match &self.stop {
             // The first failure decides the times; a later one doesn't prolong them.
-            Some(stop) if stop.hard => {}
+            Some(stop) if stop.hard || stop.workers_at.is_some() => {} // those of a job that is over have their time
             None if ended_itself && self.members[child].lives.can_return() => {
                 let (workers_at, kill_at) = (Some(now + OVER), now + OVER + KILL_AFTER_FAILURE - COLLECT);
                 self.stop = Some(Stop { workers_at, ..Stop::new(false, kill_at) });
+                self.fail_those_lost(gave_up, now);
             }
             _ => {
                 self.begin_no_more();
@@ -303,13 +286,15 @@ impl Supervisor {
         };
         let over = match self.members[child].scheduler {
             true => matches!(ending, Some(Ending::Exit(code)) if ENDS_BY_ITSELF.contains(&code)),
-            // All have left. Who ends by itself then has failed; who was ended may have been about to end well.
-            false => {
-                let all_left = self.members.iter().any(|one| one.scheduler && one.ending == Some(Ending::Exit(0)));
-                all_left && !matches!(ending, Some(Ending::Signal(_)))
-            }
+            false => self.job_is_over() && gave_up(ending),
         };
         self.members[child].lives.any_left() && goes_on && !over
+    }
+
+    /// All have left, or the others cannot come back: the scheduler has ended, and said so.
+    fn job_is_over(&self) -> bool {
+        let ends = [0, code::FAILED].map(|code| Some(Ending::Exit(code)));
+        self.members.iter().any(|one| one.scheduler && ends.contains(&one.ending))
     }
 
     /// Whoever was to be started again stays what it is.
@@ -472,6 +457,11 @@ impl Supervisor {
         let first = deserter.unwrap_or(gives_code);
         Verdict::Failed { first, gives_code, then: failures.into_iter().filter(|child| *child != first).collect() }
     }
+}
+
+/// Whether a worker that ended so did so by itself. SIGABRT is how programs give up; another signal came from elsewhere.
+fn gave_up(ending: Option<Ending>) -> bool {
+    !matches!(ending, Some(Ending::Signal(signal)) if signal != libc::SIGABRT)
 }
 
 /// The codes with which a scheduler ends that has said why: another start would not find the job, or end in the same way.

@@ -478,6 +478,31 @@ fn one_that_does_not_end_then_is_to_blame_by_its_life_before() {
 }
 
 #[test]
+fn of_a_job_that_is_over_nobody_is_started_again_who_has_given_up() {
+    for how in [Ending::Exit(12), Ending::Signal(libc::SIGABRT)] {
+        for before in [true, false] {
+            let mut job = returning(MANY);
+            job.now = Duration::from_secs(5);
+            if before {
+                job.supervisor.ended(1, how, job.now);
+                assert_eq!(job.actions(), begins(1));
+                job.supervisor.put_off(1, job.now + Duration::from_millis(50)); // the scheduler is asked
+            }
+            assert!(job.ends(SCHEDULER, Ending::Exit(1)).actions().is_empty());
+            job.ends(1, how).ends(2, how);
+            assert!(
+                job.after(9000).is_empty(),
+                "{how:?}, {before}: it would find nobody; and the others have their time"
+            );
+            assert!(!job.supervisor.finished() && !job.supervisor.gives_up());
+            job.ends(3, Ending::Exit(0));
+            assert!(job.supervisor.finished(), "nobody is waited for");
+            assert_eq!(job.blamed(None), 1);
+        }
+    }
+}
+
+#[test]
 fn a_scheduler_that_nobody_needs_does_not_come_back() {
     let mut job = returning(MANY);
     job.ends(SCHEDULER, KILLED).actions();
