@@ -292,7 +292,7 @@ typedef void (*muster_reduce_fn)(const void *in, void *inout, size_t count, int3
 /** The scheduler, or a peer, could not be reached. */
 #define MUSTER_ERR_UNREACHABLE (-9)
 
-/** The time is up; the sentence names who is missing. */
+/** The time is up; the sentence names who is missing, or for whom this process waits. */
 #define MUSTER_ERR_TIMEOUT (-10)
 
 /** A process of the cluster was lost. */
@@ -301,7 +301,7 @@ typedef void (*muster_reduce_fn)(const void *in, void *inout, size_t count, int3
 /** A process that the call needs has left the cluster, or freed the group. */
 #define MUSTER_ERR_PEER_LEFT (-12)
 
-/** Two live processes cannot reach each other. */
+/** Two live processes cannot reach each other; the sentence names both. */
 #define MUSTER_ERR_LINK (-13)
 
 /** Bytes were damaged on the way. */

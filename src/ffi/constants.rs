@@ -30,13 +30,13 @@ pub const MUSTER_ERR_REJECTED: muster_status_t = -7;
 pub const MUSTER_ERR_BIND: muster_status_t = -8;
 /// The scheduler, or a peer, could not be reached.
 pub const MUSTER_ERR_UNREACHABLE: muster_status_t = -9;
-/// The time is up; the sentence names who is missing.
+/// The time is up; the sentence names who is missing, or for whom this process waits.
 pub const MUSTER_ERR_TIMEOUT: muster_status_t = -10;
 /// A process of the cluster was lost.
 pub const MUSTER_ERR_PEER_LOST: muster_status_t = -11;
 /// A process that the call needs has left the cluster, or freed the group.
 pub const MUSTER_ERR_PEER_LEFT: muster_status_t = -12;
-/// Two live processes cannot reach each other.
+/// Two live processes cannot reach each other; the sentence names both.
 pub const MUSTER_ERR_LINK: muster_status_t = -13;
 /// Bytes were damaged on the way.
 pub const MUSTER_ERR_CORRUPT: muster_status_t = -14;

@@ -7,6 +7,7 @@
 //! | [`tcp`] | the plain link |
 //! | [`listener`] | the listening sockets of one process |
 //! | [`poller`], [`watch`], [`waker`] | sleeping until something is ready, and being woken from another thread |
+//! | `signs` | whether the kernel at the other end still answers |
 //! | `congestion` | how TCP decides how much it sends at a time, where both ends are on one host |
 //! | [`resolve`] | from a host's name to its addresses |
 //! | [`interface`] | which addresses are this host's |
@@ -29,6 +30,7 @@ pub mod limit;
 pub mod listener;
 pub mod poller;
 pub mod resolve;
+mod signs;
 mod socket;
 pub mod tcp;
 #[cfg(test)]
@@ -42,6 +44,8 @@ pub mod watch;
 
 pub use listener::Listener;
 pub use poller::{Poller, Ready, Registry, Token};
+#[cfg(test)]
+pub(crate) use signs::deafen;
 pub use tcp::{Connect, TcpTransport};
 pub use transport::Transport;
 pub use waker::Waker;

@@ -4,11 +4,12 @@
 //! A connection is of use once `finish_connect` has said [`Connect::Ready`].
 //!
 //! Deliberately not here: trying several addresses, retrying, time limits. That is for whoever dials. No keepalive
-//! either: the control plane has heartbeats. Tested in `tcp_test.rs` over loopback.
+//! either, unless its user asks for signs: the control plane has heartbeats. Tested in `tcp_test.rs` over loopback.
 
 use super::congestion::{self, Name};
 use super::fork::Guarded;
 use super::poller::{Registry, Token};
+use super::signs;
 use super::socket;
 use super::transport::Transport;
 use mio::net::TcpStream;
@@ -16,6 +17,7 @@ use mio::Interest;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::time::Duration;
 
 /// How far a connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +85,11 @@ impl TcpTransport {
         Ok(Connect::Ready)
     }
 
+    /// Whether the connection stands, as `finish_connect` would find it.
+    pub fn stands(&self) -> bool {
+        self.stream.peer_addr().is_ok()
+    }
+
     /// A connection that a listener accepted, of which it has TCP_NODELAY; `usual` is what the system chooses for one from
     /// another host, if known.
     pub(super) fn from_accepted(
@@ -136,6 +143,14 @@ impl Transport for TcpTransport {
     fn unsent(&self) -> usize {
         // It fails only for what is no socket.
         socket::unacknowledged(&*self.stream).unwrap_or(0)
+    }
+
+    fn silence(&self) -> Option<Duration> {
+        signs::silence(&*self.stream)
+    }
+
+    fn ask_for_signs(&mut self, within: Duration) {
+        let _ = signs::ask_for_signs(&*self.stream, within); // it fails only for what is no socket
     }
 
     fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {

@@ -184,6 +184,14 @@ impl Transport for TestLink {
         self.held.len() + self.inner.unsent()
     }
 
+    fn silence(&self) -> Option<Duration> {
+        self.inner.silence()
+    }
+
+    fn ask_for_signs(&mut self, within: Duration) {
+        self.inner.ask_for_signs(within);
+    }
+
     fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         let registry_again = Guarded::create(|| registry.try_clone())?;
         self.inner.register(registry, token)?;

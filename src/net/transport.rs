@@ -35,6 +35,7 @@ use super::poller::{Registry, Token};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
+use std::time::Duration;
 
 /// A non-blocking, ordered stream of bytes to one peer. The module's head states the rules of its use.
 pub trait Transport: Send {
@@ -57,6 +58,14 @@ pub trait Transport: Send {
     /// Bytes that `write` took and that the peer's kernel has not acknowledged: held inside or in our kernel. (A TCP end
     /// that is not yet acknowledged counts as one.)
     fn unsent(&self) -> usize;
+
+    /// How long nothing has come from the peer's kernel, if it owes an answer to what was sent, or asked. It answers for a
+    /// process that is stopped, or does not read. Of no use on the hot path.
+    fn silence(&self) -> Option<Duration>;
+
+    /// Has our kernel ask the peer's now and then from here on, so that its silence shows where nothing is under way, too. A
+    /// connection that has been silent for `within` is not yet ended for that.
+    fn ask_for_signs(&mut self, within: Duration);
 
     /// Has the poller report this transport's edges, of both directions, under the token. What is ready already is
     /// reported too. A transport is registered with one poller at a time.

@@ -4,6 +4,7 @@ use crate::types::{Device, HostName, Incarnation, Process, Role};
 use crate::wire::{encode_frame, Blob, HeartbeatEcho, Register, StatusPart, StorePiece, Told, STORE_PIECE_BYTES};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// What a [`Scripted`] transport has been told to do, and what it took.
 #[derive(Default)]
@@ -23,6 +24,9 @@ pub(in crate::runtime) struct Script {
     /// The error that comes behind it, as the system numbers it.
     pub fails: Option<i32>,
     pub holds_readable: bool,
+    /// How long its peer's kernel has been silent.
+    pub silence: Option<Duration>,
+    pub asked_for_signs: bool,
 }
 
 /// A transport without a network.
@@ -82,6 +86,14 @@ impl Transport for Scripted {
 
     fn unsent(&self) -> usize {
         0
+    }
+
+    fn silence(&self) -> Option<Duration> {
+        self.script().silence
+    }
+
+    fn ask_for_signs(&mut self, _: Duration) {
+        self.script().asked_for_signs = true;
     }
 
     fn register(&mut self, _: &Registry, _: Token) -> io::Result<()> {

@@ -75,6 +75,14 @@ impl Transport for Troubled {
         self.inner.unsent()
     }
 
+    fn silence(&self) -> Option<Duration> {
+        self.inner.silence()
+    }
+
+    fn ask_for_signs(&mut self, within: Duration) {
+        self.inner.ask_for_signs(within);
+    }
+
     fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         self.inner.register(registry, token)
     }

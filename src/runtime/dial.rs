@@ -55,6 +55,15 @@ impl Dial {
         self.attempts.iter().any(|(own, _)| *own == token)
     }
 
+    /// Where nobody has answered; none if one attempt stands, and nobody has looked: this process may not have run for a while.
+    pub fn unanswered(&self) -> Option<String> {
+        if self.ready.is_some() || self.attempts.iter().any(|(_, attempt)| attempt.stands()) {
+            return None;
+        }
+        let addresses: Vec<String> = self.attempts.iter().map(|(_, it)| it.peer_address().to_string()).collect();
+        Some(addresses.join(", "))
+    }
+
     /// Looks at every attempt.
     pub fn look(&mut self, poller: &Poller) -> Dialled {
         if let Some(transport) = self.ready.take() {

@@ -10,6 +10,7 @@ use super::link::{Arrival, Link, LinkEnd, Moved};
 use super::mesh::LinkKey;
 use super::progress::WAITS_AFTER;
 use super::shared::{Shared, ToNode};
+use super::silence::{Awaited, Standstill};
 use super::sink::{scratch_bytes, Sink};
 use crate::agent::Command;
 use crate::collective::kernels::UserFunction;
@@ -46,8 +47,8 @@ pub(super) enum Stop {
     Mismatch(u32, u64, Call),
     /// This rank sends so many elements where others are expected.
     Counts(u32, u64, u64),
-    /// The time is up.
-    Timeout,
+    /// The time is up; whom it waited for, if it had begun.
+    Timeout(Option<Awaited>),
     /// There is no memory for a scratch of so many bytes.
     Memory(usize),
     /// Something that this process needs cannot be had.
@@ -60,6 +61,7 @@ pub(super) enum Stop {
 struct Patience {
     report_at: Time,
     warn_at: Time,
+    still: Standstill,
 }
 
 /// One call under way.
@@ -93,7 +95,8 @@ impl Group {
     ) -> Result<(), Stop> {
         let arithmetic = shape.call.dtype.zip(shape.call.op).map(|(dtype, op)| Arithmetic { dtype, op, function });
         let expect = || arithmetic.expect("a schedule that reduces has a type and an operation");
-        let mut patience = Patience { report_at: running.since + WAITS_AFTER, warn_at: running.since + WARN_AFTER };
+        let (report_at, warn_at) = (running.since + WAITS_AFTER, running.since + WARN_AFTER);
+        let mut patience = Patience { report_at, warn_at, still: Standstill::default() };
         let head = running.data.encode_in(&mut driver.head);
         for number in 0.. {
             match step(shape, number) {
@@ -137,6 +140,9 @@ impl Group {
             turn = turn.wrapping_add(1);
             let sent = self.move_out(driver, running, exchange, memory)?;
             let got = self.move_in(driver, running, exchange, memory)?;
+            if sent || got {
+                patience.still.end(); // what is under way is younger now
+            }
             if exchange.send.is_none() && exchange.receive.is_none() {
                 return Ok(());
             }
@@ -150,7 +156,7 @@ impl Group {
                 idle_since = None;
                 // A transfer that trickles keeps to the time, too; the clock is not read at every turn.
                 if turn.is_multiple_of(CLOCK_TURNS) && running.shared.clock.now() >= running.deadline {
-                    return Err(Stop::Timeout);
+                    return Err(self.out_of_time(driver, exchange, patience, running.deadline));
                 }
                 continue;
             }
@@ -301,6 +307,10 @@ impl Group {
         }
     }
 
+    fn out_of_time(&self, driver: &mut Driver, exchange: &Exchange<'_>, patience: &Patience, now: Time) -> Stop {
+        Stop::Timeout(self.awaited(&mut driver.slots, exchange.peers(), &patience.still, now))
+    }
+
     /// Sleeps until something happens on any link of the group, or to it; serves the links that the call does not use.
     fn sleep(
         &self,
@@ -311,8 +321,9 @@ impl Group {
     ) -> Result<(), Stop> {
         let now = running.shared.clock.now();
         if now >= running.deadline {
-            return Err(Stop::Timeout);
+            return Err(self.out_of_time(driver, exchange, patience, now));
         }
+        self.look_for_signs(&mut driver.slots, exchange.peers(), &mut patience.still, now)?;
         if now >= patience.report_at {
             // Ahead of the next heartbeat: ranks that called different things and whose frames do not meet are to be
             // found within a second, however rare the heartbeats are.
@@ -350,7 +361,8 @@ impl Group {
                 watch.add(Token(peer), link.descriptor(), reads, writes);
             }
         }
-        let until = running.deadline.min(patience.warn_at).min(patience.report_at).min(opening);
+        let look_at = patience.still.go_on(now);
+        let until = running.deadline.min(patience.warn_at).min(patience.report_at).min(opening).min(look_at);
         watch.wait(running.shared.clock.until(until)).expect("poll fails only for bad arguments");
         for (token, closed) in watch.ready().map(|ready| (ready.token.0, ready.closed)) {
             if token == WAKER {
@@ -408,6 +420,11 @@ impl Exchange<'_> {
         self.receive.is_none_or(|(peer, _)| heard(peer)) && self.send.is_none_or(|(peer, _)| open(peer))
     }
 
+    /// Whom it waits for.
+    fn peers(&self) -> [Option<u32>; 2] {
+        [self.receive.map(|(peer, _)| peer), self.send.map(|(peer, _)| peer)]
+    }
+
     /// Whether the peer with this slot, whose part it is, is still to open the link.
     fn leaves_opening_to(&self, slot: &Slot) -> bool {
         matches!(slot, Slot::Unused) && !matches!(self.opening, Opening::Own)
@@ -415,7 +432,7 @@ impl Exchange<'_> {
 
     /// Until when a peer is waited for to open a link, if one is; not longer than that.
     fn opening_until(&mut self, slots: &[Slot], now: Time) -> Time {
-        let mut peers = [self.receive.map(|(peer, _)| peer), self.send.map(|(peer, _)| peer)].into_iter().flatten();
+        let mut peers = self.peers().into_iter().flatten();
         if !peers.any(|peer| self.leaves_opening_to(&slots[peer as usize])) {
             return Time::NEVER;
         }

@@ -9,6 +9,7 @@ use super::drive::{Running, Stop};
 use super::group::{Driver, Group, Slot};
 use super::link::LinkEnd;
 use super::shared::{Learnt, Shared, ToNode, VERDICT_WAIT};
+use super::silence::Awaited;
 use crate::agent::Command;
 use crate::error::{Culprit, Error, Failure, Status};
 use crate::types::Call;
@@ -63,7 +64,7 @@ impl Group {
                 );
                 (self.failure(running, Status::Mismatch, None, cause), false)
             }
-            Stop::Timeout => (self.timed_out(running), false),
+            Stop::Timeout(awaited) => self.timed_out(running, awaited),
             Stop::Failed(error) => (self.failed(running, &error), false),
             Stop::Bug => {
                 let bug = Error::new(Status::Internal, "a bug in this library, printed there; please report it");
@@ -130,14 +131,7 @@ impl Group {
         match self.ask_about(running.shared, peer, &evidence) {
             Word::Told(failure) => (failure, true),
             Word::Left(culprit) => (self.left(running, peer, Some(culprit)), false),
-            Word::Alive => {
-                let (own, other) = (self.describe(self.rank().unwrap_or(0)), self.describe(peer));
-                let cause = format!(
-                    "{}: {own} and {other} cannot reach each other although both live: {evidence}",
-                    running.title()
-                );
-                (self.failure(running, Status::Link, None, cause), false)
-            }
+            Word::Alive => (self.unreached(running, peer, &evidence), false),
             Word::Silent => {
                 let cause = format!(
                     "is probably lost, unconfirmed: in {}, {evidence}, and the scheduler said nothing",
@@ -146,6 +140,14 @@ impl Group {
                 (self.failure(running, Status::PeerLost, self.culprit(peer), cause), false)
             }
         }
+    }
+
+    /// The peer lives, and so does this rank.
+    fn unreached(&self, running: &Running<'_>, peer: u32, evidence: &str) -> Failure {
+        let (own, other) = (self.describe(self.rank().unwrap_or(0)), self.describe(peer));
+        let cause =
+            format!("{}: {own} and {other} cannot reach each other although both live: {evidence}", running.title());
+        self.failure(running, Status::Link, None, cause)
     }
 
     /// A link to a peer ended: asks the scheduler what became of that peer.
@@ -206,9 +208,13 @@ impl Group {
         }
     }
 
-    fn timed_out(&self, running: &Running<'_>) -> Failure {
+    /// The time is up: names who is absent; where nobody is, the two whose link is at fault, or whom this rank waits for.
+    fn timed_out(&self, running: &Running<'_>, awaited: Option<Awaited>) -> (Failure, bool) {
         let limit = running.limit_ms as f64 / 1000.0;
         let (title, absent) = (running.title(), self.ask_absent(running));
+        let (peer, fault) = awaited.map_or((None, None), |awaited| (Some(awaited.peer), awaited.fault));
+        let own = self.describe(self.rank().unwrap_or(0));
+        let waits = peer.map_or_else(String::new, |peer| format!("; {own} waits for {}", self.describe(peer)));
         let (who, cause) = match absent.as_ref().map(|absent| (absent, absent.members.first())) {
             Some((absent, Some(first))) => {
                 let place = place_in_words(first, self.id());
@@ -217,15 +223,24 @@ impl Group {
                 (Some(first.culprit.clone()), cause)
             }
             Some((_, None)) => {
+                if let (Some(peer), Some(fault)) = (peer, &fault) {
+                    return (self.unreached(running, peer, fault), false);
+                }
+                // The time is up for others, too, and one of them may know which link is at fault.
+                let (id, epoch, now) = (self.id(), self.formed.epoch, running.shared.clock.now());
+                if let Some(first) = running.shared.wait(now + VERDICT_WAIT, |learnt| learnt.first_cause(id, epoch)) {
+                    return (first, true);
+                }
                 let why = "all ranks have entered it, but it did not end: a slow link, or a rank that is stopped";
-                (None, format!("{title}: the {limit} s that it may take are over; {why}"))
+                (None, format!("{title}: the {limit} s that it may take are over; {why}{waits}"))
             }
             None => {
                 let why = "who is absent is not known, for the scheduler does not answer";
-                (None, format!("{title}: the {limit} s that it may take are over; {why}"))
+                let fault = fault.map_or_else(String::new, |fault| format!(": {fault}"));
+                (None, format!("{title}: the {limit} s that it may take are over; {why}{waits}{fault}"))
             }
         };
-        self.failure(running, Status::Timeout, who, cause)
+        (self.failure(running, Status::Timeout, who, cause), false)
     }
 
     /// Says, in the log, who keeps a call waiting.
@@ -307,4 +322,4 @@ impl Running<'_> {
 
 #[cfg(test)]
 #[path = "giveup_test.rs"]
-mod tests;
+pub(super) mod tests;

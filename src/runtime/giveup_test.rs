@@ -20,10 +20,10 @@ const SOON: Duration = Duration::from_secs(60);
 const PEERS: [u32; 3] = [1, 2, 3];
 
 /// The group, as rank 0; what it shares with its agent thread, which is not there; and its peers' ends of its links.
-struct Bench {
-    group: Arc<Group>,
-    shared: Arc<Shared>,
-    peers: Vec<TcpStream>,
+pub(in crate::runtime) struct Bench {
+    pub group: Arc<Group>,
+    pub shared: Arc<Shared>,
+    pub peers: Vec<TcpStream>,
     links: Vec<TcpTransport>,
 }
 
@@ -38,7 +38,7 @@ fn of_four() -> Formed {
 }
 
 impl Bench {
-    fn new() -> Bench {
+    pub fn new() -> Bench {
         let shared = Arc::new(Shared::new(Logger::new(LogLevel::Off, "test"), Clock::start(), Bell::new().unwrap()));
         let group = Group::new(GroupId::WORLD, vec![0, 1, 2, 3], &shared, &Arc::new(of_four()), 60_000).unwrap();
         let mut listener = Listener::bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
@@ -59,7 +59,7 @@ impl Bench {
     }
 
     /// The links come to stand, each through a transport that passes so many bytes at a time; 0: as many as it likes.
-    fn stand(&mut self, piece: usize) {
+    pub fn stand(&mut self, piece: usize) {
         for (rank, link) in PEERS.into_iter().zip(self.links.drain(..)) {
             let link: Box<dyn Transport> = match piece {
                 0 => Box::new(link),
@@ -70,7 +70,7 @@ impl Bench {
     }
 
     /// A broadcast from rank 3, which never comes.
-    fn call(&self) -> Failure {
+    pub fn call(&self) -> Failure {
         self.broadcast(1)
     }
 

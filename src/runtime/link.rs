@@ -17,6 +17,7 @@ use crate::wire::{
 };
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::RawFd;
+use std::time::Duration;
 
 /// How much is read ahead at most: room for every frame that is no data frame, and for a checksum and the next header.
 const INBOUND_BYTES: usize = 16 << 10;
@@ -108,6 +109,8 @@ pub struct Link {
     noted_end: bool,
     /// Whether a data frame or a message's has come.
     spoken: bool,
+    /// Whether the kernel asks the peer's for signs.
+    asks: bool,
 }
 
 impl Link {
@@ -127,6 +130,7 @@ impl Link {
             unseen_end: false,
             noted_end: false,
             spoken: false,
+            asks: false,
         }
     }
 
@@ -425,6 +429,15 @@ impl Link {
         }
         let _ = self.transport.shutdown_write(); // the link is being given up
         Ok(Moved::Done)
+    }
+
+    /// How long the peer's kernel has been silent, if it owes an answer. It is asked from now on where nothing is under way;
+    /// `within`: how long the link is to stand for that.
+    pub fn silence(&mut self, within: Duration) -> Option<Duration> {
+        if !std::mem::replace(&mut self.asks, true) {
+            self.transport.ask_for_signs(within);
+        }
+        self.transport.silence()
     }
 
     /// How many bytes have not reached the peer's kernel yet.

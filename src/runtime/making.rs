@@ -116,7 +116,7 @@ impl Group {
             }
             let now = shared.clock.now();
             if now >= running.deadline {
-                break Err(Stop::Timeout);
+                break Err(Stop::Timeout(None));
             }
             if now >= report_at {
                 report_at = Time::NEVER;

@@ -13,6 +13,7 @@ use super::group::{Group, Mail};
 use super::handshake::{frame, half, leave, same_bytes, Handshake, Next, Stage};
 use super::locating::Locating;
 use super::log::Logger;
+use super::silence::{patience, LOOK};
 use super::telling::Telling;
 use crate::net::{Listener, Poller, TcpTransport, Token, Transport};
 use crate::types::{GroupId, Incarnation, Time};
@@ -65,6 +66,8 @@ pub struct Mesh {
     formed: Option<Arc<Formed>>,
     pub(super) groups: HashMap<GroupId, Arc<Group>>,
     pub(super) dials: HashMap<LinkKey, Dial>,
+    /// Links that this node is opening, each since when.
+    opening: HashMap<LinkKey, Time>,
     /// Links to members of whom `Formed` does not tell.
     locating: Locating,
     pub(super) handshakes: HashMap<Token, Handshake>,
@@ -87,6 +90,7 @@ impl Mesh {
             formed: None,
             groups: HashMap::new(),
             dials: HashMap::new(),
+            opening: HashMap::new(),
             locating: Locating::default(),
             handshakes: HashMap::new(),
             open: HashSet::new(),
@@ -102,6 +106,7 @@ impl Mesh {
     pub fn form(&mut self, formed: Arc<Formed>, groups: &[Arc<Group>], poller: &Poller) {
         self.formed = Some(formed);
         self.dials.clear();
+        self.opening.clear();
         self.locating = Locating::default();
         self.open.clear();
         self.telling = Telling::default();
@@ -238,8 +243,9 @@ impl Mesh {
         !held.is_empty()
     }
 
-    /// Ends handshakes whose time is up. Returns when to come again.
+    /// Ends handshakes whose time is up, and attempts that nobody answers. Returns when to come again.
     pub fn expire(&mut self, now: Time) -> Time {
+        let next = self.give_up_unanswered(now);
         // A hello of this epoch has proven itself; of those of the next, which have not yet, only so many wait longer than
         // any stranger.
         let epoch = self.formed.as_ref().map(|formed| formed.epoch);
@@ -253,12 +259,50 @@ impl Mesh {
             _ => false,
         };
         self.handshakes.retain(|_, shake| shake.deadline > now || waits(&shake.stage));
-        self.handshakes
-            .values()
-            .map(|shake| shake.deadline)
-            .filter(|deadline| *deadline > now)
-            .min()
-            .unwrap_or(Time::NEVER)
+        self.handshakes.values().map(|shake| shake.deadline).filter(|deadline| *deadline > now).fold(next, Time::min)
+    }
+
+    /// A peer's kernel answers at once, whatever its program does, and its agent thread once it knows of the group: only where no
+    /// packet passes does a connection not come to stand, or what was said on it is not acknowledged. Who tells that a group is
+    /// over keeps its own time.
+    fn give_up_unanswered(&mut self, now: Time) -> Time {
+        let Some(patience) = self.formed.as_ref().map(|formed| patience(&formed.agreed)) else { return Time::NEVER };
+        let dialled = self.handshakes.iter().filter_map(|(token, shake)| match shake.stage {
+            Stage::Dialled(key) => Some((key, Some(*token))),
+            _ => None,
+        });
+        let under_way = self.dials.keys().map(|key| (*key, None)).chain(dialled);
+        let under_way: Vec<_> = under_way.filter(|(key, _)| key.channel != Channel::Word).collect();
+        let before = std::mem::take(&mut self.opening);
+        let mut next = Time::NEVER;
+        for (key, token) in under_way {
+            let since = before.get(&key).copied().unwrap_or(now);
+            if now < since + patience {
+                next = next.min(since + patience);
+            } else if let Some(address) = self.take_unanswered(key, token, patience) {
+                let reason =
+                    format!("it cannot be reached at {address}: no answer for {:.1} s", now.since(since).as_secs_f64());
+                self.deliver(key, |peer| Mail::Failed(peer, reason));
+                continue;
+            } else {
+                next = next.min(now + LOOK);
+            }
+            self.opening.insert(key, since);
+        }
+        next
+    }
+
+    /// Ends a dial whose time is up, or a handshake if it has been silent for as long. Returns whom it was to reach.
+    fn take_unanswered(&mut self, key: LinkKey, token: Option<Token>, patience: Duration) -> Option<String> {
+        let Some(token) = token else {
+            let addresses = self.dials.get(&key)?.unanswered()?;
+            self.dials.remove(&key);
+            return Some(addresses);
+        };
+        let shake = self.handshakes.get_mut(&token)?;
+        shake.transport.ask_for_signs(patience);
+        shake.transport.silence().filter(|silence| *silence >= patience)?;
+        self.handshakes.remove(&token).map(|shake| shake.transport.peer_address().to_string())
     }
 
     fn look_at_dial(&mut self, key: LinkKey, poller: &Poller) {

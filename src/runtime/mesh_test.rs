@@ -596,3 +596,5 @@ fn a_link_that_breaks_while_its_peer_is_let_in_is_told() {
 
 #[path = "mesh_groups_test.rs"]
 mod groups;
+#[path = "mesh_silence_test.rs"]
+mod silence;

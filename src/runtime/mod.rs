@@ -53,6 +53,7 @@ mod rules;
 mod scheduler;
 mod seat;
 mod shared;
+mod silence;
 mod sink;
 mod store;
 mod sync;

@@ -5,7 +5,8 @@
         Process(hosts.command(0, [MUSTER, "scheduler"]), {"MS_SCHED_HOST": hosts.address("one", 0), ...})
 
 Each host is a network namespace with one interface for each network. A connection whose network is gone ends after a few
-attempts to send, not after a quarter of an hour. Where a machine allows no such namespace, the test is skipped, with what the
+attempts to send, not after a quarter of an hour, unless `retries` says otherwise. On a network that is silent every packet is
+lost, and nobody is told. Where a machine allows no such namespace, the test is skipped, with what the
 machine said.
 """
 
@@ -24,8 +25,9 @@ RETRIES = 3
 
 
 class Hosts:
-    def __init__(self, *networks):
+    def __init__(self, *networks, retries=RETRIES):
         self.networks = networks
+        self.retries = retries
         self.holders = []
 
     @staticmethod
@@ -45,6 +47,12 @@ class Hosts:
 
     def up(self, network):
         self._set(network, "up")
+
+    def silence(self, network):
+        """Whatever is sent goes to an interface that is not there."""
+        for host in range(COUNT):
+            wrong = f"{self.address(network, 1 - host)} lladdr 02:00:00:00:00:99"
+            self._sh(host, f"ip neighbour replace {wrong} dev net{self.networks.index(network)} nud permanent")
 
     def _set(self, network, state):
         for host in range(COUNT):
@@ -75,7 +83,7 @@ class Hosts:
                 other = self.holders[1].pid
                 self._sh(0, f"ip link add net{number} type veth peer name net{number} netns {other}")
             for host in range(COUNT):
-                self._sh(host, f"echo {RETRIES} > /proc/sys/net/ipv4/tcp_retries2 && ip link set lo up")
+                self._sh(host, f"echo {self.retries} > /proc/sys/net/ipv4/tcp_retries2 && ip link set lo up")
                 for number, network in enumerate(self.networks):
                     self._sh(host, f"ip address add {self.address(network, host)}/24 dev net{number}")
             for network in self.networks:

@@ -2,6 +2,8 @@
 
 import contextlib
 
+import pytest
+
 from cluster import MUSTER, Process
 from networks import Hosts
 from nodes import await_joined, node, said
@@ -29,7 +31,7 @@ LINES = """
 
 
 @contextlib.contextmanager
-def two_ranks(hosts, env):
+def two_ranks(hosts, env, lines=LINES):
     settings = {"MS_SCHED_HOST": hosts.address("control", 0), "MS_SCHED_PORT": PORT, "MS_WORKER_NUM": 2, **env}
     with contextlib.ExitStack() as stack:
         def start(host, program, name, **own):
@@ -39,7 +41,7 @@ def two_ranks(hosts, env):
         scheduler = start(0, [MUSTER, "scheduler"], "scheduler", MS_ROLE="MS_SCHED")
         own = [",".join(hosts.address(network, rank) for network in ("one", "two")) for rank in range(2)]
         yield scheduler, [
-            start(rank, node(LINES), f"worker {rank}", MS_ROLE="MS_WORKER", MS_NODE_ID=rank, MS_WORKER_IP=own[rank])
+            start(rank, node(lines), f"worker {rank}", MS_ROLE="MS_WORKER", MS_NODE_ID=rank, MS_WORKER_IP=own[rank])
             for rank in range(2)
         ]
 
@@ -66,3 +68,58 @@ def test_recovery_connects_two_live_ranks_over_another_address(tmp_path):
                 assert "rank 0" in words["broken"]["sentence"] and "rank 1" in words["broken"]["sentence"], words
                 assert (words["sum"], words["epoch"], words["lost"]) == ([3], 2, [])
                 assert hosts.address("two", other) in words["second"] and hosts.address("one", other) not in words["second"]
+
+
+SYSTEMS_RETRIES = 15
+# Rank 0 begins. `COUNT` is of 8 bytes each: the last one is more than the buffers between two ranks hold.
+SILENT = """
+    count, limit_ms = int(os.environ["COUNT"]), int(os.environ["LIMIT_MS"])
+    c = join()
+    waits_in = {
+        "collective": lambda: c.world.allreduce_zeros(count),
+        "message": lambda: c.world.send(b"x" * 8 * count, 1) if c.rank == 0 else c.world.receive(8 * count, 0),
+    }[os.environ["WAITS_IN"]]
+    if os.environ["FIRST"] == "used":
+        waits_in()
+        waits_in()
+    say(first=True)
+    hold("the network goes")
+    c.world.set_timeout(limit_ms)
+    say(broken=fails(waits_in))
+    c.leave()
+"""
+LONG_MS, SHORT_MS = 600_000, 3_000
+# A silence of less than 4 s is no evidence, nor does a call end before its time; the other one may have begun a little sooner.
+EARLIEST = {LONG_MS: 3.5, SHORT_MS: 2.5}
+
+
+@pytest.mark.parametrize("limit_ms", [LONG_MS, SHORT_MS], ids=["early", "at its time-out"])
+@pytest.mark.parametrize("first, count", [("new", 1), ("used", 1), ("used", 5_000_000)])
+def test_of_two_live_ranks_between_whom_packets_are_lost_a_collective_names_both(first, count, limit_ms, tmp_path):
+    names_both("collective", first, count, limit_ms, tmp_path)
+
+
+@pytest.mark.parametrize("first, count", [("new", 1), ("used", 5_000_000)])
+def test_of_two_live_ranks_between_whom_packets_are_lost_a_message_names_both(first, count, tmp_path):
+    names_both("message", first, count, LONG_MS, tmp_path)
+
+
+def names_both(waits_in, first, count, limit_ms, tmp_path):
+    """Their link does not come to stand, or falls silent with or without data under way. Both reach the scheduler all the time,
+    and the system would try for a quarter of an hour."""
+    env = {"HOLD_FOLDER": tmp_path, "MS_NODE_TIMEOUT": 1, "FIRST": first, "COUNT": count, "LIMIT_MS": limit_ms,
+           "WAITS_IN": waits_in}
+    with Hosts("control", "one", "two", retries=SYSTEMS_RETRIES) as hosts:
+        hosts.silence("two")
+        with two_ranks(hosts, env, SILENT) as (scheduler, workers):
+            for worker in workers:
+                worker.wait_for('"first"', LIMIT)
+            hosts.silence("one")
+            (tmp_path / "the network goes").touch()
+            for worker in workers:
+                worker.wait(LIMIT)
+                broken = said(worker)["broken"]
+                assert broken["error"] == "LINK", worker.describe()
+                assert "cannot reach each other although both live" in broken["sentence"], broken
+                assert "rank 0 (" in broken["sentence"] and "rank 1 (" in broken["sentence"], broken
+                assert EARLIEST[limit_ms] <= broken["after"] < 30, broken

@@ -25,7 +25,7 @@ impl Group {
                 let mut engine = lock(&office.engine);
                 ready.extend(std::mem::take(&mut engine.more));
                 ready.drain(..).for_each(|rank| engine.pump(rank));
-                let until = engine.expire(&shared);
+                let until = engine.expire(&shared).min(engine.look_for_signs(shared.clock.now()));
                 engine.flush();
                 engine.alarm = until;
                 (until, !engine.more.is_empty())

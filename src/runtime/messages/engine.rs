@@ -10,6 +10,7 @@ use super::super::shared::Shared;
 use super::matching::{Matching, MessageId, OpId, Wanted};
 use super::operation::{misfit, Ending, Operation, Post, Stage, Way};
 use super::peer::{Peer, Progress, Slot, Theirs};
+use super::signs::Signs;
 use crate::collective::{Buffer, Span};
 use crate::error::{Error, Failure, Result, Status};
 use crate::types::{DType, Time};
@@ -53,6 +54,7 @@ pub(super) struct Engine {
     pub alarm: Time,
     /// How many frames have moved.
     pub moved: u64,
+    pub signs: Signs,
 }
 
 impl Engine {
@@ -74,6 +76,7 @@ impl Engine {
             failed: None,
             alarm: Time::NEVER,
             moved: 0,
+            signs: Signs::default(),
         }
     }
 

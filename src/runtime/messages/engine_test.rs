@@ -20,6 +20,7 @@ use crate::wire::{
     encode_frame, FrameHeader, LinkKind, MessageHeader, MessagePart, EAGER_COST, EAGER_CREDIT, EAGER_MAX, OFFERS_MAX,
 };
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Longer than an eager message, and than what a link reads ahead.
 const LONG: usize = EAGER_MAX + 1000;
@@ -330,4 +331,54 @@ fn a_misfit_that_is_cancelled_while_it_is_refused_ends_on_both_sides() {
     assert_eq!((status(&send), bench.damage()), (Some(Status::Aborted), None));
     let parts = bench.went(1).0.into_iter().map(|(part, number, _)| (part, number));
     assert!(parts.eq([(MessagePart::Offer, 1), (MessagePart::Withdraw, 1)]));
+}
+
+#[test]
+fn a_peer_that_is_needed_and_silent_for_as_long_is_suspected() {
+    let second = Duration::from_secs(1);
+    let at = |seconds: u32| Time(1) + second * seconds;
+    let mut bench = Bench::new();
+    assert_eq!(bench.engine.look_for_signs(at(0)), Time::NEVER, "nobody waits for anything");
+    bench.scripts[2].script().silence = Some(100 * second);
+    let (_any, _) = bench.receive(None, 7, 1);
+    assert_eq!((bench.engine.look_at(at(0)), bench.engine.look_for_signs(at(0))), (at(1), at(1)));
+    let (_needs, _) = bench.receive(Some(1), 8, 1);
+    for seconds in 0..20 {
+        bench.scripts[1].script().silence = (seconds > 2).then(|| second * (seconds - 2));
+        bench.engine.look_for_signs(at(seconds));
+        let suspects = std::mem::take(&mut bench.engine.suspects);
+        assert_eq!(bench.scripts[1].script().asked_for_signs, seconds >= 1);
+        match seconds {
+            6 => assert_eq!(
+                suspects,
+                [(1, "nothing that was sent to it has been acknowledged for 4.0 s".to_owned())],
+                "a heartbeat time-out of 1 s is shorter than this"
+            ),
+            _ => assert_eq!(suspects, [], "after {seconds} s"),
+        }
+    }
+    assert!(matches!(bench.engine.peer(1).slot, Slot::Ended(_)));
+    assert!(!bench.scripts[2].script().asked_for_signs, "rank 2 is needed by nobody");
+    // One that had been silent before it was needed has its time first.
+    let (_late, _) = bench.receive(Some(2), 9, 1);
+    for seconds in 20..24 {
+        bench.engine.look_for_signs(at(seconds));
+        assert!(bench.engine.suspects.is_empty(), "after {seconds} s");
+    }
+    bench.engine.look_for_signs(at(24));
+    assert_eq!(bench.engine.suspects.len(), 1);
+}
+
+#[test]
+fn many_short_operations_share_a_look() {
+    let at = |milliseconds: u64| Time(1) + Duration::from_millis(milliseconds);
+    let mut bench = Bench::new();
+    for milliseconds in [0, 1, 999] {
+        let request = bench.send(1, 7, 1);
+        assert!(request.test().is_some(), "it has ended at once");
+        assert_eq!(bench.engine.look_at(at(milliseconds)), at(1000));
+        assert_eq!(bench.engine.look_for_signs(at(milliseconds)), at(1000));
+    }
+    assert_eq!(bench.engine.look_for_signs(at(1000)), Time::NEVER, "nobody waits");
+    assert_eq!(bench.engine.look_at(at(5000)), at(6000));
 }

@@ -8,6 +8,7 @@
 //! | [`engine`] | the state of a group's messages, and all that can happen to it |
 //! | [`traffic`] | frames, out and in |
 //! | [`ending`] | what becomes of all that when a peer leaves, or the group is over |
+//! | [`signs`] | peers that live and are not reached |
 //! | [`attend`] | the thread that sees to it that messages go on by themselves |
 //!
 //! A group's messages have links of their own. From the first use on one thread waits for those links; whoever posts an
@@ -26,6 +27,7 @@ mod matching;
 mod messages_test;
 mod operation;
 mod peer;
+mod signs;
 mod traffic;
 
 pub use operation::{Post, Way};
@@ -102,7 +104,8 @@ impl Group {
         }
         self.refuse_if_broken(&shared)?;
         let office = self.office()?;
-        let (limit_ms, deadline) = (self.timeout_ms(), self.deadline(shared.clock.now()));
+        let now = shared.clock.now();
+        let (limit_ms, deadline) = (self.timeout_ms(), self.deadline(now));
         let (request, completer) = request();
         let mut engine = lock(&office.engine);
         engine.check(&first, second.as_ref())?;
@@ -122,8 +125,9 @@ impl Group {
             }
         }
         engine.flush();
-        let early = engine.alarm > deadline;
-        engine.alarm = engine.alarm.min(deadline);
+        let alarm = deadline.min(engine.look_at(now));
+        let early = engine.alarm > alarm;
+        engine.alarm = engine.alarm.min(alarm);
         self.leave_engine(&shared, office, engine, early);
         Ok(request)
     }
