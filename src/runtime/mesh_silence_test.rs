@@ -45,7 +45,7 @@ fn an_attempt_that_stands_is_not_given_up_because_nobody_has_looked() {
     let dial = Dial::start(&[listener.local_addr().unwrap()], &side.poller, || Token(FIRST_TOKEN));
     side.mesh.dials.insert(KEY[1], dial);
     side.mesh.expire(Time(0));
-    listener.accept().unwrap();
+    let _peer = listener.accept().unwrap();
     until(|| side.mesh.dials[&KEY[1]].unanswered().is_none().then_some(()));
     side.mesh.expire(end() + HELLO_WAIT);
     stand(&mut side, KEY[1]);
