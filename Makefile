@@ -127,7 +127,7 @@ soak: build
 chaos: build
 	python3 scripts/chaos.py $(if $(SEED),--seed $(SEED)) $(if $(KILLS),--kills $(KILLS))
 
-# What the 1000 of `make test` may not meet.
+# What the 1200 of `make test` may not meet.
 SEEDS ?= 100000
 
 sim:

@@ -9,6 +9,7 @@ use crate::net::deafen;
 use crate::types::Epoch;
 use crate::wire::{Absent, PeerState};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 const PEERS: [Option<u32>; 2] = [Some(2), Some(3)];
 const SECOND: Duration = Duration::from_secs(1);
@@ -91,7 +92,7 @@ fn who_runs_out_of_time_knows_whom_it_waited_for_and_whose_link_is_at_fault() {
     assert_eq!(fault, Some((3, in_words(2 * SECOND))));
 }
 
-/// As the scheduler, to which all live, and all have entered; it says so of another's cause if there is one.
+/// As the scheduler, to which all live, and all have entered; a little later it hears of another's cause, if there is one.
 fn answer(shared: &Shared, first: Option<&Failure>, is_over: &AtomicBool) {
     let culprit = crate::error::Culprit {
         role: crate::types::Role::Worker,
@@ -100,14 +101,18 @@ fn answer(shared: &Shared, first: Option<&Failure>, is_over: &AtomicBool) {
         host: "host".to_owned(),
         pid: 4,
     };
+    let mut hears_at = None;
     while !is_over.load(Ordering::Relaxed) {
+        if hears_at.is_some_and(|at| Instant::now() >= at) {
+            first.into_iter().for_each(|first| shared.file(Event::Revoked(first.clone())));
+        }
         match shared.next_command() {
             Some(ToNode::Of(Epoch(1), Command::Suspect { peer, .. })) => {
                 shared.file(Event::Peer(peer, PeerState::Alive, culprit.clone()));
             }
             Some(ToNode::Of(Epoch(1), Command::WhereAre(ask, ..))) => {
                 shared.file(Event::Absent(ask, Absent { query: 1, total: 0, members: Vec::new() }));
-                first.into_iter().for_each(|first| shared.file(Event::Revoked(first.clone())));
+                hears_at = Some(Instant::now() + Duration::from_millis(20));
             }
             Some(ToNode::Of(Epoch(1), Command::Revoke(failure))) => shared.file(Event::Revoked(failure)),
             Some(_) => {}

@@ -42,7 +42,7 @@ use table::Table;
 use world::World;
 
 /// How many stories the test plays.
-const SEEDS: u64 = 1000;
+const SEEDS: u64 = 1200;
 /// How often each cell of the table must be hit, and how many faults a story has at least, on average.
 const HITS: u64 = 20;
 const FAULTS: u64 = 5;
