@@ -50,8 +50,7 @@ impl Cluster {
             return outcome;
         }
         shared.ask(ToNode::Of(old, Command::Recover(false)));
-        let patience = if shared.learnt().away.is_some() { Duration::ZERO } else { VERDICT_WAIT };
-        let confirmed = shared.wait(shared.clock.now() + patience, |learnt| outcome(learnt, old, shared.recovery));
+        let confirmed = shared.wait(shared.clock.now() + VERDICT_WAIT, |learnt| outcome(learnt, old, shared.recovery));
         confirmed.unwrap_or_else(|| {
             if let Some(first) = self.lost_for_good() {
                 return Err(first.into());
