@@ -33,6 +33,8 @@ pub trait Appender: Send {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
     /// Returns when length and bytes are durable as they are.
     fn sync(&mut self) -> io::Result<()>;
+    /// Whether it is the file of this name: somebody else may have removed it, or put another in its place.
+    fn is_called(&self, name: &str) -> io::Result<bool>;
 }
 
 /// What came of [`Disk::lock`].

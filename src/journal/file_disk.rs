@@ -9,7 +9,7 @@ use crate::error::Result;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, ErrorKind, Read, Write};
 use std::ops::Deref;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 const DIRECTORY_MODE: u32 = 0o700;
@@ -109,7 +109,7 @@ impl Disk for FileDisk {
         self.remove(name)?;
         let file = self.keep(options().append(true).create_new(true), name)?;
         mend_mode(&file)?;
-        Ok(Box::new(OpenFile(file)))
+        Ok(Box::new(OpenFile { file, directory: self.path.clone() }))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -152,16 +152,28 @@ impl Disk for FileDisk {
     }
 }
 
-struct OpenFile(Kept);
+struct OpenFile {
+    file: Kept,
+    directory: PathBuf,
+}
 
 impl Appender for OpenFile {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        (&**self.0).write_all(bytes)
+        (&**self.file).write_all(bytes)
     }
 
     fn sync(&mut self) -> io::Result<()> {
         // Does not sync times; a changed length it does.
-        self.0.sync_data()
+        self.file.sync_data()
+    }
+
+    fn is_called(&self, name: &str) -> io::Result<bool> {
+        let own = self.file.metadata()?;
+        match fs::symlink_metadata(self.directory.join(name)) {
+            Ok(there) => Ok((own.dev(), own.ino()) == (there.dev(), there.ino())),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 }
 

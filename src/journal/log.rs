@@ -41,6 +41,8 @@ pub struct Journal {
     synced: u64,
     /// How much of it the snapshot takes; 0: not known.
     snapshot: u64,
+    /// It was found that the file is not the journal any more, by its name.
+    displaced: bool,
     /// The salt of the next file.
     next_salt: u64,
     broken: Option<Error>,
@@ -123,7 +125,18 @@ impl Journal {
 
     fn new(disk: Box<dyn Disk>, lock: Box<dyn Send>, begun: Begun, next_salt: u64) -> Journal {
         let Begun { file, writer, length, snapshot } = begun;
-        Journal { file, writer, length, synced: length, snapshot, next_salt, broken: None, disk, _lock: lock }
+        Journal {
+            file,
+            writer,
+            length,
+            synced: length,
+            snapshot,
+            displaced: false,
+            next_salt,
+            broken: None,
+            disk,
+            _lock: lock,
+        }
     }
 
     /// Where the journal is.
@@ -158,8 +171,15 @@ impl Journal {
         if self.synced < self.length {
             tried(&*self.disk, "sync", JOURNAL, self.file.sync())?;
             self.synced = self.length;
+            self.displaced = !tried(&*self.disk, "look at", JOURNAL, self.file.is_called(JOURNAL))?;
         }
         Ok(())
+    }
+
+    /// Whether somebody has removed the file, or put another in its place, as of the last sync: what is appended then is found
+    /// by nobody any more, until [`Journal::rewrite`] makes a new one.
+    pub fn is_displaced(&self) -> bool {
+        self.displaced
     }
 
     /// Whether the file has become so long that [`Journal::rewrite`] is worth its while.
@@ -176,6 +196,7 @@ impl Journal {
         let Begun { file, writer, length, snapshot } = begin(&*self.disk, self.next_salt, snapshot)?;
         self.next_salt = self.next_salt.wrapping_add(1);
         (self.file, self.writer, self.length, self.synced, self.snapshot) = (file, writer, length, length, snapshot);
+        self.displaced = false;
         Ok(())
     }
 

@@ -290,6 +290,27 @@ fn a_rewrite_takes_the_place_of_everything_before() {
 }
 
 #[test]
+fn a_file_that_is_not_in_its_place_any_more_is_noticed_until_it_is_written_anew() {
+    let removed: fn(&MemoryDisk) = |disk| disk.remove(JOURNAL).unwrap();
+    let moved: fn(&MemoryDisk) = |disk| disk.rename(JOURNAL, "kept").unwrap();
+    let replaced: fn(&MemoryDisk) = |disk| disk.put(JOURNAL, b"another");
+    for displace in [removed, moved, replaced] {
+        let disk = MemoryDisk::new(5);
+        let mut journal = open(&disk).unwrap().journal;
+        append(&mut journal, &[b"one"]);
+        assert!(!journal.is_displaced());
+        displace(&disk);
+        append(&mut journal, &[b"two"]);
+        assert!(journal.is_displaced());
+        journal.rewrite([b"both"]).unwrap();
+        append(&mut journal, &[b"three"]);
+        assert!(!journal.is_displaced());
+        drop(journal);
+        assert_eq!(all(&open(&disk.kill()).unwrap()), [&b"both"[..], b"three"]);
+    }
+}
+
+#[test]
 fn it_is_worth_compacting_beyond_a_mebibyte_and_four_snapshots() {
     let disk = MemoryDisk::new(7);
     let mut journal = open(&disk).unwrap().journal;

@@ -391,4 +391,8 @@ impl Appender for MemoryFile {
             Ok(())
         })
     }
+
+    fn is_called(&self, name: &str) -> io::Result<bool> {
+        Ok(self.disk.look()?.seen.get(name) == Some(&self.number))
+    }
 }

@@ -34,14 +34,14 @@ impl Scheduler {
         let (epoch, changes, group) = (self.newest_epoch(), self.store.changes_of(key), self.groups.highest());
         if told.epoch > epoch {
             return Some(format!(
-                "{who} was told of epoch {}, and this scheduler knows of {} epochs",
+                "{who} was told of epoch {}, and the last that this scheduler knows is {}",
                 told.epoch.0, epoch.0
             ));
         }
         if told.change > changes {
             let acknowledged = told.change;
             return Some(format!(
-                "{who} was acknowledged {acknowledged} changes of the store, and this scheduler knows of {changes}"
+                "{who} was told that its change {acknowledged} of the store was made, and the last that this scheduler knows is {changes}"
             ));
         }
         (told.group > group).then(|| {
@@ -66,7 +66,7 @@ impl Scheduler {
             return Ok(());
         }
         let reason = format!(
-            "{} was told of epoch {}, and this scheduler knows of {} epochs: its journal is an older copy",
+            "{} was told of epoch {}, and the last that this scheduler knows is {}: its journal is an older copy",
             name(register),
             register.told.epoch.0,
             epoch.0

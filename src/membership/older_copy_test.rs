@@ -89,7 +89,7 @@ fn one_that_lacks_an_acknowledged_change_is_not_gone_on_with_from_whatever_start
     assert_eq!(add(&mut bench, 1, 4).change, 1);
     let copy = bench.written.clone();
     assert_eq!(add(&mut bench, 1, 5).change, 2);
-    let words = "was acknowledged 2 changes of the store, and this scheduler knows of 1";
+    let words = "was told that its change 2 of the store was made, and the last that this scheduler knows is 1";
     // Within the present start, after one more, and after many starts with the copy itself.
     ends_over(started(copy.clone()), again(1, 1, 2, 0), words);
     let mut later = started(bench.written.clone());
@@ -98,7 +98,7 @@ fn one_that_lacks_an_acknowledged_change_is_not_gone_on_with_from_whatever_start
     ends_over(
         started(bench.written),
         again(1, 1, 3, 0),
-        "acknowledged 3 changes of the store, and this scheduler knows of 2",
+        "its change 3 of the store was made, and the last that this scheduler knows is 2",
     );
     let mut many = started(copy);
     for _ in 0..5 {
@@ -118,7 +118,7 @@ fn changes_count_in_the_order_of_the_journal_not_in_that_of_their_requests() {
     let copy = bench.written.clone();
     bench.say(1, Message::StorePiece(StorePiece { request: 1, bytes: Blob::new(b"abc".to_vec()) }));
     assert_eq!(reply(&mut bench, 1).change, 2);
-    ends_over(started(copy), again(1, 1, 2, 0), "2 changes of the store");
+    ends_over(started(copy), again(1, 1, 2, 0), "its change 2 of the store was made");
     // The same request once more is the same change, and what changes nothing is none.
     begin(&mut bench, 1, 2, 0, 0);
     assert_eq!(reply(&mut bench, 1).change, 1);
@@ -176,7 +176,7 @@ fn one_that_lacks_a_group_or_an_epoch_is_not_gone_on_with_either() {
         again(0, 1, 0, 3),
         "was told of group 3, and the last that this scheduler knows is 0",
     );
-    ends_over(started(copy), again(0, 2, 0, 0), "was told of epoch 2, and this scheduler knows of 1 epochs");
+    ends_over(started(copy), again(0, 2, 0, 0), "was told of epoch 2, and the last that this scheduler knows is 1");
 }
 
 #[test]
@@ -188,7 +188,9 @@ fn who_is_not_known_or_does_not_have_the_token_ends_nothing() {
     let (status, reason) = next.rejected(10);
     assert_eq!(status, Status::Rejected, "a member takes that for another job's scheduler, and goes on");
     assert!(
-        reason.ends_with("was told of epoch 9, and this scheduler knows of 1 epochs: its journal is an older copy"),
+        reason.ends_with(
+            "was told of epoch 9, and the last that this scheduler knows is 1: its journal is an older copy"
+        ),
         "{reason}"
     );
     let other = Some(Reentry { tokens: Vec::new(), next: TokenHash::of(&Token([99; 32])) });
@@ -205,7 +207,9 @@ fn a_copy_from_before_the_first_epoch_puts_nobody_out() {
     let (status, reason) = next.rejected(10);
     assert_eq!(status, Status::Rejected);
     assert!(
-        reason.ends_with("was told of epoch 1, and this scheduler knows of 0 epochs: its journal is an older copy"),
+        reason.ends_with(
+            "was told of epoch 1, and the last that this scheduler knows is 0: its journal is an older copy"
+        ),
         "{reason}"
     );
 }

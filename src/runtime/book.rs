@@ -212,10 +212,19 @@ impl Book {
         self.journal.sync()
     }
 
-    /// Whether the file has become so long that it is to be rewritten: said once, until that has been done.
+    /// Whether the file is to be rewritten, for it has become long, or is not in its place any more: said once, until that has
+    /// been done.
     pub(crate) fn asks_for_rewrite(&mut self) -> bool {
-        let is_long = self.journal.should_compact();
-        is_long && !std::mem::replace(&mut self.asked, is_long)
+        let asks = self.journal.should_compact() || self.journal.is_displaced();
+        asks && !std::mem::replace(&mut self.asked, asks)
+    }
+
+    /// A line for the log, where the file is not in its place any more.
+    pub(crate) fn displaced(&self) -> Option<String> {
+        self.journal.is_displaced().then(|| {
+            let path = self.journal.path();
+            format!("{}: it was removed, or another file was put in its place: it is written anew", path.display())
+        })
     }
 }
 

@@ -88,9 +88,10 @@ impl Writer {
         let shared = Arc::new(Shared::default());
         let (theirs, book) = (Arc::clone(&shared), begun.into_book());
         let path = book.path();
+        let log = Arc::clone(&logger);
         let thread = thread::spawn("muster-journal", move || {
             let _ends = Ends(&theirs);
-            write(&theirs, book, &waker);
+            write(&theirs, book, &waker, &log);
         })?;
         Ok(Writer { shared, thread: Some(thread), path, logger, patience: DISK_WAIT, has_waited: false })
     }
@@ -180,7 +181,7 @@ impl Drop for Ends<'_> {
     }
 }
 
-fn write(shared: &Shared, mut book: Book, waker: &Waker) {
+fn write(shared: &Shared, mut book: Book, waker: &Waker, logger: &Logger) {
     loop {
         let work = {
             let mut attended = shared.desk();
@@ -193,8 +194,11 @@ fn write(shared: &Shared, mut book: Book, waker: &Waker) {
             attended.desk.take()
         };
         let outcome = book.write(work).and_then(|last| book.sync().map(|()| last));
-        let is_long = book.asks_for_rewrite();
-        shared.desk().desk.settle(outcome, is_long);
+        let asks = book.asks_for_rewrite();
+        if let Some(line) = book.displaced().filter(|_| asks) {
+            logger.warn(&line);
+        }
+        shared.desk().desk.settle(outcome, asks);
         waker.wake();
     }
 }

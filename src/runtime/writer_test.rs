@@ -123,6 +123,10 @@ impl Appender for GatedFile {
         drop(waited);
         self.file.sync()
     }
+
+    fn is_called(&self, name: &str) -> io::Result<bool> {
+        self.file.is_called(name)
+    }
 }
 
 fn settings(set: impl FnOnce(&mut Config)) -> Settings {

@@ -2,6 +2,9 @@
 
 import csv
 import json
+import os
+import pathlib
+import signal
 
 import pytest
 
@@ -193,6 +196,26 @@ def test_too_few_descriptors_for_the_nodes_are_told_at_once():
         assert process.wait(timeout=60) == 1
         assert "200 connections need 232 descriptors" in process.stderr, process.stderr
         assert "ulimit -Hn" in process.stderr
+
+
+def rank_of(pid):
+    """The children of the benchmark are its ranks, by the node id that each is given."""
+    environment = pathlib.Path("/proc", str(pid), "environ").read_bytes().split(b"\0")
+    ids = [entry.partition(b"=")[2] for entry in environment if entry.startswith(b"MUSTER_NODE_ID=")]
+    return int(ids[0]) if ids else None
+
+
+def test_a_rank_that_is_killed_is_the_one_that_is_named_and_what_there_is_of_json_can_be_read():
+    # The first size is short, and the second one does not end by itself.
+    words = ["allreduce", "--worker_num", "3", "--sizes", "8,67108864", "--iters", "20000", "--format", "json"]
+    with Process([MUSTER, "bench", *words]) as process:
+        process.wait_for('"bytes":8,', timeout=60)
+        ranks = pathlib.Path("/proc", str(process.pid), "task", str(process.pid), "children")
+        victim, = [pid for pid in map(int, ranks.read_text().split()) if rank_of(pid) == 2]
+        os.kill(victim, signal.SIGKILL)
+        assert process.wait(timeout=60) == 1
+        assert "muster bench: rank 2 ended with signal: 9" in process.stderr
+        assert [row["bytes"] for row in json.loads(process.stdout)["rows"]] == [8]
 
 
 def test_without_a_number_of_ranks_it_is_a_rank_of_the_cluster_around_it():

@@ -4,7 +4,7 @@ use super::super::sys;
 use crate::code;
 use muster::config::{Config, Key};
 use muster::runtime;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command};
 
 /// Starts so many ranks with these words of the command line, waits for all, and gives the first failure.
@@ -31,16 +31,18 @@ pub fn start(worker_num: u32, words: &[String]) -> Result<(), (i32, String)> {
             }
         }
     }
-    let mut outcome = Ok(());
+    // Who was killed is the cause, and who has failed of it is not.
+    let (mut killed, mut failure) = (None, None);
     for (rank, child) in children.iter_mut().enumerate() {
-        match child.wait() {
-            Ok(status) if status.success() => {}
-            Ok(status) if outcome.is_ok() => outcome = Err(failed(format!("rank {rank} ended with {status}"))),
-            Ok(_) => {}
-            Err(error) => outcome = Err(failed(format!("rank {rank} cannot be waited for: {error}"))),
-        }
+        let (words, first) = match child.wait() {
+            Ok(status) if status.success() => continue,
+            Ok(status) if status.signal().is_some() => (format!("rank {rank} ended with {status}"), &mut killed),
+            Ok(status) => (format!("rank {rank} ended with {status}"), &mut failure),
+            Err(error) => (format!("rank {rank} cannot be waited for: {error}"), &mut failure),
+        };
+        first.get_or_insert(words);
     }
-    outcome
+    killed.or(failure).map_or(Ok(()), |words| Err(failed(words)))
 }
 
 fn rank_of(rank: u32, worker_num: u32, port: u16, words: &[&str]) -> std::io::Result<Child> {
