@@ -9,13 +9,17 @@ use crate::error::Result;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, ErrorKind, Read, Write};
 use std::ops::Deref;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 const DIRECTORY_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 /// How much of a lock's file is read.
-const OWNER_MAX_BYTES: u64 = 64;
+const OWNER_MAX_BYTES: usize = 64;
+/// How long an owner is waited for that has not said who it is.
+const OWNER_WAIT: Duration = Duration::from_millis(100);
 
 /// A file that stays open.
 pub type Kept = Box<dyn Deref<Target = File> + Send>;
@@ -137,11 +141,7 @@ impl Disk for FileDisk {
         check_regular(&file)?;
         match file.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                let mut owner = Vec::new();
-                (&**file).take(OWNER_MAX_BYTES).read_to_end(&mut owner)?;
-                return Ok(Locked::Taken(String::from_utf8_lossy(&owner).into_owned()));
-            }
+            Err(TryLockError::WouldBlock) => return Ok(Locked::Taken(owner_of(&file)?)),
             Err(TryLockError::Error(error)) => return Err(error),
         }
         let held = FileLock { file, pid: std::process::id() };
@@ -149,6 +149,19 @@ impl Disk for FileDisk {
         held.file.set_len(0)?;
         (&**held.file).write_all(owner.as_bytes())?;
         Ok(Locked::Held(Box::new(held)))
+    }
+}
+
+/// What a lock's owner has written into its file. One that has just taken it may not have come to that yet.
+fn owner_of(file: &File) -> io::Result<String> {
+    let deadline = Instant::now() + OWNER_WAIT;
+    loop {
+        let mut owner = [0; OWNER_MAX_BYTES];
+        let length = file.read_at(&mut owner, 0)?;
+        if owner[..length].ends_with(b"\n") || Instant::now() >= deadline {
+            return Ok(String::from_utf8_lossy(&owner[..length]).into_owned());
+        }
+        thread::sleep(Duration::from_millis(1));
     }
 }
 
@@ -188,6 +201,7 @@ impl Drop for FileLock {
         // Closing alone would leave it to a child that is just being started, until it is another program. A forked
         // child that drops its copy must not take it from its parent.
         if self.pid == std::process::id() {
+            let _ = self.file.set_len(0); // the next owner is not to be taken for this one
             let _ = self.file.unlock();
         }
     }

@@ -214,6 +214,30 @@ fn sleep_on() -> ! {
 }
 
 #[test]
+fn an_owner_that_has_not_said_yet_who_it_is_is_waited_for() {
+    let folder = Folder::new("owner");
+    let (path, disk) = (folder.recovery().join("lock"), disk(&folder.recovery()));
+    let owner = File::create(&path).unwrap();
+    owner.try_lock().unwrap();
+    assert!(matches!(disk.lock("lock", "1\n").unwrap(), Locked::Taken(by) if by.is_empty()), "and not for ever");
+    thread::scope(|scope| {
+        // As one that is not scheduled for a while.
+        let writes = scope.spawn(|| {
+            thread::sleep(OWNER_WAIT / 4);
+            (&owner).write_all(b"4711\n").unwrap();
+        });
+        let taken = disk.lock("lock", "1\n").unwrap();
+        writes.join().unwrap();
+        assert!(matches!(taken, Locked::Taken(by) if by == "4711\n"));
+    });
+    owner.unlock().unwrap();
+    let Locked::Held(held) = disk.lock("lock", "12\n").unwrap() else { panic!("nobody has it") };
+    assert_eq!(fs::read(&path).unwrap(), b"12\n");
+    drop(held);
+    assert_eq!(fs::read(&path).unwrap(), b"", "the next owner is not taken for this one");
+}
+
+#[test]
 fn the_lock_of_another_process_holds_until_that_dies() {
     let folder = Folder::new("process");
     let path = folder.recovery();

@@ -3,7 +3,7 @@
 //! A node whose loss is certain becomes *doomed*, with the cause in words; `suspicion.rs` decides whether it is the
 //! culprit or only a consequence. Tested in `liveness_test.rs`, and in `lateness_test.rs` where the scheduler itself is late.
 
-use super::contract::{Closed, Liveness, Output};
+use super::contract::{Closed, ConnId, Liveness, Output};
 use super::node::{span, Detached, Witness};
 use super::timers::Due;
 use super::{Phase, Scheduler};
@@ -37,6 +37,13 @@ impl Scheduler {
         }
         if self.recovery.is_some() && self.nodes.get(&key).is_some_and(|node| node.given_up.is_some()) {
             self.recover_if_complete(now); // it lives, and may be the last that was awaited
+        }
+    }
+
+    /// One whose goodbye waits for the disk hears all the same that this scheduler lives, or it would look for it elsewhere.
+    pub(super) fn answer_behind_goodbye(&mut self, conn: ConnId, sequence: u64) {
+        if self.promises.holds_for(conn) {
+            self.send(conn, Message::HeartbeatEcho(HeartbeatEcho { sequence }));
         }
     }
 

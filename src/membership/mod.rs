@@ -201,6 +201,11 @@ impl Scheduler {
         if let (Phase::Ended, Input::Persisted(number)) = (self.phase, &input) {
             return self.persisted(*number);
         }
+        if let Input::Received(conn, Message::Heartbeat(heartbeat)) = &input {
+            if self.connections.get(*conn).is_none() {
+                return self.answer_behind_goodbye(*conn, heartbeat.sequence);
+            }
+        }
         if self.phase == Phase::Ended {
             return;
         }

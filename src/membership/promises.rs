@@ -47,7 +47,7 @@ pub(super) struct Promises {
 }
 
 impl Promises {
-    fn holds_for(&self, conn: ConnId) -> bool {
+    pub(super) fn holds_for(&self, conn: ConnId) -> bool {
         self.held.iter().any(|(_, queued)| queued.is_for(conn))
     }
 

@@ -4,8 +4,8 @@ use super::super::{Closed, Identity, Rules, Scheduler};
 use crate::error::{Failure, Status};
 use crate::types::{Epoch, GroupId, JobInstance, Secret, Token, TokenHash};
 use crate::wire::{
-    Abort, Blob, GroupWish, InEpoch, Known, MakeGroup, Message, Record, Recover, Reentry, Register, StoreBegin,
-    StoreOperation, StorePiece,
+    Abort, Blob, GroupWish, Heartbeat, HeartbeatEcho, InEpoch, Known, MakeGroup, Message, Record, Recover, Reentry,
+    Register, StoreBegin, StoreOperation, StorePiece,
 };
 use std::time::Duration;
 
@@ -102,6 +102,28 @@ fn compare_set(
         }
         other => panic!("{other:?}"),
     }
+}
+
+/// What a connection hears of a heartbeat.
+fn beats(bench: &mut Bench, conn: u64, sequence: u64) -> Vec<Message> {
+    bench.say(conn, Message::Heartbeat(Heartbeat { sequence, echoed: 0, progress: Vec::new() }));
+    bench.told(conn)
+}
+
+#[test]
+fn who_waits_for_a_goodbye_that_the_disk_keeps_back_hears_that_the_scheduler_lives() {
+    let mut bench = formed(2);
+    bench.syncs = false;
+    for (conn, sequence) in [(0, 1), (1, 2), (0, 3)] {
+        if sequence < 3 {
+            bench.say(conn, Message::Leave);
+        }
+        let echo = HeartbeatEcho { sequence };
+        assert_eq!(beats(&mut bench, conn, sequence), [Message::HeartbeatEcho(echo)]);
+    }
+    bench.feed(Input::Persisted(99));
+    assert!(matches!((&bench.told(0)[..], &bench.told(1)[..]), ([Message::Bye], [Message::Bye])));
+    assert!(matches!(bench.ended, Some(Ok(()))) && beats(&mut bench, 0, 4).is_empty());
 }
 
 #[test]
