@@ -396,6 +396,27 @@ fn a_scheduler_that_is_started_again_has_not_forgotten_it() {
 }
 
 #[test]
+fn who_left_that_run_is_not_the_cause_that_the_next_scheduler_finds() {
+    for (rewritten, comes_again) in [(false, false), (true, false), (false, true)] {
+        let mut bench = formed();
+        bench.close(2, Closed::Ended);
+        bench.pass(MS * 100);
+        gives_up(&mut bench, &[2], "there");
+        bench.say(1, Message::Leave); // it was told, which is not written down: rank 3 was not
+        gives_up(&mut bench, &[1], "there");
+        let mut again = started_again(&bench, rewritten);
+        if comes_again {
+            // Somebody is started in that place all the same, and has to wait.
+            again.join(7, Register { host: host("elsewhere"), ..register(7, 2) });
+        }
+        attach(&mut again, 3);
+        again.pass_with(Duration::from_secs(6), |again| again.feed(Input::Heard(ConnId(3))));
+        let culprit = again.verdict(3).expect("three have not come back").culprit;
+        assert_eq!(culprit.and_then(|culprit| culprit.rank), Some(2), "{rewritten} {comes_again}");
+    }
+}
+
+#[test]
 fn a_word_that_was_disproved_and_is_said_again_is_in_a_rewritten_journal() {
     let mut bench = formed();
     gives_up(&mut bench, &[1], "there");

@@ -83,6 +83,7 @@ impl Scheduler {
         for key in meant {
             let Some(node) = self.nodes.get_mut(&key) else { continue };
             let is_written = node.given_up.replace(now).is_some() || node.given_up_before;
+            self.count_given_up(key);
             if self.rules.recovery && !is_written {
                 self.promise(Record::GivenUp(key));
             }
@@ -96,6 +97,23 @@ impl Scheduler {
         if let Some(node) = self.nodes.get_mut(&key) {
             node.given_up_before = true;
         }
+        self.count_given_up(key);
+    }
+
+    fn count_given_up(&mut self, key: u32) {
+        let next = self.nodes.values().filter_map(|node| node.given_up_as).max().map_or(0, |last| last + 1);
+        if let Some(node) = self.nodes.get_mut(&key) {
+            node.given_up_as.get_or_insert(next);
+        }
+    }
+
+    /// Who is not here, and whose place was given up before that of this node, or while that one's was not. Who has heard so may have
+    /// left this run since, which nobody writes down: he is not the cause.
+    pub(super) fn given_up_earlier(&self, key: u32) -> Option<u32> {
+        let own = self.nodes.get(&key)?.given_up_as.unwrap_or(usize::MAX);
+        let earlier = self.nodes.iter().filter(|(_, node)| node.is_member() && node.conn.is_none());
+        let earlier = earlier.filter_map(|(key, node)| Some((node.given_up_as?, *key)));
+        earlier.min().filter(|(first, _)| *first < own).map(|(_, key)| key)
     }
 
     /// One goes on with this epoch: it is to know of whom it waits for in vain.

@@ -89,6 +89,9 @@ pub(super) struct Node {
     pub(super) given_up: Option<Time>,
     /// That was said to a scheduler before this one: it counts once one comes who goes on with the epoch in which it was.
     pub(super) given_up_before: bool,
+    /// Which place was given up first in this epoch, also before somebody was started in it after all. Gone with its next sign of
+    /// life.
+    pub(super) given_up_as: Option<usize>,
     /// The epoch that it has taken up.
     pub(super) epoch: Epoch,
     /// With recovery: what the token hashes to that lets its next life in.
@@ -128,6 +131,7 @@ impl Node {
             witness: None,
             given_up: None,
             given_up_before: false,
+            given_up_as: None,
             epoch: super::FIRST_EPOCH,
             token: None,
             lost_since: None,
@@ -151,8 +155,13 @@ impl Node {
         self.attached = now;
         self.heartbeat = None;
         self.asked = None;
-        (self.witness, self.given_up, self.given_up_before) = (None, None, false);
-        // it lives
+        self.witness = None;
+        self.is_not_given_up(); // it lives
+    }
+
+    /// What was said of its place does not count any more.
+    pub(super) fn is_not_given_up(&mut self) {
+        (self.given_up, self.given_up_before, self.given_up_as) = (None, false, None);
     }
 
     /// What was known of its last life does not concern this one.

@@ -166,7 +166,9 @@ impl Scheduler {
         records.extend(left.map(|(key, _)| Record::Left(*key)));
         // Also where a sign of life disproved it: that may be said once more, rightly, and is not written a second time.
         let given_up = self.nodes.iter().filter(|(_, node)| node.given_up_before || node.given_up.is_some());
-        records.extend(given_up.map(|(key, _)| Record::GivenUp(*key)));
+        let mut given_up: Vec<_> = given_up.map(|(key, node)| (node.given_up_as, *key)).collect();
+        given_up.sort_unstable();
+        records.extend(given_up.into_iter().map(|(_, key)| Record::GivenUp(key)));
         records.extend(self.promises.done.then_some(Record::Done));
         records
     }

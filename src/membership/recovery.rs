@@ -129,7 +129,8 @@ impl Scheduler {
         for node in self.nodes.values_mut() {
             node.progress.clear();
             node.suspicions.clear();
-            (node.witness, node.given_up, node.given_up_before) = (None, None, false);
+            node.witness = None;
+            node.is_not_given_up();
             node.token = node.register.reentry.as_ref().map(|reentry| reentry.next);
             if node.before.take().is_some() {
                 node.restarts += 1;

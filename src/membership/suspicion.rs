@@ -111,6 +111,12 @@ impl Scheduler {
         if self.verdict.is_some() || !matches!(self.phase, Phase::Running(_)) {
             return;
         }
+        let has_waited = now.since(self.gone_since(key)) >= self.silence() * 2;
+        match self.given_up_earlier(key) {
+            Some(first) if self.nodes[&first].doom.is_some() => return self.verdict_on(now, first),
+            Some(_) if !has_waited => return self.timers.at(now + LOOK_AGAIN, Due::Judge(key)),
+            _ => {}
+        }
         let mut chain = vec![key];
         while let Some(blamed) = chain.last().and_then(|last| self.blames(now, *last)) {
             if chain.len() == CHAIN_MAX {
@@ -128,7 +134,7 @@ impl Scheduler {
         if chain.len() < CHAIN_MAX && is_doomed(&last) {
             return self.verdict_on(now, last);
         }
-        if now.since(self.gone_since(key)) >= self.silence() * 2 {
+        if has_waited {
             // Whoever is blamed has had every chance to be found lost: the last that is certainly gone.
             let gone = chain.iter().rev().copied().find(is_doomed);
             return self.verdict_on(now, gone.unwrap_or(key));
