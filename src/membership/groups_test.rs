@@ -1,8 +1,10 @@
 use crate::error::{Failure, Status};
 use crate::membership::testing::{rules, worker, Bench};
 use crate::membership::Closed;
-use crate::types::{Epoch, GroupId};
-use crate::wire::{Abort, FreeGroup, GroupFreed, GroupMade, GroupWish, MakeGroup, Message, Revoke, Revoked};
+use crate::types::{Call, CallKind, Epoch, GroupId};
+use crate::wire::{
+    Abort, FreeGroup, GroupFreed, GroupMade, GroupProgress, GroupWish, Heartbeat, MakeGroup, Message, Revoke, Revoked,
+};
 use std::time::Duration;
 
 /// So many workers, whose connections have the numbers of their ranks.
@@ -188,6 +190,35 @@ fn the_end_of_a_made_group_is_not_why_one_dies_long_after() {
             beats += 1;
             (0..3).for_each(|conn| bench.beat(conn, beats));
         });
+        bench.close(1, Closed::Ended);
+        bench.pass(Duration::from_millis(100));
+        let told = bench.verdict(2).expect("told");
+        match is_why {
+            true => assert_eq!(told, first),
+            false => assert_eq!((told.status, told.culprit.and_then(|it| it.rank)), (Status::PeerLost, Some(1))),
+        }
+    }
+}
+
+#[test]
+fn nor_is_it_why_one_dies_that_has_gone_on_with_other_groups() {
+    let made = GroupId(3);
+    for (group, age_ms, is_why) in [
+        (GroupId::WORLD, 0, false),
+        (GroupId::WORLD, 900, true), // it had entered that before it was told
+        (made, 0, true),
+    ] {
+        let mut bench = Bench::formed(&["here", "there", "there"]);
+        (0..3).for_each(|rank| ask(&mut bench, rank, (GroupId::WORLD, 1), ranks(&[0, 1, 2])));
+        let (status, epoch) = (Status::Mismatch, Epoch(1));
+        let cause = "rank 0 called this, rank 2 called that".to_owned();
+        let first = Failure { status, culprit: None, cause, epoch, group: Some(made), sequence: 1 };
+        bench.say(0, Message::Revoke(Revoke { failure: first.clone() }));
+        bench.pass(Duration::from_secs(1));
+        let call = Some(Call { kind: CallKind::Barrier, dtype: None, op: None, root: None, count: 0, layout: 0 });
+        let progress = vec![GroupProgress { group, entered: 9, finished: 9, call, age_ms }];
+        bench.say(1, Message::Heartbeat(Heartbeat { sequence: 1, echoed: 0, progress }));
+        bench.pass(Duration::from_millis(500));
         bench.close(1, Closed::Ended);
         bench.pass(Duration::from_millis(100));
         let told = bench.verdict(2).expect("told");

@@ -1,11 +1,13 @@
 //! Revoked groups, and ranks that call different collectives. Tested in `revocation_test.rs`.
 
 use super::ranks::canonical;
+use super::suspicion::HELD;
 use super::Scheduler;
 use crate::error::{Culprit, Failure, Status};
 use crate::types::{Call, GroupId, Time};
 use crate::wire::{GroupProgress, Message, Revoked};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// How many of a group's newest collectives are remembered for comparison.
 const CALLS_KEPT: usize = 1024;
@@ -98,16 +100,16 @@ impl Scheduler {
 
     /// The cause of which a node's end is the consequence: one of its groups was revoked before it went. Not where that
     /// was because somebody was missed, and it was this node, or one that may be lost indeed; one who is well was not lost,
-    /// but out of reach. Nor where this node was about to go on, for it was inside `muster_recover`, or has gone on for longer
-    /// than the heartbeat time-out since it was told of a group that its program had made.
+    /// but out of reach. Nor where this node was about to go on, for it was inside `muster_recover`; nor where it has gone on since it
+    /// was told of a group that its program had made: for longer than the heartbeat time-out, or with other groups.
     pub(super) fn cause_before(&self, key: u32, gone: Time) -> Option<Failure> {
         if self.recovery.as_ref().is_some_and(|recovery| recovery.holds(key)) {
             return None;
         }
         // Of a group that its program has made it may think little, and go on.
         let patience = self.silence();
-        let led_to_it =
-            |group: GroupId, at: Time| at <= gone && (group <= GroupId::UNIVERSE || gone.since(at) <= patience);
+        let may_be_why = |at: Time| gone.since(at) <= patience && !self.has_gone_on(key, at);
+        let led_to_it = |group: GroupId, at: Time| at <= gone && (group <= GroupId::UNIVERSE || may_be_why(at));
         let groups =
             self.revoked.iter().filter(|(group, revoked)| led_to_it(**group, revoked.at) && self.is_in(**group, key));
         let groups = groups.filter(|(_, revoked)| revoked.failure.status != Status::Revoked);
@@ -120,6 +122,14 @@ impl Scheduler {
             }
             true => None,
         }
+    }
+
+    /// Whether this node has entered a collective of a group that is not over, well after this time, as its heartbeats tell.
+    fn has_gone_on(&self, key: u32, at: Time) -> bool {
+        let Some(node) = self.nodes.get(&key) else { return false };
+        let entered = |(progress, told): &(GroupProgress, Time)| *told - Duration::from_millis(progress.age_ms);
+        let goes_on = |group: GroupId| !self.revoked.contains_key(&group);
+        node.progress.iter().any(|known| goes_on(known.0.group) && entered(known) > at + HELD)
     }
 
     /// Whether this is another node than `key`, connected and not known to be gone.

@@ -34,6 +34,12 @@ impl Told {
         self.entered.entry((epoch, group, sequence)).or_default().insert(index, now);
     }
 
+    /// When this process called a collective of its epoch.
+    pub(super) fn entered_at(&self, process: &Process, group: GroupId, sequence: u64) -> Option<Time> {
+        let index = process.formed.as_ref()?.index;
+        self.entered.get(&(process.epoch, group, sequence))?.get(&index).copied()
+    }
+
     /// What the member was told of the newest epoch that this twin of it wants to be; as if it was the twin.
     pub(super) fn for_twin(&self, world: &World, node: usize) -> Option<Formed> {
         let twin = world.processes.get(node).filter(|process| process.twin)?;

@@ -452,7 +452,9 @@ impl World {
             .map(|(group, entered)| {
                 let inside = program.collective.as_ref().filter(|collective| collective.group == group);
                 let (finished, call) = (entered - u64::from(inside.is_some()), inside.map(Collective::call));
-                GroupProgress { group, entered, finished, call, age_ms: 0 }
+                let since = self.told.entered_at(&self.processes[node], group, entered).unwrap_or(self.now);
+                let age_ms = self.now.since(since).as_millis() as u64;
+                GroupProgress { group, entered, finished, call, age_ms }
             })
             .collect()
     }
