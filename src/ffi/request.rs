@@ -11,6 +11,11 @@ use std::time::Duration;
 /// An operation that was started and may still go on. Belongs to one thread at a time. To be freed with
 /// muster_request_free, also after it has ended, and also where its group or cluster has been freed before.
 pub struct muster_request_t {
+    /// None once it has been freed: then this is kept for the next one.
+    live: Option<Live>,
+}
+
+struct Live {
     handle: Handle<Request>,
     report: Report,
 }
@@ -21,6 +26,9 @@ pub(super) struct Report {
     to: *mut muster_received_t,
     size: usize,
 }
+
+// SAFETY: it points to what the caller promised to keep writable; which thread writes there does not matter.
+unsafe impl Send for Report {}
 
 impl Report {
     pub(super) const NONE: Report = Report { to: std::ptr::null_mut(), size: 0 };
@@ -60,14 +68,22 @@ impl muster_request_t {
 
     /// As `give`; its end is reported, too.
     pub(super) fn give_reporting(request: Request, report: Report) -> *mut muster_request_t {
-        Box::into_raw(Box::new(muster_request_t { handle: Handle::new(request), report }))
+        let shell = request.take_shell().and_then(|shell| shell.downcast::<muster_request_t>().ok());
+        let mut shell = shell.unwrap_or_else(|| Box::new(muster_request_t { live: None }));
+        shell.live = Some(Live { handle: Handle::new(request), report });
+        Box::into_raw(shell)
+    }
+
+    fn live(&self) -> Result<&Live> {
+        self.live.as_ref().ok_or_else(|| Error::invalid("this request has been freed"))
     }
 
     /// What it says: that it goes on, or how it ended.
     fn ask(&self, how: impl FnOnce(&Request) -> Option<Outcome>) -> Result<Status> {
-        self.handle.with("request", |request| match how(request) {
+        let Live { handle, report } = self.live()?;
+        handle.with("request", |request| match how(request) {
             None => Ok(Status::InProgress),
-            Some(ended) => self.report.give(ended?).map(|()| Status::Ok),
+            Some(ended) => report.give(ended?).map(|()| Status::Ok),
         })
     }
 }
@@ -128,7 +144,7 @@ pub unsafe extern "C" fn muster_request_cancel(request: *mut muster_request_t) -
     guard(|| {
         // SAFETY: as promised by the caller.
         let request = unsafe { handle(request, "request") }?;
-        request.handle.with("request", |request| {
+        request.live()?.handle.with("request", |request| {
             request.cancel();
             Ok(Status::Ok)
         })
@@ -146,10 +162,14 @@ pub unsafe extern "C" fn muster_request_free(request: *mut muster_request_t) {
         return;
     }
     // SAFETY: not NULL, and made by `give`; the caller does not use it again.
-    let request = unsafe { Box::from_raw(request) };
+    let mut shell = unsafe { Box::from_raw(request) };
     guard(|| {
-        match request.handle.into_inner() {
-            Ok(request) => drop(request.wait(None)),
+        let Some(live) = shell.live.take() else { return Ok(Status::Ok) };
+        match live.handle.into_inner() {
+            Ok(request) => {
+                request.wait(None);
+                request.leave_shell(shell);
+            }
             // In a forked child nobody carries it out; what it owns is the parent's.
             Err(inherited) => std::mem::forget(inherited),
         }

@@ -10,6 +10,7 @@ use super::link::{Link, LinkEnd};
 use super::mailbox::Mailbox;
 use super::messages::Messages;
 use super::progress::Progress;
+use super::request::Requests;
 use super::roster::Roster;
 use super::shared::Shared;
 use super::sync::Bell;
@@ -108,6 +109,7 @@ pub struct Group {
     pub(super) makings: AtomicU64,
     pub(super) turns: Turns,
     pub(super) jobs: Jobs,
+    pub(super) requests: Requests,
     /// Of calls that have ended, for those to come.
     spare_lists: Mutex<Vec<Vec<u64>>>,
 }
@@ -152,6 +154,7 @@ impl Group {
             makings: AtomicU64::new(0),
             turns: Turns::default(),
             jobs: Jobs::default(),
+            requests: Requests::default(),
             spare_lists: Mutex::default(),
         })
     }

@@ -9,7 +9,7 @@ use super::clock::Clock;
 use super::log::Logger;
 use super::mailbox::Mailbox;
 use super::queue::Queue;
-use super::request::{request, Completer, Outcome, Received, Request};
+use super::request::{request, Completer, Outcome, Received, Request, Requests};
 use super::shared::{Shared, ToNode};
 use super::sync::{lock, wait, Arc, AtomicBool, Bell, Condvar, Mutex, Ordering};
 use super::turns::Turns;
@@ -313,6 +313,40 @@ fn a_cancellation_about_the_end_leaves_one_outcome_and_nothing_behind() {
         assert_eq!(waiter.join().unwrap(), outcome);
         operation.join().unwrap();
         assert_eq!(request.test(), outcome);
+    });
+}
+
+#[test]
+fn what_one_request_leaves_is_the_next_ones_and_tells_it_nothing() {
+    every_order(|| {
+        let requests = Requests::default();
+        let (first, completer) = requests.make();
+        let operation = thread::spawn(move || completer.complete(Ok(Some(HERE))));
+        assert_eq!(first.wait(None), Some(Ok(Some(HERE))));
+        drop(first);
+        assert_eq!(requests.spare(), 1, "who has heard of the end is the last to let it go");
+        let (second, completer) = requests.make();
+        assert_eq!((requests.spare(), second.test()), (0, None));
+        let [one, other] = completer.halves();
+        let halves = [thread::spawn(move || one.complete(Ok(None))), thread::spawn(move || drop(other))];
+        let outcome = second.wait(None).expect("a wait without limit has an outcome");
+        assert_eq!(outcome.map_err(|error| error.status()), Err(Status::Internal));
+        operation.join().unwrap();
+        halves.into_iter().for_each(|half| half.join().unwrap());
+        drop(second);
+        assert_eq!(requests.spare(), 1);
+    });
+}
+
+#[test]
+fn a_request_that_is_dropped_under_way_leaves_its_record_once() {
+    every_order(|| {
+        let requests = Requests::default();
+        let (request, completer) = requests.make();
+        let operation = thread::spawn(move || completer.complete(Ok(None)));
+        drop(request);
+        operation.join().unwrap();
+        assert_eq!(requests.spare(), 1);
     });
 }
 

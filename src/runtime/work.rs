@@ -9,7 +9,7 @@ use super::buffer::CallBuffers;
 use super::drive::{grow, Running, Stop};
 use super::group::{Driver, Group};
 use super::queue::Queue;
-use super::request::{request, Completer, Request};
+use super::request::{Cancel, Completer, Request};
 use super::shared::Shared;
 use super::turns::Turn;
 use crate::collective::kernels::UserFunction;
@@ -82,13 +82,9 @@ impl Group {
         let started = self.jobs.put(
             || spawn(Arc::clone(self)),
             || {
-                let (request, completer) = request();
-                let (group, turn) = (Arc::downgrade(self), self.turns.take_number());
-                completer.on_cancel(move || {
-                    if let Some(group) = group.upgrade() {
-                        group.cancel(call, turn);
-                    }
-                });
+                let (request, completer) = self.requests.make();
+                let turn = self.turns.take_number();
+                completer.cancel_by(Cancel::Collective(Arc::downgrade(self), call, turn));
                 (Job { turn, since, work, completer }, request)
             },
         );
@@ -167,7 +163,7 @@ impl Group {
     }
 
     /// The caller of a collective wants its end: that ends the group for everyone, for others may be in it already.
-    fn cancel(&self, call: Call, turn: u64) {
+    pub(super) fn cancel(&self, call: Call, turn: u64) {
         let Ok(shared) = self.shared() else { return };
         let running = self.running(&shared, call, turn, shared.clock.now());
         self.give_up_for_all(&running, self.cancelled(&running));

@@ -4,11 +4,11 @@
 //! go out in the order in which their sends were posted; no more than [`EAGER_CREDIT`] of one peer's messages is kept. How
 //! frames move is in `traffic`; what becomes of all this when a peer leaves, or the group is over, in `ending`.
 
-use super::super::request::Received;
+use super::super::request::{Completer, Received};
 use super::super::roster::Roster;
 use super::super::shared::Shared;
 use super::matching::{Matching, MessageId, OpId, Wanted};
-use super::operation::{misfit, Ending, Operation, Post, Stage, Way};
+use super::operation::{misfit, Operation, Post, Stage, Way};
 use super::peer::{Peer, Progress, Slot, Theirs};
 use super::signs::Signs;
 use crate::collective::{Buffer, Span};
@@ -102,10 +102,10 @@ impl Engine {
     }
 
     /// Posts an operation that has been checked; it may have ended when this returns.
-    pub(super) fn post(&mut self, post: Post, limit_ms: i64, deadline: Time, ending: Ending) {
+    pub(super) fn post(&mut self, post: Post, limit_ms: i64, deadline: Time, completer: Completer) {
         let op = self.next_op;
         let stage = if post.way.wanted().is_some() { Stage::Posted } else { Stage::Waiting };
-        let operation = Operation { post, stage, limit_ms, ending };
+        let operation = Operation { post, stage, limit_ms, completer };
         self.next_op += 1;
         if deadline != Time::NEVER {
             self.deadlines.push(Reverse((deadline, op)));
@@ -186,7 +186,7 @@ impl Engine {
                 reading.bytes.adopt(Buffer::Output, reading.length);
             }
         }
-        operation.ending.tell(outcome);
+        operation.completer.complete(outcome);
     }
 
     /// A receive has got all of its message.

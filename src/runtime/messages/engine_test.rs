@@ -10,7 +10,6 @@ use super::super::roster::Roster;
 use super::super::sink::Sink;
 use super::super::CallBuffers;
 use super::engine::{Engine, Trouble};
-use super::operation::Ending;
 use super::peer::{Bytes, Slot};
 use super::{Post, Way};
 use crate::collective::{Buffer, Landing, Span};
@@ -54,7 +53,7 @@ impl Bench {
         let (request, completer) = request();
         let post = Post { way, dtype: UINT8, count: length as u64, buffers };
         self.engine.check(&post, None).expect("nothing is wrong with it");
-        self.engine.post(post, 1000, Time::NEVER, Ending::Whole(completer));
+        self.engine.post(post, 1000, Time::NEVER, completer);
         self.engine.flush();
         request
     }

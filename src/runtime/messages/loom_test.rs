@@ -8,7 +8,6 @@ use super::super::roster::Roster;
 use super::super::sync::{lock, Arc, Mutex};
 use super::super::CallBuffers;
 use super::engine::Engine;
-use super::operation::Ending;
 use super::{Post, Way};
 use crate::error::{Error, Failure, Status};
 use crate::types::{DType, Epoch, GroupId, Time};
@@ -23,10 +22,10 @@ const RECEIVE: Way = Way::Receive { from: Some(OWN), tag: Some(1) };
 fn a_send_and_a_receive_under_one_request_end_it_together() {
     every_order(|| {
         let (request, completer) = request();
-        let [send, receive] = Ending::halves(completer);
+        let [send, receive] = completer.halves();
         let failed = || Err(Error::new(Status::Timeout, "too late"));
-        let sender = thread::spawn(move || send.tell(failed()));
-        let receiver = thread::spawn(move || receive.tell(Ok(Some(HERE))));
+        let sender = thread::spawn(move || send.complete(failed()));
+        let receiver = thread::spawn(move || receive.complete(Ok(Some(HERE))));
         assert_eq!(request.wait(None), Some(failed()));
         sender.join().unwrap();
         receiver.join().unwrap();
@@ -48,7 +47,7 @@ fn post(engine: &Arc<Mutex<Engine>>, way: Way) -> Request {
     completer.on_cancel(move || lock(&theirs).cancel(op));
     let message = Post { way, dtype: DType::Uint8, count: 0, buffers: CallBuffers::of(&[], &mut []) };
     posting.check(&message, None).unwrap();
-    posting.post(message, 1000, Time::NEVER, Ending::Whole(completer));
+    posting.post(message, 1000, Time::NEVER, completer);
     request
 }
 

@@ -7,7 +7,6 @@ use super::super::group::Group;
 use super::super::request::{request, Received, Request};
 use super::super::sync::lock;
 use super::super::CallBuffers;
-use super::operation::Ending;
 use super::{Post, Way};
 use crate::collective::{Buffer, Span};
 use crate::error::{Error, Failure, Result, Status};
@@ -116,7 +115,7 @@ fn messages_that_begin_when_their_group_is_broken_end_all_the_same() {
         {
             let mut engine = lock(&office.engine);
             match engine.check(&post, None) {
-                Ok(()) => engine.post(post, 0, Time::NEVER, Ending::Whole(completer)),
+                Ok(()) => engine.post(post, 0, Time::NEVER, completer),
                 Err(error) => completer.complete(Err(error)), // the attendant was here before
             }
         }

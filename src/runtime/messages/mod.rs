@@ -36,7 +36,7 @@ use super::drive::{SPIN, WARN_AFTER};
 use super::group::{Group, Mail, WAKER};
 use super::mailbox::Mailbox;
 use super::mesh::LinkKey;
-use super::request::{request, Outcome, Request};
+use super::request::{Cancel, Outcome, Request};
 use super::shared::{Shared, ToNode};
 use super::sync::{lock, Bell, Mutex};
 use crate::error::{Error, Result, Status};
@@ -45,7 +45,6 @@ use crate::types::Time;
 use crate::wire::Channel;
 use engine::Engine;
 use matching::OpId;
-use operation::Ending;
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -106,20 +105,16 @@ impl Group {
         let office = self.office()?;
         let now = shared.clock.now();
         let (limit_ms, deadline) = (self.timeout_ms(), self.deadline(now));
-        let (request, completer) = request();
+        let (request, completer) = self.requests.make();
         let mut engine = lock(&office.engine);
         engine.check(&first, second.as_ref())?;
         let op = engine.upcoming();
-        let (group, count) = (Arc::downgrade(self), 1 + OpId::from(second.is_some()));
-        completer.on_cancel(move || {
-            if let Some(group) = group.upgrade() {
-                group.cancel_messages(op..op + count);
-            }
-        });
+        let count = 1 + OpId::from(second.is_some());
+        completer.cancel_by(Cancel::Messages(Arc::downgrade(self), op..op + count));
         match second {
-            None => engine.post(first, limit_ms, deadline, Ending::Whole(completer)),
+            None => engine.post(first, limit_ms, deadline, completer),
             Some(second) => {
-                let [one, other] = Ending::halves(completer);
+                let [one, other] = completer.halves();
                 engine.post(first, limit_ms, deadline, one);
                 engine.post(second, limit_ms, deadline, other);
             }
@@ -175,7 +170,7 @@ impl Group {
         request.wait(None).unwrap_or_else(|| Err(Error::new(Status::Internal, "a wait without limit has ended")))
     }
 
-    fn cancel_messages(&self, ops: std::ops::Range<OpId>) {
+    pub(super) fn cancel_messages(&self, ops: std::ops::Range<OpId>) {
         let (Ok(shared), Some(office)) = (self.shared(), self.messages.office.get()) else { return };
         let mut engine = lock(&office.engine);
         ops.for_each(|op| engine.cancel(op));

@@ -1,8 +1,7 @@
 //! One send or receive, from when it is posted until it has ended.
 
 use super::super::buffer::CallBuffers;
-use super::super::request::{Completer, Outcome, Received};
-use super::super::sync::{lock, Arc, Mutex};
+use super::super::request::Completer;
 use super::matching::{MessageId, Wanted};
 use crate::error::{Error, Status};
 use crate::types::DType;
@@ -97,7 +96,8 @@ pub(super) struct Operation {
     pub post: Post,
     pub stage: Stage,
     pub limit_ms: i64,
-    pub ending: Ending,
+    /// Whom its end is told: the request, which may stand for two.
+    pub completer: Completer,
 }
 
 impl Operation {
@@ -112,64 +112,6 @@ impl Operation {
             (Way::Send { to, .. }, _) => Some(to),
             (_, Stage::Met(message) | Stage::Coming(message, _)) => Some(message.source),
             (Way::Receive { from, .. }, _) => from,
-        }
-    }
-}
-
-/// Whom the end of an operation is told.
-pub(super) enum Ending {
-    /// A request of its own.
-    Whole(Completer),
-    /// A request that stands for two.
-    Half(Arc<Halves>),
-}
-
-impl Ending {
-    /// The endings of two operations under one request.
-    pub(super) fn halves(completer: Completer) -> [Ending; 2] {
-        let halves = Halves::new(completer);
-        [Ending::Half(Arc::clone(&halves)), Ending::Half(halves)]
-    }
-
-    /// The operation has ended.
-    pub(super) fn tell(self, outcome: Outcome) {
-        match self {
-            Ending::Whole(completer) => completer.complete(outcome),
-            Ending::Half(halves) => halves.tell(outcome),
-        }
-    }
-}
-
-/// A send and a receive that end together, with the first error of either.
-pub(super) struct Halves(Mutex<Pending>);
-
-struct Pending {
-    completer: Option<Completer>,
-    missing: u32,
-    received: Option<Received>,
-    error: Option<Error>,
-}
-
-impl Halves {
-    fn new(completer: Completer) -> Arc<Halves> {
-        let completer = Some(completer);
-        Arc::new(Halves(Mutex::new(Pending { completer, missing: 2, received: None, error: None })))
-    }
-
-    fn tell(&self, outcome: Outcome) {
-        let mut pending = lock(&self.0);
-        pending.missing -= 1;
-        match outcome {
-            Ok(received) => pending.received = pending.received.or(received),
-            Err(error) => drop(pending.error.get_or_insert(error)),
-        }
-        if pending.missing > 0 {
-            return;
-        }
-        let outcome = pending.error.take().map_or(Ok(pending.received), Err);
-        if let Some(completer) = pending.completer.take() {
-            drop(pending);
-            completer.complete(outcome);
         }
     }
 }
