@@ -61,6 +61,11 @@ impl<'a> CallBuffers<'a> {
         CallBuffers { input: (input.0.wrapping_add(offset), length), ..self }
     }
 
+    /// The input of this and the output of that: what is to be copied, and where to.
+    pub fn into_output_of(self, other: CallBuffers<'a>) -> CallBuffers<'a> {
+        CallBuffers { output: other.output, ..self }
+    }
+
     /// Without any scratch.
     pub fn memory(self) -> Memory<'a> {
         self.with_scratch(&mut [])

@@ -64,7 +64,13 @@ const FIELDS_BYTES: usize = MESSAGE_HEADER_BYTES - CHECKSUM_BYTES;
 impl MessageHeader {
     /// As it lies on the wire: the fields, zeroes up to 60 bytes, their crc32.
     pub fn encode(&self) -> [u8; MESSAGE_HEADER_BYTES] {
-        let mut to = Encoder { bytes: Vec::with_capacity(MESSAGE_HEADER_BYTES) };
+        self.encode_in(&mut Vec::with_capacity(MESSAGE_HEADER_BYTES))
+    }
+
+    /// The same, by way of a scratch that is kept from frame to frame.
+    pub fn encode_in(&self, scratch: &mut Vec<u8>) -> [u8; MESSAGE_HEADER_BYTES] {
+        scratch.clear();
+        let mut to = Encoder { bytes: std::mem::take(scratch) };
         self.epoch.put(&mut to);
         self.group.put(&mut to);
         self.part.put(&mut to);
@@ -74,7 +80,9 @@ impl MessageHeader {
         self.count.put(&mut to);
         to.bytes.resize(FIELDS_BYTES, 0);
         crc32fast::hash(&to.bytes).put(&mut to);
-        to.bytes.try_into().expect("fields, padding and checksum add up to MESSAGE_HEADER_BYTES")
+        let encoded = to.bytes[..].try_into().expect("fields, padding and checksum add up to MESSAGE_HEADER_BYTES");
+        *scratch = to.bytes;
+        encoded
     }
 
     /// The message header that these bytes are.

@@ -23,7 +23,7 @@ impl Group {
         while let Ok(shared) = self.shared() {
             let (until, more) = {
                 let mut engine = lock(&office.engine);
-                ready.extend(std::mem::take(&mut engine.more));
+                ready.extend(std::iter::from_fn(|| engine.more.pop_first()));
                 ready.drain(..).for_each(|rank| engine.pump(rank));
                 let until = engine.expire(&shared).min(engine.look_for_signs(shared.clock.now()));
                 engine.flush();

@@ -31,8 +31,7 @@ impl Engine {
         let ended: Vec<OpId> =
             self.operations.iter().filter(|(_, operation)| needs(operation)).map(|(op, _)| *op).collect();
         for op in ended {
-            let wanted = self.operations.get(&op).and_then(|operation| operation.post.way.wanted());
-            wanted.map(|wanted| self.matching.take_posted(op, wanted));
+            self.matching.take_posted(op);
             self.end(op, Err(error.clone()));
         }
     }

@@ -9,14 +9,17 @@ use super::super::roster::Roster;
 use super::super::shared::Shared;
 use super::matching::{Matching, MessageId, OpId, Wanted};
 use super::operation::{misfit, Operation, Post, Stage, Way};
-use super::peer::{Peer, Progress, Slot, Theirs};
+use super::peer::{Bytes, Peer, Progress, Slot, Theirs};
+use super::queues::Map;
+use super::ranks::Ranks;
 use super::signs::Signs;
+use super::spare::Spare;
 use crate::collective::{Buffer, Span};
 use crate::error::{Error, Failure, Result, Status};
 use crate::types::{DType, Time};
 use crate::wire::{MessageHeader, MessagePart, EAGER_COST, EAGER_CREDIT, EAGER_MAX};
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap, HashMap};
+use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 /// How many deadlines of operations that have ended may be kept.
@@ -34,15 +37,15 @@ pub(super) enum Trouble {
 pub(super) struct Engine {
     pub roster: Arc<Roster>,
     pub own: u32,
-    pub peers: HashMap<u32, Peer>,
-    pub operations: HashMap<OpId, Operation>,
+    pub peers: Map<u32, Peer>,
+    pub operations: Map<OpId, Operation>,
     pub matching: Matching,
     next_op: OpId,
     pub deadlines: BinaryHeap<Reverse<(Time, OpId)>>,
     /// Peers that something is to be sent to.
-    pub dirty: BTreeSet<u32>,
+    pub dirty: Ranks,
     /// Peers from which more can be read without waiting.
-    pub more: BTreeSet<u32>,
+    pub more: Ranks,
     /// Peers to which links are wanted.
     pub wanted: Vec<u32>,
     /// Peers whose link ended, and how.
@@ -55,6 +58,10 @@ pub(super) struct Engine {
     /// How many frames have moved.
     pub moved: u64,
     pub signs: Signs,
+    /// What was needed before and will be again: so that in the long run nothing is allocated.
+    pub spare: Spare,
+    pub head: Vec<u8>,
+    pub open: Vec<u32>,
 }
 
 impl Engine {
@@ -63,13 +70,13 @@ impl Engine {
         Engine {
             roster: Arc::clone(roster),
             own: roster.rank.unwrap_or(u32::MAX),
-            peers: HashMap::new(),
-            operations: HashMap::new(),
+            peers: Map::default(),
+            operations: Map::default(),
             matching: Matching::default(),
             next_op: 1,
-            deadlines: BinaryHeap::new(),
-            dirty: BTreeSet::new(),
-            more: BTreeSet::new(),
+            deadlines: BinaryHeap::with_capacity(2 * DEADLINES_KEPT),
+            dirty: Ranks::none_of(roster.members.len()),
+            more: Ranks::none_of(roster.members.len()),
             wanted: Vec::new(),
             suspects: Vec::new(),
             trouble: None,
@@ -77,6 +84,9 @@ impl Engine {
             alarm: Time::NEVER,
             moved: 0,
             signs: Signs::default(),
+            spare: Spare::default(),
+            head: Vec::new(),
+            open: Vec::new(),
         }
     }
 
@@ -141,7 +151,7 @@ impl Engine {
             None => None,
         };
         if let Some(error) = missed.and_then(|rank| self.reach(rank)) {
-            self.matching.take_posted(op, wanted);
+            self.matching.take_posted(op);
             self.end(op, Err(error));
         }
     }
@@ -216,14 +226,16 @@ impl Engine {
                 operation.stage = Stage::Met(message);
                 *of = fits.then_some(op); // what nobody will have is dropped when it is here
             }
-            Progress::Kept(bytes) => {
+            Progress::Kept(_) => {
+                let theirs = self.peer(source).theirs.remove(&number)?;
+                let (cost, length) = (theirs.cost(), theirs.bytes());
+                let Progress::Kept(bytes) = theirs.state else { return None };
                 if fits {
-                    let to = Span::new(Buffer::Output, 0, bytes.len());
-                    buffers.window(0, bytes.len()).memory().bytes_mut(to).copy_from_slice(bytes);
+                    let [from, to] = [Buffer::Input, Buffer::Output].map(|buffer| Span::new(buffer, 0, length));
+                    bytes.input().into_output_of(buffers).memory().copy(from, to);
                 }
-                let cost = bytes.len() as u64 + EAGER_COST;
-                self.peer(source).theirs.remove(&number);
                 self.release(source, cost);
+                self.spare.give(bytes.into_own());
                 if fits {
                     self.received(op, source, tag, sent.0, sent.1);
                 }
@@ -288,15 +300,20 @@ impl Engine {
     fn send_to_self(&mut self, op: OpId, tag: i32) {
         let own = self.own;
         let Some(operation) = self.operations.get(&op) else { return };
-        let (count, dtype, length) = (operation.post.count, operation.post.dtype, operation.bytes());
-        let from = operation.post.buffers.memory();
-        let bytes = from.bytes(Span::new(Buffer::Input, 0, length)).to_vec();
+        let Operation { post: Post { count, dtype, buffers, .. }, .. } = *operation;
+        let length = operation.bytes();
         let peer = self.peer(own);
         peer.numbered += 1;
         peer.kept += length as u64 + EAGER_COST;
         let number = peer.numbered;
-        peer.theirs.insert(number, Theirs { tag, dtype, count, state: Progress::Kept(bytes) });
+        let state = Progress::Kept(Bytes::Callers(op, buffers));
+        peer.theirs.insert(number, Theirs { tag, dtype, count, state });
         let misfit = self.arrive(MessageId { source: own, number }, tag);
+        // What no receive waited for is kept, and the caller's memory is not touched any more.
+        if let Some(theirs) = self.peers.get_mut(&own).and_then(|peer| peer.theirs.get_mut(&number)) {
+            let bytes = self.spare.copy(buffers.memory().bytes(Span::new(Buffer::Input, 0, length)));
+            theirs.state = Progress::Kept(Bytes::Own(bytes));
+        }
         // An eager one has ended before it meets anything; a longer one has waited for its receive.
         self.end(op, misfit.filter(|_| length > EAGER_MAX).map_or(Ok(None), Err));
     }
@@ -355,9 +372,9 @@ impl Engine {
     fn give_up(&mut self, op: OpId, error: Error) {
         let Some(operation) = self.operations.get(&op) else { return };
         let (stage, dtype) = (operation.stage, operation.post.dtype);
-        let (peer, wanted) = (operation.peer(), operation.post.way.wanted());
+        let peer = operation.peer();
         match (stage, peer) {
-            (Stage::Posted, _) => drop(wanted.map(|wanted| self.matching.take_posted(op, wanted))),
+            (Stage::Posted, _) => drop(self.matching.take_posted(op)),
             (Stage::Offered(number) | Stage::Granted(number, _), Some(to)) => {
                 self.peer(to).ours.remove(&number);
                 self.say(to, MessagePart::Withdraw, number, 0, dtype);

@@ -5,10 +5,10 @@
 //! A receive stands in one queue, that of what it asks for; an arrived message stands in the four that could ask for it.
 //! So each meeting looks at four queues at most, however much waits. Tested below, against a list that is searched.
 
-use std::collections::{BTreeMap, HashMap};
+use super::queues::{Map, Place, Queues};
 
 /// What a receive asks for; `None`: any.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Wanted {
     /// The sender's rank.
     pub source: Option<u32>,
@@ -24,7 +24,7 @@ impl Wanted {
 }
 
 /// A message: its sender, and the sender's number of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct MessageId {
     /// The sender's rank.
     pub source: u32,
@@ -38,35 +38,13 @@ pub(super) type OpId = u64;
 /// What waits on either side.
 #[derive(Default)]
 pub(super) struct Matching {
-    posted: Queues<()>,
-    arrived: Queues<MessageId>,
-    /// Where in the order of arrival a message stands, and its tag.
-    places: HashMap<MessageId, (u64, i32)>,
-    next_place: u64,
-}
-
-/// Queues by what is asked for, each in the order of its numbers; all in one tree, which takes little for short ones.
-struct Queues<V>(BTreeMap<(Wanted, u64), V>);
-
-impl<V> Default for Queues<V> {
-    fn default() -> Self {
-        Queues(BTreeMap::new())
-    }
-}
-
-impl<V: Copy> Queues<V> {
-    fn insert(&mut self, wanted: Wanted, number: u64, value: V) {
-        self.0.insert((wanted, number), value);
-    }
-
-    fn remove(&mut self, wanted: Wanted, number: u64) -> bool {
-        self.0.remove(&(wanted, number)).is_some()
-    }
-
-    fn first(&self, wanted: Wanted) -> Option<(u64, V)> {
-        let first = self.0.range((wanted, 0)..=(wanted, u64::MAX)).next();
-        first.map(|((_, number), value)| (*number, *value))
-    }
+    /// Receives, by their numbers.
+    posted: Queues<Wanted, OpId>,
+    posted_at: Map<OpId, Place>,
+    /// Messages, in the order in which they came.
+    arrived: Queues<Wanted, MessageId>,
+    arrived_at: Map<MessageId, [Place; 4]>,
+    next_arrival: u64,
 }
 
 /// Everything that could ask for such a message.
@@ -79,7 +57,7 @@ impl Matching {
     /// A receive is posted: the message that it gets, or it waits. (Also one that had met a message which did not come.)
     pub(super) fn post(&mut self, op: OpId, wanted: Wanted) -> Option<MessageId> {
         let Some(message) = self.first_arrived(wanted) else {
-            self.posted.insert(wanted, op, ());
+            self.posted_at.insert(op, self.posted.insert(wanted, op, op));
             return None;
         };
         self.take_arrived(message);
@@ -88,33 +66,31 @@ impl Matching {
 
     /// A message has come: the receive that gets it, or it waits.
     pub(super) fn arrive(&mut self, message: MessageId, tag: i32) -> Option<OpId> {
-        let first =
-            askers(message.source, tag).into_iter().filter_map(|wanted| Some((self.posted.first(wanted)?.0, wanted)));
-        if let Some((op, wanted)) = first.min_by_key(|(op, _)| *op) {
-            self.posted.remove(wanted, op);
+        let askers = askers(message.source, tag);
+        if let Some(op) = askers.into_iter().filter_map(|wanted| self.posted.first(wanted)).min() {
+            self.take_posted(op);
             return Some(op);
         }
-        self.next_place += 1;
-        self.places.insert(message, (self.next_place, tag));
-        askers(message.source, tag)
-            .into_iter()
-            .for_each(|wanted| self.arrived.insert(wanted, self.next_place, message));
+        self.next_arrival += 1;
+        let number = self.next_arrival;
+        self.arrived_at.insert(message, askers.map(|wanted| self.arrived.insert(wanted, number, message)));
         None
     }
 
     /// A receive does not wait any more. Returns whether it did.
-    pub(super) fn take_posted(&mut self, op: OpId, wanted: Wanted) -> bool {
-        self.posted.remove(wanted, op)
+    pub(super) fn take_posted(&mut self, op: OpId) -> bool {
+        let place = self.posted_at.remove(&op);
+        place.inspect(|place| self.posted.remove(*place)).is_some()
     }
 
     /// The message that a receive would get.
     pub(super) fn first_arrived(&self, wanted: Wanted) -> Option<MessageId> {
-        self.arrived.first(wanted).map(|(_, message)| message)
+        self.arrived.first(wanted)
     }
 
     /// Whether a message waits for a receive.
     pub(super) fn waits(&self, message: MessageId) -> bool {
-        self.places.contains_key(&message)
+        self.arrived_at.contains_key(&message)
     }
 
     /// Whether a receive waits that such a message would meet.
@@ -124,11 +100,16 @@ impl Matching {
 
     /// A message does not wait any more. Returns whether it did.
     pub(super) fn take_arrived(&mut self, message: MessageId) -> bool {
-        let Some((place, tag)) = self.places.remove(&message) else { return false };
-        askers(message.source, tag).into_iter().for_each(|wanted| {
-            self.arrived.remove(wanted, place);
-        });
-        true
+        let places = self.arrived_at.remove(&message);
+        places.inspect(|places| places.iter().for_each(|place| self.arrived.remove(*place))).is_some()
+    }
+
+    /// Whether nothing waits.
+    #[cfg(test)]
+    fn is_empty(&self) -> bool {
+        let empty = self.posted_at.is_empty() && self.arrived_at.is_empty();
+        assert_eq!((self.posted.is_empty(), self.arrived.is_empty()), (empty, empty));
+        empty
     }
 }
 
@@ -158,8 +139,8 @@ mod tests {
         assert_eq!(matching.post(4, wanted(None, Some(7))), Some(message(4, 1)));
         assert!(matching.take_arrived(message(3, 4)) && !matching.take_arrived(message(3, 4)));
         assert_eq!(matching.post(5, wanted(None, None)), None);
-        assert!(matching.take_posted(5, wanted(None, None)) && !matching.take_posted(5, wanted(None, None)));
-        assert!(matching.posted.0.is_empty() && matching.arrived.0.is_empty() && matching.places.is_empty());
+        assert!(matching.take_posted(5) && !matching.take_posted(5));
+        assert!(matching.is_empty());
     }
 
     /// The same, by searching lists from the front.
@@ -217,7 +198,7 @@ mod tests {
                     }
                     8 if !lists.posted.is_empty() => {
                         let (op, wanted) = lists.posted.remove(draw(lists.posted.len() as u64) as usize);
-                        assert!(matching.take_posted(op, wanted), "seed {seed}");
+                        assert!(matching.take_posted(op), "seed {seed}");
                         // One that had met a message takes its old place again.
                         if draw(2) == 0 {
                             assert_eq!(matching.post(op, wanted), lists.post(op, wanted), "seed {seed}");
@@ -230,7 +211,10 @@ mod tests {
                     _ => {}
                 }
             }
-            assert_eq!(matching.places.len(), lists.arrived.len());
+            assert_eq!(matching.arrived_at.len(), lists.arrived.len());
+            lists.posted.iter().for_each(|(op, _)| assert!(matching.take_posted(*op), "seed {seed}"));
+            lists.arrived.iter().for_each(|(message, _)| assert!(matching.take_arrived(*message), "seed {seed}"));
+            assert!(matching.is_empty(), "seed {seed}");
         }
     }
 }

@@ -3,10 +3,12 @@
 //! | file | what it owns |
 //! | --- | --- |
 //! | [`matching`] | which message meets which receive |
+//! | [`queues`] | what waits, by what it waits for |
 //! | [`operation`] | one send or receive, until it has ended |
 //! | [`peer`] | what is known of one peer |
 //! | [`engine`] | the state of a group's messages, and all that can happen to it |
 //! | [`traffic`] | frames, out and in |
+//! | [`spare`], [`ranks`] | buffers to be used again; sets of peers |
 //! | [`ending`] | what becomes of all that when a peer leaves, or the group is over |
 //! | [`signs`] | peers that live and are not reached |
 //! | [`attend`] | the thread that sees to it that messages go on by themselves |
@@ -27,7 +29,10 @@ mod matching;
 mod messages_test;
 mod operation;
 mod peer;
+mod queues;
+mod ranks;
 mod signs;
+mod spare;
 mod traffic;
 
 pub use operation::{Post, Way};

@@ -46,6 +46,14 @@ impl Bytes {
         }
     }
 
+    /// Our own, to be used again; nothing of the caller's.
+    pub(super) fn into_own(self) -> Vec<u8> {
+        match self {
+            Bytes::Callers(..) => Vec::new(),
+            Bytes::Own(bytes) => bytes,
+        }
+    }
+
     /// Whether it is this operation's memory.
     pub(super) fn is_of(&self, op: OpId) -> bool {
         matches!(self, Bytes::Callers(owner, _) if *owner == op)
@@ -105,10 +113,15 @@ pub(super) struct Theirs {
 }
 
 impl Theirs {
+    /// How long it is, once that is known to be a length.
+    pub(super) fn bytes(&self) -> usize {
+        self.count as usize * self.dtype.size()
+    }
+
     /// What it takes of its sender's credit while it is kept.
     pub(super) fn cost(&self) -> u64 {
         match &self.state {
-            Progress::Kept(bytes) => bytes.len() as u64 + EAGER_COST,
+            Progress::Kept(_) => self.bytes() as u64 + EAGER_COST,
             _ => 0,
         }
     }
@@ -117,8 +130,8 @@ impl Theirs {
 pub(super) enum Progress {
     /// Eager, and coming in; this receive will have it.
     Arriving(Option<OpId>),
-    /// Eager, and here.
-    Kept(Vec<u8>),
+    /// Eager, and here. (One to oneself lies where it is sent from, until it is known whether a receive waits for it.)
+    Kept(Bytes),
     /// Offered, and not granted.
     Offered,
     /// Granted, for this receive.

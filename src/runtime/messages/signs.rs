@@ -10,7 +10,12 @@ use std::collections::HashMap;
 #[derive(Default)]
 pub(super) struct Signs {
     look_at: Option<Time>,
-    needed: HashMap<u32, Time>,
+    needed: HashMap<u32, Needed>,
+}
+
+struct Needed {
+    since: Time,
+    last: Time,
 }
 
 impl Engine {
@@ -28,15 +33,17 @@ impl Engine {
             Some(_) => {}
         }
         if self.failed.is_some() || self.operations.is_empty() {
-            self.signs = Signs::default();
+            self.signs.look_at = None;
+            self.signs.needed.clear();
             return Time::NEVER;
         }
-        let mut before = std::mem::take(&mut self.signs.needed);
-        let needed = self.operations.values().filter_map(|operation| operation.peer());
-        let needed = needed.map(|rank| (rank, before.remove(&rank).unwrap_or(now))).collect();
-        self.signs = Signs { look_at: Some(now + LOOK), needed };
+        for rank in self.operations.values().filter_map(|operation| operation.peer()) {
+            self.signs.needed.entry(rank).or_insert(Needed { since: now, last: now }).last = now;
+        }
+        self.signs.needed.retain(|_, needed| needed.last == now);
+        self.signs.look_at = Some(now + LOOK);
         let patience = patience(&self.roster.formed.agreed);
-        for (rank, since) in &self.signs.needed {
+        for (rank, Needed { since, .. }) in &self.signs.needed {
             let Some(peer) = self.peers.get_mut(rank) else { continue };
             let Slot::Up(link) = &mut peer.slot else { continue };
             let silence = link.silence(patience).unwrap_or_default().min(now.since(*since));

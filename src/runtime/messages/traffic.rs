@@ -25,7 +25,7 @@ impl Engine {
         if self.failed.is_some() {
             return; // who reads on does not know any more where in a frame the link is
         }
-        self.more.remove(&rank);
+        self.more.remove(rank);
         self.dirty.insert(rank);
         for _ in 0..FRAMES {
             match self.read_frame(rank) {
@@ -48,8 +48,10 @@ impl Engine {
             Some(rank) => self.pump(rank),
             None => {
                 let open = |(rank, peer): (&u32, &Peer)| matches!(peer.slot, Slot::Up(_)).then_some(*rank);
-                let open: Vec<u32> = self.peers.iter().filter_map(open).collect();
-                open.into_iter().for_each(|rank| self.pump(rank));
+                let mut ranks = std::mem::take(&mut self.open);
+                ranks.extend(self.peers.iter().filter_map(open));
+                ranks.drain(..).for_each(|rank| self.pump(rank));
+                self.open = ranks;
             }
         }
     }
@@ -198,9 +200,10 @@ impl Engine {
 
     fn start(&mut self, rank: u32, header: MessageHeader, what: Outbound, bytes: Bytes, length: usize) {
         let checksums = self.roster.formed.agreed.checksums;
+        let head = header.encode_in(&mut self.head);
         let peer = self.peer(rank);
         let Slot::Up(link) = &mut peer.slot else { return };
-        link.start_send(LinkKind::Message, &header.encode(), Span::new(Buffer::Input, 0, length), checksums);
+        link.start_send(LinkKind::Message, &head, Span::new(Buffer::Input, 0, length), checksums);
         peer.writing = Some(Writing { what, length, bytes });
     }
 
@@ -276,7 +279,7 @@ impl Engine {
         let operation = met.and_then(|op| Some((op, self.operations.get(&op)?)));
         Ok(match operation {
             Some((op, operation)) => Bytes::Callers(op, operation.post.buffers.window(0, bytes)),
-            None => Bytes::Own(vec![0; bytes]),
+            None => Bytes::Own(self.spare.take(bytes)),
         })
     }
 
@@ -352,19 +355,23 @@ impl Engine {
         match (met, own) {
             (Some(op), own) => {
                 let buffers = self.operations.get(&op).map(|operation| operation.post.buffers);
-                if let (Some(bytes), Some(buffers)) = (own, buffers) {
+                if let (Some(bytes), Some(buffers)) = (&own, buffers) {
                     let to = Span::new(Buffer::Output, 0, bytes.len());
-                    buffers.window(0, bytes.len()).memory().bytes_mut(to).copy_from_slice(&bytes);
+                    buffers.window(0, bytes.len()).memory().bytes_mut(to).copy_from_slice(bytes);
                 }
+                self.spare.give(own.unwrap_or_default());
                 self.peer(rank).theirs.remove(&number);
                 self.received(op, rank, tag, count, dtype);
             }
             (None, Some(bytes)) if waits => {
-                theirs.state = Progress::Kept(bytes);
+                theirs.state = Progress::Kept(Bytes::Own(bytes));
                 return;
             }
             // It met a receive that it does not fit.
-            (None, _) => drop(self.peer(rank).theirs.remove(&number)),
+            (None, own) => {
+                self.spare.give(own.unwrap_or_default());
+                self.peer(rank).theirs.remove(&number);
+            }
         }
         self.release(rank, length as u64 + EAGER_COST);
     }

@@ -1,0 +1,96 @@
+//! Buffers for messages that nobody has asked for yet: those that have been received are kept for those to come, by size.
+//! Tested below.
+
+use crate::wire::{EAGER_COST, EAGER_CREDIT, EAGER_MAX};
+
+/// How much one group keeps that is not in use, each buffer counted with [`EAGER_COST`]; what is beyond goes back to the
+/// system.
+const SPARE_BYTES_MAX: usize = EAGER_CREDIT as usize / 4;
+/// The shortest buffers are so long; each size is twice the one before it.
+const SHORTEST: usize = 64;
+const SIZES: usize = (EAGER_MAX / SHORTEST).ilog2() as usize + 1;
+
+/// Buffers that are not in use.
+#[derive(Default)]
+pub(super) struct Spare {
+    buffers: [Vec<Vec<u8>>; SIZES],
+    bytes: usize,
+}
+
+impl Spare {
+    /// A buffer of this length, with anything in it.
+    pub(super) fn take(&mut self, length: usize) -> Vec<u8> {
+        if length == 0 || length > EAGER_MAX {
+            return vec![0; length];
+        }
+        let long = length.next_power_of_two().max(SHORTEST);
+        let spare = self.buffers[size_of(long)].pop();
+        if let Some(spare) = &spare {
+            self.bytes -= cost(spare);
+        }
+        let mut buffer = spare.unwrap_or_else(|| Vec::with_capacity(long));
+        buffer.resize(length, 0);
+        buffer
+    }
+
+    /// A copy of these bytes.
+    pub(super) fn copy(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let mut buffer = self.take(bytes.len());
+        buffer.copy_from_slice(bytes);
+        buffer
+    }
+
+    /// This buffer is not needed any more.
+    pub(super) fn give(&mut self, buffer: Vec<u8>) {
+        if (SHORTEST..2 * EAGER_MAX).contains(&buffer.capacity()) && self.bytes + cost(&buffer) <= SPARE_BYTES_MAX {
+            self.bytes += cost(&buffer);
+            self.buffers[size_of(buffer.capacity())].push(buffer);
+        }
+    }
+}
+
+/// Which size it has, at least.
+fn size_of(capacity: usize) -> usize {
+    (capacity / SHORTEST).ilog2() as usize
+}
+
+fn cost(buffer: &Vec<u8>) -> usize {
+    buffer.capacity() + EAGER_COST as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_is_used_again_for_what_fits_it() {
+        let mut spare = Spare::default();
+        for (first, then) in [(1, 64), (64, 1), (65, 128), (4096, 2049), (EAGER_MAX, EAGER_MAX)] {
+            let buffer = spare.take(first);
+            let at = buffer.as_ptr();
+            assert_eq!(buffer.len(), first);
+            spare.give(buffer);
+            let again = spare.take(then);
+            assert_eq!((again.as_ptr(), again.len(), spare.bytes), (at, then, 0));
+        }
+        spare.give(vec![1; 100]); // not one of its own: long enough for 64
+        assert_eq!(spare.take(128).len(), 128);
+        assert_eq!((spare.take(64)[..].len(), spare.bytes), (64, 0));
+        assert_eq!((spare.take(0).capacity(), spare.copy(b"abc")), (0, b"abc".to_vec()));
+    }
+
+    #[test]
+    fn no_more_is_kept_than_it_may_be() {
+        for length in [1, EAGER_MAX] {
+            let mut spare = Spare::default();
+            let buffers: Vec<_> = (0..2 * SPARE_BYTES_MAX / (length + 512)).map(|_| spare.take(length)).collect();
+            buffers.into_iter().for_each(|buffer| spare.give(buffer));
+            let (kept, all) = (spare.buffers.iter().flatten().map(cost).sum::<usize>(), SPARE_BYTES_MAX);
+            assert!(spare.bytes == kept && kept <= all && kept > all - 2 * EAGER_MAX, "{kept} of {all}");
+        }
+        let mut spare = Spare::default();
+        spare.give(Vec::new());
+        spare.give(vec![0; 4 * EAGER_MAX]);
+        assert_eq!(spare.bytes, 0);
+    }
+}
