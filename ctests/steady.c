@@ -3,48 +3,57 @@
 #include "nodes.h"
 #include "ranks.h"
 
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <time.h>
 
-enum { RANKS = 4, KIB = 1 << 10, MIB = 1 << 20, LARGEST = 4 * MIB, WARM = 10, WINDOWS = 4, COUNTED = 15, LATE_S = 10 };
+enum { RANKS = 4, KIB = 1 << 10, MIB = 1 << 20, LARGEST = 4 * MIB, WARM = 10, WINDOWS = 4, COUNTED = 15, FEW = 5,
+       UNDER_WAY = 8, LATE_S = 10 };
 
-/* Every allocation of the program and of its libraries comes here: counted for each thread by itself. */
+/* Every allocation of the program and of its libraries comes here: counted for each thread by itself, and for all. */
 extern void *__libc_malloc(size_t bytes);
 extern void *__libc_calloc(size_t count, size_t bytes);
 extern void *__libc_realloc(void *old, size_t bytes);
 extern void *__libc_memalign(size_t alignment, size_t bytes);
 static __thread long allocations;
+static atomic_long all_allocations;
+
+static void note(void) {
+    allocations++;
+    atomic_fetch_add_explicit(&all_allocations, 1, memory_order_relaxed);
+}
 
 void *malloc(size_t bytes) {
-    allocations++;
+    note();
     return __libc_malloc(bytes);
 }
 
 void *calloc(size_t count, size_t bytes) {
-    allocations++;
+    note();
     return __libc_calloc(count, bytes);
 }
 
 void *realloc(void *old, size_t bytes) {
-    allocations++;
+    note();
     return __libc_realloc(old, bytes);
 }
 
 void *aligned_alloc(size_t alignment, size_t bytes) {
-    allocations++;
+    note();
     return __libc_memalign(alignment, bytes);
 }
 
 int posix_memalign(void **out, size_t alignment, size_t bytes) {
-    allocations++;
+    note();
     *out = __libc_memalign(alignment, bytes);
     return *out == NULL ? 12 : 0; /* ENOMEM */
 }
 
-static long page_faults(void) {
+static long page_faults(int whose) {
     struct rusage usage;
-    CHECK(getrusage(RUSAGE_THREAD, &usage) == 0);
+    CHECK(getrusage(whose, &usage) == 0);
     return usage.ru_minflt + usage.ru_majflt;
 }
 
@@ -174,12 +183,12 @@ static void takes_nothing(muster_cluster_t *cluster, int rank, void *context) {
              * takes in all. */
             long allocated = 1000000, faults = 1000000;
             for (int window = 0; window < WINDOWS; window++) {
-                long allocated_before = allocations, faults_before = page_faults();
+                long allocated_before = allocations, faults_before = page_faults(RUSAGE_THREAD);
                 for (int nth = 0; nth < COUNTED; nth++) {
                     CHECK_OK(calls[kind].call(&memory, sizes[size], nth));
                 }
                 allocated = least(allocated, allocations - allocated_before);
-                faults = least(faults, page_faults() - faults_before);
+                faults = least(faults, page_faults(RUSAGE_THREAD) - faults_before);
             }
             if (allocated != 0 || faults != 0) {
                 fprintf(stderr, "rank %d: %d calls of %s with %zu bytes: %ld allocations, %ld page faults\n", rank, COUNTED,
@@ -189,6 +198,192 @@ static void takes_nothing(muster_cluster_t *cluster, int rank, void *context) {
             CHECK_IS(0, faults);
         }
     }
+    free(memory.in);
+    free(memory.out);
+}
+
+/* What is posted by now ends well, and its requests are freed. */
+static muster_status_t end(muster_request_t **requests, int count) {
+    muster_status_t first = MUSTER_OK;
+    for (int i = 0; i < count; i++) {
+        muster_status_t status = muster_request_wait(requests[i], -1);
+        first = first == MUSTER_OK ? status : first;
+        muster_request_free(requests[i]);
+    }
+    return first;
+}
+
+static int next(const struct memory *memory) {
+    return (memory->rank + 1) % RANKS;
+}
+
+static int previous(const struct memory *memory) {
+    return (memory->rank + RANKS - 1) % RANKS;
+}
+
+static muster_status_t sendrecv(struct memory *memory, size_t bytes, int nth) {
+    muster_received_t received;
+    muster_status_t status =
+        muster_sendrecv(memory->world, memory->in, bytes, MUSTER_UINT8, next(memory), nth, memory->out, bytes, MUSTER_UINT8,
+                        previous(memory), nth, &received, sizeof received);
+    CHECK(status != MUSTER_OK || received.count == bytes);
+    return status;
+}
+
+static muster_status_t send_and_recv(struct memory *memory, size_t bytes, int nth) {
+    for (int half = 0; half < 2; half++) {
+        int sends = (memory->rank + half) % 2 == 0;
+        muster_status_t status =
+            sends ? muster_send(memory->world, memory->in, bytes, MUSTER_UINT8, memory->rank ^ 1, nth)
+                  : muster_recv(memory->world, memory->out, bytes, MUSTER_UINT8, memory->rank ^ 1, nth, NULL, 0);
+        if (status != MUSTER_OK) {
+            return status;
+        }
+    }
+    return MUSTER_OK;
+}
+
+static muster_status_t recv_from_any(struct memory *memory, size_t bytes, int nth) {
+    muster_request_t *request = NULL;
+    CHECK_OK(muster_isend(memory->world, memory->in, bytes, MUSTER_UINT8, next(memory), nth, &request));
+    CHECK_OK(muster_recv(memory->world, memory->out, bytes, MUSTER_UINT8, MUSTER_ANY_SOURCE, MUSTER_ANY_TAG, NULL, 0));
+    return end(&request, 1);
+}
+
+static muster_status_t isendrecv(struct memory *memory, size_t bytes, int nth) {
+    muster_request_t *request = NULL;
+    CHECK_OK(muster_isendrecv(memory->world, memory->in, bytes, MUSTER_UINT8, next(memory), nth, memory->out, bytes,
+                              MUSTER_UINT8, previous(memory), nth, NULL, 0, &request));
+    while (muster_request_test(request) == MUSTER_IN_PROGRESS) {
+        sched_yield();
+    }
+    return end(&request, 1);
+}
+
+/* Starts the sends of several messages, with a tag each. */
+static void send_several(struct memory *memory, size_t bytes, muster_request_t **requests) {
+    for (int tag = 0; tag < UNDER_WAY; tag++) {
+        CHECK_OK(muster_isend(memory->world, memory->in + (size_t)tag * bytes, bytes, MUSTER_UINT8, next(memory), tag,
+                              &requests[tag]));
+    }
+}
+
+static muster_status_t under_way(struct memory *memory, size_t bytes, int nth) {
+    muster_request_t *requests[2 * UNDER_WAY];
+    (void)nth;
+    for (int tag = 0; tag < UNDER_WAY; tag++) {
+        CHECK_OK(muster_irecv(memory->world, memory->out + (size_t)tag * bytes, bytes, MUSTER_UINT8, previous(memory), tag,
+                              NULL, 0, &requests[UNDER_WAY + tag]));
+    }
+    send_several(memory, bytes, requests);
+    return end(requests, 2 * UNDER_WAY);
+}
+
+/* Whoever has the message that was sent last has, or has been offered, all before it: nobody has asked for them. */
+static muster_status_t unasked(struct memory *memory, size_t bytes, int nth) {
+    muster_request_t *requests[UNDER_WAY];
+    uint8_t last = 0;
+    (void)nth;
+    send_several(memory, bytes, requests);
+    CHECK_OK(muster_send(memory->world, &last, 1, MUSTER_UINT8, next(memory), UNDER_WAY));
+    CHECK_OK(muster_recv(memory->world, &last, 1, MUSTER_UINT8, previous(memory), UNDER_WAY, NULL, 0));
+    for (int tag = UNDER_WAY - 1; tag >= 0; tag--) {
+        CHECK_OK(muster_recv(memory->world, memory->out + (size_t)tag * bytes, bytes, MUSTER_UINT8, previous(memory), tag,
+                             NULL, 0));
+    }
+    return end(requests, UNDER_WAY);
+}
+
+static muster_status_t to_oneself(struct memory *memory, size_t bytes, int nth) {
+    muster_request_t *request = NULL;
+    uint8_t small = 0;
+    CHECK_OK(muster_irecv(memory->world, memory->out, bytes, MUSTER_UINT8, memory->rank, nth, NULL, 0, &request));
+    CHECK_OK(muster_send(memory->world, memory->in, bytes, MUSTER_UINT8, memory->rank, nth));
+    CHECK_OK(muster_send(memory->world, memory->in, 1, MUSTER_UINT8, memory->rank, nth));
+    CHECK_OK(muster_recv(memory->world, &small, 1, MUSTER_UINT8, memory->rank, nth, NULL, 0));
+    return end(&request, 1);
+}
+
+static muster_status_t iallreduce(struct memory *memory, size_t bytes, int nth) {
+    muster_request_t *request = NULL;
+    (void)nth;
+    CHECK_OK(muster_iallreduce(memory->world, memory->out, memory->out, bytes / 4, MUSTER_FLOAT32, MUSTER_SUM, &request));
+    return end(&request, 1);
+}
+
+static muster_status_t iallgatherv(struct memory *memory, size_t bytes, int nth) {
+    muster_request_t *request = NULL;
+    size_t counts[RANKS], displs[RANKS];
+    (void)nth;
+    divide(bytes, counts, displs);
+    CHECK_OK(muster_iallgatherv(memory->world, memory->in, counts[memory->rank], memory->out, counts, displs, MUSTER_FLOAT32,
+                                &request));
+    return end(&request, 1);
+}
+
+/* The blocking one takes its place behind the others. */
+static muster_status_t collectives_under_way(struct memory *memory, size_t bytes, int nth) {
+    muster_request_t *requests[UNDER_WAY];
+    (void)nth;
+    for (int i = 0; i < UNDER_WAY; i++) {
+        CHECK_OK(muster_iallreduce(memory->world, memory->in, memory->out + (size_t)i * bytes, bytes / 4, MUSTER_FLOAT32,
+                                   MUSTER_SUM, &requests[i]));
+    }
+    CHECK_OK(muster_barrier(memory->world));
+    return end(requests, UNDER_WAY);
+}
+
+static const struct {
+    const char *name;
+    call call;
+} shared_calls[] = {{"sendrecv", sendrecv},
+                    {"send and recv", send_and_recv},
+                    {"recv from any rank", recv_from_any},
+                    {"isendrecv", isendrecv},
+                    {"isend and irecv, several", under_way},
+                    {"recv of what was not asked for", unasked},
+                    {"send to oneself", to_oneself},
+                    {"iallreduce", iallreduce},
+                    {"iallgatherv", iallgatherv},
+                    {"iallreduce, several", collectives_under_way}};
+
+/* Other threads of the library take part in these, so all ranks together are counted for: between two barriers nothing
+ * is allocated in the whole process. (Its heartbeats would be: they are put off.) */
+static void shared_work_takes_nothing(muster_cluster_t *cluster, int rank, void *context) {
+    static const size_t sizes[] = {8, 4 * KIB, 64 * KIB, MIB};
+    struct memory memory = {.world = muster_world(cluster), .rank = rank};
+    (void)context;
+    CHECK((memory.in = malloc((size_t)UNDER_WAY * MIB)) != NULL);
+    CHECK((memory.out = malloc((size_t)UNDER_WAY * MIB)) != NULL);
+    memset(memory.in, 0, (size_t)UNDER_WAY * MIB);
+    memset(memory.out, 0, (size_t)UNDER_WAY * MIB);
+    for (size_t kind = 0; kind < sizeof shared_calls / sizeof *shared_calls; kind++) {
+        for (size_t size = 0; size < sizeof sizes / sizeof *sizes; size++) {
+            for (int nth = 0; nth < WARM; nth++) {
+                CHECK_OK(shared_calls[kind].call(&memory, sizes[size], nth));
+            }
+            /* How many messages wait at a time is chance, and a window may see more of them than ever before. */
+            long allocated = 1000000, faults = 1000000;
+            for (int window = 0; window < 4 * WINDOWS; window++) {
+                CHECK_OK(muster_barrier(memory.world));
+                long allocated_before = atomic_load(&all_allocations), faults_before = page_faults(RUSAGE_SELF);
+                CHECK_OK(muster_barrier(memory.world)); /* nobody begins before it has been noted */
+                for (int nth = 0; nth < FEW; nth++) {
+                    CHECK_OK(shared_calls[kind].call(&memory, sizes[size], nth));
+                }
+                CHECK_OK(muster_barrier(memory.world));
+                allocated = least(allocated, atomic_load(&all_allocations) - allocated_before);
+                faults = least(faults, page_faults(RUSAGE_SELF) - faults_before);
+            }
+            if (allocated != 0 || faults != 0) {
+                fprintf(stderr, "all ranks together, as seen by rank %d: %d calls of %s with %zu bytes: %ld allocations, %ld page faults\n", rank, FEW,
+                        shared_calls[kind].name, sizes[size], allocated, faults);
+            }
+            CHECK_IS(0, allocated);
+            CHECK_IS(0, faults);
+        }
+    }
+    CHECK_OK(muster_barrier(memory.world));
     free(memory.in);
     free(memory.out);
 }
@@ -228,15 +423,17 @@ static void waits_asleep(muster_cluster_t *cluster, int rank, void *context) {
     }
 }
 
-static void run(node_body body) {
-    struct plan plan = {.workers = RANKS, .node_ids = rank_ids, .body = body};
+static void run(node_body body, const char *const *settings) {
+    struct plan plan = {.workers = RANKS, .node_ids = rank_ids, .settings = settings, .body = body};
     run_nodes(&plan);
 }
 
 int main(void) {
-    run(takes_nothing);
+    static const char *const rare_heartbeats[] = {"node_timeout", "3000", NULL};
+    run(takes_nothing, NULL);
+    run(shared_work_takes_nothing, rare_heartbeats);
     double before = seconds(CLOCK_PROCESS_CPUTIME_ID);
-    run(waits_asleep);
+    run(waits_asleep, NULL);
     /* Scheduler, agents, progress threads and their heartbeats, forming and leaving included. */
     double took = seconds(CLOCK_PROCESS_CPUTIME_ID) - before;
     if (took >= RANKS * 0.050) {
