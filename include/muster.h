@@ -505,7 +505,9 @@ muster_status_t muster_abort(muster_cluster_t *cluster,
  * is the program's to repeat: agree on the newest state that all have, by an allreduce of its number with MUSTER_MIN. A node
  * that others have replaced, or given up while it was silent, gets MUSTER_ERR_FENCED, each time. Groups that were made go on
  * under their handles; a node that comes back makes them again in the order in which it first did, without the others taking
- * part. Operations (muster_op_create) are its process's: it creates them again.
+ * part. Where it calls the other of muster_group_create and muster_group_split, or passes another list of ranks, that is
+ * MUSTER_ERR_MISMATCH, and revokes parent on all its members, as a mismatch does: their groups are not the same any more. (Colour and
+ * key are not compared: it comes to be where it was.) Operations (muster_op_create) are its process's: it creates them again.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster.
@@ -783,7 +785,8 @@ muster_status_t muster_group_set_timeout(muster_group_t *group, int64_t timeout_
  *
  * Blocking, for the scheduler makes the group once all have asked; at most for parent's time-out. It takes its place among the
  * collectives of parent, and errors are as muster_barrier's: a member that passes another list, or calls another
- * collective, is a mismatch. Thread-safe. The new group has the default time-out.
+ * collective, is a mismatch. A node that comes back after its loss makes its groups once more, each with the same list: see
+ * muster_recover. Thread-safe. The new group has the default time-out.
  *
  * Requires:
  * `parent` must be NULL or a live group; `ranks` readable for `n` numbers or NULL; `out` NULL or writable.

@@ -218,7 +218,8 @@ pub unsafe extern "C" fn muster_group_set_timeout(group: *mut muster_group_t, ti
 ///
 /// Blocking, for the scheduler makes the group once all have asked; at most for parent's time-out. It takes its place among the
 /// collectives of parent, and errors are as muster_barrier's: a member that passes another list, or calls another
-/// collective, is a mismatch. Thread-safe. The new group has the default time-out.
+/// collective, is a mismatch. A node that comes back after its loss makes its groups once more, each with the same list: see
+/// muster_recover. Thread-safe. The new group has the default time-out.
 ///
 /// # Safety
 /// `parent` must be NULL or a live group; `ranks` readable for `n` numbers or NULL; `out` NULL or writable.

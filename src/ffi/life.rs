@@ -159,7 +159,9 @@ pub unsafe extern "C" fn muster_abort(
 /// is the program's to repeat: agree on the newest state that all have, by an allreduce of its number with MUSTER_MIN. A node
 /// that others have replaced, or given up while it was silent, gets MUSTER_ERR_FENCED, each time. Groups that were made go on
 /// under their handles; a node that comes back makes them again in the order in which it first did, without the others taking
-/// part. Operations (muster_op_create) are its process's: it creates them again.
+/// part. Where it calls the other of muster_group_create and muster_group_split, or passes another list of ranks, that is
+/// MUSTER_ERR_MISMATCH, and revokes parent on all its members, as a mismatch does: their groups are not the same any more. (Colour and
+/// key are not compared: it comes to be where it was.) Operations (muster_op_create) are its process's: it creates them again.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster.

@@ -195,7 +195,7 @@ fn who_comes_back_is_answered_what_was_made_and_nobody_else_takes_part_unless_it
         }
         bench.sent.clear();
         let wish = GroupWish::Ranks(ranks.clone());
-        bench.say(conn, Message::MakeGroup(MakeGroup { parent: GroupId::WORLD, nth: 1, sequence: 1, wish }));
+        bench.say(conn, Message::MakeGroup(MakeGroup { parent: GroupId::WORLD, nth: 1, sequence: 0, wish }));
         let told = bench.told(conn);
         match ranks[0] {
             0 => {
@@ -206,6 +206,14 @@ fn who_comes_back_is_answered_what_was_made_and_nobody_else_takes_part_unless_it
             _ => {
                 let [Message::Revoked(word)] = &told[..] else { panic!("{told:?}") };
                 assert_eq!((word.failure.status, word.failure.group), (Status::Mismatch, Some(GroupId::WORLD)));
+                assert_eq!(
+                    word.failure.to_string(),
+                    "rank 1 (node id \"1\", host there, pid 1101) came back and called group_create(2 ranks, list 4dea4c24) as \
+                     making #1 of world, which was made by group_create(2 ranks, list 56101a44) in an earlier epoch: a node that \
+                     comes back makes its groups again in the order in which it first did"
+                );
+                let others = [0, 2].map(|conn| bench.told(conn));
+                assert!(others.iter().all(|other| *other == told), "all members of the parent hear of it: {others:?}");
             }
         }
     }

@@ -171,7 +171,7 @@ impl Scheduler {
         let Some(making) = self.groups.makings.get(&(parent, nth)).filter(|making| making.done.is_some()) else {
             return false;
         };
-        let Some((by, made)) = making.call.filter(|(_, made)| made.signature() != call.signature()) else {
+        let Some((_, made)) = making.call.filter(|(_, made)| made.signature() != call.signature()) else {
             for (group, _) in making.done.iter().flatten() {
                 if let Some(made) = self.groups.made.get_mut(group) {
                     made.freed.remove(&key);
@@ -180,7 +180,13 @@ impl Scheduler {
             self.tell_made(key, parent, nth);
             return true;
         };
-        self.mismatch(now, parent, wanted.sequence, (key, call), (by, made));
+        // Its own earlier life may be the one that wanted the other: no process is named for that.
+        let cause = format!(
+            "{} came back and called {call} as making #{nth} of {parent}, which was made by {made} in an earlier epoch: a node \
+             that comes back makes its groups again in the order in which it first did",
+            self.in_words(key)
+        );
+        self.disagree(now, parent, wanted.sequence, cause);
         true
     }
 

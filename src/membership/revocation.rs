@@ -93,6 +93,11 @@ impl Scheduler {
             self.in_words(high.0),
             high.1
         );
+        self.disagree(now, group, sequence, cause);
+    }
+
+    /// Revokes a group whose members do not want the same.
+    pub(super) fn disagree(&mut self, now: Time, group: GroupId, sequence: u64, cause: String) {
         let failure =
             Failure { status: Status::Mismatch, culprit: None, cause, epoch: self.epoch, group: Some(group), sequence };
         self.revoke_group(now, group, failure);
@@ -139,7 +144,7 @@ impl Scheduler {
         node.is_some_and(|node| node.is_member() && node.conn.is_some() && node.doom.is_none())
     }
 
-    fn in_words(&self, key: u32) -> String {
+    pub(super) fn in_words(&self, key: u32) -> String {
         self.nodes.get(&key).map_or_else(|| format!("node {key}"), |node| node.culprit().to_string())
     }
 }
