@@ -38,7 +38,7 @@ impl Scheduler {
             None if self.rules.recovery && self.is_complete() => {
                 self.check_fenced(&register).and_then(|()| self.come_back(now, conn, register))
             }
-            None => self.check(now, &register).map(|explicit_rank| self.admit(now, conn, register, explicit_rank)),
+            None => self.come(now, conn, register),
         };
         if let Err((status, reason)) = answer {
             let line = format!("refused: {reason}");
@@ -52,6 +52,20 @@ impl Scheduler {
             self.send(conn, Message::Rejected(Rejected { status, reason }));
             self.drop_connection(conn);
         }
+    }
+
+    /// A life that is not known registers while the cluster forms, or in vain. With recovery it may be a node's next one, whose
+    /// last one still waits here: that is asked whether it lives, as when the cluster is complete.
+    fn come(&mut self, now: Time, conn: ConnId, register: Register) -> Result<(), Refusal> {
+        let Some(key) = self.last_life_of(&register) else {
+            let rank = self.check(now, &register)?;
+            self.admit(now, conn, register, rank);
+            return Ok(());
+        };
+        self.check_newcomer(&register)?;
+        let entry = self.challenge(now, key, &register)?;
+        self.let_wait(conn, entry);
+        Ok(())
     }
 
     fn admit(&mut self, now: Time, conn: ConnId, mut register: Register, explicit_rank: Option<u32>) {

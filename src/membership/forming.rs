@@ -148,13 +148,14 @@ impl Scheduler {
         }
     }
 
-    /// Those that have sent heartbeats, and do so no longer.
+    /// Those that have sent heartbeats, and do so no longer; and those whose next lives have come, and that never did.
     pub(super) fn free_silent_places(&mut self, now: Time) {
         let silence = self.silence();
         let silent: Vec<(u32, ConnId)> = self
             .nodes
             .iter()
-            .filter(|(_, node)| node.heartbeat.is_some() && now.since(node.heard) > silence)
+            .filter(|(_, node)| node.heartbeat.is_some() || node.challenged.is_some())
+            .filter(|(_, node)| now.since(node.heard) > silence)
             .filter_map(|(key, node)| Some((*key, node.conn?)))
             .collect();
         for (key, conn) in silent {

@@ -24,10 +24,11 @@ const ASK_AGAIN: Duration = Duration::from_millis(50);
 /// How long a sign of life counts that its last life was asked for.
 const CHALLENGE: Duration = Duration::from_secs(1);
 
-/// What becomes of a newcomer.
-enum Entry {
-    Admitted,
-    NotYet { wait: Duration, reason: String, long: bool },
+/// For how long a newcomer has to wait, why, and whether that is so long that somebody should know.
+pub(super) struct Wait {
+    time: Duration,
+    reason: String,
+    long: bool,
 }
 
 impl Scheduler {
@@ -53,18 +54,29 @@ impl Scheduler {
             node.given_up_before = false; // somebody was started in this place
         }
         match self.entry(now, key, &register)? {
-            Entry::Admitted => self.take_back(now, conn, key, register),
-            Entry::NotYet { wait, reason, long } => {
-                match long {
-                    true => self.warn(format!("not yet: {reason}")),
-                    false => self.note(format!("not yet: {reason}")),
-                }
-                let wait_ms = wait.as_millis() as u64;
-                self.send(conn, Message::NotYet(NotYet { wait_ms, reason, long }));
-                self.drop_connection(conn);
-            }
+            None => self.take_back(now, conn, key, register),
+            Some(wait) => self.let_wait(conn, wait),
         }
         Ok(())
+    }
+
+    /// A newcomer is told when to register again, and let go.
+    pub(super) fn let_wait(&mut self, conn: ConnId, Wait { time, reason, long }: Wait) {
+        match long {
+            true => self.warn(format!("not yet: {reason}")),
+            false => self.note(format!("not yet: {reason}")),
+        }
+        let wait_ms = time.as_millis() as u64;
+        self.send(conn, Message::NotYet(NotYet { wait_ms, reason, long }));
+        self.drop_connection(conn);
+    }
+
+    /// With recovery, while the cluster forms: who has this newcomer's name and role.
+    pub(super) fn last_life_of(&self, register: &Register) -> Option<u32> {
+        let key =
+            *self.by_id.get(canonical(&register.node_id)).filter(|_| self.rules.recovery && !self.is_complete())?;
+        let is_it = |held: &Register| (held.role, &held.node_id) == (register.role, &register.node_id);
+        self.nodes.get(&key).filter(|node| is_it(&node.register)).map(|_| key)
     }
 
     /// Whose place a newcomer has a claim to.
@@ -81,15 +93,15 @@ impl Scheduler {
         Ok(Some(key))
     }
 
-    /// Whether this newcomer may have this place now.
-    fn entry(&mut self, now: Time, key: u32, register: &Register) -> Result<Entry, Refusal> {
+    /// Whether this newcomer may have this place now, or has to wait.
+    fn entry(&mut self, now: Time, key: u32, register: &Register) -> Result<Option<Wait>, Refusal> {
         let node = &self.nodes[&key];
         match node.presence {
             Presence::Left if !self.is_given_up => {
                 self.check_id(now, register)?;
-                self.check_complete(now, register).map(|()| Entry::Admitted)
+                self.check_complete(now, register).map(|()| None)
             }
-            Presence::Member => self.challenge(now, key, register),
+            Presence::Member => self.challenge(now, key, register).map(Some),
             Presence::Left | Presence::Lost => {
                 if let Some(failure) = self.cannot_recover() {
                     return Err((failure.status, format!("{} comes back in vain: {failure}", name(register))));
@@ -98,22 +110,22 @@ impl Scheduler {
                 let known = node.token.is_some_and(|hash| tokens.into_iter().any(|token| TokenHash::of(token) == hash));
                 let lost = node.lost_since.map_or(Duration::ZERO, |since| now.since(since));
                 if known || lost >= WITHOUT_TOKEN {
-                    return Ok(Entry::Admitted);
+                    return Ok(None);
                 }
-                let wait = WITHOUT_TOKEN - lost;
+                let time = WITHOUT_TOKEN - lost;
                 let (newcomer, place, rule) = (name(register), node.culprit(), span(WITHOUT_TOKEN));
                 let reason = format!(
                     "{newcomer} does not have the token of {place}, so it is let in {rule} after the loss of that: in {}",
-                    span(wait)
+                    span(time)
                 );
-                Ok(Entry::NotYet { wait, reason, long: true })
+                Ok(Some(Wait { time, reason, long: true }))
             }
         }
     }
 
     /// Asks the present life of a node for a sign, and judges by it.
-    fn challenge(&mut self, now: Time, key: u32, register: &Register) -> Result<Entry, Refusal> {
-        let Some(node) = self.nodes.get_mut(&key) else { return Ok(Entry::Admitted) };
+    pub(super) fn challenge(&mut self, now: Time, key: u32, register: &Register) -> Result<Wait, Refusal> {
+        let node = self.nodes.get_mut(&key).expect("the caller has found it");
         let asked = node.challenged.filter(|asked| now.since(*asked) < CHALLENGE);
         if asked.is_some_and(|asked| node.conn.is_some() && node.heard > asked) {
             node.challenged = None;
@@ -123,13 +135,13 @@ impl Scheduler {
                  MS_NODE_ID must be unique"
             ))?;
         }
-        let Some(node) = self.nodes.get_mut(&key) else { return Ok(Entry::Admitted) };
+        let node = self.nodes.get_mut(&key).expect("it is still there");
         let reason = format!("{} comes back, but {} may still live: it is asked", name(register), node.culprit());
         if asked.is_none() {
             node.challenged = Some(now);
             self.look_into(now, key);
         }
-        Ok(Entry::NotYet { wait: ASK_AGAIN, reason, long: false })
+        Ok(Wait { time: ASK_AGAIN, reason, long: false })
     }
 
     /// A new life takes a lost node's place; it takes part from the next epoch on.

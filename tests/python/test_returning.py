@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from cluster import Process
 from nodes import failed_at_once, node, said
 from recovering import LIMIT_SECONDS, Recovering, lives
 
@@ -66,6 +67,24 @@ def test_one_that_comes_while_its_last_life_may_still_live_is_let_in_after_the_h
         assert old.wait(LIMIT_SECONDS) == 1
         assert said(old)["error"] == said(old)["broken_1"]["error"] == "FENCED"
         job.let("end")
+        job.succeed(timeout=LIMIT_SECONDS)
+
+
+def test_while_forming_too_the_last_life_is_asked(tmp_path):
+    env = {"MS_NODE_TIMEOUT": NODE_TIMEOUT, "MUSTER_LOG": "info"}
+    with Recovering(lives(), workers=3, started=1, folder=tmp_path, env=env) as job:
+        old = job.start_worker()
+        job.scheduler.wait_for('admitted worker node "1"', LIMIT_SECONDS)
+        with Process(job.program, {**job.env, "MS_ROLE": "MS_WORKER", "MS_NODE_ID": 1}, "a second one") as second:
+            failed_at_once(second, "REJECTED", "rank 1", f"pid {old.pid}), which lives", "has just answered")
+        old.signal(signal.SIGSTOP)
+        new = job.start_again(1)
+        job.scheduler.wait_for(rf"\(pid {new.pid}\) comes back, but .*, pid {old.pid}\) may still live: it is asked", LIMIT_SECONDS)
+        job.scheduler.wait_for(rf"\(pid {old.pid}\) is gone before the cluster was complete: nothing was heard", LIMIT_SECONDS)
+        job.start_worker()
+        job.let("end")
+        assert [place["restarts"] for place in job.await_all("stands_1")] == [0, 0, 0]
+        assert NODE_TIMEOUT / 2 < said(new)["seconds"] < WITHOUT_TOKEN_SECONDS / 2
         job.succeed(timeout=LIMIT_SECONDS)
 
 
