@@ -630,7 +630,8 @@ int32_t muster_restarts(const muster_cluster_t *cluster);
 int64_t muster_epoch(const muster_cluster_t *cluster);
 
 /**
- * This node's id. Borrowed from the cluster; NULL only if `cluster` is not usable.
+ * This node's id: the one it was given, or one made of the rank from its launcher, such as "rank 3", which are the same when it is
+ * started again; else one that this process made up. Borrowed from the cluster; NULL only if `cluster` is not usable.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster.

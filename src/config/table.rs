@@ -201,8 +201,9 @@ pub static TABLE: [Setting; 35] = [
         Key::NodeId,
         "node_id",
         Kind::Text { max_bytes: 255 },
-        "This node's name, unique in the cluster; made up where unset. A plain decimal number (no leading zero) below \
-         the number of nodes of its role is the rank.",
+        "This node's name, unique in the cluster. A plain decimal number (no leading zero) below the number of nodes of its \
+         role is the rank. Where unset it is made up: of the rank where a launcher gives one (`rank 3`, `server rank 0`), so that \
+         it is the same when the node is started again; else anew by each process.",
     )
     .ms(&["MS_NODE_ID"]),
     Setting::new(

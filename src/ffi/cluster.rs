@@ -100,7 +100,8 @@ pub unsafe extern "C" fn muster_epoch(cluster: *const muster_cluster_t) -> i64 {
     unsafe { number(cluster, |cluster| cluster.epoch().0 as i64) }
 }
 
-/// This node's id. Borrowed from the cluster; NULL only if `cluster` is not usable.
+/// This node's id: the one it was given, or one made of the rank from its launcher, such as "rank 3", which are the same when it is
+/// started again; else one that this process made up. Borrowed from the cluster; NULL only if `cluster` is not usable.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster.

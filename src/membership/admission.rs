@@ -297,6 +297,10 @@ impl Scheduler {
             return Ok(());
         };
         let held = &holder.register;
+        let seat = |register: &Register| (register.role, register.rank.filter(|_| !register.node_id_given));
+        if seat(register).1.is_some() && seat(register) == seat(held) {
+            return Ok(()); // both are called by the rank that their launchers gave: said better by `check_rank`
+        }
         let state = match holder.presence {
             Presence::Member => "is already held by",
             Presence::Left => "was held, until it left, by",

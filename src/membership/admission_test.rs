@@ -118,6 +118,30 @@ fn ranks_that_can_not_be() {
     );
 }
 
+/// Nodes that were given no id are called by their launcher's rank: what they must differ in is said by that.
+#[test]
+fn a_rank_that_two_launchers_give() {
+    let launched = |serial, rank| Register {
+        node_id: format!("rank {rank}"),
+        node_id_given: false,
+        rank: Some(rank),
+        ..worker(serial, 4)
+    };
+    assert_eq!(
+        refusal(rules(4, 0), &[launched(1, 2), on_b(launched(2, 2))]),
+        "rank 2 of worker node \"rank 2\" on host b (pid 1002) is already held by node \"rank 2\" on host here (pid 1001), \
+         registered 1 s ago"
+    );
+    // Who was given that name by its user, or has it without the rank, is refused by name.
+    for other in [named(2, 4, "rank 2"), Register { rank: None, ..launched(2, 2) }] {
+        let reason = refusal(rules(4, 0), &[launched(1, 2), on_b(other)]);
+        assert!(
+            reason.starts_with("node id \"rank 2\" of the worker on host b (pid 1002) is already held by"),
+            "{reason}"
+        );
+    }
+}
+
 #[test]
 fn one_too_many() {
     // Workers are all here, the server is not: not formed yet.

@@ -8,7 +8,7 @@ use super::group::Group;
 use super::handshake::leave;
 use super::hosted::Scheduler;
 use super::identity;
-use super::keeper::Keeper;
+use super::keeper::{lasting_name, Keeper};
 use super::log::Logger;
 use super::mesh::Wrap;
 use super::node::{Node, Setup};
@@ -441,7 +441,8 @@ fn registration(settings: &Settings, incarnation: Incarnation) -> Result<Registe
         job_id: settings.job_id.clone(),
         role,
         node_id_given: given.is_some(),
-        node_id: given.unwrap_or_else(|| identity::generated_node_id(&host, &incarnation)),
+        node_id: lasting_name(role, given.as_deref(), rank)
+            .unwrap_or_else(|| identity::generated_node_id(&host, &incarnation)),
         rank,
         incarnation,
         host,

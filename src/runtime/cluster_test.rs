@@ -356,3 +356,32 @@ fn hccl_is_told_of_the_scheduler_and_of_this_node() {
     assert_eq!((cm.chief_device, cm.worker_size, cm.worker.to_string()), (3, 1, "127.0.0.2".to_owned()));
     cluster.finalize().unwrap();
 }
+
+#[test]
+fn a_node_that_has_a_launchers_rank_and_no_id_is_known_by_it_in_every_life() {
+    let scheduler = scheduler_with(2, |config| config.set("server_num", "1").unwrap());
+    let join = |role: &str, rank: u32, id: Option<&str>| {
+        let address = scheduler.addresses()[0];
+        let mut config = Config::new();
+        config.set("role", role).unwrap();
+        config.set("sched_host", &address.ip().to_string()).unwrap();
+        config.set("sched_port", &address.port().to_string()).unwrap();
+        config.set("worker_num", "2").unwrap();
+        config.set("server_num", "1").unwrap();
+        config.set("rank_id", &rank.to_string()).unwrap();
+        id.map_or(Ok(()), |id| config.set("node_id", id)).unwrap();
+        match join_over(config.settings().unwrap(), plain()).unwrap() {
+            Joined::Node(cluster) => (cluster.node_id().to_owned(), cluster.finalize()).0,
+            Joined::SchedulerDone => panic!("a node is no scheduler"),
+        }
+    };
+    let ids = std::thread::scope(|scope| {
+        let places = [("MS_WORKER", 0, None), ("MS_WORKER", 1, Some("mine")), ("MS_PSERVER", 0, None)];
+        let nodes = places.map(|(role, rank, id)| {
+            let join = &join;
+            scope.spawn(move || join(role, rank, id))
+        });
+        nodes.map(|node| node.join().unwrap())
+    });
+    assert_eq!(ids, ["rank 0", "mine", "server rank 0"]);
+}

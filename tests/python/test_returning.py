@@ -88,6 +88,22 @@ def test_while_forming_too_the_last_life_is_asked(tmp_path):
         job.succeed(timeout=LIMIT_SECONDS)
 
 
+def test_a_node_that_is_known_by_its_launchers_rank_has_one_id_in_all_its_lives(tmp_path):
+    with Recovering(lives(), workers=2, started=0, numbered=False, folder=tmp_path) as job:
+        for rank in range(2):
+            job.start_worker({"RANK_ID": rank})
+        job.await_all("stands_1")
+        before = said(job.workers[1])["node_id"]
+        job.lose(1)
+        again = job.start_again(1, {"RANK_ID": 1})
+        job.let("recover_1")
+        job.await_all("stands_2")
+        assert said(again)["node_id"] == before == "rank 1"
+        assert said(job.workers[0])["broken_1"]["sentence"].startswith('rank 1 (node id "rank 1", ')
+        job.let("end")
+        job.succeed(timeout=LIMIT_SECONDS)
+
+
 def test_one_that_comes_back_on_another_host_counts_there(tmp_path):
     with Recovering(lives(), workers=3, folder=tmp_path) as job:
         assert [place["local"] for place in job.await_all("stands_1")] == [[0, 3], [1, 3], [2, 3]]
