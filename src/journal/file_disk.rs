@@ -141,7 +141,7 @@ impl Disk for FileDisk {
         check_regular(&file)?;
         match file.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Ok(Locked::Taken(owner_of(&file)?)),
+            Err(TryLockError::WouldBlock) => return Ok(Locked::Taken(owner_of(&file, OWNER_WAIT)?)),
             Err(TryLockError::Error(error)) => return Err(error),
         }
         let held = FileLock { file, pid: std::process::id() };
@@ -153,8 +153,8 @@ impl Disk for FileDisk {
 }
 
 /// What a lock's owner has written into its file. One that has just taken it may not have come to that yet.
-fn owner_of(file: &File) -> io::Result<String> {
-    let deadline = Instant::now() + OWNER_WAIT;
+fn owner_of(file: &File, wait: Duration) -> io::Result<String> {
+    let deadline = Instant::now() + wait;
     loop {
         let mut owner = [0; OWNER_MAX_BYTES];
         let length = file.read_at(&mut owner, 0)?;

@@ -221,14 +221,10 @@ fn an_owner_that_has_not_said_yet_who_it_is_is_waited_for() {
     owner.try_lock().unwrap();
     assert!(matches!(disk.lock("lock", "1\n").unwrap(), Locked::Taken(by) if by.is_empty()), "and not for ever");
     thread::scope(|scope| {
-        // As one that is not scheduled for a while.
-        let writes = scope.spawn(|| {
-            thread::sleep(OWNER_WAIT / 4);
-            (&owner).write_all(b"4711\n").unwrap();
-        });
-        let taken = disk.lock("lock", "1\n").unwrap();
-        writes.join().unwrap();
-        assert!(matches!(taken, Locked::Taken(by) if by == "4711\n"));
+        let asks = scope.spawn(|| owner_of(&File::open(&path).unwrap(), PATIENCE).unwrap());
+        thread::sleep(Duration::from_millis(20)); // so that it asks before, as a rule
+        (&owner).write_all(b"4711\n").unwrap();
+        assert_eq!(asks.join().unwrap(), "4711\n");
     });
     owner.unlock().unwrap();
     let Locked::Held(held) = disk.lock("lock", "12\n").unwrap() else { panic!("nobody has it") };
