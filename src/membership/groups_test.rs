@@ -173,30 +173,41 @@ fn a_rank_that_leaves_after_the_job_broke_is_no_first_cause() {
     assert_eq!(revoked(&mut bench, 0), [], "the making that needs rank 2 has ended before");
 }
 
+/// Three ranks with a group that they have made, and why this one is over.
+fn revoked_for_a_mismatch(group: GroupId) -> (Bench, Failure) {
+    let mut bench = Bench::formed(&["here", "there", "there"]);
+    (0..3).for_each(|rank| ask(&mut bench, rank, (GroupId::WORLD, 1), ranks(&[0, 1, 2])));
+    let cause = "rank 0 called this, rank 2 called that".to_owned();
+    let (status, culprit, epoch) = (Status::Mismatch, None, Epoch(1));
+    let first = Failure { status, culprit, cause, epoch, group: Some(group), sequence: 1 };
+    bench.say(0, Message::Revoke(Revoke { failure: first.clone() }));
+    (bench, first)
+}
+
+/// Rank 1 dies: whether that is told as a consequence, or as the loss that it is.
+fn dies(mut bench: Bench, first: &Failure, is_why: bool) {
+    bench.close(1, Closed::Ended);
+    bench.pass(Duration::from_millis(100));
+    let told = bench.verdict(2).expect("told");
+    match is_why {
+        true => assert_eq!(told, *first),
+        false => assert_eq!((told.status, told.culprit.and_then(|it| it.rank)), (Status::PeerLost, Some(1))),
+    }
+}
+
 /// A program that was told of a group it had made, and went on with others, ends later for a reason of its own.
 #[test]
 fn the_end_of_a_made_group_is_not_why_one_dies_long_after() {
     for (group, later, is_why) in
         [(GroupId(3), 5_000, true), (GroupId(3), 5_001, false), (GroupId::WORLD, 60_000, true)]
     {
-        let mut bench = Bench::formed(&["here", "there", "there"]);
-        (0..3).for_each(|rank| ask(&mut bench, rank, (GroupId::WORLD, 1), ranks(&[0, 1, 2])));
-        let cause = "rank 0 called this, rank 2 called that".to_owned();
-        let (status, culprit, epoch) = (Status::Mismatch, None, Epoch(1));
-        let first = Failure { status, culprit, cause, epoch, group: Some(group), sequence: 1 };
-        bench.say(0, Message::Revoke(Revoke { failure: first.clone() }));
+        let (mut bench, first) = revoked_for_a_mismatch(group);
         let mut beats = 0;
         bench.pass_with(Duration::from_millis(later), |bench| {
             beats += 1;
             (0..3).for_each(|conn| bench.beat(conn, beats));
         });
-        bench.close(1, Closed::Ended);
-        bench.pass(Duration::from_millis(100));
-        let told = bench.verdict(2).expect("told");
-        match is_why {
-            true => assert_eq!(told, first),
-            false => assert_eq!((told.status, told.culprit.and_then(|it| it.rank)), (Status::PeerLost, Some(1))),
-        }
+        dies(bench, &first, is_why);
     }
 }
 
@@ -208,23 +219,12 @@ fn nor_is_it_why_one_dies_that_has_gone_on_with_other_groups() {
         (GroupId::WORLD, 900, true), // it had entered that before it was told
         (made, 0, true),
     ] {
-        let mut bench = Bench::formed(&["here", "there", "there"]);
-        (0..3).for_each(|rank| ask(&mut bench, rank, (GroupId::WORLD, 1), ranks(&[0, 1, 2])));
-        let (status, epoch) = (Status::Mismatch, Epoch(1));
-        let cause = "rank 0 called this, rank 2 called that".to_owned();
-        let first = Failure { status, culprit: None, cause, epoch, group: Some(made), sequence: 1 };
-        bench.say(0, Message::Revoke(Revoke { failure: first.clone() }));
+        let (mut bench, first) = revoked_for_a_mismatch(made);
         bench.pass(Duration::from_secs(1));
         let call = Some(Call { kind: CallKind::Barrier, dtype: None, op: None, root: None, count: 0, layout: 0 });
         let progress = vec![GroupProgress { group, entered: 9, finished: 9, call, age_ms }];
         bench.say(1, Message::Heartbeat(Heartbeat { sequence: 1, echoed: 0, progress }));
         bench.pass(Duration::from_millis(500));
-        bench.close(1, Closed::Ended);
-        bench.pass(Duration::from_millis(100));
-        let told = bench.verdict(2).expect("told");
-        match is_why {
-            true => assert_eq!(told, first),
-            false => assert_eq!((told.status, told.culprit.and_then(|it| it.rank)), (Status::PeerLost, Some(1))),
-        }
+        dies(bench, &first, is_why);
     }
 }
