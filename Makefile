@@ -139,12 +139,13 @@ sim:
 # missed.
 detection: build
 	mkdir -p $(TARGET)/benches
-	for name in detection silence disagreement; do \
+	for name in detection silence silent_links disagreement; do \
 	    gcc -std=c11 -O2 -Wall -Wextra -Werror -I include benches/$$name.c -L $(RELEASE) -lmuster \
 	        -Wl,-rpath,$(RELEASE) -lpthread -o $(TARGET)/benches/$$name; \
 	done
 	failed=0; $(TARGET)/benches/detection $(KILLS) 2> $(TARGET)/benches/detection.log || failed=1; \
 	    $(TARGET)/benches/silence 2> $(TARGET)/benches/silence.log || failed=1; \
+	    $(TARGET)/benches/silent_links 2> $(TARGET)/benches/silent_links.log || failed=1; \
 	    $(TARGET)/benches/disagreement 2> $(TARGET)/benches/disagreement.log || failed=1; [ $$failed = 0 ]
 
 bench-peers: build

@@ -85,11 +85,13 @@ impl Scheduler {
         }
     }
 
-    /// Whether the suspect has shown since then that it lives.
+    /// Whether the suspect has shown since then that it lives. One that does not hear may be cut off from all, and not only from
+    /// who suspects it: heartbeats show that after two intervals.
     fn is_cleared(&self, now: Time, suspicion: &Suspicion) -> bool {
         self.nodes.get(&suspicion.peer).is_none_or(|peer| match peer.presence {
             Presence::Member => {
-                peer.conn.is_some() && peer.doom.is_none() && peer.heard > suspicion.at && now >= suspicion.at + HELD
+                let is_well = peer.conn.is_some() && peer.doom.is_none() && peer.unhearing(now) <= self.interval() * 2;
+                is_well && peer.heard > suspicion.at && now >= suspicion.at + HELD
             }
             Presence::Left => true,
             Presence::Lost => false,

@@ -1,7 +1,7 @@
 use crate::membership::testing::{host, named, Bench};
 use crate::membership::{Closed, Input, Liveness};
 use crate::types::JobInstance;
-use crate::wire::{Message, PeerReport, PeerState, Register, Suspect};
+use crate::wire::{Heartbeat, Message, PeerReport, PeerState, Register, Suspect};
 use std::time::Duration;
 
 const MS: Duration = Duration::from_millis(1);
@@ -88,6 +88,28 @@ fn a_peer_that_shows_no_life_is_not_called_alive() {
     bench.beat(1, 1);
     bench.pass(MS * 60);
     assert_eq!(reports(&mut bench, 0), [(1, PeerState::Alive)]);
+}
+
+/// Its host may be cut off from all in one direction; it is not called alive before that can be told from a link's fault.
+#[test]
+fn a_peer_that_hears_nothing_is_not_called_alive() {
+    for hears in [false, true] {
+        let mut bench = Bench::formed(&["here", "there"]);
+        // Ten heartbeats, three an interval; of the answers the first three come.
+        for sequence in 1..=10 {
+            let echoed = if hears { sequence - 1 } else { (sequence - 1).min(3) };
+            bench.say(1, Message::Heartbeat(Heartbeat { sequence, echoed, progress: Vec::new() }));
+            bench.pass(MS * 300);
+        }
+        suspect(&mut bench, 0, 1);
+        bench.pass(MS * 10);
+        bench.say(
+            1,
+            Message::Heartbeat(Heartbeat { sequence: 11, echoed: if hears { 10 } else { 3 }, progress: Vec::new() }),
+        );
+        bench.pass(MS * 200);
+        assert_eq!(reports(&mut bench, 0), if hears { vec![(1, PeerState::Alive)] } else { Vec::new() });
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! It answers for its process: one that is stopped, or does not read, is not silent. Where nothing is under way our kernel asks
 //! once a second, if it was told to (`SO_KEEPALIVE`): only so that there is an answer to miss. It is not to end a connection by
 //! itself before its user would; nor is `TCP_USER_TIMEOUT` used, by which Linux ends one whose peer answers, but does not read.
+//! Such a peer's kernel may answer that it has no room for what was sent: that is sent again ever more seldom, and answered.
 
 use super::socket::{check, set_option};
 use libc::{c_int, socklen_t};
@@ -16,11 +17,12 @@ const QUESTIONS: c_int = 127;
 /// The longest time between two of them, in seconds.
 const APART_MAX: u64 = 32_767;
 
-/// How long nothing has come from the peer's kernel, if it owes an answer: what was sent to it has been sent again, or more
-/// than one question has been asked.
+/// How long nothing has come from the peer's kernel, if it owes an answer: to what was sent last, or to more than one question.
 pub(super) fn silence(fd: &impl AsRawFd) -> Option<Duration> {
     let info = tcp_info(fd).ok()?;
-    let is_owed = (info.tcpi_unacked > 0 && info.tcpi_retransmits > 0) || info.tcpi_probes > 1;
+    // What has been sent once only was sent after it was last heard, or a moment before.
+    let is_unanswered = info.tcpi_retransmits == 0 || info.tcpi_last_ack_recv > info.tcpi_last_data_sent;
+    let is_owed = (info.tcpi_unacked > 0 && is_unanswered) || info.tcpi_probes > 1;
     is_owed.then(|| Duration::from_millis(info.tcpi_last_ack_recv.into()))
 }
 

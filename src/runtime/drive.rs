@@ -41,6 +41,8 @@ pub(super) enum Stop {
     Heard(Failure),
     /// The link to this rank ended, or could not be opened.
     Ended(u32, LinkEnd),
+    /// The link to this rank has failed, and it lives, as the scheduler says.
+    Unreached(u32, String),
     /// This rank has left the cluster.
     Left(u32),
     /// This rank called something else, or is elsewhere in the sequence.
@@ -96,7 +98,7 @@ impl Group {
         let arithmetic = shape.call.dtype.zip(shape.call.op).map(|(dtype, op)| Arithmetic { dtype, op, function });
         let expect = || arithmetic.expect("a schedule that reduces has a type and an operation");
         let (report_at, warn_at) = (running.since + WAITS_AFTER, running.since + WARN_AFTER);
-        let mut patience = Patience { report_at, warn_at, still: Standstill::default() };
+        let mut patience = Patience { report_at, warn_at, still: Standstill::new(&self.formed.agreed) };
         let head = running.data.encode_in(&mut driver.head);
         for number in 0.. {
             match step(shape, number) {
@@ -323,7 +325,7 @@ impl Group {
         if now >= running.deadline {
             return Err(self.out_of_time(driver, exchange, patience, now));
         }
-        self.look_for_signs(&mut driver.slots, exchange.peers(), &mut patience.still, now)?;
+        self.look_for_signs(running.shared, &mut driver.slots, exchange.peers(), &mut patience.still, now)?;
         if now >= patience.report_at {
             // Ahead of the next heartbeat: ranks that called different things and whose frames do not meet are to be
             // found within a second, however rare the heartbeats are.

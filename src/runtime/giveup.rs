@@ -40,6 +40,7 @@ impl Group {
             Stop::Told(failure) => (failure, true),
             Stop::Heard(failure) => (running.shared.heard(&self.formed, failure), false),
             Stop::Ended(peer, LinkEnd::Ended(evidence)) => self.judge(running, peer, evidence),
+            Stop::Unreached(peer, evidence) => (self.unreached(running, peer, &evidence), false),
             Stop::Ended(peer, LinkEnd::Corrupt(what)) => {
                 let cause = format!("{}: {}", running.title(), self.on_link(peer, &what));
                 (self.failure(running, Status::Corrupt, None, cause), false)
@@ -153,8 +154,7 @@ impl Group {
     /// A link to a peer ended: asks the scheduler what became of that peer.
     pub(super) fn ask_about(&self, shared: &Shared, peer: u32, evidence: &str) -> Word {
         let index = self.index_of(peer).expect("a link's peer is a member");
-        shared.learnt().peers.remove(&index);
-        self.ask(shared, Command::Suspect { peer: index, evidence: evidence.to_owned() });
+        self.ask_early(shared, peer, evidence);
         let (id, epoch, since) = (self.id(), self.formed.epoch, shared.clock.now());
         let word = |learnt: &mut Learnt| {
             if let Some(failure) = learnt.first_cause(id, epoch) {

@@ -6,11 +6,13 @@
 //! Tested in `link_test.rs`, over plain TCP and over the test link.
 
 use super::buffer::Memory;
+use super::keepalive::KeepAlive;
 use super::outgoing::{Outgoing, HEAD_BYTES, PACKED_BYTES};
 use super::sink::Sink;
 use crate::collective::Span;
 use crate::error::Failure;
 use crate::net::Transport;
+use crate::types::Time;
 use crate::wire::{
     peek_frame, DataHeader, Decoder, FrameHeader, LinkKind, LinkRevoke, MessageHeader, Wire, CHECKSUM_BYTES,
     DATA_HEADER_BYTES, FLAG_UNCHECKED, HEADER_BYTES, PIECE_BYTES,
@@ -109,8 +111,8 @@ pub struct Link {
     noted_end: bool,
     /// Whether a data frame or a message's has come.
     spoken: bool,
-    /// Whether the kernel asks the peer's for signs.
-    asks: bool,
+    /// Whether the peer's kernel answers.
+    keep_alive: KeepAlive,
 }
 
 impl Link {
@@ -130,7 +132,7 @@ impl Link {
             unseen_end: false,
             noted_end: false,
             spoken: false,
-            asks: false,
+            keep_alive: KeepAlive::default(),
         }
     }
 
@@ -163,6 +165,9 @@ impl Link {
     /// Writes as much of the frame as the transport takes at once.
     pub fn send(&mut self, memory: &Memory<'_>) -> Result<Moved, LinkEnd> {
         let Some(out) = &mut self.outgoing else { return Ok(Moved::Done) };
+        if !self.keep_alive.go_on(&mut *self.transport).map_err(|error| ended(&error))? {
+            return Ok(Moved::Nothing);
+        }
         let written = out.write(&mut *self.transport, memory, &mut self.packed);
         match would_block(written).map_err(|error| ended(&error))? {
             None => Ok(Moved::Nothing),
@@ -266,7 +271,11 @@ impl Link {
                 at = at.checked_add(HEAD_BYTES)?.checked_add(body_bytes(&header))?;
                 continue;
             }
-            let (frame, _) = peek_frame(here, SMALL_PAYLOAD_MAX).ok()??;
+            let (frame, taken) = peek_frame(here, SMALL_PAYLOAD_MAX).ok()??;
+            if frame.header.kind == LinkKind::KeepAlive as u8 {
+                at += taken;
+                continue;
+            }
             let revokes = frame.header.kind == LinkKind::Revoke as u8;
             return revokes
                 .then(|| LinkRevoke::take(&mut Decoder::new(&frame.payload)).ok())
@@ -286,38 +295,38 @@ impl Link {
     }
 
     fn parse(&mut self) -> Result<Option<Arrival>, LinkEnd> {
-        if let Some(incoming) = &self.incoming {
-            return Ok(Some(incoming.head.arrival(incoming.header)));
-        }
-        let here = &self.inbound[self.from..self.to];
-        let Some(head) = here.first_chunk::<HEADER_BYTES>() else {
-            // What cannot become a header is found before it is as long as one.
-            return peek_frame(here, SMALL_PAYLOAD_MAX).map(|_| None).map_err(corrupt);
-        };
-        let header = FrameHeader::decode(head).map_err(corrupt)?;
-        let kind = LinkKind::from_code(header.kind).map_err(corrupt)?;
-        if is_long(header.kind) {
-            let Some(head) = here[HEADER_BYTES..].first_chunk::<DATA_HEADER_BYTES>() else { return Ok(None) };
-            let head = Head::decode(kind, head)?;
-            self.from += HEAD_BYTES;
-            self.incoming = Some(Incoming { header, head, landed: 0, of_piece: 0 });
-            self.spoken = true;
-            return Ok(Some(head.arrival(header)));
-        }
-        let Some((frame, taken)) = peek_frame(here, SMALL_PAYLOAD_MAX).map_err(corrupt)? else { return Ok(None) };
-        self.from += taken;
-        match kind {
-            LinkKind::Revoke => {
-                let mut payload = Decoder::new(&frame.payload);
-                let revoke = LinkRevoke::take(&mut payload).map_err(corrupt)?;
-                payload.finish().map_err(corrupt)?;
-                Ok(Some(Arrival::Revoke(revoke.failure)))
+        loop {
+            if let Some(incoming) = &self.incoming {
+                return Ok(Some(incoming.head.arrival(incoming.header)));
             }
-            LinkKind::Leave => {
-                Decoder::new(&frame.payload).finish().map_err(corrupt)?;
-                Ok(Some(Arrival::Leave))
+            let here = &self.inbound[self.from..self.to];
+            let Some(head) = here.first_chunk::<HEADER_BYTES>() else {
+                // What cannot become a header is found before it is as long as one.
+                return peek_frame(here, SMALL_PAYLOAD_MAX).map(|_| None).map_err(corrupt);
+            };
+            let header = FrameHeader::decode(head).map_err(corrupt)?;
+            let kind = LinkKind::from_code(header.kind).map_err(corrupt)?;
+            if is_long(header.kind) {
+                let Some(head) = here[HEADER_BYTES..].first_chunk::<DATA_HEADER_BYTES>() else { return Ok(None) };
+                let head = Head::decode(kind, head)?;
+                self.from += HEAD_BYTES;
+                self.incoming = Some(Incoming { header, head, landed: 0, of_piece: 0 });
+                self.spoken = true;
+                continue;
             }
-            other => Err(LinkEnd::Corrupt(format!("{other:?} in the middle of a link"))),
+            let Some((frame, taken)) = peek_frame(here, SMALL_PAYLOAD_MAX).map_err(corrupt)? else { return Ok(None) };
+            self.from += taken;
+            let mut payload = Decoder::new(&frame.payload);
+            let arrival = match kind {
+                LinkKind::Revoke => Some(Arrival::Revoke(LinkRevoke::take(&mut payload).map_err(corrupt)?.failure)),
+                LinkKind::Leave => Some(Arrival::Leave),
+                LinkKind::KeepAlive => None, // it has been acknowledged
+                other => return Err(LinkEnd::Corrupt(format!("{other:?} in the middle of a link"))),
+            };
+            payload.finish().map_err(corrupt)?;
+            if arrival.is_some() {
+                return Ok(arrival);
+            }
         }
     }
 
@@ -394,7 +403,7 @@ impl Link {
 
     /// Whether a part of a data frame has gone out, and the rest has not.
     pub fn is_mid_frame(&self) -> bool {
-        self.outgoing.as_ref().is_some_and(Outgoing::has_begun)
+        self.keep_alive.is_mid_frame() || self.outgoing.as_ref().is_some_and(Outgoing::has_begun)
     }
 
     /// Sends a small frame that is no data frame, if that is possible at once: not in the middle of another frame.
@@ -414,8 +423,11 @@ impl Link {
     /// `Done`: all has gone, and the peer is told that nothing more follows. Not to be called in the middle of a frame.
     pub fn say_on(&mut self, rest: &mut Vec<u8>) -> Result<Moved, LinkEnd> {
         self.outgoing = None;
-        let transport = &mut self.transport;
+        let (transport, keep_alive) = (&mut self.transport, &mut self.keep_alive);
         let mut go_on = || {
+            if !keep_alive.go_on(&mut **transport)? {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
             while !rest.is_empty() {
                 let count = transport.write(&[IoSlice::new(rest)])?;
                 rest.drain(..count);
@@ -431,13 +443,10 @@ impl Link {
         Ok(Moved::Done)
     }
 
-    /// How long the peer's kernel has been silent, if it owes an answer. It is asked from now on where nothing is under way;
-    /// `within`: how long the link is to stand for that.
-    pub fn silence(&mut self, within: Duration) -> Option<Duration> {
-        if !std::mem::replace(&mut self.asks, true) {
-            self.transport.ask_for_signs(within);
-        }
-        self.transport.silence()
+    /// For how long the peer's kernel has owed an answer, as far as looks have shown. Where nothing is under way it is sent
+    /// something to answer: who looks again and again finds out. `late`: how much later this look is than it was to be.
+    pub fn silence(&mut self, now: Time, late: Duration) -> Duration {
+        self.keep_alive.look(&mut *self.transport, now, late, self.outgoing.is_none())
     }
 
     /// How many bytes have not reached the peer's kernel yet.

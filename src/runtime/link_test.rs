@@ -465,6 +465,78 @@ fn the_last_word_between_frames_is_heard_and_nothing_after_it() {
     assert!(matches!(next(&mut other), Err(LinkEnd::Ended(_))));
 }
 
+fn keep_alive() -> Vec<u8> {
+    small_frame(LinkKind::KeepAlive, &[])
+}
+
+#[test]
+fn what_only_asks_for_an_answer_is_passed_over_wherever_it_comes() {
+    let three = keep_alive().repeat(3);
+    for (piece, length) in PIECES.into_iter().flat_map(|piece| [(piece, 300), (piece, 4096)]) {
+        let sent = payload(length);
+        let frames = [&three[..], &data_frame(1, &sent, true), &keep_alive().repeat(2000), &revoke()].concat();
+        let mut link = after(&frames, piece);
+        let mut output = vec![0; length];
+        let mut scratch = [];
+        let memory = CallBuffers::of(&[], &mut output).with_scratch(&mut scratch);
+        let sink = Sink { memory: &memory, landing: place(length), arithmetic: None };
+        let mut scratch = vec![0; scratch_bytes(PIECE_BYTES)];
+        let arrival = until(|| link.peek_for(&sink, &mut scratch).transpose()).unwrap();
+        assert!(matches!(arrival, Arrival::Data(_, head) if head == data(1)), "{arrival:?}");
+        until(|| (link.receive(&sink, &mut scratch).unwrap() == Moved::Done).then_some(()));
+        assert!(output == sent, "in pieces of {piece}");
+        assert_eq!(next(&mut link), Ok(Arrival::Revoke(failure())));
+    }
+    // Nor does it hide a last word from who has not come to it.
+    let mut link = after(&[data_frame(1, b"abc", true), three, revoke()].concat(), PLAIN);
+    assert!(matches!(next(&mut link), Ok(Arrival::Data(..))));
+    let heard = until(|| {
+        link.note_end(true);
+        link.last_word()
+    });
+    assert_eq!(heard, failure());
+    // There is nothing in it.
+    let odd = corrupt_words(next(&mut after(&small_frame(LinkKind::KeepAlive, b"x"), PLAIN)));
+    assert_eq!(odd, "1 bytes too many");
+}
+
+#[test]
+fn what_asks_for_an_answer_goes_out_whole_before_anything_else() {
+    let (input, leave, now) = (payload(100), small_frame(LinkKind::Leave, &[]), Time(1));
+    for cut in 0..=HEADER_BYTES {
+        let transport = Scripted::default();
+        let mut link = Link::new(Box::new(transport.clone()), &[]);
+        let (mut output, mut scratch) = ([], []);
+        let memory = CallBuffers::of(&input, &mut output).with_scratch(&mut scratch);
+        transport.script().room = cut;
+        assert_eq!(link.silence(now, Duration::ZERO), Duration::ZERO);
+        assert_eq!(link.is_mid_frame(), cut > 0 && cut < HEADER_BYTES);
+        link.start_send(LinkKind::Data, &data(1).encode(), Span::new(Buffer::Input, 0, input.len()), true);
+        transport.script().room = if cut < HEADER_BYTES { HEADER_BYTES - 1 - cut } else { 0 };
+        assert_eq!(link.send(&memory).unwrap(), Moved::Nothing);
+        link.silence(now, Duration::ZERO); // a frame is going out: nothing is added to it
+        transport.script().room = usize::MAX;
+        until(|| (link.send(&memory).unwrap() == Moved::Done).then_some(()));
+        assert!(transport.script().sent == [keep_alive(), data_frame(1, &input, true)].concat(), "cut at {cut}");
+        // And it is not cut off by a last word, said at once or by and by.
+        for by_and_by in [false, true] {
+            transport.script().sent.clear();
+            transport.script().room = cut;
+            link.silence(now, Duration::ZERO);
+            transport.script().room = usize::MAX;
+            if by_and_by {
+                assert_eq!(link.say_on(&mut leave.clone()), Ok(Moved::Done));
+                let first = if cut == HEADER_BYTES { keep_alive() } else { Vec::new() };
+                assert!(transport.script().sent.ends_with(&leave), "cut at {cut}: {first:?}");
+            } else {
+                link.say_last(&leave);
+                let is_said = transport.script().sent.ends_with(&leave);
+                assert_eq!(is_said, cut == 0 || cut == HEADER_BYTES, "cut at {cut}");
+            }
+        }
+    }
+}
+
 /// So that what has changed here since it came is found by the next.
 #[test]
 fn a_piece_that_is_passed_on_keeps_its_checksum_unless_it_is_written() {

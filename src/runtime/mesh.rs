@@ -13,7 +13,7 @@ use super::group::{Group, Mail};
 use super::handshake::{frame, half, leave, same_bytes, Handshake, Next, Stage};
 use super::locating::Locating;
 use super::log::Logger;
-use super::silence::{patience, LOOK};
+use super::silence::attempt;
 use super::telling::Telling;
 use crate::net::{Listener, Poller, TcpTransport, Token, Transport};
 use crate::types::{GroupId, Incarnation, Time};
@@ -26,6 +26,8 @@ use std::time::Duration;
 
 /// How long a stranger may take to introduce itself, and a peer to answer a hello once it knows its cluster.
 pub(super) const HELLO_WAIT: Duration = Duration::from_secs(5);
+/// How often an attempt that has had its time, and whose peer's kernel answers, is looked at.
+const LOOK: Duration = Duration::from_secs(1);
 /// How many connections may be in the middle of a handshake; more wait in the listener's backlog.
 const HANDSHAKES_MAX: usize = 1024;
 /// How many hellos of the next epoch wait beyond that for the scheduler's word, which may be away.
@@ -266,7 +268,7 @@ impl Mesh {
     /// packet passes does a connection not come to stand, or what was said on it is not acknowledged. Who tells that a group is
     /// over keeps its own time.
     fn give_up_unanswered(&mut self, now: Time) -> Time {
-        let Some(patience) = self.formed.as_ref().map(|formed| patience(&formed.agreed)) else { return Time::NEVER };
+        let Some(patience) = self.formed.as_ref().map(|formed| attempt(&formed.agreed)) else { return Time::NEVER };
         let dialled = self.handshakes.iter().filter_map(|(token, shake)| match shake.stage {
             Stage::Dialled(key) => Some((key, Some(*token))),
             _ => None,

@@ -1,13 +1,13 @@
 //! Links that do not come to stand, for nobody answers.
 
-use super::super::super::silence::patience;
+use super::super::super::silence::attempt;
 use super::*;
 use crate::net::deafen;
 
 /// When attempts that began at 0 are given up.
 fn end() -> Time {
     let nowhere = nowhere();
-    Time(0) + patience(&formed(0, [nowhere, nowhere]).agreed)
+    Time(0) + attempt(&formed(0, [nowhere, nowhere]).agreed)
 }
 
 /// What its group was told.

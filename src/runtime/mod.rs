@@ -24,6 +24,7 @@ mod group;
 mod handshake;
 mod hosted;
 mod identity;
+mod keepalive;
 pub(crate) mod keeper;
 mod link;
 mod locating;

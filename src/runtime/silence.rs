@@ -3,27 +3,84 @@
 //!
 //! A network that loses packets ends no connection for a quarter of an hour. So who waits on a link looks at it now and then:
 //! whether the peer's kernel still acknowledges what is sent. It does so for a process that is stopped, or does not read. Silence
-//! is evidence like a link's end: the scheduler knows whether the peer lives. Nobody looks who does not wait, so that a trouble of
-//! the network that has passed by then costs nothing, and nobody looks within a call's first second.
+//! is evidence like a link's end: the scheduler knows whether the peer lives. It is asked early, while the call goes on, so that
+//! its answer is there when the time is up; where it has none by then it may still be finding out that the peer's host is
+//! silent for everybody, which takes it no longer than an interval. Nobody looks who does not wait, so that a trouble of the
+//! network that has passed by then costs nothing.
 //!
 //! Collectives look here and messages in `messages/signs`; a link that does not come to stand is the mesh's matter.
 
 use super::drive::Stop;
 use super::group::{Group, Slot};
 use super::link::LinkEnd;
+use super::shared::Shared;
+use crate::agent::Command;
 use crate::types::Time;
-use crate::wire::Agreed;
+use crate::wire::{Agreed, PeerState};
 use std::time::Duration;
 
-/// How often who waits looks, and what counts when the time is up anyway.
-pub(super) const LOOK: Duration = Duration::from_secs(1);
-/// The shortest silence that is evidence: until then a first packet has been sent three times.
-const LEAST: Duration = Duration::from_secs(4);
+/// The longest time between two looks.
+const SELDOM: Duration = Duration::from_secs(1);
+/// The shortest.
+const OFTEN: Duration = Duration::from_millis(1);
+/// What counts when an operation's time is up anyway.
+const FAULT: Duration = Duration::from_secs(1);
+/// How long nobody may answer an attempt to open a link: until then its first packet has been sent three times.
+const ATTEMPT: Duration = Duration::from_secs(4);
 
-/// How long a peer may be silent: the heartbeat time-out and one interval, when the scheduler knows who is lost.
-pub(super) fn patience(agreed: &Agreed) -> Duration {
-    let silence = Duration::from_millis(agreed.heartbeat_timeout_ms);
-    (silence + silence / 5).max(LEAST)
+/// When who waits does something about a silence; all by the heartbeat time-out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Bounds {
+    /// How often it looks. By as much at most a silence has lasted longer than is known.
+    pub every: Duration,
+    /// From then on the scheduler is asked.
+    ask: Duration,
+    /// From then on the link has failed, if the scheduler says that the peer lives: the time-out has passed.
+    patience: Duration,
+    /// From then on at any rate.
+    most: Duration,
+}
+
+/// What a silence calls for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Finding {
+    Nothing,
+    /// The scheduler is to be asked about the peer.
+    Ask,
+    /// The peer lives, and is not reached.
+    Unreached,
+    /// What became of the peer is not known.
+    Unknown,
+}
+
+impl Bounds {
+    pub(super) fn of(agreed: &Agreed) -> Bounds {
+        let time_out = Duration::from_millis(agreed.heartbeat_timeout_ms);
+        let interval = time_out / 5;
+        let every = (interval / 2).clamp(OFTEN, SELDOM);
+        let patience = time_out.saturating_sub(every);
+        Bounds { every, ask: interval * 2, patience, most: time_out.saturating_add(interval) }
+    }
+
+    /// `has_asked`: the scheduler was asked in this silence; `lives`: its answer.
+    pub(super) fn finding(&self, silence: Duration, has_asked: bool, lives: impl FnOnce() -> bool) -> Finding {
+        match (silence, has_asked) {
+            (_, true) if silence >= self.patience && lives() => Finding::Unreached,
+            _ if silence >= self.most => Finding::Unknown,
+            (_, false) if silence >= self.ask => Finding::Ask,
+            _ => Finding::Nothing,
+        }
+    }
+
+    /// By how much a look comes late; a little is nothing.
+    pub(super) fn late(&self, now: Time, look_at: Time) -> Duration {
+        Some(now.since(look_at)).filter(|late| *late >= self.every).unwrap_or_default()
+    }
+}
+
+/// How long an attempt to open a link may go unanswered: as a link may be silent, and long enough for a few packets.
+pub(super) fn attempt(agreed: &Agreed) -> Duration {
+    Bounds::of(agreed).most.max(ATTEMPT)
 }
 
 /// What a silent link is evidence of.
@@ -32,13 +89,19 @@ pub(super) fn in_words(silence: Duration) -> String {
 }
 
 /// Since when a call has not moved on.
-#[derive(Default)]
 pub(super) struct Standstill {
+    bounds: Bounds,
     since: Option<Time>,
     look_at: Time,
+    /// Whether the scheduler was asked about whom it receives from, and whom it sends to.
+    asked: [bool; 2],
 }
 
 impl Standstill {
+    pub(super) fn new(agreed: &Agreed) -> Standstill {
+        Standstill { bounds: Bounds::of(agreed), since: None, look_at: Time(0), asked: [false; 2] }
+    }
+
     /// It has moved on.
     pub(super) fn end(&mut self) {
         self.since = None;
@@ -47,8 +110,8 @@ impl Standstill {
     /// It stands still. Returns when it next looks at its links.
     pub(super) fn go_on(&mut self, now: Time) -> Time {
         if self.since.is_none() {
-            self.since = Some(now);
-            self.look_at = now + LOOK;
+            (self.since, self.asked) = (Some(now), [false; 2]);
+            self.look_at = now + self.bounds.every;
         }
         self.look_at
     }
@@ -70,6 +133,7 @@ impl Group {
     /// Looks at the links to the peers that a call waits for, if it is time to.
     pub(super) fn look_for_signs(
         &self,
+        shared: &Shared,
         slots: &mut [Slot],
         peers: [Option<u32>; 2],
         still: &mut Standstill,
@@ -78,17 +142,39 @@ impl Group {
         if now < still.go_on(now) {
             return Ok(());
         }
-        still.look_at = now + LOOK;
-        let patience = patience(&self.formed.agreed);
-        for peer in peers.into_iter().flatten() {
+        let late = still.bounds.late(now, still.look_at);
+        still.look_at = now + still.bounds.every;
+        let lasted = still.lasted(now);
+        for (peer, asked) in peers.into_iter().zip(&mut still.asked) {
+            let Some(peer) = peer else { continue };
             let Slot::Up(link) = &mut slots[peer as usize] else { continue };
-            // What was sent before the call began to wait is under way as long at least.
-            let silence = link.silence(patience).unwrap_or_default().min(still.lasted(now));
-            if silence >= patience {
-                return Err(Stop::Ended(peer, LinkEnd::Ended(in_words(silence))));
+            // What the network did before the call began to wait is nothing to it.
+            let silence = link.silence(now, late).min(lasted);
+            *asked &= !silence.is_zero();
+            match still.bounds.finding(silence, *asked, || self.lives(shared, peer)) {
+                Finding::Nothing => {}
+                Finding::Ask => {
+                    *asked = true;
+                    self.ask_early(shared, peer, &in_words(silence));
+                }
+                Finding::Unreached => return Err(Stop::Unreached(peer, in_words(silence))),
+                Finding::Unknown => return Err(Stop::Ended(peer, LinkEnd::Ended(in_words(silence)))),
             }
         }
         Ok(())
+    }
+
+    /// Asks the scheduler about a peer while there is time; `lives` has the answer.
+    pub(super) fn ask_early(&self, shared: &Shared, peer: u32, evidence: &str) {
+        let index = self.index_of(peer).expect("a link's peer is a member");
+        shared.learnt().peers.remove(&index);
+        self.ask(shared, Command::Suspect { peer: index, evidence: evidence.to_owned() });
+    }
+
+    /// Whether the scheduler has said so since it was asked.
+    pub(super) fn lives(&self, shared: &Shared, peer: u32) -> bool {
+        let index = self.index_of(peer).expect("a link's peer is a member");
+        matches!(shared.learnt().peers.get(&index), Some((PeerState::Alive, _)))
     }
 
     /// Whom of these a call waits for, rather one whose link is at fault.
@@ -100,7 +186,7 @@ impl Group {
         now: Time,
     ) -> Option<Awaited> {
         let awaited = |peer: u32| {
-            let fault = self.fault(&mut slots[peer as usize], peer, still.lasted(now));
+            let fault = self.fault(&mut slots[peer as usize], peer, still.lasted(now), now);
             Awaited { peer, fault }
         };
         let mut found: Vec<Awaited> = peers.into_iter().flatten().map(awaited).collect();
@@ -108,8 +194,8 @@ impl Group {
         (at < found.len()).then(|| found.swap_remove(at))
     }
 
-    fn fault(&self, slot: &mut Slot, peer: u32, waited: Duration) -> Option<String> {
-        let waited = Some(waited).filter(|waited| *waited >= LOOK)?;
+    fn fault(&self, slot: &mut Slot, peer: u32, waited: Duration, now: Time) -> Option<String> {
+        let waited = Some(waited).filter(|waited| *waited >= FAULT)?;
         match slot {
             Slot::Asked => {
                 // Where it is not known where the peer is, nobody has tried yet.
@@ -118,8 +204,8 @@ impl Group {
                 Some(format!("their link has not come to stand for {seconds:.1} s, be it to {address} or from there"))
             }
             Slot::Up(link) => {
-                let silence = link.silence(patience(&self.formed.agreed))?.min(waited);
-                (silence >= LOOK).then(|| in_words(silence))
+                let silence = link.silence(now, Duration::ZERO).min(waited);
+                (silence >= FAULT).then(|| in_words(silence))
             }
             Slot::Unused | Slot::Left | Slot::Ended(_) => None,
         }

@@ -7,7 +7,7 @@ use crate::agent::{Command, Event};
 use crate::error::{Failure, Status};
 use crate::net::deafen;
 use crate::types::Epoch;
-use crate::wire::{Absent, PeerState};
+use crate::wire::{Absent, HEADER_BYTES};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -20,11 +20,42 @@ fn agreed(heartbeat_timeout_ms: u64) -> Agreed {
 }
 
 #[test]
-fn patience_is_the_heartbeat_time_out_and_one_interval_and_enough_for_a_few_packets() {
-    for (timeout_ms, patience_ms) in [(500, 4000), (3333, 4000), (5000, 6000), (60_000, 72_000)] {
-        assert_eq!(patience(&agreed(timeout_ms)), Duration::from_millis(patience_ms));
+fn all_that_is_done_about_a_silence_is_done_by_the_heartbeat_time_out_and_one_interval() {
+    let ms = Duration::from_millis;
+    for (time_out, every, ask, patience, most, attempts) in [
+        (500, 50, 200, 450, 600, 4000),
+        (2000, 200, 800, 1800, 2400, 4000),
+        (5000, 500, 2000, 4500, 6000, 6000),
+        (60_000, 1000, 24_000, 59_000, 72_000, 72_000),
+    ] {
+        let (every, ask, patience, most) = (ms(every), ms(ask), ms(patience), ms(most));
+        assert_eq!(Bounds::of(&agreed(time_out)), Bounds { every, ask, patience, most });
+        assert_eq!(attempt(&agreed(time_out)), ms(attempts));
     }
-    assert!(patience(&agreed(u64::MAX)) > Duration::from_millis(u64::MAX), "whatever comes over the wire");
+    assert!(Bounds::of(&agreed(u64::MAX)).most > ms(u64::MAX), "whatever comes over the wire");
+    assert!(Bounds::of(&agreed(0)).every > Duration::ZERO);
+}
+
+#[test]
+fn what_a_silence_calls_for() {
+    let (bounds, ms) = (Bounds::of(&agreed(1000)), Duration::from_millis);
+    let finding = |silence, has_asked, lives| bounds.finding(ms(silence), has_asked, || lives);
+    for (silence, has_asked, lives, expected) in [
+        (0, false, true, Finding::Nothing),
+        (399, false, true, Finding::Nothing),
+        (400, false, true, Finding::Ask),
+        (400, true, true, Finding::Nothing),
+        (899, true, true, Finding::Nothing),
+        (900, true, true, Finding::Unreached),
+        (900, true, false, Finding::Nothing),
+        (900, false, true, Finding::Ask),
+        (1199, true, false, Finding::Nothing),
+        (1200, true, false, Finding::Unknown),
+        (1200, true, true, Finding::Unreached),
+        (1200, false, true, Finding::Unknown),
+    ] {
+        assert_eq!(finding(silence, has_asked, lives), expected, "{silence} ms, asked: {has_asked}, lives: {lives}");
+    }
 }
 
 /// Slots of a group of four; the links to ranks 2 and 3 stand.
@@ -38,44 +69,102 @@ fn at(seconds: f64) -> Time {
     Time(1_000_000_000_000) + Duration::from_secs_f64(seconds)
 }
 
-#[test]
-fn who_stands_still_looks_once_a_second_and_not_before() {
-    let (bench, (mut slots, scripts)) = (Bench::new(), slots());
-    let mut still = Standstill::default();
-    let asked = || scripts.each_ref().map(|script| script.script().asked_for_signs);
-    for seconds in [0.0, 0.9] {
-        bench.group.look_for_signs(&mut slots, PEERS, &mut still, at(seconds)).unwrap();
-        assert_eq!((still.go_on(at(seconds)), asked()), (at(1.0), [false, false]), "as most calls end by then");
-    }
-    bench.group.look_for_signs(&mut slots, [PEERS[1], None], &mut still, at(1.0)).unwrap();
-    assert_eq!((still.go_on(at(1.0)), asked()), (at(2.0), [false, true]), "only who is waited for");
-    still.end();
-    assert_eq!(still.go_on(at(1.5)), at(2.5), "it has moved on meanwhile");
+/// As the cluster of `Bench` has agreed on: a time-out of 1 s.
+fn standstill(bench: &Bench) -> Standstill {
+    assert_eq!(bench.group.formed.agreed.heartbeat_timeout_ms, 1000);
+    Standstill::new(&bench.group.formed.agreed)
 }
 
 #[test]
-fn a_link_that_has_been_silent_for_as_long_as_its_call_has_stood_still_has_ended() {
+fn who_stands_still_looks_twice_an_interval_and_not_before() {
     let (bench, (mut slots, scripts)) = (Bench::new(), slots());
-    let mut still = Standstill::default();
-    still.go_on(at(0.0));
-    let mut look = |seconds: f64, silence: Option<Duration>| {
-        scripts[1].script().silence = silence;
-        bench.group.look_for_signs(&mut slots, PEERS, &mut still, at(seconds))
-    };
-    // Before the call nothing had to come; and it is heard again after all.
-    for (seconds, silence) in
-        [(1.0, Some(100 * SECOND)), (3.9, Some(100 * SECOND)), (5.0, Some(3 * SECOND)), (9.0, None)]
-    {
-        look(seconds, silence).unwrap();
+    let mut still = standstill(&bench);
+    scripts.iter().for_each(|script| script.script().room = usize::MAX);
+    let sent = || scripts.each_ref().map(|script| script.script().sent.len() / HEADER_BYTES);
+    for seconds in [0.0, 0.09] {
+        bench.group.look_for_signs(&bench.shared, &mut slots, PEERS, &mut still, at(seconds)).unwrap();
+        assert_eq!((still.go_on(at(seconds)), sent()), (at(0.1), [0, 0]), "as most calls end by then");
     }
-    let Err(Stop::Ended(3, LinkEnd::Ended(evidence))) = look(11.0, Some(4 * SECOND)) else { panic!("it has not") };
-    assert_eq!(evidence, "nothing that was sent to it has been acknowledged for 4.0 s");
+    for (seconds, frames) in [(0.1, 1), (0.15, 1), (0.2, 2)] {
+        bench.group.look_for_signs(&bench.shared, &mut slots, [PEERS[1], None], &mut still, at(seconds)).unwrap();
+        assert_eq!(sent(), [0, frames], "only who is waited for");
+    }
+    assert_eq!(still.go_on(at(0.2)), at(0.3));
+    still.end();
+    assert_eq!(still.go_on(at(1.5)), at(1.6), "it has moved on meanwhile");
+}
+
+/// How long ago the peer's kernel was heard at each look, where it owes an answer from the second look on, and what comes of it.
+/// `alive_from`: when the scheduler says that the peer lives.
+fn stop(
+    heard: impl Fn(f64) -> Option<f64>,
+    alive_from: Option<f64>,
+    looks: impl Iterator<Item = f64>,
+) -> (f64, Option<Stop>) {
+    let (bench, (mut slots, scripts)) = (Bench::new(), slots());
+    let mut still = standstill(&bench);
+    still.go_on(at(0.0));
+    let (mut asked, mut last) = (0, 0.0);
+    for seconds in looks {
+        last = seconds;
+        scripts[1].script().silence = heard(seconds).map(Duration::from_secs_f64);
+        if asked > 0 && alive_from.is_some_and(|from| seconds >= from) {
+            bench.shared.file(Event::Peer(3, PeerState::Alive, culprit()));
+        }
+        if let Err(stop) = bench.group.look_for_signs(&bench.shared, &mut slots, PEERS, &mut still, at(seconds)) {
+            assert!(asked > 0, "the scheduler is asked before");
+            return (seconds, Some(stop));
+        }
+        while let Some(command) = bench.shared.next_command() {
+            asked += usize::from(matches!(command, ToNode::Of(Epoch(1), Command::Suspect { peer: 3, .. })));
+        }
+    }
+    (last, None)
+}
+
+/// Every tenth of a second.
+fn looks(from: u32, until: u32) -> impl Iterator<Item = f64> {
+    (from..=until).map(|tenth| f64::from(tenth) / 10.0)
+}
+
+const LONG: f64 = 100.0;
+
+#[test]
+fn a_link_that_is_silent_for_the_time_out_has_failed_where_the_peer_lives() {
+    // It is known of from the first look on, before which nothing had to come.
+    let (after, Some(Stop::Unreached(3, evidence))) = stop(|_| Some(LONG), Some(0.0), looks(1, 30)) else {
+        panic!("it has not")
+    };
+    assert_eq!((after, evidence), (1.0, "nothing that was sent to it has been acknowledged for 0.9 s".to_owned()));
+    // Heard in between, it has the whole time again.
+    let heard = |seconds: f64| if seconds < 0.9 { Some(LONG) } else { Some(seconds - 0.85) };
+    assert!(matches!(stop(heard, Some(0.0), looks(1, 30)), (after, Some(Stop::Unreached(3, _))) if after == 1.8));
+    let heard = |seconds: f64| (seconds != 0.9).then_some(LONG);
+    assert!(matches!(stop(heard, Some(0.0), looks(1, 30)), (after, Some(Stop::Unreached(3, _))) if after == 1.8));
+}
+
+#[test]
+fn where_the_scheduler_does_not_know_yet_it_has_an_interval_more() {
+    assert!(
+        matches!(stop(|_| Some(LONG), Some(1.15), looks(1, 30)), (after, Some(Stop::Unreached(3, _))) if after == 1.2)
+    );
+    let (after, Some(Stop::Ended(3, LinkEnd::Ended(_)))) = stop(|_| Some(LONG), None, looks(1, 30)) else {
+        panic!("it lives")
+    };
+    assert_eq!(after, 1.3);
+}
+
+#[test]
+fn who_looks_late_may_not_have_let_its_kernel_hear() {
+    // A pause of 5 s is no silence of 5 s.
+    let late = looks(1, 5).chain(looks(55, 80));
+    assert!(matches!(stop(|_| Some(LONG), Some(0.0), late), (after, Some(Stop::Unreached(3, _))) if after == 5.9));
 }
 
 #[test]
 fn who_runs_out_of_time_knows_whom_it_waited_for_and_whose_link_is_at_fault() {
     let (bench, (mut slots, scripts)) = (Bench::new(), slots());
-    let mut still = Standstill::default();
+    let mut still = standstill(&bench);
     still.go_on(at(0.0));
     let mut awaited = |seconds: f64, peers| bench.group.awaited(&mut slots, peers, &still, at(seconds));
     let waits_for = |peer| Some(Awaited { peer, fault: None });
@@ -88,19 +177,18 @@ fn who_runs_out_of_time_knows_whom_it_waited_for_and_whose_link_is_at_fault() {
     assert_eq!(fault, "their link has not come to stand for 2.0 s, be it to 127.0.0.1:2 or from there");
     scripts[1].script().silence = Some(9 * SECOND);
     assert_eq!(awaited(0.9, PEERS), waits_for(2));
-    let fault = awaited(2.0, PEERS).map(|awaited| (awaited.peer, awaited.fault.unwrap()));
-    assert_eq!(fault, Some((3, in_words(2 * SECOND))));
+    assert_eq!(awaited(2.0, PEERS), waits_for(2), "nobody has looked so far");
+    let fault = awaited(3.0, PEERS).map(|awaited| (awaited.peer, awaited.fault.unwrap()));
+    assert_eq!(fault, Some((3, in_words(SECOND))));
+}
+
+fn culprit() -> crate::error::Culprit {
+    let (role, rank) = (crate::types::Role::Worker, Some(3));
+    crate::error::Culprit { role, rank, node_id: "3".to_owned(), host: "host".to_owned(), pid: 4 }
 }
 
 /// As the scheduler, to which all live, and all have entered; a little later it hears of another's cause, if there is one.
 fn answer(shared: &Shared, first: Option<&Failure>, is_over: &AtomicBool) {
-    let culprit = crate::error::Culprit {
-        role: crate::types::Role::Worker,
-        rank: Some(3),
-        node_id: "3".to_owned(),
-        host: "host".to_owned(),
-        pid: 4,
-    };
     let mut hears_at = None;
     while !is_over.load(Ordering::Relaxed) {
         if hears_at.is_some_and(|at| Instant::now() >= at) {
@@ -108,7 +196,7 @@ fn answer(shared: &Shared, first: Option<&Failure>, is_over: &AtomicBool) {
         }
         match shared.next_command() {
             Some(ToNode::Of(Epoch(1), Command::Suspect { peer, .. })) => {
-                shared.file(Event::Peer(peer, PeerState::Alive, culprit.clone()));
+                shared.file(Event::Peer(peer, PeerState::Alive, culprit()));
             }
             Some(ToNode::Of(Epoch(1), Command::WhereAre(ask, ..))) => {
                 shared.file(Event::Absent(ask, Absent { query: 1, total: 0, members: Vec::new() }));

@@ -412,6 +412,7 @@ pub(super) fn link_frames() -> Vec<(&'static str, LinkKind, Vec<u8>, &'static st
              6e646564010000000000000001000000002a00000000000000",
         ),
         ("LinkLeave", LinkKind::Leave, Vec::new(), ""),
+        ("LinkKeepAlive", LinkKind::KeepAlive, Vec::new(), ""),
     ]
 }
 
@@ -481,7 +482,9 @@ pub(super) fn decode_link(kind: LinkKind, payload: &[u8]) -> Result<Vec<u8>, Wir
         LinkKind::Accept => again::<LinkAccept>(payload),
         LinkKind::Reject => again::<LinkReject>(payload),
         LinkKind::Revoke => again::<LinkRevoke>(payload),
-        LinkKind::Data | LinkKind::Message | LinkKind::Leave => Decoder::new(payload).finish().map(|()| Vec::new()),
+        LinkKind::Data | LinkKind::Message | LinkKind::Leave | LinkKind::KeepAlive => {
+            Decoder::new(payload).finish().map(|()| Vec::new())
+        }
     }
 }
 

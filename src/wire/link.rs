@@ -27,6 +27,8 @@ code! {
         Leave = 69,
         /// A message header and, for some parts of a message, a payload.
         Message = 70,
+        /// Nothing, but that the other side's kernel is to acknowledge it.
+        KeepAlive = 71,
     }
 }
 

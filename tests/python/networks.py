@@ -48,9 +48,9 @@ class Hosts:
     def up(self, network):
         self._set(network, "up")
 
-    def silence(self, network):
-        """Whatever is sent goes to an interface that is not there."""
-        for host in range(COUNT):
+    def silence(self, network, senders=range(COUNT)):
+        """Whatever these hosts send goes to an interface that is not there."""
+        for host in senders:
             wrong = f"{self.address(network, 1 - host)} lladdr 02:00:00:00:00:99"
             self._sh(host, f"ip neighbour replace {wrong} dev net{self.networks.index(network)} nud permanent")
 

@@ -1,6 +1,7 @@
 """Nodes on hosts that have more than one address, when the network between some of these goes."""
 
 import contextlib
+import time
 
 import pytest
 
@@ -89,8 +90,9 @@ SILENT = """
     c.leave()
 """
 LONG_MS, SHORT_MS = 600_000, 3_000
-# A silence of less than 4 s is no evidence, nor does a call end before its time; the other one may have begun a little sooner.
-EARLIEST = {LONG_MS: 3.5, SHORT_MS: 2.5}
+# With a heartbeat time-out of 1 s: of a link that stands a silence of less than 0.9 s is no evidence; a new one is given up after
+# 4 s, and no call ends before its time. The other one may have begun a little sooner.
+EARLIEST = {("used", LONG_MS): 0.7, ("new", LONG_MS): 3.5, ("new", SHORT_MS): 2.5, ("used", SHORT_MS): 0.7}
 
 
 @pytest.mark.parametrize("limit_ms", [LONG_MS, SHORT_MS], ids=["early", "at its time-out"])
@@ -122,4 +124,55 @@ def names_both(waits_in, first, count, limit_ms, tmp_path):
                 assert broken["error"] == "LINK", worker.describe()
                 assert "cannot reach each other although both live" in broken["sentence"], broken
                 assert "rank 0 (" in broken["sentence"] and "rank 1 (" in broken["sentence"], broken
-                assert EARLIEST[limit_ms] <= broken["after"] < 30, broken
+                assert EARLIEST[first, limit_ms] <= broken["after"] < 30, broken
+
+
+# Rank 0 is in its call, with all buffers full, before the network goes; rank 1 enters then.
+FULL = SILENT.replace('    hold("the network goes")', """
+    c.world.set_timeout(limit_ms)
+    if c.rank == 0:
+        say(waits=True)
+        say(broken=fails(waits_in))
+        c.leave()
+        sys.exit()
+    hold("the network goes")
+""".rstrip())
+
+
+@pytest.mark.parametrize("senders", [[0], [1], [0, 1]], ids=["towards it", "from it", "both ways"])
+@pytest.mark.parametrize("waits_in", ["collective", "message"])
+def test_a_link_that_falls_silent_behind_full_buffers_is_found_by_who_comes_to_read(waits_in, senders, tmp_path):
+    env = {"HOLD_FOLDER": tmp_path, "MS_NODE_TIMEOUT": 1, "FIRST": "used", "COUNT": 5_000_000, "LIMIT_MS": LONG_MS,
+           "WAITS_IN": waits_in}
+    with Hosts("control", "one", "two", retries=SYSTEMS_RETRIES) as hosts:
+        hosts.silence("two")
+        with two_ranks(hosts, env, FULL) as (scheduler, workers):
+            workers[0].wait_for('"waits"', LIMIT)
+            workers[1].wait_for('"first"', LIMIT)
+            time.sleep(2.5)  # the buffers are full at once; its system asks ever more seldom whether there is room again
+            assert "broken" not in said(workers[0]), "a peer that does not read is not silent"
+            hosts.silence("one", senders)
+            (tmp_path / "the network goes").touch()
+            for worker in workers:
+                worker.wait(LIMIT)
+                assert said(worker)["broken"]["error"] == "LINK", worker.describe()
+            assert said(workers[1])["broken"]["after"] < 15, "not when its peer's system asks again"
+
+
+@pytest.mark.parametrize("senders", [[0], [1], [0, 1]], ids=["towards it", "from it", "both ways"])
+@pytest.mark.parametrize("waits_in", ["collective", "message"])
+def test_a_host_that_the_network_cuts_off_from_all_is_lost_in_whichever_direction(waits_in, senders, tmp_path):
+    """Its links fall silent with its connection to the scheduler, and who waits on them is not to say that both live."""
+    env = {"HOLD_FOLDER": tmp_path, "MS_NODE_TIMEOUT": 1, "FIRST": "used", "COUNT": 5_000_000, "LIMIT_MS": LONG_MS,
+           "WAITS_IN": waits_in}
+    with Hosts("control", "one", "two", retries=SYSTEMS_RETRIES) as hosts:
+        with two_ranks(hosts, env, SILENT) as (scheduler, workers):
+            for worker in workers:
+                worker.wait_for('"first"', LIMIT)
+            for network in hosts.networks:
+                hosts.silence(network, senders)
+            (tmp_path / "the network goes").touch()
+            workers[0].wait(LIMIT)
+            broken = said(workers[0])["broken"]
+            assert broken["error"] == "PEER_LOST" and "rank 1 (" in broken["sentence"], workers[0].describe()
+            assert "unconfirmed" not in broken["sentence"] and "lost" in broken["sentence"], broken

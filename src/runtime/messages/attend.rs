@@ -6,8 +6,9 @@ use super::super::group::{Group, Mail, WAKER};
 use super::super::link::Link;
 use super::super::mesh::LinkKey;
 use super::super::shared::{Shared, ToNode};
+use super::super::silence::Finding;
 use super::super::sync::lock;
-use super::engine::{Engine, Trouble};
+use super::engine::{Engine, Suspect, Trouble};
 use super::peer::Slot;
 use super::Office;
 use crate::error::{Failure, Result, Status};
@@ -25,7 +26,8 @@ impl Group {
                 let mut engine = lock(&office.engine);
                 ready.extend(std::iter::from_fn(|| engine.more.pop_first()));
                 ready.drain(..).for_each(|rank| engine.pump(rank));
-                let until = engine.expire(&shared).min(engine.look_for_signs(shared.clock.now()));
+                let look_at = engine.look_for_signs(shared.clock.now(), |rank| self.lives(&shared, rank));
+                let until = engine.expire(&shared).min(look_at);
                 engine.flush();
                 engine.alarm = until;
                 (until, !engine.more.is_empty())
@@ -74,16 +76,19 @@ impl Group {
                 self.revoke(shared, self.messages_failure(Status::Corrupt, None, cause), true);
             }
         }
-        for (rank, evidence) in suspects {
-            if self.told(shared).is_none() {
-                self.settle(office, shared, rank, &evidence);
+        for Suspect { rank, evidence, finding } in suspects {
+            match finding {
+                _ if self.told(shared).is_some() => {}
+                Finding::Ask => self.ask_early(shared, rank, &evidence),
+                Finding::Unreached => self.settle(office, shared, rank, &evidence, Word::Alive),
+                _ => self.settle(office, shared, rank, &evidence, self.ask_about(shared, rank, &evidence)),
             }
         }
     }
 
     /// A link ended: what that means is the scheduler's to say.
-    fn settle(&self, office: &Office, shared: &Shared, rank: u32, evidence: &str) {
-        match self.ask_about(shared, rank, evidence) {
+    fn settle(&self, office: &Office, shared: &Shared, rank: u32, evidence: &str, word: Word) {
+        match word {
             Word::Told(failure) => {
                 self.break_with(failure);
                 self.interrupt();
@@ -167,5 +172,5 @@ fn take_in(engine: &mut Engine, mail: Mail, registry: &Registry) {
 
 fn suspect(engine: &mut Engine, rank: u32, evidence: String) {
     engine.peer(rank).slot = Slot::Ended(evidence.clone());
-    engine.suspects.push((rank, evidence));
+    engine.suspect(rank, evidence);
 }

@@ -7,6 +7,7 @@
 use super::super::request::{Completer, Received};
 use super::super::roster::Roster;
 use super::super::shared::Shared;
+use super::super::silence::{Bounds, Finding};
 use super::matching::{Matching, MessageId, OpId, Wanted};
 use super::operation::{misfit, Operation, Post, Stage, Way};
 use super::peer::{Bytes, Peer, Progress, Slot, Theirs};
@@ -48,8 +49,8 @@ pub(super) struct Engine {
     pub more: Ranks,
     /// Peers to which links are wanted.
     pub wanted: Vec<u32>,
-    /// Peers whose link ended, and how.
-    pub suspects: Vec<(u32, String)>,
+    /// Peers whose link ended, or is silent.
+    pub suspects: Vec<Suspect>,
     pub trouble: Option<Trouble>,
     /// Why nothing can be posted any more.
     pub failed: Option<Failure>,
@@ -62,6 +63,14 @@ pub(super) struct Engine {
     pub spare: Spare,
     pub head: Vec<u8>,
     pub open: Vec<u32>,
+}
+
+/// A peer that something may be wrong with.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Suspect {
+    pub rank: u32,
+    pub evidence: String,
+    pub finding: Finding,
 }
 
 impl Engine {
@@ -83,7 +92,7 @@ impl Engine {
             failed: None,
             alarm: Time::NEVER,
             moved: 0,
-            signs: Signs::default(),
+            signs: Signs::new(Bounds::of(&roster.formed.agreed)),
             spare: Spare::default(),
             head: Vec::new(),
             open: Vec::new(),
@@ -168,9 +177,15 @@ impl Engine {
             self.wanted.push(rank);
         }
         if let Slot::Ended(evidence) = &peer.slot {
-            self.suspects.push((rank, evidence.clone()));
+            let evidence = evidence.clone();
+            self.suspect(rank, evidence);
         }
         None
+    }
+
+    /// The link to this peer has ended: what became of the peer is not known.
+    pub(super) fn suspect(&mut self, rank: u32, evidence: String) {
+        self.suspects.push(Suspect { rank, evidence, finding: Finding::Unknown });
     }
 
     pub(super) fn peer(&mut self, rank: u32) -> &mut Peer {

@@ -7,6 +7,7 @@ use super::super::link::{Arrival, Link, Moved};
 use super::super::mesh::tests::formed;
 use super::super::request::{request, Received, Request};
 use super::super::roster::Roster;
+use super::super::silence::Finding;
 use super::super::sink::Sink;
 use super::super::CallBuffers;
 use super::engine::{Engine, Trouble};
@@ -16,7 +17,8 @@ use crate::collective::{Buffer, Landing, Span};
 use crate::error::{Failure, Status};
 use crate::types::{DType, Epoch, GroupId, Time};
 use crate::wire::{
-    encode_frame, FrameHeader, LinkKind, MessageHeader, MessagePart, EAGER_COST, EAGER_CREDIT, EAGER_MAX, OFFERS_MAX,
+    encode_frame, FrameHeader, LinkKind, MessageHeader, MessagePart, EAGER_COST, EAGER_CREDIT, EAGER_MAX, HEADER_BYTES,
+    OFFERS_MAX,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -332,52 +334,62 @@ fn a_misfit_that_is_cancelled_while_it_is_refused_ends_on_both_sides() {
     assert!(parts.eq([(MessagePart::Offer, 1), (MessagePart::Withdraw, 1)]));
 }
 
+/// So many tenths of a second on; the cluster has agreed on a time-out of 1 s.
+fn at(tenths: u32) -> Time {
+    Time(1) + Duration::from_millis(100) * tenths
+}
+
 #[test]
 fn a_peer_that_is_needed_and_silent_for_as_long_is_suspected() {
-    let second = Duration::from_secs(1);
-    let at = |seconds: u32| Time(1) + second * seconds;
-    let mut bench = Bench::new();
-    assert_eq!(bench.engine.look_for_signs(at(0)), Time::NEVER, "nobody waits for anything");
-    bench.scripts[2].script().silence = Some(100 * second);
-    let (_any, _) = bench.receive(None, 7, 1);
-    assert_eq!((bench.engine.look_at(at(0)), bench.engine.look_for_signs(at(0))), (at(1), at(1)));
-    let (_needs, _) = bench.receive(Some(1), 8, 1);
-    for seconds in 0..20 {
-        bench.scripts[1].script().silence = (seconds > 2).then(|| second * (seconds - 2));
-        bench.engine.look_for_signs(at(seconds));
-        let suspects = std::mem::take(&mut bench.engine.suspects);
-        assert_eq!(bench.scripts[1].script().asked_for_signs, seconds >= 1);
-        match seconds {
-            6 => assert_eq!(
-                suspects,
-                [(1, "nothing that was sent to it has been acknowledged for 4.0 s".to_owned())],
-                "a heartbeat time-out of 1 s is shorter than this"
-            ),
-            _ => assert_eq!(suspects, [], "after {seconds} s"),
+    let lives_from = |tenths| move |now: u32| move |rank: u32| rank == 1 && now >= tenths;
+    for (lives, ends_at, finding) in [
+        (lives_from(0), 12, Finding::Unreached),
+        (lives_from(14), 14, Finding::Unreached),
+        (lives_from(99), 15, Finding::Unknown),
+    ] {
+        let mut bench = Bench::new();
+        assert_eq!(bench.engine.look_for_signs(at(0), lives(0)), Time::NEVER, "nobody waits for anything");
+        bench.scripts[2].script().silence = Some(Duration::from_secs(100));
+        let (_any, _) = bench.receive(None, 7, 1);
+        assert_eq!((bench.engine.look_at(at(0)), bench.engine.look_for_signs(at(0), lives(0))), (at(1), at(1)));
+        let (_needs, _) = bench.receive(Some(1), 8, 1);
+        let sent = |bench: &Bench, rank: usize| bench.scripts[rank].script().sent.len() / HEADER_BYTES;
+        let mut found = Vec::new();
+        for now in 0..20 {
+            // It owes an answer, and is not heard, from the fourth look on.
+            bench.scripts[1].script().silence = (now > 3).then_some(Duration::from_secs(100));
+            bench.engine.look_for_signs(at(now), lives(now));
+            found.extend(bench.engine.suspects.drain(..).map(|suspect| (now, suspect.rank, suspect.finding)));
+            assert_eq!(sent(&bench, 1), now.min(3) as usize, "what it is to answer, as long as it does");
         }
+        assert_eq!(found, [(7, 1, Finding::Ask), (ends_at, 1, finding)]);
+        assert!(matches!(&bench.engine.peer(1).slot, Slot::Ended(evidence) if evidence.contains("acknowledged for 0.")
+            || evidence.contains("acknowledged for 1.")));
+        assert_eq!(sent(&bench, 2), 0, "rank 2 is needed by nobody");
+        // One that had been silent before it was needed has its time first.
+        let (_late, _) = bench.receive(Some(2), 9, 1);
+        for now in 20..=31 {
+            bench.engine.look_for_signs(at(now), lives(now));
+        }
+        assert_eq!(bench.engine.suspects.iter().map(|suspect| suspect.finding).collect::<Vec<_>>(), [Finding::Ask]);
+        bench.engine.look_for_signs(at(32), lives(32));
+        assert_eq!(
+            bench.engine.suspects.last().map(|suspect| (suspect.rank, suspect.finding)),
+            Some((2, Finding::Unknown))
+        );
     }
-    assert!(matches!(bench.engine.peer(1).slot, Slot::Ended(_)));
-    assert!(!bench.scripts[2].script().asked_for_signs, "rank 2 is needed by nobody");
-    // One that had been silent before it was needed has its time first.
-    let (_late, _) = bench.receive(Some(2), 9, 1);
-    for seconds in 20..24 {
-        bench.engine.look_for_signs(at(seconds));
-        assert!(bench.engine.suspects.is_empty(), "after {seconds} s");
-    }
-    bench.engine.look_for_signs(at(24));
-    assert_eq!(bench.engine.suspects.len(), 1);
 }
 
 #[test]
 fn many_short_operations_share_a_look() {
-    let at = |milliseconds: u64| Time(1) + Duration::from_millis(milliseconds);
     let mut bench = Bench::new();
-    for milliseconds in [0, 1, 999] {
+    for milliseconds in [0, 1, 99] {
         let request = bench.send(1, 7, 1);
         assert!(request.test().is_some(), "it has ended at once");
-        assert_eq!(bench.engine.look_at(at(milliseconds)), at(1000));
-        assert_eq!(bench.engine.look_for_signs(at(milliseconds)), at(1000));
+        let now = at(0) + Duration::from_millis(milliseconds);
+        assert_eq!(bench.engine.look_at(now), at(1));
+        assert_eq!(bench.engine.look_for_signs(now, |_| true), at(1));
     }
-    assert_eq!(bench.engine.look_for_signs(at(1000)), Time::NEVER, "nobody waits");
-    assert_eq!(bench.engine.look_at(at(5000)), at(6000));
+    assert_eq!(bench.engine.look_for_signs(at(1), |_| true), Time::NEVER, "nobody waits");
+    assert_eq!(bench.engine.look_at(at(50)), at(51));
 }

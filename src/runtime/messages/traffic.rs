@@ -90,7 +90,7 @@ impl Engine {
         let (LinkEnd::Ended(evidence) | LinkEnd::Corrupt(evidence)) = &end;
         peer.slot = Slot::Ended(evidence.clone());
         match end {
-            LinkEnd::Ended(evidence) => self.suspects.push((rank, evidence)),
+            LinkEnd::Ended(evidence) => self.suspect(rank, evidence),
             LinkEnd::Corrupt(what) => self.trouble = Some(Trouble::Corrupt(rank, what)),
         }
     }

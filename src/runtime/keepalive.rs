@@ -1,0 +1,60 @@
+//! Whether the peer's kernel answers on a link: what makes it answer, and since when it owes that.
+//!
+//! It acknowledges what is sent to it, also for a process that is stopped, or does not read. Where nothing is under way an
+//! empty frame is sent, which the peer's library passes over: the kernel's own keepalive asks once a second at most. Tested in
+//! `link_test.rs`.
+
+use crate::net::Transport;
+use crate::types::Time;
+use crate::wire::{FrameHeader, LinkKind, HEADER_BYTES};
+use std::io::{self, IoSlice};
+use std::time::Duration;
+
+/// What is owed on one link.
+#[derive(Default)]
+pub(super) struct KeepAlive {
+    /// How much of such a frame has still to go out.
+    rest: usize,
+    /// The look at which an answer was owed first. Nothing has been heard since.
+    owed: Option<Time>,
+}
+
+impl KeepAlive {
+    /// For how long an answer has been owed. Who looks `late` may not have let its kernel read it: that does not count.
+    /// `is_idle`: no other frame is going out.
+    pub(super) fn look(&mut self, transport: &mut dyn Transport, now: Time, late: Duration, is_idle: bool) -> Duration {
+        let Some(heard) = transport.silence() else {
+            self.owed = None;
+            if is_idle && self.rest == 0 && transport.unsent() == 0 {
+                (self.rest, self.owed) = (HEADER_BYTES, Some(now));
+            }
+            // What becomes of the link is found out by who reads it.
+            let _ = self.go_on(transport).and_then(|_| transport.flush());
+            return Duration::ZERO;
+        };
+        let owed = self.owed.get_or_insert(now);
+        owed.forgive(late, now);
+        if heard < now.since(*owed) {
+            *owed = now;
+        }
+        now.since(*owed)
+    }
+
+    /// Writes what is left of the frame. Returns whether nothing is.
+    pub(super) fn go_on(&mut self, transport: &mut dyn Transport) -> io::Result<bool> {
+        if self.rest > 0 {
+            let frame = FrameHeader { kind: LinkKind::KeepAlive as u8, flags: 0, node: 0, length: 0 }.encode();
+            match transport.write(&[IoSlice::new(&frame[HEADER_BYTES - self.rest..])]) {
+                Ok(count) => self.rest -= count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(self.rest == 0)
+    }
+
+    /// Whether a part of the frame has gone out, and the rest has not.
+    pub(super) fn is_mid_frame(&self) -> bool {
+        (1..HEADER_BYTES).contains(&self.rest)
+    }
+}
