@@ -97,7 +97,12 @@ fn message(random: &mut Random) -> Message {
                 Call { kind: CallKind::Broadcast, dtype: Some(DType::Int8), op: None, root: None, count: 1, layout: 0 };
             let progress = GroupProgress { group, entered, finished: entered / 2, call: Some(call), age_ms: 400 };
             let sequence = random.below(9);
-            Message::Heartbeat(Heartbeat { sequence, echoed: random.below(9), progress: vec![progress] })
+            Message::Heartbeat(Heartbeat {
+                sequence,
+                echoed: random.below(9),
+                progress: vec![progress],
+                gone_on: Vec::new(),
+            })
         }
         75..=82 => Message::Suspect(Suspect { peer, evidence: "reset".to_string() }),
         83..=88 => Message::WhereAre(WhereAre { query: 1, group, sequence: random.below(4) }),

@@ -200,7 +200,10 @@ fn nothing_of_the_epoch_before_is_acted_on() {
     let other = Call { kind: CallKind::Allreduce, dtype: Some(DType::Float32), count: 1, ..call };
     takes_up(&mut bench, 1, 2);
     for (conn, call) in [(0, other), (1, call)] {
-        bench.say(conn, Message::Heartbeat(Heartbeat { sequence: 1, echoed: 0, progress: progress(1, call) }));
+        bench.say(
+            conn,
+            Message::Heartbeat(Heartbeat { sequence: 1, echoed: 0, progress: progress(1, call), gone_on: Vec::new() }),
+        );
     }
     bench.sent.retain(|(_, message)| !matches!(message, Message::HeartbeatEcho(_)));
     assert_eq!(bench.sent, Vec::new(), "not even a mismatch is seen: the two speak of different epochs");

@@ -113,8 +113,8 @@ impl Scheduler {
         }
         // Of a group that its program has made it may think little, and go on.
         let patience = self.silence();
-        let may_be_why = |at: Time| gone.since(at) <= patience && !self.has_gone_on(key, at);
-        let led_to_it = |group: GroupId, at: Time| at <= gone && (group <= GroupId::UNIVERSE || may_be_why(at));
+        let may_be_why = |group, at: Time| gone.since(at) <= patience && !self.has_gone_on(key, group, at);
+        let led_to_it = |group: GroupId, at: Time| at <= gone && (group <= GroupId::UNIVERSE || may_be_why(group, at));
         let groups =
             self.revoked.iter().filter(|(group, revoked)| led_to_it(**group, revoked.at) && self.is_in(**group, key));
         let groups = groups.filter(|(_, revoked)| revoked.failure.status != Status::Revoked);
@@ -129,9 +129,20 @@ impl Scheduler {
         }
     }
 
-    /// Whether this node has entered a collective of a group that is not over, well after this time, as its heartbeats tell.
-    fn has_gone_on(&self, key: u32, at: Time) -> bool {
+    /// What a node says of groups that are over.
+    pub(super) fn keep_gone_on(&mut self, key: u32, gone_on: Vec<GroupId>) {
+        if let Some(node) = self.nodes.get_mut(&key) {
+            node.gone_on = gone_on;
+        }
+    }
+
+    /// Whether this node's program has gone on since this group was over: its heartbeats say so, or that it has entered a
+    /// collective of a group that is not over, well after this time.
+    fn has_gone_on(&self, key: u32, group: GroupId, at: Time) -> bool {
         let Some(node) = self.nodes.get(&key) else { return false };
+        if node.gone_on.contains(&group) {
+            return true;
+        }
         let entered = |(progress, told): &(GroupProgress, Time)| *told - Duration::from_millis(progress.age_ms);
         let goes_on = |group: GroupId| !self.revoked.contains_key(&group);
         node.progress.iter().any(|known| goes_on(known.0.group) && entered(known) > at + HELD)

@@ -100,7 +100,7 @@ const ALLREDUCE: Call = Call {
 
 fn enters(bench: &mut Bench, conn: u64, group: GroupId, entered: u64, call: Call) {
     let progress = vec![GroupProgress { group, entered, finished: entered - 1, call: Some(call), age_ms: 0 }];
-    bench.say(conn, Message::Heartbeat(Heartbeat { sequence: 1, echoed: 1, progress }));
+    bench.say(conn, Message::Heartbeat(Heartbeat { sequence: 1, echoed: 1, progress, gone_on: Vec::new() }));
 }
 
 #[test]

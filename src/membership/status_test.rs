@@ -45,11 +45,12 @@ fn states(nodes: &[StatusNode]) -> Vec<(Option<u32>, NodeState)> {
 /// A heartbeat that tells of one group.
 fn is_at(bench: &mut Bench, conn: u64, call: Call, entered: u64, finished: u64, age_ms: u64) {
     let progress = vec![GroupProgress { group: GroupId::WORLD, entered, finished, call: Some(call), age_ms }];
-    bench.say(conn, Message::Heartbeat(Heartbeat { sequence: 1, echoed: 1, progress }));
+    bench.say(conn, Message::Heartbeat(Heartbeat { sequence: 1, echoed: 1, progress, gone_on: Vec::new() }));
 }
 
 fn idle(bench: &mut Bench, conn: u64) {
-    bench.say(conn, Message::Heartbeat(Heartbeat { sequence: 1, echoed: 1, progress: Vec::new() }));
+    bench
+        .say(conn, Message::Heartbeat(Heartbeat { sequence: 1, echoed: 1, progress: Vec::new(), gone_on: Vec::new() }));
 }
 
 fn recovering(worker_num: u32) -> Bench {
@@ -267,7 +268,7 @@ fn a_node_that_is_in_calls_of_many_groups_is_told_with_a_few() {
     };
     for conn in [0, 1] {
         let progress = if conn == 0 { (0..groups).map(inside).collect() } else { Vec::new() };
-        bench.say(conn, Message::Heartbeat(Heartbeat { sequence: 1, echoed: 1, progress }));
+        bench.say(conn, Message::Heartbeat(Heartbeat { sequence: 1, echoed: 1, progress, gone_on: Vec::new() }));
     }
     let (_, nodes, told) = asked(&mut bench);
     assert_eq!((nodes[0].calls.len(), nodes[0].more), (8, 5));

@@ -55,13 +55,14 @@ impl Group {
         if self.rank().is_none() {
             return Err(Error::invalid(format!("{}: this process is no member of {}", call.kind, self.id())));
         }
-        self.refuse_if_broken(&shared)?;
+        self.begin(&shared)?;
         let since = shared.clock.now();
         if self.was_made_before() {
             return self.make_again(&self.running(&shared, call, 0, since), wish);
         }
         let turn = self.turns.take();
-        self.in_turn(&shared, &turn, call, since, |_, running| self.await_making(running, wish))
+        let made = self.in_turn(&shared, &turn, call, since, |_, running| self.await_making(running, wish));
+        self.told_by(&shared, made)
     }
 
     /// Whether the others have made the next group already: before this process came back.

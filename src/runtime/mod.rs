@@ -7,6 +7,7 @@
 //! `control_test.rs`, in every order of threads in `loom_test.rs`, and with processes by `ctests` and `tests/python`.
 
 mod absence;
+mod aftermath;
 pub(crate) mod book;
 mod buffer;
 mod checksums;

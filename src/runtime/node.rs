@@ -275,8 +275,8 @@ impl Node {
             Output::Disconnect => self.disconnect(),
             Output::Send(message) => self.send(message),
             Output::SendHeartbeat { sequence, echoed } => {
-                let progress = self.progress();
-                self.send(Message::Heartbeat(Heartbeat { sequence, echoed, progress }));
+                let (progress, gone_on) = (self.progress(), self.shared.aftermath.gone_on());
+                self.send(Message::Heartbeat(Heartbeat { sequence, echoed, progress, gone_on }));
             }
             Output::Arm(at) => self.armed = at,
             Output::Log { quiet: true, line } => self.shared.logger.info(&line),
@@ -314,6 +314,7 @@ impl Node {
             link.set_node(formed.index);
         }
         let is_first = self.shared.learnt().formed.is_none();
+        self.shared.aftermath.end();
         match seat::form(&self.shared, &formed, self.setup.operation_timeout_ms) {
             Ok(groups) => self.mesh.form(formed, &groups, &self.poller),
             Err(error) if is_first => {

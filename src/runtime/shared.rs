@@ -3,6 +3,7 @@
 //! Invariants: the agent thread alone writes what was learnt; callers only take answers to what they asked. Every wait
 //! has a deadline.
 
+use super::aftermath::Aftermath;
 use super::clock::Clock;
 use super::group::Group;
 use super::log::Logger;
@@ -136,6 +137,8 @@ pub struct Shared {
     next_ask: AtomicU64,
     /// Users' reduction functions.
     pub operations: Operations,
+    /// What the program does after an error.
+    pub(super) aftermath: Aftermath,
     /// Whether lost nodes may come back.
     pub recovery: bool,
     /// How many processors this process may run on.
@@ -154,6 +157,7 @@ impl Shared {
             changed: Condvar::new(),
             next_ask: AtomicU64::new(1),
             operations: Operations::default(),
+            aftermath: Aftermath::default(),
             recovery: false,
             cores: host::cores(),
         }

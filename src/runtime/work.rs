@@ -10,8 +10,9 @@ use super::drive::{grow, Running, Stop};
 use super::group::{Driver, Group};
 use super::queue::Queue;
 use super::request::{Cancel, Completer, Request};
-use super::shared::Shared;
+use super::shared::{Shared, ToNode};
 use super::turns::Turn;
+use crate::agent::Command;
 use crate::collective::kernels::UserFunction;
 use crate::collective::{choose, Layout, Shape};
 use crate::error::{Error, Failure, Result, Status};
@@ -58,10 +59,10 @@ impl Group {
     pub fn run(&self, work: Work<'_>) -> Result<()> {
         let shared = self.shared()?;
         self.check(&work)?;
-        self.refuse_if_broken(&shared)?;
+        self.begin(&shared)?;
         let since = shared.clock.now();
         let turn = self.turns.take();
-        self.work(&shared, &turn, since, work)
+        self.told_by(&shared, self.work(&shared, &turn, since, work))
     }
 
     /// Starts one collective, which goes on while the caller does something else.
@@ -77,7 +78,7 @@ impl Group {
     ) -> Result<Request> {
         let shared = self.shared()?;
         self.check(&work)?;
-        self.refuse_if_broken(&shared)?;
+        self.begin(&shared)?;
         let (since, call) = (shared.clock.now(), work.call);
         let started = self.jobs.put(
             || spawn(Arc::clone(self)),
@@ -111,7 +112,24 @@ impl Group {
         Ok(Shape { rank, size: self.size(), call: work.call, in_place, layout: work.layout.as_ref() })
     }
 
-    pub(super) fn refuse_if_broken(&self, shared: &Shared) -> Result<()> {
+    /// The program calls: not on a group that is over. Otherwise it goes on, if another one was.
+    pub(super) fn begin(&self, shared: &Shared) -> Result<()> {
+        self.told_by(shared, self.refuse_if_broken(shared))?;
+        if shared.aftermath.goes_on() {
+            shared.ask(ToNode::Brain(Command::Report));
+        }
+        Ok(())
+    }
+
+    /// The calling thread hears how a call ended, and by an error, perhaps, that a group which was made is over.
+    pub(super) fn told_by<T>(&self, shared: &Shared, outcome: Result<T>) -> Result<T> {
+        if outcome.is_err() && self.is_made() && self.broken().is_some() {
+            shared.aftermath.told(self.id());
+        }
+        outcome
+    }
+
+    fn refuse_if_broken(&self, shared: &Shared) -> Result<()> {
         self.told(shared).map_or(Ok(()), |failure| Err(self.break_with(failure).into()))
     }
 

@@ -226,7 +226,10 @@ impl World {
                 agent::Output::Send(message) => self.send_to_scheduler(node, message),
                 agent::Output::SendHeartbeat { sequence, echoed } => {
                     let progress = self.progress(node);
-                    self.send_to_scheduler(node, Message::Heartbeat(Heartbeat { sequence, echoed, progress }));
+                    self.send_to_scheduler(
+                        node,
+                        Message::Heartbeat(Heartbeat { sequence, echoed, progress, gone_on: Vec::new() }),
+                    );
                 }
                 agent::Output::Arm(at) => {
                     self.nodes[node].armed = at;

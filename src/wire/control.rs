@@ -2,7 +2,7 @@
 
 use super::codec::{code, record, take_name, Decoder, Encoder, Wire, WireError};
 use super::members::{Member, Members};
-use super::{ADDRESSES_MAX, PROGRESS_MAX, TOKENS_MAX};
+use super::{ADDRESSES_MAX, GONE_ON_MAX, PROGRESS_MAX, TOKENS_MAX};
 use crate::error::{Culprit, Failure, Status};
 use crate::types::{
     Call, Device, Epoch, GroupId, HostName, Incarnation, JobInstance, LaunchId, Process, Role, Secret, Token, TokenHash,
@@ -275,6 +275,8 @@ pub struct Heartbeat {
     /// How far the node is in each group that it has used; then, of groups in which it waits, what it called before. At
     /// most [`PROGRESS_MAX`] of both.
     pub progress: Vec<GroupProgress>,
+    /// Groups that its program has made, was told to be over, and has gone on after. At most [`GONE_ON_MAX`], the newest.
+    pub gone_on: Vec<GroupId>,
 }
 
 /// How short the progress in one group is at least: group, two numbers, no call, age.
@@ -285,6 +287,7 @@ impl Wire for Heartbeat {
         self.sequence.put(to);
         self.echoed.put(to);
         self.progress.put(to);
+        self.gone_on.put(to);
     }
 
     fn take(from: &mut Decoder<'_>) -> Result<Self, WireError> {
@@ -293,6 +296,11 @@ impl Wire for Heartbeat {
             echoed: Wire::take(from)?,
             progress: {
                 let count = from.count(PROGRESS_MAX, PROGRESS_BYTES_LEAST, "groups")?;
+                (0..count).map(|_| Wire::take(from)).collect::<Result<_, _>>()?
+            },
+            gone_on: {
+                let count =
+                    from.count(GONE_ON_MAX, size_of::<GroupId>(), "groups after which the program has gone on")?;
                 (0..count).map(|_| Wire::take(from)).collect::<Result<_, _>>()?
             },
         })

@@ -177,8 +177,8 @@ fn life() -> Vec<Row> {
         ),
         (
             "Heartbeat",
-            Message::Heartbeat(Heartbeat { sequence: 2, echoed: 1, progress: vec![progress()] }),
-            "0200000000000000010000000000000001000000000000002a00000000000000290000000000000001030a000000000000040000000000000000000000000000dc05000000000000",
+            Message::Heartbeat(Heartbeat { sequence: 2, echoed: 1, progress: vec![progress()], gone_on: vec![GroupId(3)] }),
+            "0200000000000000010000000000000001000000000000002a00000000000000290000000000000001030a000000000000040000000000000000000000000000dc050000000000000100000003000000",
         ),
         ("HeartbeatEcho", Message::HeartbeatEcho(HeartbeatEcho { sequence: 2 }), "0200000000000000"),
         (

@@ -80,6 +80,11 @@ fn a_heartbeat_reports_on_at_most_so_many_groups() {
         assert_eq!(taken::<Heartbeat>(&encoded(&heartbeat)).is_ok(), good);
         assert!(encoded(&heartbeat).len() as u64 <= CONTROL_PAYLOAD_MAX);
     }
+    heartbeat.progress.clear();
+    for (groups, good) in [(GONE_ON_MAX, true), (GONE_ON_MAX + 1, false)] {
+        heartbeat.gone_on = vec![GroupId(3); groups];
+        assert_eq!(taken::<Heartbeat>(&encoded(&heartbeat)).is_ok(), good);
+    }
 }
 
 #[test]

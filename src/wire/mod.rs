@@ -75,5 +75,7 @@ pub const GIVEN_UP_MAX: usize = 1024;
 pub const ADDRESSES_MAX: usize = 8;
 /// How many groups one heartbeat reports on.
 pub const PROGRESS_MAX: usize = 1024;
+/// How many groups one heartbeat names after whose end its node has gone on.
+pub const GONE_ON_MAX: usize = 64;
 /// Up to this many nodes `Formed` carries every member's address.
 pub const FULL_TABLE_NODES: usize = 1024;

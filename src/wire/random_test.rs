@@ -340,7 +340,12 @@ impl Random {
             Message::Formed(_) => Message::Formed(self.formed()),
             Message::Heartbeat(_) => {
                 let progress = self.list(PROGRESS_MAX as u64, Random::progress);
-                Message::Heartbeat(Heartbeat { sequence: self.u64(), echoed: self.u64(), progress })
+                Message::Heartbeat(Heartbeat {
+                    sequence: self.u64(),
+                    echoed: self.u64(),
+                    progress,
+                    gone_on: self.list(GONE_ON_MAX as u64, |random| GroupId(random.u32())),
+                })
             }
             Message::HeartbeatEcho(_) => Message::HeartbeatEcho(HeartbeatEcho { sequence: self.u64() }),
             Message::Report | Message::TimeUp | Message::Leave | Message::Bye | Message::Gone => like.clone(),

@@ -3,6 +3,7 @@ that go the first counts, though it is found out last."""
 
 import os
 import signal
+import time
 
 import pytest
 
@@ -10,7 +11,7 @@ import wire
 from cluster import Cluster
 from nodes import await_joined, node, process_of, said
 from proxy import TO_NODE, TO_SCHEDULER, Proxy
-from test_breaking import await_running, named, work
+from test_breaking import SLACK_SECONDS, SOON_SECONDS, all_name, await_running, named, work
 
 SCHEDULER_GONE = {"MS_NODE_TIMEOUT": 0.5, "MUSTER_FINALIZE_TIMEOUT": 1}
 
@@ -185,6 +186,33 @@ def test_without_the_scheduler_one_that_has_left_is_not_taken_for_lost(tmp_path)
             words = said(worker)
             assert words["error"] == "PEER_LEFT", words
             assert words["sentence"].startswith(named(cluster.workers[1], 1)), words
+
+
+HANDLED = """
+    c = join()
+    made = c.world.create(list(range(c.size)))
+    say(handled=fails(made.barrier) if c.rank == 0 else fails(made.allreduce, [1]))
+    GOES_ON
+    say(running=True)
+    while c.rank == 2:
+        time.sleep(60)
+    say(**fails(c.world.barrier), at=time.monotonic())
+    c.leave()
+    sys.exit(3)
+"""
+
+
+@pytest.mark.parametrize("call", ["c.world.barrier()", "c.world.send(b'x', (c.rank + 1) % c.size)"])
+def test_who_is_killed_after_it_has_handled_the_end_of_a_group_is_lost(call):
+    """All have called different things on a group that they had made, were told so, and have gone on with the world at once."""
+    with Cluster(node(HANDLED.replace("GOES_ON", call)), workers=4) as cluster:
+        await_running(cluster.workers)
+        assert all(said(worker)["handled"]["error"] == "MISMATCH" for worker in cluster.workers)
+        time.sleep(0.3)  # its agent thread has told the scheduler, unless the machine stands still
+        cluster.workers[2].kill()
+        since = time.monotonic()
+        cluster.wait(timeout=30)
+        all_name(cluster, 2, since=since, within=SOON_SECONDS + SLACK_SECONDS)
 
 
 def test_who_dies_after_it_has_missed_another_is_a_consequence():

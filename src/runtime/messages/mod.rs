@@ -92,7 +92,11 @@ impl Group {
         };
         let title = second.as_ref().map_or(first.way.name(), |_| "sendrecv");
         let request = self.start_messages(first, second)?;
-        self.guarded(|| self.await_message(&request, peer, title))
+        let outcome = self.guarded(|| self.await_message(&request, peer, title));
+        match self.shared() {
+            Ok(shared) => self.told_by(&shared, outcome),
+            Err(_) => outcome,
+        }
     }
 
     /// Starts a send, a receive, or both together, which go on while the caller does something else.
@@ -106,7 +110,7 @@ impl Group {
             let name = second.map_or(first.way.name(), |_| "sendrecv");
             return Err(Error::invalid(format!("{name}: this process is no member of {}", self.id())));
         }
-        self.refuse_if_broken(&shared)?;
+        self.begin(&shared)?;
         let office = self.office()?;
         let now = shared.clock.now();
         let (limit_ms, deadline) = (self.timeout_ms(), self.deadline(now));
