@@ -47,6 +47,6 @@ pub use poller::{Poller, Ready, Registry, Token};
 #[cfg(test)]
 pub(crate) use signs::deafen;
 pub use tcp::{Connect, TcpTransport};
-pub use transport::Transport;
+pub use transport::{Acknowledged, Transport};
 pub use waker::Waker;
 pub use watch::Watch;

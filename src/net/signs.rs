@@ -3,9 +3,11 @@
 //! It answers for its process: one that is stopped, or does not read, is not silent. Where nothing is under way our kernel asks
 //! once a second, if it was told to (`SO_KEEPALIVE`): only so that there is an answer to miss. It is not to end a connection by
 //! itself before its user would; nor is `TCP_USER_TIMEOUT` used, by which Linux ends one whose peer answers, but does not read.
-//! Such a peer's kernel may answer that it has no room for what was sent: that is sent again ever more seldom, and answered.
+//! Such a peer's kernel may answer that it has no room even for what it had promised to take: that is sent again ever more
+//! seldom, and answered each time. (Linux answers so from 6.7 on: "net: tcp: send zero-window ACK when no memory".)
 
 use super::socket::{check, set_option};
+use super::transport::Acknowledged;
 use libc::{c_int, socklen_t};
 use std::io;
 use std::mem::{size_of, zeroed};
@@ -20,10 +22,20 @@ const APART_MAX: u64 = 32_767;
 /// How long nothing has come from the peer's kernel, if it owes an answer: to what was sent last, or to more than one question.
 pub(super) fn silence(fd: &impl AsRawFd) -> Option<Duration> {
     let info = tcp_info(fd).ok()?;
-    // What has been sent once only was sent after it was last heard, or a moment before.
-    let is_unanswered = info.tcpi_retransmits == 0 || info.tcpi_last_ack_recv > info.tcpi_last_data_sent;
-    let is_owed = (info.tcpi_unacked > 0 && is_unanswered) || info.tcpi_probes > 1;
-    is_owed.then(|| Duration::from_millis(info.tcpi_last_ack_recv.into()))
+    owes(&info).then(|| Duration::from_millis(info.tcpi_last_ack_recv.into()))
+}
+
+/// What the peer's kernel has acknowledged, and whether it owes an answer.
+pub(super) fn acknowledged(fd: &impl AsRawFd) -> Acknowledged {
+    let info = tcp_info(fd).ok();
+    info.map_or(Acknowledged::default(), |info| Acknowledged { bytes: info.tcpi_bytes_acked, owes: owes(&info) })
+}
+
+/// What is under way is to be acknowledged. Where there is no room for it any more, that it was sent last is to be answered; what
+/// else the peer sends says nothing, for it may be sent again and again because we are not heard.
+fn owes(info: &libc::tcp_info) -> bool {
+    let is_answered = info.tcpi_snd_wnd == 0 && info.tcpi_last_ack_recv <= info.tcpi_last_data_sent;
+    (info.tcpi_unacked > 0 && !is_answered) || info.tcpi_probes > 1
 }
 
 /// Has the kernel ask where nothing is under way. It goes on for `within` at least before it ends the connection.
@@ -33,6 +45,12 @@ pub(super) fn ask_for_signs(fd: &impl AsRawFd, within: Duration) -> io::Result<(
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, apart)?;
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_KEEPCNT, QUESTIONS)?;
     set_option(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1)
+}
+
+/// Has the kernel send what few packets are not acknowledged again evenly at first (six times, after 0.2 s each where the network
+/// is quick), and ever more seldom only then: so that a trouble of the network is over soon after it has passed.
+pub(super) fn send_again_evenly(fd: &impl AsRawFd) -> io::Result<()> {
+    set_option(fd, libc::IPPROTO_TCP, libc::TCP_THIN_LINEAR_TIMEOUTS, 1)
 }
 
 fn tcp_info(fd: &impl AsRawFd) -> io::Result<libc::tcp_info> {
@@ -70,7 +88,7 @@ mod tests {
     use super::*;
     use crate::net::testlink::tcp_pair;
     use crate::net::{TcpTransport, Transport};
-    use std::io::IoSlice;
+    use std::io::{IoSlice, IoSliceMut};
     use std::time::Instant;
 
     const LIMIT: Duration = Duration::from_secs(60);
@@ -100,6 +118,23 @@ mod tests {
         until("it is sent again", || own.silence().is_none());
     }
 
+    /// It sends again what it does not know to have come: that says nothing of what it hears.
+    #[test]
+    fn a_peer_that_sends_and_hears_nothing_owes_an_answer() {
+        let (mut own, mut peer) = tcp_pair();
+        deafen(&peer.descriptor());
+        peer.write(&[IoSlice::new(b"hello")]).unwrap();
+        until("it comes", || own.read(&mut [IoSliceMut::new(&mut [0; 8])]).is_ok());
+        own.write(&[IoSlice::new(b"hello")]).unwrap();
+        let since = Instant::now();
+        while since.elapsed() < 2 * LONG {
+            assert!(matches!(own.acknowledged(), Acknowledged { bytes: 0 | 1, owes: true }));
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        undeafen(&peer.descriptor());
+        until("it hears", || matches!(own.acknowledged(), Acknowledged { bytes: 5 | 6, owes: false }));
+    }
+
     #[test]
     fn where_nothing_is_under_way_the_kernel_asks_if_it_is_told_to() {
         let (mut own, peer) = tcp_pair();
@@ -120,6 +155,32 @@ mod tests {
         let since = Instant::now();
         while since.elapsed() < 3 * LONG {
             assert!(!is_silent(&own), "its kernel answers");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert!(own.unsent() > 0);
+    }
+
+    /// Small pieces take far more of its kernel's memory than they are long: it takes back what it had promised to take.
+    #[test]
+    fn a_peer_that_does_not_read_many_small_pieces_is_not_silent() {
+        let (mut own, mut peer) = tcp_pair();
+        // The more it has read, the more it promises.
+        let (block, mut into, mut left) = (vec![1; 1 << 20], vec![0; 1 << 20], 64usize << 20);
+        while left > 0 {
+            let _ = own.write(&[IoSlice::new(&block)]);
+            while let Ok(count) = peer.read(&mut [IoSliceMut::new(&mut into)]) {
+                left = left.saturating_sub(count);
+            }
+        }
+        let since = Instant::now();
+        let (mut last, mut answered) = (Acknowledged::default(), since);
+        while since.elapsed() < 5 * LONG {
+            while own.write(&[IoSlice::new(&block[..24])]).is_ok() {}
+            let now = own.acknowledged();
+            if !now.owes || now != last {
+                (last, answered) = (now, Instant::now());
+            }
+            assert!(answered.elapsed() < LONG, "its kernel answers");
             std::thread::sleep(Duration::from_millis(10));
         }
         assert!(own.unsent() > 0);

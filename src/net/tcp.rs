@@ -11,7 +11,7 @@ use super::fork::Guarded;
 use super::poller::{Registry, Token};
 use super::signs;
 use super::socket;
-use super::transport::Transport;
+use super::transport::{Acknowledged, Transport};
 use mio::net::TcpStream;
 use mio::Interest;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -149,8 +149,16 @@ impl Transport for TcpTransport {
         signs::silence(&*self.stream)
     }
 
+    fn acknowledged(&self) -> Acknowledged {
+        signs::acknowledged(&*self.stream)
+    }
+
     fn ask_for_signs(&mut self, within: Duration) {
         let _ = signs::ask_for_signs(&*self.stream, within); // it fails only for what is no socket
+    }
+
+    fn send_again_evenly(&mut self) {
+        let _ = signs::send_again_evenly(&*self.stream); // it fails only for what is no socket
     }
 
     fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {

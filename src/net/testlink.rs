@@ -13,7 +13,7 @@ use super::fork::Guarded;
 use super::listener::Listener;
 use super::poller::{Poller, Registry, Token};
 use super::tcp::{Connect, TcpTransport};
-use super::transport::Transport;
+use super::transport::{Acknowledged, Transport};
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::SocketAddr;
@@ -188,8 +188,16 @@ impl Transport for TestLink {
         self.inner.silence()
     }
 
+    fn acknowledged(&self) -> Acknowledged {
+        self.inner.acknowledged()
+    }
+
     fn ask_for_signs(&mut self, within: Duration) {
         self.inner.ask_for_signs(within);
+    }
+
+    fn send_again_evenly(&mut self) {
+        self.inner.send_again_evenly();
     }
 
     fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {

@@ -37,6 +37,15 @@ use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
+/// What the peer's kernel has acknowledged of what was sent to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Acknowledged {
+    /// How many bytes: it grows with each of them.
+    pub bytes: u64,
+    /// Whether it owes an answer.
+    pub owes: bool,
+}
+
 /// A non-blocking, ordered stream of bytes to one peer. The module's head states the rules of its use.
 pub trait Transport: Send {
     /// Reads into the buffers, in order: how many bytes, 0 for the peer's orderly end, or `WouldBlock`. Buffers without
@@ -63,9 +72,16 @@ pub trait Transport: Send {
     /// process that is stopped, or does not read. Of no use on the hot path.
     fn silence(&self) -> Option<Duration>;
 
+    /// What the peer's kernel has acknowledged. Of no use on the hot path.
+    fn acknowledged(&self) -> Acknowledged;
+
     /// Has our kernel ask the peer's now and then from here on, so that its silence shows where nothing is under way, too. A
     /// connection that has been silent for `within` is not yet ended for that.
     fn ask_for_signs(&mut self, within: Duration);
+
+    /// Has our kernel send what few packets the peer's does not acknowledge again evenly, for a second or so, and not ever more
+    /// seldom from the first.
+    fn send_again_evenly(&mut self);
 
     /// Has the poller report this transport's edges, of both directions, under the token. What is ready already is
     /// reported too. A transport is registered with one poller at a time.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::net::{Registry, Token};
+use crate::net::{Acknowledged, Registry, Token};
 use crate::types::{Device, HostName, Incarnation, Process, Role};
 use crate::wire::{encode_frame, Blob, HeartbeatEcho, Register, StatusPart, StorePiece, Told, STORE_PIECE_BYTES};
 use std::net::SocketAddr;
@@ -26,7 +26,10 @@ pub(in crate::runtime) struct Script {
     pub holds_readable: bool,
     /// How long its peer's kernel has been silent.
     pub silence: Option<Duration>,
+    /// What its peer's kernel has acknowledged.
+    pub acknowledged: Acknowledged,
     pub asked_for_signs: bool,
+    pub sends_again_evenly: bool,
 }
 
 /// A transport without a network.
@@ -92,8 +95,16 @@ impl Transport for Scripted {
         self.script().silence
     }
 
+    fn acknowledged(&self) -> Acknowledged {
+        self.script().acknowledged
+    }
+
     fn ask_for_signs(&mut self, _: Duration) {
         self.script().asked_for_signs = true;
+    }
+
+    fn send_again_evenly(&mut self) {
+        self.script().sends_again_evenly = true;
     }
 
     fn register(&mut self, _: &Registry, _: Token) -> io::Result<()> {

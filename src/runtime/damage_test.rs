@@ -5,7 +5,7 @@ use super::cluster_test::{allreduce, node, one_cause, plain, scheduler};
 use super::mesh::Wrap;
 use super::{CallBuffers, Work};
 use crate::error::{Error, Status};
-use crate::net::{Registry, TcpTransport, Token, Transport};
+use crate::net::{Acknowledged, Registry, TcpTransport, Token, Transport};
 use crate::types::{Call, CallKind, DType, GroupId, ReduceOp};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::SocketAddr;
@@ -79,8 +79,16 @@ impl Transport for Troubled {
         self.inner.silence()
     }
 
+    fn acknowledged(&self) -> Acknowledged {
+        self.inner.acknowledged()
+    }
+
     fn ask_for_signs(&mut self, within: Duration) {
         self.inner.ask_for_signs(within);
+    }
+
+    fn send_again_evenly(&mut self) {
+        self.inner.send_again_evenly();
     }
 
     fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {

@@ -98,7 +98,7 @@ impl Group {
         let arithmetic = shape.call.dtype.zip(shape.call.op).map(|(dtype, op)| Arithmetic { dtype, op, function });
         let expect = || arithmetic.expect("a schedule that reduces has a type and an operation");
         let (report_at, warn_at) = (running.since + WAITS_AFTER, running.since + WARN_AFTER);
-        let mut patience = Patience { report_at, warn_at, still: Standstill::new(&self.formed.agreed) };
+        let mut patience = Patience { report_at, warn_at, still: Standstill::default() };
         let head = running.data.encode_in(&mut driver.head);
         for number in 0.. {
             match step(shape, number) {
@@ -363,7 +363,7 @@ impl Group {
                 watch.add(Token(peer), link.descriptor(), reads, writes);
             }
         }
-        let look_at = patience.still.go_on(now);
+        let look_at = patience.still.go_on(&self.bounds, now);
         let until = running.deadline.min(patience.warn_at).min(patience.report_at).min(opening).min(look_at);
         watch.wait(running.shared.clock.until(until)).expect("poll fails only for bad arguments");
         for (token, closed) in watch.ready().map(|ready| (ready.token.0, ready.closed)) {

@@ -13,6 +13,7 @@ use super::progress::Progress;
 use super::request::Requests;
 use super::roster::Roster;
 use super::shared::Shared;
+use super::silence::Bounds;
 use super::sync::Bell;
 use super::turns::Turns;
 use super::work::Jobs;
@@ -96,6 +97,8 @@ pub struct Group {
     pub(super) formed: Arc<Formed>,
     pub(super) thresholds: Thresholds,
     pub(super) spin: Duration,
+    /// What is done about links that are silent.
+    pub(super) bounds: Bounds,
     driver: Mutex<Driver>,
     mailbox: Mailbox<Mail>,
     pub(super) messages: Messages,
@@ -134,6 +137,7 @@ impl Group {
             formed: Arc::clone(formed),
             thresholds: Thresholds::from_slice(&formed.agreed.thresholds).unwrap_or_default(),
             spin: spin(formed.local_size, shared.cores),
+            bounds: Bounds::of(&formed.agreed),
             driver: Mutex::new(Driver {
                 watch,
                 slots,

@@ -4,7 +4,7 @@
 //! empty frame is sent, which the peer's library passes over: the kernel's own keepalive asks once a second at most. Tested in
 //! `link_test.rs`.
 
-use crate::net::Transport;
+use crate::net::{Acknowledged, Transport};
 use crate::types::Time;
 use crate::wire::{FrameHeader, LinkKind, HEADER_BYTES};
 use std::io::{self, IoSlice};
@@ -15,42 +15,49 @@ use std::time::Duration;
 pub(super) struct KeepAlive {
     /// How much of such a frame has still to go out.
     rest: usize,
-    /// The look at which an answer was owed first. Nothing has been heard since.
-    owed: Option<Time>,
+    /// The look at which an answer was owed first, and what had been acknowledged by then: nothing has been since.
+    owed: Option<(Time, u64)>,
+    has_looked: bool,
 }
 
 impl KeepAlive {
     /// For how long an answer has been owed. Who looks `late` may not have let its kernel read it: that does not count.
     /// `is_idle`: no other frame is going out.
     pub(super) fn look(&mut self, transport: &mut dyn Transport, now: Time, late: Duration, is_idle: bool) -> Duration {
-        let Some(heard) = transport.silence() else {
+        if !std::mem::replace(&mut self.has_looked, true) {
+            transport.send_again_evenly();
+        }
+        let Acknowledged { bytes, owes } = transport.acknowledged();
+        if !owes {
             self.owed = None;
             if is_idle && self.rest == 0 && transport.unsent() == 0 {
-                (self.rest, self.owed) = (HEADER_BYTES, Some(now));
+                (self.rest, self.owed) = (HEADER_BYTES, Some((now, bytes)));
             }
             // What becomes of the link is found out by who reads it.
             let _ = self.go_on(transport).and_then(|_| transport.flush());
             return Duration::ZERO;
-        };
-        let owed = self.owed.get_or_insert(now);
-        owed.forgive(late, now);
-        if heard < now.since(*owed) {
-            *owed = now;
         }
-        now.since(*owed)
+        let (since, _) = match &mut self.owed {
+            Some(owed) if owed.1 == bytes => {
+                owed.0.forgive(late, now);
+                *owed
+            }
+            owed => *owed.insert((now, bytes)),
+        };
+        now.since(since)
     }
 
-    /// Writes what is left of the frame. Returns whether nothing is.
+    /// Writes what is left of the frame, until the transport would block. Returns whether nothing is.
     pub(super) fn go_on(&mut self, transport: &mut dyn Transport) -> io::Result<bool> {
-        if self.rest > 0 {
+        while self.rest > 0 {
             let frame = FrameHeader { kind: LinkKind::KeepAlive as u8, flags: 0, node: 0, length: 0 }.encode();
             match transport.write(&[IoSlice::new(&frame[HEADER_BYTES - self.rest..])]) {
                 Ok(count) => self.rest -= count,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 Err(error) => return Err(error),
             }
         }
-        Ok(self.rest == 0)
+        Ok(true)
     }
 
     /// Whether a part of the frame has gone out, and the rest has not.

@@ -49,7 +49,7 @@ pub(super) enum Finding {
     Ask,
     /// The peer lives, and is not reached.
     Unreached,
-    /// What became of the peer is not known.
+    /// What became of the peer is not known here, or it has left.
     Unknown,
 }
 
@@ -62,12 +62,19 @@ impl Bounds {
         Bounds { every, ask: interval * 2, patience, most: time_out.saturating_add(interval) }
     }
 
-    /// `has_asked`: the scheduler was asked in this silence; `lives`: its answer.
-    pub(super) fn finding(&self, silence: Duration, has_asked: bool, lives: impl FnOnce() -> bool) -> Finding {
-        match (silence, has_asked) {
-            (_, true) if silence >= self.patience && lives() => Finding::Unreached,
+    /// `has_asked`: the scheduler was asked in this silence; `answer`: what it has said.
+    pub(super) fn finding(
+        &self,
+        silence: Duration,
+        has_asked: bool,
+        answer: impl FnOnce() -> Option<PeerState>,
+    ) -> Finding {
+        let answer = if has_asked && !silence.is_zero() { answer() } else { None };
+        match answer {
+            Some(PeerState::Left) => Finding::Unknown,
+            Some(PeerState::Alive) if silence >= self.patience => Finding::Unreached,
             _ if silence >= self.most => Finding::Unknown,
-            (_, false) if silence >= self.ask => Finding::Ask,
+            None if !has_asked && silence >= self.ask => Finding::Ask,
             _ => Finding::Nothing,
         }
     }
@@ -89,8 +96,8 @@ pub(super) fn in_words(silence: Duration) -> String {
 }
 
 /// Since when a call has not moved on.
+#[derive(Default)]
 pub(super) struct Standstill {
-    bounds: Bounds,
     since: Option<Time>,
     look_at: Time,
     /// Whether the scheduler was asked about whom it receives from, and whom it sends to.
@@ -98,20 +105,16 @@ pub(super) struct Standstill {
 }
 
 impl Standstill {
-    pub(super) fn new(agreed: &Agreed) -> Standstill {
-        Standstill { bounds: Bounds::of(agreed), since: None, look_at: Time(0), asked: [false; 2] }
-    }
-
     /// It has moved on.
     pub(super) fn end(&mut self) {
         self.since = None;
     }
 
     /// It stands still. Returns when it next looks at its links.
-    pub(super) fn go_on(&mut self, now: Time) -> Time {
+    pub(super) fn go_on(&mut self, bounds: &Bounds, now: Time) -> Time {
         if self.since.is_none() {
             (self.since, self.asked) = (Some(now), [false; 2]);
-            self.look_at = now + self.bounds.every;
+            self.look_at = now + bounds.every;
         }
         self.look_at
     }
@@ -139,11 +142,12 @@ impl Group {
         still: &mut Standstill,
         now: Time,
     ) -> Result<(), Stop> {
-        if now < still.go_on(now) {
+        let bounds = &self.bounds;
+        if now < still.go_on(bounds, now) {
             return Ok(());
         }
-        let late = still.bounds.late(now, still.look_at);
-        still.look_at = now + still.bounds.every;
+        let late = bounds.late(now, still.look_at);
+        still.look_at = now + bounds.every;
         let lasted = still.lasted(now);
         for (peer, asked) in peers.into_iter().zip(&mut still.asked) {
             let Some(peer) = peer else { continue };
@@ -151,30 +155,34 @@ impl Group {
             // What the network did before the call began to wait is nothing to it.
             let silence = link.silence(now, late).min(lasted);
             *asked &= !silence.is_zero();
-            match still.bounds.finding(silence, *asked, || self.lives(shared, peer)) {
+            match bounds.finding(silence, *asked, || self.answer_about(shared, peer)) {
                 Finding::Nothing => {}
                 Finding::Ask => {
                     *asked = true;
                     self.ask_early(shared, peer, &in_words(silence));
                 }
-                Finding::Unreached => return Err(Stop::Unreached(peer, in_words(silence))),
+                Finding::Unreached => {
+                    let told = self.told(shared).map(Stop::Told);
+                    return Err(told.unwrap_or_else(|| Stop::Unreached(peer, in_words(silence))));
+                }
                 Finding::Unknown => return Err(Stop::Ended(peer, LinkEnd::Ended(in_words(silence)))),
             }
         }
         Ok(())
     }
 
-    /// Asks the scheduler about a peer while there is time; `lives` has the answer.
+    /// Asks the scheduler about a peer; `answer_about` has what it says.
     pub(super) fn ask_early(&self, shared: &Shared, peer: u32, evidence: &str) {
         let index = self.index_of(peer).expect("a link's peer is a member");
-        shared.learnt().peers.remove(&index);
+        // That it has left stays so.
+        shared.learnt().peers.retain(|known, (state, _)| *known != index || *state == PeerState::Left);
         self.ask(shared, Command::Suspect { peer: index, evidence: evidence.to_owned() });
     }
 
-    /// Whether the scheduler has said so since it was asked.
-    pub(super) fn lives(&self, shared: &Shared, peer: u32) -> bool {
+    /// What the scheduler has said of a peer since it was asked.
+    pub(super) fn answer_about(&self, shared: &Shared, peer: u32) -> Option<PeerState> {
         let index = self.index_of(peer).expect("a link's peer is a member");
-        matches!(shared.learnt().peers.get(&index), Some((PeerState::Alive, _)))
+        shared.learnt().peers.get(&index).map(|(state, _)| *state)
     }
 
     /// Whom of these a call waits for, rather one whose link is at fault.

@@ -5,7 +5,7 @@ use super::super::shared::{Shared, ToNode};
 use super::*;
 use crate::agent::{Command, Event};
 use crate::error::{Failure, Status};
-use crate::net::deafen;
+use crate::net::{deafen, Acknowledged};
 use crate::types::Epoch;
 use crate::wire::{Absent, HEADER_BYTES};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,22 +39,26 @@ fn all_that_is_done_about_a_silence_is_done_by_the_heartbeat_time_out_and_one_in
 #[test]
 fn what_a_silence_calls_for() {
     let (bounds, ms) = (Bounds::of(&agreed(1000)), Duration::from_millis);
-    let finding = |silence, has_asked, lives| bounds.finding(ms(silence), has_asked, || lives);
-    for (silence, has_asked, lives, expected) in [
-        (0, false, true, Finding::Nothing),
-        (399, false, true, Finding::Nothing),
-        (400, false, true, Finding::Ask),
-        (400, true, true, Finding::Nothing),
-        (899, true, true, Finding::Nothing),
-        (900, true, true, Finding::Unreached),
-        (900, true, false, Finding::Nothing),
-        (900, false, true, Finding::Ask),
-        (1199, true, false, Finding::Nothing),
-        (1200, true, false, Finding::Unknown),
-        (1200, true, true, Finding::Unreached),
-        (1200, false, true, Finding::Unknown),
+    let finding = |silence, has_asked, answer| bounds.finding(ms(silence), has_asked, || answer);
+    let (alive, left, nothing) = (Some(PeerState::Alive), Some(PeerState::Left), None);
+    for (silence, has_asked, answer, expected) in [
+        (0, false, alive, Finding::Nothing),
+        (399, false, alive, Finding::Nothing),
+        (400, false, alive, Finding::Ask),
+        (400, true, alive, Finding::Nothing),
+        (899, true, alive, Finding::Nothing),
+        (900, true, alive, Finding::Unreached),
+        (900, true, nothing, Finding::Nothing),
+        (900, false, alive, Finding::Ask),
+        (1199, true, nothing, Finding::Nothing),
+        (1200, true, nothing, Finding::Unknown),
+        (1200, true, alive, Finding::Unreached),
+        (1200, false, alive, Finding::Unknown),
+        (10, true, left, Finding::Unknown),
+        (0, true, left, Finding::Nothing),
+        (10, false, left, Finding::Nothing),
     ] {
-        assert_eq!(finding(silence, has_asked, lives), expected, "{silence} ms, asked: {has_asked}, lives: {lives}");
+        assert_eq!(finding(silence, has_asked, answer), expected, "{silence} ms, asked: {has_asked}, {answer:?}");
     }
 }
 
@@ -72,7 +76,7 @@ fn at(seconds: f64) -> Time {
 /// As the cluster of `Bench` has agreed on: a time-out of 1 s.
 fn standstill(bench: &Bench) -> Standstill {
     assert_eq!(bench.group.formed.agreed.heartbeat_timeout_ms, 1000);
-    Standstill::new(&bench.group.formed.agreed)
+    Standstill::default()
 }
 
 #[test]
@@ -83,31 +87,36 @@ fn who_stands_still_looks_twice_an_interval_and_not_before() {
     let sent = || scripts.each_ref().map(|script| script.script().sent.len() / HEADER_BYTES);
     for seconds in [0.0, 0.09] {
         bench.group.look_for_signs(&bench.shared, &mut slots, PEERS, &mut still, at(seconds)).unwrap();
-        assert_eq!((still.go_on(at(seconds)), sent()), (at(0.1), [0, 0]), "as most calls end by then");
+        assert_eq!(
+            (still.go_on(&bench.group.bounds, at(seconds)), sent()),
+            (at(0.1), [0, 0]),
+            "as most calls end by then"
+        );
     }
     for (seconds, frames) in [(0.1, 1), (0.15, 1), (0.2, 2)] {
         bench.group.look_for_signs(&bench.shared, &mut slots, [PEERS[1], None], &mut still, at(seconds)).unwrap();
         assert_eq!(sent(), [0, frames], "only who is waited for");
     }
-    assert_eq!(still.go_on(at(0.2)), at(0.3));
+    assert_eq!(still.go_on(&bench.group.bounds, at(0.2)), at(0.3));
     still.end();
-    assert_eq!(still.go_on(at(1.5)), at(1.6), "it has moved on meanwhile");
+    assert_eq!(still.go_on(&bench.group.bounds, at(1.5)), at(1.6), "it has moved on meanwhile");
 }
 
-/// How long ago the peer's kernel was heard at each look, where it owes an answer from the second look on, and what comes of it.
+/// What comes of it that the peer's kernel owes an answer at these looks, having acknowledged so many bytes.
 /// `alive_from`: when the scheduler says that the peer lives.
 fn stop(
-    heard: impl Fn(f64) -> Option<f64>,
+    owes: impl Fn(f64) -> Option<u64>,
     alive_from: Option<f64>,
     looks: impl Iterator<Item = f64>,
 ) -> (f64, Option<Stop>) {
     let (bench, (mut slots, scripts)) = (Bench::new(), slots());
     let mut still = standstill(&bench);
-    still.go_on(at(0.0));
+    still.go_on(&bench.group.bounds, at(0.0));
     let (mut asked, mut last) = (0, 0.0);
     for seconds in looks {
         last = seconds;
-        scripts[1].script().silence = heard(seconds).map(Duration::from_secs_f64);
+        scripts[1].script().acknowledged =
+            Acknowledged { bytes: owes(seconds).unwrap_or(7), owes: owes(seconds).is_some() };
         if asked > 0 && alive_from.is_some_and(|from| seconds >= from) {
             bench.shared.file(Event::Peer(3, PeerState::Alive, culprit()));
         }
@@ -127,28 +136,26 @@ fn looks(from: u32, until: u32) -> impl Iterator<Item = f64> {
     (from..=until).map(|tenth| f64::from(tenth) / 10.0)
 }
 
-const LONG: f64 = 100.0;
-
 #[test]
 fn a_link_that_is_silent_for_the_time_out_has_failed_where_the_peer_lives() {
     // It is known of from the first look on, before which nothing had to come.
-    let (after, Some(Stop::Unreached(3, evidence))) = stop(|_| Some(LONG), Some(0.0), looks(1, 30)) else {
+    let (after, Some(Stop::Unreached(3, evidence))) = stop(|_| Some(7), Some(0.0), looks(1, 30)) else {
         panic!("it has not")
     };
     assert_eq!((after, evidence), (1.0, "nothing that was sent to it has been acknowledged for 0.9 s".to_owned()));
     // Heard in between, it has the whole time again.
-    let heard = |seconds: f64| if seconds < 0.9 { Some(LONG) } else { Some(seconds - 0.85) };
-    assert!(matches!(stop(heard, Some(0.0), looks(1, 30)), (after, Some(Stop::Unreached(3, _))) if after == 1.8));
-    let heard = |seconds: f64| (seconds != 0.9).then_some(LONG);
-    assert!(matches!(stop(heard, Some(0.0), looks(1, 30)), (after, Some(Stop::Unreached(3, _))) if after == 1.8));
+    let owes = |seconds: f64| Some(if seconds < 0.9 { 7 } else { 8 });
+    assert!(matches!(stop(owes, Some(0.0), looks(1, 30)), (after, Some(Stop::Unreached(3, _))) if after == 1.8));
+    let owes = |seconds: f64| (seconds != 0.9).then_some(7);
+    assert!(matches!(stop(owes, Some(0.0), looks(1, 30)), (after, Some(Stop::Unreached(3, _))) if after == 1.8));
 }
 
 #[test]
 fn where_the_scheduler_does_not_know_yet_it_has_an_interval_more() {
     assert!(
-        matches!(stop(|_| Some(LONG), Some(1.15), looks(1, 30)), (after, Some(Stop::Unreached(3, _))) if after == 1.2)
+        matches!(stop(|_| Some(7), Some(1.15), looks(1, 30)), (after, Some(Stop::Unreached(3, _))) if after == 1.2)
     );
-    let (after, Some(Stop::Ended(3, LinkEnd::Ended(_)))) = stop(|_| Some(LONG), None, looks(1, 30)) else {
+    let (after, Some(Stop::Ended(3, LinkEnd::Ended(_)))) = stop(|_| Some(7), None, looks(1, 30)) else {
         panic!("it lives")
     };
     assert_eq!(after, 1.3);
@@ -158,14 +165,14 @@ fn where_the_scheduler_does_not_know_yet_it_has_an_interval_more() {
 fn who_looks_late_may_not_have_let_its_kernel_hear() {
     // A pause of 5 s is no silence of 5 s.
     let late = looks(1, 5).chain(looks(55, 80));
-    assert!(matches!(stop(|_| Some(LONG), Some(0.0), late), (after, Some(Stop::Unreached(3, _))) if after == 5.9));
+    assert!(matches!(stop(|_| Some(7), Some(0.0), late), (after, Some(Stop::Unreached(3, _))) if after == 5.9));
 }
 
 #[test]
 fn who_runs_out_of_time_knows_whom_it_waited_for_and_whose_link_is_at_fault() {
     let (bench, (mut slots, scripts)) = (Bench::new(), slots());
     let mut still = standstill(&bench);
-    still.go_on(at(0.0));
+    still.go_on(&bench.group.bounds, at(0.0));
     let mut awaited = |seconds: f64, peers| bench.group.awaited(&mut slots, peers, &still, at(seconds));
     let waits_for = |peer| Some(Awaited { peer, fault: None });
     assert_eq!(awaited(2.0, PEERS), waits_for(2));
@@ -175,7 +182,7 @@ fn who_runs_out_of_time_knows_whom_it_waited_for_and_whose_link_is_at_fault() {
     assert_eq!(awaited(0.9, [Some(1), None]), waits_for(1), "it has not had the time");
     let fault = awaited(2.0, [Some(1), Some(2)]).unwrap().fault.unwrap();
     assert_eq!(fault, "their link has not come to stand for 2.0 s, be it to 127.0.0.1:2 or from there");
-    scripts[1].script().silence = Some(9 * SECOND);
+    scripts[1].script().acknowledged.owes = true;
     assert_eq!(awaited(0.9, PEERS), waits_for(2));
     assert_eq!(awaited(2.0, PEERS), waits_for(2), "nobody has looked so far");
     let fault = awaited(3.0, PEERS).map(|awaited| (awaited.peer, awaited.fault.unwrap()));

@@ -26,7 +26,7 @@ impl Group {
                 let mut engine = lock(&office.engine);
                 ready.extend(std::iter::from_fn(|| engine.more.pop_first()));
                 ready.drain(..).for_each(|rank| engine.pump(rank));
-                let look_at = engine.look_for_signs(shared.clock.now(), |rank| self.lives(&shared, rank));
+                let look_at = engine.look_for_signs(shared.clock.now(), |rank| self.answer_about(&shared, rank));
                 let until = engine.expire(&shared).min(look_at);
                 engine.flush();
                 engine.alarm = until;

@@ -17,8 +17,8 @@ use crate::collective::{Buffer, Landing, Span};
 use crate::error::{Failure, Status};
 use crate::types::{DType, Epoch, GroupId, Time};
 use crate::wire::{
-    encode_frame, FrameHeader, LinkKind, MessageHeader, MessagePart, EAGER_COST, EAGER_CREDIT, EAGER_MAX, HEADER_BYTES,
-    OFFERS_MAX,
+    encode_frame, FrameHeader, LinkKind, MessageHeader, MessagePart, PeerState, EAGER_COST, EAGER_CREDIT, EAGER_MAX,
+    HEADER_BYTES, OFFERS_MAX,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -341,7 +341,7 @@ fn at(tenths: u32) -> Time {
 
 #[test]
 fn a_peer_that_is_needed_and_silent_for_as_long_is_suspected() {
-    let lives_from = |tenths| move |now: u32| move |rank: u32| rank == 1 && now >= tenths;
+    let lives_from = |tenths| move |now: u32| move |rank: u32| (rank == 1 && now >= tenths).then_some(PeerState::Alive);
     for (lives, ends_at, finding) in [
         (lives_from(0), 12, Finding::Unreached),
         (lives_from(14), 14, Finding::Unreached),
@@ -349,15 +349,15 @@ fn a_peer_that_is_needed_and_silent_for_as_long_is_suspected() {
     ] {
         let mut bench = Bench::new();
         assert_eq!(bench.engine.look_for_signs(at(0), lives(0)), Time::NEVER, "nobody waits for anything");
-        bench.scripts[2].script().silence = Some(Duration::from_secs(100));
+        bench.scripts[2].script().acknowledged.owes = true;
         let (_any, _) = bench.receive(None, 7, 1);
         assert_eq!((bench.engine.look_at(at(0)), bench.engine.look_for_signs(at(0), lives(0))), (at(1), at(1)));
         let (_needs, _) = bench.receive(Some(1), 8, 1);
         let sent = |bench: &Bench, rank: usize| bench.scripts[rank].script().sent.len() / HEADER_BYTES;
         let mut found = Vec::new();
         for now in 0..20 {
-            // It owes an answer, and is not heard, from the fourth look on.
-            bench.scripts[1].script().silence = (now > 3).then_some(Duration::from_secs(100));
+            // It owes an answer from the fourth look on.
+            bench.scripts[1].script().acknowledged.owes = now > 3;
             bench.engine.look_for_signs(at(now), lives(now));
             found.extend(bench.engine.suspects.drain(..).map(|suspect| (now, suspect.rank, suspect.finding)));
             assert_eq!(sent(&bench, 1), now.min(3) as usize, "what it is to answer, as long as it does");
@@ -388,8 +388,8 @@ fn many_short_operations_share_a_look() {
         assert!(request.test().is_some(), "it has ended at once");
         let now = at(0) + Duration::from_millis(milliseconds);
         assert_eq!(bench.engine.look_at(now), at(1));
-        assert_eq!(bench.engine.look_for_signs(now, |_| true), at(1));
+        assert_eq!(bench.engine.look_for_signs(now, |_| None), at(1));
     }
-    assert_eq!(bench.engine.look_for_signs(at(1), |_| true), Time::NEVER, "nobody waits");
+    assert_eq!(bench.engine.look_for_signs(at(1), |_| None), Time::NEVER, "nobody waits");
     assert_eq!(bench.engine.look_at(at(50)), at(51));
 }

@@ -4,6 +4,7 @@ use super::super::silence::{in_words, Bounds, Finding};
 use super::engine::{Engine, Suspect};
 use super::peer::Slot;
 use crate::types::Time;
+use crate::wire::PeerState;
 use std::collections::HashMap;
 
 /// When the links of messages are looked at next, and since when each peer has been needed at every look.
@@ -33,9 +34,9 @@ impl Engine {
         *self.signs.look_at.get_or_insert(now + self.signs.bounds.every)
     }
 
-    /// Looks at the links to the peers that operations need, if it is time to. Returns when to come again. `lives`: whether the
-    /// scheduler has said so of a peer since it was asked.
-    pub(super) fn look_for_signs(&mut self, now: Time, lives: impl Fn(u32) -> bool) -> Time {
+    /// Looks at the links to the peers that operations need, if it is time to. Returns when to come again. `answer_about`: what the
+    /// scheduler has said of a peer since it was asked.
+    pub(super) fn look_for_signs(&mut self, now: Time, answer_about: impl Fn(u32) -> Option<PeerState>) -> Time {
         let bounds = self.signs.bounds;
         let late = match self.signs.look_at {
             None => return Time::NEVER,
@@ -57,7 +58,7 @@ impl Engine {
             let Slot::Up(link) = &mut peer.slot else { continue };
             let silence = link.silence(now, late).min(now.since(needed.since));
             needed.asked &= !silence.is_zero();
-            let finding = bounds.finding(silence, needed.asked, || lives(*rank));
+            let finding = bounds.finding(silence, needed.asked, || answer_about(*rank));
             match finding {
                 Finding::Nothing => continue,
                 Finding::Ask => needed.asked = true,
