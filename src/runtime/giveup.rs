@@ -260,6 +260,17 @@ impl Group {
         running.shared.wait(deadline, |learnt| learnt.absent.remove(&ask))
     }
 
+    /// The scheduler has said that the group is over, and no call is in it that would pass that on: a peer that the scheduler does
+    /// not reach may be waiting for this rank.
+    pub(super) fn pass_on_if_idle(&self, shared: &Shared) {
+        let Some(cause) = self.told(shared) else { return };
+        let Some(mut driver) = self.idle_driver() else { return };
+        for mail in self.take_mail() {
+            self.take_in(&mut driver, mail);
+        }
+        self.pass_on(&mut driver, &cause);
+    }
+
     /// Tells the peers, over every link that is open and not in the middle of a frame; the others learn it from the
     /// scheduler, or by the link's end.
     fn pass_on(&self, driver: &mut Driver, cause: &Failure) {

@@ -401,3 +401,24 @@ fn who_gives_up_for_a_reason_of_its_own_tells_its_peers_and_the_scheduler() {
         assert_eq!(bench.call(), first, "every later call, too");
     }
 }
+
+/// A peer that the scheduler does not reach may be waiting for this rank, which has nothing to do with the group any more.
+#[test]
+fn what_the_scheduler_says_is_passed_on_where_nobody_calls() {
+    for group in [None, Some(GroupId::WORLD)] {
+        let mut bench = Bench::new();
+        let groups = super::super::seat::form(&bench.shared, &Arc::new(of_four()), 60_000).unwrap();
+        bench.group = groups.into_iter().find(|group| group.id() == GroupId::WORLD).unwrap();
+        bench.shared.learn(|learnt| learnt.formed = Some(Arc::new(of_four())));
+        bench.stand(0);
+        let failure = Failure { group, ..cause(2) };
+        bench.shared.file(if group.is_none() {
+            Event::Broken(failure.clone())
+        } else {
+            Event::Revoked(failure.clone())
+        });
+        for rank in PEERS {
+            assert_eq!(bench.told(rank), bench.group.last_word_of(&failure), "rank {rank}");
+        }
+    }
+}

@@ -286,8 +286,7 @@ impl Shared {
             Event::SchedulerAway(reason) => learnt.away = reason,
             Event::Left(warning) => learnt.left = Some(warning),
         });
-        for group in told {
-            group.interrupt();
-        }
+        told.iter().for_each(|group| group.interrupt());
+        told.iter().for_each(|group| group.pass_on_if_idle(self));
     }
 }

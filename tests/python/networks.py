@@ -54,6 +54,11 @@ class Hosts:
             wrong = f"{self.address(network, 1 - host)} lladdr 02:00:00:00:00:99"
             self._sh(host, f"ip neighbour replace {wrong} dev net{self.networks.index(network)} nud permanent")
 
+    def heal(self, network):
+        """Nothing is lost any more."""
+        for host in range(COUNT):
+            self._sh(host, f"ip neighbour del {self.address(network, 1 - host)} dev net{self.networks.index(network)}")
+
     def _set(self, network, state):
         for host in range(COUNT):
             self._sh(host, f"ip link set net{self.networks.index(network)} {state}")

@@ -176,3 +176,43 @@ def test_a_host_that_the_network_cuts_off_from_all_is_lost_in_whichever_directio
             broken = said(workers[0])["broken"]
             assert broken["error"] == "PEER_LOST" and "rank 1 (" in broken["sentence"], workers[0].describe()
             assert "unconfirmed" not in broken["sentence"] and "lost" in broken["sentence"], broken
+
+
+# Both have a link for collectives, on which rank 0 does not call again; it stays there until the other one knows.
+GIVEN_UP = """
+    c = join()
+    c.world.barrier()
+    say(first=True)
+    hold("the network goes")
+    if c.rank == 0:
+        say(broken=fails(c.world.receive, 8, 1))
+        hold("it knows")
+    else:
+        hold("the network is back")
+        say(broken=fails(c.world.barrier))
+    c.leave()
+"""
+
+
+@pytest.mark.parametrize("recovery", [0, 1])
+def test_who_was_given_up_hears_so_once_the_network_is_back(recovery, tmp_path):
+    """Without recovery the scheduler has ended by then: a peer tells it, though that one is in no call itself."""
+    env = {"HOLD_FOLDER": tmp_path, "MS_NODE_TIMEOUT": 1, "MUSTER_FINALIZE_TIMEOUT": 1}
+    if recovery:
+        env |= {"MS_ENABLE_RECOVERY": 1, "MS_RECOVERY_PATH": tmp_path / "recovery"}
+    with Hosts("control", "one", "two", retries=SYSTEMS_RETRIES) as hosts:
+        with two_ranks(hosts, env, GIVEN_UP) as (scheduler, workers):
+            for worker in workers:
+                worker.wait_for('"first"', LIMIT)
+            for network in hosts.networks:
+                hosts.silence(network)
+            (tmp_path / "the network goes").touch()
+            workers[0].wait_for('"broken"', LIMIT)
+            for network in hosts.networks:
+                hosts.heal(network)
+            (tmp_path / "the network is back").touch()
+            workers[1].wait_for('"broken"', LIMIT)
+            broken = said(workers[1])["broken"]
+            assert broken["error"] == "FENCED" and broken["after"] < LIMIT / 2, broken
+            (tmp_path / "it knows").touch()
+            assert said(workers[0])["broken"]["error"] == "PEER_LOST"
