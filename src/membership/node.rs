@@ -106,8 +106,6 @@ pub(super) struct Node {
     pub(super) challenged: Option<Time>,
     /// How far it is in each group, and when it said so. Few groups: searched in order.
     pub(super) progress: Vec<(GroupProgress, Time)>,
-    /// Groups that were made and are over, after which its program has gone on.
-    pub(super) gone_on: Vec<GroupId>,
 }
 
 impl Node {
@@ -141,7 +139,6 @@ impl Node {
             restarts: 0,
             challenged: None,
             progress: Vec::new(),
-            gone_on: Vec::new(),
         }
     }
 
@@ -172,13 +169,7 @@ impl Node {
         (self.hearing, self.attached, self.echoed, self.is_deaf) = (now, now, 0, false);
         (self.heartbeat, self.asked, self.witness) = (None, None, None);
         self.suspicions.clear();
-        self.forget_progress();
-    }
-
-    /// What it said of its groups is of another life, or another epoch.
-    pub(super) fn forget_progress(&mut self) {
         self.progress.clear();
-        self.gone_on.clear();
     }
 
     /// Whether it can take part in the next epoch, where it waits for it if `inside`. Of one whose launcher has given its

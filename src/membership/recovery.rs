@@ -127,7 +127,7 @@ impl Scheduler {
         self.groups.begin_epoch(self.rules.recovery);
         let epoch = self.epoch;
         for node in self.nodes.values_mut() {
-            node.forget_progress();
+            node.progress.clear();
             node.suspicions.clear();
             node.witness = None;
             node.is_not_given_up();

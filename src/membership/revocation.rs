@@ -6,7 +6,7 @@ use super::Scheduler;
 use crate::error::{Culprit, Failure, Status};
 use crate::types::{Call, GroupId, Time};
 use crate::wire::{GroupProgress, Message, Revoked};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// How many of a group's newest collectives are remembered for comparison.
@@ -34,6 +34,14 @@ impl Calls {
 pub(super) struct Revocation {
     pub(super) at: Time,
     pub(super) failure: Failure,
+    /// Members whose program has gone on after it.
+    gone_on: BTreeSet<u32>,
+}
+
+impl Revocation {
+    pub(super) fn new(at: Time, failure: Failure) -> Revocation {
+        Revocation { at, failure, gone_on: BTreeSet::new() }
+    }
 }
 
 impl Scheduler {
@@ -50,7 +58,7 @@ impl Scheduler {
         if let Some(first) = self.verdict.clone() {
             // The job broke before: that is the cause here too, and everybody has been told.
             let failure = Failure { group: failure.group, sequence: failure.sequence, ..first };
-            self.revoked.insert(group, Revocation { at: now, failure: failure.clone() });
+            self.revoked.insert(group, Revocation::new(now, failure.clone()));
             return self.send_to(key, Message::Revoked(Revoked { failure }));
         }
         self.revoke_group(now, group, failure);
@@ -60,7 +68,7 @@ impl Scheduler {
     pub(super) fn revoke_group(&mut self, now: Time, group: GroupId, failure: Failure) {
         let Some(members) = self.members_of(group).filter(|_| !self.revoked.contains_key(&group)) else { return };
         self.warn(format!("{group} is revoked: {failure}"));
-        self.revoked.insert(group, Revocation { at: now, failure: failure.clone() });
+        self.revoked.insert(group, Revocation::new(now, failure.clone()));
         self.calls.remove(&group);
         self.groups.give_up(group);
         for key in members {
@@ -113,10 +121,12 @@ impl Scheduler {
         }
         // Of a group that its program has made it may think little, and go on.
         let patience = self.silence();
-        let may_be_why = |group, at: Time| gone.since(at) <= patience && !self.has_gone_on(key, group, at);
-        let led_to_it = |group: GroupId, at: Time| at <= gone && (group <= GroupId::UNIVERSE || may_be_why(group, at));
+        let may_be_why = |revoked: &Revocation| gone.since(revoked.at) <= patience && !self.has_gone_on(key, revoked);
+        let led_to_it = |group: GroupId, revoked: &Revocation| {
+            revoked.at <= gone && (group <= GroupId::UNIVERSE || may_be_why(revoked))
+        };
         let groups =
-            self.revoked.iter().filter(|(group, revoked)| led_to_it(**group, revoked.at) && self.is_in(**group, key));
+            self.revoked.iter().filter(|(group, revoked)| led_to_it(**group, revoked) && self.is_in(**group, key));
         let groups = groups.filter(|(_, revoked)| revoked.failure.status != Status::Revoked);
         let first = groups.map(|(_, revoked)| revoked).min_by_key(|revoked| revoked.at)?;
         let missed = matches!(first.failure.status, Status::PeerLost | Status::Link);
@@ -130,22 +140,24 @@ impl Scheduler {
     }
 
     /// What a node says of groups that are over.
-    pub(super) fn keep_gone_on(&mut self, key: u32, gone_on: Vec<GroupId>) {
-        if let Some(node) = self.nodes.get_mut(&key) {
-            node.gone_on = gone_on;
+    pub(super) fn keep_gone_on(&mut self, key: u32, gone_on: &[GroupId]) {
+        for group in gone_on {
+            if let Some(revoked) = self.revoked.get_mut(group) {
+                revoked.gone_on.insert(key);
+            }
         }
     }
 
     /// Whether this node's program has gone on since this group was over: its heartbeats say so, or that it has entered a
-    /// collective of a group that is not over, well after this time.
-    fn has_gone_on(&self, key: u32, group: GroupId, at: Time) -> bool {
+    /// collective of a group that is not over, well after that.
+    fn has_gone_on(&self, key: u32, revoked: &Revocation) -> bool {
         let Some(node) = self.nodes.get(&key) else { return false };
-        if node.gone_on.contains(&group) {
+        if revoked.gone_on.contains(&key) {
             return true;
         }
         let entered = |(progress, told): &(GroupProgress, Time)| *told - Duration::from_millis(progress.age_ms);
         let goes_on = |group: GroupId| !self.revoked.contains_key(&group);
-        node.progress.iter().any(|known| goes_on(known.0.group) && entered(known) > at + HELD)
+        node.progress.iter().any(|known| goes_on(known.0.group) && entered(known) > revoked.at + HELD)
     }
 
     /// Whether this is another node than `key`, connected and not known to be gone.

@@ -114,7 +114,7 @@ def register(
 
 def heartbeat(sequence, echoed=0):
     """The payload of a Heartbeat of a node that has used no group."""
-    return struct.pack("<QQI", sequence, echoed, 0)
+    return struct.pack("<QQII", sequence, echoed, 0, 0)
 
 
 def suspect(peer, evidence):
