@@ -1,7 +1,8 @@
 //! A group: an ordered set of nodes with its own links and its own sequence of collectives.
 //!
 //! Owns the links to the members (opened when first needed), the poller that the calling thread sleeps in, and what the
-//! node reports about its progress. The agent thread touches a group in two ways only: it mails links, and interrupts.
+//! node reports about its progress. The agent thread mails links, interrupts, and, where it hears that the group is over while no
+//! call has the driver, says so on the links: nothing else.
 //! How a collective is carried out is in `drive`; what happens when one fails, in `giveup`.
 
 use super::checksums::Checksums;
