@@ -281,7 +281,7 @@ impl Group {
         if let Some(failure) = self.broken() {
             return Some(failure);
         }
-        shared.learnt().first_cause(self.id(), self.formed.epoch)
+        shared.first_cause(self.id(), self.formed.epoch)
     }
 
     pub(super) fn take_in(&self, driver: &mut Driver, mail: Mail) {

@@ -107,7 +107,7 @@ pub struct Group {
     pub(super) last_word: OnceLock<Vec<u8>>,
     default_timeout_ms: i64,
     timeout_ms: AtomicI64,
-    broken: Mutex<Option<Failure>>,
+    broken: OnceLock<Failure>,
     progress: Mutex<Progress>,
     /// How many groups have been made of this one, as far as this node's program is; with recovery in all epochs.
     pub(super) makings: AtomicU64,
@@ -154,7 +154,7 @@ impl Group {
             last_word: OnceLock::new(),
             default_timeout_ms: timeout_ms,
             timeout_ms: AtomicI64::new(timeout_ms),
-            broken: Mutex::default(),
+            broken: OnceLock::new(),
             progress: Mutex::default(),
             makings: AtomicU64::new(0),
             turns: Turns::default(),
@@ -376,12 +376,12 @@ impl Group {
 
     /// Why the group cannot be used any more.
     pub fn broken(&self) -> Option<Failure> {
-        self.broken.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.broken.get().cloned()
     }
 
     /// Breaks the group for good; the first cause is kept, and returned.
     pub(super) fn break_with(&self, failure: Failure) -> Failure {
-        let first = self.broken.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(failure).clone();
+        let first = self.broken.get_or_init(|| failure).clone();
         self.messages.interrupt();
         first
     }

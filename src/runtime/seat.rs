@@ -79,7 +79,7 @@ pub(super) fn form(shared: &Arc<Shared>, formed: &Arc<Formed>, timeout_ms: i64) 
 fn keep_causes(shared: &Shared) {
     let groups = shared.learnt().groups();
     for group in groups {
-        let first = shared.learnt().first_cause(group.id(), group.epoch());
+        let first = shared.first_cause(group.id(), group.epoch());
         if let Some(first) = first {
             group.break_with(first);
         }

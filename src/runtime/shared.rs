@@ -42,6 +42,9 @@ pub enum ToNode {
     Quit,
 }
 
+/// No epoch's number.
+const NO_EPOCH: u64 = u64::MAX;
+
 /// A group to be made: in which epoch, of which parent, and the how-manieth of it.
 pub type Making = (Epoch, GroupId, u64);
 
@@ -102,6 +105,12 @@ impl Learnt {
         self.formed.as_ref().is_some_and(|formed| formed.epoch == epoch)
     }
 
+    /// The number of the present epoch, where no group of it is over.
+    fn calm(&self) -> u64 {
+        let formed = self.formed.as_ref().filter(|_| self.broken.is_none() && self.revoked.is_empty());
+        formed.map_or(NO_EPOCH, |formed| formed.epoch.0)
+    }
+
     /// Why a group of this epoch cannot be used any more, if that has been told.
     pub fn first_cause(&self, group: GroupId, epoch: Epoch) -> Option<Failure> {
         if self.formed.as_ref().is_some_and(|formed| formed.epoch > epoch) {
@@ -133,6 +142,8 @@ pub struct Shared {
     /// None once the agent thread has ended.
     commands: Mutex<Option<VecDeque<ToNode>>>,
     learnt: Mutex<Learnt>,
+    /// The epoch of which nothing is known that ends a group, if there is one; so that a call need not look.
+    calm: AtomicU64,
     changed: Condvar,
     next_ask: AtomicU64,
     /// Users' reduction functions.
@@ -154,6 +165,7 @@ impl Shared {
             waker,
             commands: Mutex::new(Some(VecDeque::new())),
             learnt: Mutex::default(),
+            calm: AtomicU64::new(NO_EPOCH),
             changed: Condvar::new(),
             next_ask: AtomicU64::new(1),
             operations: Operations::default(),
@@ -194,8 +206,19 @@ impl Shared {
 
     /// Changes what has been learnt, and wakes who waits. (The agent thread's side.)
     pub fn learn(&self, change: impl FnOnce(&mut Learnt)) {
-        change(&mut self.learnt());
+        let mut learnt = self.learnt();
+        change(&mut learnt);
+        self.calm.store(learnt.calm(), Ordering::Release);
+        drop(learnt);
         self.changed.notify_all();
+    }
+
+    /// Why a group of this epoch cannot be used any more, if that has been told.
+    pub fn first_cause(&self, group: GroupId, epoch: Epoch) -> Option<Failure> {
+        if self.calm.load(Ordering::Acquire) == epoch.0 {
+            return None;
+        }
+        self.learnt().first_cause(group, epoch)
     }
 
     /// Waits until `check` finds what it looks for, or the deadline has passed; it looks at least once.

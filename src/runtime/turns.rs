@@ -5,6 +5,7 @@
 //! or nobody comes after it. Tested below, and in every order of threads by `loom_test.rs`.
 
 use super::sync::{lock, wait, Condvar, Mutex};
+use std::cell::Cell;
 use std::time::Duration;
 
 /// The turns of one group. The first is number 1.
@@ -23,7 +24,9 @@ struct State {
 impl Turns {
     /// Takes the next turn.
     pub(super) fn take(&self) -> Turn<'_> {
-        self.hold(self.take_number())
+        let mut state = lock(&self.state);
+        state.taken += 1;
+        Turn { turns: self, number: state.taken, come: Cell::new(state.ended + 1 == state.taken) }
     }
 
     /// Takes the next turn for another thread, which is to hold it: its number.
@@ -35,7 +38,7 @@ impl Turns {
 
     /// Holds the turn with this number, which was taken.
     pub(super) fn hold(&self, number: u64) -> Turn<'_> {
-        Turn { turns: self, number }
+        Turn { turns: self, number, come: Cell::new(false) }
     }
 }
 
@@ -43,6 +46,8 @@ impl Turns {
 pub(super) struct Turn<'a> {
     turns: &'a Turns,
     number: u64,
+    /// It has come, as far as is known: it lasts until it is ended, so nobody need look again.
+    come: Cell<bool>,
 }
 
 impl Turn<'_> {
@@ -53,6 +58,9 @@ impl Turn<'_> {
 
     /// Waits for it, at most so long. Returns whether it has come.
     pub(super) fn wait(&self, limit: impl Fn() -> Option<Duration>) -> bool {
+        if self.come.get() {
+            return true;
+        }
         let mut state = lock(&self.turns.state);
         while state.ended + 1 < self.number {
             let left = limit();
@@ -61,6 +69,7 @@ impl Turn<'_> {
             }
             state = wait(&self.turns.changed, state, left);
         }
+        self.come.set(true);
         true
     }
 }

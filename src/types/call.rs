@@ -120,11 +120,31 @@ impl Call {
     }
 }
 
-/// 64 bits that differ, but for chance, where the words do (FNV-1a over their bytes; not against an adversary). Never 0.
+const FNV_START: u64 = 0xcbf2_9ce4_8422_2325;
+const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
+/// What so many zero bytes multiply by.
+const FNV_ZEROS: [u64; 9] = {
+    let mut powers = [1u64; 9];
+    let mut zeros = 1;
+    while zeros < powers.len() {
+        powers[zeros] = powers[zeros - 1].wrapping_mul(FNV_PRIME);
+        zeros += 1;
+    }
+    powers
+};
+
+/// 64 bits that differ, but for chance, where the words do (FNV-1a over their bytes, the low ones first; not against an
+/// adversary). Never 0. Each call hashes words that are small mostly: their zero bytes are taken together.
 pub fn hash(words: impl IntoIterator<Item = u64>) -> u64 {
-    let mut hash = 0xcbf2_9ce4_8422_2325u64;
-    for byte in words.into_iter().flat_map(u64::to_le_bytes) {
-        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    let mut hash = FNV_START;
+    for mut word in words {
+        let mut zeros = FNV_ZEROS.len() - 1;
+        while word != 0 {
+            hash = (hash ^ (word & 0xff)).wrapping_mul(FNV_PRIME);
+            word >>= 8;
+            zeros -= 1;
+        }
+        hash = hash.wrapping_mul(FNV_ZEROS[zeros]);
     }
     hash.max(1)
 }
@@ -181,6 +201,21 @@ mod tests {
         assert_eq!(gather.to_string(), format!("allgatherv(3 in all, counts {:08x}, int8)", counts as u32));
         let scatter = Call { kind: CallKind::Scatterv, op: None, count: 0, ..reduce };
         assert_eq!(scatter.to_string(), "scatterv(int8, root 2)");
+    }
+
+    #[test]
+    fn the_hash_is_fnv_1a_of_the_words_bytes() {
+        let plain = |words: &[u64]| {
+            let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME);
+            words.iter().flat_map(|word| word.to_le_bytes()).fold(FNV_START, fold)
+        };
+        assert_eq!(FNV_ZEROS[1], FNV_PRIME);
+        for shift in 0..64 {
+            for word in [0, 1, 0xff, 0xff00ff, 0x1234_5678_9abc_def0, u64::MAX] {
+                let words = [word << shift, word >> shift, word];
+                assert_eq!(hash(words), plain(&words), "{words:x?}");
+            }
+        }
     }
 
     #[test]
