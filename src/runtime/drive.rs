@@ -138,6 +138,10 @@ impl Group {
     ) -> Result<(), Stop> {
         let mut idle_since: Option<Instant> = None;
         let mut turn = 0u32;
+        if exchange.is_greeting() {
+            // What the peer sent before it came is here by now: who disagreed in an earlier call is not told that all have come.
+            self.move_in(driver, running, exchange, memory)?;
+        }
         loop {
             turn = turn.wrapping_add(1);
             let sent = self.move_out(driver, running, exchange, memory)?;
@@ -420,6 +424,12 @@ impl Exchange<'_> {
         let heard = |peer: u32| matches!(&slots[peer as usize], Slot::Up(link) if link.has_spoken());
         let open = |peer: u32| matches!(slots[peer as usize], Slot::Up(_));
         self.receive.is_none_or(|(peer, _)| heard(peer)) && self.send.is_none_or(|(peer, _)| open(peer))
+    }
+
+    /// Whether two ranks only tell each other that they have come.
+    fn is_greeting(&self) -> bool {
+        let sends = self.send.filter(|(_, span)| span.len == 0).map(|(peer, _)| peer);
+        sends.is_some() && sends == self.receive.map(|(peer, _)| peer)
     }
 
     /// Whom it waits for.
