@@ -47,6 +47,8 @@ pub(super) enum Stop {
     Left(u32),
     /// This rank called something else, or is elsewhere in the sequence.
     Mismatch(u32, u64, Call),
+    /// This rank called the same, and something else before.
+    Earlier(u32),
     /// This rank sends so many elements where others are expected.
     Counts(u32, u64, u64),
     /// The time is up; whom it waited for, if it had begun.
@@ -80,9 +82,8 @@ pub(super) struct Running<'a> {
 impl Group {
     /// What there is to know of a call that was made at `since`.
     pub(super) fn running<'a>(&self, shared: &'a Shared, call: Call, sequence: u64, since: Time) -> Running<'a> {
-        let (limit_ms, deadline) = (self.timeout_ms(), self.deadline(since));
-        let data =
-            DataHeader { epoch: self.formed.epoch, group: self.id(), sequence, signature: call.signature(), call };
+        let (epoch, limit_ms, deadline) = (self.formed.epoch, self.timeout_ms(), self.deadline(since));
+        let data = DataHeader { epoch, group: self.id(), sequence, signature: call.signature(), call, history: 0 };
         Running { shared, call, sequence, data, deadline, limit_ms, since }
     }
 
@@ -138,10 +139,6 @@ impl Group {
     ) -> Result<(), Stop> {
         let mut idle_since: Option<Instant> = None;
         let mut turn = 0u32;
-        if exchange.is_greeting() {
-            // What the peer sent before it came is here by now: who disagreed in an earlier call is not told that all have come.
-            self.move_in(driver, running, exchange, memory)?;
-        }
         loop {
             turn = turn.wrapping_add(1);
             let sent = self.move_out(driver, running, exchange, memory)?;
@@ -426,12 +423,6 @@ impl Exchange<'_> {
         self.receive.is_none_or(|(peer, _)| heard(peer)) && self.send.is_none_or(|(peer, _)| open(peer))
     }
 
-    /// Whether two ranks only tell each other that they have come.
-    fn is_greeting(&self) -> bool {
-        let sends = self.send.filter(|(_, span)| span.len == 0).map(|(peer, _)| peer);
-        sends.is_some() && sends == self.receive.map(|(peer, _)| peer)
-    }
-
     /// Whom it waits for.
     fn peers(&self) -> [Option<u32>; 2] {
         [self.receive.map(|(peer, _)| peer), self.send.map(|(peer, _)| peer)]
@@ -465,6 +456,9 @@ fn agree(running: &Running<'_>, peer: u32, header: &FrameHeader, data: &DataHead
     }
     if data.sequence != running.sequence || data.signature != running.data.signature {
         return Err(Stop::Mismatch(peer, data.sequence, data.call));
+    }
+    if data.history != running.data.history {
+        return Err(Stop::Earlier(peer));
     }
     let element = running.call.dtype.map_or(1, DType::size) as u64;
     let whole = header.length.is_multiple_of(element);

@@ -1,6 +1,5 @@
 use super::super::control::tests::Scripted;
 use super::*;
-use crate::types::{Epoch, GroupId};
 
 #[test]
 fn a_peer_is_waited_for_to_open_a_link_once_and_not_for_long() {
@@ -38,8 +37,7 @@ fn the_scratch_grows_to_what_was_needed_and_more_than_there_is_ends_the_call_onl
 #[test]
 fn a_call_polls_only_for_what_may_come_at_once() {
     let call = Call { kind: CallKind::Barrier, dtype: None, op: None, root: None, count: 0, layout: 0 };
-    let data =
-        DataHeader { epoch: Epoch(1), group: GroupId::WORLD, sequence: 1, signature: call.signature(), call }.encode();
+    let data = DataHeader::of_first(call).encode();
     let header = FrameHeader { kind: LinkKind::Data as u8, flags: 0, node: 0, length: 0 }.encode();
     let silent = Link::new(Box::new(Scripted::default()), &[]);
     let mut spoken = Link::new(Box::new(Scripted::default()), &[&header[..], &data].concat());

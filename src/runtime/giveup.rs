@@ -8,6 +8,7 @@ use super::absence::{absent_in_words, place_in_words};
 use super::drive::{Running, Stop};
 use super::group::{Driver, Group, Slot};
 use super::link::LinkEnd;
+use super::progress::WAITS_AFTER;
 use super::shared::{Learnt, Shared, ToNode, VERDICT_WAIT};
 use super::silence::Awaited;
 use crate::agent::Command;
@@ -19,6 +20,10 @@ use std::time::Duration;
 
 /// How long it waits for that where the scheduler is away. As long again is left then to tell the others, and to be told.
 const ALONE_WAIT: Duration = Duration::from_millis(125);
+
+/// How long the scheduler's word is waited for where ranks called different collectives before the one they are in: the
+/// other says what it called once it has waited for [`WAITS_AFTER`].
+const COMPARISON_WAIT: Duration = WAITS_AFTER.saturating_mul(2);
 
 /// What is known of a peer whose link ended.
 pub(super) enum Word {
@@ -55,6 +60,7 @@ impl Group {
                 ),
                 false,
             ),
+            Stop::Earlier(peer) => self.differs_before(running, driver.previous, peer),
             Stop::Counts(peer, sent, expected) => {
                 let (own, other) = (self.describe(self.rank().unwrap_or(0)), self.describe(peer));
                 let cause = format!(
@@ -187,6 +193,26 @@ impl Group {
         };
         let cause = format!("{who}{what}, and {} needs it", running.title());
         self.failure(running, Status::PeerLeft, culprit, cause)
+    }
+
+    /// A peer called the same, and something else before. What, the scheduler finds out, if both tell it what they called:
+    /// that peer does once it has waited for this rank.
+    fn differs_before(&self, running: &Running<'_>, previous: Option<Call>, peer: u32) -> (Failure, bool) {
+        let (shared, id, epoch) = (running.shared, self.id(), self.formed.epoch);
+        if shared.learnt().away.is_none() {
+            self.doubt();
+            shared.ask(ToNode::Brain(Command::Report));
+            let deadline = shared.clock.now() + COMPARISON_WAIT;
+            if let Some(first) = shared.wait(deadline, |learnt| learnt.first_cause(id, epoch)) {
+                return (first, true);
+            }
+        }
+        let (own, other) = (self.describe(self.rank().unwrap_or(0)), self.describe(peer));
+        let (number, both) = (running.sequence, &running.call);
+        let last = previous.map_or_else(String::new, |call| format!(": {own} called {call} as #{}", number - 1));
+        let cause =
+            format!("{own} and {other} called {both} as collective #{number} on {id}, but not the same before{last}");
+        (self.failure(running, Status::Mismatch, None, cause), false)
     }
 
     fn mismatch(&self, running: &Running<'_>, previous: Option<Call>, peer: u32, sequence: u64, call: &Call) -> String {

@@ -104,9 +104,12 @@ fn broadcast(count: usize) -> Call {
 
 /// Rank 3's part of its group's first collective, that broadcast.
 fn broadcast_frame(count: usize) -> Vec<u8> {
+    broadcast_frame_after(count, 0)
+}
+
+fn broadcast_frame_after(count: usize, history: u32) -> Vec<u8> {
     let call = broadcast(count);
-    let data =
-        DataHeader { epoch: Epoch(1), group: GroupId::WORLD, sequence: 1, signature: call.signature(), call }.encode();
+    let data = DataHeader { history, ..DataHeader::of_first(call) }.encode();
     let header = FrameHeader { kind: LinkKind::Data as u8, flags: 0, node: 0, length: count as u64 }.encode();
     let mut bytes = [&header[..], &data].concat();
     for piece in vec![7; count].chunks(PIECE_BYTES) {
@@ -326,6 +329,7 @@ fn who_leaves_a_group_that_is_over_says_why_it_is_and_not_that_it_goes() {
 enum Found {
     Nothing,
     AnotherCall,
+    AnotherPast,
     Damage,
     Leave,
     End,
@@ -354,6 +358,7 @@ fn who_gives_up_for_a_reason_of_its_own_tells_its_peers_and_the_scheduler() {
     for (found, status) in [
         (Found::Nothing, Status::Timeout),
         (Found::AnotherCall, Status::Mismatch),
+        (Found::AnotherPast, Status::Mismatch),
         (Found::Damage, Status::Corrupt),
         (Found::Leave, Status::PeerLeft),
         (Found::End, Status::PeerLost),
@@ -366,6 +371,7 @@ fn who_gives_up_for_a_reason_of_its_own_tells_its_peers_and_the_scheduler() {
         match found {
             Found::Nothing => bench.group.set_timeout_ms(50).unwrap(),
             Found::AnotherCall => peer.write_all(&broadcast_frame(2)).unwrap(),
+            Found::AnotherPast => peer.write_all(&broadcast_frame_after(1, 1)).unwrap(),
             Found::Damage => {
                 let mut bytes = broadcast_frame(1);
                 *bytes.last_mut().unwrap() ^= 1;

@@ -21,7 +21,7 @@ use super::work::Jobs;
 use crate::collective::{Layout, Thresholds};
 use crate::error::{Culprit, Error, Failure, Result, Status};
 use crate::net::{Transport, Watch};
-use crate::types::{Call, Epoch, GroupId, Role, Time};
+use crate::types::{Call, Epoch, GroupId, History, Role, Time};
 use crate::wire::{Channel, Formed, GroupProgress, Member, PeerState, DATA_HEADER_BYTES};
 use std::io::IoSlice;
 use std::os::fd::RawFd;
@@ -76,6 +76,8 @@ pub(super) struct Driver {
     pub head: Vec<u8>,
     /// The collective before the newest, for the sentence that tells two ranks apart.
     pub previous: Option<Call>,
+    /// All that have ended.
+    pub history: History,
     /// From when on a call that begins looks for peers that have given up.
     pub overhears_from: Time,
 }
@@ -147,6 +149,7 @@ impl Group {
                 checksums: Checksums::default(),
                 head: Vec::with_capacity(DATA_HEADER_BYTES),
                 previous: None,
+                history: History::default(),
                 overhears_from: Time::default(),
             }),
             mailbox: Mailbox::new(waker),
@@ -440,6 +443,11 @@ impl Group {
 
     pub(super) fn finish(&self, sequence: u64) {
         self.progress().finish(sequence);
+    }
+
+    /// Another rank called something else before, and the scheduler is to find out what.
+    pub(super) fn doubt(&self) {
+        self.progress().doubt();
     }
 
     /// What a heartbeat says of this group's newest collective; nothing before its first use.

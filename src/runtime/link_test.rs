@@ -54,7 +54,7 @@ fn next(link: &mut Link) -> Result<Arrival, LinkEnd> {
 fn data(sequence: u64) -> DataHeader {
     let (kind, op) = (CallKind::Allreduce, Some(ReduceOp::Sum));
     let call = Call { kind, dtype: Some(DType::Float32), op, root: None, count: 5, layout: 0 };
-    DataHeader { epoch: Epoch(1), group: GroupId::WORLD, sequence, signature: call.signature(), call }
+    DataHeader { sequence, ..DataHeader::of_first(call) }
 }
 
 fn payload(length: usize) -> Vec<u8> {

@@ -469,9 +469,8 @@ fn a_refusal_because_there_is_another_link_is_no_failure() {
 #[test]
 fn bytes_behind_the_handshake_reach_the_link() {
     let call = Call { kind: CallKind::Barrier, dtype: None, op: None, root: None, count: 0, layout: 0 };
-    let head = DataHeader { epoch: Epoch(1), group: GroupId::WORLD, sequence: 1, signature: call.signature(), call };
     let header = FrameHeader { kind: LinkKind::Data as u8, flags: 0, node: 0, length: 0 };
-    let data = [&header.encode()[..], &head.encode()[..]].concat();
+    let data = [&header.encode()[..], &DataHeader::of_first(call).encode()[..]].concat();
     for wrap in wraps() {
         let accept = LinkAccept { proof: half(&SECRET, 1) };
         let (mut side, _peer) = answered(&wrap, &[frame(LinkKind::Accept, &accept), data.clone()].concat());
@@ -481,7 +480,7 @@ fn bytes_behind_the_handshake_reach_the_link() {
         });
         let (transport, ahead) = side.link();
         let mut link = Link::new(transport, &ahead);
-        assert_eq!(until(|| link.peek().unwrap()), Arrival::Data(header, head));
+        assert_eq!(until(|| link.peek().unwrap()), Arrival::Data(header, DataHeader::of_first(call)));
     }
 }
 

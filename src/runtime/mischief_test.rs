@@ -138,3 +138,22 @@ fn a_disagreement_is_found_although_the_others_have_gone_on() {
     let sentence = one_cause(errors, Status::Mismatch);
     assert!(sentence.contains("root 0") && sentence.contains("root 3"), "{sentence}");
 }
+
+/// Nobody, whichever way the barrier goes: a small broadcast from the wrong root need not hold up anyone.
+#[test]
+fn nobody_comes_through_a_barrier_behind_a_disagreement() {
+    for (size, odd) in (2..=6).flat_map(|size| (1..size).map(move |odd| (size, odd))) {
+        let errors = run(size, &plain(), |_, world| {
+            barrier(world).unwrap();
+            let root = if world.rank() == Some(odd) { odd } else { 0 };
+            let outcome = broadcast(world, &mut vec![0.0; 4], root);
+            let before = Instant::now();
+            let error = outcome.and_then(|()| barrier(world)).unwrap_err();
+            assert!(before.elapsed() < WITHIN_A_SECOND + SLACK, "it took {:?}", before.elapsed());
+            Some(error)
+        });
+        let sentence = one_cause(errors, Status::Mismatch);
+        let both = sentence.contains("root 0") && sentence.contains(&format!("root {odd}"));
+        assert!(both, "rank {odd} of {size}: {sentence}");
+    }
+}

@@ -20,6 +20,8 @@ pub(super) struct Progress {
     entered: u64,
     finished: u64,
     at: Time,
+    /// Another rank called something else before: what was called is told at once.
+    doubted: bool,
     /// The call with number n lies at n modulo [`REMEMBERED`].
     calls: Vec<Call>,
 }
@@ -39,6 +41,11 @@ impl Progress {
         self.finished = sequence;
     }
 
+    /// What this rank called before is to be compared, now.
+    pub(super) fn doubt(&mut self) {
+        self.doubted = true;
+    }
+
     /// What a heartbeat says of the newest; nothing before the first.
     pub(super) fn newest(&self, group: GroupId, now: Time) -> Option<GroupProgress> {
         let Progress { entered, finished, at, .. } = *self;
@@ -47,9 +54,10 @@ impl Progress {
         (entered > 0).then_some(GroupProgress { group, entered, finished, call, age_ms })
     }
 
-    /// What a heartbeat says of those before it, once the newest has to wait: the newest of them first.
+    /// What a heartbeat says of those before it, once the newest has to wait, or is doubted: the newest of them first.
     pub(super) fn earlier(&self, group: GroupId, now: Time) -> Vec<GroupProgress> {
-        if self.entered == self.finished || now.since(self.at) < WAITS_AFTER {
+        let waits = self.doubted || now.since(self.at) >= WAITS_AFTER;
+        if self.entered == self.finished || !waits {
             return Vec::new();
         }
         let newest = self.entered - 1;
@@ -95,6 +103,8 @@ mod tests {
             assert_eq!((newest.entered, newest.finished, newest.call), (calls, calls - 1, Some(call(calls))));
             assert!(progress.earlier(GroupId::WORLD, Time(0)).is_empty());
             let earlier = progress.earlier(GroupId::WORLD, waiting);
+            progress.doubt();
+            assert_eq!(progress.earlier(GroupId::WORLD, Time(0)), earlier, "at once");
             assert_eq!(earlier.len(), told);
             for (behind, one) in (1..).zip(&earlier) {
                 assert_eq!((one.entered, one.finished), (calls - behind, calls - behind));

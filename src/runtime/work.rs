@@ -161,18 +161,20 @@ impl Group {
         since: Time,
         body: impl FnOnce(&mut Driver, &Running<'_>) -> Result<T, Stop>,
     ) -> Result<T> {
-        let running = self.running(shared, call, turn.number(), since);
+        let mut running = self.running(shared, call, turn.number(), since);
         if !turn.wait(|| shared.clock.until(running.deadline)) {
             return Err(self.give_up_waiting(&running).into());
         }
         let mut driver = self.driver();
         self.refuse_if_broken(shared)?;
         let driver = &mut *driver;
+        running.data.history = driver.history.in_short();
         self.enter(running.sequence, call, since);
         let guarded = AssertUnwindSafe(|| self.overhear(driver, &running).and_then(|()| body(driver, &running)));
         match catch_unwind(guarded).unwrap_or(Err(Stop::Bug)) {
             Ok(result) => {
                 driver.previous = Some(call);
+                driver.history.add(running.data.signature);
                 self.finish(running.sequence);
                 Ok(result)
             }

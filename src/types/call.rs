@@ -120,6 +120,25 @@ impl Call {
     }
 }
 
+/// All that a rank has called on a group, in 64 bits that differ, but for chance, where ranks have not called the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct History(u64);
+
+impl History {
+    /// 2^64 divided by the golden ratio, and odd: a difference never vanishes, and spreads to the upper half.
+    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+
+    /// The next call had this signature.
+    pub fn add(&mut self, signature: u64) {
+        self.0 = (self.0 ^ signature).wrapping_mul(History::FACTOR);
+    }
+
+    /// What data frames say of it.
+    pub fn in_short(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
 const FNV_START: u64 = 0xcbf2_9ce4_8422_2325;
 const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
 /// What so many zero bytes multiply by.
@@ -214,6 +233,28 @@ mod tests {
             for word in [0, 1, 0xff, 0xff00ff, 0x1234_5678_9abc_def0, u64::MAX] {
                 let words = [word << shift, word >> shift, word];
                 assert_eq!(hash(words), plain(&words), "{words:x?}");
+            }
+        }
+    }
+
+    #[test]
+    fn histories_differ_for_good_where_one_call_did() {
+        let after = |calls: &[u64]| {
+            let mut history = History::default();
+            calls.iter().for_each(|signature| history.add(hash([*signature])));
+            history.in_short()
+        };
+        assert_eq!(after(&[]), 0);
+        assert_ne!(after(&[1]), 0);
+        assert_ne!(after(&[1, 2]), after(&[2, 1]));
+        for bit in 0..64 {
+            let (mut one, mut other) = (History::default(), History::default());
+            one.add(hash([1]) ^ 1 << bit);
+            other.add(hash([1]));
+            for call in 0..1000 {
+                assert_ne!(one.in_short(), other.in_short(), "bit {bit}, {call} calls later");
+                one.add(hash([call]));
+                other.add(hash([call]));
             }
         }
     }

@@ -4,8 +4,8 @@
 use super::*;
 use crate::error::{Culprit, Failure, Status};
 use crate::types::{
-    Call, CallKind, DType, Device, Epoch, GroupId, HostName, Incarnation, JobInstance, LaunchId, Process, ReduceOp,
-    Role, Secret, Token, TokenHash,
+    Call, CallKind, DType, Device, Epoch, GroupId, History, HostName, Incarnation, JobInstance, LaunchId, Process,
+    ReduceOp, Role, Secret, Token, TokenHash,
 };
 use std::sync::Arc;
 
@@ -421,13 +421,28 @@ const FRAME: &str = "4d5553540111000001000000040000000000000051da15e703000000f27
 /// A frame of kind 33 and 262,145 zero bytes: its header, the checksum of its first piece, and its second piece whole.
 const TWO_PIECES: (&str, &str, &str) = ("4d55535401210000010000000100040000000000f237c3f8", "22ea0ee2", "008def02d2");
 
+fn two_calls() -> [Call; 2] {
+    let barrier = Call { kind: CallKind::Barrier, dtype: None, op: None, root: None, count: 0, layout: 0 };
+    let (kind, dtype) = (CallKind::Broadcast, Some(DType::Uint8));
+    [barrier, Call { kind, dtype, op: None, root: Some(0), count: 128, layout: 0 }]
+}
+
+/// After none, one and both of these.
+fn histories() -> [History; 3] {
+    let mut histories = [History::default(); 3];
+    for (at, call) in two_calls().iter().enumerate() {
+        histories[at + 1..].iter_mut().for_each(|history| history.add(call.signature()));
+    }
+    histories
+}
+
 fn data_header() -> DataHeader {
-    let signature = call().signature();
-    DataHeader { epoch: Epoch(1), group: GroupId::WORLD, sequence: 42, signature, call: call() }
+    let (signature, history) = (call().signature(), histories()[2].in_short());
+    DataHeader { epoch: Epoch(1), group: GroupId::WORLD, sequence: 3, signature, call: call(), history }
 }
 
 const DATA_HEADER: &str =
-    "0100000000000000000000002a000000000000007484ada62ac3e9a8030a000000000000040000000000000000000000000000000000000000000000d78aff84";
+    "01000000000000000000000003000000000000007484ada62ac3e9a8030a0000000000000400000000000000000000000000000000000000f3ce5a41f542241a";
 fn message_header() -> MessageHeader {
     let (epoch, group, part) = (Epoch(1), GroupId::WORLD, MessagePart::Offer);
     MessageHeader { epoch, group, part, dtype: DType::Float32, tag: -2, number: 5, count: 1 << 24 }
@@ -437,6 +452,8 @@ const MESSAGE_HEADER: &str =
     "010000000000000000000000020afeffffff0500000000000000000000010000000000000000000000000000000000000000000000000000000000009c86985f";
 /// The signatures of a barrier; a broadcast of 128 uint8 from root 0; and the allreduce of the data header above.
 const SIGNATURES: [&str; 3] = ["0151dba3e74b54f8", "a8d9d13c8a0bc6ff", "a8e9c32aa6ad8474"];
+/// What a data header says of the calls before, after that barrier; and after the broadcast behind it.
+const HISTORIES: [&str; 2] = ["a11b42a0", "415acef3"];
 
 #[test]
 fn messages_are_their_golden_bytes_both_ways() {
@@ -503,10 +520,11 @@ fn frames_are_their_golden_bytes() {
 fn data_headers_and_signatures_are_their_golden_bytes() {
     assert_eq!(hex(&data_header().encode()), DATA_HEADER);
     assert_eq!(DataHeader::decode(&data_header().encode()), Ok(data_header()));
-    let barrier = Call { kind: CallKind::Barrier, dtype: None, op: None, root: None, count: 0, layout: 0 };
-    let id =
-        Call { kind: CallKind::Broadcast, dtype: Some(DType::Uint8), op: None, root: Some(0), count: 128, layout: 0 };
+    let [barrier, id] = two_calls();
     assert_eq!([barrier, id, call()].map(|call| format!("{:016x}", call.signature())), SIGNATURES);
+    let [before, after @ ..] = histories();
+    assert_eq!(before.in_short(), 0);
+    assert_eq!(after.map(|history| format!("{:08x}", history.in_short())), HISTORIES);
 }
 
 #[test]
@@ -525,6 +543,7 @@ fn the_document_shows_the_same_bytes() {
     wanted.push(("the data header", DATA_HEADER));
     wanted.push(("the message header", MESSAGE_HEADER));
     wanted.extend(SIGNATURES.map(|golden| ("a signature", golden)));
+    wanted.extend(HISTORIES.map(|golden| ("a history", golden)));
     let words: Vec<&str> = document.split(|c: char| !c.is_ascii_alphanumeric()).collect();
     for (name, golden) in wanted {
         assert!(words.contains(&golden), "docs/protocol.md does not show {name} as {golden}");

@@ -124,13 +124,24 @@ pub struct DataHeader {
     pub signature: u64,
     /// The readable form of the signature.
     pub call: Call,
+    /// What the sender called before on this group: `History::in_short`.
+    pub history: u32,
 }
 
-/// The data header's fields, without padding and checksum.
+/// The data header's fields with their padding, without the checksum.
 const FIELDS_BYTES: usize = DATA_HEADER_BYTES - CHECKSUM_BYTES;
+/// Those before the history, with their padding.
+const CALL_END: usize = FIELDS_BYTES - size_of::<u32>();
 
 impl DataHeader {
-    /// As it lies on the wire: the fields, zeroes up to 60 bytes, their crc32.
+    /// That of the world's first collective in epoch 1.
+    #[cfg(test)]
+    pub fn of_first(call: Call) -> DataHeader {
+        let (epoch, group, signature) = (Epoch(1), GroupId::WORLD, call.signature());
+        DataHeader { epoch, group, sequence: 1, signature, call, history: 0 }
+    }
+
+    /// As it lies on the wire: the fields, with zeroes up to 56 bytes before the last, and their crc32.
     pub fn encode(&self) -> [u8; DATA_HEADER_BYTES] {
         self.encode_in(&mut Vec::with_capacity(DATA_HEADER_BYTES))
     }
@@ -144,7 +155,8 @@ impl DataHeader {
         self.sequence.put(&mut to);
         self.signature.put(&mut to);
         self.call.put(&mut to);
-        to.bytes.resize(FIELDS_BYTES, 0);
+        to.bytes.resize(CALL_END, 0);
+        self.history.put(&mut to);
         crc32fast::hash(&to.bytes).put(&mut to);
         let encoded = to.bytes[..].try_into().expect("fields, padding and checksum add up to DATA_HEADER_BYTES");
         *scratch = to.bytes;
@@ -157,6 +169,7 @@ impl DataHeader {
         if crc32fast::hash(fields).to_le_bytes() != sum {
             return Err(WireError("a data header with a wrong checksum".to_owned()));
         }
+        let (fields, mut last) = (&fields[..CALL_END], Decoder::new(&fields[CALL_END..]));
         let mut from = Decoder::new(fields);
         let header = DataHeader {
             epoch: Wire::take(&mut from)?,
@@ -164,6 +177,7 @@ impl DataHeader {
             sequence: Wire::take(&mut from)?,
             signature: Wire::take(&mut from)?,
             call: Wire::take(&mut from)?,
+            history: Wire::take(&mut last)?,
         };
         if from.remainder().iter().any(|byte| *byte != 0) {
             return Err(WireError("a data header with something in its padding".to_owned()));

@@ -432,7 +432,8 @@ fn random_data_headers_survive_the_wire() {
         let mut random = Random::new(seed);
         let call = random.call();
         let (epoch, group) = (Epoch(random.u64()), GroupId(random.u32()));
-        let header = DataHeader { epoch, group, sequence: random.u64(), signature: call.signature(), call };
+        let (sequence, signature, history) = (random.u64(), call.signature(), random.u32());
+        let header = DataHeader { epoch, group, sequence, signature, call, history };
         assert_eq!(DataHeader::decode(&header.encode()), Ok(header), "seed {seed}");
     }
 }
