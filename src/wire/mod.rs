@@ -1,6 +1,6 @@
 //! Frames and messages: how they lie on the wire, and the limits that they keep.
 //!
-//! Owns: the bytes. `docs/protocol.md` describes them for a second implementation; `golden_test.rs` holds both to it.
+//! Owns: the bytes. `docs/protocol.md` describes them for a second implementation; `golden_test.rs` and `golden_headers_test.rs` hold both to it.
 //! Invariants: little-endian; a length is checked against its limit before anything is allocated for it; decoding
 //! takes every byte of a payload or fails; nothing here panics on any input.
 //! Deliberately absent: sockets, time, and any decision about what a message means.
@@ -19,6 +19,8 @@ mod record;
 mod status;
 mod store;
 
+#[cfg(test)]
+mod golden_headers_test;
 #[cfg(test)]
 mod golden_test;
 #[cfg(test)]
