@@ -144,9 +144,9 @@ fn a_disagreement_is_found_although_the_others_have_gone_on() {
 fn nobody_comes_through_a_barrier_behind_a_disagreement() {
     for (size, odd) in (2..=6).flat_map(|size| (1..size).map(move |odd| (size, odd))) {
         let errors = run(size, &plain(), |_, world| {
-            barrier(world).unwrap();
+            let first = barrier(world); // the others may be further, and have fallen out already
             let root = if world.rank() == Some(odd) { odd } else { 0 };
-            let outcome = broadcast(world, &mut vec![0.0; 4], root);
+            let outcome = first.and_then(|()| broadcast(world, &mut vec![0.0; 4], root));
             let before = Instant::now();
             let error = outcome.and_then(|()| barrier(world)).unwrap_err();
             assert!(before.elapsed() < WITHIN_A_SECOND + SLACK, "it took {:?}", before.elapsed());
