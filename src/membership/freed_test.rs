@@ -28,7 +28,7 @@ fn with_group() -> Bench {
     let mut bench = Bench::new(durable());
     (0..NODES).for_each(|rank| bench.join(rank.into(), life(rank, 0)));
     let wish = GroupWish::Ranks(vec![0, 1]);
-    let wanted = MakeGroup { parent: GroupId::WORLD, nth: 1, sequence: 1, wish };
+    let wanted = MakeGroup { parent: GroupId::WORLD, nth: 1, sequence: 1, history: 0, wish };
     (0..NODES.into()).for_each(|conn| bench.say(conn, Message::MakeGroup(wanted.clone())));
     assert_eq!(bench.scheduler.members_of(MADE), Some(vec![0, 1]));
     bench
@@ -195,7 +195,8 @@ fn who_comes_back_is_answered_what_was_made_and_nobody_else_takes_part_unless_it
         }
         bench.sent.clear();
         let wish = GroupWish::Ranks(ranks.clone());
-        bench.say(conn, Message::MakeGroup(MakeGroup { parent: GroupId::WORLD, nth: 1, sequence: 0, wish }));
+        bench
+            .say(conn, Message::MakeGroup(MakeGroup { parent: GroupId::WORLD, nth: 1, sequence: 0, history: 0, wish }));
         let told = bench.told(conn);
         match ranks[0] {
             0 => {

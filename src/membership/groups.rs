@@ -2,6 +2,7 @@
 //! `freed_test.rs`.
 
 use super::node::Presence;
+use super::timers::Due;
 use super::Scheduler;
 use crate::error::{Failure, Status};
 use crate::types::{hash, Call, CallKind, GroupId, Time};
@@ -10,9 +11,13 @@ use crate::wire::{
     MAKINGS_MAX,
 };
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 /// The first number of a group that is made.
 pub(super) const FIRST_MADE: u32 = GroupId::UNIVERSE.0 + 1;
+
+/// How long members whose histories differ have to say what they called before; they do once they have waited for 0.3 s.
+const COMPARED_WITHIN: Duration = Duration::from_millis(600);
 
 /// The groups that were made, and those that are being made.
 #[derive(Debug, Default)]
@@ -37,6 +42,10 @@ struct Made {
 struct Making {
     sequence: u64,
     wishes: BTreeMap<u32, GroupWish>,
+    /// Who asked first, and what it had called before.
+    history: Option<(u32, u32)>,
+    /// One who had called something else, and since when that is known: it is not made then.
+    differs: Option<(u32, Time)>,
     /// What it was, and one who wanted it, once it is done.
     call: Option<(u32, Call)>,
     /// Once all have asked: what each member of the parent is in. Kept until the next one, for whoever asks again.
@@ -198,7 +207,7 @@ impl Scheduler {
         {
             return;
         }
-        let MakeGroup { parent, nth, sequence, wish } = wanted;
+        let MakeGroup { parent, nth, sequence, history, wish } = wanted;
         let Some(members) = self.members_of(parent).filter(|members| members.contains(&key)) else {
             return self.note(format!("node {key} makes a group of {parent}, of which it is no member: ignored"));
         };
@@ -218,7 +227,12 @@ impl Scheduler {
         let making = self.groups.makings.entry((parent, nth)).or_default();
         making.sequence = sequence;
         making.wishes.insert(key, wish);
-        if making.done.is_none() && making.wishes.len() == members.len() {
+        let (_, first) = *making.history.get_or_insert((key, history));
+        if first != history && making.differs.is_none() {
+            making.differs = Some((key, now));
+            self.timers.at(now + COMPARED_WITHIN, Due::Makings);
+        }
+        if making.done.is_none() && making.differs.is_none() && making.wishes.len() == members.len() {
             let wishes = std::mem::take(&mut making.wishes);
             let groups = divided(&members, &wishes);
             let made: Vec<(GroupId, Vec<u32>)> = groups.into_iter().map(|members| self.groups.make(members)).collect();
@@ -248,10 +262,14 @@ impl Scheduler {
         self.send_to(key, Message::GroupMade(GroupMade { parent, nth, group, members }));
     }
 
-    /// A making that needs one who has left cannot end.
+    /// A making that needs one who has left cannot end; nor one whose makers have not called the same before.
     pub(super) fn settle_makings(&mut self, now: Time) {
         let mut stuck = Vec::new();
         for ((parent, _), making) in self.groups.makings.iter().filter(|(_, making)| making.done.is_none()) {
+            if let Some(failure) = self.differing(now, *parent, making) {
+                stuck.push(failure);
+                continue;
+            }
             let missing = self.members_of(*parent).into_iter().flatten().filter(|key| !making.wishes.contains_key(key));
             let left = |key: &u32| self.nodes.get(key).is_some_and(|node| node.presence == Presence::Left);
             if let Some(node) = missing.into_iter().find(left).and_then(|key| self.nodes.get(&key)) {
@@ -272,6 +290,24 @@ impl Scheduler {
                 self.revoke_group(now, parent, failure);
             }
         }
+    }
+
+    /// Why a making cannot be, if its makers have called different collectives before, and have not said which in time.
+    fn differing(&self, now: Time, parent: GroupId, making: &Making) -> Option<Failure> {
+        let (other, _) = making.differs.filter(|(_, since)| now >= *since + COMPARED_WITHIN)?;
+        let (first, _) = making.history?;
+        let (sequence, both) = (making.sequence, call(making.wishes.get(&first)?));
+        let (one, other) = (self.in_words(first.min(other)), self.in_words(first.max(other)));
+        let cause =
+            format!("{one} and {other} called {both} as collective #{sequence} on {parent}, but not the same before");
+        Some(Failure {
+            status: Status::Mismatch,
+            culprit: None,
+            cause,
+            epoch: self.epoch,
+            group: Some(parent),
+            sequence,
+        })
     }
 
     /// Who has left uses no group any more.

@@ -17,8 +17,12 @@ fn cluster(workers: u32) -> Bench {
     bench
 }
 
-fn ask(bench: &mut Bench, rank: u32, (parent, nth): (GroupId, u64), wish: GroupWish) {
-    bench.say(u64::from(rank), Message::MakeGroup(MakeGroup { parent, nth, sequence: nth, wish }));
+fn ask(bench: &mut Bench, rank: u32, making: (GroupId, u64), wish: GroupWish) {
+    ask_after(bench, rank, making, 0, wish);
+}
+
+fn ask_after(bench: &mut Bench, rank: u32, (parent, nth): (GroupId, u64), history: u32, wish: GroupWish) {
+    bench.say(u64::from(rank), Message::MakeGroup(MakeGroup { parent, nth, sequence: nth, history, wish }));
 }
 
 fn ranks(ranks: &[u32]) -> GroupWish {
@@ -155,7 +159,10 @@ fn who_comes_back_can_ask_again() {
     assert_eq!(made(&mut bench, 1).len(), 1);
     bench.join(7, worker(0, 2));
     bench.sent.clear();
-    bench.say(7, Message::MakeGroup(MakeGroup { parent: GroupId::WORLD, nth: 1, sequence: 1, wish: ranks(&[0, 1]) }));
+    bench.say(
+        7,
+        Message::MakeGroup(MakeGroup { parent: GroupId::WORLD, nth: 1, sequence: 1, history: 0, wish: ranks(&[0, 1]) }),
+    );
     assert_eq!(made(&mut bench, 7).len(), 1);
 }
 
@@ -232,5 +239,43 @@ fn nor_is_it_why_one_dies_that_has_gone_on_with_other_groups() {
         let (mut bench, first) = revoked_for_a_mismatch(made);
         bench.say(1, Message::Heartbeat(Heartbeat { sequence: 1, echoed: 0, progress: Vec::new(), gone_on }));
         dies(bench, &first, is_why);
+    }
+}
+
+#[test]
+fn who_called_something_else_before_makes_no_group_with_the_others() {
+    let other_call = |rank: u32| {
+        let root = Some(rank);
+        let call = Call { kind: CallKind::Broadcast, dtype: None, op: None, root, count: 1, layout: 0 };
+        GroupProgress { group: GroupId::WORLD, entered: 1, finished: 1, call: Some(call), age_ms: 0 }
+    };
+    for (odd, tells) in [(0, true), (1, true), (2, true), (0, false), (1, false), (2, false)] {
+        let mut bench = cluster(3);
+        for rank in 0..3 {
+            ask_after(&mut bench, rank, (GroupId::WORLD, 2), u32::from(rank == odd), ranks(&[2, 1]));
+        }
+        assert!(bench.sent.is_empty(), "it is not made, and what was called is not known yet");
+        if tells {
+            for rank in [odd, (odd + 1) % 3] {
+                let progress = vec![other_call(rank)];
+                bench.say(
+                    u64::from(rank),
+                    Message::Heartbeat(Heartbeat { sequence: 1, echoed: 0, progress, gone_on: Vec::new() }),
+                );
+            }
+        } else {
+            bench.pass(Duration::from_millis(599));
+            assert_eq!(revoked(&mut bench, 0), [], "they may still say it");
+            bench.pass(Duration::from_millis(1));
+        }
+        for rank in 0..3 {
+            let told = revoked(&mut bench, rank);
+            let both = if tells { "root 0" } else { "called group_create(2 ranks" };
+            let both = if tells && odd == 1 { "root 2" } else { both };
+            let [(Status::Mismatch, words)] = &told[..] else { panic!("rank {rank}, odd {odd}: {told:?}") };
+            assert!(words.contains(both) && words.contains(&format!("rank {odd}")), "odd {odd}: {words}");
+            assert_eq!(words.contains("not the same before"), !tells, "{words}");
+            assert_eq!(made(&mut bench, rank), []);
+        }
     }
 }

@@ -36,7 +36,7 @@ fn register(index: u32, life: u32) -> Register {
 }
 
 fn make(bench: &mut Bench, conns: &[u64], parent: GroupId, nth: u64, wish: &GroupWish) {
-    let wanted = MakeGroup { parent, nth, sequence: nth, wish: wish.clone() };
+    let wanted = MakeGroup { parent, nth, sequence: nth, history: 0, wish: wish.clone() };
     conns.iter().for_each(|conn| bench.say(*conn, Message::MakeGroup(wanted.clone())));
 }
 

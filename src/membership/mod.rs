@@ -338,6 +338,7 @@ impl Scheduler {
                 Due::Linger => self.end_broken(),
                 Due::RecoveryLine => self.recovery_line(now),
                 Due::Abandoned => self.abandoned(now),
+                Due::Makings => self.settle_makings(now),
             }
         }
     }

@@ -22,6 +22,8 @@ pub(super) enum Due {
     Answer(u32),
     /// Answer this question about absent members with what is known.
     Query(u64),
+    /// Members that make a group have had their time to say what they called before.
+    Makings,
     /// The survivors of a broken job have had their time.
     Linger,
     /// Say who is awaited for the next epoch.

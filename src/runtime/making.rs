@@ -89,7 +89,8 @@ impl Group {
         let nth = self.makings.load(Ordering::Relaxed) + 1;
         let (shared, key) = (running.shared, (self.formed.epoch, self.id(), nth));
         shared.learnt().making.insert(key);
-        let wanted = MakeGroup { parent: key.1, nth: key.2, sequence: running.sequence, wish };
+        let (parent, nth, history) = (key.1, key.2, running.data.history);
+        let wanted = MakeGroup { parent, nth, sequence: running.sequence, history, wish };
         self.ask(shared, Command::MakeGroup(wanted));
         let (mut report_at, mut warn_at) = (running.since + WAITS_AFTER, running.since + WARN_AFTER);
         let outcome = loop {

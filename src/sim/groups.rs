@@ -110,7 +110,7 @@ impl World {
                     Some(Wish::Create(ranks)) if parent == GroupId::UNIVERSE => GroupWish::Ranks(ranks.clone()),
                     _ => GroupWish::Ranks((0..self.groups.members(parent).len() as u32).rev().collect()),
                 };
-                let wanted = MakeGroup { parent, nth, sequence: nth, wish };
+                let wanted = MakeGroup { parent, nth, sequence: nth, history: 0, wish };
                 self.command(node, Duration::ZERO, Command::MakeGroup(wanted));
             }
             GroupStep::Free(group) => {

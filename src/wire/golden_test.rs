@@ -245,8 +245,8 @@ fn asking() -> Vec<Row> {
         ("Locate", Message::Locate(Locate { index: 3 }), "03000000"),
         (
             "MakeGroup",
-            Message::MakeGroup(MakeGroup { parent: GroupId(4), nth: 2, sequence: 9, wish: GroupWish::Ranks(vec![2, 0]) }),
-            "040000000200000000000000090000000000000001020000000200000000000000",
+            Message::MakeGroup(MakeGroup { parent: GroupId(4), nth: 2, sequence: 9, history: 0x0102_0304, wish: GroupWish::Ranks(vec![2, 0]) }),
+            "04000000020000000000000009000000000000000403020101020000000200000000000000",
         ),
         (
             "MakeGroup",
@@ -254,9 +254,9 @@ fn asking() -> Vec<Row> {
                 parent: GroupId(4),
                 nth: 3,
                 sequence: 10,
-                wish: GroupWish::Colour { colour: Some(7), key: -1 },
+                history: 0, wish: GroupWish::Colour { colour: Some(7), key: -1 },
             }),
-            "0400000003000000000000000a00000000000000020107000000ffffffff",
+            "0400000003000000000000000a0000000000000000000000020107000000ffffffff",
         ),
         (
             "GroupMade",

@@ -382,8 +382,8 @@ impl Random {
                     0 => GroupWish::Ranks(self.list(40, Random::u32)),
                     _ => GroupWish::Colour { colour: self.option(Random::u32), key: self.number() as i32 },
                 };
-                let parent = GroupId(self.u32());
-                Message::MakeGroup(MakeGroup { parent, nth: self.u64(), sequence: self.u64(), wish })
+                let (parent, history) = (GroupId(self.u32()), self.u32());
+                Message::MakeGroup(MakeGroup { parent, nth: self.u64(), sequence: self.u64(), history, wish })
             }
             Message::GroupMade(_) => {
                 let (parent, group) = (GroupId(self.u32()), self.option(|random| GroupId(random.u32())));

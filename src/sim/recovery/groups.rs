@@ -43,7 +43,7 @@ impl World {
         process.program.calls += 1;
         let call = process.program.calls;
         process.program.making = Some((call, again));
-        let wanted = MakeGroup { parent: GroupId::UNIVERSE, nth, sequence, wish: wish(nth, index, size) };
+        let wanted = MakeGroup { parent: GroupId::UNIVERSE, nth, sequence, history: 0, wish: wish(nth, index, size) };
         self.command(node, Command::MakeGroup(wanted));
         self.after(node, super::plan::OPERATION, Tick::OperationOver(call));
     }
