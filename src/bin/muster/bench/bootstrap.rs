@@ -2,7 +2,7 @@
 //! ended.
 
 use super::calls::Rank;
-use super::options::{format_named, number, Format};
+use super::options::{alone, format_named, number, Format};
 use crate::code;
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -52,7 +52,7 @@ fn parse(words: &[String]) -> Result<Options, String> {
     let mut options = Options { worker_num: 8, iterations: 5, format: Format::Text };
     for pair in words.chunks(2) {
         let [option, value] = pair else {
-            return Err(format!("option {} wants a value: muster bench --help tells which", pair[0]));
+            return Err(alone(&pair[0], &["--worker_num", "-n", "--iters", "--format"], "bench bootstrap"));
         };
         match option.as_str() {
             "--worker_num" => options.worker_num = number(option, value, 1, 1024)? as u32,

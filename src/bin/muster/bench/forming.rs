@@ -5,7 +5,7 @@
 //! its place; then all leave, and the scheduler must end well.
 
 use super::nodes::Nodes;
-use super::options::{format_named, number, Format};
+use super::options::{alone, format_named, number, Format};
 use crate::{code, sys};
 use muster::config::{Key, NODES_LIMIT};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -64,7 +64,7 @@ fn parse(words: &[String]) -> Result<Options, String> {
     let mut options = Options { nodes: 1000, processes: 2, iterations: 1, format: Format::Text };
     for pair in words.chunks(2) {
         let [option, value] = pair else {
-            return Err(format!("option {} wants a value: muster bench --help tells which", pair[0]));
+            return Err(alone(&pair[0], &["--nodes", "--processes", "-n", "--iters", "--format"], "bench forming"));
         };
         match option.as_str() {
             "--nodes" => options.nodes = number(option, value, 1, NODES_LIMIT)? as u32,

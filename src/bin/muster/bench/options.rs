@@ -119,6 +119,41 @@ the times per call of the slowest rank, algbw is the data of the whole operation
 carries of it at least, as nccl-tests counts: it can be compared between numbers of ranks.
 ";
 
+/// The options of a collective.
+const NAMES: [&str; 23] = [
+    "--worker_num",
+    "-b",
+    "--begin",
+    "-e",
+    "--end",
+    "-f",
+    "--factor",
+    "--sizes",
+    "-n",
+    "--iters",
+    "-w",
+    "--warmup",
+    "-c",
+    "--check",
+    "-d",
+    "--dtype",
+    "-o",
+    "--op",
+    "-r",
+    "--root",
+    "--in_place",
+    "--barrier",
+    "--format",
+];
+
+/// What is wrong with a last word, behind which no value stands, where these are the options.
+pub fn alone(option: &str, names: &[&str], command: &str) -> String {
+    match names.contains(&option) {
+        true => format!("option {option} wants a value: muster bench --help tells which"),
+        false => format!("{option} is no option of {command}: muster bench --help lists them"),
+    }
+}
+
 /// What the words after `bench` mean.
 pub fn parse(words: &[String]) -> Result<Options, String> {
     let Some((name, mut rest)) = words.split_first() else {
@@ -143,7 +178,7 @@ pub fn parse(words: &[String]) -> Result<Options, String> {
     let (mut begin, mut end, mut factor) = (8, 64 << 20, 4);
     while let Some((option, after)) = rest.split_first() {
         let Some((value, after)) = after.split_first() else {
-            return Err(format!("option {option} wants a value: muster bench --help tells which"));
+            return Err(alone(option, &NAMES, "bench"));
         };
         rest = after;
         match option.as_str() {
@@ -164,7 +199,7 @@ pub fn parse(words: &[String]) -> Result<Options, String> {
             "--in_place" => options.in_place = number(option, value, 0, 1)? == 1,
             "--barrier" => options.barrier = number(option, value, 0, 1)? == 1,
             "--format" => options.format = named(option, value, &FORMATS)?.1,
-            _ => return Err(format!("{option} is no option: muster bench --help lists them")),
+            _ => return Err(format!("{option} is no option of bench: muster bench --help lists them")),
         }
     }
     if let (Some(worker_num), Root::Fixed(root)) = (options.worker_num, options.root) {
@@ -258,6 +293,8 @@ mod tests {
             ("allredcue", "collective is \"allredcue\": expected one of allgather, allreduce"),
             ("allreduce -b", "option -b wants a value"),
             ("allreduce --nonsense 5", "--nonsense is no option"),
+            ("allreduce --nonsense", "--nonsense is no option"),
+            ("allreduce -c 1 extra", "extra is no option"),
             ("allreduce -b 1T", "-b is \"1T\": expected a number of bytes"),
             ("allreduce -b 0", "--begin is 0 bytes: expected 1 or more"),
             ("allreduce -b 9 -e 8", "--begin is 9 bytes: expected at most --end, which is 8"),
