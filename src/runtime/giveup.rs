@@ -202,7 +202,8 @@ impl Group {
         if shared.learnt().away.is_none() {
             self.doubt();
             shared.ask(ToNode::Brain(Command::Report));
-            let deadline = shared.clock.now() + COMPARISON_WAIT;
+            // Others' time is up soon after this call's: then they would say so first, and that it is this rank which is absent.
+            let deadline = running.deadline.min(shared.clock.now() + COMPARISON_WAIT);
             if let Some(first) = shared.wait(deadline, |learnt| learnt.first_cause(id, epoch)) {
                 return (first, true);
             }

@@ -408,6 +408,27 @@ fn who_gives_up_for_a_reason_of_its_own_tells_its_peers_and_the_scheduler() {
     }
 }
 
+/// Not beyond its own time, for others, whose time is up soon after, would say that first, and take this rank for the one to
+/// blame; and not at all for a scheduler that is away.
+#[test]
+fn what_was_called_before_is_not_waited_for_where_that_is_of_no_use() {
+    for away in [false, true] {
+        let soon_enough = (0..10).any(|_| {
+            let mut bench = Bench::new();
+            match away {
+                true => bench.shared.file(Event::SchedulerAway(Some("it is gone".to_owned()))),
+                false => bench.group.set_timeout_ms(50).unwrap(),
+            }
+            bench.peers[2].write_all(&broadcast_frame_after(1, 1)).unwrap();
+            bench.stand(0);
+            let before = Instant::now();
+            assert_eq!(bench.call().status, Status::Mismatch);
+            before.elapsed() < COMPARISON_WAIT
+        });
+        assert!(soon_enough, "away: {away}: each waited for {COMPARISON_WAIT:?}");
+    }
+}
+
 /// A peer that the scheduler does not reach may be waiting for this rank, which has nothing to do with the group any more.
 #[test]
 fn what_the_scheduler_says_is_passed_on_where_nobody_calls() {
