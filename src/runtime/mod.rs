@@ -23,6 +23,8 @@ mod drive;
 mod giveup;
 mod group;
 mod handshake;
+#[cfg(test)]
+mod history_test;
 mod hosted;
 mod identity;
 mod keepalive;
