@@ -51,16 +51,10 @@ impl Group {
                 (self.failure(running, Status::Corrupt, None, cause), false)
             }
             Stop::Left(peer) => (self.left(running, peer, self.culprit(peer)), false),
-            Stop::Mismatch(peer, sequence, call) => (
-                self.failure(
-                    running,
-                    Status::Mismatch,
-                    None,
-                    self.mismatch(running, driver.previous, peer, sequence, &call),
-                ),
-                false,
-            ),
-            Stop::Earlier(peer) => self.differs_before(running, driver.previous, peer),
+            Stop::Mismatch(peer, sequence, call) => {
+                (self.failure(running, Status::Mismatch, None, self.mismatch(running, peer, sequence, &call)), false)
+            }
+            Stop::Earlier(peer) => self.differs_before(running, peer),
             Stop::Counts(peer, sent, expected) => {
                 let (own, other) = (self.describe(self.rank().unwrap_or(0)), self.describe(peer));
                 let cause = format!(
@@ -197,7 +191,7 @@ impl Group {
 
     /// A peer called the same, and something else before. What, the scheduler finds out, if both tell it what they called:
     /// that peer does once it has waited for this rank.
-    fn differs_before(&self, running: &Running<'_>, previous: Option<Call>, peer: u32) -> (Failure, bool) {
+    fn differs_before(&self, running: &Running<'_>, peer: u32) -> (Failure, bool) {
         let (shared, id, epoch) = (running.shared, self.id(), self.formed.epoch);
         if shared.learnt().away.is_none() {
             self.doubt();
@@ -210,20 +204,22 @@ impl Group {
         }
         let (own, other) = (self.describe(self.rank().unwrap_or(0)), self.describe(peer));
         let (number, both) = (running.sequence, &running.call);
-        let last = previous.map_or_else(String::new, |call| format!(": {own} called {call} as #{}", number - 1));
+        let last = self
+            .called(number - 1)
+            .map_or_else(String::new, |call| format!(": {own} called {call} as #{}", number - 1));
         let cause =
             format!("{own} and {other} called {both} as collective #{number} on {id}, but not the same before{last}");
         (self.failure(running, Status::Mismatch, None, cause), false)
     }
 
-    fn mismatch(&self, running: &Running<'_>, previous: Option<Call>, peer: u32, sequence: u64, call: &Call) -> String {
+    fn mismatch(&self, running: &Running<'_>, peer: u32, sequence: u64, call: &Call) -> String {
         let (own, other, group) = (self.describe(self.rank().unwrap_or(0)), self.describe(peer), self.id());
         let (number, mine) = (running.sequence, &running.call);
-        match (sequence.cmp(&number), previous) {
+        match (sequence.cmp(&number), self.called(sequence).filter(|called| called != call)) {
             (Ordering::Equal, _) => format!("{own} called {mine} as collective #{number} on {group}, but {other} called {call}"),
-            // A frame that nobody here asked for: the disagreement is about the collective before.
-            (Ordering::Less, Some(previous)) if sequence + 1 == number => {
-                format!("{own} called {previous} as collective #{sequence} on {group}, but {other} called {call}")
+            // A frame that nobody here asked for: the disagreement is about a collective before.
+            (Ordering::Less, Some(called)) => {
+                format!("{own} called {called} as collective #{sequence} on {group}, but {other} called {call}")
             }
             (Ordering::Less, _) => {
                 format!("{own} is in {mine} as collective #{number} on {group}, but {other} is still in {call} as #{sequence}")

@@ -408,6 +408,31 @@ fn who_gives_up_for_a_reason_of_its_own_tells_its_peers_and_the_scheduler() {
     }
 }
 
+/// However long ago that was.
+#[test]
+fn a_frame_that_nobody_asked_for_is_told_with_what_this_rank_called_then() {
+    for later in [0, 1, 254, 255] {
+        let mut bench = Bench::new();
+        bench.stand(0);
+        bench.peers[2].write_all(&broadcast_frame(2)).unwrap();
+        for count in 1..=1 + later {
+            let call = Call { root: Some(0), ..broadcast(count) };
+            let mut buffer = vec![0; count];
+            bench.group.run(Work::plain(call, CallBuffers::of(&[], &mut buffer))).expect("a root waits for nobody");
+        }
+        let (own, other) = ("broadcast(count 1, uint8, root 0)", "broadcast(count 2, uint8, root 3)");
+        let (first, number) = (bench.call().cause, later + 2);
+        let known = first.contains(&format!(" called {own} as collective #1 on world, but rank 3 ("));
+        let words = match later {
+            255 => {
+                format!("#{number} on world, but rank 3 (node id \"3\", host host, pid 4) is still in {other} as #1")
+            }
+            _ => format!(" called {other}"),
+        };
+        assert!(known == (later < 255) && first.ends_with(&words), "{first}");
+    }
+}
+
 /// Not beyond its own time, for others, whose time is up soon after, would say that first, and take this rank for the one to
 /// blame; and not at all for a scheduler that is away.
 #[test]

@@ -74,8 +74,6 @@ pub(super) struct Driver {
     pub checksums: Checksums,
     /// Where data headers are encoded.
     pub head: Vec<u8>,
-    /// The collective before the newest, for the sentence that tells two ranks apart.
-    pub previous: Option<Call>,
     /// All that have ended.
     pub history: History,
     /// From when on a call that begins looks for peers that have given up.
@@ -148,7 +146,6 @@ impl Group {
                 scratch: Vec::new(),
                 checksums: Checksums::default(),
                 head: Vec::with_capacity(DATA_HEADER_BYTES),
-                previous: None,
                 history: History::default(),
                 overhears_from: Time::default(),
             }),
@@ -448,6 +445,11 @@ impl Group {
     /// Another rank called something else before, and the scheduler is to find out what.
     pub(super) fn doubt(&self) {
         self.progress().doubt();
+    }
+
+    /// What this rank called under this number, for the sentence that tells two ranks apart.
+    pub(super) fn called(&self, sequence: u64) -> Option<Call> {
+        self.progress().called(sequence)
     }
 
     /// What a heartbeat says of this group's newest collective; nothing before its first use.

@@ -46,10 +46,16 @@ impl Progress {
         self.doubted = true;
     }
 
+    /// What this rank called under this number, unless that is too long ago.
+    pub(super) fn called(&self, sequence: u64) -> Option<Call> {
+        let is_known = sequence > 0 && sequence <= self.entered && self.entered - sequence < REMEMBERED as u64;
+        self.calls.get(place(sequence)).copied().filter(|_| is_known)
+    }
+
     /// What a heartbeat says of the newest; nothing before the first.
     pub(super) fn newest(&self, group: GroupId, now: Time) -> Option<GroupProgress> {
         let Progress { entered, finished, at, .. } = *self;
-        let call = self.calls.get(place(entered)).copied();
+        let call = self.called(entered);
         let age_ms = now.since(at).as_millis() as u64;
         (entered > 0).then_some(GroupProgress { group, entered, finished, call, age_ms })
     }
@@ -63,7 +69,7 @@ impl Progress {
         let newest = self.entered - 1;
         let count = newest.min(REMEMBERED as u64 - 1);
         let told = |sequence| {
-            let call = self.calls.get(place(sequence)).copied();
+            let call = self.called(sequence);
             GroupProgress { group, entered: sequence, finished: sequence, call, age_ms: 0 }
         };
         (newest - count + 1..=newest).rev().map(told).collect()
@@ -109,6 +115,10 @@ mod tests {
             for (behind, one) in (1..).zip(&earlier) {
                 assert_eq!((one.entered, one.finished), (calls - behind, calls - behind));
                 assert_eq!(one.call, Some(call(calls - behind)));
+            }
+            for number in 0..=calls + 1 {
+                let known = number > 0 && number <= calls && calls - number < 256;
+                assert_eq!(progress.called(number), known.then(|| call(number)), "{number} of {calls}");
             }
             progress.finish(calls);
             assert!(progress.earlier(GroupId::WORLD, waiting).is_empty(), "who is in none does not wait");

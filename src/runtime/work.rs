@@ -173,7 +173,6 @@ impl Group {
         let guarded = AssertUnwindSafe(|| self.overhear(driver, &running).and_then(|()| body(driver, &running)));
         match catch_unwind(guarded).unwrap_or(Err(Stop::Bug)) {
             Ok(result) => {
-                driver.previous = Some(call);
                 driver.history.add(running.data.signature);
                 self.finish(running.sequence);
                 Ok(result)
