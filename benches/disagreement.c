@@ -1,22 +1,24 @@
 /* How long until everybody knows that ranks disagree: they call different collectives, again and again, and each takes the time
- * from when the last of them has entered until its own call returns; then all make the cluster whole again.
+ * from when the last of them has entered (the next one, where they had returned) until its own call returns; then all make the
+ * cluster whole again.
  *
  *   disagreement [ROUNDS=50]     prints a table, as CSV; `make detection` builds it and runs it
  *
  * Fails where it takes longer than a second, or a call returns anything but MUSTER_ERR_MISMATCH. */
 #include "timing.h"
 
-enum { RANKS = 4, ODD = 2 };
+enum { RANKS = 4, ODD = 3 };
 
 /* What they call: one has another number of elements, so that frames meet; or each waits for the next one's broadcast, so that
- * nobody sends any. */
-enum { FRAMES_MEET, NO_FRAMES, WAYS };
+ * nobody sends any; or one believes that it is the root of a broadcast, which holds up nobody, for none waits for its part: all
+ * return, and then come to a barrier. */
+enum { FRAMES_MEET, NO_FRAMES, ALL_RETURN, WAYS };
 
 static struct {
     char port[8];
     atomic_int serves, whole, leave;
-    atomic_int round, told;
-    int way;
+    atomic_int round, returned, told;
+    int way, to_return;
     double entered_s[RANKS], told_s[RANKS];
     int status[RANKS];
 } *shared;
@@ -45,7 +47,14 @@ static int disagree(muster_group_t *world, int rank) {
     if (shared->way == FRAMES_MEET) {
         return muster_allreduce(world, numbers, numbers, rank == ODD ? 2 : 1, MUSTER_INT64, MUSTER_SUM);
     }
-    return muster_broadcast(world, numbers, 2, MUSTER_INT64, (rank + 1) % RANKS);
+    if (shared->way == NO_FRAMES) {
+        return muster_broadcast(world, numbers, 2, MUSTER_INT64, (rank + 1) % RANKS);
+    }
+    check(muster_broadcast(world, numbers, 2, MUSTER_INT64, rank == ODD ? ODD : 0) == MUSTER_OK, "a small broadcast");
+    atomic_fetch_add(&shared->returned, 1);
+    await(&shared->returned, shared->to_return, "a rank does not return");
+    shared->entered_s[rank] = now_s();
+    return muster_barrier(world);
 }
 
 static void be_rank(int rank) {
@@ -91,7 +100,8 @@ static int take(double *times) {
 }
 
 int main(int argc, char **argv) {
-    static const char *const names[WAYS] = {"a mismatch where frames meet", "a mismatch where nobody sends any"};
+    static const char *const names[WAYS] = {
+        "a mismatch where frames meet", "a mismatch where nobody sends any", "a mismatch after which all have returned"};
     int rounds = argc > 1 ? atoi(argv[1]) : 50, missed = 0, wrong = 0, round = 0;
     check(rounds > 0, "usage: disagreement [ROUNDS]");
     shared = share(sizeof *shared);
@@ -117,6 +127,7 @@ int main(int argc, char **argv) {
         for (int i = 0; i < rounds; i++) {
             await(&shared->whole, RANKS * ++round, "the cluster is not whole");
             shared->way = way;
+            shared->to_return = RANKS * (i + 1); /* the last way's rounds only count */
             atomic_store(&shared->round, round);
             await(&shared->told, RANKS * round, "a rank is not told");
             wrong += take(times + i * RANKS);

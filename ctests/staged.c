@@ -32,6 +32,8 @@ struct scene {
     int64_t limit_ms;     /* the group's time-out; 0: LIMIT_MS, which is never reached */
 };
 
+static void meet(struct part *part, int scene, const char *where);
+
 /* The next call of a rank that got through the case: there it is told. */
 static muster_status_t or_next(struct part *part, muster_status_t status) {
     return status == MUSTER_OK ? muster_barrier(part->world) : status;
@@ -50,6 +52,18 @@ static muster_status_t barrier_or_reduce(struct part *part) {
 
 static muster_status_t other_root_small(struct part *part) {
     return or_next(part, muster_broadcast(part->world, part->out, 16, MUSTER_UINT8, part->is_odd ? part->odd : 0));
+}
+
+/* None waits for the part of the last but one, which takes itself for the root; nor for what it calls then, like the others. */
+static muster_status_t all_have_returned(struct part *part) {
+    bool is_odd = part->rank == SIZE - 2;
+    CHECK_OK(muster_broadcast(part->world, part->out, 16, MUSTER_UINT8, is_odd ? SIZE - 2 : 0));
+    meet(part, -1, "returned");
+    muster_status_t status = MUSTER_OK;
+    for (int i = 0; i < 3 && status == MUSTER_OK; i++) {
+        status = muster_broadcast(part->world, part->out, 16, MUSTER_UINT8, SIZE - 1);
+    }
+    return or_next(part, status);
 }
 
 static muster_status_t other_root_large(struct part *part) {
@@ -292,6 +306,7 @@ static const struct scene scenes[] = {
     {"one that is stopped", is_stopped, MUSTER_ERR_TIMEOUT, {"never entered barrier #", "on world within the ", "it does not answer the scheduler"}, SHORT_MS},
     {"time is up in the middle", time_is_up, MUSTER_ERR_TIMEOUT, {"allreduce #", "s that it may take are over"}, SHORT_MS},
     {"cancelled in the middle", is_cancelled, MUSTER_ERR_ABORTED, {"cancelled allreduce #", "before it had ended"}, 0},
+    {"another root, and all have returned", all_have_returned, MUSTER_ERR_MISMATCH, {"root 0", "root 3", "as collective #2 on world"}, 0},
     {"a link is cut", link_is_cut, MUSTER_ERR_LINK, {"cannot reach each other although both live"}, 0},
 };
 enum { SCENES = sizeof scenes / sizeof *scenes };
