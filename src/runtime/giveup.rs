@@ -51,9 +51,7 @@ impl Group {
                 (self.failure(running, Status::Corrupt, None, cause), false)
             }
             Stop::Left(peer) => (self.left(running, peer, self.culprit(peer)), false),
-            Stop::Mismatch(peer, sequence, call) => {
-                (self.failure(running, Status::Mismatch, None, self.mismatch(running, peer, sequence, &call)), false)
-            }
+            Stop::Mismatch(peer, sequence, call) => self.differs(running, peer, sequence, &call),
             Stop::Earlier(peer) => self.differs_before(running, peer),
             Stop::Counts(peer, sent, expected) => {
                 let (own, other) = (self.describe(self.rank().unwrap_or(0)), self.describe(peer));
@@ -189,19 +187,26 @@ impl Group {
         self.failure(running, Status::PeerLeft, culprit, cause)
     }
 
-    /// A peer called the same, and something else before. What, the scheduler finds out, if both tell it what they called:
-    /// that peer does once it has waited for this rank.
-    fn differs_before(&self, running: &Running<'_>, peer: u32) -> (Failure, bool) {
+    /// A peer called something else under a number of which only the scheduler can know what both called, if both tell it: that
+    /// peer does once it has waited for this rank. The first cause, if that comes of it.
+    fn compared(&self, running: &Running<'_>) -> Option<Failure> {
         let (shared, id, epoch) = (running.shared, self.id(), self.formed.epoch);
-        if shared.learnt().away.is_none() {
-            self.doubt();
-            shared.ask(ToNode::Brain(Command::Report));
-            // Others' time is up soon after this call's: then they would say so first, and that it is this rank which is absent.
-            let deadline = running.deadline.min(shared.clock.now() + COMPARISON_WAIT);
-            if let Some(first) = shared.wait(deadline, |learnt| learnt.first_cause(id, epoch)) {
-                return (first, true);
-            }
+        if shared.learnt().away.is_some() {
+            return None;
         }
+        self.doubt();
+        shared.ask(ToNode::Brain(Command::Report));
+        // Others' time is up soon after this call's: then they would say so first, and that it is this rank which is absent.
+        let deadline = running.deadline.min(shared.clock.now() + COMPARISON_WAIT);
+        shared.wait(deadline, |learnt| learnt.first_cause(id, epoch))
+    }
+
+    /// A peer called the same, and something else before.
+    fn differs_before(&self, running: &Running<'_>, peer: u32) -> (Failure, bool) {
+        if let Some(first) = self.compared(running) {
+            return (first, true);
+        }
+        let id = self.id();
         let (own, other) = (self.describe(self.rank().unwrap_or(0)), self.describe(peer));
         let (number, both) = (running.sequence, &running.call);
         let last = self
@@ -210,6 +215,15 @@ impl Group {
         let cause =
             format!("{own} and {other} called {both} as collective #{number} on {id}, but not the same before{last}");
         (self.failure(running, Status::Mismatch, None, cause), false)
+    }
+
+    /// A peer called this under this number.
+    fn differs(&self, running: &Running<'_>, peer: u32, sequence: u64, call: &Call) -> (Failure, bool) {
+        let is_further = sequence > running.sequence;
+        if let Some(first) = is_further.then(|| self.compared(running)).flatten() {
+            return (first, true);
+        }
+        (self.failure(running, Status::Mismatch, None, self.mismatch(running, peer, sequence, call)), false)
     }
 
     fn mismatch(&self, running: &Running<'_>, peer: u32, sequence: u64, call: &Call) -> String {
@@ -222,7 +236,8 @@ impl Group {
                 format!("{own} called {called} as collective #{sequence} on {group}, but {other} called {call}")
             }
             (Ordering::Less, _) => {
-                format!("{own} is in {mine} as collective #{number} on {group}, but {other} is still in {call} as #{sequence}")
+                let what = format!("a part of {call} as #{sequence}, for which it did not ask");
+                format!("{own} is in {mine} as collective #{number} on {group}, but {other} has sent it {what}")
             }
             (Ordering::Greater, _) => format!(
                 "{own} called {mine} as collective #{number} on {group}, but {other} called something else then: it is in \

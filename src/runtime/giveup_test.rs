@@ -104,15 +104,14 @@ fn broadcast(count: usize) -> Call {
 
 /// Rank 3's part of its group's first collective, that broadcast.
 fn broadcast_frame(count: usize) -> Vec<u8> {
-    broadcast_frame_after(count, 0)
+    frame(DataHeader::of_first(broadcast(count)))
 }
 
-fn broadcast_frame_after(count: usize, history: u32) -> Vec<u8> {
-    let call = broadcast(count);
-    let data = DataHeader { history, ..DataHeader::of_first(call) }.encode();
-    let header = FrameHeader { kind: LinkKind::Data as u8, flags: 0, node: 0, length: count as u64 }.encode();
-    let mut bytes = [&header[..], &data].concat();
-    for piece in vec![7; count].chunks(PIECE_BYTES) {
+fn frame(data: DataHeader) -> Vec<u8> {
+    let length = data.call.count;
+    let header = FrameHeader { kind: LinkKind::Data as u8, flags: 0, node: 0, length }.encode();
+    let mut bytes = [&header[..], &data.encode()].concat();
+    for piece in vec![7; length as usize].chunks(PIECE_BYTES) {
         bytes.extend_from_slice(piece);
         bytes.extend_from_slice(&crc32fast::hash(piece).to_le_bytes());
     }
@@ -371,7 +370,9 @@ fn who_gives_up_for_a_reason_of_its_own_tells_its_peers_and_the_scheduler() {
         match found {
             Found::Nothing => bench.group.set_timeout_ms(50).unwrap(),
             Found::AnotherCall => peer.write_all(&broadcast_frame(2)).unwrap(),
-            Found::AnotherPast => peer.write_all(&broadcast_frame_after(1, 1)).unwrap(),
+            Found::AnotherPast => {
+                peer.write_all(&frame(DataHeader { history: 1, ..DataHeader::of_first(broadcast(1)) })).unwrap()
+            }
             Found::Damage => {
                 let mut bytes = broadcast_frame(1);
                 *bytes.last_mut().unwrap() ^= 1;
@@ -425,11 +426,42 @@ fn a_frame_that_nobody_asked_for_is_told_with_what_this_rank_called_then() {
         let known = first.contains(&format!(" called {own} as collective #1 on world, but rank 3 ("));
         let words = match later {
             255 => {
-                format!("#{number} on world, but rank 3 (node id \"3\", host host, pid 4) is still in {other} as #1")
+                let what = format!("a part of {other} as #1, for which it did not ask");
+                format!("#{number} on world, but rank 3 (node id \"3\", host host, pid 4) has sent it {what}")
             }
             _ => format!(" called {other}"),
         };
         assert!(known == (later < 255) && first.ends_with(&words), "{first}");
+    }
+}
+
+/// What that peer called then, only the scheduler can find out; without it the sentence says what is known here.
+#[test]
+fn who_hears_of_a_later_call_asks_for_the_comparison_first() {
+    for compared in [true, false] {
+        let mut bench = Bench::new();
+        let later = DataHeader { sequence: 2, ..DataHeader::of_first(broadcast(2)) };
+        bench.peers[2].write_all(&frame(later)).unwrap();
+        bench.stand(0);
+        std::thread::scope(|scope| {
+            let call = scope.spawn(|| bench.call());
+            let is_report = |asked| matches!(asked, Some(ToNode::Brain(Command::Report)));
+            let asked_by = Instant::now() + SOON;
+            while !is_report(bench.shared.next_command()) {
+                assert!(Instant::now() < asked_by, "it does not ask");
+                std::thread::yield_now();
+            }
+            if compared {
+                bench.shared.file(Event::Revoked(cause(1)));
+            }
+            let first = call.join().expect("the call does not panic");
+            match compared {
+                true => assert_eq!(first, cause(1)),
+                false => assert!(first
+                    .cause
+                    .ends_with("called something else then: it is in broadcast(count 2, uint8, root 3) as #2 already")),
+            }
+        });
     }
 }
 
@@ -444,7 +476,7 @@ fn what_was_called_before_is_not_waited_for_where_that_is_of_no_use() {
                 true => bench.shared.file(Event::SchedulerAway(Some("it is gone".to_owned()))),
                 false => bench.group.set_timeout_ms(50).unwrap(),
             }
-            bench.peers[2].write_all(&broadcast_frame_after(1, 1)).unwrap();
+            bench.peers[2].write_all(&frame(DataHeader { history: 1, ..DataHeader::of_first(broadcast(1)) })).unwrap();
             bench.stand(0);
             let before = Instant::now();
             assert_eq!(bench.call().status, Status::Mismatch);
