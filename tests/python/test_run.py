@@ -43,6 +43,7 @@ def run(*words, env=None):
         (["--worker_nun=2", "true"], "did you mean --worker_num?"),
         (["--bind_core=True", "true"], "this version does not have --bind_core"),
         (["--worker_num=2"], "there is no program to run"),
+        (["--join", "yes", "./hello"], "write --join=True for what it may mean, and where it is the program --join=True ./yes"),
         (["--master_addr=192.0.2.1", "--master_port=0", "true"], "192.0.2.1 is not an address of this host"),
     ],
 )
@@ -235,6 +236,46 @@ def test_logs_begin_anew_and_have_both_streams():
         subprocess.run(again, env=clean_environment(), check=True, capture_output=True, timeout=20)
         assert launch.log("worker_0.log") == "new\nerr\n"
         assert launch.log("scheduler.log") == ""
+
+
+def second_run(folder, *words):
+    return run("run", "--worker_num=1", *JOINED, f"--log_dir={folder}", *words)
+
+
+def test_a_second_run_in_the_folder_of_a_live_one_is_refused_and_touches_nothing():
+    with Launch("--worker_num=1", *JOINED, *shell("echo first; exec sleep 600")) as launch:
+        launch.wait_for("first", timeout=20)
+        refused = second_run(launch.logs, "echo", "second")
+        assert refused.returncode == 1
+        for part in [f"launcher {launch.pid} on {socket.gethostname()}", "worker_0.log", "give this one another --log_dir"]:
+            assert part in refused.stderr
+        assert launch.log("worker_0.log") == "first\n"
+        # Killed, it leaves nothing that is in the way.
+        launch.kill()
+        launch.popen.wait()
+        assert second_run(launch.logs, "echo", "second").stdout == "second\n"
+        assert launch.log("worker_0.log") == "second\n"
+        assert "second" not in launch.stdout
+
+
+def test_without_join_the_children_keep_their_folder_until_the_last_has_ended():
+    with Launch("--worker_num=1", ONE_PORT, "sleep", "600") as launch:
+        assert launch.wait(timeout=20) == 0
+        scheduler, worker = (int(line) for line in launch.stdout.splitlines())
+        os.kill(scheduler, signal.SIGKILL)
+        until(lambda: launch.descendants() == [worker], 10, "only the worker is left")
+        refused = second_run(launch.logs, "true")
+        assert refused.returncode == 1 and f"alive in {worker}" in refused.stderr
+        os.kill(worker, signal.SIGKILL)
+        launch.nothing_left(timeout=10)
+        assert second_run(launch.logs, "echo", "second").stdout == "second\n"
+
+
+def test_what_a_run_that_ended_well_has_left_behind_is_no_run():
+    with Launch("--worker_num=1", *JOINED, *shell("setsid sleep 600 & echo first")) as launch:
+        assert launch.wait(timeout=30) == 0
+        assert launch.descendants() != []
+        assert second_run(launch.logs, "echo", "second").stdout == "second\n"
 
 
 def test_python_files_run_under_python3_unbuffered(tmp_path):

@@ -3,6 +3,7 @@
 //! Every child leads a process group of its own, so that its own children can be stopped with it. With --join it is killed when
 //! the launcher dies, and reads the launcher's standard input; without, it outlives the launcher on purpose.
 
+use super::folder::{self, Claim};
 use super::parse::RunOptions;
 use super::program::Program;
 use crate::start::{start, Start};
@@ -12,7 +13,7 @@ use muster::net::host;
 use muster::types::LaunchId;
 use std::ffi::OsString;
 use std::fmt;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::net::TcpListener;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -130,6 +131,8 @@ pub struct Launch<'a> {
     inherited: Vec<(OsString, OsString)>,
     /// An input in which there is nothing.
     null: File,
+    /// The lock of the run's logs, which it has as long as this lives.
+    claim: Option<Claim>,
 }
 
 impl<'a> Launch<'a> {
@@ -140,7 +143,8 @@ impl<'a> Launch<'a> {
         listener: Option<TcpListener>,
         meeting: Meeting,
     ) -> io::Result<Launch<'a>> {
-        Ok(Launch { options, program, listener, meeting, inherited: inherited(), null: File::open("/dev/null")? })
+        let null = File::open("/dev/null")?;
+        Ok(Launch { options, program, listener, meeting, inherited: inherited(), null, claim: None })
     }
 
     /// The scheduler's port.
@@ -148,17 +152,30 @@ impl<'a> Launch<'a> {
         self.meeting.port
     }
 
-    /// Starts the scheduler, where this host has it, and then the workers. On an error those already started are stopped
-    /// again; one of the kind `NotFound` is the program's (what runs it may be missing, which only shows here).
-    pub fn start_all(&self) -> io::Result<Vec<Child>> {
-        let mut children = Vec::new();
+    /// The scheduler, where this host has it, and then the workers.
+    fn parts(&self) -> Vec<Part> {
         let mut parts: Vec<Part> = Vec::new();
         parts.extend(self.listener.as_ref().map(|_| Part::Scheduler));
         let rank = |index| self.options.rank(index).filter(|_| !self.meeting.ranks_by_table);
         parts.extend((0..self.options.local_worker_num).map(|index| Part::Worker { index, rank: rank(index) }));
-        for part in parts {
+        parts
+    }
+
+    /// Takes the logs, which must not be those of another run. The error is a sentence.
+    pub fn claim(&mut self) -> Result<(), String> {
+        let own = folder::Tenant::this(self.options, &self.parts(), self.port());
+        self.claim = Some(folder::claim(&self.options.log_dir, &own)?);
+        Ok(())
+    }
+
+    /// Starts them all. On an error those already started are stopped again; one of the kind `NotFound` is the program's (what
+    /// runs it may be missing, which only shows here).
+    pub fn start_all(&self) -> io::Result<Vec<Child>> {
+        let mut children = Vec::new();
+        for (index, part) in self.parts().into_iter().enumerate() {
             let log = self.options.log_dir.join(part.log_name());
-            match fresh_log(&log).map_err(|error| of_file(&log, &error)).and_then(|output| self.start(part, &output)) {
+            let output = self.fresh_log(&log, index == 0).map_err(|error| of_file(&log, &error));
+            match output.and_then(|output| self.start(part, &output)) {
                 Ok((pid, launch)) => children.push(Child { part, pid, pid_before: None, launch, restarts: 0, log }),
                 Err(error) => {
                     stop_now(&children);
@@ -167,6 +184,24 @@ impl<'a> Launch<'a> {
             }
         }
         Ok(children)
+    }
+
+    /// An empty log. Without --join the child has its lock from now on.
+    fn fresh_log(&self, path: &Path, is_first: bool) -> io::Result<File> {
+        let claimed = match (&self.claim, is_first && !self.options.join) {
+            (Some(claim), true) => claim.descriptor()?,
+            _ => None,
+        };
+        let log = claimed.map_or_else(|| folder::open_log(path), Ok)?;
+        // A file system without locks was told of.
+        if !self.options.join && folder::lock(&log).is_ok_and(|locked| !locked) {
+            return Err(io::Error::other(folder::held(path)));
+        }
+        // To cut off what is empty is as much work for a disk's file system, and a job has many logs.
+        if log.metadata()?.len() > 0 {
+            log.set_len(0)?;
+        }
+        Ok(log)
     }
 
     /// Starts a child that has ended once more: the same in everything but its process. Its log goes on, after these words.
@@ -232,16 +267,6 @@ fn inherited() -> Vec<(OsString, OsString)> {
     inherited
 }
 
-/// An empty file to which several processes can append without overwriting each other.
-fn fresh_log(path: &Path) -> io::Result<File> {
-    let log = OpenOptions::new().append(true).create(true).open(path)?;
-    // To cut off what is empty is as much work for a disk's file system, and a job has many logs.
-    if log.metadata()?.len() > 0 {
-        log.set_len(0)?;
-    }
-    Ok(log)
-}
-
 /// The same file once more, with these words on a line of their own.
 fn next_page(path: &Path, words: &str) -> io::Result<File> {
     let last = || -> io::Result<u8> {
@@ -250,7 +275,7 @@ fn next_page(path: &Path, words: &str) -> io::Result<File> {
         file.read_exact(&mut last).map(|()| last[0])
     };
     let begin = if last().is_ok_and(|byte| byte != b'\n') { "\n" } else { "" };
-    let mut log = OpenOptions::new().append(true).create(true).open(path)?;
+    let mut log = folder::open_log(path)?;
     log.write_all(format!("{begin}{NEXT_LIFE}{words}\n").as_bytes())?;
     Ok(log)
 }

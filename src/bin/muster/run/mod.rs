@@ -9,6 +9,7 @@
 //! | [`hccl`] | what the environment says for HCCL |
 //! | [`recovery`] | whether lost processes may return |
 //! | [`thresholds`] | whether the scheduler can read them |
+//! | [`folder`] | whose the logs of a folder are |
 //! | [`children`] | environment, logs and start of each child |
 //! | [`lives`] | how often and how soon a child is started again: pure |
 //! | [`supervise`] | when to stop whom, who comes back, and who failed first: pure |
@@ -30,6 +31,7 @@
 mod children;
 mod deserters;
 mod elsewhere;
+mod folder;
 mod hccl;
 mod inquiry;
 mod join;
@@ -104,6 +106,7 @@ fn launch(options: &RunOptions) -> Result<i32, Refusal> {
     }
     let meeting = Meeting { port, hccl, ranks_by_table: hccl::has_rank_table() };
     let mut launch = Launch::new(options, &program, listener, meeting).map_err(|error| failed(error.to_string()))?;
+    launch.claim().map_err(failed)?;
     let children = launch.start_all().map_err(|error| {
         let code = if error.kind() == io::ErrorKind::NotFound { code::NOT_FOUND } else { code::FAILED };
         Refusal::new(code, error.to_string())

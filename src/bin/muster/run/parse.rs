@@ -6,6 +6,7 @@
 use super::options::{Kind, Spec, NOT_YET, OPTIONS};
 use muster::config::{closest, NODES_LIMIT};
 use std::ffi::{OsStr, OsString};
+use std::iter::Peekable;
 use std::path::PathBuf;
 
 /// Whose output is shown while it comes.
@@ -94,10 +95,7 @@ pub fn parse(words: Vec<OsString>) -> Result<Request, String> {
         let spec = &OPTIONS[index];
         let value = match (inline, spec.kind) {
             (Some(value), _) => value,
-            (None, Kind::Flag) => match words.next_if(|word| boolean_word(word).is_some()) {
-                Some(word) => word.to_string_lossy().into_owned(),
-                None => "True".to_owned(),
-            },
+            (None, Kind::Flag) => flag(spec, &mut words)?,
             (None, Kind::Value) => match words.next() {
                 Some(word) => utf8(spec, &word)?,
                 None => return Err(format!("--{} needs a value: --{}={}", spec.name, spec.name, spec.value)),
@@ -107,6 +105,20 @@ pub fn parse(words: Vec<OsString>) -> Result<Request, String> {
     }
     task.extend(words);
     validate(&given, task).map(Request::Run)
+}
+
+/// What stands behind a flag: its value, or what comes next, and then the flag is True.
+fn flag(spec: &Spec, words: &mut Peekable<impl Iterator<Item = OsString>>) -> Result<String, String> {
+    let name = spec.name;
+    let meant = words.peek().and_then(|word| word.to_str()).filter(|word| like_boolean(word).is_some());
+    if let Some((word, value)) = meant.and_then(|word| Some((word, like_boolean(word)?))) {
+        return Err(format!(
+            "--{name} {word}: {word:?} is no value here; write --{name}={value} for what it may mean, and where it is the program \
+             --{name}=True ./{word} (or -- {word} for one in PATH)"
+        ));
+    }
+    let value = words.next_if(|word| boolean_word(word).is_some());
+    Ok(value.map_or_else(|| "True".to_owned(), |word| word.to_string_lossy().into_owned()))
 }
 
 fn utf8(spec: &Spec, word: &OsStr) -> Result<String, String> {
@@ -129,11 +141,14 @@ fn find(name: &str) -> Result<usize, String> {
 }
 
 fn boolean_word(word: &OsStr) -> Option<bool> {
-    match word.to_str() {
-        Some("True" | "true") => Some(true),
-        Some("False" | "false") => Some(false),
-        _ => None,
-    }
+    let is = |name| word.eq_ignore_ascii_case(name);
+    is("true").then_some(true).or(is("false").then_some(false))
+}
+
+/// A word that is no value of a flag here, but often is one elsewhere, and what it would be here.
+fn like_boolean(word: &str) -> Option<&'static str> {
+    let is = |names: [&str; 3]| names.iter().any(|name| word.eq_ignore_ascii_case(name));
+    is(["yes", "on", "1"]).then_some("True").or(is(["no", "off", "0"]).then_some("False"))
 }
 
 /// The raw values by name; each getter gives the default where nothing was given.

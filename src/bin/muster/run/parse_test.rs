@@ -42,14 +42,40 @@ fn local_worker_num_follows_a_smaller_worker_num() {
 
 #[test]
 fn booleans() {
-    for line in ["--join a.out", "--join True a.out", "--join=true a.out", "--join=False --join a.out"] {
+    let lines = [
+        "--join a.out",
+        "--join True a.out",
+        "--join=true a.out",
+        "--join=False --join a.out",
+        "--join TRUE a.out",
+        "--join=tRuE a.out",
+    ];
+    for line in lines {
         assert!(options(line).join, "{line}");
         assert_eq!(options(line).task, ["a.out"], "{line}");
     }
-    for line in ["--join False a.out", "--join=false a.out"] {
+    for line in ["--join False a.out", "--join=false a.out", "--join FALSE a.out", "--join=fAlse a.out"] {
         assert!(!options(line).join, "{line}");
     }
-    assert_eq!(options("--join -- True").task, ["True"]);
+    for (line, program) in
+        [("--join -- True", "True"), ("--join -- yes", "yes"), ("--join=True yes", "yes"), ("--join ./no", "./no")]
+    {
+        assert_eq!((options(line).join, options(line).task), (true, vec![OsString::from(program)]), "{line}");
+    }
+}
+
+#[test]
+fn after_a_flag_what_only_elsewhere_is_a_boolean_is_no_program() {
+    let flags = OPTIONS.iter().filter(|option| option.kind == Kind::Flag);
+    for (flag, word, value) in flags.flat_map(|flag| {
+        let words = [("yes", "True"), ("ON", "True"), ("1", "True"), ("No", "False"), ("off", "False"), ("0", "False")];
+        words.map(|(word, value)| (flag.name, word, value))
+    }) {
+        let error = request(&format!("--{flag} {word} ./hello")).unwrap_err();
+        for said in [format!("--{flag}={value} "), format!("--{flag}=True ./{word} ")] {
+            assert!(error.contains(&said), "{said:?} in {error}");
+        }
+    }
 }
 
 #[test]

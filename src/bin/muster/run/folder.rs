@@ -1,0 +1,251 @@
+//! The folder of a run's logs: a run that is alive keeps its own, and a second one that would write there is refused.
+//!
+//! A live run holds locks (flock) on its logs. With --join the launcher holds that of the first one, and no child inherits it:
+//! the run is alive as long as the launcher. Without --join each child, and whatever comes of it, holds the lock of its own
+//! log by the descriptor that it writes to: the run is alive as long as anybody may still write. So a dead run holds nothing,
+//! however it ended, and what it left behind is not looked at.
+//!
+//! The file [`RUNS`] tells whose the logs are, a line for each launcher. It is read and written under a lock of its own, and lines
+//! of dead runs go when the next one begins. Launchers of one run on different hosts may share a folder: they have the same port
+//! of the scheduler and other logs. Another port is another run.
+//!
+//! Where a file system has no locks a warning says so, and nobody is refused.
+
+use super::children::Part;
+use super::parse::RunOptions;
+use muster::net::host;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Tells whose the logs of its folder are.
+pub const RUNS: &str = ".muster_runs";
+
+/// How long another launcher may take to read and write that file.
+const PATIENCE: Duration = Duration::from_secs(5);
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+/// Processes that a refusal names.
+const NAMED: usize = 4;
+
+/// One launcher's part of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tenant {
+    pid: u32,
+    join: bool,
+    port: u16,
+    /// It has the scheduler.
+    scheduler: bool,
+    /// The number in the name of its first worker's log, and how many follow.
+    workers: (u32, u32),
+    host: String,
+}
+
+impl Tenant {
+    /// This launcher, which starts these.
+    pub fn this(options: &RunOptions, parts: &[Part], port: u16) -> Tenant {
+        let numbers: Vec<u32> = parts.iter().filter_map(|part| part.number()).collect();
+        Tenant {
+            pid: std::process::id(),
+            join: options.join,
+            port,
+            scheduler: parts.contains(&Part::Scheduler),
+            workers: (numbers.first().copied().unwrap_or(0), numbers.len() as u32),
+            host: host::name().unwrap_or_else(|_| "?".to_owned()),
+        }
+    }
+
+    fn line(&self) -> String {
+        let Tenant { pid, join, port, scheduler, workers: (first, count), host } = self;
+        format!("{pid} {} {port} {} {first} {count} {host}\n", u8::from(*join), u8::from(*scheduler))
+    }
+
+    /// None of a line that another version wrote.
+    fn read(line: &str) -> Option<Tenant> {
+        let words: Vec<&str> = line.split(' ').collect();
+        let [pid, join, port, scheduler, first, count, host] = words[..] else { return None };
+        Some(Tenant {
+            pid: pid.parse().ok()?,
+            join: join == "1",
+            port: port.parse().ok()?,
+            scheduler: scheduler == "1",
+            workers: (first.parse().ok()?, count.parse().ok()?),
+            host: host.to_owned(),
+        })
+    }
+
+    fn logs(&self) -> impl Iterator<Item = String> + '_ {
+        let (first, count) = self.workers;
+        let workers = (0..count).map(move |index| format!("worker_{}.log", first.saturating_add(index)));
+        self.scheduler.then(|| "scheduler.log".to_owned()).into_iter().chain(workers)
+    }
+
+    fn shares_a_log_with(&self, other: &Tenant) -> bool {
+        let [(first, count), (others_first, others_count)] = [self.workers, other.workers];
+        let is_apart =
+            first.saturating_add(count) <= others_first || others_first.saturating_add(others_count) <= first;
+        (self.scheduler && other.scheduler) || !is_apart
+    }
+
+    /// Whether both can't write here.
+    fn is_in_the_way_of(&self, other: &Tenant) -> bool {
+        self.port != other.port || self.shares_a_log_with(other)
+    }
+
+    fn is_alive(&self, folder: &Path) -> bool {
+        self.logs().any(|log| is_locked(&folder.join(log)))
+    }
+
+    /// Who it is, as far as can be known here.
+    fn named(&self, folder: &Path) -> String {
+        let logs: Vec<String> = self.logs().collect();
+        let logs = match &logs[..] {
+            [only] => only.clone(),
+            [first, .., last] => format!("{first} to {last}"),
+            [] => "nothing".to_owned(),
+        };
+        let by = match self.join {
+            true => String::new(),
+            false => format!(", started without --join{}", self.writers(folder)),
+        };
+        format!("launcher {} on {}, scheduler's port {}, {logs}{by}", self.pid, self.host, self.port)
+    }
+
+    /// The processes of this host that write into its logs, in words.
+    fn writers(&self, folder: &Path) -> String {
+        let logs: Vec<(u64, u64)> = self.logs().filter_map(|log| identity(&folder.join(log))).collect();
+        let mut pids = writers(&logs);
+        pids.sort_unstable();
+        let more = if pids.len() > NAMED { ", .." } else { "" };
+        let named: Vec<String> = pids.iter().take(NAMED).map(u32::to_string).collect();
+        match named.is_empty() {
+            true => String::new(),
+            false => format!(", alive in {}{more}", named.join(", ")),
+        }
+    }
+}
+
+/// The first log of this run, open and locked, where the file system has locks.
+pub struct Claim(Option<File>);
+
+impl Claim {
+    /// The descriptor by which the first child is to write, so that it has the lock, too.
+    pub fn descriptor(&self) -> io::Result<Option<File>> {
+        self.0.as_ref().map(File::try_clone).transpose()
+    }
+}
+
+/// Takes the logs of this launcher. The error is a sentence.
+pub fn claim(folder: &Path, own: &Tenant) -> Result<Claim, String> {
+    match try_claim(folder, own) {
+        Ok(claimed) => claimed,
+        Err(error) => {
+            let (folder, again) = (folder.display(), "another run that has the same --log_dir would not be noticed");
+            eprintln!("muster: warning: {folder}/{RUNS}: {error}: {again}");
+            Ok(Claim(None))
+        }
+    }
+}
+
+/// The outer error is of the file system, the inner one is another run.
+fn try_claim(folder: &Path, own: &Tenant) -> io::Result<Result<Claim, String>> {
+    let mut runs = open_runs(folder)?;
+    let mut text = String::new();
+    runs.read_to_string(&mut text)?;
+    let tenants = text.lines().filter_map(Tenant::read).filter(|tenant| tenant.is_alive(folder));
+    let mut lines = String::new();
+    for tenant in tenants {
+        if tenant.is_in_the_way_of(own) {
+            return Ok(Err(refusal(folder, &tenant, own)));
+        }
+        lines += &tenant.line();
+    }
+    let Some(first) = own.logs().next() else { return Ok(Ok(Claim(None))) };
+    let log = open_log(&folder.join(&first))?;
+    if !lock(&log)? {
+        return Ok(Err(format!("{}: {ADVICE}", held(&folder.join(first)))));
+    }
+    lines += &own.line();
+    runs.rewind()?;
+    runs.set_len(0)?;
+    runs.write_all(lines.as_bytes())?;
+    Ok(Ok(Claim(Some(log))))
+}
+
+const ADVICE: &str =
+    "each run needs a folder of its own for its logs, so give this one another --log_dir, or end the other \
+                      run first";
+
+fn refusal(folder: &Path, tenant: &Tenant, own: &Tenant) -> String {
+    let parts = match tenant.port == own.port && tenant.host != own.host {
+        true => "; launchers of one run that share a folder need --node_rank, so that their workers' logs differ",
+        false => "",
+    };
+    format!("--log_dir is {folder:?}, where another run is alive ({}): {ADVICE}{parts}", tenant.named(folder))
+}
+
+/// Says that another run, of which nothing is known, has that log.
+pub fn held(log: &Path) -> String {
+    format!("{} is another run's, which is alive", log.display())
+}
+
+/// The file with its lock, which goes with it.
+fn open_runs(folder: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    let runs = options.open(folder.join(RUNS))?;
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match runs.try_lock() {
+            Ok(()) => return Ok(runs),
+            Err(TryLockError::Error(error)) => return Err(error),
+            Err(TryLockError::WouldBlock) if Instant::now() >= deadline => {
+                return Err(io::Error::other("another launcher has held its lock for 5 s"));
+            }
+            Err(TryLockError::WouldBlock) => std::thread::sleep(LOOK_AGAIN),
+        }
+    }
+}
+
+/// A log to which several processes can append without overwriting each other.
+pub fn open_log(path: &Path) -> io::Result<File> {
+    OpenOptions::new().append(true).create(true).open(path)
+}
+
+/// Takes a log's lock, for this descriptor and its copies; false where another has it. What is no file (a pipe, /dev/null) has none.
+pub fn lock(log: &File) -> io::Result<bool> {
+    if !log.metadata()?.is_file() {
+        return Ok(true);
+    }
+    match log.try_lock() {
+        Ok(()) => Ok(true),
+        Err(TryLockError::WouldBlock) => Ok(false),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+fn is_locked(path: &Path) -> bool {
+    let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+    opened.is_ok_and(|log| matches!(log.try_lock_shared(), Err(TryLockError::WouldBlock)))
+}
+
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    let about = path.metadata().ok()?;
+    Some((about.dev(), about.ino()))
+}
+
+/// The processes whose standard output or error is one of these files, as far as this process may know.
+fn writers(logs: &[(u64, u64)]) -> Vec<u32> {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let writes = |pid: &u32| {
+        let stream = |number| identity(&PathBuf::from(format!("/proc/{pid}/fd/{number}")));
+        [1, 2].into_iter().filter_map(stream).any(|open| logs.contains(&open))
+    };
+    pids.filter(writes).collect()
+}
+
+#[cfg(test)]
+#[path = "folder_test.rs"]
+mod tests;

@@ -1,0 +1,106 @@
+use super::*;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A folder of this test's own.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Folder {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("muster-folder-{}-{number}", std::process::id()));
+        std::fs::create_dir(&path).unwrap();
+        Folder(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).unwrap();
+    }
+}
+
+fn tenant(pid: u32, port: u16, scheduler: bool, workers: (u32, u32)) -> Tenant {
+    Tenant { pid, join: true, port, scheduler, workers, host: format!("host{pid}") }
+}
+
+#[test]
+fn a_line_is_read_as_it_was_written_and_another_versions_is_passed_by() {
+    for own in [tenant(7, 8118, true, (0, 4)), Tenant { join: false, ..tenant(1, 65535, false, (4, 1)) }] {
+        assert_eq!(Tenant::read(own.line().trim_end()), Some(own));
+    }
+    for line in ["", "7", "7 1 8118 1 0 4", "x 1 8118 1 0 4 host", "7 1 8118 1 0 4 host more"] {
+        assert_eq!(Tenant::read(line), None, "{line}");
+    }
+}
+
+#[test]
+fn who_has_which_logs() {
+    let names = |tenant: Tenant| tenant.logs().collect::<Vec<_>>().join(" ");
+    assert_eq!(names(tenant(1, 1, true, (0, 2))), "scheduler.log worker_0.log worker_1.log");
+    assert_eq!(names(tenant(1, 1, false, (4, 1))), "worker_4.log");
+    let first = tenant(1, 8118, true, (0, 4));
+    // Launchers of one run: other workers, the same port.
+    assert!(!first.is_in_the_way_of(&tenant(2, 8118, false, (4, 4))));
+    assert!(first.is_in_the_way_of(&tenant(2, 8118, false, (3, 4))));
+    assert!(first.is_in_the_way_of(&tenant(2, 8118, true, (4, 4))));
+    assert!(first.is_in_the_way_of(&tenant(2, 8119, false, (4, 4))));
+}
+
+#[test]
+fn a_second_run_is_refused_while_the_first_one_lives_and_told_which_that_is() {
+    let folder = Folder::new();
+    let held = claim(&folder.0, &tenant(11, 8118, true, (0, 4))).unwrap();
+    for second in [tenant(12, 8200, true, (0, 4)), tenant(12, 8200, false, (9, 1))] {
+        let error = claim(&folder.0, &second).err().expect("another run lives here");
+        for word in
+            ["--log_dir is", "launcher 11 on host11", "port 8118", "scheduler.log to worker_3.log", "another --log_dir"]
+        {
+            assert!(error.contains(word), "{word:?} in {error}");
+        }
+        assert!(!error.contains("--node_rank"), "{error}");
+    }
+    // Another host's part of the same run comes in, but not under the same names.
+    let beside = claim(&folder.0, &tenant(13, 8118, false, (4, 4))).unwrap();
+    let error = claim(&folder.0, &tenant(14, 8118, false, (4, 4))).err().expect("those logs are taken");
+    assert!(error.contains("launcher 13 on host13") && error.contains("--node_rank"), "{error}");
+    // One part of the first run is enough to keep others out.
+    drop(held);
+    assert!(claim(&folder.0, &tenant(12, 8200, true, (0, 4))).err().expect("a part lives").contains("host13"));
+    drop(beside);
+    claim(&folder.0, &tenant(12, 8200, true, (0, 4))).unwrap();
+    let runs = std::fs::read_to_string(folder.0.join(RUNS)).unwrap();
+    assert_eq!(runs, tenant(12, 8200, true, (0, 4)).line(), "lines of the dead are gone");
+}
+
+#[test]
+fn without_join_the_lock_lives_as_long_as_a_copy_of_the_descriptor_and_its_holders_are_named() {
+    let folder = Folder::new();
+    let own = Tenant { join: false, ..tenant(11, 8118, true, (0, 1)) };
+    let held = claim(&folder.0, &own).unwrap();
+    let output = held.descriptor().unwrap().expect("this file system has locks");
+    drop(held);
+    let mut child = std::process::Command::new("sleep").arg("600").stdout(output).spawn().unwrap();
+    let error = claim(&folder.0, &tenant(12, 8200, true, (0, 1))).err();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let error = error.expect("the child lives");
+    assert!(error.contains(&format!("started without --join, alive in {}", child.id())), "{error}");
+    claim(&folder.0, &tenant(12, 8200, true, (0, 1))).unwrap();
+}
+
+#[test]
+fn a_lock_of_which_nothing_is_written_counts_too() {
+    let folder = Folder::new();
+    let _held = claim(&folder.0, &tenant(11, 8118, true, (0, 1))).unwrap();
+    std::fs::remove_file(folder.0.join(RUNS)).unwrap();
+    let error = claim(&folder.0, &tenant(12, 8200, true, (0, 1))).err().expect("its log is locked");
+    assert!(error.contains("scheduler.log") && error.contains("--log_dir"), "{error}");
+}
+
+#[test]
+fn where_that_file_cannot_be_made_the_run_goes_on() {
+    let folder = Folder::new();
+    std::fs::create_dir(folder.0.join(RUNS)).unwrap();
+    assert!(claim(&folder.0, &tenant(11, 8118, true, (0, 1))).unwrap().descriptor().unwrap().is_none());
+}
