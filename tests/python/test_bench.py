@@ -34,7 +34,8 @@ def sizes_of(collective):
 
 
 def words_for(collective, form):
-    return [collective, *TINY, "--sizes", ",".join(map(str, SIZES)), "--format", form]
+    sizes = [] if collective == "barrier" else ["--sizes", ",".join(map(str, SIZES))]
+    return [collective, *TINY, *sizes, "--format", form]
 
 
 def bandwidths_fit(row):
@@ -100,6 +101,24 @@ def test_without_the_check_nothing_is_said_to_be_right():
     assert json.loads(bench(*words, "json"))["rows"][0]["wrong"] is None
 
 
+@pytest.mark.parametrize("form", ["text", "csv", "json"])
+def test_one_rank_has_no_bandwidth_and_is_told_so(form):
+    words = ["allreduce", "--sizes", "8,1K", "--iters", "3", "--format", form]
+    with Process([MUSTER, "bench", *words]) as process:
+        assert process.wait(timeout=60) == 0, process.stderr
+        said, = process.stderr.splitlines()
+        assert "one rank: nothing is moved" in said and "--worker_num" in said
+        out = process.stdout
+    if form == "json":
+        rows = json.loads(out)["rows"]
+    elif form == "csv":
+        rows = list(csv.DictReader(out.splitlines()))
+    else:
+        rows = [dict(zip(["algbw_gb_s", "busbw_gb_s"], line.split()[8:10])) for line in out.splitlines() if line[0] != "#"]
+    none = {"text": "-", "csv": "", "json": None}[form]
+    assert [(row["algbw_gb_s"], row["busbw_gb_s"]) for row in rows] == [(none, none)] * 2
+
+
 WRONG = {
     "no collective": ([], ["which collective"]),
     "a misspelt collective": (["allredcue"], ['"allredcue"', "allreduce", "sendrecv"]),
@@ -114,6 +133,7 @@ WRONG = {
     "a start of no processes": (["bootstrap", "--worker_num", "0"], ["--worker_num", '"0"', "1 to 1024"]),
     "an option that is not bootstrap's": (["bootstrap", "--sizes", "8"], ["--sizes", "bench bootstrap"]),
     "a forming of no nodes": (["forming", "--nodes", "0"], ["--nodes", '"0"', "1 to 1048576"]),
+    "an option that would change nothing": (["broadcast", "--op", "max"], ["--op", "broadcast", "allreduce"]),
     "an option that is not forming's": (["forming", "--worker_num", "8"], ["--worker_num", "bench forming"]),
     "a forming without an option's value": (["forming", "--nodes"], ["--nodes", "value"]),
 }

@@ -2,7 +2,7 @@
 //! ended.
 
 use super::calls::Rank;
-use super::options::{alone, format_named, number, Format};
+use super::options::{format_named, number, plain, take, Format, Spec};
 use crate::code;
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -48,19 +48,19 @@ pub fn command(words: &[String]) -> Result<(), (i32, String)> {
     Ok(())
 }
 
+const SPECS: [Spec<Options>; 3] = [
+    plain(&["--worker_num"], |options, option, value| {
+        number(option, value, 1, 1024).map(|it| options.worker_num = it as u32)
+    }),
+    plain(&["-n", "--iters"], |options, option, value| {
+        number(option, value, 1, 1000).map(|it| options.iterations = it as u32)
+    }),
+    plain(&["--format"], |options, option, value| format_named(option, value).map(|it| options.format = it)),
+];
+
 fn parse(words: &[String]) -> Result<Options, String> {
     let mut options = Options { worker_num: 8, iterations: 5, format: Format::Text };
-    for pair in words.chunks(2) {
-        let [option, value] = pair else {
-            return Err(alone(&pair[0], &["--worker_num", "-n", "--iters", "--format"], "bench bootstrap"));
-        };
-        match option.as_str() {
-            "--worker_num" => options.worker_num = number(option, value, 1, 1024)? as u32,
-            "-n" | "--iters" => options.iterations = number(option, value, 1, 1000)? as u32,
-            "--format" => options.format = format_named(option, value)?,
-            _ => return Err(format!("{option} is no option of bench bootstrap: muster bench --help lists them")),
-        }
-    }
+    take(&SPECS, words, "bench bootstrap", &mut options)?;
     Ok(options)
 }
 

@@ -5,7 +5,7 @@
 //! its place; then all leave, and the scheduler must end well.
 
 use super::nodes::Nodes;
-use super::options::{alone, format_named, number, Format};
+use super::options::{format_named, number, plain, take, Format, Spec};
 use crate::{code, sys};
 use muster::config::{Key, NODES_LIMIT};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -60,20 +60,22 @@ pub fn command(words: &[String]) -> Result<(), (i32, String)> {
     Ok(())
 }
 
+const SPECS: [Spec<Options>; 4] = [
+    plain(&["--nodes"], |options, option, value| {
+        number(option, value, 1, NODES_LIMIT).map(|it| options.nodes = it as u32)
+    }),
+    plain(&["--processes"], |options, option, value| {
+        number(option, value, 1, MOST_PROCESSES).map(|it| options.processes = it as u32)
+    }),
+    plain(&["-n", "--iters"], |options, option, value| {
+        number(option, value, 1, 1000).map(|it| options.iterations = it as u32)
+    }),
+    plain(&["--format"], |options, option, value| format_named(option, value).map(|it| options.format = it)),
+];
+
 fn parse(words: &[String]) -> Result<Options, String> {
     let mut options = Options { nodes: 1000, processes: 2, iterations: 1, format: Format::Text };
-    for pair in words.chunks(2) {
-        let [option, value] = pair else {
-            return Err(alone(&pair[0], &["--nodes", "--processes", "-n", "--iters", "--format"], "bench forming"));
-        };
-        match option.as_str() {
-            "--nodes" => options.nodes = number(option, value, 1, NODES_LIMIT)? as u32,
-            "--processes" => options.processes = number(option, value, 1, MOST_PROCESSES)? as u32,
-            "-n" | "--iters" => options.iterations = number(option, value, 1, 1000)? as u32,
-            "--format" => options.format = format_named(option, value)?,
-            _ => return Err(format!("{option} is no option of bench forming: muster bench --help lists them")),
-        }
-    }
+    take(&SPECS, words, "bench forming", &mut options)?;
     options.processes = options.processes.min(options.nodes);
     Ok(options)
 }

@@ -14,7 +14,7 @@ mod report;
 
 use crate::code;
 use calls::Rank;
-use options::{Options, HELP};
+use options::Options;
 use std::ffi::OsString;
 use std::io::Write;
 
@@ -23,7 +23,7 @@ pub fn command(words: Vec<OsString>) -> i32 {
     let words: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     if words.iter().any(|word| matches!(&word[..], "--help" | "-h")) || words.first().is_some_and(|word| word == "help")
     {
-        print!("{HELP}");
+        print!("{}", options::help());
         return 0;
     }
     let outcome = match words.first().map(String::as_str) {
@@ -54,6 +54,10 @@ fn take_part(options: &Options) -> Result<(), String> {
             let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
         }
     };
+    if size == 1 {
+        let advice = "--worker_num N starts N ranks here, and under a launcher each process is one";
+        eprintln!("muster bench: one rank: nothing is moved, and the times are those of a call alone; {advice}");
+    }
     let (mut first, mut wrong) = (true, 0);
     say(&report::head(options, size));
     let measured = measure::measure(&rank, options, |row| {

@@ -83,8 +83,7 @@ pub struct Options {
     pub format: Format,
 }
 
-/// What `muster bench --help` prints.
-pub const HELP: &str = "\
+const HELP_BEGINS: &str = "\
 Usage: muster bench collective [options]
        muster bench bootstrap [--worker_num N] [--iters N] [--format text|csv|json]
        muster bench forming [--nodes N] [--processes N] [--iters N] [--format text|csv|json]
@@ -97,70 +96,222 @@ processes (2) hold, one connection each, from the processes' start until each no
 scheduler's resident memory grows meanwhile (the kernel's for its sockets not counted).
 
 Options:
-  --worker_num N       start N ranks on this host; without it this process is one rank of the cluster that its
-                       environment describes (under muster run, mpirun, srun, torchrun)
-  -b, --begin BYTES    the smallest size (8); K, M and G stand for 1024, 1024^2, 1024^3
-  -e, --end BYTES      the largest (64M)
-  -f, --factor N       from one size to the next (4)
-  --sizes A,B,...      exactly these sizes
-  -n, --iters N        how often each size is timed (as often as takes about 0.25 s, 5 to 20000 times)
-  -w, --warmup N       how often it is called before (5)
-  -c, --check 0|1      whether results are checked (1)
-  -d, --dtype TYPE     float32 (the default), float64, int32, int64, uint8
-  -o, --op OP          sum (the default), min, max
-  -r, --root RANK|round  the root, or each rank in turn (0)
-  --in_place 0|1       allreduce and reduce only: one buffer for input and output (1)
-  --barrier 0|1        a barrier behind each call, within its time (0): where data goes one way (broadcast, gather, reduce,
-                       scatter) who only sends does not wait for the others, and what is timed is a rate
-  --format FORMAT      text (the default), csv, json
-
-A size is what one rank contributes; for alltoall, scatter and reduce_scatter what it has for each rank. Columns: p50 and p95 are
-the times per call of the slowest rank, algbw is the data of the whole operation by p50, busbw what each rank's link
-carries of it at least, as nccl-tests counts: it can be compared between numbers of ranks.
 ";
 
+const HELP_ENDS: &str = "
+A size is what one rank contributes; for alltoall, scatter and reduce_scatter what it has for each rank. Columns: p50 and p95 are
+the times per call of the slowest rank, algbw is the data of the whole operation by p50, busbw what each rank's link
+carries of it at least, as nccl-tests counts: it can be compared between numbers of ranks. One rank moves nothing, and has
+no bandwidth.
+";
+
+/// An option of a command whose options become a `T`.
+pub struct Spec<T> {
+    /// Its names; the last is the one by which others call it.
+    pub names: &'static [&'static str],
+    /// How the help calls its value.
+    pub value: &'static str,
+    /// What the help says of it, in lines.
+    pub doc: &'static str,
+    /// For which collectives it means something.
+    pub of: fn(Collective) -> bool,
+    /// Takes its value.
+    pub take: fn(&mut T, &str, &str) -> Result<(), String>,
+}
+
+/// One that is never left without a meaning, and that the help has elsewhere.
+pub const fn plain<T>(names: &'static [&'static str], take: fn(&mut T, &str, &str) -> Result<(), String>) -> Spec<T> {
+    Spec { names, value: "", doc: "", of: always, take }
+}
+
+/// Takes these words, and gives the options that were among them.
+pub fn take<T>(
+    specs: &'static [Spec<T>],
+    words: &[String],
+    command: &str,
+    into: &mut T,
+) -> Result<Vec<&'static Spec<T>>, String> {
+    let mut given = Vec::new();
+    for pair in words.chunks(2) {
+        let Some(spec) = specs.iter().find(|spec| spec.names.contains(&pair[0].as_str())) else {
+            return Err(format!("{} is no option of {command}: muster bench --help lists them", pair[0]));
+        };
+        let [option, value] = pair else {
+            return Err(format!("option {} wants a value: muster bench --help tells which", pair[0]));
+        };
+        (spec.take)(into, option, value)?;
+        given.push(spec);
+    }
+    Ok(given)
+}
+
+fn always(_: Collective) -> bool {
+    true
+}
+
+/// Whether it reduces.
+pub fn reduces(collective: Collective) -> bool {
+    matches!(collective, Collective::Allreduce | Collective::Reduce | Collective::ReduceScatter)
+}
+
+/// Whether one rank is the root.
+pub fn has_root(collective: Collective) -> bool {
+    matches!(collective, Collective::Broadcast | Collective::Gather | Collective::Reduce | Collective::Scatter)
+}
+
+fn has_data(collective: Collective) -> bool {
+    collective != Collective::Barrier
+}
+
+fn may_be_in_place(collective: Collective) -> bool {
+    matches!(collective, Collective::Allreduce | Collective::Reduce)
+}
+
+/// The options, and what becomes of them only when all are known.
+struct Draft {
+    options: Options,
+    begin: u64,
+    end: u64,
+    factor: u64,
+}
+
 /// The options of a collective.
-const NAMES: [&str; 23] = [
-    "--worker_num",
-    "-b",
-    "--begin",
-    "-e",
-    "--end",
-    "-f",
-    "--factor",
-    "--sizes",
-    "-n",
-    "--iters",
-    "-w",
-    "--warmup",
-    "-c",
-    "--check",
-    "-d",
-    "--dtype",
-    "-o",
-    "--op",
-    "-r",
-    "--root",
-    "--in_place",
-    "--barrier",
-    "--format",
+const SPECS: [Spec<Draft>; 14] = [
+    Spec {
+        names: &["--worker_num"],
+        value: "N",
+        doc: "start N ranks on this host; without it this process is one rank of the cluster that its\n\
+              environment describes (under muster run, mpirun, srun, torchrun), or alone",
+        of: always,
+        take: |draft, option, value| {
+            number(option, value, 1, 1024).map(|it| draft.options.worker_num = Some(it as u32))
+        },
+    },
+    Spec {
+        names: &["-b", "--begin"],
+        value: "BYTES",
+        doc: "the smallest size (8); K, M and G stand for 1024, 1024^2, 1024^3",
+        of: has_data,
+        take: |draft, option, value| bytes(option, value).map(|it| draft.begin = it),
+    },
+    Spec {
+        names: &["-e", "--end"],
+        value: "BYTES",
+        doc: "the largest (64M), which is measured in any case",
+        of: has_data,
+        take: |draft, option, value| bytes(option, value).map(|it| draft.end = it),
+    },
+    Spec {
+        names: &["-f", "--factor"],
+        value: "N",
+        doc: "from one size to the next (4)",
+        of: has_data,
+        take: |draft, option, value| number(option, value, 2, 1 << 20).map(|it| draft.factor = it),
+    },
+    Spec {
+        names: &["--sizes"],
+        value: "A,B,...",
+        doc: "exactly these sizes",
+        of: has_data,
+        take: |draft, option, value| {
+            draft.options.sizes = value.split(',').map(|size| bytes(option, size)).collect::<Result<_, _>>()?;
+            Ok(())
+        },
+    },
+    Spec {
+        names: &["-n", "--iters"],
+        value: "N",
+        doc: "how often each size is timed (as often as takes about 0.25 s, 5 to 20000 times)",
+        of: always,
+        take: |draft, option, value| {
+            number(option, value, 1, 1_000_000).map(|it| draft.options.iterations = Some(it as u32))
+        },
+    },
+    Spec {
+        names: &["-w", "--warmup"],
+        value: "N",
+        doc: "how often it is called before (5)",
+        of: always,
+        take: |draft, option, value| number(option, value, 1, 1_000_000).map(|it| draft.options.warmup = it as u32),
+    },
+    Spec {
+        names: &["-c", "--check"],
+        value: "0|1",
+        doc: "whether results are checked (1)",
+        of: has_data,
+        take: |draft, option, value| number(option, value, 0, 1).map(|it| draft.options.check = it == 1),
+    },
+    Spec {
+        names: &["-d", "--dtype"],
+        value: "TYPE",
+        doc: "float32 (the default), float64, int32, int64, uint8",
+        of: has_data,
+        take: |draft, option, value| named(option, value, &DTYPES).map(|it| draft.options.dtype = it.1),
+    },
+    Spec {
+        names: &["-o", "--op"],
+        value: "OP",
+        doc: "sum (the default), min, max: where something is reduced",
+        of: reduces,
+        take: |draft, option, value| named(option, value, &OPS).map(|it| draft.options.op = it.1),
+    },
+    Spec {
+        names: &["-r", "--root"],
+        value: "RANK|round",
+        doc: "the root, or each rank in turn (0): where there is one",
+        of: has_root,
+        take: |draft, option, value| {
+            draft.options.root = match value {
+                "round" => Root::Round,
+                _ => Root::Fixed(number(option, value, 0, 1023)? as u32),
+            };
+            Ok(())
+        },
+    },
+    Spec {
+        names: &["--in_place"],
+        value: "0|1",
+        doc: "allreduce and reduce only: one buffer for input and output (1)",
+        of: may_be_in_place,
+        take: |draft, option, value| number(option, value, 0, 1).map(|it| draft.options.in_place = it == 1),
+    },
+    Spec {
+        names: &["--barrier"],
+        value: "0|1",
+        doc: "a barrier behind each call, within its time (0): where data goes one way (broadcast, gather, reduce,\n\
+              scatter) who only sends does not wait for the others, and what is timed is a rate",
+        of: has_data,
+        take: |draft, option, value| number(option, value, 0, 1).map(|it| draft.options.barrier = it == 1),
+    },
+    Spec {
+        names: &["--format"],
+        value: "FORMAT",
+        doc: "text (the default), csv, json",
+        of: always,
+        take: |draft, option, value| format_named(option, value).map(|it| draft.options.format = it),
+    },
 ];
 
-/// What is wrong with a last word, behind which no value stands, where these are the options.
-pub fn alone(option: &str, names: &[&str], command: &str) -> String {
-    match names.contains(&option) {
-        true => format!("option {option} wants a value: muster bench --help tells which"),
-        false => format!("{option} is no option of {command}: muster bench --help lists them"),
-    }
+/// Those that say which sizes there are where `--sizes` does not.
+const SPAN: [&str; 3] = ["--begin", "--end", "--factor"];
+
+/// What `muster bench --help` prints.
+pub fn help() -> String {
+    let lines = SPECS.iter().map(|spec| {
+        let begin = format!("  {} {}", spec.names.join(", "), spec.value);
+        let gap = if begin.len() > 22 { format!("\n{:23}", "") } else { String::new() };
+        format!("{begin:23}{gap}{}\n", spec.doc.replace('\n', &format!("\n{:23}", "")))
+    });
+    format!("{HELP_BEGINS}{}{HELP_ENDS}", lines.collect::<String>())
 }
 
 /// What the words after `bench` mean.
 pub fn parse(words: &[String]) -> Result<Options, String> {
-    let Some((name, mut rest)) = words.split_first() else {
+    let Some((name, rest)) = words.split_first() else {
         return Err("which collective? muster bench --help lists them".to_owned());
     };
     let (name, collective) = named("collective", name, &COLLECTIVES)?;
-    let mut options = Options {
+    let options = Options {
         collective,
         name,
         worker_num: None,
@@ -175,61 +326,61 @@ pub fn parse(words: &[String]) -> Result<Options, String> {
         barrier: false,
         format: Format::Text,
     };
-    let (mut begin, mut end, mut factor) = (8, 64 << 20, 4);
-    while let Some((option, after)) = rest.split_first() {
-        let Some((value, after)) = after.split_first() else {
-            return Err(alone(option, &NAMES, "bench"));
-        };
-        rest = after;
-        match option.as_str() {
-            "--worker_num" => options.worker_num = Some(number(option, value, 1, 1024)? as u32),
-            "-b" | "--begin" => begin = bytes(option, value)?,
-            "-e" | "--end" => end = bytes(option, value)?,
-            "-f" | "--factor" => factor = number(option, value, 2, 1 << 20)?,
-            "--sizes" => {
-                options.sizes = value.split(',').map(|size| bytes(option, size)).collect::<Result<_, _>>()?;
-            }
-            "-n" | "--iters" => options.iterations = Some(number(option, value, 1, 1_000_000)? as u32),
-            "-w" | "--warmup" => options.warmup = number(option, value, 1, 1_000_000)? as u32,
-            "-c" | "--check" => options.check = number(option, value, 0, 1)? == 1,
-            "-d" | "--dtype" => options.dtype = named(option, value, &DTYPES)?.1,
-            "-o" | "--op" => options.op = named(option, value, &OPS)?.1,
-            "-r" | "--root" if value == "round" => options.root = Root::Round,
-            "-r" | "--root" => options.root = Root::Fixed(number(option, value, 0, 1023)? as u32),
-            "--in_place" => options.in_place = number(option, value, 0, 1)? == 1,
-            "--barrier" => options.barrier = number(option, value, 0, 1)? == 1,
-            "--format" => options.format = named(option, value, &FORMATS)?.1,
-            _ => return Err(format!("{option} is no option of bench: muster bench --help lists them")),
-        }
-    }
-    if let (Some(worker_num), Root::Fixed(root)) = (options.worker_num, options.root) {
+    let mut draft = Draft { options, begin: 8, end: 64 << 20, factor: 4 };
+    let given = take(&SPECS, rest, "bench", &mut draft)?;
+    meaningful(name, collective, &given)?;
+    if let (Some(worker_num), Root::Fixed(root)) = (draft.options.worker_num, draft.options.root) {
         if root >= worker_num {
             return Err(format!("--root is {root}: expected 0 to {}, or round", worker_num - 1));
         }
     }
-    if options.sizes.is_empty() {
-        if begin == 0 {
-            return Err(
-                "--begin is 0 bytes: expected 1 or more, for the sizes after it are its multiples (--sizes 0 is \
-                        nothing at all)"
-                    .to_owned(),
-            );
-        }
-        if begin > end {
-            return Err(format!("--begin is {begin} bytes: expected at most --end, which is {end}"));
-        }
-        let larger = |size: &u64| size.checked_mul(factor).filter(|next| next > size);
-        options.sizes = std::iter::successors(Some(begin), larger).take_while(|size| *size <= end).collect();
-    }
-    if collective == Collective::Barrier {
-        options.sizes = vec![0];
-    }
+    let sizes = match (collective, draft.options.sizes.is_empty()) {
+        (Collective::Barrier, _) => vec![0],
+        (_, true) => span(&draft)?,
+        (_, false) => draft.options.sizes,
+    };
+    let options = Options { sizes, ..draft.options };
     let element = options.dtype.size() as u64;
     if let Some(bytes) = options.sizes.iter().find(|bytes| *bytes % element != 0) {
         let dtype = options.dtype;
         return Err(format!("size {bytes} is no multiple of {element}, the size of an element of {dtype}"));
     }
     Ok(options)
+}
+
+/// Refuses options that would change nothing.
+fn meaningful(name: &str, collective: Collective, given: &[&Spec<Draft>]) -> Result<(), String> {
+    let called = |spec: &Spec<Draft>| spec.names[spec.names.len() - 1];
+    for spec in given {
+        let option = called(spec);
+        if !(spec.of)(collective) {
+            let takers = COLLECTIVES.iter().filter(|(_, other)| (spec.of)(*other)).map(|(name, _)| *name);
+            let takers: Vec<&str> = takers.collect();
+            return Err(format!("{option} means nothing to {name}: it is for {}", takers.join(", ")));
+        }
+        if SPAN.contains(&option) && given.iter().any(|other| called(other) == "--sizes") {
+            return Err(format!(
+                "{option} means nothing beside --sizes, which lists all sizes: leave one of the two out"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// From the smallest size by the factor to the largest, which is one of them.
+fn span(draft: &Draft) -> Result<Vec<u64>, String> {
+    let Draft { begin, end, factor, .. } = *draft;
+    if begin == 0 {
+        return Err("--begin is 0 bytes: expected 1 or more, for the sizes after it are its multiples (--sizes 0 is \
+                    nothing at all)"
+            .to_owned());
+    }
+    if begin > end {
+        return Err(format!("--begin is {begin} bytes: expected at most --end, which is {end}"));
+    }
+    let larger = |size: &u64| size.checked_mul(factor).filter(|next| next > size);
+    let below = std::iter::successors(Some(begin), larger).take_while(|size| *size < end);
+    Ok(below.chain([end]).collect())
 }
 
 fn named<T: Copy>(what: &str, value: &str, known: &[(&'static str, T)]) -> Result<(&'static str, T), String> {
@@ -274,15 +425,21 @@ mod tests {
     #[test]
     fn sizes_go_from_begin_to_end_by_factor_or_are_listed() {
         let sizes = |line: &str| parse(&words(line)).unwrap().sizes;
-        assert_eq!(sizes("allreduce -b 8 -e 1K -f 4"), [8, 32, 128, 512]);
+        assert_eq!(sizes("allreduce -b 8 -e 1K -f 4"), [8, 32, 128, 512, 1024]);
+        assert_eq!(sizes("allreduce -b 8 -e 512"), [8, 32, 128, 512]);
+        assert_eq!(sizes("allreduce -e 1M").last(), Some(&(1 << 20)));
+        assert_eq!(sizes("allreduce").last(), Some(&(64 << 20)));
         assert_eq!(sizes("allreduce --sizes 8,64K,1M,2g"), [8, 65_536, 1 << 20, 2 << 30]);
         assert_eq!(sizes("allreduce -b 1k -e 1k"), [1024]);
-        assert_eq!(sizes("barrier -b 8"), [0]);
+        assert_eq!(sizes("barrier"), [0]);
         let options =
-            parse(&words("broadcast --worker_num 4 -r round -n 7 -c 0 -d int64 -o max --barrier 1 --format csv"))
-                .unwrap();
+            parse(&words("broadcast --worker_num 4 -r round -n 7 -c 0 -d int64 --barrier 1 --format csv")).unwrap();
         assert_eq!((options.worker_num, options.root, options.iterations), (Some(4), Root::Round, Some(7)));
-        assert_eq!((options.check, options.dtype, options.op), (false, DType::Int64, ReduceOp::Max));
+        assert_eq!((options.check, options.dtype), (false, DType::Int64));
+        assert_eq!(
+            parse(&words("reduce -o max --in_place 0")).map(|it| (it.op, it.in_place)),
+            Ok((ReduceOp::Max, false))
+        );
         assert_eq!((options.name, options.barrier, options.format), ("broadcast", true, Format::Csv));
     }
 
@@ -303,10 +460,37 @@ mod tests {
             ("reduce --worker_num 4 -r 4", "--root is 4: expected 0 to 3, or round"),
             ("allreduce --sizes 8,7", "size 7 is no multiple of 4"),
             ("allreduce -b 4 -e 64 -d float64", "size 4 is no multiple of 8"),
+            ("allreduce -e 1001", "size 1001 is no multiple of 4"),
             ("allreduce -c 2", "-c is \"2\": expected a number from 0 to 1"),
         ] {
             let error = parse(&words(line)).unwrap_err();
             assert!(error.contains(told), "{line}: {error}");
         }
+    }
+    #[test]
+    fn an_option_that_would_change_nothing_is_refused() {
+        for (line, told) in [
+            ("broadcast --op max", "--op means nothing to broadcast: it is for allreduce, reduce, reduce_scatter"),
+            ("allreduce -r 1", "--root means nothing to allreduce: it is for broadcast, gather, reduce, scatter"),
+            ("allgather --in_place 1", "--in_place means nothing to allgather: it is for allreduce, reduce"),
+            ("barrier --sizes 8", "--sizes means nothing to barrier"),
+            ("barrier -d int64", "--dtype means nothing to barrier"),
+            ("barrier -c 1", "--check means nothing to barrier"),
+            ("barrier --barrier 1", "--barrier means nothing to barrier"),
+            ("allreduce --sizes 8 -e 64", "--end means nothing beside --sizes"),
+            ("allreduce -f 2 --sizes 8", "--factor means nothing beside --sizes"),
+        ] {
+            assert!(parse(&words(line)).unwrap_err().contains(told), "{line}: {:?}", parse(&words(line)));
+        }
+    }
+
+    #[test]
+    fn the_help_has_every_option_that_there_is() {
+        let help = help();
+        for spec in &SPECS {
+            let line = format!("\n  {} {}", spec.names.join(", "), spec.value);
+            assert!(help.contains(&line) && !spec.doc.is_empty(), "{line:?} in {help}");
+        }
+        assert!(help.lines().all(|line| line.len() <= 130), "{help}");
     }
 }

@@ -1,7 +1,7 @@
 //! The table of a benchmark, as text, CSV or JSON.
 
 use super::measure::Row;
-use super::options::{Collective, Format, Options, Root};
+use super::options::{has_root, reduces, Collective, Format, Options, Root};
 
 /// What precedes the rows.
 pub fn head(options: &Options, ranks: usize) -> String {
@@ -42,7 +42,12 @@ pub fn head(options: &Options, ranks: usize) -> String {
 
 /// One row; `first` matters to JSON.
 pub fn row(options: &Options, ranks: usize, row: &Row, first: bool) -> String {
-    let (algorithm, bus) = bandwidths(options.collective, row.bytes, ranks, row.p50);
+    let bandwidths = bandwidths(options.collective, row.bytes, ranks, row.p50);
+    let rates = |digits: usize, none: &str| {
+        let rate =
+            |of: fn((f64, f64)) -> f64| bandwidths.map_or(none.to_owned(), |both| format!("{:.digits$}", of(both)));
+        [rate(|both| both.0), rate(|both| both.1)]
+    };
     let op = if reduces(options.collective) { options.op.to_string() } else { "none".to_owned() };
     let root = match options.root {
         _ if !has_root(options.collective) => "none".to_owned(),
@@ -52,23 +57,27 @@ pub fn row(options: &Options, ranks: usize, row: &Row, first: bool) -> String {
     let (bytes, count, dtype, iterations) = (row.bytes, row.count, options.dtype, row.iterations);
     let (p50, p95, own) = (row.p50, row.p95, row.own_p50);
     let wrong = |none: &str| row.wrong.map_or(none.to_owned(), |wrong| wrong.to_string());
+    let [algorithm, bus] = match options.format {
+        Format::Csv => rates(4, ""),
+        Format::Json => rates(4, "null"),
+        Format::Text => rates(3, "-"),
+    };
     match options.format {
         Format::Csv => format!(
-            "{},{ranks},{bytes},{count},{dtype},{op},{root},{iterations},{p50:.2},{p95:.2},{own:.2},{algorithm:.4},\
-             {bus:.4},{}\n",
+            "{},{ranks},{bytes},{count},{dtype},{op},{root},{iterations},{p50:.2},{p95:.2},{own:.2},{algorithm},{bus},{}\n",
             options.name,
             wrong("")
         ),
         Format::Json => format!(
             "{}{{\"bytes\":{bytes},\"count\":{count},\"dtype\":\"{dtype}\",\"op\":\"{op}\",\"root\":\"{root}\",\
              \"iterations\":{iterations},\"p50_us\":{p50:.2},\"p95_us\":{p95:.2},\"p50_rank0_us\":{own:.2},\
-             \"algbw_gb_s\":{algorithm:.4},\"busbw_gb_s\":{bus:.4},\"wrong\":{}}}",
+             \"algbw_gb_s\":{algorithm},\"busbw_gb_s\":{bus},\"wrong\":{}}}",
             if first { "" } else { "," },
             wrong("null")
         ),
         Format::Text => format!(
-            " {bytes:>11} {count:>10} {:>8} {op:>4} {root:>5} {iterations:>7} {p50:>10.2} {p95:>10.2} {algorithm:>9.3} \
-             {bus:>9.3} {:>6}\n",
+            " {bytes:>11} {count:>10} {:>8} {op:>4} {root:>5} {iterations:>7} {p50:>10.2} {p95:>10.2} {algorithm:>9} \
+             {bus:>9} {:>6}\n",
             dtype.to_string(),
             wrong("-")
         ),
@@ -84,17 +93,13 @@ pub fn tail(options: &Options) -> &'static str {
     }
 }
 
-fn reduces(collective: Collective) -> bool {
-    matches!(collective, Collective::Allreduce | Collective::Reduce | Collective::ReduceScatter)
-}
-
-fn has_root(collective: Collective) -> bool {
-    matches!(collective, Collective::Broadcast | Collective::Gather | Collective::Reduce | Collective::Scatter)
-}
-
 /// GB/s (10^9 bytes): all data of the operation by its time, and what a rank's link carries at least. The factors are
-/// those of nccl-tests (doc/PERFORMANCE.md), where a size is the whole of what the ranks end up with.
-fn bandwidths(collective: Collective, bytes: usize, ranks: usize, us: f64) -> (f64, f64) {
+/// those of nccl-tests (doc/PERFORMANCE.md), where a size is the whole of what the ranks end up with. None of one rank, which
+/// moves nothing.
+fn bandwidths(collective: Collective, bytes: usize, ranks: usize, us: f64) -> Option<(f64, f64)> {
+    if ranks == 1 {
+        return None;
+    }
     let (bytes, ranks) = (bytes as f64, ranks as f64);
     let (data, factor) = match collective {
         Collective::Barrier => (0.0, 0.0),
@@ -107,7 +112,7 @@ fn bandwidths(collective: Collective, bytes: usize, ranks: usize, us: f64) -> (f
         | Collective::Scatter => (bytes * ranks, (ranks - 1.0) / ranks),
     };
     let algorithm = if us > 0.0 { data / us / 1000.0 } else { 0.0 };
-    (algorithm, algorithm * factor)
+    Some((algorithm, algorithm * factor))
 }
 
 #[cfg(test)]
@@ -117,12 +122,13 @@ mod tests {
     #[test]
     fn bus_bandwidth_is_what_a_link_carries() {
         // 1 MiB in 1,000 us on 4 ranks.
-        let bus = |collective| bandwidths(collective, 1 << 20, 4, 1000.0);
+        let bus = |collective| bandwidths(collective, 1 << 20, 4, 1000.0).unwrap();
         let gb = 1_048_576.0 / 1e6;
         assert_eq!(bus(Collective::Allreduce), (gb, gb * 1.5));
         assert_eq!(bus(Collective::Broadcast), (gb, gb));
         assert_eq!(bus(Collective::Allgather), (4.0 * gb, 3.0 * gb));
         assert_eq!(bus(Collective::Alltoall), (4.0 * gb, 3.0 * gb));
         assert_eq!(bus(Collective::Barrier), (0.0, 0.0));
+        assert_eq!(bandwidths(Collective::Allreduce, 1 << 20, 1, 0.05), None);
     }
 }
