@@ -1,5 +1,5 @@
 # What a bare machine must have: a Rust toolchain, gcc and g++, make, Python 3 with venv, and the way to the package
-# registries. CMake and pytest are installed into target/venv.
+# registries. CMake is the system's where that has 3.22 or newer; else it is installed into target/venv, like pytest.
 #
 #   make build    the library, the command and the example programs
 #   make install  copies what was built to /usr/local (PREFIX=...)
@@ -34,8 +34,12 @@ export CARGO_TARGET_DIR := $(TARGET)
 RELEASE := $(TARGET)/release
 VENV := $(TARGET)/venv
 PYTHON := $(VENV)/bin/python
-CMAKE := $(VENV)/bin/cmake
-CTEST := $(VENV)/bin/ctest
+SYSTEM_CMAKE := $(shell scripts/system_cmake.sh)
+CMAKE_FOLDER := $(or $(SYSTEM_CMAKE),$(VENV)/bin)
+CMAKE := $(CMAKE_FOLDER)/cmake
+CTEST := $(CMAKE_FOLDER)/ctest
+# What must have been installed before it is called.
+CMAKE_THERE := $(if $(SYSTEM_CMAKE),,$(VENV)/has_cmake)
 JOBS := $(shell nproc)
 STRICT := -DCMAKE_COMPILE_WARNING_AS_ERROR=ON
 
@@ -51,16 +55,16 @@ library:
 	ln -sf libmuster.so $(RELEASE)/libmuster.so.1
 	ln -sf muster $(RELEASE)/msrun
 
-$(VENV)/installed: scripts/requirements.txt
+$(VENV)/has_%: scripts/requirements.txt
 	python3 -m venv $(VENV)
-	$(PYTHON) -m pip install --quiet --disable-pip-version-check -r scripts/requirements.txt
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check "$$(grep '^$*==' scripts/requirements.txt)"
 	touch $@
 
-examples: library $(VENV)/installed
+examples: library $(CMAKE_THERE)
 	$(CMAKE) -S examples -B $(TARGET)/cmake/examples $(STRICT)
 	$(CMAKE) --build $(TARGET)/cmake/examples --parallel $(JOBS)
 
-ctests: library $(VENV)/installed
+ctests: library $(CMAKE_THERE)
 	$(CMAKE) -S ctests -B $(TARGET)/cmake/ctests $(STRICT)
 	$(CMAKE) --build $(TARGET)/cmake/ctests --parallel $(JOBS)
 
@@ -116,10 +120,10 @@ loom:
 ctest: ctests
 	$(CTEST) --test-dir $(TARGET)/cmake/ctests --output-on-failure --no-tests=error
 
-pytest: $(VENV)/installed
+pytest: $(VENV)/has_pytest
 	$(PYTHON) -m pytest tests/python
 
-soak: build
+soak: build $(VENV)/has_pytest
 	MUSTER_SOAK=1 cargo test --release -- --nocapture
 	$(PYTHON) -m pytest -c tests/python/pytest.ini tests/soak
 
@@ -178,7 +182,7 @@ ASAN_RUNTIME = $(wildcard $(shell $(ASK_RUSTC) --print target-libdir)/librustc-*
 ASAN_OPTIONS = detect_leaks=1:allocator_may_return_null=1:detect_stack_use_after_return=1:strict_string_checks=1
 ASAN_CARGO = $(UNSTABLE) CARGO_TARGET_DIR=$(ASAN) $(TRIPLE_RUSTFLAGS)="-Zsanitizer=address -Cforce-frame-pointers=yes"
 
-asan: $(VENV)/installed
+asan: $(CMAKE_THERE)
 	rm -rf $(ASAN)/reports
 	mkdir -p $(ASAN)/reports
 	$(ASAN_CARGO) cargo build --lib --target $(TRIPLE)
@@ -208,7 +212,7 @@ empty :=
 space := $(empty) $(empty)
 LISTED = $(subst $(space),;,$(strip $(1)))
 
-helgrind: valgrind $(VENV)/installed
+helgrind: valgrind $(CMAKE_THERE)
 	rm -rf $(VALGRIND)/reports
 	mkdir -p $(VALGRIND)/reports
 	gcc -O2 -Wall -Wextra -Werror -mgeneral-regs-only -mno-red-zone -fno-ipa-icf -shared -fPIC -o $(ANNOUNCE) \

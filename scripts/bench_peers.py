@@ -2,7 +2,7 @@
 """Lays muster beside Open MPI, Gloo and the yardsticks, on this machine in one go, and writes docs/performance.md.
 
 Every figure lies in target/bench/raw.csv, from which --from-raw makes the page again; its prose is that of
-docs/performance.in.md. The yardsticks' C programs lie in ../shared/bench, or in the folder that YARDSTICKS names; where
+scripts/bench/performance.in.md. The yardsticks' C programs lie in ../shared/bench, or in the folder that YARDSTICKS names; where
 they are missing, their columns are.
 """
 
@@ -21,7 +21,7 @@ from bench.processes import Failed
 from bench.programs import BUILT, TREE, build, install, version_of
 from bench.raw import Raw, Writer
 
-TEMPLATE = TREE / "docs" / "performance.in.md"
+TEMPLATE = TREE / "scripts" / "bench" / "performance.in.md"
 
 
 def first_match(path, pattern):

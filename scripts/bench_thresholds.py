@@ -3,7 +3,7 @@
 
 `muster bench` runs with the setting `thresholds` so that one algorithm is taken at every size, then the other: with all ranks on
 this host, and with one rank on each of a few hosts whose links are limited (`bench/hosts.py`, as root). Prints a table for
-`docs/performance.in.md`: microseconds on the slowest rank, the median of the passes, first / second algorithm, and the size
+`scripts/bench/performance.in.md`: microseconds on the slowest rank, the median of the passes, first / second algorithm, and the size
 from which on the second was quicker at every size.
 """
 

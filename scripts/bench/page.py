@@ -1,4 +1,4 @@
-"""docs/performance.md from a run's raw rows: docs/performance.in.md with its `<!-- table: name -->` lines filled in."""
+"""docs/performance.md from a run's raw rows: scripts/bench/performance.in.md with its `<!-- table: name -->` lines filled in."""
 
 import re
 import statistics

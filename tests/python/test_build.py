@@ -1,0 +1,49 @@
+"""Which CMake `make build` takes: the system's where it is new enough, else the one that it installs itself."""
+
+import os
+import subprocess
+
+import pytest
+
+from cluster import TREE
+
+
+def system(folder, version, ctest=True):
+    """A folder with a cmake of this version."""
+    folder.mkdir()
+    (folder / "cmake").write_text(f"#!/bin/sh\necho cmake version {version}\necho\necho 'CMake suite maintained by somebody.'\n")
+    if ctest:
+        (folder / "ctest").write_text("#!/bin/sh\n")
+    for program in folder.iterdir():
+        program.chmod(0o755)
+    return folder
+
+
+def without_cmake():
+    folders = os.environ["PATH"].split(":")
+    return [folder for folder in folders if not os.path.exists(os.path.join(folder, "cmake"))]
+
+
+def plan(folder):
+    """What `make examples` would do with this folder first in PATH, on a tree in which nothing is installed."""
+    environment = {**os.environ, "PATH": ":".join([str(folder), *without_cmake()])}
+    words = ["make", "--dry-run", "examples", f"TARGET={folder}/target"]
+    done = subprocess.run(words, cwd=TREE, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("version", ["3.22.0", "3.22.1-rc1", "3.31.6", "4.0.3"])
+def test_the_systems_cmake_is_taken_and_nothing_is_installed(tmp_path, version):
+    folder = system(tmp_path / "bin", version)
+    planned = plan(folder)
+    assert f"{folder}/cmake -S examples" in planned
+    assert "pip" not in planned and "venv" not in planned
+
+
+@pytest.mark.parametrize("version, ctest", [("3.21.9", True), ("2.8.12", True), ("of its own", True), ("3.31.6", False)])
+def test_one_that_is_too_old_or_has_no_ctest_is_passed_by(tmp_path, version, ctest):
+    folder = system(tmp_path / "bin", version, ctest)
+    planned = plan(folder)
+    assert f"{folder}/target/venv/bin/cmake -S examples" in planned
+    assert "pip install" in planned and "cmake==" in planned
