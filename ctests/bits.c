@@ -1,5 +1,5 @@
 /* Every rank gets the same bits, and the same from run to run, also where rounding makes the order count; and what is
- * special about floating point comes out as the header says. */
+ * special about floating point comes out as the header says. Averages of narrow types do not overflow in between. */
 #include "check.h"
 #include "nodes.h"
 
@@ -113,6 +113,73 @@ static void integers(muster_cluster_t *cluster, int index, void *context) {
     CHECK_IS(600 % 256, small);
 }
 
+/* Sums of 64 bit integers wrap, also on the way to an average. */
+static void wide_averages(muster_cluster_t *cluster) {
+    muster_group_t *world = muster_world(cluster);
+    int64_t wrapped = INT64_MAX;
+    uint64_t unsigned_wrapped = UINT64_MAX;
+    float large = 3e38f;
+    CHECK_OK(muster_allreduce(world, &wrapped, &wrapped, 1, MUSTER_INT64, MUSTER_AVG));
+    CHECK(wrapped == (INT64_MAX - 2) / 3); /* of three */
+    CHECK_OK(muster_allreduce(world, &unsigned_wrapped, &unsigned_wrapped, 1, MUSTER_UINT64, MUSTER_AVG));
+    CHECK(unsigned_wrapped == (UINT64_MAX - 2) / 3);
+    CHECK_OK(muster_allreduce(world, &large, &large, 1, MUSTER_FLOAT32, MUSTER_AVG));
+    CHECK(isinf(large));
+}
+
+/* What every rank gives, of which the average is the same. */
+struct average {
+    int32_t dtype;
+    size_t width;
+    uint64_t bits;
+};
+
+static const struct average averages[] = {
+    {MUSTER_INT8, 1, 100},        {MUSTER_INT8, 1, 0x80},         {MUSTER_UINT8, 1, 0xff},
+    {MUSTER_INT16, 2, 0x7fff},    {MUSTER_INT16, 2, 0x8000},      {MUSTER_UINT16, 2, 0xffff},
+    {MUSTER_INT32, 4, INT32_MAX}, {MUSTER_INT32, 4, 0x80000000u}, {MUSTER_UINT32, 4, UINT32_MAX},
+    {MUSTER_FLOAT16, 2, 0x7b53},  {MUSTER_FLOAT16, 2, 0xfbff},    {MUSTER_BFLOAT16, 2, 0x7f7f},
+    {MUSTER_BFLOAT16, 2, 0x0001},
+};
+
+/* An average that the type has is got, whatever the sum would be: in all calls, of sizes that all schedules meet. */
+static void narrow_averages(muster_cluster_t *cluster, int index, void *context) {
+    static const size_t lengths[] = {1, 7, 3000, 40000, 300001};
+    muster_group_t *world = muster_world(cluster);
+    size_t size = (size_t)muster_size(cluster), rank = (size_t)muster_rank(cluster);
+    (void)index, (void)context;
+    for (size_t i = 0; i < sizeof averages / sizeof averages[0] * (sizeof lengths / sizeof lengths[0]); i++) {
+        const struct average *one = &averages[i / (sizeof lengths / sizeof lengths[0])];
+        size_t count = lengths[i % (sizeof lengths / sizeof lengths[0])], bytes = count * one->width;
+        char *in = malloc(bytes * size), *out = malloc(bytes);
+        size_t *counts = malloc(size * sizeof *counts);
+        CHECK(in != NULL && out != NULL && counts != NULL);
+        for (size_t at = 0; at < bytes * size; at += one->width) {
+            memcpy(in + at, &one->bits, one->width); /* little-endian, as all that it runs on */
+        }
+        for (size_t r = 0; r < size; r++) {
+            counts[r] = r % 2 == 0 ? count : count / 2;
+        }
+        CHECK_OK(muster_allreduce(world, in, out, count, one->dtype, MUSTER_AVG));
+        CHECK(memcmp(in, out, bytes) == 0);
+        memset(out, 0, bytes);
+        CHECK_OK(muster_reduce(world, in, rank == size - 1 ? out : NULL, count, one->dtype, MUSTER_AVG, (int)size - 1));
+        CHECK(rank != size - 1 || memcmp(in, out, bytes) == 0);
+        memset(out, 0, bytes);
+        CHECK_OK(muster_reduce_scatter(world, in, out, count, one->dtype, MUSTER_AVG));
+        CHECK(memcmp(in, out, bytes) == 0);
+        memset(out, 0, bytes);
+        CHECK_OK(muster_reduce_scatterv(world, in, out, counts, one->dtype, MUSTER_AVG));
+        CHECK(memcmp(in, out, counts[rank] * one->width) == 0);
+        CHECK_OK(muster_allreduce(world, in, in, count, one->dtype, MUSTER_AVG));
+        CHECK(memcmp(in, in + bytes, bytes) == 0);
+        free(in), free(out), free(counts);
+    }
+    if (size == 3) {
+        wide_averages(cluster);
+    }
+}
+
 int main(void) {
     static struct run first;
     static struct run second;
@@ -126,5 +193,9 @@ int main(void) {
     run_nodes(&three);
     three.body = integers;
     run_nodes(&three);
+    for (int size = 2; size <= 4; size++) {
+        struct plan some = {.workers = size, .node_ids = rank_ids, .body = narrow_averages};
+        run_nodes(&some);
+    }
     return 0;
 }

@@ -1,5 +1,7 @@
 //! What one step of a schedule asks of its driver. Plain values, in bytes; whoever carries them out brings the memory.
 
+use super::Conversion;
+
 /// One of the three stretches of memory that a call has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Buffer {
@@ -106,6 +108,15 @@ pub enum Action {
         span: Span,
         /// By what.
         by: u32,
+    },
+    /// Make other elements of a span's: as many, of another type. The two do not overlap.
+    Convert {
+        /// What is read.
+        from: Span,
+        /// Where the others go.
+        to: Span,
+        /// How.
+        how: Conversion,
     },
     /// The schedule has ended.
     Done,

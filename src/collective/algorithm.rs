@@ -1,8 +1,9 @@
 //! The one table of algorithms, and the choice among them.
 
+use super::widen::Schedule;
 use super::{
-    allgather, allgatherv, allreduce, alltoall, barrier, broadcast, gather, reduce, reduce_scatter, scatter, Action,
-    Shape,
+    allgather, allgatherv, allreduce, alltoall, barrier, broadcast, gather, reduce, reduce_scatter, scatter, widen,
+    Action, Shape,
 };
 use crate::types::{CallKind, ReduceOp};
 
@@ -18,10 +19,22 @@ pub struct Algorithm {
     pub suits: fn(&Shape<'_>, &Thresholds) -> bool,
     /// Whether it folds neighbours only, in order of rank: what an operation needs that does not commute.
     pub in_rank_order: bool,
-    /// The schedule: what to do at this step.
-    pub step: fn(&Shape<'_>, u32) -> Action,
+    /// The schedule: what to do at this step, if no elements have to be made wider.
+    pub(super) schedule: Schedule,
     /// How many bytes of scratch the schedule uses.
-    pub scratch_bytes: fn(&Shape<'_>) -> usize,
+    pub(super) scratch: fn(&Shape<'_>) -> usize,
+}
+
+impl Algorithm {
+    /// What to do at this step.
+    pub fn step(&self, shape: &Shape<'_>, step: u32) -> Action {
+        widen::step(self.schedule, shape, step)
+    }
+
+    /// How many bytes of scratch that uses in all.
+    pub fn scratch_bytes(&self, shape: &Shape<'_>) -> usize {
+        widen::scratch_bytes(self.scratch, shape)
+    }
 }
 
 impl std::fmt::Debug for Algorithm {
@@ -34,46 +47,48 @@ impl std::fmt::Debug for Algorithm {
 /// exchanged.
 #[rustfmt::skip]
 pub static ALGORITHMS: &[Algorithm] = &[
-    Algorithm { kind: CallKind::Barrier, name: "tree", works: any, suits: |s, t| u64::from(s.size) >= t.barrier_tree_ranks, in_rank_order: true, step: barrier::tree, scratch_bytes: none },
-    Algorithm { kind: CallKind::Barrier, name: "dissemination", works: any, suits: always, in_rank_order: true, step: barrier::dissemination, scratch_bytes: none },
-    Algorithm { kind: CallKind::Broadcast, name: "binomial", works: any, suits: |s, t| s.bytes() as u64 <= t.broadcast_binomial_bytes, in_rank_order: true, step: broadcast::binomial, scratch_bytes: none },
-    Algorithm { kind: CallKind::Broadcast, name: "chain", works: any, suits: always, in_rank_order: true, step: broadcast::chain, scratch_bytes: none },
-    Algorithm { kind: CallKind::Allgather, name: "doubling", works: power_of_two, suits: |s, t| s.total_bytes() <= t.allgather_doubling_bytes, in_rank_order: true, step: allgather::doubling, scratch_bytes: none },
-    Algorithm { kind: CallKind::Allgather, name: "bruck", works: any, suits: |s, t| s.total_bytes() <= t.allgather_bruck_bytes, in_rank_order: true, step: allgather::bruck, scratch_bytes: allgather::bruck_scratch },
-    Algorithm { kind: CallKind::Allgather, name: "circulant", works: any, suits: |s, t| s.total_bytes() <= t.allgather_circulant_bytes, in_rank_order: true, step: allgather::circulant, scratch_bytes: none },
-    Algorithm { kind: CallKind::Allgather, name: "ring", works: any, suits: always, in_rank_order: true, step: allgather::ring, scratch_bytes: none },
-    Algorithm { kind: CallKind::Allreduce, name: "tree", works: any, suits: |s, t| u64::from(s.size) >= t.allreduce_tree_ranks && s.bytes() as u64 <= t.allreduce_tree_bytes, in_rank_order: true, step: allreduce::tree, scratch_bytes: allreduce::tree_scratch },
-    Algorithm { kind: CallKind::Allreduce, name: "doubling", works: power_of_two, suits: |s, t| s.bytes() as u64 <= if s.size == 2 { t.allreduce_pair_bytes } else { t.allreduce_doubling_bytes }, in_rank_order: true, step: allreduce::doubling, scratch_bytes: allreduce::doubling_scratch },
-    Algorithm { kind: CallKind::Allreduce, name: "gather", works: any, suits: |s, t| s.total_bytes() <= t.allreduce_gather_bytes, in_rank_order: true, step: allreduce::gather, scratch_bytes: allreduce::gather_scratch },
-    Algorithm { kind: CallKind::Allreduce, name: "halving", works: power_of_two, suits: |s, t| s.size == 2 || s.bytes() as u64 <= t.allreduce_halving_bytes, in_rank_order: true, step: allreduce::halving, scratch_bytes: none },
-    Algorithm { kind: CallKind::Allreduce, name: "circulant", works: any, suits: |s, t| s.bytes() as u64 <= t.allreduce_circulant_bytes, in_rank_order: false, step: allreduce::circulant, scratch_bytes: none },
-    Algorithm { kind: CallKind::Allreduce, name: "ring", works: any, suits: always, in_rank_order: false, step: allreduce::ring, scratch_bytes: none },
-    Algorithm { kind: CallKind::Allreduce, name: "chain", works: any, suits: always, in_rank_order: true, step: allreduce::chain, scratch_bytes: allreduce::chain_scratch },
-    Algorithm { kind: CallKind::Reduce, name: "binomial", works: any, suits: |s, t| s.bytes() as u64 <= t.reduce_binomial_bytes, in_rank_order: false, step: reduce::binomial, scratch_bytes: reduce::binomial_scratch },
-    Algorithm { kind: CallKind::Reduce, name: "chain", works: any, suits: always, in_rank_order: false, step: reduce::chain, scratch_bytes: reduce::chain_scratch },
-    Algorithm { kind: CallKind::Reduce, name: "tree", works: any, suits: |s, t| s.bytes() as u64 <= t.reduce_binomial_bytes, in_rank_order: true, step: reduce::tree, scratch_bytes: reduce::tree_scratch },
-    Algorithm { kind: CallKind::Reduce, name: "two chains", works: any, suits: always, in_rank_order: true, step: reduce::ordered, scratch_bytes: reduce::ordered_scratch },
-    Algorithm { kind: CallKind::Gather, name: "binomial", works: any, suits: |s, t| s.total_bytes() <= t.gather_binomial_bytes, in_rank_order: true, step: gather::binomial, scratch_bytes: gather::binomial_scratch },
-    Algorithm { kind: CallKind::Gather, name: "linear", works: any, suits: always, in_rank_order: true, step: gather::linear, scratch_bytes: none },
-    Algorithm { kind: CallKind::Gatherv, name: "linear", works: any, suits: always, in_rank_order: true, step: gather::linear, scratch_bytes: none },
-    Algorithm { kind: CallKind::Scatter, name: "binomial", works: any, suits: |s, t| s.total_bytes() <= t.scatter_binomial_bytes, in_rank_order: true, step: scatter::binomial, scratch_bytes: scatter::binomial_scratch },
-    Algorithm { kind: CallKind::Scatter, name: "linear", works: any, suits: always, in_rank_order: true, step: scatter::linear, scratch_bytes: none },
-    Algorithm { kind: CallKind::Scatterv, name: "linear", works: any, suits: always, in_rank_order: true, step: scatter::linear, scratch_bytes: none },
-    Algorithm { kind: CallKind::ReduceScatter, name: "circulant", works: any, suits: |s, t| s.total_bytes() <= t.reduce_scatter_circulant_bytes, in_rank_order: false, step: reduce_scatter::circulant, scratch_bytes: reduce_scatter::circulant_scratch },
-    Algorithm { kind: CallKind::ReduceScatter, name: "pairwise", works: any, suits: always, in_rank_order: false, step: reduce_scatter::pairwise, scratch_bytes: none },
-    Algorithm { kind: CallKind::ReduceScatter, name: "ordered", works: any, suits: always, in_rank_order: true, step: reduce_scatter::ordered, scratch_bytes: reduce_scatter::ordered_scratch },
-    Algorithm { kind: CallKind::ReduceScatterv, name: "circulant", works: any, suits: |s, t| s.bytes() as u64 <= t.reduce_scatter_circulant_bytes, in_rank_order: false, step: reduce_scatter::circulant, scratch_bytes: reduce_scatter::circulant_scratch },
-    Algorithm { kind: CallKind::ReduceScatterv, name: "pairwise", works: any, suits: always, in_rank_order: false, step: reduce_scatter::pairwise, scratch_bytes: none },
-    Algorithm { kind: CallKind::ReduceScatterv, name: "ordered", works: any, suits: always, in_rank_order: true, step: reduce_scatter::ordered, scratch_bytes: reduce_scatter::ordered_scratch },
-    Algorithm { kind: CallKind::Allgatherv, name: "bruck", works: any, suits: |s, t| s.bytes() as u64 <= t.allgatherv_bruck_bytes, in_rank_order: true, step: allgatherv::bruck, scratch_bytes: allgatherv::bruck_scratch },
-    Algorithm { kind: CallKind::Allgatherv, name: "ring", works: any, suits: always, in_rank_order: true, step: allgatherv::ring, scratch_bytes: none },
-    Algorithm { kind: CallKind::Alltoall, name: "bruck", works: any, suits: |s, t| s.total_bytes() <= t.alltoall_bruck_bytes, in_rank_order: true, step: alltoall::bruck, scratch_bytes: alltoall::bruck_scratch },
-    Algorithm { kind: CallKind::Alltoall, name: "pairwise", works: any, suits: always, in_rank_order: true, step: alltoall::pairwise, scratch_bytes: alltoall::pairwise_scratch },
-    Algorithm { kind: CallKind::Alltoallv, name: "pairwise", works: any, suits: always, in_rank_order: true, step: alltoall::pairwise, scratch_bytes: alltoall::pairwise_scratch },
+    Algorithm { kind: CallKind::Barrier, name: "tree", works: any, suits: |s, t| u64::from(s.size) >= t.barrier_tree_ranks, in_rank_order: true, schedule: barrier::tree, scratch: none },
+    Algorithm { kind: CallKind::Barrier, name: "dissemination", works: any, suits: always, in_rank_order: true, schedule: barrier::dissemination, scratch: none },
+    Algorithm { kind: CallKind::Broadcast, name: "binomial", works: any, suits: |s, t| s.bytes() as u64 <= t.broadcast_binomial_bytes, in_rank_order: true, schedule: broadcast::binomial, scratch: none },
+    Algorithm { kind: CallKind::Broadcast, name: "chain", works: any, suits: always, in_rank_order: true, schedule: broadcast::chain, scratch: none },
+    Algorithm { kind: CallKind::Allgather, name: "doubling", works: power_of_two, suits: |s, t| s.total_bytes() <= t.allgather_doubling_bytes, in_rank_order: true, schedule: allgather::doubling, scratch: none },
+    Algorithm { kind: CallKind::Allgather, name: "bruck", works: any, suits: |s, t| s.total_bytes() <= t.allgather_bruck_bytes, in_rank_order: true, schedule: allgather::bruck, scratch: allgather::bruck_scratch },
+    Algorithm { kind: CallKind::Allgather, name: "circulant", works: any, suits: |s, t| s.total_bytes() <= t.allgather_circulant_bytes, in_rank_order: true, schedule: allgather::circulant, scratch: none },
+    Algorithm { kind: CallKind::Allgather, name: "ring", works: any, suits: always, in_rank_order: true, schedule: allgather::ring, scratch: none },
+    Algorithm { kind: CallKind::Allreduce, name: "tree", works: any, suits: |s, t| u64::from(s.size) >= t.allreduce_tree_ranks && s.bytes() as u64 <= t.allreduce_tree_bytes, in_rank_order: true, schedule: allreduce::tree, scratch: allreduce::tree_scratch },
+    Algorithm { kind: CallKind::Allreduce, name: "doubling", works: power_of_two, suits: |s, t| s.bytes() as u64 <= if s.size == 2 { t.allreduce_pair_bytes } else { t.allreduce_doubling_bytes }, in_rank_order: true, schedule: allreduce::doubling, scratch: allreduce::doubling_scratch },
+    Algorithm { kind: CallKind::Allreduce, name: "gather", works: any, suits: |s, t| s.total_bytes() <= t.allreduce_gather_bytes, in_rank_order: true, schedule: allreduce::gather, scratch: allreduce::gather_scratch },
+    Algorithm { kind: CallKind::Allreduce, name: "halving", works: power_of_two, suits: |s, t| s.size == 2 || s.bytes() as u64 <= t.allreduce_halving_bytes, in_rank_order: true, schedule: allreduce::halving, scratch: none },
+    Algorithm { kind: CallKind::Allreduce, name: "circulant", works: any, suits: |s, t| s.bytes() as u64 <= t.allreduce_circulant_bytes, in_rank_order: false, schedule: allreduce::circulant, scratch: none },
+    Algorithm { kind: CallKind::Allreduce, name: "ring", works: any, suits: always, in_rank_order: false, schedule: allreduce::ring, scratch: none },
+    Algorithm { kind: CallKind::Allreduce, name: "chain", works: any, suits: always, in_rank_order: true, schedule: allreduce::chain, scratch: allreduce::chain_scratch },
+    Algorithm { kind: CallKind::Reduce, name: "binomial", works: any, suits: |s, t| s.bytes() as u64 <= t.reduce_binomial_bytes, in_rank_order: false, schedule: reduce::binomial, scratch: reduce::binomial_scratch },
+    Algorithm { kind: CallKind::Reduce, name: "chain", works: any, suits: always, in_rank_order: false, schedule: reduce::chain, scratch: reduce::chain_scratch },
+    Algorithm { kind: CallKind::Reduce, name: "tree", works: any, suits: |s, t| s.bytes() as u64 <= t.reduce_binomial_bytes, in_rank_order: true, schedule: reduce::tree, scratch: reduce::tree_scratch },
+    Algorithm { kind: CallKind::Reduce, name: "two chains", works: any, suits: always, in_rank_order: true, schedule: reduce::ordered, scratch: reduce::ordered_scratch },
+    Algorithm { kind: CallKind::Gather, name: "binomial", works: any, suits: |s, t| s.total_bytes() <= t.gather_binomial_bytes, in_rank_order: true, schedule: gather::binomial, scratch: gather::binomial_scratch },
+    Algorithm { kind: CallKind::Gather, name: "linear", works: any, suits: always, in_rank_order: true, schedule: gather::linear, scratch: none },
+    Algorithm { kind: CallKind::Gatherv, name: "linear", works: any, suits: always, in_rank_order: true, schedule: gather::linear, scratch: none },
+    Algorithm { kind: CallKind::Scatter, name: "binomial", works: any, suits: |s, t| s.total_bytes() <= t.scatter_binomial_bytes, in_rank_order: true, schedule: scatter::binomial, scratch: scatter::binomial_scratch },
+    Algorithm { kind: CallKind::Scatter, name: "linear", works: any, suits: always, in_rank_order: true, schedule: scatter::linear, scratch: none },
+    Algorithm { kind: CallKind::Scatterv, name: "linear", works: any, suits: always, in_rank_order: true, schedule: scatter::linear, scratch: none },
+    Algorithm { kind: CallKind::ReduceScatter, name: "circulant", works: any, suits: |s, t| s.total_bytes() <= t.reduce_scatter_circulant_bytes, in_rank_order: false, schedule: reduce_scatter::circulant, scratch: reduce_scatter::circulant_scratch },
+    Algorithm { kind: CallKind::ReduceScatter, name: "pairwise", works: any, suits: always, in_rank_order: false, schedule: reduce_scatter::pairwise, scratch: none },
+    Algorithm { kind: CallKind::ReduceScatter, name: "ordered", works: any, suits: always, in_rank_order: true, schedule: reduce_scatter::ordered, scratch: reduce_scatter::ordered_scratch },
+    Algorithm { kind: CallKind::ReduceScatterv, name: "circulant", works: any, suits: |s, t| s.bytes() as u64 <= t.reduce_scatter_circulant_bytes, in_rank_order: false, schedule: reduce_scatter::circulant, scratch: reduce_scatter::circulant_scratch },
+    Algorithm { kind: CallKind::ReduceScatterv, name: "pairwise", works: any, suits: always, in_rank_order: false, schedule: reduce_scatter::pairwise, scratch: none },
+    Algorithm { kind: CallKind::ReduceScatterv, name: "ordered", works: any, suits: always, in_rank_order: true, schedule: reduce_scatter::ordered, scratch: reduce_scatter::ordered_scratch },
+    Algorithm { kind: CallKind::Allgatherv, name: "bruck", works: any, suits: |s, t| s.bytes() as u64 <= t.allgatherv_bruck_bytes, in_rank_order: true, schedule: allgatherv::bruck, scratch: allgatherv::bruck_scratch },
+    Algorithm { kind: CallKind::Allgatherv, name: "ring", works: any, suits: always, in_rank_order: true, schedule: allgatherv::ring, scratch: none },
+    Algorithm { kind: CallKind::Alltoall, name: "bruck", works: any, suits: |s, t| s.total_bytes() <= t.alltoall_bruck_bytes, in_rank_order: true, schedule: alltoall::bruck, scratch: alltoall::bruck_scratch },
+    Algorithm { kind: CallKind::Alltoall, name: "pairwise", works: any, suits: always, in_rank_order: true, schedule: alltoall::pairwise, scratch: alltoall::pairwise_scratch },
+    Algorithm { kind: CallKind::Alltoallv, name: "pairwise", works: any, suits: always, in_rank_order: true, schedule: alltoall::pairwise, scratch: alltoall::pairwise_scratch },
 ];
 
 /// The algorithm for a call. Every rank chooses alike, for it depends on call, size and thresholds only.
 pub fn choose(shape: &Shape<'_>, thresholds: &Thresholds) -> &'static Algorithm {
+    // By the bytes that move.
+    let shape = &Shape { call: shape.summed(), ..*shape };
     let fits = |algorithm: &&Algorithm| {
         algorithm.kind == shape.call.kind
             && (algorithm.in_rank_order || shape.call.op.is_none_or(ReduceOp::is_commutative))

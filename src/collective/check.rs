@@ -42,7 +42,7 @@ impl Shape<'_> {
     fn check_count(&self, dtype: DType) -> Result<()> {
         let Call { kind, count, .. } = self.call;
         let parts = if self.count_is_per_rank() { self.size } else { 1 };
-        let bytes = u128::from(count) * dtype.size() as u128 * u128::from(parts);
+        let bytes = u128::from(count) * self.bytes_on_the_way(dtype) as u128 * u128::from(parts);
         if bytes >= MAX_BYTES {
             let what =
                 format!("{kind}: a count of {count} comes to {bytes} bytes: less than {MAX_BYTES} can be addressed");

@@ -57,7 +57,11 @@ mod simulation_test;
 #[cfg(test)]
 pub(crate) mod soak_test;
 mod tree;
+mod widen;
+#[cfg(test)]
+mod widen_test;
 
 pub use action::{Action, Buffer, Landing, Side, Span};
 pub use algorithm::{choose, Algorithm, Thresholds, ALGORITHMS};
 pub use shape::{Layout, Parts, Shape};
+pub use widen::Conversion;

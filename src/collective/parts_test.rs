@@ -2,6 +2,7 @@
 
 use super::simulation::{fold_with_kernels, run_with, Fold, InPlace, Random, JUNK};
 use super::simulation_test::{algorithms, check_rounds, compose, exact_elements, random_bytes, IN_PLACE};
+use super::widen_test as widen;
 use super::{kernels, Layout, Parts};
 use crate::types::{hash, Call, CallKind, DType, ReduceOp};
 
@@ -71,10 +72,15 @@ impl Case {
         if self.call.kind == CallKind::Reduce && self.call.root != Some(to as u32) {
             return Vec::new();
         }
+        let dtype = self.call.dtype.expect("it has a type");
+        if self.call.op == Some(ReduceOp::Avg) && self.size > 1 && widen::is_narrow(dtype) {
+            let given: Vec<&[u8]> = ranks.map(|from| self.given(from, to)).collect();
+            return vec![(0, widen::averaged(dtype, &given))];
+        }
         let mut result = self.given(0, to).to_vec();
         ranks.skip(1).for_each(|from| (self.fold)(&self.call, &mut result, self.given(from, to), false));
         if self.call.op == Some(ReduceOp::Avg) && self.size > 1 {
-            kernels::divide_slice(self.call.dtype.expect("it has a type"), &mut result, self.size);
+            kernels::divide_slice(dtype, &mut result, self.size);
         }
         vec![(0, result)]
     }

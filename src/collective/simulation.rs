@@ -1,7 +1,7 @@
 //! Runs the schedules of all ranks of a group against each other in memory, interleaved by seed, and checks at every
 //! step what the head of `collective` promises.
 
-use super::{kernels, Action, Algorithm, Buffer, Landing, Layout, Shape, Side, Span};
+use super::{kernels, Action, Algorithm, Buffer, Conversion, Landing, Layout, Shape, Side, Span};
 use crate::types::{Call, CallKind, ReduceOp};
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -122,7 +122,7 @@ impl<'a> Member<'a> {
         };
         let (output, input_range) = (output..output + result, lies..lies + given);
         let behind = output.end.max(input_range.end) + 1;
-        let scratch = behind..behind + (algorithm.scratch_bytes)(&shape);
+        let scratch = behind..behind + algorithm.scratch_bytes(&shape);
         let mut memory = vec![JUNK; scratch.end + 1];
         let mut known = vec![0; memory.len()];
         let given = if shape.call.kind != CallKind::Broadcast {
@@ -197,20 +197,27 @@ impl<'a> Member<'a> {
         assert!(mine.len() == other.len() && into.len() == other.len(), "{:?}: lengths differ", self.shape);
         assert!(mine == into || apart(&mine, &into), "{:?} step {}: operands overlap", self.shape, self.step);
         self.memory.copy_within(mine, into.start);
-        (self.fold)(&self.shape.call, &mut self.memory[into], other, other_side == Side::Lower);
+        (self.fold)(&self.shape.summed(), &mut self.memory[into], other, other_side == Side::Lower);
     }
 
     fn divide(&mut self, span: Span, by: u32) {
         assert_eq!(self.shape.call.op, Some(ReduceOp::Avg));
         let range = self.read(span);
         assert_eq!(range, self.target(span));
-        let dtype = self.shape.call.dtype.expect("what is reduced has a type");
+        let dtype = self.shape.summed().dtype.expect("what is reduced has a type");
         kernels::divide_slice(dtype, &mut self.memory[range], by);
+    }
+
+    fn convert(&mut self, from: Span, to: Span, how: Conversion) {
+        let (from, to) = (self.read(from), self.write(to));
+        assert!(apart(&from, &to), "{:?} step {}: a conversion overlaps", self.shape, self.step);
+        let from = self.memory[from].to_vec();
+        kernels::convert_slice(how, &from, &mut self.memory[to]);
     }
 
     /// Begins the next step, or carries it out.
     fn begin(&mut self, algorithm: &Algorithm) {
-        let action = (algorithm.step)(&self.shape, self.step);
+        let action = algorithm.step(&self.shape, self.step);
         match action {
             Action::Exchange { send, receive } => {
                 for peer in send.iter().map(|send| send.0).chain(receive.iter().map(|receive| receive.0)) {
@@ -230,9 +237,10 @@ impl<'a> Member<'a> {
                 self.reduce(mine, &other, other_side, into);
             }
             Action::Divide { span, by } => self.divide(span, by),
+            Action::Convert { from, to, how } => self.convert(from, to, how),
             Action::Done => {
                 self.done = true;
-                assert_eq!((algorithm.step)(&self.shape, self.step + 1), Action::Done, "done is not the end");
+                assert_eq!(algorithm.step(&self.shape, self.step + 1), Action::Done, "done is not the end");
             }
         }
         self.step += 1;

@@ -95,7 +95,12 @@ pub const MUSTER_PROD: i32 = 1;
 pub const MUSTER_MIN: i32 = 2;
 /// Operation: maximum. NaN propagates; the maximum of the two zeros is +0.
 pub const MUSTER_MAX: i32 = 3;
-/// Operation: average: the sum divided by the number of ranks. Integers truncate toward zero.
+/// Operation: average: the sum divided by the number of ranks. Integers truncate toward zero, once, at the end.
+///
+/// The sums of 8, 16 and 32 bit integers, of float16 and of bfloat16 are made in wider types, so that nothing overflows in between:
+/// those averages of integers are exact, and those of halves are rounded to halves once, from sums in float32. They cost what an
+/// operation on elements of twice the width costs, and the group keeps memory for them, about twice as much as the input has. The
+/// sums of 64 bit integers wrap, and those of float32 and float64 overflow to infinity, like those of MUSTER_SUM.
 pub const MUSTER_AVG: i32 = 4;
 /// Operation: bitwise and; integer types only.
 pub const MUSTER_AND: i32 = 5;

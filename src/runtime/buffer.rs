@@ -6,7 +6,7 @@
 
 use super::checksums::Checksums;
 use crate::collective::kernels::UserFunction;
-use crate::collective::{kernels, Buffer, Side, Span};
+use crate::collective::{kernels, Buffer, Conversion, Side, Span};
 use crate::types::{DType, ReduceOp};
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -206,6 +206,14 @@ impl Memory<'_> {
         assert!(from.len == to.len, "a copy's ends are equally long");
         // SAFETY: both were found to be inside; `copy` allows them to overlap.
         unsafe { std::ptr::copy(self.start(from), self.start_mut(to), to.len) }
+    }
+
+    /// Makes other elements of a span's.
+    pub fn convert(&self, from: Span, to: Span, how: Conversion) {
+        let count = from.len / how.from.size();
+        assert!(to.len == count * how.to.size(), "as many elements as there were");
+        // SAFETY: both were found to be inside, and hold as many elements; the schedules keep them apart.
+        unsafe { kernels::convert(how, self.start(from), self.start_mut(to), count) }
     }
 
     /// Divides every element of a span.

@@ -14,7 +14,7 @@ use super::silence::{Awaited, Standstill};
 use super::sink::{scratch_bytes, Sink};
 use crate::agent::Command;
 use crate::collective::kernels::UserFunction;
-use crate::collective::{Action, Landing, Shape, Span};
+use crate::collective::{Action, Algorithm, Landing, Shape, Span};
 use crate::error::{Error, Failure};
 use crate::net::Token;
 use crate::types::{Call, CallKind, DType, Time};
@@ -92,17 +92,18 @@ impl Group {
         driver: &mut Driver,
         running: &Running<'_>,
         shape: &Shape<'_>,
-        step: fn(&Shape<'_>, u32) -> Action,
+        algorithm: &Algorithm,
         memory: &Memory<'_>,
         function: Option<UserFunction>,
     ) -> Result<(), Stop> {
-        let arithmetic = shape.call.dtype.zip(shape.call.op).map(|(dtype, op)| Arithmetic { dtype, op, function });
+        let summed = shape.summed();
+        let arithmetic = summed.dtype.zip(summed.op).map(|(dtype, op)| Arithmetic { dtype, op, function });
         let expect = || arithmetic.expect("a schedule that reduces has a type and an operation");
         let (report_at, warn_at) = (running.since + WAITS_AFTER, running.since + WARN_AFTER);
         let mut patience = Patience { report_at, warn_at, still: Standstill::default() };
         let head = running.data.encode_in(&mut driver.head);
         for number in 0.. {
-            match step(shape, number) {
+            match algorithm.step(shape, number) {
                 Action::Exchange { send, receive } => {
                     if let Some((_, landing)) = receive {
                         memory.forget_checksums(Landing::into(&landing));
@@ -122,6 +123,10 @@ impl Group {
                 Action::Divide { span, by } => {
                     memory.forget_checksums(span);
                     memory.divide(span, by, expect().dtype);
+                }
+                Action::Convert { from, to, how } => {
+                    memory.forget_checksums(to);
+                    memory.convert(from, to, how);
                 }
                 Action::Done => break,
             }

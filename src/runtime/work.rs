@@ -137,12 +137,12 @@ impl Group {
         let shape = self.shape(&work)?;
         let outcome = self.in_turn(shared, turn, work.call, since, |driver, running| {
             let algorithm = choose(&shape, &self.thresholds);
-            let scratch_bytes = (algorithm.scratch_bytes)(&shape);
+            let scratch_bytes = algorithm.scratch_bytes(&shape);
             let mut scratch = std::mem::take(&mut driver.scratch);
             let checksums = RefCell::new(std::mem::take(&mut driver.checksums));
             let outcome = grow(&mut scratch, scratch_bytes).and_then(|()| {
                 let memory = work.buffers.with_scratch(&mut scratch).remembering(&checksums);
-                self.carry_out(driver, running, &shape, algorithm.step, &memory, work.function)
+                self.carry_out(driver, running, &shape, algorithm, &memory, work.function)
             });
             (driver.scratch, driver.checksums) = (scratch, checksums.into_inner());
             outcome

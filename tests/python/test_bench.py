@@ -86,8 +86,8 @@ def test_a_broadcast_from_any_root(words):
     assert rows[0]["root"] == (words[1] if words[0] == "--root" else "0")
 
 
-@pytest.mark.parametrize("op", ["sum", "min", "max"])
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "uint8"])
+@pytest.mark.parametrize("op", ["sum", "min", "max", "avg"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "int32", "int64", "int8", "uint8"])
 def test_a_reduction_of_each_type_out_of_place(dtype, op):
     words = ["--dtype", dtype, "--op", op, "--in_place", "0", "--sizes", "64", "--format", "csv"]
     row, = csv.DictReader(bench("allreduce", *TINY, *words).splitlines())

@@ -1,4 +1,4 @@
-//! The arithmetic: combines two blocks of elements, and divides one.
+//! The arithmetic: combines two blocks of elements, divides one, and makes other types of one's elements.
 //!
 //! Results are the same bits on every processor and in every order of operands. Integers wrap. Halves are computed in
 //! float32 and rounded once, to the nearest, ties to even. NaN propagates, through minimum and maximum too, and every
@@ -9,6 +9,7 @@
 //!
 //! A user's function is called by `user.rs`. Not here: the check that pointers are good. Tested in `kernels_test.rs`.
 
+mod convert;
 mod element;
 mod half;
 #[cfg(test)]
@@ -18,7 +19,9 @@ mod user;
 
 pub use user::{Function, UserFunction};
 
+use super::Conversion;
 use crate::types::{DType, ReduceOp};
+use convert::convert_any;
 use element::Element;
 use half::{Bfloat16, Float16};
 
@@ -56,6 +59,31 @@ pub unsafe fn divide(dtype: DType, data: *mut u8, count: usize, by: u32) {
     }
     // SAFETY: the pointer is as the caller promised.
     unsafe { divide_any(dtype, data, count, by) }
+}
+
+/// Makes `count` elements of one type into those of another, and takes them times a power of two where the wider of the two is
+/// a float. An integer that does not fit the other type loses its highest bits.
+///
+/// # Safety
+/// `from` must be readable and `to` writable for `count` elements of their types, and the two must not overlap. Neither need be
+/// aligned.
+pub unsafe fn convert(how: Conversion, from: *const u8, to: *mut u8, count: usize) {
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has AVX2; the pointers are as the caller promised.
+        return unsafe { convert_avx2(how, from, to, count) };
+    }
+    // SAFETY: the pointers are as the caller promised.
+    unsafe { convert_any(how, from, to, count) }
+}
+
+/// Converts the elements of a slice, for tests.
+#[cfg(test)]
+pub(super) fn convert_slice(how: Conversion, from: &[u8], to: &mut [u8]) {
+    let count = from.len() / how.from.size();
+    assert!(from.len() == count * how.from.size() && to.len() == count * how.to.size(), "as many elements");
+    // SAFETY: both slices hold that many elements, and are apart.
+    unsafe { convert(how, from.as_ptr(), to.as_mut_ptr(), count) };
 }
 
 /// Combines `other` into `mine`, for tests that have no use for pointers.
@@ -112,6 +140,14 @@ unsafe fn reduce_avx2(op: ReduceOp, dtype: DType, lower: *const u8, higher: *con
 unsafe fn divide_avx2(dtype: DType, data: *mut u8, count: usize, by: u32) {
     // SAFETY: the caller's promise is handed on unchanged.
     unsafe { divide_any(dtype, data, count, by) }
+}
+
+// SAFETY: (contract) as for `convert`; and the processor has AVX2.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+unsafe fn convert_avx2(how: Conversion, from: *const u8, to: *mut u8, count: usize) {
+    // SAFETY: the caller's promise is handed on unchanged.
+    unsafe { convert_any(how, from, to, count) }
 }
 
 // Inlined, as is all below it, so that each of its callers is compiled for its own instructions.

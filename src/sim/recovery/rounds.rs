@@ -203,7 +203,7 @@ impl World {
         let (call, input, output) = call(what, index, &members, epoch, self.slots[process.slot].done);
         let shape = Shape { rank, size: members.len() as u32, call, in_place: false, layout: None };
         let algorithm = choose(&shape, &thresholds);
-        let memory = [input, output, vec![0xa5; (algorithm.scratch_bytes)(&shape)]];
+        let memory = [input, output, vec![0xa5; algorithm.scratch_bytes(&shape)]];
         let program = &mut process.program;
         let entered = match group {
             GroupId::UNIVERSE => &mut program.sequence,
@@ -243,7 +243,7 @@ impl World {
             }
             let step = collective.step;
             collective.step += 1;
-            match (collective.algorithm.step)(&collective.shape(), step) {
+            match collective.algorithm.step(&collective.shape(), step) {
                 Action::Exchange { send, receive } => {
                     if let Some((to, span)) = send {
                         self.send_frame(node, to, &collective, collective.at(span).to_vec());
@@ -258,7 +258,7 @@ impl World {
                     let other = collective.at(other).to_vec();
                     collective.reduce(mine, &other, into);
                 }
-                Action::Divide { .. } => return Err("a sum is divided".to_owned()),
+                Action::Divide { .. } | Action::Convert { .. } => return Err("a sum is divided".to_owned()),
                 Action::Done => return self.collective_done(node, collective),
             }
             self.processes[node].program.collective = Some(collective);

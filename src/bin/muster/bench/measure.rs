@@ -87,9 +87,12 @@ fn agreed(rank: &Rank, wish: f64) -> Result<usize, String> {
     Ok(rank.gather(&[wish.clamp(ITERATIONS.0, ITERATIONS.1)])?[0] as usize)
 }
 
-/// What a rank's input has at this place.
-fn value(rank: usize, at: usize) -> i64 {
-    ((at % PERIOD + 3 * rank) % 31) as i64
+/// What a rank's input has at this place: numbers so small that the sums of many ranks are exact, and in an average the same on
+/// every rank, so that it is exact, too.
+fn value(options: &Options, rank: usize, at: usize) -> i64 {
+    let rank = if options.op == ReduceOp::Avg { 0 } else { rank };
+    let most = if matches!(options.dtype, DType::Float16 | DType::Bfloat16 | DType::Int8) { 4 } else { 31 };
+    ((at % PERIOD + 3 * rank) % most) as i64
 }
 
 fn fill(rank: &Rank, options: &Options, bytes: usize, buffers: &mut Buffers) {
@@ -100,13 +103,13 @@ fn fill(rank: &Rank, options: &Options, bytes: usize, buffers: &mut Buffers) {
             (0..PERIOD).flat_map(|at| encode(options.dtype, element(at)).into_iter().take(size)).collect();
         into.chunks_mut(PERIOD * size).for_each(|chunk| chunk.copy_from_slice(&block[..chunk.len()]));
     };
-    repeat(&mut buffers.input[..input], &|at| value(rank.rank, at));
+    repeat(&mut buffers.input[..input], &|at| value(options, rank.rank, at));
     let is_input = match options.collective {
         Collective::Broadcast => rank.rank == root(options),
         Collective::Allreduce | Collective::Reduce => options.in_place,
         _ => false,
     };
-    repeat(&mut buffers.output[..output], &|at| if is_input { value(rank.rank, at) } else { 99 });
+    repeat(&mut buffers.output[..output], &|at| if is_input { value(options, rank.rank, at) } else { 99 });
 }
 
 fn root(options: &Options) -> usize {
@@ -135,10 +138,11 @@ fn has_root_only(collective: Collective) -> bool {
 
 fn expected(rank: &Rank, options: &Options, count: usize, at: usize) -> i64 {
     let combined = |at: usize| {
-        let values = (0..rank.size).map(|other| value(other, at));
+        let values = (0..rank.size).map(|other| value(options, other, at));
         match options.op {
             ReduceOp::Min => values.min(),
             ReduceOp::Max => values.max(),
+            ReduceOp::Avg => Some(value(options, 0, at)),
             _ => Some(values.sum()),
         }
         .unwrap_or(0)
@@ -146,13 +150,22 @@ fn expected(rank: &Rank, options: &Options, count: usize, at: usize) -> i64 {
     match options.collective {
         Collective::Allreduce | Collective::Reduce => combined(at),
         Collective::ReduceScatter => combined(rank.rank * count + at),
-        Collective::Allgather | Collective::Gather => value(at / count, at % count),
-        Collective::Alltoall => value(at / count, rank.rank * count + at % count),
-        Collective::Scatter => value(root(options), rank.rank * count + at),
-        Collective::Broadcast => value(root(options), at),
-        Collective::Sendrecv => value((rank.rank + rank.size - 1) % rank.size, at),
+        Collective::Allgather | Collective::Gather => value(options, at / count, at % count),
+        Collective::Alltoall => value(options, at / count, rank.rank * count + at % count),
+        Collective::Scatter => value(options, root(options), rank.rank * count + at),
+        Collective::Broadcast => value(options, root(options), at),
+        Collective::Sendrecv => value(options, (rank.rank + rank.size - 1) % rank.size, at),
         Collective::Barrier => 0,
     }
+}
+
+/// A whole number up to 2048, which a float16 has exactly.
+fn small_float16(value: i64) -> u16 {
+    let bits = (value as f32).to_bits();
+    if value == 0 {
+        return 0;
+    }
+    ((bits >> 13) - (112 << 10)) as u16
 }
 
 /// A number as an element: as many bytes of these as the type has.
@@ -160,6 +173,8 @@ fn encode(dtype: DType, value: i64) -> [u8; 8] {
     match dtype {
         DType::Float32 => u64::from((value as f32).to_bits()).to_le_bytes(),
         DType::Float64 => (value as f64).to_le_bytes(),
+        DType::Bfloat16 => u64::from((value as f32).to_bits() >> 16).to_le_bytes(), // exact up to 256
+        DType::Float16 => u64::from(small_float16(value)).to_le_bytes(),
         _ => value.to_le_bytes(), // integers that fit: the lowest bytes are the number
     }
 }

@@ -32,15 +32,19 @@ pub const COLLECTIVES: [(&str, Collective); 10] = [
     ("sendrecv", Collective::Sendrecv),
 ];
 
-const DTYPES: [(&str, DType); 5] = [
+const DTYPES: [(&str, DType); 8] = [
+    ("float16", DType::Float16),
+    ("bfloat16", DType::Bfloat16),
     ("float32", DType::Float32),
     ("float64", DType::Float64),
     ("int32", DType::Int32),
     ("int64", DType::Int64),
+    ("int8", DType::Int8),
     ("uint8", DType::Uint8),
 ];
 
-const OPS: [(&str, ReduceOp); 3] = [("sum", ReduceOp::Sum), ("min", ReduceOp::Min), ("max", ReduceOp::Max)];
+const OPS: [(&str, ReduceOp); 4] =
+    [("sum", ReduceOp::Sum), ("min", ReduceOp::Min), ("max", ReduceOp::Max), ("avg", ReduceOp::Avg)];
 
 const FORMATS: [(&str, Format); 3] = [("text", Format::Text), ("csv", Format::Csv), ("json", Format::Json)];
 
@@ -244,14 +248,14 @@ const SPECS: [Spec<Draft>; 14] = [
     Spec {
         names: &["-d", "--dtype"],
         value: "TYPE",
-        doc: "float32 (the default), float64, int32, int64, uint8",
+        doc: "float32 (the default), float64, float16, bfloat16, int32, int64, int8, uint8",
         of: has_data,
         take: |draft, option, value| named(option, value, &DTYPES).map(|it| draft.options.dtype = it.1),
     },
     Spec {
         names: &["-o", "--op"],
         value: "OP",
-        doc: "sum (the default), min, max: where something is reduced",
+        doc: "sum (the default), min, max, avg: where something is reduced",
         of: reduces,
         take: |draft, option, value| named(option, value, &OPS).map(|it| draft.options.op = it.1),
     },
@@ -415,82 +419,5 @@ pub fn format_named(option: &str, value: &str) -> Result<Format, String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn words(line: &str) -> Vec<String> {
-        line.split_whitespace().map(str::to_owned).collect()
-    }
-
-    #[test]
-    fn sizes_go_from_begin_to_end_by_factor_or_are_listed() {
-        let sizes = |line: &str| parse(&words(line)).unwrap().sizes;
-        assert_eq!(sizes("allreduce -b 8 -e 1K -f 4"), [8, 32, 128, 512, 1024]);
-        assert_eq!(sizes("allreduce -b 8 -e 512"), [8, 32, 128, 512]);
-        assert_eq!(sizes("allreduce -e 1M").last(), Some(&(1 << 20)));
-        assert_eq!(sizes("allreduce").last(), Some(&(64 << 20)));
-        assert_eq!(sizes("allreduce --sizes 8,64K,1M,2g"), [8, 65_536, 1 << 20, 2 << 30]);
-        assert_eq!(sizes("allreduce -b 1k -e 1k"), [1024]);
-        assert_eq!(sizes("barrier"), [0]);
-        let options =
-            parse(&words("broadcast --worker_num 4 -r round -n 7 -c 0 -d int64 --barrier 1 --format csv")).unwrap();
-        assert_eq!((options.worker_num, options.root, options.iterations), (Some(4), Root::Round, Some(7)));
-        assert_eq!((options.check, options.dtype), (false, DType::Int64));
-        assert_eq!(
-            parse(&words("reduce -o max --in_place 0")).map(|it| (it.op, it.in_place)),
-            Ok((ReduceOp::Max, false))
-        );
-        assert_eq!((options.name, options.barrier, options.format), ("broadcast", true, Format::Csv));
-    }
-
-    #[test]
-    fn what_is_wrong_is_named() {
-        for (line, told) in [
-            ("", "which collective?"),
-            ("allredcue", "collective is \"allredcue\": expected one of allgather, allreduce"),
-            ("allreduce -b", "option -b wants a value"),
-            ("allreduce --nonsense 5", "--nonsense is no option"),
-            ("allreduce --nonsense", "--nonsense is no option"),
-            ("allreduce -c 1 extra", "extra is no option"),
-            ("allreduce -b 1T", "-b is \"1T\": expected a number of bytes"),
-            ("allreduce -b 0", "--begin is 0 bytes: expected 1 or more"),
-            ("allreduce -b 9 -e 8", "--begin is 9 bytes: expected at most --end, which is 8"),
-            ("allreduce -n 0", "-n is \"0\": expected a number from 1"),
-            ("allreduce -d float8", "-d is \"float8\": expected one of float32"),
-            ("reduce --worker_num 4 -r 4", "--root is 4: expected 0 to 3, or round"),
-            ("allreduce --sizes 8,7", "size 7 is no multiple of 4"),
-            ("allreduce -b 4 -e 64 -d float64", "size 4 is no multiple of 8"),
-            ("allreduce -e 1001", "size 1001 is no multiple of 4"),
-            ("allreduce -c 2", "-c is \"2\": expected a number from 0 to 1"),
-        ] {
-            let error = parse(&words(line)).unwrap_err();
-            assert!(error.contains(told), "{line}: {error}");
-        }
-    }
-    #[test]
-    fn an_option_that_would_change_nothing_is_refused() {
-        for (line, told) in [
-            ("broadcast --op max", "--op means nothing to broadcast: it is for allreduce, reduce, reduce_scatter"),
-            ("allreduce -r 1", "--root means nothing to allreduce: it is for broadcast, gather, reduce, scatter"),
-            ("allgather --in_place 1", "--in_place means nothing to allgather: it is for allreduce, reduce"),
-            ("barrier --sizes 8", "--sizes means nothing to barrier"),
-            ("barrier -d int64", "--dtype means nothing to barrier"),
-            ("barrier -c 1", "--check means nothing to barrier"),
-            ("barrier --barrier 1", "--barrier means nothing to barrier"),
-            ("allreduce --sizes 8 -e 64", "--end means nothing beside --sizes"),
-            ("allreduce -f 2 --sizes 8", "--factor means nothing beside --sizes"),
-        ] {
-            assert!(parse(&words(line)).unwrap_err().contains(told), "{line}: {:?}", parse(&words(line)));
-        }
-    }
-
-    #[test]
-    fn the_help_has_every_option_that_there_is() {
-        let help = help();
-        for spec in &SPECS {
-            let line = format!("\n  {} {}", spec.names.join(", "), spec.value);
-            assert!(help.contains(&line) && !spec.doc.is_empty(), "{line:?} in {help}");
-        }
-        assert!(help.lines().all(|line| line.len() <= 130), "{help}");
-    }
-}
+#[path = "options_test.rs"]
+mod tests;
