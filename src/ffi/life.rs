@@ -91,9 +91,12 @@ pub unsafe extern "C" fn muster_init(
     })
 }
 
-/// Leaves the cluster in order; does not free the handle. Bounded in time (setting finalize_timeout, 30 s), also when
-/// there is no scheduler any more. Peers that need this node afterwards get MUSTER_ERR_PEER_LEFT. A process that hosts
-/// the scheduler waits here for the others to leave. Accepts NULL; a second call does nothing.
+/// Leaves the cluster in order; does not free the handle. Where all is well that takes milliseconds, however many groups there
+/// are. It ends within the setting finalize_timeout (30 s) in any case: when there is no scheduler any more, when the scheduler
+/// or a peer stands still or does not read, and while another thread of this process is in a call, which ends with
+/// MUSTER_ERR_STATE. A user's function (muster_op_create) that has not returned by then is waited for by muster_cluster_free.
+/// Peers that need this node afterwards get MUSTER_ERR_PEER_LEFT. A process that hosts the scheduler waits here for the others
+/// to leave. Accepts NULL; a second call does nothing.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster.

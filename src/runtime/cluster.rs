@@ -13,6 +13,7 @@ use super::log::Logger;
 use super::mesh::Wrap;
 use super::node::{Node, Setup};
 use super::operations::Operations;
+use super::parting::{await_farewell, join as await_threads};
 use super::rank_table;
 use super::roster::culprit_of;
 use super::scheduler::{named, Serving, RESOLVE_WAIT};
@@ -35,6 +36,9 @@ const NO_LASTING_NAME: &str =
     "this node has neither a node id (MS_NODE_ID) nor a rank from its launcher: should it be lost, \
                               it cannot come back";
 
+/// How long leaving waits for what was sent last to reach the peers.
+const FAREWELL_WAIT: Duration = Duration::from_secs(1);
+
 /// How long an abort waits for the other nodes to be told of it, where the scheduler does not tell them.
 const ABORT_WAIT: Duration = Duration::from_secs(2);
 
@@ -54,6 +58,8 @@ pub struct Cluster {
     node_id: String,
     scheduler_address: SocketAddr,
     thread: Option<JoinHandle<()>>,
+    /// Those of groups that had not ended when finalizing had to.
+    threads: Mutex<Vec<JoinHandle<()>>>,
     scheduler: Option<Scheduler>,
     finalized: Mutex<bool>,
     /// The newest epoch that the program was told of; held by the one thread that is inside `muster_recover`.
@@ -179,6 +185,7 @@ impl Cluster {
                     node_id,
                     scheduler_address,
                     thread,
+                    threads: Mutex::default(),
                     scheduler,
                     finalized,
                     recovering,
@@ -332,14 +339,19 @@ impl Cluster {
         Err(Error::new(Status::Unreachable, format!("abort: the scheduler has not answered, and {who}")))
     }
 
-    /// Leaves the cluster, in bounded time. Leaving twice is leaving once.
+    /// Leaves the cluster, within the finalize time-out. Leaving twice is leaving once.
     pub fn finalize(&self) -> Result<()> {
         let mut finalized = self.finalized.lock().unwrap_or_else(PoisonError::into_inner);
         if *finalized {
             return Ok(());
         }
-        let deadline = self.shared.clock.now() + self.settings.finalize_timeout;
-        self.close_links(deadline);
+        let (begun, limit) = (self.shared.clock.now(), self.settings.finalize_timeout);
+        let deadline = begun + limit;
+        let (why, leave) = ("this process has finalized its cluster", leave());
+        let groups = self.shared.learnt().groups();
+        groups.iter().for_each(|group| group.close(self.over(group, why), &leave));
+        // Half of the time is left for the good-bye.
+        await_farewell(&groups, &self.shared, begun + FAREWELL_WAIT.min(limit / 2));
         self.shared.ask(ToNode::Brain(Command::Leave));
         let left = self.shared.wait(deadline, |learnt| learnt.left.clone().or_else(|| learnt.over.then_some(None)));
         match left {
@@ -347,7 +359,7 @@ impl Cluster {
             Some(Some(warning)) => self.shared.logger.warn(&warning),
             None => self.shared.logger.warn("the scheduler has not said good-bye in time; leaving without"),
         }
-        self.end_groups("this process has finalized its cluster");
+        self.end_groups(why, deadline);
         self.shared.ask(ToNode::Quit);
         *finalized = true;
         self.await_own_scheduler(deadline);
@@ -360,25 +372,19 @@ impl Cluster {
         Failure { status: Status::State, culprit: None, cause, epoch, group, sequence: 0 }
     }
 
-    /// Ends the threads and links of all groups.
-    fn end_groups(&self, why: &str) {
-        self.end_retired();
-        let groups = self.shared.learnt().groups();
-        for group in groups {
-            group.end_progress(self.over(&group, why));
-            group.shut();
-        }
-    }
-
-    /// Tells the peers on every link, and waits until what was sent has reached them.
-    fn close_links(&self, deadline: Time) {
-        let leave = leave();
-        let groups = self.shared.learnt().groups();
-        for group in &groups {
-            group.close(self.over(group, "this process has finalized its cluster"), &leave);
-        }
-        let short = deadline.min(self.shared.clock.now() + Duration::from_secs(1));
-        groups.iter().for_each(|group| group.drain(&self.shared, short));
+    /// Ends the threads and links of all groups: until then, and for ever after. What is stuck in a user's function by then is
+    /// waited for when the cluster is freed.
+    fn end_groups(&self, why: &str, until: Time) {
+        let retired = std::mem::take(&mut self.shared.learnt().retired);
+        let groups: Vec<Arc<Group>> = retired.into_iter().chain(self.shared.learnt().groups()).collect();
+        let mut threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        threads.extend(groups.iter().flat_map(|group| group.end_threads(self.over(group, why))));
+        let threads = await_threads(threads, &self.shared, until);
+        *self.threads.lock().unwrap_or_else(PoisonError::into_inner) = threads;
+        groups.iter().for_each(|group| match until {
+            Time::NEVER => group.shut(),
+            _ => group.shut_if_idle(),
+        });
     }
 
     /// A process that hosts the scheduler leaves last.
@@ -401,7 +407,7 @@ impl Drop for Cluster {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join(); // the thread has no result; a panic was printed
         }
-        self.end_groups("its cluster has been freed");
+        self.end_groups("its cluster has been freed", Time::NEVER);
         self.shared.learnt().seats.clear();
         // This node is lost to the others and may come back; with recovery the job is to be there still.
         let finalized = *self.finalized.get_mut().unwrap_or_else(PoisonError::into_inner);

@@ -153,9 +153,9 @@ impl Group {
     pub(super) fn ask_about(&self, shared: &Shared, peer: u32, evidence: &str) -> Word {
         let index = self.index_of(peer).expect("a link's peer is a member");
         self.ask_early(shared, peer, evidence);
-        let (id, epoch, since) = (self.id(), self.formed.epoch, shared.clock.now());
+        let since = shared.clock.now();
         let word = |learnt: &mut Learnt| {
-            if let Some(failure) = learnt.first_cause(id, epoch) {
+            if let Some(failure) = self.first_cause(learnt) {
                 return Some(Word::Told(failure));
             }
             learnt.peers.get(&index).cloned().map(|(state, culprit)| match state {
@@ -190,7 +190,7 @@ impl Group {
     /// A peer called something else under a number of which only the scheduler can know what both called, if both tell it: that
     /// peer does once it has waited for this rank. The first cause, if that comes of it.
     fn compared(&self, running: &Running<'_>) -> Option<Failure> {
-        let (shared, id, epoch) = (running.shared, self.id(), self.formed.epoch);
+        let shared = running.shared;
         if shared.learnt().away.is_some() {
             return None;
         }
@@ -198,7 +198,7 @@ impl Group {
         shared.ask(ToNode::Brain(Command::Report));
         // Others' time is up soon after this call's: then they would say so first, and that it is this rank which is absent.
         let deadline = running.deadline.min(shared.clock.now() + COMPARISON_WAIT);
-        shared.wait(deadline, |learnt| learnt.first_cause(id, epoch))
+        shared.wait(deadline, |learnt| self.first_cause(learnt))
     }
 
     /// A peer called the same, and something else before.
@@ -265,8 +265,8 @@ impl Group {
                     return (self.unreached(running, peer, fault), false);
                 }
                 // The time is up for others, too, and one of them may know which link is at fault.
-                let (id, epoch, now) = (self.id(), self.formed.epoch, running.shared.clock.now());
-                if let Some(first) = running.shared.wait(now + VERDICT_WAIT, |learnt| learnt.first_cause(id, epoch)) {
+                let now = running.shared.clock.now();
+                if let Some(first) = running.shared.wait(now + VERDICT_WAIT, |learnt| self.first_cause(learnt)) {
                     return (first, true);
                 }
                 let why = "all ranks have entered it, but it did not end: a slow link, or a rank that is stopped";
@@ -295,7 +295,11 @@ impl Group {
         let ask = running.shared.next_ask();
         self.ask(running.shared, Command::WhereAre(ask, self.id(), running.sequence));
         let deadline = running.shared.clock.now() + VERDICT_WAIT;
-        running.shared.wait(deadline, |learnt| learnt.absent.remove(&ask))
+        let answer = |learnt: &mut Learnt| match learnt.absent.remove(&ask) {
+            None => self.broken().map(|_| None),
+            answer => Some(answer),
+        };
+        running.shared.wait(deadline, answer).flatten()
     }
 
     /// The scheduler has said that the group is over, and no call is in it that would pass that on: a peer that the scheduler does
@@ -348,12 +352,17 @@ impl Group {
         // What became of a lost peer was waited for already, here or by who says so.
         let patience = if is_away && cause.status == Status::PeerLost { ALONE_WAIT } else { VERDICT_WAIT };
         let deadline = shared.clock.now() + patience;
-        let (id, epoch) = (self.id(), self.formed.epoch);
-        let first = shared.wait(deadline, |learnt| learnt.first_cause(id, epoch));
+        let first = shared.wait(deadline, |learnt| self.first_cause(learnt));
         if first.is_none() && !is_away {
             tell();
         }
         first.unwrap_or(cause)
+    }
+
+    /// Why the group is over, as far as the scheduler has told or another thread of this process has ended it: who waits for the
+    /// scheduler's word about it need not wait any more.
+    pub(super) fn first_cause(&self, learnt: &Learnt) -> Option<Failure> {
+        self.broken().or_else(|| learnt.first_cause(self.id(), self.formed.epoch))
     }
 
     /// Asks the scheduler for something that means this group, and therefore its epoch only.

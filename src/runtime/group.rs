@@ -365,6 +365,11 @@ impl Group {
         self.mailbox.hush();
     }
 
+    /// All that was delivered; from now on nothing is taken in.
+    pub(super) fn shut_mailbox(&self) -> Vec<Mail> {
+        self.mailbox.shut()
+    }
+
     pub(super) fn take_mail(&self) -> Vec<Mail> {
         self.mailbox.take()
     }
@@ -379,55 +384,19 @@ impl Group {
         self.broken.get().cloned()
     }
 
-    /// Breaks the group for good; the first cause is kept, and returned.
+    /// Breaks the group for good; the first cause is kept, and returned. What waits for the scheduler's word about the group
+    /// looks up, and so does the attendant: once, for a group that is broken already is no news.
     pub(super) fn break_with(&self, failure: Failure) -> Failure {
-        let first = self.broken.get_or_init(|| failure).clone();
-        self.messages.interrupt();
-        first
-    }
-
-    /// Ends the group's use: tells the peers on every open link, those included that no call has taken in yet, and says
-    /// that nothing more follows. Where the group was over already they are told why, and not that this member goes: one that
-    /// is cut off hears of it from its peers only. A link on which a call was interrupted in the middle of a frame can say
-    /// nothing; it stays until `shut`.
-    pub(super) fn close(&self, over: Failure, leave: &[u8]) {
-        let told = self.shared().ok().and_then(|shared| self.told(&shared));
-        let word = told.as_ref().map_or_else(|| leave.to_vec(), |first| self.last_word_of(first));
-        let word = self.last_word.get_or_init(|| word); // the same as before, if there is one
-        self.break_with(told.unwrap_or(over));
-        self.interrupt(); // a call that another thread is in ends, and lets the driver go
-        self.close_messages();
-        let mut driver = self.driver();
-        for mail in self.take_mail() {
-            self.take_in(&mut driver, mail);
+        let mut is_news = false;
+        let first = self.broken.get_or_init(|| {
+            is_news = true;
+            failure
+        });
+        if is_news {
+            self.messages.interrupt();
+            self.shared().iter().for_each(|shared| shared.nudge());
         }
-        for slot in &mut driver.slots {
-            if let Slot::Up(link) = slot {
-                if !link.is_mid_frame() {
-                    link.say_last(word);
-                }
-            }
-        }
-    }
-
-    /// Waits until what was sent last has reached the peers, at most until then.
-    pub(super) fn drain(&self, shared: &Shared, deadline: Time) {
-        let driver = self.driver();
-        let on_its_way = |slot: &Slot| matches!(slot, Slot::Up(link) if !link.is_mid_frame() && link.unsent() > 1);
-        while shared.clock.now() < deadline && driver.slots.iter().any(on_its_way) {
-            // The kernel tells of no edge when the last byte is acknowledged.
-            std::thread::sleep(Duration::from_micros(200));
-        }
-        drop(driver);
-        self.drain_messages(shared, deadline);
-    }
-
-    /// Drops every link, and whatever still comes. Once the scheduler knows that this node has left, so that a peer which
-    /// finds the end of a link is told the reason.
-    pub(super) fn shut(&self) {
-        self.mailbox.shut().into_iter().for_each(|mail| self.drop_mail(mail));
-        self.driver().slots.iter_mut().for_each(|slot| *slot = Slot::Left);
-        self.shut_messages();
+        first.clone()
     }
 
     fn progress(&self) -> MutexGuard<'_, Progress> {

@@ -4,6 +4,7 @@
 use super::drive::{Running, Stop, WARN_AFTER};
 use super::group::Group;
 use super::handshake::leave;
+use super::parting::await_farewell;
 use super::progress::WAITS_AFTER;
 use super::seat::Seat;
 use super::shared::{Shared, ToNode};
@@ -18,8 +19,6 @@ use std::time::Duration;
 
 /// How long a group that is freed waits for what was sent last to reach its peers.
 const DRAIN: Duration = Duration::from_secs(1);
-/// How often a making that waits looks whether its group is still whole.
-const LOOK_UP: Duration = Duration::from_millis(100);
 
 impl Group {
     /// Makes a group of these ranks, in this order; none for a caller who is not among them. All members call it alike.
@@ -94,15 +93,14 @@ impl Group {
         self.ask(shared, Command::MakeGroup(wanted));
         let (mut report_at, mut warn_at) = (running.since + WAITS_AFTER, running.since + WARN_AFTER);
         let outcome = loop {
-            // Another thread may have cancelled a call on the group, freed it, or left: nobody wakes this one then.
-            let look_up = shared.clock.now() + LOOK_UP;
-            let until = running.deadline.min(report_at).min(warn_at).min(look_up);
+            let until = running.deadline.min(report_at).min(warn_at);
             let told = |learnt: &mut super::shared::Learnt| {
                 // What is made is made, whatever came after: to the others it is.
                 if let Some(made) = learnt.made.remove(&key) {
                     return Some(made.map_err(Stop::Failed));
                 }
-                if let Some(failure) = learnt.first_cause(key.1, key.0) {
+                // Another thread may have cancelled a call on the group, freed it, or left.
+                if let Some(failure) = self.first_cause(learnt) {
                     return Some(Err(Stop::Told(failure)));
                 }
                 learnt.over.then(|| {
@@ -112,9 +110,6 @@ impl Group {
             };
             if let Some(outcome) = shared.wait(until, told) {
                 break outcome;
-            }
-            if let Some(failure) = self.broken() {
-                break Err(Stop::Told(failure)); // cancelled, freed or left by another thread
             }
             let now = shared.clock.now();
             if now >= running.deadline {
@@ -146,14 +141,14 @@ impl Group {
     }
 
     /// Frees a group that was made: its peers are told, and nothing of it is left here.
-    pub fn free(&self) {
+    pub fn free(self: &Arc<Self>) {
         let cause = format!("this process has freed {}", self.id());
         let epoch = self.formed.epoch;
         let over = Failure { status: Status::State, culprit: None, cause, epoch, group: Some(self.id()), sequence: 0 };
         self.close(over.clone(), &leave());
         self.end_progress(over);
         let Ok(shared) = self.shared() else { return self.shut() };
-        self.drain(&shared, shared.clock.now() + DRAIN);
+        await_farewell(std::slice::from_ref(self), &shared, shared.clock.now() + DRAIN);
         self.shut();
         forget(&shared, self);
     }

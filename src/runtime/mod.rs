@@ -46,6 +46,7 @@ mod node;
 mod operations;
 mod outgoing;
 mod overhear;
+mod parting;
 mod port;
 mod progress;
 mod queue;

@@ -213,6 +213,13 @@ impl Shared {
         self.changed.notify_all();
     }
 
+    /// Makes whoever waits look again, at what is none of the agent thread's to tell. Not to be called by one who holds what was
+    /// learnt.
+    pub fn nudge(&self) {
+        drop(self.learnt()); // who has looked and does not sleep yet holds it
+        self.changed.notify_all();
+    }
+
     /// Why a group of this epoch cannot be used any more, if that has been told.
     pub fn first_cause(&self, group: GroupId, epoch: Epoch) -> Option<Failure> {
         if self.calm.load(Ordering::Acquire) == epoch.0 {

@@ -15,7 +15,7 @@ use super::turns::Turn;
 use crate::agent::Command;
 use crate::collective::kernels::UserFunction;
 use crate::collective::{choose, Layout, Shape};
-use crate::error::{Error, Failure, Result, Status};
+use crate::error::{Error, Result, Status};
 use crate::net::thread;
 use crate::types::{Call, Time};
 use std::cell::RefCell;
@@ -196,15 +196,5 @@ impl Group {
             completer.complete(outcome.map(|()| None));
             drop(turn);
         }
-    }
-
-    /// Ends the group's threads. What is under way ends first, for the group is broken: with `over` if it was not before.
-    pub(super) fn end_progress(&self, over: Failure) {
-        self.break_with(over);
-        self.interrupt();
-        if let Some(thread) = self.jobs.end() {
-            let _ = thread.join(); // it has no result; a panic was printed
-        }
-        self.end_messages();
     }
 }

@@ -22,6 +22,8 @@ impl Group {
     pub(super) fn attend(&self, office: &Office, mut poller: Poller) {
         let mut ready: Vec<u32> = Vec::new();
         while let Ok(shared) = self.shared() {
+            #[cfg(test)]
+            office.turns.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             let (until, more) = {
                 let mut engine = lock(&office.engine);
                 ready.extend(std::iter::from_fn(|| engine.more.pop_first()));
@@ -34,18 +36,7 @@ impl Group {
             };
             self.see_to(office, &shared);
             if office.mailbox.take_signal() {
-                let mut engine = lock(&office.engine);
-                for mail in office.mailbox.take() {
-                    match engine.failed {
-                        Some(_) => self.drop_mail(mail),
-                        None => take_in(&mut engine, mail, poller.registry()),
-                    }
-                }
-                if let Some(failure) = self.told(&shared) {
-                    self.break_with(failure.clone());
-                    engine.fail(&failure, &self.last_word_of(&failure));
-                }
-                drop(engine);
+                self.look_in_mailbox(office, &shared, poller.registry());
                 if lock(&self.messages.attendant).ended {
                     return;
                 }
@@ -57,6 +48,25 @@ impl Group {
             ready.extend(poller.ready().filter(|ready| ready.token.0 != WAKER).map(|ready| ready.token.0 as u32));
         }
         lock(&office.engine).forsake();
+    }
+
+    /// Takes what the agent thread has for the messages. Where the group is over, they end; that is done once, for to say so once
+    /// more would make the attendant look up again, without end.
+    fn look_in_mailbox(&self, office: &Office, shared: &Shared, registry: &Registry) {
+        let mut engine = lock(&office.engine);
+        for mail in office.mailbox.take() {
+            match engine.failed {
+                Some(_) => self.drop_mail(mail),
+                None => take_in(&mut engine, mail, registry),
+            }
+        }
+        if engine.failed.is_some() {
+            return;
+        }
+        if let Some(failure) = self.told(shared) {
+            let first = self.break_with(failure);
+            engine.fail(&first, &self.last_word_of(&first));
+        }
     }
 
     /// What takes its time, or other threads: links to be opened, and peers that may be lost.

@@ -124,6 +124,27 @@ fn messages_that_begin_when_their_group_is_broken_end_all_the_same() {
     });
 }
 
+/// Its bell rang once for that; were it to ring it itself by looking, it would never sleep again.
+#[test]
+fn an_attendant_whose_group_is_over_sleeps_until_it_is_ended() {
+    run(1, &plain(), |cluster, _| {
+        let group = cluster.group(GroupId::WORLD);
+        let receive = start(&group, Way::Receive { from: None, tag: None }, (room(0), 0)).unwrap();
+        let (cause, epoch, group_id) = ("over".to_owned(), group.epoch(), Some(group.id()));
+        let over = Failure { status: Status::Revoked, culprit: None, cause, epoch, group: group_id, sequence: 0 };
+        group.break_with(over.clone());
+        assert_eq!(ended(&receive).unwrap_err().status(), Status::Revoked);
+        let turns = || group.office().unwrap().turns.load(std::sync::atomic::Ordering::Relaxed);
+        let before = turns();
+        for _ in 0..10 {
+            std::thread::sleep(Duration::from_millis(10));
+            group.break_with(over.clone()); // no news
+        }
+        assert!(turns() - before <= 3, "{} turns", turns() - before);
+        group.end_progress(over);
+    });
+}
+
 #[test]
 fn a_refused_half_takes_the_other_with_it_before_anything_has_begun() {
     run(2, &plain(), |cluster, _| {

@@ -46,13 +46,12 @@ use super::shared::{Shared, ToNode};
 use super::sync::{lock, Bell, Mutex};
 use crate::error::{Error, Result, Status};
 use crate::net::{thread, Poller, Token};
-use crate::types::Time;
 use crate::wire::Channel;
 use engine::Engine;
 use matching::OpId;
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// A group's messages; nothing before their first use.
 #[derive(Default)]
@@ -71,6 +70,9 @@ struct Attendant {
 struct Office {
     engine: Mutex<Engine>,
     mailbox: Mailbox<Mail>,
+    /// How often the attendant has looked up.
+    #[cfg(test)]
+    turns: std::sync::atomic::AtomicU64,
 }
 
 impl Messages {
@@ -201,7 +203,12 @@ impl Group {
             let watched = waker.register(poller.registry(), Token(WAKER));
             watched.map_err(|error| Error::system("the waker of a group's messages cannot be watched", &error))?;
             let (engine, mailbox) = (Mutex::new(Engine::new(&self.roster)), Mailbox::new(waker));
-            let office = Arc::new(Office { engine, mailbox });
+            let office = Arc::new(Office {
+                engine,
+                mailbox,
+                #[cfg(test)]
+                turns: Default::default(),
+            });
             let (group, theirs) = (Arc::clone(self), Arc::clone(&office));
             let attend = move || {
                 let _ = group.guarded(|| {
@@ -231,26 +238,20 @@ impl Group {
         }
     }
 
-    /// Waits until what was sent last has reached the peers, at most until then.
-    pub(super) fn drain_messages(&self, shared: &Shared, deadline: Time) {
-        let Some(office) = self.messages.office.get() else { return };
-        while shared.clock.now() < deadline && lock(&office.engine).drain() {
-            std::thread::sleep(Duration::from_micros(200));
-        }
+    /// Goes on with what is said last. Returns whether all of it has reached the peers.
+    pub(super) fn are_messages_drained(&self) -> bool {
+        self.messages.office.get().is_none_or(|office| !lock(&office.engine).drain())
     }
 
-    /// Ends the attendant. The group is broken by now.
-    pub(super) fn end_messages(&self) {
+    /// Tells the attendant to end, if there is one; gives its thread. The group is broken by now.
+    pub(super) fn end_attendant(&self) -> Option<JoinHandle<()>> {
         let thread = {
             let mut attendant = lock(&self.messages.attendant);
             attendant.ended = true;
             attendant.thread.take()
         };
         self.messages.interrupt();
-        if let Some(thread) = thread {
-            let _ = thread.join(); // it has no result; a panic was printed
-        }
-        self.close_messages(); // whatever was posted since it looked last
+        thread
     }
 
     /// Drops every link for messages.
