@@ -1,6 +1,8 @@
-/* The log: lines go to the callback, up to its level; taking it away waits for calls under way; nothing ever goes to
- * standard output. */
+/* The log: lines go to the callback, up to its level; taking it away waits for calls under way; one that does not return
+ * delays nobody; nothing ever goes to standard output. */
 #include "check.h"
+#include "nodes.h"
+#include "own.h"
 #include "ranks.h"
 
 #include <fcntl.h>
@@ -110,6 +112,61 @@ static void taking_away_waits(void) {
     CHECK(pthread_join(taking, NULL) == 0 && pthread_join(warning, NULL) == 0);
 }
 
+struct behind {
+    pthread_mutex_t lock;
+    sem_t inside;
+    int asked;
+};
+
+/* Needs what the program has, as a callback in Python needs the interpreter's lock. */
+static void line_behind_a_lock(int32_t level, const char *target, const char *message, void *ctx) {
+    struct behind *behind = ctx;
+    (void)level, (void)target, (void)message;
+    if (!__atomic_exchange_n(&behind->asked, 1, __ATOMIC_SEQ_CST)) {
+        sem_post(&behind->inside);
+    }
+    pthread_mutex_lock(&behind->lock);
+    pthread_mutex_unlock(&behind->lock);
+}
+
+/* For longer than it takes to be given up. */
+static void go_on(muster_cluster_t *cluster, int index, void *context) {
+    double until = now_s() + 3.0 * patience();
+    (void)context;
+    for (int32_t over = 0; !over;) {
+        int32_t own = index == 0 && now_s() > until;
+        CHECK_OK(muster_allreduce(muster_world(cluster), &own, &over, 1, MUSTER_INT32, MUSTER_MAX));
+    }
+}
+
+/* A callback that does not return delays nobody: not the call of the thread for which it waits, no sign of life, no end; and a
+ * forked child does not wait for it. */
+static void holding_up_nobody(void) {
+    struct behind behind = {.lock = PTHREAD_MUTEX_INITIALIZER, .asked = 0};
+    const char *settings[] = {"node_timeout", patience() > 1 ? "60" : "1", NULL};
+    struct plan plan = {.workers = 2, .settings = settings, .body = go_on};
+    CHECK(sem_init(&behind.inside, 0, 0) == 0);
+    pthread_mutex_lock(&behind.lock);
+    CHECK_OK(muster_set_log_callback(MUSTER_LOG_DEBUG, line_behind_a_lock, &behind));
+    run_nodes(&plan);
+    await(&behind.inside); /* it is there still */
+    make_a_warning();
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        alarm(30 * patience());
+        CHECK_OK(muster_set_log_callback(MUSTER_LOG_DEBUG, NULL, NULL)); /* the call that runs is the parent's */
+        run_cluster();
+        _exit(0);
+    }
+    CHECK_IS(0, await_child(child));
+    pthread_mutex_unlock(&behind.lock);
+    CHECK_OK(muster_set_log_callback(MUSTER_LOG_DEBUG, NULL, NULL));
+    CHECK(pthread_mutex_destroy(&behind.lock) == 0); /* nobody uses it any more */
+    run_cluster();
+    CHECK(own_threads_are(1));
+}
+
 static int scratch_file(void) {
     char path[] = "/tmp/muster-log-XXXXXX";
     int fd = mkstemp(path);
@@ -137,6 +194,7 @@ int main(void) {
     CHECK(dup2(out, 1) == 1); /* all that follows runs with this standard output */
     levels();
     taking_away_waits();
+    holding_up_nobody();
     standard_error();
     CHECK(lseek(out, 0, SEEK_END) == 0); /* not a byte */
     return 0;

@@ -4,6 +4,7 @@
 use super::constants::muster_status_t;
 use crate::error::{Error, Result, Status};
 use crate::net::fork;
+use crate::runtime::log;
 use std::cell::RefCell;
 use std::ffi::{c_char, CString};
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -19,6 +20,7 @@ pub(super) fn last_error() -> *const c_char {
 }
 
 fn keep(error: &Error) -> muster_status_t {
+    log::flush(); // a program that ends now is to have said why
     let text = error.message().replace('\0', " ");
     let text = CString::new(text).expect("its zero bytes were just replaced");
     // Where the thread is ending there is nobody left to ask for it.

@@ -10,6 +10,7 @@
 //! - In a child the descriptors of its parent's objects are gone and their numbers may belong to others: each object
 //!   remembers the [`generation`] in which it was made, and dropping an inherited one closes nothing.
 //! - The handlers use no allocation and no lock but the table's.
+//! - No descriptor of ours has one of the numbers 0 to 2 ([`super::standard`]).
 //!
 //! The handlers are registered through the C library's static `pthread_atfork` (libc_nonshared.a), which passes the
 //! `__dso_handle` of the object that it is linked into: `dlclose` of the shared library takes them away again. The
@@ -21,6 +22,7 @@
 //!
 //! Tested in `fork_test.rs` with real forks, also while another thread opens and closes without pause.
 
+use super::standard::Stopgaps;
 use std::cell::Cell;
 use std::fmt;
 use std::io;
@@ -30,7 +32,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-static TABLE: Mutex<Table> = Mutex::new(Table { words: Vec::new() });
+static TABLE: Mutex<Table> = Mutex::new(Table { words: Vec::new(), stopgaps: Stopgaps::NONE });
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 /// What `pthread_atfork` returned, once it was called.
 static HANDLERS: OnceLock<i32> = OnceLock::new();
@@ -53,9 +55,11 @@ fn open_descriptors() -> usize {
     lock().words.iter().map(|word| word.count_ones() as usize).sum()
 }
 
-/// One bit for each descriptor number.
 struct Table {
+    /// One bit for each descriptor number.
     words: Vec<u64>,
+    /// What stands where none of ours may be.
+    stopgaps: Stopgaps,
 }
 
 impl Table {
@@ -112,18 +116,45 @@ extern "C" fn after_fork_in_child() {
     if let Some(guard) = HELD.with(Cell::take) {
         let mut table = ManuallyDrop::into_inner(guard);
         table.close_all();
+        table.stopgaps.begin_anew();
     }
 }
 
+/// Has `fork` call these on the thread that forks: before, and afterwards in the parent and in the child. The number of an error,
+/// or 0. They must be quick, and take no lock that is held while descriptors are made.
+pub fn have_called(before: extern "C" fn(), in_parent: extern "C" fn(), in_child: extern "C" fn()) -> i32 {
+    // SAFETY: the three functions live as long as this object is loaded; unloading it unregisters them.
+    unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) }
+}
+
 fn install_handlers() -> io::Result<()> {
-    let result = *HANDLERS.get_or_init(|| {
-        // SAFETY: the three functions live as long as this object is loaded; unloading it unregisters them.
-        unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork_in_parent), Some(after_fork_in_child)) }
-    });
+    let result = *HANDLERS.get_or_init(|| have_called(before_fork, after_fork_in_parent, after_fork_in_child));
     if result == 0 {
         Ok(())
     } else {
         Err(io::Error::from_raw_os_error(result))
+    }
+}
+
+/// Runs what opens descriptors for itself, and may take long (a name's lookup, a file): none of them is 0 to 2. They are not in the
+/// table.
+pub fn beyond_standard<T>(open: impl FnOnce() -> T) -> io::Result<T> {
+    install_handlers()?;
+    lock().stopgaps.begin()?;
+    let _ends = Opening { generation: generation() };
+    Ok(open())
+}
+
+/// An opening that is under way outside of the lock.
+struct Opening {
+    generation: u64,
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        if self.generation == generation() {
+            lock().stopgaps.end();
+        }
     }
 }
 
@@ -135,12 +166,15 @@ pub struct Guarded<T: AsRawFd> {
 }
 
 impl<T: AsRawFd> Guarded<T> {
-    /// Makes the descriptor and enters it, so that no fork falls between the two. `make` must not block, and must not
+    /// Makes the descriptor, beyond 2, and enters it, so that no fork falls between the two. `make` must not block, and must not
     /// itself call this.
     pub fn create(make: impl FnOnce() -> io::Result<T>) -> io::Result<Guarded<T>> {
         install_handlers()?;
         let mut table = lock();
-        let inner = make()?;
+        table.stopgaps.begin()?;
+        let made = make();
+        table.stopgaps.end();
+        let inner = made?;
         table.insert(inner.as_raw_fd());
         Ok(Guarded { inner: Some(inner), generation: generation() })
     }

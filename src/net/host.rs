@@ -4,6 +4,7 @@
 //! namespaces agree too. A process is known by its number and its start time, since numbers are used again.
 //! Tested in `host_test.rs` on real children: stopped, killed, ending, and outliving their first thread.
 
+use super::fork::beyond_standard;
 use super::socket::uninterrupted;
 use crate::error::{Error, Result};
 use std::fs;
@@ -33,8 +34,11 @@ pub fn boot_id() -> String {
 
 /// What the kernel tells in such a file, read as it tells it: at once, if there is room. Every start pays for each call.
 fn told<'a>(path: &str, buffer: &'a mut [u8]) -> io::Result<&'a [u8]> {
-    let mut file = fs::File::open(path)?;
-    let length = uninterrupted(|| file.read(buffer))?;
+    let read = |buffer: &mut [u8]| {
+        let mut file = fs::File::open(path)?;
+        uninterrupted(|| file.read(buffer))
+    };
+    let length = beyond_standard(|| read(buffer))??;
     Ok(&buffer[..length])
 }
 
@@ -141,9 +145,12 @@ fn absent_for_kill(pid: u32) -> Probe {
 }
 
 fn has_running_thread(pid: u32) -> bool {
-    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return false };
-    let stats = threads.flatten().filter_map(|thread| fs::read(thread.path().join("stat")).ok());
-    stats.filter_map(|line| Stat::parse(&line)).any(|stat| !stat.is_ending())
+    let look = || {
+        let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        let stats = threads.filter_map(|thread| fs::read(thread.path().join("stat")).ok());
+        stats.filter_map(|line| Stat::parse(&line)).any(|stat| !stat.is_ending())
+    };
+    beyond_standard(look).unwrap_or(false)
 }
 
 /// What /proc/PID/stat says, as far as we ask.

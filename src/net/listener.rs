@@ -10,6 +10,7 @@ use super::congestion::{self, Name};
 use super::fork::Guarded;
 use super::poller::{Registry, Token};
 use super::socket;
+use super::standard;
 use super::tcp::TcpTransport;
 use crate::error::{Error, Result, Status};
 use mio::net::TcpListener;
@@ -82,6 +83,7 @@ impl Listener {
             return Err(adopt_error(fd, "it is a TCP socket, but it does not listen"));
         }
         let adopted = Guarded::create(|| {
+            let fd = standard::moved(fd)?;
             socket::adopt_flags(fd)?;
             // SAFETY: it is an open listening socket, and the caller says that nobody else in this process owns it.
             Ok(into_mio(unsafe { OwnedFd::from_raw_fd(fd) }))

@@ -14,15 +14,18 @@
 //! | [`thread`] | threads that leave the program's signals alone |
 //! | [`limit`] | how many descriptors this process may hold |
 //! | [`fork`] | the table of descriptors that a forked child must close |
+//! | `standard` | what keeps them off the numbers 0 to 2 |
+//! | [`foreign`] | writing to the program's own descriptors |
 //! | [`host`] | host name, boot, process identity, randomness |
 //!
-//! Invariants: every descriptor made here is close-on-exec, non-blocking and in the fork table while it is open; no call
+//! Invariants: every descriptor made here is 3 or more, close-on-exec, non-blocking and in the fork table while it is open; no call
 //! raises SIGPIPE; an interrupted call is repeated here. `unsafe` stands only around single libc calls.
 //!
 //! Nothing here knows a rank, a message or a setting. The hot path returns `io::Error`, so that the caller sees
 //! `WouldBlock`; what is done once returns [`crate::error::Error`] with a whole sentence.
 
 mod congestion;
+pub mod foreign;
 pub mod fork;
 pub mod host;
 pub mod interface;
@@ -32,6 +35,7 @@ pub mod poller;
 pub mod resolve;
 mod signs;
 mod socket;
+mod standard;
 pub mod tcp;
 #[cfg(test)]
 pub mod testfork;

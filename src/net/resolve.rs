@@ -7,7 +7,7 @@
 //! nothing of ours, and until then the shared library must stay mapped. `resolve` then pins it, so that a `dlclose` does
 //! not pull the code away under that thread. Only a disk that does not return makes a thread outlast the last handle, too.
 
-use super::thread;
+use super::{fork, thread};
 use crate::error::{Error, Result, Status};
 use std::ffi::CString;
 use std::io;
@@ -23,7 +23,7 @@ const MAX_NAME_BYTES: usize = 253;
 pub fn resolve(host: &str, port: u16, timeout: Duration) -> Result<Vec<SocketAddr>> {
     resolve_with(host, port, timeout, |name| {
         // The port is put in later: it must not be part of what may be abandoned.
-        (name, 0).to_socket_addrs().map(Iterator::collect)
+        fork::beyond_standard(|| (name, 0).to_socket_addrs().map(Iterator::collect))?
     })
 }
 
@@ -76,7 +76,7 @@ fn literal(text: &str) -> std::result::Result<Option<SocketAddr>, String> {
 fn interface_index(name: &str) -> Option<u32> {
     let name = CString::new(name).ok()?;
     // SAFETY: the pointer is to a string that ends in 0 and outlives the call.
-    let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
+    let index = fork::beyond_standard(|| unsafe { libc::if_nametoindex(name.as_ptr()) }).ok()?; // it opens a socket
     (index != 0).then_some(index)
 }
 

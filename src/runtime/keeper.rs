@@ -7,15 +7,13 @@
 //! A start with another job's id, perhaps by mistake, loses nothing: what the jobs before have is put aside, until the cluster
 //! of this one is complete. Tested in `keeper_test.rs`, and by `src/sim/recovery`, whose nodes keep theirs so.
 
-use crate::config::{Key, Place, Settings};
+use super::disk::OwnDisk;
+use crate::config::{Place, Settings};
 use crate::error::{Error, Result, Status};
-use crate::journal::{Disk, Entry, FileDisk, Identity, Kept, Locked};
-use crate::net::fork::Guarded;
+use crate::journal::{Disk, Entry, Identity, Locked};
 use crate::net::host;
 use crate::types::{Role, Token, TokenHash};
 use crate::wire::Reentry;
-use std::fs::File;
-use std::io;
 
 /// Of how many other jobs something is kept: of that in which a token came to hold, and of those for which this node was started
 /// last.
@@ -25,21 +23,6 @@ const ASIDE_MAX: usize = 8;
 pub struct Keeper {
     disk: Box<dyn Disk>,
     identity: Identity,
-}
-
-/// The recovery directory of these settings.
-pub(super) fn disk(settings: &Settings) -> Result<FileDisk> {
-    let path = settings.recovery_path.as_ref();
-    let path = path.ok_or_else(|| Error::config("recovery is on: expected a recovery path (MS_RECOVERY_PATH)"))?;
-    FileDisk::open(path, keep).map_err(|error| {
-        let setting = settings.origin(Key::RecoveryPath);
-        Error::new(error.status(), format!("{setting} is {:?}: {}", path.display().to_string(), error.message()))
-    })
-}
-
-/// A forked child closes it.
-fn keep(open: &mut dyn FnMut() -> io::Result<File>) -> io::Result<Kept> {
-    Ok(Box::new(Guarded::create(open)?))
 }
 
 /// The name under which a node is known in each of its lives, if it has one.
@@ -68,7 +51,7 @@ impl Keeper {
             return Ok(Some((Reentry { tokens: Vec::new(), next }, None)));
         };
         let (reentry, keeper) =
-            Keeper::begin(Box::new(disk(settings)?), name, settings.job_id.clone(), host::random_bytes)?;
+            Keeper::begin(Box::new(OwnDisk::of(settings)?), name, settings.job_id.clone(), host::random_bytes)?;
         Ok(Some((reentry, Some(keeper))))
     }
 

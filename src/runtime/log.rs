@@ -1,20 +1,59 @@
-//! The log sink: one line a message on standard error, or the program's callback. Never standard output.
+//! The log sink: one line a message on standard error, or the program's callback. Never standard output. Nobody who logs waits
+//! for either: an [`Outlet`] takes the line.
 //!
-//! Owns the first of the two process-wide tables (the other is `net`'s table of descriptors). A callback runs under the
-//! sink's read lock, so that taking it away waits for calls in flight.
+//! Owns the first of the two process-wide tables (the other is `net`'s table of descriptors). Its thread exists while there are
+//! loggers. In a forked child it begins anew, with the same callback.
 
+pub use super::outlet::Callback;
+use super::outlet::{Holder, Outlet, CALL_WAIT};
 use crate::config::LogLevel;
-use std::sync::{Arc, PoisonError, RwLock};
+use crate::net::fork;
+use std::cell::Cell;
+use std::fmt::Display;
+use std::mem::ManuallyDrop;
+use std::sync::{Arc, MutexGuard, OnceLock, PoisonError, RwLock};
 
-/// A program's own sink: level, who speaks, the line.
-pub type Callback = Arc<dyn Fn(LogLevel, &str, &str) + Send + Sync>;
+static SINK: Outlet = Outlet::new(libc::STDERR_FILENO, dressed, notice);
+/// What `fork::have_called` returned, once it was called.
+static HANDLERS: OnceLock<i32> = OnceLock::new();
 
-static SINK: RwLock<Option<(LogLevel, Callback)>> = RwLock::new(None);
+thread_local! {
+    /// The sink's lock between the handlers before and after a fork; without a destructor, as the one in `fork`.
+    static HELD: Cell<Option<ManuallyDrop<MutexGuard<'static, super::outlet::State>>>> = const { Cell::new(None) };
+}
 
-/// Sends every line up to `level` to `callback` instead of standard error; `None` goes back to standard error, and
-/// returns only when no call to the old callback is running.
+/// Sends every line up to `level` to `callback` instead of standard error; `None` goes back to standard error. Lines that wait
+/// for the old callback are dropped, and this returns only when no call to it is running.
 pub fn set_callback(sink: Option<(LogLevel, Callback)>) {
-    *SINK.write().unwrap_or_else(PoisonError::into_inner) = sink;
+    sink_over_forks().set_callback(sink);
+}
+
+/// Gives what was logged so far a moment to be written, for a call that is about to fail.
+pub fn flush() {
+    SINK.flush(CALL_WAIT);
+}
+
+/// The sink, which from the first use on is whole in a forked child, too.
+fn sink_over_forks() -> &'static Outlet {
+    HANDLERS.get_or_init(|| fork::have_called(before_fork, after_fork_in_parent, after_fork_in_child));
+    &SINK
+}
+
+extern "C" fn before_fork() {
+    let guard = SINK.lock();
+    HELD.with(|held| held.set(Some(ManuallyDrop::new(guard))));
+}
+
+extern "C" fn after_fork_in_parent() {
+    if let Some(guard) = HELD.with(Cell::take) {
+        drop(ManuallyDrop::into_inner(guard));
+    }
+}
+
+extern "C" fn after_fork_in_child() {
+    if let Some(guard) = HELD.with(Cell::take) {
+        ManuallyDrop::into_inner(guard).begin_anew();
+    }
 }
 
 /// Who speaks, and up to which level.
@@ -22,12 +61,13 @@ pub fn set_callback(sink: Option<(LogLevel, Callback)>) {
 pub struct Logger {
     level: LogLevel,
     speaker: RwLock<Arc<str>>,
+    _holder: Holder,
 }
 
 impl Logger {
     /// A logger for a process that is described so, for instance `worker "3"`.
     pub fn new(level: LogLevel, speaker: &str) -> Arc<Logger> {
-        Arc::new(Logger { level, speaker: RwLock::new(speaker.into()) })
+        Arc::new(Logger { level, speaker: RwLock::new(speaker.into()), _holder: sink_over_forks().hold() })
     }
 
     /// Who speaks from now on: once there is a rank, it is named.
@@ -36,47 +76,51 @@ impl Logger {
     }
 
     /// Something failed.
-    pub fn error(&self, line: &str) {
+    pub fn error(&self, line: impl Display) {
         self.line(LogLevel::Error, line);
     }
 
     /// Something is odd, or takes long.
-    pub fn warn(&self, line: &str) {
+    pub fn warn(&self, line: impl Display) {
         self.line(LogLevel::Warn, line);
     }
 
     /// Something of interest.
-    pub fn info(&self, line: &str) {
+    pub fn info(&self, line: impl Display) {
         self.line(LogLevel::Info, line);
     }
 
     /// For those who look for a fault.
-    pub fn debug(&self, line: &str) {
+    pub fn debug(&self, line: impl Display) {
         self.line(LogLevel::Debug, line);
     }
 
-    fn line(&self, level: LogLevel, line: &str) {
-        let sink = SINK.read().unwrap_or_else(PoisonError::into_inner);
-        let speaker = Arc::clone(&self.speaker.read().unwrap_or_else(PoisonError::into_inner));
-        match sink.as_ref() {
-            Some((up_to, callback)) if level <= *up_to => callback(level, &speaker, line),
-            Some(_) => {}
-            None if level <= self.level => {
-                show(&format!("muster {} [{speaker}] {}\n", name_of(level), line.replace('\n', " ")));
-            }
-            None => {}
+    fn line(&self, level: LogLevel, line: impl Display) {
+        if !SINK.takes(level, self.level) {
+            return;
         }
+        let speaker = Arc::clone(&self.speaker.read().unwrap_or_else(PoisonError::into_inner));
+        let line = line.to_string().replace('\n', " ");
+        #[cfg(test)]
+        if !SINK.has_callback() {
+            return show(&dressed(level, &speaker, &line));
+        }
+        SINK.put(level, speaker, line);
     }
 }
 
-/// In one write, so that lines of several processes on one terminal stay whole. Nobody could be told of a failure.
-#[cfg(not(test))]
-fn show(text: &str) {
-    use std::io::Write;
-    let _ = std::io::stderr().write_all(text.as_bytes());
+/// A line as standard error gets it.
+fn dressed(level: LogLevel, speaker: &str, line: &str) -> String {
+    format!("muster {} [{speaker}] {line}\n", name_of(level))
 }
 
-/// Of a unit test, with what else it writes: who runs many that pass is not shown the troubles that they make on purpose.
+fn notice(dropped: u64) -> String {
+    let lines = if dropped == 1 { "1 log line was".to_owned() } else { format!("{dropped} log lines were") };
+    format!("{lines} dropped here: what they go to did not take them")
+}
+
+/// A unit test's log lines go where its other words go: a run of many that pass does not show the troubles that they make on
+/// purpose.
 #[cfg(test)]
 fn show(text: &str) {
     eprint!("{text}");

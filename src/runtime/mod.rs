@@ -8,6 +8,7 @@
 
 mod absence;
 mod aftermath;
+mod backlog;
 pub(crate) mod book;
 mod buffer;
 mod checksums;
@@ -19,6 +20,7 @@ mod control;
 #[cfg(test)]
 mod damage_test;
 mod dial;
+mod disk;
 mod drive;
 mod giveup;
 mod group;
@@ -45,6 +47,7 @@ mod mischief_test;
 mod node;
 mod operations;
 mod outgoing;
+pub mod outlet;
 mod overhear;
 mod parting;
 mod port;

@@ -6,6 +6,7 @@
 
 use crate::config::{rank_table_text, Host, Seat, Settings};
 use crate::error::{Error, Result, Status};
+use crate::net::fork::beyond_standard;
 use crate::net::{host, interface};
 use crate::types::Device;
 use crate::wire::Member;
@@ -30,7 +31,12 @@ pub fn take_rank(settings: &mut Settings) -> Result<()> {
 /// The device that this process works with, as far as the settings and the host tell.
 pub fn device(settings: &Settings) -> Device {
     let id = settings.device_id;
-    let known = || id.and_then(|id| device_ip(&std::fs::read_to_string(DEVICE_ADDRESSES).ok()?, id));
+    let known = || {
+        id.and_then(|id| {
+            let text = beyond_standard(|| std::fs::read_to_string(DEVICE_ADDRESSES)).ok()?.ok()?;
+            device_ip(&text, id)
+        })
+    };
     Device { id, ip: settings.device_ip.or_else(known) }
 }
 
@@ -63,7 +69,8 @@ fn read(path: &Path) -> std::result::Result<Vec<u8>, String> {
         return Err("is no file: expected one in JSON".to_owned());
     }
     let mut bytes = Vec::new();
-    File::open(path).and_then(|file| file.take(FILE_MAX_BYTES + 1).read_to_end(&mut bytes)).map_err(unreadable)?;
+    let mut read = || File::open(path)?.take(FILE_MAX_BYTES + 1).read_to_end(&mut bytes);
+    beyond_standard(&mut read).and_then(|read| read).map_err(unreadable)?;
     if bytes.len() as u64 > FILE_MAX_BYTES {
         return Err(format!("is too long: expected at most {FILE_MAX_BYTES} bytes"));
     }

@@ -9,8 +9,8 @@
 
 use super::clock::Clock;
 use super::control::{ControlEnd, ControlLink, FIRST_READ_BYTES};
+use super::disk::OwnDisk;
 use super::identity;
-use super::keeper;
 use super::log::Logger;
 use super::port::listen;
 pub use super::port::{named, RESOLVE_WAIT};
@@ -85,7 +85,7 @@ pub struct Serving {
 impl Serving {
     /// Binds, and is ready to serve the job that the settings describe.
     pub fn new(settings: &Settings) -> Result<Serving> {
-        Serving::over(settings, || Ok(Box::new(keeper::disk(settings)?)))
+        Serving::over(settings, || Ok(Box::new(OwnDisk::of(settings)?)))
     }
 
     /// The same, with recovery, with the journal on the disk that this opens.

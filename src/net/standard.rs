@@ -1,0 +1,113 @@
+//! The numbers 0 to 2 are never those of our descriptors.
+//!
+//! A program may run without standard streams. The next descriptor that anybody opens then gets such a number, and were it
+//! ours, what the program (or a log line of ours) writes to its standard error would go out on a connection. So while
+//! something of ours is opened something else stands in the closed ones: a timer that never runs, which can neither be written
+//! to nor read, as if the number were still closed.
+//!
+//! What the program opens under such a number meanwhile, from another thread, may get another number; what it puts there
+//! with `dup2` stays, but for one that comes in between the last look and the close.
+//!
+//! The state is part of the table in [`super::fork`], and changes under its lock. Tested in `standard_test.rs`, in children without
+//! standard streams.
+
+use super::socket::check;
+use std::io;
+use std::os::fd::RawFd;
+
+/// How many numbers are not for us.
+const STANDARD: RawFd = 3;
+
+/// What stands in closed ones of 0 to 2.
+#[derive(Debug)]
+pub(super) struct Stopgaps {
+    /// How many openings are under way.
+    openings: usize,
+    /// Of each number, whether one of ours stands there.
+    here: [bool; STANDARD as usize],
+}
+
+impl Stopgaps {
+    pub(super) const NONE: Stopgaps = Stopgaps { openings: 0, here: [false; STANDARD as usize] };
+
+    /// An opening begins: until it ends nothing that is opened gets one of these numbers. To be followed by `end`, unless it
+    /// fails.
+    pub(super) fn begin(&mut self) -> io::Result<()> {
+        self.openings += 1;
+        let filled = self.fill();
+        if filled.is_err() {
+            self.end();
+        }
+        filled
+    }
+
+    fn fill(&mut self) -> io::Result<()> {
+        while any_closed() {
+            let flags = libc::TFD_CLOEXEC | libc::TFD_NONBLOCK;
+            // SAFETY: takes integers.
+            let fd = check(unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, flags) })?;
+            match self.here.get_mut(fd as usize) {
+                Some(here) => *here = true,
+                None => close(fd), // the program has opened it meanwhile
+            }
+        }
+        Ok(())
+    }
+
+    /// An opening has ended: with the last one the numbers are free again.
+    pub(super) fn end(&mut self) {
+        self.openings -= 1;
+        if self.openings == 0 {
+            self.close_all();
+        }
+    }
+
+    /// None is under way, whatever the parent had begun.
+    pub(super) fn begin_anew(&mut self) {
+        self.openings = 0;
+        self.close_all();
+    }
+
+    fn close_all(&mut self) {
+        for fd in 0..STANDARD {
+            if std::mem::take(&mut self.here[fd as usize]) && is_timer(fd) {
+                close(fd);
+            }
+        }
+    }
+}
+
+/// Another number for a descriptor of ours that has one of these: it was given to us so. The old one is closed.
+pub(super) fn moved(fd: RawFd) -> io::Result<RawFd> {
+    if fd >= STANDARD {
+        return Ok(fd);
+    }
+    // SAFETY: takes integers.
+    let moved = check(unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, STANDARD) })?;
+    close(fd);
+    Ok(moved)
+}
+
+/// With one call, for every descriptor that is made pays for it.
+fn any_closed() -> bool {
+    let mut polled = [0, 1, 2].map(|fd| libc::pollfd { fd, events: 0, revents: 0 });
+    // SAFETY: the pointer and the length are those of the array. With a time-out of zero it only looks.
+    unsafe { libc::poll(polled.as_mut_ptr(), STANDARD as libc::nfds_t, 0) };
+    polled.iter().any(|one| one.revents & libc::POLLNVAL != 0)
+}
+
+fn is_timer(fd: RawFd) -> bool {
+    // SAFETY: it is made of integers, and all-zero is a valid one.
+    let mut left: libc::itimerspec = unsafe { std::mem::zeroed() };
+    // SAFETY: `left` is valid for writing during the call.
+    unsafe { libc::timerfd_gettime(fd, &raw mut left) == 0 }
+}
+
+fn close(fd: RawFd) {
+    // SAFETY: a descriptor that was made here, or given to us, and that nobody else uses.
+    unsafe { libc::close(fd) };
+}
+
+#[cfg(test)]
+#[path = "standard_test.rs"]
+mod tests;
