@@ -329,7 +329,7 @@ pub static TABLE: [Setting; 35] = [
          `allreduce_tree_bytes=65536,barrier_tree_ranks=8`, in place of the measured ones; the error for a wrong name lists all. \
          The scheduler's setting counts.",
     ),
-    Setting::new(Key::Log, "log", Kind::Level, "The least severe messages that are logged.").default("warn"),
+    Setting::new(Key::Log, "log", Kind::Level, "The least severe messages that are logged. Lines that standard error does not take are dropped, and a line says how many.").default("warn"),
     Setting::new(
         Key::SchedFd,
         "sched_fd",

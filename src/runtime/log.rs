@@ -9,7 +9,6 @@ use super::outlet::{Holder, Outlet, CALL_WAIT};
 use crate::config::LogLevel;
 use crate::net::fork;
 use std::cell::Cell;
-use std::fmt::Display;
 use std::mem::ManuallyDrop;
 use std::sync::{Arc, MutexGuard, OnceLock, PoisonError, RwLock};
 
@@ -76,31 +75,31 @@ impl Logger {
     }
 
     /// Something failed.
-    pub fn error(&self, line: impl Display) {
+    pub fn error(&self, line: &str) {
         self.line(LogLevel::Error, line);
     }
 
     /// Something is odd, or takes long.
-    pub fn warn(&self, line: impl Display) {
+    pub fn warn(&self, line: &str) {
         self.line(LogLevel::Warn, line);
     }
 
     /// Something of interest.
-    pub fn info(&self, line: impl Display) {
+    pub fn info(&self, line: &str) {
         self.line(LogLevel::Info, line);
     }
 
     /// For those who look for a fault.
-    pub fn debug(&self, line: impl Display) {
+    pub fn debug(&self, line: &str) {
         self.line(LogLevel::Debug, line);
     }
 
-    fn line(&self, level: LogLevel, line: impl Display) {
+    fn line(&self, level: LogLevel, line: &str) {
         if !SINK.takes(level, self.level) {
             return;
         }
         let speaker = Arc::clone(&self.speaker.read().unwrap_or_else(PoisonError::into_inner));
-        let line = line.to_string().replace('\n', " ");
+        let line = line.replace('\n', " ");
         #[cfg(test)]
         if !SINK.has_callback() {
             return show(&dressed(level, &speaker, &line));

@@ -107,6 +107,8 @@ const FUNCTION_LINES_MAX: usize = 80;
 /// The statics that there are, each with its reason. There are two process-wide tables and no others.
 pub const STATICS: &[(&str, &str, &str)] = &[
     ("src/runtime/log.rs", "SINK", "process-wide: where log lines go"),
+    ("src/runtime/log.rs", "HANDLERS", "part of that sink: registered once"),
+    ("src/runtime/log.rs", "HELD", "part of that sink: its lock, while this thread forks"),
     ("src/ffi/guard.rs", "LAST_ERROR", "per thread: the last failing call's sentence"),
     ("src/net/fork.rs", "TABLE", "process-wide: the descriptors that a forked child must close"),
     ("src/net/fork.rs", "GENERATION", "part of that table: how often this process was forked"),

@@ -13,6 +13,7 @@ mod scheduler;
 mod start;
 mod status;
 mod sys;
+mod voice;
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;

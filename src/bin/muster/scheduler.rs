@@ -7,6 +7,7 @@
 //! Tested by `tests/python/test_run.py`.
 
 use crate::code;
+use crate::voice::Voice;
 use muster::config::{Config, Key, Settings};
 use muster::error::{Error, Result, Status};
 use muster::runtime;
@@ -33,13 +34,13 @@ pub fn command(words: &[OsString]) -> i32 {
     match words.first().map(|word| word.to_string_lossy()) {
         None => serve(),
         Some(word) if word == "--help" || word == "-h" => {
-            print!("{HELP}{}", muster::config::settings_help());
+            Voice::output().say(format!("{HELP}{}", muster::config::settings_help()));
             0
         }
         Some(word) => {
-            eprintln!(
-                "{LAST_WORDS}{word:?} is not expected: everything is in the environment (muster scheduler --help)"
-            );
+            Voice::error().say(format!(
+                "{LAST_WORDS}{word:?} is not expected: everything is in the environment (muster scheduler --help)\n"
+            ));
             code::USAGE
         }
     }
@@ -64,7 +65,7 @@ fn serve() -> i32 {
 
 /// Says why, in one line, as the launcher reads it.
 fn fail(error: &Error, code: i32) -> i32 {
-    eprintln!("{LAST_WORDS}{}", error.to_string().replace('\n', " "));
+    Voice::error().say(format!("{LAST_WORDS}{}\n", error.to_string().replace('\n', " ")));
     code
 }
 

@@ -16,6 +16,7 @@ use super::witness::Witness;
 use crate::code;
 use crate::status::ask::ask;
 use crate::sys::{self, Ending};
+use crate::voice::Voice;
 use muster::config::{Config, Key};
 use muster::wire::JobPhase;
 use std::io;
@@ -66,6 +67,7 @@ pub struct Outcome {
 /// A run that is being waited for.
 struct Run<'a, 'b> {
     launch: &'a mut Launch<'b>,
+    voice: &'a Voice,
     children: Vec<Child>,
     supervisor: Supervisor,
     deserters: Deserters,
@@ -86,6 +88,7 @@ pub fn join(
     children: Vec<Child>,
     options: &RunOptions,
     signals: &Signals,
+    voice: &Voice,
     named: impl FnOnce(&[Child]) -> Option<usize>,
 ) -> io::Result<Outcome> {
     let schedulers: Vec<bool> = children.iter().map(|child| child.part == Part::Scheduler).collect();
@@ -99,6 +102,7 @@ pub fn join(
     let (began, scheduler, never_formed) = (Instant::now(), address, false);
     let mut run = Run {
         launch,
+        voice,
         children,
         supervisor,
         deserters,
@@ -155,7 +159,8 @@ impl Run<'_, '_> {
             self.supervisor.ended(index, ending, now);
             if self.children[index].part == Part::Scheduler && self.supervisor.is_over() {
                 let (how, time) = (summary::how(&self.children[index], ending), OVER.as_secs());
-                eprintln!("muster: {how}: the job is over, and the workers have {time} s to end");
+                let words = format!("muster: {how}: the job is over, and the workers have {time} s to end\n");
+                self.voice.say(words);
             }
             if self.max_restarts > 0 && ending == Ending::Exit(0) && self.children[index].part != Part::Scheduler {
                 self.deserters.doubt(index, now);
@@ -228,7 +233,7 @@ impl Run<'_, '_> {
             _ => return told.into_iter().for_each(|index| self.start_again(index)),
         };
         let how = summary::how(&self.children[first], self.supervisor.ending_of_last(first));
-        eprintln!("muster: {how}; no restart: {why}");
+        self.voice.say(format!("muster: {how}; no restart: {why}\n"));
         self.put_off(told, now);
         self.supervisor.over(now);
     }
@@ -247,9 +252,9 @@ impl Run<'_, '_> {
         let child = &mut self.children[index];
         let how = summary::how(child, self.supervisor.ending_of_last(index));
         match self.launch.start_again(child, &format!("{how}; {restart}")) {
-            Ok(()) => eprintln!("muster: {how}; {restart} has pid {}", child.pid),
+            Ok(()) => self.voice.say(format!("muster: {how}; {restart} has pid {}\n", child.pid)),
             Err(error) => {
-                eprintln!("muster: {how}; {restart} failed: {error}");
+                self.voice.say(format!("muster: {how}; {restart} failed: {error}\n"));
                 self.supervisor.ended(index, Ending::Exit(code::FAILED), self.began.elapsed());
             }
         }

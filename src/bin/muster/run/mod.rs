@@ -24,7 +24,8 @@
 //!
 //! Invariants: nothing is started before every option, the program and the scheduler's port are known to be good. A run
 //! with --join leaves no process behind, unless it ended well. Standard output carries the shown output, or, without
-//! --join, the process ids, and nothing else.
+//! --join, the process ids, and nothing else. Whoever does not read what it says keeps it from nothing, and from its end for
+//! 2 s at most for each stream.
 //! Tested beside each module, and with real processes by `tests/python/test_run.py`, `test_restarts.py` and
 //! `test_hosts.py`.
 
@@ -48,6 +49,7 @@ mod tail;
 mod thresholds;
 mod witness;
 
+use crate::voice::Voice;
 use crate::{code, sys};
 use children::{Child, Launch, Meeting, Part};
 use join::Signals;
@@ -55,22 +57,24 @@ use parse::{Request, RunOptions, Tail};
 use std::ffi::OsString;
 use std::io;
 use std::net::TcpListener;
+use supervise::Verdict;
 
 /// Runs it, called by `name`, with the words after that. Returns the exit code.
 pub fn run(name: &str, words: Vec<OsString>) -> i32 {
+    let voice = Voice::error();
     let options = match parse::parse(words) {
         Ok(Request::Run(options)) => options,
         Ok(Request::Help) => {
-            print!("{}", options::help(name));
+            Voice::output().say(options::help(name));
             return 0;
         }
         Err(error) => {
-            eprintln!("{name}: {error}\n{name} --help lists the options");
+            voice.say(format!("{name}: {error}\n{name} --help lists the options\n"));
             return code::USAGE;
         }
     };
-    launch(&options).unwrap_or_else(|refusal| {
-        eprintln!("muster: {}", refusal.words);
+    launch(&options, &voice).unwrap_or_else(|refusal| {
+        voice.say(format!("muster: {}\n", refusal.words));
         refusal.code
     })
 }
@@ -87,7 +91,7 @@ impl Refusal {
     }
 }
 
-fn launch(options: &RunOptions) -> Result<i32, Refusal> {
+fn launch(options: &RunOptions, voice: &Voice) -> Result<i32, Refusal> {
     let failed = |words: String| Refusal::new(code::FAILED, words);
     recovery::check(options).map_err(|words| Refusal::new(code::USAGE, words))?;
     let search = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
@@ -111,7 +115,7 @@ fn launch(options: &RunOptions) -> Result<i32, Refusal> {
         let code = if error.kind() == io::ErrorKind::NotFound { code::NOT_FOUND } else { code::FAILED };
         Refusal::new(code, error.to_string())
     })?;
-    announce(options, &children, port);
+    announce(options, &children, port, voice);
     if options.max_restarts == 0 {
         // The scheduler has it now, and alone: when it dies its port must be closed.
         launch.close_port();
@@ -121,9 +125,9 @@ fn launch(options: &RunOptions) -> Result<i32, Refusal> {
         return Ok(code::SIGNAL + signal);
     }
     if options.join {
-        return wait(options, &mut launch, children, &signals).map_err(failed);
+        return wait(options, &mut launch, children, &signals, voice).map_err(failed);
     }
-    children.iter().for_each(|child| println!("{}", child.pid));
+    Voice::output().say(children.iter().map(|child| format!("{}\n", child.pid)).collect::<String>());
     Ok(0)
 }
 
@@ -145,7 +149,7 @@ fn port(options: &RunOptions, listener: Option<&TcpListener>) -> Result<u16, Ref
     }
 }
 
-fn announce(options: &RunOptions, children: &[Child], port: u16) {
+fn announce(options: &RunOptions, children: &[Child], port: u16, voice: &Voice) {
     let mut said = String::new();
     for child in children {
         said += &format!("muster: {} has pid {} and writes {}\n", child.part, child.pid, child.log.display());
@@ -155,26 +159,33 @@ fn announce(options: &RunOptions, children: &[Child], port: u16) {
     }
     let here = if children.iter().any(|child| child.part == Part::Scheduler) { "here" } else { "on another host" };
     said += &format!("muster: the scheduler is {here}: {} port {port}\n", options.master_addr);
-    eprint!("{said}"); // with one call, however many children there are
+    voice.say(said); // with one call, however many children there are
 }
 
-fn wait(options: &RunOptions, launch: &mut Launch<'_>, children: Vec<Child>, signals: &Signals) -> Result<i32, String> {
+fn wait(
+    options: &RunOptions,
+    launch: &mut Launch<'_>,
+    children: Vec<Child>,
+    signals: &Signals,
+    voice: &Voice,
+) -> Result<i32, String> {
     let shown: Vec<&Child> = children.iter().filter(|child| is_shown(&options.tail, child.part)).collect();
     let tail = match shown.is_empty() {
         true => None,
         false => tail::Tail::start(&shown)
-            .inspect_err(|error| eprintln!("muster: the workers' output can't be shown here: {error}"))
+            .inspect_err(|error| voice.say(format!("muster: the workers' output can't be shown here: {error}\n")))
             .ok(),
     };
-    let outcome = join::join(launch, children, options, signals, summary::named)
+    let outcome = join::join(launch, children, options, signals, voice, summary::named)
         .map_err(|error| format!("can't wait for the children, and stopped them: {error}"))?;
-    if let Some(tail) = tail {
-        tail.finish(signals);
+    let is_stopped = matches!(outcome.verdict, Verdict::Interrupted(_));
+    if let Some(words) = tail.and_then(|tail| tail.finish(signals, is_stopped)) {
+        voice.say(words);
     }
     let (text, code) = summary::summary(&outcome.verdict, &outcome.children, &outcome.endings);
-    eprint!("{text}");
+    voice.say(text);
     if outcome.never_formed {
-        eprint!("{}", summary::never_formed(options.worker_num));
+        voice.say(summary::never_formed(options.worker_num));
     }
     Ok(code)
 }

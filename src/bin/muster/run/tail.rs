@@ -10,12 +10,15 @@
 use super::children::Child;
 use super::join::Signals;
 use crate::sys;
+use crate::voice::PATIENCE;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A line that is longer is shown in pieces.
 const LINE_LIMIT: usize = 64 * 1024;
@@ -29,40 +32,62 @@ pub struct Tail {
     thread: JoinHandle<()>,
     stop: Arc<OwnedFd>,
     done: Arc<OwnedFd>,
+    /// How many bytes of the logs were shown.
+    shown: Arc<AtomicU64>,
+    logs: Vec<PathBuf>,
 }
 
 impl Tail {
     /// Begins to show the output of these children.
     pub fn start(shown: &[&Child]) -> io::Result<Tail> {
         let several = shown.len() > 1;
+        let paths = shown.iter().map(|child| child.log.clone()).collect();
         let logs = shown
             .iter()
             .map(|child| Ok(Log { file: File::open(&child.log)?, lines: Lines::new(several.then(|| prefix(child))) }))
             .collect::<io::Result<Vec<Log>>>()?;
         let stop = Arc::new(sys::bell()?);
         let done = Arc::new(sys::bell()?);
-        let (stopped, finished) = (Arc::clone(&stop), Arc::clone(&done));
+        let shown = Arc::new(AtomicU64::new(0));
+        let (stopped, finished, count) = (Arc::clone(&stop), Arc::clone(&done), Arc::clone(&shown));
         let thread = std::thread::Builder::new().name("muster-tail".to_owned()).spawn(move || {
             // An error is that of a reader who has gone away; the run itself goes on.
-            let _ = follow(logs, &stopped, &mut io::stdout().lock());
+            let _ = follow(logs, &stopped, &count, &mut io::stdout().lock());
             sys::ring(&finished);
         })?;
-        Ok(Tail { thread, stop, done })
+        Ok(Tail { thread, stop, done, shown, logs: paths })
     }
 
-    /// Shows what is still to be shown. A signal cuts that short: whoever reads the output may have stopped doing so.
-    pub fn finish(self, signals: &Signals) {
+    /// Shows what is still to be shown, for as long as somebody takes it: without a pause of [`PATIENCE`], and in a run that was
+    /// stopped for no longer than that. A signal cuts it short. The words for the user, if not all was taken.
+    pub fn finish(self, signals: &Signals, is_stopped: bool) -> Option<String> {
         sys::ring(&self.stop);
+        let (mut since, mut shown) = (Instant::now(), self.shown.load(Ordering::Relaxed));
         loop {
-            match sys::poll([self.done.as_fd(), signals.descriptor()], None) {
-                Ok([false, _]) if signals.ending().is_none() => {}
+            let left = PATIENCE.saturating_sub(since.elapsed());
+            match sys::poll([self.done.as_fd(), signals.descriptor()], Some(left)) {
                 Ok([true, _]) => {
                     let _ = self.thread.join();
-                    return;
+                    return None;
                 }
-                _ => return,
+                Ok([false, _]) if signals.ending().is_none() => {}
+                _ => return self.untold(),
+            }
+            let now = self.shown.load(Ordering::Relaxed);
+            if now != shown && !is_stopped {
+                (since, shown) = (Instant::now(), now);
+            } else if since.elapsed() >= PATIENCE {
+                return self.untold();
             }
         }
+    }
+
+    /// The thread stays in its call, until the process ends.
+    fn untold(&self) -> Option<String> {
+        let lengths = self.logs.iter().filter_map(|log| std::fs::metadata(log).ok()).map(|log| log.len());
+        let left = lengths.sum::<u64>().saturating_sub(self.shown.load(Ordering::Relaxed));
+        let logs = if self.logs.len() == 1 { "the log has" } else { "the logs have" };
+        Some(format!("muster: {left} bytes of the workers' output were not shown, for nobody took them: {logs} them\n"))
     }
 }
 
@@ -79,14 +104,14 @@ struct Log {
 }
 
 /// Until told to stop, and then to the end of each log.
-fn follow(mut logs: Vec<Log>, stop: &OwnedFd, out: &mut impl Write) -> io::Result<()> {
+fn follow(mut logs: Vec<Log>, stop: &OwnedFd, count: &AtomicU64, out: &mut impl Write) -> io::Result<()> {
     let mut pause = PAUSES[0];
     loop {
         // Asked before the logs are read: what was written before the bell rang is then read.
         let [stopped] = sys::poll([stop.as_fd()], Some(Duration::ZERO))?;
         let (mut more, mut came) = (false, false);
         for log in &mut logs {
-            let shown = log.show(out)?;
+            let shown = log.show(count, out)?;
             more |= shown >= TURN_LIMIT;
             came |= shown > 0;
         }
@@ -109,7 +134,7 @@ fn follow(mut logs: Vec<Log>, stop: &OwnedFd, out: &mut impl Write) -> io::Resul
 
 impl Log {
     /// Shows what has come, until it is more than a turn's limit: how much.
-    fn show(&mut self, out: &mut impl Write) -> io::Result<usize> {
+    fn show(&mut self, count: &AtomicU64, out: &mut impl Write) -> io::Result<usize> {
         let mut buffer = [0; 16 * 1024];
         let mut shown = 0;
         while shown < TURN_LIMIT {
@@ -124,6 +149,7 @@ impl Log {
             self.lines.push(&buffer[..length], &mut text);
             out.write_all(&text)?;
             out.flush()?;
+            count.fetch_add(length as u64, Ordering::Relaxed);
         }
         Ok(shown)
     }
