@@ -67,6 +67,14 @@ static void misfits(muster_cluster_t *cluster, int rank, void *context) {
     }
 }
 
+/* What muster_failure says while nothing is broken: the newest message whose time was up. */
+static void late_for(muster_cluster_t *cluster, int rank, const char *words) {
+    muster_failure_t failure;
+    CHECK_OK(muster_failure(cluster, &failure, sizeof failure));
+    CHECK(failure.status == MUSTER_ERR_TIMEOUT && failure.rank == rank && failure.group == 0 && failure.epoch == 1);
+    CHECK_CONTAINS(failure.cause, words);
+}
+
 /* A time-out ends one call alone, says what did not come and from whom, and leaves nothing behind. */
 static void times_out(muster_cluster_t *cluster, int rank, void *context) {
     muster_group_t *world = muster_world(cluster);
@@ -79,9 +87,12 @@ static void times_out(muster_cluster_t *cluster, int rank, void *context) {
                     muster_recv(world, memory, 10, MUSTER_UINT8, 1, 5, NULL, 0));
         CHECK_CONTAINS(muster_last_error(), "recv(10 uint8, tag 5) from rank 1 (node id \"1\"");
         CHECK_CONTAINS(muster_last_error(), "on world");
+        late_for(cluster, 1, "is awaited in recv(10 uint8, tag 5) from rank 1");
         CHECK_FAILS(MUSTER_ERR_TIMEOUT, "from any rank on world",
                     muster_recv(world, memory, 10, MUSTER_UINT8, MUSTER_ANY_SOURCE, 5, NULL, 0));
+        late_for(cluster, -1, "recv(10 uint8, tag 5) from any rank");
         CHECK_FAILS(MUSTER_ERR_TIMEOUT, "it is not received", muster_send(world, memory, MIB, MUSTER_UINT8, 1, 5));
+        late_for(cluster, 1, "it is not received");
         CHECK(now_s() - before < 10);
         CHECK_OK(muster_group_set_timeout(world, 0));
         CHECK_FAILS(MUSTER_ERR_TIMEOUT, "no such message", muster_recv(world, memory, 1, MUSTER_UINT8, 1, 6, NULL, 0));
@@ -169,6 +180,12 @@ static void revoked(muster_cluster_t *cluster, int rank, void *context) {
     muster_group_t *world = muster_world(cluster);
     uint8_t *memory = memories[rank];
     (void)context;
+    muster_failure_t failure;
+    CHECK_IS(MUSTER_ERR_NOT_FOUND, muster_failure(cluster, &failure, sizeof failure));
+    CHECK_OK(muster_group_set_timeout(world, 100));
+    CHECK_IS(MUSTER_ERR_TIMEOUT, muster_recv(world, memory, 1, MUSTER_UINT8, (rank + 1) % 3, 77, NULL, 0));
+    late_for(cluster, (rank + 1) % 3, "no such message has come");
+    CHECK_OK(muster_group_set_timeout(world, -1));
     muster_request_t *never = irecv(world, 10, MUSTER_ANY_SOURCE, 9);
     muster_request_t *large = isend(world, MIB, (rank + 1) % 3, 8);
     if (rank == 2) {
@@ -182,6 +199,8 @@ static void revoked(muster_cluster_t *cluster, int rank, void *context) {
     CHECK_FAILS(MUSTER_ERR_MISMATCH, "barrier()", muster_request_wait(large, -1));
     muster_request_free(large);
     CHECK_FAILS(MUSTER_ERR_MISMATCH, "barrier()", muster_send(world, memory, 1, MUSTER_UINT8, rank, 1));
+    CHECK_OK(muster_failure(cluster, &failure, sizeof failure));
+    CHECK(failure.status == MUSTER_ERR_MISMATCH); /* what broke it, and no longer what was late */
 }
 
 /* Requests outlive what they were made of; what had not ended says that this process has left. */

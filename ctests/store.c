@@ -107,8 +107,13 @@ static void timeouts(muster_cluster_t *cluster) {
     CHECK_FAILS(MUSTER_ERR_TIMEOUT, "nobody sets this", muster_store_get(cluster, keys[1], 50, &value, &len));
     CHECK(now_s() - begin >= 0.05 && now_s() - begin < 5);
     CHECK(value == NULL && len == 0);
+    CHECK_OK(muster_store_get(cluster, keys[0], 50, &value, NULL)); /* whoever knows how long it is need not ask */
+    CHECK(((char *)value)[0] == 0);
+    muster_free(value);
+    CHECK_FAILS(MUSTER_ERR_NOT_FOUND, "nobody sets this", muster_store_wait(cluster, keys, 2, 0));
     begin = now_s();
-    CHECK_FAILS(MUSTER_ERR_TIMEOUT, "store wait", muster_store_wait(cluster, keys, 2, 50));
+    CHECK_FAILS(MUSTER_ERR_TIMEOUT, "store wait for 2 keys: nobody has set \"nobody sets this\" within 0.05 s",
+                muster_store_wait(cluster, keys, 2, 50));
     CHECK(now_s() - begin >= 0.05 && now_s() - begin < 5);
     CHECK_OK(muster_store_wait(cluster, keys, 1, 50));
     /* The default is a setting, here half a second. */

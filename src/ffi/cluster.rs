@@ -192,8 +192,10 @@ fn broken(cluster: &Cluster) -> Result<Failure> {
     cluster.failure().ok_or_else(|| Error::new(Status::NotFound, "nothing has failed: the cluster is whole"))
 }
 
-/// The first cause of a broken cluster, or of its first broken group; a group that has been freed does not count. Pass
-/// `sizeof *out` as `size`. MUSTER_ERR_NOT_FOUND while nothing has failed.
+/// The first cause of a broken cluster, or of its first broken group; a group that has been freed does not count. While nothing is
+/// broken, the newest message of a group whose time was up, in the present epoch: MUSTER_ERR_TIMEOUT, with the rank that it was
+/// to or from (-1: any rank); the group still holds then, and what breaks later takes its place. Pass `sizeof *out` as `size`.
+/// MUSTER_ERR_NOT_FOUND while nothing has failed.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster; `out` must be NULL or writable for `size` bytes.

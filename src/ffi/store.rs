@@ -54,10 +54,11 @@ pub unsafe extern "C" fn muster_store_set(
 /// The value of a key, waiting until somebody sets it: the scheduler pushes it, nobody polls. `timeout_ms`: -1 the
 /// default (setting store_timeout, 300 s), 0 try once (MUSTER_ERR_NOT_FOUND if it is not there; the scheduler's answer
 /// is waited for), INT64_MAX without limit. The value is the caller's, to be freed with muster_free; a zero byte that
-/// `len` does not count stands behind it.
+/// `len` (may be NULL) does not count stands behind it.
 ///
 /// # Safety
-/// `cluster` must be NULL or a live cluster, `key` NULL or a string, `value` and `len` NULL or writable.
+/// `cluster` must be NULL or a live cluster, `key` NULL or a string, `value` writable or NULL (which is refused), `len` writable
+/// or NULL.
 #[no_mangle]
 pub unsafe extern "C" fn muster_store_get(
     cluster: *mut muster_cluster_t,
@@ -69,12 +70,14 @@ pub unsafe extern "C" fn muster_store_get(
     guard(|| {
         // SAFETY: as promised by the caller.
         let (cluster, key) = unsafe { (handle(cluster, "cluster")?, c_bytes(key, "key")?) };
-        let (value, len) = (out(value, "value")?, out(len, "len")?);
+        let value = out(value, "value")?;
         let found = cluster.with(|cluster| cluster.store_get(key, timeout_ms))?;
-        // SAFETY: neither is NULL, and both are writable as the caller promised.
+        // SAFETY: what is not NULL is writable as the caller promised.
         unsafe {
             value.write(give_bytes(&found)?);
-            len.write(found.len());
+            if !len.is_null() {
+                len.write(found.len());
+            }
         }
         Ok(Status::Ok)
     })
@@ -169,7 +172,8 @@ pub unsafe extern "C" fn muster_store_delete(
     })
 }
 
-/// Waits until every one of `n` keys exists. `timeout_ms` as for muster_store_get.
+/// Waits until every one of `n` keys exists. `timeout_ms` as for muster_store_get. The sentence of a time-out names keys that are
+/// missing, up to three of them, which takes up to 250 ms more.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster; `keys` must be readable for `n` pointers, each NULL or a string.

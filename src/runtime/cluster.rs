@@ -241,7 +241,8 @@ impl Cluster {
         self.seat(id).present()
     }
 
-    /// The first cause that broke the cluster, or, if it holds, the first group's.
+    /// The first cause that broke the cluster, or, if it holds, the first group's; where nothing is broken, a message whose time
+    /// was up.
     pub fn failure(&self) -> Option<Failure> {
         let learnt = self.shared.learnt();
         let (broken, groups) = (learnt.broken.clone(), learnt.groups());
@@ -253,7 +254,10 @@ impl Cluster {
                 first().find(|failure| failure.status == Status::PeerLost).or(Some(abort))
             }
             Some(failure) => Some(failure),
-            None => first().next().filter(|failure| failure.status != Status::State),
+            None => match first().next() {
+                Some(failure) => Some(failure).filter(|failure| failure.status != Status::State),
+                None => groups.iter().find_map(|group| group.late_message()),
+            },
         }
     }
 

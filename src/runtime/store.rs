@@ -1,7 +1,7 @@
 //! The store, as callers see it: each call is one request to the scheduler, and a wait for its answer.
 
 use super::cluster::{limit_ms, Cluster};
-use super::shared::ToNode;
+use super::shared::{ToNode, VERDICT_WAIT};
 use crate::agent::Command;
 use crate::error::{Error, Failure, Result, Status};
 use crate::types::Time;
@@ -10,6 +10,9 @@ use std::time::Duration;
 
 /// How long an operation that need not wait for anybody may take.
 const ANSWER_WAIT: Duration = Duration::from_secs(300);
+
+/// So many of the keys that were waited for in vain are named.
+const MISSING_NAMED_MAX: usize = 3;
 
 struct Request<'a> {
     operation: StoreOperation,
@@ -61,27 +64,52 @@ impl Cluster {
 
     /// Waits until every key exists.
     pub fn store_wait(&self, keys: &[&[u8]], timeout_ms: i64) -> Result<()> {
-        let first = keys.first().map_or_else(|| "no keys".to_owned(), |key| show(key));
-        let title = &match keys.len() {
-            0 | 1 => format!("store wait for {first}"),
-            more => format!("store wait for {first} and {} more", more - 1),
+        let title = &match keys {
+            [key] => format!("store wait for {}", show(key)),
+            keys => format!("store wait for {} keys", keys.len()),
         };
-        let keys = keys.iter().map(|key| self.key(key)).collect::<Result<Vec<Blob>>>()?;
+        let wanted = keys.iter().map(|key| self.key(key)).collect::<Result<Vec<Blob>>>()?;
         if keys.is_empty() {
             return Ok(());
         }
         if timeout_ms == 0 {
             // Nothing to wait for: the first that is not there is the answer.
-            return keys.into_iter().try_for_each(|key| {
-                let (operation, keys, value) = (StoreOperation::TryGet, vec![key], Blob::new([]));
-                let request = Request { operation, keys, delta: 0, expected_bytes: 0, value, title };
-                self.store(request, Some(ANSWER_WAIT)).map(drop)
-            });
+            return keys.iter().try_for_each(|key| self.try_get(key, ANSWER_WAIT));
         }
-        let request =
-            Request { operation: StoreOperation::Wait, keys, delta: 0, expected_bytes: 0, value: Blob::new([]), title };
+        let (operation, value) = (StoreOperation::Wait, Blob::new([]));
+        let request = Request { operation, keys: wanted, delta: 0, expected_bytes: 0, value, title };
         let limit = self.limit(timeout_ms)?;
-        self.store(request, limit).map(|_| ())
+        let error = match self.store(request, limit) {
+            Err(error) if error.status() == Status::Timeout && keys.len() > 1 => error,
+            outcome => return outcome.map(drop),
+        };
+        let missing = self.missing_of(keys);
+        let named: Vec<String> = missing.iter().map(|key| show(key)).collect();
+        let named = if named.is_empty() { "all of them".to_owned() } else { named.join(", ") };
+        let within = limit.unwrap_or_default().as_secs_f64();
+        Err(Error::new(error.status(), format!("{title}: nobody has set {named} within {within} s")))
+    }
+
+    /// Which of these are missing, as far as the scheduler says so in a moment: the first few.
+    fn missing_of<'a>(&self, keys: &[&'a [u8]]) -> Vec<&'a [u8]> {
+        let until = self.shared.clock.now() + VERDICT_WAIT;
+        let mut missing = Vec::new();
+        for key in keys {
+            let left = self.shared.clock.until(until).unwrap_or_default();
+            if left.is_zero() || missing.len() == MISSING_NAMED_MAX {
+                break;
+            }
+            let outcome = self.try_get(key, left);
+            missing.extend(outcome.is_err_and(|error| error.status() == Status::NotFound).then_some(*key));
+        }
+        missing
+    }
+
+    /// Whether a key is there; the answer is waited for so long.
+    fn try_get(&self, key: &[u8], wait: Duration) -> Result<()> {
+        let (title, keys) = (&format!("store wait for {}", show(key)), vec![self.key(key)?]);
+        let (operation, value) = (StoreOperation::TryGet, Blob::new([]));
+        self.store(Request { operation, keys, delta: 0, expected_bytes: 0, value, title }, Some(wait)).map(drop)
     }
 
     fn simple(

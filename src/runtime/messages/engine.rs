@@ -54,6 +54,8 @@ pub(super) struct Engine {
     pub trouble: Option<Trouble>,
     /// Why nothing can be posted any more.
     pub failed: Option<Failure>,
+    /// The newest operation whose time was up: nothing is over because of it.
+    pub late: Option<Failure>,
     /// Until when the attendant sleeps at most.
     pub alarm: Time,
     /// How many frames have moved.
@@ -90,6 +92,7 @@ impl Engine {
             suspects: Vec::new(),
             trouble: None,
             failed: None,
+            late: None,
             alarm: Time::NEVER,
             moved: 0,
             signs: Signs::new(Bounds::of(&roster.formed.agreed)),
@@ -364,8 +367,12 @@ impl Engine {
             Stage::Met(_) | Stage::Coming(..) => "not all of it has come",
         };
         let limit = operation.limit_ms as f64 / 1000.0;
-        let error = Error::new(Status::Timeout, format!("{what}: {state} within the {limit} s that it may take"));
-        self.give_up(op, error);
+        let sentence = format!("{what}: {state} within the {limit} s that it may take");
+        let awaited = operation.peer().and_then(|rank| self.roster.culprit(rank));
+        let cause = if awaited.is_some() { format!("is awaited in {sentence}") } else { sentence.clone() };
+        let (status, epoch, group) = (Status::Timeout, self.roster.formed.epoch, Some(self.roster.id));
+        self.late = Some(Failure { status, culprit: awaited, cause, epoch, group, sequence: 0 });
+        self.give_up(op, Error::new(Status::Timeout, sentence));
     }
 
     /// `send(4 int8, tag 3) to rank 1 (...) on world`

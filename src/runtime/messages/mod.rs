@@ -44,7 +44,7 @@ use super::mesh::LinkKey;
 use super::request::{Cancel, Outcome, Request};
 use super::shared::{Shared, ToNode};
 use super::sync::{lock, Bell, Mutex};
-use crate::error::{Error, Result, Status};
+use crate::error::{Error, Failure, Result, Status};
 use crate::net::{thread, Poller, Token};
 use crate::wire::Channel;
 use engine::Engine;
@@ -236,6 +236,11 @@ impl Group {
         if let (Some(office), Some(failure)) = (self.messages.office.get(), self.broken()) {
             lock(&office.engine).fail(&failure, &self.last_word_of(&failure));
         }
+    }
+
+    /// The newest message whose time was up, while the group still holds.
+    pub(super) fn late_message(&self) -> Option<Failure> {
+        self.messages.office.get().and_then(|office| lock(&office.engine).late.clone())
     }
 
     /// Goes on with what is said last. Returns whether all of it has reached the peers.
