@@ -4,7 +4,7 @@
 //! new connection; the scheduler recognises the number and acts once.
 
 use super::contract::{Ask, Event};
-use crate::error::{Error, Status};
+use crate::error::{memory, Error, Status};
 use crate::wire::{
     Agreed, Blob, Message, StoreBegin, StoreCancel, StoreOperation, StorePiece, StoreReply, CONTROL_PAYLOAD_MAX,
     STORE_PIECE_BYTES,
@@ -145,6 +145,13 @@ impl Requests {
         if reply.value_bytes > max {
             return Err(format!("a reply of {} bytes to store request {ask}: the limit is {max}", reply.value_bytes));
         }
+        // The answer, and the caller's copy of it.
+        if reply.value_bytes > 0 {
+            if let Err(error) = memory::room(2 * reply.value_bytes as usize, "a value from the store") {
+                self.pending.remove(&ask);
+                return Ok(Some(Event::Stored(ask, Err(error))));
+            }
+        }
         pending.reply = Some((reply, Vec::new()));
         Ok(self.finish(ask))
     }
@@ -158,6 +165,10 @@ impl Requests {
         };
         if value.len() as u64 + piece.bytes.len() as u64 > reply.value_bytes {
             return Err(format!("more than the announced {} bytes for store request {ask}", reply.value_bytes));
+        }
+        if let Err(error) = memory::more(value, piece.bytes.len(), "a value from the store") {
+            self.pending.remove(&ask);
+            return Ok(Some(Event::Stored(ask, Err(error))));
         }
         value.extend_from_slice(piece.bytes.as_slice());
         Ok(self.finish(ask))

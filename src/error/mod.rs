@@ -3,6 +3,7 @@
 //! An error carries a status, a full sentence, and, where a cluster or a group broke, the [`Failure`] that broke it.
 
 mod failure;
+pub mod memory;
 mod status;
 
 pub use failure::{Culprit, Failure};

@@ -2,7 +2,7 @@
 
 use super::convert::slice;
 use crate::collective::{Layout, Parts};
-use crate::error::{Error, Result};
+use crate::error::{memory, Error, Result};
 use crate::runtime::{CallBuffers, Group, UserFunction, Work};
 use crate::types::{hash, Call, CallKind, DType, ReduceOp};
 use std::ffi::c_void;
@@ -139,6 +139,7 @@ pub(super) unsafe fn parts(
     // SAFETY: as promised by the caller.
     let given = unsafe { slice(counts, size, counts_name) }?;
     let mut counts = group.list();
+    memory::more(&mut counts, size, counts_name)?;
     counts.extend(given.iter().map(|count| *count as u64));
     let too_many = |rank: usize| {
         Error::invalid(format!(
@@ -149,6 +150,7 @@ pub(super) unsafe fn parts(
     let fits = |end: u64| isize::try_from(end).is_ok();
     if displs.is_null() {
         let mut displs = group.list();
+        memory::more(&mut displs, size, "the places of the parts")?;
         let mut end = 0u64;
         for (rank, count) in counts.iter().enumerate() {
             displs.push(end);
@@ -161,6 +163,7 @@ pub(super) unsafe fn parts(
     // Where nothing lies it lies nowhere: an empty part's place says nothing about how long the buffer is.
     let place = |(displ, count): (&usize, &u64)| if *count == 0 { 0 } else { *displ as u64 };
     let mut displs = group.list();
+    memory::more(&mut displs, size, displs_name)?;
     displs.extend(given.iter().zip(&counts).map(place));
     for (rank, (count, displ)) in counts.iter().zip(&displs).enumerate() {
         if !displ.checked_add(*count).is_some_and(fits) {

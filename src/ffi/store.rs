@@ -4,7 +4,7 @@ use super::constants::muster_status_t;
 use super::convert::{c_bytes, handle, null, out, slice};
 use super::guard::guard;
 use super::life::muster_cluster_t;
-use crate::error::{Error, Result, Status};
+use crate::error::{memory, Error, Result, Status};
 use std::ffi::{c_char, c_void};
 
 /// Gives bytes away: malloc'ed, with a zero byte behind them that does not count, so that text can be used as it is.
@@ -187,11 +187,12 @@ pub unsafe extern "C" fn muster_store_wait(
     guard(|| {
         // SAFETY: as promised by the caller.
         let (cluster, pointers) = unsafe { (handle(cluster, "cluster")?, slice(keys, n, "keys")?) };
-        let keys: Result<Vec<&[u8]>> = (pointers.iter().enumerate())
+        let mut keys: Vec<&[u8]> = Vec::new();
+        memory::more(&mut keys, n, "the keys that are waited for")?;
+        for (at, key) in pointers.iter().enumerate() {
             // SAFETY: as promised by the caller.
-            .map(|(at, key)| unsafe { c_bytes(*key, &format!("keys[{at}]")) })
-            .collect();
-        let keys = keys?;
+            keys.push(unsafe { c_bytes(*key, &format!("keys[{at}]")) }?);
+        }
         cluster.with(|cluster| cluster.store_wait(&keys, timeout_ms).map(|()| Status::Ok))
     })
 }

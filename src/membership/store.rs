@@ -11,7 +11,7 @@
 //! than [`KEPT_MAX`] requests in flight never repeats one whose result was forgotten.
 
 use super::contract::StoreLimits;
-use crate::error::Status;
+use crate::error::{memory, Error, Status};
 use crate::types::Incarnation;
 use crate::wire::{Blob, Record, StoreBegin, StoreOperation, StorePiece, StoreRecord, StoreReply};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -174,6 +174,9 @@ impl Store {
             Ok(reserved) => reserved,
             Err(refusal) => return self.refuse(key, request, refusal),
         };
+        if let Err(refusal) = room(2 * begin.value_bytes as usize) {
+            return self.refuse(key, request, refusal);
+        }
         self.used += reserved;
         let complete = begin.value_bytes == 0;
         let open = Open { begin, bytes: Vec::new(), reserved, waits_for: None };
@@ -194,8 +197,16 @@ impl Store {
             self.close(key, piece.request);
             return self.refuse(key, piece.request, (Status::Invalid, words));
         }
+        let is_whole = have + more == announced;
+        let grown = memory::more(&mut open.bytes, piece.bytes.len(), "a value in the store");
+        // What is whole is copied to where it stays.
+        let grown = grown.map_err(refused).and_then(|()| if is_whole { room(announced as usize) } else { Ok(()) });
+        if let Err(refusal) = grown {
+            self.close(key, piece.request);
+            return self.refuse(key, piece.request, refusal);
+        }
         open.bytes.extend_from_slice(piece.bytes.as_slice());
-        if have + more == announced {
+        if is_whole {
             self.carry_out(key, piece.request);
         }
     }
@@ -409,6 +420,17 @@ impl Store {
         let reply = StoreReply { request, status, reason, number, change, value_bytes };
         self.answers.push_back(Answer { to, reply, value, is_too_much: false });
     }
+}
+
+fn room(bytes: usize) -> Result<(), Refusal> {
+    match bytes {
+        0 => Ok(()),
+        _ => memory::room(bytes, "a value in the store").map_err(refused),
+    }
+}
+
+fn refused(error: Error) -> Refusal {
+    (error.status(), format!("the scheduler has {}", error.message()))
 }
 
 /// The sum of a number in decimal text and `delta`.

@@ -24,7 +24,7 @@ impl Group {
     /// Makes a group of these ranks, in this order; none for a caller who is not among them. All members call it alike.
     pub fn create(&self, ranks: &[i32]) -> Result<Option<Arc<Seat>>> {
         let mut places = HashMap::new();
-        let mut checked = Vec::with_capacity(ranks.len());
+        let mut checked = Vec::with_capacity(ranks.len().min(self.size() as usize)); // more are none twice
         for (at, rank) in ranks.iter().enumerate() {
             let fits = u32::try_from(*rank).ok().filter(|rank| *rank < self.size());
             let rank = fits.ok_or_else(|| {

@@ -4,7 +4,7 @@
 //! every order of threads.
 
 use super::sync::{lock, wait, Condvar, Mutex};
-use crate::error::Result;
+use crate::error::{memory, Result};
 use std::collections::VecDeque;
 
 /// Jobs, and the thread `T` that works them off; there is none before the first job.
@@ -27,6 +27,15 @@ impl<J, T> Default for Queue<J, T> {
 }
 
 impl<J, T> Queue<J, T> {
+    /// Room for one job more.
+    pub(super) fn reserve(&self) -> Result<()> {
+        let mut state = lock(&self.state);
+        if state.jobs.len() < state.jobs.capacity() {
+            return Ok(());
+        }
+        memory::with_reserve("one request more", || state.jobs.try_reserve(1))
+    }
+
     /// Takes in the job that `make` makes, with what its caller gets; nothing is made once the queue has ended. Jobs are
     /// made one at a time, in the order in which they are worked off, and after `start` has started the thread.
     pub(super) fn put<R>(&self, start: impl FnOnce() -> Result<T>, make: impl FnOnce() -> (J, R)) -> Result<Option<R>> {

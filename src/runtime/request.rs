@@ -110,6 +110,11 @@ pub struct Completer {
 }
 
 impl Requests {
+    /// Whether the next one takes no memory.
+    pub(super) fn has_spare(&self) -> bool {
+        !lock(&self.0.spare).is_empty()
+    }
+
     /// Both ends of a new request.
     pub(super) fn make(&self) -> (Request, Completer) {
         let spare = lock(&self.0.spare).pop();

@@ -3,7 +3,7 @@
 use super::cluster::{limit_ms, Cluster};
 use super::shared::{ToNode, VERDICT_WAIT};
 use crate::agent::Command;
-use crate::error::{Error, Failure, Result, Status};
+use crate::error::{memory, Error, Failure, Result, Status};
 use crate::types::Time;
 use crate::wire::{Blob, StoreOperation};
 use std::time::Duration;
@@ -49,6 +49,7 @@ impl Cluster {
     pub fn store_compare_set(&self, key: &[u8], expected: &[u8], desired: &[u8]) -> Result<Vec<u8>> {
         self.value_fits(expected.len(), "the expected value")?;
         self.value_fits(desired.len(), "the desired value")?;
+        room_for(expected.len() + desired.len())?;
         let keys = vec![self.key(key)?];
         let title = &format!("store compare_set of {}", show(key));
         let expected_bytes = expected.len() as u64;
@@ -68,6 +69,9 @@ impl Cluster {
             [key] => format!("store wait for {}", show(key)),
             keys => format!("store wait for {} keys", keys.len()),
         };
+        // Each is copied, and stands in a list.
+        let bytes = keys.iter().fold(0usize, |bytes, key| bytes.saturating_add(key.len() + 256));
+        memory::room(bytes, "the keys that are waited for")?;
         let wanted = keys.iter().map(|key| self.key(key)).collect::<Result<Vec<Blob>>>()?;
         if keys.is_empty() {
             return Ok(());
@@ -122,8 +126,9 @@ impl Cluster {
     ) -> Result<(i64, Vec<u8>)> {
         self.value_fits(value.len(), "the value")?;
         let title = &format!("store {verb} of {}", show(key));
+        room_for(value.len())?;
         let keys = vec![self.key(key)?];
-        let request = Request { operation, keys, delta, expected_bytes: 0, value: Blob::new(value.to_vec()), title };
+        let request = Request { operation, keys, delta, expected_bytes: 0, value: Blob::new(value), title };
         self.store(request, Some(ANSWER_WAIT))
     }
 
@@ -215,6 +220,11 @@ impl Cluster {
             None => Error::new(error.status(), format!("{title}: {}", error.message())),
         })
     }
+}
+
+/// Room for a value twice: here, and in the frames that go out.
+fn room_for(bytes: usize) -> Result<()> {
+    memory::room(2 * bytes, "a value on its way to the store")
 }
 
 /// A key, as a sentence shows it.

@@ -15,7 +15,7 @@ use super::turns::Turn;
 use crate::agent::Command;
 use crate::collective::kernels::UserFunction;
 use crate::collective::{choose, Layout, Shape};
-use crate::error::{Error, Result, Status};
+use crate::error::{memory, Error, Result, Status};
 use crate::net::thread;
 use crate::types::{Call, Time};
 use std::cell::RefCell;
@@ -80,6 +80,9 @@ impl Group {
         self.check(&work)?;
         self.begin(&shared)?;
         let (since, call) = (shared.clock.now(), work.call);
+        let roomy = if self.requests.has_spare() { Ok(()) } else { memory::room(0, "one request more") };
+        let roomy = roomy.and_then(|()| self.jobs.reserve());
+        roomy.map_err(|error| self.cannot_start(&shared, call, since, &error))?;
         let started = self.jobs.put(
             || spawn(Arc::clone(self)),
             || {

@@ -85,6 +85,11 @@ impl Group {
                 let cause = format!("messages on {}: {}", self.id(), self.on_link(rank, &what));
                 self.revoke(shared, self.messages_failure(Status::Corrupt, None, cause), true);
             }
+            Some(Trouble::Memory(rank, bytes)) => {
+                let (own, from) = (self.rank().unwrap_or(0), self.describe(rank));
+                let cause = format!("has no memory for a message of {bytes} bytes on {} from {from}", self.id());
+                self.revoke(shared, self.messages_failure(Status::Memory, Some(own), cause), true);
+            }
         }
         for Suspect { rank, evidence, finding } in suspects {
             match finding {

@@ -20,7 +20,7 @@ use crate::error::{Error, Failure, Result, Status};
 use crate::types::{DType, Time};
 use crate::wire::{MessageHeader, MessagePart, EAGER_COST, EAGER_CREDIT, EAGER_MAX};
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, TryReserveError};
 use std::sync::Arc;
 
 /// How many deadlines of operations that have ended may be kept.
@@ -32,6 +32,8 @@ pub(super) enum Trouble {
     Heard(Failure),
     /// What came from this rank is damaged.
     Corrupt(u32, String),
+    /// There is no memory here for a message of so many bytes that came from this rank.
+    Memory(u32, usize),
 }
 
 /// The state of one group's messages.
@@ -121,6 +123,40 @@ impl Engine {
             None => self.check_own(first, None),
             Some(send) => self.check_own(send, first.way.wanted()),
         }
+    }
+
+    /// To whom one of these sends, and how much of it may have to be kept here, for it is to oneself.
+    pub(super) fn keeps(&self, first: &Post, second: Option<&Post>) -> (Option<u32>, usize) {
+        let send = [Some(first), second].into_iter().flatten().find_map(|post| match post.way {
+            Way::Send { to, .. } => Some((to, post.bytes())),
+            Way::Receive { .. } => None,
+        });
+        let kept = send.filter(|(to, bytes)| *to == self.own && *bytes <= EAGER_MAX);
+        (send.map(|(to, _)| to), kept.map_or(0, |(_, bytes)| bytes))
+    }
+
+    /// Whether what is to be posted may need more memory than there is: for two operations and what they wait in, and for a
+    /// message to oneself of so many bytes.
+    pub(super) fn is_full(&self, to: Option<u32>, own_bytes: usize) -> bool {
+        let operations = &self.operations;
+        let peer = to.map(|rank| self.peers.get(&rank));
+        operations.capacity() - operations.len() < 2
+            || self.deadlines.capacity() - self.deadlines.len() < 2
+            || peer.is_some_and(|peer| peer.is_none_or(Peer::is_full))
+            || self.matching.is_full()
+            || !self.spare.has(own_bytes)
+    }
+
+    /// Makes place for that.
+    pub(super) fn reserve(&mut self, to: Option<u32>, own_bytes: usize) -> Result<(), TryReserveError> {
+        self.operations.try_reserve(2)?;
+        self.deadlines.try_reserve(2)?;
+        self.peers.try_reserve(1)?;
+        if let Some(peer) = to.and_then(|rank| self.peers.get_mut(&rank)) {
+            peer.reserve()?;
+        }
+        self.matching.reserve()?;
+        Vec::<u8>::new().try_reserve_exact(2 * own_bytes) // a buffer may be twice as long as what it is for
     }
 
     /// Posts an operation that has been checked; it may have ended when this returns.

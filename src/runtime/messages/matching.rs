@@ -6,6 +6,7 @@
 //! So each meeting looks at four queues at most, however much waits. Tested below, against a list that is searched.
 
 use super::queues::{Map, Place, Queues};
+use std::collections::TryReserveError;
 
 /// What a receive asks for; `None`: any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -54,6 +55,21 @@ fn askers(source: u32, tag: i32) -> [Wanted; 4] {
 }
 
 impl Matching {
+    /// Whether there may be no place for one more on either side, or, of sendrecv, two.
+    pub(super) fn is_full(&self) -> bool {
+        let (posted, arrived) = (&self.posted_at, &self.arrived_at);
+        let maps = posted.capacity() - posted.len() < 2 || arrived.capacity() - arrived.len() < 2;
+        maps || self.posted.is_full(2) || self.arrived.is_full(8)
+    }
+
+    /// Makes that place.
+    pub(super) fn reserve(&mut self) -> Result<(), TryReserveError> {
+        self.posted_at.try_reserve(2)?;
+        self.arrived_at.try_reserve(2)?;
+        self.posted.reserve(2)?;
+        self.arrived.reserve(8)
+    }
+
     /// A receive is posted: the message that it gets, or it waits. (Also one that had met a message which did not come.)
     pub(super) fn post(&mut self, op: OpId, wanted: Wanted) -> Option<MessageId> {
         let Some(message) = self.first_arrived(wanted) else {

@@ -44,7 +44,7 @@ use super::mesh::LinkKey;
 use super::request::{Cancel, Outcome, Request};
 use super::shared::{Shared, ToNode};
 use super::sync::{lock, Bell, Mutex};
-use crate::error::{Error, Failure, Result, Status};
+use crate::error::{memory, Error, Failure, Result, Status};
 use crate::net::{thread, Poller, Token};
 use crate::wire::Channel;
 use engine::Engine;
@@ -116,9 +116,13 @@ impl Group {
         let office = self.office()?;
         let now = shared.clock.now();
         let (limit_ms, deadline) = (self.timeout_ms(), self.deadline(now));
-        let (request, completer) = self.requests.make();
         let mut engine = lock(&office.engine);
         engine.check(&first, second.as_ref())?;
+        let (to, own_bytes) = engine.keeps(&first, second.as_ref());
+        if !self.requests.has_spare() || engine.is_full(to, own_bytes) {
+            memory::with_reserve("one message more", || engine.reserve(to, own_bytes))?;
+        }
+        let (request, completer) = self.requests.make();
         let op = engine.upcoming();
         let count = 1 + OpId::from(second.is_some());
         completer.cancel_by(Cancel::Messages(Arc::downgrade(self), op..op + count));

@@ -7,7 +7,7 @@ use crate::collective::{Buffer, Span};
 use crate::error::Culprit;
 use crate::types::DType;
 use crate::wire::{MessageHeader, EAGER_COST, EAGER_CREDIT};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, TryReserveError, VecDeque};
 
 /// Where the link to a peer is.
 pub(super) enum Slot {
@@ -162,6 +162,19 @@ pub(super) struct Peer {
     pub reading: Option<Reading>,
     /// What is still to be said before this node leaves, behind the frame that is going out.
     pub last_word: Option<Vec<u8>>,
+}
+
+impl Peer {
+    /// Whether there may be no place for one message more.
+    pub(super) fn is_full(&self) -> bool {
+        self.heads.len() == self.heads.capacity() || self.theirs.len() == self.theirs.capacity()
+    }
+
+    /// Makes that place.
+    pub(super) fn reserve(&mut self) -> Result<(), TryReserveError> {
+        self.heads.try_reserve(1)?;
+        self.theirs.try_reserve(1)
+    }
 }
 
 impl Default for Peer {

@@ -2,7 +2,7 @@
 //! one row of places: what leaves makes room for what comes, so that nothing is allocated but for more than ever stood there
 //! at a time. Tested below, and with what they are for in `matching`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, TryReserveError};
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 
 /// So many places are kept when all are empty.
@@ -106,6 +106,17 @@ impl<K: Copy + Eq + Hash, V: Copy> Queues<K, V> {
         if self.count == 0 && self.entries.len() > KEPT {
             *self = Queues::default();
         }
+    }
+
+    /// Whether there may be no place for so many more.
+    pub(super) fn is_full(&self, more: usize) -> bool {
+        self.entries.capacity() - self.count < more || self.ends.capacity() - self.ends.len() < more
+    }
+
+    /// Makes place for so many more.
+    pub(super) fn reserve(&mut self, more: usize) -> Result<(), TryReserveError> {
+        self.entries.try_reserve(more)?;
+        self.ends.try_reserve(more)
     }
 
     /// What stands first in a queue.

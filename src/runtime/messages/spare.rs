@@ -2,6 +2,7 @@
 //! Tested below.
 
 use crate::wire::{EAGER_COST, EAGER_CREDIT, EAGER_MAX};
+use std::collections::TryReserveError;
 
 /// How much one group keeps that is not in use, each buffer counted with [`EAGER_COST`]; what is beyond goes back to the
 /// system.
@@ -18,12 +19,28 @@ pub(super) struct Spare {
 }
 
 impl Spare {
+    /// Whether a buffer of this length takes no memory.
+    pub(super) fn has(&self, length: usize) -> bool {
+        length == 0 || (length <= EAGER_MAX && !self.buffers[size_of(long(length))].is_empty())
+    }
+
+    /// A buffer of this length, with anything in it, if there is memory for it.
+    pub(super) fn try_take(&mut self, length: usize) -> Result<Vec<u8>, TryReserveError> {
+        if !self.has(length) {
+            let (mut buffer, long) = (Vec::new(), if length > EAGER_MAX { length } else { long(length) });
+            buffer.try_reserve_exact(long)?;
+            buffer.resize(length, 0);
+            return Ok(buffer);
+        }
+        Ok(self.take(length))
+    }
+
     /// A buffer of this length, with anything in it.
     pub(super) fn take(&mut self, length: usize) -> Vec<u8> {
         if length == 0 || length > EAGER_MAX {
             return vec![0; length];
         }
-        let long = length.next_power_of_two().max(SHORTEST);
+        let long = long(length);
         let spare = self.buffers[size_of(long)].pop();
         if let Some(spare) = &spare {
             self.bytes -= cost(spare);
@@ -47,6 +64,11 @@ impl Spare {
             self.buffers[size_of(buffer.capacity())].push(buffer);
         }
     }
+}
+
+/// How long a buffer is made for so many bytes.
+fn long(length: usize) -> usize {
+    length.next_power_of_two().max(SHORTEST)
 }
 
 /// Which size it has, at least.
@@ -77,6 +99,13 @@ mod tests {
         assert_eq!(spare.take(128).len(), 128);
         assert_eq!((spare.take(64)[..].len(), spare.bytes), (64, 0));
         assert_eq!((spare.take(0).capacity(), spare.copy(b"abc")), (0, b"abc".to_vec()));
+        for length in [0, 1, 100, EAGER_MAX, EAGER_MAX + 1] {
+            let buffer = spare.try_take(length).unwrap();
+            assert_eq!(buffer.len(), length);
+            spare.give(buffer);
+            assert_eq!(spare.has(length), length <= EAGER_MAX);
+        }
+        assert!(spare.try_take(1 << 60).is_err());
     }
 
     #[test]

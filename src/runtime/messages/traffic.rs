@@ -279,13 +279,29 @@ impl Engine {
         let operation = met.and_then(|op| Some((op, self.operations.get(&op)?)));
         Ok(match operation {
             Some((op, operation)) => Bytes::Callers(op, operation.post.buffers.window(0, bytes)),
-            None => Bytes::Own(self.spare.take(bytes)),
+            None => Bytes::Own(self.buffer(rank, bytes)?),
         })
+    }
+
+    /// Memory for what comes from a peer, and has no place of a caller's.
+    fn buffer(&mut self, rank: u32, bytes: usize) -> Result<Vec<u8>, String> {
+        let buffer = self.spare.try_take(bytes);
+        buffer.map_err(|_| self.lacks_memory(rank, bytes))
+    }
+
+    /// The peer was told that so much might come, so this is the end of the group's messages.
+    fn lacks_memory(&mut self, rank: u32, bytes: usize) -> String {
+        self.trouble.get_or_insert(Trouble::Memory(rank, bytes));
+        "no memory".to_owned()
     }
 
     /// A new message of a peer's.
     fn announce(&mut self, rank: u32, message: &MessageHeader, state: Progress) -> Result<(), String> {
         let theirs = Theirs { tag: message.tag, dtype: message.dtype, count: message.count, state };
+        if self.matching.is_full() || self.peer(rank).is_full() {
+            let made = self.matching.reserve().and_then(|()| self.peer(rank).reserve());
+            made.map_err(|_| self.lacks_memory(rank, 0))?;
+        }
         let all = &mut self.peer(rank).theirs;
         if all.insert(message.number, theirs).is_some() {
             return Err(format!("two messages with number {}", message.number));
@@ -303,8 +319,8 @@ impl Engine {
         if length > MESSAGE_PIECE_BYTES {
             return Err(odd());
         }
-        let Some(op) = self.granted_op(rank, message.number) else { return Ok(Bytes::Own(vec![0; length])) }; // dropped
-        let Some(operation) = self.operations.get(&op) else { return Ok(Bytes::Own(vec![0; length])) };
+        let Some(op) = self.granted_op(rank, message.number) else { return self.buffer(rank, length).map(Bytes::Own) }; // dropped
+        let Some(operation) = self.operations.get(&op) else { return self.buffer(rank, length).map(Bytes::Own) };
         let Stage::Coming(_, here) = operation.stage else { return Err(odd()) };
         let offer = self.peers.get(&rank).and_then(|peer| peer.theirs.get(&message.number));
         let offered = offer.map(|offer| (offer.count, offer.dtype));

@@ -1,0 +1,128 @@
+/* Where there is no memory for what grows by a count or a size that the caller gives, the call says so, and the process goes on:
+ * requests without end, a value for the store, and the wide copies of an average. */
+#include "check.h"
+#include "nodes.h"
+
+#include <malloc.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+
+enum { REQUESTS_LIMIT = 1000000 };
+
+static struct rlimit before;
+static _Atomic int limited;
+
+/* From now on this process gets so much more address space than it has, and no more. */
+static void limit_to(size_t more) {
+    unsigned long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    CHECK(file != NULL && fscanf(file, "%lu", &pages) == 1);
+    fclose(file);
+    struct rlimit limit = {pages * 4096 + more, before.rlim_max};
+    CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
+}
+
+static void no_limit(void) {
+    CHECK(setrlimit(RLIMIT_AS, &before) == 0);
+}
+
+static void says_memory(muster_status_t status) {
+    CHECK_IS(MUSTER_ERR_MEMORY, status);
+    CHECK(strstr(muster_last_error(), "memory") != NULL);
+}
+
+/* Receives that nobody ever sends to, until there is no memory for one more; then all else works as before. */
+static void requests(muster_cluster_t *cluster) {
+    muster_group_t *world = muster_world(cluster);
+    muster_request_t **made = calloc(REQUESTS_LIMIT, sizeof *made);
+    int32_t box = 0, number = 7;
+    size_t count = 0;
+    muster_status_t status = MUSTER_OK;
+    CHECK(made != NULL);
+    CHECK_OK(muster_sendrecv(world, &number, 1, MUSTER_INT32, 0, 1, &box, 1, MUSTER_INT32, 0, 1, NULL, 0));
+    limit_to(16 << 20);
+    while (count < REQUESTS_LIMIT && status == MUSTER_OK) {
+        status = muster_irecv(world, &box, 1, MUSTER_INT32, 0, 2, NULL, 0, &made[count]);
+        count += status == MUSTER_OK;
+    }
+    says_memory(status);
+    CHECK(count > 1000);
+    for (size_t i = 0; i < count; i++) {
+        CHECK_OK(muster_request_cancel(made[i]));
+        CHECK_IS(MUSTER_ERR_ABORTED, muster_request_wait(made[i], -1));
+        muster_request_free(made[i]);
+    }
+    no_limit();
+    box = 0;
+    CHECK_OK(muster_sendrecv(world, &number, 1, MUSTER_INT32, 0, 1, &box, 1, MUSTER_INT32, 0, 1, NULL, 0));
+    CHECK_IS(7, box);
+    free(made);
+}
+
+static void store(muster_cluster_t *cluster) {
+    size_t length = 16 << 20;
+    char *value = calloc(1, length);
+    void *found = NULL;
+    size_t found_length = 0;
+    CHECK(value != NULL);
+    /* More than the store takes is refused before any of it is copied. */
+    void *huge = calloc(1, (size_t)1 << 30);
+    CHECK(huge != NULL);
+    limit_to(20 << 20);
+    CHECK_IS(MUSTER_ERR_LIMIT, muster_store_set(cluster, "huge", huge, (size_t)1 << 30));
+    no_limit();
+    free(huge);
+    limit_to(20 << 20);
+    says_memory(muster_store_set(cluster, "large", value, length));
+    says_memory(muster_store_compare_set(cluster, "large", NULL, 0, value, length, NULL, NULL));
+    no_limit();
+    CHECK_OK(muster_store_set(cluster, "large", value, length));
+    limit_to(20 << 20);
+    says_memory(muster_store_get(cluster, "large", -1, &found, &found_length));
+    CHECK(found == NULL && found_length == 0);
+    CHECK_OK(muster_store_set(cluster, "small", value, 8));
+    no_limit();
+    CHECK_OK(muster_store_get(cluster, "large", -1, &found, &found_length));
+    CHECK(found_length == length);
+    muster_free(found);
+    free(value);
+}
+
+static void alone(void) {
+    muster_cluster_t *cluster = NULL;
+    CHECK_OK(muster_init(NULL, &cluster));
+    requests(cluster);
+    store(cluster);
+    CHECK_OK(muster_finalize(cluster));
+    muster_cluster_free(cluster);
+}
+
+/* The ranks are threads of one process, so that all of them lack the memory. */
+static void average(muster_cluster_t *cluster, int index, void *context) {
+    muster_group_t *world = muster_world(cluster);
+    size_t length = 48 << 20;
+    char *data = calloc(1, length);
+    (void)context;
+    CHECK(data != NULL);
+    CHECK_OK(muster_allreduce(world, data, data, 1000, MUSTER_INT8, MUSTER_AVG));
+    CHECK_OK(muster_barrier(world));
+    if (index == 0) {
+        limit_to(24 << 20);
+        limited = 1;
+    }
+    while (!limited) { /* no barrier: the next call of the other may revoke the group before this one has left it */
+        usleep(100);
+    }
+    says_memory(muster_allreduce(world, data, data, length, MUSTER_INT8, MUSTER_AVG));
+    no_limit();
+    free(data);
+}
+
+int main(void) {
+    CHECK(getrlimit(RLIMIT_AS, &before) == 0);
+    CHECK(mallopt(M_MMAP_THRESHOLD, 128 << 10) == 1); /* else what was freed before may do for what comes */
+    alone();
+    struct plan two = {.workers = 2, .node_ids = rank_ids, .body = average};
+    run_nodes(&two);
+    return 0;
+}

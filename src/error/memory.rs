@@ -1,0 +1,56 @@
+//! What grows by a count or a size that a caller or the wire gives is tried first, and refused where there is no memory for it.
+//!
+//! Small things of a fixed size are not tried one by one: an allocation that fails ends the process. So whoever is about to make a
+//! few of them has room for them tried, and a reserve is set aside meanwhile ([`with_reserve`]), of which the error's own words are
+//! made where all else is used up.
+
+use super::{Error, Result, Status};
+use std::collections::TryReserveError;
+
+/// Enough for the small things of any one call, and for the words of an error.
+const RESERVE_BYTES: usize = 256 << 10;
+
+fn refused(bytes: usize, what: &str) -> Error {
+    Error::new(Status::Memory, format!("no memory for {bytes} bytes: {what}"))
+}
+
+/// Whether there is room for so many bytes now, and for the reserve.
+pub fn room(bytes: usize, what: &str) -> Result<()> {
+    with_reserve(what, || Vec::<u8>::new().try_reserve_exact(bytes)).map_err(|_| refused(bytes, what))
+}
+
+/// Tries something while the reserve is held, which is free again afterwards.
+pub fn with_reserve<T>(what: &str, grow: impl FnOnce() -> Result<T, TryReserveError>) -> Result<T> {
+    let mut reserve = Vec::<u8>::new();
+    reserve.try_reserve_exact(RESERVE_BYTES).map_err(|_| refused(RESERVE_BYTES, what))?;
+    let grown = grow();
+    // Else an optimizer may leave both out.
+    std::hint::black_box(&reserve);
+    drop(reserve);
+    grown.map_err(|_| Error::new(Status::Memory, format!("no memory for {what}")))
+}
+
+/// Room for so many more in a list.
+pub fn more<T>(list: &mut Vec<T>, count: usize, what: &str) -> Result<()> {
+    if list.capacity() - list.len() >= count {
+        return Ok(());
+    }
+    with_reserve(what, || list.try_reserve(count))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_machine_has_is_refused_and_what_it_has_is_not() {
+        let error = room(1 << 62, "a test").unwrap_err();
+        assert_eq!(error.status(), Status::Memory);
+        assert!(error.message().contains("a test") && error.message().contains(&(1u64 << 62).to_string()), "{error:?}");
+        room(1 << 20, "a test").unwrap();
+        let mut list = vec![0u64];
+        assert_eq!(more(&mut list, 1 << 60, "a list").unwrap_err().status(), Status::Memory);
+        more(&mut list, 100, "a list").unwrap();
+        assert!(list.capacity() >= 101 && list == [0]);
+    }
+}
