@@ -1,0 +1,90 @@
+// What a call may fail with, after the blows that the driver has struck so far.
+#include "life.hpp"
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include <unistd.h>
+
+namespace {
+
+// Whether the driver had begun to strike this process: it writes that down before it does.
+bool is_struck(const std::string &folder, std::int64_t pid) {
+    std::ifstream blows(folder + "/blows");
+    std::string line;
+    while (std::getline(blows, line)) {
+        std::istringstream words(line);
+        std::int64_t ns = 0, struck = 0;
+        std::string kind, target;
+        if (words >> ns >> kind >> target >> struck && struck == pid) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool contains(const std::string &text, const std::string &part) { return text.find(part) != std::string::npos; }
+
+// The process that a sentence names first; 0 where it names none.
+std::int64_t pid_in(const std::string &sentence) {
+    const std::size_t at = sentence.find(", pid ");
+    return at == std::string::npos ? 0 : std::atoll(sentence.c_str() + at + 6);
+}
+
+std::string told(const muster_failure_t &failure) {
+    std::ostringstream words;
+    words << muster_status_string(failure.status) << ", rank " << failure.rank << ", pid " << failure.pid << ", epoch "
+          << failure.epoch << ", group " << failure.group << ", #" << failure.sequence << ": " << failure.cause;
+    return words.str();
+}
+
+}  // namespace
+
+void Life::judge(const std::string &what, muster_status_t status) {
+    const std::int64_t ns = now_ns();
+    const std::string sentence = muster_last_error();
+    muster_failure_t failure{};
+    failure.rank = -1;
+    const bool known = muster_failure(cluster, &failure, sizeof failure) == MUSTER_OK;
+    slot.errors++;
+    const std::string all = what + " gave " + muster_status_string(status) + ", \"" + sentence + "\"; muster_failure: " +
+                            (known ? told(failure) : "nothing");
+    note("errors", std::to_string(ns) + " " + std::to_string(rank) + " " + std::to_string(::getpid()) + " " +
+                       std::to_string(epoch) + " " + std::to_string(status) + " " + std::to_string(pid_in(sentence)) + " " +
+                       all);
+    switch (status) {
+    case MUSTER_ERR_PEER_LOST:
+        if (!is_struck(options.folder, pid_in(sentence))) {
+            violate("somebody is called lost whom nobody struck: " + all);
+        }
+        if (!mending && (!known || failure.status != status || !contains(sentence, failure.cause) ||
+                         failure.pid != pid_in(sentence))) {
+            violate("the sentence and muster_failure tell different causes: " + all);
+        }
+        return;
+    case MUSTER_ERR_REVOKED:
+        if (!contains(sentence, "called muster_recover")) {
+            violate("a revocation tells no cause: " + all);
+        }
+        return;
+    case MUSTER_ERR_FENCED:
+        if (!is_struck(options.folder, ::getpid())) {
+            violate("this process was given up, and nobody had struck it: " + all);
+        }
+        return;
+    case MUSTER_ERR_PEER_LEFT:
+        if (slot.finished != 0) {
+            return;
+        }
+        break;
+    case MUSTER_ERR_UNREACHABLE:
+        if (slot.finished != 0 || (!options.recovery && contains(what, "store"))) {
+            return;
+        }
+        break;
+    default:
+        break;
+    }
+    violate("a call failed with what no blow explains: " + all);
+}
