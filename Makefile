@@ -10,6 +10,7 @@
 #   make sim SEEDS=100000   so many simulated stories of loss and return, and the table of what they met
 #   make detection   kills, stops, silences ranks, lets them disagree, and takes the time until everybody knows, and goes on
 #   make chaos    trains while processes are killed: make chaos [SEED=n] [KILLS=10]
+#   make storm    random work, each result checked, while processes are killed and stopped: make storm [HOURS=2] [SEED=n] [ROUND=n]
 #   make bench-peers   lays muster beside Open MPI and Gloo, which it installs from Debian, and writes docs/performance.md
 #   make sanitize the tests with sockets under AddressSanitizer and under Valgrind's helgrind; also needs rustup's rust-src
 #   make header   writes include/muster.h anew from src/ffi
@@ -44,7 +45,7 @@ JOBS := $(shell nproc)
 STRICT := -DCMAKE_COMPILE_WARNING_AS_ERROR=ON
 
 .PHONY: build library examples ctests install demo test fmt clippy rust-tests loom ctest pytest header soak sim chaos \
-    bench-peers detection sanitize asan helgrind valgrind clean
+    storm storm-worker bench-peers detection sanitize asan helgrind valgrind clean
 
 ## Build
 
@@ -120,12 +121,29 @@ loom:
 ctest: ctests
 	$(CTEST) --test-dir $(TARGET)/cmake/ctests --output-on-failure --no-tests=error
 
-pytest: $(VENV)/has_pytest
+pytest: $(VENV)/has_pytest storm-worker
 	$(PYTHON) -m pytest tests/python
 
-soak: build $(VENV)/has_pytest
+soak: build storm-worker $(VENV)/has_pytest
 	MUSTER_SOAK=1 cargo test --release -- --nocapture
 	$(PYTHON) -m pytest -c tests/python/pytest.ini tests/soak
+	python3 scripts/storm.py --minutes 10 $(if $(SEED),--seed $(SEED))
+
+# What a rank of a storm runs.
+STORM := $(TARGET)/benches/storm
+
+storm-worker: $(STORM)
+
+$(STORM): $(wildcard benches/storm/*.cpp benches/storm/*.hpp) ctests/arithmetic.h ctests/check.h include/muster.h
+	mkdir -p $(TARGET)/benches
+	g++ -std=c++17 -O2 -Wall -Wextra -Wpedantic -Werror -I include benches/storm/*.cpp -L $(RELEASE) -lmuster \
+	    -Wl,-rpath,$(RELEASE) -lpthread -o $@
+
+# Collectives, messages, store and requests from several threads, while workers, scheduler and launcher are killed and stopped.
+HOURS ?= 2
+
+storm: build storm-worker
+	python3 scripts/storm.py $(if $(ROUND),--round $(ROUND),--hours $(HOURS)) $(if $(SEED),--seed $(SEED))
 
 # A kill -9 of workers, the scheduler and all, wherever they are; the weights are those of a training in which nothing died.
 chaos: build

@@ -1,9 +1,10 @@
-/* How long until everybody knows: kills a rank with SIGKILL, again and again, while the others wait for it in a barrier, and
- * takes the time until the call of each survivor returns; then starts it again, and takes the time until all have passed a
- * barrier of the next epoch. Then kills the scheduler, again and again: takes the time of allreduces while it is there, once
- * more, and while it is away; and the time from its restart until every rank's write into the store is acknowledged.
+/* How long until everybody knows: kills a rank with SIGKILL, again and again, while the others wait for it, and takes the time until
+ * the call of each survivor returns; then starts it again, and takes the time until all have passed a barrier of the next epoch.
+ * That in a barrier; in a receive; and in a barrier while each processor has something else to do all the time. Then kills the
+ * scheduler, again and again: takes the time of allreduces while it is there, once more, and while it is away; and the time from
+ * its restart until every rank's write into the store is acknowledged.
  *
- *   detection [KILLS=200] [RANKS=8] [SEED=1]     prints a table, as CSV; `make detection` builds it and runs it
+ *   detection [KILLS=200] [RANKS=8] [SEED=1]     prints a table, as CSV; `make detection` builds it and runs it. KILLS: of each kind
  *
  * Fails where a bound is missed, a wrong rank is blamed, or allreduces are slowed by the scheduler's absence more than they
  * ever are by nothing. */
@@ -14,6 +15,8 @@
 enum { RANKS_MAX = 64, CYCLES = 20, STEPS = 500, REDUCTIONS = CYCLES * STEPS };
 /* When allreduces are measured, in each cycle. */
 enum { THERE, STILL_THERE, AWAY, TIMES };
+/* In what the survivors wait. */
+enum { IN_BARRIER, IN_RECV, WITH_COMPETITORS, WAYS };
 
 struct rank {
     atomic_int rounds; /* that it has begun: it is about to wait for the victim */
@@ -31,6 +34,7 @@ static struct {
     char port[8], path[64];
     atomic_int victim; /* of the round that is under way */
     atomic_int round;  /* which one; 0: all go on to the next barrier */
+    atomic_int way;
     atomic_int over;
     atomic_int measures; /* how many measurements of allreduces have begun */
     atomic_int asked; /* how many writes into the store are to be made */
@@ -82,7 +86,10 @@ static void lose_and_recover(muster_cluster_t *cluster, int index) {
                 pause(); /* to be killed */
             }
         }
-        own->status = muster_barrier(world);
+        int32_t victim = atomic_load(&shared->victim), nothing = 0;
+        own->status = atomic_load(&shared->way) == IN_RECV
+                        ? muster_recv(world, &nothing, 1, MUSTER_INT32, victim, 0, NULL, 0)
+                        : muster_barrier(world);
         own->told_s = now_s();
         muster_failure_t failure;
         own->blamed = muster_failure(cluster, &failure, sizeof failure) == MUSTER_OK ? failure.rank : -1;
@@ -152,47 +159,84 @@ static void remove_all(const char *path) {
     check(rmdir(path) == 0, "rmdir");
 }
 
-/* The rounds of kills; how many blamed somebody else is added to `wrong`. */
-static int kill_ranks(int kills, pid_t *pid, int *wrong) {
-    int ranks = shared->ranks;
-    double *told = calloc((size_t)kills * (size_t)ranks, sizeof *told), *last = calloc((size_t)kills, sizeof *last);
-    double *whole = calloc((size_t)kills, sizeof *whole);
-    size_t count = 0;
-    check(told != NULL && last != NULL && whole != NULL, "calloc");
-    for (int round = 1; round <= kills; round++) {
-        for (int i = 0; i < ranks; i++) {
-            await(&shared->rank[i].whole, round, "the cluster is not whole");
+/* Something else to do for every processor, at the same priority. */
+static int compete(pid_t *competitors, int most) {
+    int count = (int)sysconf(_SC_NPROCESSORS_ONLN) < most ? (int)sysconf(_SC_NPROCESSORS_ONLN) : most;
+    for (int i = 0; i < count; i++) {
+        competitors[i] = child();
+        for (volatile unsigned spins = 0; competitors[i] == 0;) {
+            spins++;
         }
-        int victim = rand() % ranks;
-        atomic_store(&shared->victim, victim);
-        atomic_store(&shared->round, round);
-        for (int i = 0; i < ranks; i++) {
-            await(&shared->rank[i].rounds, round, "a rank does not go on");
-        }
-        nap_ms(5 + rand() % 20); /* by then they sleep in the barrier */
-        double killed_s = now_s();
-        end(pid[victim]);
-        for (int i = 0; i < ranks; i++) {
-            if (i == victim) {
-                continue;
-            }
-            await(&shared->rank[i].told, 1, "a survivor is not told");
-            double took = shared->rank[i].told_s - killed_s;
-            told[count++] = took;
-            last[round - 1] = took > last[round - 1] ? took : last[round - 1];
-            *wrong += shared->rank[i].status != MUSTER_ERR_PEER_LOST || shared->rank[i].blamed != victim;
-            atomic_store(&shared->rank[i].told, 0);
-        }
-        double started_s = now_s();
-        atomic_store(&shared->rank[victim].rounds, round);
-        pid[victim] = start(victim);
-        await(&shared->rank[victim].whole, round + 1, "the cluster is not whole again");
-        whole[round - 1] = shared->rank[victim].whole_s - started_s;
     }
-    atomic_store(&shared->over, 1);
-    int missed = row("each survivor's call returns", told, count, (struct bounds){10, 50, 0});
-    missed |= row("the last survivor's call returns", last, (size_t)kills, (struct bounds){0, 0, 0});
-    missed |= row("from the restart to the first step", whole, (size_t)kills, (struct bounds){0, 0, 1000});
+    return count;
+}
+
+static const struct way {
+    const char *each, *last, *whole;
+    struct bounds bounds; /* of the first */
+    double back_ms;       /* of the last */
+} ways[WAYS] = {
+    {"in a barrier: each survivor's call returns", "in a barrier: the last survivor's call returns",
+     "in a barrier: from the restart to the first step", {10, 50, 0}, 1000},
+    {"in muster_recv: each survivor's call returns", "in muster_recv: the last survivor's call returns",
+     "in muster_recv: from the restart to the first step", {10, 50, 0}, 1000},
+    {"with competitors on every core: each survivor's call returns",
+     "with competitors on every core: the last survivor's call returns",
+     "with competitors on every core: from the restart to the first step", {50, 250, 0}, 5000},
+};
+
+/* One round: what each survivor's call took is added to `told`. How many blamed somebody else. */
+static int kill_one(int round, pid_t *pid, double *told, double *last, double *whole) {
+    int ranks = shared->ranks, wrong = 0;
+    for (int i = 0; i < ranks; i++) {
+        await(&shared->rank[i].whole, round, "the cluster is not whole");
+    }
+    int victim = rand() % ranks;
+    atomic_store(&shared->victim, victim);
+    atomic_store(&shared->round, round);
+    for (int i = 0; i < ranks; i++) {
+        await(&shared->rank[i].rounds, round, "a rank does not go on");
+    }
+    nap_ms(5 + rand() % 20); /* by then they sleep in their call */
+    double killed_s = now_s();
+    end(pid[victim]);
+    for (int i = 0; i < ranks; i++) {
+        if (i == victim) {
+            continue;
+        }
+        await(&shared->rank[i].told, 1, "a survivor is not told");
+        double took = shared->rank[i].told_s - killed_s;
+        *told++ = took;
+        *last = took > *last ? took : *last;
+        wrong += shared->rank[i].status != MUSTER_ERR_PEER_LOST || shared->rank[i].blamed != victim;
+        atomic_store(&shared->rank[i].told, 0);
+    }
+    double started_s = now_s();
+    atomic_store(&shared->rank[victim].rounds, round);
+    pid[victim] = start(victim);
+    await(&shared->rank[victim].whole, round + 1, "the cluster is not whole again");
+    *whole = shared->rank[victim].whole_s - started_s;
+    return wrong;
+}
+
+/* The rounds of kills in one of the ways, which begin with this one; how many blamed somebody else is added to `wrong`. */
+static int kill_ranks(int way, int first, int kills, pid_t *pid, int *wrong) {
+    size_t survivors = (size_t)shared->ranks - 1, count = (size_t)kills;
+    double *told = calloc(count * survivors, sizeof *told), *last = calloc(count, sizeof *last);
+    double *whole = calloc(count, sizeof *whole);
+    pid_t competitors[RANKS_MAX];
+    check(told != NULL && last != NULL && whole != NULL, "calloc");
+    atomic_store(&shared->way, way);
+    int competing = way == WITH_COMPETITORS ? compete(competitors, RANKS_MAX) : 0;
+    for (size_t at = 0; at < count; at++) {
+        *wrong += kill_one(first + (int)at, pid, told + at * survivors, last + at, whole + at);
+    }
+    while (competing > 0) {
+        end(competitors[--competing]);
+    }
+    int missed = row(ways[way].each, told, count * survivors, ways[way].bounds);
+    missed |= row(ways[way].last, last, count, (struct bounds){0, 0, 0});
+    missed |= row(ways[way].whole, whole, count, (struct bounds){0, 0, ways[way].back_ms});
     free(told);
     free(last);
     free(whole);
@@ -277,7 +321,12 @@ int main(int argc, char **argv) {
         pid[i] = start(i);
     }
     head();
-    int wrong = 0, missed = kill_ranks(kills, pid, &wrong);
+    int wrong = 0, missed = 0;
+    for (int way = 0; way < WAYS; way++) {
+        missed |= kill_ranks(way, 1 + way * kills, kills, pid, &wrong);
+        fflush(stdout);
+    }
+    atomic_store(&shared->over, 1);
     double attached[CYCLES];
     for (int cycle = 0; cycle < CYCLES; cycle++) {
         attached[cycle] = restart(&scheduler);

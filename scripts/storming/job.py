@@ -157,7 +157,7 @@ class ByHand(Job):
         now = time.monotonic()
         for name, process in self.running.items():
             code = process.poll()
-            if code is None or name in self.due or (name, process.pid) in [(who, pid) for who, pid, _ in self.ended]:
+            if code is None or self.is_tended(process):
                 continue
             self.ended.append((name, process.pid, code))
             lost = code == -signal.SIGKILL or (name != SCHEDULER and code == FENCED)
@@ -169,7 +169,11 @@ class ByHand(Job):
 
     @property
     def is_over(self):
-        return not self.due and all(process.poll() is not None for process in self.running.values())
+        return not self.due and all(self.is_tended(process) for process in self.running.values())
+
+    def is_tended(self, process):
+        """Whether its end was seen, and what was to follow has been done."""
+        return any(pid == process.pid for _, pid, _ in self.ended)
 
     def port(self):
         return self.holder.getsockname()[1]

@@ -161,7 +161,10 @@ fn the_store_of_one_that_is_put_out_answers_nobody_any_more_and_keeps_nobody_wai
     bench.command(get(1));
     bench.outputs.clear();
     bench.receive(Message::Verdict(Verdict { failure: failure(Status::Fenced, None, "was given up") }));
-    let failed = |event: &Event, of| matches!(event, Event::Stored(ask, Err(error)) if *ask == of && error.message().contains("given up"));
+    let failed = |event: &Event, of| {
+        let is_told = |error: &Error| error.status() == Status::Fenced && error.message().contains("given up");
+        matches!(event, Event::Stored(ask, Err(error)) if *ask == of && is_told(error))
+    };
     assert!(bench.told().iter().any(|event| failed(event, 1)), "{:?}", bench.told());
     bench.outputs.clear();
     bench.command(get(2));

@@ -3,7 +3,6 @@
 use super::contract::{Command, Event};
 use super::store::Request;
 use super::{Agent, Stage};
-use crate::error::{Error, Status};
 use crate::types::Time;
 use crate::wire::{Message, StoreCancel};
 
@@ -61,7 +60,7 @@ impl Agent {
     fn store_begin(&mut self, ask: u64, request: Request) {
         let expelled = matches!(&self.stage, Stage::Member(member) if member.expelled);
         let begun = match (&self.broken, expelled) {
-            (Some(failure), true) => Err(Error::new(Status::State, format!("the store is out of reach: {failure}"))),
+            (Some(failure), true) => Err(failure.clone().into()),
             _ => self.store.begin(ask, request),
         };
         match begun {
