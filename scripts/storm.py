@@ -40,6 +40,7 @@ def options():
     parser.add_argument("--mode", choices=MODES, help="how jobs are started; default: by chance")
     parser.add_argument("--blows", type=int, help="how many there are in a round with recovery; default: by chance")
     parser.add_argument("--kinds", help=f"kinds of blows in this order, of {', '.join(sorted({*KINDS, *PLAIN}))}")
+    parser.add_argument("--node_timeout", type=float, help="the heartbeat time-out, in seconds; default: what the machine bears")
     parser.add_argument("--limit", type=float, help="how long a call may take, in seconds")
     parser.add_argument("--plant", choices=PLANTS, help="a fault that the storm must find")
     given = parser.parse_args()
@@ -84,30 +85,32 @@ class Tally:
         self.epochs += max(slot.epoch for slot in audit.ledger.slots())
         self.struck.update(f"{kind} {name if isinstance(name, str) else 'worker'}"
                            for _, kind, name, _, _ in audit.striker.struck)
-        self.latencies += [took for took, _ in audit.latencies]
+        self.latencies += [(took, error.words) for took, error in audit.latencies]
 
     def words(self):
         done = ", ".join(f"{self.counts[name]:,} {name}" for name in COUNTED)
         blows = ", ".join(f"{count} {kind}" for kind, count in sorted(self.struck.items()))
         lines = [f"{self.rounds} rounds, {self.epochs} epochs: {done}", f"struck: {blows or 'nobody'}"]
         if self.latencies:
-            lines.append(f"from a kill to a survivor's error, {len(self.latencies)} times: median "
-                         f"{1000 * statistics.median(self.latencies):.1f} ms, most {1000 * max(self.latencies):.1f} ms")
+            (most, words), times = max(self.latencies), [took for took, _ in self.latencies]
+            lines.append(f"from a kill to a survivor's error, with a scheduler, {len(times)} times: median {1000 * statistics.median(times):.1f} "
+                         f"ms, most {1000 * most:.1f} ms: {words}")
         return "\n".join(lines)
 
 
-def replay(given, number):
+def replay(given, plan):
     """The command that plays a round's plan again."""
     own = [f"--{name} {value}" for name in ("mode", "blows", "limit", "plant") if (value := getattr(given, name)) is not None]
     kinds = [f"--kinds {','.join(given.kinds)}"] if given.kinds else []
-    return " ".join(["scripts/storm.py", f"--seed {given.seed}", f"--round {number}", *own, *kinds])
+    return " ".join(["scripts/storm.py", f"--seed {given.seed}", f"--round {plan.number}",
+                     f"--node_timeout {plan.node_timeout:g}", *own, *kinds])
 
 
 def storm(given, place, standstill):
     tally = Tally()
     print(f"seed {given.seed}", flush=True)
     for number in numbers(given):
-        timeout, why = node_timeout(standstill)
+        timeout, why = (given.node_timeout, "") if given.node_timeout else node_timeout(standstill)
         plan = plan_of(given.seed, number, timeout, given.mode, given.blows, given.kinds)
         print(f"{number}: {plan.words()}{f' ({why})' if why else ''}", flush=True)
         folder = pathlib.Path(tempfile.mkdtemp(prefix=f"seed-{given.seed}-round-{number}-", dir=place))
@@ -116,7 +119,7 @@ def storm(given, place, standstill):
             tally.add(game.run())
         except Failed as failure:
             print(f"VIOLATED in round {number} of seed {given.seed}:\n{failure}\nall that was written lies in {folder}; its plan "
-                  f"again:\n    {replay(given, number)}", file=sys.stderr, flush=True)
+                  f"again:\n    {replay(given, plan)}", file=sys.stderr, flush=True)
             return 1
         shutil.rmtree(folder, ignore_errors=True)
     print(tally.words(), flush=True)

@@ -265,9 +265,6 @@ void Worker::plant() {
         ::sleep(120);
         ::_exit(0);
     }
-    if (life_.plants("exit")) {
-        ::_exit(9);
-    }
 }
 
 // Nobody leaves before all know that all have finished: who is lost before that finds the others, who wait for it.
@@ -335,5 +332,5 @@ int Worker::leave() {
                       std::to_string(threads_before_) + " and " + std::to_string(descriptors_before_));
     }
     life_.enter(Phase::kLeft);
-    return exit_;
+    return life_.plants("exit") ? 9 : exit_;
 }

@@ -123,9 +123,16 @@ class Audit:
         for error in self.errors:
             if error.status == PEER_LOST and error.names in killed and "muster_recover" not in error.words.split(" gave ")[0]:
                 took = (error.ns - killed[error.names]) / 1e9
-                self.latencies.append((took, error))
+                if not self.was_scheduler_struck(killed[error.names], error.ns):
+                    self.latencies.append((took, error))
                 if took > limit:
                     yield f"{took:.1f} s after the kill, which is more than {limit:.1f} s: {error.words}"
+
+    def was_scheduler_struck(self, since_ns, until_ns):
+        """Whether somebody may have waited for it meanwhile."""
+        reach = int((self.plan.node_timeout + LONG) * 1e9)
+        return any(name in ("scheduler", "launcher") and ns <= until_ns and ns + seconds * 1e9 + reach >= since_ns
+                   for ns, _, name, _, seconds in self.striker.struck)
 
     def one_cause(self):
         """All that are told of a loss in an epoch are told of the same; not who stood still, or was alone with its view."""

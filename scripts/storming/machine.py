@@ -36,9 +36,12 @@ class Standstill:
 
 
 def node_timeout(standstill):
-    """The shortest heartbeat time-out that this machine bears now, and the words for it."""
+    """A heartbeat time-out that this machine bears now, and the words for it where it is not the usual one."""
     load, cores = os.getloadavg()[0], os.cpu_count()
     waits = standstill.since(time.monotonic() - 5)
-    if load > 4 * cores or waits > 0.25:
-        return 5.0, f"load {load:.0f} on {cores} processors, up to {waits * 1000:.0f} ms of waiting for one"
+    why = f"load {load:.0f} on {cores} processors, up to {waits * 1000:.0f} ms of waiting for one"
+    if waits > 0.5:
+        return 5.0, why
+    if load > 4 * cores or waits > 0.1:
+        return 3.0, why
     return 2.0, ""

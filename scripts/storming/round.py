@@ -73,7 +73,7 @@ class Round:
     def where(self, job):
         """Where each rank is: by its own notes, and by what the scheduler knows."""
         now = time.monotonic_ns()
-        lines = [slot.describe(now) + f", process state {(stat_of(slot.pid) or 'gone')[0]}" for slot in self.ledger.slots()]
+        lines = [slot.describe(now) + f", process state {(stat_of(slot.pid) or ('gone',))[0]}" for slot in self.ledger.slots()]
         words = [MUSTER, "status", "--sched_host", "127.0.0.1", "--sched_port", str(job.port())]
         try:
             status = subprocess.run([str(word) for word in words], env=clean_environment(), capture_output=True, text=True,
