@@ -9,15 +9,15 @@
 
 namespace {
 
-// Whether the driver had begun to strike this process: it writes that down before it does.
-bool is_struck(const std::string &folder, std::int64_t pid) {
+// Whether the driver had begun to strike this process, or the scheduler: it writes that down before it does.
+bool is_struck(const std::string &folder, std::int64_t pid, const std::string &whom = "") {
     std::ifstream blows(folder + "/blows");
     std::string line;
     while (std::getline(blows, line)) {
         std::istringstream words(line);
         std::int64_t ns = 0, struck = 0;
         std::string kind, target;
-        if (words >> ns >> kind >> target >> struck && struck == pid) {
+        if (words >> ns >> kind >> target >> struck && (struck == pid || target == whom)) {
             return true;
         }
     }
@@ -80,7 +80,16 @@ void Life::judge(const std::string &what, muster_status_t status) {
         }
         break;
     case MUSTER_ERR_UNREACHABLE:
-        if (slot.finished != 0 || (!options.recovery && contains(what, "store"))) {
+        if (!options.recovery && contains(what, "store") && is_struck(options.folder, 0, "scheduler")) {
+            abandoned = true;
+            return;
+        }
+        if (slot.finished != 0) {
+            return;
+        }
+        break;
+    case MUSTER_ERR_ABORTED:  // by one that has found out that there is no scheduler any more
+        if (!options.recovery && is_struck(options.folder, 0, "scheduler")) {
             return;
         }
         break;

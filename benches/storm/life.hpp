@@ -46,6 +46,7 @@ public:
     std::int64_t epoch = 0;
     int step = 0;
     std::atomic<bool> broken{false};   // something has failed: no further call is begun
+    std::atomic<bool> abandoned{false};  // its scheduler is gone, and there is no other
     std::atomic<bool> mending{false};  // muster_recover was called since: what had failed may be mended already
 
     muster_group_t *world() const { return muster_world(cluster); }

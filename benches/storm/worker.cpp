@@ -280,6 +280,12 @@ void Worker::finish() {
 bool Worker::recover() {
     Chance chance(key_of(life_.options.seed, 6, life_.rank, life_.slot.recoveries.load()));
     life_.enter(Phase::kRecovering);
+    if (life_.abandoned) {  // nothing mends that: all are to know
+        life_.settle("muster_abort", [this] { muster_abort(life_.cluster, kTold, "there is no scheduler any more"); });
+        team_.join();
+        exit_ = kTold;
+        return false;
+    }
     life_.mending = true;
     while (true) {
         const bool last = life_.slot.finished != 0 && life_.all_have_finished();
@@ -294,7 +300,8 @@ bool Worker::recover() {
         }
         team_.join();
         if (status != MUSTER_OK) {
-            exit_ = status == MUSTER_ERR_FENCED ? kFenced : status == MUSTER_ERR_PEER_LOST ? kTold : kDone;
+            const bool is_told = status == MUSTER_ERR_PEER_LOST || status == MUSTER_ERR_ABORTED;
+            exit_ = status == MUSTER_ERR_FENCED ? kFenced : is_told ? kTold : kDone;
             return false;
         }
         break;
