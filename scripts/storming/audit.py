@@ -100,7 +100,7 @@ class Audit:
                         break
 
     def long_stops(self):
-        """Who stood for longer than the time-out is lost, and finds out that it is given up."""
+        """A rank that stood for longer than the time-out is lost, and finds out that it is given up."""
         for pid, name, stood in self.stops_alone():
             if not isinstance(name, int):
                 continue
