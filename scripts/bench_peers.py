@@ -18,7 +18,7 @@ import sys
 from bench.page import Page
 from bench.passes import Plan, Run
 from bench.processes import Failed
-from bench.programs import BUILT, TREE, build, install, version_of
+from bench.programs import BUILT, TREE, build, build_waits, install, version_of
 from bench.raw import Raw, Writer
 
 TEMPLATE = TREE / "scripts" / "bench" / "performance.in.md"
@@ -55,14 +55,18 @@ def facts():
 
 def measure(raw_path, options):
     """Whether all that is ours went well."""
-    install()
-    has_yardsticks = build()
-    if not has_yardsticks:
+    has_yardsticks = False
+    if options.waits:
+        build_waits()
+    else:
+        install()
+        has_yardsticks = build()
+    if not has_yardsticks and not options.waits:
         print("the yardsticks are not there (YARDSTICKS names their folder): their columns are left out", flush=True)
     raw = Writer(raw_path, facts())
     try:
         run = Run(Plan(options.quick, options.passes), raw, has_yardsticks, options.minutes)
-        run.go()
+        run.waits_alone() if options.waits else run.go()
     finally:
         raw.close()
     return run.failures == 0
@@ -75,6 +79,8 @@ def parse():
     parser.add_argument("--passes", type=int, help="how many (9; quick: 2)")
     parser.add_argument("--minutes", type=float, default=26,
                         help="no pass begins that would not end by then (26); the page tells how many there were")
+    parser.add_argument("--waits", action="store_true",
+                        help="only the small calls beside competitors; figures and page go to target/bench")
     parser.add_argument("--from-raw", action="store_true", help="measures nothing: makes the page again")
     parser.add_argument("--raw", type=pathlib.Path, help="the figures (target/bench/raw.csv)")
     parser.add_argument("--page", type=pathlib.Path, help="the page (docs/performance.md)")
@@ -83,8 +89,8 @@ def parse():
 
 def main():
     options = parse()
-    raw = options.raw or BUILT / ("quick.csv" if options.quick else "raw.csv")
-    page = options.page or (BUILT / "performance.md" if options.quick else TREE / "docs" / "performance.md")
+    raw = options.raw or BUILT / ("waits.csv" if options.waits else "quick.csv" if options.quick else "raw.csv")
+    page = options.page or (BUILT / "performance.md" if options.quick or options.waits else TREE / "docs" / "performance.md")
     try:
         went_well = options.from_raw or measure(raw, options)
     except Failed as failure:

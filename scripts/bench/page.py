@@ -18,6 +18,8 @@ BOOTSTRAP_TARGET = 2.5
 GIGABIT_TARGET = 0.92
 # A scheduler alone: of the yardstick's time, and bytes for each node.
 FORMING_TARGET, NODE_BYTES_TARGET = 3, 8 * KIB
+# Beside competitors: of blocking sockets' mean time. A caller that tests: of the time of one that waits.
+BESIDE_TARGET, TEST_TARGET = 2, 2
 # The yardstick's two runs of a pass differ by more than this: then the figure says so.
 NOISE = 0.05
 
@@ -57,7 +59,8 @@ class Page:
     def fill(self, template):
         """The template with each marker replaced; a marker that nobody knows is a mistake."""
         tables = {"machine": self.machine, "allreduce": self.allreduce, "between": self.between, "others": self.others,
-                  "bootstrap": self.bootstrap, "forming": self.forming, "gigabit": self.gigabit, "failed": self.failed}
+                  "bootstrap": self.bootstrap, "forming": self.forming, "gigabit": self.gigabit, "waits": self.waits,
+                  "failed": self.failed}
         made = {name: make() for name, make in tables.items()}
         made["summary"] = self.summary()  # knows the targets once all tables are made
         return re.sub(r"<!-- table: (\w+) -->", lambda marker: made[marker[1]], template)
@@ -220,6 +223,27 @@ class Page:
         ratios = ["muster / yardstick", "target", "yardstick / itself", "yardstick's CPU, ms"] * self.has_yardstick
         return table(["nodes", *floors, "muster, ms", "nodes/s", *ratios, "scheduler's CPU, ms", "bytes a node", "target"],
                      rows)
+
+    def waits(self):
+        rows = []
+        for ranks in self.raw.values("beside", collective="waits"):
+            for competitors in self.raw.values("bytes", collective="waits", beside=ranks):
+                case = {"collective": "waits", "beside": ranks, "bytes": competitors}
+                medians, means = ({way: self.raw.by_pass(measure, algorithm=way, **case)
+                                   for way in ("sockets", "allgather", "request_wait", "request_test")}
+                                  for measure in ("p50_rank0_us", "p50_us"))
+                row = [ranks, competitors]
+                row += [f"{time_us(medians[way])} / {time_us(means[way])}" for way in medians]
+                what = f"an all-gather on {ranks} ranks beside {competitors} competitors"
+                ratio = Ratio.of(means["allgather"], means["sockets"])
+                row += [ratio or "", self.at_most(what, ratio, BESIDE_TARGET) if competitors else ""]
+                ratio = Ratio.of(medians["request_test"], medians["request_wait"])
+                row += [ratio or "", self.at_most(f"{what}, tested", ratio, TEST_TARGET)]
+                rows.append(row)
+        if not rows:
+            return "Not measured in this run."
+        return table(["ranks", "competitors", "sockets, us", "all-gather, us", "request, waited for, us", "request, tested, us",
+                      "all-gather / sockets, means", "target", "tested / waited for, medians", "target"], rows)
 
     def gigabit(self):
         rows = []

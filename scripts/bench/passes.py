@@ -6,6 +6,7 @@ beside the yardstick's first run, once after it and once before it, and the two 
 machine does by itself.
 """
 
+import os
 import pathlib
 import sys
 import tempfile
@@ -38,6 +39,9 @@ class Plan:
         # Nodes of a scheduler alone, and in how many passes.
         self.forming = [(1000, 1)] if quick else [(10_000, 5), (18_000, 5)]
         self.gigabit = 1 if quick else 3
+        # Ranks of small calls, beside nobody and beside a competitor for each processor, and for how many seconds each.
+        self.waits = [(ranks, competitors) for ranks in (2, 4) for competitors in (0, os.cpu_count())]
+        self.waits_s = 0.3 if quick else 0.5
 
     def cases(self):
         return {"allreduce": self.allreduce, "allgather": self.allgather, "broadcast": [128], "barrier": [0]}
@@ -82,6 +86,7 @@ class Run:
         turns += [(self.between, ranks) for ranks in self.plan.between]
         turns += [(self.bootstrap, start) for start in self.plan.bootstrap]
         turns += [(self.forming, nodes) for nodes, passes in self.plan.forming if number <= passes]
+        turns += [(self.waits, case) for case in self.plan.waits]
         self.measure(number, 2, "loopback", programs.loopback)
         for turn, what in in_turn(turns, number):
             turn(number, what)
@@ -156,6 +161,19 @@ class Run:
             calls = [("yardstick", programs.floor_forming, 1), *calls, ("yardstick", programs.floor_forming, 2)]
         for program, call, turn in in_turn(calls, number):
             self.measure(number, nodes, program, lambda: call(nodes, FORMING_LIMIT_S), turn)
+
+    def waits(self, number, case):
+        ranks, competitors = case
+        for way in in_turn(["sockets", "allgather", "request_wait", "request_test"], number):
+            program = "sockets" if way == "sockets" else "muster"
+            self.measure(number, ranks, program, lambda: programs.waits(way, ranks, competitors, self.plan.waits_s))
+
+    def waits_alone(self):
+        """Only this part."""
+        for number in range(1, self.plan.passes + 1):
+            for case in in_turn(self.plan.waits, number):
+                self.waits(number, case)
+        self.raw.tell("passes", self.plan.passes)
 
     def gigabit(self):
         script = programs.TREE / "scripts" / "bench_gigabit.py"

@@ -19,6 +19,7 @@ BUILT = TARGET / "bench"
 MUSTER = TARGET / "release" / "muster"
 
 PACKAGES = {"openmpi-bin": "Open MPI's mpirun", "libopenmpi-dev": "Open MPI's headers", "libgloo-dev": "Gloo"}
+WAITS = BUILT / "waits"
 YARDSTICKS = ("allreduce_floor", "launch_floor", "forming_floor")
 
 MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--mca", "pml", "ob1", "--mca", "btl", "tcp,self",
@@ -66,6 +67,7 @@ def build():
     c, cpp = ["cc", "-std=c99", *OPTIMIZED], ["c++", "-std=c++17", *OPTIMIZED]
     mpi, gloo = ["mpicc", "-std=c99", "-D_POSIX_C_SOURCE=200809L", *OPTIMIZED], ["-lgloo", "-pthread"]
     run([*c, benches / "loopback.c", "-o", BUILT / "loopback"], 120)
+    build_waits()
     run([*mpi, benches / "peers" / "openmpi.c", "-o", BUILT / "openmpi"], 120)
     run([*mpi, benches / "bootstrap" / "openmpi.c", "-o", BUILT / "openmpi_bootstrap"], 120)
     run([*cpp, benches / "peers" / "gloo.cc", "-o", BUILT / "gloo", *gloo], 300)
@@ -76,6 +78,14 @@ def build():
     for name, source in zip(YARDSTICKS, sources):
         run(["cc", "-O3", "-march=native", "-ffast-math", source, "-o", BUILT / name], 120)
     return True
+
+
+def build_waits():
+    """The library's calls and plain sockets beside competitors: one program, which needs neither peers nor yardsticks."""
+    BUILT.mkdir(parents=True, exist_ok=True)
+    folder = MUSTER.parent
+    run(["cc", "-std=c11", *OPTIMIZED, "-Werror", "-I", TREE / "include", TREE / "benches" / "waits.c", "-L", folder, "-lmuster",
+         f"-Wl,-rpath,{folder}", "-lpthread", "-o", WAITS], 120)
 
 
 ## Each gives rows: dictionaries with some of collective, algorithm, ranks, bytes, iterations, p50_rank0_us, p50_us.
@@ -179,3 +189,12 @@ def muster_forming(nodes, timeout):
     words = [MUSTER, "bench", "forming", "--nodes", nodes, "--processes", FORMING_PROCESSES, "--format", "csv"]
     row, = csv.DictReader(run(words, timeout).splitlines())
     return forming_row(nodes, row["formed_s"], row["scheduler_cpu_s"], row["bytes_per_node"])
+
+
+## Small calls, by the way in which they wait, beside so many competitors.
+
+def waits(way, ranks, competitors, seconds, timeout=60):
+    fields = run([WAITS, way, ranks, competitors, seconds], timeout).strip().split(",")
+    _, _, _, calls, p50, mean, _, _ = fields
+    return [{"collective": "waits", "algorithm": way, "ranks": ranks, "bytes": competitors, "iterations": calls,
+             "p50_rank0_us": p50, "p50_us": mean}]

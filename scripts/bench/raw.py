@@ -10,7 +10,8 @@ Lines that begin with # tell of the run as `# name: value`: the machine, the com
     p50_rank0_us, p50_us    the median on rank 0, and on the slowest rank
 
 Of a forming, ranks are nodes, bytes is what the scheduler holds for one, p50_us is the time until all had their places,
-and p50_rank0_us what the scheduler computed.
+and p50_rank0_us what the scheduler computed. Of waits, algorithm is the way of waiting, bytes is the number of competitors,
+p50_rank0_us the median on rank 0, and p50_us the mean there.
 """
 
 import csv

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
-
 use super::environment::Text;
 use super::launcher::{self, Placement};
 use super::table::{Key, TABLE};
@@ -95,6 +94,8 @@ pub struct Settings {
     pub checksums: bool,
     /// Thresholds between algorithms, as they are written.
     pub thresholds: Option<String>,
+    /// How long a waiting call polls before it sleeps; `None`: as long as is best here.
+    pub poll: Option<Duration>,
     /// The least severe messages that are logged.
     pub log_level: LogLevel,
     /// Whether HCCL starts by its cluster manager.
@@ -438,6 +439,7 @@ impl Reader<'_> {
             },
             checksums: self.flag(Key::Checksums)?,
             thresholds: self.text(Key::Thresholds)?,
+            poll: self.whole(Key::PollUs)?.map(Duration::from_micros),
             log_level: self.log_level()?,
             hccl_cm_init: self.flag(Key::HcclCmInit)?,
             enable_recovery,

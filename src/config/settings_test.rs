@@ -45,7 +45,7 @@ fn nothing_set_is_a_cluster_of_one_with_the_documented_times() {
     assert_eq!(settings.finalize_timeout, Duration::from_secs(30));
     assert_eq!(settings.heartbeat_timeout, Duration::from_secs(5));
     assert_eq!(settings.store_limits, StoreLimits { key: 4 << 10, value: 16 << 20, total: 256 << 20 });
-    assert_eq!((settings.checksums, settings.log_level), (true, LogLevel::Warn));
+    assert_eq!((settings.checksums, settings.log_level, settings.poll), (true, LogLevel::Warn, None));
     assert!(!settings.hccl_cm_init && !settings.enable_recovery && !settings.enable_ssl);
     assert!(settings.warnings.is_empty() && settings.unsupported.is_empty());
     assert_eq!((settings.sched_fd, settings.device_id, settings.job_id), (None, None, None));

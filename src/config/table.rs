@@ -33,6 +33,7 @@ pub enum Key {
     StoreTotalLimit,
     Checksums,
     Thresholds,
+    PollUs,
     Log,
     SchedFd,
     LaunchId,
@@ -161,7 +162,7 @@ const KIB: u64 = 1 << 10;
 const GIB: u64 = 1 << 30;
 
 /// Every setting, once, in the order of the documentation.
-pub static TABLE: [Setting; 35] = [
+pub static TABLE: [Setting; 36] = [
     Setting::new(Key::Role, "role", Kind::Role, "What this process is in its cluster.").ms(&["MS_ROLE"]),
     Setting::new(
         Key::SchedHost,
@@ -328,6 +329,13 @@ pub static TABLE: [Setting; 35] = [
         "Where one algorithm of a collective takes over from another: names and numbers such as \
          `allreduce_tree_bytes=65536,barrier_tree_ranks=8`, in place of the measured ones; the error for a wrong name lists all. \
          The scheduler's setting counts.",
+    ),
+    Setting::new(
+        Key::PollUs,
+        "poll_us",
+        Kind::Whole { min: 0, max: 1_000_000 },
+        "How long a waiting call polls before it sleeps, in microseconds; 0: never. Where unset 50, longer where ranks share \
+         processors, up to 400. Nothing is polled while other programs want the processors.",
     ),
     Setting::new(Key::Log, "log", Kind::Level, "The least severe messages that are logged. Lines that standard error does not take are dropped, and a line says how many.").default("warn"),
     Setting::new(

@@ -14,6 +14,7 @@ use super::mesh::Wrap;
 use super::node::{Node, Setup};
 use super::operations::Operations;
 use super::parting::{await_farewell, join as await_threads};
+use super::polling::Polling;
 use super::rank_table;
 use super::roster::culprit_of;
 use super::scheduler::{named, Serving, RESOLVE_WAIT};
@@ -159,6 +160,7 @@ impl Cluster {
         let clock = Clock::start();
         let mut shared = Shared::new(logger, clock, Bell::new()?);
         shared.recovery = settings.enable_recovery;
+        shared.polling = Polling::new(settings.poll);
         let shared = Arc::new(shared);
         let scheduler_address = addresses[0];
         let setup = Setup {

@@ -1,13 +1,13 @@
 //! How a collective is carried out: by the thread that calls it, over the group's own links, action by action.
 //!
-//! It polls without sleeping for a short while, yielding the processor each time, for there may be more ranks than
-//! cores; then it sleeps in the group's poller, from which the agent thread can wake it. Nothing is handed from thread
+//! It polls for a short while, as `polling` says, and then sleeps in the group's poller, from which the agent thread can wake it. Nothing is handed from thread
 //! to thread, and nothing is allocated once the scratch has grown to its size.
 
 use super::buffer::{Arithmetic, Memory};
 use super::group::{Driver, Group, Mail, Slot, WAKER};
 use super::link::{Arrival, Link, LinkEnd, Moved};
 use super::mesh::LinkKey;
+use super::polling::Idle;
 use super::progress::WAITS_AFTER;
 use super::shared::{Shared, ToNode};
 use super::silence::{Awaited, Standstill};
@@ -19,10 +19,8 @@ use crate::error::{Error, Failure};
 use crate::net::Token;
 use crate::types::{Call, CallKind, DType, Time};
 use crate::wire::{Channel, DataHeader, FrameHeader, LinkKind, DATA_HEADER_BYTES};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// How long a call polls before it sleeps; a wake-up from sleep costs about as much.
-pub(super) const SPIN: Duration = Duration::from_micros(50);
 /// How often a call that makes progress looks at the clock.
 const CLOCK_TURNS: u32 = 64;
 /// When a call that makes no progress says who is absent.
@@ -142,7 +140,7 @@ impl Group {
         memory: &Memory<'_>,
         patience: &mut Patience,
     ) -> Result<(), Stop> {
-        let mut idle_since: Option<Instant> = None;
+        let mut idle = Idle::default();
         let mut turn = 0u32;
         loop {
             turn = turn.wrapping_add(1);
@@ -161,23 +159,18 @@ impl Group {
             // Who has sent everything and got nothing lets others run at once, for the peer may be one of them; of two
             // ranks each has a core, mostly.
             if got || (sent && (exchange.send.is_some() || self.size() == 2)) {
-                idle_since = None;
+                idle.end();
                 // A transfer that trickles keeps to the time, too; the clock is not read at every turn.
                 if turn.is_multiple_of(CLOCK_TURNS) && running.shared.clock.now() >= running.deadline {
                     return Err(self.out_of_time(driver, exchange, patience, running.deadline));
                 }
                 continue;
             }
-            match idle_since {
-                None if exchange.may_poll(&driver.slots) => idle_since = Some(Instant::now()),
-                Some(since) if since.elapsed() < self.spin => {}
-                _ => {
-                    self.sleep(driver, running, exchange, patience)?;
-                    idle_since = None;
-                    continue;
-                }
+            let Shared { polling, clock, .. } = running.shared;
+            if !exchange.may_poll(&driver.slots) || !polling.poll(&mut idle, &self.polls, clock) {
+                self.sleep(driver, running, exchange, patience)?;
+                idle.end();
             }
-            std::thread::yield_now();
         }
     }
 

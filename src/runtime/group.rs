@@ -6,10 +6,10 @@
 //! How a collective is carried out is in `drive`; what happens when one fails, in `giveup`.
 
 use super::checksums::Checksums;
-use super::drive::SPIN;
 use super::link::{Link, LinkEnd};
 use super::mailbox::Mailbox;
 use super::messages::Messages;
+use super::polling::Polls;
 use super::progress::Progress;
 use super::request::Requests;
 use super::roster::Roster;
@@ -32,9 +32,6 @@ use std::time::Duration;
 /// The group's waker's token while it sleeps; a link's is its peer's rank.
 pub(super) const WAKER: usize = usize::MAX - 1;
 
-/// Where ranks share cores a peer has its turn only after others have had theirs, so a call polls longer, by the number of
-/// ranks to a core, up to this. It costs little: each poll lets the others run first.
-const SPIN_SHARES_MAX: u32 = 8;
 /// So many lists for the parts of calls are kept: those of an alltoallv, twice.
 const SPARE_LISTS_MAX: usize = 8;
 
@@ -97,7 +94,8 @@ pub struct Group {
     pub(super) shared: Weak<Shared>,
     pub(super) formed: Arc<Formed>,
     pub(super) thresholds: Thresholds,
-    pub(super) spin: Duration,
+    /// How long its calls poll before they sleep.
+    pub(super) polls: Polls,
     /// What is done about links that are silent.
     pub(super) bounds: Bounds,
     driver: Mutex<Driver>,
@@ -137,7 +135,7 @@ impl Group {
             shared: Arc::downgrade(shared),
             formed: Arc::clone(formed),
             thresholds: Thresholds::from_slice(&formed.agreed.thresholds).unwrap_or_default(),
-            spin: spin(formed.local_size, shared.cores),
+            polls: Polls::new(formed.local_size, shared.cores, shared.polling.set),
             bounds: Bounds::of(&formed.agreed),
             driver: Mutex::new(Driver {
                 watch,
@@ -440,11 +438,6 @@ impl Group {
     pub(super) fn describe(&self, rank: u32) -> String {
         self.roster.describe(rank)
     }
-}
-
-/// How long one of so many ranks on this host polls.
-fn spin(local_size: u32, cores: u32) -> Duration {
-    SPIN * local_size.div_ceil(cores).clamp(1, SPIN_SHARES_MAX)
 }
 
 /// The node indices of the built-in groups.

@@ -8,6 +8,7 @@
 //! life before. Tested below, and in every order of threads by `loom_test.rs`.
 
 use super::group::Group;
+use super::polling::{GiveWay, Tester};
 use super::sync::{lock, wait, Arc, Condvar, Instant, Mutex, MutexGuard};
 use crate::error::{Error, Result, Status};
 use crate::types::{Call, DType};
@@ -193,6 +194,26 @@ impl Request {
         lock(&self.record.state).outcome.clone()
     }
 
+    /// The same for a caller's thread, which may wait by testing again and again: it then gives way to who does the work.
+    pub fn test_by(&self, tester: &mut Tester) -> Option<Outcome> {
+        let outcome = self.test();
+        if outcome.is_some() {
+            tester.found();
+            return outcome;
+        }
+        let way = tester.found_nothing();
+        let outcome = match way {
+            GiveWay::No => return None,
+            GiveWay::Yield => {
+                std::thread::yield_now();
+                self.test()
+            }
+            GiveWay::Sleep(limit) => self.wait(Some(limit)),
+        };
+        tester.gave_way(&way);
+        outcome
+    }
+
     /// Waits for the end, at most so long (`None`: without limit).
     pub fn wait(&self, limit: Option<Duration>) -> Option<Outcome> {
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
@@ -315,6 +336,18 @@ mod tests {
             assert_eq!(request.test(), Some(Ok(Some(received))));
             assert_eq!(request.wait(None), Some(Ok(Some(received))));
         }
+    }
+
+    #[test]
+    fn a_test_gives_way_to_the_thread_that_does_the_work() {
+        let (request, completer) = request();
+        assert_eq!(request.test_by(&mut Tester::tired()), None, "it sleeps for a short time only");
+        let working = std::thread::spawn(|| completer.complete(Ok(None)));
+        // As often as it takes, for each of these tests sleeps: it is this thread that hears of the end.
+        let ended = std::iter::repeat_with(|| request.test_by(&mut Tester::tired())).find(Option::is_some);
+        assert_eq!(ended, Some(Some(Ok(None))));
+        working.join().unwrap();
+        assert_eq!(request.test_by(&mut Tester::new()), Some(Ok(None)));
     }
 
     #[test]

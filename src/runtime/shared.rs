@@ -9,6 +9,7 @@ use super::group::Group;
 use super::log::Logger;
 use super::mesh::LinkKey;
 use super::operations::Operations;
+use super::polling::Polling;
 use super::roster::calls_this_node_lost;
 use super::seat::Seat;
 use super::sync::{lock, wait, Bell, Condvar, Mutex, MutexGuard};
@@ -154,6 +155,8 @@ pub struct Shared {
     pub recovery: bool,
     /// How many processors this process may run on.
     pub cores: u32,
+    /// How its threads wait.
+    pub(super) polling: Polling,
 }
 
 impl Shared {
@@ -172,6 +175,7 @@ impl Shared {
             aftermath: Aftermath::default(),
             recovery: false,
             cores: host::cores(),
+            polling: Polling::new(None),
         }
     }
 

@@ -37,10 +37,11 @@ mod traffic;
 
 pub use operation::{Post, Way};
 
-use super::drive::{SPIN, WARN_AFTER};
+use super::drive::WARN_AFTER;
 use super::group::{Group, Mail, WAKER};
 use super::mailbox::Mailbox;
 use super::mesh::LinkKey;
+use super::polling::Idle;
 use super::request::{Cancel, Outcome, Request};
 use super::shared::{Shared, ToNode};
 use super::sync::{lock, Bell, Mutex};
@@ -51,7 +52,6 @@ use engine::Engine;
 use matching::OpId;
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
-use std::time::Instant;
 
 /// A group's messages; nothing before their first use.
 #[derive(Default)]
@@ -155,14 +155,14 @@ impl Group {
         }
     }
 
-    /// Drives messages for a short while, for a wake-up from sleep costs as much; then sleeps.
+    /// Drives messages for a short while, as `polling` says; then sleeps.
     fn await_message(&self, request: &Request, peer: Option<u32>, title: &str) -> Outcome {
         let shared = self.shared()?;
         let Some(office) = self.messages.office.get() else {
             return Err(Error::new(Status::Internal, "messages without an office"));
         };
-        let mut idle_since = Instant::now();
-        while idle_since.elapsed() < SPIN {
+        let mut idle = Idle::default();
+        loop {
             if let Some(outcome) = request.test() {
                 return outcome;
             }
@@ -170,11 +170,13 @@ impl Group {
                 let before = engine.moved;
                 engine.look(peer);
                 if engine.moved != before {
-                    idle_since = Instant::now();
+                    idle.end();
                 }
                 self.leave_engine(&shared, office, engine, false);
             }
-            std::thread::yield_now();
+            if !shared.polling.poll(&mut idle, &self.polls, &shared.clock) {
+                break;
+            }
         }
         if let Some(outcome) = request.wait(Some(WARN_AFTER)) {
             return outcome;
