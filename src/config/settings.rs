@@ -1,9 +1,5 @@
 //! From what counts to what it means: the validated settings, and the rules that join one setting to another.
 
-use std::collections::BTreeMap;
-use std::net::IpAddr;
-use std::path::PathBuf;
-use std::time::Duration;
 use super::environment::Text;
 use super::launcher::{self, Placement};
 use super::table::{Key, TABLE};
@@ -11,6 +7,10 @@ use super::value::{plain_decimal, LogLevel, Value};
 use super::{nearest, not_text, show, wrong, Config, Origin};
 use crate::error::{Error, Result};
 use crate::types::Role;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
 
 /// What a process is to its cluster, and where the scheduler is.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -103,8 +103,8 @@ fn test(request: &Request) -> Option<Outcome> {
 ///
 /// Operations go on by themselves: nobody need ask for that. A test between pieces of other work only looks. Never waits for the
 /// end, but a thread that does nothing but test, for which this may be one request or many, keeps the processor from the thread
-/// that does the work: after some tests that found nothing within microseconds it lets others run (sched_yield), and sleeps for some
-/// 0.1 ms at most where other programs want the processors. Who can wait does better with muster_request_wait.
+/// that does the work: after some tests that found nothing within microseconds it lets others run (sched_yield), and sleeps for
+/// 0.1 ms at most, or until the end, where processors are short. Who can wait does better with muster_request_wait.
 ///
 /// # Safety
 /// `request` must be NULL or a live request.

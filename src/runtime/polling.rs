@@ -24,11 +24,11 @@ const DISTRUST: Duration = Duration::from_millis(20);
 const DISTRUST_MAX: Duration = Duration::from_millis(1280);
 /// So many tests that find nothing make a caller that waits by testing, if they take no longer than this.
 const TESTS: u32 = 16;
-const TESTS_WITHIN: Duration = Duration::from_micros(8);
+const TESTS_WITHIN: Duration = Duration::from_micros(4);
 /// A yield of such a caller that takes longer has let somebody run: there are not processors enough for one that only tests.
-const TEST_LATE: Duration = Duration::from_micros(5);
+const TEST_LATE: Duration = Duration::from_micros(1);
 /// How long it sleeps then, unless what it tests for ends before.
-const TEST_SLEEP: Duration = Duration::from_micros(50);
+const TEST_SLEEP: Duration = Duration::from_micros(100);
 
 /// How long the calls of a group poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -307,7 +307,7 @@ mod tests {
     fn one_that_computes_between_tests_never_gives_way() {
         let mut tester = Tester::new();
         for number in 0..100 * u64::from(TESTS) {
-            assert_eq!(test_at(&mut tester, Time(1_000_000 + number * 600)), GiveWay::No, "test {number}");
+            assert_eq!(test_at(&mut tester, Time(1_000_000 + number * 300)), GiveWay::No, "test {number}");
         }
     }
 
