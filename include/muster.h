@@ -1561,7 +1561,10 @@ muster_status_t muster_op_free(muster_cluster_t *cluster, int32_t op);
  * Asks whether the operation has ended: MUSTER_IN_PROGRESS while it goes on, MUSTER_OK once it is done, or its error, with
  * its sentence in muster_last_error. Says the same again however often it is asked.
  *
- * Never blocks. Operations go on by themselves: nobody need ask for that.
+ * Operations go on by themselves: nobody need ask for that. A test between pieces of other work only looks. Never waits for the
+ * end, but a thread that does nothing but test, for which this may be one request or many, keeps the processor from the thread
+ * that does the work: after some tests that found nothing within microseconds it lets others run (sched_yield), and sleeps for
+ * 0.1 ms at most, or until the end, where processors are short. Who can wait does better with muster_request_wait.
  *
  * Requires:
  * `request` must be NULL or a live request.

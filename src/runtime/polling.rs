@@ -148,7 +148,7 @@ impl Tester {
     }
 
     /// One that has tested in vain so often that it sleeps with the next test.
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     pub(super) fn tired() -> Tester {
         let trust = Trust { back_at: Time::NEVER, span: DISTRUST };
         Tester { clock: None, fruitless: TESTS - 1, since: Time::NEVER, trust }
