@@ -480,9 +480,12 @@ muster_status_t muster_init(const muster_config_t *config,
                             muster_cluster_t **out);
 
 /**
- * Leaves the cluster in order; does not free the handle. Bounded in time (setting finalize_timeout, 30 s), also when
- * there is no scheduler any more. Peers that need this node afterwards get MUSTER_ERR_PEER_LEFT. A process that hosts
- * the scheduler waits here for the others to leave. Accepts NULL; a second call does nothing.
+ * Leaves the cluster in order; does not free the handle. Where all is well that takes milliseconds, however many groups there
+ * are. It ends within the setting finalize_timeout (30 s) in any case: when there is no scheduler any more, when the scheduler
+ * or a peer stands still or does not read, and while another thread of this process is in a call, which ends with
+ * MUSTER_ERR_STATE. A user's function (muster_op_create) that has not returned by then is waited for by muster_cluster_free.
+ * Peers that need this node afterwards get MUSTER_ERR_PEER_LEFT. A process that hosts the scheduler waits here for the others
+ * to leave. Accepts NULL; a second call does nothing.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster.
@@ -680,13 +683,17 @@ muster_status_t muster_failed_ranks(const muster_cluster_t *cluster,
                                     size_t *count);
 
 /**
- * The first cause of a broken cluster, or of its first broken group; a group that has been freed does not count. Pass
- * `sizeof *out` as `size`. MUSTER_ERR_NOT_FOUND while nothing has failed.
+ * The first cause of a broken cluster, or of its first broken group; a group that has been freed does not count. While nothing is
+ * broken, the newest message of a group whose time was up, in the present epoch: MUSTER_ERR_TIMEOUT, with the rank that it was
+ * to or from (-1: any rank); the group still holds then, and what breaks later takes its place. Pass `sizeof *out` as `size`.
+ * MUSTER_ERR_NOT_FOUND while nothing has failed.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster; `out` must be NULL or writable for `size` bytes.
  */
-muster_status_t muster_failure(const muster_cluster_t *cluster, muster_failure_t *out, size_t size);
+muster_status_t muster_failure(const muster_cluster_t *cluster,
+                               muster_failure_t *out,
+                               size_t size);
 
 /**
  * The same as a sentence, for whoever moves between threads. Copied to `buf`, its length with the zero byte to `needed`
@@ -1242,10 +1249,11 @@ muster_status_t muster_store_set(muster_cluster_t *cluster, const char *key, con
  * The value of a key, waiting until somebody sets it: the scheduler pushes it, nobody polls. `timeout_ms`: -1 the
  * default (setting store_timeout, 300 s), 0 try once (MUSTER_ERR_NOT_FOUND if it is not there; the scheduler's answer
  * is waited for), INT64_MAX without limit. The value is the caller's, to be freed with muster_free; a zero byte that
- * `len` does not count stands behind it.
+ * `len` (may be NULL) does not count stands behind it.
  *
  * Requires:
- * `cluster` must be NULL or a live cluster, `key` NULL or a string, `value` and `len` NULL or writable.
+ * `cluster` must be NULL or a live cluster, `key` NULL or a string, `value` writable or NULL (which is refused), `len` writable
+ * or NULL.
  */
 muster_status_t muster_store_get(muster_cluster_t *cluster,
                                  const char *key,
@@ -1293,12 +1301,16 @@ muster_status_t muster_store_compare_set(muster_cluster_t *cluster,
 muster_status_t muster_store_delete(muster_cluster_t *cluster, const char *key, int32_t *existed);
 
 /**
- * Waits until every one of `n` keys exists. `timeout_ms` as for muster_store_get.
+ * Waits until every one of `n` keys exists. `timeout_ms` as for muster_store_get. The sentence of a time-out names keys that are
+ * missing, up to three of them, which takes up to 250 ms more.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster; `keys` must be readable for `n` pointers, each NULL or a string.
  */
-muster_status_t muster_store_wait(muster_cluster_t *cluster, const char *const *keys, size_t n, int64_t timeout_ms);
+muster_status_t muster_store_wait(muster_cluster_t *cluster,
+                                  const char *const *keys,
+                                  size_t n,
+                                  int64_t timeout_ms);
 
 /**
  * muster_barrier without waiting: starts it and gives a request out, which says when it is done. See muster_request_test.
