@@ -7,6 +7,7 @@
 #   make test     everything that must hold before a change is merged
 #   make loom     the models of threads that wait for each other, in every order; part of make test
 #   make soak     the long runs
+#   make mpi      installs Open MPI and MPICH (from Debian) and Intel MPI (into target/impi) for the tests; part of make test
 #   make sim SEEDS=100000   so many simulated stories of loss and return, and the table of what they met
 #   make detection   kills, stops, silences ranks, lets them disagree, and takes the time until everybody knows, and goes on
 #   make chaos    trains while processes are killed: make chaos [SEED=n] [KILLS=10]
@@ -44,7 +45,7 @@ CMAKE_THERE := $(if $(SYSTEM_CMAKE),,$(VENV)/has_cmake)
 JOBS := $(shell nproc)
 STRICT := -DCMAKE_COMPILE_WARNING_AS_ERROR=ON
 
-.PHONY: build library examples ctests install demo test fmt clippy rust-tests loom ctest pytest header soak sim chaos \
+.PHONY: build library examples ctests install demo test fmt clippy rust-tests loom ctest pytest mpi header soak sim chaos \
     storm storm-worker bench-peers detection sanitize asan helgrind valgrind clean
 
 ## Build
@@ -121,10 +122,14 @@ loom:
 ctest: ctests
 	$(CTEST) --test-dir $(TARGET)/cmake/ctests --output-on-failure --no-tests=error
 
-pytest: $(VENV)/has_pytest storm-worker
+pytest: $(VENV)/has_pytest storm-worker mpi
 	$(PYTHON) -m pytest tests/python
 
-soak: build storm-worker $(VENV)/has_pytest
+# The launchers under which ranks are tested, where they may be installed.
+mpi:
+	python3 scripts/fetch_mpi.py
+
+soak: build storm-worker $(VENV)/has_pytest mpi
 	MUSTER_SOAK=1 cargo test --release -- --nocapture
 	$(PYTHON) -m pytest -c tests/python/pytest.ini tests/soak
 	python3 scripts/storm.py --minutes 10 $(if $(SEED),--seed $(SEED))

@@ -1,0 +1,81 @@
+"""Real mpirun jobs: each launcher's command, and the program that its ranks run."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from cluster import TARGET, TREE, Process
+
+sys.path.append(str(TREE / "scripts"))
+import fetch_mpi  # noqa: E402
+
+LAUNCHERS = ("Open MPI", "MPICH", "Intel MPI")
+SOURCE = pathlib.Path(__file__).resolve().parent / "programs" / "launched.c"
+BUILT = TARGET / "mpi"
+# A machine of two cores beside which others work: two jobs start, form and end in less than two seconds as a rule.
+JOB_SECONDS = 120
+
+
+def demand(launcher):
+    """Skips where the launcher is not installed; where all that a test needs is to be there, that is a failure."""
+    if fetch_mpi.is_there(launcher):
+        return launcher
+    words = f"{launcher} is not installed: `make mpi` installs it where it can, and says why where it can't"
+    return pytest.fail(words) if os.environ.get("CI") else pytest.skip(words)
+
+
+def compiled(launcher, with_mpi):
+    """The ranks' program, linked with the launcher's MPI or with none."""
+    BUILT.mkdir(parents=True, exist_ok=True)
+    name = launcher.replace(" ", "_").lower() if with_mpi else "no_mpi"
+    program = BUILT / f"launched_{name}"
+    compiler = {"Open MPI": ["mpicc.openmpi"], "MPICH": ["mpicc.mpich"]}.get(launcher, ["gcc"]) if with_mpi else ["gcc"]
+    flags = ["-DWITH_MPI"] if with_mpi else []
+    if with_mpi and launcher == "Intel MPI":
+        lib = fetch_mpi.INTEL / "lib"
+        flags += ["-I", fetch_mpi.INTEL / "include", "-L", lib, f"-Wl,-rpath,{lib}", "-lmpi"]
+    release = TARGET / "release"
+    command = [*compiler, "-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", SOURCE, "-o", program, "-I", TREE / "include",
+               "-L", release, "-lmuster", f"-Wl,-rpath,{release}", *flags]
+    subprocess.run([str(word) for word in command], check=True, timeout=120)
+    return program
+
+
+def mpirun(launcher, ranks, program):
+    """The command, and what must stand in its environment."""
+    program = [str(word) for word in program]
+    if launcher == "Open MPI":
+        return ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", str(ranks), *program], {}
+    if launcher == "MPICH":
+        return ["mpirun.mpich", "-n", str(ranks), *program], {}
+    root = fetch_mpi.INTEL
+    return [root / "bin" / "mpiexec.hydra", "-n", str(ranks), *program], {"I_MPI_ROOT": str(root)}
+
+
+class Job(Process):
+    """One mpirun whose ranks all say this number."""
+
+    def __init__(self, launcher, program, number, ranks=2, how="plain", env=None):
+        command, needs = mpirun(launcher, ranks, [program, number, ranks, how])
+        self.number, self.ranks = number, ranks
+        # Should ranks never find each other they are to say so before the test gives up.
+        limits = {"MUSTER_CLUSTER_TIMEOUT": JOB_SECONDS / 2}
+        super().__init__(command, {**limits, **needs, **(env or {})}, f"{launcher}'s job {number}")
+
+    def succeeds(self):
+        assert self.wait(timeout=JOB_SECONDS) == 0, self.stderr
+        expected = [f"job {self.number}: rank {rank} of {self.ranks}" for rank in range(self.ranks)]
+        assert sorted(self.stdout.splitlines()) == expected
+        assert "muster" not in self.stderr, self.stderr
+
+
+def pairs_do_not_mix(launcher, pairs, ranks=2):
+    """So many times two jobs are started side by side; each is alone with itself."""
+    program = compiled(launcher, with_mpi=False)
+    for pair in range(pairs):
+        with Job(launcher, program, 2 * pair, ranks) as one, Job(launcher, program, 2 * pair + 1, ranks) as other:
+            one.succeeds()
+            other.succeeds()
