@@ -77,7 +77,9 @@ fn where_nobody_listens_it_says_what_to_check() {
     let advice = "; check that the scheduler is started, and that MS_SCHED_HOST and sched_port lead to it";
     let (error, lines) = (failed(&bench), bench.warnings());
     assert_eq!(error.status(), Status::Unreachable);
-    assert!(error.message().starts_with("forming timed out: the scheduler at 10.0.0.1:8118 could not be reached ("));
+    assert!(error.message().starts_with(
+        "forming timed out (MS_CLUSTER_TIMEOUT is 10): the scheduler at 10.0.0.1:8118 could not be reached ("
+    ));
     assert!(error.message().ends_with(&format!(" attempts in 4.0 s): connection refused{advice}")), "{error}");
     assert!(lines[0].starts_with("still trying: ") && lines[0].ends_with(advice), "{lines:?}");
 }
@@ -98,7 +100,7 @@ fn one_that_takes_connections_and_says_nothing_is_not_called_a_scheduler() {
     assert_eq!(bench.warnings(), [format!("still trying: {silent} 4.0 s): {reason}")]);
     bench.pass(1_500, false);
     let error = failed(&bench);
-    let within = "the cluster was not complete within 4.5 s, and";
+    let within = "the cluster was not complete within 4.5 s (MS_CLUSTER_TIMEOUT is 10), and";
     assert_eq!(
         (error.status(), error.message()),
         (Status::Timeout, &format!("{within} {silent} 5.5 s): {reason}")[..])
@@ -114,8 +116,10 @@ fn one_that_is_silent_until_it_is_given_up_is_not_lost_either() {
     bench.feed(Input::Closed("it closed the connection".to_owned()));
     bench.pass(3_000, false);
     let error = failed(&bench);
-    let (within, who) =
-        ("the cluster was not complete within 3 s, and", "what listens at 10.0.0.1:8118 does not answer");
+    let (within, who) = (
+        "the cluster was not complete within 3 s (MS_CLUSTER_TIMEOUT is 10), and",
+        "what listens at 10.0.0.1:8118 does not answer",
+    );
     assert!(error.message().starts_with(&format!("{within} {who}")), "{error}");
     assert!(error.message().contains("): it closed the connection; check that "), "{error}");
 }
@@ -135,7 +139,12 @@ fn one_that_speaks_something_else_is_no_scheduler() {
     let (error, lines) = (failed(&bench), bench.warnings());
     let who = "what listens at 10.0.0.1:8118 is not a muster scheduler (";
     let why = format!("): {reason}; check that MS_SCHED_HOST and sched_port lead to the scheduler");
-    assert!(error.message().starts_with(&format!("the cluster was not complete within 5 s, and {who}")), "{error}");
+    assert!(
+        error
+            .message()
+            .starts_with(&format!("the cluster was not complete within 5 s (MS_CLUSTER_TIMEOUT is 10), and {who}")),
+        "{error}"
+    );
     assert!(error.message().ends_with(&why), "{error}");
     assert!(lines.len() == 2 && lines.iter().all(|line| line.contains(who) && line.ends_with(&why)), "{lines:?}");
 

@@ -9,7 +9,7 @@ use crate::wire::{self, HeartbeatEcho, PeerState, Rejected, Revoked, Verdict};
 #[test]
 fn it_registers_and_joins() {
     let mut bench = Bench::new();
-    assert!(matches!(bench.outputs[..], [Output::Connect(_), Output::Arm(_)]), "{:?}", bench.outputs);
+    assert!(matches!(bench.outputs[..], [Output::Connect { .. }, Output::Arm(_)]), "{:?}", bench.outputs);
     let address = "10.0.0.2:4000".parse().unwrap();
     bench.feed(Input::Connected(vec![address]));
     let [Message::Register(register)] = &bench.sent()[..] else { panic!("{:?}", bench.sent()) };
@@ -57,7 +57,7 @@ fn without_a_time_limit_it_goes_on_trying() {
     bench.drain();
     bench.pass_unreachable(3_600_000);
     assert!(bench.told().is_empty());
-    assert!(matches!(bench.outputs[0], Output::Connect(within) if within == Duration::from_secs(5)));
+    assert!(matches!(bench.outputs[0], Output::Connect { within, .. } if within == Duration::from_secs(5)));
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn a_scheduler_that_drops_every_connection_is_not_stormed() {
     let mut bench = Bench::new();
     let mut rounds = 0;
     while bench.now < Time(5_000 * MS) {
-        if matches!(bench.outputs.iter().rev().find(|o| !matches!(o, Output::Arm(_))), Some(Output::Connect(_))) {
+        if matches!(bench.outputs.iter().rev().find(|o| !matches!(o, Output::Arm(_))), Some(Output::Connect { .. })) {
             bench.feed(Input::Connected(Vec::new()));
             bench.feed(Input::Closed("end".to_owned()));
             rounds += 1;
@@ -178,8 +178,9 @@ fn silence_breaks_the_connection_and_any_byte_is_a_sign_of_life() {
     assert!(bench.told().is_empty());
     bench.pass(200, false);
     assert!(matches!(&bench.told()[..], [Event::SchedulerAway(Some(reason))] if reason.contains("0.8 s")));
-    let tail: Vec<_> = bench.outputs.iter().filter(|o| matches!(o, Output::Disconnect | Output::Connect(_))).collect();
-    assert!(matches!(tail[..], [Output::Disconnect, Output::Connect(_)]), "{tail:?}");
+    let tail: Vec<_> =
+        bench.outputs.iter().filter(|o| matches!(o, Output::Disconnect | Output::Connect { .. })).collect();
+    assert!(matches!(tail[..], [Output::Disconnect, Output::Connect { .. }]), "{tail:?}");
 }
 
 #[test]

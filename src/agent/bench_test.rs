@@ -38,12 +38,14 @@ pub(super) fn profile() -> Profile {
         device: Device::default(),
         reentry: None,
         launch: None,
+        derived_job: None,
     };
     Profile {
         register,
-        scheduler: "10.0.0.1:8118".to_owned(),
+        schedulers: vec!["10.0.0.1:8118".to_owned()],
         scheduler_settings: "MS_SCHED_HOST and sched_port".to_owned(),
         forming_timeout: Some(Duration::from_secs(10)),
+        forming_setting: "MS_CLUSTER_TIMEOUT is 10".to_owned(),
         heartbeat_timeout: Duration::from_secs(5),
         finalize_timeout: Duration::from_secs(30),
         seed: 1,
@@ -164,7 +166,8 @@ impl Bench {
     pub(super) fn pass_unreachable(&mut self, ms: u64) {
         let until = Time(self.now.0 + ms * MS);
         loop {
-            if matches!(self.outputs.iter().rev().find(|o| !matches!(o, Output::Arm(_))), Some(Output::Connect(_))) {
+            if matches!(self.outputs.iter().rev().find(|o| !matches!(o, Output::Arm(_))), Some(Output::Connect { .. }))
+            {
                 self.feed(Input::ConnectFailed("connection refused".to_owned()));
             }
             if self.armed > until {
@@ -210,7 +213,7 @@ impl Bench {
     }
 
     pub(super) fn attempts(&self) -> usize {
-        self.outputs.iter().filter(|output| matches!(output, Output::Connect(_))).count()
+        self.outputs.iter().filter(|output| matches!(output, Output::Connect { .. })).count()
     }
 
     pub(super) fn disconnects(&self) -> usize {
@@ -225,7 +228,7 @@ impl Bench {
     pub(super) fn reattach(&mut self) {
         self.outputs.clear();
         self.feed(Input::Closed("reset".to_owned()));
-        assert!(self.outputs.iter().any(|o| matches!(o, Output::Connect(_))), "at once: {:?}", self.outputs);
+        assert!(self.outputs.iter().any(|o| matches!(o, Output::Connect { .. })), "at once: {:?}", self.outputs);
         self.feed(Input::Connected(Vec::new()));
         self.outputs.clear();
         self.receive(Message::Formed(formed(1, 1)));

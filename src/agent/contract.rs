@@ -122,10 +122,16 @@ pub enum Event {
 
 /// One thing to do, in order.
 #[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant)] // they live briefly, and rarely in numbers
 pub enum Output {
     /// Connect to the scheduler, within this time; answered by `Connected` or `ConnectFailed`. What is left of an
     /// earlier connection is dropped, written or not.
-    Connect(Duration),
+    Connect {
+        /// Which of the profile's places.
+        place: usize,
+        /// How long that may take.
+        within: Duration,
+    },
     /// Close the connection, once what was sent before is written (within a bound that the driver keeps), or give up the
     /// attempt to make one. Nothing more of it is fed: no `Received`, no `Closed`, no answer to `Connect`.
     Disconnect,
@@ -156,12 +162,14 @@ pub enum Output {
 pub struct Profile {
     /// Its registration, without addresses (they come with `Connected`).
     pub register: Register,
-    /// Where the scheduler is, for sentences.
-    pub scheduler: String,
+    /// Where the scheduler is, for sentences; of several places it is at one, and they are tried in this order.
+    pub schedulers: Vec<String>,
     /// The settings that say so, by the names by which the user knows them: `MS_SCHED_HOST and MS_SCHED_PORT`.
     pub scheduler_settings: String,
     /// How long forming may take, counted from the start.
     pub forming_timeout: Option<Duration>,
+    /// What says so, in words.
+    pub forming_setting: String,
     /// The heartbeat time-out before `Formed` says what is agreed.
     pub heartbeat_timeout: Duration,
     /// How long leaving may take.

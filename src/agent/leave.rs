@@ -83,7 +83,7 @@ impl Agent {
         if now < self.leave_deadline() {
             return;
         }
-        let scheduler = &self.profile.scheduler;
+        let scheduler = self.scheduler();
         let warning = match self.line.is_attached() {
             true => format!("the scheduler at {scheduler} did not confirm in time that this node has left"),
             false => {

@@ -3,7 +3,8 @@
 use super::backoff::Backoff;
 use super::complaints::{Complaints, AFTER};
 use super::contract::{Event, Output, Profile};
-use super::{seconds, Agent, Stage};
+use super::course::Course;
+use super::{seconds, Agent, Stage, CONNECT_MAX};
 use crate::types::Time;
 use crate::wire::{Message, Told};
 use std::net::SocketAddr;
@@ -14,8 +15,6 @@ const WARN_AWAY: Duration = Duration::from_secs(1);
 /// A connection that stood so long was a success, answered or not. One that ends sooner may be a port that closes whatever
 /// comes: the attempt after the first such is made at once, too, and those after more in a row wait longer each time.
 const STOOD: Duration = Duration::from_millis(100);
-/// How long one attempt may take.
-const CONNECT_MAX: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -47,6 +46,7 @@ enum Met {
 #[derive(Debug)]
 pub(super) struct Line {
     state: State,
+    course: Course,
     backoff: Backoff,
     attempts: u64,
     met: Met,
@@ -67,9 +67,10 @@ pub(super) struct Line {
 }
 
 impl Line {
-    pub(super) fn new(seed: u64) -> Line {
+    pub(super) fn new(seed: u64, places: usize) -> Line {
         Line {
             state: State::Shut,
+            course: Course::new(places),
             backoff: Backoff::new(seed),
             attempts: 0,
             met: Met::Nobody,
@@ -103,6 +104,29 @@ impl Line {
     /// It has answered, with a whole message.
     pub(super) fn meets_the_scheduler(&mut self) {
         self.met = Met::Scheduler;
+    }
+
+    /// It takes this node for one of its own.
+    pub(super) fn finds_the_scheduler(&mut self) {
+        self.course.found();
+    }
+
+    /// The scheduler is not where the last attempt was made: it is looked for at the next place. Whether at once.
+    fn goes_on(&mut self) -> bool {
+        if self.course.has_several() {
+            self.met = Met::Nobody;
+        }
+        self.course.go_on(&self.last_reason)
+    }
+
+    /// When whoever listens where there may be another than the scheduler has taken too long to answer a registration.
+    fn unanswered_at(&self, most: Duration) -> Time {
+        let waits = self.course.has_several() && self.state == State::Registered && !self.has_met_the_scheduler();
+        if waits {
+            self.up_since + self.course.patience(most)
+        } else {
+            Time::NEVER
+        }
     }
 
     /// What came in is of no version of this protocol. A scheduler that has once answered stays one, with a fault.
@@ -151,14 +175,30 @@ impl Line {
     }
 
     /// What is wrong, as far as it does not change with every attempt.
-    pub(super) fn wrong(&self, scheduler: &str) -> String {
-        format!("{}: {}", self.what(scheduler), self.last_reason)
+    pub(super) fn wrong(&self, profile: &Profile) -> String {
+        match self.is_searching() {
+            true => self.course.in_words(profile),
+            false => format!("{}: {}", self.what(&profile.schedulers[self.course.at()]), self.last_reason),
+        }
+    }
+
+    /// Whether it has not found the scheduler at the first of its places, and looks at the others.
+    fn is_searching(&self) -> bool {
+        self.course.has_several() && !self.has_met_the_scheduler() && !self.sent_away
     }
 
     /// What is wrong, in words that name the address and, where that may be wrong, its settings.
     pub(super) fn complaint(&self, profile: &Profile, waited: Duration) -> String {
-        let (what, attempts, waited) = (self.what(&profile.scheduler), self.attempts, seconds(waited));
+        let (attempts, waited) = (self.attempts, seconds(waited));
         let (times, settings) = (if attempts == 1 { "attempt" } else { "attempts" }, &profile.scheduler_settings);
+        if self.is_searching() {
+            let met = self.course.in_words(profile);
+            return format!(
+                "this job's scheduler was not found at any of its ports ({attempts} {times} in {waited}): {met}; check that rank \
+                 0 is started, and that {settings} lead to it"
+            );
+        }
+        let what = self.what(&profile.schedulers[self.course.at()]);
         let advice = match self.met {
             Met::Scheduler => String::new(),
             Met::Nobody => format!("; check that the scheduler is started, and that {settings} lead to it"),
@@ -181,6 +221,33 @@ impl Line {
 }
 
 impl Agent {
+    /// What sentences call the scheduler.
+    pub(super) fn scheduler(&self) -> &str {
+        let course = &self.line.course;
+        &self.profile.schedulers[if matches!(self.stage, Stage::Member(_)) { course.home() } else { course.at() }]
+    }
+
+    /// The scheduler is not where it was looked for: makes the next attempt at the next place, or plans it.
+    fn try_elsewhere(&mut self, now: Time) {
+        match self.line.goes_on() {
+            true => self.try_after(now, Duration::ZERO),
+            false => self.try_again(now),
+        }
+    }
+
+    /// The scheduler of another job listens here.
+    pub(super) fn pass_by(&mut self, now: Time, reason: String) {
+        self.outputs.push_back(Output::Disconnect);
+        self.forget_line(now, reason);
+        if self.line.state != State::Shut {
+            self.try_elsewhere(now);
+        }
+    }
+
+    pub(super) fn has_several_places(&self) -> bool {
+        self.line.course.has_several()
+    }
+
     /// Makes the next attempt now, or plans it.
     pub(super) fn try_again(&mut self, now: Time) {
         let wait = self.line.backoff.next_wait();
@@ -209,7 +276,8 @@ impl Agent {
         };
         self.line.state = State::Connecting;
         self.line.attempts += 1;
-        self.outputs.push_back(Output::Connect(left.clamp(Duration::from_millis(1), CONNECT_MAX)));
+        let (place, most) = (self.line.course.at(), self.line.course.attempt_max());
+        self.outputs.push_back(Output::Connect { place, within: left.clamp(Duration::from_millis(1), most) });
     }
 
     /// A job goes on while its nodes live, but not without a word. A connection that is soon there again needs none.
@@ -219,7 +287,7 @@ impl Agent {
             return;
         }
         self.line.away_warned = true;
-        let (scheduler, reason) = (&self.profile.scheduler, &self.line.last_reason);
+        let (scheduler, reason) = (self.scheduler(), &self.line.last_reason);
         let line = format!(
             "the scheduler at {scheduler} has been away for {:.1} s ({reason}): collectives go on, the store and what \
              else needs it waits",
@@ -247,6 +315,9 @@ impl Agent {
             register.told = Told { epoch: member.epoch, change: self.store.change(), group: member.group };
         }
         self.send(Message::Register(register));
+        if self.has_several_places() && matches!(self.stage, Stage::Forming(_)) {
+            self.beat(now); // a scheduler answers at once, and by that it is known
+        }
     }
 
     pub(super) fn connect_failed(&mut self, now: Time, reason: String) {
@@ -258,7 +329,7 @@ impl Agent {
         if !self.line.has_met_the_scheduler() {
             self.line.met = Met::Nobody;
         }
-        self.try_again(now);
+        self.try_elsewhere(now);
     }
 
     /// The connection ended, or was given up with a `Disconnect`.
@@ -267,8 +338,12 @@ impl Agent {
             self.line.ended(now);
         }
         self.forget_line(now, reason);
-        if self.line.state != State::Shut {
-            self.try_again(now);
+        if self.line.state == State::Shut {
+            return;
+        }
+        match self.line.has_met_the_scheduler() {
+            true => self.try_again(now),
+            false => self.try_elsewhere(now),
         }
     }
 
@@ -276,7 +351,7 @@ impl Agent {
     /// each reason.
     pub(super) fn refuse_line(&mut self, now: Time, reason: String) {
         self.outputs.push_back(Output::Disconnect);
-        let line = format!("disconnected from {}: {reason}", self.profile.scheduler);
+        let line = format!("disconnected from {}: {reason}", self.profile.schedulers[self.line.course.at()]);
         if self.line.refused != reason {
             self.line.refused.clone_from(&reason);
             self.outputs.push_back(Output::Log { quiet: false, line });
@@ -286,7 +361,7 @@ impl Agent {
         }
         self.forget_line(now, reason);
         if self.line.state != State::Shut {
-            let wait = self.line.backoff.long_wait();
+            let wait = if self.line.goes_on() { Duration::ZERO } else { self.line.backoff.long_wait() };
             self.try_after(now, wait);
         }
     }
@@ -308,7 +383,7 @@ impl Agent {
                 self.fail(self.time_up_sentence(now));
             }
             Stage::Forming(_) => {
-                let scheduler = &self.profile.scheduler;
+                let scheduler = self.scheduler();
                 let line =
                     format!("the connection to the scheduler at {scheduler} ended ({reason}): registering again");
                 self.inform(line);
@@ -324,7 +399,7 @@ impl Agent {
         self.line.refused.clear();
         self.line.away_since = None;
         if std::mem::take(&mut self.line.away_warned) {
-            let line = format!("the scheduler at {} is there again", self.profile.scheduler);
+            let line = format!("the scheduler at {} is there again", self.scheduler());
             self.outputs.push_back(Output::Log { quiet: false, line });
         }
         if std::mem::take(&mut self.line.away_told) {
@@ -335,8 +410,17 @@ impl Agent {
     pub(super) fn line_deadline(&self) -> Time {
         match self.line.state {
             State::Waiting(at) => at,
-            State::Registered | State::Attached => self.pulse.beat_at().min(self.pulse.silent_at()),
+            State::Registered | State::Attached => {
+                self.pulse.beat_at().min(self.pulse.silent_at()).min(self.unanswered_at())
+            }
             State::Connecting | State::Shut => Time::NEVER,
+        }
+    }
+
+    fn unanswered_at(&self) -> Time {
+        match self.stage {
+            Stage::Forming(_) => self.line.unanswered_at(self.pulse.patience()),
+            _ => Time::NEVER, // a scheduler that was started again may have to read its journal
         }
     }
 
@@ -344,7 +428,10 @@ impl Agent {
         match self.line.state {
             State::Waiting(at) if now >= at => self.try_after(now, Duration::ZERO),
             State::Registered | State::Attached => {
-                if now >= self.pulse.silent_at() {
+                if now >= self.unanswered_at() {
+                    self.outputs.push_back(Output::Disconnect);
+                    self.line_lost(now, "it takes connections, but says nothing".to_owned());
+                } else if now >= self.pulse.silent_at() {
                     let reason = format!("nothing heard from it for {}", seconds(self.pulse.patience()));
                     self.outputs.push_back(Output::Disconnect);
                     self.line_lost(now, reason);

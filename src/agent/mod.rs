@@ -4,7 +4,7 @@
 //! ([`Agent::next_output`]) until there are none.** Nothing else changes its state. It names no socket, thread, file or
 //! clock: time, identity and randomness come in as arguments.
 //!
-//! Owns: one node's view of its scheduler. `line` keeps the connection up, `complaints` says when it is not, `received` and
+//! Owns: one node's view of its scheduler. `line` keeps the connection up, `course` says where it is looked for, `complaints` says when it is not, `received` and
 //! `commands` are the two sides that the brain listens to, `leave` is its end; `asks` and `store` remember what is not
 //! answered yet.
 //! Invariants: every life registers with one incarnation; after [`Event::Formed`] only the same job instance and epoch is
@@ -19,6 +19,7 @@ mod backoff;
 mod commands;
 mod complaints;
 mod contract;
+mod course;
 mod leave;
 mod line;
 mod pulse;
@@ -33,6 +34,8 @@ use crate::wire::Message;
 use std::collections::VecDeque;
 use std::time::Duration;
 
+/// How long one attempt to connect may take.
+const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// How long the scheduler has for its sentence once the time for forming is up.
 const VERDICT_GRACE: Duration = Duration::from_secs(1);
 
@@ -95,7 +98,7 @@ impl Agent {
         let deadline = profile.forming_timeout.map_or(Time::NEVER, |timeout| now + timeout);
         let mut agent = Agent {
             started: now,
-            line: line::Line::new(profile.seed),
+            line: line::Line::new(profile.seed, profile.schedulers.len()),
             stage: Stage::Forming(Forming { deadline, grace: None, complaints: complaints::Complaints::from(now) }),
             pulse: pulse::Pulse::new(profile.heartbeat_timeout),
             asks: asks::Asks::default(),
@@ -182,7 +185,7 @@ impl Agent {
         if !forming.complaints.looks(now) || !self.line.is_amiss(now, self.pulse.interval()) {
             return;
         }
-        if forming.complaints.says(now, &self.line.wrong(&self.profile.scheduler)) {
+        if forming.complaints.says(now, &self.line.wrong(&self.profile)) {
             let line = format!("still trying: {}", self.line.complaint(&self.profile, now.since(self.started)));
             self.outputs.push_back(Output::Log { quiet: false, line });
         }
@@ -191,15 +194,16 @@ impl Agent {
     /// This node's own words for a cluster that was not formed in time.
     fn time_up_sentence(&self, now: Time) -> Error {
         let complaint = self.line.complaint(&self.profile, now.since(self.started));
+        let setting = &self.profile.forming_setting;
         if self.line.has_met_nobody() {
-            return Error::new(Status::Unreachable, format!("forming timed out: {complaint}"));
+            return Error::new(Status::Unreachable, format!("forming timed out ({setting}): {complaint}"));
         }
         let why = match self.line.is_up() && self.line.has_met_the_scheduler() {
-            true => format!("the scheduler at {} did not say who is missing", self.profile.scheduler),
+            true => format!("the scheduler at {} did not say who is missing", self.scheduler()),
             false => complaint,
         };
-        let limit =
-            self.profile.forming_timeout.map_or_else(String::new, |it| format!(" within {} s", it.as_secs_f64()));
+        let limit = self.profile.forming_timeout;
+        let limit = limit.map_or_else(String::new, |it| format!(" within {} s ({setting})", it.as_secs_f64()));
         Error::new(Status::Timeout, format!("the cluster was not complete{limit}, and {why}"))
     }
 
@@ -269,6 +273,9 @@ mod agent_aborted_test;
 #[cfg(test)]
 #[path = "agent_complaints_test.rs"]
 mod agent_complaints_test;
+#[cfg(test)]
+#[path = "agent_course_test.rs"]
+mod agent_course_test;
 #[cfg(test)]
 #[path = "agent_freed_test.rs"]
 mod agent_freed_test;

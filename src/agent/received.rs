@@ -17,7 +17,13 @@ impl Agent {
             return;
         }
         self.pulse.heard(now);
+        if let Message::PassBy(word) = message {
+            return self.not_this_job(now, word.reason);
+        }
         self.line.meets_the_scheduler();
+        if !matches!(message, Message::Rejected(_)) {
+            self.line.finds_the_scheduler();
+        }
         if let Stage::Forming(forming) = &mut self.stage {
             forming.complaints.settle();
         }
@@ -186,6 +192,15 @@ impl Agent {
     pub(super) fn can_recover(&self) -> bool {
         let is_over = |first: &Failure| matches!(first.status, Status::Aborted | Status::Fenced);
         self.profile.register.recovery && !self.broken.as_ref().is_some_and(is_over)
+    }
+
+    /// What listens here is the scheduler of another job: this one's is at another port, if there are several.
+    fn not_this_job(&mut self, now: Time, reason: String) {
+        match self.stage {
+            Stage::Forming(_) if self.has_several_places() => self.pass_by(now, reason),
+            Stage::Forming(_) => self.rejected(now, Rejected { status: Status::Rejected, reason }),
+            _ => self.refuse_line(now, format!("it is not this job's scheduler: {reason}")),
+        }
     }
 
     /// The scheduler does not want this node, or not any more.

@@ -26,11 +26,21 @@ const LAUNCHERS_HEAD: &str = "
 With a role set, other launchers' variables are ignored, except `RANK_ID`, `RANK_SIZE` and `DEVICE_ID`. Without one, the
 first of these launchers whose first two variables are set gives rank, number of workers and local index, and rank 0
 runs the scheduler in its own process. Its host is `MUSTER_SCHED_HOST`, `MS_SCHED_HOST` or `MASTER_ADDR`, or this one
-when all ranks share it; its port `MUSTER_SCHED_PORT`, `MS_SCHED_PORT`, `MASTER_PORT` + 2 or 8118. A launcher's only
-process is a cluster of one.
+when all ranks share it; its port `MUSTER_SCHED_PORT`, `MS_SCHED_PORT`, `MASTER_PORT` + 2, or else one of the job's own. A
+launcher's only process is a cluster of one.
 
 | launcher | rank | workers | local rank | local workers |
 | --- | --- | --- | --- | --- |
+";
+
+const LAUNCHERS_TAIL: &str = "
+Two jobs of a launcher may run side by side on one host. They are told apart by what the launcher says: torchrun by
+`TORCHELASTIC_RUN_ID` (but for `none`, its default), Open MPI by `PMIX_NAMESPACE` or `OMPI_MCA_ess_base_jobid`, MPICH and Intel MPI
+by `PMI_JOBID`, else by the control port of the nearest `hydra_pmi_proxy` among the process's ancestors, else by `I_MPI_HYDRA_UUID`.
+A job so known has eight ports between 20000 and 29999: rank 0 takes the first that is free and says at `MUSTER_LOG=info` which that
+is; the others try them in turn, and pass by the scheduler of another such job. Whoever sets `MUSTER_JOB_ID`, `MUSTER_RANK_ID` or the
+port goes by that alone, and where the job is not known the port is 8118. Between hosts the ports must not be filtered, or
+`MUSTER_SCHED_PORT` must name one that is not. A process that only `SLURM_PROCID` or `PMIX_RANK` knows is a cluster of one, with a warning.
 ";
 
 /// The text of `docs/settings.md`.
@@ -61,6 +71,7 @@ pub fn settings_markdown() -> String {
             ),
         );
     }
+    text.push_str(LAUNCHERS_TAIL);
     text
 }
 

@@ -29,6 +29,7 @@ pub enum Text {
 pub struct Environment {
     known: BTreeMap<String, Text>,
     unknown: Vec<String>,
+    like_the_originals: Vec<String>,
 }
 
 impl Environment {
@@ -49,9 +50,12 @@ impl Environment {
                 environment.known.insert(name, value);
             } else if name.starts_with("MUSTER_") && !BESIDE.contains(&name.as_str()) {
                 environment.unknown.push(name);
+            } else if name.starts_with("MS_") {
+                environment.like_the_originals.push(name);
             }
         }
         environment.unknown.sort_unstable();
+        environment.like_the_originals.sort_unstable();
         environment
     }
 
@@ -68,5 +72,10 @@ impl Environment {
     /// The `MUSTER_` variables that no setting has, in order.
     pub fn unknown(&self) -> &[String] {
         &self.unknown
+    }
+
+    /// The `MS_` variables that no setting has, in order. Most mean something to others.
+    pub fn like_the_originals(&self) -> &[String] {
+        &self.like_the_originals
     }
 }

@@ -36,8 +36,8 @@ impl Settings {
     /// Whether the settings leave room for the cluster manager, where it is asked for.
     pub(super) fn check_hccl(&self) -> Result<()> {
         match &self.place {
-            Place::Node { port, .. } | Place::Scheduler { port, .. } if self.hccl_cm_init => {
-                self.hccl_chief_port(*port).map(|_| ())
+            Place::Node { ports, .. } | Place::Scheduler { ports, .. } if self.hccl_cm_init => {
+                ports.iter().try_for_each(|port| self.hccl_chief_port(*port).map(|_| ()))
             }
             _ => Ok(()),
         }

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use super::derived::{DerivedJob, Mark};
 use super::environment::{Environment, Text};
 use super::show;
 use super::table::Key;
@@ -32,6 +33,8 @@ pub struct Launcher {
     pub local_rank: &'static str,
     /// How many processes its host has.
     pub local_size: &'static str,
+    /// By what it tells its jobs apart; the first that there is counts.
+    pub marks: &'static [Mark],
 }
 
 /// The launchers that we know, the innermost first.
@@ -42,6 +45,7 @@ pub static LAUNCHERS: [Launcher; 3] = [
         size: "WORLD_SIZE",
         local_rank: "LOCAL_RANK",
         local_size: "LOCAL_WORLD_SIZE",
+        marks: &[Mark::Variables(&["TORCHELASTIC_RUN_ID"])],
     },
     Launcher {
         name: "Open MPI",
@@ -49,6 +53,7 @@ pub static LAUNCHERS: [Launcher; 3] = [
         size: "OMPI_COMM_WORLD_SIZE",
         local_rank: "OMPI_COMM_WORLD_LOCAL_RANK",
         local_size: "OMPI_COMM_WORLD_LOCAL_SIZE",
+        marks: &[Mark::Variables(&["PMIX_NAMESPACE"]), Mark::Variables(&["OMPI_MCA_ess_base_jobid"])],
     },
     Launcher {
         name: "MPICH or Intel MPI",
@@ -56,6 +61,13 @@ pub static LAUNCHERS: [Launcher; 3] = [
         size: "PMI_SIZE",
         local_rank: "MPI_LOCALRANKID",
         local_size: "MPI_LOCALNRANKS",
+        // Intel's proxies have no control port among their arguments. Its number of the job may be inherited by another
+        // launcher that is started inside, so the proxy comes first.
+        marks: &[
+            Mark::Variables(&["PMI_JOBID"]),
+            Mark::HydraProxy,
+            Mark::Variables(&["I_MPI_HYDRA_UUID", "HYDRA_BSTRAP_PGID"]),
+        ],
     },
 ];
 
@@ -74,10 +86,23 @@ impl Launcher {
     }
 }
 
-/// Whether a launcher's row mentions this variable.
+/// A process of Slurm's step, and how many there are: no launcher of ours yet, but not to be passed over in silence.
+const SLURM_RANK: &str = "SLURM_PROCID";
+const SLURM_SIZE: &str = "SLURM_STEP_NUM_TASKS";
+/// A process of any launcher that speaks PMIx.
+const PMIX_RANK: &str = "PMIX_RANK";
+
+/// Whether a launcher's row mentions this variable, or a hint does.
 pub fn reads(variable: &str) -> bool {
-    let shared = [MASTER_ADDR, MASTER_PORT].contains(&variable);
-    shared || LAUNCHERS.iter().any(|launcher| launcher.variables().contains(&variable))
+    let shared = [MASTER_ADDR, MASTER_PORT, SLURM_RANK, SLURM_SIZE, PMIX_RANK].contains(&variable);
+    let marks = |launcher: &Launcher| launcher.marks.iter().any(|mark| mark.variables().contains(&variable));
+    shared || LAUNCHERS.iter().any(|launcher| launcher.variables().contains(&variable) || marks(launcher))
+}
+
+/// Whether this environment's launcher may be known by an ancestor of the process only.
+pub fn asks_for_ancestors(environment: &Environment) -> bool {
+    let innermost = LAUNCHERS.iter().find(|launcher| launcher.counts(environment));
+    innermost.is_some_and(|launcher| launcher.marks.iter().any(|mark| matches!(mark, Mark::HydraProxy)))
 }
 
 /// A value that a launcher gives to one of our settings, and where it has it from.
@@ -94,10 +119,12 @@ pub struct Placement {
     pub launcher: &'static Launcher,
     /// What it gives to our settings.
     pub given: BTreeMap<Key, Given>,
+    /// Which of its jobs the process is of.
+    pub job: Option<DerivedJob>,
 }
 
 /// The innermost launcher that started this process, if any did, and what it says.
-pub fn placement(environment: &Environment) -> Option<Placement> {
+pub fn placement(environment: &Environment, ancestors: &[Vec<u8>]) -> Option<Placement> {
     let launcher = LAUNCHERS.iter().find(|launcher| launcher.counts(environment))?;
     let mut given = BTreeMap::new();
     let copies = [
@@ -113,17 +140,38 @@ pub fn placement(environment: &Environment) -> Option<Placement> {
     }
     let all_local = launcher.all_local(environment);
     if all_local && !given.contains_key(&Key::SchedHost) {
-        given.insert(Key::SchedHost, derived("127.0.0.1", "the scheduler's host for ranks that share one"));
+        given.insert(Key::SchedHost, default_of(Key::SchedHost, "127.0.0.1"));
     }
-    given.insert(Key::SchedPort, port(environment));
-    Some(Placement { launcher, given })
+    if let Some(port) = port(environment) {
+        given.insert(Key::SchedPort, port);
+    }
+    let job = DerivedJob::of(launcher.name, launcher.marks, environment, ancestors);
+    Some(Placement { launcher, given, job })
 }
 
-/// The scheduler's port: beside torchrun's own, or the default.
-fn port(environment: &Environment) -> Given {
-    let Some(text) = environment.get(MASTER_PORT) else {
-        return derived(&DEFAULT_PORT.to_string(), "the scheduler's default port");
-    };
+impl Placement {
+    /// Somebody puts the job together himself, and knows better than the launcher.
+    pub fn forget_job(&mut self) {
+        self.job = None;
+    }
+
+    /// Where its ranks meet, if nothing names a port.
+    pub fn ports_of_job(&self) -> Option<Vec<u16>> {
+        let job = self.job.as_ref().filter(|_| !self.given.contains_key(&Key::SchedPort));
+        job.map(DerivedJob::ports)
+    }
+
+    /// Where nothing names a port, and there is no job to have ports of its own, it is the default one.
+    pub fn settle_port(&mut self) {
+        if self.job.is_none() {
+            self.given.entry(Key::SchedPort).or_insert_with(|| default_of(Key::SchedPort, &DEFAULT_PORT.to_string()));
+        }
+    }
+}
+
+/// The scheduler's port beside torchrun's own.
+fn port(environment: &Environment) -> Option<Given> {
+    let text = environment.get(MASTER_PORT)?;
     let lowest = super::value::PORT_MIN;
     let highest = u64::from(u16::MAX) - MASTER_PORT_OFFSET;
     let (Text::Valid(shown) | Text::Garbled(shown)) = text;
@@ -135,11 +183,11 @@ fn port(environment: &Environment) -> Given {
             show(shown)
         ))
     });
-    Given { text, origin: format!("{MASTER_PORT} + {MASTER_PORT_OFFSET}") }
+    Some(Given { text, origin: format!("{MASTER_PORT} + {MASTER_PORT_OFFSET}") })
 }
 
-fn derived(value: &str, origin: &str) -> Given {
-    Given { text: Ok(Text::Valid(value.to_string())), origin: origin.to_string() }
+fn default_of(key: Key, value: &str) -> Given {
+    Given { text: Ok(Text::Valid(value.to_string())), origin: format!("the default of {}", key.setting().variable()) }
 }
 
 impl Launcher {
@@ -195,6 +243,22 @@ pub fn halves(environment: &Environment) -> Vec<String> {
             format!("{there} is set, but {missing} is not: this process is not taken for one that {name} started")
         })
         .collect()
+}
+
+/// What says that some launcher started this process as one of several, though it is none that is known by now. Nothing
+/// comes of it, which may surprise.
+pub fn strangers(environment: &Environment) -> Option<String> {
+    let tasks = Launcher::number(environment, SLURM_SIZE);
+    let names = match tasks {
+        Some(0 | 1) => return None,
+        Some(_) if environment.get(SLURM_RANK).is_some() => format!("{SLURM_RANK} and {SLURM_SIZE} are"),
+        _ if environment.get(PMIX_RANK).is_some() => format!("{PMIX_RANK} is"),
+        _ => return None,
+    };
+    Some(format!(
+        "{names} set, but this version does not take its rank from there: this process is a cluster of one. To join the \
+         others, set RANK and WORLD_SIZE, MASTER_ADDR and MASTER_PORT, or MS_ROLE and what belongs to it"
+    ))
 }
 
 #[cfg(test)]

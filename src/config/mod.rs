@@ -15,6 +15,7 @@
 //! Tested in `config_test.rs`, `settings_test.rs`, and beside each file; `tests/settings_doc.rs` holds the documentation
 //! to the table.
 
+mod derived;
 mod docs;
 mod environment;
 mod hccl;
@@ -24,10 +25,13 @@ mod nearest;
 mod rank_entry;
 mod rank_table;
 mod rank_table_text;
+mod reader;
+mod remarks;
 mod settings;
 mod table;
 mod value;
 
+pub use derived::DerivedJob;
 pub use docs::{settings_help, settings_markdown};
 pub use hccl::hccl_chief_port;
 pub use launcher::DEFAULT_PORT;
@@ -52,6 +56,8 @@ use launcher::Placement;
 pub struct Config {
     code: BTreeMap<Key, String>,
     environment: Environment,
+    /// The command lines of the process that started this one, of the one that started that, and so on.
+    ancestors: Vec<Vec<u8>>,
 }
 
 /// Where a value is from.
@@ -89,6 +95,15 @@ impl Config {
     /// value is an error when the settings are made, and only if it would count.
     pub fn load_env<K: Into<OsString>, V: Into<OsString>>(&mut self, variables: impl IntoIterator<Item = (K, V)>) {
         self.environment = Environment::new(variables);
+        self.ancestors.clear();
+    }
+
+    /// After that: learns which processes this one descends from, where a launcher's job may be known by nothing else. The
+    /// command line of each as the kernel tells it (arguments end with a zero byte), the nearest first.
+    pub fn learn_ancestors(&mut self, read: impl FnOnce() -> Vec<Vec<u8>>) {
+        if launcher::asks_for_ancestors(&self.environment) {
+            self.ancestors = read();
+        }
     }
 
     /// The value that counts, as it was written; `None` where nothing is set and there is no default. Never a secret.
@@ -121,7 +136,16 @@ impl Config {
         if has_role {
             return None;
         }
-        launcher::placement(&self.environment)
+        let mut placement = launcher::placement(&self.environment, &self.ancestors)?;
+        let is_own = |key| {
+            let found = self.find(key, Some(&placement));
+            found.is_some_and(|found| matches!(found.origin, Origin::Code | Origin::Variable(_)))
+        };
+        if [Key::JobId, Key::RankId, Key::SchedPort].into_iter().any(is_own) {
+            placement.forget_job();
+        }
+        placement.settle_port();
+        Some(placement)
     }
 
     /// The value of the source that wins.

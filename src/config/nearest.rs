@@ -26,6 +26,23 @@ pub fn variable(unknown: &str) -> Option<String> {
     Setting::named(name).map(Setting::variable)
 }
 
+/// The sentence about a variable that is as good as this one.
+pub fn slip(name: &str, near: &str) -> String {
+    format!("{} is set, but nothing comes of it here; did you mean {near}?", show(name).trim_matches('"'))
+}
+
+/// Of the variables that users of the original set, the one that this must be a slip of: one letter may differ, in a long
+/// name two. Other programs have variables with the same beginning.
+pub fn original(unknown: &str) -> Option<&'static str> {
+    let names = TABLE.iter().flat_map(|setting| setting.ms.iter().copied());
+    let slips = |name: &str| if name.len() > "MS_WORKER_IP".len() { 2 } else { 1 };
+    if unknown.len() > 64 {
+        return None;
+    }
+    let near = names.map(|name| (distance(unknown, name), name)).filter(|(off, name)| *off <= slips(name));
+    near.min_by_key(|(off, _)| *off).map(|(_, name)| name)
+}
+
 /// The nearest of these, if it is near enough to have been meant: a third of its letters may differ.
 pub fn closest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     // A word much longer than any name is near to none, and is not worth the walk.
@@ -85,6 +102,38 @@ mod tests {
         assert_eq!(key("sched_prot"), Some("sched_port"));
         assert_eq!(key("schedport"), Some("sched_port"));
         assert_eq!(key("frobnicate"), None);
+    }
+
+    #[test]
+    fn only_a_slip_leads_to_a_variable_of_the_originals() {
+        for (slip, meant) in [
+            ("MS_CLUSTER_TIMOUT", "MS_CLUSTER_TIMEOUT"),
+            ("MS_CLUSTER_TIME_OUT", "MS_CLUSTER_TIMEOUT"),
+            ("MS_WORKERS_NUM", "MS_WORKER_NUM"),
+            ("MS_SCHED_HSOT", "MS_SCHED_HOST"),
+            ("MS_ROEL", "MS_ROLE"),
+            ("MS_RECOVERY_PAHT", "MS_RECOVERY_PATH"),
+        ] {
+            assert_eq!(original(slip), Some(meant), "{slip}");
+        }
+        for another in [
+            "MS_SCHED_NUM",
+            "MS_SUBMODULE_LOG_v",
+            "MS_COMPILER_CACHE_PATH",
+            "MS_ENABLE_LCCL",
+            "MS_ENABLE_NUMA",
+            "MS_BUILD_PROCESS_NUM",
+            "MS_SIMULATION_LEVEL",
+            "MS_RECEIVE_MSG_TIMEOUT",
+            "MS_RETRY_INTERVAL_LOWER",
+            "MS_ALLOC_CONF",
+            "MS_DEV_RUNTIME_CONF",
+            "MS_JIT",
+            "MS_",
+        ] {
+            assert_eq!(original(another), None, "{another}");
+        }
+        assert_eq!(original(&format!("MS_{}", "X".repeat(10_000))), None);
     }
 
     #[test]

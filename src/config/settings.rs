@@ -1,10 +1,10 @@
 //! From what counts to what it means: the validated settings, and the rules that join one setting to another.
 
-use super::environment::Text;
 use super::launcher::{self, Placement};
+use super::reader::Reader;
 use super::table::{Key, TABLE};
-use super::value::{plain_decimal, LogLevel, Value};
-use super::{nearest, not_text, show, wrong, Config, Origin};
+use super::value::{plain_decimal, LogLevel};
+use super::{wrong, Config, DerivedJob, Origin};
 use crate::error::{Error, Result};
 use crate::types::Role;
 use std::collections::BTreeMap;
@@ -24,8 +24,9 @@ pub enum Place {
     Scheduler {
         /// An address or a host name.
         host: String,
-        /// 0 lets the system choose; only where the caller can ask for the address.
-        port: u16,
+        /// At least one: the first that is free counts. 0 lets the system choose; only where the caller can ask for the
+        /// address.
+        ports: Vec<u16>,
     },
     /// A worker or a server.
     Node {
@@ -33,8 +34,8 @@ pub enum Place {
         role: Role,
         /// The scheduler's address or host name.
         host: String,
-        /// The scheduler's port; never 0.
-        port: u16,
+        /// The scheduler's port; never 0. Several where it has taken the first of these that was free.
+        ports: Vec<u16>,
         /// Its name, where it was given one.
         node_id: Option<String>,
         /// Its rank, where it is settled: given by a launcher, or by a node id that is a number.
@@ -66,8 +67,12 @@ pub struct Settings {
     pub server_num: u32,
     /// The job's name; nodes of another are refused.
     pub job_id: Option<String>,
+    /// The job as the launcher knows it that gave this process its rank; set where nobody has named the job or a port.
+    pub derived_job: Option<DerivedJob>,
     /// How long forming and recovering may take; `None` is no limit.
     pub forming_timeout: Option<Duration>,
+    /// What says so, in words: `MS_CLUSTER_TIMEOUT is 5`.
+    pub forming_setting: String,
     /// How long an operation on a group may take; `None` is no limit.
     pub operation_timeout: Option<Duration>,
     /// How long a get or wait on the store may take; `None` is no limit.
@@ -145,123 +150,7 @@ pub(super) fn of_scheduler(config: &Config) -> Result<Settings> {
     let host = reader.text(Key::SchedHost)?.unwrap_or_else(|| "127.0.0.1".to_string());
     let port = reader.port()?.unwrap_or(0);
     let (worker_num, server_num) = reader.sizes("a scheduler")?;
-    reader.settings(Place::Scheduler { host, port }, worker_num, server_num)
-}
-
-/// Reads values of a configuration, each as what its row of the table says it is.
-struct Reader<'a> {
-    config: &'a Config,
-    placement: Option<Placement>,
-}
-
-impl<'a> Reader<'a> {
-    fn new(config: &'a Config) -> Result<Reader<'a>> {
-        let placement = config.placement();
-        if let Some(placement) = &placement {
-            placement.launcher.contradiction(&config.environment)?;
-        }
-        Ok(Reader { config, placement })
-    }
-
-    fn value(&self, key: Key) -> Result<Option<Value>> {
-        let setting = key.setting();
-        let Some(found) = self.config.find(key, self.placement.as_ref()) else { return Ok(None) };
-        let name = || found.origin.name(setting);
-        match found.text? {
-            Text::Garbled(text) => Err(not_text(setting, &name(), &text)),
-            Text::Valid(text) => setting.kind.parse(&text).map(Some).ok_or_else(|| wrong(setting, &name(), &text)),
-        }
-    }
-
-    fn role(&self) -> Result<Option<Role>> {
-        Ok(match self.value(Key::Role)? {
-            Some(Value::Role(role)) => Some(role),
-            None => None,
-            Some(other) => misread(Key::Role, &other),
-        })
-    }
-
-    fn text(&self, key: Key) -> Result<Option<String>> {
-        Ok(match self.value(key)? {
-            Some(Value::Text(text)) => Some(text),
-            None => None,
-            Some(other) => misread(key, &other),
-        })
-    }
-
-    fn whole(&self, key: Key) -> Result<Option<u64>> {
-        Ok(match self.value(key)? {
-            Some(Value::Whole(number)) => Some(number),
-            None => None,
-            Some(other) => misread(key, &other),
-        })
-    }
-
-    /// A number whose row keeps it within 32 bits.
-    fn small(&self, key: Key) -> Result<Option<u32>> {
-        Ok(self.whole(key)?.map(|number| u32::try_from(number).expect("the table's maximum is below 2^32")))
-    }
-
-    fn flag(&self, key: Key) -> Result<bool> {
-        Ok(match self.value(key)? {
-            Some(Value::Flag(flag)) => flag,
-            None => false,
-            Some(other) => misread(key, &other),
-        })
-    }
-
-    /// `None` where nothing is set; within it, `None` is no limit.
-    fn seconds(&self, key: Key) -> Result<Option<Option<Duration>>> {
-        Ok(match self.value(key)? {
-            Some(Value::Seconds(span)) => Some(span),
-            None => None,
-            Some(other) => misread(key, &other),
-        })
-    }
-
-    fn port(&self) -> Result<Option<u16>> {
-        Ok(self.whole(Key::SchedPort)?.map(|port| u16::try_from(port).expect("a port is parsed within 16 bits")))
-    }
-
-    fn addresses(&self) -> Result<Vec<IpAddr>> {
-        Ok(match self.value(Key::WorkerIp)? {
-            Some(Value::Addresses(addresses)) => addresses,
-            None => Vec::new(),
-            Some(other) => misread(Key::WorkerIp, &other),
-        })
-    }
-
-    fn device_ip(&self) -> Result<Option<IpAddr>> {
-        Ok(match self.value(Key::DeviceIp)? {
-            Some(Value::Addresses(one)) if one.len() == 1 => one.first().copied(),
-            Some(Value::Addresses(several)) => {
-                let (name, count) = (self.name(Key::DeviceIp), several.len());
-                return Err(Error::config(format!("{name} has {count} addresses: expected one, the device's")));
-            }
-            None => None,
-            Some(other) => misread(Key::DeviceIp, &other),
-        })
-    }
-
-    fn log_level(&self) -> Result<LogLevel> {
-        Ok(match self.value(Key::Log)? {
-            Some(Value::Level(level)) => level,
-            None => LogLevel::Warn,
-            Some(other) => misread(Key::Log, &other),
-        })
-    }
-
-    /// How the user knows this setting.
-    fn name(&self, key: Key) -> String {
-        let found = self.config.find(key, self.placement.as_ref());
-        found.map_or(Origin::Default, |found| found.origin).name(key.setting())
-    }
-
-    /// Where this setting is from, if anything but the default.
-    fn set_by(&self, key: Key) -> Option<Origin> {
-        let found = self.config.find(key, self.placement.as_ref())?;
-        Some(found.origin).filter(|origin| *origin != Origin::Default)
-    }
+    reader.settings(Place::Scheduler { host, ports: vec![port] }, worker_num, server_num)
 }
 
 /// The rules that join settings.
@@ -275,7 +164,7 @@ impl Reader<'_> {
         } else {
             self.endpoint(Role::Scheduler.ms_name())?
         };
-        Ok((Place::Scheduler { host, port }, worker_num, server_num))
+        Ok((Place::Scheduler { host, ports: vec![port] }, worker_num, server_num))
     }
 
     fn node(&self, role: Role) -> Result<(Place, u32, u32)> {
@@ -290,7 +179,7 @@ impl Reader<'_> {
             )));
         }
         let (node_id, rank) = self.identity(role, worker_num, server_num)?;
-        let place = Place::Node { role, host, port, node_id, rank, hosts_scheduler: false };
+        let place = Place::Node { role, host, ports: vec![port], node_id, rank, hosts_scheduler: false };
         Ok((place, worker_num, server_num))
     }
 
@@ -311,8 +200,11 @@ impl Reader<'_> {
                 launcher::MASTER_ADDR
             )));
         }
-        let (host, port) = self.endpoint(placement.launcher.name)?;
-        let place = Place::Node { role: Role::Worker, host, port, node_id, rank, hosts_scheduler: rank == Some(0) };
+        let (host, ports) = match placement.ports_of_job() {
+            Some(ports) => (self.host(placement.launcher.name)?, ports),
+            None => self.endpoint(placement.launcher.name).map(|(host, port)| (host, vec![port]))?,
+        };
+        let place = Place::Node { role: Role::Worker, host, ports, node_id, rank, hosts_scheduler: rank == Some(0) };
         Ok((place, worker_num, server_num))
     }
 
@@ -336,12 +228,16 @@ impl Reader<'_> {
 
     /// Where the scheduler is, for one that must know.
     fn endpoint(&self, who: &str) -> Result<(String, u16)> {
-        let host = self.text(Key::SchedHost)?.ok_or_else(|| Self::missing(Key::SchedHost, who))?;
+        let host = self.host(who)?;
         let port = self.port()?.ok_or_else(|| Self::missing(Key::SchedPort, who))?;
         if port == 0 {
             return Err(wrong(Key::SchedPort.setting(), &self.name(Key::SchedPort), "0"));
         }
         Ok((host, port))
+    }
+
+    fn host(&self, who: &str) -> Result<String> {
+        self.text(Key::SchedHost)?.ok_or_else(|| Self::missing(Key::SchedHost, who))
     }
 
     /// A setting that this process cannot do without is not set.
@@ -389,15 +285,23 @@ impl Reader<'_> {
 
     /// The time for forming: the smaller of the two that is set.
     fn forming_timeout(&self) -> Result<Option<Duration>> {
-        let cluster = self.seconds(Key::ClusterTimeout)?.flatten();
+        Ok(self.forming()?.1)
+    }
+
+    /// Which setting says that, and what it says.
+    fn forming_setting(&self) -> Result<String> {
+        let (key, limit) = self.forming()?;
+        let is_default = self.set_by(key).is_none();
+        let value = limit.map_or("no limit".to_owned(), |limit| limit.as_secs_f64().to_string());
+        Ok(format!("{} is {value}{}", self.name(key), if is_default { " where it is not set" } else { "" }))
+    }
+
+    fn forming(&self) -> Result<(Key, Option<Duration>)> {
+        let cluster = (Key::ClusterTimeout, self.seconds(Key::ClusterTimeout)?.flatten());
         let Some(topo) = self.seconds(Key::TopoTimeout)? else { return Ok(cluster) };
-        if self.set_by(Key::ClusterTimeout).is_none() {
-            return Ok(topo);
-        }
-        Ok(match (cluster, topo) {
-            (Some(cluster), Some(topo)) => Some(cluster.min(topo)),
-            (one, other) => one.or(other),
-        })
+        let topo = (Key::TopoTimeout, topo);
+        let is_less = topo.1.is_some_and(|topo| cluster.1.is_none_or(|cluster| topo < cluster));
+        Ok(if is_less || self.set_by(Key::ClusterTimeout).is_none() { topo } else { cluster })
     }
 
     fn settings(&self, place: Place, worker_num: u32, server_num: u32) -> Result<Settings> {
@@ -407,6 +311,8 @@ impl Reader<'_> {
         let length = |number: Option<u64>| number.expect("the table has a default");
         // Nobody waits for a cluster of one to come back.
         let enable_recovery = self.flag(Key::EnableRecovery)? && !matches!(place, Place::Alone { .. });
+        let takes_rank = matches!(place, Place::Node { .. });
+        let derived_job = self.placement.as_ref().filter(|_| takes_rank).and_then(|placement| placement.job.clone());
         let recovery_path = self.text(Key::RecoveryPath)?.map(PathBuf::from);
         if enable_recovery && recovery_path.is_none() {
             let (flag, path) = (self.name(Key::EnableRecovery), self.name(Key::RecoveryPath));
@@ -414,13 +320,15 @@ impl Reader<'_> {
             return Err(Error::config(format!("{flag} is on, but {path} is not set: expected {what}")));
         }
         Ok(Settings {
-            warnings: self.warnings(&place),
+            warnings: self.warnings(matches!(place, Place::Alone { .. })),
             unsupported: self.unsupported()?,
             origins: TABLE.iter().filter_map(|setting| Some((setting.key, self.set_by(setting.key)?))).collect(),
             place,
             worker_num,
             server_num,
             job_id: self.text(Key::JobId)?,
+            derived_job,
+            forming_setting: self.forming_setting()?,
             forming_timeout: self.forming_timeout()?,
             operation_timeout: self.seconds(Key::Timeout)?.flatten(),
             store_timeout: self.seconds(Key::StoreTimeout)?.flatten(),
@@ -448,51 +356,6 @@ impl Reader<'_> {
             enable_ssl: self.flag(Key::EnableSsl)?,
         })
     }
-
-    /// What this version cannot honour. A flag that is off asks for nothing.
-    fn unsupported(&self) -> Result<Vec<String>> {
-        let mut sentences = Vec::new();
-        for setting in TABLE.iter().filter(|setting| setting.refused) {
-            if self.set_by(setting.key).is_none() {
-                continue;
-            }
-            let shown = match self.value(setting.key)? {
-                Some(Value::Flag(false)) | None => continue,
-                _ if setting.secret => "set".to_string(),
-                Some(Value::Flag(true)) => "\"1\"".to_string(),
-                Some(Value::Text(text)) => show(&text),
-                Some(other) => misread(setting.key, &other),
-            };
-            sentences.push(format!(
-                "{} is {shown}, which this version of muster does not support: expected it to be unset",
-                self.name(setting.key)
-            ));
-        }
-        Ok(sentences)
-    }
-
-    fn warnings(&self, place: &Place) -> Vec<String> {
-        let mut warnings: Vec<String> =
-            self.config.environment.unknown().iter().map(|name| nearest::unknown(name)).collect();
-        if self.placement.is_none() && self.set_by(Key::Role).is_none() {
-            warnings.extend(launcher::halves(&self.config.environment));
-            let hints = [Key::SchedHost, Key::SchedPort, Key::WorkerNum, Key::RankId];
-            let set: Vec<String> =
-                hints.into_iter().filter(|key| self.set_by(*key).is_some()).map(|key| self.name(key)).collect();
-            if matches!(place, Place::Alone { .. }) && !set.is_empty() {
-                warnings.push(format!(
-                    "MS_ROLE is not set, so this process is a cluster of one and nothing comes of {}",
-                    set.join(", ")
-                ));
-            }
-        }
-        warnings
-    }
-}
-
-/// The table and this file disagree about a setting's kind: a bug, which the tests find by reading every setting.
-fn misread(key: Key, value: &Value) -> ! {
-    unreachable!("{key:?} was read as {value:?}")
 }
 
 #[cfg(test)]

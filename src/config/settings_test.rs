@@ -23,8 +23,9 @@ fn message(config: &Config) -> String {
 
 fn node(config: &Config) -> (Role, String, u16, Option<String>, Option<u32>, bool) {
     match config.settings().expect("these settings are right").place {
-        Place::Node { role, host, port, node_id, rank, hosts_scheduler } => {
-            (role, host, port, node_id, rank, hosts_scheduler)
+        Place::Node { role, host, ports, node_id, rank, hosts_scheduler } => {
+            assert_eq!(ports.len(), 1, "who is told of a port knows it");
+            (role, host, ports[0], node_id, rank, hosts_scheduler)
         }
         other => panic!("expected a node, found {other:?}"),
     }
@@ -56,7 +57,7 @@ fn nothing_set_is_a_cluster_of_one_with_the_documented_times() {
 fn roles_find_their_places() {
     assert_eq!(node(&worker(&[])), (Role::Worker, "10.0.0.1".into(), 8118, None, None, false));
     let scheduler = worker(&[("MS_ROLE", "MS_SCHED"), ("MS_NODE_ID", "ignored"), ("RANK_ID", "9")]).settings().unwrap();
-    assert_eq!(scheduler.place, Place::Scheduler { host: "10.0.0.1".into(), port: 8118 });
+    assert_eq!(scheduler.place, Place::Scheduler { host: "10.0.0.1".into(), ports: vec![8118] });
     assert_eq!(scheduler.worker_num, 4);
     let server = worker(&[("MS_ROLE", "MS_PSERVER"), ("MS_SERVER_NUM", "2"), ("MS_NODE_ID", "1")]);
     assert_eq!(node(&server), (Role::Server, "10.0.0.1".into(), 8118, Some("1".into()), Some(1), false));
@@ -150,10 +151,13 @@ fn port_zero_is_for_those_who_can_ask() {
         assert!(text.starts_with("MS_SCHED_PORT is \"0\": expected a whole number from 1024 to 65535, or 0 where"));
     }
     let inside = worker(&zero).scheduler_settings().unwrap();
-    assert_eq!(inside.place, Place::Scheduler { host: "10.0.0.1".into(), port: 0 });
+    assert_eq!(inside.place, Place::Scheduler { host: "10.0.0.1".into(), ports: vec![0] });
     let inherited = worker(&[("MS_ROLE", "MS_SCHED"), ("MS_SCHED_PORT", "0"), ("MUSTER_SCHED_FD", "5")]);
     let inherited = inherited.settings().unwrap();
-    assert_eq!((inherited.sched_fd, inherited.place), (Some(5), Place::Scheduler { host: "10.0.0.1".into(), port: 0 }));
+    assert_eq!(
+        (inherited.sched_fd, inherited.place),
+        (Some(5), Place::Scheduler { host: "10.0.0.1".into(), ports: vec![0] })
+    );
     assert_eq!(worker(&[("MUSTER_SCHED_FD", "5")]).settings().unwrap().sched_fd, None, "it is the scheduler's");
 }
 
@@ -164,7 +168,7 @@ fn a_scheduler_inside_a_program_needs_only_the_number_of_workers() {
     assert!(text.starts_with("MS_WORKER_NUM (in code: worker_num) is not set, but a scheduler needs it"), "{text}");
     config.set("worker_num", "3").unwrap();
     let settings = config.scheduler_settings().unwrap();
-    assert_eq!(settings.place, Place::Scheduler { host: "127.0.0.1".into(), port: 0 });
+    assert_eq!(settings.place, Place::Scheduler { host: "127.0.0.1".into(), ports: vec![0] });
     assert_eq!(settings.worker_num, 3);
     assert!(worker(&[]).scheduler_settings().is_ok(), "the role is that of the process, not of this scheduler");
 }
@@ -208,20 +212,21 @@ fn a_launchers_rank_counts_and_must_agree_with_the_node_id() {
 #[test]
 fn forming_takes_the_smaller_time_that_is_set() {
     // An empty variable is an unset one.
-    for (cluster, topo, expected) in [
-        ("", "", Some(600.0)),
-        ("1200", "", Some(1200.0)),
-        ("", "1200", Some(1200.0)),
-        ("30", "20.5", Some(20.5)),
-        ("30", "40", Some(30.0)),
-        ("-1", "", None),
-        ("", "-1", None),
-        ("-1", "40", Some(40.0)),
-        ("-1", "-5", None),
+    for (cluster, topo, expected, said) in [
+        ("", "", Some(600.0), "MS_CLUSTER_TIMEOUT is 600 where it is not set"),
+        ("1200", "", Some(1200.0), "MS_CLUSTER_TIMEOUT is 1200"),
+        ("", "1200", Some(1200.0), "MS_TOPO_TIMEOUT is 1200"),
+        ("30", "20.5", Some(20.5), "MS_TOPO_TIMEOUT is 20.5"),
+        ("30", "40", Some(30.0), "MS_CLUSTER_TIMEOUT is 30"),
+        ("-1", "", None, "MS_CLUSTER_TIMEOUT is no limit"),
+        ("", "-1", None, "MS_TOPO_TIMEOUT is no limit"),
+        ("-1", "40", Some(40.0), "MS_TOPO_TIMEOUT is 40"),
+        ("-1", "-5", None, "MS_CLUSTER_TIMEOUT is no limit"),
     ] {
         let config = worker(&[("MS_CLUSTER_TIMEOUT", cluster), ("MS_TOPO_TIMEOUT", topo)]);
-        let found = config.settings().unwrap().forming_timeout;
-        assert_eq!(found.map(|span| span.as_secs_f64()), expected, "{cluster:?} and {topo:?}");
+        let found = config.settings().unwrap();
+        assert_eq!(found.forming_timeout.map(|span| span.as_secs_f64()), expected, "{cluster:?} and {topo:?}");
+        assert_eq!(found.forming_setting, said);
     }
 }
 
@@ -285,12 +290,18 @@ fn what_this_version_cannot_honour_is_said() {
 
 #[test]
 fn unknown_variables_are_one_warning_each() {
-    let config = worker(&[("MUSTER_WORKR_NUM", "4"), ("MUSTER_SOMETHING_ELSE", "1"), ("MS_BUILD_PROCESSES_NUM", "8")]);
+    let config = worker(&[
+        ("MUSTER_WORKR_NUM", "4"),
+        ("MUSTER_SOMETHING_ELSE", "1"),
+        ("MS_BUILD_PROCESSES_NUM", "8"),
+        ("MS_CLUSTER_TIMOUT", "5"),
+    ]);
     assert_eq!(
         config.settings().unwrap().warnings,
         [
             "MUSTER_SOMETHING_ELSE is set, but there is no such setting",
             "MUSTER_WORKR_NUM is set, but there is no such setting; did you mean MUSTER_WORKER_NUM?",
+            "MS_CLUSTER_TIMOUT is set, but nothing comes of it here; did you mean MS_CLUSTER_TIMEOUT?",
         ]
     );
     assert!(worker(&[("MUSTER_LIBRARY", "libmuster.so")]).settings().unwrap().warnings.is_empty());

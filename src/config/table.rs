@@ -176,7 +176,8 @@ pub static TABLE: [Setting; 36] = [
         Key::SchedPort,
         "sched_port",
         Kind::Port,
-        "The scheduler's port. Needed with a role; 8118 under another launcher that names none.",
+        "The scheduler's port. Needed with a role. Under another launcher that names none it is one of the ports of the \
+         launcher's job, or 8118 where that is not known; see below.",
     )
     .ms(&["MS_SCHED_PORT"])
     .agree(),
@@ -233,7 +234,7 @@ pub static TABLE: [Setting; 36] = [
         "job_id",
         Kind::Text { max_bytes: 255 },
         "The job's name: a node that was given another one than its scheduler is refused. Where only one of the two was \
-         given one, that is no disagreement.",
+         given one, that is no disagreement. Under another launcher it takes the place of the launcher's job; see below.",
     ),
     Setting::new(
         Key::WorkerIp,

@@ -48,7 +48,7 @@ pub(super) unsafe fn settings(
 ) -> Result<Settings> {
     if config.is_null() {
         let mut config = Config::new();
-        config.load_env(std::env::vars_os());
+        super::settings::load_env(&mut config);
         return read(&config);
     }
     // SAFETY: as promised by the caller.

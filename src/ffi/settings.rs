@@ -41,6 +41,12 @@ pub unsafe extern "C" fn muster_config_new(abi_version: u32, out: *mut *mut must
     })
 }
 
+/// Takes what this process was given by those that started it.
+pub(super) fn load_env(config: &mut Config) {
+    config.load_env(std::env::vars_os());
+    config.learn_ancestors(crate::net::host::ancestors);
+}
+
 /// Takes the settings that stand in the environment (MUSTER_..., MS_..., another launcher's); what was set by
 /// muster_config_set stays. A bad value is an error of muster_init, and only if it would count.
 ///
@@ -51,7 +57,7 @@ pub unsafe extern "C" fn muster_config_load_env(config: *mut muster_config_t) ->
     guard(|| {
         // SAFETY: as promised by the caller.
         unsafe { handle(config, "config") }?.with(|config| {
-            config.load_env(std::env::vars_os());
+            load_env(config);
             Ok(Status::Ok)
         })
     })

@@ -11,7 +11,9 @@ use super::timers::Due;
 use super::{Phase, Scheduler};
 use crate::error::Status;
 use crate::types::{Role, Time};
-use crate::wire::{LostNodes, Message, Register, Rejected, Revoked, Verdict, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
+use crate::wire::{
+    LostNodes, Message, PassBy, Register, Rejected, Revoked, Verdict, PROTOCOL_HIGHEST, PROTOCOL_LOWEST,
+};
 
 /// Why not, and as which status.
 pub(super) type Refusal = (Status, String);
@@ -26,6 +28,7 @@ pub(super) fn refused(reason: String) -> Result<(), Refusal> {
 impl Scheduler {
     pub(super) fn register(&mut self, now: Time, conn: ConnId, register: Register) {
         let life = register.incarnation;
+        let is_elsewheres = self.has_another_job(&register);
         let answer = match self.by_incarnation.get(&register.incarnation).copied() {
             Some(key) => {
                 let has_joined = register.instance.is_some();
@@ -45,11 +48,17 @@ impl Scheduler {
             if self.refused.len() == REFUSED_MAX {
                 self.refused.clear();
             }
-            match self.refused.insert(life) {
+            match self.refused.insert(life) && !is_elsewheres {
                 true => self.warn(line),
                 false => self.note(line), // it asks again and again
             }
-            self.send(conn, Message::Rejected(Rejected { status, reason }));
+            self.send(
+                conn,
+                match is_elsewheres {
+                    true => Message::PassBy(PassBy { reason }),
+                    false => Message::Rejected(Rejected { status, reason }),
+                },
+            );
             self.drop_connection(conn);
         }
     }
@@ -69,7 +78,7 @@ impl Scheduler {
     }
 
     fn admit(&mut self, now: Time, conn: ConnId, mut register: Register, explicit_rank: Option<u32>) {
-        register.forget_tokens();
+        register.forget_what_was_checked();
         let key = self.next_key;
         self.next_key += 1;
         let rank = explicit_rank.map_or_else(String::new, |rank| format!(" as rank {rank}"));
@@ -199,10 +208,24 @@ impl Scheduler {
         self.explicit_rank(register)
     }
 
+    /// Whether nothing says that this node, which knows its job from its launcher, is of this scheduler's: if it cannot stay it
+    /// is to look for its own. A member is one whatever its launcher says.
+    fn has_another_job(&self, register: &Register) -> bool {
+        let is_new = register.instance.is_none() && !self.by_incarnation.contains_key(&register.incarnation);
+        is_new && register.derived_job.is_some() && register.derived_job != self.rules.derived_job
+    }
+
     fn check_settings(&self, register: &Register) -> Result<(), Refusal> {
         let node = name(register);
         if register.role == Role::Scheduler {
             return refused(format!("{node} registers as a scheduler: only workers and servers can"));
+        }
+        if let (Some(theirs), Some(ours)) = (&register.derived_job, &self.rules.derived_job) {
+            if theirs != ours && register.instance.is_none() {
+                return refused(format!(
+                    "{node} belongs to another job than this scheduler, as their launchers tell: to {theirs:?}, not to {ours:?}"
+                ));
+            }
         }
         if let (Some(theirs), Some(ours)) = (&register.job_id, &self.rules.job_id) {
             if theirs != ours {

@@ -47,6 +47,79 @@ fn another_job() {
     assert!(bench.sent.is_empty(), "none given, or the same, is no disagreement");
 }
 
+/// A worker that a launcher started in this job.
+fn launched(serial: u32, job: &str) -> Register {
+    Register { derived_job: Some(job.to_string()), rank: Some(serial - 1), ..worker(serial, 2) }
+}
+
+fn of_launcher(job: Option<&str>) -> Rules {
+    Rules { derived_job: job.map(str::to_string), ..rules(2, 0) }
+}
+
+/// With which words the last message to this connection sends its node past this scheduler.
+fn passed_by(bench: &mut Bench, conn: u64) -> String {
+    assert!(bench.closed.contains(&ConnId(conn)), "connection {conn} is closed");
+    match bench.told(conn).pop() {
+        Some(Message::PassBy(word)) => word.reason,
+        other => panic!("connection {conn} was told {other:?}, not to pass by"),
+    }
+}
+
+#[test]
+fn a_node_of_another_launchers_job_passes_by_and_leaves_no_trace() {
+    let mut bench = Bench::new(of_launcher(Some("Open MPI 1")));
+    bench.join(1, launched(1, "Open MPI 2"));
+    assert_eq!(
+        passed_by(&mut bench, 1),
+        "node \"made-1\" on host here (pid 1001) belongs to another job than this scheduler, as their launchers tell: to \
+         \"Open MPI 2\", not to \"Open MPI 1\""
+    );
+    assert!(bench.lines.is_empty(), "that is no complaint: {:?}", bench.lines);
+    // Its place is free, for the one whose it is.
+    bench.join(2, launched(1, "Open MPI 1"));
+    bench.join(3, launched(2, "Open MPI 1"));
+    assert_eq!((bench.formed_message(2).rank, bench.formed_message(3).rank), (0, 1));
+    // And so it is told once the cluster is complete, which is no place for it either.
+    bench.join(4, Register { rank: Some(0), ..launched(3, "Open MPI 2") });
+    assert!(passed_by(&mut bench, 4).contains("belongs to another job than this scheduler"));
+}
+
+#[test]
+fn only_proof_of_two_jobs_is_refused() {
+    for (ours, theirs) in [(None, Some("Open MPI 2")), (Some("Open MPI 1"), None)] {
+        let mut bench = Bench::new(of_launcher(ours));
+        for (conn, serial) in [(1, 1), (2, 2)] {
+            let derived_job = theirs.map(str::to_string);
+            bench.join(conn, Register { derived_job, ..launched(serial, "") });
+        }
+        assert_eq!((bench.formed_message(1).rank, bench.formed_message(2).rank), (0, 1), "{ours:?} and {theirs:?}");
+    }
+}
+
+#[test]
+fn a_node_that_may_have_its_own_scheduler_elsewhere_is_not_refused_for_good() {
+    // Without a launcher's job this scheduler cannot know whose node it is; but it has no place for it.
+    let mut bench = Bench::new(of_launcher(None));
+    bench.join(1, Register { worker_num: 7, ..launched(1, "Open MPI 2") });
+    assert!(passed_by(&mut bench, 1).contains("expects 7 workers, this scheduler's job has 2"));
+    // One of its own job is told for good that something is wrong.
+    let mut bench = Bench::new(of_launcher(Some("Open MPI 2")));
+    bench.join(1, Register { worker_num: 7, ..launched(1, "Open MPI 2") });
+    assert!(bench.rejected(1).1.contains("expects 7 workers, this scheduler's job has 2"));
+}
+
+#[test]
+fn a_member_goes_on_though_the_scheduler_was_started_again_under_another_launcher() {
+    let mut bench = Bench::new(of_launcher(Some("Open MPI 1")));
+    bench.join(1, launched(1, "Open MPI 1"));
+    bench.join(2, launched(2, "Open MPI 1"));
+    let formed = bench.formed_message(2);
+    bench.close(2, Closed::Ended);
+    let told = crate::wire::Told { epoch: formed.epoch, ..crate::wire::Told::NOTHING };
+    bench.join(3, Register { instance: Some(formed.instance), told, ..launched(2, "Open MPI 9") });
+    assert_eq!(bench.formed_message(3).rank, 1, "its job instance says whose it is");
+}
+
 #[test]
 fn other_sizes() {
     assert_eq!(

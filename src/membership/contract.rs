@@ -99,6 +99,8 @@ pub struct Identity {
 pub struct Rules {
     /// The job's id, if it has one.
     pub job_id: Option<String>,
+    /// The job as this process's launcher tells it from others, if nobody has named it.
+    pub derived_job: Option<String>,
     /// How many workers there will be.
     pub worker_num: u32,
     /// How many servers.
@@ -109,6 +111,8 @@ pub struct Rules {
     pub durable: bool,
     /// How long forming may take, counted from the scheduler's start.
     pub forming_timeout: Option<Duration>,
+    /// What says so, in words.
+    pub forming_setting: String,
     /// What all nodes do alike; told to them in `Formed`.
     pub agreed: Agreed,
     /// The thresholds in its place where all nodes are on one host.

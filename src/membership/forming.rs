@@ -184,17 +184,24 @@ impl Scheduler {
     /// A node's own time for forming is up: so it is for all.
     pub(super) fn time_up(&mut self, now: Time, key: u32) {
         match self.phase {
-            Phase::Forming => self.forming_time_is_up(now),
+            Phase::Forming => self.forming_time_is_up(now, Some(key)),
             _ => self.gives_up_returning(now, key),
         }
     }
 
-    pub(super) fn forming_time_is_up(&mut self, now: Time) {
+    /// The time is up, by the clock of this node or, without one, by the scheduler's own.
+    pub(super) fn forming_time_is_up(&mut self, now: Time, of: Option<u32>) {
         // A node's clock may have begun a little earlier than this one's: the budget is the same.
         let waited = now.since(self.started);
         let near = |budget: &Duration| waited.max(*budget) - waited.min(*budget) < LINE_EVERY;
         let budget = self.rules.forming_timeout.filter(near);
-        let reason = format!("the cluster did not form within {}: {}", span(budget.unwrap_or(waited)), self.how_far());
+        let setting = &self.rules.forming_setting;
+        let whose = match of.and_then(|key| self.nodes.get(&key)).filter(|_| budget.is_none()) {
+            Some(node) => format!("{} waits no longer; here {setting}", node.culprit()),
+            None => setting.clone(),
+        };
+        let within = span(budget.unwrap_or(waited));
+        let reason = format!("the cluster did not form within {within} ({whose}): {}", self.how_far());
         self.end_forming(Status::Timeout, reason);
     }
 

@@ -52,7 +52,7 @@ fn one_too_few_names_the_missing_rank() {
     );
     bench.pass(Duration::from_secs(597));
     let sentence =
-        "the cluster did not form within 600 s: 3 of 4 workers have come; missing: rank 2; those that came: 2 \
+        "the cluster did not form within 600 s (MS_CLUSTER_TIMEOUT is 600): 3 of 4 workers have come; missing: rank 2; those that came: 2 \
                     from host here, 1 from host b";
     for conn in 1..4 {
         assert_eq!(bench.rejected(conn), (Status::Timeout, sentence.to_string()));
@@ -64,12 +64,16 @@ fn one_too_few_names_the_missing_rank() {
 
 #[test]
 fn who_is_missing_is_counted_where_ranks_are_not_known() {
-    let mut bench = Bench::new(Rules { forming_timeout: Some(Duration::from_millis(1_500)), ..rules(9, 1) });
+    let mut bench = Bench::new(Rules {
+        forming_timeout: Some(Duration::from_millis(1_500)),
+        forming_setting: "MS_TOPO_TIMEOUT is 1.5".to_owned(),
+        ..rules(9, 1)
+    });
     bench.join(1, Register { server_num: 1, ..worker(1, 9) });
     bench.pass(Duration::from_secs(2));
     assert_eq!(
         bench.rejected(1).1,
-        "the cluster did not form within 1.5 s: 1 of 9 workers and 0 of 1 server have come; missing: 8 workers and 1 \
+        "the cluster did not form within 1.5 s (MS_TOPO_TIMEOUT is 1.5): 1 of 9 workers and 0 of 1 server have come; missing: 8 workers and 1 \
          server; those that came: 1 from host here"
     );
     let mut bench = Bench::new(Rules { forming_timeout: Some(Duration::from_secs(1)), ..rules(9, 0) });
@@ -81,7 +85,10 @@ fn who_is_missing_is_counted_where_ranks_are_not_known() {
     let mut bench = Bench::new(Rules { forming_timeout: Some(Duration::from_secs(1)), ..rules(2, 0) });
     bench.pass(Duration::from_secs(1));
     let error = bench.ended.clone().expect("ended").expect_err("timed out");
-    assert_eq!(error.message(), "the cluster did not form within 1 s: 0 of 2 workers have come; missing: 2 workers");
+    assert_eq!(
+        error.message(),
+        "the cluster did not form within 1 s (MS_CLUSTER_TIMEOUT is 600): 0 of 2 workers have come; missing: 2 workers"
+    );
 }
 
 #[test]
@@ -93,7 +100,10 @@ fn a_node_whose_own_time_is_up_ends_it_for_all() {
     bench.say(2, Message::TimeUp);
     let (first, second) = (bench.rejected(1), bench.rejected(2));
     assert_eq!(first, second);
-    assert!(first.1.starts_with("the cluster did not form within 20 s: 2 of 3 workers have come"), "{first:?}");
+    let said =
+        "the cluster did not form within 20 s (worker (node id \"made-2\", host here, pid 1002) waits no longer; here \
+                MS_CLUSTER_TIMEOUT is 600): 2 of 3 workers have come";
+    assert!(first.1.starts_with(said), "{first:?}");
     assert!(bench.ended.is_some());
     // Too late, it is not acted on.
     let mut bench = Bench::formed(&["here"]);

@@ -324,7 +324,7 @@ impl Scheduler {
 
     fn timer(&mut self, now: Time) {
         if self.phase == Phase::Forming && self.forming_deadline.is_some_and(|deadline| deadline <= now) {
-            return self.forming_time_is_up(now);
+            return self.forming_time_is_up(now, None);
         }
         while self.phase != Phase::Ended {
             let Some(due) = self.timers.take(now) else { break };

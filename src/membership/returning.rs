@@ -146,7 +146,7 @@ impl Scheduler {
 
     /// A new life takes a lost node's place; it takes part from the next epoch on.
     fn take_back(&mut self, now: Time, conn: ConnId, key: u32, mut register: Register) {
-        register.forget_tokens();
+        register.forget_what_was_checked();
         let Some(node) = self.nodes.get_mut(&key) else { return };
         let away = node.lost_since.map_or(Duration::ZERO, |since| now.since(since));
         let (old_conn, old_life) = (node.conn.take(), node.register.incarnation);

@@ -27,11 +27,13 @@ pub(crate) struct Bench {
 pub(crate) fn rules(worker_num: u32, server_num: u32) -> Rules {
     Rules {
         job_id: None,
+        derived_job: None,
         worker_num,
         server_num,
         recovery: false,
         durable: false,
         forming_timeout: Some(Duration::from_secs(600)),
+        forming_setting: "MS_CLUSTER_TIMEOUT is 600".to_owned(),
         agreed: Agreed {
             heartbeat_timeout_ms: 5000,
             checksums: true,
@@ -74,6 +76,7 @@ pub(crate) fn worker(serial: u32, worker_num: u32) -> Register {
         device: Device::default(),
         reentry: None,
         launch: None,
+        derived_job: None,
     }
 }
 

@@ -85,6 +85,22 @@ pub fn start_ticks(pid: u32) -> u64 {
     }
 }
 
+/// How far the way up from a process is followed.
+const ANCESTORS_MAX: usize = 64;
+
+/// The command line of the process that started this one, of the one that started that, and so on, as far as the kernel
+/// tells: arguments that end with a zero byte each. Of one whose command line it keeps to itself it is empty.
+pub fn ancestors() -> Vec<Vec<u8>> {
+    let mut lines = Vec::new();
+    let mut pid = std::os::unix::process::parent_id();
+    while pid != 0 && lines.len() < ANCESTORS_MAX {
+        lines.push(fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default());
+        let Probe::Found(stat) = process_state(pid) else { break };
+        pid = stat.parent;
+    }
+    lines
+}
+
 /// What is known about a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Liveness {
@@ -157,6 +173,7 @@ fn has_running_thread(pid: u32) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stat {
     state: u8,
+    parent: u32,
     flags: u32,
     threads: u64,
     start_ticks: u64,
@@ -172,10 +189,11 @@ impl Stat {
         let rest = std::str::from_utf8(&line[end + 1..]).ok()?;
         let mut fields = rest.split_ascii_whitespace(); // from field 3 on
         let state = *fields.next()?.as_bytes().first()?;
-        let flags = fields.nth(9 - 4)?.parse().ok()?;
+        let parent = fields.next()?.parse().ok()?;
+        let flags = fields.nth(9 - 5)?.parse().ok()?;
         let threads = fields.nth(20 - 10)?.parse().ok()?;
         let start_ticks = fields.nth(22 - 21)?.parse().ok()?;
-        Some(Stat { state, flags, threads, start_ticks })
+        Some(Stat { state, parent, flags, threads, start_ticks })
     }
 
     fn is_ending(&self) -> bool {

@@ -103,11 +103,21 @@ fn a_process_may_outlive_its_first_thread() {
 #[test]
 fn a_program_name_may_hold_parentheses_and_spaces() {
     let rest = "S 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 4711 23 24";
-    let stat = Some(Stat { state: b'S', flags: 9, threads: 20, start_ticks: 4711 });
+    let stat = Some(Stat { state: b'S', parent: 4, flags: 9, threads: 20, start_ticks: 4711 });
     assert_eq!(Stat::parse(format!("12 (a) Z (b c)) {rest}").as_bytes()), stat);
     assert_eq!(Stat::parse(format!("12 (\u{fffd}) {rest}").as_bytes()), stat);
     assert_eq!(Stat::parse(b"12 (a) S 1 2"), None);
     assert_eq!(Stat::parse(b""), None);
+}
+
+#[test]
+fn ancestors_are_told_from_the_nearest_on() {
+    let own = fs::read("/proc/self/stat").unwrap();
+    let parent = Stat::parse(&own).unwrap().parent;
+    assert_eq!(parent, std::os::unix::process::parent_id());
+    let found = ancestors();
+    assert_eq!(found[0], fs::read(format!("/proc/{parent}/cmdline")).unwrap());
+    assert!(found.len() <= ANCESTORS_MAX);
 }
 
 #[test]

@@ -54,7 +54,8 @@ where
     Ok(unique)
 }
 
-fn with_port(mut address: SocketAddr, port: u16) -> SocketAddr {
+/// The same address, with this port.
+pub fn with_port(mut address: SocketAddr, port: u16) -> SocketAddr {
     address.set_port(port);
     address
 }

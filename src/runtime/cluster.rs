@@ -15,16 +15,17 @@ use super::node::{Node, Setup};
 use super::operations::Operations;
 use super::parting::{await_farewell, join as await_threads};
 use super::polling::Polling;
+use super::port;
 use super::rank_table;
 use super::roster::culprit_of;
-use super::scheduler::{named, Serving, RESOLVE_WAIT};
+use super::scheduler::Serving;
 use super::seat::Seat;
 use super::shared::{Learnt, Shared, ToNode, VERDICT_WAIT};
 use super::sync::Bell;
 use crate::agent::{Agent, Command, Profile};
 use crate::config::{Key, Place, Settings};
 use crate::error::{Error, Failure, Result, Status};
-use crate::net::{host, resolve};
+use crate::net::host;
 use crate::types::{Epoch, GroupId, Incarnation, LaunchId, Role, Time};
 use crate::wire::{Abort, Formed, Member, Register, Told, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
 use std::net::{IpAddr, SocketAddr};
@@ -57,7 +58,6 @@ pub struct Cluster {
     pub(super) shared: Arc<Shared>,
     formed: Arc<Formed>,
     node_id: String,
-    scheduler_address: SocketAddr,
     thread: Option<JoinHandle<()>>,
     /// Those of groups that had not ended when finalizing had to.
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -125,8 +125,10 @@ fn refuse_unsupported(settings: &Settings) -> Result<()> {
 /// The scheduler that a cluster of one, or rank 0 under another launcher, runs in its own process.
 fn hosted_scheduler(settings: &Settings) -> Result<Option<Scheduler>> {
     let place = match &settings.place {
-        Place::Alone { .. } => Place::Scheduler { host: "127.0.0.1".to_owned(), port: 0 },
-        Place::Node { host, port, hosts_scheduler: true, .. } => Place::Scheduler { host: host.clone(), port: *port },
+        Place::Alone { .. } => Place::Scheduler { host: "127.0.0.1".to_owned(), ports: vec![0] },
+        Place::Node { host, ports, hosts_scheduler: true, .. } => {
+            Place::Scheduler { host: host.clone(), ports: ports.clone() }
+        }
         _ => return Ok(None),
     };
     let mut settings = settings.clone();
@@ -147,12 +149,14 @@ impl Cluster {
         if keeper.as_ref().is_some_and(Option::is_none) {
             logger.warn(NO_LASTING_NAME);
         }
-        let (addresses, name) = scheduler_addresses(&settings, scheduler.as_ref())?;
+        let places = port::places(&settings, scheduler.as_ref().map(Scheduler::addresses))?;
+        let (addresses, names): (Vec<_>, Vec<_>) = places.into_iter().unzip();
         let profile = Profile {
             register,
-            scheduler: name,
-            scheduler_settings: [Key::SchedHost, Key::SchedPort].map(|key| settings.origin(key)).join(" and "),
+            schedulers: names,
+            scheduler_settings: port::settings_of_places(&settings),
             forming_timeout: settings.forming_timeout,
+            forming_setting: settings.forming_setting.clone(),
             heartbeat_timeout: settings.heartbeat_timeout,
             finalize_timeout: settings.finalize_timeout,
             seed: u64::from_le_bytes(host::random_bytes()?),
@@ -162,10 +166,9 @@ impl Cluster {
         shared.recovery = settings.enable_recovery;
         shared.polling = Polling::new(settings.poll);
         let shared = Arc::new(shared);
-        let scheduler_address = addresses[0];
         let setup = Setup {
             agent: Agent::new(profile, clock.now()),
-            scheduler: addresses,
+            schedulers: addresses,
             own: settings.worker_addresses.clone(),
             own_setting: settings.origin(Key::WorkerIp),
             operation_timeout_ms: limit_ms(settings.operation_timeout),
@@ -185,7 +188,6 @@ impl Cluster {
                     shared,
                     formed,
                     node_id,
-                    scheduler_address,
                     thread,
                     threads: Mutex::default(),
                     scheduler,
@@ -279,7 +281,9 @@ impl Cluster {
 
     /// What HCCL's cluster manager is started with.
     pub fn hccl_cm(&self) -> Result<HcclCm> {
-        let scheduler = self.scheduler_address;
+        let scheduler = self.shared.learnt().scheduler;
+        let scheduler = scheduler
+            .ok_or_else(|| Error::new(Status::Internal, "a scheduler that formed the cluster has an address"))?;
         let own = self.shared.member(&self.formed(), self.formed.index)?;
         let worker = own.addresses.first().map_or(scheduler.ip(), |address| address.ip());
         // A scheduler in this process may listen on every address; the others know this host by the worker's.
@@ -468,20 +472,8 @@ fn registration(settings: &Settings, incarnation: Incarnation) -> Result<Registe
         device: rank_table::device(settings),
         reentry: None,
         launch: settings.launch_id.as_deref().map(LaunchId::of),
+        derived_job: settings.derived_job.as_ref().map(|job| job.mark().to_owned()),
     })
-}
-
-/// Where the scheduler is, and how sentences name that.
-fn scheduler_addresses(settings: &Settings, own: Option<&Scheduler>) -> Result<(Vec<SocketAddr>, String)> {
-    if let Some(scheduler) = own {
-        return Ok((scheduler.addresses().to_vec(), scheduler.addresses()[0].to_string()));
-    }
-    let Place::Node { host, port, .. } = &settings.place else {
-        return Err(Error::config("a cluster of one has its own scheduler"));
-    };
-    let found = resolve::resolve(host, *port, RESOLVE_WAIT);
-    let found = found.map_err(|error| named(settings, &error))?;
-    Ok((found, if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }))
 }
 
 fn rank_word(formed: &Formed) -> &'static str {

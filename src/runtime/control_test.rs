@@ -164,6 +164,7 @@ fn register() -> Message {
         device: Device::default(),
         reentry: None,
         launch: None,
+        derived_job: None,
     })
 }
 

@@ -33,8 +33,8 @@ const DRAIN_ROUNDS: usize = 16;
 pub struct Setup {
     /// The brain.
     pub agent: Agent,
-    /// Where the scheduler is.
-    pub scheduler: Vec<SocketAddr>,
+    /// Where the scheduler may be: the addresses of each place.
+    pub schedulers: Vec<Vec<SocketAddr>>,
     /// The addresses that the user told the node to bind; empty: the one that reaches the scheduler.
     pub own: Vec<IpAddr>,
     /// How the listening socket's addresses are named in an error.
@@ -61,6 +61,8 @@ pub struct Node {
     inputs: VecDeque<Input>,
     feeding: bool,
     control: Control,
+    /// Which of the scheduler's places it tries, or is connected to.
+    place: usize,
     more: bool,
     listener: Option<Listener>,
     accept_again: Time,
@@ -88,6 +90,7 @@ impl Node {
             inputs: VecDeque::new(),
             feeding: false,
             control: Control::None,
+            place: 0,
             more: false,
             listener: None,
             accept_again: Time::NEVER,
@@ -271,7 +274,7 @@ impl Node {
 
     fn carry_out(&mut self, output: Output) {
         match output {
-            Output::Connect(within) => self.connect(within),
+            Output::Connect { place, within } => self.connect(place, within),
             Output::Disconnect => self.disconnect(),
             Output::Send(message) => self.send(message),
             Output::SendHeartbeat { sequence, echoed } => {
@@ -313,6 +316,8 @@ impl Node {
         if let Control::Up(link) = &mut self.control {
             link.set_node(formed.index);
         }
+        let scheduler = self.setup.schedulers[self.place].first().copied();
+        self.shared.learn(|learnt| learnt.scheduler = scheduler);
         let is_first = self.shared.learnt().formed.is_none();
         self.shared.aftermath.end();
         match seat::form(&self.shared, &formed, self.setup.operation_timeout_ms) {
@@ -357,10 +362,11 @@ impl Node {
         self.feed(Input::Command(Command::FreeGroup(id)));
     }
 
-    fn connect(&mut self, within: Duration) {
+    fn connect(&mut self, place: usize, within: Duration) {
+        self.place = place;
         let deadline = self.shared.clock.now() + within;
         let next_dial = &mut self.next_dial;
-        let dial = Dial::start(&self.setup.scheduler, &self.poller, || {
+        let dial = Dial::start(&self.setup.schedulers[place], &self.poller, || {
             // Tokens go round well below the mesh's; what is still reported of an old one does no harm.
             *next_dial = FIRST_DIAL + (*next_dial + 1 - FIRST_DIAL) % (super::mesh::FIRST_TOKEN - FIRST_DIAL);
             Token(*next_dial)

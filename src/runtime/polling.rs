@@ -143,7 +143,7 @@ pub struct Tester {
 
 impl Tester {
     /// One that has not tested yet.
-    pub const fn new() -> Tester {
+    pub(crate) const fn new() -> Tester {
         Tester { clock: None, fruitless: 0, since: Time(0), trust: Trust::FULL }
     }
 

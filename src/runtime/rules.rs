@@ -15,11 +15,13 @@ pub(super) fn rules(settings: &Settings) -> Result<Rules> {
     let set = |measured| thresholds(settings, measured);
     Ok(Rules {
         job_id: settings.job_id.clone(),
+        derived_job: settings.derived_job.as_ref().map(|job| job.mark().to_owned()),
         worker_num: settings.worker_num,
         server_num: settings.server_num,
         recovery: settings.enable_recovery,
         durable: settings.enable_recovery,
         forming_timeout: settings.forming_timeout,
+        forming_setting: settings.forming_setting.clone(),
         agreed: Agreed {
             heartbeat_timeout_ms: settings.heartbeat_timeout.as_millis() as u64,
             checksums: settings.checksums,

@@ -13,7 +13,6 @@ use super::disk::OwnDisk;
 use super::identity;
 use super::log::Logger;
 use super::port::listen;
-pub use super::port::{named, RESOLVE_WAIT};
 use super::rules::rules;
 use super::writer::{self, Writer};
 use crate::config::{Place, Settings};
@@ -90,16 +89,17 @@ impl Serving {
 
     /// The same, with recovery, with the journal on the disk that this opens.
     pub(super) fn over(settings: &Settings, disk: impl FnOnce() -> Result<Box<dyn Disk>>) -> Result<Serving> {
-        let Place::Scheduler { host, port } = &settings.place else {
+        let Place::Scheduler { host, ports } = &settings.place else {
             return Err(Error::config("these settings are not those of a scheduler"));
         };
         // Without a descriptor for each node the cluster could never form.
         limit::room_for(u64::from(settings.worker_num) + u64::from(settings.server_num))?;
         let rules = rules(settings)?;
-        let (listener, what) = listen(settings, host, *port)?;
+        let (listener, what) = listen(settings, host, ports)?;
         let host = identity::host_name(settings)?;
         let logger = Logger::new(settings.log_level, "scheduler");
         settings.warnings.iter().for_each(|line| logger.warn(line));
+        tell_where(&logger, &listener, settings);
         let clock = Clock::start();
         let mut begun = settings.enable_recovery.then(|| writer::begin(settings, disk)).transpose()?;
         begun.iter().flat_map(|begun| &begun.notes).for_each(|line| logger.warn(line));
@@ -422,4 +422,11 @@ impl Serving {
             }
         }
     }
+}
+
+/// Where this scheduler listens: who asks it how its job is must know, and may not have chosen the port.
+fn tell_where(logger: &Logger, listener: &Listener, settings: &Settings) {
+    let addresses: Vec<String> = listener.local_addresses().iter().map(SocketAddr::to_string).collect();
+    let job = settings.derived_job.as_ref().map_or_else(String::new, |job| format!(", for the job {:?}", job.mark()));
+    logger.info(&format!("the scheduler listens at {}{job}", addresses.join(" and ")));
 }

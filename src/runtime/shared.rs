@@ -19,6 +19,7 @@ use crate::net::host;
 use crate::types::{Epoch, GroupId, Time};
 use crate::wire::{Absent, Formed, Member, PeerState};
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,6 +55,8 @@ pub type Making = (Epoch, GroupId, u64);
 pub struct Learnt {
     /// The cluster, once it is complete.
     pub formed: Option<Arc<Formed>>,
+    /// Where the scheduler was that said so.
+    pub scheduler: Option<SocketAddr>,
     /// Why it will not be.
     pub failed: Option<Error>,
     /// The first cause that broke it.

@@ -191,6 +191,7 @@ impl Node {
             device: Device::default(),
             reentry: Some(Reentry { tokens: Vec::new(), next: TokenHash::of(&Token([1; 32])) }),
             launch: None,
+            derived_job: None,
         }));
         node
     }

@@ -37,11 +37,13 @@ impl World {
         };
         let rules = Rules {
             job_id: None,
+            derived_job: None,
             worker_num: self.plan.workers,
             server_num: self.plan.servers,
             recovery: false,
             durable: false,
             forming_timeout: Some(FORMING),
+            forming_setting: String::new(),
             agreed: Agreed {
                 heartbeat_timeout_ms: SILENCE.as_millis() as u64,
                 checksums: true,
@@ -84,12 +86,14 @@ impl World {
             device: Device::default(),
             reentry: None,
             launch: None,
+            derived_job: None,
         };
         let profile = Profile {
             register,
-            scheduler: SCHEDULER.to_owned(),
+            schedulers: vec![SCHEDULER.to_owned()],
             scheduler_settings: String::new(),
             forming_timeout: Some(FORMING),
+            forming_setting: String::new(),
             heartbeat_timeout: SILENCE,
             finalize_timeout: FINALIZE,
             seed: random.bits(),
@@ -221,7 +225,7 @@ impl World {
     fn drain_node(&mut self, node: usize) -> Result<(), String> {
         while let Some(output) = self.nodes[node].agent.as_mut().and_then(Agent::next_output) {
             match output {
-                agent::Output::Connect(within) => self.connect(node, within),
+                agent::Output::Connect { within, .. } => self.connect(node, within),
                 agent::Output::Disconnect => self.disconnect(node),
                 agent::Output::Send(message) => self.send_to_scheduler(node, message),
                 agent::Output::SendHeartbeat { sequence, echoed } => {

@@ -58,6 +58,9 @@ pub struct Register {
     pub reentry: Option<Reentry>,
     /// What its launcher knows it by.
     pub launch: Option<LaunchId>,
+    /// The job that it belongs to as its launcher tells jobs apart, where nobody has named the job or a port. Made anew by
+    /// each start of the job: nothing that lasts is compared by it.
+    pub derived_job: Option<String>,
 }
 
 record! {
@@ -79,11 +82,13 @@ impl Told {
 }
 
 impl Register {
-    /// Once they have been looked at, nobody needs the tokens in clear.
-    pub fn forget_tokens(&mut self) {
+    /// What was for the scheduler's eyes when it came: once they have been looked at, nobody needs the tokens in clear, nor by
+    /// what a launcher that may be another tomorrow tells its jobs apart.
+    pub fn forget_what_was_checked(&mut self) {
         if let Some(reentry) = &mut self.reentry {
             reentry.tokens.clear();
         }
+        self.derived_job = None;
     }
 }
 
@@ -132,6 +137,7 @@ impl Wire for Register {
         self.device.put(to);
         self.reentry.put(to);
         self.launch.put(to);
+        self.derived_job.put(to);
     }
 
     fn take(from: &mut Decoder<'_>) -> Result<Self, WireError> {
@@ -157,6 +163,7 @@ impl Wire for Register {
             device: Wire::take(from)?,
             reentry: Wire::take(from)?,
             launch: Wire::take(from)?,
+            derived_job: bool::take(from)?.then(|| take_name(from, "job of the launcher")).transpose()?,
         })
     }
 }
@@ -184,6 +191,14 @@ record! {
         /// What the node's `muster_init` returns.
         pub status: Status,
         /// The whole sentence.
+        pub reason: String,
+    }
+}
+
+record! {
+    /// The scheduler is another job's than the node's launcher says: the node's own listens at another port.
+    pub struct PassBy {
+        /// Both sides of the disagreement, in a whole sentence.
         pub reason: String,
     }
 }

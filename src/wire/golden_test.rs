@@ -88,6 +88,7 @@ fn register() -> Register {
         device: Device { id: Some(5), ip: Some([10, 0, 0, 9].into()) },
         reentry: Some(Reentry { tokens: vec![Token([2; 32])], next: TokenHash([3; 32]) }),
         launch: Some(LaunchId([4; 16])),
+        derived_job: Some("Open MPI 7".into()),
     }
 }
 
@@ -161,7 +162,7 @@ fn life() -> Vec<Row> {
              1d1e1f0100610600612f626f6f742c0300006712000000000000010000f00000000001000000040a000001a00f040000\
              00000000000001303132333435363738393a3b3c3d3e3f02000000000000000700000000000000030000000105000000\
              01040a000009010100000002020202020202020202020202020202020202020202020202020202020202020303030303\
-             0303030303030303030303030303030303030303030303030303030104040404040404040404040404040404",
+             0303030303030303030303030303030303030303030303030303030104040404040404040404040404040404010a004f70656e204d50492037",
         ),
         ("Rejected", Message::Rejected(rejected), "f9ffffff13006a6f62206964202261222c206e6f7420226222"),
         (
@@ -185,6 +186,11 @@ fn life() -> Vec<Row> {
             "NotYet",
             Message::NotYet(NotYet { wait_ms: 50, reason: "wait".into(), long: true }),
             "320000000000000004007761697401",
+        ),
+        (
+            "PassBy",
+            Message::PassBy(PassBy { reason: "another job".into() }),
+            "0b00616e6f74686572206a6f62",
         ),
         ("Report", Message::Report, ""),
         ("TimeUp", Message::TimeUp, ""),

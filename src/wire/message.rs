@@ -3,8 +3,8 @@
 use super::change::{FreeGroup, GroupFreed, GroupMade, InEpoch, MakeGroup, NotRecovered, NotYet, Recover};
 use super::codec::{Decoder, Encoder, Wire, WireError};
 use super::control::{
-    Abort, Absent, Formed, Heartbeat, HeartbeatEcho, Known, Locate, Located, LostNodes, PeerReport, Register, Rejected,
-    Revoke, Revoked, Suspect, Verdict, WhereAre,
+    Abort, Absent, Formed, Heartbeat, HeartbeatEcho, Known, Locate, Located, LostNodes, PassBy, PeerReport, Register,
+    Rejected, Revoke, Revoked, Suspect, Verdict, WhereAre,
 };
 use super::launcher::{ChildEnded, GivenUp};
 use super::status::{StatusPart, StatusQuery};
@@ -152,6 +152,8 @@ messages! {
     GivenUp = 37 (GivenUp),
     /// Scheduler: that you no longer use it is kept.
     GroupFreed = 38 (GroupFreed),
+    /// Scheduler: I am another job's; yours listens elsewhere.
+    PassBy = 39 (PassBy),
 }
 
 impl Message {

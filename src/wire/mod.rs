@@ -32,8 +32,8 @@ pub use change::{FreeGroup, GroupFreed, GroupMade, GroupWish, InEpoch, MakeGroup
 pub use codec::{Decoder, Encoder, Wire, WireError};
 pub use control::{
     Abort, Absence, AbsenceState, Absent, Agreed, Formed, GroupProgress, Heartbeat, HeartbeatEcho, Known, Locate,
-    Located, LostNodes, Makings, PeerReport, PeerState, Reentry, Register, Rejected, Revoke, Revoked, Suspect, Told,
-    Verdict, WhereAre,
+    Located, LostNodes, Makings, PassBy, PeerReport, PeerState, Reentry, Register, Rejected, Revoke, Revoked, Suspect,
+    Told, Verdict, WhereAre,
 };
 pub use frame::{
     body_bytes, encode_frame, peek_frame, Frame, FrameHeader, CHECKSUM_BYTES, FLAG_UNCHECKED, HEADER_BYTES, MAGIC,

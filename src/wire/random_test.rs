@@ -182,6 +182,7 @@ impl Random {
                 next: TokenHash(random.array()),
             }),
             launch: self.launch(),
+            derived_job: self.option(|random| random.text(NAME_MAX)),
         }
     }
 
@@ -330,13 +331,15 @@ impl Random {
         GivenUp { host: self.host(), processes, launches }
     }
 
+    fn reason(&mut self) -> String {
+        self.text(SENTENCE_MAX)
+    }
+
     /// Another message of the same kind.
     fn message_like(&mut self, like: &Message) -> Message {
         match like {
             Message::Register(_) => Message::Register(self.register()),
-            Message::Rejected(_) => {
-                Message::Rejected(Rejected { status: self.status(), reason: self.text(SENTENCE_MAX) })
-            }
+            Message::Rejected(_) => Message::Rejected(Rejected { status: self.status(), reason: self.reason() }),
             Message::Formed(_) => Message::Formed(self.formed()),
             Message::Heartbeat(_) => {
                 let progress = self.list(PROGRESS_MAX as u64, Random::progress);
@@ -395,6 +398,7 @@ impl Random {
             Message::NotRecovered(_) => Message::NotRecovered(NotRecovered { failure: self.failure() }),
             Message::InEpoch(_) => Message::InEpoch(InEpoch { epoch: Epoch(self.u64()) }),
             Message::FreeGroup(_) => Message::FreeGroup(FreeGroup { group: GroupId(self.u32()) }),
+            Message::PassBy(_) => Message::PassBy(PassBy { reason: self.reason() }),
             Message::GroupFreed(_) => Message::GroupFreed(GroupFreed { group: GroupId(self.u32()) }),
             Message::Locate(_) => Message::Locate(Locate { index: self.u32() }),
             Message::Located(_) => Message::Located(Located { member: self.member() }),

@@ -239,7 +239,7 @@ def test_something_else_that_listens_is_not_taken_for_a_scheduler(says):
             sentence, log = said(worker)["sentence"], worker.stderr
     advice = "check that MS_SCHED_HOST and MS_SCHED_PORT lead to the scheduler"
     assert re.fullmatch(
-        rf"the cluster was not complete within 6.5 s, and what listens at 127\.0\.0\.1:{port} {what} "
+        rf"the cluster was not complete within 6.5 s \(MS_CLUSTER_TIMEOUT is 6\.5\), and what listens at 127\.0\.0\.1:{port} {what} "
         rf"\(\d+ attempts? in [\d.]+ s\): {re.escape(why)}; {advice}",
         sentence,
     ), sentence
@@ -252,6 +252,7 @@ def test_a_scheduler_alone_says_that_nobody_came(limits):
         assert cluster.scheduler.wait(timeout=30) == 1
         words = said(cluster.scheduler)
         assert words["error"] == "TIMEOUT" and "0 of 2 workers" in words["sentence"], words
+        assert f"within 500 ms ({next(iter(limits))} is 0.5)" in words["sentence"], words
 
 
 def test_a_worker_that_dies_while_forming_makes_room_for_its_next_life():

@@ -329,7 +329,7 @@ def test_workers_that_were_started_as_the_scheduler_went_for_good_end_when_their
         assert "; no restart: the scheduler's port has refused for 5 s, so the job is over" in there.stderr, there.stderr
         for rank in SECOND:
             log = there.log(f"worker_{rank}.log")
-            assert "forming timed out: the scheduler at 0x0:" in log and "refused" in log, log
+            assert "forming timed out (" in log and "the scheduler at 0x0:" in log and "refused" in log, log
 
 
 @pytest.mark.parametrize("aborts", [1, 3], ids=["with the scheduler", "without"])

@@ -1,11 +1,17 @@
 """Programs that torchrun or Open MPI starts find each other by those launchers' variables, set here by hand."""
 
 import contextlib
+import itertools
+import os
+import re
+import signal
 import socket
+import textwrap
+import threading
 
 import pytest
 
-from cluster import Cluster, Process, reserved_port
+from cluster import MUSTER, Cluster, Process, reserved_port
 from launch import until
 from nodes import alone_fails_at_once, failed_at_once, node, said
 
@@ -153,3 +159,151 @@ def test_a_second_job_on_the_same_port_is_told_so_at_once():
                 failed_at_once(second, "BIND", f"127.0.0.1:{port}", "in use")
             with started([place(TORCHRUN, 1, 2, port - 2)]) as (partner,):
                 assert partner.wait(timeout=30) == 0 and first.wait(timeout=30) == 0
+
+
+def ports_of(mark):
+    """The ports of a launcher's job, by the words of docs/protocol.md."""
+    bits = (1 << 64) - 1
+    state = 0xcbf29ce484222325
+    for byte in mark.encode():
+        state = (state ^ byte) * 0x100000001b3 & bits
+    ports = []
+    while len(ports) < 8:
+        state = state + 0x9e3779b97f4a7c15 & bits
+        number = state
+        number = (number ^ number >> 30) * 0xbf58476d1ce4e5b9 & bits
+        number = (number ^ number >> 27) * 0x94d049bb133111eb & bits
+        port = 20000 + (number ^ number >> 31) % 10000
+        if port not in ports:
+            ports.append(port)
+    return ports
+
+
+def of_job(job, size=2, **more):
+    """What Open MPI tells the ranks of this job."""
+    return [{**place(OPEN_MPI, rank, size), "PMIX_NAMESPACE": job, **more} for rank in range(size)]
+
+
+def a_free_job(test):
+    """The number of a job on none of whose ports anybody listens."""
+    return next(job for job in (f"{test}@{number}" for number in itertools.count(os.getpid()))
+                if not any(listens(port) for port in ports_of(f"Open MPI {job}")))
+
+
+def test_two_jobs_without_any_setting_do_not_meet():
+    one, other = a_free_job("one"), a_free_job("other")
+    mixed = [env for pair in zip(of_job(one, JOB=1), of_job(other, JOB=2)) for env in pair]
+    with started(mixed, "c = join(); say(jobs=c.world.allgather(int(os.environ['JOB']))); c.leave()") as processes:
+        for at, process in enumerate(processes):
+            assert process.wait(timeout=60) == 0, process.stderr
+            assert said(process)["jobs"] == [1 + at % 2] * 2
+
+
+def test_another_jobs_scheduler_on_the_same_port_is_passed_by():
+    """Two jobs whose first ports are the same: the second to come takes its next, and nobody meets a stranger."""
+    first = a_free_job("first")
+    port = ports_of(f"Open MPI {first}")[0]
+    second = next(job for job in map(str, itertools.count()) if ports_of(f"Open MPI {job}")[0] == port)
+    with started(of_job(first)[:1]) as (holder,):
+        until(lambda: listens(port), 30, f"{holder.name} listens")
+        # Its second rank comes first, and finds the other job's scheduler, whose second rank is still awaited.
+        with started([*reversed(of_job(second, MUSTER_LOG="info")), of_job(first)[1]]) as (late, zero, partner):
+            for process in (late, zero, holder, partner):
+                assert process.wait(timeout=60) == 0, process.stderr
+                assert said(process)["everyone"] == [0, 1]
+            assert "belongs to another job than this scheduler" in late.stderr
+            where = re.search(r"the scheduler listens at 127\.0\.0\.1:(\d+), for the job", zero.stderr)
+            assert where and int(where[1]) in ports_of(f"Open MPI {second}")[1:]
+
+
+@pytest.mark.parametrize("says", [None, b"HTTP/1.1 400 Bad Request\r\n\r\n", b""], ids=["nothing", "something else", "goodbye"])
+def test_a_strangers_server_on_the_jobs_first_port_is_passed_by(says):
+    job = a_free_job("strange")
+    port, *others = ports_of(f"Open MPI {job}")
+    lines = """
+        c = join()
+        if c.rank == 0:
+            asked = subprocess.run([os.environ["STATUS"], "status", "--sched_port", os.environ["NEXT"], "--format", "json"],
+                                   capture_output=True, text=True, timeout=30)
+            say(status=asked.returncode)
+        say(everyone=c.world.allgather(c.rank))
+        c.leave()
+    """
+    with a_server(port, says) as met, started(of_job(job, STATUS=MUSTER, NEXT=others[0]), "import subprocess\n" + textwrap.dedent(lines)) as processes:
+        for process in processes:
+            assert process.wait(timeout=60) == 0, process.stderr
+            assert said(process)["everyone"] == [0, 1]
+        assert met, "rank 1 tried the first port"
+        assert said(processes[0])["status"] == 0, "the scheduler is at the second, and tells whoever asks there"
+
+
+@contextlib.contextmanager
+def a_server(port, says):
+    """Takes connections, and says this to each before it closes it; None: says nothing and keeps it. Whom it met."""
+    met = []
+
+    def serve():
+        with contextlib.suppress(OSError):  # it is closed at the end
+            while True:
+                connection, address = server.accept()
+                met.append(connection if says is None else address)
+                if says is not None:
+                    with contextlib.suppress(OSError), connection:
+                        connection.sendall(says)
+
+    with socket.socket() as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server.bind(("127.0.0.1", port))
+        server.listen()
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        try:
+            yield met
+        finally:
+            server.shutdown(socket.SHUT_RDWR)
+            thread.join()
+            for connection in met if says is None else ():
+                connection.close()
+
+
+def test_a_job_that_is_started_again_by_another_launcher_goes_on(tmp_path):
+    """The launcher knows it by another number, and its ports are others; its journal and its nodes' tokens are what they were."""
+    recovery = {"MS_ENABLE_RECOVERY": "1", "MS_RECOVERY_PATH": tmp_path, "MS_NODE_TIMEOUT": "2"}
+    with started(of_job(a_free_job("before"), **recovery), "c = join(); c.store_add('lives', 1); say(epoch=c.epoch); time.sleep(600)") as lives:
+        for process in lives:
+            process.wait_for('"epoch"', 60)
+        for process in lives:
+            process.signal(signal.SIGKILL)
+    lines = "c = join(); say(epoch=c.epoch, lives=c.store_add('lives', 1)); c.world.barrier(); c.leave()"
+    with started(of_job(a_free_job("after"), **recovery), lines) as lives:
+        for process in lives:
+            assert process.wait(timeout=90) == 0, process.stderr
+        assert [said(process)["epoch"] for process in lives] == [2, 2]
+        assert sorted(said(process)["lives"] for process in lives) == [3, 4]
+
+
+def test_where_all_ports_are_taken_the_setting_is_named():
+    job = a_free_job("full")
+    with contextlib.ExitStack() as stack:
+        for port in ports_of(f"Open MPI {job}"):
+            stack.enter_context(a_server(port, None))
+        with started(of_job(job)[:1]) as (zero,):
+            failed_at_once(zero, "BIND", "MUSTER_SCHED_PORT is not set", "none of the ports of this job", "in use")
+
+
+def test_a_rank_whose_scheduler_does_not_come_says_where_it_looked():
+    job = a_free_job("lonely")
+    with started(of_job(job, MUSTER_CLUSTER_TIMEOUT="1")[1:]) as (one,):
+        assert one.wait(timeout=30) == 1
+        sentence = said(one)["sentence"]
+        assert said(one)["error"] == "UNREACHABLE"
+        for part in ["MUSTER_CLUSTER_TIMEOUT is 1", "MUSTER_SCHED_PORT", *(f"127.0.0.1:{port}" for port in ports_of(f"Open MPI {job}"))]:
+            assert part in sentence, f"{part!r} is not in {sentence!r}"
+
+
+def test_a_process_of_a_launcher_that_is_not_known_is_told_that_it_is_alone():
+    with started([{"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "4"}]) as (process,):
+        assert process.wait(timeout=30) == 0
+        assert said(process)["size"] == 1
+        line, = process.stderr.splitlines()
+        assert "SLURM_PROCID and SLURM_STEP_NUM_TASKS are set, but this version does not take its rank from there" in line

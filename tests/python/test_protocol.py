@@ -38,6 +38,7 @@ def test_register_has_the_documented_bytes():
         tokens=[bytes([2] * 32)],
         next_token=bytes([3] * 32),
         launch=bytes([4] * 16),
+        derived_job="Open MPI 7",
     )
     assert payload == golden("**1 Register**")
 

@@ -84,6 +84,7 @@ def register(
     tokens=(),
     next_token=None,
     launch=None,
+    derived_job=None,
 ):
     """The payload of a Register."""
     return b"".join(
@@ -108,6 +109,7 @@ def register(
             option(None if device_ip is None else address(device_ip, 0)[:-2]),
             option(None if next_token is None else struct.pack("<I", len(tokens)) + b"".join(tokens) + next_token),
             option(launch),
+            option(None if derived_job is None else text(derived_job)),
         ]
     )
 

@@ -117,6 +117,7 @@ const MESSAGES: &[Said] = &[
     (36, From::Launcher, RETURNING, RETURNING, NEVER),
     (37, From::Launcher, WORKING, WORKING, NEVER),
     (38, From::Scheduler, FORMED, NEVER, FORMED),
+    (39, From::Scheduler, NEVER, NEVER, NEVER),
 ];
 
 /// Of each record: when the scheduler dies before it is synced, and when it is durable and nobody has been told what follows from
@@ -137,6 +138,7 @@ const RECORDS: &[(Written, &[Phase], &[Phase])] = &[
 fn left_out() -> Vec<(Event, &'static str)> {
     let reader = "who asks how the job is comes over no connection of the network's, so that a seed gives the same story without";
     let ends = "a node that says or is told so ends by that";
+    let launched = "no launcher started the nodes of a story, so that none knows of another job";
     let whole = "nothing is told in consequence of it alone: everything is";
     vec![
         (Event::MessageLost(30), reader),
@@ -145,6 +147,8 @@ fn left_out() -> Vec<(Event, &'static str)> {
         (Event::MessageLost(31), reader),
         (Event::NodeWith(2), ends),
         (Event::NodeWith(20), ends),
+        (Event::MessageLost(39), launched),
+        (Event::NodeWith(39), launched),
         (Event::HalfTold(Written::Job), whole),
         (Event::HalfTold(Written::Generation), whole),
         (Event::HalfTold(Written::Done), "the scheduler ends by it, and tells nobody"),

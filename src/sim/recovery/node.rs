@@ -89,6 +89,19 @@ pub(super) fn closed(node: usize, conn: usize, words: &str) -> Event {
     Event::ToNode(node, Some(conn), agent::Input::Closed(words.to_owned()))
 }
 
+fn profile(register: Register, forming: Duration, seed: u64) -> Profile {
+    Profile {
+        register,
+        schedulers: vec![SCHEDULER.to_owned()],
+        scheduler_settings: String::new(),
+        forming_timeout: Some(forming),
+        forming_setting: String::new(),
+        heartbeat_timeout: SILENCE,
+        finalize_timeout: FINALIZE,
+        seed,
+    }
+}
+
 impl World {
     /// What this life shows of what stands on the slot's disk. Its own token is kept before anything is sent.
     fn keep(&mut self, slot: usize, drawn: Token) -> Result<(Reentry, Keeper), Error> {
@@ -174,16 +187,9 @@ impl World {
             device: Device::default(),
             reentry: Some(reentry),
             launch: None,
+            derived_job: None,
         };
-        let profile = Profile {
-            register: register.clone(),
-            scheduler: SCHEDULER.to_owned(),
-            scheduler_settings: String::new(),
-            forming_timeout: Some(forming),
-            heartbeat_timeout: SILENCE,
-            finalize_timeout: FINALIZE,
-            seed: random.bits(),
-        };
+        let profile = profile(register.clone(), forming, random.bits());
         self.say(|| format!("node {node} starts in slot {slot}{}", if twin { " (a twin)" } else { "" }));
         self.processes.push(Process {
             slot,
@@ -298,7 +304,7 @@ impl World {
         while self.processes[node].alive {
             let Some(output) = self.processes[node].agent.next_output() else { break };
             match output {
-                agent::Output::Connect(within) => self.connect(node, within),
+                agent::Output::Connect { within, .. } => self.connect(node, within),
                 agent::Output::Disconnect => self.disconnect(node),
                 agent::Output::Send(message) => self.send_to_scheduler(node, message),
                 agent::Output::SendHeartbeat { sequence, echoed } => {

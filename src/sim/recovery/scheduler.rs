@@ -85,11 +85,13 @@ impl World {
     fn rules(&self) -> Rules {
         Rules {
             job_id: None,
+            derived_job: None,
             worker_num: self.plan.workers,
             server_num: self.plan.servers,
             recovery: true,
             durable: true,
             forming_timeout: Some(FORMING),
+            forming_setting: String::new(),
             agreed: Agreed {
                 heartbeat_timeout_ms: SILENCE.as_millis() as u64,
                 checksums: true,

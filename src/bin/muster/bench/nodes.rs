@@ -222,6 +222,7 @@ fn registration(number: u32, all: u32) -> Register {
         device: Device { id: Some(number % HOST_NODES), ip: None },
         reentry: None,
         launch: None,
+        derived_job: None,
     }
 }
 

@@ -153,7 +153,7 @@ fn settle(config: &mut Config) -> Settled<(String, u16)> {
     config.set(Key::Role.setting().name, "MS_WORKER")?;
     config.set(Key::WorkerNum.setting().name, "1")?;
     match config.settings()?.place {
-        Place::Node { host, port, .. } => Ok((host, port)),
+        Place::Node { host, ports, .. } => Ok((host, ports[0])),
         Place::Alone { .. } | Place::Scheduler { .. } => unreachable!("the role is a worker's"),
     }
 }
