@@ -186,7 +186,7 @@ typedef struct {
     muster_status_t status;
     /** The role of the node that caused it (MUSTER_ROLE_...); 0 where none did. */
     int32_t role;
-    /** Its rank in its role's rank space; -1 where it has none. */
+    /** Its rank in its role's rank space; -1 where it has none. Of a process that is cut off, on itself: its own. */
     int32_t rank;
     /** Its process; 0 where none caused it. */
     int32_t pid;
@@ -1236,8 +1236,9 @@ muster_status_t muster_isendrecv(muster_group_t *group,
  *
  * Every call on the store waits for the scheduler's answer: muster_store_get and muster_store_wait for as long as they
  * are told, the others, and those that try once, for 300 s at most. Then it returns MUSTER_ERR_TIMEOUT, or
- * MUSTER_ERR_UNREACHABLE where the scheduler is away; in a broken cluster the first cause, after muster_finalize
- * MUSTER_ERR_STATE. No error of the store revokes anything. With recovery a call that was under way when a node was
+ * MUSTER_ERR_UNREACHABLE where the scheduler is away: without recovery already when that has not been heard for the
+ * heartbeat time-out, for what it kept does not come back. In a broken cluster it returns the first cause, after
+ * muster_finalize MUSTER_ERR_STATE. No error of the store revokes anything. With recovery a call that was under way when a node was
  * lost, and waits for nobody but the scheduler, still gets its answer.
  *
  * Requires:

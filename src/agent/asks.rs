@@ -36,6 +36,11 @@ impl Asks {
         Message::Suspect(Suspect { peer, evidence })
     }
 
+    /// Who is suspected, and nobody has answered.
+    pub(super) fn suspects(&self) -> Vec<(u32, String)> {
+        self.suspects.iter().map(|(peer, evidence)| (*peer, evidence.clone())).collect()
+    }
+
     /// A report on a suspect came; whether it was asked for.
     pub(super) fn reported(&mut self, peer: u32) -> bool {
         self.suspects.remove(&peer).is_some()

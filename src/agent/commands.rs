@@ -2,9 +2,11 @@
 
 use super::contract::{Command, Event};
 use super::store::Request;
-use super::{Agent, Stage};
+use super::{seconds, Agent, Stage};
+use crate::error::{Error, Status};
 use crate::types::Time;
 use crate::wire::{Message, StoreCancel};
+use std::time::Duration;
 
 impl Agent {
     pub(super) fn command(&mut self, now: Time, command: Command) {
@@ -17,7 +19,7 @@ impl Agent {
                 return;
             }
             Command::Store { ask, operation, keys, delta, expected_bytes, value } => {
-                return self.store_begin(ask, Request { operation, keys, delta, expected_bytes, value });
+                return self.store_begin(now, ask, Request { operation, keys, delta, expected_bytes, value });
             }
             Command::StoreCancel(ask) => match self.store.cancel(ask) {
                 true => Message::StoreCancel(StoreCancel { request: ask }),
@@ -48,7 +50,10 @@ impl Agent {
             Command::Suspect { peer, evidence } => self.asks.suspect(peer, evidence),
             Command::Revoke(failure) => match self.asks.known(failure.group) {
                 Some(known) => return self.tell(known),
-                None => self.asks.revoke(failure),
+                None => {
+                    self.gives_up(&failure);
+                    self.asks.revoke(failure)
+                }
             },
             Command::Abort { code, reason } => self.asks.abort(code, reason),
             Command::GivenUp(failure) => return self.heard_of_verdict(now, failure),
@@ -57,7 +62,7 @@ impl Agent {
         self.send_if_attached(message);
     }
 
-    fn store_begin(&mut self, ask: u64, request: Request) {
+    fn store_begin(&mut self, now: Time, ask: u64, request: Request) {
         let expelled = matches!(&self.stage, Stage::Member(member) if member.expelled);
         let begun = match (&self.broken, expelled) {
             (Some(failure), true) => Err(failure.clone().into()),
@@ -67,9 +72,30 @@ impl Agent {
             Ok(()) if self.line.is_attached() => {
                 self.store.messages(ask).into_iter().for_each(|message| self.send(message));
             }
-            Ok(()) => {}
+            Ok(()) => self.store_timer(now),
             Err(error) => self.tell(Event::Stored(ask, Err(error))),
         }
+    }
+
+    /// When what was asked of the store ends without an answer: the scheduler has been silent for a heartbeat time-out, and
+    /// without recovery nobody can bring back what it kept.
+    pub(super) fn store_deadline(&self) -> Time {
+        let heard = self.line.heard_before().filter(|_| !self.profile.register.recovery && self.store.is_asked());
+        heard.map_or(Time::NEVER, |heard| heard + self.pulse.timeout())
+    }
+
+    pub(super) fn store_timer(&mut self, now: Time) {
+        if now < self.store_deadline() || !matches!(self.stage, Stage::Member(_)) {
+            return;
+        }
+        let silent = seconds(self.line.heard_before().map_or(Duration::ZERO, |heard| now.since(heard)));
+        let why = format!(
+            "the scheduler at {} has not been heard for {silent} ({}), and without recovery its store does not come back",
+            self.scheduler(),
+            self.line.last_reason()
+        );
+        let error = Error::new(Status::Unreachable, why);
+        self.store.give_up_all(&error).into_iter().for_each(|event| self.tell(event));
     }
 
     /// What waits for an answer is sent at the next attachment otherwise.

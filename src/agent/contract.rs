@@ -2,7 +2,9 @@
 
 use crate::error::{Culprit, Error, Failure};
 use crate::types::Time;
-use crate::wire::{Absent, Blob, Formed, GroupMade, MakeGroup, Member, Message, PeerState, Register, StoreOperation};
+use crate::wire::{
+    Absent, Blob, Formed, GroupMade, LinkBeat, MakeGroup, Member, Message, PeerState, Register, StoreOperation,
+};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -29,6 +31,56 @@ pub enum Input {
     Timer,
     /// The caller wants something.
     Command(Command),
+    /// Something of the watch between this node and the one with this index.
+    Peer(u32, PeerSign),
+}
+
+/// What is seen of another node on a watch.
+#[derive(Clone, Debug)]
+pub enum PeerSign {
+    /// A connection stands, whoever dialled, and both have shown that they know the epoch's secret.
+    Stands,
+    /// It says something.
+    Says(PeerWord),
+    /// Nobody takes the connection that was asked for: no process listens there any more; in words.
+    Refused(String),
+    /// Its host gave no answer, or there was no way to ask; another attempt may be made.
+    Unanswered,
+    /// The last connection to it has ended.
+    Ended(String),
+    /// The answer to [`ToPeer::Look`].
+    Seen {
+        /// Its process has ended; only known on the same host.
+        is_gone: bool,
+        /// Its process runs, or is stopped; only known on the same host.
+        lives: bool,
+        /// Its kernel answers.
+        answers: bool,
+    },
+}
+
+/// What two nodes say to each other on a watch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PeerWord {
+    /// A sign of life.
+    Beat(LinkBeat),
+    /// This node may be lost, and what was seen of it.
+    Suspect(u32, String),
+    /// The first cause, for which the speaker has given up.
+    GivesUp(Failure),
+    /// The speaker leaves.
+    Leaves,
+}
+
+/// What is to be done about another node on a watch.
+#[derive(Clone, Debug)]
+pub enum ToPeer {
+    /// Connect to it; answered by `Stands`, `Refused` or `Unanswered`, or not at all.
+    Watch,
+    /// Say this, if a connection stands.
+    Say(PeerWord),
+    /// Look at its process and its kernel, at once.
+    Look,
 }
 
 /// What a caller can want.
@@ -116,6 +168,9 @@ pub enum Event {
     Stored(Ask, Result<(i64, Vec<u8>), Error>),
     /// The scheduler cannot be reached (in words), although the cluster goes on; or (`None`) it can again.
     SchedulerAway(Option<String>),
+    /// This node hears neither its scheduler nor any other node; or (`None`) it does again. Only with recovery: without, it is the
+    /// first cause that breaks the cluster.
+    CutOff(Option<Failure>),
     /// The scheduler has said Bye, or there is none to say it (`Some`: a warning in words). Nothing follows.
     Left(Option<String>),
 }
@@ -155,6 +210,8 @@ pub enum Output {
     },
     /// Tell the caller.
     Tell(Event),
+    /// Do something about the node with this index, which is watched.
+    Peer(u32, ToPeer),
 }
 
 /// Who this node is, and what it was told.

@@ -35,6 +35,7 @@ impl Agent {
             Stage::Member(member) => {
                 if member.leaving.is_none() {
                     member.leaving = Some(Leaving { since: now, until: now + timeout });
+                    self.says_that_it_leaves();
                     if self.line.is_attached() {
                         self.send(Message::Leave);
                     }

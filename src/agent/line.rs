@@ -60,6 +60,8 @@ pub(super) struct Line {
     sent_away: bool,
     /// Since when a member has been without its scheduler.
     away_since: Option<Time>,
+    /// When a member that is without its scheduler had heard it last.
+    heard_before: Option<Time>,
     away_told: bool,
     away_warned: bool,
     /// Why a scheduler was refused last.
@@ -79,6 +81,7 @@ impl Line {
             last_reason: "no answer yet".to_owned(),
             sent_away: false,
             away_since: None,
+            heard_before: None,
             away_told: false,
             away_warned: false,
             refused: String::new(),
@@ -149,6 +152,10 @@ impl Line {
 
     pub(super) fn away_since(&self) -> Option<Time> {
         self.away_since
+    }
+
+    pub(super) fn heard_before(&self) -> Option<Time> {
+        self.heard_before
     }
 
     pub(super) fn last_reason(&self) -> &str {
@@ -373,6 +380,7 @@ impl Agent {
             Stage::Member(member) => {
                 let quiet = member.leaving.is_some() || (self.broken.is_some() && !self.can_recover());
                 self.line.away_since.get_or_insert(now);
+                self.line.heard_before.get_or_insert(self.pulse.heard_at().min(now));
                 if !self.line.away_told && !quiet {
                     self.line.away_told = true;
                     self.tell(Event::SchedulerAway(Some(reason)));
@@ -398,6 +406,7 @@ impl Agent {
         self.line.answered();
         self.line.refused.clear();
         self.line.away_since = None;
+        self.line.heard_before = None;
         if std::mem::take(&mut self.line.away_warned) {
             let line = format!("the scheduler at {} is there again", self.scheduler());
             self.outputs.push_back(Output::Log { quiet: false, line });
@@ -411,7 +420,8 @@ impl Agent {
         match self.line.state {
             State::Waiting(at) => at,
             State::Registered | State::Attached => {
-                self.pulse.beat_at().min(self.pulse.silent_at()).min(self.unanswered_at())
+                let doubt = if self.may_watch() { self.pulse.doubt_at() } else { Time::NEVER };
+                self.pulse.beat_at().min(self.pulse.silent_at()).min(self.unanswered_at()).min(doubt)
             }
             State::Connecting | State::Shut => Time::NEVER,
         }

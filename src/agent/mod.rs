@@ -6,11 +6,11 @@
 //!
 //! Owns: one node's view of its scheduler. `line` keeps the connection up, `course` says where it is looked for, `complaints` says when it is not, `received` and
 //! `commands` are the two sides that the brain listens to, `leave` is its end; `asks` and `store` remember what is not
-//! answered yet.
+//! answered yet; `watch` is what the nodes know of each other while there is no scheduler.
 //! Invariants: every life registers with one incarnation; after [`Event::Formed`] only the same job instance and epoch is
 //! ever followed; what was asked is sent again on each new connection until it is answered; [`Event::Failed`] and
 //! [`Event::Left`] are the last that is ever heard of it, and one of them always comes.
-//! Deliberately absent: judging peers (the scheduler does), links between nodes, and waiting: an answer that never comes
+//! Deliberately absent: judging peers while the scheduler can, links between nodes, and waiting: an answer that never comes
 //! is bounded by whoever asked.
 //! Tested in `agent_test.rs` and the `agent_*_test.rs` beside it, and with the scheduler's brain in `sim`.
 
@@ -25,8 +25,10 @@ mod line;
 mod pulse;
 mod received;
 mod store;
+mod watch;
+mod watching;
 
-pub use contract::{Ask, Command, Event, Input, Output, Profile};
+pub use contract::{Ask, Command, Event, Input, Output, PeerSign, PeerWord, Profile, ToPeer};
 
 use crate::error::{Error, Failure, Status};
 use crate::types::{Epoch, JobInstance, Time};
@@ -49,6 +51,7 @@ pub struct Agent {
     pulse: pulse::Pulse,
     asks: asks::Asks,
     store: store::Requests,
+    watch: watch::Watch,
     /// The first cause, once the cluster is broken.
     broken: Option<Failure>,
     /// It was aborted, and no scheduler has said so yet: it is told on each connection.
@@ -103,6 +106,7 @@ impl Agent {
             pulse: pulse::Pulse::new(profile.heartbeat_timeout),
             asks: asks::Asks::default(),
             store: store::Requests::default(),
+            watch: watch::Watch::default(),
             broken: None,
             abort_is_news: false,
             outputs: VecDeque::new(),
@@ -141,7 +145,9 @@ impl Agent {
             }
             Input::Timer => self.timer(now),
             Input::Command(command) => self.command(now, command),
+            Input::Peer(index, sign) => self.peer_sign(now, index, sign),
         }
+        self.watch_turn(now);
         self.arm();
     }
 
@@ -156,11 +162,14 @@ impl Agent {
             let late = now.since(armed);
             if late > self.pulse.interval() {
                 self.pulse.paused(now, late);
+                self.watch.paused(now, late);
             }
         }
         self.forming_timer(now);
         self.leave_timer(now);
         self.line_timer(now);
+        self.watch_timer(now);
+        self.store_timer(now);
     }
 
     /// The clock of forming: complaints, and its end.
@@ -240,7 +249,7 @@ impl Agent {
                 let complaint = if is_fine { Time::NEVER } else { forming.complaints.look_at() };
                 forming.grace.unwrap_or(forming.deadline).min(complaint)
             }
-            Stage::Member(_) => self.leave_deadline(),
+            Stage::Member(_) => self.leave_deadline().min(self.watch.deadline()).min(self.store_deadline()),
             Stage::Over => return,
         };
         let next = own.min(self.line_deadline());
@@ -292,5 +301,11 @@ mod agent_test;
 #[path = "agent_waiting_test.rs"]
 mod agent_waiting_test;
 #[cfg(test)]
+#[path = "agent_watch_test.rs"]
+mod agent_watch_test;
+#[cfg(test)]
 #[path = "bench_test.rs"]
 mod bench;
+#[cfg(test)]
+#[path = "watch_sim_test.rs"]
+mod watch_sim_test;

@@ -34,6 +34,10 @@ impl Pulse {
         self.heard_at = self.heard_at.max(now);
     }
 
+    pub(super) fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
     pub(super) fn interval(&self) -> Duration {
         self.timeout / 5
     }
@@ -68,6 +72,16 @@ impl Pulse {
 
     pub(super) fn beat_at(&self) -> Time {
         self.beat_at
+    }
+
+    /// When the scheduler was heard last on this connection, or when that began.
+    pub(super) fn heard_at(&self) -> Time {
+        self.heard_at
+    }
+
+    /// From when on its silence is more than one late echo: two were missed.
+    pub(super) fn doubt_at(&self) -> Time {
+        self.heard_at + self.interval() * 5 / 2
     }
 
     pub(super) fn silent_at(&self) -> Time {

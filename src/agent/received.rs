@@ -137,6 +137,7 @@ impl Agent {
         member.lost.clear();
         self.broken = None;
         self.asks.renew();
+        self.watch.form(formed.index, &formed.members, Duration::from_millis(formed.agreed.heartbeat_timeout_ms));
         self.tell(Event::Formed(Box::new(formed)));
         self.attach_again(generation);
         if !was_attached {
@@ -151,6 +152,7 @@ impl Agent {
         }
         self.pulse.agree(now, Duration::from_millis(formed.agreed.heartbeat_timeout_ms));
         self.store.set_limits(&formed.agreed);
+        self.watch.form(formed.index, &formed.members, Duration::from_millis(formed.agreed.heartbeat_timeout_ms));
         self.stage = Stage::Member(Member {
             instance: formed.instance,
             generation: formed.generation,
@@ -265,7 +267,7 @@ impl Agent {
         self.wait_to_register(now, wait, word.reason);
     }
 
-    fn verdict(&mut self, now: Time, mut failure: Failure) {
+    pub(super) fn verdict(&mut self, now: Time, mut failure: Failure) {
         if self.calls_this_node_lost(&failure) {
             failure = failure.to_the_lost();
         }
@@ -309,7 +311,7 @@ impl Agent {
     }
 
     /// The cluster is broken: the first cause is told, once; and, where it could have been whole again, that it will not.
-    fn break_up(&mut self, failure: Failure) {
+    pub(super) fn break_up(&mut self, failure: Failure) {
         let could_recover = self.can_recover();
         let is_over = matches!(failure.status, Status::Aborted | Status::Fenced);
         if could_recover && is_over {

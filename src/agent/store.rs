@@ -194,6 +194,17 @@ impl Requests {
         Some(Event::Stored(ask, answer))
     }
 
+    /// Whether something waits for an answer.
+    pub(super) fn is_asked(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// Nobody answers: each fails with this, and should the scheduler be heard again, it is told that nobody waits.
+    pub(super) fn give_up_all(&mut self, error: &Error) -> Vec<Event> {
+        let asks: Vec<Ask> = self.pending.keys().copied().collect();
+        asks.into_iter().filter(|ask| self.cancel(*ask)).map(|ask| Event::Stored(ask, Err(error.clone()))).collect()
+    }
+
     /// Nothing will be answered any more: each fails with this.
     pub(super) fn fail_all(&mut self, error: &Error) -> Vec<Event> {
         std::mem::take(&mut self.pending).into_keys().map(|ask| Event::Stored(ask, Err(error.clone()))).collect()

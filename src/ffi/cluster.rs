@@ -151,7 +151,7 @@ pub struct muster_failure_t {
     pub status: muster_status_t,
     /// The role of the node that caused it (MUSTER_ROLE_...); 0 where none did.
     pub role: i32,
-    /// Its rank in its role's rank space; -1 where it has none.
+    /// Its rank in its role's rank space; -1 where it has none. Of a process that is cut off, on itself: its own.
     pub rank: i32,
     /// Its process; 0 where none caused it.
     pub pid: i32,

@@ -3,6 +3,7 @@
 //! Owns the attempts until one is handed out or all have failed. Time limits are the caller's matter.
 
 use crate::net::{Connect, Poller, TcpTransport, Token, Transport};
+use std::io;
 use std::net::SocketAddr;
 
 /// How a dial stands after a look at one of its attempts.
@@ -11,8 +12,8 @@ pub enum Dialled {
     Pending,
     /// This one stands, and no poller watches it any more; the others are dropped.
     Ready(TcpTransport),
-    /// None will; the last reason, with its address.
-    Failed(String),
+    /// None will; the last reason, with its address, and whether that was the answer of a host on which nobody listens there.
+    Failed(String, bool),
 }
 
 /// Attempts at one peer.
@@ -21,12 +22,18 @@ pub struct Dial {
     ready: Option<TcpTransport>,
     attempts: Vec<(Token, TcpTransport)>,
     last_reason: String,
+    is_refusal: bool,
 }
 
 impl Dial {
     /// Begins to connect to each address. `next_token` names each attempt.
     pub fn start(addresses: &[SocketAddr], poller: &Poller, mut next_token: impl FnMut() -> Token) -> Dial {
-        let mut dial = Dial { ready: None, attempts: Vec::new(), last_reason: "no address: none is known".to_owned() };
+        let mut dial = Dial {
+            ready: None,
+            attempts: Vec::new(),
+            last_reason: "no address: none is known".to_owned(),
+            is_refusal: false,
+        };
         for address in addresses {
             let started = TcpTransport::start_connect(*address, None).and_then(|mut transport| {
                 let connect = transport.finish_connect()?;
@@ -41,13 +48,18 @@ impl Dial {
                     let token = next_token();
                     match transport.register(poller.registry(), token) {
                         Ok(()) => dial.attempts.push((token, transport)),
-                        Err(error) => dial.last_reason = format!("{address}: {error}"),
+                        Err(error) => dial.note(*address, &error),
                     }
                 }
-                Err(error) => dial.last_reason = format!("{address}: {error}"),
+                Err(error) => dial.note(*address, &error),
             }
         }
         dial
+    }
+
+    fn note(&mut self, address: SocketAddr, error: &io::Error) {
+        self.last_reason = format!("{address}: {error}");
+        self.is_refusal = matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset);
     }
 
     /// Whether this report is about one of its attempts.
@@ -80,12 +92,12 @@ impl Dial {
                 }
                 Err(error) => {
                     let (_, transport) = self.attempts.swap_remove(at);
-                    self.last_reason = format!("{}: {error}", transport.peer_address());
+                    self.note(transport.peer_address(), &error);
                 }
             }
         }
         if self.attempts.is_empty() {
-            Dialled::Failed(std::mem::take(&mut self.last_reason))
+            Dialled::Failed(std::mem::take(&mut self.last_reason), self.is_refusal)
         } else {
             Dialled::Pending
         }

@@ -33,7 +33,9 @@ pub(super) enum Word {
     Left(Culprit),
     /// It lives.
     Alive,
-    /// The scheduler said nothing in time.
+    /// This node hears nobody.
+    CutOff(Failure),
+    /// Nobody said anything in time.
     Silent,
 }
 
@@ -41,7 +43,12 @@ impl Group {
     /// Ends the group for everyone, and says why: the first cause.
     pub(super) fn give_up(&self, driver: &mut Driver, running: &Running<'_>, stop: Stop) -> Failure {
         let is_own = !matches!(stop, Stop::Heard(_));
+        let cut_off = running.shared.learnt().cut_off.clone();
         let (cause, known_to_all) = match stop {
+            // What a node that hears nobody would say of another is about itself.
+            Stop::Ended(_, LinkEnd::Ended(_)) | Stop::Unreached(..) | Stop::Timeout(_) if cut_off.is_some() => {
+                (self.cut_off(running, cut_off.expect("it was looked at")), false)
+            }
             Stop::Told(failure) => (failure, true),
             Stop::Heard(failure) => (running.shared.heard(&self.formed, failure), false),
             Stop::Ended(peer, LinkEnd::Ended(evidence)) => self.judge(running, peer, evidence),
@@ -50,7 +57,7 @@ impl Group {
                 let cause = format!("{}: {}", running.title(), self.on_link(peer, &what));
                 (self.failure(running, Status::Corrupt, None, cause), false)
             }
-            Stop::Left(peer) => (self.left(running, peer, self.culprit(peer)), false),
+            Stop::Left(peer) => self.judge_left(running, peer),
             Stop::Mismatch(peer, sequence, call) => self.differs(running, peer, sequence, &call),
             Stop::Earlier(peer) => self.differs_before(running, peer),
             Stop::Counts(peer, sent, expected) => {
@@ -131,6 +138,7 @@ impl Group {
             Word::Told(failure) => (failure, true),
             Word::Left(culprit) => (self.left(running, peer, Some(culprit)), false),
             Word::Alive => (self.unreached(running, peer, &evidence), false),
+            Word::CutOff(failure) => (self.cut_off(running, failure), false),
             Word::Silent => {
                 let cause = format!(
                     "is probably lost, unconfirmed: in {}, {evidence}, and the scheduler said nothing",
@@ -139,6 +147,23 @@ impl Group {
                 (self.failure(running, Status::PeerLost, self.culprit(peer), cause), false)
             }
         }
+    }
+
+    /// A peer has left. Where the scheduler is away it may have followed a first cause, of which this node hears, too.
+    fn judge_left(&self, running: &Running<'_>, peer: u32) -> (Failure, bool) {
+        let (shared, id, epoch) = (running.shared, self.id(), self.formed.epoch);
+        if shared.learnt().away.is_some() {
+            let first = shared.wait(shared.clock.now() + VERDICT_WAIT, |learnt| learnt.first_cause(id, epoch));
+            if let Some(first) = first {
+                return (first, true);
+            }
+        }
+        (self.left(running, peer, self.culprit(peer)), false)
+    }
+
+    /// This rank itself hears nobody.
+    fn cut_off(&self, running: &Running<'_>, failure: Failure) -> Failure {
+        Failure { group: Some(self.id()), sequence: running.sequence, ..failure }
     }
 
     /// The peer lives, and so does this rank.
@@ -158,14 +183,21 @@ impl Group {
             if let Some(failure) = self.first_cause(learnt) {
                 return Some(Word::Told(failure));
             }
+            if let Some(failure) = learnt.cut_off.clone() {
+                return Some(Word::CutOff(failure));
+            }
             learnt.peers.get(&index).cloned().map(|(state, culprit)| match state {
                 PeerState::Left => Word::Left(culprit),
                 PeerState::Alive => Word::Alive,
             })
         };
-        let heard = shared.wait(since + ALONE_WAIT, word);
+        let mut heard = shared.wait(since + ALONE_WAIT, word);
         if heard.is_none() && shared.learnt().away.is_none() {
-            return shared.wait(since + VERDICT_WAIT, word).unwrap_or(Word::Silent);
+            heard = shared.wait(since + VERDICT_WAIT, word);
+        }
+        if heard.is_none() && shared.learnt().away.is_some() && !shared.recovery {
+            // The nodes find out among themselves: at once where the process has gone, else within the heartbeat time-out.
+            heard = shared.wait(since + self.bounds.most() + VERDICT_WAIT, word);
         }
         heard.unwrap_or(Word::Silent)
     }

@@ -329,7 +329,7 @@ impl Group {
         let delivered = match channel {
             Channel::Collectives => self.mailbox.deliver(mail),
             Channel::Messages => self.deliver_to_messages(mail),
-            Channel::Word => return, // the agent thread's own
+            Channel::Word | Channel::Watch => return, // the agent thread's own
         };
         if let Err(mail) = delivered {
             self.drop_mail(mail);

@@ -3,6 +3,8 @@
 //! Invariant: no payload before *Accept*. Which link is let in is the mesh's decision.
 
 use super::mesh::LinkKey;
+use super::watching::word_of;
+use crate::agent::PeerWord;
 use crate::error::Failure;
 use crate::net::Transport;
 use crate::types::{Secret, Time};
@@ -44,6 +46,8 @@ pub(super) enum Stage {
     Telling(LinkKey),
     /// It tells us.
     Hearing(LinkKey),
+    /// Both say that they live, for as long as it stands.
+    Watching(LinkKey),
 }
 
 /// What to do with a handshake after a look at it.
@@ -59,6 +63,10 @@ pub(super) enum Next {
     Told(LinkKey, Failure),
     /// It has been told.
     HasTold(LinkKey),
+    /// A peer that is watched says this; there may be more.
+    Says(LinkKey, PeerWord),
+    /// A watch has ended.
+    WatchEnded(LinkKey, String),
 }
 
 impl Handshake {
@@ -74,9 +82,10 @@ impl Handshake {
             Stage::Rejecting => return Ok(Next::Close),
             Stage::Telling(key) => return Ok(Next::HasTold(key)),
             Stage::Held(_) => return Ok(Next::Wait),
-            Stage::Dialled(_) | Stage::Accepted | Stage::Hearing(_) => {}
+            Stage::Dialled(_) | Stage::Accepted | Stage::Hearing(_) | Stage::Watching(_) => {}
         }
-        let room = if matches!(self.stage, Stage::Hearing(_)) { WORD_BYTES } else { HANDSHAKE_BYTES };
+        let is_long = matches!(self.stage, Stage::Hearing(_) | Stage::Watching(_));
+        let room = if is_long { WORD_BYTES } else { HANDSHAKE_BYTES };
         loop {
             if let Some((frame, taken)) = peek_frame(&self.inbound, room as u64 / 2)? {
                 let next = self.heard(frame.header.kind, &frame.payload, secret);
@@ -117,11 +126,15 @@ impl Handshake {
             Stage::Dialled(key) | Stage::Accepting(key) => {
                 Next::Failed(key, format!("its end of a new link was closed: {reason}"))
             }
+            Stage::Watching(key) => Next::WatchEnded(key, format!("its connection ended: {reason}")),
             _ => Next::Close,
         }
     }
 
     fn heard(&self, kind: u8, payload: &[u8], secret: Option<Secret>) -> Result<Next, WireError> {
+        if let Stage::Watching(key) = self.stage {
+            return word_of(LinkKind::from_code(kind)?, payload).map(|word| Next::Says(key, word));
+        }
         let mut from = Decoder::new(payload);
         match (LinkKind::from_code(kind)?, &self.stage) {
             (LinkKind::Hello, Stage::Accepted) => {

@@ -13,8 +13,8 @@ use super::group::{Group, Mail};
 use super::handshake::{frame, half, leave, same_bytes, Handshake, Next, Stage};
 use super::locating::Locating;
 use super::log::Logger;
-use super::silence::attempt;
 use super::telling::Telling;
+use crate::agent::PeerSign;
 use crate::net::{Listener, Poller, TcpTransport, Token, Transport};
 use crate::types::{GroupId, Incarnation, Time};
 use crate::wire::{Channel, Formed, LinkAccept, LinkHello, LinkKind, LinkReject, LinkRejectReason, Member, WireError};
@@ -26,8 +26,6 @@ use std::time::Duration;
 
 /// How long a stranger may take to introduce itself, and a peer to answer a hello once it knows its cluster.
 pub(super) const HELLO_WAIT: Duration = Duration::from_secs(5);
-/// How often an attempt that has had its time, and whose peer's kernel answers, is looked at.
-const LOOK: Duration = Duration::from_secs(1);
 /// How many connections may be in the middle of a handshake; more wait in the listener's backlog.
 const HANDSHAKES_MAX: usize = 1024;
 /// How many hellos of the next epoch wait beyond that for the scheduler's word, which may be away.
@@ -65,11 +63,11 @@ pub struct Mesh {
     incarnation: Incarnation,
     logger: Arc<Logger>,
     wrap: Wrap,
-    formed: Option<Arc<Formed>>,
+    pub(super) formed: Option<Arc<Formed>>,
     pub(super) groups: HashMap<GroupId, Arc<Group>>,
     pub(super) dials: HashMap<LinkKey, Dial>,
     /// Links that this node is opening, each since when.
-    opening: HashMap<LinkKey, Time>,
+    pub(super) opening: HashMap<LinkKey, Time>,
     /// Links to members of whom `Formed` does not tell.
     locating: Locating,
     pub(super) handshakes: HashMap<Token, Handshake>,
@@ -79,6 +77,8 @@ pub struct Mesh {
     /// Groups that were freed last: who wants a link to one comes too late, and not too early.
     freed: VecDeque<GroupId>,
     pub(super) telling: Telling,
+    /// What has been seen of nodes that are watched.
+    pub(super) signs: Vec<(u32, PeerSign)>,
     next_token: usize,
 }
 
@@ -99,6 +99,7 @@ impl Mesh {
             strangers: HashSet::new(),
             freed: VecDeque::new(),
             telling: Telling::default(),
+            signs: Vec::new(),
             next_token: FIRST_TOKEN,
         }
     }
@@ -112,6 +113,7 @@ impl Mesh {
         self.locating = Locating::default();
         self.open.clear();
         self.telling = Telling::default();
+        self.signs.clear();
         self.handshakes.retain(|_, shake| matches!(shake.stage, Stage::Accepted | Stage::Held(_) | Stage::Rejecting));
         self.groups = groups.iter().map(|group| (group.id(), Arc::clone(group))).collect();
         self.answer_held(|_| true, poller);
@@ -200,7 +202,8 @@ impl Mesh {
 
     /// Lets connections in. Returns whether it stopped early, and must be asked again later.
     pub fn accept(&mut self, listener: &mut Listener, poller: &Poller, now: Time) -> bool {
-        while self.handshakes.len() < HANDSHAKES_MAX {
+        let most = HANDSHAKES_MAX + self.watched();
+        while self.handshakes.len() < most {
             match listener.accept() {
                 Ok((transport, _)) => self.insert(transport, poller, now + HELLO_WAIT, Stage::Accepted, Vec::new()),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
@@ -236,7 +239,9 @@ impl Mesh {
 
     /// Looks again at what holds bytes of which the poller does not know. Returns whether there is such a thing.
     pub fn look_again(&mut self, poller: &Poller) -> bool {
-        let waits = |shake: &Handshake| matches!(shake.stage, Stage::Accepted | Stage::Dialled(_) | Stage::Hearing(_));
+        let waits = |shake: &Handshake| {
+            matches!(shake.stage, Stage::Accepted | Stage::Dialled(_) | Stage::Hearing(_) | Stage::Watching(_))
+        };
         let held = self.handshakes.iter().filter(|(_, shake)| waits(shake) && shake.transport.holds_readable());
         let held: Vec<Token> = held.map(|(token, _)| *token).collect();
         for token in &held {
@@ -264,56 +269,18 @@ impl Mesh {
         self.handshakes.values().map(|shake| shake.deadline).filter(|deadline| *deadline > now).fold(next, Time::min)
     }
 
-    /// A peer's kernel answers at once, whatever its program does, and its agent thread once it knows of the group: only where no
-    /// packet passes does a connection not come to stand, or what was said on it is not acknowledged. Who tells that a group is
-    /// over keeps its own time.
-    fn give_up_unanswered(&mut self, now: Time) -> Time {
-        let Some(patience) = self.formed.as_ref().map(|formed| attempt(&formed.agreed)) else { return Time::NEVER };
-        let dialled = self.handshakes.iter().filter_map(|(token, shake)| match shake.stage {
-            Stage::Dialled(key) => Some((key, Some(*token))),
-            _ => None,
-        });
-        let under_way = self.dials.keys().map(|key| (*key, None)).chain(dialled);
-        let under_way: Vec<_> = under_way.filter(|(key, _)| key.channel != Channel::Word).collect();
-        let before = std::mem::take(&mut self.opening);
-        let mut next = Time::NEVER;
-        for (key, token) in under_way {
-            let since = before.get(&key).copied().unwrap_or(now);
-            if now < since + patience {
-                next = next.min(since + patience);
-            } else if let Some(address) = self.take_unanswered(key, token, patience) {
-                let reason =
-                    format!("it cannot be reached at {address}: no answer for {:.1} s", now.since(since).as_secs_f64());
-                self.deliver(key, |peer| Mail::Failed(peer, reason));
-                continue;
-            } else {
-                next = next.min(now + LOOK);
-            }
-            self.opening.insert(key, since);
-        }
-        next
-    }
-
-    /// Ends a dial whose time is up, or a handshake if it has been silent for as long. Returns whom it was to reach.
-    fn take_unanswered(&mut self, key: LinkKey, token: Option<Token>, patience: Duration) -> Option<String> {
-        let Some(token) = token else {
-            let addresses = self.dials.get(&key)?.unanswered()?;
-            self.dials.remove(&key);
-            return Some(addresses);
-        };
-        let shake = self.handshakes.get_mut(&token)?;
-        shake.transport.ask_for_signs(patience);
-        shake.transport.silence().filter(|silence| *silence >= patience)?;
-        self.handshakes.remove(&token).map(|shake| shake.transport.peer_address().to_string())
-    }
-
     fn look_at_dial(&mut self, key: LinkKey, poller: &Poller) {
         let Some(dial) = self.dials.get_mut(&key) else { return };
         match dial.look(poller) {
             Dialled::Pending => {}
-            Dialled::Failed(reason) => {
+            Dialled::Failed(reason, is_refusal) => {
                 self.dials.remove(&key);
-                self.deliver(key, |peer| Mail::Failed(peer, format!("it cannot be reached at {reason}")));
+                let reason = format!("it cannot be reached at {reason}");
+                match key.channel {
+                    Channel::Watch if is_refusal => self.watch_failed(key, reason, false),
+                    Channel::Watch => self.watch_unanswered(key),
+                    _ => self.deliver(key, |peer| Mail::Failed(peer, reason)),
+                }
             }
             Dialled::Ready(transport) => {
                 self.dials.remove(&key);
@@ -357,6 +324,18 @@ impl Mesh {
                 self.handshakes.remove(&token);
                 self.deliver(key, Mail::Freed);
             }
+            Ok(Next::Says(key, word)) => {
+                self.signs.push((key.rank, PeerSign::Says(word)));
+                self.advance(token, poller);
+            }
+            Ok(Next::WatchEnded(key, how)) => {
+                self.handshakes.remove(&token);
+                self.watch_failed(key, how, true);
+            }
+            Ok(Next::Failed(key, reason)) if key.channel == Channel::Watch => {
+                self.handshakes.remove(&token);
+                self.watch_failed(key, reason, false);
+            }
             Ok(Next::Failed(key, reason)) => {
                 self.handshakes.remove(&token);
                 self.deliver(key, |peer| Mail::Failed(peer, reason));
@@ -368,8 +347,15 @@ impl Mesh {
     /// Somebody sent what is not this protocol.
     fn turn_away(&mut self, token: Token, why: &WireError) {
         let Some(shake) = self.handshakes.remove(&token) else { return };
-        if let Stage::Dialled(key) = shake.stage {
-            return self.deliver(key, |peer| Mail::Failed(peer, format!("what answers there is no peer: {why}")));
+        match shake.stage {
+            Stage::Watching(key) => return self.watch_failed(key, format!("it is closed: {why}"), true),
+            Stage::Dialled(key) if key.channel == Channel::Watch => {
+                return self.watch_failed(key, format!("what answers there is no peer: {why}"), false);
+            }
+            Stage::Dialled(key) => {
+                return self.deliver(key, |peer| Mail::Failed(peer, format!("what answers there is no peer: {why}")));
+            }
+            _ => {}
         }
         let address = shake.transport.peer_address().ip();
         if self.strangers.len() < STRANGERS_MAX && self.strangers.insert(address) {
@@ -392,7 +378,7 @@ impl Mesh {
                 let formed = self.formed.as_ref().expect("a hello is judged only once the cluster is known");
                 shake.outbound = frame(LinkKind::Accept, &LinkAccept { proof: half(&formed.secret, 1) });
                 shake.stage = Stage::Accepting(key);
-                if key.channel != Channel::Word {
+                if is_link(key) {
                     shake.deadline = Time::NEVER;
                     self.dials.remove(&key);
                     if let Some(own) = self.dialled(key) {
@@ -422,8 +408,8 @@ impl Mesh {
         };
         let Some(rank) = group.rank_of(hello.from) else { return Some(Err(LinkRejectReason::Stranger)) };
         let key = LinkKey::new(hello.group, hello.channel, rank);
-        if key.channel == Channel::Word {
-            return Some(Ok(key)); // two who tell each other use two connections
+        if !is_link(key) {
+            return Some(Ok(key)); // two who tell or watch each other use two connections
         }
         if self.open.contains(&key) {
             return Some(Err(LinkRejectReason::Duplicate));
@@ -437,8 +423,10 @@ impl Mesh {
 
     /// A link is open: its group gets it.
     fn hand_over(&mut self, token: Token, key: LinkKey, poller: &Poller) {
-        if key.channel == Channel::Word {
-            return self.tell_or_hear(token, key, poller);
+        match key.channel {
+            Channel::Word => return self.tell_or_hear(token, key, poller),
+            Channel::Watch => return self.begin_watch(token, key, poller),
+            Channel::Collectives | Channel::Messages => {}
         }
         let Some(mut shake) = self.handshakes.remove(&token) else { return };
         // A failure here shows when the group's poller is asked to watch it.
@@ -453,12 +441,17 @@ impl Mesh {
         self.deliver(key, |peer| Mail::Up(peer, shake.transport, shake.inbound));
     }
 
-    fn deliver(&self, key: LinkKey, mail: impl FnOnce(u32) -> Mail) {
+    pub(super) fn deliver(&self, key: LinkKey, mail: impl FnOnce(u32) -> Mail) {
         // Nobody waits for a word: who cannot be told is not.
-        if let (Some(group), true) = (self.groups.get(&key.group), key.channel != Channel::Word) {
+        if let (Some(group), true) = (self.groups.get(&key.group), is_link(key)) {
             group.deliver(key.channel, mail(key.rank));
         }
     }
+}
+
+/// Whether a group gets it: there is one to each peer, and somebody waits for it.
+pub(super) fn is_link(key: LinkKey) -> bool {
+    matches!(key.channel, Channel::Collectives | Channel::Messages)
 }
 
 #[cfg(test)]

@@ -68,6 +68,8 @@ mod store;
 mod sync;
 mod telling;
 mod turns;
+mod unanswered;
+mod watching;
 mod work;
 mod writer;
 

@@ -140,6 +140,7 @@ impl Node {
     }
 
     fn turn(&mut self) -> Result<()> {
+        self.feed_signs();
         let now = self.shared.clock.now();
         let deadline = match &self.control {
             Control::Dialling(_, deadline) | Control::Lingering(_, deadline) => *deadline,
@@ -160,6 +161,7 @@ impl Node {
                     break;
                 }
             }
+            self.feed_signs();
             self.armed = Time::NEVER;
             self.feed(Input::Timer);
         }
@@ -285,6 +287,18 @@ impl Node {
             Output::Log { quiet: true, line } => self.shared.logger.info(&line),
             Output::Log { quiet: false, line } => self.shared.logger.warn(&line),
             Output::Tell(event) => self.tell(event),
+            Output::Peer(index, what) => self.mesh.to_peer(index, what, &self.poller),
+        }
+    }
+
+    /// Feeds what was seen of other nodes; what the brain does about it may show more at once.
+    fn feed_signs(&mut self) {
+        loop {
+            let signs = self.mesh.take_signs();
+            if signs.is_empty() {
+                break;
+            }
+            signs.into_iter().for_each(|(index, sign)| self.feed(Input::Peer(index, sign)));
         }
     }
 
@@ -379,7 +393,7 @@ impl Node {
         let Control::Dialling(dial, _) = &mut self.control else { return };
         match dial.look(&self.poller) {
             Dialled::Pending => {}
-            Dialled::Failed(reason) => {
+            Dialled::Failed(reason, _) => {
                 self.control = Control::None;
                 self.feed(Input::ConnectFailed(reason));
             }

@@ -86,6 +86,8 @@ pub struct Learnt {
     pub untold: Option<(Vec<u32>, bool)>,
     /// Why the scheduler cannot be reached, while it cannot.
     pub away: Option<String>,
+    /// That this node hears neither its scheduler nor any other, while that is so; with recovery only.
+    pub cut_off: Option<Failure>,
     /// The node has left (with a warning, perhaps), or its thread has ended.
     pub left: Option<Option<String>>,
     /// The agent thread has ended.
@@ -321,6 +323,7 @@ impl Shared {
                 }
             }
             Event::SchedulerAway(reason) => learnt.away = reason,
+            Event::CutOff(failure) => learnt.cut_off = failure,
             Event::Left(warning) => learnt.left = Some(warning),
         });
         told.iter().for_each(|group| group.interrupt());

@@ -79,6 +79,11 @@ impl Bounds {
         }
     }
 
+    /// The longest silence after which something is known: the heartbeat time-out and one interval.
+    pub(super) fn most(&self) -> Duration {
+        self.most
+    }
+
     /// By how much a look comes late; a little is nothing.
     pub(super) fn late(&self, now: Time, look_at: Time) -> Duration {
         Some(now.since(look_at)).filter(|late| *late >= self.every).unwrap_or_default()

@@ -166,7 +166,16 @@ fn first_cause(world: &World, node: usize, failure: &Failure) -> Verdict {
             false => Err(format!("node {node}, to which nothing happened, was put out: {failure}")),
         };
     }
-    let told = |side: &&NodeSide| side.broken.as_ref().is_some_and(|other| other.status != Status::Fenced);
+    // One that heard nobody says so of itself; the others hear that it is lost.
+    let is_of_own = |side: &NodeSide, failure: &Failure| {
+        let id = failure.culprit.as_ref().map(|culprit| &culprit.node_id);
+        failure.status == Status::Unreachable && id == Some(&side.plan.node_id)
+    };
+    if is_of_own(&world.nodes[node], failure) && world.nodes[node].to_blame {
+        return Ok(());
+    }
+    let is_shared = |side: &NodeSide, other: &Failure| other.status != Status::Fenced && !is_of_own(side, other);
+    let told = |side: &&NodeSide| side.broken.as_ref().is_some_and(|other| is_shared(side, other));
     let others = world.nodes.iter().filter(told).find(|side| side.broken.as_ref() != Some(failure));
     if let Some(other) = others {
         return Err(format!("node {node} was told {failure:?}, another {:?}", other.broken));

@@ -63,7 +63,10 @@ impl World {
                     return Err(format!("node {node} asked {asked:?} and was told {member:?}"));
                 }
             }
-            agent::Event::Peer(..) | agent::Event::Lost(_) | agent::Event::SchedulerAway(_) => {}
+            agent::Event::Peer(..)
+            | agent::Event::Lost(_)
+            | agent::Event::SchedulerAway(_)
+            | agent::Event::CutOff(_) => {}
             agent::Event::NotRecovered(failure) => {
                 return Err(format!("node {node} never asked, and was told {failure}"))
             }

@@ -418,6 +418,13 @@ pub(super) fn link_frames() -> Vec<(&'static str, LinkKind, Vec<u8>, &'static st
              6e646564010000000000000001000000002a00000000000000",
         ),
         ("LinkLeave", LinkKind::Leave, Vec::new(), ""),
+        ("LinkBeat", LinkKind::Beat, bytes(&LinkBeat { has_scheduler: false, asks: true, answers: false }), "000100"),
+        (
+            "LinkSuspect",
+            LinkKind::Suspect,
+            bytes(&LinkSuspect { peer: 3, evidence: "it closed".into() }),
+            "030000000900697420636c6f736564",
+        ),
         ("LinkKeepAlive", LinkKind::KeepAlive, Vec::new(), ""),
     ]
 }
@@ -471,6 +478,8 @@ pub(super) fn decode_link(kind: LinkKind, payload: &[u8]) -> Result<Vec<u8>, Wir
         LinkKind::Accept => again::<LinkAccept>(payload),
         LinkKind::Reject => again::<LinkReject>(payload),
         LinkKind::Revoke => again::<LinkRevoke>(payload),
+        LinkKind::Beat => again::<LinkBeat>(payload),
+        LinkKind::Suspect => again::<LinkSuspect>(payload),
         LinkKind::Data | LinkKind::Message | LinkKind::Leave | LinkKind::KeepAlive => {
             Decoder::new(payload).finish().map(|()| Vec::new())
         }

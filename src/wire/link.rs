@@ -29,6 +29,10 @@ code! {
         Message = 70,
         /// Nothing, but that the other side's kernel is to acknowledge it.
         KeepAlive = 71,
+        /// On a watch: the sender lives.
+        Beat = 72,
+        /// On a watch: the sender believes that a third is lost.
+        Suspect = 73,
     }
 }
 
@@ -41,6 +45,8 @@ code! {
         Messages = 1,
         /// That the group is over and why, in one frame, where the scheduler does not tell it.
         Word = 2,
+        /// Signs of life between two agent threads, where the scheduler gives none.
+        Watch = 3,
     }
 }
 
@@ -108,6 +114,28 @@ record! {
     pub struct LinkRevoke {
         /// The first cause that the sender knows.
         pub failure: Failure,
+    }
+}
+
+record! {
+    /// A sign of life on a watch.
+    pub struct LinkBeat {
+        /// The sender has its scheduler, which judges then.
+        pub has_scheduler: bool,
+        /// It is to be answered at once.
+        pub asks: bool,
+        /// It answers one that asked.
+        pub answers: bool,
+    }
+}
+
+record! {
+    /// On a watch: who may be lost.
+    pub struct LinkSuspect {
+        /// The index of the suspect.
+        pub peer: u32,
+        /// What was seen.
+        pub evidence: String,
     }
 }
 

@@ -41,8 +41,8 @@ pub use frame::{
 };
 pub use launcher::{ChildEnded, GivenUp, HowEnded};
 pub use link::{
-    Channel, DataHeader, LinkAccept, LinkHello, LinkKind, LinkReject, LinkRejectReason, LinkRevoke, DATA_HEADER_BYTES,
-    PROOF_BYTES,
+    Channel, DataHeader, LinkAccept, LinkBeat, LinkHello, LinkKind, LinkReject, LinkRejectReason, LinkRevoke,
+    LinkSuspect, DATA_HEADER_BYTES, PROOF_BYTES,
 };
 pub use members::{Member, Members};
 pub use message::{Lane, Message};

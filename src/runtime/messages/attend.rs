@@ -110,7 +110,7 @@ impl Group {
             }
             Word::Left(culprit) => lock(&office.engine).peer_left(rank, Some(culprit)),
             // Nobody needs it just now; it may be leaving.
-            Word::Alive | Word::Silent if !lock(&office.engine).needs(rank) => {}
+            Word::Alive | Word::Silent | Word::CutOff(_) if !lock(&office.engine).needs(rank) => {}
             Word::Alive => {
                 let (own, other) = (self.describe(self.rank().unwrap_or(0)), self.describe(rank));
                 let cause = format!(
@@ -119,6 +119,7 @@ impl Group {
                 );
                 self.revoke(shared, self.messages_failure(Status::Link, None, cause), true);
             }
+            Word::CutOff(failure) => self.revoke(shared, Failure { group: Some(self.id()), ..failure }, true),
             Word::Silent => {
                 let cause = format!(
                     "is probably lost, unconfirmed: among the messages on {}, {evidence}, and the scheduler said nothing",

@@ -323,6 +323,7 @@ impl World {
                     self.say(|| format!("node {node} tells: {event:?}"));
                     self.told(node, event)?;
                 }
+                agent::Output::Peer(..) => {} // with recovery the scheduler judges
             }
         }
         Ok(())

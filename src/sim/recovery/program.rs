@@ -178,7 +178,7 @@ impl World {
             }
             agent::Event::Absent(ask, absent) => self.absent(node, ask, &absent)?,
             agent::Event::Located(ask, member) => self.located(node, ask, &member)?,
-            agent::Event::Lost(_) | agent::Event::SchedulerAway(_) => {}
+            agent::Event::Lost(_) | agent::Event::SchedulerAway(_) | agent::Event::CutOff(_) => {}
         }
         Ok(())
     }

@@ -1,0 +1,135 @@
+//! The brain without its scheduler: what was asked of the store, and one other node.
+
+use super::bench::{formed, profile, Bench, MS};
+use super::*;
+use crate::wire::{self, Blob, LinkBeat, StoreOperation};
+use std::sync::Arc;
+
+fn add(ask: Ask) -> Command {
+    let (operation, keys) = (StoreOperation::Add, vec![Blob::new(*b"a")]);
+    Command::Store { ask, operation, keys, delta: 1, expected_bytes: 0, value: Blob::new([]) }
+}
+
+fn stored(bench: &Bench) -> Vec<(Ask, Status, String)> {
+    let answer = |event| match event {
+        Event::Stored(ask, Err(error)) => Some((ask, Error::status(&error), Error::message(&error).to_owned())),
+        _ => None,
+    };
+    bench.told().into_iter().filter_map(answer).collect()
+}
+
+#[test]
+fn store_requests_end_a_heartbeat_timeout_after_the_scheduler_was_heard_last() {
+    let mut bench = Bench::joined();
+    bench.pass(400, true);
+    bench.command(add(1));
+    bench.feed(Input::Closed("reset".to_owned()));
+    bench.command(add(2));
+    bench.pass_unreachable(900);
+    assert_eq!(stored(&bench), []);
+    bench.pass_unreachable(200);
+    let why =
+        "the scheduler at 10.0.0.1:8118 has not been heard for 1.0 s (connection refused), and without recovery its \
+               store does not come back";
+    assert_eq!(stored(&bench), [(1, Status::Unreachable, why.to_owned()), (2, Status::Unreachable, why.to_owned())]);
+    bench.outputs.clear();
+    bench.command(add(3));
+    assert_eq!(stored(&bench).len(), 1, "at once");
+}
+
+#[test]
+fn with_recovery_store_requests_wait_for_the_scheduler() {
+    let mut bench = Bench::joined_with_recovery();
+    bench.command(add(1));
+    bench.feed(Input::Closed("reset".to_owned()));
+    bench.pass_unreachable(20_000);
+    assert_eq!(stored(&bench), []);
+}
+
+/// One of two nodes: the one with the index 1, whose peer 0 would keep the watch.
+fn one_of_two(recovery: bool) -> Bench {
+    let mut profile = profile();
+    profile.register.recovery = recovery;
+    let mut bench = Bench { agent: Agent::new(profile, Time(0)), ..Bench::new() };
+    bench.outputs.clear();
+    bench.drain();
+    bench.feed(Input::Connected(Vec::new()));
+    let member = |index: u32| {
+        let member = wire::Member::clone(&formed(1, 1).members[0]);
+        Arc::new(wire::Member { index, rank: index, node_id: index.to_string(), ..member })
+    };
+    let members = wire::Members::new(vec![member(0), member(1)]);
+    bench.receive(Message::Formed(wire::Formed { index: 1, members, ..formed(1, 1) }));
+    bench.outputs.clear();
+    bench
+}
+
+fn to_peer(bench: &Bench) -> Vec<String> {
+    let what = |output: &Output| match output {
+        Output::Peer(peer, what) => Some(format!("{peer}: {what:?}")),
+        _ => None,
+    };
+    bench.outputs.iter().filter_map(what).collect()
+}
+
+#[test]
+fn a_node_that_has_its_scheduler_watches_nobody() {
+    let mut bench = one_of_two(false);
+    bench.pass(5000, true);
+    assert_eq!(to_peer(&bench), [""; 0]);
+    bench.feed(Input::Closed("reset".to_owned()));
+    assert_eq!(to_peer(&bench), ["0: Watch"]);
+}
+
+#[test]
+fn a_suspect_that_answers_lives() {
+    let mut bench = one_of_two(false);
+    bench.feed(Input::Closed("reset".to_owned()));
+    bench.feed(Input::Peer(0, PeerSign::Stands));
+    bench.command(Command::Suspect { peer: 0, evidence: "its end was closed".to_owned() });
+    let says = |answers| PeerSign::Says(PeerWord::Beat(LinkBeat { has_scheduler: false, asks: false, answers }));
+    bench.feed(Input::Peer(0, says(false)));
+    assert!(!bench.told().iter().any(|event| matches!(event, Event::Peer(..))), "it may have said so before");
+    bench.feed(Input::Peer(0, says(true)));
+    assert!(matches!(bench.last_event(), Event::Peer(0, wire::PeerState::Alive, _)));
+    bench.outputs.clear();
+    bench.command(Command::Suspect { peer: 0, evidence: "its end was closed".to_owned() });
+    bench.feed(Input::Peer(0, PeerSign::Says(PeerWord::Leaves)));
+    assert!(matches!(bench.last_event(), Event::Peer(0, wire::PeerState::Left, _)));
+    bench.feed(Input::Peer(0, PeerSign::Ended("it closed the connection".to_owned())));
+    bench.pass_unreachable(5000);
+    assert!(!bench.told().iter().any(|event| matches!(event, Event::Broken(_))), "it has left");
+}
+
+#[test]
+fn one_that_hears_nobody_is_cut_off_itself() {
+    for recovery in [false, true] {
+        let mut bench = one_of_two(recovery);
+        bench.pass(4 * 200, false);
+        assert_eq!(bench.disconnects(), 1, "the scheduler is silent");
+        let unseen = Input::Peer(0, PeerSign::Seen { is_gone: false, lives: false, answers: false });
+        for _ in 0..20 {
+            bench.feed(unseen.clone());
+            let until = Time(bench.now.0 + 20 * MS);
+            while bench.armed <= until {
+                bench.now = bench.now.max(bench.armed);
+                bench.armed = Time::NEVER;
+                bench.feed(Input::Timer);
+                bench.feed(unseen.clone());
+            }
+            bench.now = until;
+        }
+        let told = bench.told().into_iter().find_map(|event| match event {
+            Event::Broken(failure) | Event::CutOff(Some(failure)) => Some(failure),
+            _ => None,
+        });
+        let failure = told.expect("it says so");
+        assert_eq!((failure.status, failure.culprit.clone().and_then(|it| it.rank)), (Status::Unreachable, Some(1)));
+        let cause = "has heard neither the scheduler nor any other rank for 1.0 s: it seems to be cut off itself";
+        assert_eq!(failure.cause, cause);
+        if recovery {
+            bench.feed(Input::Peer(0, PeerSign::Stands));
+            assert!(matches!(bench.last_event(), Event::CutOff(None)), "it hears somebody again");
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! The nodes watch each other while the scheduler gives no sign of life, so that they know without it who is lost.
+//!
+//! One of them keeps the watch: the one with the lowest index that answers. All others connect to it; it connects to those that
+//! do not. What one of them suspects it tells the keeper, which finds out, decides and tells all: so all that reach each other
+//! name the same one, of several the lowest. Where the one that would keep the watch is itself dead, all find that out, and there
+//! is none lower. The first loss ends a job without recovery, so that nobody need keep the watch after that.
+//!
+//! Dead is one whose process has gone, or whose port refuses, if it was needed or had been heard in this watch; and one that
+//! says nothing for the heartbeat time-out: it is stopped where its host still answers. Not dead is one that said that it leaves, or
+//! why it gives up, before it went. A node that hears nobody at all is cut off itself, and says so.
+//!
+//! Deliberately absent: judging others with recovery, for the scheduler comes back and does that; there a node only says that it is
+//! cut off. Nobody judges while one that is heard has its scheduler. `watching` feeds it and acts on it. Tested in `agent_watch_test.rs` and by seed in `watch_sim_test.rs`.
+
+use super::seconds;
+use crate::error::Failure;
+use crate::types::Time;
+use crate::wire::{Member, Members};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// How many others are asked beside the keeper when that does not answer, to know whether anybody does.
+const OTHERS_ASKED: usize = 64;
+
+/// What a node knows of the others by itself.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    pub(super) own: u32,
+    pub(super) members: Option<Members>,
+    pub(super) timeout: Duration,
+    pub(super) round: Option<Round>,
+    pub(super) peers: BTreeMap<u32, Peer>,
+    pub(super) look_at: Option<Time>,
+    pub(super) beat_at: Time,
+}
+
+/// A time without the scheduler.
+#[derive(Debug)]
+pub(super) struct Round {
+    /// When anybody was heard last: the scheduler, or another node.
+    pub(super) heard_at: Time,
+    pub(super) began: Time,
+    /// When what is known then is the verdict.
+    pub(super) settles_at: Option<Time>,
+    /// That this node is cut off has been told.
+    pub(super) is_cut_off: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Peer {
+    pub(super) standing: Standing,
+    /// When it was heard last, or first looked for.
+    pub(super) heard: Time,
+    pub(super) has_scheduler: bool,
+    /// Why somebody believes that it is lost.
+    pub(super) suspected: Option<String>,
+    /// How its last connection of this watch ended, without a word.
+    pub(super) ended: Option<String>,
+    /// Why it has given up.
+    pub(super) followed: Option<Failure>,
+    /// What the last look has shown; none since it was heard.
+    pub(super) seen: Option<Seen>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen {
+    pub(super) is_gone: bool,
+    pub(super) lives: bool,
+    pub(super) answers: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// No connection stands yet, or any more; `true`: an attempt is under way.
+    Sought(bool),
+    Up,
+    Refused(String),
+    Left,
+}
+
+/// What a watch has found out.
+#[derive(Debug)]
+pub(super) enum Finding {
+    Lost(u32, String),
+    /// One that somebody needs has gone after it gave up, for this.
+    Followed(Failure),
+    CutOff(Duration),
+}
+
+impl Watch {
+    /// An epoch begins.
+    pub(super) fn form(&mut self, own: u32, members: &Members, timeout: Duration) {
+        *self = Watch { own, members: Some(members.clone()), timeout, ..Watch::default() };
+    }
+
+    pub(super) fn interval(&self) -> Duration {
+        self.timeout / 5
+    }
+
+    fn members(&self) -> &[std::sync::Arc<Member>] {
+        self.members.as_deref().unwrap_or_default()
+    }
+
+    pub(super) fn member(&self, index: u32) -> Option<Member> {
+        self.members.as_ref()?.find(index)
+    }
+
+    pub(super) fn is_alone(&self) -> bool {
+        self.members.as_ref().is_none_or(|members| members.len() < 2)
+    }
+
+    pub(super) fn deadline(&self) -> Time {
+        self.look_at.unwrap_or(Time::NEVER)
+    }
+
+    /// This process stood still: nobody could be heard in that time.
+    pub(super) fn paused(&mut self, now: Time, late: Duration) {
+        self.peers.values_mut().for_each(|peer| peer.heard.forgive(late, now));
+    }
+
+    pub(super) fn peer(&mut self, index: u32, now: Time) -> &mut Peer {
+        self.peers.entry(index).or_insert(Peer {
+            standing: Standing::Sought(false),
+            heard: now,
+            has_scheduler: false,
+            suspected: None,
+            ended: None,
+            followed: None,
+            seen: None,
+        })
+    }
+
+    /// The one that keeps the watch, as far as this node knows: the lowest that is not known to be gone; this node, where no
+    /// lower one is left.
+    pub(super) fn keeper(&self) -> u32 {
+        let is_out = |index: &u32| self.peers.get(index).is_some_and(Peer::is_out);
+        self.members()
+            .iter()
+            .map(|member| member.index)
+            .take_while(|index| *index < self.own)
+            .find(|it| !is_out(it))
+            .unwrap_or(self.own)
+    }
+
+    pub(super) fn up(&self) -> Vec<u32> {
+        self.peers.iter().filter(|(_, peer)| peer.standing == Standing::Up).map(|(index, _)| *index).collect()
+    }
+
+    fn hears(&self, peer: &Peer, now: Time) -> bool {
+        peer.standing == Standing::Up && now.since(peer.heard) < self.timeout
+    }
+
+    /// Whom this node should be connected to, and is not.
+    pub(super) fn wanted(&self, now: Time) -> Vec<u32> {
+        let Some(round) = &self.round else { return Vec::new() };
+        let (keeper, others) =
+            (self.keeper(), self.members().iter().map(|member| member.index).filter(|it| *it != self.own));
+        let is_soon = |peer: &Peer| peer.standing == Standing::Up && now.since(peer.heard) < self.interval() * 2;
+        let is_heard = self.peers.get(&keeper).is_some_and(is_soon);
+        let waited = now.since(round.began);
+        let mut wanted: Vec<u32> = match keeper == self.own {
+            // The others are coming: two connections for each would be one too many.
+            true if waited < self.interval() / 4 => Vec::new(),
+            true => others.collect(),
+            false if is_heard || waited < self.interval() => vec![keeper],
+            false => others.take(OTHERS_ASKED).collect(),
+        };
+        wanted.extend(self.peers.iter().filter(|(_, peer)| peer.suspected.is_some()).map(|(index, _)| *index));
+        wanted.sort_unstable();
+        wanted.dedup();
+        wanted.retain(|index| self.peers.get(index).is_none_or(|peer| peer.standing == Standing::Sought(false)));
+        wanted
+    }
+
+    /// Why this one is dead, if it is.
+    fn death(&self, peer: &Peer, now: Time, is_heard: bool) -> Option<String> {
+        let was_needed = peer.ended.as_ref().or(peer.suspected.as_ref());
+        let silent = now.since(peer.heard);
+        match &peer.standing {
+            Standing::Left => None,
+            _ if peer.followed.is_some() => None,
+            Standing::Refused(how) => {
+                let lives = peer.seen.is_some_and(|seen| seen.lives);
+                was_needed.filter(|_| !lives).map(|evidence| format!("{evidence}, and {how}"))
+            }
+            Standing::Sought(_) | Standing::Up => match peer.seen {
+                Some(Seen { is_gone: true, .. }) if was_needed.is_some() => {
+                    was_needed.map(|evidence| format!("{evidence}, and its process has ended"))
+                }
+                Some(Seen { answers: true, .. }) if silent >= self.timeout => Some(format!(
+                    "it has said nothing for {} though its host answers: it is stopped, or stuck",
+                    seconds(silent)
+                )),
+                Some(Seen { answers: false, .. }) if silent >= self.timeout && is_heard => {
+                    Some(format!("it has not been heard for {}, and its host does not answer", seconds(silent)))
+                }
+                _ => None,
+            },
+        }
+    }
+
+    /// Whether any other host or process shows that this node reaches it.
+    fn reaches_somebody(&self, own_host: &str, now: Time) -> bool {
+        let is_elsewhere = |index: u32| self.member(index).is_some_and(|member| member.host.key != own_host);
+        self.peers.iter().any(|(index, peer)| match &peer.standing {
+            Standing::Up if self.hears(peer, now) && now.since(peer.heard) < self.interval() * 5 / 2 => true,
+            Standing::Refused(_) => is_elsewhere(*index),
+            Standing::Left => false,
+            _ => peer.seen.is_some_and(|seen| seen.answers),
+        })
+    }
+
+    pub(super) fn find(&self, own_host: &str, now: Time, judges: bool) -> Option<Finding> {
+        let round = self.round.as_ref()?;
+        let is_heard = self.reaches_somebody(own_host, now);
+        if self.peers.values().any(|peer| peer.has_scheduler && self.hears(peer, now)) {
+            return None;
+        }
+        let silent = now.since(round.heard_at);
+        let is_sought = |peer: &&Peer| matches!(peer.standing, Standing::Sought(_) | Standing::Up);
+        let is_deaf = |peer: &Peer| {
+            now.since(peer.heard) >= self.interval() * 5 / 2 && peer.seen.is_some_and(|seen| !seen.answers)
+        };
+        let mut sought = self.peers.values().filter(is_sought).peekable();
+        if !is_heard && silent >= self.timeout && sought.peek().is_some() && sought.all(is_deaf) {
+            return Some(Finding::CutOff(silent));
+        }
+        if !judges {
+            return None;
+        }
+        let dead = self.peers.iter().find_map(|(index, peer)| Some((*index, self.death(peer, now, is_heard)?)));
+        let keeper = self.keeper();
+        let decides = keeper == self.own || dead.as_ref().is_some_and(|(index, _)| *index == keeper);
+        if !decides {
+            return None;
+        }
+        if let Some((index, why)) = dead {
+            return Some(Finding::Lost(index, why));
+        }
+        let gone = self.peers.values().find(|peer| peer.suspected.is_some() && peer.standing != Standing::Up);
+        gone.and_then(|peer| peer.followed.clone()).map(Finding::Followed)
+    }
+}
+
+impl Peer {
+    /// It cannot keep the watch, and is not dead for that.
+    fn is_out(&self) -> bool {
+        matches!(self.standing, Standing::Left | Standing::Refused(_))
+            || (self.followed.is_some() && self.standing != Standing::Up)
+    }
+
+    /// A round begins: what came before it counts for nothing, but that it has left.
+    pub(super) fn begin(now: Time) -> impl Fn(&mut Peer) {
+        move |peer| {
+            (peer.heard, peer.has_scheduler, peer.seen) = (now, false, None);
+            if matches!(peer.standing, Standing::Refused(_)) {
+                peer.standing = Standing::Sought(false);
+            }
+        }
+    }
+}
