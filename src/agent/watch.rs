@@ -230,7 +230,9 @@ impl Watch {
         }
         let dead = self.peers.iter().find_map(|(index, peer)| Some((*index, self.death(peer, now, is_heard)?)));
         let keeper = self.keeper();
-        let decides = keeper == self.own || dead.as_ref().is_some_and(|(index, _)| *index == keeper);
+        let is_dead = |peer: &Peer| self.death(peer, now, is_heard).is_some();
+        // Where the one that would keep the watch is dead, all find that out, and what else each knows was told to no other.
+        let decides = keeper == self.own || self.peers.get(&keeper).is_some_and(is_dead);
         if !decides {
             return None;
         }
