@@ -1237,14 +1237,17 @@ muster_status_t muster_isendrecv(muster_group_t *group,
  * Every call on the store waits for the scheduler's answer: muster_store_get and muster_store_wait for as long as they
  * are told, the others, and those that try once, for 300 s at most. Then it returns MUSTER_ERR_TIMEOUT, or
  * MUSTER_ERR_UNREACHABLE where the scheduler is away: without recovery already when that has not been heard for the
- * heartbeat time-out, for what it kept does not come back. In a broken cluster it returns the first cause, after
+ * heartbeat time-out and takes no connection, for what it kept does not come back. In a broken cluster it returns the first cause, after
  * muster_finalize MUSTER_ERR_STATE. No error of the store revokes anything. With recovery a call that was under way when a node was
  * lost, and waits for nobody but the scheduler, still gets its answer.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster, `key` NULL or a string, `value` readable for `len` bytes or NULL.
  */
-muster_status_t muster_store_set(muster_cluster_t *cluster, const char *key, const void *value, size_t len);
+muster_status_t muster_store_set(muster_cluster_t *cluster,
+                                 const char *key,
+                                 const void *value,
+                                 size_t len);
 
 /**
  * The value of a key, waiting until somebody sets it: the scheduler pushes it, nobody polls. `timeout_ms`: -1 the

@@ -77,10 +77,11 @@ impl Agent {
         }
     }
 
-    /// When what was asked of the store ends without an answer: the scheduler has been silent for a heartbeat time-out, and
-    /// without recovery nobody can bring back what it kept.
+    /// When what was asked of the store ends without an answer: the scheduler has been silent for a heartbeat time-out and
+    /// takes no connection, and without recovery nobody can bring back what it kept. One that is only stopped is waited for.
     pub(super) fn store_deadline(&self) -> Time {
-        let heard = self.line.heard_before().filter(|_| !self.profile.register.recovery && self.store.is_asked());
+        let is_over = !self.profile.register.recovery && !self.line.is_taken();
+        let heard = self.line.heard_before().filter(|_| is_over && self.store.is_asked());
         heard.map_or(Time::NEVER, |heard| heard + self.pulse.timeout())
     }
 

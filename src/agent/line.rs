@@ -62,6 +62,8 @@ pub(super) struct Line {
     away_since: Option<Time>,
     /// When a member that is without its scheduler had heard it last.
     heard_before: Option<Time>,
+    /// The last attempt came to stand, and has not been answered: a scheduler that is stopped, or very busy, may go on.
+    is_taken: bool,
     away_told: bool,
     away_warned: bool,
     /// Why a scheduler was refused last.
@@ -82,6 +84,7 @@ impl Line {
             sent_away: false,
             away_since: None,
             heard_before: None,
+            is_taken: false,
             away_told: false,
             away_warned: false,
             refused: String::new(),
@@ -156,6 +159,10 @@ impl Line {
 
     pub(super) fn heard_before(&self) -> Option<Time> {
         self.heard_before
+    }
+
+    pub(super) fn is_taken(&self) -> bool {
+        self.is_taken
     }
 
     pub(super) fn last_reason(&self) -> &str {
@@ -308,6 +315,7 @@ impl Agent {
             return;
         }
         self.line.state = State::Registered;
+        self.line.is_taken = true;
         if self.line.met == Met::Nobody {
             self.line.met = Met::Somebody(now);
             "it takes connections, but has said nothing yet".clone_into(&mut self.line.last_reason);
@@ -332,6 +340,7 @@ impl Agent {
             return;
         }
         self.line.last_reason = reason;
+        self.line.is_taken = false;
         self.line.sent_away = false;
         if !self.line.has_met_the_scheduler() {
             self.line.met = Met::Nobody;
@@ -407,6 +416,7 @@ impl Agent {
         self.line.refused.clear();
         self.line.away_since = None;
         self.line.heard_before = None;
+        self.line.is_taken = false;
         if std::mem::take(&mut self.line.away_warned) {
             let line = format!("the scheduler at {} is there again", self.scheduler());
             self.outputs.push_back(Output::Log { quiet: false, line });

@@ -70,7 +70,7 @@ impl Agent {
             }
             known.suspected = Some(evidence.clone());
             let (is_up, has_left) = (known.standing == Standing::Up, known.standing == Standing::Left);
-            self.to_peer(peer, ToPeer::Look);
+            self.tell_peer(peer, ToPeer::Look);
             if has_left {
                 self.answer_suspicion(peer, PeerState::Left);
             } else if is_up {
@@ -116,7 +116,7 @@ impl Agent {
             PeerSign::Refused(how) => {
                 if matches!(peer.standing, Standing::Sought(_)) {
                     peer.standing = Standing::Refused(how);
-                    self.to_peer(index, ToPeer::Look);
+                    self.tell_peer(index, ToPeer::Look);
                 }
             }
             PeerSign::Unanswered => {
@@ -130,7 +130,7 @@ impl Agent {
                     peer.standing = Standing::Sought(false);
                     (peer.ended, peer.heard) = (Some(how), now);
                     if self.watch.round.is_some() {
-                        self.to_peer(index, ToPeer::Look);
+                        self.tell_peer(index, ToPeer::Look);
                     }
                 }
             }
@@ -182,7 +182,7 @@ impl Agent {
                     return;
                 }
                 self.watch.peer(suspect, now).suspected.get_or_insert(evidence);
-                self.to_peer(suspect, ToPeer::Look);
+                self.tell_peer(suspect, ToPeer::Look);
             }
             PeerWord::GivesUp(failure) => {
                 let is_of_epoch = matches!(&self.stage, Stage::Member(member) if member.epoch == failure.epoch);
@@ -219,7 +219,7 @@ impl Agent {
     fn seek(&mut self, now: Time) {
         for index in self.watch.wanted(now) {
             self.watch.peer(index, now).standing = Standing::Sought(true);
-            self.to_peer(index, ToPeer::Watch);
+            self.tell_peer(index, ToPeer::Watch);
         }
     }
 
@@ -247,7 +247,7 @@ impl Agent {
             };
             let silent: Vec<u32> =
                 self.watch.peers.iter().filter(|(_, it)| is_silent(it)).map(|(index, _)| *index).collect();
-            silent.into_iter().for_each(|index| self.to_peer(index, ToPeer::Look));
+            silent.into_iter().for_each(|index| self.tell_peer(index, ToPeer::Look));
             self.seek(now);
             self.settle(now);
         }
@@ -324,12 +324,12 @@ impl Agent {
         Failure { status: Status::Unreachable, culprit, cause, epoch, group: None, sequence: 0 }
     }
 
-    fn to_peer(&mut self, index: u32, what: ToPeer) {
+    fn tell_peer(&mut self, index: u32, what: ToPeer) {
         self.outputs.push_back(Output::Peer(index, what));
     }
 
     fn say(&mut self, index: u32, word: PeerWord) {
-        self.to_peer(index, ToPeer::Say(word));
+        self.tell_peer(index, ToPeer::Say(word));
     }
 }
 

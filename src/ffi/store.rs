@@ -30,7 +30,7 @@ fn give_bytes(bytes: &[u8]) -> Result<*mut c_void> {
 /// Every call on the store waits for the scheduler's answer: muster_store_get and muster_store_wait for as long as they
 /// are told, the others, and those that try once, for 300 s at most. Then it returns MUSTER_ERR_TIMEOUT, or
 /// MUSTER_ERR_UNREACHABLE where the scheduler is away: without recovery already when that has not been heard for the
-/// heartbeat time-out, for what it kept does not come back. In a broken cluster it returns the first cause, after
+/// heartbeat time-out and takes no connection, for what it kept does not come back. In a broken cluster it returns the first cause, after
 /// muster_finalize MUSTER_ERR_STATE. No error of the store revokes anything. With recovery a call that was under way when a node was
 /// lost, and waits for nobody but the scheduler, still gets its answer.
 ///

@@ -78,7 +78,7 @@ pub struct Mesh {
     freed: VecDeque<GroupId>,
     pub(super) telling: Telling,
     /// What has been seen of nodes that are watched.
-    pub(super) signs: Vec<(u32, PeerSign)>,
+    pub(super) signs: VecDeque<(u32, PeerSign)>,
     next_token: usize,
 }
 
@@ -99,7 +99,7 @@ impl Mesh {
             strangers: HashSet::new(),
             freed: VecDeque::new(),
             telling: Telling::default(),
-            signs: Vec::new(),
+            signs: VecDeque::new(),
             next_token: FIRST_TOKEN,
         }
     }
@@ -325,7 +325,7 @@ impl Mesh {
                 self.deliver(key, Mail::Freed);
             }
             Ok(Next::Says(key, word)) => {
-                self.signs.push((key.rank, PeerSign::Says(word)));
+                self.signs.push_back((key.rank, PeerSign::Says(word)));
                 self.advance(token, poller);
             }
             Ok(Next::WatchEnded(key, how)) => {

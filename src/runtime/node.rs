@@ -287,18 +287,14 @@ impl Node {
             Output::Log { quiet: true, line } => self.shared.logger.info(&line),
             Output::Log { quiet: false, line } => self.shared.logger.warn(&line),
             Output::Tell(event) => self.tell(event),
-            Output::Peer(index, what) => self.mesh.to_peer(index, what, &self.poller),
+            Output::Peer(index, what) => self.mesh.tell_peer(index, what, &self.poller),
         }
     }
 
     /// Feeds what was seen of other nodes; what the brain does about it may show more at once.
     fn feed_signs(&mut self) {
-        loop {
-            let signs = self.mesh.take_signs();
-            if signs.is_empty() {
-                break;
-            }
-            signs.into_iter().for_each(|(index, sign)| self.feed(Input::Peer(index, sign)));
+        while let Some((index, sign)) = self.mesh.take_sign() {
+            self.feed(Input::Peer(index, sign));
         }
     }
 

@@ -158,6 +158,12 @@ fn answered_in_time(node: usize, side: &NodeSide) -> Verdict {
     Ok(())
 }
 
+/// One that heard nobody says so of itself; the others hear that it is lost.
+fn is_of_itself(side: &NodeSide, failure: &Failure) -> bool {
+    let id = failure.culprit.as_ref().map(|culprit| &culprit.node_id);
+    failure.status == Status::Unreachable && id == Some(&side.plan.node_id)
+}
+
 /// The cause that this node was told is the one that everybody was told, and its culprit did fail.
 fn first_cause(world: &World, node: usize, failure: &Failure) -> Verdict {
     if failure.status == Status::Fenced {
@@ -166,15 +172,10 @@ fn first_cause(world: &World, node: usize, failure: &Failure) -> Verdict {
             false => Err(format!("node {node}, to which nothing happened, was put out: {failure}")),
         };
     }
-    // One that heard nobody says so of itself; the others hear that it is lost.
-    let is_of_own = |side: &NodeSide, failure: &Failure| {
-        let id = failure.culprit.as_ref().map(|culprit| &culprit.node_id);
-        failure.status == Status::Unreachable && id == Some(&side.plan.node_id)
-    };
-    if is_of_own(&world.nodes[node], failure) && world.nodes[node].to_blame {
+    if is_of_itself(&world.nodes[node], failure) && world.nodes[node].to_blame {
         return Ok(());
     }
-    let is_shared = |side: &NodeSide, other: &Failure| other.status != Status::Fenced && !is_of_own(side, other);
+    let is_shared = |side: &NodeSide, other: &Failure| other.status != Status::Fenced && !is_of_itself(side, other);
     let told = |side: &&NodeSide| side.broken.as_ref().is_some_and(|other| is_shared(side, other));
     let others = world.nodes.iter().filter(told).find(|side| side.broken.as_ref() != Some(failure));
     if let Some(other) = others {
@@ -232,7 +233,8 @@ fn told_of_the_end(world: &World) -> Verdict {
         if there && side.broken.is_none() && !side.dead && !side.disturbed {
             return Err(format!("node {node} was not told: {failure}"));
         }
-        if side.broken.as_ref().is_some_and(|told| told.status != Status::Fenced && told != failure) {
+        let is_other = |told: &Failure| told.status != Status::Fenced && !is_of_itself(side, told) && told != failure;
+        if side.broken.as_ref().is_some_and(is_other) {
             return Err(format!("node {node} was told {:?}, the scheduler says {failure:?}", side.broken));
         }
     }

@@ -244,28 +244,28 @@ impl World {
                     self.say(Some(node), || format!("tells: {event:?}"));
                     self.told(node, event)?;
                 }
-                agent::Output::Peer(peer, what) => self.to_peer(node, peer, what),
+                agent::Output::Peer(peer, what) => self.tell_peer(node, peer, what),
             }
         }
         Ok(())
     }
 
-    /// What nodes say to each other without their scheduler takes a network of its own, which loses what goes to or from one that
-    /// is isolated.
-    fn to_peer(&mut self, node: usize, peer_index: u32, what: agent::ToPeer) {
+    /// What nodes say to each other without their scheduler takes a network of its own, which holds back what goes to or from one that
+    /// is isolated until it is so no longer, as TCP does.
+    pub(super) fn tell_peer(&mut self, node: usize, peer_index: u32, what: agent::ToPeer) {
         use agent::{PeerSign, ToPeer};
         let index = |node: usize| self.nodes[node].formed.as_ref().map(|(_, formed)| formed.index);
         let found = (0..self.nodes.len()).find(|node| index(*node) == Some(peer_index));
         let (Some(peer), Some(own_index)) = (found, index(node)) else { return };
         let (own, other) = (&self.nodes[node], &self.nodes[peer]);
-        let passes = own.isolated_until <= self.now && other.isolated_until <= self.now;
+        let passes_at = self.now.max(own.isolated_until).max(other.isolated_until);
         let lives = other.alive && other.left.is_none() && other.agent.is_some();
         let signs = match what {
             ToPeer::Look => {
-                let sign = PeerSign::Seen { is_gone: false, lives: false, answers: passes };
+                let sign = PeerSign::Seen { is_gone: false, lives: false, answers: passes_at == self.now };
                 return self.queue.put(self.now, Event::ToNode(node, None, agent::Input::Peer(peer_index, sign)));
             }
-            _ if !passes => vec![],
+            what if passes_at > self.now => return self.queue.put(passes_at, Event::ToPeer(node, peer_index, what)),
             ToPeer::Watch if lives => vec![(peer, own_index, PeerSign::Stands), (node, peer_index, PeerSign::Stands)],
             ToPeer::Watch => vec![(node, peer_index, PeerSign::Refused("connection refused".to_owned()))],
             ToPeer::Say(word) => vec![(peer, own_index, PeerSign::Says(word))],

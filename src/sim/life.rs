@@ -37,6 +37,12 @@ impl World {
                 checks::revoked(self, node, failure)?;
             }
             agent::Event::Stored(ask, answer) => {
+                // A node that is cut off for a heartbeat time-out waits for no store.
+                let is_unreachable = answer.as_ref().is_err_and(|error| error.status() == Status::Unreachable);
+                if is_unreachable && self.nodes[node].to_blame {
+                    self.nodes[node].program.open.remove(&ask);
+                    return Ok(());
+                }
                 let Some(asked) = self.nodes[node].program.open.remove(&ask) else {
                     if answer.is_err() && self.nodes[node].broken.is_some() {
                         return Ok(()); // what was about to be given up

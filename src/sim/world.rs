@@ -32,6 +32,8 @@ pub(super) enum Event {
     ToScheduler(Option<usize>, membership::Input),
     /// Something reaches a node, over this connection if it has one.
     ToNode(usize, Option<usize>, agent::Input),
+    /// What a node says to the one with this index reaches the network.
+    ToPeer(usize, u32, agent::ToPeer),
     /// A node's attempt to connect, numbered, has failed.
     NotConnected(usize, u64, String),
     SchedulerTimer(Time),
@@ -172,6 +174,7 @@ impl World {
             Event::StartNode(node) => self.start_node(node)?,
             Event::ToScheduler(conn, input) => self.reach_scheduler(conn, input),
             Event::ToNode(node, conn, input) => self.reach_node(node, conn, input)?,
+            Event::ToPeer(node, peer, what) => self.tell_peer(node, peer, what),
             Event::NotConnected(node, attempt, reason) => {
                 if self.nodes[node].line == Line::Attempt(attempt) {
                     self.reach_node(node, None, agent::Input::ConnectFailed(reason))?;
