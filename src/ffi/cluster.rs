@@ -192,10 +192,20 @@ fn broken(cluster: &Cluster) -> Result<Failure> {
     cluster.failure().ok_or_else(|| Error::new(Status::NotFound, "nothing has failed: the cluster is whole"))
 }
 
-/// The first cause of a broken cluster, or of its first broken group; a group that has been freed does not count. While nothing is
-/// broken, the newest message of a group whose time was up, in the present epoch: MUSTER_ERR_TIMEOUT, with the rank that it was
-/// to or from (-1: any rank); the group still holds then, and what breaks later takes its place. Pass `sizeof *out` as `size`.
-/// MUSTER_ERR_NOT_FOUND while nothing has failed.
+/// The first cause for which the cluster is broken, as this process knows it in the present epoch. Pass `sizeof *out` as
+/// `size`. MUSTER_ERR_NOT_FOUND while nothing has failed. Thread-safe; does not block.
+///
+/// That is what ended the cluster as a whole (a loss, an abort) or one of its own groups (world, servers, universe),
+/// whichever this process came to know first. Where they all hold, it is what ended the first of the groups that the
+/// program made; one that has been freed does not count. What ends other groups later changes nothing. That a rank called
+/// muster_recover (MUSTER_ERR_REVOKED) is told only where nothing else is wrong. While nothing is broken it is the newest
+/// message of a group whose time was up: MUSTER_ERR_TIMEOUT, with the rank that it was to or from (-1: any rank); the
+/// group still holds then (muster_group_failure says so), and what breaks later takes its place.
+///
+/// A failing call on a group (its status and muster_last_error) and muster_group_failure tell the first cause of that
+/// group. It is the cluster's, unless that group was over before. So for the cluster's own groups, of which one is
+/// enough for most programs, calls, both structs and muster_cluster_error tell the same. What else ends a
+/// message or a store call alone, and why muster_recover fails, is told by that call only.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster; `out` must be NULL or writable for `size` bytes.

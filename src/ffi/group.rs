@@ -1,5 +1,6 @@
 //! Groups: handles, ranks, members.
 
+use super::cluster::muster_failure_t;
 use super::constants::{
     muster_status_t, MUSTER_ADDRESS_BYTES, MUSTER_MEMBER_LEFT, MUSTER_MEMBER_LOST, MUSTER_MEMBER_PRESENT,
     MUSTER_NAME_BYTES,
@@ -195,6 +196,34 @@ pub unsafe extern "C" fn muster_group_member(
         };
         // SAFETY: as promised by the caller.
         unsafe { give_struct(&given, out, size, std::mem::size_of::<i32>()) }
+    })
+}
+
+/// The first cause for which the group is over: what a failing call on it returns and says (muster_last_error). Pass
+/// `sizeof *out` as `size`. MUSTER_ERR_NOT_FOUND while the group holds, and where it ended in order (muster_finalize).
+/// muster_failure says how this and the cluster's first cause relate. Thread-safe; does not block.
+///
+/// Once told, it stays the same, with one exception: that a rank called muster_recover (MUSTER_ERR_REVOKED) gives way to what
+/// was really wrong, if that becomes known later. Calls on the group then say that, too.
+///
+/// # Safety
+/// `group` must be NULL or a live group; `out` must be NULL or writable for `size` bytes.
+#[no_mangle]
+pub unsafe extern "C" fn muster_group_failure(
+    group: *const muster_group_t,
+    out: *mut muster_failure_t,
+    size: usize,
+) -> muster_status_t {
+    guard(|| {
+        let out = check_out(out, "out")?;
+        let first_cause = |group: &Group| {
+            let holds = || Error::new(Status::NotFound, format!("nothing has failed: {} is not broken", group.id()));
+            group.first_cause().ok_or_else(holds)
+        };
+        // SAFETY: as promised by the caller.
+        let failure = unsafe { handle(group, "group") }?.with(first_cause)?;
+        // SAFETY: as promised by the caller.
+        unsafe { give_struct(&muster_failure_t::from(&failure), out, size, std::mem::size_of::<muster_status_t>()) }
     })
 }
 

@@ -249,20 +249,9 @@ impl Cluster {
     /// was up.
     pub fn failure(&self) -> Option<Failure> {
         let learnt = self.shared.learnt();
-        let (broken, groups) = (learnt.broken.clone(), learnt.groups());
+        let (first, groups) = (learnt.causes.of_cluster().cloned(), learnt.groups());
         drop(learnt);
-        let first = || groups.iter().filter_map(|group| group.told(&self.shared));
-        match broken {
-            // Somebody may have been lost to a group before, while the scheduler was away.
-            Some(abort) if abort.status == Status::Aborted => {
-                first().find(|failure| failure.status == Status::PeerLost).or(Some(abort))
-            }
-            Some(failure) => Some(failure),
-            None => match first().next() {
-                Some(failure) => Some(failure).filter(|failure| failure.status != Status::State),
-                None => groups.iter().find_map(|group| group.late_message()),
-            },
-        }
+        first.or_else(|| groups.iter().find_map(|group| group.late_message()))
     }
 
     /// How many nodes of this node's role there are.

@@ -197,7 +197,7 @@ fn who_never_came_is_named() {
         if world.rank() == Some(1) {
             // It stays away until the others have given up.
             let failed =
-                cluster.shared.wait(crate::types::Time::NEVER, |learnt| learnt.revoked.get(&GroupId::WORLD).cloned());
+                cluster.shared.wait(crate::types::Time::NEVER, |learnt| learnt.causes.of_group(GroupId::WORLD).cloned());
             return Some(failed.unwrap().into());
         }
         world.set_timeout_ms(300).unwrap();

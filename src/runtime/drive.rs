@@ -275,14 +275,6 @@ impl Group {
         self.told(running.shared).map_or(Ok(()), |failure| Err(Stop::Told(failure)))
     }
 
-    /// The first cause that broke the cluster or this group, if the scheduler has told one.
-    pub(super) fn told(&self, shared: &Shared) -> Option<Failure> {
-        if let Some(failure) = self.broken() {
-            return Some(failure);
-        }
-        shared.first_cause(self.id(), self.formed.epoch)
-    }
-
     pub(super) fn take_in(&self, driver: &mut Driver, mail: Mail) {
         match mail {
             Mail::Up(peer, transport, ahead) => {

@@ -105,7 +105,9 @@ pub struct Group {
     pub(super) last_word: OnceLock<Vec<u8>>,
     default_timeout_ms: i64,
     timeout_ms: AtomicI64,
-    broken: OnceLock<Failure>,
+    pub(super) broken: OnceLock<Failure>,
+    /// Somebody wants the next epoch: this gives way to what was really wrong, if that becomes known.
+    pub(super) wanted_anew: OnceLock<Failure>,
     progress: Mutex<Progress>,
     /// How many groups have been made of this one, as far as this node's program is; with recovery in all epochs.
     pub(super) makings: AtomicU64,
@@ -153,6 +155,7 @@ impl Group {
             default_timeout_ms: timeout_ms,
             timeout_ms: AtomicI64::new(timeout_ms),
             broken: OnceLock::new(),
+            wanted_anew: OnceLock::new(),
             progress: Mutex::default(),
             makings: AtomicU64::new(0),
             turns: Turns::default(),
@@ -375,26 +378,6 @@ impl Group {
     #[cfg(test)]
     pub(super) fn has_mail(&self) -> bool {
         self.mailbox.has_mail()
-    }
-
-    /// Why the group cannot be used any more.
-    pub fn broken(&self) -> Option<Failure> {
-        self.broken.get().cloned()
-    }
-
-    /// Breaks the group for good; the first cause is kept, and returned. What waits for the scheduler's word about the group
-    /// looks up, and so does the attendant: once, for a group that is broken already is no news.
-    pub(super) fn break_with(&self, failure: Failure) -> Failure {
-        let mut is_news = false;
-        let first = self.broken.get_or_init(|| {
-            is_news = true;
-            failure
-        });
-        if is_news {
-            self.messages.interrupt();
-            self.shared().iter().for_each(|shared| shared.nudge());
-        }
-        first.clone()
     }
 
     fn progress(&self) -> MutexGuard<'_, Progress> {

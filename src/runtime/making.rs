@@ -158,7 +158,7 @@ impl Group {
 fn forget(shared: &Shared, group: &Group) {
     let seat = {
         let mut learnt = shared.learnt();
-        learnt.revoked.remove(&group.id());
+        learnt.causes.forget(group.id());
         let place = learnt.seats.iter().position(|kept| kept.id() == group.id());
         place.map(|place| learnt.seats.remove(place))
     };

@@ -138,7 +138,7 @@ fn over(group: GroupId, epoch: u64, cause: &str) -> Failure {
 }
 
 fn told(side: &Side, group: GroupId) -> Option<Failure> {
-    side.shared.learnt().revoked.get(&group).cloned()
+    side.shared.learnt().causes.of_group(group).cloned()
 }
 
 fn tell(side: &mut Side, failure: &Failure) {

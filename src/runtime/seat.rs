@@ -1,6 +1,7 @@
 //! What a group's handle stands for: the group of the present epoch. A new epoch begins with new groups, whose links and
 //! sequence numbers are their own; handles stay what they are, for behind each is a seat that the next group takes.
 
+use super::causes::Causes;
 use super::group::{built_in, Group};
 use super::roster::culprit_of;
 use super::shared::Shared;
@@ -68,7 +69,7 @@ pub(super) fn form(shared: &Arc<Shared>, formed: &Arc<Formed>, timeout_ms: i64) 
         learnt.broken = None;
         learnt.aborted = None;
         learnt.lost.clear();
-        learnt.revoked.clear();
+        learnt.causes = Causes::default();
         learnt.peers.clear();
     });
     over.iter().for_each(|group| group.interrupt());

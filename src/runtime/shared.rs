@@ -4,6 +4,7 @@
 //! has a deadline.
 
 use super::aftermath::Aftermath;
+use super::causes::Causes;
 use super::clock::Clock;
 use super::group::Group;
 use super::log::Logger;
@@ -59,7 +60,7 @@ pub struct Learnt {
     pub scheduler: Option<SocketAddr>,
     /// Why it will not be.
     pub failed: Option<Error>,
-    /// The first cause that broke it.
+    /// What the brain has said that broke it.
     pub broken: Option<Failure>,
     /// The abort that came after that, while it could have been whole again: it is over for good.
     pub aborted: Option<Failure>,
@@ -67,8 +68,8 @@ pub struct Learnt {
     pub lost: Vec<u32>,
     /// What was said of suspects that are not lost.
     pub peers: HashMap<u32, (PeerState, Culprit)>,
-    /// Groups that were revoked.
-    pub revoked: HashMap<GroupId, Failure>,
+    /// Why groups, and the cluster, are over: the first causes, which calls and `muster_failure` tell.
+    pub causes: Causes,
     /// Answers to `WhereAre`.
     pub absent: HashMap<Ask, Absent>,
     /// Groups that somebody waits to be made.
@@ -113,7 +114,7 @@ impl Learnt {
 
     /// The number of the present epoch, where no group of it is over.
     fn calm(&self) -> u64 {
-        let formed = self.formed.as_ref().filter(|_| self.broken.is_none() && self.revoked.is_empty());
+        let formed = self.formed.as_ref().filter(|_| self.causes.is_empty());
         formed.map_or(NO_EPOCH, |formed| formed.epoch.0)
     }
 
@@ -124,11 +125,7 @@ impl Learnt {
             let group = Some(group);
             return Some(Failure { status: Status::Revoked, culprit: None, cause, epoch, group, sequence: 0 });
         }
-        // What ended the group before the cluster broke stays the cause on all its members, whether they have called it since or
-        // not. That somebody wants the next epoch is none.
-        let revoked = self.revoked.get(&group);
-        let first = revoked.filter(|first| first.status != Status::Revoked);
-        first.or(self.broken.as_ref()).or(revoked).cloned()
+        self.causes.of_group(group).cloned()
     }
 
     /// Whether somebody has ended the job for good.
@@ -237,6 +234,18 @@ impl Shared {
         self.learnt().first_cause(group, epoch)
     }
 
+    /// A call is about to tell this of a group of this epoch, unless another cause is known: what it is to tell, and every
+    /// later one, and `muster_failure`.
+    pub(super) fn settle(&self, group: GroupId, epoch: Epoch, failure: Failure) -> Failure {
+        let mut learnt = self.learnt();
+        if !learnt.is_in(epoch) || failure.status == Status::State {
+            return failure;
+        }
+        let first = learnt.causes.settle(group, failure);
+        self.calm.store(learnt.calm(), Ordering::Release);
+        first
+    }
+
     /// Waits until `check` finds what it looks for, or the deadline has passed; it looks at least once.
     pub fn wait<T>(&self, deadline: Time, mut check: impl FnMut(&mut Learnt) -> Option<T>) -> Option<T> {
         let mut learnt = self.learnt();
@@ -288,6 +297,7 @@ impl Shared {
             Event::Formed(formed) => learnt.formed = Some(Arc::new(*formed)),
             Event::Failed(error) => learnt.failed = Some(error),
             Event::Broken(failure) => {
+                learnt.causes.break_cluster(failure.clone());
                 // Once, or once more where it could have been whole again, and will not. An abort is not the first cause then.
                 match learnt.broken.is_some() && failure.status == Status::Aborted {
                     true => learnt.aborted = Some(failure),
@@ -299,9 +309,7 @@ impl Shared {
                 let Some(id) = failure.group else { return };
                 let is_own_loss = learnt.formed.as_ref().is_some_and(|formed| self.is_own_loss(formed, &failure));
                 let failure = if is_own_loss { failure.to_the_lost() } else { failure };
-                if learnt.broken.is_none() {
-                    learnt.revoked.entry(id).or_insert(failure);
-                }
+                learnt.causes.revoke(id, failure);
                 told = learnt.groups();
                 told.retain(|group| group.id() == id);
             }

@@ -1,0 +1,88 @@
+//! Why groups, and the cluster, cannot be used any more, as one node knows it: calls, `muster_failure` and
+//! `muster_group_failure` all ask here, so that they tell the same.
+//!
+//! A group's first cause is what ended it before anything ended the cluster, or else what ended the cluster. The cluster's
+//! is what ended it as a whole or one of its own groups (world, servers, universe), whichever this node came to know first.
+//! Where only groups are over that the program made, it is what ended the first of those.
+//!
+//! Invariants: a cause that was told of a group is told of it from then on, and so is the cluster's, with three exceptions.
+//! That somebody wants the next epoch (`Revoked`) gives way to whatever was really wrong. What ended a made group gives way,
+//! as the cluster's cause, to what ends the cluster. That the others have given this node up (`Fenced`) takes the
+//! place of what ended the cluster, except where a call has told that already.
+
+use crate::error::{Failure, Status};
+use crate::types::GroupId;
+
+/// What is known in one epoch: one entry for each group that is over, and one for the cluster as a whole (none), in
+/// the order in which this node came to know them.
+#[derive(Clone, Debug, Default)]
+pub struct Causes(Vec<(Option<GroupId>, Failure)>);
+
+/// Whether something went wrong, and not only somebody wants the next epoch.
+fn is_real(failure: &Failure) -> bool {
+    failure.status != Status::Revoked
+}
+
+impl Causes {
+    /// Whether nothing is over.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn of(&self, what: Option<GroupId>) -> Option<&Failure> {
+        self.0.iter().find(|(of, _)| *of == what).map(|(_, failure)| failure)
+    }
+
+    /// The cluster as a whole is over.
+    pub fn break_cluster(&mut self, failure: Failure) {
+        if failure.status == Status::Fenced {
+            self.0.retain(|(of, known)| of.is_some() || known.status == Status::Fenced);
+        }
+        self.add(None, failure);
+    }
+
+    /// A group is over, as others say. Where the cluster was before, that is why this group is.
+    pub fn revoke(&mut self, group: GroupId, failure: Failure) {
+        if self.of(None).is_none() {
+            self.add(Some(group), failure);
+        }
+    }
+
+    /// A call is about to tell this, unless another cause is known: what is told of the group from now on.
+    pub fn settle(&mut self, group: GroupId, failure: Failure) -> Failure {
+        let first = self.of_group(group).filter(|first| is_real(first)).cloned().unwrap_or(failure);
+        self.add(Some(group), first);
+        self.of_group(group).cloned().expect("there is one now")
+    }
+
+    /// The program uses a group no longer.
+    pub fn forget(&mut self, group: GroupId) {
+        self.0.retain(|(of, _)| *of != Some(group));
+    }
+
+    fn add(&mut self, of: Option<GroupId>, failure: Failure) {
+        match self.of(of) {
+            Some(known) if is_real(known) || !is_real(&failure) => return,
+            _ => self.0.retain(|(known, _)| *known != of),
+        }
+        self.0.push((of, failure));
+    }
+
+    /// Why a group is over, if it is.
+    pub fn of_group(&self, group: GroupId) -> Option<&Failure> {
+        let own = self.of(Some(group));
+        own.filter(|own| is_real(own)).or(self.of(None)).or(own)
+    }
+
+    /// Why the cluster is over; where it holds, why the first group is.
+    pub fn of_cluster(&self) -> Option<&Failure> {
+        let all = || self.0.iter().map(|(of, failure)| (of.is_none_or(|group| group <= GroupId::UNIVERSE), failure));
+        let real = || all().filter(|(_, failure)| is_real(failure));
+        let of_all = real().find(|(is_own, failure)| *is_own || failure.group.is_none());
+        of_all.or_else(|| real().next()).or_else(|| all().next()).map(|(_, failure)| failure)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+#[path = "causes_test.rs"]
+mod tests;
