@@ -174,8 +174,14 @@ fn the_store_of_one_that_is_put_out_answers_nobody_any_more_and_keeps_nobody_wai
 /// What others say when this node is lost.
 fn own_loss() -> Failure {
     let own = profile().register;
-    let culprit =
-        Culprit { role: own.role, rank: Some(0), node_id: own.node_id, host: own.host.name, pid: own.process.pid };
+    let culprit = Culprit {
+        role: own.role,
+        rank: Some(0),
+        node_id: own.node_id,
+        host: own.host.name,
+        pid: own.process.pid,
+        last_call: None,
+    };
     Failure { culprit: Some(culprit), ..failure(Status::PeerLost, None, "is lost: it was silent") }
 }
 

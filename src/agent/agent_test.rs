@@ -310,8 +310,14 @@ fn what_is_not_answered_is_asked_again() {
     assert_eq!(again.len(), 5);
     assert!(first.iter().all(|message| again.contains(message)), "{again:?}");
 
-    let culprit =
-        Culprit { role: Role::Worker, rank: Some(0), node_id: "0".to_owned(), host: "h".to_owned(), pid: 812 };
+    let culprit = Culprit {
+        role: Role::Worker,
+        rank: Some(0),
+        node_id: "0".to_owned(),
+        host: "h".to_owned(),
+        pid: 812,
+        last_call: None,
+    };
     let member = (*formed(1, 1).members[0]).clone();
     bench.receive(Message::PeerReport(wire::PeerReport { peer: 0, state: PeerState::Alive, culprit }));
     bench.receive(Message::Revoked(Revoked { failure: failure(Status::PeerLost, Some(GroupId::WORLD), "first") }));
@@ -502,8 +508,14 @@ fn with_recovery_a_job_that_lacks_a_node_can_be_aborted() {
 
 #[test]
 fn with_recovery_one_that_is_given_up_says_nothing_more() {
-    let culprit =
-        Culprit { role: Role::Worker, rank: Some(0), node_id: "0".to_owned(), host: "h".to_owned(), pid: 812 };
+    let culprit = Culprit {
+        role: Role::Worker,
+        rank: Some(0),
+        node_id: "0".to_owned(),
+        host: "h".to_owned(),
+        pid: 812,
+        last_call: None,
+    };
     let on_itself = Failure { culprit: Some(culprit), ..failure(Status::PeerLost, None, "was silent") };
     let refused = failure(Status::Fenced, None, "was given up");
     let words = [

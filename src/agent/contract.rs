@@ -199,6 +199,13 @@ pub enum Output {
         /// The newest echo heard.
         echoed: u64,
     },
+    /// Send a `Called`: what this node called under this number, if it knows.
+    SendCall {
+        /// On which group.
+        group: crate::types::GroupId,
+        /// The collective's sequence number.
+        sequence: u64,
+    },
     /// Feed `Input::Timer` at this time; replaces what was armed before.
     Arm(Time),
     /// A line for the log, at warning level or, with `true`, at information level.

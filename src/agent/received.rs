@@ -4,7 +4,7 @@ use super::contract::Event;
 use super::{Agent, Member, Stage};
 use crate::error::{Culprit, Error, Failure, Status};
 use crate::types::{Epoch, Time};
-use crate::wire::{Formed, InEpoch, Known, LostNodes, Message, NotYet, PeerReport, Rejected};
+use crate::wire::{AskCall, Formed, InEpoch, Known, LostNodes, Message, NotYet, PeerReport, Rejected};
 use std::time::Duration;
 
 /// How long a node waits before it registers again, whatever it is told.
@@ -41,6 +41,9 @@ impl Agent {
                 return;
             }
             Message::Report => return self.beat(now),
+            Message::AskCall(AskCall { group, sequence }) => {
+                return self.outputs.push_back(super::Output::SendCall { group, sequence });
+            }
             Message::PeerReport(PeerReport { peer, state, culprit }) => {
                 Ok(self.asks.reported(peer).then_some(Event::Peer(peer, state, culprit)))
             }

@@ -348,5 +348,6 @@ fn culprit_of(member: &Member) -> Culprit {
         node_id: member.node_id.clone(),
         host: member.host.name.clone(),
         pid: member.process.pid,
+        last_call: None,
     }
 }

@@ -17,6 +17,24 @@ pub struct Culprit {
     pub host: String,
     /// Its process.
     pub pid: u32,
+    /// Of one that is lost: the newest collective of which it was heard that it had entered it.
+    pub last_call: Option<LastCall>,
+}
+
+/// A collective of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LastCall {
+    /// The group.
+    pub group: GroupId,
+    /// The collective's sequence number.
+    pub sequence: u64,
+}
+
+impl Culprit {
+    /// Whether the other is the same life of the same node.
+    pub fn is(&self, other: &Culprit) -> bool {
+        (self.role, self.rank, self.pid) == (other.role, other.rank, other.pid) && self.node_id == other.node_id
+    }
 }
 
 impl fmt::Display for Culprit {
@@ -38,7 +56,8 @@ pub struct Failure {
     pub status: Status,
     /// Who caused it, where that is known.
     pub culprit: Option<Culprit>,
-    /// What happened, in words: the end of the sentence that begins with the culprit, or the whole of it.
+    /// What happened, in words: the end of the sentence that begins with the culprit, or the whole of it; of ranks that called
+    /// different collectives (`Mismatch`) the whole of it, too, which names the culprit behind what most of them called.
     pub cause: String,
     /// The epoch in which it happened.
     pub epoch: Epoch,
@@ -70,7 +89,7 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.culprit {
+        match self.culprit.as_ref().filter(|_| self.status != Status::Mismatch) {
             Some(culprit) => write!(f, "{culprit} {}", self.cause),
             None => f.write_str(&self.cause),
         }

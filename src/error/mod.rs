@@ -6,7 +6,7 @@ mod failure;
 pub mod memory;
 mod status;
 
-pub use failure::{Culprit, Failure};
+pub use failure::{Culprit, Failure, LastCall};
 pub use status::Status;
 
 use std::fmt;

@@ -218,7 +218,7 @@ pub unsafe extern "C" fn muster_group_failure(
         let out = check_out(out, "out")?;
         let first_cause = |group: &Group| {
             let holds = || Error::new(Status::NotFound, format!("nothing has failed: {} is not broken", group.id()));
-            group.first_cause().ok_or_else(holds)
+            group.why_over().ok_or_else(holds)
         };
         // SAFETY: as promised by the caller.
         let failure = unsafe { handle(group, "group") }?.with(first_cause)?;

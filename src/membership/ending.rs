@@ -5,16 +5,18 @@ use super::contract::{ConnId, Output};
 use super::node::{Node, Presence};
 use super::timers::Due;
 use super::{Phase, Queued, Scheduler};
-use crate::error::{Error, Failure, Status};
+use crate::error::{Culprit, Error, Failure, Status};
 use crate::types::Time;
 use crate::wire::{Abort, LostNodes, Message, Record, Verdict};
 
 impl Scheduler {
     /// A doomed node is the culprit.
     pub(super) fn verdict_on(&mut self, now: Time, key: u32) {
+        self.settle_disputes(now);
         let Some(node) = self.nodes.get(&key) else { return };
         let cause = node.doom.clone().unwrap_or_else(|| "is lost".to_string());
-        let lost = self.failure(Status::PeerLost, node, cause);
+        let mut lost = self.failure(Status::PeerLost, node, cause);
+        lost.culprit = Some(Culprit { last_call: node.last_call(), ..node.culprit() });
         let before = self.cause_before(key, self.gone_since(key));
         let waits = self.recovery.as_ref().is_some_and(|recovery| recovery.holds(key));
         self.lose(now, key);
@@ -40,6 +42,7 @@ impl Scheduler {
         self.lost.insert(key);
         self.store.detached(key);
         self.settle_queries(now, key);
+        self.answers_no_more(now, key);
         if self.is_recoverable() {
             self.waits_no_more(key);
         }
@@ -76,7 +79,7 @@ impl Scheduler {
 
     pub(super) fn is_culprit(&self, key: u32) -> bool {
         let Some(first) = self.verdict.as_ref().filter(|first| first.status == Status::PeerLost) else { return false };
-        self.nodes.get(&key).is_some_and(|node| first.culprit.as_ref() == Some(&node.culprit()))
+        self.nodes.get(&key).is_some_and(|node| first.culprit.as_ref().is_some_and(|named| named.is(&node.culprit())))
     }
 
     /// A consequence of the first cause: never reported.
@@ -126,6 +129,7 @@ impl Scheduler {
         }
         self.store.gone(key);
         self.settle_queries(now, key);
+        self.answers_no_more(now, key);
         self.settle_makings(now);
         if for_good {
             self.free_groups_of(key);
@@ -148,6 +152,7 @@ impl Scheduler {
         }
         self.store.detached(key);
         self.settle_queries(now, key);
+        self.answers_no_more(now, key);
         self.doom(now, key, "is lost: it freed its cluster without leaving it first (muster_finalize)".to_owned());
     }
 
@@ -155,6 +160,7 @@ impl Scheduler {
         if self.verdict.is_some() && !self.is_unfinished() {
             return;
         }
+        self.settle_disputes(now);
         let failure = self.failure(Status::Aborted, &self.nodes[&key], abort.to_string());
         if self.phase == Phase::Forming {
             return self.end_forming(Status::Aborted, failure.to_string());

@@ -222,7 +222,7 @@ impl Scheduler {
         }
         let call = call(&wish);
         if let Some(other) = self.calls.entry(parent).or_default().disagreement(key, sequence, call) {
-            return self.mismatch(now, parent, sequence, (key, call), other);
+            return self.differ(now, parent, sequence, (key, call), other);
         }
         let making = self.groups.makings.entry((parent, nth)).or_default();
         making.sequence = sequence;

@@ -88,6 +88,7 @@ fn another_list_or_a_rank_that_left_revokes_the_parent() {
     let mut bench = cluster(3);
     ask(&mut bench, 0, (GroupId::WORLD, 1), ranks(&[0, 1]));
     ask(&mut bench, 1, (GroupId::WORLD, 1), ranks(&[1, 0]));
+    bench.pass(Duration::from_millis(100)); // in which rank 2 could say what it called
     for rank in 0..3 {
         let told = revoked(&mut bench, rank);
         assert!(
@@ -186,7 +187,7 @@ fn revoked_for_a_mismatch(group: GroupId) -> (Bench, Failure) {
     (0..3).for_each(|rank| ask(&mut bench, rank, (GroupId::WORLD, 1), ranks(&[0, 1, 2])));
     let cause = "rank 0 called this, rank 2 called that".to_owned();
     let (status, culprit, epoch) = (Status::Mismatch, None, Epoch(1));
-    let first = Failure { status, culprit, cause, epoch, group: Some(group), sequence: 1 };
+    let first = Failure { status, culprit, cause, epoch, group: Some(group), sequence: 0 };
     bench.say(0, Message::Revoke(Revoke { failure: first.clone() }));
     (bench, first)
 }
@@ -263,6 +264,7 @@ fn who_called_something_else_before_makes_no_group_with_the_others() {
                     Message::Heartbeat(Heartbeat { sequence: 1, echoed: 0, progress, gone_on: Vec::new() }),
                 );
             }
+            bench.pass(Duration::from_millis(100)); // in which the third could say what it called
         } else {
             bench.pass(Duration::from_millis(599));
             assert_eq!(revoked(&mut bench, 0), [], "they may still say it");

@@ -145,7 +145,7 @@ impl Scheduler {
             None => "although its connection is still open".to_string(),
         };
         let heard = node.last_heard(now);
-        self.doom(now, key, format!("is lost: its process has ended{words}, {how}; {heard}"));
+        self.doom(now, key, format!("is lost: its process has ended{words}, {how}{heard}"));
     }
 
     fn process_lives(&mut self, now: Time, key: u32) {
@@ -186,6 +186,7 @@ impl Scheduler {
             self.warn(line);
         }
         self.settle_queries(now, key);
+        self.answers_no_more(now, key);
         self.judge_soon(now, key);
     }
 
@@ -226,7 +227,7 @@ impl Scheduler {
             Closed::Garbage => "its connection was closed",
         };
         let words = &detached.words;
-        let late = |time| format!("is lost: {ended} ({words}) and it did not come back within {}; {heard}", span(time));
+        let late = |time| format!("is lost: {ended} ({words}) and it did not come back within {}{heard}", span(time));
         if away >= silence {
             return self.doom(now, key, late(silence));
         }
@@ -243,7 +244,7 @@ impl Scheduler {
                     format!("{by} saw so too ({evidence})")
                 }
             };
-            return self.doom(now, key, format!("is lost: {ended} ({words}), and {seen}; {heard}"));
+            return self.doom(now, key, format!("is lost: {ended} ({words}), and {seen}{heard}"));
         }
         let grace = if detached.how == Closed::Ended { REATTACH } else { silence };
         if away >= grace {

@@ -15,6 +15,7 @@ mod absence;
 mod admission;
 mod connections;
 mod contract;
+mod dispute;
 mod ending;
 mod forming;
 mod groups;
@@ -46,6 +47,7 @@ use crate::types::{Epoch, GroupId, Incarnation, Process, Role, Secret, Time};
 use crate::wire::{Blob, Member, Members, Message, Record, StorePiece, StoreRecord, STORE_PIECE_BYTES};
 use absence::Query;
 use connections::Connections;
+use dispute::Dispute;
 use groups::Groups;
 use node::{Node, Presence};
 use promises::Promises;
@@ -114,6 +116,7 @@ pub struct Scheduler {
     verdict: Option<Failure>,
     revoked: BTreeMap<GroupId, Revocation>,
     calls: HashMap<GroupId, Calls>,
+    disputes: BTreeMap<GroupId, Dispute>,
     queries: Vec<Query>,
     next_query: u64,
     /// Which nodes each open probe is for.
@@ -170,6 +173,7 @@ impl Scheduler {
             verdict: None,
             revoked: BTreeMap::new(),
             calls: HashMap::new(),
+            disputes: BTreeMap::new(),
             queries: Vec::new(),
             next_query: 0,
             probes: HashMap::new(),
@@ -335,6 +339,7 @@ impl Scheduler {
                 Due::Judge(key) => self.judge(now, key),
                 Due::Answer(key) => self.answer_suspicions(now, key),
                 Due::Query(id) => self.query_due(now, id),
+                Due::Dispute(group, id) => self.dispute_due(now, group, id),
                 Due::Linger => self.end_broken(),
                 Due::RecoveryLine => self.recovery_line(now),
                 Due::Abandoned => self.abandoned(now),
@@ -408,11 +413,16 @@ impl Scheduler {
             Message::InEpoch(word) => self.in_epoch(key, &word),
             Message::Known(known) => self.known(now, known),
             Message::Recover(wish) => self.recover(now, key, &wish),
-            Message::Suspect(_) | Message::Revoke(_) | Message::WhereAre(_) | Message::MakeGroup(_)
+            Message::Suspect(_)
+            | Message::Revoke(_)
+            | Message::WhereAre(_)
+            | Message::MakeGroup(_)
+            | Message::Called(_)
                 if !self.is_present(key) => {} // of an epoch that is over
             Message::Suspect(suspect) => self.suspect(now, key, suspect),
             Message::Revoke(revoke) => self.revoke(now, key, revoke.failure),
             Message::WhereAre(question) => self.where_are(now, key, question),
+            Message::Called(called) => self.called(now, key, &called),
             Message::Locate(locate) => self.locate(key, locate.index),
             Message::MakeGroup(wanted) => self.make_group(now, key, wanted),
             Message::FreeGroup(free) => self.free_group(key, free.group),

@@ -1,7 +1,7 @@
 //! What the scheduler knows of one node.
 
 use super::contract::{Closed, ConnId};
-use crate::error::Culprit;
+use crate::error::{Culprit, LastCall};
 use crate::types::{Epoch, GroupId, Role, Time, TokenHash};
 use crate::wire::{GroupProgress, Register};
 use std::time::Duration;
@@ -189,12 +189,34 @@ impl Node {
         self.conn.is_none() && self.epoch == Epoch(0) && !self.is_back()
     }
 
-    /// When it last gave a sign of life, as the end of a sentence.
+    /// When it last gave a sign of life, as the end of a sentence; nothing where [`Node::heard_in`] says more.
     pub(super) fn last_heard(&self, now: Time) -> String {
         match self.is_unheard() {
-            true => "not heard since the scheduler was started again".to_owned(),
-            false => format!("last heard {} ago", span(now.since(self.heard))),
+            true => "; not heard since the scheduler was started again".to_owned(),
+            false if self.newest_call().is_some() => String::new(),
+            false => format!("; last heard {} ago", span(now.since(self.heard))),
         }
+    }
+
+    /// The collective in which it was heard last, as the end of a sentence; or after which, where it was in none.
+    pub(super) fn heard_in(&self, now: Time) -> String {
+        let Some((progress, told)) = self.newest_call() else { return String::new() };
+        let place = if is_inside(progress) { "in" } else { "after" };
+        let kind = progress.call.map_or_else(|| "collective".to_owned(), |call| call.kind.to_string());
+        let (number, group, ago) = (progress.entered, progress.group, now.since(*told).as_secs_f64());
+        format!("; last heard {place} {kind} #{number} on {group}, {ago:.1} s before")
+    }
+
+    /// The same collective.
+    pub(super) fn last_call(&self) -> Option<LastCall> {
+        self.newest_call().map(|(progress, _)| LastCall { group: progress.group, sequence: progress.entered })
+    }
+
+    /// The newest that it has entered, rather one that it was in.
+    fn newest_call(&self) -> Option<&(GroupProgress, Time)> {
+        let entered = |(progress, told): &(GroupProgress, Time)| *told - Duration::from_millis(progress.age_ms);
+        let known = self.progress.iter().filter(|(progress, _)| progress.entered > 0);
+        known.max_by_key(|known| (is_inside(&known.0), entered(known)))
     }
 
     /// For how long it has not heard the scheduler, by what its heartbeats say.
@@ -227,6 +249,7 @@ impl Node {
             node_id: self.register.node_id.clone(),
             host: self.register.host.name.clone(),
             pid: self.register.process.pid,
+            last_call: None,
         }
     }
 
@@ -257,6 +280,10 @@ impl Node {
     }
 }
 
+fn is_inside(progress: &GroupProgress) -> bool {
+    progress.entered > progress.finished
+}
+
 /// `node "3" on host b (pid 812)`
 pub(super) fn name(register: &Register) -> String {
     format!("node {:?} on host {} (pid {})", register.node_id, register.host.name, register.process.pid)
@@ -275,3 +302,7 @@ pub(super) fn span(span: Duration) -> String {
 pub(super) fn counted(count: u32, what: impl std::fmt::Display) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
+
+#[cfg(test)]
+#[path = "last_call_test.rs"]
+mod tests;

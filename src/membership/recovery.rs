@@ -47,6 +47,7 @@ impl Scheduler {
             self.waits_no_more(key);
             return self.send_to(key, Message::NotRecovered(NotRecovered { failure }));
         }
+        self.settle_disputes(now);
         if self.verdict.is_none() {
             self.revoke_all(now, key); // a verdict has ended them
         }
@@ -123,6 +124,7 @@ impl Scheduler {
         self.lost.clear();
         self.revoked.clear();
         self.calls.clear();
+        self.disputes.clear();
         self.queries.clear();
         self.groups.begin_epoch(self.rules.recovery);
         let epoch = self.epoch;

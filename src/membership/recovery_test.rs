@@ -124,7 +124,7 @@ fn nobody_is_told_so_of_a_cluster_that_can_be_whole_again_or_of_an_abort() {
 fn mismatch(group: GroupId, epoch: u64) -> Message {
     let cause = "they disagree".to_owned();
     let epoch = Epoch(epoch);
-    let failure = Failure { status: Status::Mismatch, culprit: None, cause, epoch, group: Some(group), sequence: 3 };
+    let failure = Failure { status: Status::Mismatch, culprit: None, cause, epoch, group: Some(group), sequence: 0 };
     Message::Revoke(Revoke { failure })
 }
 

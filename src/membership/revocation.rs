@@ -19,6 +19,11 @@ pub(super) struct Calls {
 }
 
 impl Calls {
+    /// What was called in a collective, and the node that said so first.
+    pub(super) fn first(&self, sequence: u64) -> Option<(Call, u32)> {
+        self.by_sequence.get(&sequence).copied()
+    }
+
     /// What another node called in the same collective, if that was something else.
     pub(super) fn disagreement(&mut self, key: u32, sequence: u64, call: Call) -> Option<(u32, Call)> {
         let (first, by) = *self.by_sequence.entry(sequence).or_insert((call, key));
@@ -61,12 +66,17 @@ impl Scheduler {
             self.revoked.insert(group, Revocation::new(now, failure.clone()));
             return self.send_to(key, Message::Revoked(Revoked { failure }));
         }
-        self.revoke_group(now, group, failure);
+        match failure.status {
+            Status::Mismatch | Status::PeerLeft if failure.sequence > 0 => self.doubt(now, group, failure),
+            _ => self.revoke_group(now, group, failure),
+        }
     }
 
     /// Keeps the first cause, and tells every member.
     pub(super) fn revoke_group(&mut self, now: Time, group: GroupId, failure: Failure) {
-        let Some(members) = self.members_of(group).filter(|_| !self.revoked.contains_key(&group)) else { return };
+        // Its members are being asked what they called: that is the first cause, and is told soon.
+        let is_known = self.revoked.contains_key(&group) || self.disputes.contains_key(&group);
+        let Some(members) = self.members_of(group).filter(|_| !is_known) else { return };
         self.warn(format!("{group} is revoked: {failure}"));
         self.revoked.insert(group, Revocation::new(now, failure.clone()));
         self.calls.remove(&group);
@@ -86,22 +96,11 @@ impl Scheduler {
             if !self.is_in(group, key) {
                 continue;
             }
+            self.told_call(key, group, sequence, call);
             if let Some(other) = self.calls.entry(group).or_default().disagreement(key, sequence, call) {
-                self.mismatch(now, group, sequence, (key, call), other);
+                self.differ(now, group, sequence, (key, call), other);
             }
         }
-    }
-
-    pub(super) fn mismatch(&mut self, now: Time, group: GroupId, sequence: u64, one: (u32, Call), other: (u32, Call)) {
-        let (low, high) = if one.0 < other.0 { (one, other) } else { (other, one) };
-        let cause = format!(
-            "{} called {}, {} called {} as collective #{sequence} on {group}",
-            self.in_words(low.0),
-            low.1,
-            self.in_words(high.0),
-            high.1
-        );
-        self.disagree(now, group, sequence, cause);
     }
 
     /// Revokes a group whose members do not want the same.
@@ -174,4 +173,4 @@ impl Scheduler {
 
 #[cfg(test)]
 #[path = "revocation_test.rs"]
-mod tests;
+pub(super) mod tests;

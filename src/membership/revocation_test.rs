@@ -21,7 +21,7 @@ fn revoke(bench: &mut Bench, conn: u64, failure: Failure) {
     bench.say(conn, Message::Revoke(Revoke { failure }));
 }
 
-fn revoked(bench: &mut Bench, conn: u64) -> Vec<Failure> {
+pub(in super::super) fn revoked(bench: &mut Bench, conn: u64) -> Vec<Failure> {
     let told = |message| match message {
         Message::Revoked(Revoked { failure }) => Some(failure),
         _ => None,
@@ -88,8 +88,9 @@ fn after_a_verdict_that_is_the_cause() {
     assert!(bench.sent.is_empty());
 }
 
-const BARRIER: Call = Call { kind: CallKind::Barrier, dtype: None, op: None, root: None, count: 0, layout: 0 };
-const ALLREDUCE: Call = Call {
+pub(in super::super) const BARRIER: Call =
+    Call { kind: CallKind::Barrier, dtype: None, op: None, root: None, count: 0, layout: 0 };
+pub(in super::super) const ALLREDUCE: Call = Call {
     kind: CallKind::Allreduce,
     dtype: Some(DType::Float32),
     op: Some(ReduceOp::Sum),
@@ -98,7 +99,7 @@ const ALLREDUCE: Call = Call {
     layout: 0,
 };
 
-fn enters(bench: &mut Bench, conn: u64, group: GroupId, entered: u64, call: Call) {
+pub(in super::super) fn enters(bench: &mut Bench, conn: u64, group: GroupId, entered: u64, call: Call) {
     let progress = vec![GroupProgress { group, entered, finished: entered - 1, call: Some(call), age_ms: 0 }];
     bench.say(conn, Message::Heartbeat(Heartbeat { sequence: 1, echoed: 1, progress, gone_on: Vec::new() }));
 }
@@ -112,6 +113,7 @@ fn different_calls_are_told_apart() {
     enters(&mut bench, 2, GroupId::UNIVERSE, 7, ALLREDUCE);
     assert_eq!(revoked(&mut bench, 0), []);
     enters(&mut bench, 1, GroupId::WORLD, 7, ALLREDUCE);
+    bench.pass(Duration::from_millis(100)); // in which the others could say what they called
     let told = revoked(&mut bench, 0);
     assert_eq!((told[0].status, told[0].group, told[0].sequence), (Status::Mismatch, Some(GroupId::WORLD), 7));
     assert_eq!(
@@ -147,6 +149,7 @@ fn whoever_goes_after_a_revocation_is_its_consequence() {
         node_id: rank.to_string(),
         host: "there".to_string(),
         pid: 1000 + rank,
+        last_call: None,
     };
     for (missed, is_the_cause) in [(Some(1), false), (Some(0), true), (None, false)] {
         let mut bench = Bench::formed(&["here", "there", "there"]);
@@ -171,6 +174,7 @@ fn in_the_universe_a_server_is_called_one() {
     enters(&mut bench, 2, GroupId::UNIVERSE, 1, BARRIER);
     enters(&mut bench, 2, GroupId::WORLD, 1, BARRIER);
     enters(&mut bench, 0, GroupId::UNIVERSE, 1, ALLREDUCE);
+    bench.pass(Duration::from_millis(100)); // in which rank 1 could say what it called
     let told = revoked(&mut bench, 2);
     let end = "server rank 0 (node id \"made-2\", host here, pid 1002) called barrier() as collective #1 on universe";
     assert!(told[0].cause.ends_with(end), "{}", told[0]);

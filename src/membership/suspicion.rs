@@ -101,7 +101,7 @@ impl Scheduler {
     /// This node is lost for certain, for this cause.
     pub(super) fn doom(&mut self, now: Time, key: u32, cause: String) {
         let Some(node) = self.nodes.get_mut(&key).filter(|node| node.is_member()) else { return };
-        node.doom = Some(cause);
+        node.doom = Some(format!("{cause}{}", node.heard_in(now)));
         if self.verdict.is_some() {
             return self.gone_after_verdict(now, key);
         }

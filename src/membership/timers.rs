@@ -3,7 +3,7 @@
 //! Invariant: an entry is a hint, not a promise. Whoever handles one looks at the state it concerns, so entries are never
 //! searched for and cancelled. Tested through the whole brain in `liveness_test.rs`.
 
-use crate::types::Time;
+use crate::types::{GroupId, Time};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -22,6 +22,8 @@ pub(super) enum Due {
     Answer(u32),
     /// Answer this question about absent members with what is known.
     Query(u64),
+    /// Members of this group have had their time to say what they called.
+    Dispute(GroupId, u64),
     /// Members that make a group have had their time to say what they called before.
     Makings,
     /// The survivors of a broken job have had their time.

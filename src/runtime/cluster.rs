@@ -13,7 +13,7 @@ use super::log::Logger;
 use super::mesh::Wrap;
 use super::node::{Node, Setup};
 use super::operations::Operations;
-use super::parting::{await_farewell, join as await_threads};
+use super::parting::{await_farewell, join as await_threads, tell_last_calls};
 use super::polling::Polling;
 use super::port;
 use super::rank_table;
@@ -348,6 +348,7 @@ impl Cluster {
         let deadline = begun + limit;
         let (why, leave) = ("this process has finalized its cluster", leave());
         let groups = self.shared.learnt().groups();
+        tell_last_calls(&groups, &self.shared);
         groups.iter().for_each(|group| group.close(self.over(group, why), &leave));
         // Half of the time is left for the good-bye.
         await_farewell(&groups, &self.shared, begun + FAREWELL_WAIT.min(limit / 2));

@@ -196,8 +196,9 @@ fn who_never_came_is_named() {
         barrier(world).unwrap();
         if world.rank() == Some(1) {
             // It stays away until the others have given up.
-            let failed =
-                cluster.shared.wait(crate::types::Time::NEVER, |learnt| learnt.causes.of_group(GroupId::WORLD).cloned());
+            let failed = cluster
+                .shared
+                .wait(crate::types::Time::NEVER, |learnt| learnt.causes.of_group(GroupId::WORLD).cloned());
             return Some(failed.unwrap().into());
         }
         world.set_timeout_ms(300).unwrap();

@@ -216,6 +216,9 @@ impl Group {
             "has left the cluster".to_owned()
         };
         let cause = format!("{who}{what}, and {} needs it", running.title());
+        // It may have called something else before it went: the scheduler compares.
+        self.doubt();
+        self.ask(running.shared, Command::Report);
         self.failure(running, Status::PeerLeft, culprit, cause)
     }
 
@@ -389,12 +392,6 @@ impl Group {
             tell();
         }
         first.unwrap_or(cause)
-    }
-
-    /// Why the group is over, as far as the scheduler has told or another thread of this process has ended it: who waits for the
-    /// scheduler's word about it need not wait any more.
-    pub(super) fn first_cause(&self, learnt: &Learnt) -> Option<Failure> {
-        self.broken().or_else(|| learnt.first_cause(self.id(), self.formed.epoch))
     }
 
     /// Asks the scheduler for something that means this group, and therefore its epoch only.

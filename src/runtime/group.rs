@@ -412,6 +412,11 @@ impl Group {
         self.progress().earlier(self.id(), now)
     }
 
+    /// What is said of the newest calls when this rank goes.
+    pub(super) fn last_calls(&self, now: Time) -> Vec<GroupProgress> {
+        self.progress().parting(self.id(), now)
+    }
+
     /// How a failure names the member with this rank.
     pub(super) fn culprit(&self, rank: u32) -> Option<Culprit> {
         self.roster.culprit(rank)

@@ -4,7 +4,7 @@
 use super::drive::{Running, Stop, WARN_AFTER};
 use super::group::Group;
 use super::handshake::leave;
-use super::parting::await_farewell;
+use super::parting::{await_farewell, tell_last_calls};
 use super::progress::WAITS_AFTER;
 use super::seat::Seat;
 use super::shared::{Shared, ToNode};
@@ -145,9 +145,11 @@ impl Group {
         let cause = format!("this process has freed {}", self.id());
         let epoch = self.formed.epoch;
         let over = Failure { status: Status::State, culprit: None, cause, epoch, group: Some(self.id()), sequence: 0 };
+        let shared = self.shared();
+        shared.iter().for_each(|shared| tell_last_calls(std::slice::from_ref(self), shared));
         self.close(over.clone(), &leave());
         self.end_progress(over);
-        let Ok(shared) = self.shared() else { return self.shut() };
+        let Ok(shared) = shared else { return self.shut() };
         await_farewell(std::slice::from_ref(self), &shared, shared.clock.now() + DRAIN);
         self.shut();
         forget(&shared, self);

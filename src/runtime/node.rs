@@ -13,7 +13,7 @@ use crate::agent::{Agent, Command, Event, Input, Output};
 use crate::error::{Error, Failure, Result, Status};
 use crate::net::{Listener, Poller, Token, Transport};
 use crate::types::{Epoch, GroupId, Time};
-use crate::wire::{Formed, GroupMade, Heartbeat, Message, PROGRESS_MAX};
+use crate::wire::{Called, Formed, GroupMade, Heartbeat, Message, PROGRESS_MAX};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -283,6 +283,11 @@ impl Node {
                 let (progress, gone_on) = (self.progress(), self.shared.aftermath.gone_on());
                 self.send(Message::Heartbeat(Heartbeat { sequence, echoed, progress, gone_on }));
             }
+            Output::SendCall { group, sequence } => {
+                let groups = self.shared.learnt().groups();
+                let call = groups.iter().find(|known| known.id() == group).and_then(|known| known.called(sequence));
+                self.send(Message::Called(Called { group, sequence, call }));
+            }
             Output::Arm(at) => self.armed = at,
             Output::Log { quiet: true, line } => self.shared.logger.info(&line),
             Output::Log { quiet: false, line } => self.shared.logger.warn(&line),
@@ -300,10 +305,13 @@ impl Node {
 
     fn progress(&self) -> Vec<crate::wire::GroupProgress> {
         let now = self.shared.clock.now();
-        let groups = self.shared.learnt().groups();
+        let (groups, parting) = {
+            let mut learnt = self.shared.learnt();
+            (learnt.groups(), std::mem::take(&mut learnt.parting))
+        };
         let newest = groups.iter().filter_map(|group| group.newest_call(now));
         let earlier = groups.iter().flat_map(|group| group.earlier_calls(now));
-        newest.chain(earlier).take(PROGRESS_MAX).collect()
+        newest.chain(parting).chain(earlier).take(PROGRESS_MAX).collect()
     }
 
     fn tell(&mut self, event: Event) {

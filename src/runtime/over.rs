@@ -2,7 +2,7 @@
 //! what one of its calls has told, also when its epoch is over.
 
 use super::group::Group;
-use super::shared::Shared;
+use super::shared::{Learnt, Shared};
 use crate::error::{Failure, Status};
 
 impl Group {
@@ -12,7 +12,7 @@ impl Group {
     }
 
     /// Why the group is over, unless that is only that this process has left its cluster, or freed the group.
-    pub fn first_cause(&self) -> Option<Failure> {
+    pub fn why_over(&self) -> Option<Failure> {
         let shared = self.shared().ok()?;
         let failure = self.told(&shared).filter(|failure| failure.status != Status::State)?;
         Some(self.break_with(failure))
@@ -23,7 +23,17 @@ impl Group {
         if let Some(failure) = self.broken.get() {
             return Some(failure.clone());
         }
-        let known = shared.first_cause(self.id(), self.epoch());
+        self.rather(shared.first_cause(self.id(), self.epoch()))
+    }
+
+    /// The same, for who waits for the scheduler's word about it: another thread of this process may have ended it.
+    pub(super) fn first_cause(&self, learnt: &Learnt) -> Option<Failure> {
+        let known = || self.rather(learnt.first_cause(self.id(), self.epoch()));
+        self.broken.get().cloned().or_else(known)
+    }
+
+    /// What is known, unless that is only that somebody wants the next epoch, and a call has told that already.
+    fn rather(&self, known: Option<Failure>) -> Option<Failure> {
         let is_real = |failure: &&Failure| failure.status != Status::Revoked;
         known.as_ref().filter(is_real).cloned().or_else(|| self.broken()).or(known)
     }

@@ -6,15 +6,27 @@
 //! beyond that moment ends by itself later.
 
 use super::group::{Group, Slot};
-use super::shared::Shared;
+use super::shared::{Shared, ToNode};
+use crate::agent::Command;
 use crate::error::Failure;
 use crate::types::Time;
+use crate::wire::GroupProgress;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// How often it is looked whether the last bytes have been acknowledged, or a thread has ended: nothing tells of either.
 const LOOK_AGAIN: Duration = Duration::from_micros(200);
+
+/// This rank goes: the scheduler hears what it called last, before its peers hear that it has gone.
+pub(super) fn tell_last_calls(groups: &[Arc<Group>], shared: &Shared) {
+    let now = shared.clock.now();
+    let calls: Vec<GroupProgress> = groups.iter().flat_map(|group| group.last_calls(now)).collect();
+    if !calls.is_empty() {
+        shared.learnt().parting.extend(calls);
+        shared.ask(ToNode::Brain(Command::Report));
+    }
+}
 
 impl Group {
     /// Ends the group's use, and all calls on it. Where the group was over already the peers are told why, and not that this

@@ -11,6 +11,8 @@ use std::time::Duration;
 
 /// How many calls are remembered.
 const REMEMBERED: usize = 256;
+/// How many calls before the newest a rank tells of when it goes.
+const PARTING: usize = 64;
 /// From when on a call counts as one that waits: its rank then says so with a heartbeat of its own.
 pub const WAITS_AFTER: Duration = Duration::from_millis(300);
 
@@ -60,19 +62,30 @@ impl Progress {
         (entered > 0).then_some(GroupProgress { group, entered, finished, call, age_ms })
     }
 
+    /// What is said of the newest and of some before it when this rank goes, so that ranks which called something else, and
+    /// come to need it, hear that.
+    pub(super) fn parting(&self, group: GroupId, now: Time) -> Vec<GroupProgress> {
+        let newest = self.newest(group, now);
+        newest.into_iter().chain(self.before(group).take(PARTING)).collect()
+    }
+
     /// What a heartbeat says of those before it, once the newest has to wait, or is doubted: the newest of them first.
     pub(super) fn earlier(&self, group: GroupId, now: Time) -> Vec<GroupProgress> {
         let waits = self.doubted || now.since(self.at) >= WAITS_AFTER;
         if self.entered == self.finished || !waits {
             return Vec::new();
         }
-        let newest = self.entered - 1;
+        self.before(group).collect()
+    }
+
+    /// Those before the newest, as far as they are remembered: the newest of them first.
+    fn before(&self, group: GroupId) -> impl Iterator<Item = GroupProgress> + '_ {
+        let newest = self.entered.saturating_sub(1);
         let count = newest.min(REMEMBERED as u64 - 1);
-        let told = |sequence| {
+        (newest - count + 1..=newest).rev().map(move |sequence| {
             let call = self.called(sequence);
             GroupProgress { group, entered: sequence, finished: sequence, call, age_ms: 0 }
-        };
-        (newest - count + 1..=newest).rev().map(told).collect()
+        })
     }
 }
 

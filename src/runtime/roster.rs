@@ -43,10 +43,7 @@ impl Roster {
 /// Whether a failure says that this very node is lost.
 pub(super) fn calls_this_node_lost(formed: &Formed, failure: &Failure) -> bool {
     let Some(culprit) = failure.culprit.as_ref().filter(|_| failure.status == Status::PeerLost) else { return false };
-    let own = formed.members.find(formed.index).as_ref().map(culprit_of);
-    own.is_some_and(|own| {
-        (own.role, own.rank, own.pid) == (culprit.role, culprit.rank, culprit.pid) && own.node_id == culprit.node_id
-    })
+    formed.members.find(formed.index).as_ref().map(culprit_of).is_some_and(|own| own.is(culprit))
 }
 
 /// How a failure names a member.
@@ -57,5 +54,6 @@ pub fn culprit_of(member: &Member) -> Culprit {
         node_id: member.node_id.clone(),
         host: member.host.name.clone(),
         pid: member.process.pid,
+        last_call: None,
     }
 }

@@ -71,6 +71,7 @@ pub(super) fn form(shared: &Arc<Shared>, formed: &Arc<Formed>, timeout_ms: i64) 
         learnt.lost.clear();
         learnt.causes = Causes::default();
         learnt.peers.clear();
+        learnt.parting.clear();
     });
     over.iter().for_each(|group| group.interrupt());
     Ok(groups)

@@ -18,7 +18,7 @@ use crate::agent::{Ask, Command, Event};
 use crate::error::{Culprit, Error, Failure, Result, Status};
 use crate::net::host;
 use crate::types::{Epoch, GroupId, Time};
-use crate::wire::{Absent, Formed, Member, PeerState};
+use crate::wire::{Absent, Formed, GroupProgress, Member, PeerState};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -97,6 +97,8 @@ pub struct Learnt {
     pub seats: Vec<Arc<Seat>>,
     /// Groups of epochs that are over, until somebody ends their threads.
     pub retired: Vec<Arc<Group>>,
+    /// What was called on groups that this process uses no longer: the next heartbeat tells it.
+    pub parting: Vec<GroupProgress>,
     /// Why there is no next epoch; for the one who asked for it.
     pub not_recovered: Option<Failure>,
 }

@@ -191,7 +191,7 @@ fn who_runs_out_of_time_knows_whom_it_waited_for_and_whose_link_is_at_fault() {
 
 fn culprit() -> crate::error::Culprit {
     let (role, rank) = (crate::types::Role::Worker, Some(3));
-    crate::error::Culprit { role, rank, node_id: "3".to_owned(), host: "host".to_owned(), pid: 4 }
+    crate::error::Culprit { role, rank, node_id: "3".to_owned(), host: "host".to_owned(), pid: 4, last_call: None }
 }
 
 /// As the scheduler, to which all live, and all have entered; a little later it hears of another's cause, if there is one.

@@ -8,7 +8,9 @@ use super::world::{Event, Line, World};
 use crate::agent::{self, Agent, Profile};
 use crate::membership::{self, Closed, ConnId, Identity, Liveness, Rules, Scheduler, StoreLimits};
 use crate::types::{Call, CallKind, Device, GroupId, HostName, Incarnation, JobInstance, Process, Role, Secret, Time};
-use crate::wire::{Agreed, GroupProgress, Heartbeat, Lane, Message, Register, Told, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
+use crate::wire::{
+    Agreed, Called, GroupProgress, Heartbeat, Lane, Message, Register, Told, PROTOCOL_HIGHEST, PROTOCOL_LOWEST,
+};
 use std::time::Duration;
 
 /// The port of every simulated scheduler; nothing listens there.
@@ -234,6 +236,12 @@ impl World {
                         node,
                         Message::Heartbeat(Heartbeat { sequence, echoed, progress, gone_on: Vec::new() }),
                     );
+                }
+                agent::Output::SendCall { group, sequence } => {
+                    let progress = self.progress(node);
+                    let called = progress.iter().find(|of| (of.group, of.entered) == (group, sequence));
+                    let call = called.and_then(|of| of.call);
+                    self.send_to_scheduler(node, Message::Called(Called { group, sequence, call }));
                 }
                 agent::Output::Arm(at) => {
                     self.nodes[node].armed = at;

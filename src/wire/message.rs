@@ -3,8 +3,8 @@
 use super::change::{FreeGroup, GroupFreed, GroupMade, InEpoch, MakeGroup, NotRecovered, NotYet, Recover};
 use super::codec::{Decoder, Encoder, Wire, WireError};
 use super::control::{
-    Abort, Absent, Formed, Heartbeat, HeartbeatEcho, Known, Locate, Located, LostNodes, PassBy, PeerReport, Register,
-    Rejected, Revoke, Revoked, Suspect, Verdict, WhereAre,
+    Abort, Absent, AskCall, Called, Formed, Heartbeat, HeartbeatEcho, Known, Locate, Located, LostNodes, PassBy,
+    PeerReport, Register, Rejected, Revoke, Revoked, Suspect, Verdict, WhereAre,
 };
 use super::launcher::{ChildEnded, GivenUp};
 use super::status::{StatusPart, StatusQuery};
@@ -154,6 +154,10 @@ messages! {
     GroupFreed = 38 (GroupFreed),
     /// Scheduler: I am another job's; yours listens elsewhere.
     PassBy = 39 (PassBy),
+    /// Scheduler: what did you call?
+    AskCall = 40 (AskCall),
+    /// Node: this.
+    Called = 41 (Called),
 }
 
 impl Message {

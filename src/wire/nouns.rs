@@ -1,7 +1,7 @@
 //! How the crate's nouns lie on the wire: hosts, processes, calls, failures.
 
 use super::codec::{take_name, Decoder, Encoder, Wire, WireError};
-use crate::error::{Culprit, Failure, Status};
+use crate::error::{Culprit, Failure, LastCall, Status};
 use crate::types::{Call, CallKind, DType, Device, HostName, Process, ReduceOp, NO_VALUE};
 
 impl Wire for HostName {
@@ -49,6 +49,17 @@ impl Wire for Status {
     }
 }
 
+impl Wire for LastCall {
+    fn put(&self, to: &mut Encoder) {
+        self.group.put(to);
+        self.sequence.put(to);
+    }
+
+    fn take(from: &mut Decoder<'_>) -> Result<Self, WireError> {
+        Ok(LastCall { group: Wire::take(from)?, sequence: Wire::take(from)? })
+    }
+}
+
 impl Wire for Culprit {
     fn put(&self, to: &mut Encoder) {
         self.role.put(to);
@@ -56,6 +67,7 @@ impl Wire for Culprit {
         self.node_id.put(to);
         self.host.put(to);
         self.pid.put(to);
+        self.last_call.put(to);
     }
 
     fn take(from: &mut Decoder<'_>) -> Result<Self, WireError> {
@@ -65,6 +77,7 @@ impl Wire for Culprit {
             node_id: take_name(from, "node id")?,
             host: take_name(from, "host name")?,
             pid: Wire::take(from)?,
+            last_call: Wire::take(from)?,
         })
     }
 }

@@ -3,7 +3,7 @@
 
 use super::golden_test::{decode_link, hex, link_frames, messages};
 use super::*;
-use crate::error::{Culprit, Failure, Status};
+use crate::error::{Culprit, Failure, LastCall, Status};
 use crate::types::{
     Call, CallKind, DType, Device, Epoch, GroupId, HostName, Incarnation, JobInstance, LaunchId, Process, ReduceOp,
     Role, Secret, Token, TokenHash,
@@ -106,6 +106,7 @@ impl Random {
             node_id: self.text(NAME_MAX),
             host: self.text(NAME_MAX),
             pid: self.u32(),
+            last_call: self.option(|random| LastCall { group: GroupId(random.u32()), sequence: random.u64() }),
         }
     }
 
@@ -400,6 +401,11 @@ impl Random {
             Message::FreeGroup(_) => Message::FreeGroup(FreeGroup { group: GroupId(self.u32()) }),
             Message::PassBy(_) => Message::PassBy(PassBy { reason: self.reason() }),
             Message::GroupFreed(_) => Message::GroupFreed(GroupFreed { group: GroupId(self.u32()) }),
+            Message::AskCall(_) => Message::AskCall(AskCall { group: GroupId(self.u32()), sequence: self.u64() }),
+            Message::Called(_) => {
+                let (group, sequence) = (GroupId(self.u32()), self.u64());
+                Message::Called(Called { group, sequence, call: self.option(Random::call) })
+            }
             Message::Locate(_) => Message::Locate(Locate { index: self.u32() }),
             Message::Located(_) => Message::Located(Located { member: self.member() }),
             Message::Abort(_) => Message::Abort(Abort { code: self.number() as i32, reason: self.text(SENTENCE_MAX) }),

@@ -14,7 +14,9 @@ use crate::runtime::keeper::{lasting_name, Keeper};
 use crate::sim::network::{Fate, Side};
 use crate::sim::random::Random;
 use crate::types::{Device, Epoch, GroupId, Incarnation, Time, Token};
-use crate::wire::{Formed, Heartbeat, Lane, Message, Reentry, Register, Told, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
+use crate::wire::{
+    Called, Formed, Heartbeat, Lane, Message, Reentry, Register, Told, PROTOCOL_HIGHEST, PROTOCOL_LOWEST,
+};
 use std::time::Duration;
 
 const SCHEDULER: &str = "10.0.0.1:8118";
@@ -313,6 +315,12 @@ impl World {
                         node,
                         Message::Heartbeat(Heartbeat { sequence, echoed, progress, gone_on: Vec::new() }),
                     );
+                }
+                agent::Output::SendCall { group, sequence } => {
+                    let progress = self.progress(node);
+                    let called = progress.iter().find(|of| (of.group, of.entered) == (group, sequence));
+                    let call = called.and_then(|of| of.call);
+                    self.send_to_scheduler(node, Message::Called(Called { group, sequence, call }));
                 }
                 agent::Output::Arm(at) => {
                     self.processes[node].armed = at;

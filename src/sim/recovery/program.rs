@@ -434,6 +434,7 @@ impl World {
             node_id: member.node_id.clone(),
             host: member.host.name.clone(),
             pid: member.process.pid,
+            last_call: None,
         });
         let inside = process.program.collective.as_ref().map(|collective| (collective.group, collective.sequence));
         let (group, sequence) = inside.unwrap_or((GroupId::UNIVERSE, process.program.sequence));

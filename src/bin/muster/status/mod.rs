@@ -79,6 +79,7 @@ pub mod testing {
             node_id: rank.to_string(),
             host: "a".to_owned(),
             pid: 800 + rank,
+            last_call: None,
         }
     }
 
