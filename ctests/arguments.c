@@ -194,6 +194,10 @@ static void groups(muster_cluster_t *cluster) {
     INVALID("group", muster_group_from_world(NULL, 0));
     INVALID("group", muster_group_member(NULL, 0, &member, sizeof member));
     INVALID("group", muster_group_set_timeout(NULL, 0));
+    muster_failure_t failure;
+    INVALID("group", muster_group_failure(NULL, &failure, sizeof failure));
+    INVALID("out", muster_group_failure(world, NULL, sizeof failure));
+    REFUSED(MUSTER_ERR_NOT_FOUND, "nothing has failed", muster_group_failure(world, &failure, sizeof failure));
     INVALID("out", muster_group_member(world, 0, NULL, sizeof member));
     INVALID("size", muster_group_member(world, 0, &member, 0));
     INVALID("size", muster_group_member(world, 0, &member, 3));

@@ -77,6 +77,8 @@ static void check_told(const struct ranks *ranks, muster_status_t status, const 
         CHECK_IS(status, note->again);
         CHECK_IS(MUSTER_OK, note->failure_status);
         CHECK_IS(status, note->failure.status);
+        CHECK_IS(MUSTER_OK, note->group_status);
+        CHECK(memcmp(&note->failure, &note->group_failure, sizeof note->failure) == 0);
         CHECK_CONTAINS(note->words, first->words); /* the same sentence on every rank, */
         CHECK_CONTAINS(note->words_again, first->words); /* from every later call, */
         CHECK_CONTAINS(note->cluster_words, first->words); /* and from the cluster */
@@ -265,6 +267,9 @@ static void mismatch(int size, rank_body body, const char *words, const char *ot
         ranks_await(ranks, i);
     }
     check_told(ranks, MUSTER_ERR_MISMATCH, words, -1);
+    if (size == SIZE) {
+        check_named(ranks, CULPRIT); /* three of four called the same */
+    }
     CHECK_CONTAINS(ranks->note[0].words, other_words);
     ranks_finish(ranks);
 }

@@ -161,6 +161,7 @@ void keep_failure(struct note *note, muster_cluster_t *cluster, muster_status_t 
     note->status = status;
     snprintf(note->words, sizeof note->words, "%s", muster_last_error());
     note->failure_status = muster_failure(cluster, &note->failure, sizeof note->failure);
+    note->group_status = muster_group_failure(muster_world(cluster), &note->group_failure, sizeof note->group_failure);
     if (muster_cluster_error(cluster, note->cluster_words, sizeof note->cluster_words, NULL) != MUSTER_OK) {
         snprintf(note->cluster_words, sizeof note->cluster_words, "%s", muster_last_error());
     }

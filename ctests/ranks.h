@@ -19,7 +19,9 @@ struct note {
     muster_status_t again; /* of a second call */
     muster_status_t failure_status;
     double took_s;
+    muster_status_t group_status; /* of muster_group_failure, on world */
     muster_failure_t failure;
+    muster_failure_t group_failure;
     char words[WORDS_BYTES];         /* muster_last_error of the failing call */
     char words_again[WORDS_BYTES];   /* of the second call */
     char cluster_words[WORDS_BYTES]; /* muster_cluster_error */

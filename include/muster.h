@@ -184,7 +184,11 @@ typedef void (*muster_log_fn)(int32_t level, const char *target, const char *mes
 typedef struct {
     /** The status that the failing calls returned. */
     muster_status_t status;
-    /** The role of the node that caused it (MUSTER_ROLE_...); 0 where none did. */
+    /**
+     * The role of the node that caused it (MUSTER_ROLE_...); 0 where none did. Of ranks that called different collectives
+     * (MUSTER_ERR_MISMATCH) that is the one that called something else than most of the group's members, the lowest of
+     * several; none where no call is that of most.
+     */
     int32_t role;
     /** Its rank in its role's rank space; -1 where it has none. Of a process that is cut off, on itself: its own. */
     int32_t rank;
@@ -194,10 +198,14 @@ typedef struct {
     int64_t epoch;
     /**
      * The group that it broke: 0 world, 1 servers, 2 universe, 3 and up one that was made, which sentences call "group
-     * 3"; -1: the whole cluster.
+     * 3"; -1: the whole cluster. Of a lost node (MUSTER_ERR_PEER_LOST), which breaks the whole cluster: the group
+     * of the collective in which it was heard last, or after which, where it was in none; -1 where it was heard in none.
      */
     int64_t group;
-    /** The group's collective in which it was noticed, counted from 1; 0 where there was none. */
+    /**
+     * The group's collective in which it was noticed, counted from 1; 0 where there was none. Of a lost node: the one in
+     * which, or after which, it was heard last.
+     */
     uint64_t sequence;
     /** The node's id. */
     char node_id[MUSTER_NAME_BYTES];
@@ -683,10 +691,18 @@ muster_status_t muster_failed_ranks(const muster_cluster_t *cluster,
                                     size_t *count);
 
 /**
- * The first cause of a broken cluster, or of its first broken group; a group that has been freed does not count. While nothing is
- * broken, the newest message of a group whose time was up, in the present epoch: MUSTER_ERR_TIMEOUT, with the rank that it was
- * to or from (-1: any rank); the group still holds then, and what breaks later takes its place. Pass `sizeof *out` as `size`.
- * MUSTER_ERR_NOT_FOUND while nothing has failed.
+ * The first cause for which the cluster is broken, as this process knows it in the present epoch. Pass `sizeof *out` as
+ * `size`. MUSTER_ERR_NOT_FOUND while nothing has failed. Thread-safe; does not block.
+ *
+ * That is what ended the cluster as a whole (a loss, an abort) or one of its own groups (world, servers, universe),
+ * whichever this process came to know first. Where they all hold, it is what ended the first of the groups that the
+ * program made; one that has been freed does not count. What ends other groups later changes nothing. That a rank called
+ * muster_recover (MUSTER_ERR_REVOKED) is told only where nothing else is wrong.
+ *
+ * A failing call on a group (its status and muster_last_error) and muster_group_failure tell the first cause of that
+ * group. It is the cluster's, unless that group was over before. So for the cluster's own groups, of which one is
+ * enough for most programs, calls, both structs and muster_cluster_error tell the same. What ends a message or a store call alone,
+ * and why muster_recover fails, is told by that call only.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster; `out` must be NULL or writable for `size` bytes.
@@ -804,6 +820,21 @@ muster_status_t muster_group_member(const muster_group_t *group,
                                     int32_t rank,
                                     muster_member_t *out,
                                     size_t size);
+
+/**
+ * The first cause for which the group is over: what a failing call on it returns and says (muster_last_error). Pass
+ * `sizeof *out` as `size`. MUSTER_ERR_NOT_FOUND while the group holds, and where it ended in order (muster_finalize).
+ * muster_failure says how this and the cluster's first cause relate. Thread-safe; does not block.
+ *
+ * Once told, it stays the same, with one exception: that a rank called muster_recover (MUSTER_ERR_REVOKED) gives way to what
+ * was really wrong, if that becomes known later. Calls on the group then say that, too.
+ *
+ * Requires:
+ * `group` must be NULL or a live group; `out` must be NULL or writable for `size` bytes.
+ */
+muster_status_t muster_group_failure(const muster_group_t *group,
+                                     muster_failure_t *out,
+                                     size_t size);
 
 /**
  * How long an operation on the group may take, in milliseconds: -1 the default (setting timeout, 1,800 s), INT64_MAX

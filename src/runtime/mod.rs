@@ -11,7 +11,7 @@ mod aftermath;
 mod backlog;
 pub(crate) mod book;
 mod buffer;
-mod causes;
+pub(crate) mod causes;
 mod checksums;
 mod clock;
 mod cluster;

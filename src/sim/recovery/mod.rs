@@ -4,7 +4,7 @@
 //! disk of `journal::testdisk`, `node`, `program` and `recovering` are the others, `groups` the groups that these make, `rounds`
 //! their collectives by the real schedules over links, `questions` what they ask each other's whereabouts by, `readers` who asks
 //! how the job is, `trouble`, `between`, `launcher`, `giving_up` and `abort` what goes wrong, `ledger` what the store must hold.
-//! `checks` are the rules, which hold after every step, `causes` those of first causes, and `sabotage` breaks each of them to see
+//! `checks` are the rules, which hold after every step, `causes` and `sentences` those of first causes, and `sabotage` breaks each of them to see
 //! it noticed. `table` counts what was met in which phase, and `cells` says what must be met.
 //! Invariant: a seed decides everything.
 //!
@@ -31,6 +31,7 @@ mod recovering;
 mod rounds;
 mod sabotage;
 mod scheduler;
+mod sentences;
 mod table;
 mod trouble;
 mod world;

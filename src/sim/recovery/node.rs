@@ -296,6 +296,7 @@ impl World {
             self.processes[node].program.asks.remove(ask); // until now it may be answered
         }
         if let agent::Input::Command(agent::Command::FreeGroup(group)) = &input {
+            self.processes[node].program.sentences.frees(*group);
             self.processes[node].program.freed.push(*group);
         }
         self.processes[node].agent.handle(self.now, input);

@@ -7,6 +7,7 @@ use super::node::End;
 use super::questions::Questions;
 use super::rounds::{Collective, What, VERDICT_WAIT};
 use super::sabotage::Sabotage;
+use super::sentences::Sentences;
 use super::world::{Event, World};
 use crate::agent::{self, Ask, Command};
 use crate::error::{Error, Failure, Status};
@@ -106,6 +107,7 @@ pub(super) struct Program {
     pub(super) is_inside: bool,
     /// It was told that a place was given up, and leaves.
     pub(super) leaves_run: bool,
+    pub(super) sentences: Sentences,
 }
 
 impl Program {
@@ -126,7 +128,9 @@ impl Program {
 impl World {
     /// A process's brain tells its program something.
     pub(super) fn told(&mut self, node: usize, event: agent::Event) -> Result<(), String> {
-        match super::sabotage::misheard(self, node, event) {
+        let event = super::sabotage::misheard(self, node, event);
+        self.says_why(node, &event)?;
+        match event {
             agent::Event::Formed(formed) => self.formed(node, *formed)?,
             agent::Event::Failed(error) => self.failed(node, error),
             agent::Event::Broken(failure) => {
@@ -440,6 +444,7 @@ impl World {
         let (group, sequence) = inside.unwrap_or((GroupId::UNIVERSE, process.program.sequence));
         let (epoch, group) = (formed.epoch, Some(group));
         let failure = Failure { status, culprit, cause: cause.to_owned(), epoch, group, sequence };
+        self.processes[node].program.sentences.gives_up(&failure, self.now);
         self.command(node, Command::Revoke(failure));
         self.breaks(node);
     }

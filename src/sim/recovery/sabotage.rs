@@ -84,6 +84,8 @@ pub(super) enum Sabotage {
     /// Who asks how the job is is not answered, or disturbs it.
     AnswersNobody,
     AskingDisturbs,
+    /// What is heard last takes the place of the first cause that a call has told.
+    LastCause,
 }
 
 /// What becomes of a message of the scheduler's to this node.
@@ -300,6 +302,7 @@ fn each_rule_that_is_broken_is_noticed_by_its_check() {
         (Sabotage::FormedAllTheSame, "was formed, although slot"),
         (Sabotage::DoneAllTheSame, "a job that was given up unfinished is called done"),
         (Sabotage::AnswersNobody, "who asked how the job is was answered 0 times"),
+        (Sabotage::LastCause, "tells two first causes"),
         (Sabotage::AskingDisturbs, "to ask how the job is has changed something"),
     ] {
         let wrong = noticed(sabotage);

@@ -111,6 +111,8 @@ pub(super) struct World {
     pub(super) finishing: Option<Time>,
     /// Something for which a job may end badly: somebody was missing when others began to leave.
     pub(super) may_fail: bool,
+    /// How often a verdict came to a process in which a call had told a first cause already.
+    pub(super) late_verdicts: u64,
     pub(super) newest: Epoch,
     pub(super) steps: u64,
     pub(super) hash: u64,
@@ -151,6 +153,7 @@ impl World {
             last_fault: Time(0),
             finishing: None,
             may_fail: false,
+            late_verdicts: 0,
             newest: Epoch(0),
             steps: 0,
             hash: 0,

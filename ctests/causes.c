@@ -1,0 +1,212 @@
+/* Who is named, and by whom: the failing call's sentence, muster_failure, muster_cluster_error and muster_group_failure tell
+ * one first cause, on every rank. Every rank is a process. */
+#include "check.h"
+#include "nodes.h"
+#include "ranks.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+enum { SIZE = 4, ALL = 0xf, LIMIT_MS = 30000 };
+
+static void leave(muster_cluster_t *cluster) {
+    muster_finalize(cluster); /* may say anything, but ends */
+    muster_cluster_free(cluster);
+}
+
+static void pause_ms(long ms) {
+    struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+    nanosleep(&pause, NULL);
+}
+
+/* Sentence and structs of one rank agree; of a group that is over, and of the cluster. */
+static void check_alike(const struct note *note) {
+    CHECK_IS(MUSTER_OK, note->failure_status);
+    CHECK_IS(MUSTER_OK, note->group_status);
+    CHECK_IS(note->status, note->failure.status);
+    CHECK(memcmp(&note->failure, &note->group_failure, sizeof note->failure) == 0);
+    CHECK(strcmp(note->words, note->cluster_words) == 0);
+    CHECK_CONTAINS(note->words, note->failure.cause);
+}
+
+/* These ranks were told the same, and it names this one (-1: nobody). */
+static void check_all(const struct ranks *ranks, unsigned who, muster_status_t status, int culprit) {
+    const struct note *first = NULL;
+    for (int i = 0; i < ranks->size; i++) {
+        const struct note *note = &ranks->note[i];
+        if ((who >> i & 1) == 0) {
+            continue;
+        }
+        if (note->status != status || note->failure.rank != culprit) {
+            fprintf(stderr, "    rank %d: \"%s\"\n", i, note->words);
+        }
+        first = first == NULL ? note : first;
+        CHECK_IS(status, note->status);
+        check_alike(note);
+        CHECK_IS(culprit, note->failure.rank);
+        CHECK_IS(culprit < 0 ? 0 : MUSTER_ROLE_WORKER, note->failure.role);
+        CHECK_IS(culprit < 0 ? 0 : ranks->pid[culprit], note->failure.pid);
+        CHECK(strcmp(note->words, first->words) == 0);
+        CHECK(memcmp(&note->failure, &first->failure, sizeof note->failure) == 0);
+    }
+}
+
+static void await_all(struct ranks *ranks) {
+    for (int i = 0; i < ranks->size; i++) {
+        ranks_await(ranks, i);
+    }
+}
+
+/* A made group is cancelled, others want the next epoch, and one rank calls late. */
+static void calls_late(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
+    struct note *note = &ranks->note[rank];
+    muster_group_t *world = muster_world(cluster), *group = NULL;
+    const int32_t members[SIZE] = {3, 1, 2, 0};
+    muster_failure_t failure;
+    CHECK_OK(muster_group_create(world, members, SIZE, &group));
+    CHECK_OK(muster_barrier(world));
+    CHECK_FAILS(MUSTER_ERR_NOT_FOUND, "nothing has failed", muster_group_failure(group, &failure, sizeof failure));
+    if (rank == 0) {
+        muster_request_t *request = NULL;
+        CHECK_OK(muster_ibarrier(group, &request));
+        CHECK_OK(muster_request_cancel(request));
+        CHECK_IS(MUSTER_ERR_ABORTED, muster_request_wait(request, -1));
+        muster_request_free(request);
+    }
+    if (rank == 3) {
+        /* The wish for the next epoch has come here. */
+        double limit = now_s() + 30 * patience();
+        while (muster_group_failure(world, &failure, sizeof failure) == MUSTER_ERR_NOT_FOUND) {
+            CHECK(now_s() < limit);
+            pause_ms(1);
+        }
+        CHECK_IS(MUSTER_ERR_REVOKED, failure.status);
+    }
+    if (rank != 2) { /* which never calls it again */
+        muster_status_t status = muster_barrier(group);
+        keep_failure(note, cluster, status);
+        note->group_status = muster_group_failure(group, &note->group_failure, sizeof note->group_failure);
+    }
+    CHECK_OK(muster_recover(cluster, LIMIT_MS * patience()));
+    CHECK_FAILS(MUSTER_ERR_NOT_FOUND, "nothing has failed", muster_group_failure(group, &failure, sizeof failure));
+    CHECK_FAILS(MUSTER_ERR_NOT_FOUND, "nothing has failed", muster_failure(cluster, &failure, sizeof failure));
+    CHECK_OK(muster_barrier(group));
+    muster_group_free(group);
+    leave(cluster);
+}
+
+static void a_bystander(void) {
+    struct ranks *ranks = ranks_start(SIZE, calls_late, NULL);
+    await_all(ranks);
+    check_all(ranks, 0xb, MUSTER_ERR_ABORTED, 0);
+    CHECK_CONTAINS(ranks->note[3].words, "cancelled barrier #1 on group 3");
+    CHECK_IS(MUSTER_OK, ranks_finish(ranks));
+}
+
+/* Who calls something else than the others; of two odd ones the other one is the last. */
+static int odd, others_odd;
+
+static void calls_another(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
+    muster_group_t *world = muster_world(cluster);
+    int32_t value = 1, sum = 0;
+    int is_odd = rank == odd || (others_odd && rank == SIZE - 1);
+    muster_status_t status =
+        is_odd ? muster_barrier(world) : muster_allreduce(world, &value, &sum, 1, MUSTER_INT32, MUSTER_SUM);
+    keep_failure(&ranks->note[rank], cluster, status);
+    leave(cluster);
+}
+
+static void the_odd_one(void) {
+    for (odd = 0; odd < SIZE; odd++) {
+        struct ranks *ranks = ranks_start(SIZE, calls_another, NULL);
+        char words[64];
+        await_all(ranks);
+        check_all(ranks, ALL, MUSTER_ERR_MISMATCH, odd);
+        snprintf(words, sizeof words, "on world, rank %d (", odd);
+        CHECK(strncmp(ranks->note[0].words, "3 of 4 ranks called allreduce(", 30) == 0);
+        CHECK_CONTAINS(ranks->note[0].words, words);
+        CHECK_IS(0, ranks->note[0].failure.group);
+        CHECK_IS(1, ranks->note[0].failure.sequence);
+        ranks_finish(ranks);
+    }
+    odd = 1;
+    others_odd = 1; /* two of four are not most */
+    struct ranks *ranks = ranks_start(SIZE, calls_another, NULL);
+    await_all(ranks);
+    check_all(ranks, ALL, MUSTER_ERR_MISMATCH, -1);
+    ranks_finish(ranks);
+}
+
+/* One calls a reduce, which returns, and leaves; the others call a barrier. */
+static void reduces_and_leaves(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
+    muster_group_t *world = muster_world(cluster);
+    int32_t value = 1, sum = 0;
+    if (rank == 1) {
+        CHECK_OK(muster_reduce(world, &value, &sum, 1, MUSTER_INT32, MUSTER_SUM, 0));
+        CHECK_OK(muster_finalize(cluster));
+        muster_cluster_free(cluster);
+        for (int i = 0; i < SIZE; i++) {
+            CHECK(sem_post(&ranks->note[i].go) == 0);
+        }
+        await(&ranks->note[1].ready); /* its process is there until all have been told */
+        return;
+    }
+    await(&ranks->note[rank].go);
+    keep_failure(&ranks->note[rank], cluster, muster_barrier(world));
+    leave(cluster);
+}
+
+static void one_that_left(void) {
+    for (int round = 0; round < 6; round++) {
+        struct ranks *ranks = ranks_start(SIZE, reduces_and_leaves, NULL);
+        for (int i = 0; i < SIZE; i++) {
+            if (i != 1) {
+                ranks_await(ranks, i);
+            }
+        }
+        CHECK(sem_post(&ranks->note[1].ready) == 0);
+        ranks_await(ranks, 1);
+        check_all(ranks, 0xd, MUSTER_ERR_MISMATCH, 1);
+        CHECK(strncmp(ranks->note[0].words, "3 of 4 ranks called barrier()", 29) == 0);
+        CHECK_CONTAINS(ranks->note[0].words, "called reduce(");
+        ranks_finish(ranks);
+    }
+}
+
+/* One is killed in a collective. */
+static void is_killed(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
+    muster_group_t *world = muster_world(cluster);
+    CHECK_OK(muster_barrier(world));
+    CHECK(sem_post(&ranks->note[rank].ready) == 0);
+    if (rank == 0) {
+        await(&ranks->note[rank].go); /* so that the barrier goes on */
+    }
+    keep_failure(&ranks->note[rank], cluster, muster_barrier(world));
+    leave(cluster);
+}
+
+static void a_loss(void) {
+    const char *settings[] = {"node_timeout", "2", NULL};
+    struct ranks *ranks = ranks_start(SIZE, is_killed, settings);
+    for (int i = 0; i < SIZE; i++) {
+        await(&ranks->note[i].ready);
+    }
+    pause_ms(2000L * patience()); /* who waits says so after 0.3 s, and with each heartbeat */
+    ranks_kill(ranks, 2);
+    CHECK(sem_post(&ranks->note[0].go) == 0);
+    await_all(ranks);
+    check_all(ranks, 0xb, MUSTER_ERR_PEER_LOST, 2);
+    CHECK_CONTAINS(ranks->note[0].words, "; last heard in barrier #2 on world, ");
+    CHECK_CONTAINS(ranks->note[0].words, " s before");
+    CHECK_IS(0, ranks->note[0].failure.group);
+    CHECK_IS(2, ranks->note[0].failure.sequence);
+    CHECK_IS(MUSTER_ERR_PEER_LOST, ranks_finish(ranks));
+}
+
+int main(void) {
+    a_bystander();
+    the_odd_one();
+    one_that_left();
+    a_loss();
+    return 0;
+}
