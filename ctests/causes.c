@@ -57,6 +57,17 @@ static void await_all(struct ranks *ranks) {
     }
 }
 
+/* Waits until a group is over, as this rank hears. */
+static muster_status_t await_failure(muster_group_t *group) {
+    muster_failure_t failure;
+    double limit = now_s() + 30 * patience();
+    while (muster_group_failure(group, &failure, sizeof failure) == MUSTER_ERR_NOT_FOUND) {
+        CHECK(now_s() < limit);
+        pause_ms(1);
+    }
+    return failure.status;
+}
+
 /* A made group is cancelled, others want the next epoch, and one rank calls late. */
 static void calls_late(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
     struct note *note = &ranks->note[rank];
@@ -73,14 +84,11 @@ static void calls_late(muster_cluster_t *cluster, int rank, struct ranks *ranks)
         CHECK_IS(MUSTER_ERR_ABORTED, muster_request_wait(request, -1));
         muster_request_free(request);
     }
+    if (rank == 2) {
+        CHECK_IS(MUSTER_ERR_ABORTED, await_failure(group)); /* who wants the next epoch sooner would be the cause */
+    }
     if (rank == 3) {
-        /* The wish for the next epoch has come here. */
-        double limit = now_s() + 30 * patience();
-        while (muster_group_failure(world, &failure, sizeof failure) == MUSTER_ERR_NOT_FOUND) {
-            CHECK(now_s() < limit);
-            pause_ms(1);
-        }
-        CHECK_IS(MUSTER_ERR_REVOKED, failure.status);
+        CHECK_IS(MUSTER_ERR_REVOKED, await_failure(world)); /* others want the next epoch */
     }
     if (rank != 2) { /* which never calls it again */
         muster_status_t status = muster_barrier(group);
@@ -181,7 +189,11 @@ static void is_killed(muster_cluster_t *cluster, int rank, struct ranks *ranks) 
     if (rank == 0) {
         await(&ranks->note[rank].go); /* so that the barrier goes on */
     }
-    keep_failure(&ranks->note[rank], cluster, muster_barrier(world));
+    muster_status_t status;
+    do {
+        status = muster_barrier(world); /* what the victim had sent may be enough for one */
+    } while (status == MUSTER_OK);
+    keep_failure(&ranks->note[rank], cluster, status);
     leave(cluster);
 }
 
