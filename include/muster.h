@@ -697,12 +697,14 @@ muster_status_t muster_failed_ranks(const muster_cluster_t *cluster,
  * That is what ended the cluster as a whole (a loss, an abort) or one of its own groups (world, servers, universe),
  * whichever this process came to know first. Where they all hold, it is what ended the first of the groups that the
  * program made; one that has been freed does not count. What ends other groups later changes nothing. That a rank called
- * muster_recover (MUSTER_ERR_REVOKED) is told only where nothing else is wrong.
+ * muster_recover (MUSTER_ERR_REVOKED) is told only where nothing else is wrong. While nothing is broken it is the newest
+ * message of a group whose time was up: MUSTER_ERR_TIMEOUT, with the rank that it was to or from (-1: any rank); the
+ * group still holds then (muster_group_failure says so), and what breaks later takes its place.
  *
  * A failing call on a group (its status and muster_last_error) and muster_group_failure tell the first cause of that
  * group. It is the cluster's, unless that group was over before. So for the cluster's own groups, of which one is
- * enough for most programs, calls, both structs and muster_cluster_error tell the same. What ends a message or a store call alone,
- * and why muster_recover fails, is told by that call only.
+ * enough for most programs, calls, both structs and muster_cluster_error tell the same. What else ends a
+ * message or a store call alone, and why muster_recover fails, is told by that call only.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster; `out` must be NULL or writable for `size` bytes.

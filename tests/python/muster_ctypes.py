@@ -58,6 +58,7 @@ SIGNATURES = {
     "muster_rank_table": (c_int32, [c_void_p, c_char_p, c_size_t, POINTER(c_size_t)]),
     "muster_failed_ranks": (c_int32, [c_void_p, POINTER(c_int32), c_size_t, POINTER(c_size_t)]),
     "muster_group_member": (c_int32, [c_void_p, c_int32, POINTER(Member), c_size_t]),
+    "muster_group_failure": (c_int32, [c_void_p, POINTER(Failure), c_size_t]),
     "muster_group_set_timeout": (c_int32, [c_void_p, c_int64]),
     "muster_barrier": (c_int32, [c_void_p]),
     "muster_broadcast": (c_int32, [c_void_p, c_void_p, c_size_t, c_int32, c_int32]),
