@@ -476,29 +476,3 @@ impl Scheduler {
         }
     }
 }
-
-/// One node as the scheduler counts it, for the simulation's checks.
-#[cfg(test)]
-pub(crate) struct Seat<'a> {
-    pub(crate) register: &'a crate::wire::Register,
-    /// Once the cluster has formed.
-    pub(crate) rank: Option<u32>,
-}
-
-#[cfg(test)]
-impl Scheduler {
-    /// How many groups that were made are still in use.
-    pub(crate) fn groups_kept(&self) -> usize {
-        self.groups.kept()
-    }
-
-    /// Whether this node, by its index, counts as using this group that was made.
-    pub(crate) fn counts_as_using(&self, node: u32, group: GroupId) -> bool {
-        self.groups.uses(node, group)
-    }
-
-    /// Everybody who has a place.
-    pub(crate) fn seats(&self) -> impl Iterator<Item = Seat<'_>> {
-        self.nodes.values().map(|node| Seat { register: &node.register, rank: node.place.map(|place| place.rank) })
-    }
-}

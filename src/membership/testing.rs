@@ -227,3 +227,27 @@ impl Bench {
         })
     }
 }
+
+/// One node as the scheduler counts it, for the simulation's checks.
+pub(crate) struct Seat<'a> {
+    pub(crate) register: &'a Register,
+    /// Once the cluster has formed.
+    pub(crate) rank: Option<u32>,
+}
+
+impl Scheduler {
+    /// How many groups that were made are still in use.
+    pub(crate) fn groups_kept(&self) -> usize {
+        self.groups.kept()
+    }
+
+    /// Whether this node, by its index, counts as using this group that was made.
+    pub(crate) fn counts_as_using(&self, node: u32, group: GroupId) -> bool {
+        self.groups.uses(node, group)
+    }
+
+    /// Everybody who has a place.
+    pub(crate) fn seats(&self) -> impl Iterator<Item = Seat<'_>> {
+        self.nodes.values().map(|node| Seat { register: &node.register, rank: node.place.map(|place| place.rank) })
+    }
+}

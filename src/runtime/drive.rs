@@ -34,9 +34,9 @@ const PEER_OPENS: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub(super) enum Stop {
     /// The cluster is broken, or the scheduler has revoked the group: the first cause, known to all.
-    Told(Failure),
+    Told(Box<Failure>),
     /// A peer revoked the group.
-    Heard(Failure),
+    Heard(Box<Failure>),
     /// The link to this rank ended, or could not be opened.
     Ended(u32, LinkEnd),
     /// The link to this rank has failed, and it lives, as the scheduler says.
@@ -199,7 +199,7 @@ impl Group {
             Ok(moved) => Ok(moved == Moved::Some),
             // What the peer said before it closed tells more than that it closed.
             Err(end) => match link.peek() {
-                Ok(Some(Arrival::Revoke(failure))) => Err(Stop::Heard(failure)),
+                Ok(Some(Arrival::Revoke(failure))) => Err(Stop::Heard(Box::new(failure))),
                 Ok(Some(Arrival::Leave)) => Err(Stop::Left(peer)),
                 _ => Err(Stop::Ended(peer, end)),
             },
@@ -232,7 +232,7 @@ impl Group {
             Some(Arrival::Message(..)) => {
                 Err(ended(LinkEnd::Corrupt("a message on a link for collectives".to_owned())))
             }
-            Some(Arrival::Revoke(failure)) => Err(Stop::Heard(failure)),
+            Some(Arrival::Revoke(failure)) => Err(Stop::Heard(Box::new(failure))),
             Some(Arrival::Leave) => {
                 slots[peer as usize] = Slot::Left;
                 Err(Stop::Left(peer))
@@ -243,7 +243,7 @@ impl Group {
                 if moved == Moved::Done {
                     exchange.receive = None;
                     if let Some(failure) = link.word_behind() {
-                        return Err(Stop::Heard(failure));
+                        return Err(Stop::Heard(Box::new(failure)));
                     }
                 }
                 Ok(moved != Moved::Nothing)
@@ -272,7 +272,7 @@ impl Group {
         for mail in self.take_mail() {
             self.take_in(driver, mail);
         }
-        self.told(running.shared).map_or(Ok(()), |failure| Err(Stop::Told(failure)))
+        self.told(running.shared).map_or(Ok(()), |failure| Err(Stop::Told(Box::new(failure))))
     }
 
     pub(super) fn take_in(&self, driver: &mut Driver, mail: Mail) {
@@ -342,7 +342,7 @@ impl Group {
             // Who gives up says why behind what it sent before, which this rank may not come to read for long.
             if receiving != Some(peer) {
                 if let Some(failure) = link.last_word() {
-                    return Err(Stop::Heard(failure));
+                    return Err(Stop::Heard(Box::new(failure)));
                 }
             }
             if link.holds_readable() && (receiving == Some(peer) || !link.is_waited_for()) {

@@ -49,8 +49,8 @@ impl Group {
             Stop::Ended(_, LinkEnd::Ended(_)) | Stop::Unreached(..) | Stop::Timeout(_) if cut_off.is_some() => {
                 (self.cut_off(running, cut_off.expect("it was looked at")), false)
             }
-            Stop::Told(failure) => (failure, true),
-            Stop::Heard(failure) => (running.shared.heard(&self.formed, failure), false),
+            Stop::Told(failure) => (*failure, true),
+            Stop::Heard(failure) => (running.shared.heard(&self.formed, *failure), false),
             Stop::Ended(peer, LinkEnd::Ended(evidence)) => self.judge(running, peer, evidence),
             Stop::Unreached(peer, evidence) => (self.unreached(running, peer, &evidence), false),
             Stop::Ended(peer, LinkEnd::Corrupt(what)) => {

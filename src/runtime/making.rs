@@ -73,7 +73,7 @@ impl Group {
     /// The others take no part in this, so it takes no turn, and its failure revokes nothing.
     fn make_again(&self, running: &Running<'_>, wish: GroupWish) -> Result<Option<Arc<Seat>>> {
         self.await_making(running, wish).map_err(|stop| match stop {
-            Stop::Told(failure) => failure.into(),
+            Stop::Told(failure) => (*failure).into(),
             Stop::Failed(error) => error,
             _ => {
                 let (call, id) = (running.call, self.id());
@@ -101,7 +101,7 @@ impl Group {
                 }
                 // Another thread may have cancelled a call on the group, freed it, or left.
                 if let Some(failure) = self.first_cause(learnt) {
-                    return Some(Err(Stop::Told(failure)));
+                    return Some(Err(Stop::Told(Box::new(failure))));
                 }
                 learnt.over.then(|| {
                     let over = Error::new(Status::State, "this process has left its cluster");

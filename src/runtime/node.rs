@@ -13,7 +13,7 @@ use crate::agent::{Agent, Command, Event, Input, Output};
 use crate::error::{Error, Failure, Result, Status};
 use crate::net::{Listener, Poller, Token, Transport};
 use crate::types::{Epoch, GroupId, Time};
-use crate::wire::{Called, Formed, GroupMade, Heartbeat, Message, PROGRESS_MAX};
+use crate::wire::{Called, Formed, GroupMade, Heartbeat, Message};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -280,7 +280,7 @@ impl Node {
             Output::Disconnect => self.disconnect(),
             Output::Send(message) => self.send(message),
             Output::SendHeartbeat { sequence, echoed } => {
-                let (progress, gone_on) = (self.progress(), self.shared.aftermath.gone_on());
+                let (progress, gone_on) = (self.shared.progress(), self.shared.aftermath.gone_on());
                 self.send(Message::Heartbeat(Heartbeat { sequence, echoed, progress, gone_on }));
             }
             Output::SendCall { group, sequence } => {
@@ -301,17 +301,6 @@ impl Node {
         while let Some((index, sign)) = self.mesh.take_sign() {
             self.feed(Input::Peer(index, sign));
         }
-    }
-
-    fn progress(&self) -> Vec<crate::wire::GroupProgress> {
-        let now = self.shared.clock.now();
-        let (groups, parting) = {
-            let mut learnt = self.shared.learnt();
-            (learnt.groups(), std::mem::take(&mut learnt.parting))
-        };
-        let newest = groups.iter().filter_map(|group| group.newest_call(now));
-        let earlier = groups.iter().flat_map(|group| group.earlier_calls(now));
-        newest.chain(parting).chain(earlier).take(PROGRESS_MAX).collect()
     }
 
     fn tell(&mut self, event: Event) {
@@ -359,7 +348,7 @@ impl Node {
         match (seat::made(&self.shared, made, self.setup.operation_timeout_ms), id) {
             (Ok(Some(group)), _) => self.mesh.add(&group, &self.poller),
             (Err(failure), Some(id)) => {
-                self.feed(Input::Command(Command::Revoke(failure))); // the others have it, and would wait in it
+                self.feed(Input::Command(Command::Revoke(*failure))); // the others have it, and would wait in it
                 self.group_freed(id);
             }
             (_, Some(id)) => self.group_freed(id),

@@ -45,7 +45,7 @@ impl Group {
                 }
             }
             if let Slot::Up(link) = slot {
-                link.last_word().map_or(Ok(()), |failure| Err(Stop::Heard(failure)))?;
+                link.last_word().map_or(Ok(()), |failure| Err(Stop::Heard(Box::new(failure))))?;
             }
         }
         Ok(())
@@ -56,7 +56,7 @@ impl Group {
         let Slot::Up(link) = slot else { return Ok(()) };
         match link.peek() {
             Ok(None | Some(Arrival::Data(..) | Arrival::Message(..))) => Ok(()), // found out by who reads it
-            Ok(Some(Arrival::Revoke(failure))) => Err(Stop::Heard(failure)),
+            Ok(Some(Arrival::Revoke(failure))) => Err(Stop::Heard(Box::new(failure))),
             Ok(Some(Arrival::Leave)) => {
                 *slot = Slot::Left;
                 Ok(())

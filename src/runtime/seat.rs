@@ -94,7 +94,7 @@ pub(super) fn made(
     shared: &Arc<Shared>,
     made: GroupMade,
     timeout_ms: i64,
-) -> std::result::Result<Option<Arc<Group>>, Failure> {
+) -> std::result::Result<Option<Arc<Group>>, Box<Failure>> {
     let Some(formed) = shared.learnt().formed.clone() else { return Ok(None) };
     let key = (formed.epoch, made.parent, made.nth);
     let group = made.group.map(|id| Group::new(id, made.members, shared, &formed, timeout_ms).map(Arc::new));
@@ -114,10 +114,10 @@ pub(super) fn made(
     wanted
 }
 
-fn cannot_make(formed: &Formed, group: Option<GroupId>, error: &Error) -> Failure {
+fn cannot_make(formed: &Formed, group: Option<GroupId>, error: &Error) -> Box<Failure> {
     let culprit = formed.members.find(formed.index).as_ref().map(culprit_of);
     let (status, cause) = (error.status(), format!("cannot make the group: {}", error.message()));
-    Failure { status, culprit, cause, epoch: formed.epoch, group, sequence: 0 }
+    Box::new(Failure { status, culprit, cause, epoch: formed.epoch, group, sequence: 0 })
 }
 
 #[cfg(all(test, not(loom)))]

@@ -18,7 +18,7 @@ use crate::agent::{Ask, Command, Event};
 use crate::error::{Culprit, Error, Failure, Result, Status};
 use crate::net::host;
 use crate::types::{Epoch, GroupId, Time};
-use crate::wire::{Absent, Formed, GroupProgress, Member, PeerState};
+use crate::wire::{Absent, Formed, GroupProgress, Member, PeerState, PROGRESS_MAX};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -164,6 +164,18 @@ pub struct Shared {
 }
 
 impl Shared {
+    /// What a heartbeat tells of the groups: their newest calls first.
+    pub(super) fn progress(&self) -> Vec<GroupProgress> {
+        let now = self.clock.now();
+        let (groups, parting) = {
+            let mut learnt = self.learnt();
+            (learnt.groups(), std::mem::take(&mut learnt.parting))
+        };
+        let newest = groups.iter().filter_map(|group| group.newest_call(now));
+        let earlier = groups.iter().flat_map(|group| group.earlier_calls(now));
+        newest.chain(parting).chain(earlier).take(PROGRESS_MAX).collect()
+    }
+
     /// A node that has learnt nothing yet.
     pub fn new(logger: Arc<Logger>, clock: Clock, waker: Bell) -> Shared {
         Shared {

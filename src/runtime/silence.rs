@@ -167,7 +167,7 @@ impl Group {
                     self.ask_early(shared, peer, &in_words(silence));
                 }
                 Finding::Unreached => {
-                    let told = self.told(shared).map(Stop::Told);
+                    let told = self.told(shared).map(|failure| Stop::Told(Box::new(failure)));
                     return Err(told.unwrap_or_else(|| Stop::Unreached(peer, in_words(silence))));
                 }
                 Finding::Unknown => return Err(Stop::Ended(peer, LinkEnd::Ended(in_words(silence)))),

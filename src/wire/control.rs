@@ -422,28 +422,6 @@ record! {
     }
 }
 
-record! {
-    /// What did you call under this number?
-    pub struct AskCall {
-        /// On which group.
-        pub group: GroupId,
-        /// The collective's sequence number.
-        pub sequence: u64,
-    }
-}
-
-record! {
-    /// Answers an `AskCall`.
-    pub struct Called {
-        /// On which group.
-        pub group: GroupId,
-        /// The collective's sequence number.
-        pub sequence: u64,
-        /// What it is; nothing where the node has not entered it, or does not know any more.
-        pub call: Option<Call>,
-    }
-}
-
 code! {
     /// Where a member is that has not entered a collective.
     pub enum AbsenceState {

@@ -1,10 +1,11 @@
 //! The control plane's messages, between a node (or a launcher) and its scheduler: their numbers, and in which queue each waits.
 
+use super::calls::{AskCall, Called};
 use super::change::{FreeGroup, GroupFreed, GroupMade, InEpoch, MakeGroup, NotRecovered, NotYet, Recover};
 use super::codec::{Decoder, Encoder, Wire, WireError};
 use super::control::{
-    Abort, Absent, AskCall, Called, Formed, Heartbeat, HeartbeatEcho, Known, Locate, Located, LostNodes, PassBy,
-    PeerReport, Register, Rejected, Revoke, Revoked, Suspect, Verdict, WhereAre,
+    Abort, Absent, Formed, Heartbeat, HeartbeatEcho, Known, Locate, Located, LostNodes, PassBy, PeerReport, Register,
+    Rejected, Revoke, Revoked, Suspect, Verdict, WhereAre,
 };
 use super::launcher::{ChildEnded, GivenUp};
 use super::status::{StatusPart, StatusQuery};

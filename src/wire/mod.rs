@@ -5,6 +5,7 @@
 //! takes every byte of a payload or fails; nothing here panics on any input.
 //! Deliberately absent: sockets, time, and any decision about what a message means.
 
+mod calls;
 mod change;
 mod codec;
 mod control;
@@ -28,12 +29,13 @@ mod limits_test;
 #[cfg(test)]
 mod random_test;
 
+pub use calls::{AskCall, Called};
 pub use change::{FreeGroup, GroupFreed, GroupMade, GroupWish, InEpoch, MakeGroup, NotRecovered, NotYet, Recover};
 pub use codec::{Decoder, Encoder, Wire, WireError};
 pub use control::{
-    Abort, Absence, AbsenceState, Absent, Agreed, AskCall, Called, Formed, GroupProgress, Heartbeat, HeartbeatEcho,
-    Known, Locate, Located, LostNodes, Makings, PassBy, PeerReport, PeerState, Reentry, Register, Rejected, Revoke,
-    Revoked, Suspect, Told, Verdict, WhereAre,
+    Abort, Absence, AbsenceState, Absent, Agreed, Formed, GroupProgress, Heartbeat, HeartbeatEcho, Known, Locate,
+    Located, LostNodes, Makings, PassBy, PeerReport, PeerState, Reentry, Register, Rejected, Revoke, Revoked, Suspect,
+    Told, Verdict, WhereAre,
 };
 pub use frame::{
     body_bytes, encode_frame, peek_frame, Frame, FrameHeader, CHECKSUM_BYTES, FLAG_UNCHECKED, HEADER_BYTES, MAGIC,

@@ -336,6 +336,20 @@ impl Random {
         self.text(SENTENCE_MAX)
     }
 
+    fn make_group(&mut self) -> MakeGroup {
+        let wish = match self.number() % 2 {
+            0 => GroupWish::Ranks(self.list(40, Random::u32)),
+            _ => GroupWish::Colour { colour: self.option(Random::u32), key: self.number() as i32 },
+        };
+        let (parent, history) = (GroupId(self.u32()), self.u32());
+        MakeGroup { parent, nth: self.u64(), sequence: self.u64(), history, wish }
+    }
+
+    fn group_made(&mut self) -> GroupMade {
+        let (parent, group) = (GroupId(self.u32()), self.option(|random| GroupId(random.u32())));
+        GroupMade { parent, nth: self.u64(), group, members: self.list(40, Random::u32) }
+    }
+
     /// Another message of the same kind.
     fn message_like(&mut self, like: &Message) -> Message {
         match like {
@@ -381,18 +395,8 @@ impl Random {
                 let members = self.list(20, Random::absence);
                 Message::Absent(Absent { query: self.u64(), total: self.u32(), members })
             }
-            Message::MakeGroup(_) => {
-                let wish = match self.number() % 2 {
-                    0 => GroupWish::Ranks(self.list(40, Random::u32)),
-                    _ => GroupWish::Colour { colour: self.option(Random::u32), key: self.number() as i32 },
-                };
-                let (parent, history) = (GroupId(self.u32()), self.u32());
-                Message::MakeGroup(MakeGroup { parent, nth: self.u64(), sequence: self.u64(), history, wish })
-            }
-            Message::GroupMade(_) => {
-                let (parent, group) = (GroupId(self.u32()), self.option(|random| GroupId(random.u32())));
-                Message::GroupMade(GroupMade { parent, nth: self.u64(), group, members: self.list(40, Random::u32) })
-            }
+            Message::MakeGroup(_) => Message::MakeGroup(self.make_group()),
+            Message::GroupMade(_) => Message::GroupMade(self.group_made()),
             Message::Recover(_) => {
                 Message::Recover(Recover { epoch: Epoch(self.u64()), inside: self.number().is_multiple_of(2) })
             }
