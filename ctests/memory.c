@@ -4,13 +4,14 @@
 #include "nodes.h"
 
 #include <malloc.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 
 enum { REQUESTS_LIMIT = 1000000 };
 
 static struct rlimit before;
-static _Atomic int ready, limited; /* the ranks that have come; whether the limit holds */
+static atomic_int ready, limited; /* the ranks that have come; whether the limit holds */
 
 /* From now on this process gets so much more address space than it has, and no more. */
 static void limit_to(size_t more) {
@@ -105,15 +106,15 @@ static void average(muster_cluster_t *cluster, int index, void *context) {
     (void)context;
     CHECK(data != NULL);
     CHECK_OK(muster_allreduce(world, data, data, 1000, MUSTER_INT8, MUSTER_AVG));
-    ready++;
-    while (ready < 2) { /* no barrier: the other's next call may revoke the group before this one has left it */
+    atomic_fetch_add(&ready, 1);
+    while (atomic_load(&ready) < 2) { /* no barrier: the other's next call may revoke the group before this one has left it */
         usleep(100);
     }
     if (index == 0) {
         limit_to(24 << 20);
-        limited = 1;
+        atomic_store(&limited, 1);
     }
-    while (!limited) {
+    while (!atomic_load(&limited)) {
         usleep(100);
     }
     says_memory(muster_allreduce(world, data, data, length, MUSTER_INT8, MUSTER_AVG));

@@ -1,14 +1,14 @@
 //! What grows by a count or a size that a caller or the wire gives is tried first, and refused where there is no memory for it.
 //!
 //! Small things of a fixed size are not tried one by one: an allocation that fails ends the process. So whoever is about to make a
-//! few of them has room for them tried, and a reserve is set aside meanwhile ([`with_reserve`]), of which the error's own words are
-//! made where all else is used up.
+//! few of them has room for them tried, and with it a reserve ([`with_reserve`]), of which the error's own words are made where all
+//! else is used up.
 
 use super::{Error, Result, Status};
 use std::collections::TryReserveError;
 
 /// Enough for the small things of any one call, and for the words of an error.
-const RESERVE_BYTES: usize = 256 << 10;
+const RESERVE_BYTES: usize = 64 << 10;
 
 fn refused(bytes: usize, what: &str) -> Error {
     Error::new(Status::Memory, format!("no memory for {bytes} bytes: {what}"))
@@ -19,15 +19,20 @@ pub fn room(bytes: usize, what: &str) -> Result<()> {
     with_reserve(what, || Vec::<u8>::new().try_reserve_exact(bytes)).map_err(|_| refused(bytes, what))
 }
 
-/// Tries something while the reserve is held, which is free again afterwards.
+/// Tries something where there is the reserve before and after it. (Held meanwhile it would lie above the heap's end, and what
+/// grows could not grow in its place.)
 pub fn with_reserve<T>(what: &str, grow: impl FnOnce() -> Result<T, TryReserveError>) -> Result<T> {
+    try_reserve(what)?;
+    let grown = grow().map_err(|_| Error::new(Status::Memory, format!("no memory for {what}")))?;
+    try_reserve(what)?;
+    Ok(grown)
+}
+
+fn try_reserve(what: &str) -> Result<()> {
     let mut reserve = Vec::<u8>::new();
     reserve.try_reserve_exact(RESERVE_BYTES).map_err(|_| refused(RESERVE_BYTES, what))?;
-    let grown = grow();
-    // Else an optimizer may leave both out.
-    std::hint::black_box(&reserve);
-    drop(reserve);
-    grown.map_err(|_| Error::new(Status::Memory, format!("no memory for {what}")))
+    std::hint::black_box(&reserve); // else an optimizer may leave it out
+    Ok(())
 }
 
 /// Room for so many more in a list.

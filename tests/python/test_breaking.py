@@ -398,7 +398,7 @@ def test_the_process_that_hosts_the_scheduler_dies():
             for worker in cluster.workers[1:]:
                 words = said(worker)
                 assert words["error"] == "PEER_LOST" and words["sentence"].startswith("rank 0 "), words
-                assert f"pid {cluster.workers[0].pid}" in words["sentence"] and "unconfirmed" in words["sentence"], words
+                assert f"pid {cluster.workers[0].pid}" in words["sentence"] and "found by the ranks" in words["sentence"], words
                 assert words["at"] - since < SOON_SECONDS, words
 
 
