@@ -78,11 +78,9 @@ impl Agent {
     }
 
     /// When what was asked of the store ends without an answer: the scheduler has been silent for a heartbeat time-out and
-    /// takes no connection, and without recovery nobody can bring back what it kept. One that is only stopped is waited for, as
-    /// long as no other node has given up or is suspected.
+    /// takes no connection, and without recovery nobody can bring back what it kept. One that is only stopped is waited for.
     pub(super) fn store_deadline(&self) -> Time {
-        let may_come_back = self.line.is_taken() && !self.watch.is_troubled();
-        let is_over = !self.profile.register.recovery && !may_come_back;
+        let is_over = !self.profile.register.recovery && !self.line.is_taken();
         let heard = self.line.heard_before().filter(|_| is_over && self.store.is_asked());
         heard.map_or(Time::NEVER, |heard| heard + self.pulse.timeout())
     }

@@ -105,14 +105,6 @@ impl Watch {
         self.members.as_ref()?.find(index)
     }
 
-    /// Another node has given up, or is gone without a word.
-    pub(super) fn is_troubled(&self) -> bool {
-        let is_gone = |peer: &Peer| matches!(peer.standing, Standing::Refused(_));
-        let is =
-            |peer: &Peer| peer.followed.is_some() || peer.suspected.is_some() || peer.ended.is_some() || is_gone(peer);
-        self.peers.values().any(is)
-    }
-
     pub(super) fn is_alone(&self) -> bool {
         self.members.as_ref().is_none_or(|members| members.len() < 2)
     }

@@ -14,9 +14,6 @@ use crate::types::{Call, GroupId, Time};
 use crate::wire::{AskCall, Called, Message};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// How often a member that has not entered the collective is asked within that time: it may be about to.
-const ROUNDS: u32 = 4;
-
 /// How many of those who called something else a sentence names.
 const NAMED_MAX: usize = 8;
 
@@ -27,10 +24,8 @@ pub(super) struct Dispute {
     sequence: u64,
     /// What is known of what they called.
     calls: BTreeMap<u32, Call>,
-    /// Who has been asked, and has not said what it called.
+    /// Who has been asked, and has not answered.
     waiting: BTreeSet<u32>,
-    /// How often they have been asked.
-    rounds: u32,
     /// Why the group is over where all called the same, as far as that comes to be known.
     otherwise: Option<Failure>,
 }
@@ -81,19 +76,12 @@ impl Scheduler {
             members.into_iter().filter(|key| !calls.contains_key(key) && is_here(key)).collect();
         let id = self.next_query;
         self.next_query += 1;
-        self.disputes.insert(group, Dispute { id, sequence, calls, waiting, rounds: 0, otherwise });
-        self.ask_those_waited_for(now, group, id);
-        self.settle_answered(now);
-    }
-
-    fn ask_those_waited_for(&mut self, now: Time, group: GroupId, id: u64) {
-        let Some(open) = self.disputes.get_mut(&group) else { return };
-        open.rounds += 1;
-        let (sequence, waiting) = (open.sequence, open.waiting.clone());
-        for key in waiting {
-            self.send_to(key, Message::AskCall(AskCall { group, sequence }));
+        for key in &waiting {
+            self.send_to(*key, Message::AskCall(AskCall { group, sequence }));
         }
-        self.timers.at(now + PATIENCE / ROUNDS, Due::Dispute(group, id));
+        self.timers.at(now + PATIENCE, Due::Dispute(group, id));
+        self.disputes.insert(group, Dispute { id, sequence, calls, waiting, otherwise });
+        self.settle_answered(now);
     }
 
     /// A member says what it called.
@@ -101,10 +89,8 @@ impl Scheduler {
         let Some(open) = self.disputes.get_mut(&called.group).filter(|open| open.sequence == called.sequence) else {
             return;
         };
-        // One that has not entered it yet is asked again.
-        let Some(call) = called.call else { return };
         if open.waiting.remove(&key) {
-            open.calls.insert(key, call);
+            open.calls.extend(called.call.map(|call| (key, call)));
         }
         self.settle_answered(now);
     }
@@ -113,7 +99,6 @@ impl Scheduler {
     pub(super) fn told_call(&mut self, key: u32, group: GroupId, sequence: u64, call: Call) {
         if let Some(open) = self.disputes.get_mut(&group).filter(|open| open.sequence == sequence) {
             open.calls.insert(key, call);
-            open.waiting.remove(&key);
         }
     }
 
@@ -131,12 +116,10 @@ impl Scheduler {
         settled.into_iter().for_each(|group| self.settle_dispute(now, group));
     }
 
-    /// Those who have not said what they called are asked again, or have had their time.
+    /// Those who have not answered have had their time.
     pub(super) fn dispute_due(&mut self, now: Time, group: GroupId, id: u64) {
-        match self.disputes.get(&group).filter(|open| open.id == id) {
-            Some(open) if open.rounds < ROUNDS => self.ask_those_waited_for(now, group, id),
-            Some(_) => self.settle_dispute(now, group),
-            None => {}
+        if self.disputes.get(&group).is_some_and(|open| open.id == id) {
+            self.settle_dispute(now, group);
         }
     }
 

@@ -41,11 +41,16 @@ LINES = """
 """
 
 
+# A store that is only stopped is waited for: those two are in a collective then.
+WITHOUT_STORE = LINES.replace('c.store_get("never", 100_000)', "c.world.allreduce([1])").replace(
+    '[c.store_add("count", 1) for _ in range(10**9)]', "c.world.allreduce([1])")
+
+
 @pytest.mark.parametrize("how", ["killed", "stopped"])
 @pytest.mark.parametrize("scheduler", ["killed", "stopped"])
 def test_all_survivors_name_the_rank_that_died_with_the_scheduler(tmp_path, scheduler, how):
     env = {"HOLD_FOLDER": tmp_path, "MS_NODE_TIMEOUT": 2}
-    with Cluster(node(LINES), workers=6, env=env, keeps_port=True) as cluster:
+    with Cluster(node(LINES if scheduler == "killed" else WITHOUT_STORE), workers=6, env=env, keeps_port=True) as cluster:
         await_joined(*cluster.workers)
         for worker in cluster.workers:
             worker.wait_for('"ready"', LIMIT)
