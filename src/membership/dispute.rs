@@ -1,8 +1,8 @@
 //! Members of a group that called different collectives under one number: who called something else than the others.
 //!
 //! Two calls show that they differ, but not who is wrong. So before the group is revoked all members are asked what they
-//! called, and have [`PATIENCE`] to answer. Who gave up because another rank called something else, or has left, waits longer
-//! than that for the scheduler's word. Tested in `dispute_test.rs`.
+//! called, and have [`PATIENCE`] to answer; one that has not called yet may do so, and is asked again. A rank that gave up because
+//! another called something else, or has left, waits longer than that for the scheduler's word. Tested in `dispute_test.rs`.
 //!
 //! Invariant: a rank is named only where a strict majority of the group's members called the same, and it did not.
 
@@ -13,7 +13,10 @@ use crate::error::{Culprit, Failure, Status};
 use crate::types::{Call, GroupId, Time};
 use crate::wire::{AskCall, Called, Message};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
 
+/// How often those are asked who had not called when they were asked before.
+const ASK_AGAIN: Duration = Duration::from_millis(20);
 /// How many of those who called something else a sentence names.
 const NAMED_MAX: usize = 8;
 
@@ -24,16 +27,29 @@ pub(super) struct Dispute {
     sequence: u64,
     /// What is known of what they called.
     calls: BTreeMap<u32, Call>,
-    /// Who has been asked, and has not answered.
+    /// Of whom that is not known, and who may still say it.
+    asked: BTreeSet<u32>,
+    /// Who of them has not answered at all.
     waiting: BTreeSet<u32>,
+    /// When their time is up.
+    until: Time,
     /// Why the group is over where all called the same, as far as that comes to be known.
     otherwise: Option<Failure>,
 }
 
 impl Dispute {
-    fn is_settled(&self) -> bool {
-        self.waiting.is_empty()
+    /// Whether nothing more is to be learnt, in a group of so many: the others may not call it for long.
+    fn is_settled(&self, size: usize) -> bool {
+        self.asked.is_empty() || (self.waiting.is_empty() && common(&self.calls, size).is_some())
     }
+}
+
+/// What a strict majority of so many members called, and how many those are.
+fn common(calls: &BTreeMap<u32, Call>, size: usize) -> Option<(Call, usize)> {
+    let mut counts: HashMap<u64, usize> = HashMap::new();
+    calls.values().for_each(|call| *counts.entry(call.signature()).or_default() += 1);
+    let (signature, count) = counts.into_iter().find(|(_, count)| 2 * count > size)?;
+    Some((*calls.values().find(|call| call.signature() == signature)?, count))
 }
 
 impl Scheduler {
@@ -72,25 +88,31 @@ impl Scheduler {
             }
         }
         let is_here = |key: &u32| self.is_present(*key) && self.nodes.get(key).is_some_and(|node| node.conn.is_some());
-        let waiting: BTreeSet<u32> =
-            members.into_iter().filter(|key| !calls.contains_key(key) && is_here(key)).collect();
-        let id = self.next_query;
+        let asked: BTreeSet<u32> = members.into_iter().filter(|key| !calls.contains_key(key) && is_here(key)).collect();
+        let (id, until, waiting) = (self.next_query, now + PATIENCE, asked.clone());
         self.next_query += 1;
-        for key in &waiting {
-            self.send_to(*key, Message::AskCall(AskCall { group, sequence }));
-        }
-        self.timers.at(now + PATIENCE, Due::Dispute(group, id));
-        self.disputes.insert(group, Dispute { id, sequence, calls, waiting, otherwise });
+        self.disputes.insert(group, Dispute { id, sequence, calls, asked, waiting, until, otherwise });
+        self.ask_those_left(now, group);
         self.settle_answered(now);
+    }
+
+    fn ask_those_left(&mut self, now: Time, group: GroupId) {
+        let Some(open) = self.disputes.get(&group) else { return };
+        let (id, sequence, asked, until) = (open.id, open.sequence, open.asked.clone(), open.until);
+        for key in asked {
+            self.send_to(key, Message::AskCall(AskCall { group, sequence }));
+        }
+        self.timers.at(until.min(now + ASK_AGAIN), Due::Dispute(group, id));
     }
 
     /// A member says what it called.
     pub(super) fn called(&mut self, now: Time, key: u32, called: &Called) {
-        let Some(open) = self.disputes.get_mut(&called.group).filter(|open| open.sequence == called.sequence) else {
-            return;
-        };
-        if open.waiting.remove(&key) {
-            open.calls.extend(called.call.map(|call| (key, call)));
+        let is_present = self.is_present(key); // else it is of an epoch that is over
+        let open = self.disputes.get_mut(&called.group).filter(|open| is_present && open.sequence == called.sequence);
+        let Some(open) = open else { return };
+        open.waiting.remove(&key);
+        if let Some(call) = called.call.filter(|_| open.asked.remove(&key)) {
+            open.calls.insert(key, call);
         }
         self.settle_answered(now);
     }
@@ -99,27 +121,33 @@ impl Scheduler {
     pub(super) fn told_call(&mut self, key: u32, group: GroupId, sequence: u64, call: Call) {
         if let Some(open) = self.disputes.get_mut(&group).filter(|open| open.sequence == sequence) {
             open.calls.insert(key, call);
+            open.asked.remove(&key);
+            open.waiting.remove(&key);
         }
     }
 
     /// A node will not answer any more.
     pub(super) fn answers_no_more(&mut self, now: Time, key: u32) {
         for open in self.disputes.values_mut() {
+            open.asked.remove(&key);
             open.waiting.remove(&key);
         }
         self.settle_answered(now);
     }
 
-    fn settle_answered(&mut self, now: Time) {
-        let settled = self.disputes.iter().filter(|(_, open)| open.is_settled());
+    pub(super) fn settle_answered(&mut self, now: Time) {
+        let size = |group: GroupId| self.members_of(group).map_or(0, |members| members.len());
+        let settled = self.disputes.iter().filter(|(group, open)| open.is_settled(size(**group)));
         let settled: Vec<GroupId> = settled.map(|(group, _)| *group).collect();
         settled.into_iter().for_each(|group| self.settle_dispute(now, group));
     }
 
-    /// Those who have not answered have had their time.
+    /// Those who have not answered have had their time, or have not called yet and are asked again.
     pub(super) fn dispute_due(&mut self, now: Time, group: GroupId, id: u64) {
-        if self.disputes.get(&group).is_some_and(|open| open.id == id) {
-            self.settle_dispute(now, group);
+        match self.disputes.get(&group).filter(|open| open.id == id) {
+            Some(open) if now >= open.until => self.settle_dispute(now, group),
+            Some(_) => self.ask_those_left(now, group),
+            None => {}
         }
     }
 
@@ -152,16 +180,13 @@ impl Scheduler {
     ) -> Option<(Option<Culprit>, String)> {
         let (first, first_call) = calls.first_key_value()?;
         let (other, other_call) = calls.iter().find(|(_, call)| call.signature() != first_call.signature())?;
-        let mut counts: HashMap<u64, usize> = HashMap::new();
-        calls.values().for_each(|call| *counts.entry(call.signature()).or_default() += 1);
-        let most = counts.into_iter().find(|(_, count)| 2 * count > size);
-        let Some((signature, count)) = most else {
+        let Some((common, count)) = common(calls, size) else {
             let (one, other) = (self.in_words(*first), self.in_words(*other));
             let cause =
                 format!("{one} called {first_call}, {other} called {other_call} as collective #{sequence} on {group}");
             return Some((None, cause));
         };
-        let common = calls.values().find(|call| call.signature() == signature)?;
+        let signature = common.signature();
         let odd: Vec<(&u32, &Call)> = calls.iter().filter(|(_, call)| call.signature() != signature).collect();
         let mut cause = format!("{count} of {size} ranks called {common} as collective #{sequence} on {group}");
         for (key, call) in odd.iter().take(NAMED_MAX) {

@@ -101,6 +101,7 @@ impl Scheduler {
                 self.differ(now, group, sequence, (key, call), other);
             }
         }
+        self.settle_answered(now);
     }
 
     /// Revokes a group whose members do not want the same.
