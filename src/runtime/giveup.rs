@@ -258,7 +258,9 @@ impl Group {
         if let Some(first) = is_further.then(|| self.compared(running)).flatten() {
             return (first, true);
         }
-        (self.failure(running, Status::Mismatch, None, self.mismatch(running, peer, sequence, call)), false)
+        let failure = self.failure(running, Status::Mismatch, None, self.mismatch(running, peer, sequence, call));
+        // What all called under that number is compared, be it a collective before the one that this rank is in.
+        (Failure { sequence: sequence.min(running.sequence), ..failure }, false)
     }
 
     fn mismatch(&self, running: &Running<'_>, peer: u32, sequence: u64, call: &Call) -> String {

@@ -422,7 +422,8 @@ fn a_frame_that_nobody_asked_for_is_told_with_what_this_rank_called_then() {
             bench.group.run(Work::plain(call, CallBuffers::of(&[], &mut buffer))).expect("a root waits for nobody");
         }
         let (own, other) = ("broadcast(count 1, uint8, root 0)", "broadcast(count 2, uint8, root 3)");
-        let (first, number) = (bench.call().cause, later + 2);
+        let (Failure { cause: first, sequence, .. }, number) = (bench.call(), later + 2);
+        assert_eq!(sequence, 1, "the one that was not the same");
         let known = first.contains(&format!(" called {own} as collective #1 on world, but rank 3 ("));
         let words = match later {
             255 => {
