@@ -7,7 +7,7 @@ use crate::types::Time;
 use crate::wire::{HeartbeatEcho, Message, PassBy, Rejected};
 use std::time::Duration;
 
-/// Who listens at a place.
+/// What listens at a place.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Who {
     Nobody,

@@ -36,7 +36,7 @@ impl Asks {
         Message::Suspect(Suspect { peer, evidence })
     }
 
-    /// Who is suspected, and nobody has answered.
+    /// The suspected nodes of which nobody has said what became of them.
     pub(super) fn suspects(&self) -> Vec<(u32, String)> {
         self.suspects.iter().map(|(peer, evidence)| (*peer, evidence.clone())).collect()
     }

@@ -29,7 +29,7 @@ pub(super) struct Dispute {
     calls: BTreeMap<u32, Call>,
     /// Of whom that is not known, and who may still say it.
     asked: BTreeSet<u32>,
-    /// Who of them has not answered at all.
+    /// The members among them that have not answered at all.
     waiting: BTreeSet<u32>,
     /// When their time is up.
     until: Time,

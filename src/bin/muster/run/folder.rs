@@ -97,7 +97,7 @@ impl Tenant {
         self.logs().any(|log| is_locked(&folder.join(log)))
     }
 
-    /// Who it is, as far as can be known here.
+    /// Which run it is, as far as can be known here.
     fn named(&self, folder: &Path) -> String {
         let logs: Vec<String> = self.logs().collect();
         let logs = match &logs[..] {
@@ -203,6 +203,7 @@ fn open_runs(folder: &Path) -> io::Result<File> {
             Err(TryLockError::WouldBlock) if Instant::now() >= deadline => {
                 return Err(io::Error::other("another launcher has held its lock for 5 s"));
             }
+            // A lock has no descriptor to wait on: it is looked at again until the deadline.
             Err(TryLockError::WouldBlock) => std::thread::sleep(LOOK_AGAIN),
         }
     }
