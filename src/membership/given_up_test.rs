@@ -18,7 +18,7 @@ fn recovering() -> Rules {
 
 /// A worker; all but the first are on another host.
 fn register(serial: u32, id: u32) -> Register {
-    let reentry = Some(Reentry { tokens: Vec::new(), next: TokenHash([serial as u8; 32]) });
+    let reentry = Some(Box::new(Reentry { tokens: Vec::new(), next: TokenHash([serial as u8; 32]) }));
     let on = if id == 0 { "here" } else { "there" };
     Register { recovery: true, reentry, host: host(on), ..named(serial, NODES, &id.to_string()) }
 }

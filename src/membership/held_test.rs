@@ -21,7 +21,7 @@ fn token(rank: u32, life: u8) -> Token {
 /// A life of a worker; it shows the token of the one before.
 fn life(rank: u32, life: u8) -> Register {
     let tokens = if life == 0 { vec![token(rank, 9)] } else { vec![token(rank, life - 1), token(rank, 9)] };
-    let reentry = Some(Reentry { tokens, next: TokenHash::of(&token(rank, life)) });
+    let reentry = Some(Box::new(Reentry { tokens, next: TokenHash::of(&token(rank, life)) }));
     Register {
         host: host("here"),
         recovery: true,

@@ -23,7 +23,7 @@ fn register(index: u32, life: u32) -> Register {
     let role = if index < WORKERS { Role::Worker } else { Role::Server };
     let token = |life: u32| Token([(16 * life + index) as u8; 32]);
     let tokens = if life == 0 { Vec::new() } else { vec![token(life - 1)] };
-    let reentry = Some(Reentry { tokens, next: TokenHash::of(&token(life)) });
+    let reentry = Some(Box::new(Reentry { tokens, next: TokenHash::of(&token(life)) }));
     let id = format!("n{index}");
     Register {
         role,

@@ -154,7 +154,7 @@ fn a_launchers_word_still_counts() {
 fn recoverable(rank: u32, life: u8) -> Register {
     let token = |life: u8| Token([life * 16 + rank as u8; 32]);
     let tokens = if life == 0 { Vec::new() } else { vec![token(life - 1)] };
-    let reentry = Some(Reentry { tokens, next: TokenHash::of(&token(life)) });
+    let reentry = Some(Box::new(Reentry { tokens, next: TokenHash::of(&token(life)) }));
     let serial = rank + 100 * u32::from(life);
     Register { host: host("there"), recovery: true, reentry, ..named(serial, 2, &rank.to_string()) }
 }

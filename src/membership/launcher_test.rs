@@ -333,7 +333,7 @@ fn recovering() -> crate::membership::Rules {
 /// A worker of a job with recovery, that comes without a token.
 fn recoverable(serial: u32, id: u32) -> Register {
     let next = crate::types::TokenHash([serial as u8; 32]);
-    let reentry = Some(Reentry { tokens: Vec::new(), next });
+    let reentry = Some(Box::new(Reentry { tokens: Vec::new(), next }));
     let on = if id == 0 { "here" } else { "there" };
     Register { recovery: true, reentry, host: host(on), ..named(serial, 3, &id.to_string()) }
 }

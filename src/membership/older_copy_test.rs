@@ -16,7 +16,7 @@ fn durable() -> Rules {
 }
 
 fn register(rank: u32) -> Register {
-    let reentry = Some(Reentry { tokens: Vec::new(), next: TokenHash::of(&Token([rank as u8; 32])) });
+    let reentry = Some(Box::new(Reentry { tokens: Vec::new(), next: TokenHash::of(&Token([rank as u8; 32])) }));
     Register { host: host("here"), recovery: true, reentry, ..named(rank, NODES, &rank.to_string()) }
 }
 
@@ -193,7 +193,7 @@ fn who_is_not_known_or_does_not_have_the_token_ends_nothing() {
         ),
         "{reason}"
     );
-    let other = Some(Reentry { tokens: Vec::new(), next: TokenHash::of(&Token([99; 32])) });
+    let other = Some(Box::new(Reentry { tokens: Vec::new(), next: TokenHash::of(&Token([99; 32])) }));
     next.join(11, Register { reentry: other, ..again(0, 9, 9, 9) });
     assert_eq!(next.rejected(11).0, Status::Rejected);
     assert!(next.ended.is_none(), "{:?}", next.ended);

@@ -14,7 +14,7 @@ fn durable(number: u32) -> Rules {
 }
 
 fn register(rank: u32, number: u32) -> Register {
-    let reentry = Some(Reentry { tokens: Vec::new(), next: TokenHash::of(&Token([rank as u8; 32])) });
+    let reentry = Some(Box::new(Reentry { tokens: Vec::new(), next: TokenHash::of(&Token([rank as u8; 32])) }));
     Register { host: host("here"), recovery: true, reentry, ..named(rank, number, &rank.to_string()) }
 }
 
@@ -438,7 +438,8 @@ fn without_a_complete_epoch_the_cluster_forms_anew() {
 
 /// The next life of a rank, which has the token of the first.
 fn second(rank: u32, number: u32) -> Register {
-    let reentry = Some(Reentry { tokens: vec![Token([rank as u8; 32])], next: TokenHash::of(&Token([77; 32])) });
+    let reentry =
+        Some(Box::new(Reentry { tokens: vec![Token([rank as u8; 32])], next: TokenHash::of(&Token([77; 32])) }));
     Register { reentry, node_id: rank.to_string(), ..register(rank + 50, number) }
 }
 
@@ -541,7 +542,7 @@ fn a_snapshot_of_an_epoch_holds_its_own_lives_not_those_that_wait_for_the_next()
     bench.feed(Input::Closed(ConnId(1), crate::membership::Closed::Ended, "reset by peer".into()));
     bench.feed(Input::Probed(old.process, Liveness::Gone));
     let tokens = vec![Token([1; 32])];
-    let reentry = Some(Reentry { tokens, next: TokenHash::of(&Token([77; 32])) });
+    let reentry = Some(Box::new(Reentry { tokens, next: TokenHash::of(&Token([77; 32])) }));
     bench.join(11, Register { reentry, ..named_again(1) });
     assert!(bench.scheduler.nodes[&1].is_back());
     let epochs = bench.scheduler.snapshot().into_iter().filter_map(|record| match record {

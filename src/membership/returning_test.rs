@@ -16,7 +16,7 @@ fn life(rank: u32, number: u32, life: u8, place: &str) -> Register {
     let serial = rank + 100 * u32::from(life);
     let token = |life: u8| Token([life * 16 + rank as u8; 32]);
     let tokens = if life == 0 { Vec::new() } else { vec![token(life - 1)] };
-    let reentry = Some(Reentry { tokens, next: TokenHash::of(&token(life)) });
+    let reentry = Some(Box::new(Reentry { tokens, next: TokenHash::of(&token(life)) }));
     Register { host: host(place), recovery: true, reentry, ..named(serial, number, &rank.to_string()) }
 }
 
@@ -120,7 +120,7 @@ fn without_its_token_a_node_waits_for_half_a_minute_after_the_loss() {
     let mut bench = formed(&["here", "here"]);
     dies(&mut bench, 1, &life(1, 2, 0, "here"));
     let stranger = |serial: u8| Register {
-        reentry: Some(Reentry { tokens: vec![Token([10; 32])], next: TokenHash::of(&Token([11; 32])) }),
+        reentry: Some(Box::new(Reentry { tokens: vec![Token([10; 32])], next: TokenHash::of(&Token([11; 32])) })),
         ..life(1, 2, serial, "here")
     };
     pass(&mut bench, Duration::from_secs(4), &[0]);

@@ -63,7 +63,7 @@ fn recovering(worker_num: u32) -> Bench {
 }
 
 fn returning(rank: u32, worker_num: u32) -> Register {
-    let reentry = Some(Reentry { tokens: Vec::new(), next: TokenHash::of(&Token([rank as u8 + 1; 32])) });
+    let reentry = Some(Box::new(Reentry { tokens: Vec::new(), next: TokenHash::of(&Token([rank as u8 + 1; 32])) }));
     Register { recovery: true, reentry, ..named(rank, worker_num, &rank.to_string()) }
 }
 
@@ -175,7 +175,7 @@ fn recovery_from_the_loss_to_the_next_epoch() {
 
     let mut next = returning(2, 3);
     next.incarnation = worker(77, 3).incarnation;
-    next.reentry = Some(Reentry { tokens: vec![Token([3; 32])], next: TokenHash([8; 32]) });
+    next.reentry = Some(Box::new(Reentry { tokens: vec![Token([3; 32])], next: TokenHash([8; 32]) }));
     bench.join(12, next);
     let (_, nodes, _) = asked(&mut bench);
     assert_eq!(states(&nodes)[2], (Some(2), NodeState::Back));
@@ -424,7 +424,7 @@ fn it_waits_for_no_disk_and_tells_no_secret() {
     let (secret, hash) = ([3; 32], TokenHash::of(&Token([1; 32])).0);
     for rank in 0..2 {
         let mut register = returning(rank, 2);
-        register.reentry = Some(Reentry { tokens: vec![Token([0x77; 32])], next: TokenHash(hash) });
+        register.reentry = Some(Box::new(Reentry { tokens: vec![Token([0x77; 32])], next: TokenHash(hash) }));
         register.incarnation.0 = [0x55 + rank as u8; 16];
         bench.join(u64::from(rank), register);
     }

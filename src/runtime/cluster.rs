@@ -145,7 +145,7 @@ impl Cluster {
         let logger = Logger::new(settings.log_level, &format!("{} {node_id:?}", register.role));
         settings.warnings.iter().for_each(|line| logger.warn(line));
         let (reentry, mut keeper) = Keeper::open(&settings)?.unzip();
-        register.reentry = reentry;
+        register.reentry = reentry.map(Box::new);
         if keeper.as_ref().is_some_and(Option::is_none) {
             logger.warn(NO_LASTING_NAME);
         }

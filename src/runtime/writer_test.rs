@@ -189,7 +189,7 @@ impl Node {
             instance: before.map(|before| before.instance),
             told: Told::NOTHING,
             device: Device::default(),
-            reentry: Some(Reentry { tokens: Vec::new(), next: TokenHash::of(&Token([1; 32])) }),
+            reentry: Some(Box::new(Reentry { tokens: Vec::new(), next: TokenHash::of(&Token([1; 32])) })),
             launch: None,
             derived_job: None,
         }));

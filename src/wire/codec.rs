@@ -188,6 +188,16 @@ impl<T: Wire> Wire for Vec<T> {
 }
 
 /// What is shared lies on the wire like the thing itself.
+impl<T: Wire> Wire for Box<T> {
+    fn put(&self, to: &mut Encoder) {
+        self.as_ref().put(to);
+    }
+
+    fn take(from: &mut Decoder<'_>) -> Result<Self, WireError> {
+        T::take(from).map(Box::new)
+    }
+}
+
 impl<T: Wire> Wire for Arc<T> {
     fn put(&self, to: &mut Encoder) {
         self.as_ref().put(to);

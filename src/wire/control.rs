@@ -55,7 +55,7 @@ pub struct Register {
     /// The device that it works with.
     pub device: Device,
     /// With recovery: what proves which node it is.
-    pub reentry: Option<Reentry>,
+    pub reentry: Option<Box<Reentry>>,
     /// What its launcher knows it by.
     pub launch: Option<LaunchId>,
     /// The job that it belongs to as its launcher tells jobs apart, where nobody has named the job or a port. Made anew by

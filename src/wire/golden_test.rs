@@ -86,7 +86,7 @@ fn register() -> Register {
         instance: Some(JobInstance(counting(0x30))),
         told: Told { epoch: Epoch(2), change: 7, group: 3 },
         device: Device { id: Some(5), ip: Some([10, 0, 0, 9].into()) },
-        reentry: Some(Reentry { tokens: vec![Token([2; 32])], next: TokenHash([3; 32]) }),
+        reentry: Some(Box::new(Reentry { tokens: vec![Token([2; 32])], next: TokenHash([3; 32]) })),
         launch: Some(LaunchId([4; 16])),
         derived_job: Some("Open MPI 7".into()),
     }

@@ -178,9 +178,9 @@ impl Random {
             instance: self.option(|random| JobInstance(random.array())),
             told: Told { epoch: Epoch(self.u64()), change: self.u64(), group: self.u32() },
             device: self.device(),
-            reentry: self.option(|random| Reentry {
-                tokens: random.list(TOKENS_MAX as u64, |random| Token(random.array())),
-                next: TokenHash(random.array()),
+            reentry: self.option(|random| {
+                let tokens = random.list(TOKENS_MAX as u64, |random| Token(random.array()));
+                Box::new(Reentry { tokens, next: TokenHash(random.array()) })
             }),
             launch: self.launch(),
             derived_job: self.option(|random| random.text(NAME_MAX)),

@@ -44,30 +44,33 @@ pub(super) struct Matching {
     posted_at: Map<OpId, Place>,
     /// Messages, in the order in which they came.
     arrived: Queues<Wanted, MessageId>,
-    arrived_at: Map<MessageId, [Place; 4]>,
+    arrived_at: Map<MessageId, [Place; ASKERS]>,
     next_arrival: u64,
 }
 
+/// In so many queues stands each message.
+const ASKERS: usize = 4;
+
 /// Everything that could ask for such a message.
-fn askers(source: u32, tag: i32) -> [Wanted; 4] {
+fn askers(source: u32, tag: i32) -> [Wanted; ASKERS] {
     [(Some(source), Some(tag)), (Some(source), None), (None, Some(tag)), (None, None)]
         .map(|(source, tag)| Wanted { source, tag })
 }
 
 impl Matching {
-    /// Whether there may be no place for one more on either side, or, of sendrecv, two.
+    /// Whether there may be no place for one more on either side: of sendrecv, too, only one stands on each.
     pub(super) fn is_full(&self) -> bool {
         let (posted, arrived) = (&self.posted_at, &self.arrived_at);
-        let maps = posted.capacity() - posted.len() < 2 || arrived.capacity() - arrived.len() < 2;
-        maps || self.posted.is_full(2) || self.arrived.is_full(8)
+        let maps = posted.capacity() == posted.len() || arrived.capacity() == arrived.len();
+        maps || self.posted.is_full(1) || self.arrived.is_full(ASKERS)
     }
 
     /// Makes that place.
     pub(super) fn reserve(&mut self) -> Result<(), TryReserveError> {
-        self.posted_at.try_reserve(2)?;
-        self.arrived_at.try_reserve(2)?;
-        self.posted.reserve(2)?;
-        self.arrived.reserve(8)
+        self.posted_at.try_reserve(1)?;
+        self.arrived_at.try_reserve(1)?;
+        self.posted.reserve(1)?;
+        self.arrived.reserve(ASKERS)
     }
 
     /// A receive is posted: the message that it gets, or it waits. (Also one that had met a message which did not come.)

@@ -187,7 +187,7 @@ impl World {
             instance: None,
             told: Told::NOTHING,
             device: Device::default(),
-            reentry: Some(reentry),
+            reentry: Some(Box::new(reentry)),
             launch: None,
             derived_job: None,
         };
