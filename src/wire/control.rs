@@ -82,13 +82,13 @@ impl Told {
 }
 
 impl Register {
-    /// What was for the scheduler's eyes when it came: once they have been looked at, nobody needs the tokens in clear, nor by
-    /// what a launcher that may be another tomorrow tells its jobs apart.
+    /// What was for the scheduler's eyes when it came: once they have been looked at, nobody needs the tokens in clear, the
+    /// library's version, nor by what a launcher that may be another tomorrow tells its jobs apart.
     pub fn forget_what_was_checked(&mut self) {
         if let Some(reentry) = &mut self.reentry {
             reentry.tokens.clear();
         }
-        self.derived_job = None;
+        (self.derived_job, self.version) = (None, String::new());
     }
 }
 

@@ -35,7 +35,7 @@ fn what_is_wrong_is_named() {
         ("allreduce -b 0", "--begin is 0 bytes: expected 1 or more"),
         ("allreduce -b 9 -e 8", "--begin is 9 bytes: expected at most --end, which is 8"),
         ("allreduce -n 0", "-n is \"0\": expected a number from 1"),
-        ("allreduce -d float8", "-d is \"float8\": expected one of float32"),
+        ("allreduce -d float8", "-d is \"float8\": expected one of float16, bfloat16, float32, float64"),
         ("reduce --worker_num 4 -r 4", "--root is 4: expected 0 to 3, or round"),
         ("allreduce --sizes 8,7", "size 7 is no multiple of 4"),
         ("allreduce -b 4 -e 64 -d float64", "size 4 is no multiple of 8"),
@@ -46,6 +46,7 @@ fn what_is_wrong_is_named() {
         assert!(error.contains(told), "{line}: {error}");
     }
 }
+
 #[test]
 fn an_option_that_would_change_nothing_is_refused() {
     for (line, told) in [
