@@ -89,7 +89,7 @@ impl Agent {
         if let Some(member) = self.watch.member(peer) {
             if self.asks.reported(peer) {
                 self.watch.peers.entry(peer).and_modify(|peer| peer.suspected = None);
-                self.tell(Event::Peer(peer, state, culprit_of(&member)));
+                self.tell(Event::Peer(peer, state, member.culprit()));
             }
         }
     }
@@ -293,7 +293,7 @@ impl Agent {
         let epoch = member.epoch;
         let failure = match finding {
             Finding::Lost(index, why) => {
-                let culprit = self.watch.member(index).as_ref().map(culprit_of);
+                let culprit = self.watch.member(index).as_ref().map(Member::culprit);
                 let cause = format!("was lost: {why} (found by the ranks themselves, for the scheduler is away)");
                 lost(culprit, cause, epoch)
             }
@@ -316,7 +316,7 @@ impl Agent {
             Stage::Member(member) => member.epoch,
             _ => Epoch::default(),
         };
-        let culprit = self.watch.member(self.watch.own).as_ref().map(culprit_of);
+        let culprit = self.watch.member(self.watch.own).as_ref().map(Member::culprit);
         let cause = format!(
             "has heard neither the scheduler nor any other rank for {}: it seems to be cut off itself",
             seconds(silent)
@@ -339,15 +339,4 @@ fn beat(has_scheduler: bool, asks: bool) -> PeerWord {
 
 fn lost(culprit: Option<Culprit>, cause: String, epoch: Epoch) -> Failure {
     Failure { status: Status::PeerLost, culprit, cause, epoch, group: None, sequence: 0 }
-}
-
-fn culprit_of(member: &Member) -> Culprit {
-    Culprit {
-        role: member.role,
-        rank: Some(member.rank),
-        node_id: member.node_id.clone(),
-        host: member.host.name.clone(),
-        pid: member.process.pid,
-        last_call: None,
-    }
 }

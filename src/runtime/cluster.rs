@@ -17,7 +17,6 @@ use super::parting::{await_farewell, join as await_threads, tell_last_calls};
 use super::polling::Polling;
 use super::port;
 use super::rank_table;
-use super::roster::culprit_of;
 use super::scheduler::Serving;
 use super::seat::Seat;
 use super::shared::{Learnt, Shared, ToNode, VERDICT_WAIT};
@@ -314,7 +313,7 @@ impl Cluster {
     /// Tells the others itself that the job is over.
     fn abort_without_scheduler(&self, code: i32, reason: &str) -> Result<()> {
         let formed = self.formed();
-        let own = culprit_of(&self.shared.member(&formed, formed.index)?);
+        let own = self.shared.member(&formed, formed.index)?.culprit();
         let cause = Abort { code, reason: reason.to_owned() }.to_string();
         let (status, culprit, epoch) = (Status::Aborted, Some(own), formed.epoch);
         let failure = Failure { status, culprit, cause, epoch, group: None, sequence: 0 };

@@ -209,7 +209,7 @@ fn a_collective_that_cannot_begin_revokes_its_group_too() {
 
 /// That this rank is lost: as the scheduler's verdict, or as a peer believes.
 fn own_loss(is_verdict: bool) -> Failure {
-    let culprit = super::super::roster::culprit_of(&of_four().members[0]);
+    let culprit = of_four().members[0].culprit();
     let cause = "is lost: it was silent for 1 s".to_owned();
     let group = (!is_verdict).then_some(GroupId::WORLD);
     Failure { status: Status::PeerLost, culprit: Some(culprit), cause, group, ..self::cause(3) }

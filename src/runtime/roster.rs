@@ -31,7 +31,7 @@ impl Roster {
 
     /// How a failure names the member with this rank.
     pub(super) fn culprit(&self, rank: u32) -> Option<Culprit> {
-        self.member(rank).as_ref().map(culprit_of)
+        self.member(rank).as_ref().map(Member::culprit)
     }
 
     /// How a sentence names the member with this rank.
@@ -43,17 +43,5 @@ impl Roster {
 /// Whether a failure says that this very node is lost.
 pub(super) fn calls_this_node_lost(formed: &Formed, failure: &Failure) -> bool {
     let Some(culprit) = failure.culprit.as_ref().filter(|_| failure.status == Status::PeerLost) else { return false };
-    formed.members.find(formed.index).as_ref().map(culprit_of).is_some_and(|own| own.is(culprit))
-}
-
-/// How a failure names a member.
-pub fn culprit_of(member: &Member) -> Culprit {
-    Culprit {
-        role: member.role,
-        rank: Some(member.rank),
-        node_id: member.node_id.clone(),
-        host: member.host.name.clone(),
-        pid: member.process.pid,
-        last_call: None,
-    }
+    formed.members.find(formed.index).as_ref().map(Member::culprit).is_some_and(|own| own.is(culprit))
 }

@@ -3,11 +3,10 @@
 
 use super::causes::Causes;
 use super::group::{built_in, Group};
-use super::roster::culprit_of;
 use super::shared::Shared;
 use crate::error::{Error, Failure, Result};
 use crate::types::GroupId;
-use crate::wire::{Formed, GroupMade};
+use crate::wire::{Formed, GroupMade, Member};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The place of one group in all epochs.
@@ -115,7 +114,7 @@ pub(super) fn made(
 }
 
 fn cannot_make(formed: &Formed, group: Option<GroupId>, error: &Error) -> Box<Failure> {
-    let culprit = formed.members.find(formed.index).as_ref().map(culprit_of);
+    let culprit = formed.members.find(formed.index).as_ref().map(Member::culprit);
     let (status, cause) = (error.status(), format!("cannot make the group: {}", error.message()));
     Box::new(Failure { status, culprit, cause, epoch: formed.epoch, group, sequence: 0 })
 }

@@ -3,7 +3,6 @@
 
 use super::super::log::Logger;
 use super::super::mesh::tests::formed;
-use super::super::roster::culprit_of;
 use super::super::shared::ToNode;
 use super::super::sync::Bell;
 use super::*;
@@ -131,7 +130,7 @@ fn what_a_peer_believes_of_this_node_does_not_put_it_out() {
     let shared = shared();
     begin(&shared, 1);
     let formed = shared.learnt().formed.clone().expect("it is formed");
-    let culprit = formed.members.find(formed.index).map(|own| culprit_of(&own));
+    let culprit = formed.members.find(formed.index).map(|own| own.culprit());
     let verdict = Failure { culprit, epoch: Epoch(1), ..failure(Status::PeerLost, None) };
     let belief = Failure { group: Some(GroupId::WORLD), ..verdict.clone() };
     assert_eq!(shared.heard(&formed, verdict.clone()), verdict.to_the_lost());

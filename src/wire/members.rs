@@ -7,6 +7,7 @@
 use super::codec::{take_name, take_text, Decoder, Encoder, Wire, WireError};
 use super::control::take_addresses;
 use super::NAME_MAX;
+use crate::error::Culprit;
 use crate::types::{Device, HostName, Process, Role};
 use std::fmt;
 use std::net::SocketAddr;
@@ -37,6 +38,20 @@ pub struct Member {
     pub addresses: Vec<SocketAddr>,
     /// The device that it works with.
     pub device: Device,
+}
+
+impl Member {
+    /// How a failure names it.
+    pub fn culprit(&self) -> Culprit {
+        Culprit {
+            role: self.role,
+            rank: Some(self.rank),
+            node_id: self.node_id.clone(),
+            host: self.host.name.clone(),
+            pid: self.process.pid,
+            last_call: None,
+        }
+    }
 }
 
 impl Wire for Member {

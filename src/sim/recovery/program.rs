@@ -432,14 +432,7 @@ impl World {
     pub(super) fn revoke(&mut self, node: usize, status: Status, cause: &str, peer: Option<u32>) {
         let process = &self.processes[node];
         let Some(formed) = &process.formed else { return };
-        let culprit = peer.map(|peer| &formed.members[peer as usize]).map(|member| crate::error::Culprit {
-            role: member.role,
-            rank: Some(member.rank),
-            node_id: member.node_id.clone(),
-            host: member.host.name.clone(),
-            pid: member.process.pid,
-            last_call: None,
-        });
+        let culprit = peer.map(|peer| formed.members[peer as usize].culprit());
         let inside = process.program.collective.as_ref().map(|collective| (collective.group, collective.sequence));
         let (group, sequence) = inside.unwrap_or((GroupId::UNIVERSE, process.program.sequence));
         let (epoch, group) = (formed.epoch, Some(group));
