@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <time.h>
 
 enum { GROUPS = 32, LIMIT_S = 2, KIB = 1 << 10, MIB = 1 << 20 };
@@ -182,6 +183,7 @@ struct other {
     enum place place;
     int32_t op;
     muster_status_t status;
+    int tid; /* of the thread that is about to call */
 };
 
 static int inside, released;
@@ -191,7 +193,22 @@ static void stuck(const void *in, void *in_out, size_t count, int32_t dtype, voi
     (void)in, (void)in_out, (void)count, (void)dtype, (void)context;
     __atomic_fetch_add(&inside, 1, __ATOMIC_SEQ_CST);
     while (!__atomic_load_n(&released, __ATOMIC_SEQ_CST)) {
-        usleep(1000);
+        usleep(1000); /* it may not call the library, whose waits would be what is tested */
+    }
+}
+
+/* Until the thread of this number sleeps, which it does in its call. */
+static void await_asleep(const int *tid) {
+    char path[64], state = 0;
+    while (state != 'S') {
+        usleep(1000); /* the kernel tells nobody when a thread falls asleep */
+        snprintf(path, sizeof path, "/proc/self/task/%d/stat", __atomic_load_n(tid, __ATOMIC_SEQ_CST));
+        FILE *file = fopen(path, "r");
+        state = 0; /* it has no number yet */
+        if (file != NULL) {
+            CHECK(fscanf(file, "%*d (%*[^)]) %c", &state) == 1);
+            fclose(file);
+        }
     }
 }
 
@@ -199,6 +216,7 @@ static void *be_in(void *argument) {
     struct other *other = argument;
     muster_group_t *group = NULL;
     int64_t value = 0, sum = 0;
+    __atomic_store_n(&other->tid, (int)syscall(SYS_gettid), __ATOMIC_SEQ_CST);
     switch (other->place) {
         case IN_RECV: other->status = muster_recv(made[0], memory, 1, MUSTER_UINT8, 0, 9, NULL, 0); break;
         case IN_ANY_RECV: other->status = muster_recv(made[0], memory, 1, MUSTER_UINT8, MUSTER_ANY_SOURCE, 9, NULL, 0); break;
@@ -238,9 +256,9 @@ static void leave_while_another_is_inside(muster_cluster_t *cluster, int rank, s
     }
     CHECK(pthread_create(&thread, NULL, be_in, &other) == 0);
     while (place == IN_FUNCTION && __atomic_load_n(&inside, __ATOMIC_SEQ_CST) < 2) {
-        usleep(1000);
+        usleep(1000); /* a function of reduction can tell nobody */
     }
-    usleep(100000); /* it sleeps by now, most likely */
+    await_asleep(&other.tid);
     finalize_within(cluster, LIMIT_S);
     __atomic_store_n(&released, 1, __ATOMIC_SEQ_CST);
     CHECK(pthread_join(thread, NULL) == 0);

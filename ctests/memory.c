@@ -108,7 +108,7 @@ static void average(muster_cluster_t *cluster, int index, void *context) {
     CHECK_OK(muster_allreduce(world, data, data, 1000, MUSTER_INT8, MUSTER_AVG));
     atomic_fetch_add(&ready, 1);
     while (atomic_load(&ready) < 2) { /* no barrier: the other's next call may revoke the group before this one has left it */
-        usleep(100);
+        usleep(100); /* a look at a variable, without a lock that may need memory */
     }
     if (index == 0) {
         limit_to(24 << 20);
