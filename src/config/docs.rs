@@ -34,11 +34,11 @@ launcher's only process is a cluster of one.
 ";
 
 const LAUNCHERS_TAIL: &str = "
-Two jobs of a launcher may run side by side on one host. They are told apart by what the launcher says: torchrun by
-`TORCHELASTIC_RUN_ID` (but for `none`, its default), Open MPI by `PMIX_NAMESPACE` or `OMPI_MCA_ess_base_jobid`, MPICH and Intel MPI
-by `PMI_JOBID`, else by the control port of the nearest `hydra_pmi_proxy` among the process's ancestors, else by `I_MPI_HYDRA_UUID`.
+Two jobs of a launcher may run side by side on one host. They are told apart by what the launcher says. Of torchrun that is
+`TORCHELASTIC_RUN_ID` (but for `none`, its default), of Open MPI `PMIX_NAMESPACE` or `OMPI_MCA_ess_base_jobid`. MPICH and Intel MPI
+are known by `PMI_JOBID`, else by the control port of the nearest `hydra_pmi_proxy` among the process's ancestors, else by `I_MPI_HYDRA_UUID`.
 A job so known has eight ports between 20000 and 29999: rank 0 takes the first that is free and says at `MUSTER_LOG=info` which that
-is; the others try them in turn, and pass by the scheduler of another such job. Whoever sets `MUSTER_JOB_ID`, `MUSTER_RANK_ID` or the
+is; the others try them in turn, and pass by the scheduler of another such job. A process that was given `MUSTER_JOB_ID`, `MUSTER_RANK_ID` or the
 port goes by that alone, and where the job is not known the port is 8118. Between hosts the ports must not be filtered, or
 `MUSTER_SCHED_PORT` must name one that is not. A process that only `SLURM_PROCID` or `PMIX_RANK` knows is a cluster of one, with a warning.
 ";
