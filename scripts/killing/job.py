@@ -19,6 +19,22 @@ SCHEDULER = "scheduler"
 HEADER_BYTES, CHECKSUM_BYTES = 56, 4
 
 
+def children_of(launcher):
+    """What lives of a launcher's children: pids of workers by rank, and the scheduler's by its name."""
+    found = {}
+    for entry in pathlib.Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        state, parent = stat_of(entry.name) or ("Z", 0)
+        if parent == launcher and state not in "ZX":
+            environment = environment_of(entry.name)
+            if environment.get("MS_ROLE") == "MS_SCHED":
+                found[SCHEDULER] = int(entry.name)
+            elif environment.get("MS_NODE_ID", "").isdigit():
+                found[int(environment["MS_NODE_ID"])] = int(entry.name)
+    return found
+
+
 class Failed(Exception):
     """The training did not go as it must; the words say how."""
 
@@ -72,18 +88,7 @@ class Job:
 
     def processes(self):
         """The living ones by rank, and the scheduler by its name."""
-        found = {}
-        for entry in pathlib.Path("/proc").iterdir():
-            if not entry.name.isdigit():
-                continue
-            state, parent = stat_of(entry.name) or ("Z", 0)
-            if parent == self.launcher.pid and state not in "ZX":
-                environment = environment_of(entry.name)
-                if environment.get("MS_ROLE") == "MS_SCHED":
-                    found[SCHEDULER] = int(entry.name)
-                elif environment.get("MS_NODE_ID", "").isdigit():
-                    found[int(environment["MS_NODE_ID"])] = int(entry.name)
-        return found
+        return children_of(self.launcher.pid)
 
     def workers(self):
         return {rank: pid for rank, pid in self.processes().items() if rank != SCHEDULER}

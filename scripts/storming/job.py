@@ -8,10 +8,10 @@ import socket
 import subprocess
 import time
 
-from killing.job import MUSTER, TREE, clean_environment, environment_of, stat_of
+from killing.job import MUSTER, SCHEDULER, TREE, children_of, clean_environment, environment_of, stat_of
 
 STORM = TREE / "target" / "benches" / "storm"
-SCHEDULER, LAUNCHER = "scheduler", "launcher"
+LAUNCHER = "launcher"
 DONE, TOLD, VIOLATION, FENCED = 0, 3, 70, 75  # of benches/storm/life.hpp
 FORMING_SECONDS, CALL_SECONDS = 60, 60
 MARK = "STORM_ROUND"  # an environment variable by which all processes of a round are known
@@ -87,17 +87,7 @@ class Launched(Job):
 
     def processes(self):
         """Living ones: pids by rank, or by their names."""
-        found = {}
-        for entry in pathlib.Path("/proc").iterdir():
-            if not entry.name.isdigit():
-                continue
-            state, parent = stat_of(entry.name) or ("Z", 0)
-            if parent == self.launcher.pid and state not in "ZX":
-                environment = environment_of(entry.name)
-                if environment.get("MS_ROLE") == "MS_SCHED":
-                    found[SCHEDULER] = int(entry.name)
-                elif environment.get("MS_NODE_ID", "").isdigit():
-                    found[int(environment["MS_NODE_ID"])] = int(entry.name)
+        found = children_of(self.launcher.pid)
         if self.launcher.poll() is None:
             found[LAUNCHER] = self.launcher.pid
         return found

@@ -2,8 +2,7 @@
 
 use super::bench::{failure, formed, profile, Bench, MS};
 use super::*;
-use crate::error::Culprit;
-use crate::types::{GroupId, Role};
+use crate::types::GroupId;
 use crate::wire::{self, HeartbeatEcho, PeerState, Rejected, Revoked, Verdict};
 
 #[test]
@@ -310,15 +309,8 @@ fn what_is_not_answered_is_asked_again() {
     assert_eq!(again.len(), 5);
     assert!(first.iter().all(|message| again.contains(message)), "{again:?}");
 
-    let culprit = Culprit {
-        role: Role::Worker,
-        rank: Some(0),
-        node_id: "0".to_owned(),
-        host: "h".to_owned(),
-        pid: 812,
-        last_call: None,
-    };
     let member = (*formed(1, 1).members[0]).clone();
+    let culprit = member.culprit();
     bench.receive(Message::PeerReport(wire::PeerReport { peer: 0, state: PeerState::Alive, culprit }));
     bench.receive(Message::Revoked(Revoked { failure: failure(Status::PeerLost, Some(GroupId::WORLD), "first") }));
     bench.receive(Message::Absent(wire::Absent { query: 5, total: 0, members: Vec::new() }));
@@ -508,14 +500,7 @@ fn with_recovery_a_job_that_lacks_a_node_can_be_aborted() {
 
 #[test]
 fn with_recovery_one_that_is_given_up_says_nothing_more() {
-    let culprit = Culprit {
-        role: Role::Worker,
-        rank: Some(0),
-        node_id: "0".to_owned(),
-        host: "h".to_owned(),
-        pid: 812,
-        last_call: None,
-    };
+    let culprit = formed(1, 1).members[0].culprit();
     let on_itself = Failure { culprit: Some(culprit), ..failure(Status::PeerLost, None, "was silent") };
     let refused = failure(Status::Fenced, None, "was given up");
     let words = [
