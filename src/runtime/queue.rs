@@ -48,6 +48,7 @@ impl<J, T> Queue<J, T> {
         }
         let (job, given) = make();
         state.jobs.push_back(job);
+        drop(state); // the thread wants it next
         self.changed.notify_all();
         Ok(Some(given))
     }

@@ -162,15 +162,15 @@ fn end(record: &Arc<Record>, outcome: Outcome) {
         Err(error) => drop(state.error.get_or_insert(error)),
     }
     (state.missing, state.ends) = (state.missing - 1, state.ends - 1);
-    let mut cancel = None;
+    let (mut cancel, mut waiting) = (None, 0);
     if state.missing == 0 {
         state.outcome = Some(state.error.take().map_or(Ok(state.received), Err));
-        cancel = state.cancel.take();
-        if state.waiting > 0 {
-            record.changed.notify_all();
-        }
+        (cancel, waiting) = (state.cancel.take(), state.waiting);
     }
     leave(record, state);
+    if waiting > 0 {
+        record.changed.notify_all(); // outside the lock, which they want next
+    }
     drop(cancel); // outside the lock: it may own a group
 }
 
