@@ -82,6 +82,35 @@ fn a_node_that_has_its_scheduler_watches_nobody() {
 }
 
 #[test]
+fn a_watch_is_closed_when_both_have_their_scheduler_again() {
+    let says = |has_scheduler| {
+        let beat = LinkBeat { has_scheduler, asks: false, answers: false };
+        Input::Peer(0, PeerSign::Says(PeerWord::Beat(beat)))
+    };
+    let ended = || Input::Peer(0, PeerSign::Ended("it closed the connection".to_owned()));
+    for is_first in [false, true] {
+        let mut bench = one_of_two(true);
+        bench.feed(Input::Closed("reset".to_owned()));
+        bench.feed(Input::Peer(0, PeerSign::Stands));
+        bench.feed(says(!is_first));
+        bench.outputs.clear();
+        bench.feed(Input::Connected(Vec::new()));
+        bench.receive(Message::Formed(formed(1, 1)));
+        if is_first {
+            assert!(!to_peer(&bench).contains(&"0: Close".to_owned()), "the other needs it yet");
+            bench.feed(says(true));
+        }
+        assert_eq!(to_peer(&bench).last().map(String::as_str), Some("0: Close"));
+        bench.outputs.clear();
+        bench.pass(2000, true);
+        assert_eq!(to_peer(&bench), [""; 0], "there is nobody to say anything to");
+        bench.feed(ended());
+        bench.feed(Input::Closed("reset".to_owned()));
+        assert_eq!(to_peer(&bench), ["0: Watch"], "an end in peace is no sign of a death");
+    }
+}
+
+#[test]
 fn a_suspect_that_answers_lives() {
     let mut bench = one_of_two(false);
     bench.feed(Input::Closed("reset".to_owned()));

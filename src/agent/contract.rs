@@ -81,6 +81,8 @@ pub enum ToPeer {
     Say(PeerWord),
     /// Look at its process and its kernel, at once.
     Look,
+    /// Close the connection: nothing comes of it here.
+    Close,
 }
 
 /// What a caller can want.

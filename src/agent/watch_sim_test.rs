@@ -244,6 +244,10 @@ impl Story {
                 self.put(at, fed(node, sign(peer, PeerSign::Stands)));
                 self.put(at, fed(peer, sign(node, PeerSign::Stands)));
             }
+            ToPeer::Close => self.put(
+                self.now + Duration::from_micros(450),
+                fed(peer, sign(node, PeerSign::Ended("closed".to_owned()))),
+            ),
             // In order: what one says later comes later.
             ToPeer::Say(word) => {
                 self.put(self.now + Duration::from_micros(450), fed(peer, sign(node, PeerSign::Says(word))))

@@ -22,6 +22,7 @@ impl Agent {
                 }
                 self.watch.peers.values_mut().for_each(|peer| (peer.suspected, peer.ended) = (None, None));
                 self.beat_to_peers(now, false);
+                self.watch.up().into_iter().for_each(|index| self.close_if_at_rest(now, index));
             }
             None if !has_scheduler && !is_over => {
                 let heard_at = self.line.heard_before().unwrap_or(self.pulse.heard_at());
@@ -127,9 +128,10 @@ impl Agent {
             }
             PeerSign::Ended(how) => {
                 if peer.standing == Standing::Up {
-                    peer.standing = Standing::Sought(false);
-                    (peer.ended, peer.heard) = (Some(how), now);
+                    (peer.standing, peer.heard) = (Standing::Sought(false), now);
+                    // With the scheduler back it is closed in peace, or the scheduler finds out.
                     if self.watch.round.is_some() {
+                        self.watch.peer(index, now).ended = Some(how);
                         self.tell_peer(index, ToPeer::Look);
                     }
                 }
@@ -175,6 +177,7 @@ impl Agent {
                     self.watch.peer(index, now).ended = None;
                     self.answer_suspicion(index, PeerState::Alive);
                 }
+                self.close_if_at_rest(now, index);
             }
             PeerWord::Suspect(suspect, evidence) => {
                 let is_known = suspect != self.watch.own && self.watch.member(suspect).is_some();
@@ -198,6 +201,16 @@ impl Agent {
                 self.watch.peer(index, now).standing = Standing::Left;
                 self.answer_suspicion(index, PeerState::Left);
             }
+        }
+    }
+
+    /// Where both have their scheduler again nobody need watch: the connection would cost a descriptor for the rest of the epoch.
+    fn close_if_at_rest(&mut self, now: Time, index: u32) {
+        let has_scheduler = self.watch.round.is_none() && self.has_scheduler(now);
+        let peer = self.watch.peer(index, now);
+        if has_scheduler && peer.has_scheduler && peer.standing == Standing::Up {
+            peer.standing = Standing::Sought(false);
+            self.tell_peer(index, ToPeer::Close);
         }
     }
 

@@ -33,6 +33,10 @@ impl Mesh {
                 let sign = self.look_at(key);
                 self.signs.push_back((index, sign));
             }
+            ToPeer::Close => {
+                let over: Vec<Token> = self.watches(key).collect();
+                over.iter().for_each(|token| drop(self.handshakes.remove(token)));
+            }
         }
     }
 

@@ -277,6 +277,7 @@ impl World {
             ToPeer::Watch if lives => vec![(peer, own_index, PeerSign::Stands), (node, peer_index, PeerSign::Stands)],
             ToPeer::Watch => vec![(node, peer_index, PeerSign::Refused("connection refused".to_owned()))],
             ToPeer::Say(word) => vec![(peer, own_index, PeerSign::Says(word))],
+            ToPeer::Close => vec![(peer, own_index, PeerSign::Ended("it closed the connection".to_owned()))],
         };
         for (to, from, sign) in signs {
             let at = self.now + Duration::from_micros(50);
