@@ -55,6 +55,13 @@ impl Causes {
         self.of_group(group).cloned().expect("there is one now")
     }
 
+    /// A call that is on no group ends for this, because the cluster is over: what it tells is the cluster's first cause. That the
+    /// job, or this node, is given up for good is told as such.
+    pub fn of_call(&self, ending: &Failure) -> Failure {
+        let is_for_good = matches!(ending.status, Status::Aborted | Status::Fenced);
+        self.of_cluster().filter(|first| is_real(first) && !is_for_good).unwrap_or(ending).clone()
+    }
+
     /// The program uses a group no longer.
     pub fn forget(&mut self, group: GroupId) {
         self.0.retain(|(of, _)| *of != Some(group));

@@ -41,6 +41,11 @@ fn what_a_call_has_told_is_told_from_then_on() {
     assert_eq!(causes.settle(GroupId::WORLD, verdict.clone()), guess);
     assert_eq!((causes.of_group(GroupId::WORLD), causes.of_cluster()), (Some(&guess), Some(&guess)));
     assert_eq!(causes.of_group(GroupId::UNIVERSE), Some(&verdict), "nothing had ended that before");
+    assert_eq!(causes.of_call(&verdict), guess, "a store call tells what `muster_failure` tells");
+    for status in [Status::Aborted, Status::Fenced] {
+        let end = failure(status, None, "given up");
+        assert_eq!(causes.of_call(&end), end);
+    }
     // Had it come in time, the call would have told it.
     let mut causes = Causes::default();
     causes.break_cluster(verdict.clone());

@@ -171,8 +171,11 @@ impl Cluster {
 
     fn store(&self, request: Request<'_>, limit: Option<Duration>) -> Result<(i64, Vec<u8>)> {
         let Request { operation, keys, delta, expected_bytes, value, title } = request;
-        if let Some(failure) = self.shared.learnt().broken.clone() {
-            return Err(failure.into());
+        {
+            let learnt = self.shared.learnt();
+            if let Some(failure) = &learnt.broken {
+                return Err(learnt.causes.of_call(failure).into());
+            }
         }
         let ask = self.shared.next_ask();
         let waits = matches!(operation, StoreOperation::Get | StoreOperation::Wait);
@@ -189,7 +192,7 @@ impl Cluster {
                 return Some(answer);
             }
             if let Some(failure) = learnt.broken.iter().chain(&learnt.aborted).find(|failure| ends(failure)) {
-                return Some(Err(failure.clone().into()));
+                return Some(Err(learnt.causes.of_call(failure).into()));
             }
             let over = learnt.left.is_some() || learnt.over;
             over.then(|| Err(Error::new(Status::State, "this process has left its cluster")))
@@ -197,7 +200,7 @@ impl Cluster {
         let mut learnt = self.shared.learnt();
         learnt.storing.remove(&ask);
         learnt.stored.remove(&ask);
-        let away = learnt.away.clone();
+        let (away, causes) = (learnt.away.clone(), learnt.causes.clone());
         drop(learnt);
         if is_open {
             self.shared.ask(ToNode::Brain(Command::StoreCancel(ask)));
@@ -216,7 +219,7 @@ impl Cluster {
             });
         };
         answer.map_err(|error| match error.failure() {
-            Some(_) => error,
+            Some(failure) => causes.of_call(failure).into(),
             None => Error::new(error.status(), format!("{title}: {}", error.message())),
         })
     }
