@@ -40,7 +40,14 @@ impl Error {
 
     /// The operating system refused something: `what` says what was tried.
     pub fn system(what: impl fmt::Display, error: &std::io::Error) -> Error {
-        Error::new(Status::System, format!("{what}: {error}"))
+        let advice = match error.raw_os_error() {
+            Some(libc::EMFILE) => {
+                ": raise this process's limit of descriptors (ulimit -n), or have the program close some"
+            }
+            Some(libc::ENFILE) => ": raise the system's limit of open files (fs.file-max)",
+            _ => "",
+        };
+        Error::new(Status::System, format!("{what}: {error}{advice}"))
     }
 
     /// What went wrong, as the C ABI counts it.

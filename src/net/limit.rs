@@ -28,6 +28,18 @@ pub fn room_for(connections: u64) -> Result<()> {
     Err(Error::new(Status::Limit, why))
 }
 
+/// Whose limit keeps one from opening anything more, and what would be right; none where it fails for something else.
+pub fn shortage(error: &io::Error) -> Option<String> {
+    match error.raw_os_error()? {
+        libc::EMFILE => {
+            let most = descriptors(0).map_or_else(|_| "as many as are open".to_owned(), |most| most.to_string());
+            Some(format!("its process may hold {most}: raise that limit (ulimit -n), or have the program close some"))
+        }
+        libc::ENFILE => Some("its host has none for any process: raise fs.file-max there".to_owned()),
+        _ => None,
+    }
+}
+
 /// Raises the soft limit to `wanted` where it is lower, as far as the hard limit allows, and says what it is then.
 fn descriptors(wanted: u64) -> io::Result<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
@@ -82,6 +94,17 @@ mod tests {
         assert_eq!(child_gets(64, 128, 200), 128, "not beyond the hard limit");
         assert_eq!(child_gets(64, 128, 32), 64, "never lowered");
         assert_eq!(child_gets(128, 128, 200), 128);
+    }
+
+    #[test]
+    fn a_shortage_tells_the_limit_and_whose_it_is() {
+        let code = child_with(41, 100, || {
+            let words = |number| shortage(&io::Error::from_raw_os_error(number));
+            let own = words(libc::EMFILE).is_some_and(|words| words.starts_with("its process may hold 41: raise"));
+            let host = words(libc::ENFILE).is_some_and(|words| words.contains("fs.file-max"));
+            i32::from(own && host && words(libc::ENOBUFS).is_none())
+        });
+        assert_eq!(code, 1);
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! Owns the attempts until one is handed out or all have failed. Time limits are the caller's matter.
 
-use crate::net::{Connect, Poller, TcpTransport, Token, Transport};
+use crate::net::{limit, Connect, Poller, TcpTransport, Token, Transport};
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 
@@ -12,8 +13,28 @@ pub enum Dialled {
     Pending,
     /// This one stands, and no poller watches it any more; the others are dropped.
     Ready(TcpTransport),
-    /// None will; the last reason, with its address, and whether that was the answer of a host on which nobody listens there.
-    Failed(String, bool),
+    /// None will; the last reason.
+    Failed(NotDialled),
+}
+
+/// Why no attempt stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotDialled {
+    /// A host answered, and nobody listens there: its address and how it said so.
+    Refused(String),
+    /// This process has no descriptor left: see [`limit::shortage`].
+    NoDescriptor(String),
+    /// Anything else, with the address.
+    Other(String),
+}
+
+impl fmt::Display for NotDialled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NotDialled::Refused(reason) | NotDialled::Other(reason) => f.write_str(reason),
+            NotDialled::NoDescriptor(whose) => write!(f, "the one that dials has no descriptor left: {whose}"),
+        }
+    }
 }
 
 /// Attempts at one peer.
@@ -21,8 +42,7 @@ pub struct Dial {
     /// One that stood at once, as to a peer on the same host: nobody has to watch it.
     ready: Option<TcpTransport>,
     attempts: Vec<(Token, TcpTransport)>,
-    last_reason: String,
-    is_refusal: bool,
+    last_reason: NotDialled,
 }
 
 impl Dial {
@@ -31,8 +51,7 @@ impl Dial {
         let mut dial = Dial {
             ready: None,
             attempts: Vec::new(),
-            last_reason: "no address: none is known".to_owned(),
-            is_refusal: false,
+            last_reason: NotDialled::Other("no address: none is known".to_owned()),
         };
         for address in addresses {
             let started = TcpTransport::start_connect(*address, None).and_then(|mut transport| {
@@ -58,8 +77,11 @@ impl Dial {
     }
 
     fn note(&mut self, address: SocketAddr, error: &io::Error) {
-        self.last_reason = format!("{address}: {error}");
-        self.is_refusal = matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset);
+        let reason = format!("{address}: {error}");
+        self.last_reason = match error.kind() {
+            io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset => NotDialled::Refused(reason),
+            _ => limit::shortage(error).map_or(NotDialled::Other(reason), NotDialled::NoDescriptor),
+        };
     }
 
     /// Whether this report is about one of its attempts.
@@ -97,7 +119,7 @@ impl Dial {
             }
         }
         if self.attempts.is_empty() {
-            Dialled::Failed(std::mem::take(&mut self.last_reason), self.is_refusal)
+            Dialled::Failed(self.last_reason.clone())
         } else {
             Dialled::Pending
         }

@@ -291,12 +291,8 @@ impl Group {
                     *slot = Slot::Left;
                 }
             }
-            Mail::Failed(peer, reason) => {
-                let slot = &mut driver.slots[peer as usize];
-                if matches!(slot, Slot::Unused | Slot::Asked) {
-                    *slot = Slot::Ended(LinkEnd::Ended(reason));
-                }
-            }
+            Mail::Failed(peer, reason) => never_up(driver, peer, LinkEnd::Ended(reason)),
+            Mail::Over(peer, failure) => never_up(driver, peer, LinkEnd::Over(failure)),
         }
     }
 
@@ -370,6 +366,14 @@ impl Group {
             }
         }
         Ok(())
+    }
+}
+
+/// A link could not be opened.
+fn never_up(driver: &mut Driver, peer: u32, end: LinkEnd) {
+    let slot = &mut driver.slots[peer as usize];
+    if matches!(slot, Slot::Unused | Slot::Asked) {
+        *slot = Slot::Ended(end);
     }
 }
 

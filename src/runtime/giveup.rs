@@ -53,6 +53,9 @@ impl Group {
             Stop::Heard(failure) => (running.shared.heard(&self.formed, *failure), false),
             Stop::Ended(peer, LinkEnd::Ended(evidence)) => self.judge(running, peer, evidence),
             Stop::Unreached(peer, evidence) => (self.unreached(running, peer, &evidence), false),
+            Stop::Ended(_, LinkEnd::Over(failure)) => {
+                (Failure { sequence: running.sequence, ..running.shared.heard(&self.formed, *failure) }, false)
+            }
             Stop::Ended(peer, LinkEnd::Corrupt(what)) => {
                 let cause = format!("{}: {}", running.title(), self.on_link(peer, &what));
                 (self.failure(running, Status::Corrupt, None, cause), false)

@@ -41,6 +41,8 @@ pub enum Mail {
     Up(u32, Box<dyn Transport>, Vec<u8>),
     /// A link to this rank could not be opened.
     Failed(u32, String),
+    /// A link to this rank cannot be had, and the group is over for that.
+    Over(u32, Box<Failure>),
     /// This rank has freed the group.
     Freed(u32),
 }

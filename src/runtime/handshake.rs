@@ -36,6 +36,8 @@ pub(super) enum Stage {
     Dialled(LinkKey),
     /// They dialled; their hello has not come yet.
     Accepted,
+    /// The same, on the descriptor that is kept for saying that there is no other.
+    AcceptedOnSpare,
     /// Their hello came before our `Formed`.
     Held(LinkHello),
     /// Our *Accept* is going out.
@@ -58,6 +60,8 @@ pub(super) enum Next {
     Failed(LinkKey, String),
     /// The peer has freed the group.
     Freed(LinkKey),
+    /// The peer gives the group up, for it cannot have the link.
+    Over(LinkKey, Failure),
     Answer(LinkHello),
     /// The peer says that the group is over.
     Told(LinkKey, Failure),
@@ -82,7 +86,8 @@ impl Handshake {
             Stage::Rejecting => return Ok(Next::Close),
             Stage::Telling(key) => return Ok(Next::HasTold(key)),
             Stage::Held(_) => return Ok(Next::Wait),
-            Stage::Dialled(_) | Stage::Accepted | Stage::Hearing(_) | Stage::Watching(_) => {}
+            Stage::Dialled(_) | Stage::Accepted | Stage::AcceptedOnSpare => {}
+            Stage::Hearing(_) | Stage::Watching(_) => {}
         }
         let is_long = matches!(self.stage, Stage::Hearing(_) | Stage::Watching(_));
         let room = if is_long { WORD_BYTES } else { HANDSHAKE_BYTES };
@@ -137,7 +142,7 @@ impl Handshake {
         }
         let mut from = Decoder::new(payload);
         match (LinkKind::from_code(kind)?, &self.stage) {
-            (LinkKind::Hello, Stage::Accepted) => {
+            (LinkKind::Hello, Stage::Accepted | Stage::AcceptedOnSpare) => {
                 let hello = LinkHello::take(&mut from)?;
                 from.finish()?;
                 Ok(Next::Answer(hello))
@@ -159,6 +164,11 @@ impl Handshake {
                     LinkRejectReason::NoGroup => Ok(Next::Freed(key)),
                     reason => Ok(Next::Failed(key, format!("it refused the link: {reason:?}"))),
                 }
+            }
+            (LinkKind::Revoke, &Stage::Dialled(key)) => {
+                let failure = LinkRevoke::take(&mut from)?.failure;
+                from.finish()?;
+                Ok(Next::Over(key, failure))
             }
             (LinkKind::Revoke, &Stage::Hearing(key)) => {
                 let failure = LinkRevoke::take(&mut from)?.failure;

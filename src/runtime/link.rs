@@ -7,6 +7,8 @@
 
 use super::buffer::Memory;
 use super::keepalive::KeepAlive;
+pub(super) use super::link_end::LinkEnd;
+use super::link_end::{corrupt, ended};
 use super::outgoing::{Outgoing, HEAD_BYTES, PACKED_BYTES};
 use super::sink::Sink;
 use crate::collective::Span;
@@ -29,15 +31,6 @@ const SMALL_PAYLOAD_MAX: u64 = (INBOUND_BYTES - HEADER_BYTES - CHECKSUM_BYTES) a
 const FIRST_INBOUND_BYTES: usize = 2 << 10;
 /// A payload that is as long is received straight to where it belongs.
 const DIRECT_BYTES: usize = 2 << 10;
-
-/// Why a link can no longer be used.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LinkEnd {
-    /// The peer's end is closed, or the network broke it.
-    Ended(String),
-    /// What came in is damaged, or is not this protocol.
-    Corrupt(String),
-}
 
 /// What stands next on a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -482,14 +475,6 @@ fn would_block<T>(result: io::Result<T>) -> io::Result<Option<T>> {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
         result => result.map(Some),
     }
-}
-
-fn ended(error: &io::Error) -> LinkEnd {
-    LinkEnd::Ended(error.to_string())
-}
-
-fn corrupt(error: crate::wire::WireError) -> LinkEnd {
-    LinkEnd::Corrupt(error.0)
 }
 
 #[cfg(test)]

@@ -8,11 +8,12 @@
 //! Deliberately absent: any decision about what a failed link means. The group is told, and asks the scheduler. Tested in
 //! `mesh_test.rs` by two meshes, or one and a stranger, whose turns the test takes.
 
-use super::dial::{Dial, Dialled};
+use super::dial::{Dial, Dialled, NotDialled};
 use super::group::{Group, Mail};
 use super::handshake::{frame, half, leave, same_bytes, Handshake, Next, Stage};
 use super::locating::Locating;
 use super::log::Logger;
+use super::shortage::Spare;
 use super::telling::Telling;
 use crate::agent::PeerSign;
 use crate::net::{Listener, Poller, TcpTransport, Token, Transport};
@@ -77,6 +78,7 @@ pub struct Mesh {
     /// Groups that were freed last: who wants a link to one comes too late, and not too early.
     freed: VecDeque<GroupId>,
     pub(super) telling: Telling,
+    pub(super) spare: Spare,
     /// What has been seen of nodes that are watched.
     pub(super) signs: VecDeque<(u32, PeerSign)>,
     next_token: usize,
@@ -99,6 +101,7 @@ impl Mesh {
             strangers: HashSet::new(),
             freed: VecDeque::new(),
             telling: Telling::default(),
+            spare: Spare::new(),
             signs: VecDeque::new(),
             next_token: FIRST_TOKEN,
         }
@@ -114,7 +117,10 @@ impl Mesh {
         self.open.clear();
         self.telling = Telling::default();
         self.signs.clear();
-        self.handshakes.retain(|_, shake| matches!(shake.stage, Stage::Accepted | Stage::Held(_) | Stage::Rejecting));
+        self.handshakes.retain(|_, shake| {
+            let is_new = matches!(shake.stage, Stage::Accepted | Stage::AcceptedOnSpare);
+            is_new || matches!(shake.stage, Stage::Held(_) | Stage::Rejecting)
+        });
         self.groups = groups.iter().map(|group| (group.id(), Arc::clone(group))).collect();
         self.answer_held(|_| true, poller);
     }
@@ -204,11 +210,18 @@ impl Mesh {
     pub fn accept(&mut self, listener: &mut Listener, poller: &Poller, now: Time) -> bool {
         let most = HANDSHAKES_MAX + self.watched();
         while self.handshakes.len() < most {
-            match listener.accept() {
-                Ok((transport, _)) => self.insert(transport, poller, now + HELLO_WAIT, Stage::Accepted, Vec::new()),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
-                Err(_) => return true, // out of descriptors
-            }
+            let (transport, stage) = match listener.accept() {
+                Ok((transport, _)) => (transport, Stage::Accepted),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.spare.keep();
+                    return false;
+                }
+                Err(error) => match self.spare.accept(listener, now, &error) {
+                    Some(transport) => (transport, Stage::AcceptedOnSpare),
+                    None => return true,
+                },
+            };
+            self.insert(transport, poller, now + HELLO_WAIT, stage, Vec::new());
         }
         true
     }
@@ -240,7 +253,9 @@ impl Mesh {
     /// Looks again at what holds bytes of which the poller does not know. Returns whether there is such a thing.
     pub fn look_again(&mut self, poller: &Poller) -> bool {
         let waits = |shake: &Handshake| {
-            matches!(shake.stage, Stage::Accepted | Stage::Dialled(_) | Stage::Hearing(_) | Stage::Watching(_))
+            let on_spare = matches!(shake.stage, Stage::AcceptedOnSpare);
+            on_spare
+                || matches!(shake.stage, Stage::Accepted | Stage::Dialled(_) | Stage::Hearing(_) | Stage::Watching(_))
         };
         let held = self.handshakes.iter().filter(|(_, shake)| waits(shake) && shake.transport.holds_readable());
         let held: Vec<Token> = held.map(|(token, _)| *token).collect();
@@ -273,12 +288,13 @@ impl Mesh {
         let Some(dial) = self.dials.get_mut(&key) else { return };
         match dial.look(poller) {
             Dialled::Pending => {}
-            Dialled::Failed(reason, is_refusal) => {
+            Dialled::Failed(why) => {
                 self.dials.remove(&key);
-                let reason = format!("it cannot be reached at {reason}");
-                match key.channel {
-                    Channel::Watch if is_refusal => self.watch_failed(key, reason, false),
-                    Channel::Watch => self.watch_unanswered(key),
+                let reason = format!("it cannot be reached at {why}");
+                match (key.channel, why) {
+                    (Channel::Watch, NotDialled::Refused(_)) => self.watch_failed(key, reason, false),
+                    (Channel::Watch, _) => self.watch_unanswered(key),
+                    (_, NotDialled::NoDescriptor(whose)) => self.give_up_for_want(key, &whose),
                     _ => self.deliver(key, |peer| Mail::Failed(peer, reason)),
                 }
             }
@@ -319,6 +335,10 @@ impl Mesh {
             Ok(Next::Told(key, failure)) => {
                 self.handshakes.remove(&token);
                 self.heard(key, failure);
+            }
+            Ok(Next::Over(key, failure)) => {
+                self.handshakes.remove(&token);
+                self.over(key, failure);
             }
             Ok(Next::Freed(key)) => {
                 self.handshakes.remove(&token);
@@ -367,7 +387,9 @@ impl Mesh {
     fn answer(&mut self, token: Token, hello: &LinkHello, poller: &Poller) {
         let verdict = self.judge(hello);
         let Some(shake) = self.handshakes.get_mut(&token) else { return };
+        let on_spare = shake.stage == Stage::AcceptedOnSpare;
         match verdict {
+            Some(Ok(key)) if on_spare && is_link(key) => self.refuse_for_want(token, key, poller),
             None => shake.stage = Stage::Held(hello.clone()),
             Some(Err(reason)) => {
                 shake.outbound = frame(LinkKind::Reject, &LinkReject { reason });

@@ -97,7 +97,7 @@ impl Side {
         match self.mail.pop() {
             Some(Mail::Up(_, transport, ahead)) => (transport, ahead),
             Some(Mail::Failed(peer, reason)) => panic!("the link to {peer} failed: {reason}"),
-            Some(Mail::Freed(_)) | None => unreachable!(),
+            Some(Mail::Freed(_) | Mail::Over(..)) | None => unreachable!(),
         }
     }
 

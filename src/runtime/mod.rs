@@ -33,6 +33,7 @@ mod identity;
 mod keepalive;
 pub(crate) mod keeper;
 mod link;
+mod link_end;
 mod locating;
 pub mod log;
 #[cfg(all(test, loom))]
@@ -64,6 +65,7 @@ mod rules;
 mod scheduler;
 mod seat;
 mod shared;
+mod shortage;
 mod silence;
 mod sink;
 mod store;

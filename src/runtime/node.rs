@@ -386,9 +386,9 @@ impl Node {
         let Control::Dialling(dial, _) = &mut self.control else { return };
         match dial.look(&self.poller) {
             Dialled::Pending => {}
-            Dialled::Failed(reason, _) => {
+            Dialled::Failed(why) => {
                 self.control = Control::None;
-                self.feed(Input::ConnectFailed(reason));
+                self.feed(Input::ConnectFailed(why.to_string()));
             }
             Dialled::Ready(mut transport) => {
                 if let Err(error) = transport.register(self.poller.registry(), CONTROL) {

@@ -8,7 +8,7 @@
 
 use super::drive::{Running, Stop};
 use super::group::{Driver, Group, Slot};
-use super::link::{Arrival, LinkEnd};
+use super::link::Arrival;
 use crate::agent::Command;
 use crate::net::Token;
 use std::time::Duration;
@@ -63,9 +63,7 @@ impl Group {
             }
             Err(end) => {
                 // Evidence; the verdict, if there is one, comes from the scheduler.
-                let evidence = match &end {
-                    LinkEnd::Ended(reason) | LinkEnd::Corrupt(reason) => reason.clone(),
-                };
+                let evidence = end.in_words();
                 *slot = Slot::Ended(end);
                 let index = self.index_of(peer).expect("a link's peer is a member");
                 self.ask(running.shared, Command::Suspect { peer: index, evidence });

@@ -178,6 +178,12 @@ fn take_in(engine: &mut Engine, mail: Mail, registry: &Registry) {
                 suspect(engine, rank, reason);
             }
         }
+        Mail::Over(rank, failure) => {
+            if matches!(engine.peer(rank).slot, Slot::Unused | Slot::Asked) {
+                engine.peer(rank).slot = Slot::Ended(failure.cause.clone());
+                engine.trouble.get_or_insert(Trouble::Heard(*failure));
+            }
+        }
         Mail::Freed(rank) => {
             if matches!(engine.peer(rank).slot, Slot::Unused | Slot::Asked) {
                 engine.peer_left(rank, None);

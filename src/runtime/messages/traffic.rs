@@ -87,11 +87,11 @@ impl Engine {
         if troubled || !matches!(peer.slot, Slot::Up(_)) {
             return;
         }
-        let (LinkEnd::Ended(evidence) | LinkEnd::Corrupt(evidence)) = &end;
-        peer.slot = Slot::Ended(evidence.clone());
+        peer.slot = Slot::Ended(end.in_words());
         match end {
             LinkEnd::Ended(evidence) => self.suspect(rank, evidence),
             LinkEnd::Corrupt(what) => self.trouble = Some(Trouble::Corrupt(rank, what)),
+            LinkEnd::Over(failure) => self.trouble = Some(Trouble::Heard(*failure)),
         }
     }
 
