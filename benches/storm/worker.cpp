@@ -17,6 +17,7 @@ constexpr double kTogether = 1.0;          // that threads have to find out by t
 constexpr std::int64_t kLastPatienceMs = 1500;  // for others, where all have finished
 constexpr double kRecoverLimit = 100.0;    // beyond the forming time-out, which the driver sets
 constexpr int kMoreDescriptors = 2, kMoreThreads = 1;  // that come and go
+constexpr int kDelisted = 50;              // so many hundredths of a second a joined thread may be listed yet
 constexpr double kSettled = 10.0;          // after which descriptors and threads that are over must be gone
 
 void combine_commutative(const void *in, void *inout, std::size_t count, std::int32_t dtype, void *) {
@@ -333,6 +334,10 @@ int Worker::leave() {
         }
     }
     life_.settle("muster_cluster_free", [&] { muster_cluster_free(life_.cluster); });
+    // The kernel says that a thread has ended just before it takes it out of the list.
+    for (int time = 0; time < kDelisted && own_threads() != threads_before_; time++) {
+        ::usleep(10'000);
+    }
     if (own_threads() != threads_before_ || own_descriptors() != descriptors_before_) {
         life_.violate("after the last handle there are " + std::to_string(own_threads()) + " threads and " +
                       std::to_string(own_descriptors()) + " descriptors; before muster_init there were " +
