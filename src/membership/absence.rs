@@ -6,7 +6,7 @@ use super::status::milliseconds;
 use super::timers::Due;
 use super::Scheduler;
 use crate::types::{GroupId, Time};
-use crate::wire::{Absence, AbsenceState, Absent, GroupProgress, Message, StatusGroup, WhereAre};
+use crate::wire::{Absence, AbsenceState, Absent, GroupProgress, Message, MessageWait, StatusGroup, WhereAre};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -97,6 +97,14 @@ impl Scheduler {
             node.progress.retain(|(progress, _)| seen.insert(progress.group));
         }
         self.settle_queries(now, key);
+    }
+
+    /// Remembers for which messages it waits, in groups that are known here.
+    pub(super) fn keep_waits(&mut self, now: Time, key: u32, mut waits: Vec<MessageWait>) {
+        waits.retain(|wait| self.is_in(wait.group, key));
+        if let Some(node) = self.nodes.get_mut(&key) {
+            node.waits = (!waits.is_empty()).then(|| Box::new((waits, now)));
+        }
     }
 
     /// The newest collective of a group that a node is known to have entered.

@@ -35,6 +35,7 @@ impl Scheduler {
             self.compare_calls(now, key, &heartbeat.progress);
             self.keep_progress(now, key, heartbeat.progress);
             self.keep_gone_on(key, &heartbeat.gone_on);
+            self.keep_waits(now, key, heartbeat.waits);
         }
         if self.recovery.is_some() && self.nodes.get(&key).is_some_and(|node| node.given_up.is_some()) {
             self.recover_if_complete(now); // it lives, and may be the last that was awaited

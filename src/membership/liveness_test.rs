@@ -216,7 +216,13 @@ fn a_node_that_does_not_hear_is_lost_too() {
         bench.beat(0, beats);
         bench.say(
             1,
-            Message::Heartbeat(Heartbeat { sequence: beats, echoed: 0, progress: Vec::new(), gone_on: Vec::new() }),
+            Message::Heartbeat(Heartbeat {
+                sequence: beats,
+                echoed: 0,
+                progress: Vec::new(),
+                gone_on: Vec::new(),
+                waits: Vec::new(),
+            }),
         );
     });
     let failure = bench.verdict(0).expect("told");
@@ -239,7 +245,13 @@ fn a_node_that_does_not_hear_gains_no_time_by_registering_again() {
             bench.beat(0, beats);
             bench.say(
                 conn,
-                Message::Heartbeat(Heartbeat { sequence: beats, echoed: 0, progress: Vec::new(), gone_on: Vec::new() }),
+                Message::Heartbeat(Heartbeat {
+                    sequence: beats,
+                    echoed: 0,
+                    progress: Vec::new(),
+                    gone_on: Vec::new(),
+                    waits: Vec::new(),
+                }),
             );
         });
     }
@@ -284,7 +296,13 @@ impl Cut {
                 if self.speaks || !silent {
                     bench.say(
                         conn,
-                        Message::Heartbeat(Heartbeat { sequence, echoed, progress: Vec::new(), gone_on: Vec::new() }),
+                        Message::Heartbeat(Heartbeat {
+                            sequence,
+                            echoed,
+                            progress: Vec::new(),
+                            gone_on: Vec::new(),
+                            waits: Vec::new(),
+                        }),
                     );
                 }
             }
@@ -348,7 +366,13 @@ fn one_whose_connection_broke_has_an_interval_to_show_that_it_hears() {
         for sequence in [1, 2] {
             bench.say(
                 1,
-                Message::Heartbeat(Heartbeat { sequence, echoed: 0, progress: Vec::new(), gone_on: Vec::new() }),
+                Message::Heartbeat(Heartbeat {
+                    sequence,
+                    echoed: 0,
+                    progress: Vec::new(),
+                    gone_on: Vec::new(),
+                    waits: Vec::new(),
+                }),
             );
         }
         bench.close(1, Closed::Broken);

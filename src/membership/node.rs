@@ -3,7 +3,7 @@
 use super::contract::{Closed, ConnId};
 use crate::error::{Culprit, LastCall};
 use crate::types::{Epoch, GroupId, Role, Time, TokenHash};
-use crate::wire::{GroupProgress, Register};
+use crate::wire::{GroupProgress, MessageWait, Register};
 use std::time::Duration;
 
 /// How many open suspicions of one node are kept; beyond that the oldest is forgotten.
@@ -106,6 +106,8 @@ pub(super) struct Node {
     pub(super) challenged: Option<Time>,
     /// How far it is in each group, and when it said so. Few groups: searched in order.
     pub(super) progress: Vec<(GroupProgress, Time)>,
+    /// For which messages it waits, and when it said so.
+    pub(super) waits: Option<Box<(Vec<MessageWait>, Time)>>,
 }
 
 impl Node {
@@ -139,6 +141,7 @@ impl Node {
             restarts: 0,
             challenged: None,
             progress: Vec::new(),
+            waits: None,
         }
     }
 

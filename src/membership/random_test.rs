@@ -102,6 +102,7 @@ fn message(random: &mut Random) -> Message {
                 echoed: random.below(9),
                 progress: vec![progress],
                 gone_on: Vec::new(),
+                waits: Vec::new(),
             })
         }
         75..=82 => Message::Suspect(Suspect { peer, evidence: "reset".to_string() }),

@@ -202,7 +202,13 @@ fn nothing_of_the_epoch_before_is_acted_on() {
     for (conn, call) in [(0, other), (1, call)] {
         bench.say(
             conn,
-            Message::Heartbeat(Heartbeat { sequence: 1, echoed: 0, progress: progress(1, call), gone_on: Vec::new() }),
+            Message::Heartbeat(Heartbeat {
+                sequence: 1,
+                echoed: 0,
+                progress: progress(1, call),
+                gone_on: Vec::new(),
+                waits: Vec::new(),
+            }),
         );
     }
     bench.sent.retain(|(_, message)| !matches!(message, Message::HeartbeatEcho(_)));

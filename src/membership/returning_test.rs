@@ -405,7 +405,13 @@ fn one_that_waits_while_its_connections_break_is_not_called_deaf() {
         let beat = |bench: &mut Bench, conn, sequence, echoed| {
             bench.say(
                 conn,
-                Message::Heartbeat(Heartbeat { sequence, echoed, progress: Vec::new(), gone_on: Vec::new() }),
+                Message::Heartbeat(Heartbeat {
+                    sequence,
+                    echoed,
+                    progress: Vec::new(),
+                    gone_on: Vec::new(),
+                    waits: Vec::new(),
+                }),
             );
         };
         dies(&mut bench, 1, &life(1, 3, 0, "there"));

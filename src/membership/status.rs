@@ -14,8 +14,8 @@ use super::{Phase, Scheduler};
 use crate::error::Status;
 use crate::types::{Epoch, GroupId, Time};
 use crate::wire::{
-    Encoder, GroupProgress, JobPhase, Message, NodeState, Rejected, StatusGroup, StatusJob, StatusNode, StatusPart,
-    StatusQuery, Wire, PROTOCOL_HIGHEST, PROTOCOL_LOWEST,
+    Encoder, GroupProgress, JobPhase, Message, MessageWait, NodeState, Rejected, StatusGroup, StatusJob, StatusNode,
+    StatusPart, StatusQuery, Wire, PROTOCOL_HIGHEST, PROTOCOL_LOWEST,
 };
 use std::time::Duration;
 
@@ -192,7 +192,17 @@ impl Scheduler {
             restarts: node.restarts,
             calls,
             more: more as u32,
+            waits: if node.is_member() { self.waits_of(now, node) } else { Vec::new() },
         }
+    }
+
+    /// For which messages a node waits, in groups that still hold.
+    fn waits_of(&self, now: Time, node: &Node) -> Vec<MessageWait> {
+        let Some((waits, told)) = node.waits.as_deref().filter(|_| self.verdict.is_none()) else { return Vec::new() };
+        let since = milliseconds(now.since(*told));
+        let holds = |wait: &&MessageWait| !self.revoked.contains_key(&wait.group);
+        let aged = |wait: &MessageWait| MessageWait { age_ms: wait.age_ms.saturating_add(since), ..wait.clone() };
+        waits.iter().filter(holds).map(aged).collect()
     }
 
     /// In what a node is, in groups that still hold.

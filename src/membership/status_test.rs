@@ -45,12 +45,23 @@ fn states(nodes: &[StatusNode]) -> Vec<(Option<u32>, NodeState)> {
 /// A heartbeat that tells of one group.
 fn is_at(bench: &mut Bench, conn: u64, call: Call, entered: u64, finished: u64, age_ms: u64) {
     let progress = vec![GroupProgress { group: GroupId::WORLD, entered, finished, call: Some(call), age_ms }];
-    bench.say(conn, Message::Heartbeat(Heartbeat { sequence: 1, echoed: 1, progress, gone_on: Vec::new() }));
+    bench.say(
+        conn,
+        Message::Heartbeat(Heartbeat { sequence: 1, echoed: 1, progress, gone_on: Vec::new(), waits: Vec::new() }),
+    );
 }
 
 fn idle(bench: &mut Bench, conn: u64) {
-    bench
-        .say(conn, Message::Heartbeat(Heartbeat { sequence: 1, echoed: 1, progress: Vec::new(), gone_on: Vec::new() }));
+    bench.say(
+        conn,
+        Message::Heartbeat(Heartbeat {
+            sequence: 1,
+            echoed: 1,
+            progress: Vec::new(),
+            gone_on: Vec::new(),
+            waits: Vec::new(),
+        }),
+    );
 }
 
 fn recovering(worker_num: u32) -> Bench {
@@ -85,6 +96,25 @@ fn a_cluster_that_forms_tells_who_has_come_and_who_is_missing() {
     assert_eq!((nodes[0].who.pid, nodes[0].heard_ms, nodes[1].heard_ms), (1001, Some(1500), Some(500)));
     assert_eq!(groups, []);
     assert_eq!(bench.lines, Vec::<String>::new(), "who asks is no stranger to be warned of");
+}
+
+#[test]
+fn messages_that_are_waited_for_are_told_until_the_next_heartbeat_or_the_groups_end() {
+    let mut bench = Bench::formed(&["here", "a"]);
+    let wait = |group, age_ms| MessageWait { group, sends: false, peer: Some(0), tag: Some(7), age_ms };
+    let waits = vec![wait(GroupId::WORLD, 5000), wait(GroupId(99), 4000)];
+    let beat = |waits| Heartbeat { sequence: 1, echoed: 1, progress: Vec::new(), gone_on: Vec::new(), waits };
+    bench.say(1, Message::Heartbeat(beat(waits.clone())));
+    bench.pass(MS * 200);
+    let told = |bench: &mut Bench| asked(bench).1[1].waits.clone();
+    assert_eq!(told(&mut bench), [wait(GroupId::WORLD, 5200)], "of a group that is not known nothing is told");
+    bench.say(1, Message::Heartbeat(beat(Vec::new())));
+    assert_eq!(told(&mut bench), []);
+    bench.say(1, Message::Heartbeat(beat(waits)));
+    let (status, group, epoch) = (Status::Timeout, Some(GroupId::WORLD), Epoch(1));
+    let failure = Failure { status, culprit: None, cause: "too late".to_owned(), epoch, group, sequence: 0 };
+    bench.say(0, Message::Revoke(Revoke { failure }));
+    assert_eq!(told(&mut bench), [], "nobody waits in a group that is over");
 }
 
 #[test]
@@ -268,7 +298,10 @@ fn a_node_that_is_in_calls_of_many_groups_is_told_with_a_few() {
     };
     for conn in [0, 1] {
         let progress = if conn == 0 { (0..groups).map(inside).collect() } else { Vec::new() };
-        bench.say(conn, Message::Heartbeat(Heartbeat { sequence: 1, echoed: 1, progress, gone_on: Vec::new() }));
+        bench.say(
+            conn,
+            Message::Heartbeat(Heartbeat { sequence: 1, echoed: 1, progress, gone_on: Vec::new(), waits: Vec::new() }),
+        );
     }
     let (_, nodes, told) = asked(&mut bench);
     assert_eq!((nodes[0].calls.len(), nodes[0].more), (8, 5));

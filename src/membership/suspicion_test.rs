@@ -98,7 +98,16 @@ fn a_peer_that_hears_nothing_is_not_called_alive() {
         // Ten heartbeats, three an interval; of the answers the first three come.
         for sequence in 1..=10 {
             let echoed = if hears { sequence - 1 } else { (sequence - 1).min(3) };
-            bench.say(1, Message::Heartbeat(Heartbeat { sequence, echoed, progress: Vec::new(), gone_on: Vec::new() }));
+            bench.say(
+                1,
+                Message::Heartbeat(Heartbeat {
+                    sequence,
+                    echoed,
+                    progress: Vec::new(),
+                    gone_on: Vec::new(),
+                    waits: Vec::new(),
+                }),
+            );
             bench.pass(MS * 300);
         }
         suspect(&mut bench, 0, 1);
@@ -110,6 +119,7 @@ fn a_peer_that_hears_nothing_is_not_called_alive() {
                 echoed: if hears { 10 } else { 3 },
                 progress: Vec::new(),
                 gone_on: Vec::new(),
+                waits: Vec::new(),
             }),
         );
         bench.pass(MS * 200);

@@ -174,7 +174,13 @@ impl Bench {
     pub(crate) fn beat(&mut self, conn: u64, sequence: u64) {
         self.say(
             conn,
-            Message::Heartbeat(Heartbeat { sequence, echoed: sequence - 1, progress: Vec::new(), gone_on: Vec::new() }),
+            Message::Heartbeat(Heartbeat {
+                sequence,
+                echoed: sequence - 1,
+                progress: Vec::new(),
+                gone_on: Vec::new(),
+                waits: Vec::new(),
+            }),
         );
     }
 

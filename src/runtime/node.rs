@@ -281,7 +281,8 @@ impl Node {
             Output::Send(message) => self.send(message),
             Output::SendHeartbeat { sequence, echoed } => {
                 let (progress, gone_on) = (self.shared.progress(), self.shared.aftermath.gone_on());
-                self.send(Message::Heartbeat(Heartbeat { sequence, echoed, progress, gone_on }));
+                let waits = self.shared.message_waits();
+                self.send(Message::Heartbeat(Heartbeat { sequence, echoed, progress, gone_on, waits }));
             }
             Output::SendCall { group, sequence } => {
                 let groups = self.shared.learnt().groups();

@@ -18,7 +18,7 @@ use crate::agent::{Ask, Command, Event};
 use crate::error::{Culprit, Error, Failure, Result, Status};
 use crate::net::host;
 use crate::types::{Epoch, GroupId, Time};
-use crate::wire::{Absent, Formed, GroupProgress, Member, PeerState, PROGRESS_MAX};
+use crate::wire::{Absent, Formed, GroupProgress, Member, MessageWait, PeerState, PROGRESS_MAX, WAITS_MAX};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -174,6 +174,15 @@ impl Shared {
         let newest = groups.iter().filter_map(|group| group.newest_call(now));
         let earlier = groups.iter().flat_map(|group| group.earlier_calls(now));
         newest.chain(parting).chain(earlier).take(PROGRESS_MAX).collect()
+    }
+
+    /// What it tells of messages: those that are waited for longest.
+    pub(super) fn message_waits(&self) -> Vec<MessageWait> {
+        let (now, groups) = (self.clock.now(), self.learnt().groups());
+        let mut waits: Vec<MessageWait> = groups.iter().flat_map(|group| group.message_waits(now)).collect();
+        waits.sort_by_key(|wait| std::cmp::Reverse(wait.age_ms));
+        waits.truncate(WAITS_MAX);
+        waits
     }
 
     /// A node that has learnt nothing yet.

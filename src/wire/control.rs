@@ -2,7 +2,7 @@
 
 use super::codec::{code, record, take_name, Decoder, Encoder, Wire, WireError};
 use super::members::{Member, Members};
-use super::{ADDRESSES_MAX, GONE_ON_MAX, PROGRESS_MAX, TOKENS_MAX};
+use super::{ADDRESSES_MAX, TOKENS_MAX};
 use crate::error::{Culprit, Failure, Status};
 use crate::types::{
     Call, Device, Epoch, GroupId, HostName, Incarnation, JobInstance, LaunchId, Process, Role, Secret, Token, TokenHash,
@@ -261,72 +261,6 @@ record! {
         pub makings: Vec<Makings>,
         /// All nodes up to `FULL_TABLE_NODES`; beyond that, those that the schedules on the receiver's groups use.
         pub members: Members,
-    }
-}
-
-record! {
-    /// How far a node is in one group.
-    pub struct GroupProgress {
-        /// Which group.
-        pub group: GroupId,
-        /// The newest collective that it entered; 0: none yet.
-        pub entered: u64,
-        /// The newest that it finished.
-        pub finished: u64,
-        /// What the newest entered one is.
-        pub call: Option<Call>,
-        /// How long ago it entered it, in milliseconds.
-        pub age_ms: u64,
-    }
-}
-
-/// A sign of life, echoed at once.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Heartbeat {
-    /// Grows by one.
-    pub sequence: u64,
-    /// The newest echo that the node has heard: a node that is not answered is unhearing.
-    pub echoed: u64,
-    /// How far the node is in each group that it has used; then, of groups in which it waits, what it called before. At
-    /// most [`PROGRESS_MAX`] of both.
-    pub progress: Vec<GroupProgress>,
-    /// Groups that its program has made, was told to be over, and has gone on after. At most [`GONE_ON_MAX`], the newest.
-    pub gone_on: Vec<GroupId>,
-}
-
-/// How short the progress in one group is at least: group, two numbers, no call, age.
-const PROGRESS_BYTES_LEAST: usize = 4 + 8 + 8 + 1 + 8;
-
-impl Wire for Heartbeat {
-    fn put(&self, to: &mut Encoder) {
-        self.sequence.put(to);
-        self.echoed.put(to);
-        self.progress.put(to);
-        self.gone_on.put(to);
-    }
-
-    fn take(from: &mut Decoder<'_>) -> Result<Self, WireError> {
-        Ok(Heartbeat {
-            sequence: Wire::take(from)?,
-            echoed: Wire::take(from)?,
-            progress: {
-                let count = from.count(PROGRESS_MAX, PROGRESS_BYTES_LEAST, "groups")?;
-                (0..count).map(|_| Wire::take(from)).collect::<Result<_, _>>()?
-            },
-            gone_on: {
-                let count =
-                    from.count(GONE_ON_MAX, size_of::<GroupId>(), "groups after which the program has gone on")?;
-                (0..count).map(|_| Wire::take(from)).collect::<Result<_, _>>()?
-            },
-        })
-    }
-}
-
-record! {
-    /// The answer to a heartbeat.
-    pub struct HeartbeatEcho {
-        /// Whose.
-        pub sequence: u64,
     }
 }
 

@@ -85,6 +85,11 @@ fn a_heartbeat_reports_on_at_most_so_many_groups() {
         heartbeat.gone_on = vec![GroupId(3); groups];
         assert_eq!(taken::<Heartbeat>(&encoded(&heartbeat)).is_ok(), good);
     }
+    heartbeat.gone_on.clear();
+    for (waits, good) in [(WAITS_MAX, true), (WAITS_MAX + 1, false)] {
+        heartbeat.waits = vec![heartbeat.waits[0].clone(); waits];
+        assert_eq!(taken::<Heartbeat>(&encoded(&heartbeat)).is_ok(), good);
+    }
 }
 
 #[test]

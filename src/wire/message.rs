@@ -4,9 +4,10 @@ use super::calls::{AskCall, Called};
 use super::change::{FreeGroup, GroupFreed, GroupMade, InEpoch, MakeGroup, NotRecovered, NotYet, Recover};
 use super::codec::{Decoder, Encoder, Wire, WireError};
 use super::control::{
-    Abort, Absent, Formed, Heartbeat, HeartbeatEcho, Known, Locate, Located, LostNodes, PassBy, PeerReport, Register,
-    Rejected, Revoke, Revoked, Suspect, Verdict, WhereAre,
+    Abort, Absent, Formed, Known, Locate, Located, LostNodes, PassBy, PeerReport, Register, Rejected, Revoke, Revoked,
+    Suspect, Verdict, WhereAre,
 };
+use super::heartbeat::{Heartbeat, HeartbeatEcho};
 use super::launcher::{ChildEnded, GivenUp};
 use super::status::{StatusPart, StatusQuery};
 use super::store::{StoreBegin, StoreCancel, StorePiece, StoreReply};

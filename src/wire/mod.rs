@@ -10,6 +10,7 @@ mod change;
 mod codec;
 mod control;
 mod frame;
+mod heartbeat;
 mod launcher;
 mod link;
 mod members;
@@ -33,14 +34,14 @@ pub use calls::{AskCall, Called};
 pub use change::{FreeGroup, GroupFreed, GroupMade, GroupWish, InEpoch, MakeGroup, NotRecovered, NotYet, Recover};
 pub use codec::{Decoder, Encoder, Wire, WireError};
 pub use control::{
-    Abort, Absence, AbsenceState, Absent, Agreed, Formed, GroupProgress, Heartbeat, HeartbeatEcho, Known, Locate,
-    Located, LostNodes, Makings, PassBy, PeerReport, PeerState, Reentry, Register, Rejected, Revoke, Revoked, Suspect,
-    Told, Verdict, WhereAre,
+    Abort, Absence, AbsenceState, Absent, Agreed, Formed, Known, Locate, Located, LostNodes, Makings, PassBy,
+    PeerReport, PeerState, Reentry, Register, Rejected, Revoke, Revoked, Suspect, Told, Verdict, WhereAre,
 };
 pub use frame::{
     body_bytes, encode_frame, peek_frame, Frame, FrameHeader, CHECKSUM_BYTES, FLAG_UNCHECKED, HEADER_BYTES, MAGIC,
     PIECE_BYTES,
 };
+pub use heartbeat::{GroupProgress, Heartbeat, HeartbeatEcho, MessageWait};
 pub use launcher::{ChildEnded, GivenUp, HowEnded};
 pub use link::{
     Channel, DataHeader, LinkAccept, LinkBeat, LinkHello, LinkKind, LinkReject, LinkRejectReason, LinkRevoke,
@@ -79,6 +80,8 @@ pub const GIVEN_UP_MAX: usize = 1024;
 pub const ADDRESSES_MAX: usize = 8;
 /// How many groups one heartbeat reports on.
 pub const PROGRESS_MAX: usize = 1024;
+/// And on at most so many messages that are waited for.
+pub const WAITS_MAX: usize = 8;
 /// How many groups one heartbeat names after whose end its node has gone on.
 pub const GONE_ON_MAX: usize = 64;
 /// Up to this many nodes `Formed` carries every member's address.

@@ -212,6 +212,11 @@ impl Random {
         }
     }
 
+    fn wait(&mut self) -> MessageWait {
+        let (peer, tag) = (self.option(Random::u32), self.option(|random| random.u32() as i32));
+        MessageWait { group: GroupId(self.u32()), sends: self.choose(&[false, true]), peer, tag, age_ms: self.u64() }
+    }
+
     fn progress(&mut self) -> GroupProgress {
         GroupProgress {
             group: GroupId(self.u32()),
@@ -286,6 +291,7 @@ impl Random {
             restarts: self.u32(),
             calls: self.list(9, Random::progress),
             more: self.u32(),
+            waits: self.list(9, Random::wait),
         }
     }
 
@@ -363,6 +369,7 @@ impl Random {
                     echoed: self.u64(),
                     progress,
                     gone_on: self.list(GONE_ON_MAX as u64, |random| GroupId(random.u32())),
+                    waits: self.list(WAITS_MAX as u64, Random::wait),
                 })
             }
             Message::HeartbeatEcho(_) => Message::HeartbeatEcho(HeartbeatEcho { sequence: self.u64() }),

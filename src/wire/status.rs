@@ -1,7 +1,8 @@
 //! What a scheduler tells whoever asks how its job is: a question, and the parts of the answer.
 
 use super::codec::{code, record};
-use super::control::{Absence, GroupProgress};
+use super::control::Absence;
+use super::heartbeat::{GroupProgress, MessageWait};
 use crate::error::{Culprit, Failure};
 use crate::types::{Call, Epoch, GroupId, JobInstance};
 
@@ -94,6 +95,8 @@ record! {
         pub calls: Vec<GroupProgress>,
         /// In how many more it is.
         pub more: u32,
+        /// The messages for which it waits longest, as its last heartbeat told, each with the time since.
+        pub waits: Vec<MessageWait>,
     }
 }
 

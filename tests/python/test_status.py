@@ -127,6 +127,30 @@ def test_a_rank_that_is_absent_from_an_allreduce_is_named_while_the_others_wait(
         no_strangers(cluster.scheduler)
 
 
+def test_a_rank_that_waits_for_a_message_says_so(tmp_path):
+    lines = """
+        c = join()
+        if c.rank == 1:
+            c.world.receive(1, 0, tag=7)
+        hold("go")
+        if c.rank == 0:
+            c.world.send(b"a", 1, tag=7)
+        c.leave()
+    """
+    with Cluster(node(lines), workers=3, env={"HOLD_FOLDER": tmp_path}) as cluster:
+        await_joined(*cluster.workers)
+        answer = until_told(cluster.port, lambda answer: any(row["messages"] for row in answer["nodes"]), "waits")
+        waits = {row["rank"]: row["messages"] for row in answer["nodes"]}
+        assert waits[0] == waits[2] == [], waits
+        wait, = waits[1]
+        assert wait.pop("age_ms") >= 300
+        assert wait == {"group": "world", "operation": "recv", "peer": 0, "tag": 7}
+        assert "  recv from rank 0, tag 7, on world since " in status(f"--sched-port={cluster.port}").stdout
+        (tmp_path / "go").touch()
+        cluster.workers[1].wait(LIMIT)
+        cluster.succeed(LIMIT)
+
+
 def test_a_rank_that_is_stopped_does_not_answer(tmp_path):
     lines = """
     c = join()

@@ -18,7 +18,7 @@ use super::spare::Spare;
 use crate::collective::{Buffer, Span};
 use crate::error::{Error, Failure, Result, Status};
 use crate::types::{DType, Time};
-use crate::wire::{MessageHeader, MessagePart, EAGER_COST, EAGER_CREDIT, EAGER_MAX};
+use crate::wire::{MessageHeader, MessagePart, MessageWait, EAGER_COST, EAGER_CREDIT, EAGER_MAX, WAITS_MAX};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, TryReserveError};
 use std::sync::Arc;
@@ -160,10 +160,10 @@ impl Engine {
     }
 
     /// Posts an operation that has been checked; it may have ended when this returns.
-    pub(super) fn post(&mut self, post: Post, limit_ms: i64, deadline: Time, completer: Completer) {
+    pub(super) fn post(&mut self, post: Post, since: Time, limit_ms: i64, deadline: Time, completer: Completer) {
         let op = self.next_op;
         let stage = if post.way.wanted().is_some() { Stage::Posted } else { Stage::Waiting };
-        let operation = Operation { post, stage, limit_ms, completer };
+        let operation = Operation { post, stage, since, limit_ms, completer };
         self.next_op += 1;
         if deadline != Time::NEVER {
             self.deadlines.push(Reverse((deadline, op)));
@@ -202,6 +202,13 @@ impl Engine {
             self.matching.take_posted(op);
             self.end(op, Err(error));
         }
+    }
+
+    /// What it waits for since before then, the oldest first, as far as that is told.
+    pub(super) fn waits(&self, before: Time, now: Time) -> Vec<MessageWait> {
+        let mut waits: Vec<&Operation> = self.operations.values().filter(|it| it.since <= before).collect();
+        waits.sort_unstable_by_key(|it| it.since);
+        waits.iter().take(WAITS_MAX).map(|it| it.wait(self.roster.id, now)).collect()
     }
 
     /// Sees to it that there is a link; the error of a peer to which there can be none.

@@ -55,7 +55,7 @@ impl Bench {
         let (request, completer) = request();
         let post = Post { way, dtype: UINT8, count: length as u64, buffers };
         self.engine.check(&post, None).expect("nothing is wrong with it");
-        self.engine.post(post, 1000, Time::NEVER, completer);
+        self.engine.post(post, Time(0), 1000, Time::NEVER, completer);
         self.engine.flush();
         request
     }

@@ -47,7 +47,7 @@ fn post(engine: &Arc<Mutex<Engine>>, way: Way) -> Request {
     completer.on_cancel(move || lock(&theirs).cancel(op));
     let message = Post { way, dtype: DType::Uint8, count: 0, buffers: CallBuffers::of(&[], &mut []) };
     posting.check(&message, None).unwrap();
-    posting.post(message, 1000, Time::NEVER, completer);
+    posting.post(message, Time(0), 1000, Time::NEVER, completer);
     request
 }
 

@@ -115,7 +115,7 @@ fn messages_that_begin_when_their_group_is_broken_end_all_the_same() {
         {
             let mut engine = lock(&office.engine);
             match engine.check(&post, None) {
-                Ok(()) => engine.post(post, 0, Time::NEVER, completer),
+                Ok(()) => engine.post(post, Time(0), 0, Time::NEVER, completer),
                 Err(error) => completer.complete(Err(error)), // the attendant was here before
             }
         }

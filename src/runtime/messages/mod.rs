@@ -42,12 +42,14 @@ use super::group::{Group, Mail, WAKER};
 use super::mailbox::Mailbox;
 use super::mesh::LinkKey;
 use super::polling::Idle;
+use super::progress::WAITS_AFTER;
 use super::request::{Cancel, Outcome, Request};
 use super::shared::{Shared, ToNode};
 use super::sync::{lock, Bell, Mutex};
 use crate::error::{memory, Error, Failure, Result, Status};
 use crate::net::{thread, Poller, Token};
-use crate::wire::Channel;
+use crate::types::Time;
+use crate::wire::{Channel, MessageWait};
 use engine::Engine;
 use matching::OpId;
 use std::sync::{Arc, OnceLock};
@@ -85,6 +87,12 @@ impl Messages {
 }
 
 impl Group {
+    /// The messages that have been waited for so long that a heartbeat tells of them.
+    pub(super) fn message_waits(&self, now: Time) -> Vec<MessageWait> {
+        let Some(office) = self.messages.office.get() else { return Vec::new() };
+        lock(&office.engine).waits(now - WAITS_AFTER, now)
+    }
+
     /// Carries out a send, a receive, or both together, and returns when they have ended.
     pub fn run_messages(self: &Arc<Self>, first: Post, second: Option<Post>) -> Outcome {
         let peer = match (first.way, &second) {
@@ -127,11 +135,11 @@ impl Group {
         let count = 1 + OpId::from(second.is_some());
         completer.cancel_by(Cancel::Messages(Arc::downgrade(self), op..op + count));
         match second {
-            None => engine.post(first, limit_ms, deadline, completer),
+            None => engine.post(first, now, limit_ms, deadline, completer),
             Some(second) => {
                 let [one, other] = completer.halves();
-                engine.post(first, limit_ms, deadline, one);
-                engine.post(second, limit_ms, deadline, other);
+                engine.post(first, now, limit_ms, deadline, one);
+                engine.post(second, now, limit_ms, deadline, other);
             }
         }
         engine.flush();

@@ -4,7 +4,8 @@ use super::super::buffer::CallBuffers;
 use super::super::request::Completer;
 use super::matching::{MessageId, Wanted};
 use crate::error::{Error, Status};
-use crate::types::DType;
+use crate::types::{DType, GroupId, Time};
+use crate::wire::MessageWait;
 
 /// What a caller posts.
 pub struct Post {
@@ -95,6 +96,7 @@ pub(super) enum Stage {
 pub(super) struct Operation {
     pub post: Post,
     pub stage: Stage,
+    pub since: Time,
     pub limit_ms: i64,
     /// Whom its end is told: the request, which may stand for two.
     pub completer: Completer,
@@ -104,6 +106,15 @@ impl Operation {
     /// How many bytes its buffer has.
     pub(super) fn bytes(&self) -> usize {
         self.post.bytes()
+    }
+
+    /// What is told of one that waits.
+    pub(super) fn wait(&self, group: GroupId, now: Time) -> MessageWait {
+        let (sends, tag) = match self.post.way {
+            Way::Send { tag, .. } => (true, Some(tag)),
+            Way::Receive { tag, .. } => (false, tag),
+        };
+        MessageWait { group, sends, peer: self.peer(), tag, age_ms: now.since(self.since).as_millis() as u64 }
     }
 
     /// The rank that it is with, if it names one.

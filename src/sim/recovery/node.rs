@@ -314,7 +314,13 @@ impl World {
                     let progress = self.progress(node);
                     self.send_to_scheduler(
                         node,
-                        Message::Heartbeat(Heartbeat { sequence, echoed, progress, gone_on: Vec::new() }),
+                        Message::Heartbeat(Heartbeat {
+                            sequence,
+                            echoed,
+                            progress,
+                            gone_on: Vec::new(),
+                            waits: Vec::new(),
+                        }),
                     );
                 }
                 agent::Output::SendCall { group, sequence } => {

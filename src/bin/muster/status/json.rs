@@ -4,7 +4,7 @@ use super::text::{name_of_phase, name_of_state, short};
 use super::Told;
 use muster::error::{Culprit, Failure};
 use muster::runtime::place_in_words;
-use muster::wire::{Absence, AbsenceState, GroupProgress, StatusGroup, StatusNode};
+use muster::wire::{Absence, AbsenceState, GroupProgress, MessageWait, StatusGroup, StatusNode};
 use serde_json::{json, Value};
 
 /// All of it.
@@ -57,6 +57,7 @@ fn node(node: &StatusNode) -> Value {
     value["restarts"] = node.restarts.into();
     value["calls"] = node.calls.iter().map(call).collect();
     value["more_calls"] = node.more.into();
+    value["messages"] = node.waits.iter().map(message).collect();
     value
 }
 
@@ -67,6 +68,16 @@ fn call(progress: &GroupProgress) -> Value {
         "call": progress.call.map(|call| call.to_string()),
         "sequence": progress.entered,
         "age_ms": progress.age_ms,
+    })
+}
+
+fn message(wait: &MessageWait) -> Value {
+    json!({
+        "group": wait.group.to_string(),
+        "operation": if wait.sends { "send" } else { "recv" },
+        "peer": wait.peer,
+        "tag": wait.tag,
+        "age_ms": wait.age_ms,
     })
 }
 

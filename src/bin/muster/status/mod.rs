@@ -68,7 +68,7 @@ pub mod testing {
     use super::*;
     use muster::error::Culprit;
     use muster::types::{Call, CallKind, Epoch, GroupId, JobInstance, Role};
-    use muster::wire::{Absence, AbsenceState, GroupProgress, JobPhase, NodeState};
+    use muster::wire::{Absence, AbsenceState, GroupProgress, JobPhase, MessageWait, NodeState};
 
     const BARRIER: Call = Call { kind: CallKind::Barrier, dtype: None, op: None, root: None, count: 0, layout: 0 };
 
@@ -105,7 +105,7 @@ pub mod testing {
         };
         let node = |rank, calls| {
             let (who, state) = (who(rank), NodeState::Member);
-            StatusNode { who, state, heard_ms: Some(250), restarts: rank, calls, more: 0 }
+            StatusNode { who, state, heard_ms: Some(250), restarts: rank, calls, more: 0, waits: Vec::new() }
         };
         let absence =
             Absence { culprit: who(1), state: AbsenceState::Inside, sequence: 6, call: Some(BARRIER), age_ms: 12_000 };
@@ -119,7 +119,9 @@ pub mod testing {
             absent: 1,
             members: vec![absence],
         };
-        let nodes = vec![node(0, call(7, 11_000)), node(1, call(6, 12_000))];
+        let mut nodes = vec![node(0, call(7, 11_000)), node(1, call(6, 12_000))];
+        let (group_id, tag) = (GroupId::WORLD, Some(7));
+        nodes[1].waits = vec![MessageWait { group: group_id, sends: false, peer: None, tag, age_ms: 3000 }];
         Told { address: ([127, 0, 0, 1], 8118).into(), job, nodes, groups: vec![group] }
     }
 }

@@ -4,7 +4,7 @@
 use super::Told;
 use muster::runtime::{absent_in_words, WAITS_AFTER};
 use muster::types::GroupId;
-use muster::wire::{GroupProgress, JobPhase, NodeState, StatusGroup, StatusJob, StatusNode};
+use muster::wire::{GroupProgress, JobPhase, MessageWait, NodeState, StatusGroup, StatusJob, StatusNode};
 use std::fmt::Write;
 
 const HEAD: [&str; 9] = ["ROLE", "RANK", "NODE ID", "HOST", "PID", "STATE", "HEARD", "RESTARTS", "IS IN"];
@@ -60,6 +60,7 @@ fn row(node: &StatusNode) -> [String; 9] {
     if node.more > 0 {
         calls.push(format!("{} more", node.more));
     }
+    calls.extend(node.waits.iter().map(waits_for));
     [
         who.role.to_string(),
         who.rank.map_or_else(|| "-".to_owned(), |rank| rank.to_string()),
@@ -82,6 +83,14 @@ fn was_in(progress: &GroupProgress, heard_ms: u64) -> String {
         text += &format!(" since {}", seconds(progress.age_ms));
     }
     text
+}
+
+/// `recv from rank 0, tag 7, on world since 12.0 s`
+fn waits_for(wait: &MessageWait) -> String {
+    let (name, way) = if wait.sends { ("send", "to") } else { ("recv", "from") };
+    let peer = wait.peer.map_or_else(|| "any rank".to_owned(), |peer| format!("rank {peer}"));
+    let tag = wait.tag.map_or_else(|| "any tag".to_owned(), |tag| format!("tag {tag}"));
+    format!("{name} {way} {peer}, {tag}, on {} since {}", wait.group, seconds(wait.age_ms))
 }
 
 fn sentence(told: &StatusGroup) -> String {
@@ -161,7 +170,7 @@ epoch 3, generation 2, recovery on; scheduler 127.0.0.1:8118 (muster 0.1.0) serv
 
 ROLE    RANK  NODE ID  HOST  PID  STATE   HEARD      RESTARTS  IS IN
 worker  0     0        a     800  member  0.2 s ago  0         barrier #7 on world since 11.0 s
-worker  1     1        a     801  member  0.2 s ago  1         barrier #6 on world since 12.0 s
+worker  1     1        a     801  member  0.2 s ago  1         barrier #6 on world since 12.0 s, recv from any rank, tag 7, on world since 3.0 s
 
 allreduce #7 on world: 1 rank waits since 11.0 s; rank 1 (node id \"1\", host a, pid 801) never entered it: it is in \
 barrier #6 since 12.0 s

@@ -1,0 +1,97 @@
+//! Signs of life, and what they tell of a node's calls.
+
+use super::codec::{record, Decoder, Encoder, Wire, WireError};
+use super::{GONE_ON_MAX, PROGRESS_MAX, WAITS_MAX};
+use crate::types::{Call, GroupId};
+
+record! {
+    /// How far a node is in one group.
+    pub struct GroupProgress {
+        /// Which group.
+        pub group: GroupId,
+        /// The newest collective that it entered; 0: none yet.
+        pub entered: u64,
+        /// The newest that it finished.
+        pub finished: u64,
+        /// What the newest entered one is.
+        pub call: Option<Call>,
+        /// How long ago it entered it, in milliseconds.
+        pub age_ms: u64,
+    }
+}
+
+record! {
+    /// A message for which a node waits.
+    pub struct MessageWait {
+        /// In which group.
+        pub group: GroupId,
+        /// It is sent; else it is received.
+        pub sends: bool,
+        /// The other end's rank in the group; none: any.
+        pub peer: Option<u32>,
+        /// Its tag; none: any.
+        pub tag: Option<i32>,
+        /// Since when, in milliseconds.
+        pub age_ms: u64,
+    }
+}
+
+/// How short that is at least.
+const WAIT_BYTES_LEAST: usize = 4 + 1 + 1 + 1 + 8;
+
+/// A sign of life, echoed at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Heartbeat {
+    /// Grows by one.
+    pub sequence: u64,
+    /// The newest echo that the node has heard: a node that is not answered is unhearing.
+    pub echoed: u64,
+    /// How far the node is in each group that it has used; then, of groups in which it waits, what it called before. At
+    /// most [`PROGRESS_MAX`] of both.
+    pub progress: Vec<GroupProgress>,
+    /// Groups that its program has made, was told to be over, and has gone on after. At most [`GONE_ON_MAX`], the newest.
+    pub gone_on: Vec<GroupId>,
+    /// The messages for which it waits longest. At most [`WAITS_MAX`].
+    pub waits: Vec<MessageWait>,
+}
+
+/// How short the progress in one group is at least: group, two numbers, no call, age.
+const PROGRESS_BYTES_LEAST: usize = 4 + 8 + 8 + 1 + 8;
+
+impl Wire for Heartbeat {
+    fn put(&self, to: &mut Encoder) {
+        self.sequence.put(to);
+        self.echoed.put(to);
+        self.progress.put(to);
+        self.gone_on.put(to);
+        self.waits.put(to);
+    }
+
+    fn take(from: &mut Decoder<'_>) -> Result<Self, WireError> {
+        Ok(Heartbeat {
+            sequence: Wire::take(from)?,
+            echoed: Wire::take(from)?,
+            progress: {
+                let count = from.count(PROGRESS_MAX, PROGRESS_BYTES_LEAST, "groups")?;
+                (0..count).map(|_| Wire::take(from)).collect::<Result<_, _>>()?
+            },
+            gone_on: {
+                let count =
+                    from.count(GONE_ON_MAX, size_of::<GroupId>(), "groups after which the program has gone on")?;
+                (0..count).map(|_| Wire::take(from)).collect::<Result<_, _>>()?
+            },
+            waits: {
+                let count = from.count(WAITS_MAX, WAIT_BYTES_LEAST, "messages that are waited for")?;
+                (0..count).map(|_| Wire::take(from)).collect::<Result<_, _>>()?
+            },
+        })
+    }
+}
+
+record! {
+    /// The answer to a heartbeat.
+    pub struct HeartbeatEcho {
+        /// Whose.
+        pub sequence: u64,
+    }
+}
