@@ -161,6 +161,12 @@ impl Transport for TcpTransport {
         let _ = signs::send_again_evenly(&*self.stream); // it fails only for what is no socket
     }
 
+    fn bound_unsent(&mut self, bytes: u32) {
+        let bytes = bytes.min(i32::MAX as u32) as i32;
+        // It fails only for what is no socket.
+        let _ = socket::set_option(&*self.stream, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, bytes);
+    }
+
     fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         registry.register(&mut *self.stream, token, Interest::READABLE | Interest::WRITABLE)
     }

@@ -196,3 +196,42 @@ fn both_ends_of_a_connection_within_the_host_are_unpaced_and_others_as_usual() {
         assert_eq!(congestion::chosen(&accepted.descriptor()).unwrap(), expected);
     }
 }
+
+/// How many bytes the kernel takes for a peer that does not read, until it takes no more.
+fn taken_without_a_reader(link: &mut TcpTransport) -> usize {
+    let mut taken = 0;
+    loop {
+        match link.write(&[IoSlice::new(&[0; 64 << 10])]) {
+            Ok(count) => taken += count,
+            Err(error) => {
+                assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+                return taken;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_bound_keeps_few_bytes_unsent_and_a_reader_lets_more_go() {
+    let (mut free, _peer) = pair();
+    let (mut bounded, mut reader) = pair();
+    let bound: u32 = 128 << 10;
+    bounded.bound_unsent(bound);
+    let (without, with) = (taken_without_a_reader(&mut free), taken_without_a_reader(&mut bounded));
+    assert!(with + bound as usize <= without, "{with} bytes with the bound, {without} without");
+    // The poller tells when there is room again.
+    let mut poller = Poller::new().unwrap();
+    bounded.register(poller.registry(), Token(1)).unwrap();
+    reader.register(poller.registry(), Token(2)).unwrap();
+    let mut room = vec![0; 64 << 10];
+    let until = Instant::now() + DEADLINE;
+    let mut more = 0;
+    while more < 4 << 20 {
+        assert!(Instant::now() < until, "{more} bytes more within the deadline");
+        while reader.read(&mut [IoSliceMut::new(&mut room)]).is_ok() {}
+        poller.poll(Some(DEADLINE)).unwrap();
+        if poller.ready().any(|ready| ready.token == Token(1) && ready.writable) {
+            more += taken_without_a_reader(&mut bounded);
+        }
+    }
+}

@@ -200,6 +200,10 @@ impl Transport for TestLink {
         self.inner.send_again_evenly();
     }
 
+    fn bound_unsent(&mut self, bytes: u32) {
+        self.inner.bound_unsent(bytes);
+    }
+
     fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         let registry_again = Guarded::create(|| registry.try_clone())?;
         self.inner.register(registry, token)?;

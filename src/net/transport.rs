@@ -83,6 +83,10 @@ pub trait Transport: Send {
     /// seldom from the first.
     fn send_again_evenly(&mut self);
 
+    /// Has our kernel take no more once about so many bytes wait in it to be sent: what is urgent and written later waits
+    /// behind no more than these and what is under way.
+    fn bound_unsent(&mut self, bytes: u32);
+
     /// Has the poller report this transport's edges, of both directions, under the token. What is ready already is
     /// reported too. A transport is registered with one poller at a time.
     fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()>;

@@ -16,6 +16,9 @@ pub const READ_BYTES: usize = 64 << 10;
 pub const FIRST_READ_BYTES: usize = 4 << 10;
 /// How much is encoded before it is written.
 const BATCH_BYTES: usize = 64 << 10;
+/// How much may wait in our kernel to be sent. What lies there is past our queues, so an urgent message waits behind it;
+/// without a bound the kernel takes several MiB.
+const UNSENT_BYTES: u32 = 128 << 10;
 /// How many messages may wait to go out; a peer that lets more gather does not read.
 const QUEUE_MAX: usize = 1 << 16;
 /// How much is read from one connection before others get their turn.
@@ -75,7 +78,8 @@ pub struct ControlLink {
 
 impl ControlLink {
     /// A fresh connection, on which only registration is spoken yet.
-    pub fn new(transport: Box<dyn Transport>) -> ControlLink {
+    pub fn new(mut transport: Box<dyn Transport>) -> ControlLink {
+        transport.bound_unsent(UNSENT_BYTES);
         ControlLink {
             transport,
             inbound: Vec::new(),

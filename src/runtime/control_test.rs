@@ -30,6 +30,7 @@ pub(in crate::runtime) struct Script {
     pub acknowledged: Acknowledged,
     pub asked_for_signs: bool,
     pub sends_again_evenly: bool,
+    pub unsent_bound: Option<u32>,
 }
 
 /// A transport without a network.
@@ -107,6 +108,10 @@ impl Transport for Scripted {
         self.script().sends_again_evenly = true;
     }
 
+    fn bound_unsent(&mut self, bytes: u32) {
+        self.script().unsent_bound = Some(bytes);
+    }
+
     fn register(&mut self, _: &Registry, _: Token) -> io::Result<()> {
         Ok(())
     }
@@ -131,6 +136,12 @@ impl Transport for Scripted {
 fn link() -> (ControlLink, Scripted) {
     let transport = Scripted::default();
     (ControlLink::new(Box::new(transport.clone())), transport)
+}
+
+#[test]
+fn its_kernel_holds_few_bytes_that_an_urgent_message_would_wait_behind() {
+    let (_link, transport) = link();
+    assert_eq!(transport.script().unsent_bound, Some(UNSENT_BYTES));
 }
 
 fn piece(request: u64) -> Message {

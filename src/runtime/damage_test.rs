@@ -91,6 +91,10 @@ impl Transport for Troubled {
         self.inner.send_again_evenly();
     }
 
+    fn bound_unsent(&mut self, bytes: u32) {
+        self.inner.bound_unsent(bytes);
+    }
+
     fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         self.inner.register(registry, token)
     }
