@@ -233,7 +233,7 @@ fn a_new_epoch_begins_with_nothing_asked() {
         let mut bench = Bench::joined();
         bench.command(Command::Suspect { peer: 0, evidence: "link ended".to_owned() });
         bench.command(Command::Revoke(failure(Status::Timeout, Some(GroupId::WORLD), "late")));
-        bench.command(Command::WhereAre(5, GroupId::WORLD, 9));
+        bench.command(Command::WhereAre(5, GroupId::WORLD, 9, None));
         bench.command(Command::Recover(true));
         assert_eq!(bench.sent().last(), Some(&Message::Recover(wire::Recover { epoch: Epoch(1), inside: true })));
         if cut_off {
@@ -299,7 +299,7 @@ fn what_is_not_answered_is_asked_again() {
     let mut bench = Bench::joined();
     bench.command(Command::Suspect { peer: 0, evidence: "link ended".to_owned() });
     bench.command(Command::Revoke(failure(Status::Timeout, Some(GroupId::WORLD), "late")));
-    bench.command(Command::WhereAre(5, GroupId::WORLD, 9));
+    bench.command(Command::WhereAre(5, GroupId::WORLD, 9, None));
     bench.command(Command::Locate(6, 0));
     bench.command(Command::Abort { code: 3, reason: "enough".to_owned() });
     let first = bench.sent();

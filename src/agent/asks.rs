@@ -18,7 +18,7 @@ pub(super) struct Asks {
     suspects: BTreeMap<u32, String>,
     revokes: BTreeMap<Option<GroupId>, Failure>,
     revoked: BTreeMap<Option<GroupId>, Failure>,
-    where_are: BTreeMap<Ask, (GroupId, u64)>,
+    where_are: BTreeMap<Ask, (GroupId, u64, Option<u32>)>,
     locates: BTreeMap<Ask, u32>,
     makings: BTreeMap<(GroupId, u64), MakeGroup>,
     /// Freed, and the scheduler has not said that this is kept. Never more than the groups that this node had at one time: no
@@ -73,10 +73,10 @@ impl Asks {
         Some(Event::Revoked(failure))
     }
 
-    pub(super) fn where_are(&mut self, ask: Ask, group: GroupId, sequence: u64) -> Message {
-        self.where_are.insert(ask, (group, sequence));
+    pub(super) fn where_are(&mut self, ask: Ask, group: GroupId, sequence: u64, about: Option<u32>) -> Message {
+        self.where_are.insert(ask, (group, sequence, about));
         forget_oldest(&mut self.where_are);
-        Message::WhereAre(WhereAre { query: ask, group, sequence })
+        Message::WhereAre(WhereAre { query: ask, group, sequence, about })
     }
 
     pub(super) fn absent(&mut self, absent: Absent) -> Option<Event> {
@@ -186,8 +186,8 @@ impl Asks {
             .map(|(peer, evidence)| Message::Suspect(Suspect { peer: *peer, evidence: evidence.clone() }));
         let revokes = self.revokes.values().map(|failure| Message::Revoke(Revoke { failure: failure.clone() }));
         let abort = self.abort.iter().map(|abort| Message::Abort(abort.clone()));
-        let where_are = self.where_are.iter().map(|(ask, (group, sequence))| {
-            Message::WhereAre(WhereAre { query: *ask, group: *group, sequence: *sequence })
+        let where_are = self.where_are.iter().map(|(ask, (group, sequence, about))| {
+            Message::WhereAre(WhereAre { query: *ask, group: *group, sequence: *sequence, about: *about })
         });
         let locates = self.locates.values().map(|index| Message::Locate(Locate { index: *index }));
         let makings = self.makings.values().map(|wanted| Message::MakeGroup(wanted.clone()));

@@ -25,7 +25,7 @@ impl Agent {
                 true => Message::StoreCancel(StoreCancel { request: ask }),
                 false => return,
             },
-            Command::WhereAre(ask, group, sequence) => self.asks.where_are(ask, group, sequence),
+            Command::WhereAre(ask, group, sequence, about) => self.asks.where_are(ask, group, sequence, about),
             Command::Locate(ask, index) => self.asks.locate(ask, index),
             Command::Recover(inside) => match &self.stage {
                 Stage::Member(member) if member.expelled || self.is_aborted() => {

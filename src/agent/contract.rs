@@ -101,8 +101,8 @@ pub enum Command {
     Report,
     /// Give up on a group. Answered by `Event::Revoked` with the first cause that reached the scheduler.
     Revoke(Failure),
-    /// Who has not entered this collective? Answered by `Event::Absent`.
-    WhereAre(Ask, crate::types::GroupId, u64),
+    /// Who has not entered this collective, or where is the node with this index? Answered by `Event::Absent`.
+    WhereAre(Ask, crate::types::GroupId, u64, Option<u32>),
     /// Make a group. Answered by `Event::GroupMade`, or not at all where the parent is revoked.
     MakeGroup(MakeGroup),
     /// Wait for the next epoch (or, with `false`, not any more). Answered by `Event::Formed`, `Event::NotRecovered` or

@@ -27,6 +27,7 @@ pub(super) struct Query {
     id: u64,
     group: GroupId,
     sequence: u64,
+    about: Option<u32>,
     /// Who has been asked for a heartbeat, and has not sent one.
     waiting: BTreeSet<u32>,
     /// Who wants to know, and how it numbers the question.
@@ -35,21 +36,22 @@ pub(super) struct Query {
 
 impl Scheduler {
     pub(super) fn where_are(&mut self, now: Time, key: u32, question: WhereAre) {
-        let WhereAre { query, group, sequence } = question;
+        let WhereAre { query, group, sequence, about } = question;
         let Some(members) = self.members_of(group).filter(|members| members.contains(&key)) else {
             self.note(format!("node {key} asks after members of {group}, of which it is no member"));
             return self.send_to(key, Message::Absent(Absent { query, total: 0, members: Vec::new() }));
         };
-        let same =
-            |open: &&mut Query| open.group == group && open.sequence == sequence && open.askers.len() < ASKERS_MAX;
+        let same = |open: &&mut Query| {
+            (open.group, open.sequence, open.about) == (group, sequence, about) && open.askers.len() < ASKERS_MAX
+        };
         if let Some(open) = self.queries.iter_mut().find(same) {
             return open.askers.push((key, query));
         }
         let id = self.next_query;
         self.next_query += 1;
-        let mut open = Query { id, group, sequence, waiting: BTreeSet::new(), askers: vec![(key, query)] };
+        let mut open = Query { id, group, sequence, about, waiting: BTreeSet::new(), askers: vec![(key, query)] };
         if self.queries.len() < QUERIES_MAX {
-            let absent = members.into_iter().filter(|member| self.entered(*member, group) < sequence);
+            let absent = members.into_iter().filter(|member| self.is_asked_for(*member, &open));
             open.waiting =
                 absent.filter(|member| self.nodes.get(member).is_some_and(|node| node.conn.is_some())).collect();
         }
@@ -113,12 +115,16 @@ impl Scheduler {
         progress.map_or(0, |(progress, _)| progress.entered)
     }
 
+    fn is_asked_for(&self, key: u32, query: &Query) -> bool {
+        query.about.map_or_else(|| self.entered(key, query.group) < query.sequence, |about| about == key)
+    }
+
     fn answer_query(&mut self, now: Time, query: &Query) {
         let absent: Vec<u32> = self
             .members_of(query.group)
             .into_iter()
             .flatten()
-            .filter(|member| self.entered(*member, query.group) < query.sequence)
+            .filter(|member| self.is_asked_for(*member, query))
             .collect();
         let (members, total) = (self.first_of(now, &absent, query), absent.len() as u32);
         for (key, number) in &query.askers {
@@ -139,7 +145,7 @@ impl Scheduler {
         let newest = || waiting.iter().filter(|(progress, _)| progress.entered == sequence);
         let age = newest().map(|(_, age)| *age).max()?;
         let (since, overdue) = (now - age, age >= self.interval() * 2);
-        let mut query = Query { id: 0, group, sequence, waiting: BTreeSet::new(), askers: Vec::new() };
+        let mut query = Query { id: 0, group, sequence, about: None, waiting: BTreeSet::new(), askers: Vec::new() };
         let mut absent: Vec<u32> = Vec::new();
         for key in members.iter().filter(|key| self.entered(**key, group) < sequence) {
             let Some(node) = self.nodes.get(key) else { continue };
@@ -189,6 +195,7 @@ impl Scheduler {
             sequence: known.map_or(0, |(progress, _)| progress.entered),
             call: known.and_then(|(progress, _)| progress.call),
             age_ms: age,
+            wait: self.waits_of(now, node).into_iter().next(),
         })
     }
 }

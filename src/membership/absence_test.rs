@@ -1,7 +1,7 @@
 use crate::membership::testing::{host, named, Bench};
 use crate::membership::Closed;
 use crate::types::{Call, CallKind, GroupId, JobInstance};
-use crate::wire::{AbsenceState, Absent, GroupProgress, Heartbeat, Message, Register, WhereAre};
+use crate::wire::{AbsenceState, Absent, GroupProgress, Heartbeat, Message, MessageWait, Register, WhereAre};
 use std::time::Duration;
 
 const BARRIER: Call = Call { kind: CallKind::Barrier, dtype: None, op: None, root: None, count: 0, layout: 0 };
@@ -17,7 +17,26 @@ fn is_at(bench: &mut Bench, conn: u64, entered: u64, finished: u64, age_ms: u64)
 }
 
 fn ask(bench: &mut Bench, conn: u64, query: u64) {
-    bench.say(conn, Message::WhereAre(WhereAre { query, group: GroupId::WORLD, sequence: 5 }));
+    bench.say(conn, Message::WhereAre(WhereAre { query, group: GroupId::WORLD, sequence: 5, about: None }));
+}
+
+#[test]
+fn where_one_node_is_can_be_asked_whatever_it_has_entered() {
+    let mut bench = Bench::formed(&["here", "a", "b"]);
+    let about =
+        |about| Message::WhereAre(WhereAre { query: 4, group: GroupId::WORLD, sequence: u64::MAX, about: Some(about) });
+    let wait = MessageWait { group: GroupId::WORLD, sends: false, peer: Some(0), tag: None, age_ms: 4000 };
+    let progress =
+        vec![GroupProgress { group: GroupId::WORLD, entered: 9, finished: 9, call: Some(BARRIER), age_ms: 1 }];
+    let beat = |waits| Heartbeat { sequence: 1, echoed: 1, progress: progress.clone(), gone_on: Vec::new(), waits };
+    bench.say(0, about(1));
+    assert_eq!(answer(&mut bench, 0), None, "it is asked first");
+    bench.say(1, Message::Heartbeat(beat(vec![wait.clone()])));
+    let told = answer(&mut bench, 0).expect("it has said where it is");
+    assert_eq!((told.total, told.members.len()), (1, 1), "not of others");
+    assert_eq!((told.members[0].sequence, told.members[0].wait.as_ref()), (9, Some(&wait)));
+    bench.say(0, about(7));
+    assert_eq!(answer(&mut bench, 0).map(|told| told.total), Some(0), "no member of the group");
 }
 
 fn answer(bench: &mut Bench, conn: u64) -> Option<Absent> {
@@ -149,6 +168,6 @@ fn long_lists_are_cut() {
 #[test]
 fn groups_of_which_one_is_no_member() {
     let mut bench = Bench::formed(&["here"]);
-    bench.say(0, Message::WhereAre(WhereAre { query: 3, group: GroupId::SERVERS, sequence: 1 }));
+    bench.say(0, Message::WhereAre(WhereAre { query: 3, group: GroupId::SERVERS, sequence: 1, about: None }));
     assert_eq!(answer(&mut bench, 0), Some(Absent { query: 3, total: 0, members: Vec::new() }));
 }

@@ -33,9 +33,9 @@ impl Scheduler {
         self.send_to(key, Message::HeartbeatEcho(HeartbeatEcho { sequence: heartbeat.sequence }));
         if matches!(self.phase, Phase::Running(_)) && self.is_present(key) {
             self.compare_calls(now, key, &heartbeat.progress);
+            self.keep_waits(now, key, heartbeat.waits); // before the next answers who asked where it is
             self.keep_progress(now, key, heartbeat.progress);
             self.keep_gone_on(key, &heartbeat.gone_on);
-            self.keep_waits(now, key, heartbeat.waits);
         }
         if self.recovery.is_some() && self.nodes.get(&key).is_some_and(|node| node.given_up.is_some()) {
             self.recover_if_complete(now); // it lives, and may be the last that was awaited

@@ -173,6 +173,7 @@ impl Node {
         (self.heartbeat, self.asked, self.witness) = (None, None, None);
         self.suspicions.clear();
         self.progress.clear();
+        self.waits = None;
     }
 
     /// Whether it can take part in the next epoch, where it waits for it if `inside`. Of one whose launcher has given its

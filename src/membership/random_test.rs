@@ -106,7 +106,7 @@ fn message(random: &mut Random) -> Message {
             })
         }
         75..=82 => Message::Suspect(Suspect { peer, evidence: "reset".to_string() }),
-        83..=88 => Message::WhereAre(WhereAre { query: 1, group, sequence: random.below(4) }),
+        83..=88 => Message::WhereAre(WhereAre { query: 1, group, sequence: random.below(4), about: None }),
         89..=92 => Message::Locate(Locate { index: peer }),
         93..=95 => Message::Leave,
         96 => Message::Abort(Abort { code: 1, reason: "x".to_string() }),

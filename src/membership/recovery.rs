@@ -130,6 +130,7 @@ impl Scheduler {
         let epoch = self.epoch;
         for node in self.nodes.values_mut() {
             node.progress.clear();
+            node.waits = None;
             node.suspicions.clear();
             node.witness = None;
             node.is_not_given_up();

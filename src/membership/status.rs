@@ -197,7 +197,7 @@ impl Scheduler {
     }
 
     /// For which messages a node waits, in groups that still hold.
-    fn waits_of(&self, now: Time, node: &Node) -> Vec<MessageWait> {
+    pub(super) fn waits_of(&self, now: Time, node: &Node) -> Vec<MessageWait> {
         let Some((waits, told)) = node.waits.as_deref().filter(|_| self.verdict.is_none()) else { return Vec::new() };
         let since = milliseconds(now.since(*told));
         let holds = |wait: &&MessageWait| !self.revoked.contains_key(&wait.group);

@@ -1,7 +1,7 @@
 //! Who has not entered a collective, in the words of a time-out, of the warning before it, and of `muster status`.
 
 use crate::types::GroupId;
-use crate::wire::{Absence, AbsenceState};
+use crate::wire::{Absence, AbsenceState, MessageWait};
 
 /// How many absent ranks a sentence names.
 const NAMED_MAX: usize = 3;
@@ -20,8 +20,19 @@ pub fn absent_in_words(members: &[Absence], total: u32, from: usize, group: Grou
     words
 }
 
+/// `recv from rank 0, tag 7, on world since 12.0 s`
+pub fn wait_in_words(wait: &MessageWait) -> String {
+    let (name, way) = if wait.sends { ("send", "to") } else { ("recv", "from") };
+    let peer = wait.peer.map_or_else(|| "any rank".to_owned(), |peer| format!("rank {peer}"));
+    let tag = wait.tag.map_or_else(|| "any tag".to_owned(), |tag| format!("tag {tag}"));
+    format!("{name} {way} {peer}, {tag}, on {} since {:.1} s", wait.group, wait.age_ms as f64 / 1000.0)
+}
+
 /// `it is in barrier #1041 since 12 s`
 pub fn place_in_words(absence: &Absence, group: GroupId) -> String {
+    if let (AbsenceState::Never | AbsenceState::Outside, Some(wait)) = (absence.state, &absence.wait) {
+        return format!("it waits in {}", wait_in_words(wait));
+    }
     let seconds = format!("{:.1} s", absence.age_ms as f64 / 1000.0);
     let call = absence.call.map_or("a collective".to_owned(), |call| call.kind.to_string());
     match absence.state {

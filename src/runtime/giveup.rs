@@ -333,7 +333,7 @@ impl Group {
 
     fn ask_absent(&self, running: &Running<'_>) -> Option<Absent> {
         let ask = running.shared.next_ask();
-        self.ask(running.shared, Command::WhereAre(ask, self.id(), running.sequence));
+        self.ask(running.shared, Command::WhereAre(ask, self.id(), running.sequence, None));
         let deadline = running.shared.clock.now() + VERDICT_WAIT;
         let answer = |learnt: &mut Learnt| match learnt.absent.remove(&ask) {
             None => self.broken().map(|_| None),

@@ -151,7 +151,7 @@ fn absent(ask: Ask) -> Absent {
 
 fn ask(shared: &Shared, limit: impl Fn() -> Time) -> Option<Absent> {
     let ask = shared.next_ask();
-    shared.ask(ToNode::Brain(Command::WhereAre(ask, GroupId::WORLD, 1)));
+    shared.ask(ToNode::Brain(Command::WhereAre(ask, GroupId::WORLD, 1, None)));
     let answer = shared.wait(limit(), |learnt| learnt.absent.remove(&ask));
     assert!(answer.iter().all(|answer| *answer == absent(ask)));
     answer

@@ -77,7 +77,7 @@ mod watching;
 mod work;
 mod writer;
 
-pub use absence::{absent_in_words, place_in_words};
+pub use absence::{absent_in_words, place_in_words, wait_in_words};
 pub use buffer::CallBuffers;
 pub use cluster::{join, limit_ms, serving, start_scheduler, Cluster, Joined};
 pub use group::{Group, Standing};

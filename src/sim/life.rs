@@ -156,7 +156,7 @@ impl World {
             Action::WhereAre => {
                 let group = if self.nodes[node].plan.role == Role::Worker { GroupId::WORLD } else { GroupId::UNIVERSE };
                 let ask = self.nodes[node].program.ask(Asked::WhereAre);
-                self.command(node, now, Command::WhereAre(ask, group, 2));
+                self.command(node, now, Command::WhereAre(ask, group, 2, None));
             }
             Action::Locate => {
                 let index = self.random.index(formed.members.len()) as u32;

@@ -1,6 +1,7 @@
 //! What the control plane's messages carry, field by field, in the order of the wire.
 
 use super::codec::{code, record, take_name, Decoder, Encoder, Wire, WireError};
+use super::heartbeat::MessageWait;
 use super::members::{Member, Members};
 use super::{ADDRESSES_MAX, TOKENS_MAX};
 use crate::error::{Culprit, Failure, Status};
@@ -353,6 +354,8 @@ record! {
         pub group: GroupId,
         /// The collective's sequence number.
         pub sequence: u64,
+        /// Only of the node with this index, whether it has entered it or not.
+        pub about: Option<u32>,
     }
 }
 
@@ -385,6 +388,8 @@ record! {
         pub call: Option<Call>,
         /// How long ago, in milliseconds.
         pub age_ms: u64,
+        /// The message for which it waits longest.
+        pub wait: Option<MessageWait>,
     }
 }
 

@@ -235,6 +235,7 @@ impl Random {
             sequence: self.u64(),
             call: self.option(Random::call),
             age_ms: self.u64(),
+            wait: self.option(Random::wait),
         }
     }
 
@@ -396,7 +397,8 @@ impl Random {
             Message::Revoked(_) => Message::Revoked(Revoked { failure: self.failure() }),
             Message::WhereAre(_) => {
                 let group = GroupId(self.u32());
-                Message::WhereAre(WhereAre { query: self.u64(), group, sequence: self.u64() })
+                let about = self.option(Random::u32);
+                Message::WhereAre(WhereAre { query: self.u64(), group, sequence: self.u64(), about })
             }
             Message::Absent(_) => {
                 let members = self.list(20, Random::absence);

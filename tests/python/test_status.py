@@ -11,7 +11,7 @@ import pytest
 import wire
 from cluster import MUSTER, Cluster, clean_environment, reserved_port
 from launch import Launch, until
-from nodes import await_joined, listening_ports, node
+from nodes import await_joined, listening_ports, node, said
 
 LIMIT = 60
 ABSENT = """
@@ -149,6 +149,30 @@ def test_a_rank_that_waits_for_a_message_says_so(tmp_path):
         (tmp_path / "go").touch()
         cluster.workers[1].wait(LIMIT)
         cluster.succeed(LIMIT)
+
+
+def test_a_message_whose_time_is_up_says_where_its_peer_is(tmp_path):
+    lines = """
+        c = join()
+        c.world.barrier()
+        if c.rank == 0:
+            c.world.receive(1, 2, tag=3)
+        if c.rank == 1:
+            c.world.set_timeout(1500)
+            say(waits=fails(c.world.receive, 1, 0, 7), idles=fails(c.world.receive, 1, 2, 7), own=fails(c.world.receive, 1, 1, 7))
+        hold("go")
+        if c.rank == 2:
+            c.world.send(b"a", 0, tag=3)
+        c.leave()
+    """
+    with Cluster(node(lines), workers=3, env={"HOLD_FOLDER": tmp_path}) as cluster:
+        cluster.workers[1].wait_for('"own"', LIMIT)
+        (tmp_path / "go").touch()
+        told = said(cluster.succeed(LIMIT)[1])
+        late = "no such message has come within the 1.5 s that it may take"
+        assert f"{late}; rank 0: it waits in recv from rank 2, tag 3, on world since " in told["waits"]["sentence"], told
+        assert f"{late}; rank 2: its last was barrier #1, entered " in told["idles"]["sentence"], told
+        assert told["own"]["sentence"].endswith(late), told
 
 
 def test_a_rank_that_is_stopped_does_not_answer(tmp_path):

@@ -6,8 +6,8 @@
 
 use super::super::request::{Completer, Received};
 use super::super::roster::Roster;
-use super::super::shared::Shared;
 use super::super::silence::{Bounds, Finding};
+use super::late::{asked_at, DEADLINES_KEPT};
 use super::matching::{Matching, MessageId, OpId, Wanted};
 use super::operation::{misfit, Operation, Post, Stage, Way};
 use super::peer::{Bytes, Peer, Progress, Slot, Theirs};
@@ -15,6 +15,7 @@ use super::queues::Map;
 use super::ranks::Ranks;
 use super::signs::Signs;
 use super::spare::Spare;
+use crate::agent::Ask;
 use crate::collective::{Buffer, Span};
 use crate::error::{Error, Failure, Result, Status};
 use crate::types::{DType, Time};
@@ -22,9 +23,6 @@ use crate::wire::{MessageHeader, MessagePart, MessageWait, EAGER_COST, EAGER_CRE
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, TryReserveError};
 use std::sync::Arc;
-
-/// How many deadlines of operations that have ended may be kept.
-const DEADLINES_KEPT: usize = 1024;
 
 /// What broke the messages of a group, and so the group.
 pub(super) enum Trouble {
@@ -44,7 +42,8 @@ pub(super) struct Engine {
     pub operations: Map<OpId, Operation>,
     pub matching: Matching,
     next_op: OpId,
-    pub deadlines: BinaryHeap<Reverse<(Time, OpId)>>,
+    /// When the time of an operation is up, or nearly, and under which number it was asked then where its peer is (0: it was not).
+    pub deadlines: BinaryHeap<Reverse<(Time, OpId, Ask)>>,
     /// Peers that something is to be sent to.
     pub dirty: Ranks,
     /// Peers from which more can be read without waiting.
@@ -163,10 +162,10 @@ impl Engine {
     pub(super) fn post(&mut self, post: Post, since: Time, limit_ms: i64, deadline: Time, completer: Completer) {
         let op = self.next_op;
         let stage = if post.way.wanted().is_some() { Stage::Posted } else { Stage::Waiting };
-        let operation = Operation { post, stage, since, limit_ms, completer };
+        let operation = Operation { post, stage, since, limit_ms, deadline, completer };
         self.next_op += 1;
         if deadline != Time::NEVER {
-            self.deadlines.push(Reverse((deadline, op)));
+            self.deadlines.push(Reverse((asked_at(since, deadline), op, 0)));
             self.forget_ended();
         }
         let way = operation.post.way;
@@ -379,45 +378,6 @@ impl Engine {
         self.end(op, misfit.filter(|_| length > EAGER_MAX).map_or(Ok(None), Err));
     }
 
-    /// The time of some operations may be up. Returns when to come again.
-    pub(super) fn expire(&mut self, shared: &Shared) -> Time {
-        let now = shared.clock.now();
-        while let Some(Reverse((deadline, op))) = self.deadlines.peek().copied() {
-            if deadline > now {
-                return deadline;
-            }
-            self.deadlines.pop();
-            self.time_out(op);
-        }
-        Time::NEVER
-    }
-
-    /// Most operations end long before their time: their deadlines are dropped by and by.
-    fn forget_ended(&mut self) {
-        if self.deadlines.len() > DEADLINES_KEPT + 2 * self.operations.len() {
-            let operations = &self.operations;
-            self.deadlines.retain(|Reverse((_, op))| operations.contains_key(op));
-        }
-    }
-
-    fn time_out(&mut self, op: OpId) {
-        let Some(operation) = self.operations.get(&op) else { return };
-        let what = self.title(operation);
-        let state = match operation.stage {
-            Stage::Posted => "no such message has come",
-            Stage::Waiting | Stage::Offered(_) => "it is not received",
-            Stage::Leaving | Stage::Granted(..) => "not all of it has gone",
-            Stage::Met(_) | Stage::Coming(..) => "not all of it has come",
-        };
-        let limit = operation.limit_ms as f64 / 1000.0;
-        let sentence = format!("{what}: {state} within the {limit} s that it may take");
-        let awaited = operation.peer().and_then(|rank| self.roster.culprit(rank));
-        let cause = if awaited.is_some() { format!("is awaited in {sentence}") } else { sentence.clone() };
-        let (status, epoch, group) = (Status::Timeout, self.roster.formed.epoch, Some(self.roster.id));
-        self.late = Some(Failure { status, culprit: awaited, cause, epoch, group, sequence: 0 });
-        self.give_up(op, Error::new(Status::Timeout, sentence));
-    }
-
     /// `send(4 int8, tag 3) to rank 1 (...) on world`
     pub(super) fn title(&self, operation: &Operation) -> String {
         let with = operation.peer().map_or("any rank".to_owned(), |rank| self.roster.describe(rank));
@@ -434,7 +394,7 @@ impl Engine {
     }
 
     /// Ends an operation before its time; its other half hears of it where it waits for more.
-    fn give_up(&mut self, op: OpId, error: Error) {
+    pub(super) fn give_up(&mut self, op: OpId, error: Error) {
         let Some(operation) = self.operations.get(&op) else { return };
         let (stage, dtype) = (operation.stage, operation.post.dtype);
         let peer = operation.peer();

@@ -17,8 +17,8 @@ use crate::collective::{Buffer, Landing, Span};
 use crate::error::{Failure, Status};
 use crate::types::{DType, Epoch, GroupId, Time};
 use crate::wire::{
-    encode_frame, FrameHeader, LinkKind, MessageHeader, MessagePart, PeerState, EAGER_COST, EAGER_CREDIT, EAGER_MAX,
-    HEADER_BYTES, OFFERS_MAX,
+    encode_frame, FrameHeader, LinkKind, MessageHeader, MessagePart, MessageWait, PeerState, EAGER_COST, EAGER_CREDIT,
+    EAGER_MAX, HEADER_BYTES, OFFERS_MAX,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -392,4 +392,28 @@ fn many_short_operations_share_a_look() {
     }
     assert_eq!(bench.engine.look_for_signs(at(1), |_| None), Time::NEVER, "nobody waits");
     assert_eq!(bench.engine.look_at(at(50)), at(51));
+}
+
+#[test]
+fn the_operations_that_have_waited_longest_are_told_of() {
+    let mut bench = Bench::new();
+    let at = |ms| Time(0) + Duration::from_millis(ms);
+    let requests: Vec<_> = (0..10).map(|tag| bench.receive(Some(1), tag, 1).0).collect();
+    let wait = |peer, tag, age_ms| MessageWait { group: GroupId::WORLD, sends: false, peer, tag, age_ms };
+    let eight: Vec<MessageWait> = (0..8).map(|tag| wait(Some(1), Some(tag), 300)).collect();
+    let mut told = bench.engine.waits(at(0), at(300));
+    told.sort_by_key(|wait| wait.tag);
+    assert_eq!(told.len(), 8);
+    assert!(told.iter().all(|wait| eight[0].peer == wait.peer && wait.age_ms == 300));
+    (1..=10).for_each(|op| bench.engine.cancel(op));
+    assert_eq!(bench.engine.waits(at(0), at(300)), [], "what has ended waits no more");
+    drop(requests);
+    let way = Way::Receive { from: None, tag: None };
+    let post = Post { way, dtype: DType::Uint8, count: 0, buffers: CallBuffers::of(&[], &mut []) };
+    let (_any, completer) = request();
+    bench.engine.post(post, at(200), 1000, Time::NEVER, completer);
+    let _sent = bench.send(2, 5, LONG);
+    let sent = MessageWait { sends: true, ..wait(Some(2), Some(5), 700) };
+    assert_eq!(bench.engine.waits(at(400), at(700)), [sent.clone(), wait(None, None, 500)], "the oldest first");
+    assert_eq!(bench.engine.waits(at(100), at(700)), [sent]);
 }

@@ -22,6 +22,7 @@ mod ending;
 mod engine;
 #[cfg(test)]
 mod engine_test;
+mod late;
 #[cfg(all(test, loom))]
 mod loom_test;
 mod matching;
@@ -46,6 +47,7 @@ use super::progress::WAITS_AFTER;
 use super::request::{Cancel, Outcome, Request};
 use super::shared::{Shared, ToNode};
 use super::sync::{lock, Bell, Mutex};
+use crate::agent::Command;
 use crate::error::{memory, Error, Failure, Result, Status};
 use crate::net::{thread, Poller, Token};
 use crate::types::Time;
@@ -186,7 +188,11 @@ impl Group {
                 break;
             }
         }
-        if let Some(outcome) = request.wait(Some(WARN_AFTER)) {
+        if let Some(outcome) = request.wait(Some(WAITS_AFTER)) {
+            return outcome;
+        }
+        shared.ask(ToNode::Brain(Command::Report));
+        if let Some(outcome) = request.wait(Some(WARN_AFTER - WAITS_AFTER)) {
             return outcome;
         }
         let with = peer.map_or("any rank".to_owned(), |rank| self.describe(rank));

@@ -98,6 +98,7 @@ pub(super) struct Operation {
     pub stage: Stage,
     pub since: Time,
     pub limit_ms: i64,
+    pub deadline: Time,
     /// Whom its end is told: the request, which may stand for two.
     pub completer: Completer,
 }

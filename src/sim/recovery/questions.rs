@@ -62,7 +62,7 @@ impl World {
         program.next_ask += 1;
         let ask = program.next_ask;
         program.questions.absent.insert(ask, Question { group, sequence, members, asked: self.now, fails });
-        self.command(node, Command::WhereAre(ask, group, sequence));
+        self.command(node, Command::WhereAre(ask, group, sequence, None));
     }
 
     pub(super) fn absent(&mut self, node: usize, ask: Ask, absent: &Absent) -> Result<(), String> {

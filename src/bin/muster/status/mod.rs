@@ -107,8 +107,14 @@ pub mod testing {
             let (who, state) = (who(rank), NodeState::Member);
             StatusNode { who, state, heard_ms: Some(250), restarts: rank, calls, more: 0, waits: Vec::new() }
         };
-        let absence =
-            Absence { culprit: who(1), state: AbsenceState::Inside, sequence: 6, call: Some(BARRIER), age_ms: 12_000 };
+        let absence = Absence {
+            culprit: who(1),
+            state: AbsenceState::Inside,
+            sequence: 6,
+            call: Some(BARRIER),
+            age_ms: 12_000,
+            wait: None,
+        };
         let group = StatusGroup {
             group: GroupId::WORLD,
             failure: None,

@@ -2,9 +2,9 @@
 //! is something to say.
 
 use super::Told;
-use muster::runtime::{absent_in_words, WAITS_AFTER};
+use muster::runtime::{absent_in_words, wait_in_words, WAITS_AFTER};
 use muster::types::GroupId;
-use muster::wire::{GroupProgress, JobPhase, MessageWait, NodeState, StatusGroup, StatusJob, StatusNode};
+use muster::wire::{GroupProgress, JobPhase, NodeState, StatusGroup, StatusJob, StatusNode};
 use std::fmt::Write;
 
 const HEAD: [&str; 9] = ["ROLE", "RANK", "NODE ID", "HOST", "PID", "STATE", "HEARD", "RESTARTS", "IS IN"];
@@ -60,7 +60,7 @@ fn row(node: &StatusNode) -> [String; 9] {
     if node.more > 0 {
         calls.push(format!("{} more", node.more));
     }
-    calls.extend(node.waits.iter().map(waits_for));
+    calls.extend(node.waits.iter().map(wait_in_words));
     [
         who.role.to_string(),
         who.rank.map_or_else(|| "-".to_owned(), |rank| rank.to_string()),
@@ -83,14 +83,6 @@ fn was_in(progress: &GroupProgress, heard_ms: u64) -> String {
         text += &format!(" since {}", seconds(progress.age_ms));
     }
     text
-}
-
-/// `recv from rank 0, tag 7, on world since 12.0 s`
-fn waits_for(wait: &MessageWait) -> String {
-    let (name, way) = if wait.sends { ("send", "to") } else { ("recv", "from") };
-    let peer = wait.peer.map_or_else(|| "any rank".to_owned(), |peer| format!("rank {peer}"));
-    let tag = wait.tag.map_or_else(|| "any tag".to_owned(), |tag| format!("tag {tag}"));
-    format!("{name} {way} {peer}, {tag}, on {} since {}", wait.group, seconds(wait.age_ms))
 }
 
 fn sentence(told: &StatusGroup) -> String {
