@@ -115,8 +115,8 @@ def register(
 
 
 def heartbeat(sequence, echoed=0):
-    """The payload of a Heartbeat of a node that has used no group."""
-    return struct.pack("<QQII", sequence, echoed, 0, 0)
+    """The payload of a Heartbeat of a node that has used no group, and waits for no message."""
+    return struct.pack("<QQIII", sequence, echoed, 0, 0, 0)
 
 
 def suspect(peer, evidence):
