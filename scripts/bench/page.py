@@ -266,4 +266,4 @@ class Page:
     def summary(self):
         missed = [what for what, is_met in self.targets if not is_met]
         told = f"{len(self.targets) - len(missed)} of {len(self.targets)} targets are met in the tables below."
-        return told + (" Missed: " + "; ".join(missed) + "." if missed else "")
+        return told + ("\n\nMissed:\n\n" + "\n".join(f"- {what}" for what in missed) if missed else "")

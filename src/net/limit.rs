@@ -3,9 +3,12 @@
 //! The soft limit is a habit (1,024, for programs that use `select`); the hard one is the host's word. Tested in children,
 //! since the limits are the whole process's.
 
+use super::fork::Guarded;
 use super::socket::check;
+use super::waker::Waker;
 use crate::error::{Error, Result, Status};
 use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
 
 /// What a process holds besides its connections ...
 const OTHERS: u64 = 32;
@@ -19,6 +22,7 @@ pub fn room_for(connections: u64) -> Result<()> {
     let limit = descriptors(needed + SPARE)
         .map_err(|error| Error::system("the limit of descriptors cannot be raised", &error))?;
     if limit >= needed {
+        lengthen_table(needed - 1);
         return Ok(());
     }
     let why = format!(
@@ -28,7 +32,21 @@ pub fn room_for(connections: u64) -> Result<()> {
     Err(Error::new(Status::Limit, why))
 }
 
-/// Whose limit keeps one from opening anything more, and what would be right; none where it fails for something else.
+/// Has the kernel make its table of descriptors so long that this number has a place. Where threads share the table the kernel
+/// waits for all processors each time it grows (synchronize_rcu in fs/file.c), and nobody accepts meanwhile: with thousands that
+/// connect at once the backlog overflows, and those that it drops come again a second later.
+fn lengthen_table(number: u64) {
+    let Ok(any) = Waker::new() else { return };
+    // A failure costs time later, and nothing else.
+    let _ = Guarded::create(|| {
+        // SAFETY: takes integers, of which the first is an open descriptor.
+        let fd = check(unsafe { libc::fcntl(any.descriptor(), libc::F_DUPFD_CLOEXEC, number as libc::c_int) })?;
+        // SAFETY: the kernel has just made this descriptor and nobody else knows it.
+        Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    });
+}
+
+/// Tells whose limit keeps one from opening anything more, and what would be right; none where it fails for something else.
 pub fn shortage(error: &io::Error) -> Option<String> {
     match error.raw_os_error()? {
         libc::EMFILE => {
@@ -94,6 +112,20 @@ mod tests {
         assert_eq!(child_gets(64, 128, 200), 128, "not beyond the hard limit");
         assert_eq!(child_gets(64, 128, 32), 64, "never lowered");
         assert_eq!(child_gets(128, 128, 200), 128);
+    }
+
+    #[test]
+    fn the_table_of_descriptors_is_long_enough_from_the_start() {
+        let table = || {
+            let status = std::fs::read_to_string("/proc/self/status").ok()?;
+            status.lines().find_map(|line| line.strip_prefix("FDSize:")?.trim().parse::<u64>().ok())
+        };
+        let code = child_with(2000, 2000, || {
+            let before = table().unwrap_or(u64::MAX);
+            let is_long = room_for(1200).is_ok() && table().is_some_and(|long| long >= 1200 + OTHERS);
+            i32::from(before < 1200) + 2 * i32::from(is_long)
+        });
+        assert_eq!(code, 3, "1: it was shorter before; 2: it is long enough after");
     }
 
     #[test]
