@@ -2,6 +2,8 @@
 
 use super::bench::{formed, profile, Bench, MS};
 use super::*;
+use crate::error::{Failure, Status};
+use crate::types::{Epoch, GroupId};
 use crate::wire::{self, Blob, LinkBeat, StoreOperation};
 use std::sync::Arc;
 
@@ -50,6 +52,7 @@ fn with_recovery_store_requests_wait_for_the_scheduler() {
 fn one_of_two(recovery: bool) -> Bench {
     let mut profile = profile();
     profile.register.recovery = recovery;
+    profile.register.node_id = "1".to_owned();
     let mut bench = Bench { agent: Agent::new(profile, Time(0)), ..Bench::new() };
     bench.outputs.clear();
     bench.drain();
@@ -161,4 +164,65 @@ fn one_that_hears_nobody_is_cut_off_itself() {
             assert!(matches!(bench.last_event(), Event::CutOff(None)), "it hears somebody again");
         }
     }
+}
+
+#[test]
+fn what_was_said_of_a_node_that_was_cut_off_does_not_outlive_the_epoch() {
+    let mut bench = one_of_two(true);
+    bench.feed(Input::Closed("reset".to_owned()));
+    let unseen = Input::Peer(0, PeerSign::Seen { is_gone: false, lives: false, answers: false });
+    for _ in 0..20 {
+        bench.feed(unseen.clone());
+        bench.pass_unreachable(100);
+    }
+    assert!(bench.told().iter().any(|event| matches!(event, Event::CutOff(Some(_)))));
+    bench.outputs.clear();
+    bench.feed(Input::Connected(Vec::new()));
+    bench.receive(Message::Formed(wire::Formed { epoch: Epoch(2), ..formed(1, 1) }));
+    assert!(bench.told().iter().any(|event| matches!(event, Event::CutOff(None))), "{:?}", bench.told());
+}
+
+/// Peer 0 gives a group up, is heard for so long after that, and is found dead: what this node is told.
+fn found_dead_after(group: GroupId, ms: u64) -> Failure {
+    let mut bench = one_of_two(false);
+    bench.feed(Input::Closed("reset".to_owned()));
+    bench.feed(Input::Peer(0, PeerSign::Stands));
+    let (status, epoch) = (Status::Aborted, Epoch(1));
+    let cause = "cancelled barrier #1".to_owned();
+    let failure = Failure { status, culprit: None, cause, epoch, group: Some(group), sequence: 1 };
+    bench.feed(Input::Peer(0, PeerSign::Says(PeerWord::GivesUp(failure))));
+    let beat = PeerWord::Beat(LinkBeat { has_scheduler: false, asks: false, answers: false });
+    for _ in 0..ms / 100 {
+        bench.pass_unreachable(100);
+        bench.feed(Input::Peer(0, PeerSign::Says(beat.clone())));
+    }
+    bench.command(Command::Suspect { peer: 0, evidence: "its end was closed".to_owned() });
+    bench.feed(Input::Peer(0, PeerSign::Ended("it closed the connection".to_owned())));
+    bench.feed(Input::Peer(0, PeerSign::Seen { is_gone: true, lives: false, answers: true }));
+    bench.pass_unreachable(500);
+    let broken = |event| match event {
+        Event::Broken(failure) => Some(failure),
+        _ => None,
+    };
+    bench.told().into_iter().find_map(broken).expect("it is told")
+}
+
+#[test]
+fn one_that_went_on_after_it_gave_a_made_group_up_is_found_dead() {
+    let made = GroupId(9);
+    assert_eq!(found_dead_after(made, 200).status, Status::Aborted, "it may have gone for that");
+    assert_eq!(found_dead_after(made, 2000).status, Status::PeerLost, "it has gone on");
+    assert_eq!(found_dead_after(GroupId::WORLD, 2000).status, Status::Aborted, "without world no program goes on");
+}
+
+#[test]
+fn nobody_is_lost_because_this_node_has_no_descriptor() {
+    let mut bench = one_of_two(false);
+    bench.feed(Input::Closed("reset".to_owned()));
+    for _ in 0..50 {
+        bench.feed(Input::Peer(0, PeerSign::Unable));
+        bench.feed(Input::Peer(0, PeerSign::Seen { is_gone: false, lives: true, answers: true }));
+        bench.pass_unreachable(100);
+    }
+    assert!(!bench.told().iter().any(|event| matches!(event, Event::Broken(_))), "{:?}", bench.told());
 }

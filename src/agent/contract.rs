@@ -48,6 +48,8 @@ pub enum PeerSign {
     Unanswered,
     /// The last connection to it has ended.
     Ended(String),
+    /// This node itself has no descriptor for the connection: it knows nothing of the peer.
+    Unable,
     /// The answer to [`ToPeer::Look`].
     Seen {
         /// Its process has ended; only known on the same host.
@@ -101,7 +103,7 @@ pub enum Command {
     Report,
     /// Give up on a group. Answered by `Event::Revoked` with the first cause that reached the scheduler.
     Revoke(Failure),
-    /// Who has not entered this collective, or where is the node with this index? Answered by `Event::Absent`.
+    /// Ask which members have not entered this collective, or where the node with this index is. Answered by `Event::Absent`.
     WhereAre(Ask, crate::types::GroupId, u64, Option<u32>),
     /// Make a group. Answered by `Event::GroupMade`, or not at all where the parent is revoked.
     MakeGroup(MakeGroup),

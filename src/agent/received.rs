@@ -140,6 +140,7 @@ impl Agent {
         member.lost.clear();
         self.broken = None;
         self.asks.renew();
+        self.end_watch();
         self.watch.form(formed.index, &formed.members, Duration::from_millis(formed.agreed.heartbeat_timeout_ms));
         self.tell(Event::Formed(Box::new(formed)));
         self.attach_again(generation);

@@ -14,7 +14,7 @@
 
 use super::seconds;
 use crate::error::Failure;
-use crate::types::Time;
+use crate::types::{GroupId, Time};
 use crate::wire::{Member, Members};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -56,8 +56,8 @@ pub(super) struct Peer {
     pub(super) suspected: Option<String>,
     /// How its last connection of this watch ended, without a word.
     pub(super) ended: Option<String>,
-    /// Why it has given up.
-    pub(super) followed: Option<Failure>,
+    /// Why it has given up, and when it said so.
+    pub(super) followed: Option<(Failure, Time)>,
     /// What the last look has shown; none since it was heard.
     pub(super) seen: Option<Seen>,
 }
@@ -133,7 +133,7 @@ impl Watch {
     /// The one that keeps the watch, as far as this node knows: the lowest that is not known to be gone; this node, where no
     /// lower one is left.
     pub(super) fn keeper(&self) -> u32 {
-        let is_out = |index: &u32| self.peers.get(index).is_some_and(Peer::is_out);
+        let is_out = |index: &u32| self.peers.get(index).is_some_and(|peer| peer.is_out(self.timeout));
         self.members()
             .iter()
             .map(|member| member.index)
@@ -178,7 +178,7 @@ impl Watch {
         let silent = now.since(peer.heard);
         match &peer.standing {
             Standing::Left => None,
-            _ if peer.followed.is_some() => None,
+            _ if peer.followed(self.timeout).is_some() => None,
             Standing::Refused(how) => {
                 let lives = peer.seen.is_some_and(|seen| seen.lives);
                 was_needed.filter(|_| !lives).map(|evidence| format!("{evidence}, and {how}"))
@@ -240,15 +240,24 @@ impl Watch {
             return Some(Finding::Lost(index, why));
         }
         let gone = self.peers.values().find(|peer| peer.suspected.is_some() && peer.standing != Standing::Up);
-        gone.and_then(|peer| peer.followed.clone()).map(Finding::Followed)
+        gone.and_then(|peer| peer.followed(self.timeout).cloned()).map(Finding::Followed)
     }
 }
 
 impl Peer {
     /// It cannot keep the watch, and is not dead for that.
-    fn is_out(&self) -> bool {
+    fn is_out(&self, patience: Duration) -> bool {
         matches!(self.standing, Standing::Left | Standing::Refused(_))
-            || (self.followed.is_some() && self.standing != Standing::Up)
+            || (self.followed(patience).is_some() && self.standing != Standing::Up)
+    }
+
+    /// What it may have gone for. Of a group that its program made it may think little: one that is heard for longer than the heartbeat
+    /// time-out after it gave up has gone on.
+    fn followed(&self, patience: Duration) -> Option<&Failure> {
+        let is_why = |(failure, said): &&(Failure, Time)| {
+            failure.group.is_none_or(|group| group <= GroupId::UNIVERSE) || self.heard.since(*said) <= patience
+        };
+        self.followed.as_ref().filter(is_why).map(|(failure, _)| failure)
     }
 
     /// A round begins: what came before it counts for nothing, but that it has left.

@@ -17,9 +17,7 @@ impl Agent {
         let (has_scheduler, is_over) = (self.has_scheduler(now), self.is_done_with_others());
         match &self.watch.round {
             Some(_) if has_scheduler || is_over => {
-                if self.watch.round.take().is_some_and(|round| round.is_cut_off) {
-                    self.tell(Event::CutOff(None));
-                }
+                self.end_watch();
                 self.watch.peers.values_mut().for_each(|peer| (peer.suspected, peer.ended) = (None, None));
                 self.beat_to_peers(now, false);
                 self.watch.up().into_iter().for_each(|index| self.close_if_at_rest(now, index));
@@ -34,6 +32,13 @@ impl Agent {
             _ => {}
         }
         self.hand_on_suspects(now);
+    }
+
+    /// What was said of this node in the watch that ends holds no longer.
+    pub(super) fn end_watch(&mut self) {
+        if self.watch.round.take().is_some_and(|round| round.is_cut_off) {
+            self.tell(Event::CutOff(None));
+        }
     }
 
     /// Whether a watch begins as soon as the scheduler is in doubt.
@@ -126,6 +131,10 @@ impl Agent {
                 }
                 return;
             }
+            PeerSign::Unable => {
+                (peer.standing, peer.heard) = (Standing::Sought(false), now); // its silence is this node's own want
+                return;
+            }
             PeerSign::Ended(how) => {
                 if peer.standing == Standing::Up {
                     (peer.standing, peer.heard) = (Standing::Sought(false), now);
@@ -192,7 +201,7 @@ impl Agent {
                 if !is_of_epoch {
                     return;
                 }
-                self.watch.peer(index, now).followed = Some(failure.clone());
+                self.watch.peer(index, now).followed = Some((failure.clone(), now));
                 if failure.group.is_none() && self.judges() {
                     self.conclude(now, failure);
                 }

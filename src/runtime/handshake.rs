@@ -36,8 +36,8 @@ pub(super) enum Stage {
     Dialled(LinkKey),
     /// They dialled; their hello has not come yet.
     Accepted,
-    /// The same, on the descriptor that is kept for saying that there is no other.
-    AcceptedOnSpare,
+    /// The same, on the descriptor that is kept for saying that there is no other; whose limit that is.
+    AcceptedOnSpare(String),
     /// Their hello came before our `Formed`.
     Held(LinkHello),
     /// Our *Accept* is going out.
@@ -86,7 +86,7 @@ impl Handshake {
             Stage::Rejecting => return Ok(Next::Close),
             Stage::Telling(key) => return Ok(Next::HasTold(key)),
             Stage::Held(_) => return Ok(Next::Wait),
-            Stage::Dialled(_) | Stage::Accepted | Stage::AcceptedOnSpare => {}
+            Stage::Dialled(_) | Stage::Accepted | Stage::AcceptedOnSpare(_) => {}
             Stage::Hearing(_) | Stage::Watching(_) => {}
         }
         let is_long = matches!(self.stage, Stage::Hearing(_) | Stage::Watching(_));
@@ -142,7 +142,7 @@ impl Handshake {
         }
         let mut from = Decoder::new(payload);
         match (LinkKind::from_code(kind)?, &self.stage) {
-            (LinkKind::Hello, Stage::Accepted | Stage::AcceptedOnSpare) => {
+            (LinkKind::Hello, Stage::Accepted | Stage::AcceptedOnSpare(_)) => {
                 let hello = LinkHello::take(&mut from)?;
                 from.finish()?;
                 Ok(Next::Answer(hello))

@@ -79,6 +79,8 @@ pub struct Mesh {
     freed: VecDeque<GroupId>,
     pub(super) telling: Telling,
     pub(super) spare: Spare,
+    /// There is room for connections to all nodes, as far as there can be.
+    pub(super) has_room: bool,
     /// What has been seen of nodes that are watched.
     pub(super) signs: VecDeque<(u32, PeerSign)>,
     next_token: usize,
@@ -102,6 +104,7 @@ impl Mesh {
             freed: VecDeque::new(),
             telling: Telling::default(),
             spare: Spare::new(),
+            has_room: false,
             signs: VecDeque::new(),
             next_token: FIRST_TOKEN,
         }
@@ -118,7 +121,7 @@ impl Mesh {
         self.telling = Telling::default();
         self.signs.clear();
         self.handshakes.retain(|_, shake| {
-            let is_new = matches!(shake.stage, Stage::Accepted | Stage::AcceptedOnSpare);
+            let is_new = matches!(shake.stage, Stage::Accepted | Stage::AcceptedOnSpare(_));
             is_new || matches!(shake.stage, Stage::Held(_) | Stage::Rejecting)
         });
         self.groups = groups.iter().map(|group| (group.id(), Arc::clone(group))).collect();
@@ -217,7 +220,7 @@ impl Mesh {
                     return false;
                 }
                 Err(error) => match self.spare.accept(listener, now, &error) {
-                    Some(transport) => (transport, Stage::AcceptedOnSpare),
+                    Some((transport, whose)) => (transport, Stage::AcceptedOnSpare(whose)),
                     None => return true,
                 },
             };
@@ -253,7 +256,7 @@ impl Mesh {
     /// Looks again at what holds bytes of which the poller does not know. Returns whether there is such a thing.
     pub fn look_again(&mut self, poller: &Poller) -> bool {
         let waits = |shake: &Handshake| {
-            let on_spare = matches!(shake.stage, Stage::AcceptedOnSpare);
+            let on_spare = matches!(shake.stage, Stage::AcceptedOnSpare(_));
             on_spare
                 || matches!(shake.stage, Stage::Accepted | Stage::Dialled(_) | Stage::Hearing(_) | Stage::Watching(_))
         };
@@ -293,6 +296,7 @@ impl Mesh {
                 let reason = format!("it cannot be reached at {why}");
                 match (key.channel, why) {
                     (Channel::Watch, NotDialled::Refused(_)) => self.watch_failed(key, reason, false),
+                    (Channel::Watch, NotDialled::NoDescriptor(_)) => self.signs.push_back((key.rank, PeerSign::Unable)),
                     (Channel::Watch, _) => self.watch_unanswered(key),
                     (_, NotDialled::NoDescriptor(whose)) => self.give_up_for_want(key, &whose),
                     _ => self.deliver(key, |peer| Mail::Failed(peer, reason)),
@@ -321,8 +325,13 @@ impl Mesh {
 
     /// Moves a handshake on as far as it goes.
     pub(super) fn advance(&mut self, token: Token, poller: &Poller) {
+        while self.advance_once(token, poller) {}
+    }
+
+    /// Returns whether there may be more at once.
+    fn advance_once(&mut self, token: Token, poller: &Poller) -> bool {
         let secret = self.formed.as_ref().map(|formed| formed.secret);
-        let Some(shake) = self.handshakes.get_mut(&token) else { return };
+        let Some(shake) = self.handshakes.get_mut(&token) else { return false };
         match shake.look(secret) {
             Ok(Next::Wait) => {}
             Ok(Next::Close) => drop(self.handshakes.remove(&token)),
@@ -346,7 +355,7 @@ impl Mesh {
             }
             Ok(Next::Says(key, word)) => {
                 self.signs.push_back((key.rank, PeerSign::Says(word)));
-                self.advance(token, poller);
+                return true;
             }
             Ok(Next::WatchEnded(key, how)) => {
                 self.handshakes.remove(&token);
@@ -362,6 +371,7 @@ impl Mesh {
             }
             Err(why) => self.turn_away(token, &why),
         }
+        false
     }
 
     /// Somebody sent what is not this protocol.
@@ -387,16 +397,18 @@ impl Mesh {
     fn answer(&mut self, token: Token, hello: &LinkHello, poller: &Poller) {
         let verdict = self.judge(hello);
         let Some(shake) = self.handshakes.get_mut(&token) else { return };
-        let on_spare = shake.stage == Stage::AcceptedOnSpare;
-        match verdict {
-            Some(Ok(key)) if on_spare && is_link(key) => self.refuse_for_want(token, key, poller),
-            None => shake.stage = Stage::Held(hello.clone()),
-            Some(Err(reason)) => {
+        match (verdict, &shake.stage) {
+            (Some(Ok(key)), Stage::AcceptedOnSpare(whose)) if is_link(key) => {
+                let whose = whose.clone();
+                self.refuse_for_want(token, key, &whose, poller);
+            }
+            (None, _) => shake.stage = Stage::Held(hello.clone()),
+            (Some(Err(reason)), _) => {
                 shake.outbound = frame(LinkKind::Reject, &LinkReject { reason });
                 shake.stage = Stage::Rejecting;
                 self.advance(token, poller);
             }
-            Some(Ok(key)) => {
+            (Some(Ok(key)), _) => {
                 let formed = self.formed.as_ref().expect("a hello is judged only once the cluster is known");
                 shake.outbound = frame(LinkKind::Accept, &LinkAccept { proof: half(&formed.secret, 1) });
                 shake.stage = Stage::Accepting(key);

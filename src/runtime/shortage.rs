@@ -21,8 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub(super) struct Spare {
     /// Any descriptor will do.
     kept: Option<Waker>,
-    /// Since when there has been none for a connection, and whose limit that is.
-    want: Option<(Time, String)>,
+    /// Since when there has been none for a connection.
+    want: Option<Time>,
 }
 
 impl Spare {
@@ -43,27 +43,30 @@ impl Spare {
     }
 
     /// A connection could not be taken in for this reason: takes it in in place of what is kept, if it has waited long enough.
-    pub(super) fn accept(&mut self, listener: &mut Listener, now: Time, error: &io::Error) -> Option<TcpTransport> {
+    pub(super) fn accept(
+        &mut self,
+        listener: &mut Listener,
+        now: Time,
+        error: &io::Error,
+    ) -> Option<(TcpTransport, String)> {
         let whose = limit::shortage(error)?;
         self.refill();
-        let (since, _) = self.want.get_or_insert((now, whose));
-        if now.since(*since) < PATIENCE {
+        if now.since(*self.want.get_or_insert(now)) < PATIENCE {
             return None;
         }
         drop(self.kept.take()?);
-        listener.accept().ok().map(|(transport, _)| transport)
+        listener.accept().ok().map(|(transport, _)| (transport, whose))
     }
 }
 
 impl Mesh {
     /// A peer wants a link, and there is no descriptor for it.
-    pub(super) fn refuse_for_want(&mut self, token: Token, key: LinkKey, poller: &Poller) {
-        let whose = self.spare.want.as_ref().map(|(_, whose)| whose.clone()).unwrap_or_default();
-        let Some(failure) = self.want_of(key, &whose) else { return };
+    pub(super) fn refuse_for_want(&mut self, token: Token, key: LinkKey, whose: &str, poller: &Poller) {
+        let Some(failure) = self.want_of(key, whose) else { return };
         let Some(shake) = self.handshakes.get_mut(&token) else { return };
         shake.outbound = frame(LinkKind::Revoke, &LinkRevoke { failure });
         shake.stage = Stage::Rejecting;
-        self.give_up_for_want(key, &whose);
+        self.give_up_for_want(key, whose);
         self.advance(token, poller);
     }
 

@@ -8,7 +8,7 @@
 use super::handshake::{frame, leave, Stage};
 use super::mesh::{LinkKey, Mesh};
 use crate::agent::{PeerSign, PeerWord, ToPeer};
-use crate::net::{host, Poller, Token, Transport};
+use crate::net::{host, limit, Poller, Token, Transport};
 use crate::types::{GroupId, Time};
 use crate::wire::{Channel, LinkBeat, LinkKind, LinkRevoke, LinkSuspect};
 use std::time::Duration;
@@ -27,7 +27,10 @@ impl Mesh {
         let key = key_of(index);
         match what {
             ToPeer::Watch if self.watches(key).next().is_some() => self.signs.push_back((index, PeerSign::Stands)),
-            ToPeer::Watch => self.open_if_located(key, poller),
+            ToPeer::Watch => {
+                self.make_room_for_watches();
+                self.open_if_located(key, poller);
+            }
             ToPeer::Say(word) => self.say(key, &word, poller),
             ToPeer::Look => {
                 let sign = self.look_at(key);
@@ -38,6 +41,16 @@ impl Mesh {
                 over.iter().for_each(|token| drop(self.handshakes.remove(token)));
             }
         }
+    }
+
+    /// The one that keeps the watch has a connection to each node. Where there cannot be so many it goes without some.
+    fn make_room_for_watches(&mut self) {
+        let nodes =
+            self.formed.as_ref().map_or(0, |formed| u64::from(formed.worker_num) + u64::from(formed.server_num));
+        if std::mem::replace(&mut self.has_room, true) {
+            return;
+        }
+        let _ = limit::room_for(nodes);
     }
 
     /// The next thing that has been seen.
