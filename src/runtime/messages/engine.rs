@@ -21,7 +21,7 @@ use crate::error::{Error, Failure, Result, Status};
 use crate::types::{DType, Time};
 use crate::wire::{MessageHeader, MessagePart, MessageWait, EAGER_COST, EAGER_CREDIT, EAGER_MAX, WAITS_MAX};
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, TryReserveError};
+use std::collections::{BTreeMap, BinaryHeap, TryReserveError};
 use std::sync::Arc;
 
 /// What broke the messages of a group, and so the group.
@@ -42,8 +42,10 @@ pub(super) struct Engine {
     pub operations: Map<OpId, Operation>,
     pub matching: Matching,
     next_op: OpId,
-    /// When the time of an operation is up, or nearly, and under which number it was asked then where its peer is (0: it was not).
-    pub deadlines: BinaryHeap<Reverse<(Time, OpId, Ask)>>,
+    /// When the time of an operation is up, or nearly: then it is asked where its peer is.
+    pub deadlines: BinaryHeap<Reverse<(Time, OpId)>>,
+    /// When that was asked last of each peer, and under which number.
+    pub asked: BTreeMap<u32, (Time, Ask)>,
     /// Peers that something is to be sent to.
     pub dirty: Ranks,
     /// Peers from which more can be read without waiting.
@@ -87,6 +89,7 @@ impl Engine {
             matching: Matching::default(),
             next_op: 1,
             deadlines: BinaryHeap::with_capacity(2 * DEADLINES_KEPT),
+            asked: BTreeMap::new(),
             dirty: Ranks::none_of(roster.members.len()),
             more: Ranks::none_of(roster.members.len()),
             wanted: Vec::new(),
@@ -165,7 +168,7 @@ impl Engine {
         let operation = Operation { post, stage, since, limit_ms, deadline, completer };
         self.next_op += 1;
         if deadline != Time::NEVER {
-            self.deadlines.push(Reverse((asked_at(since, deadline), op, 0)));
+            self.deadlines.push(Reverse((asked_at(since, deadline), op)));
             self.forget_ended();
         }
         let way = operation.post.way;
@@ -203,11 +206,18 @@ impl Engine {
         }
     }
 
-    /// What it waits for since before then, the oldest first, as far as that is told.
+    /// What it waits for since before then, the oldest first, as far as that is told. In one pass and with no memory that grows with
+    /// what is posted: there may be very many.
     pub(super) fn waits(&self, before: Time, now: Time) -> Vec<MessageWait> {
-        let mut waits: Vec<&Operation> = self.operations.values().filter(|it| it.since <= before).collect();
-        waits.sort_unstable_by_key(|it| it.since);
-        waits.iter().take(WAITS_MAX).map(|it| it.wait(self.roster.id, now)).collect()
+        let mut oldest: Vec<(Time, OpId)> = Vec::with_capacity(WAITS_MAX + 1);
+        for (op, operation) in self.operations.iter().filter(|(_, operation)| operation.since <= before) {
+            let at = oldest.partition_point(|known| *known < (operation.since, *op));
+            if at < WAITS_MAX {
+                oldest.insert(at, (operation.since, *op));
+                oldest.truncate(WAITS_MAX);
+            }
+        }
+        oldest.iter().filter_map(|(_, op)| Some(self.operations.get(op)?.wait(self.roster.id, now))).collect()
     }
 
     /// Sees to it that there is a link; the error of a peer to which there can be none.

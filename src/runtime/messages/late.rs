@@ -6,11 +6,10 @@ use super::super::absence::place_in_words;
 use super::super::shared::{Shared, ToNode};
 use super::engine::Engine;
 use super::matching::OpId;
-use super::operation::{Operation, Stage};
-use crate::agent::{Ask, Command};
+use super::operation::Stage;
+use crate::agent::Command;
 use crate::error::{Error, Failure, Status};
 use crate::types::Time;
-use crate::wire::Absent;
 use std::cmp::Reverse;
 use std::time::Duration;
 
@@ -28,44 +27,59 @@ impl Engine {
     /// The time of some operations may be up. Returns when to come again.
     pub(super) fn expire(&mut self, shared: &Shared) -> Time {
         let now = shared.clock.now();
-        while let Some(Reverse((at, op, ask))) = self.deadlines.peek().copied() {
+        while let Some(Reverse((at, op))) = self.deadlines.peek().copied() {
             if at > now {
                 return at;
             }
             self.deadlines.pop();
-            let answer = if ask == 0 { None } else { shared.learnt().absent.remove(&ask) };
-            match self.operations.get(&op) {
-                None => {}
-                Some(operation) if operation.deadline > now => {
-                    let next = (operation.deadline, op, self.ask_where(operation, shared));
-                    self.deadlines.push(Reverse(next)); // in the place of the one that was taken out
-                }
-                Some(_) => self.time_out(op, answer),
+            let Some(operation) = self.operations.get(&op) else { continue };
+            let (deadline, peer) = (operation.deadline, operation.peer().filter(|rank| *rank != self.own));
+            if deadline > now {
+                self.deadlines.push(Reverse((deadline, op))); // in the place of the one that was taken out
+                peer.into_iter().for_each(|rank| self.ask_where(rank, now, shared));
+            } else {
+                let place = peer.and_then(|rank| self.place_of(rank, now, shared));
+                self.time_out(op, place);
             }
         }
         Time::NEVER
     }
 
-    /// Asks where the peer of an operation is. The answer's number; 0 where nobody is asked.
-    fn ask_where(&self, operation: &Operation, shared: &Shared) -> Ask {
-        let peer =
-            operation.peer().filter(|rank| *rank != self.own).and_then(|rank| self.roster.members.get(rank as usize));
-        let Some(index) = peer.filter(|_| shared.learnt().away.is_none()) else { return 0 };
+    /// Asks where a peer is, once for all operations whose time is up soon.
+    fn ask_where(&mut self, rank: u32, now: Time, shared: &Shared) {
+        let Some(index) = self.roster.members.get(rank as usize).filter(|_| shared.learnt().away.is_none()) else {
+            return;
+        };
+        let before = self.asked.get(&rank).copied();
+        if before.is_some_and(|(at, _)| now.since(at) < ASKED_BEFORE) {
+            return;
+        }
         let ask = shared.next_ask();
+        self.asked.insert(rank, (now, ask));
+        if let Some((_, over)) = before {
+            shared.learnt().absent.remove(&over);
+        }
         let question = Command::WhereAre(ask, self.roster.id, u64::MAX, Some(*index));
         shared.ask(ToNode::Of(self.roster.formed.epoch, question));
-        ask
+    }
+
+    /// Where it is, in words, as far as that was told in time.
+    fn place_of(&self, rank: u32, now: Time, shared: &Shared) -> Option<String> {
+        let (_, ask) = self.asked.get(&rank).filter(|(at, _)| now.since(*at) <= ASKED_BEFORE * 4)?;
+        let learnt = shared.learnt();
+        let place = learnt.absent.get(ask)?.members.first()?;
+        Some(format!("rank {rank}: {}", place_in_words(place, self.roster.id)))
     }
 
     /// Most operations end long before their time: their deadlines are dropped by and by.
     pub(super) fn forget_ended(&mut self) {
         if self.deadlines.len() > DEADLINES_KEPT + 2 * self.operations.len() {
             let operations = &self.operations;
-            self.deadlines.retain(|Reverse((_, op, ask))| *ask != 0 || operations.contains_key(op));
+            self.deadlines.retain(|Reverse((_, op))| operations.contains_key(op));
         }
     }
 
-    fn time_out(&mut self, op: OpId, answer: Option<Absent>) {
+    fn time_out(&mut self, op: OpId, place: Option<String>) {
         let Some(operation) = self.operations.get(&op) else { return };
         let what = self.title(operation);
         let state = match operation.stage {
@@ -76,9 +90,8 @@ impl Engine {
         };
         let limit = operation.limit_ms as f64 / 1000.0;
         let mut sentence = format!("{what}: {state} within the {limit} s that it may take");
-        if let (Some(rank), Some(place)) = (operation.peer(), answer.as_ref().and_then(|answer| answer.members.first()))
-        {
-            sentence += &format!("; rank {rank}: {}", place_in_words(place, self.roster.id));
+        if let Some(place) = place {
+            sentence += &format!("; {place}");
         }
         let awaited = operation.peer().and_then(|rank| self.roster.culprit(rank));
         let cause = if awaited.is_some() { format!("is awaited in {sentence}") } else { sentence.clone() };
