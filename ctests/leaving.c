@@ -49,7 +49,7 @@ static void meet(struct note *note) {
 static void finalize_within(muster_cluster_t *cluster, double limit_s) {
     double before_s = now_s(), processor_before_s = processor_s();
     CHECK_OK(muster_finalize(cluster));
-    CHECK(now_s() - before_s < limit_s + 5 * patience());
+    CHECK(now_s() - before_s < limit_s + 2 * patience());
     hardly_any(processor_before_s);
 }
 

@@ -1613,7 +1613,7 @@ muster_status_t muster_op_free(muster_cluster_t *cluster, int32_t op);
  * Operations go on by themselves: nobody need ask for that. A test between pieces of other work only looks. Never waits for the
  * end, but a thread that does nothing but test, for which this may be one request or many, keeps the processor from the thread
  * that does the work: after some tests that found nothing within microseconds it lets others run (sched_yield), and sleeps for
- * 0.1 ms at most, or until the end, where processors are short. Who can wait does better with muster_request_wait.
+ * 0.1 ms at most, or until the end, where processors are short. A caller that can wait does better with muster_request_wait.
  *
  * Requires:
  * `request` must be NULL or a live request.
@@ -1650,7 +1650,7 @@ muster_status_t muster_request_cancel(muster_request_t *request);
 
 /**
  * Frees a request; NULL is nothing. If the operation goes on it waits for its end (at most for its group's time-out): when
- * this returns, the buffers are no longer touched. Who does not want to wait cancels first.
+ * this returns, the buffers are no longer touched. A caller that does not want to wait cancels first.
  *
  * Requires:
  * `request` must be NULL or a live request, which is none afterwards.

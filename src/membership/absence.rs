@@ -27,6 +27,7 @@ pub(super) struct Query {
     id: u64,
     group: GroupId,
     sequence: u64,
+    /// The one node that it is about, if it is.
     about: Option<u32>,
     /// Who has been asked for a heartbeat, and has not sent one.
     waiting: BTreeSet<u32>,

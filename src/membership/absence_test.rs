@@ -9,10 +9,7 @@ const MS: Duration = Duration::from_millis(1);
 
 fn is_at(bench: &mut Bench, conn: u64, entered: u64, finished: u64, age_ms: u64) {
     let progress = vec![GroupProgress { group: GroupId::WORLD, entered, finished, call: Some(BARRIER), age_ms }];
-    bench.say(
-        conn,
-        Message::Heartbeat(Heartbeat { sequence: 1, echoed: 1, progress, gone_on: Vec::new(), waits: Vec::new() }),
-    );
+    bench.say(conn, Message::Heartbeat(Heartbeat { sequence: 1, echoed: 1, progress, ..Heartbeat::default() }));
     bench.told(conn);
 }
 
@@ -64,16 +61,7 @@ fn those_who_have_not_entered_are_asked_where_they_are() {
     is_at(&mut bench, 1, 4, 3, 12_000);
     is_at(&mut bench, 2, 4, 4, 900);
     is_at(&mut bench, 3, 5, 4, 0); // just entered
-    bench.say(
-        4,
-        Message::Heartbeat(Heartbeat {
-            sequence: 1,
-            echoed: 1,
-            progress: Vec::new(),
-            gone_on: Vec::new(),
-            waits: Vec::new(),
-        }),
-    );
+    bench.say(4, Message::Heartbeat(Heartbeat { sequence: 1, echoed: 1, ..Heartbeat::default() }));
     bench.pass(MS * 99);
     assert_eq!(answer(&mut bench, 0), None);
     bench.pass(MS);

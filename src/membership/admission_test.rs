@@ -360,16 +360,7 @@ fn out_of_turn_ends_the_connection() {
     assert_eq!(bench.closed, [ConnId(1), ConnId(2)], "one connection, one node");
     // Its place is free again, and heartbeats while forming are answered.
     bench.join(3, named(3, 2, "a"));
-    bench.say(
-        3,
-        Message::Heartbeat(Heartbeat {
-            sequence: 1,
-            echoed: 0,
-            progress: Vec::new(),
-            gone_on: Vec::new(),
-            waits: Vec::new(),
-        }),
-    );
+    bench.say(3, Message::Heartbeat(Heartbeat { sequence: 1, echoed: 0, ..Heartbeat::default() }));
     assert!(matches!(bench.told(3)[..], [Message::HeartbeatEcho(_)]));
 }
 

@@ -231,20 +231,14 @@ fn nor_is_it_why_one_dies_that_has_gone_on_with_other_groups() {
         bench.pass(Duration::from_secs(1));
         let call = Some(Call { kind: CallKind::Barrier, dtype: None, op: None, root: None, count: 0, layout: 0 });
         let progress = vec![GroupProgress { group, entered: 9, finished: 9, call, age_ms }];
-        bench.say(
-            1,
-            Message::Heartbeat(Heartbeat { sequence: 1, echoed: 0, progress, gone_on: Vec::new(), waits: Vec::new() }),
-        );
+        bench.say(1, Message::Heartbeat(Heartbeat { sequence: 1, echoed: 0, progress, ..Heartbeat::default() }));
         bench.pass(Duration::from_millis(500));
         dies(bench, &first, is_why);
     }
     // Or it says so itself, however soon: after which groups.
     for (gone_on, is_why) in [(vec![GroupId(8), made], false), (vec![GroupId(8)], true)] {
         let (mut bench, first) = revoked_for_a_mismatch(made);
-        bench.say(
-            1,
-            Message::Heartbeat(Heartbeat { sequence: 1, echoed: 0, progress: Vec::new(), gone_on, waits: Vec::new() }),
-        );
+        bench.say(1, Message::Heartbeat(Heartbeat { sequence: 1, echoed: 0, gone_on, ..Heartbeat::default() }));
         dies(bench, &first, is_why);
     }
 }
@@ -267,13 +261,7 @@ fn who_called_something_else_before_makes_no_group_with_the_others() {
                 let progress = vec![other_call(rank)];
                 bench.say(
                     u64::from(rank),
-                    Message::Heartbeat(Heartbeat {
-                        sequence: 1,
-                        echoed: 0,
-                        progress,
-                        gone_on: Vec::new(),
-                        waits: Vec::new(),
-                    }),
+                    Message::Heartbeat(Heartbeat { sequence: 1, echoed: 0, progress, ..Heartbeat::default() }),
                 );
             }
             bench.pass(Duration::from_millis(100)); // in which the third could say what it called

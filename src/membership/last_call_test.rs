@@ -32,8 +32,7 @@ fn a_loss_says_in_which_call_its_victim_was_heard_last() {
     ] {
         for witness in ["its connection", "a peer", "its launcher", "itself"] {
             let mut bench = Bench::formed(&["here", "there", "elsewhere"]);
-            let beat =
-                Heartbeat { sequence: 1, echoed: 0, progress: told.clone(), gone_on: Vec::new(), waits: Vec::new() };
+            let beat = Heartbeat { sequence: 1, echoed: 0, progress: told.clone(), ..Heartbeat::default() };
             bench.say(1, Message::Heartbeat(beat));
             bench.pass(Duration::from_millis(if witness == "its connection" { 300 } else { 400 }));
             match witness {

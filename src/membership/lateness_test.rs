@@ -100,16 +100,7 @@ fn one_whose_connection_broke_has_the_rest_of_its_time_whatever_a_peer_says() {
 
 /// A heartbeat of a node that has heard nothing yet.
 fn deaf_beat(bench: &mut Bench, conn: u64, sequence: u64) {
-    bench.say(
-        conn,
-        Message::Heartbeat(Heartbeat {
-            sequence,
-            echoed: 0,
-            progress: Vec::new(),
-            gone_on: Vec::new(),
-            waits: Vec::new(),
-        }),
-    );
+    bench.say(conn, Message::Heartbeat(Heartbeat { sequence, echoed: 0, ..Heartbeat::default() }));
 }
 
 #[test]

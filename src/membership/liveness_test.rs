@@ -214,16 +214,7 @@ fn a_node_that_does_not_hear_is_lost_too() {
     bench.pass_with(MS * 6_500, |bench| {
         beats += 1;
         bench.beat(0, beats);
-        bench.say(
-            1,
-            Message::Heartbeat(Heartbeat {
-                sequence: beats,
-                echoed: 0,
-                progress: Vec::new(),
-                gone_on: Vec::new(),
-                waits: Vec::new(),
-            }),
-        );
+        bench.say(1, Message::Heartbeat(Heartbeat { sequence: beats, echoed: 0, ..Heartbeat::default() }));
     });
     let failure = bench.verdict(0).expect("told");
     assert!(failure.to_string().starts_with("rank 1 "), "{failure}");
@@ -243,16 +234,7 @@ fn a_node_that_does_not_hear_gains_no_time_by_registering_again() {
         bench.pass_with(MS * 4_500, |bench| {
             beats += 1;
             bench.beat(0, beats);
-            bench.say(
-                conn,
-                Message::Heartbeat(Heartbeat {
-                    sequence: beats,
-                    echoed: 0,
-                    progress: Vec::new(),
-                    gone_on: Vec::new(),
-                    waits: Vec::new(),
-                }),
-            );
+            bench.say(conn, Message::Heartbeat(Heartbeat { sequence: beats, echoed: 0, ..Heartbeat::default() }));
         });
     }
     let failure = bench.verdict(0).expect("told");
@@ -294,16 +276,7 @@ impl Cut {
             if now % 8 == self.beats_at {
                 sequence += 1;
                 if self.speaks || !silent {
-                    bench.say(
-                        conn,
-                        Message::Heartbeat(Heartbeat {
-                            sequence,
-                            echoed,
-                            progress: Vec::new(),
-                            gone_on: Vec::new(),
-                            waits: Vec::new(),
-                        }),
-                    );
+                    bench.say(conn, Message::Heartbeat(Heartbeat { sequence, echoed, ..Heartbeat::default() }));
                 }
             }
             for message in bench.told(conn).into_iter().filter(|_| self.hears || !silent) {
@@ -364,16 +337,7 @@ fn one_whose_connection_broke_has_an_interval_to_show_that_it_hears() {
         let mut bench = Bench::formed(&["here", "there"]);
         // Asked for a second heartbeat, it sends it before it has the first one's echo.
         for sequence in [1, 2] {
-            bench.say(
-                1,
-                Message::Heartbeat(Heartbeat {
-                    sequence,
-                    echoed: 0,
-                    progress: Vec::new(),
-                    gone_on: Vec::new(),
-                    waits: Vec::new(),
-                }),
-            );
+            bench.say(1, Message::Heartbeat(Heartbeat { sequence, echoed: 0, ..Heartbeat::default() }));
         }
         bench.close(1, Closed::Broken);
         let mut beats = 0;

@@ -106,16 +106,7 @@ fn compare_set(
 
 /// What a connection hears of a heartbeat.
 fn beats(bench: &mut Bench, conn: u64, sequence: u64) -> Vec<Message> {
-    bench.say(
-        conn,
-        Message::Heartbeat(Heartbeat {
-            sequence,
-            echoed: 0,
-            progress: Vec::new(),
-            gone_on: Vec::new(),
-            waits: Vec::new(),
-        }),
-    );
+    bench.say(conn, Message::Heartbeat(Heartbeat { sequence, echoed: 0, ..Heartbeat::default() }));
     bench.told(conn)
 }
 

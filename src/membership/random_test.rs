@@ -101,8 +101,7 @@ fn message(random: &mut Random) -> Message {
                 sequence,
                 echoed: random.below(9),
                 progress: vec![progress],
-                gone_on: Vec::new(),
-                waits: Vec::new(),
+                ..Heartbeat::default()
             })
         }
         75..=82 => Message::Suspect(Suspect { peer, evidence: "reset".to_string() }),

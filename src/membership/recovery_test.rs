@@ -206,8 +206,7 @@ fn nothing_of_the_epoch_before_is_acted_on() {
                 sequence: 1,
                 echoed: 0,
                 progress: progress(1, call),
-                gone_on: Vec::new(),
-                waits: Vec::new(),
+                ..Heartbeat::default()
             }),
         );
     }

@@ -403,16 +403,7 @@ fn one_that_waits_while_its_connections_break_is_not_called_deaf() {
     for (hears, back_after) in [(true, 150), (true, 950), (false, 150), (false, 950)] {
         let mut bench = formed(&["here", "there", "there"]);
         let beat = |bench: &mut Bench, conn, sequence, echoed| {
-            bench.say(
-                conn,
-                Message::Heartbeat(Heartbeat {
-                    sequence,
-                    echoed,
-                    progress: Vec::new(),
-                    gone_on: Vec::new(),
-                    waits: Vec::new(),
-                }),
-            );
+            bench.say(conn, Message::Heartbeat(Heartbeat { sequence, echoed, ..Heartbeat::default() }));
         };
         dies(&mut bench, 1, &life(1, 3, 0, "there"));
         pass(&mut bench, Duration::from_millis(back_after), &[0, 2]);

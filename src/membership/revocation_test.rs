@@ -101,10 +101,7 @@ pub(in super::super) const ALLREDUCE: Call = Call {
 
 pub(in super::super) fn enters(bench: &mut Bench, conn: u64, group: GroupId, entered: u64, call: Call) {
     let progress = vec![GroupProgress { group, entered, finished: entered - 1, call: Some(call), age_ms: 0 }];
-    bench.say(
-        conn,
-        Message::Heartbeat(Heartbeat { sequence: 1, echoed: 1, progress, gone_on: Vec::new(), waits: Vec::new() }),
-    );
+    bench.say(conn, Message::Heartbeat(Heartbeat { sequence: 1, echoed: 1, progress, ..Heartbeat::default() }));
 }
 
 #[test]

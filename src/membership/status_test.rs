@@ -45,23 +45,11 @@ fn states(nodes: &[StatusNode]) -> Vec<(Option<u32>, NodeState)> {
 /// A heartbeat that tells of one group.
 fn is_at(bench: &mut Bench, conn: u64, call: Call, entered: u64, finished: u64, age_ms: u64) {
     let progress = vec![GroupProgress { group: GroupId::WORLD, entered, finished, call: Some(call), age_ms }];
-    bench.say(
-        conn,
-        Message::Heartbeat(Heartbeat { sequence: 1, echoed: 1, progress, gone_on: Vec::new(), waits: Vec::new() }),
-    );
+    bench.say(conn, Message::Heartbeat(Heartbeat { sequence: 1, echoed: 1, progress, ..Heartbeat::default() }));
 }
 
 fn idle(bench: &mut Bench, conn: u64) {
-    bench.say(
-        conn,
-        Message::Heartbeat(Heartbeat {
-            sequence: 1,
-            echoed: 1,
-            progress: Vec::new(),
-            gone_on: Vec::new(),
-            waits: Vec::new(),
-        }),
-    );
+    bench.say(conn, Message::Heartbeat(Heartbeat { sequence: 1, echoed: 1, ..Heartbeat::default() }));
 }
 
 fn recovering(worker_num: u32) -> Bench {
@@ -103,7 +91,7 @@ fn messages_that_are_waited_for_are_told_until_the_next_heartbeat_or_the_groups_
     let mut bench = Bench::formed(&["here", "a"]);
     let wait = |group, age_ms| MessageWait { group, sends: false, peer: Some(0), tag: Some(7), age_ms };
     let waits = vec![wait(GroupId::WORLD, 5000), wait(GroupId(99), 4000)];
-    let beat = |waits| Heartbeat { sequence: 1, echoed: 1, progress: Vec::new(), gone_on: Vec::new(), waits };
+    let beat = |waits| Heartbeat { sequence: 1, echoed: 1, waits, ..Heartbeat::default() };
     bench.say(1, Message::Heartbeat(beat(waits.clone())));
     bench.pass(MS * 200);
     let told = |bench: &mut Bench| asked(bench).1[1].waits.clone();
@@ -298,10 +286,7 @@ fn a_node_that_is_in_calls_of_many_groups_is_told_with_a_few() {
     };
     for conn in [0, 1] {
         let progress = if conn == 0 { (0..groups).map(inside).collect() } else { Vec::new() };
-        bench.say(
-            conn,
-            Message::Heartbeat(Heartbeat { sequence: 1, echoed: 1, progress, gone_on: Vec::new(), waits: Vec::new() }),
-        );
+        bench.say(conn, Message::Heartbeat(Heartbeat { sequence: 1, echoed: 1, progress, ..Heartbeat::default() }));
     }
     let (_, nodes, told) = asked(&mut bench);
     assert_eq!((nodes[0].calls.len(), nodes[0].more), (8, 5));

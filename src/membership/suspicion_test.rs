@@ -98,29 +98,14 @@ fn a_peer_that_hears_nothing_is_not_called_alive() {
         // Ten heartbeats, three an interval; of the answers the first three come.
         for sequence in 1..=10 {
             let echoed = if hears { sequence - 1 } else { (sequence - 1).min(3) };
-            bench.say(
-                1,
-                Message::Heartbeat(Heartbeat {
-                    sequence,
-                    echoed,
-                    progress: Vec::new(),
-                    gone_on: Vec::new(),
-                    waits: Vec::new(),
-                }),
-            );
+            bench.say(1, Message::Heartbeat(Heartbeat { sequence, echoed, ..Heartbeat::default() }));
             bench.pass(MS * 300);
         }
         suspect(&mut bench, 0, 1);
         bench.pass(MS * 10);
         bench.say(
             1,
-            Message::Heartbeat(Heartbeat {
-                sequence: 11,
-                echoed: if hears { 10 } else { 3 },
-                progress: Vec::new(),
-                gone_on: Vec::new(),
-                waits: Vec::new(),
-            }),
+            Message::Heartbeat(Heartbeat { sequence: 11, echoed: if hears { 10 } else { 3 }, ..Heartbeat::default() }),
         );
         bench.pass(MS * 200);
         assert_eq!(reports(&mut bench, 0), if hears { vec![(1, PeerState::Alive)] } else { Vec::new() });

@@ -172,16 +172,7 @@ impl Bench {
 
     /// A heartbeat with perfect hearing.
     pub(crate) fn beat(&mut self, conn: u64, sequence: u64) {
-        self.say(
-            conn,
-            Message::Heartbeat(Heartbeat {
-                sequence,
-                echoed: sequence - 1,
-                progress: Vec::new(),
-                gone_on: Vec::new(),
-                waits: Vec::new(),
-            }),
-        );
+        self.say(conn, Message::Heartbeat(Heartbeat { sequence, echoed: sequence - 1, ..Heartbeat::default() }));
     }
 
     /// Lets time pass, with every timer on time; no node says anything.

@@ -94,7 +94,8 @@ pub fn ancestors() -> Vec<Vec<u8>> {
     let mut lines = Vec::new();
     let mut pid = std::os::unix::process::parent_id();
     while pid != 0 && lines.len() < ANCESTORS_MAX {
-        lines.push(fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default());
+        let line = beyond_standard(|| fs::read(format!("/proc/{pid}/cmdline"))).and_then(|read| read);
+        lines.push(line.unwrap_or_default());
         let Probe::Found(stat) = process_state(pid) else { break };
         pid = stat.parent;
     }

@@ -13,8 +13,8 @@ const LOOK: Duration = Duration::from_secs(1);
 
 impl Mesh {
     /// A peer's kernel answers at once, whatever its program does, and its agent thread once it knows of the group: only where no
-    /// packet passes does a connection not come to stand, or what was said on it is not acknowledged. Who tells that a group is
-    /// over keeps its own time.
+    /// packet passes does a connection not come to stand, or what was said on it is not acknowledged. A connection that tells of a
+    /// group's end has a time of its own.
     pub(super) fn give_up_unanswered(&mut self, now: Time) -> Time {
         let Some(patience) = self.formed.as_ref().map(|formed| attempt(&formed.agreed)) else { return Time::NEVER };
         let dialled = self.handshakes.iter().filter_map(|(token, shake)| match shake.stage {

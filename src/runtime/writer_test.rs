@@ -223,13 +223,7 @@ impl Node {
     fn beat(&mut self) {
         self.beats += 1;
         let (sequence, echoed) = (self.beats, self.beats - 1);
-        self.say(&Message::Heartbeat(Heartbeat {
-            sequence,
-            echoed,
-            progress: Vec::new(),
-            gone_on: Vec::new(),
-            waits: Vec::new(),
-        }));
+        self.say(&Message::Heartbeat(Heartbeat { sequence, echoed, ..Heartbeat::default() }));
         loop {
             match self.hear().expect("the scheduler lives") {
                 Message::HeartbeatEcho(echo) if echo.sequence == sequence => return,

@@ -346,7 +346,7 @@ record! {
 }
 
 record! {
-    /// Who has not entered this collective, and where are they?
+    /// Which members have not entered this collective, and where are they?
     pub struct WhereAre {
         /// Chosen by the node; stands in the answer.
         pub query: u64,

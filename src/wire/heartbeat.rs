@@ -40,7 +40,7 @@ record! {
 const WAIT_BYTES_LEAST: usize = 4 + 1 + 1 + 1 + 8;
 
 /// A sign of life, echoed at once.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Heartbeat {
     /// Grows by one.
     pub sequence: u64,

@@ -24,6 +24,7 @@ def demand(launcher):
     if fetch_mpi.is_there(launcher):
         return launcher
     words = f"{launcher} is not installed: `make mpi` installs it where it can, and says why where it can't"
+    # A machine without a way to Debian's packages has no launcher; where CI is set it must have one.
     return pytest.fail(words) if os.environ.get("CI") else pytest.skip(words)
 
 

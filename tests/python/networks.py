@@ -65,6 +65,7 @@ class Hosts:
 
     def _sh(self, host, line):
         done = subprocess.run(self.command(host, ["sh", "-ec", line]), capture_output=True, text=True, timeout=LIMIT)
+        # A kernel may lack what a line asks for (veth, nft): then there is no such network to test on.
         if done.returncode != 0:
             pytest.skip(f"NOT TESTED: this machine does not do {line!r}: {done.stderr.strip()}")
 
@@ -77,6 +78,7 @@ class Hosts:
         holder = Process(unshare, name="a host")
         self.holders.append(holder)
         until(lambda: holder.returncode is not None or "stands" in holder.stdout, LIMIT, "a network namespace")
+        # A container may forbid network namespaces, and hosts of their own can't be had without.
         if holder.returncode is not None:
             pytest.skip(f"NOT TESTED: this machine allows no network namespace: {holder.stderr.strip()}")
 

@@ -21,6 +21,7 @@ def nccl():
     """The path of the real libnccl.so.2. Skips where the package registry can't be reached or has no wheel for us."""
     try:
         return fetch_nccl.fetch()
+    # The real library is 200 MB from a registry that a machine may not reach; no other stands in for it.
     except (OSError, subprocess.SubprocessError, zipfile.BadZipFile) as error:
         words = getattr(error, "stderr", None) or str(error)
         pytest.skip(f"{fetch_nccl.PACKAGE} {fetch_nccl.VERSION} can't be had: {words.strip().splitlines()[-1]}")

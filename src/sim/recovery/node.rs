@@ -314,13 +314,7 @@ impl World {
                     let progress = self.progress(node);
                     self.send_to_scheduler(
                         node,
-                        Message::Heartbeat(Heartbeat {
-                            sequence,
-                            echoed,
-                            progress,
-                            gone_on: Vec::new(),
-                            waits: Vec::new(),
-                        }),
+                        Message::Heartbeat(Heartbeat { sequence, echoed, progress, ..Heartbeat::default() }),
                     );
                 }
                 agent::Output::SendCall { group, sequence } => {

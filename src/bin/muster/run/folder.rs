@@ -13,6 +13,7 @@
 
 use super::children::Part;
 use super::parse::RunOptions;
+use crate::voice::Voice;
 use muster::net::host;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
@@ -142,7 +143,7 @@ pub fn claim(folder: &Path, own: &Tenant) -> Result<Claim, String> {
         Ok(claimed) => claimed,
         Err(error) => {
             let (folder, again) = (folder.display(), "another run that has the same --log_dir would not be noticed");
-            eprintln!("muster: warning: {folder}/{RUNS}: {error}: {again}");
+            Voice::error().say(format!("muster: warning: {folder}/{RUNS}: {error}: {again}\n"));
             Ok(Claim(None))
         }
     }

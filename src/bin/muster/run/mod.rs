@@ -149,17 +149,23 @@ fn port(options: &RunOptions, listener: Option<&TcpListener>) -> Result<u16, Ref
     }
 }
 
+/// How much is said with one call: far below what may wait to be written.
+const SAID_AT_ONCE: usize = 32 << 10;
+
 fn announce(options: &RunOptions, children: &[Child], port: u16, voice: &Voice) {
     let mut said = String::new();
     for child in children {
         said += &format!("muster: {} has pid {} and writes {}\n", child.part, child.pid, child.log.display());
+        if said.len() >= SAID_AT_ONCE {
+            voice.say(std::mem::take(&mut said));
+        }
     }
     if options.all_here() && options.node_rank.is_some_and(|rank| rank > 0) {
         said += "muster: --node_rank has no effect: all workers are on this host, and have the ranks from 0\n";
     }
     let here = if children.iter().any(|child| child.part == Part::Scheduler) { "here" } else { "on another host" };
     said += &format!("muster: the scheduler is {here}: {} port {port}\n", options.master_addr);
-    voice.say(said); // with one call, however many children there are
+    voice.say(said);
 }
 
 fn wait(
