@@ -59,7 +59,7 @@ def chaos(given, folder):
     """The blows that were struck, and whether the weights are the same."""
     rng = random.Random(given.seed)
     plan = given.plan.split(",") if given.plan else plan_of(rng, given.kills)
-    epochs = given.epochs or 80 * len(plan)
+    epochs = given.epochs or 250 * len(plan)  # some two seconds of quiet training for each kill
     steps = epochs * STEPS_PER_EPOCH
     parent = rng.randrange(1, given.ranks)
     words = ["--epochs", epochs]

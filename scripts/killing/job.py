@@ -35,6 +35,15 @@ def children_of(launcher):
     return found
 
 
+def signal_child(pid, number):
+    """Signals a process that its launcher may reap at any moment; whether it was there."""
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return False
+    return True
+
+
 class Failed(Exception):
     """The training did not go as it must; the words say how."""
 
@@ -126,11 +135,11 @@ class Job:
 
     def kill(self, pid):
         """Kills a process of this job; the moment, in nanoseconds, or None if it had ended."""
-        if not self.is_child(pid) or stat_of(pid)[0] in "ZX":
+        state, parent = stat_of(pid) or ("Z", 0)
+        if parent != self.launcher.pid or state in "ZX":
             return None
         now = time.monotonic_ns()
-        os.kill(pid, signal.SIGKILL)
-        return now
+        return now if signal_child(pid, signal.SIGKILL) else None
 
     def kill_in(self, pid, condition):
         """Kills a process only if it is where the condition (on its pid) wants it: for that it is held still."""
@@ -142,7 +151,7 @@ class Job:
     @contextlib.contextmanager
     def held(self, pid):
         """Stops a process for a moment; whether it stands. All that it has said is then in the trace."""
-        os.kill(pid, signal.SIGSTOP)
+        signal_child(pid, signal.SIGSTOP)
         try:
             deadline = time.monotonic() + STOPPING_SECONDS
             while (state := (stat_of(pid) or "Z")[0]) not in "TZX":
@@ -152,7 +161,7 @@ class Job:
             yield state == "T"
         finally:
             if self.is_child(pid):
-                os.kill(pid, signal.SIGCONT)
+                signal_child(pid, signal.SIGCONT)
 
     def children_left(self):
         """Those of the forked children that live: pids."""
