@@ -7,6 +7,7 @@
 #   make test     everything that must hold before a change is merged
 #   make loom     the models of threads that wait for each other, in every order; part of make test
 #   make soak     the long runs
+#   make under-load   the tests, three times, beside 20 busy loops: make under-load [LOOPS=20] [TIMES=3] [JOBS_OF="unit ctest ..."]
 #   make mpi      installs Open MPI and MPICH (from Debian) and Intel MPI (into target/impi) for the tests; part of make test
 #   make sim SEEDS=100000   so many simulated stories of loss and return, and the table of what they met
 #   make detection   kills, stops, silences ranks, lets them disagree, and takes the time until everybody knows, and goes on
@@ -45,8 +46,8 @@ CMAKE_THERE := $(if $(SYSTEM_CMAKE),,$(VENV)/has_cmake)
 JOBS := $(shell nproc)
 STRICT := -DCMAKE_COMPILE_WARNING_AS_ERROR=ON
 
-.PHONY: build library examples ctests install demo test fmt clippy rust-tests loom ctest pytest mpi header soak sim chaos \
-    storm storm-worker bench-peers detection sanitize asan helgrind valgrind clean
+.PHONY: build library examples ctests install demo test fmt clippy rust-tests loom ctest pytest mpi header soak under-load \
+    sim chaos storm storm-worker bench-peers detection sanitize asan helgrind valgrind clean
 
 ## Build
 
@@ -133,6 +134,14 @@ soak: build storm-worker $(VENV)/has_pytest mpi
 	MUSTER_SOAK=1 cargo test --release -- --nocapture
 	$(PYTHON) -m pytest -c tests/python/pytest.ini tests/soak
 	python3 scripts/storm.py --minutes 10 $(if $(SEED),--seed $(SEED))
+
+# Ranks outnumber cores wherever this runs; here they get a tenth of one.
+LOOPS ?= 20
+TIMES ?= 3
+
+under-load: build ctests storm-worker $(VENV)/has_pytest mpi
+	cargo test --no-run
+	$(PYTHON) scripts/under_load.py --loops $(LOOPS) --times $(TIMES) --ctest $(CTEST) $(JOBS_OF)
 
 # What a rank of a storm runs.
 STORM := $(TARGET)/benches/storm
