@@ -71,6 +71,7 @@ mod sink;
 mod store;
 mod sync;
 mod telling;
+mod testers;
 mod turns;
 mod unanswered;
 mod watching;

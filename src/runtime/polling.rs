@@ -27,7 +27,11 @@ const TESTS: u32 = 16;
 const TESTS_WITHIN: Duration = Duration::from_micros(4);
 /// A yield of such a caller that takes longer has let somebody run: there are not processors enough for one that only tests.
 const TEST_LATE: Duration = Duration::from_micros(1);
-/// How long it sleeps then, unless what it tests for ends before.
+/// How long it sleeps then, unless a request ends before: first as long as a program that computes would keep the processor after
+/// that yield. A timer that is due before the system's next tick has to be programmed, which on a virtual machine costs more than
+/// a small collective, and so short a wait mostly ends by what it waits for. Later it sleeps for a short time only, since it may
+/// have other things to look after.
+const TEST_SLEEP_FIRST: Duration = Duration::from_millis(4);
 const TEST_SLEEP: Duration = Duration::from_micros(100);
 
 /// How long the calls of a group poll.
@@ -126,7 +130,7 @@ pub(super) enum GiveWay {
     No,
     /// Others run: among them, perhaps, the thread that does the work.
     Yield,
-    /// Sleep until the end of what is tested, for so long at most.
+    /// Sleep until a request ends, for so long at most.
     Sleep(Duration),
 }
 
@@ -139,24 +143,26 @@ pub struct Tester {
     /// When the present run of fruitless tests began.
     since: Time,
     trust: Trust,
+    /// How long it sleeps next.
+    sleep: Duration,
 }
 
 impl Tester {
     /// One that has not tested yet.
     pub(crate) const fn new() -> Tester {
-        Tester { clock: None, fruitless: 0, since: Time(0), trust: Trust::FULL }
+        Tester { clock: None, fruitless: 0, since: Time(0), trust: Trust::FULL, sleep: TEST_SLEEP_FIRST }
     }
 
     /// One that has tested in vain so often that it sleeps with the next test.
     #[cfg(all(test, not(loom)))]
     pub(super) fn tired() -> Tester {
         let trust = Trust { back_at: Time::NEVER, span: DISTRUST };
-        Tester { clock: None, fruitless: TESTS - 1, since: Time::NEVER, trust }
+        Tester { clock: None, fruitless: TESTS - 1, since: Time::NEVER, trust, sleep: TEST_SLEEP }
     }
 
     /// A test has found an end.
     pub(super) fn found(&mut self) {
-        self.fruitless = 0;
+        (self.fruitless, self.sleep) = (0, TEST_SLEEP_FIRST);
     }
 
     /// A test has found nothing. The clock is read once in [`TESTS`] tests.
@@ -175,7 +181,7 @@ impl Tester {
         (self.fruitless, self.since) = (0, now);
         match took <= TESTS_WITHIN {
             false => GiveWay::No,
-            true if now < self.trust.back_at => GiveWay::Sleep(TEST_SLEEP),
+            true if now < self.trust.back_at => GiveWay::Sleep(std::mem::replace(&mut self.sleep, TEST_SLEEP)),
             true => GiveWay::Yield,
         }
     }
@@ -292,15 +298,17 @@ mod tests {
         assert_eq!(test_at(&mut tester, now), GiveWay::Yield);
         now = now + TEST_LATE + US;
         tester.back(&GiveWay::Yield, now);
-        for later in [Duration::ZERO, DISTRUST - US] {
+        for (later, limit) in [(Duration::ZERO, TEST_SLEEP_FIRST), (US, TEST_SLEEP), (DISTRUST - US, TEST_SLEEP)] {
             tester.since = now + later;
             tester.fruitless = TESTS - 1;
             let way = test_at(&mut tester, now + later);
-            assert_eq!(way, GiveWay::Sleep(TEST_SLEEP));
+            assert_eq!(way, GiveWay::Sleep(limit));
             tester.back(&way, now + later + TEST_LATE + US); // that it slept for long says nothing
         }
         (tester.since, tester.fruitless) = (now + DISTRUST, TESTS - 1);
         assert_eq!(test_at(&mut tester, now + DISTRUST), GiveWay::Yield);
+        tester.found();
+        assert_eq!(tester.sleep, TEST_SLEEP_FIRST, "the next wait begins anew");
     }
 
     #[test]
