@@ -7,7 +7,7 @@
 #   make test     everything that must hold before a change is merged
 #   make loom     the models of threads that wait for each other, in every order; part of make test
 #   make soak     the long runs
-#   make under-load   the tests, three times, beside 20 busy loops: make under-load [LOOPS=20] [TIMES=3] [JOBS_OF="unit ctest ..."]
+#   make under-load   the tests, three times, beside 20 busy loops: make under-load [LOOPS=20] [TIMES=3] [ONLY="unit ctest ..."]
 #   make mpi      installs Open MPI and MPICH (from Debian) and Intel MPI (into target/impi) for the tests; part of make test
 #   make sim SEEDS=100000   so many simulated stories of loss and return, and the table of what they met
 #   make detection   kills, stops, silences ranks, lets them disagree, and takes the time until everybody knows, and goes on
@@ -141,7 +141,7 @@ TIMES ?= 3
 
 under-load: build ctests storm-worker $(VENV)/has_pytest mpi
 	cargo test --no-run
-	$(PYTHON) scripts/under_load.py --loops $(LOOPS) --times $(TIMES) --ctest $(CTEST) $(JOBS_OF)
+	$(PYTHON) scripts/under_load.py --loops $(LOOPS) --times $(TIMES) --ctest $(CTEST) $(ONLY)
 
 # What a rank of a storm runs.
 STORM := $(TARGET)/benches/storm

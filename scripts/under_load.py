@@ -9,22 +9,17 @@ passed each time.
 """
 
 import argparse
-import ctypes
+import concurrent.futures
 import os
 import pathlib
-import queue
 import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 
 TREE = pathlib.Path(__file__).resolve().parents[1]
 FOLDER = TREE / "target" / "under_load"
-PR_SET_PDEATHSIG = 1
-# Those that take longest begin first, so that no stream ends long after the others.
-LONGEST = ("ctest", "unit", "test_run", "test_breaking", "test_hosts", "test_many_nodes", "test_launchers")
 
 
 def busy_loop():
@@ -32,7 +27,6 @@ def busy_loop():
     parent = os.getpid()
     pid = os.fork()
     if pid == 0:
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         while os.getppid() == parent:
             for _ in range(1_000_000):
                 pass
@@ -41,50 +35,24 @@ def busy_loop():
 
 
 def commands(ctest, python):
-    """What each job runs."""
+    """What each job runs. Those that take longest begin first, so that no stream ends long after the others."""
     jobs = {"ctest": [ctest, "--test-dir", TREE / "target" / "cmake" / "ctests", "--output-on-failure", "--no-tests=error"],
             "unit": ["cargo", "test", "--lib", "--bins"]}
-    for file in (TREE / "tests" / "python").glob("test_*.py"):
-        jobs[file.stem] = [python, "-m", "pytest", file]
-    order = {name: place for place, name in enumerate(LONGEST)}
-    return {name: jobs[name] for name in sorted(jobs, key=lambda name: (order.get(name, len(order)), name))}
+    return jobs | {file.stem: [python, "-m", "pytest", file] for file in sorted((TREE / "tests" / "python").glob("test_*.py"))}
 
 
-def run_job(name, command, folder, running):
-    """Its exit code and how many seconds it took."""
+def run_job(number, name, command, running):
+    """The job with its pass, if it failed."""
+    log = FOLDER / f"pass-{number}" / f"{name}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
     begun = time.monotonic()
-    with open(folder / f"{name}.log", "wb") as log:
-        process = subprocess.Popen([str(word) for word in command], cwd=TREE, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    with open(log, "wb") as file:
+        process = subprocess.Popen([str(word) for word in command], cwd=TREE, stdin=subprocess.DEVNULL, stdout=file, stderr=file)
         running.append(process)
         code = process.wait()
-    return code, time.monotonic() - begun
-
-
-def one_pass(number, jobs, streams, running):
-    """The names of the jobs that failed."""
-    folder = FOLDER / f"pass-{number}"
-    folder.mkdir(parents=True)
-    waiting, failed = queue.SimpleQueue(), []
-    for job in jobs.items():
-        waiting.put(job)
-
-    def work():
-        while True:
-            try:
-                name, command = waiting.get_nowait()
-            except queue.Empty:
-                return
-            code, seconds = run_job(name, command, folder, running)
-            print(f"pass {number}: {name}: {'passed' if code == 0 else f'FAILED with {code}'} after {seconds:.0f} s", flush=True)
-            if code != 0:
-                failed.append(name)
-
-    threads = [threading.Thread(target=work, daemon=True) for _ in range(streams)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return failed
+    ended = "passed" if code == 0 else f"FAILED with {code}"
+    print(f"pass {number}: {name}: {ended} after {time.monotonic() - begun:.0f} s", flush=True)
+    return [] if code == 0 else [f"{name} (pass {number})"]
 
 
 def options(known):
@@ -95,7 +63,7 @@ def options(known):
     parser.add_argument("--ctest", default="ctest", help="the program")
     parser.add_argument("jobs", nargs="*", metavar="JOB", help="default: all")
     given = parser.parse_args()
-    if min(given.loops + 1, given.times, given.streams) < 1:
+    if given.loops < 0 or given.times < 1 or given.streams < 1:
         parser.error("--loops must be 0 or more, --times and --streams 1 or more")
     unknown = sorted(set(given.jobs) - set(known))
     if unknown:
@@ -112,10 +80,13 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     running = []
     loops = [busy_loop() for _ in range(given.loops)]
+    pool = concurrent.futures.ThreadPoolExecutor(given.streams)
     try:
-        failed = [f"{name} (pass {number})" for number in range(1, given.times + 1)
-                  for name in one_pass(number, jobs, given.streams, running)]
+        results = [pool.submit(run_job, number, name, command, running)
+                   for number in range(1, given.times + 1) for name, command in jobs.items()]
+        failed = [job for result in results for job in result.result()]
     finally:
+        pool.shutdown(wait=False, cancel_futures=True)
         for process in running:
             if process.poll() is None:
                 process.terminate()

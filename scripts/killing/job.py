@@ -36,7 +36,7 @@ def children_of(launcher):
 
 
 def signal_child(pid, number):
-    """Signals a process that its launcher may reap at any moment; whether it was there."""
+    """Signals a process that may end and be reaped at any moment; whether it was there."""
     try:
         os.kill(pid, number)
     except ProcessLookupError:
@@ -183,7 +183,7 @@ class Job:
                 self.launcher.wait()
         self.trace.read()
         for pid in self.children_left():
-            os.kill(pid, signal.SIGKILL)
+            signal_child(pid, signal.SIGKILL)
 
 
 def train_quietly(folder, ranks, words, timeout):

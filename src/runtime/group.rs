@@ -162,7 +162,7 @@ impl Group {
             makings: AtomicU64::new(0),
             turns: Turns::default(),
             jobs: Jobs::default(),
-            requests: Requests::of(&shared.testers),
+            requests: Requests::default(),
             spare_lists: Mutex::default(),
         })
     }

@@ -225,19 +225,6 @@ fn every_waiter_of_a_request_returns_with_its_one_outcome() {
 }
 
 #[test]
-fn a_tester_does_not_sleep_through_the_end_of_what_it_tests() {
-    every_order(|| {
-        let (request, completer) = request();
-        let operation = thread::spawn(move || completer.complete(Ok(Some(HERE))));
-        if request.test().is_none() {
-            request.sleep_as_tester(None); // without limit: an end that it missed it would never hear of
-        }
-        assert_eq!(request.test(), Some(Ok(Some(HERE))));
-        operation.join().unwrap();
-    });
-}
-
-#[test]
 fn an_operation_that_is_dropped_ends_its_waiters() {
     every_order(|| {
         let (request, completer) = request();

@@ -71,7 +71,6 @@ mod sink;
 mod store;
 mod sync;
 mod telling;
-mod testers;
 mod turns;
 mod unanswered;
 mod watching;

@@ -25,13 +25,8 @@ const DISTRUST_MAX: Duration = Duration::from_millis(1280);
 /// So many tests that find nothing make a caller that waits by testing, if they take no longer than this.
 const TESTS: u32 = 16;
 const TESTS_WITHIN: Duration = Duration::from_micros(4);
-/// A yield of such a caller that takes longer has let somebody run: there are not processors enough for one that only tests.
-const TEST_LATE: Duration = Duration::from_micros(1);
-/// How long it sleeps then, unless a request ends before: first as long as a program that computes would keep the processor after
-/// that yield. A timer that is due before the system's next tick has to be programmed, which on a virtual machine costs more than
-/// a small collective, and so short a wait mostly ends by what it waits for. Later it sleeps for a short time only, since it may
-/// have other things to look after.
-const TEST_SLEEP_FIRST: Duration = Duration::from_millis(4);
+/// How long it sleeps where a yield has come back late, unless what it tests for ends before. A timer that is due so soon has to be
+/// programmed, which on a virtual machine costs more than a small collective: so it yields as long as that will do.
 const TEST_SLEEP: Duration = Duration::from_micros(100);
 
 /// How long the calls of a group poll.
@@ -130,7 +125,7 @@ pub(super) enum GiveWay {
     No,
     /// Others run: among them, perhaps, the thread that does the work.
     Yield,
-    /// Sleep until a request ends, for so long at most.
+    /// Sleep until the end of what is tested, for so long at most.
     Sleep(Duration),
 }
 
@@ -143,26 +138,24 @@ pub struct Tester {
     /// When the present run of fruitless tests began.
     since: Time,
     trust: Trust,
-    /// How long it sleeps next.
-    sleep: Duration,
 }
 
 impl Tester {
     /// One that has not tested yet.
     pub(crate) const fn new() -> Tester {
-        Tester { clock: None, fruitless: 0, since: Time(0), trust: Trust::FULL, sleep: TEST_SLEEP_FIRST }
+        Tester { clock: None, fruitless: 0, since: Time(0), trust: Trust::FULL }
     }
 
     /// One that has tested in vain so often that it sleeps with the next test.
     #[cfg(all(test, not(loom)))]
     pub(super) fn tired() -> Tester {
         let trust = Trust { back_at: Time::NEVER, span: DISTRUST };
-        Tester { clock: None, fruitless: TESTS - 1, since: Time::NEVER, trust, sleep: TEST_SLEEP }
+        Tester { clock: None, fruitless: TESTS - 1, since: Time::NEVER, trust }
     }
 
     /// A test has found an end.
     pub(super) fn found(&mut self) {
-        (self.fruitless, self.sleep) = (0, TEST_SLEEP_FIRST);
+        self.fruitless = 0;
     }
 
     /// A test has found nothing. The clock is read once in [`TESTS`] tests.
@@ -181,7 +174,7 @@ impl Tester {
         (self.fruitless, self.since) = (0, now);
         match took <= TESTS_WITHIN {
             false => GiveWay::No,
-            true if now < self.trust.back_at => GiveWay::Sleep(std::mem::replace(&mut self.sleep, TEST_SLEEP)),
+            true if now < self.trust.back_at => GiveWay::Sleep(TEST_SLEEP),
             true => GiveWay::Yield,
         }
     }
@@ -193,7 +186,7 @@ impl Tester {
     }
 
     fn back(&mut self, way: &GiveWay, now: Time) {
-        if *way == GiveWay::Yield && now.since(self.since) > TEST_LATE {
+        if *way == GiveWay::Yield && now.since(self.since) > LATE {
             self.trust.lose(now);
         }
         self.since = now;
@@ -282,7 +275,8 @@ mod tests {
             now = now + US / 10;
             let way = test_at(&mut tester, now);
             if way != GiveWay::No {
-                tester.back(&way, now + US);
+                now = now + LATE; // the thread that does the work has run, and other ranks: not late yet
+                tester.back(&way, now);
                 ways.push(way);
             }
         }
@@ -296,19 +290,17 @@ mod tests {
         tester.since = now;
         (0..TESTS - 1).for_each(|_| assert_eq!(test_at(&mut tester, now), GiveWay::No));
         assert_eq!(test_at(&mut tester, now), GiveWay::Yield);
-        now = now + TEST_LATE + US;
+        now = now + LATE + US;
         tester.back(&GiveWay::Yield, now);
-        for (later, limit) in [(Duration::ZERO, TEST_SLEEP_FIRST), (US, TEST_SLEEP), (DISTRUST - US, TEST_SLEEP)] {
+        for later in [Duration::ZERO, DISTRUST - US] {
             tester.since = now + later;
             tester.fruitless = TESTS - 1;
             let way = test_at(&mut tester, now + later);
-            assert_eq!(way, GiveWay::Sleep(limit));
-            tester.back(&way, now + later + TEST_LATE + US); // that it slept for long says nothing
+            assert_eq!(way, GiveWay::Sleep(TEST_SLEEP));
+            tester.back(&way, now + later + LATE + US); // that it slept for long says nothing
         }
         (tester.since, tester.fruitless) = (now + DISTRUST, TESTS - 1);
         assert_eq!(test_at(&mut tester, now + DISTRUST), GiveWay::Yield);
-        tester.found();
-        assert_eq!(tester.sleep, TEST_SLEEP_FIRST, "the next wait begins anew");
     }
 
     #[test]

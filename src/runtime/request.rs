@@ -10,7 +10,6 @@
 use super::group::Group;
 use super::polling::{GiveWay, Tester};
 use super::sync::{lock, wait, Arc, Condvar, Instant, Mutex, MutexGuard};
-use super::testers::Testers;
 use crate::error::{Error, Result, Status};
 use crate::types::{Call, DType};
 use std::any::Any;
@@ -74,7 +73,6 @@ pub(super) struct Requests(Arc<Shelf>);
 #[derive(Default)]
 struct Shelf {
     spare: Mutex<Vec<Arc<Record>>>,
-    testers: Arc<Testers>,
 }
 
 #[derive(Default)]
@@ -113,11 +111,6 @@ pub struct Completer {
 }
 
 impl Requests {
-    /// A group's; its node's testers hear of their ends.
-    pub(super) fn of(testers: &Arc<Testers>) -> Requests {
-        Requests(Arc::new(Shelf { spare: Mutex::default(), testers: Arc::clone(testers) }))
-    }
-
     /// Whether the next one takes no memory.
     pub(super) fn has_spare(&self) -> bool {
         !lock(&self.0.spare).is_empty()
@@ -169,17 +162,14 @@ fn end(record: &Arc<Record>, outcome: Outcome) {
         Err(error) => drop(state.error.get_or_insert(error)),
     }
     (state.missing, state.ends) = (state.missing - 1, state.ends - 1);
-    let (mut cancel, mut waiting, mut home) = (None, 0, None);
+    let (mut cancel, mut waiting) = (None, 0);
     if state.missing == 0 {
         state.outcome = Some(state.error.take().map_or(Ok(state.received), Err));
-        (cancel, waiting, home) = (state.cancel.take(), state.waiting, state.home.clone());
+        (cancel, waiting) = (state.cancel.take(), state.waiting);
     }
     leave(record, state);
     if waiting > 0 {
         record.changed.notify_all(); // outside the lock, which they want next
-    }
-    if let Some(home) = home {
-        home.0.testers.rouse();
     }
     drop(cancel); // outside the lock: it may own a group
 }
@@ -206,31 +196,22 @@ impl Request {
 
     /// The same for a caller's thread, which may wait by testing again and again: it then gives way to who does the work.
     pub fn test_by(&self, tester: &mut Tester) -> Option<Outcome> {
-        let at_once = self.test();
-        if at_once.is_some() {
-            tester.found();
-            return at_once;
-        }
-        let way = tester.found_nothing();
-        match way {
-            GiveWay::No => return None,
-            GiveWay::Yield => std::thread::yield_now(),
-            GiveWay::Sleep(limit) => self.sleep_as_tester(Some(limit)),
-        }
-        tester.gave_way(&way);
         let outcome = self.test();
         if outcome.is_some() {
             tester.found();
+            return outcome;
         }
+        let way = tester.found_nothing();
+        let outcome = match way {
+            GiveWay::No => return None,
+            GiveWay::Yield => {
+                std::thread::yield_now();
+                self.test()
+            }
+            GiveWay::Sleep(limit) => self.wait(Some(limit)),
+        };
+        tester.gave_way(&way);
         outcome
-    }
-
-    /// Sleeps until this request or another one of the node ends.
-    pub(super) fn sleep_as_tester(&self, limit: Option<Duration>) {
-        let home = lock(&self.record.state).home.clone();
-        if let Some(home) = home {
-            home.0.testers.sleep(limit, || self.test().is_some());
-        }
     }
 
     /// Waits for the end, at most so long (`None`: without limit).
@@ -367,25 +348,6 @@ mod tests {
         assert_eq!(ended, Some(Some(Ok(None))));
         working.join().unwrap();
         assert_eq!(request.test_by(&mut Tester::new()), Some(Ok(None)));
-    }
-
-    #[test]
-    fn a_thread_that_tests_several_requests_is_roused_by_the_end_of_any_of_any_group() {
-        let testers = Arc::new(Testers::default());
-        let [one, another] = [(); 2].map(|()| Requests::of(&testers));
-        let ((tested, _open), (_other, completer)) = (one.make(), another.make());
-        // Again and again, for it may end before this thread sleeps; at last nothing is left that would rouse it.
-        let (sender, working) = (Arc::clone(&testers), Arc::new(AtomicU32::new(0)));
-        let over = Arc::clone(&working);
-        let worker = std::thread::spawn(move || {
-            completer.complete(Ok(None));
-            while over.load(Ordering::SeqCst) == 0 {
-                sender.rouse();
-            }
-        });
-        tested.sleep_as_tester(None);
-        working.store(1, Ordering::SeqCst);
-        worker.join().unwrap();
     }
 
     #[test]

@@ -13,8 +13,7 @@ use super::operations::Operations;
 use super::polling::Polling;
 use super::roster::calls_this_node_lost;
 use super::seat::Seat;
-use super::sync::{self, lock, wait, Bell, Condvar, Mutex, MutexGuard};
-use super::testers::Testers;
+use super::sync::{lock, wait, Bell, Condvar, Mutex, MutexGuard};
 use crate::agent::{Ask, Command, Event};
 use crate::error::{Culprit, Error, Failure, Result, Status};
 use crate::net::host;
@@ -162,8 +161,6 @@ pub struct Shared {
     pub cores: u32,
     /// How its threads wait.
     pub(super) polling: Polling,
-    /// Threads of the program that test requests.
-    pub(super) testers: sync::Arc<Testers>,
 }
 
 impl Shared {
@@ -204,7 +201,6 @@ impl Shared {
             recovery: false,
             cores: host::cores(),
             polling: Polling::new(None),
-            testers: sync::Arc::new(Testers::default()),
         }
     }
 
