@@ -309,12 +309,12 @@ muster_status_t Collective::call(muster_request_t **r) {
 }
 
 void Collective::block() {
-    life_.make(what_, [this] { return call(nullptr); });
+    life_.make(what_, [this] { return call(nullptr); }, group_);
     verify();
 }
 
 void Collective::start() {
-    life_.make("the start of " + what_, [this] { return call(&request_); });
+    life_.make("the start of " + what_, [this] { return call(&request_); }, group_);
 }
 
 void Collective::wait() {
@@ -335,7 +335,7 @@ bool Collective::test(int times) {
 
 void Collective::ended(muster_status_t status) {
     if (status != MUSTER_OK) {
-        life_.judge(what_ + ", by request,", status);
+        life_.judge(what_ + ", by request,", status, group_);
         throw CallFailed{status};
     }
     muster_request_free(request_);

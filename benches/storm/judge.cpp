@@ -41,14 +41,17 @@ std::string told(const muster_failure_t &failure) {
 
 }  // namespace
 
-void Life::judge(const std::string &what, muster_status_t status) {
+void Life::judge(const std::string &what, muster_status_t status, muster_group_t *group) {
     const std::int64_t ns = now_ns();
     const std::string sentence = muster_last_error();
     muster_failure_t failure{};
     failure.rank = -1;
-    const bool known = muster_failure(cluster, &failure, sizeof failure) == MUSTER_OK;
+    const muster_status_t found = group == nullptr ? muster_failure(cluster, &failure, sizeof failure)
+                                                   : muster_group_failure(group, &failure, sizeof failure);
+    const bool known = found == MUSTER_OK;
     slot.errors++;
-    const std::string all = what + " gave " + muster_status_string(status) + ", \"" + sentence + "\"; muster_failure: " +
+    const std::string all = what + " gave " + muster_status_string(status) + ", \"" + sentence + "\"; " +
+                            (group == nullptr ? "muster_failure: " : "muster_group_failure: ") +
                             (known ? told(failure) : "nothing");
     note("errors", std::to_string(ns) + " " + std::to_string(rank) + " " + std::to_string(::getpid()) + " " +
                        std::to_string(epoch) + " " + std::to_string(status) + " " + std::to_string(pid_in(sentence)) + " " +
@@ -58,10 +61,9 @@ void Life::judge(const std::string &what, muster_status_t status) {
         if (!is_struck(options.folder, pid_in(sentence))) {
             violate("somebody is called lost whom nobody struck: " + all);
         }
-        // What a peer alone believes the scheduler may confirm in its own words, of the same process.
         if (!mending && (!known || failure.status != status || failure.pid != pid_in(sentence) ||
-                         !(contains(sentence, failure.cause) || contains(sentence, "unconfirmed")))) {
-            violate("the sentence and muster_failure tell different causes: " + all);
+                         !contains(sentence, failure.cause))) {
+            violate("the sentence and the struct tell different causes: " + all);
         }
         return;
     case MUSTER_ERR_REVOKED:

@@ -56,10 +56,10 @@ muster_status_t Life::insist(const std::string &what, const std::function<muster
     return status;
 }
 
-void Life::make(const std::string &what, const std::function<muster_status_t()> &call) {
+void Life::make(const std::string &what, const std::function<muster_status_t()> &call, muster_group_t *group) {
     const muster_status_t status = attempt(what, call);
     if (status != MUSTER_OK) {
-        judge(what, status);
+        judge(what, status, group);
         throw CallFailed{status};
     }
 }

@@ -63,10 +63,10 @@ public:
     muster_status_t insist(const std::string &what, const std::function<muster_status_t()> &call, double limit_s = 0);
     // What must be ended also where all has been given up: it is noted, and limited.
     void settle(const std::string &what, const std::function<void()> &call);
-    // Makes a call that must succeed, unless a blow was struck: then it throws CallFailed.
-    void make(const std::string &what, const std::function<muster_status_t()> &call);
+    // Makes a call, on this group if any, that must succeed, unless a blow was struck: then it throws CallFailed.
+    void make(const std::string &what, const std::function<muster_status_t()> &call, muster_group_t *group = nullptr);
     // The call has ended so. Returns if that is right after the blows so far, and is a violation otherwise.
-    void judge(const std::string &what, muster_status_t status);
+    void judge(const std::string &what, muster_status_t status, muster_group_t *group = nullptr);
 
     // Ends the process and the storm.
     [[noreturn]] void violate(const std::string &words) const;

@@ -63,9 +63,10 @@ struct Going {
     const Message *message = nullptr;
     Bytes memory;
     muster_received_t received{-7, -7, 7, -7};
+    muster_group_t *const group;
     muster_request_t *request = nullptr;
 
-    explicit Going(Life &life) : life(life) {}
+    Going(Life &life, muster_group_t *group) : life(life), group(group) {}
     Going(const Going &) = delete;
     Going &operator=(const Going &) = delete;
     ~Going() {
@@ -79,7 +80,7 @@ struct Going {
 };
 
 void end(Going &going, const std::string &what) {
-    going.life.make("the wait for " + what, [&] { return muster_request_wait(going.request, -1); });
+    going.life.make("the wait for " + what, [&] { return muster_request_wait(going.request, -1); }, going.group);
     muster_request_free(going.request);
     going.request = nullptr;
 }
@@ -97,22 +98,21 @@ void send_all(Life &life, const Groups &groups, const std::vector<Message> &mess
         if (message.from != life.rank) {
             continue;
         }
-        Going &going = window.emplace_back(life);
+        Going &going = window.emplace_back(life, groups.handle(message.group));
         going.message = &message;
         going.memory = filled(message.key, bytes_of(message));
-        muster_group_t *group = groups.handle(message.group);
         const int to = place_of(groups, message.group, message.to);
         const std::int32_t dtype = message_types[message.type].dtype;
         if (own.one_in(2)) {
             life.make("to send " + in_words(message), [&] {
-                return muster_send(group, going.memory.data(), message.count, dtype, to, message.tag);
-            });
+                return muster_send(going.group, going.memory.data(), message.count, dtype, to, message.tag);
+            }, going.group);
             window.pop_back();
             continue;
         }
         life.make("to start to send " + in_words(message), [&] {
-            return muster_isend(group, going.memory.data(), message.count, dtype, to, message.tag, &going.request);
-        });
+            return muster_isend(going.group, going.memory.data(), message.count, dtype, to, message.tag, &going.request);
+        }, going.group);
         if (window.size() >= kWindow) {
             end(window.front(), in_words(*window.front().message));
             window.pop_front();
@@ -134,27 +134,26 @@ void receive_named(Life &life, const Groups &groups, const std::vector<Message> 
         if (message.to != life.rank || message.taken == Taken::kAnySource) {
             continue;
         }
-        Going &going = window.emplace_back(life);
+        Going &going = window.emplace_back(life, groups.handle(message.group));
         const std::size_t width = message_types[message.type].width, room = message.count + own.below(3) * own.below(50);
         going.message = &message;
         going.memory.assign(room * width + kGuard, kUntouched);
-        muster_group_t *group = groups.handle(message.group);
         const int from = place_of(groups, message.group, message.from);
         const std::int32_t dtype = message_types[message.type].dtype;
         const std::int32_t tag = message.taken == Taken::kAnyTag ? MUSTER_ANY_TAG : message.tag;
         // Of receives that take any tag the first that was posted gets the first: none is overtaken.
         if (own.one_in(2) && message.taken == Taken::kBySenderAndTag) {
             life.make("to receive " + in_words(message), [&] {
-                return muster_recv(group, going.memory.data(), room, dtype, from, tag, &going.received, sizeof going.received);
-            });
+                return muster_recv(going.group, going.memory.data(), room, dtype, from, tag, &going.received, sizeof going.received);
+            }, going.group);
             received(groups, going);
             window.pop_back();
             continue;
         }
         life.make("to start to receive " + in_words(message), [&] {
-            return muster_irecv(group, going.memory.data(), room, dtype, from, tag, &going.received, sizeof going.received,
+            return muster_irecv(going.group, going.memory.data(), room, dtype, from, tag, &going.received, sizeof going.received,
                                 &going.request);
-        });
+        }, going.group);
         if (window.size() >= kWindow) {
             finish_first();
         }
@@ -175,19 +174,19 @@ void take_what_comes(Life &life, const Groups &groups, const std::vector<Message
     }
     muster_group_t *world = groups.handle(kWorldGroup);
     for (std::size_t left = expected.size(); left > 0; left--) {
-        Going going(life);
+        Going going(life, world);
         const std::int32_t tag = expected[0]->tag, dtype = message_types[expected[0]->type].dtype;
         going.memory.assign(room + kGuard, kUntouched);
         if (own.one_in(2)) {
             life.make("to receive from anybody", [&] {
                 return muster_recv(world, going.memory.data(), room, dtype, MUSTER_ANY_SOURCE, tag, &going.received,
                                    sizeof going.received);
-            });
+            }, going.group);
         } else {
             life.make("to start to receive from anybody", [&] {
                 return muster_irecv(world, going.memory.data(), room, dtype, MUSTER_ANY_SOURCE, tag, &going.received,
                                     sizeof going.received, &going.request);
-            });
+            }, going.group);
             end(going, "what comes from anybody");
         }
         const auto of_sender = [&](const Message *message) { return message->from == going.received.source; };
@@ -201,12 +200,12 @@ void take_what_comes(Life &life, const Groups &groups, const std::vector<Message
 }
 
 void receive_never(Life &life, Chance &own) {
-    Going going(life);
+    Going going(life, life.world());
     going.memory.assign(1, kUntouched);
     const std::int32_t from = own.one_in(2) ? MUSTER_ANY_SOURCE : own.whole(life.options.ranks);
     life.make("to start to receive what nobody sends", [&] {
         return muster_irecv(life.world(), going.memory.data(), 1, MUSTER_UINT8, from, kNever, nullptr, 0, &going.request);
-    });
+    }, going.group);
     muster_status_t status = life.attempt("to wait for 5 ms", [&] { return muster_request_wait(going.request, 5); });
     if (status == MUSTER_IN_PROGRESS) {
         life.make("to cancel", [&] { return muster_request_cancel(going.request); });
@@ -235,20 +234,20 @@ void shift(Life &life, int step, std::uint64_t key, Chance &own) {
     coming.count = length(from);
     coming.key = key_of(key, from, 1);
     const Bytes out = filled(key_of(key, life.rank, 1), length(life.rank));
-    Going going(life);
+    Going going(life, life.world());
     going.memory.assign(coming.count + kGuard, kUntouched);
     const std::int32_t source = own.one_in(2) ? MUSTER_ANY_SOURCE : from;
     if (own.one_in(2)) {
         life.make("sendrecv", [&] {
             return muster_sendrecv(life.world(), out.data(), out.size(), MUSTER_UINT8, to, coming.tag, going.memory.data(),
                                    coming.count, MUSTER_UINT8, source, coming.tag, &going.received, sizeof going.received);
-        });
+        }, going.group);
     } else {
         life.make("isendrecv", [&] {
             return muster_isendrecv(life.world(), out.data(), out.size(), MUSTER_UINT8, to, coming.tag, going.memory.data(),
                                     coming.count, MUSTER_UINT8, source, coming.tag, &going.received, sizeof going.received,
                                     &going.request);
-        });
+        }, going.group);
         end(going, "isendrecv");
     }
     check(life, going.memory, coming, going.received, from);

@@ -163,7 +163,7 @@ void Worker::do_step() {
         throw CallFailed{MUSTER_ERR_STATE};
     }
     team_.join();
-    life_.make("the barrier after step " + std::to_string(step), [&] { return muster_barrier(life_.world()); });
+    life_.make("the barrier after step " + std::to_string(step), [&] { return muster_barrier(life_.world()); }, life_.world());
     if (is_bare(step)) {
         census();
     }
@@ -222,7 +222,7 @@ void Worker::touch_all() {
             const int to = (life_.rank + by) % life_.options.ranks, from = (life_.rank + life_.options.ranks - by) % life_.options.ranks;
             life_.make("sendrecv with all", [&] {
                 return muster_sendrecv(group, nullptr, 0, MUSTER_UINT8, to, 0, nullptr, 0, MUSTER_UINT8, from, 0, nullptr, 0);
-            });
+            }, group);
         }
     }
 }
@@ -271,11 +271,11 @@ void Worker::plant() {
 // Nobody leaves before all know that all have finished: who is lost before that finds the others, who wait for it.
 void Worker::finish() {
     life_.enter(Phase::kFinishing);
-    life_.make("the barrier before the last check", [&] { return muster_barrier(life_.world()); });
+    life_.make("the barrier before the last check", [&] { return muster_barrier(life_.world()); }, life_.world());
     check_store(life_);
-    life_.make("the barrier after the last check", [&] { return muster_barrier(life_.world()); });
+    life_.make("the barrier after the last check", [&] { return muster_barrier(life_.world()); }, life_.world());
     life_.slot.finished = 1;
-    life_.make("the last barrier", [&] { return muster_barrier(life_.world()); });
+    life_.make("the last barrier", [&] { return muster_barrier(life_.world()); }, life_.world());
 }
 
 bool Worker::recover() {

@@ -209,9 +209,9 @@ fn broken(cluster: &Cluster) -> Result<Failure> {
 /// group still holds then (muster_group_failure says so), and what breaks later takes its place.
 ///
 /// A failing call on a group (its status and muster_last_error) and muster_group_failure tell the first cause of that
-/// group. It is the cluster's, unless that group was over before. So for the cluster's own groups, of which one is
-/// enough for most programs, calls, both structs and muster_cluster_error tell the same. What else ends a
-/// message or a store call alone, and why muster_recover fails, is told by that call only.
+/// group: what ended it alone, or else the cluster's. So in a program that uses one of the cluster's own groups, which is
+/// enough for most, calls on it, both structs and muster_cluster_error tell the same. What else ends a message
+/// or a store call alone, and why muster_recover fails, is told by that call only.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster; `out` must be NULL or writable for `size` bytes.

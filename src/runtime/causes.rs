@@ -1,9 +1,10 @@
 //! Why groups, and the cluster, cannot be used any more, as one node knows it: calls, `muster_failure` and
 //! `muster_group_failure` all ask here, so that they tell the same.
 //!
-//! A group's first cause is what ended it before anything ended the cluster, or else what ended the cluster. The cluster's
-//! is what ended it as a whole or one of its own groups (world, servers, universe), whichever this node came to know first.
-//! Where only groups are over that the program made, it is what ended the first of those.
+//! A group's first cause is what ended it alone, before anything ended the cluster as a whole; or else the cluster's. The
+//! cluster's is what ended it as a whole or one of its own groups (world, servers, universe), whichever this node came to know
+//! first: what a call on world has told is the cause of a made group, too, that ends with the cluster later.
+//! Where only groups are over that the program made, the cluster's is what ended the first of those.
 //!
 //! Invariants: a cause that was told of a group is told of it from then on, and so is the cluster's, with three exceptions.
 //! That somebody wants the next epoch (`Revoked`) gives way to whatever was really wrong. What ended a made group gives way,
@@ -78,15 +79,21 @@ impl Causes {
     /// Why a group is over, if it is.
     pub fn of_group(&self, group: GroupId) -> Option<&Failure> {
         let own = self.of(Some(group));
-        own.filter(|own| is_real(own)).or(self.of(None)).or(own)
+        let of_all = || self.of(None).map(|whole| self.of_all().unwrap_or(whole));
+        own.filter(|own| is_real(own)).or_else(of_all).or(own)
+    }
+
+    /// What really ended the cluster as a whole, or first one of its own groups.
+    fn of_all(&self) -> Option<&Failure> {
+        let is_own = |of: &Option<GroupId>| of.is_none_or(|group| group <= GroupId::UNIVERSE);
+        let is_of_all = |(of, failure): &&_| is_real(failure) && (is_own(of) || failure.group.is_none());
+        self.0.iter().find(is_of_all).map(|(_, failure)| failure)
     }
 
     /// Why the cluster is over; where it holds, why the first group is.
     pub fn of_cluster(&self) -> Option<&Failure> {
-        let all = || self.0.iter().map(|(of, failure)| (of.is_none_or(|group| group <= GroupId::UNIVERSE), failure));
-        let real = || all().filter(|(_, failure)| is_real(failure));
-        let of_all = real().find(|(is_own, failure)| *is_own || failure.group.is_none());
-        of_all.or_else(|| real().next()).or_else(|| all().next()).map(|(_, failure)| failure)
+        let first = || self.0.iter().map(|(_, failure)| failure);
+        self.of_all().or_else(|| first().find(|failure| is_real(failure))).or_else(|| first().next())
     }
 }
 

@@ -40,7 +40,10 @@ fn what_a_call_has_told_is_told_from_then_on() {
     causes.break_cluster(verdict.clone()); // the scheduler's last word was on its way
     assert_eq!(causes.settle(GroupId::WORLD, verdict.clone()), guess);
     assert_eq!((causes.of_group(GroupId::WORLD), causes.of_cluster()), (Some(&guess), Some(&guess)));
-    assert_eq!(causes.of_group(GroupId::UNIVERSE), Some(&verdict), "nothing had ended that before");
+    for group in [GroupId::UNIVERSE, MADE] {
+        assert_eq!(causes.of_group(group), Some(&guess), "nothing ended that alone: it is over with the cluster");
+        assert_eq!(causes.settle(group, verdict.clone()), guess);
+    }
     assert_eq!(causes.of_call(&verdict), guess, "a store call tells what `muster_failure` tells");
     for status in [Status::Aborted, Status::Fenced] {
         let end = failure(status, None, "given up");

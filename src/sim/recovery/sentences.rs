@@ -1,8 +1,8 @@
 //! What the failing calls of a program say, and what `muster_failure` and `muster_group_failure` would tell: by the real
 //! `runtime/causes.rs`, fed with what the brain tells, whatever happens to the scheduler in that moment.
 //!
-//! The rules: what a call has said of a group is told of it from then on; on the group of all, and of the cluster, alike;
-//! and one that has said something knows a first cause of the cluster.
+//! The rules: what a call has said of a group is told of it from then on; on the group of all, of a group that ended with the
+//! cluster, and of the cluster, alike; and one that has said something knows a first cause of the cluster.
 
 use super::rounds::VERDICT_WAIT;
 use super::sabotage::Sabotage;
@@ -75,7 +75,7 @@ impl Sentences {
         let of_cluster = self.causes.of_cluster();
         for (group, said) in &self.said {
             let is_kept = self.causes.of_group(*group) == Some(said);
-            let is_all = *group == GroupId::UNIVERSE;
+            let is_all = *group == GroupId::UNIVERSE || said.group.is_none();
             if !is_kept || of_cluster.is_none() || (is_all && of_cluster != Some(said)) {
                 let now = self.causes.of_group(*group);
                 return Err(format!("a call on {group} said: {said}; the structs say: {now:?}, {of_cluster:?}"));
