@@ -531,6 +531,7 @@ static void close_with(muster_group_t *group) {
     }
     CHECK_OK(muster_irecv(group, &byte, 1, MUSTER_UINT8, MUSTER_ANY_SOURCE, MUSTER_ANY_TAG, NULL, 0, &request));
     CHECK_FAILS(MUSTER_ERR_ABORTED, "was cancelled", cancel(request));
+    CHECK_OK(muster_barrier(group)); /* nobody leaves before: a receive from ranks that have all left ends with that */
 }
 
 static void be_in_it(muster_cluster_t *cluster, int index, void *context) {
