@@ -13,14 +13,24 @@ enum { REQUESTS_LIMIT = 1000000 };
 static struct rlimit before;
 static atomic_int ready, limited; /* the ranks that have come; whether the limit holds */
 
-/* From now on this process gets so much more address space than it has, and no more. */
-static void limit_to(size_t more) {
+/* The address space that this process has, in bytes. */
+static size_t space(void) {
     unsigned long pages = 0;
     FILE *file = fopen("/proc/self/statm", "r");
     CHECK(file != NULL && fscanf(file, "%lu", &pages) == 1);
     fclose(file);
-    struct rlimit limit = {pages * 4096 + more, before.rlim_max};
-    CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
+    return pages * 4096;
+}
+
+/* From now on this process gets so much more address space than it has, and no more. Another thread may take its first
+ * memory, an arena of 64 MiB, between the look and the limit: then once more. */
+static void limit_to(size_t more) {
+    size_t had;
+    do {
+        had = space();
+        struct rlimit limit = {had + more, before.rlim_max};
+        CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
+    } while (space() != had);
 }
 
 static void no_limit(void) {
