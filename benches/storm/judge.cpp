@@ -82,7 +82,7 @@ void Life::judge(const std::string &what, muster_status_t status, muster_group_t
         }
         break;
     case MUSTER_ERR_UNREACHABLE:
-        if (!options.recovery && contains(what, "store") && is_struck(options.folder, 0, "scheduler")) {
+        if (!options.recovery && contains(sentence, "without recovery") && is_struck(options.folder, 0, "scheduler")) {
             abandoned = true;
             return;
         }

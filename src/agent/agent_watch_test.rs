@@ -4,7 +4,7 @@ use super::bench::{formed, profile, Bench, MS};
 use super::*;
 use crate::error::{Failure, Status};
 use crate::types::{Epoch, GroupId};
-use crate::wire::{self, Blob, LinkBeat, StoreOperation};
+use crate::wire::{self, Blob, GroupWish, LinkBeat, MakeGroup, StoreOperation};
 use std::sync::Arc;
 
 fn add(ask: Ask) -> Command {
@@ -39,13 +39,47 @@ fn store_requests_end_a_heartbeat_timeout_after_the_scheduler_was_heard_last() {
     assert_eq!(stored(&bench).len(), 1, "at once");
 }
 
+fn make(nth: u64) -> Command {
+    let wish = GroupWish::Ranks(vec![0]);
+    Command::MakeGroup(MakeGroup { parent: GroupId::WORLD, nth, sequence: nth, history: 0, wish })
+}
+
+fn not_made(bench: &Bench) -> Vec<(GroupId, u64, Status, String)> {
+    let answer = |event| match event {
+        Event::NotMade(parent, nth, error) => Some((parent, nth, Error::status(&error), error.message().to_owned())),
+        _ => None,
+    };
+    bench.told().into_iter().filter_map(answer).collect()
+}
+
 #[test]
-fn with_recovery_store_requests_wait_for_the_scheduler() {
+fn what_groups_were_to_be_made_end_a_heartbeat_timeout_after_the_scheduler_was_heard_last() {
+    let mut bench = Bench::joined();
+    bench.pass(400, true);
+    bench.command(make(1));
+    bench.feed(Input::Closed("reset".to_owned()));
+    bench.pass_unreachable(900);
+    assert_eq!(not_made(&bench), []);
+    bench.pass_unreachable(200);
+    let why =
+        "the scheduler at 10.0.0.1:8118 has not been heard for 1.0 s (connection refused), and without recovery no \
+               group can be made any more";
+    let unreachable = |nth| (GroupId::WORLD, nth, Status::Unreachable, why.to_owned());
+    assert_eq!(not_made(&bench), [unreachable(1)]);
+    bench.outputs.clear();
+    bench.command(make(2));
+    assert_eq!(not_made(&bench).len(), 1, "at once");
+    assert_eq!(bench.agent.asks.again(), [], "nothing of it is asked again");
+}
+
+#[test]
+fn with_recovery_store_requests_and_groups_wait_for_the_scheduler() {
     let mut bench = Bench::joined_with_recovery();
     bench.command(add(1));
+    bench.command(make(1));
     bench.feed(Input::Closed("reset".to_owned()));
     bench.pass_unreachable(20_000);
-    assert_eq!(stored(&bench), []);
+    assert_eq!((stored(&bench), not_made(&bench)), (Vec::new(), Vec::new()));
 }
 
 /// One of two nodes: the one with the index 1, whose peer 0 would keep the watch.

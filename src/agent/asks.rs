@@ -2,7 +2,7 @@
 //! re-attachment; the scheduler takes each of these twice without harm.
 
 use super::contract::{Ask, Event};
-use crate::error::{Failure, Status};
+use crate::error::{Error, Failure, Status};
 use crate::types::{Epoch, GroupId};
 use crate::wire::{
     Abort, Absent, FreeGroup, GroupMade, Locate, MakeGroup, Member, Message, Recover, Revoke, Suspect, WhereAre,
@@ -107,6 +107,17 @@ impl Asks {
     /// A group is made; once for each that was asked for.
     pub(super) fn made(&mut self, made: GroupMade) -> Option<Event> {
         self.makings.remove(&(made.parent, made.nth)).map(|_| Event::GroupMade(made))
+    }
+
+    /// Whether a group is to be made.
+    pub(super) fn makes_groups(&self) -> bool {
+        !self.makings.is_empty()
+    }
+
+    /// Nobody makes them any more: each fails with this.
+    pub(super) fn make_no_groups(&mut self, error: &Error) -> Vec<Event> {
+        let makings = std::mem::take(&mut self.makings);
+        makings.into_keys().map(|(parent, nth)| Event::NotMade(parent, nth, error.clone())).collect()
     }
 
     pub(super) fn free_group(&mut self, group: GroupId) -> Message {

@@ -42,7 +42,11 @@ impl Agent {
                 }
                 _ => return,
             },
-            Command::MakeGroup(wanted) => self.asks.make_group(wanted),
+            Command::MakeGroup(wanted) => {
+                let message = self.asks.make_group(wanted);
+                self.answer_timer(now);
+                message
+            }
             Command::FreeGroup(group) => self.asks.free_group(group),
             // A broken cluster has answered these already; one that may be whole again can still be aborted.
             Command::Suspect { .. } | Command::Revoke(_) if self.broken.is_some() => return,
@@ -72,31 +76,34 @@ impl Agent {
             Ok(()) if self.line.is_attached() => {
                 self.store.messages(ask).into_iter().for_each(|message| self.send(message));
             }
-            Ok(()) => self.store_timer(now),
+            Ok(()) => self.answer_timer(now),
             Err(error) => self.tell(Event::Stored(ask, Err(error))),
         }
     }
 
-    /// When what was asked of the store ends without an answer: the scheduler has been silent for a heartbeat time-out and
-    /// takes no connection, and without recovery nobody can bring back what it kept. One that is only stopped is waited for.
-    pub(super) fn store_deadline(&self) -> Time {
+    /// When what was asked of the store, and what groups were to be made, ends without an answer: the scheduler has been silent for
+    /// a heartbeat time-out and takes no connection, and without recovery nobody can bring back what it kept. One that is only
+    /// stopped is waited for.
+    pub(super) fn answer_deadline(&self) -> Time {
         let is_over = !self.profile.register.recovery && !self.line.is_taken();
-        let heard = self.line.heard_before().filter(|_| is_over && self.store.is_asked());
+        let is_asked = self.store.is_asked() || self.asks.makes_groups();
+        let heard = self.line.heard_before().filter(|_| is_over && is_asked);
         heard.map_or(Time::NEVER, |heard| heard + self.pulse.timeout())
     }
 
-    pub(super) fn store_timer(&mut self, now: Time) {
-        if now < self.store_deadline() || !matches!(self.stage, Stage::Member(_)) {
+    pub(super) fn answer_timer(&mut self, now: Time) {
+        if now < self.answer_deadline() || !matches!(self.stage, Stage::Member(_)) {
             return;
         }
         let silent = seconds(self.line.heard_before().map_or(Duration::ZERO, |heard| now.since(heard)));
-        let why = format!(
-            "the scheduler at {} has not been heard for {silent} ({}), and without recovery its store does not come back",
-            self.scheduler(),
-            self.line.last_reason()
-        );
-        let error = Error::new(Status::Unreachable, why);
-        self.store.give_up_all(&error).into_iter().for_each(|event| self.tell(event));
+        let (scheduler, reason) = (self.scheduler(), self.line.last_reason());
+        let gone =
+            format!("the scheduler at {scheduler} has not been heard for {silent} ({reason}), and without recovery");
+        let error = |what: &str| Error::new(Status::Unreachable, format!("{gone} {what}"));
+        let (store, groups) = (error("its store does not come back"), error("no group can be made any more"));
+        let mut given_up = self.store.give_up_all(&store);
+        given_up.extend(self.asks.make_no_groups(&groups));
+        given_up.into_iter().for_each(|event| self.tell(event));
     }
 
     /// What waits for an answer is sent at the next attachment otherwise.

@@ -105,7 +105,7 @@ pub enum Command {
     Revoke(Failure),
     /// Ask which members have not entered this collective, or where the node with this index is. Answered by `Event::Absent`.
     WhereAre(Ask, crate::types::GroupId, u64, Option<u32>),
-    /// Make a group. Answered by `Event::GroupMade`, or not at all where the parent is revoked.
+    /// Make a group. Answered by `Event::GroupMade` or `Event::NotMade`, or not at all where the parent is revoked.
     MakeGroup(MakeGroup),
     /// Wait for the next epoch (or, with `false`, not any more). Answered by `Event::Formed`, `Event::NotRecovered` or
     /// `Event::Broken`.
@@ -168,6 +168,8 @@ pub enum Event {
     Located(Ask, Member),
     /// The answer to `MakeGroup`.
     GroupMade(GroupMade),
+    /// The n-th group of this one will not be made, and why: there is no scheduler any more.
+    NotMade(crate::types::GroupId, u64, Error),
     /// The answer to a store request: number and value, or why not.
     Stored(Ask, Result<(i64, Vec<u8>), Error>),
     /// The scheduler cannot be reached (in words), although the cluster goes on; or (`None`) it can again.

@@ -169,7 +169,7 @@ impl Agent {
         self.leave_timer(now);
         self.line_timer(now);
         self.watch_timer(now);
-        self.store_timer(now);
+        self.answer_timer(now);
     }
 
     /// The clock of forming: complaints, and its end.
@@ -249,7 +249,7 @@ impl Agent {
                 let complaint = if is_fine { Time::NEVER } else { forming.complaints.look_at() };
                 forming.grace.unwrap_or(forming.deadline).min(complaint)
             }
-            Stage::Member(_) => self.leave_deadline().min(self.watch.deadline()).min(self.store_deadline()),
+            Stage::Member(_) => self.leave_deadline().min(self.watch.deadline()).min(self.answer_deadline()),
             Stage::Over => return,
         };
         let next = own.min(self.line_deadline());

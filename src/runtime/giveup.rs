@@ -95,6 +95,10 @@ impl Group {
 
     /// Something that this process needs for a collective cannot be had.
     pub(super) fn failed(&self, running: &Running<'_>, error: &Error) -> Failure {
+        if error.status() == Status::Unreachable {
+            let cause = format!("{}: {}", running.title(), error.message()); // the scheduler is gone: no rank is to blame
+            return self.failure(running, error.status(), None, cause);
+        }
         let cause = format!("cannot go on with {}: {}", running.title(), error.message());
         self.failure(running, error.status(), self.culprit(self.rank().unwrap_or(0)), cause)
     }

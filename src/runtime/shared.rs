@@ -343,6 +343,12 @@ impl Shared {
                 learnt.absent.insert(ask, absent);
             }
             Event::GroupMade(_) => {} // the agent thread makes it, and says so itself
+            Event::NotMade(parent, nth, error) => {
+                let key = learnt.formed.as_ref().map(|formed| (formed.epoch, parent, nth));
+                if let Some(key) = key.filter(|key| learnt.making.contains(key)) {
+                    learnt.made.insert(key, Err(error));
+                }
+            }
             Event::Lost(nodes) => learnt.lost = nodes,
             Event::NotRecovered(failure) => learnt.not_recovered = Some(failure),
             Event::Located(ask, member) => {

@@ -32,6 +32,11 @@ impl Making {
         self.open.is_empty() && self.due == 0
     }
 
+    /// It will not be made. None where it was not asked for.
+    pub(super) fn not_made(&mut self, parent: GroupId, nth: u64) -> Option<()> {
+        self.open.remove(&(parent, nth)).then_some(())
+    }
+
     /// A group is revoked: nothing is made of it any more.
     pub(super) fn give_up(&mut self, group: Option<GroupId>) {
         self.open.retain(|(parent, _)| Some(*parent) != group);

@@ -77,6 +77,13 @@ impl World {
                 return Err(format!("node {node} never asked, and was told {failure}"))
             }
             agent::Event::GroupMade(made) => self.group_made(node, &made)?,
+            // A node that is cut off for a heartbeat time-out waits for no group.
+            agent::Event::NotMade(parent, nth, error) if self.nodes[node].to_blame => {
+                self.nodes[node].program.groups.not_made(parent, nth).ok_or(error.message())?;
+            }
+            agent::Event::NotMade(parent, nth, error) => {
+                return Err(format!("node {node} has its scheduler, and gets no group {nth} of {parent}: {error}"));
+            }
             agent::Event::Left(warning) => {
                 self.nodes[node].left = Some((self.now, warning));
                 self.nodes[node].alive = false;

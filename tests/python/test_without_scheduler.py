@@ -3,6 +3,7 @@
 import os
 import pathlib
 import signal
+import time
 
 import pytest
 
@@ -74,3 +75,37 @@ def test_all_survivors_name_the_rank_that_died_with_the_scheduler(tmp_path, sche
             if "store" in each:
                 assert each["rank"] in (0, 4) and "without recovery its store does not come back" in each["store"], words
             assert each["after"] < LIMIT / 2, words
+
+
+# Ranks 0 and 1 wait for a group, before the scheduler dies or when it has; rank 2 waits for a message of theirs.
+MAKING = """
+    c = join()
+    c.world.allreduce([1])
+    say(ready=True)
+    if when == "after":
+        hold("it dies")
+        time.sleep(3)
+    words = fails(c.world.receive, 8, 0) if c.rank == 2 else fails(c.world.split, 0)
+    say(**words, named=c.failure()["rank"], status=c.failure()["status"], again=fails(c.world.split, 0)["sentence"])
+    c.leave()
+"""
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_groups_that_nobody_can_make_any_more_end_the_wait_for_all(tmp_path, when):
+    env = {"HOLD_FOLDER": tmp_path, "MS_NODE_TIMEOUT": 2}
+    with Cluster(node(f"    when = {when!r}" + MAKING), workers=3, env=env, keeps_port=True) as cluster:
+        await_joined(*cluster.workers)
+        for worker in cluster.workers:
+            worker.wait_for('"ready"', LIMIT)
+        time.sleep(0.5)  # so that the scheduler has heard who asks; where it has not, the test is the one of "after"
+        os.kill(cluster.scheduler.pid, signal.SIGKILL)
+        pathlib.Path(tmp_path, "it dies").touch()
+        for worker in cluster.workers:
+            worker.wait(LIMIT)
+        words = [said(worker) for worker in cluster.workers]
+    for each in words:
+        assert each["error"] == each["status"] == "UNREACHABLE" and each["named"] == -1, words
+        assert "without recovery no group can be made any more" in each["sentence"], words
+        assert each["sentence"] == each["again"] == words[0]["sentence"], words
+        assert each["after"] < LIMIT / 2, words

@@ -164,6 +164,9 @@ impl World {
             }
             agent::Event::Peer(index, state, culprit) => self.peer(node, index, state, culprit),
             agent::Event::GroupMade(made) => self.group_made(node, &made)?,
+            agent::Event::NotMade(_, nth, error) => {
+                return Err(format!("node {node} gets no group {nth}, although schedulers come back: {error}"));
+            }
             agent::Event::NotRecovered(failure) => self.not_recovered(node, &failure)?,
             agent::Event::Left(warning) => {
                 if let Some(warning) = &warning {
