@@ -122,13 +122,13 @@ fn a_node_that_has_its_scheduler_watches_nobody() {
 fn a_watch_is_closed_when_both_have_their_scheduler_again() {
     let says = |has_scheduler| {
         let beat = LinkBeat { has_scheduler, asks: false, answers: false };
-        Input::Peer(0, PeerSign::Says(PeerWord::Beat(beat)))
+        Input::of_peer(0, PeerSign::Says(PeerWord::Beat(beat)))
     };
-    let ended = || Input::Peer(0, PeerSign::Ended("it closed the connection".to_owned()));
+    let ended = || Input::of_peer(0, PeerSign::Ended("it closed the connection".to_owned()));
     for is_first in [false, true] {
         let mut bench = one_of_two(true);
         bench.feed(Input::Closed("reset".to_owned()));
-        bench.feed(Input::Peer(0, PeerSign::Stands));
+        bench.feed(Input::of_peer(0, PeerSign::Stands));
         bench.feed(says(!is_first));
         bench.outputs.clear();
         bench.feed(Input::Connected(Vec::new()));
@@ -151,18 +151,18 @@ fn a_watch_is_closed_when_both_have_their_scheduler_again() {
 fn a_suspect_that_answers_lives() {
     let mut bench = one_of_two(false);
     bench.feed(Input::Closed("reset".to_owned()));
-    bench.feed(Input::Peer(0, PeerSign::Stands));
+    bench.feed(Input::of_peer(0, PeerSign::Stands));
     bench.command(Command::Suspect { peer: 0, evidence: "its end was closed".to_owned() });
     let says = |answers| PeerSign::Says(PeerWord::Beat(LinkBeat { has_scheduler: false, asks: false, answers }));
-    bench.feed(Input::Peer(0, says(false)));
+    bench.feed(Input::of_peer(0, says(false)));
     assert!(!bench.told().iter().any(|event| matches!(event, Event::Peer(..))), "it may have said so before");
-    bench.feed(Input::Peer(0, says(true)));
+    bench.feed(Input::of_peer(0, says(true)));
     assert!(matches!(bench.last_event(), Event::Peer(0, wire::PeerState::Alive, _)));
     bench.outputs.clear();
     bench.command(Command::Suspect { peer: 0, evidence: "its end was closed".to_owned() });
-    bench.feed(Input::Peer(0, PeerSign::Says(PeerWord::Leaves)));
+    bench.feed(Input::of_peer(0, PeerSign::Says(PeerWord::Leaves)));
     assert!(matches!(bench.last_event(), Event::Peer(0, wire::PeerState::Left, _)));
-    bench.feed(Input::Peer(0, PeerSign::Ended("it closed the connection".to_owned())));
+    bench.feed(Input::of_peer(0, PeerSign::Ended("it closed the connection".to_owned())));
     bench.pass_unreachable(5000);
     assert!(!bench.told().iter().any(|event| matches!(event, Event::Broken(_))), "it has left");
 }
@@ -173,7 +173,7 @@ fn one_that_hears_nobody_is_cut_off_itself() {
         let mut bench = one_of_two(recovery);
         bench.pass(4 * 200, false);
         assert_eq!(bench.disconnects(), 1, "the scheduler is silent");
-        let unseen = Input::Peer(0, PeerSign::Seen { is_gone: false, lives: false, answers: false });
+        let unseen = Input::of_peer(0, PeerSign::Seen { is_gone: false, lives: false, answers: false });
         for _ in 0..20 {
             bench.feed(unseen.clone());
             let until = Time(bench.now.0 + 20 * MS);
@@ -194,7 +194,7 @@ fn one_that_hears_nobody_is_cut_off_itself() {
         let cause = "has heard neither the scheduler nor any other rank for 1.0 s: it seems to be cut off itself";
         assert_eq!(failure.cause, cause);
         if recovery {
-            bench.feed(Input::Peer(0, PeerSign::Stands));
+            bench.feed(Input::of_peer(0, PeerSign::Stands));
             assert!(matches!(bench.last_event(), Event::CutOff(None)), "it hears somebody again");
         }
     }
@@ -204,7 +204,7 @@ fn one_that_hears_nobody_is_cut_off_itself() {
 fn what_was_said_of_a_node_that_was_cut_off_does_not_outlive_the_epoch() {
     let mut bench = one_of_two(true);
     bench.feed(Input::Closed("reset".to_owned()));
-    let unseen = Input::Peer(0, PeerSign::Seen { is_gone: false, lives: false, answers: false });
+    let unseen = Input::of_peer(0, PeerSign::Seen { is_gone: false, lives: false, answers: false });
     for _ in 0..20 {
         bench.feed(unseen.clone());
         bench.pass_unreachable(100);
@@ -220,19 +220,19 @@ fn what_was_said_of_a_node_that_was_cut_off_does_not_outlive_the_epoch() {
 fn found_dead_after(group: GroupId, ms: u64) -> Failure {
     let mut bench = one_of_two(false);
     bench.feed(Input::Closed("reset".to_owned()));
-    bench.feed(Input::Peer(0, PeerSign::Stands));
+    bench.feed(Input::of_peer(0, PeerSign::Stands));
     let (status, epoch) = (Status::Aborted, Epoch(1));
     let cause = "cancelled barrier #1".to_owned();
     let failure = Failure { status, culprit: None, cause, epoch, group: Some(group), sequence: 1 };
-    bench.feed(Input::Peer(0, PeerSign::Says(PeerWord::GivesUp(failure))));
+    bench.feed(Input::of_peer(0, PeerSign::Says(PeerWord::GivesUp(failure))));
     let beat = PeerWord::Beat(LinkBeat { has_scheduler: false, asks: false, answers: false });
     for _ in 0..ms / 100 {
         bench.pass_unreachable(100);
-        bench.feed(Input::Peer(0, PeerSign::Says(beat.clone())));
+        bench.feed(Input::of_peer(0, PeerSign::Says(beat.clone())));
     }
     bench.command(Command::Suspect { peer: 0, evidence: "its end was closed".to_owned() });
-    bench.feed(Input::Peer(0, PeerSign::Ended("it closed the connection".to_owned())));
-    bench.feed(Input::Peer(0, PeerSign::Seen { is_gone: true, lives: false, answers: true }));
+    bench.feed(Input::of_peer(0, PeerSign::Ended("it closed the connection".to_owned())));
+    bench.feed(Input::of_peer(0, PeerSign::Seen { is_gone: true, lives: false, answers: true }));
     bench.pass_unreachable(500);
     let broken = |event| match event {
         Event::Broken(failure) => Some(failure),
@@ -254,8 +254,8 @@ fn nobody_is_lost_because_this_node_has_no_descriptor() {
     let mut bench = one_of_two(false);
     bench.feed(Input::Closed("reset".to_owned()));
     for _ in 0..50 {
-        bench.feed(Input::Peer(0, PeerSign::Unable));
-        bench.feed(Input::Peer(0, PeerSign::Seen { is_gone: false, lives: true, answers: true }));
+        bench.feed(Input::of_peer(0, PeerSign::Unable));
+        bench.feed(Input::of_peer(0, PeerSign::Seen { is_gone: false, lives: true, answers: true }));
         bench.pass_unreachable(100);
     }
     assert!(!bench.told().iter().any(|event| matches!(event, Event::Broken(_))), "{:?}", bench.told());

@@ -31,8 +31,17 @@ pub enum Input {
     Timer,
     /// The caller wants something.
     Command(Command),
-    /// Something of the watch between this node and the one with this index.
-    Peer(u32, PeerSign),
+    /// What has come of the watches between this node and those with these indexes, in order. Taken in together: what follows from it
+    /// is looked for once, which costs a look at every node.
+    Peers(Vec<(u32, PeerSign)>),
+}
+
+impl Input {
+    /// One sign of one node.
+    #[cfg(test)]
+    pub fn of_peer(index: u32, sign: PeerSign) -> Self {
+        Self::Peers(vec![(index, sign)])
+    }
 }
 
 /// What is seen of another node on a watch.

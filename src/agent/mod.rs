@@ -145,7 +145,7 @@ impl Agent {
             }
             Input::Timer => self.timer(now),
             Input::Command(command) => self.command(now, command),
-            Input::Peer(index, sign) => self.peer_sign(now, index, sign),
+            Input::Peers(signs) => self.peer_signs(now, signs),
         }
         self.watch_turn(now);
         self.arm();

@@ -226,7 +226,7 @@ impl Story {
         let passes = !self.is_cut(node) && !self.is_cut(peer);
         let (gone, stopped) = (self.nodes[peer].gone.is_some(), self.is_stopped(peer));
         let at = self.soon();
-        let sign = |from: usize, sign| Input::Peer(from as u32, sign);
+        let sign = |from: usize, sign| Input::of_peer(from as u32, sign);
         match what {
             ToPeer::Look => {
                 let seen =
@@ -266,7 +266,7 @@ impl Story {
             let passes = peer != node && !self.is_cut(peer) && !self.is_cut(node);
             if passes && self.nodes[peer].up.contains(&(node as u32)) {
                 let at = self.now + Duration::from_micros(600);
-                self.put(at, fed(peer, Input::Peer(node as u32, PeerSign::Ended("it ended".to_owned()))));
+                self.put(at, fed(peer, Input::of_peer(node as u32, PeerSign::Ended("it ended".to_owned()))));
             }
             if passes {
                 let at = self.now + Duration::from_micros(700 + self.random(20_000));
@@ -298,8 +298,10 @@ impl Story {
                 Happens::Fed(node, _) | Happens::Timer(node, _) if self.is_stopped(node) => {}
                 Happens::Fed(node, input) => {
                     let is_lost = match &*input {
-                        Input::Peer(_, PeerSign::Seen { .. }) => false,
-                        Input::Peer(from, _) => self.is_cut(node) || self.is_cut(*from as usize),
+                        Input::Peers(signs) => signs.iter().any(|(from, sign)| {
+                            let is_sent = !matches!(sign, PeerSign::Seen { .. });
+                            is_sent && (self.is_cut(node) || self.is_cut(*from as usize))
+                        }),
                         _ => false,
                     };
                     if !is_lost {

@@ -100,13 +100,23 @@ impl Agent {
         }
     }
 
-    /// Something of a peer.
-    pub(super) fn peer_sign(&mut self, now: Time, index: u32, sign: PeerSign) {
-        let is_member =
-            matches!(self.stage, Stage::Member(_)) && index != self.watch.own && self.watch.member(index).is_some();
-        if !is_member {
-            return;
+    /// Signs of peers.
+    pub(super) fn peer_signs(&mut self, now: Time, signs: Vec<(u32, PeerSign)>) {
+        let mut is_news = false;
+        for (index, sign) in signs {
+            let is_member = index != self.watch.own && self.watch.member(index).is_some();
+            if is_member && matches!(self.stage, Stage::Member(_)) {
+                is_news |= self.peer_sign(now, index, sign);
+            }
         }
+        if is_news && self.watch.round.is_some() {
+            self.seek(now);
+            self.settle(now);
+        }
+    }
+
+    /// Something of a peer. Whether something may follow from it before the next look.
+    fn peer_sign(&mut self, now: Time, index: u32, sign: PeerSign) -> bool {
         if matches!(sign, PeerSign::Stands | PeerSign::Says(_) | PeerSign::Ended(_)) {
             self.watch.round.iter_mut().for_each(|round| round.heard_at = now);
         }
@@ -129,11 +139,11 @@ impl Agent {
                 if peer.standing == Standing::Sought(true) {
                     peer.standing = Standing::Sought(false); // tried again at the next look
                 }
-                return;
+                return false;
             }
             PeerSign::Unable => {
                 (peer.standing, peer.heard) = (Standing::Sought(false), now); // its silence is this node's own want
-                return;
+                return false;
             }
             PeerSign::Ended(how) => {
                 if peer.standing == Standing::Up {
@@ -147,10 +157,7 @@ impl Agent {
             }
             PeerSign::Seen { is_gone, lives, answers } => peer.seen = Some(Seen { is_gone, lives, answers }),
         }
-        if self.watch.round.is_some() {
-            self.seek(now);
-            self.settle(now);
-        }
+        true
     }
 
     fn stands(&mut self, now: Time, index: u32) {

@@ -82,7 +82,7 @@ pub struct Mesh {
     /// There is room for connections to all nodes, as far as there can be.
     pub(super) has_room: bool,
     /// What has been seen of nodes that are watched.
-    pub(super) signs: VecDeque<(u32, PeerSign)>,
+    pub(super) signs: Vec<(u32, PeerSign)>,
     next_token: usize,
 }
 
@@ -105,7 +105,7 @@ impl Mesh {
             telling: Telling::default(),
             spare: Spare::new(),
             has_room: false,
-            signs: VecDeque::new(),
+            signs: Vec::new(),
             next_token: FIRST_TOKEN,
         }
     }
@@ -296,7 +296,7 @@ impl Mesh {
                 let reason = format!("it cannot be reached at {why}");
                 match (key.channel, why) {
                     (Channel::Watch, NotDialled::Refused(_)) => self.watch_failed(key, reason, false),
-                    (Channel::Watch, NotDialled::NoDescriptor(_)) => self.signs.push_back((key.rank, PeerSign::Unable)),
+                    (Channel::Watch, NotDialled::NoDescriptor(_)) => self.signs.push((key.rank, PeerSign::Unable)),
                     (Channel::Watch, _) => self.watch_unanswered(key),
                     (_, NotDialled::NoDescriptor(whose)) => self.give_up_for_want(key, &whose),
                     _ => self.deliver(key, |peer| Mail::Failed(peer, reason)),
@@ -354,7 +354,7 @@ impl Mesh {
                 self.deliver(key, Mail::Freed);
             }
             Ok(Next::Says(key, word)) => {
-                self.signs.push_back((key.rank, PeerSign::Says(word)));
+                self.signs.push((key.rank, PeerSign::Says(word)));
                 return true;
             }
             Ok(Next::WatchEnded(key, how)) => {

@@ -299,8 +299,8 @@ impl Node {
 
     /// Feeds what was seen of other nodes; what the brain does about it may show more at once.
     fn feed_signs(&mut self) {
-        while let Some((index, sign)) = self.mesh.take_sign() {
-            self.feed(Input::Peer(index, sign));
+        while let Some(signs) = self.mesh.take_signs() {
+            self.feed(Input::Peers(signs));
         }
     }
 

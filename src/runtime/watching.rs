@@ -22,11 +22,11 @@ fn key_of(index: u32) -> LinkKey {
 }
 
 impl Mesh {
-    /// Does something about a node that is watched; what is seen of it waits in `take_sign`.
+    /// Does something about a node that is watched; what is seen of it waits in `take_signs`.
     pub fn tell_peer(&mut self, index: u32, what: ToPeer, poller: &Poller) {
         let key = key_of(index);
         match what {
-            ToPeer::Watch if self.watches(key).next().is_some() => self.signs.push_back((index, PeerSign::Stands)),
+            ToPeer::Watch if self.watches(key).next().is_some() => self.signs.push((index, PeerSign::Stands)),
             ToPeer::Watch => {
                 self.make_room_for_watches();
                 self.open_if_located(key, poller);
@@ -34,7 +34,7 @@ impl Mesh {
             ToPeer::Say(word) => self.say(key, &word, poller),
             ToPeer::Look => {
                 let sign = self.look_at(key);
-                self.signs.push_back((index, sign));
+                self.signs.push((index, sign));
             }
             ToPeer::Close => {
                 let over: Vec<Token> = self.watches(key).collect();
@@ -53,9 +53,9 @@ impl Mesh {
         let _ = limit::room_for(nodes);
     }
 
-    /// The next thing that has been seen.
-    pub fn take_sign(&mut self) -> Option<(u32, PeerSign)> {
-        self.signs.pop_front()
+    /// What has been seen since, if anything.
+    pub fn take_signs(&mut self) -> Option<Vec<(u32, PeerSign)>> {
+        (!self.signs.is_empty()).then(|| std::mem::take(&mut self.signs))
     }
 
     fn watches(&self, key: LinkKey) -> impl Iterator<Item = Token> + '_ {
@@ -73,7 +73,7 @@ impl Mesh {
         let Some(shake) = self.handshakes.get_mut(&token) else { return };
         shake.stage = Stage::Watching(key);
         shake.deadline = Time::NEVER;
-        self.signs.push_back((key.rank, PeerSign::Stands));
+        self.signs.push((key.rank, PeerSign::Stands));
         self.advance(token, poller);
     }
 
@@ -81,14 +81,14 @@ impl Mesh {
     pub(super) fn watch_failed(&mut self, key: LinkKey, how: String, stood: bool) {
         match stood {
             true if self.watches(key).next().is_some() => {}
-            true => self.signs.push_back((key.rank, PeerSign::Ended(how))),
-            false => self.signs.push_back((key.rank, PeerSign::Refused(how))),
+            true => self.signs.push((key.rank, PeerSign::Ended(how))),
+            false => self.signs.push((key.rank, PeerSign::Refused(how))),
         }
     }
 
     /// Nobody could be asked, or nobody was there to answer for the peer's process.
     pub(super) fn watch_unanswered(&mut self, key: LinkKey) {
-        self.signs.push_back((key.rank, PeerSign::Unanswered));
+        self.signs.push((key.rank, PeerSign::Unanswered));
     }
 
     fn say(&mut self, key: LinkKey, word: &PeerWord, poller: &Poller) {

@@ -271,7 +271,7 @@ impl World {
         let signs = match what {
             ToPeer::Look => {
                 let sign = PeerSign::Seen { is_gone: false, lives: false, answers: passes_at == self.now };
-                return self.queue.put(self.now, Event::ToNode(node, None, agent::Input::Peer(peer_index, sign)));
+                return self.queue.put(self.now, Event::ToNode(node, None, agent::Input::of_peer(peer_index, sign)));
             }
             what if passes_at > self.now => return self.queue.put(passes_at, Event::ToPeer(node, peer_index, what)),
             ToPeer::Watch if lives => vec![(peer, own_index, PeerSign::Stands), (node, peer_index, PeerSign::Stands)],
@@ -281,7 +281,7 @@ impl World {
         };
         for (to, from, sign) in signs {
             let at = self.now + Duration::from_micros(50);
-            self.queue.put(at, Event::ToNode(to, None, agent::Input::Peer(from, sign)));
+            self.queue.put(at, Event::ToNode(to, None, agent::Input::of_peer(from, sign)));
         }
     }
 
