@@ -33,6 +33,14 @@ int own_descriptors(void) {
     return entries("/proc/self/fd") - 1; /* the folder itself was open */
 }
 
+bool own_descriptors_fall_to(int most) {
+    struct timespec pause = {.tv_nsec = 1000000};
+    for (int i = 0; i < 2000 * patience() && own_descriptors() > most; i++) {
+        nanosleep(&pause, NULL);
+    }
+    return own_descriptors() <= most;
+}
+
 bool own_sockets(void) {
     DIR *folder = opendir("/proc/self/fd");
     CHECK(folder != NULL);

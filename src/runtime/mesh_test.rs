@@ -116,6 +116,7 @@ impl Side {
     }
 }
 
+/// Repeats until there is something. All nodes are this thread's: there is nobody to give way to.
 fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + SOON;
     loop {
@@ -123,7 +124,6 @@ fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
             return found;
         }
         assert!(Instant::now() < deadline, "it does not come to that");
-        std::thread::yield_now();
     }
 }
 

@@ -112,11 +112,11 @@ fn an_abort_does_not_replace_the_first_cause() {
     begin(&shared, 2);
     assert!(!shared.learnt().is_aborted());
 
-    // Nor where somebody was lost to one group, while the scheduler was away. In the others it is the first cause.
+    // Nor where somebody was lost to one of the cluster's own groups, while the scheduler was away: it is told of the others, too.
     let lost = Failure { epoch: Epoch(2), group: Some(GroupId::WORLD), ..lost };
     shared.file(Event::Revoked(lost.clone()));
-    shared.file(Event::Broken(abort.clone()));
-    assert_eq!((told(&shared, GroupId::WORLD), told(&shared, GroupId::UNIVERSE)), (Some(lost), Some(abort)));
+    shared.file(Event::Broken(abort));
+    assert_eq!((told(&shared, GroupId::WORLD), told(&shared, GroupId::UNIVERSE)), (Some(lost.clone()), Some(lost)));
     // One who is fenced has nothing to do with the first cause any more.
     begin(&shared, 3);
     shared.file(Event::Broken(failure(Status::PeerLost, None)));

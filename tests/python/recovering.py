@@ -46,6 +46,9 @@ LIVES = """
         words = {"error": error.status, "sentence": error.sentence, "at": time.monotonic()}
         say(**{f"broken_{c.epoch}": {**words, "failure": c.failure(), "cluster": c.error()}})
 
+    if "HOLD_FIRST" in os.environ:
+        say(here=True)
+        hold(os.environ["HOLD_FIRST"])
     c = join()
     while True:
         try:

@@ -10,7 +10,9 @@ from nodes import failed_at_once, node, said
 from recovering import LIMIT_SECONDS, Recovering, lives
 
 WITHOUT_TOKEN_SECONDS = 30
-NODE_TIMEOUT = 2.0
+NODE_TIMEOUT = 4.0
+# A life that is there, and joins when it is let: how long a process takes to start is no matter then.
+HELD = {"HOLD_FIRST": "come"}
 
 
 class Waiting:
@@ -53,9 +55,10 @@ def test_one_that_comes_while_its_last_life_may_still_live_is_let_in_after_the_h
     with Recovering(lives(), workers=3, folder=tmp_path, env=env) as job:
         job.await_all("stands_1")
         job.let("recover_1")
-        old = job.workers[1]
+        old, new = job.workers[1], job.start_again(1, HELD)
+        new.wait_for('"here"', LIMIT_SECONDS)
         old.signal(signal.SIGSTOP)
-        new = job.start_again(1)
+        job.let("come")
         job.scheduler.wait_for(rf"\(pid {new.pid}\) comes back, but rank 1 .*, pid {old.pid}\) may still live: it is asked", 30)
         assert "is lost" not in job.scheduler.stderr, "nobody had noticed"
         assert [place["restarts"] for place in job.await_all("stands_2")] == [0, 1, 0]
@@ -77,8 +80,10 @@ def test_while_forming_too_the_last_life_is_asked(tmp_path):
         job.scheduler.wait_for('admitted worker node "1"', LIMIT_SECONDS)
         with Process(job.program, {**job.env, "MS_ROLE": "MS_WORKER", "MS_NODE_ID": 1}, "a second one") as second:
             failed_at_once(second, "REJECTED", "rank 1", f"pid {old.pid}), which lives", "has just answered")
+        new = job.start_again(1, HELD)
+        new.wait_for('"here"', LIMIT_SECONDS)
         old.signal(signal.SIGSTOP)
-        new = job.start_again(1)
+        job.let("come")
         job.scheduler.wait_for(rf"\(pid {new.pid}\) comes back, but .*, pid {old.pid}\) may still live: it is asked", LIMIT_SECONDS)
         job.scheduler.wait_for(rf"\(pid {old.pid}\) is gone before the cluster was complete: nothing was heard", LIMIT_SECONDS)
         job.start_worker()
