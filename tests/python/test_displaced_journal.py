@@ -1,6 +1,7 @@
 """The scheduler's journal is removed, moved away or replaced while the scheduler uses it: it says so at the next write and writes
 it anew, and the next scheduler knows everything."""
 
+import re
 import time
 
 import pytest
@@ -49,8 +50,9 @@ def test_the_journal_is_written_anew_where_it_is_not_in_its_place_any_more(tmp_p
         while not path.exists() or path.stat().st_ino == before:
             assert time.monotonic() < deadline, job.scheduler.describe()
             time.sleep(0.01)
+        words = f"{path}: it was removed, or another file was put in its place"
+        job.scheduler.wait_for(re.escape(words), LIMIT_SECONDS)
         job.lose_scheduler()
-        assert f"{path}: it was removed, or another file was put in its place" in job.past[0].stderr
         job.start_scheduler()
         job.let("go")
         for worker in job.workers:
