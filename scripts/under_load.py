@@ -48,7 +48,8 @@ def run_job(number, name, command, running):
     log.parent.mkdir(parents=True, exist_ok=True)
     begun = time.monotonic()
     with open(log, "wb") as file:
-        process = subprocess.Popen([str(word) for word in command], cwd=TREE, stdin=subprocess.DEVNULL, stdout=file, stderr=file)
+        process = subprocess.Popen([str(word) for word in command], cwd=TREE, stdin=subprocess.DEVNULL, stdout=file, stderr=file,
+                                   process_group=0)  # so that what it runs ends with it
         running.append(process)
         code = process.wait()
     ended = "passed" if code == 0 else f"FAILED with {code}"
@@ -90,7 +91,7 @@ def main():
         pool.shutdown(wait=False, cancel_futures=True)
         for process in running:
             if process.poll() is None:
-                process.terminate()
+                os.killpg(process.pid, signal.SIGTERM)
         for pid in loops:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
