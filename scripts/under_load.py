@@ -49,7 +49,7 @@ def run_job(number, name, command, running):
     begun = time.monotonic()
     with open(log, "wb") as file:
         process = subprocess.Popen([str(word) for word in command], cwd=TREE, stdin=subprocess.DEVNULL, stdout=file, stderr=file,
-                                   process_group=0)  # so that what it runs ends with it
+                                   start_new_session=True)  # so that what it runs ends with it
         running.append(process)
         code = process.wait()
     ended = "passed" if code == 0 else f"FAILED with {code}"
