@@ -21,24 +21,25 @@ int own_threads(void) {
     return entries("/proc/self/task");
 }
 
-bool own_threads_are(int expected) {
-    struct timespec pause = {.tv_nsec = 1000000};
-    for (int i = 0; i < 2000 * patience() && own_threads() != expected; i++) {
+/* Whether the count is that, now or within two seconds. */
+static bool comes_to(int (*count)(void), int expected) {
+    struct timespec pause = {.tv_nsec = 1000000}; /* between two looks */
+    for (int i = 0; i < 2000 * patience() && count() != expected; i++) {
         nanosleep(&pause, NULL);
     }
-    return own_threads() == expected;
+    return count() == expected;
+}
+
+bool own_threads_are(int expected) {
+    return comes_to(own_threads, expected);
 }
 
 int own_descriptors(void) {
     return entries("/proc/self/fd") - 1; /* the folder itself was open */
 }
 
-bool own_descriptors_fall_to(int most) {
-    struct timespec pause = {.tv_nsec = 1000000};
-    for (int i = 0; i < 2000 * patience() && own_descriptors() > most; i++) {
-        nanosleep(&pause, NULL);
-    }
-    return own_descriptors() <= most;
+bool own_descriptors_are(int expected) {
+    return comes_to(own_descriptors, expected);
 }
 
 bool own_sockets(void) {

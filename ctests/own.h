@@ -6,13 +6,13 @@
 
 /* How many threads this process has. */
 int own_threads(void);
-/* Whether it has so many threads, now or within two seconds: the kernel lists a thread a moment longer than it
+/* Whether it has exactly so many threads, now or within two seconds: the kernel lists a thread a moment longer than it
  * lives. */
 bool own_threads_are(int expected);
 /* How many descriptors are open, those of standard input, output and error included. */
 int own_descriptors(void);
-/* Whether no more than so many are open, now or within two seconds: a node's own thread closes what is over. */
-bool own_descriptors_fall_to(int most);
+/* Whether exactly so many are open, now or within two seconds: a node's own thread closes what is over. */
+bool own_descriptors_are(int expected);
 /* Whether one of the open descriptors is a socket, an epoll, an eventfd, a pidfd or a timer; says which on standard
  * error. */
 bool own_sockets(void);

@@ -98,8 +98,8 @@ static void play(muster_cluster_t *cluster, int index, void *context) {
         if (muster_group_rank(group) < 0) {
             continue;
         }
-        if (below(&own, 4) == 0) {
-            usleep(1 + below(&own, 100)); /* some come later than others; a yield may cost a turn of every other program */
+        for (uint32_t i = below(&own, 4); i > 0; i--) {
+            usleep(1); /* some come later than others; beside other programs a yield may cost a turn of each of them */
         }
         switch (kind) {
         case 0: CHECK_OK(muster_barrier(group)); break;

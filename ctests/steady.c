@@ -253,8 +253,7 @@ static muster_status_t isendrecv(struct memory *memory, size_t bytes, int nth) {
     muster_request_t *request = NULL;
     CHECK_OK(muster_isendrecv(memory->world, memory->in, bytes, MUSTER_UINT8, next(memory), nth, memory->out, bytes,
                               MUSTER_UINT8, previous(memory), nth, NULL, 0, &request));
-    while (muster_request_test(request) == MUSTER_IN_PROGRESS) {
-        usleep(20); /* a yield may cost a turn of every other program */
+    while (muster_request_test(request) == MUSTER_IN_PROGRESS) { /* it gives way itself */
     }
     return end(&request, 1);
 }

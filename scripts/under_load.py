@@ -10,6 +10,7 @@ passed each time.
 
 import argparse
 import concurrent.futures
+import contextlib
 import os
 import pathlib
 import shutil
@@ -90,8 +91,9 @@ def main():
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
         for process in running:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGTERM)
+            with contextlib.suppress(ProcessLookupError):  # its stream has seen its end in this moment
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGTERM)
         for pid in loops:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)

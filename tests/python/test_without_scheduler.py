@@ -84,7 +84,7 @@ MAKING = """
     say(ready=True)
     if when == "after":
         hold("it dies")
-        time.sleep(3)
+        time.sleep(3)  # longer than the heartbeat time-out: the scheduler counts as gone when the group is asked for
     words = fails(c.world.receive, 8, 0) if c.rank == 2 else fails(c.world.split, 0)
     say(**words, named=c.failure()["rank"], status=c.failure()["status"], again=fails(c.world.split, 0)["sentence"])
     c.leave()
