@@ -73,6 +73,8 @@ pub struct ControlLink {
     written: usize,
     /// The transport may still hold a part of what it took.
     unflushed: bool,
+    /// Why nothing can be written any more. It ends the connection once all is read that the peer said before.
+    unwritable: Option<ControlEnd>,
     node: u32,
 }
 
@@ -89,6 +91,7 @@ impl ControlLink {
             outbound: Vec::new(),
             written: 0,
             unflushed: false,
+            unwritable: None,
             node: 0,
         }
     }
@@ -103,8 +106,11 @@ impl ControlLink {
         self.node = node;
     }
 
-    /// Puts a message into its queue.
+    /// Puts a message into its queue. One that can no longer be written is dropped: the end is on its way.
     pub fn queue(&mut self, message: Message) -> Result<(), ControlEnd> {
+        if self.unwritable.is_some() {
+            return Ok(());
+        }
         // A stranger's, and long: one is kept for it, and no more.
         if matches!(message, Message::StatusPart(_)) && self.has_outbound() {
             return Err(ControlEnd::Garbage("it asks for more before it has read what it was told".to_owned()));
@@ -125,8 +131,21 @@ impl ControlLink {
         self.unflushed || self.written < self.outbound.len() || !self.urgent.is_empty() || !self.bulk.is_empty()
     }
 
-    /// Writes as much as the transport takes.
-    pub fn write(&mut self) -> Result<(), ControlEnd> {
+    /// Writes as much as the transport takes. Returns false once nothing can be written any more: then this connection is to
+    /// be read without waiting. A goodbye or a verdict may lie there, which the peer sent before it closed; the end comes
+    /// behind it.
+    pub fn write(&mut self) -> bool {
+        if self.unwritable.is_none() {
+            self.unwritable = self.try_to_write().err();
+        }
+        if self.unwritable.is_some() {
+            (self.outbound, self.urgent, self.bulk) = Default::default();
+            (self.written, self.unflushed) = (0, false);
+        }
+        self.unwritable.is_none()
+    }
+
+    fn try_to_write(&mut self) -> Result<(), ControlEnd> {
         loop {
             if self.written == self.outbound.len() {
                 self.outbound.clear();
@@ -167,8 +186,9 @@ impl ControlLink {
         crate::wire::encode_frame(message.kind(), self.node, &message.encode(), &mut self.outbound);
     }
 
-    /// Reads what is there, through a scratch buffer that grows when it was full, into `arrivals`. Returns whether any byte came in, and whether more
-    /// is to be read without waiting; an end of the connection is returned only when everything before it is in `arrivals`.
+    /// Reads what is there, through a scratch buffer that grows when it was full, into `arrivals`. Returns whether any byte
+    /// came in, and whether more is to be read without waiting. An end of the connection is returned only when everything
+    /// before it is in `arrivals`.
     pub fn read(&mut self, through: &mut Vec<u8>, arrivals: &mut Vec<Arrival>) -> Result<Heard, ControlEnd> {
         let mut heard = Heard::default();
         let mut round = 0;
@@ -193,7 +213,8 @@ impl ControlLink {
                     if self.inbound.is_empty() {
                         self.inbound = Vec::new(); // an idle connection holds no buffer
                     }
-                    return Ok(heard);
+                    let end = if heard.more { None } else { self.unwritable.take() };
+                    return end.map_or(Ok(heard), Err);
                 }
                 Err(error) => return Err(ControlEnd::from_io(&error)),
             }

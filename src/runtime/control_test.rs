@@ -217,16 +217,16 @@ fn urgent_messages_pass_bulk_ones_at_frame_borders() {
         link.queue(piece(request)).unwrap();
     }
     transport.script().room = 10;
-    link.write().unwrap();
+    assert!(link.write());
     assert_eq!(transport.script().sent.len(), 10);
     // The first piece is under way: it is not cut, and everything urgent comes next, in its order.
     link.queue(echo(1)).unwrap();
     link.queue(echo(2)).unwrap();
     transport.script().room = STORE_PIECE_BYTES + 200;
-    link.write().unwrap();
+    assert!(link.write());
     link.queue(echo(3)).unwrap();
     transport.script().room = usize::MAX;
-    link.write().unwrap();
+    assert!(link.write());
     assert!(!link.has_outbound());
     let sent = messages(&transport.script().sent);
     let expected = [piece(1), echo(1), echo(2), piece(2), echo(3), piece(3)];
@@ -242,13 +242,13 @@ fn where_nothing_waits_no_memory_is_held() {
     link.queue(echo(1)).unwrap();
     link.queue(piece(1)).unwrap();
     transport.script().room = 10;
-    link.write().unwrap();
+    assert!(link.write());
     transport.script().coming.extend(framed(&echo(1)).into_iter().chain(framed(&echo(2))).take(60));
     read(&mut link).1.unwrap();
     let [inbound, outbound, _, bulk] = held(&link);
     assert!(inbound > 0 && outbound > 0 && bulk > 0, "something waits everywhere");
     transport.script().room = usize::MAX;
-    link.write().unwrap();
+    assert!(link.write());
     transport.script().coming.extend(framed(&echo(2)).into_iter().skip(60 - framed(&echo(1)).len()));
     let (arrivals, heard) = read(&mut link);
     heard.unwrap();
@@ -267,7 +267,7 @@ fn a_peer_that_does_not_read_is_given_up_at_the_limit() {
     assert_eq!(end.reason(), "65536 messages wait for it: it does not read");
     link.queue(piece(1)).expect("each lane has its own limit");
     transport.script().room = 1;
-    link.write().unwrap();
+    assert!(link.write());
     link.queue(Message::Report).expect("what was encoded makes room");
 }
 
@@ -277,11 +277,11 @@ fn what_the_transport_holds_is_still_to_go_out() {
     link.queue(Message::Report).unwrap();
     assert!(link.has_outbound());
     (transport.script().room, transport.script().holds) = (usize::MAX, true);
-    link.write().unwrap();
+    assert!(link.write());
     assert_eq!(transport.script().sent, framed(&Message::Report));
     assert!(link.has_outbound(), "it is written, but not passed on");
     transport.script().holds = false;
-    link.write().unwrap();
+    assert!(link.write());
     assert!(!link.has_outbound());
 }
 
@@ -405,6 +405,24 @@ fn a_reset_is_the_peers_and_a_time_out_the_networks() {
     }
 }
 
+/// It has said goodbye, and has closed the connection with something unread: what is written to it now fails.
+#[test]
+fn what_the_peer_said_before_is_read_though_nothing_can_be_written_to_it() {
+    let (mut link, transport) = link();
+    link.queue(piece(1)).unwrap();
+    transport.script().room = 10;
+    assert!(link.write());
+    transport.script().coming.extend(framed(&Message::Leave));
+    transport.script().breaks = true;
+    assert!(!link.write());
+    assert!(!link.has_outbound(), "nothing waits to be written");
+    link.queue(echo(1)).expect("nor comes anything to it");
+    assert!(!link.has_outbound() && !link.write());
+    let (arrivals, heard) = read(&mut link);
+    assert_eq!(arrivals, [Ok(Message::Leave)]);
+    assert!(matches!(heard, Err(ControlEnd::Ended(reason)) if reason.contains("roken pipe")));
+}
+
 #[test]
 fn of_a_status_one_part_waits_and_no_more() {
     let part = |last| Message::StatusPart(StatusPart { job: None, nodes: Vec::new(), groups: Vec::new(), last });
@@ -412,10 +430,10 @@ fn of_a_status_one_part_waits_and_no_more() {
     link.queue(part(false)).unwrap();
     assert!(matches!(link.queue(part(false)), Err(ControlEnd::Garbage(why)) if why.contains("before it has read")));
     transport.script().room = 10;
-    link.write().unwrap();
+    assert!(link.write());
     assert!(matches!(link.queue(part(false)), Err(ControlEnd::Garbage(_))), "most of the first still waits");
     transport.script().room = usize::MAX;
-    link.write().unwrap();
+    assert!(link.write());
     link.queue(part(true)).unwrap();
     assert!(link.queue(echo(1)).is_ok(), "other messages may wait in numbers");
 }

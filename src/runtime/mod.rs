@@ -11,6 +11,8 @@ mod aftermath;
 mod backlog;
 pub(crate) mod book;
 mod buffer;
+#[cfg(test)]
+mod by_hand_test;
 pub(crate) mod causes;
 mod checksums;
 mod clock;

@@ -449,14 +449,12 @@ impl Node {
 
     fn write(&mut self) {
         let (Control::Up(link) | Control::Lingering(link, _)) = &mut self.control else { return };
-        let written = link.write();
-        match (written, &self.control) {
-            (Err(end), Control::Up(_)) => self.lose(&end),
-            (Err(_), _) => self.control = Control::None,
-            (Ok(()), Control::Lingering(link, _)) if !link.has_outbound() && link.transport.unsent() == 0 => {
+        let goes = link.write();
+        match &self.control {
+            Control::Lingering(link, _) if !goes || !link.has_outbound() && link.transport.unsent() == 0 => {
                 self.control = Control::None;
             }
-            _ => {}
+            _ => self.more |= !goes,
         }
     }
 
@@ -496,3 +494,7 @@ impl Node {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "node_test.rs"]
+mod tests;

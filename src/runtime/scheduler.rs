@@ -65,7 +65,7 @@ pub struct Serving {
     next: u64,
     /// Connections to which something is to be written.
     dirty: BTreeSet<u64>,
-    /// Those that hold bytes of which the poller will not tell.
+    /// Those that are to be read, of which the poller will not tell.
     more: BTreeSet<u64>,
     /// Those that the brain has closed, in order of when to drop them; some have ended since.
     closing: VecDeque<(Time, u64)>,
@@ -409,16 +409,14 @@ impl Serving {
     fn write(&mut self) {
         while let Some(id) = self.dirty.pop_first() {
             let Some(connection) = self.connections.get_mut(&id) else { continue };
-            match connection.link.write() {
-                Ok(()) if connection.closing.is_some() && !connection.link.has_outbound() => {
-                    // Then its end is awaited, so that nothing on the way is cut off. Said once: each time is an event on
-                    // the socket, of which the poller would tell.
-                    if !std::mem::replace(&mut connection.shut, true) {
-                        let _ = connection.link.transport.shutdown_write();
-                    }
+            if !connection.link.write() {
+                self.more.insert(id);
+            } else if connection.closing.is_some() && !connection.link.has_outbound() {
+                // Then its end is awaited, so that nothing on the way is cut off. Said once: each time is an event on
+                // the socket, of which the poller would tell.
+                if !std::mem::replace(&mut connection.shut, true) {
+                    let _ = connection.link.transport.shutdown_write();
                 }
-                Ok(()) => {}
-                Err(end) => self.lose(id, &end),
             }
         }
     }
@@ -430,3 +428,7 @@ fn tell_where(logger: &Logger, listener: &Listener, settings: &Settings) {
     let job = settings.derived_job.as_ref().map_or_else(String::new, |job| format!(", for the job {:?}", job.mark()));
     logger.info(&format!("the scheduler listens at {}{job}", addresses.join(" and ")));
 }
+
+#[cfg(test)]
+#[path = "scheduler_test.rs"]
+mod tests;

@@ -4,14 +4,11 @@ use super::*;
 use crate::config::{Config, LogLevel};
 use crate::journal::testdisk::MemoryDisk;
 use crate::journal::{Appender, Disk, Journal, Locked};
+use crate::runtime::by_hand_test::Node;
 use crate::runtime::scheduler::Serving;
-use crate::types::{Device, HostName, Incarnation, Process, Role, Token, TokenHash};
-use crate::wire::{
-    encode_frame, peek_frame, Blob, Formed, Heartbeat, Message, Reentry, Register, StoreBegin, StoreOperation,
-    StorePiece, StoreRecord, StoreReply, Told, CONTROL_PAYLOAD_MAX, PROTOCOL_HIGHEST, PROTOCOL_LOWEST,
-};
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use crate::wire::{Blob, Message, StoreOperation, StorePiece, StoreRecord};
+use std::io;
+use std::net::SocketAddr;
 use std::path::Path;
 
 #[path = "stalled_test.rs"]
@@ -153,124 +150,6 @@ fn begun(disk: &GatedDisk) -> Begun {
 fn serve(disk: &GatedDisk) -> (SocketAddr, JoinHandle<Result<()>>) {
     let serving = Serving::over(&settings(|_| ()), || Ok(Box::new(disk.clone()))).unwrap();
     (serving.addresses()[0], std::thread::spawn(move || serving.run()))
-}
-
-/// The only worker of the job, by hand: it says what it is told to, and keeps what it hears but echoes.
-struct Node {
-    stream: TcpStream,
-    inbound: Vec<u8>,
-    told: Vec<Message>,
-    beats: u64,
-}
-
-impl Node {
-    fn join(address: SocketAddr, before: Option<&Formed>) -> Node {
-        let stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(LIMIT)).unwrap();
-        stream.set_nodelay(true).unwrap();
-        let mut node = Node { stream, inbound: Vec::new(), told: Vec::new(), beats: 0 };
-        node.say(&Message::Register(Register {
-            protocol_lowest: PROTOCOL_LOWEST,
-            protocol_highest: PROTOCOL_HIGHEST,
-            features: 0,
-            version: "0.1.0".to_owned(),
-            job_id: None,
-            role: Role::Worker,
-            node_id: "0".to_owned(),
-            node_id_given: true,
-            rank: None,
-            incarnation: Incarnation([1; 16]),
-            host: HostName { name: "there".to_owned(), key: "there".to_owned() },
-            process: Process { pid: 1, start_ticks: 1, pid_namespace: 1 },
-            addresses: vec![([127, 0, 0, 1], 4000).into()],
-            worker_num: 1,
-            server_num: 0,
-            recovery: true,
-            instance: before.map(|before| before.instance),
-            told: Told::NOTHING,
-            device: Device::default(),
-            reentry: Some(Box::new(Reentry { tokens: Vec::new(), next: TokenHash::of(&Token([1; 32])) })),
-            launch: None,
-            derived_job: None,
-        }));
-        node
-    }
-
-    fn say(&mut self, message: &Message) {
-        let mut bytes = Vec::new();
-        encode_frame(message.kind(), 0, &message.encode(), &mut bytes);
-        self.stream.write_all(&bytes).unwrap();
-    }
-
-    /// The next message; none: the connection has ended.
-    fn hear(&mut self) -> Option<Message> {
-        loop {
-            if let Some((frame, taken)) = peek_frame(&self.inbound, CONTROL_PAYLOAD_MAX).unwrap() {
-                let message = Message::decode(frame.header.kind, &frame.payload).unwrap();
-                self.inbound.drain(..taken);
-                return Some(message);
-            }
-            let mut bytes = [0; 4096];
-            match self.stream.read(&mut bytes) {
-                Ok(0) => return None,
-                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return None,
-                read => self.inbound.extend_from_slice(&bytes[..read.expect("it answers in time")]),
-            }
-        }
-    }
-
-    /// Shows that the scheduler's loop has come to all that was said before.
-    fn beat(&mut self) {
-        self.beats += 1;
-        let (sequence, echoed) = (self.beats, self.beats - 1);
-        self.say(&Message::Heartbeat(Heartbeat { sequence, echoed, ..Heartbeat::default() }));
-        loop {
-            match self.hear().expect("the scheduler lives") {
-                Message::HeartbeatEcho(echo) if echo.sequence == sequence => return,
-                message => self.told.push(message),
-            }
-        }
-    }
-
-    fn next_told(&mut self) -> Message {
-        if self.told.is_empty() {
-            return self.hear().expect("the scheduler lives");
-        }
-        self.told.remove(0)
-    }
-
-    fn formed(&mut self) -> Formed {
-        match self.next_told() {
-            Message::Formed(formed) => formed,
-            other => panic!("{other:?} is no answer to a registration"),
-        }
-    }
-
-    fn ask(&mut self, request: u64, operation: StoreOperation, key: &str, value: &[u8]) {
-        self.say(&Message::StoreBegin(StoreBegin {
-            request,
-            answered_below: 0,
-            operation,
-            keys: vec![Blob::new(key.as_bytes())],
-            delta: 0,
-            expected_bytes: 0,
-            value_bytes: value.len() as u64,
-        }));
-        if !value.is_empty() {
-            self.say(&Message::StorePiece(StorePiece { request, bytes: Blob::new(value) }));
-        }
-    }
-
-    fn set(&mut self, request: u64) {
-        self.ask(request, StoreOperation::Set, &format!("key {request}"), &request.to_le_bytes());
-    }
-
-    fn reply(&mut self) -> StoreReply {
-        match self.next_told() {
-            Message::StoreReply(reply) => reply,
-            other => panic!("{other:?} is no answer of the store"),
-        }
-    }
 }
 
 #[test]

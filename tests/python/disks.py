@@ -61,8 +61,8 @@ class Mounted(Disk):
         whose = [] if os.geteuid() == 0 else ["--user", "--preserve-credentials"]
         return ["nsenter", f"--target={self.holder.pid}", "--mount", *whose, "--", *command_line(program)]
 
-    def sh(self, line):
-        subprocess.run(self.command(["sh", "-ec", line, "sh", self.path]), check=True, timeout=LIMIT)
+    def sh(self, line, *words):
+        subprocess.run(self.command(["sh", "-ec", line, "sh", self.path, *words]), check=True, timeout=LIMIT)
 
     def __enter__(self):
         try:
@@ -95,11 +95,20 @@ class ReadOnly(Mounted):
 
     words = ("Read-only file system", "expected a recovery path (MS_RECOVERY_PATH) on a file system that can be written to")
 
+    def __init__(self):
+        super().__init__()
+        self.beside = pathlib.Path(tempfile.mkdtemp(prefix="muster-disk-"))
+
     def breaks(self):
-        self.sh('mount --bind "$1" "$1" && mount -o remount,bind,ro "$1"')
+        # Beside it first: the system refuses this where a file is being written, and the scheduler may make one at any time.
+        self.sh('mount --bind "$1" "$2" && mount -o remount,bind,ro "$2" && mount --bind "$2" "$1"', self.beside)
 
     def is_mended(self):
         self.sh('umount "$1"')
+
+    def __exit__(self, *_):
+        super().__exit__()
+        self.beside.rmdir()
 
 
 class Forbidden(Disk):
