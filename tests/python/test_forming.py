@@ -176,7 +176,7 @@ def test_without_settings_a_process_is_a_cluster_of_one_where_every_call_works()
 
 @pytest.mark.parametrize("given", ["ranks are known", "ranks are not known"])
 def test_one_too_few_all_fail_with_the_same_sentence_that_says_who_is_missing(given):
-    limit = 3.5
+    limit = 6
     env = {"MS_CLUSTER_TIMEOUT": limit}
     with Cluster(node(), workers=4, started=0, numbered=False, env=env) as cluster:
         for rank in (0, 2, 3):
@@ -191,8 +191,8 @@ def test_one_too_few_all_fail_with_the_same_sentence_that_says_who_is_missing(gi
             assert part in sentence, sentence
         for each in words:
             assert limit - 2.0 <= each["seconds"] < limit + 3.0, each
-        first = cluster.scheduler.stderr.splitlines()[0]
-        assert "forming since 3" in first and "3 of 4 workers" in first, "a line a second, from the third, says how far"
+        lines = [line for line in cluster.scheduler.stderr.splitlines() if "forming since " in line]
+        assert "forming since 3" in lines[0] and "3 of 4 workers" in lines[-1], "a line a second, from the third, says how far"
 
 
 def test_the_first_whose_time_is_up_ends_forming_for_all():
