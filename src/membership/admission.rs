@@ -90,7 +90,7 @@ impl Scheduler {
         }
         self.here[usize::from(register.role == Role::Server)] += 1;
         self.connections.belongs_to(conn, key);
-        self.nodes.insert(key, Node::new(register, explicit_rank, conn, now));
+        self.nodes.insert(key, Box::new(Node::new(register, explicit_rank, conn, now)));
         self.present += 1;
         self.form_if_complete(now);
     }

@@ -195,7 +195,7 @@ impl Scheduler {
         if odd.len() > NAMED_MAX {
             cause.push_str(&format!(", and {} more ranks something else", odd.len() - NAMED_MAX));
         }
-        let culprit = odd.first().and_then(|(key, _)| self.nodes.get(key)).map(super::node::Node::culprit);
+        let culprit = odd.first().and_then(|(key, _)| self.nodes.get(key)).map(|node| node.culprit());
         Some((culprit, cause))
     }
 }

@@ -97,8 +97,8 @@ pub struct Scheduler {
     forming_deadline: Option<Time>,
     armed: Option<Time>,
     connections: Connections,
-    /// While forming by order of registration, then by index.
-    nodes: BTreeMap<u32, Node>,
+    /// While forming by order of registration, then by index. Each by itself, for a tree leaves much of its room unused.
+    nodes: BTreeMap<u32, Box<Node>>,
     next_key: u32,
     by_incarnation: HashMap<Incarnation, u32>,
     /// By canonical id.

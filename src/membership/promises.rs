@@ -262,7 +262,7 @@ impl Scheduler {
             epoch: self.epoch,
             secret: self.identity.secret,
             agreed: self.agreed(),
-            seats: self.nodes.values().map(seat).collect(),
+            seats: self.nodes.values().map(|node| seat(node)).collect(),
             fenced: self.fenced.iter().filter(|life| !seated.contains(life)).copied().collect(),
         }
     }
@@ -297,7 +297,7 @@ impl Scheduler {
             node.token = seat.token;
             node.restarts = seat.restarts;
             node.epoch = Epoch(0); // it says so
-            self.nodes.insert(index, node);
+            self.nodes.insert(index, Box::new(node));
         }
         self.present = self.nodes.len();
         self.list_members();

@@ -93,7 +93,7 @@ impl Scheduler {
 
     /// Nobody waits for one who has given everything up: every group that still holds is revoked.
     fn revoke_all(&mut self, now: Time, key: u32) {
-        let culprit = self.nodes.get(&key).map(super::node::Node::culprit);
+        let culprit = self.nodes.get(&key).map(|node| node.culprit());
         let built_in = [GroupId::WORLD, GroupId::SERVERS, GroupId::UNIVERSE];
         let mut groups: Vec<GroupId> = built_in.into_iter().chain(self.groups.all()).collect();
         groups.retain(|group| !self.revoked.contains_key(group));
@@ -243,8 +243,8 @@ impl Scheduler {
             return;
         }
         self.is_refused = true;
-        let stay = |node: &&Node| node.is_member() && !node.is_back();
-        let conns: Vec<ConnId> = self.nodes.values().filter(stay).filter_map(|node| node.conn).collect();
+        let stay = |node: &Node| node.is_member() && !node.is_back();
+        let conns: Vec<ConnId> = self.nodes.values().filter(|node| stay(node)).filter_map(|node| node.conn).collect();
         conns.into_iter().for_each(|conn| self.tell_no_next_epoch(conn));
     }
 

@@ -74,7 +74,7 @@ pub struct ControlLink {
     /// The transport may still hold a part of what it took.
     unflushed: bool,
     /// Why nothing can be written any more. It ends the connection once all is read that the peer said before.
-    unwritable: Option<ControlEnd>,
+    unwritable: Option<Box<ControlEnd>>,
     node: u32,
 }
 
@@ -136,7 +136,7 @@ impl ControlLink {
     /// behind it.
     pub fn write(&mut self) -> bool {
         if self.unwritable.is_none() {
-            self.unwritable = self.try_to_write().err();
+            self.unwritable = self.try_to_write().err().map(Box::new);
         }
         if self.unwritable.is_some() {
             (self.outbound, self.urgent, self.bulk) = Default::default();
@@ -214,7 +214,7 @@ impl ControlLink {
                         self.inbound = Vec::new(); // an idle connection holds no buffer
                     }
                     let end = if heard.more { None } else { self.unwritable.take() };
-                    return end.map_or(Ok(heard), Err);
+                    return end.map_or(Ok(heard), |end| Err(*end));
                 }
                 Err(error) => return Err(ControlEnd::from_io(&error)),
             }

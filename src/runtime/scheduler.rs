@@ -61,7 +61,7 @@ pub struct Serving {
     brain: membership::Scheduler,
     inputs: VecDeque<Input>,
     feeding: bool,
-    connections: HashMap<u64, Connection>,
+    connections: HashMap<u64, Box<Connection>>,
     next: u64,
     /// Connections to which something is to be written.
     dirty: BTreeSet<u64>,
@@ -258,7 +258,7 @@ impl Serving {
                     if link.transport.register(self.poller.registry(), Token(id as usize)).is_err() {
                         continue; // it ended at once
                     }
-                    self.connections.insert(id, Connection { link, closing: None, shut: false });
+                    self.connections.insert(id, Box::new(Connection { link, closing: None, shut: false }));
                     self.feed(Input::Opened(ConnId(id), address.to_string()));
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
