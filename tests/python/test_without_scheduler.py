@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import signal
 import time
 
@@ -107,5 +108,7 @@ def test_groups_that_nobody_can_make_any_more_end_the_wait_for_all(tmp_path, whe
     for each in words:
         assert each["error"] == each["status"] == "UNREACHABLE" and each["named"] == -1, words
         assert "without recovery no group can be made any more" in each["sentence"], words
-        assert each["sentence"] == each["again"] == words[0]["sentence"], words
+        assert each["sentence"] == each["again"], words
+        # Where none has heard another's, each counts for itself how long it has not heard the scheduler.
+        assert re.sub(r"for [0-9.]+ s", "", each["sentence"]) == re.sub(r"for [0-9.]+ s", "", words[0]["sentence"]), words
         assert each["after"] < LIMIT / 2, words
