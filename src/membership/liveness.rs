@@ -20,12 +20,14 @@ const PROBE_LAST: Duration = Duration::from_millis(50);
 
 impl Scheduler {
     pub(super) fn heartbeat(&mut self, now: Time, key: u32, heartbeat: Heartbeat) {
+        let interval = self.interval();
         let Some(node) = self.nodes.get_mut(&key) else { return };
         // Its newest echo is that of the heartbeat before this one, or newer than the one it told before: it has heard what
-        // was sent when the one before came, and nothing says that it has heard anything since.
+        // was sent when the one before came, and nothing says that it has heard anything since. Where that was long ago there
+        // was nothing to hear: its heartbeats were held up, behind a long value or since its host is busy.
         node.is_deaf = heartbeat.echoed <= node.echoed && heartbeat.sequence > heartbeat.echoed.saturating_add(1);
         if let Some(before) = node.heartbeat.filter(|_| !node.is_deaf) {
-            node.hearing = node.hearing.max(before);
+            node.hearing = node.hearing.max(before).max(now - interval);
         }
         node.echoed = heartbeat.echoed;
         node.heartbeat = Some(now);

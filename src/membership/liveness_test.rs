@@ -222,6 +222,41 @@ fn a_node_that_does_not_hear_is_lost_too() {
     assert!(failure.cause.ends_with("; last heard 0 ms ago"), "{failure}");
 }
 
+/// Its heartbeats are held up for most of the time-out, as behind a long value on a slow link, or on a machine that is too busy,
+/// and come all at once. There was no echo in between that it could have heard.
+#[test]
+fn a_node_whose_heartbeats_are_held_up_is_not_called_deaf_for_that_time() {
+    for hears in [true, false] {
+        let mut bench = Bench::formed(&["here", "there"]);
+        let (mut own, mut last) = (0, 0);
+        let mut pass = |bench: &mut Bench, span, sequences: &[u64], echoed| {
+            for sequence in sequences {
+                bench.say(1, Message::Heartbeat(Heartbeat { sequence: *sequence, echoed, ..Heartbeat::default() }));
+            }
+            bench.pass_with(span, |bench| {
+                own += 1;
+                bench.beat(0, own);
+                bench.feed(Input::Heard(ConnId(1))); // parts of that value
+            });
+        };
+        while last < 3 {
+            last += 1;
+            pass(&mut bench, MS * 1_000, &[last], last - 1);
+        }
+        pass(&mut bench, MS * 3_200, &[], 0);
+        pass(&mut bench, MS * 1_200, &[4, 5, 6, 7], 3);
+        assert_eq!(bench.verdict(0), None, "the first echo after that has had 1.2 s");
+        if hears {
+            pass(&mut bench, MS * 6_000, &[8], 7);
+            assert_eq!(bench.verdict(0), None);
+        } else {
+            pass(&mut bench, MS * 5_000, &[8], 3);
+            let failure = bench.verdict(0).expect("told");
+            assert!(failure.cause.starts_with("is lost: it has not heard the scheduler for 5"), "{failure}");
+        }
+    }
+}
+
 #[test]
 fn a_node_that_does_not_hear_gains_no_time_by_registering_again() {
     let mut bench = Bench::formed(&["here", "there"]);

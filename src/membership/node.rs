@@ -72,7 +72,7 @@ pub(super) struct Node {
     pub(super) process_gone: bool,
     /// Its last sign of life.
     pub(super) heard: Time,
-    /// When that was sent which it has last shown to have heard, or later.
+    /// When that was sent which it has last shown to have heard, or later: an interval before it showed so, at the earliest.
     pub(super) hearing: Time,
     /// Its newest heartbeat says that it has not heard what was sent before it.
     pub(super) is_deaf: bool,
