@@ -11,6 +11,8 @@
 enum { GROUPS = 32, LIMIT_S = 2, KIB = 1 << 10, MIB = 1 << 20 };
 
 static const char *const settings[] = {"finalize_timeout", "2", "timeout", "60", NULL};
+/* For those that end long before that. */
+static const char *const patient[] = {"finalize_timeout", "60", "timeout", "60", NULL};
 static muster_group_t *made[GROUPS];
 static uint8_t memory[64 * MIB];
 
@@ -67,7 +69,7 @@ static void leave(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
     free_all(cluster);
 }
 
-static struct ranks *all_ready(int size, rank_body body) {
+static struct ranks *all_ready(int size, rank_body body, const char *const *settings) {
     struct ranks *ranks = ranks_start(size, body, settings);
     for (int rank = 0; rank < size; rank++) {
         await(&ranks->note[rank].ready);
@@ -82,7 +84,7 @@ static void go_on(struct ranks *ranks, int rank) {
 
 /* Where the scheduler stands still leaving takes its whole limit, asleep. */
 static void scheduler_stands_still(void) {
-    struct ranks *ranks = all_ready(2, leave);
+    struct ranks *ranks = all_ready(2, leave, settings);
     stop_process(ranks->scheduler);
     CHECK(sem_post(&ranks->note[1].go) == 0);
     go_on(ranks, 0);
@@ -100,7 +102,7 @@ static void killed_then_left(muster_cluster_t *cluster, int rank, struct ranks *
 }
 
 static void after_a_kill(void) {
-    struct ranks *ranks = all_ready(3, killed_then_left);
+    struct ranks *ranks = all_ready(3, killed_then_left, patient);
     ranks_kill(ranks, 1);
     ranks_await(ranks, 1);
     CHECK(sem_post(&ranks->note[2].go) == 0);
@@ -167,7 +169,7 @@ static void send_to_one_that_stands_still(muster_cluster_t *cluster, int rank, s
 }
 
 static void a_peer_stands_still(void) {
-    struct ranks *ranks = all_ready(2, send_to_one_that_stands_still);
+    struct ranks *ranks = all_ready(2, send_to_one_that_stands_still, settings);
     stop_process(ranks->pid[1]);
     go_on(ranks, 0);
     CHECK(kill(ranks->pid[1], SIGCONT) == 0);
@@ -279,7 +281,7 @@ static void while_another_thread_is_inside(void) {
 
 /* A healthy cluster: all is said and heard within a moment, however many groups there are. */
 static void at_once(void) {
-    struct ranks *ranks = all_ready(3, leave);
+    struct ranks *ranks = all_ready(3, leave, patient);
     for (int rank = 0; rank < 3; rank++) {
         CHECK(sem_post(&ranks->note[rank].go) == 0);
     }

@@ -8,7 +8,12 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdbool.h>
 #include <stdlib.h>
+#include <sys/wait.h>
+
+enum { PROGRAMS = 20, IN_TIME = 20, LATE };
+static const double GIVEN_S = 0.09; /* 0.1, less what the clock's grain may take */
 
 struct seen {
     pthread_mutex_t lock;
@@ -32,8 +37,8 @@ static void note_line(int32_t level, const char *target, const char *message, vo
     pthread_mutex_unlock(&seen->lock);
 }
 
-/* A scheduler that its program stops says so, as a warning. */
-static void make_a_warning(void) {
+/* A scheduler that its program stops says so, as a warning; the program may end at the very call that fails because of that. */
+static void make_a_warning(bool ends_then) {
     muster_config_t *config = NULL;
     muster_scheduler_t *scheduler = NULL;
     CHECK_OK(muster_config_new(MUSTER_ABI_VERSION, &config));
@@ -41,6 +46,11 @@ static void make_a_warning(void) {
     CHECK_OK(muster_config_set(config, "log", "debug"));
     CHECK_OK(muster_scheduler_start(config, &scheduler));
     CHECK_OK(muster_scheduler_stop(scheduler));
+    double before_s = now_s();
+    CHECK_IS(MUSTER_ERR_ABORTED, muster_scheduler_wait(scheduler, -1));
+    if (ends_then) {
+        _exit(now_s() - before_s < GIVEN_S ? IN_TIME : LATE);
+    }
     muster_scheduler_free(scheduler);
     muster_config_free(config);
 }
@@ -58,7 +68,7 @@ static void levels(void) {
     for (int32_t level = MUSTER_LOG_ERROR; level <= MUSTER_LOG_DEBUG; level++) {
         struct seen seen = {.lock = PTHREAD_MUTEX_INITIALIZER, .level = level};
         CHECK_OK(muster_set_log_callback(level, note_line, &seen));
-        make_a_warning();
+        make_a_warning(false);
         run_cluster();
         CHECK_OK(muster_set_log_callback(level, NULL, NULL));
         CHECK_IS(0, seen.above);
@@ -85,7 +95,7 @@ static void slow_line(int32_t level, const char *target, const char *message, vo
 
 static void *warn(void *argument) {
     (void)argument;
-    make_a_warning();
+    make_a_warning(false);
     return NULL;
 }
 
@@ -150,7 +160,7 @@ static void holding_up_nobody(void) {
     CHECK_OK(muster_set_log_callback(MUSTER_LOG_DEBUG, line_behind_a_lock, &behind));
     run_nodes(&plan);
     await(&behind.inside); /* it is there still */
-    make_a_warning();
+    make_a_warning(false);
     pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) {
@@ -180,13 +190,52 @@ static void standard_error(void) {
     int file = scratch_file();
     int real = dup(2);
     CHECK(real >= 0 && dup2(file, 2) == 2);
-    make_a_warning();
+    make_a_warning(false);
     CHECK(dup2(real, 2) == 2 && close(real) == 0);
     CHECK(pread(file, text, sizeof text - 1, 0) > 0);
     CHECK_CONTAINS(text, "warning");
     CHECK_CONTAINS(text, "stopped");
     CHECK(text[strlen(text) - 1] == '\n');
     CHECK(close(file) == 0);
+}
+
+/* A program that ends at the call that failed; with a standard error that takes nothing, if it is full. What it wrote; and whether
+ * the call took all the time that such a line has. */
+static bool ends_at_once(bool is_full, char *text, size_t bytes) {
+    int ends[2];
+    CHECK(pipe(ends) == 0);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        muster_cluster_t *cluster = NULL; /* lives on, so nobody waits for the last line of all */
+        for (long left = is_full ? fcntl(ends[1], F_GETPIPE_SZ) : 0; left > 0; left--) {
+            CHECK(write(ends[1], "", 1) == 1);
+        }
+        CHECK(dup2(ends[1], 2) == 2);
+        CHECK_OK(muster_init(NULL, &cluster));
+        make_a_warning(true);
+    }
+    CHECK(close(ends[1]) == 0);
+    int status = await_child(child);
+    CHECK(WIFEXITED(status) && (WEXITSTATUS(status) == IN_TIME || WEXITSTATUS(status) == LATE));
+    ssize_t count = read(ends[0], text, bytes - 1);
+    CHECK(count >= 0);
+    text[count] = 0;
+    CHECK(close(ends[0]) == 0);
+    return WEXITSTATUS(status) == LATE;
+}
+
+/* The line that says why a call failed is out when the call returns, whatever becomes of the program then; or 100 ms have passed,
+ * as they may now and then where others keep the processors busy. */
+static void out_before_it_returns(void) {
+    char text[WORDS_BYTES] = "";
+    int said = 0;
+    for (int i = 0; i < PROGRAMS; i++) {
+        ends_at_once(false, text, sizeof text);
+        said += strstr(text, "stopped") != NULL;
+    }
+    CHECK(said > PROGRAMS / 2);
+    CHECK(ends_at_once(true, text, sizeof text));
 }
 
 int main(void) {
@@ -196,6 +245,7 @@ int main(void) {
     taking_away_waits();
     holding_up_nobody();
     standard_error();
+    out_before_it_returns();
     CHECK(lseek(out, 0, SEEK_END) == 0); /* not a byte */
     return 0;
 }

@@ -68,8 +68,10 @@ static void amid_silence(muster_cluster_t *cluster, int rank, struct ranks *rank
     }
     CHECK_IS(2, muster_epoch(cluster));
     go_on(cluster, rank, 0.1);
+    double before_s = now_s();
     CHECK_OK(muster_finalize(cluster));
     muster_cluster_free(cluster);
+    CHECK(now_s() - before_s < 10.0 * patience()); /* its limit is a minute, and a line does not wait for the reader */
     CHECK(own_threads_are(1)); /* a full pipe is no reason to leave one behind */
     CHECK_IS(flags, fcntl(2, F_GETFL));
 }
@@ -78,7 +80,7 @@ static void nobody_reads(void) {
     char path[] = "/tmp/muster-stalled-XXXXXX", command[64];
     CHECK(mkdtemp(path) != NULL);
     const char *settings[] = {"log", "debug", "node_timeout", patience() > 1 ? "60" : "1", "enable_recovery", "1",
-        "recovery_path", path, NULL};
+        "recovery_path", path, "finalize_timeout", "60", NULL};
     int out = fcntl(1, F_DUPFD_CLOEXEC, OURS), end = fill_standard_streams();
     struct ranks *ranks = ranks_start(RANKS, amid_silence, settings);
     await(&ranks->note[1].ready);

@@ -242,6 +242,7 @@ fn the_rest_arrives_as_it_was_said() {
         ("MS_WORKER_IP", "10.1.0.2, fd00::2"),
         ("DEVICE_ID", "3"),
         ("MUSTER_STORE_VALUE_LIMIT", "100"),
+        ("MUSTER_POLL_US", "7"),
         ("MUSTER_CHECKSUMS", "0"),
         ("MUSTER_LOG", "Debug"),
         ("MS_HCCL_CM_INIT", "1"),
@@ -257,6 +258,7 @@ fn the_rest_arrives_as_it_was_said() {
     assert_eq!(settings.host_id.as_deref(), Some("rack-1"));
     assert_eq!(settings.worker_addresses, ["10.1.0.2", "fd00::2"].map(|text| text.parse::<IpAddr>().unwrap()));
     assert_eq!((settings.device_id, settings.store_limits.value), (Some(3), 100));
+    assert_eq!(settings.poll, Some(Duration::from_micros(7)));
     assert_eq!((settings.checksums, settings.log_level, settings.hccl_cm_init), (false, LogLevel::Debug, true));
     assert_eq!(settings.recovery_path, Some(PathBuf::from("/var/muster")));
     assert_eq!(settings.rank_table_file, Some(PathBuf::from("/tmp/table.json")));

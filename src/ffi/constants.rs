@@ -57,7 +57,7 @@ pub const MUSTER_ERR_JOURNAL: muster_status_t = -20;
 pub const MUSTER_ERR_SYSTEM: muster_status_t = -21;
 /// Out of memory. What grows by a count or a size that a caller or the network gives is tried, and refused with this: requests and
 /// messages that wait, memory beside a collective's buffers, values of the store, lists of counts. A few hundred bytes that a call
-/// takes at a time are not: 256 KiB are seen to be there before, and where others take even those the process is aborted. So it
+/// takes at a time are not: 64 KiB are seen to be there before, and where others take even those the process is aborted. So it
 /// is where an object (a cluster, a group, a link, a thread) or a control message (at most 1 MiB) finds no memory.
 pub const MUSTER_ERR_MEMORY: muster_status_t = -22;
 /// A bug in this library.
