@@ -12,6 +12,8 @@ from cluster import Cluster, stop
 from nodes import await_joined, node, said
 
 LIMIT = 60
+# A heartbeat time-out of 2 s and one interval; and what a busy machine may add. A store call may take 300 s, a group 1,800.
+SOON = 12
 # Ranks 0 to 4 survive, each in another call; rank 5 is the victim.
 LINES = """
     c = join()
@@ -75,7 +77,7 @@ def test_all_survivors_name_the_rank_that_died_with_the_scheduler(tmp_path, sche
             assert each["named"] == 5, words
             if "store" in each:
                 assert each["rank"] in (0, 4) and "without recovery its store does not come back" in each["store"], words
-            assert each["after"] < LIMIT / 2, words
+            assert each["after"] < SOON, words
 
 
 # Ranks 0 and 1 wait for a group, before the scheduler dies or when it has; rank 2 waits for a message of theirs.
@@ -111,4 +113,4 @@ def test_groups_that_nobody_can_make_any_more_end_the_wait_for_all(tmp_path, whe
         assert each["sentence"] == each["again"], words
         # Where none has heard another's, each counts for itself how long it has not heard the scheduler.
         assert re.sub(r"for [0-9.]+ s", "", each["sentence"]) == re.sub(r"for [0-9.]+ s", "", words[0]["sentence"]), words
-        assert each["after"] < LIMIT / 2, words
+        assert each["after"] < SOON, words
