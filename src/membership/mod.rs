@@ -37,7 +37,7 @@ mod timers;
 #[cfg(test)]
 mod random_test;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 pub use contract::{Closed, ConnId, Identity, Input, Liveness, Output, Rules, StoreLimits};
 pub use history::{check_history, Absurd};

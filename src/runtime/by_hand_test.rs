@@ -1,9 +1,11 @@
 //! Nodes by hand, over real sockets, for tests of the scheduler's loop and of its writer.
 
-use crate::types::{Device, HostName, Incarnation, Process, Role, Token, TokenHash};
+use super::control::tests::framed;
+use crate::membership::testing::{host, named};
+use crate::types::{Token, TokenHash};
 use crate::wire::{
-    encode_frame, peek_frame, Blob, Formed, Heartbeat, Message, Reentry, Register, StoreBegin, StoreOperation,
-    StorePiece, StoreReply, Told, CONTROL_PAYLOAD_MAX, PROTOCOL_HIGHEST, PROTOCOL_LOWEST,
+    peek_frame, Blob, Formed, Heartbeat, Message, Reentry, Register, StoreBegin, StoreOperation, StorePiece,
+    StoreReply, CONTROL_PAYLOAD_MAX,
 };
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -11,32 +13,9 @@ use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What a worker says of itself.
-pub(super) fn worker(index: u8, workers: u32) -> Register {
-    Register {
-        protocol_lowest: PROTOCOL_LOWEST,
-        protocol_highest: PROTOCOL_HIGHEST,
-        features: 0,
-        version: "0.1.0".to_owned(),
-        job_id: None,
-        role: Role::Worker,
-        node_id: index.to_string(),
-        node_id_given: true,
-        rank: None,
-        incarnation: Incarnation([index + 1; 16]),
-        host: HostName { name: "there".to_owned(), key: "there".to_owned() },
-        process: Process { pid: 1, start_ticks: 1, pid_namespace: 1 },
-        addresses: vec![([127, 0, 0, 1], 4000).into()],
-        worker_num: workers,
-        server_num: 0,
-        recovery: false,
-        instance: None,
-        told: Told::NOTHING,
-        device: Device::default(),
-        reentry: None,
-        launch: None,
-        derived_job: None,
-    }
+/// What a worker on another host says of itself.
+pub(super) fn worker(index: u32, workers: u32) -> Register {
+    Register { host: host("there"), ..named(index, workers, &index.to_string()) }
 }
 
 /// A worker: it says what it is told to, and keeps what it hears but echoes.
@@ -56,7 +35,7 @@ impl Node {
     }
 
     /// One of several workers of a job without recovery.
-    pub(super) fn join_as(address: SocketAddr, index: u8, workers: u32) -> Node {
+    pub(super) fn join_as(address: SocketAddr, index: u32, workers: u32) -> Node {
         Node::register(address, worker(index, workers))
     }
 
@@ -75,10 +54,7 @@ impl Node {
 
     /// Says all of them at once.
     pub(super) fn say_all(&mut self, messages: &[Message]) {
-        let mut bytes = Vec::new();
-        for message in messages {
-            encode_frame(message.kind(), 0, &message.encode(), &mut bytes);
-        }
+        let bytes: Vec<u8> = messages.iter().flat_map(framed).collect();
         self.stream.write_all(&bytes).unwrap();
     }
 

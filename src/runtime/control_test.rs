@@ -179,7 +179,7 @@ fn register() -> Message {
     })
 }
 
-fn framed(message: &Message) -> Vec<u8> {
+pub(in crate::runtime) fn framed(message: &Message) -> Vec<u8> {
     let mut bytes = Vec::new();
     encode_frame(message.kind(), 0, &message.encode(), &mut bytes);
     bytes

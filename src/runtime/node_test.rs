@@ -2,15 +2,16 @@
 
 use super::super::by_hand_test::worker;
 use super::super::cluster_test::plain;
+use super::super::control::tests::framed;
 use super::super::mesh::tests::formed;
 use super::super::{clock::Clock, log::Logger, sync::Bell};
 use super::*;
 use crate::agent::Profile;
 use crate::config::LogLevel;
 use crate::types::{Epoch, Incarnation};
-use crate::wire::{encode_frame, Heartbeat, Verdict};
+use crate::wire::{Heartbeat, Verdict};
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::time::Instant;
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -51,12 +52,6 @@ fn turn_until(node: &mut Node, mut holds: impl FnMut(&Node) -> bool) {
     }
 }
 
-fn say(stream: &mut TcpStream, message: &Message) {
-    let mut bytes = Vec::new();
-    encode_frame(message.kind(), 0, &message.encode(), &mut bytes);
-    stream.write_all(&bytes).unwrap();
-}
-
 /// The loop stood still when the verdict came, and the scheduler has ended since.
 #[test]
 fn a_verdict_is_heard_though_nothing_can_be_written_to_the_scheduler_any_more() {
@@ -67,13 +62,13 @@ fn a_verdict_is_heard_though_nothing_can_be_written_to_the_scheduler_any_more() 
     let mut stream = listener.accept().unwrap().0;
     turn_until(&mut node, |_| stream.peek(&mut [0]).unwrap() > 0);
     let _ = stream.read(&mut vec![0; 1 << 16]).unwrap();
-    say(&mut stream, &Message::Formed(formed(0, [address, address])));
+    stream.write_all(&framed(&Message::Formed(formed(0, [address, address])))).unwrap();
     turn_until(&mut node, |node| node.shared.learnt().formed.is_some());
     node.send(Message::Heartbeat(Heartbeat { sequence: 1, ..Heartbeat::default() }));
     node.write();
     let cause = "is lost: its process has ended".to_owned();
     let verdict = Failure { status: Status::PeerLost, culprit: None, cause, epoch: Epoch(1), group: None, sequence: 0 };
-    say(&mut stream, &Message::Verdict(Verdict { failure: verdict.clone() }));
+    stream.write_all(&framed(&Message::Verdict(Verdict { failure: verdict.clone() }))).unwrap();
     assert!(stream.peek(&mut [0]).unwrap() > 0); // a socket that is closed with something unread is reset
     drop(stream);
     node.send(Message::Report);

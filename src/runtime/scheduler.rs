@@ -61,6 +61,7 @@ pub struct Serving {
     brain: membership::Scheduler,
     inputs: VecDeque<Input>,
     feeding: bool,
+    /// Each by itself, for a table leaves much of its room unused.
     connections: HashMap<u64, Box<Connection>>,
     next: u64,
     /// Connections to which something is to be written.

@@ -21,7 +21,7 @@ fn stands_still(workers: u32) -> (Serving, Vec<Node>) {
                 serving.round(Some(Duration::from_millis(1))).unwrap();
             }
         });
-        let mut nodes: Vec<_> = (0..workers).map(|index| Node::join_as(address, index as u8, workers)).collect();
+        let mut nodes: Vec<_> = (0..workers).map(|index| Node::join_as(address, index, workers)).collect();
         nodes.iter_mut().for_each(|node| drop(node.formed()));
         for node in &mut nodes {
             node.say(&heartbeat(1));
