@@ -1,5 +1,5 @@
 /* Where there is no memory for what grows by a count or a size that the caller gives, the call says so, and the process goes on:
- * requests without end, a value for the store, and the wide copies of an average. */
+ * requests without end of each kind, a value for the store, and the wide copies of an average. */
 #include "check.h"
 #include "nodes.h"
 
@@ -42,35 +42,84 @@ static void says_memory(muster_status_t status) {
     CHECK(strstr(muster_last_error(), "memory") != NULL);
 }
 
-/* Receives that nobody ever sends to, until there is no memory for one more; then all else works as before. */
-static void requests(muster_cluster_t *cluster) {
-    muster_group_t *world = muster_world(cluster);
-    muster_request_t **made = calloc(REQUESTS_LIMIT, sizeof *made);
+typedef muster_status_t (*starter)(muster_group_t *world, int32_t *number, muster_request_t **request);
+
+static muster_status_t receive(muster_group_t *world, int32_t *number, muster_request_t **request) {
+    return muster_irecv(world, number, 1, MUSTER_INT32, 0, 2, NULL, 0, request);
+}
+
+static muster_status_t send_unasked(muster_group_t *world, int32_t *number, muster_request_t **request) {
+    return muster_isend(world, number, 1, MUSTER_INT32, 0, 3, request);
+}
+
+static muster_status_t sum(muster_group_t *world, int32_t *number, muster_request_t **request) {
+    return muster_iallreduce(world, number, number, 1, MUSTER_INT32, MUSTER_SUM, request);
+}
+
+static void works(muster_group_t *world) {
     int32_t box = 0, number = 7;
+    CHECK_OK(muster_sendrecv(world, &number, 1, MUSTER_INT32, 0, 1, &box, 1, MUSTER_INT32, 0, 1, NULL, 0));
+    CHECK_IS(7, box);
+    CHECK_OK(muster_allreduce(world, &number, &box, 1, MUSTER_INT32, MUSTER_SUM));
+    CHECK_IS(7, box);
+}
+
+/* Starts them until there is no memory for one more. Returns how many; of the last the caller was told why not. */
+static size_t start_without_end(muster_group_t *world, starter start, int32_t *number, muster_request_t **made) {
     size_t count = 0;
     muster_status_t status = MUSTER_OK;
-    CHECK(made != NULL);
-    CHECK_OK(muster_sendrecv(world, &number, 1, MUSTER_INT32, 0, 1, &box, 1, MUSTER_INT32, 0, 1, NULL, 0));
     limit_to(16 << 20);
     while (count < REQUESTS_LIMIT && status == MUSTER_OK) {
-        status = muster_irecv(world, &box, 1, MUSTER_INT32, 0, 2, NULL, 0, &made[count]);
+        status = start(world, number, &made[count]);
         count += status == MUSTER_OK;
     }
     says_memory(status);
-    CHECK(count > 1000);
+    CHECK(count > 1000 && count < REQUESTS_LIMIT);
+    return count;
+}
+
+/* Receives that nobody ever sends to, and messages that nobody has asked for: then all else works as before. */
+static void messages(muster_cluster_t *cluster, muster_request_t **made) {
+    muster_group_t *world = muster_world(cluster);
+    int32_t number = 5, box = 0;
+    works(world);
+    size_t count = start_without_end(world, receive, &number, made);
     for (size_t i = 0; i < count; i++) {
         CHECK_OK(muster_request_cancel(made[i]));
         CHECK_IS(MUSTER_ERR_ABORTED, muster_request_wait(made[i], -1));
         muster_request_free(made[i]);
     }
     no_limit();
-    box = 0;
-    CHECK_OK(muster_sendrecv(world, &number, 1, MUSTER_INT32, 0, 1, &box, 1, MUSTER_INT32, 0, 1, NULL, 0));
-    CHECK_IS(7, box);
-    free(made);
+    works(world);
+    count = start_without_end(world, send_unasked, &number, made);
+    no_limit();
+    for (size_t i = 0; i < count; i++) {
+        box = 0;
+        CHECK_OK(muster_recv(world, &box, 1, MUSTER_INT32, 0, 3, NULL, 0));
+        CHECK_IS(5, box);
+        CHECK_OK(muster_request_wait(made[i], -1));
+        muster_request_free(made[i]);
+    }
+    works(world);
 }
 
-static void store(muster_cluster_t *cluster) {
+/* A collective that cannot begin ends its group, for others may be in it. */
+static void collectives(muster_cluster_t *cluster, muster_request_t **made) {
+    muster_group_t *world = muster_world(cluster);
+    int32_t number = 0;
+    works(world);
+    size_t count = start_without_end(world, sum, &number, made);
+    no_limit();
+    for (size_t i = 0; i < count; i++) {
+        muster_status_t status = muster_request_wait(made[i], -1); /* the last may not have had their turn */
+        CHECK(status == MUSTER_OK || status == MUSTER_ERR_MEMORY);
+        muster_request_free(made[i]);
+    }
+    says_memory(muster_allreduce(world, &number, &number, 1, MUSTER_INT32, MUSTER_SUM));
+}
+
+static void store(muster_cluster_t *cluster, muster_request_t **made) {
+    (void)made;
     size_t length = 16 << 20;
     char *value = calloc(1, length);
     void *found = NULL;
@@ -99,13 +148,15 @@ static void store(muster_cluster_t *cluster) {
     free(value);
 }
 
-static void alone(void) {
+static void alone(void (*body)(muster_cluster_t *cluster, muster_request_t **made)) {
     muster_cluster_t *cluster = NULL;
+    muster_request_t **made = calloc(REQUESTS_LIMIT, sizeof *made);
+    CHECK(made != NULL);
     CHECK_OK(muster_init(NULL, &cluster));
-    requests(cluster);
-    store(cluster);
+    body(cluster, made);
     CHECK_OK(muster_finalize(cluster));
     muster_cluster_free(cluster);
+    free(made);
 }
 
 /* The ranks are threads of one process, so that all of them lack the memory. */
@@ -135,7 +186,9 @@ static void average(muster_cluster_t *cluster, int index, void *context) {
 int main(void) {
     CHECK(getrlimit(RLIMIT_AS, &before) == 0);
     CHECK(mallopt(M_MMAP_THRESHOLD, 128 << 10) == 1); /* else what was freed before may do for what comes */
-    alone();
+    alone(store); /* first, for what the others free would do for it */
+    alone(messages);
+    alone(collectives);
     struct plan two = {.workers = 2, .node_ids = rank_ids, .body = average};
     run_nodes(&two);
     return 0;

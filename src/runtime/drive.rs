@@ -291,8 +291,12 @@ impl Group {
                     *slot = Slot::Left;
                 }
             }
-            Mail::Failed(peer, reason) => never_up(driver, peer, LinkEnd::Ended(reason)),
-            Mail::Over(peer, failure) => never_up(driver, peer, LinkEnd::Over(failure)),
+            Mail::Failed(peer, end) => {
+                let slot = &mut driver.slots[peer as usize];
+                if matches!(slot, Slot::Unused | Slot::Asked) {
+                    *slot = Slot::Ended(end);
+                }
+            }
         }
     }
 
@@ -370,13 +374,6 @@ impl Group {
 }
 
 /// A link could not be opened.
-fn never_up(driver: &mut Driver, peer: u32, end: LinkEnd) {
-    let slot = &mut driver.slots[peer as usize];
-    if matches!(slot, Slot::Unused | Slot::Asked) {
-        *slot = Slot::Ended(end);
-    }
-}
-
 /// Makes the scratch long enough; what a call needs beyond the machine's memory is an error, not the program's end.
 pub(super) fn grow(scratch: &mut Vec<u8>, bytes: usize) -> Result<(), Stop> {
     if scratch.len() < bytes {

@@ -46,12 +46,14 @@ impl Group {
         let cut_off = running.shared.learnt().cut_off.clone();
         let (cause, known_to_all) = match stop {
             // What a node that hears nobody would say of another is about itself.
-            Stop::Ended(_, LinkEnd::Ended(_)) | Stop::Unreached(..) | Stop::Timeout(_) if cut_off.is_some() => {
+            Stop::Ended(_, LinkEnd::Ended(_) | LinkEnd::Silent(_)) | Stop::Unreached(..) | Stop::Timeout(_)
+                if cut_off.is_some() =>
+            {
                 (self.cut_off(running, cut_off.expect("it was looked at")), false)
             }
             Stop::Told(failure) => (*failure, true),
             Stop::Heard(failure) => (running.shared.heard(&self.formed, *failure), false),
-            Stop::Ended(peer, LinkEnd::Ended(evidence)) => self.judge(running, peer, evidence),
+            Stop::Ended(peer, end @ (LinkEnd::Ended(_) | LinkEnd::Silent(_))) => self.judge(running, peer, &end),
             Stop::Unreached(peer, evidence) => (self.unreached(running, peer, &evidence), false),
             Stop::Ended(_, LinkEnd::Over(failure)) => {
                 (Failure { sequence: running.sequence, ..running.shared.heard(&self.formed, *failure) }, false)
@@ -140,8 +142,9 @@ impl Group {
     }
 
     /// A link ended: asks the scheduler what became of the peer.
-    fn judge(&self, running: &Running<'_>, peer: u32, evidence: String) -> (Failure, bool) {
-        match self.ask_about(running.shared, peer, &evidence) {
+    fn judge(&self, running: &Running<'_>, peer: u32, end: &LinkEnd) -> (Failure, bool) {
+        let evidence = end.in_words();
+        match self.ask_about(running.shared, peer, end) {
             Word::Told(failure) => (failure, true),
             Word::Left(culprit) => (self.left(running, peer, Some(culprit)), false),
             Word::Alive => (self.unreached(running, peer, &evidence), false),
@@ -182,9 +185,9 @@ impl Group {
     }
 
     /// A link to a peer ended: asks the scheduler what became of that peer.
-    pub(super) fn ask_about(&self, shared: &Shared, peer: u32, evidence: &str) -> Word {
+    pub(super) fn ask_about(&self, shared: &Shared, peer: u32, end: &LinkEnd) -> Word {
         let index = self.index_of(peer).expect("a link's peer is a member");
-        self.ask_early(shared, peer, evidence);
+        self.ask_early(shared, peer, &end.in_words());
         let since = shared.clock.now();
         let word = |learnt: &mut Learnt| {
             if let Some(failure) = self.first_cause(learnt) {
@@ -202,8 +205,10 @@ impl Group {
         if heard.is_none() && shared.learnt().away.is_none() {
             heard = shared.wait(since + VERDICT_WAIT, word);
         }
-        if heard.is_none() && shared.learnt().away.is_some() && !shared.recovery {
-            // The nodes find out among themselves: at once where the process has gone, else within the heartbeat time-out.
+        // The nodes find out among themselves: at once where the process has gone, else within the heartbeat time-out. With recovery
+        // each finds out whether it is itself cut off, which only silence can mean.
+        let finds_out = matches!(end, LinkEnd::Silent(_)) || (shared.learnt().away.is_some() && !shared.recovery);
+        if heard.is_none() && finds_out {
             heard = shared.wait(since + self.bounds.most() + VERDICT_WAIT, word);
         }
         heard.unwrap_or(Word::Silent)

@@ -10,7 +10,7 @@ use crate::config::LogLevel;
 use crate::net::testlink::TestLink;
 use crate::net::{Listener, TcpTransport, Transport};
 use crate::types::{CallKind, DType, Epoch, GroupId, Process};
-use crate::wire::{Channel, DataHeader, Formed, FrameHeader, Member, Members, PIECE_BYTES};
+use crate::wire::{Agreed, Channel, DataHeader, Formed, FrameHeader, Member, Members, PIECE_BYTES};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
@@ -39,8 +39,14 @@ fn of_four() -> Formed {
 
 impl Bench {
     pub fn new() -> Bench {
-        let shared = Arc::new(Shared::new(Logger::new(LogLevel::Off, "test"), Clock::start(), Bell::new().unwrap()));
-        let group = Group::new(GroupId::WORLD, vec![0, 1, 2, 3], &shared, &Arc::new(of_four()), 60_000).unwrap();
+        Bench::of(of_four(), false)
+    }
+
+    fn of(formed: Formed, recovery: bool) -> Bench {
+        let mut shared = Shared::new(Logger::new(LogLevel::Off, "test"), Clock::start(), Bell::new().unwrap());
+        shared.recovery = recovery;
+        let shared = Arc::new(shared);
+        let group = Group::new(GroupId::WORLD, vec![0, 1, 2, 3], &shared, &Arc::new(formed), 60_000).unwrap();
         let mut listener = Listener::bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
         let address = listener.local_addresses()[0];
         let (mut peers, mut links) = (Vec::new(), Vec::new());
@@ -504,6 +510,44 @@ fn what_the_scheduler_says_is_passed_on_where_nobody_calls() {
         });
         for rank in PEERS {
             assert_eq!(bench.told(rank), bench.group.last_word_of(&failure), "rank {rank}");
+        }
+    }
+}
+
+/// A link that is silent says nothing of its peer where this node may be the one that is cut off, of which it hears a little
+/// later. A link that a peer's system has closed does, and with recovery nobody waits for more then.
+#[test]
+fn a_rank_that_is_cut_off_says_so_of_itself_and_not_of_the_peer_on_a_silent_link() {
+    let words = || "nothing that was sent to it has been acknowledged for 1.2 s".to_owned();
+    let own = of_four().members[0].culprit();
+    let cut_off = Failure { status: Status::Unreachable, culprit: Some(own), group: None, ..cause(0) };
+    for (recovery, end) in [
+        (false, LinkEnd::Silent(words())),
+        (true, LinkEnd::Silent(words())),
+        (false, LinkEnd::Ended(words())),
+        (true, LinkEnd::Ended(words())),
+    ] {
+        let four = of_four();
+        let agreed = Agreed { heartbeat_timeout_ms: SOON.as_millis() as u64, ..four.agreed.clone() };
+        let bench = Bench::of(Formed { agreed, ..four }, recovery);
+        bench.shared.file(Event::SchedulerAway(Some("it is silent".to_owned())));
+        let finds_out = !(recovery && matches!(end, LinkEnd::Ended(_)));
+        bench.group.deliver(Channel::Collectives, Mail::Failed(3, end));
+        let found = std::thread::scope(|scope| {
+            let began = Instant::now();
+            let call = scope.spawn(|| bench.call());
+            if finds_out {
+                std::thread::sleep(VERDICT_WAIT * 3); // longer than for the scheduler's word alone
+                assert!(!call.is_finished(), "recovery: {recovery}: it does not wait for what it finds out");
+                bench.shared.file(Event::CutOff(Some(cut_off.clone())));
+            }
+            let found = call.join().expect("the call does not panic");
+            assert!(began.elapsed() < SOON, "it waits for what it does not find out");
+            found
+        });
+        match finds_out {
+            true => assert_eq!(found, Failure { group: Some(GroupId::WORLD), ..cut_off.clone() }),
+            false => assert!(found.status == Status::PeerLost && found.cause.contains("unconfirmed"), "{found}"),
         }
     }
 }

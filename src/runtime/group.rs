@@ -39,10 +39,8 @@ const SPARE_LISTS_MAX: usize = 8;
 pub enum Mail {
     /// A link to this rank, open, with what was read behind its handshake.
     Up(u32, Box<dyn Transport>, Vec<u8>),
-    /// A link to this rank could not be opened.
-    Failed(u32, String),
-    /// A link to this rank cannot be had, and the group is over for that.
-    Over(u32, Box<Failure>),
+    /// A link to this rank does not come to stand.
+    Failed(u32, LinkEnd),
     /// This rank has freed the group.
     Freed(u32),
 }

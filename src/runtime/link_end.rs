@@ -2,13 +2,15 @@
 
 use crate::error::Failure;
 use crate::wire::WireError;
-use std::io;
+use std::io::{self, ErrorKind};
 
 /// Why a link can no longer be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LinkEnd {
-    /// The peer's end is closed, or the network broke it.
+    /// The peer's end is closed: its system says so.
     Ended(String),
+    /// Nothing comes back: the peer may be gone, or the network lets nothing pass, be it to the peer or to this node.
+    Silent(String),
     /// What came in is damaged, or is not this protocol.
     Corrupt(String),
     /// One side cannot have it, and gives the group up: the first cause.
@@ -19,14 +21,19 @@ impl LinkEnd {
     /// The same, as evidence of what became of the peer.
     pub(super) fn in_words(&self) -> String {
         match self {
-            LinkEnd::Ended(reason) | LinkEnd::Corrupt(reason) => reason.clone(),
+            LinkEnd::Ended(reason) | LinkEnd::Silent(reason) | LinkEnd::Corrupt(reason) => reason.clone(),
             LinkEnd::Over(failure) => failure.to_string(),
         }
     }
 }
 
 pub(super) fn ended(error: &io::Error) -> LinkEnd {
-    LinkEnd::Ended(error.to_string())
+    match error.kind() {
+        ErrorKind::TimedOut | ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable | ErrorKind::NetworkDown => {
+            LinkEnd::Silent(error.to_string())
+        }
+        _ => LinkEnd::Ended(error.to_string()),
+    }
 }
 
 pub(super) fn corrupt(error: WireError) -> LinkEnd {

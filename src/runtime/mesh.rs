@@ -11,6 +11,7 @@
 use super::dial::{Dial, Dialled, NotDialled};
 use super::group::{Group, Mail};
 use super::handshake::{frame, half, leave, same_bytes, Handshake, Next, Stage};
+use super::link::LinkEnd;
 use super::locating::Locating;
 use super::log::Logger;
 use super::shortage::Spare;
@@ -235,7 +236,9 @@ impl Mesh {
         let token = self.fresh_token();
         if let Err(error) = transport.register(poller.registry(), token) {
             if let Stage::Dialled(key) = stage {
-                self.deliver(key, |peer| Mail::Failed(peer, format!("its link cannot be watched: {error}")));
+                self.deliver(key, |peer| {
+                    Mail::Failed(peer, LinkEnd::Ended(format!("its link cannot be watched: {error}")))
+                });
             }
             return;
         }
@@ -299,7 +302,8 @@ impl Mesh {
                     (Channel::Watch, NotDialled::NoDescriptor(_)) => self.signs.push((key.rank, PeerSign::Unable)),
                     (Channel::Watch, _) => self.watch_unanswered(key),
                     (_, NotDialled::NoDescriptor(whose)) => self.give_up_for_want(key, &whose),
-                    _ => self.deliver(key, |peer| Mail::Failed(peer, reason)),
+                    (_, NotDialled::Refused(_)) => self.deliver(key, |peer| Mail::Failed(peer, LinkEnd::Ended(reason))),
+                    _ => self.deliver(key, |peer| Mail::Failed(peer, LinkEnd::Silent(reason))),
                 }
             }
             Dialled::Ready(transport) => {
@@ -367,7 +371,7 @@ impl Mesh {
             }
             Ok(Next::Failed(key, reason)) => {
                 self.handshakes.remove(&token);
-                self.deliver(key, |peer| Mail::Failed(peer, reason));
+                self.deliver(key, |peer| Mail::Failed(peer, LinkEnd::Ended(reason)));
             }
             Err(why) => self.turn_away(token, &why),
         }
@@ -383,7 +387,9 @@ impl Mesh {
                 return self.watch_failed(key, format!("what answers there is no peer: {why}"), false);
             }
             Stage::Dialled(key) => {
-                return self.deliver(key, |peer| Mail::Failed(peer, format!("what answers there is no peer: {why}")));
+                return self.deliver(key, |peer| {
+                    Mail::Failed(peer, LinkEnd::Ended(format!("what answers there is no peer: {why}")))
+                });
             }
             _ => {}
         }

@@ -14,7 +14,7 @@ fn end() -> Time {
 fn failure(side: &mut Side) -> Option<String> {
     side.turn();
     side.mail.pop().map(|mail| match mail {
-        Mail::Failed(1, reason) => reason,
+        Mail::Failed(1, LinkEnd::Silent(reason)) => reason,
         _ => panic!("it did not fail"),
     })
 }

@@ -96,8 +96,8 @@ impl Side {
         assert_eq!(self.mail.len(), 1, "one link, and nothing else");
         match self.mail.pop() {
             Some(Mail::Up(_, transport, ahead)) => (transport, ahead),
-            Some(Mail::Failed(peer, reason)) => panic!("the link to {peer} failed: {reason}"),
-            Some(Mail::Freed(_) | Mail::Over(..)) | None => unreachable!(),
+            Some(Mail::Failed(peer, end)) => panic!("the link to {peer} failed: {end:?}"),
+            Some(Mail::Freed(_)) | None => unreachable!(),
         }
     }
 
@@ -109,7 +109,7 @@ impl Side {
         });
         assert!(self.is_idle() && self.mail.len() == 1);
         match self.mail.pop() {
-            Some(Mail::Failed(1, reason)) => reason,
+            Some(Mail::Failed(1, end)) => end.in_words(),
             Some(Mail::Freed(1)) => "freed".to_owned(),
             _ => panic!("it did not fail"),
         }

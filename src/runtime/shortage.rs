@@ -6,6 +6,7 @@
 
 use super::group::Mail;
 use super::handshake::{frame, Stage};
+use super::link::LinkEnd;
 use super::mesh::{LinkKey, Mesh};
 use crate::error::{Failure, Status};
 use crate::net::{limit, Listener, Poller, TcpTransport, Token, Waker};
@@ -82,7 +83,7 @@ impl Mesh {
         if self.groups.get(&key.group).is_some_and(|group| failure.epoch == group.epoch())
             && failure.group == Some(key.group)
         {
-            self.deliver(key, |peer| Mail::Over(peer, Box::new(failure)));
+            self.deliver(key, |peer| Mail::Failed(peer, LinkEnd::Over(Box::new(failure))));
         }
     }
 

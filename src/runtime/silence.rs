@@ -170,7 +170,7 @@ impl Group {
                     let told = self.told(shared).map(|failure| Stop::Told(Box::new(failure)));
                     return Err(told.unwrap_or_else(|| Stop::Unreached(peer, in_words(silence))));
                 }
-                Finding::Unknown => return Err(Stop::Ended(peer, LinkEnd::Ended(in_words(silence)))),
+                Finding::Unknown => return Err(Stop::Ended(peer, LinkEnd::Silent(in_words(silence)))),
             }
         }
         Ok(())

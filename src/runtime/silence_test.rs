@@ -155,7 +155,7 @@ fn where_the_scheduler_does_not_know_yet_it_has_an_interval_more() {
     assert!(
         matches!(stop(|_| Some(7), Some(1.15), looks(1, 30)), (after, Some(Stop::Unreached(3, _))) if after == 1.2)
     );
-    let (after, Some(Stop::Ended(3, LinkEnd::Ended(_)))) = stop(|_| Some(7), None, looks(1, 30)) else {
+    let (after, Some(Stop::Ended(3, LinkEnd::Silent(_)))) = stop(|_| Some(7), None, looks(1, 30)) else {
         panic!("it lives")
     };
     assert_eq!(after, 1.3);

@@ -2,6 +2,7 @@
 
 use super::group::Mail;
 use super::handshake::Stage;
+use super::link::LinkEnd;
 use super::mesh::{is_link, LinkKey, Mesh};
 use super::silence::attempt;
 use crate::net::Token;
@@ -32,7 +33,7 @@ impl Mesh {
             } else if let Some(address) = self.take_unanswered(key, token, patience) {
                 let reason =
                     format!("it cannot be reached at {address}: no answer for {:.1} s", now.since(since).as_secs_f64());
-                self.deliver(key, |peer| Mail::Failed(peer, reason));
+                self.deliver(key, |peer| Mail::Failed(peer, LinkEnd::Silent(reason)));
                 continue;
             } else {
                 next = next.min(now + LOOK);

@@ -80,7 +80,8 @@ impl Group {
         self.check(&work)?;
         self.begin(&shared)?;
         let (since, call) = (shared.clock.now(), work.call);
-        let roomy = if self.requests.has_spare() { Ok(()) } else { memory::room(0, "one request more") };
+        let roomy =
+            if self.requests.has_spare() { Ok(()) } else { memory::with_reserve("one request more", || Ok(())) };
         let roomy = roomy.and_then(|()| self.jobs.reserve());
         roomy.map_err(|error| self.cannot_start(&shared, call, since, &error))?;
         let started = self.jobs.put(

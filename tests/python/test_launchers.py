@@ -13,8 +13,10 @@ import pytest
 
 from cluster import MUSTER, Cluster, Process, reserved_port
 from launch import until
-from nodes import alone_fails_at_once, failed_at_once, node, said
+from networks import Hosts
+from nodes import alone_fails_at_once, failed_at_once, listening_ports, node, said
 
+DEFAULT_PORT = 8118
 TALK = "c = join(); say(everyone=c.world.allgather(c.rank)); c.leave()"
 TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 OPEN_MPI = tuple(f"OMPI_COMM_WORLD_{name}" for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE"))
@@ -65,6 +67,16 @@ def test_the_master_port_itself_is_left_to_torchrun():
         with started([place(TORCHRUN, rank, 2, port - 2) for rank in range(2)], lines) as processes:
             all_succeed(processes)
             assert said(processes[0])["scheduler"] is True
+
+
+def test_of_two_jobs_without_identity_the_second_is_told_which_setting_chooses_another_port():
+    """In a network of their own, for the port is the default one."""
+    first, second = ({**place(TORCHRUN, rank, 2), "TORCHELASTIC_RUN_ID": "none"} for rank in (0, 0))
+    with Hosts("control") as hosts, contextlib.ExitStack() as stack:
+        holder = stack.enter_context(Process(hosts.command(0, node()), first, "the first job's rank 0"))
+        until(lambda: DEFAULT_PORT in listening_ports(holder.pid), 30, "its scheduler")
+        late = stack.enter_context(Process(hosts.command(0, node()), second, "the second job's rank 0"))
+        failed_at_once(late, "BIND", "the default of MUSTER_SCHED_PORT", f"127.0.0.1:{DEFAULT_PORT}", "choose another port")
 
 
 def test_ranks_of_one_host_need_no_address():

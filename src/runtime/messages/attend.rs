@@ -3,7 +3,7 @@
 
 use super::super::giveup::Word;
 use super::super::group::{Group, Mail, WAKER};
-use super::super::link::Link;
+use super::super::link::{Link, LinkEnd};
 use super::super::mesh::LinkKey;
 use super::super::shared::{Shared, ToNode};
 use super::super::silence::Finding;
@@ -91,12 +91,13 @@ impl Group {
                 self.revoke(shared, self.messages_failure(Status::Memory, Some(own), cause), true);
             }
         }
-        for Suspect { rank, evidence, finding } in suspects {
+        for Suspect { rank, end, finding } in suspects {
+            let evidence = end.in_words();
             match finding {
                 _ if self.told(shared).is_some() => {}
                 Finding::Ask => self.ask_early(shared, rank, &evidence),
                 Finding::Unreached => self.settle(office, shared, rank, &evidence, Word::Alive),
-                _ => self.settle(office, shared, rank, &evidence, self.ask_about(shared, rank, &evidence)),
+                _ => self.settle(office, shared, rank, &evidence, self.ask_about(shared, rank, &end)),
             }
         }
     }
@@ -170,29 +171,14 @@ fn take_in(engine: &mut Engine, mail: Mail, registry: &Registry) {
                     engine.peer(rank).slot = Slot::Up(Box::new(link));
                     engine.pump(rank);
                 }
-                Err(error) => suspect(engine, rank, format!("it cannot be watched: {error}")),
+                Err(error) => engine.never_up(rank, LinkEnd::Ended(format!("it cannot be watched: {error}"))),
             }
         }
-        Mail::Failed(rank, reason) => {
-            if matches!(engine.peer(rank).slot, Slot::Unused | Slot::Asked) {
-                suspect(engine, rank, reason);
-            }
-        }
-        Mail::Over(rank, failure) => {
-            if matches!(engine.peer(rank).slot, Slot::Unused | Slot::Asked) {
-                engine.peer(rank).slot = Slot::Ended(failure.cause.clone());
-                engine.trouble.get_or_insert(Trouble::Heard(*failure));
-            }
-        }
+        Mail::Failed(rank, end) => engine.never_up(rank, end),
         Mail::Freed(rank) => {
             if matches!(engine.peer(rank).slot, Slot::Unused | Slot::Asked) {
                 engine.peer_left(rank, None);
             }
         }
     }
-}
-
-fn suspect(engine: &mut Engine, rank: u32, evidence: String) {
-    engine.peer(rank).slot = Slot::Ended(evidence.clone());
-    engine.suspect(rank, evidence);
 }

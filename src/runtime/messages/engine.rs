@@ -4,6 +4,7 @@
 //! go out in the order in which their sends were posted; no more than [`EAGER_CREDIT`] of one peer's messages is kept. How
 //! frames move is in `traffic`; what becomes of all this when a peer leaves, or the group is over, in `ending`.
 
+use super::super::link::LinkEnd;
 use super::super::request::{Completer, Received};
 use super::super::roster::Roster;
 use super::super::silence::{Bounds, Finding};
@@ -74,7 +75,7 @@ pub(super) struct Engine {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Suspect {
     pub rank: u32,
-    pub evidence: String,
+    pub end: LinkEnd,
     pub finding: Finding,
 }
 
@@ -231,16 +232,16 @@ impl Engine {
             peer.slot = Slot::Asked;
             self.wanted.push(rank);
         }
-        if let Slot::Ended(evidence) = &peer.slot {
-            let evidence = evidence.clone();
-            self.suspect(rank, evidence);
+        if let Slot::Ended(end) = &peer.slot {
+            let end = end.clone();
+            self.suspect(rank, end);
         }
         None
     }
 
     /// The link to this peer has ended: what became of the peer is not known.
-    pub(super) fn suspect(&mut self, rank: u32, evidence: String) {
-        self.suspects.push(Suspect { rank, evidence, finding: Finding::Unknown });
+    pub(super) fn suspect(&mut self, rank: u32, end: LinkEnd) {
+        self.suspects.push(Suspect { rank, end, finding: Finding::Unknown });
     }
 
     pub(super) fn peer(&mut self, rank: u32) -> &mut Peer {

@@ -3,7 +3,7 @@
 
 use super::super::control::tests::Scripted;
 use super::super::handshake::leave;
-use super::super::link::{Arrival, Link, Moved};
+use super::super::link::{Arrival, Link, LinkEnd, Moved};
 use super::super::mesh::tests::formed;
 use super::super::request::{request, Received, Request};
 use super::super::roster::Roster;
@@ -363,8 +363,8 @@ fn a_peer_that_is_needed_and_silent_for_as_long_is_suspected() {
             assert_eq!(sent(&bench, 1), now.min(3) as usize, "what it is to answer, as long as it does");
         }
         assert_eq!(found, [(7, 1, Finding::Ask), (ends_at, 1, finding)]);
-        assert!(matches!(&bench.engine.peer(1).slot, Slot::Ended(evidence) if evidence.contains("acknowledged for 0.")
-            || evidence.contains("acknowledged for 1.")));
+        assert!(matches!(&bench.engine.peer(1).slot, Slot::Ended(LinkEnd::Silent(words))
+            if words.contains("acknowledged for 0.") || words.contains("acknowledged for 1.")));
         assert_eq!(sent(&bench, 2), 0, "rank 2 is needed by nobody");
         // One that had been silent before it was needed has its time first.
         let (_late, _) = bench.receive(Some(2), 9, 1);

@@ -20,7 +20,7 @@ pub(super) enum Slot {
     /// Its peer has left the cluster, or freed the group.
     Left(Option<Culprit>),
     /// It ended like this. What that means is asked when an operation needs it.
-    Ended(String),
+    Ended(LinkEnd),
 }
 
 /// The memory of a frame: the caller's, or, once the caller does not wait any more, our own copy of it.

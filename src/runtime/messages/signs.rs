@@ -1,5 +1,6 @@
 //! Messages whose peer lives, as far as anybody knows, and is not reached: as `silence` does it for collectives.
 
+use super::super::link::LinkEnd;
 use super::super::silence::{in_words, Bounds, Finding};
 use super::engine::{Engine, Suspect};
 use super::peer::Slot;
@@ -62,9 +63,9 @@ impl Engine {
             match finding {
                 Finding::Nothing => continue,
                 Finding::Ask => needed.asked = true,
-                Finding::Unreached | Finding::Unknown => peer.slot = Slot::Ended(in_words(silence)),
+                Finding::Unreached | Finding::Unknown => peer.slot = Slot::Ended(LinkEnd::Silent(in_words(silence))),
             }
-            self.suspects.push(Suspect { rank: *rank, evidence: in_words(silence), finding });
+            self.suspects.push(Suspect { rank: *rank, end: LinkEnd::Silent(in_words(silence)), finding });
         }
         self.signs.look_at = Some(now + bounds.every);
         now + bounds.every

@@ -82,17 +82,26 @@ impl Engine {
     }
 
     fn link_ended(&mut self, rank: u32, end: LinkEnd) {
-        let troubled = self.trouble.is_some();
-        let peer = self.peer(rank);
-        if troubled || !matches!(peer.slot, Slot::Up(_)) {
-            return;
+        if self.trouble.is_none() && matches!(self.peer(rank).slot, Slot::Up(_)) {
+            self.ends(rank, end);
         }
-        peer.slot = Slot::Ended(end.in_words());
-        match end {
-            LinkEnd::Ended(evidence) => self.suspect(rank, evidence),
-            LinkEnd::Corrupt(what) => self.trouble = Some(Trouble::Corrupt(rank, what)),
-            LinkEnd::Over(failure) => self.trouble = Some(Trouble::Heard(*failure)),
+    }
+
+    /// A link does not come to stand.
+    pub(super) fn never_up(&mut self, rank: u32, end: LinkEnd) {
+        if matches!(self.peer(rank).slot, Slot::Unused | Slot::Asked) {
+            self.ends(rank, end);
         }
+    }
+
+    fn ends(&mut self, rank: u32, end: LinkEnd) {
+        self.peer(rank).slot = Slot::Ended(end.clone());
+        let trouble = match end {
+            LinkEnd::Ended(_) | LinkEnd::Silent(_) => return self.suspect(rank, end),
+            LinkEnd::Corrupt(what) => Trouble::Corrupt(rank, what),
+            LinkEnd::Over(failure) => Trouble::Heard(*failure),
+        };
+        self.trouble.get_or_insert(trouble);
     }
 
     /// Writes on a frame, or begins the next. `Done`: one has gone, and there may be another.
