@@ -6,8 +6,9 @@
 //! is none lower. The first loss ends a job without recovery, so that nobody need keep the watch after that.
 //!
 //! Dead is one whose process has gone, or whose port refuses, if it was needed or had been heard in this watch; and one that
-//! says nothing for the heartbeat time-out: it is stopped where its host still answers. Not dead is one that said that it leaves, or
-//! why it gives up, before it went. A node that hears nobody at all is cut off itself, and says so.
+//! says nothing for the heartbeat time-out: it is stopped where its host still answers. Where one is dead, a lower one that has
+//! been silent for nearly as long is waited for. Not dead is one that said that it leaves, or why it gives up, before it went. A
+//! node that hears nobody at all is cut off itself, and says so.
 //!
 //! Deliberately absent: judging others with recovery, for the scheduler comes back and does that; there a node only says that it is
 //! cut off. Nobody judges while one that is heard has its scheduler. `watching` feeds it and acts on it. Tested in `agent_watch_test.rs` and by seed in `watch_sim_test.rs`.
@@ -197,6 +198,16 @@ impl Watch {
                 _ => None,
             },
         }
+    }
+
+    /// How long it takes until it is known of all lower ones whether they are dead, too: an interval at most. One that is silent for
+    /// less has a right to its whole time.
+    pub(super) fn doubt_below(&self, index: u32, now: Time) -> Duration {
+        let ends = self.timeout - self.interval();
+        let is_in_doubt =
+            |peer: &&Peer| matches!(peer.standing, Standing::Sought(_) | Standing::Up) && now.since(peer.heard) >= ends;
+        let lower = self.peers.range(..index).map(|(_, peer)| peer).filter(is_in_doubt);
+        lower.map(|peer| self.timeout.saturating_sub(now.since(peer.heard))).max().unwrap_or_default()
     }
 
     /// Whether any other host or process shows that this node reaches it.

@@ -14,6 +14,8 @@ const SEEDS: u64 = 3_000;
 const TIMEOUT_MS: u64 = 1000;
 /// When the scheduler goes.
 const GOES: Time = Time(2_000 * MS);
+/// Of those that are stopped within so many milliseconds after that all name the lowest.
+const SOON_MS: u64 = TIMEOUT_MS * 3 / 10;
 /// When all must be over.
 const END: Time = Time(12_000 * MS);
 
@@ -128,7 +130,8 @@ impl Story {
         }
         for _ in 0..victims {
             let victim = story.random(count as u64) as usize;
-            let later = Time(GOES.0 + if story.random(2) == 0 { 0 } else { story.random(3000) * MS });
+            let within = [1, SOON_MS, 3000][story.random(3) as usize];
+            let later = Time(GOES.0 + story.random(within) * MS);
             story.nodes[victim].fate = match (cut, story.scheduler, story.random(2)) {
                 (true, _, _) => Fate::CutOff(GOES),
                 (_, Scheduler::Lives, _) => Fate::Lives,
@@ -322,7 +325,9 @@ impl Story {
     /// What is wrong with how it ended.
     fn wrong(&self) -> Option<String> {
         let dead: Vec<usize> = (0..self.nodes.len()).filter(|node| self.nodes[*node].fate != Fate::Lives).collect();
-        let at_once = dead.iter().all(|node| self.nodes[*node].fate == Fate::Killed(GOES));
+        let soon = Time(GOES.0 + SOON_MS * MS);
+        let at_once = dead.iter().all(|node| self.nodes[*node].fate == Fate::Killed(GOES))
+            || dead.iter().all(|node| matches!(self.nodes[*node].fate, Fate::Stopped(at) if at < soon));
         let began = dead.iter().map(|node| match self.nodes[*node].fate {
             Fate::Lives => GOES,
             Fate::Killed(at) | Fate::Stopped(at) | Fate::CutOff(at) => at,

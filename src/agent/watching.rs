@@ -289,7 +289,12 @@ impl Agent {
         }
         let judges = self.judges();
         let found = self.watch.find(&self.profile.register.host.key, now, judges);
-        let gather = GATHER.min(self.watch.interval() / 4);
+        let gather = match &found {
+            Some(Finding::Lost(index, _)) => {
+                self.watch.doubt_below(*index, now).max(GATHER.min(self.watch.interval() / 4))
+            }
+            _ => GATHER.min(self.watch.interval() / 4),
+        };
         let Some(round) = &mut self.watch.round else { return };
         match found {
             None => {

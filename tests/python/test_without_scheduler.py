@@ -53,31 +53,45 @@ WITHOUT_STORE = LINES.replace('c.store_get("never", 100_000)', "c.world.allreduc
 @pytest.mark.parametrize("how", ["killed", "stopped"])
 @pytest.mark.parametrize("scheduler", ["killed", "stopped"])
 def test_all_survivors_name_the_rank_that_died_with_the_scheduler(tmp_path, scheduler, how):
-    env = {"HOLD_FOLDER": tmp_path, "MS_NODE_TIMEOUT": 2}
-    with Cluster(node(LINES if scheduler == "killed" else WITHOUT_STORE), workers=6, env=env, keeps_port=True) as cluster:
+    lines = LINES if scheduler == "killed" else WITHOUT_STORE
+    for each in survivors_say(tmp_path, lines, scheduler, [(5, how)]):
+        assert each["error"] == "PEER_LOST" and each["named"] == 5, each
+        assert "rank 5 (" in each["sentence"], each
+        # For the first seconds a scheduler that is stopped may still answer.
+        assert scheduler == "stopped" or "unconfirmed" not in each["sentence"], each
+        if "store" in each:
+            assert each["rank"] in (0, 4) and "without recovery its store does not come back" in each["store"], each
+        assert each["after"] < SOON, each
+
+
+@pytest.mark.parametrize("dead", [(2, 4), (0, 5), (0, 1)])
+@pytest.mark.parametrize("how", ["killed", "stopped"])
+def test_of_several_that_died_with_the_scheduler_all_survivors_name_the_lowest(tmp_path, how, dead):
+    """All the others wait for all of them."""
+    lines = re.sub("calls = {.*?}", "calls = dict.fromkeys(range(6), lambda: c.world.allreduce([1]))", LINES, flags=re.DOTALL)
+    for each in survivors_say(tmp_path, lines, "killed", [(rank, how) for rank in dead]):
+        assert each["error"] == "PEER_LOST" and each["named"] == dead[0], each
+        assert f"rank {dead[0]} (" in each["sentence"] and "unconfirmed" not in each["sentence"], each
+        assert each["after"] < SOON, each
+
+
+def survivors_say(folder, lines, scheduler, victims):
+    """What they say after the scheduler's fate and the victims', each a rank and how it goes."""
+    env = {"HOLD_FOLDER": folder, "MS_NODE_TIMEOUT": 2}
+    with Cluster(node(lines), workers=6, env=env, keeps_port=True) as cluster:
         await_joined(*cluster.workers)
         for worker in cluster.workers:
             worker.wait_for('"ready"', LIMIT)
-        victims = [worker for worker in cluster.workers if said(worker)["rank"] == 5]
-        survivors = [worker for worker in cluster.workers if worker not in victims]
-        for process, fate in ((cluster.scheduler, scheduler), (victims[0], how)):
+        ranks = {said(worker)["rank"]: worker for worker in cluster.workers}
+        for process, fate in [(cluster.scheduler, scheduler), *((ranks.pop(rank), how) for rank, how in victims)]:
             if fate == "killed":
                 os.kill(process.pid, signal.SIGKILL)
             else:
                 stop(process.pid)
-        pathlib.Path(tmp_path, "they die").touch()
-        for worker in survivors:
+        pathlib.Path(folder, "they die").touch()
+        for worker in ranks.values():
             worker.wait(LIMIT)
-        words = [said(worker) for worker in survivors]
-        for each in words:
-            assert each["error"] == "PEER_LOST", words
-            assert "rank 5 (" in each["sentence"], words
-            # For the first seconds a scheduler that is stopped may still answer.
-            assert scheduler == "stopped" or "unconfirmed" not in each["sentence"], words
-            assert each["named"] == 5, words
-            if "store" in each:
-                assert each["rank"] in (0, 4) and "without recovery its store does not come back" in each["store"], words
-            assert each["after"] < SOON, words
+        return [said(worker) for worker in ranks.values()]
 
 
 # Ranks 0 and 1 wait for a group, before the scheduler dies or when it has; rank 2 waits for a message of theirs.
