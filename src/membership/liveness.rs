@@ -11,6 +11,8 @@ use crate::types::{Process, Time};
 use crate::wire::{Heartbeat, HeartbeatEcho, Message};
 use std::time::Duration;
 
+/// After so many intervals without a word a process of this host is looked at.
+const LATE: u32 = 2;
 /// How long a node on another host may take to come back after its connection ended, where there is no second witness.
 pub(super) const REATTACH: Duration = Duration::from_millis(100);
 /// The kernel closes a dying process's descriptors shortly before the process can be seen as gone: look again soon ...
@@ -60,7 +62,8 @@ impl Scheduler {
         }
     }
 
-    /// Looks at every node's last sign of life, once an interval.
+    /// Looks at every node's last sign of life, once an interval. A process that was killed while it waits for a disk keeps its
+    /// connection open until the disk answers: so one that is late is looked at before its time is up.
     pub(super) fn tick(&mut self, now: Time) {
         self.timers.at(now + self.interval(), Due::Tick);
         if self.phase == Phase::Forming {
@@ -69,18 +72,20 @@ impl Scheduler {
         if self.verdict.is_some() && !self.is_recoverable() {
             return;
         }
-        let silence = self.silence();
+        let (silence, late) = (self.silence(), self.interval() * LATE);
         let quiet: Vec<u32> = self
             .nodes
             .iter()
             .filter(|(_, node)| node.is_member() && node.conn.is_some() && node.doom.is_none())
-            .filter(|(_, node)| now.since(node.heard) >= silence || node.unhearing(now) >= silence)
+            .filter(|(_, node)| now.since(node.heard) >= late || node.unhearing(now) >= silence)
             .map(|(key, _)| *key)
             .collect();
         for key in quiet {
             let node = &self.nodes[&key];
             let (unheard, unhearing) = (now.since(node.heard), node.unhearing(now));
-            if unheard < silence {
+            if unheard < silence && unhearing < silence {
+                self.probe(key);
+            } else if unheard < silence {
                 let (deaf, heard) = (span(unhearing), span(unheard));
                 self.doom(
                     now,

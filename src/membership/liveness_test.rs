@@ -207,6 +207,26 @@ fn silence_on_this_host_is_looked_into() {
     }
 }
 
+/// It keeps its connection open for as long as one of its threads waits for a disk.
+#[test]
+fn a_process_that_has_been_killed_is_lost_before_its_time_is_up() {
+    let mut bench = Bench::formed(&["there", "here"]);
+    let mut beats = 0;
+    let mut beat = |bench: &mut Bench| {
+        beats += 1;
+        bench.beat(0, beats);
+    };
+    bench.pass_with(MS * 3_000, &mut beat);
+    probed(&mut bench, Liveness::Alive); // it may be stopped, or slow
+    assert_eq!(bench.verdict(0), None);
+    bench.pass_with(MS * 1_000, &mut beat);
+    probed(&mut bench, Liveness::Gone);
+    bench.pass(MS);
+    let failure = bench.verdict(0).expect("told");
+    assert!(failure.cause.contains("its process has ended, although its connection is still open"), "{failure}");
+    assert!(failure.cause.contains("last heard 4 s ago"), "{failure}");
+}
+
 #[test]
 fn a_node_that_does_not_hear_is_lost_too() {
     let mut bench = Bench::formed(&["here", "there"]);

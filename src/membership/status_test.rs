@@ -424,6 +424,7 @@ fn to_ask_changes_nothing_and_asks_nobody() {
     is_at(&mut bench, 0, ALLREDUCE, 5, 4, 300);
     bench.pass(SECOND * 2);
     bench.sent.clear();
+    bench.probes.clear();
     let state = |bench: &Bench| {
         let Scheduler { nodes, queries, next_query, probes, store, groups, calls, revoked, .. } = &bench.scheduler;
         format!("{nodes:?} {queries:?} {next_query} {probes:?} {store:?} {groups:?} {calls:?} {revoked:?}")

@@ -178,10 +178,14 @@ struct Stat {
     flags: u32,
     threads: u64,
     start_ticks: u64,
+    /// The signals that wait for this thread alone, a bit each.
+    pending: u64,
 }
 
 /// The kernel's PF_EXITING: the thread is on its way out, and still has its sockets or not.
 const EXITING: u32 = 0x4;
+/// The bit of a signal that nothing can block, ignore or take back.
+const KILLED: u64 = 1 << (libc::SIGKILL - 1);
 
 impl Stat {
     /// Field 2, the program's name in parentheses, may itself hold spaces and parentheses: the last closing one ends it.
@@ -194,11 +198,13 @@ impl Stat {
         let flags = fields.nth(9 - 5)?.parse().ok()?;
         let threads = fields.nth(20 - 10)?.parse().ok()?;
         let start_ticks = fields.nth(22 - 21)?.parse().ok()?;
-        Some(Stat { state, parent, flags, threads, start_ticks })
+        let pending = fields.nth(31 - 23)?.parse().ok()?;
+        Some(Stat { state, parent, flags, threads, start_ticks, pending })
     }
 
+    /// One that has been killed may wait for a disk first, for seconds; its program does nothing any more.
     fn is_ending(&self) -> bool {
-        matches!(self.state, b'Z' | b'X' | b'x') || self.flags & EXITING != 0
+        matches!(self.state, b'Z' | b'X' | b'x') || self.flags & EXITING != 0 || self.pending & KILLED != 0
     }
 }
 

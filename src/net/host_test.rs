@@ -102,12 +102,19 @@ fn a_process_may_outlive_its_first_thread() {
 
 #[test]
 fn a_program_name_may_hold_parentheses_and_spaces() {
-    let rest = "S 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 4711 23 24";
-    let stat = Some(Stat { state: b'S', parent: 4, flags: 9, threads: 20, start_ticks: 4711 });
+    let rest = "S 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 4711 23 24 25 26 27 28 29 30 31 32 33";
+    let stat = Some(Stat { state: b'S', parent: 4, flags: 9, threads: 20, start_ticks: 4711, pending: 31 });
     assert_eq!(Stat::parse(format!("12 (a) Z (b c)) {rest}").as_bytes()), stat);
     assert_eq!(Stat::parse(format!("12 (\u{fffd}) {rest}").as_bytes()), stat);
     assert_eq!(Stat::parse(b"12 (a) S 1 2"), None);
     assert_eq!(Stat::parse(b""), None);
+}
+
+#[test]
+fn a_thread_that_has_been_killed_and_waits_for_a_disk_is_ending() {
+    let stat = |state, pending| Stat { state, parent: 1, flags: 0, threads: 1, start_ticks: 1, pending };
+    assert!(stat(b'D', 1 << 8).is_ending());
+    assert!(!stat(b'D', 0).is_ending() && !stat(b'D', 1 << 14).is_ending(), "another signal may be ignored");
 }
 
 #[test]

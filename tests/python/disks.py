@@ -1,9 +1,9 @@
-"""Disks that stop taking anything: one that is full, one that is read-only, a directory without permission.
+"""Disks that stop taking anything: one that is full, one that is read-only, a directory without permission, one that stalls.
 
     with Full() as disk, Process(disk.command([MUSTER, "scheduler"]), {..., "MS_RECOVERY_PATH": disk.path}) as scheduler:
         disk.breaks()
 
-The first two are file systems in memory, in a mount namespace of their own, into which `command` leads a program. Where a
+The first two are file systems in memory, the last is one on a loop device, each in a mount namespace of their own, into which `command` leads a program. Where a
 machine allows no such namespace, the test that asks for one is skipped, with what the machine said.
 """
 
@@ -67,9 +67,9 @@ class Mounted(Disk):
     def __enter__(self):
         try:
             until(lambda: self.holder.returncode is not None or "mounted" in self.holder.stdout, LIMIT, "a mounted disk")
-            # A container may forbid mount namespaces, and no file system of a given size can be had without.
+            # A container may forbid mount namespaces or disks of one's own, and no such file system can be had without.
             if self.holder.returncode is not None:
-                pytest.skip(f"NOT TESTED: this machine allows no mount namespace: {self.holder.stderr.strip()}")
+                pytest.skip(f"NOT TESTED: this machine allows no file system of the test's own: {self.holder.stderr.strip()}")
         except BaseException:
             self.__exit__()
             raise
@@ -134,6 +134,27 @@ class Forbidden(Disk):
     def __exit__(self, *_):
         self.is_mended()
         super().__exit__()
+
+
+class Frozen(Mounted):
+    """A file system on a disk of its own that holds up whoever writes, until it is mended: not even a signal ends that."""
+
+    def __init__(self):
+        Disk.__init__(self)
+        self.image = self.path.with_suffix(".image")
+        mounts = f'truncate -s {SIZE} "$2" && mkfs.ext4 -q "$2" && mount -o loop "$2" "$1" && echo mounted && exec sleep 600'
+        unshare = ["unshare", "--mount", "--propagation=private", "sh", "-c", mounts, "sh", self.path, self.image]
+        self.holder = Process(unshare)
+
+    def breaks(self):
+        self.sh('fsfreeze --freeze "$1"')
+
+    def is_mended(self):
+        self.sh('fsfreeze --unfreeze "$1"')
+
+    def __exit__(self, *_):
+        super().__exit__()
+        self.image.unlink(missing_ok=True)
 
 
 DISKS = {"full": Full, "read-only": ReadOnly, "forbidden": Forbidden}

@@ -1,13 +1,16 @@
 """A disk that stops taking anything: the scheduler or the node says so, with the path; nothing acknowledged is lost."""
 
+import pathlib
 import re
+import signal
+import time
 
 import pytest
 
 from cluster import MUSTER, Cluster, Process, reserved_port
-from disks import DISKS
+from disks import DISKS, Frozen
 from launch import until
-from nodes import JOIN_AND_LEAVE, failed_at_once, node, said
+from nodes import JOIN_AND_LEAVE, await_joined, failed_at_once, node, said
 
 LIMIT = 60
 # As `muster scheduler --help` says: it could not serve the job; its journal could not be written any more.
@@ -112,3 +115,55 @@ def test_a_node_that_cannot_keep_its_identity_says_so(disk):
     disk.is_mended()
     with Cluster(disk.command(node(JOIN_AND_LEAVE)), workers=1, env=recovery) as cluster:
         cluster.succeed(LIMIT)
+
+
+# Rank 2 has a thread that writes to the disk.
+WRITER = """
+    c = join()
+    if c.rank == 2:
+        import threading
+        file = open(pathlib.Path(os.environ["DISK"], "file"), "wb", buffering=0)
+        def write():
+            while True:
+                file.write(b"x")
+                file.seek(0)
+                time.sleep(0.001)
+        threading.Thread(target=write, daemon=True).start()
+    say(writes=True)
+    words = fails(lambda: [c.world.allreduce([1]) for _ in iter(int, 1)])
+    say(**words, at=time.monotonic())
+    c.leave()
+"""
+HEARTBEAT_TIMEOUT = 15
+
+
+def threads_of(pid):
+    """The state of each thread of a process: D waits for a disk, and takes no signal."""
+    threads = pathlib.Path(f"/proc/{pid}/task").iterdir()
+    return [(thread / "stat").read_text().rpartition(")")[2].split()[0] for thread in threads]
+
+
+def test_a_rank_that_is_killed_while_it_waits_for_a_disk_is_lost_before_the_heartbeat_time_out():
+    """Its connections stay open until the disk answers."""
+    with Frozen() as disk:
+        env = {"DISK": disk.path, "MS_NODE_TIMEOUT": HEARTBEAT_TIMEOUT}
+        with Cluster(disk.command(node(WRITER)), workers=3, env=env, scheduler=node()) as cluster:
+            await_joined(*cluster.workers)
+            for worker in cluster.workers:
+                worker.wait_for('"writes"', LIMIT)
+            victim = next(worker for worker in cluster.workers if said(worker)["rank"] == 2)
+            disk.breaks()
+            try:
+                until(lambda: "D" in threads_of(victim.pid), LIMIT, "a thread waits for the disk")
+                victim.signal(signal.SIGKILL)
+                killed = time.monotonic()
+                survivors = [worker for worker in cluster.workers if worker is not victim]
+                for worker in survivors:
+                    worker.wait_for('"at"', LIMIT)
+                    words = said(worker)
+                    assert words["error"] == "PEER_LOST" and "rank 2 (" in words["sentence"], words
+                    assert "its process has ended, although its connection is still open" in words["sentence"], words
+                    assert words["at"] - killed < HEARTBEAT_TIMEOUT * 4 / 5, words
+                assert "D" in threads_of(victim.pid)
+            finally:
+                disk.is_mended()
