@@ -123,6 +123,39 @@ static void nobody_is_there(bool is_socket) {
     CHECK_IS(0, await_child(pid));
 }
 
+/* What a pipe holds, to its end, as a string. */
+static void drain(int end, char *text, size_t room) {
+    ssize_t got;
+    size_t length = 0;
+    while ((got = read(end, text + length, room - length - 1)) > 0) {
+        length += (size_t)got;
+        CHECK(length + 1 < room);
+    }
+    CHECK(got == -1 && errno == EAGAIN);
+    text[length] = 0;
+}
+
+/* Somebody reads again, and hears how many lines are missing. */
+static void what_was_dropped_is_told(void) {
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        alarm(30 * patience());
+        static char text[4 << 20]; /* a pipe holds 1 MiB at most, unless root has allowed more */
+        int end = fill_standard_streams();
+        CHECK(fcntl(end, F_SETFL, O_NONBLOCK) == 0);
+        be_warned();
+        drain(end, text, sizeof text);
+        CHECK(strchr(text, 'm') == NULL); /* dots alone */
+        be_warned();
+        drain(end, text, sizeof text);
+        const char *told = strstr(text, "] 1 log line was dropped here: what they go to did not take them\n");
+        CHECK(told != NULL && strstr(told, "MUSTER_NODE_TIMEOUTT") != NULL);
+        _exit(0);
+    }
+    CHECK_IS(0, await_child(pid));
+}
+
 static atomic_bool stops;
 
 /* What the program writes to its standard error, which it does not have. */
@@ -199,6 +232,7 @@ int main(void) {
     move_own_words();
     nobody_is_there(false);
     nobody_is_there(true);
+    what_was_dropped_is_told();
     nobody_reads();
     nothing_is_open();
     numbers_are_the_programs();

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from cluster import MUSTER, Cluster, Process, reserved_port
+from cluster import MUSTER, Cluster, Process, command_line, reserved_port
 from disks import DISKS, Frozen
 from launch import until
 from nodes import JOIN_AND_LEAVE, await_joined, failed_at_once, node, said
@@ -167,3 +167,45 @@ def test_a_rank_that_is_killed_while_it_waits_for_a_disk_is_lost_before_the_hear
                 assert "D" in threads_of(victim.pid)
             finally:
                 disk.is_mended()
+
+
+# The first message makes a link, of which the log tells: from then on the thread that writes waits for the disk.
+LOGS = """
+    c = join()
+    say(stands=True)
+    hold("the disk stalls")
+    begun = time.monotonic()
+    c.world.send(b"x", 1 - c.rank)
+    c.world.receive(1, 1 - c.rank)
+    while not c.world.allreduce([int(time.monotonic() - begun > 3)], MAX)[0]:
+        time.sleep(0.01)
+    begun = time.monotonic()
+    c.leave()
+    say(left_after=time.monotonic() - begun)
+"""
+
+
+def test_ranks_and_scheduler_whose_log_is_a_file_on_a_disk_that_stalls_go_on(tmp_path):
+    """For three times the heartbeat time-out: none is lost, and all leave within a part of their limit."""
+    with Frozen() as disk:
+        env = {"HOLD_FOLDER": tmp_path, "MS_NODE_TIMEOUT": 1, "MUSTER_LOG": "debug"}
+        into_a_file = ["sh", "-c", f'exec "$@" 2>> "{disk.path}/$$.log"', "sh"]
+
+        def logs(program):
+            return disk.command([*into_a_file, *command_line(program)])
+
+        with Cluster(logs(node(LOGS)), workers=2, env=env, scheduler=logs(SCHEDULER)) as cluster:
+            await_joined(*cluster.workers)
+            for worker in cluster.workers:
+                worker.wait_for('"stands"', LIMIT)
+            disk.breaks()
+            try:
+                (tmp_path / "the disk stalls").touch()
+                for worker in cluster.workers:
+                    worker.wait_for('"left_after"', LIMIT)
+                    assert said(worker)["left_after"] < 10, said(worker)
+                    assert "D" in threads_of(worker.pid), "nothing was logged"
+            finally:
+                disk.is_mended()
+            cluster.succeed(LIMIT)
+
