@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 enum { KIB = 1 << 10, MIB = 1 << 20, WORKERS = 4, NO_LIMIT_S = 60 };
 
@@ -189,40 +190,59 @@ static void *inside(void *cluster) {
     return NULL;
 }
 
-static void *reduces(void *group) {
+struct reducer {
+    muster_group_t *group;
+    sem_t is_in;
+};
+
+/* Reduces; in the end it waits for what rank 2 does not call. */
+static void *reduces(void *context) {
     static int32_t in[MIB], out[WORKERS][MIB];
-    int32_t *mine = out[muster_group_rank(group)];
-    muster_status_t status;
-    do {
-        status = muster_allreduce(group, in, mine, MIB, MUSTER_INT32, MUSTER_SUM);
-    } while (status == MUSTER_OK);
-    CHECK_IS(MUSTER_ERR_REVOKED, status);
+    struct reducer *reducer = context;
+    muster_group_t *group = reducer->group;
+    int rank = muster_group_rank(group);
+    muster_request_t *request = NULL;
+    for (int i = 0; i < 20; i++) {
+        CHECK_OK(muster_allreduce(group, in, out[rank], MIB, MUSTER_INT32, MUSTER_SUM));
+    }
+    if (rank != 2) {
+        CHECK_OK(muster_iallreduce(group, in, out[rank], MIB, MUSTER_INT32, MUSTER_SUM, &request));
+    }
+    CHECK(sem_post(&reducer->is_in) == 0);
+    if (rank != 2) {
+        CHECK_IS(MUSTER_ERR_REVOKED, muster_request_wait(request, 1000 * NO_LIMIT_S));
+        muster_request_free(request);
+    }
     return NULL;
 }
 
 /* Threads that are in other calls meanwhile: each ends with the epoch, one alone may mend it. */
 static void others_go_on(muster_cluster_t *cluster, int index, void *context) {
-    pthread_t mender, reducer;
+    pthread_t mender, thread;
+    struct reducer reducer = {NULL};
     muster_group_t *world = muster_world(cluster), *all = NULL;
     (void)context;
     (void)index;
     CHECK_OK(muster_group_split(world, 0, 0, &all));
     meet(cluster, "made", 3);
-    CHECK(pthread_create(&reducer, NULL, reduces, all) == 0);
+    reducer.group = all;
+    CHECK(sem_init(&reducer.is_in, 0, 0) == 0 && pthread_create(&thread, NULL, reduces, &reducer) == 0);
     for (int i = 0; i < 20; i++) {
         CHECK_OK(muster_barrier(world));
     }
+    CHECK(sem_wait(&reducer.is_in) == 0); /* one that enters later does so in the next epoch */
     meet(cluster, "warm", 3);
     CHECK(pthread_create(&mender, NULL, inside, cluster) == 0);
     if (muster_rank(cluster) == 0) {
         muster_status_t status;
-        do { /* until the other thread is in it */
+        do { /* until the other thread is in it, for which it needs a moment when this one is not */
+            usleep(1000);
             status = muster_recover(cluster, 0);
         } while (status == MUSTER_ERR_TIMEOUT);
         CHECK_IS(MUSTER_ERR_STATE, status);
         CHECK_OK(muster_store_set(cluster, "rank 0 has looked", "", 0));
     }
-    CHECK(pthread_join(reducer, NULL) == 0);
+    CHECK(pthread_join(thread, NULL) == 0 && sem_destroy(&reducer.is_in) == 0);
     CHECK(pthread_join(mender, NULL) == 0);
     works(all);
     works(world);
