@@ -236,7 +236,7 @@ pub enum Output {
     Peer(u32, ToPeer),
 }
 
-/// Who this node is, and what it was told.
+/// This node's identity, and what it was told.
 #[derive(Clone, Debug)]
 pub struct Profile {
     /// Its registration, without addresses (they come with `Connected`).

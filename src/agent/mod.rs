@@ -88,7 +88,7 @@ struct Member {
     epoch: Epoch,
     /// The highest number of a group that was made of one of its own, and it was told of; 0: none.
     group: u32,
-    /// Who is lost in it, by index.
+    /// The nodes lost in it, by index.
     lost: Vec<u32>,
     leaving: Option<leave::Leaving>,
     /// The scheduler has put this node out: nothing will be answered any more.

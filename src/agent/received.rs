@@ -250,7 +250,7 @@ impl Agent {
         self.store.fail_all(&error).into_iter().for_each(|event| self.tell(event));
     }
 
-    /// Who is lost by now, if that is of the present epoch.
+    /// The nodes lost by now, if that is of the present epoch.
     fn lost(&mut self, lost: LostNodes) -> Option<Event> {
         let Stage::Member(member) = &mut self.stage else { return None };
         if member.epoch != lost.epoch {

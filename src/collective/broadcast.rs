@@ -46,7 +46,7 @@ pub(super) fn place(shape: &Shape<'_>) -> u32 {
     around(shape.rank, shape.size - shape.root(), shape.size)
 }
 
-/// Who stands at `place`.
+/// The rank at `place`.
 pub(super) fn rank_at(shape: &Shape<'_>, place: u32) -> u32 {
     around(shape.root(), place, shape.size)
 }

@@ -148,7 +148,7 @@ impl Shape<'_> {
     }
 
     /// The ranks that stand `first..end` above this one, going round, as one or two stretches of ranks: part 0 ends
-    /// where ranks begin anew, part 1 is what follows there, if anything does. Who is above whom does not matter: the
+    /// where ranks begin anew, part 1 is what follows there, if anything does. Which is above which does not matter: the
     /// same ranks are cut alike.
     pub(super) fn arc(&self, first: u32, end: u32, part: u32) -> Option<(u32, u32)> {
         let start = self.above(first);

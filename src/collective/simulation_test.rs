@@ -235,7 +235,7 @@ struct Comer {
 
 #[test]
 fn nobody_leaves_a_barrier_before_everybody_has_come() {
-    // Who has heard from whom is a matter of the schedule: every frame brings all that its sender has heard of.
+    // Which rank has heard from which is a matter of the schedule: every frame brings all that its sender has heard of.
     let call = Call { kind: CallKind::Barrier, dtype: None, op: None, root: None, count: 0, layout: 0 };
     for (size, algorithm) in (1..=64u32).flat_map(|size| algorithms(CallKind::Barrier, size).map(move |it| (size, it)))
     {

@@ -54,7 +54,7 @@ impl fmt::Display for Culprit {
 pub struct Failure {
     /// What kind of failure.
     pub status: Status,
-    /// Who caused it, where that is known.
+    /// The one that caused it, where that is known.
     pub culprit: Option<Culprit>,
     /// What happened, in words: the end of the sentence that begins with the culprit, or the whole of it; of ranks that called
     /// different collectives (`Mismatch`) the whole of it, too, which names the culprit behind what most of them called.

@@ -163,7 +163,7 @@ unsafe fn start(
 /// its receive met one of another element type, or for fewer elements; MUSTER_ERR_ABORTED if that receive was given up
 /// in the middle; MUSTER_ERR_PEER_LEFT if the receiver has left: these end this call alone, too. A lost peer, damaged
 /// data or a broken link revokes the group, and a revoked group or a broken cluster ends this call with its first
-/// cause, as muster_barrier. Who is no member of the group gets MUSTER_ERR_INVALID. Thread-safe.
+/// cause, as muster_barrier. A process that is no member of the group gets MUSTER_ERR_INVALID. Thread-safe.
 ///
 /// # Safety
 /// `group` must be NULL or a live group; `in` must be readable for `count` elements, or NULL, and nobody may write to it

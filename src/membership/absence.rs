@@ -1,4 +1,4 @@
-//! Who has not entered a collective, and where they are instead: for members who wait in it, and for whoever asks how the
+//! The ranks that have not entered a collective, and where they are instead: for members who wait in it, and for whoever asks how the
 //! job is. Tested in `absence_test.rs` and `status_test.rs`.
 
 use super::node::Presence;
@@ -29,9 +29,9 @@ pub(super) struct Query {
     sequence: u64,
     /// The one node that it is about, if it is.
     about: Option<u32>,
-    /// Who has been asked for a heartbeat, and has not sent one.
+    /// The nodes that have been asked for a heartbeat, and has not sent one.
     waiting: BTreeSet<u32>,
-    /// Who wants to know, and how it numbers the question.
+    /// The one that wants to know, and how it numbers the question.
     askers: Vec<(u32, u64)>,
 }
 

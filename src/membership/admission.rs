@@ -1,4 +1,4 @@
-//! Who is let in. Every refusal is one sentence that names both sides of the disagreement.
+//! Admission. Every refusal is one sentence that names both sides of the disagreement.
 //!
 //! Decisions: where only one side was given a job id, there is no disagreement; a node id is unique among workers and
 //! servers together. Tested in `admission_test.rs`.

@@ -205,7 +205,7 @@ fn a_rank_that_two_launchers_give() {
         "rank 2 of worker node \"rank 2\" on host b (pid 1002) is already held by node \"rank 2\" on host here (pid 1001), \
          registered 1 s ago"
     );
-    // Who was given that name by its user, or has it without the rank, is refused by name.
+    // A node that was given that name by its user, or has it without the rank, is refused by name.
     for other in [named(2, 4, "rank 2"), Register { rank: None, ..launched(2, 2) }] {
         let reason = refusal(rules(4, 0), &[launched(1, 2), on_b(other)]);
         assert!(

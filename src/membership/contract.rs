@@ -81,7 +81,7 @@ pub enum Output {
     Ended(Result<(), Error>),
 }
 
-/// Who this scheduler is.
+/// This scheduler's identity.
 #[derive(Clone, Debug)]
 pub struct Identity {
     /// The job's random name.

@@ -33,7 +33,7 @@ pub(super) struct Groups {
 struct Made {
     /// Indices, in order of rank.
     members: Vec<u32>,
-    /// Who has freed it.
+    /// The members that have freed it.
     freed: BTreeSet<u32>,
 }
 
@@ -42,7 +42,7 @@ struct Made {
 struct Making {
     sequence: u64,
     wishes: BTreeMap<u32, GroupWish>,
-    /// Who asked first, and what it had called before.
+    /// The one that asked first, and what it had called before.
     history: Option<(u32, u32)>,
     /// One who had called something else, and since when that is known: it is not made then.
     differs: Option<(u32, Time)>,
@@ -310,7 +310,7 @@ impl Scheduler {
         })
     }
 
-    /// Who has left uses no group any more.
+    /// A node that has left uses no group any more.
     pub(super) fn free_groups_of(&mut self, key: u32) {
         let of = |(group, made): (&GroupId, &Made)| made.members.contains(&key).then_some(*group);
         let groups: Vec<GroupId> = self.groups.made.iter().filter_map(of).collect();

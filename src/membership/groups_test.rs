@@ -58,7 +58,7 @@ fn all_get_the_same_group_when_the_last_has_asked() {
     for rank in [1, 2] {
         assert_eq!(made(&mut bench, rank), [(1, Some(GroupId(3)), vec![2, 1])]);
     }
-    // Who asks again, after a broken connection, gets the same answer; nobody else is told.
+    // A node that asks again, after a broken connection, gets the same answer; nobody else is told.
     ask(&mut bench, 2, (GroupId::WORLD, 1), ranks(&[2, 1]));
     assert_eq!(made(&mut bench, 2), [(1, Some(GroupId(3)), vec![2, 1])]);
     assert!(bench.sent.is_empty());

@@ -122,7 +122,7 @@ fn who_asks_again_over_a_new_connection_is_not_refused_for_what_the_old_one_was_
     assert!(bench.sent.iter().all(|(conn, _)| conn.0 != 0 && conn.0 != 10 && conn.0 != 11), "only the last");
 }
 
-/// Who was told that the epoch has begun, in order.
+/// The nodes that were told that the epoch has begun, in order.
 fn told_epoch(bench: &mut Bench, epoch: u64) -> Vec<u64> {
     let is_it = |message: &Message| matches!(message, Message::Formed(formed) if formed.epoch == Epoch(epoch));
     let sent = std::mem::take(&mut bench.sent);

@@ -29,7 +29,7 @@
 //!   lie delays the next epoch until the node's next heartbeat.
 //! - So a lie costs a job that has lost this very node, by other evidence, its next epoch: whoever can say it could as well
 //!   keep the node from being started again. Nothing durable is lost: the job is not done, and goes on where it was when all
-//!   are started once more. Who leaves then leaves this run of the job: it gets its Bye, and that is not written.
+//!   are started once more. A node that leaves then leaves this run of the job: it gets its Bye, and that is not written.
 //! - It is written down, before anybody is told what follows from it: a launcher that has given up is not there to say it again
 //!   when the scheduler dies. The next scheduler cannot know whether it was started for those who still wait, or with everybody
 //!   else for the job to go on. So what was written counts once a node attaches again that was in this epoch before, and no more

@@ -1,4 +1,4 @@
-//! Who still lives: heartbeats and their echo, connections that end, processes that are looked at.
+//! Signs of life: heartbeats and their echo, connections that end, processes that are looked at.
 //!
 //! A node whose loss is certain becomes *doomed*, with the cause in words; `suspicion.rs` decides whether it is the
 //! culprit or only a consequence. Tested in `liveness_test.rs`, and in `lateness_test.rs` where the scheduler itself is late.

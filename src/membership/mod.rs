@@ -138,7 +138,7 @@ pub struct Scheduler {
     is_refused: bool,
     /// The first member that left in order.
     first_left: Option<u32>,
-    /// Who is lost in this epoch, those included that have come back since.
+    /// The nodes lost in this epoch, those included that have come back since.
     lost: BTreeSet<u32>,
     /// Lives that others have replaced.
     fenced: HashSet<Incarnation>,

@@ -1,4 +1,4 @@
-//! Who gets which rank. Pure functions of who registered, in which order; tested in `ranks_test.rs`.
+//! Ranks for nodes. Pure functions of which nodes registered, in which order; tested in `ranks_test.rs`.
 
 use crate::types::{HostName, Role};
 use std::cmp::Ordering;

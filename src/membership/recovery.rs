@@ -2,7 +2,7 @@
 //! has come back. Tested in `recovery_test.rs`.
 //!
 //! Invariants: the epoch only grows; a node's messages from before it took up the present epoch are not acted on (it says
-//! [`InEpoch`] when it has). Who may come back is decided in `returning.rs`.
+//! [`InEpoch`] when it has). Which node may come back is decided in `returning.rs`.
 
 use super::contract::ConnId;
 use super::node::{span, Node};
@@ -194,7 +194,7 @@ impl Scheduler {
         Some(format!("since {since}: {count} of {all} nodes have called muster_recover; {words}"))
     }
 
-    /// Who has not called muster_recover: the first of them, and words that name some.
+    /// The nodes that have not called muster_recover: the first of them, and words that name some.
     pub(super) fn awaited(&self) -> (Option<Culprit>, String) {
         let inside = |key: &u32| self.recovery.as_ref().is_some_and(|recovery| recovery.inside.contains(key));
         let awaited: Vec<Culprit> = self

@@ -20,7 +20,7 @@ fn takes_up(bench: &mut Bench, conn: u64, epoch: u64) {
     bench.say(conn, Message::InEpoch(InEpoch { epoch: Epoch(epoch) }));
 }
 
-/// Who was sent a `Formed`, and what is in it.
+/// The nodes that were sent a `Formed`, and what is in it.
 fn formed(bench: &mut Bench) -> Vec<(u64, Formed)> {
     let sent = std::mem::take(&mut bench.sent);
     sent.into_iter()

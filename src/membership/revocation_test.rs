@@ -56,7 +56,7 @@ fn the_first_cause_is_told_to_every_member_and_kept() {
     for conn in 0..3 {
         assert_eq!(revoked(&mut bench, conn), slice::from_ref(&all));
     }
-    // Who comes back is told again.
+    // A node that comes back is told again.
     bench.close(0, Closed::Broken);
     bench.join(9, Register { server_num: 1, instance: Some(JobInstance([9; 16])), ..worker(0, 2) });
     assert_eq!(revoked(&mut bench, 9), [first, all]);

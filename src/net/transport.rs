@@ -24,7 +24,7 @@
 //! `WouldBlock` ends the transport: it is of no more use than to be dropped. Dropping without that order may lose bytes
 //! that `unsent` still counts.
 //!
-//! Who sleeps in a `Watch` in place of a poller sees levels instead of edges; the rest holds as well.
+//! A thread that sleeps in a `Watch` in place of a poller sees levels instead of edges; the rest holds as well.
 //!
 //! A report is used up by the `poll` that returns it: a caller that ignores one for a transport that it does not care
 //! about just now must `read` that transport before it sleeps on it later.

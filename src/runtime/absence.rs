@@ -1,4 +1,4 @@
-//! Who has not entered a collective, in the words of a time-out, of the warning before it, and of `muster status`.
+//! The ranks that have not entered a collective, in the words of a time-out, of the warning before it, and of `muster status`.
 
 use crate::types::GroupId;
 use crate::wire::{Absence, AbsenceState, MessageWait};

@@ -156,7 +156,7 @@ impl Group {
                 self.look_up(driver, running)?;
                 continue;
             }
-            // Who has sent everything and got nothing lets others run at once, for the peer may be one of them; of two
+            // A rank that has sent everything and got nothing lets others run at once, for the peer may be one of them; of two
             // ranks each has a core, mostly.
             if got || (sent && (exchange.send.is_some() || self.size() == 2)) {
                 idle.end();
@@ -339,7 +339,7 @@ impl Group {
         watch.add(Token(WAKER), self.bell(), true, false);
         for (peer, slot) in slots.iter_mut().enumerate() {
             let Slot::Up(link) = slot else { continue };
-            // Who gives up says why behind what it sent before, which this rank may not come to read for long.
+            // A rank that gives up says why behind what it sent before, which this rank may not come to read for long.
             if receiving != Some(peer) {
                 if let Some(failure) = link.last_word() {
                     return Err(Stop::Heard(Box::new(failure)));

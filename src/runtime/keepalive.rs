@@ -21,7 +21,7 @@ pub(super) struct KeepAlive {
 }
 
 impl KeepAlive {
-    /// For how long an answer has been owed. Who looks `late` may not have let its kernel read it: that does not count.
+    /// For how long an answer has been owed. A look that comes `late` may not have let its kernel read it: that does not count.
     /// `is_idle`: no other frame is going out.
     pub(super) fn look(&mut self, transport: &mut dyn Transport, now: Time, late: Duration, is_idle: bool) -> Duration {
         if !std::mem::replace(&mut self.has_looked, true) {

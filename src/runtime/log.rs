@@ -55,7 +55,7 @@ extern "C" fn after_fork_in_child() {
     }
 }
 
-/// Who speaks, and up to which level.
+/// The speaker, and up to which level it speaks.
 #[derive(Debug)]
 pub struct Logger {
     level: LogLevel,
@@ -69,7 +69,7 @@ impl Logger {
         Arc::new(Logger { level, speaker: RwLock::new(speaker.into()), _holder: sink_over_forks().hold() })
     }
 
-    /// Who speaks from now on: once there is a rank, it is named.
+    /// The speaker from now on: once there is a rank, it is named.
     pub fn set_speaker(&self, speaker: &str) {
         *self.speaker.write().unwrap_or_else(PoisonError::into_inner) = speaker.into();
     }

@@ -235,7 +235,7 @@ fn an_operation_that_is_dropped_ends_its_waiters() {
     });
 }
 
-/// Who carries out an operation that goes on until it is cancelled.
+/// One that carries out an operation that goes on until it is cancelled.
 struct Endless {
     cancelled: Mutex<usize>,
     changed: Condvar,

@@ -237,7 +237,7 @@ impl Node {
         }
     }
 
-    /// Who waits for all to be told of the job's end learns how far that is.
+    /// A call that waits for all to be told of the job's end learns how far that is.
     fn publish_untold(&mut self) {
         if let Some(untold) = self.mesh.untold().filter(|_| !self.all_are_told) {
             self.all_are_told = !untold.1;

@@ -1,6 +1,6 @@
 //! What a rank hears of its peers beside the frames that it waits for: that one has given up, or is gone.
 //!
-//! Who gives up says why behind all that it sent before, and then sends nothing more. A call whose own frames are there already
+//! A rank that gives up says why behind all that it sent before, and then sends nothing more. A call whose own frames are there already
 //! would not come to read that, and end well although its group is over. So a call that begins looks for links that have ended,
 //! and for the last word on them; that is one system call, so it is done once in a while ([`INTERVAL`]). What was read together
 //! with a frame is looked at each time (in `drive`). Where the connection had no room for it behind a long frame it comes by the

@@ -1,4 +1,4 @@
-//! Who the members of a group are, and how sentences name them.
+//! The members of a group, and how sentences name them.
 
 use crate::error::{Culprit, Failure, Status};
 use crate::types::GroupId;

@@ -37,7 +37,7 @@ pub(super) struct Telling {
     queue: VecDeque<Turn>,
     /// Until when each member that is being told may take.
     under_way: HashMap<LinkKey, (Turn, Time)>,
-    /// Who has not been told that the job is over, where this node ended it.
+    /// The nodes that have not been told that the job is over, where this node ended it.
     untold: Option<BTreeSet<u32>>,
 }
 

@@ -1,7 +1,7 @@
 //! Whose turn it is: the collectives of a group run one after another, in the order in which they were called, whether
 //! the caller waits for them or not.
 //!
-//! A turn's number is the sequence number of its collective. Who has taken one must end it, whatever happens in between,
+//! A turn's number is the sequence number of its collective. A thread that has taken one must end it, whatever happens in between,
 //! or nobody comes after it. Tested below, and in every order of threads by `loom_test.rs`.
 
 use super::sync::{lock, wait, Condvar, Mutex};

@@ -1,4 +1,4 @@
-//! Who is who: roles, lives, hosts and processes.
+//! Identities: roles, lives, hosts and processes.
 
 use std::fmt;
 use std::net::IpAddr;

@@ -292,7 +292,7 @@ record! {
         pub peer: u32,
         /// What is known of it.
         pub state: PeerState,
-        /// Who it is.
+        /// Its identity.
         pub culprit: Culprit,
     }
 }

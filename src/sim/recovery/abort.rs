@@ -98,7 +98,7 @@ impl World {
         self.wrong.get_or_insert(format!("{wrong}: {result:?}"));
     }
 
-    /// Who was there when the job was aborted, and has not been told although nothing has happened to it.
+    /// The nodes that were there when the job was aborted, and have not been told although nothing has happened to it.
     fn missed_by_abort(&self) -> Option<usize> {
         let there = self.aborting.there.iter().filter(|_| self.aborting.told_by == Some(self.host.life));
         there.copied().find(|node| {
@@ -109,7 +109,7 @@ impl World {
     }
 }
 
-/// Who aborted the job is one whose program did.
+/// A node that aborted the job is one whose program did.
 pub(super) fn judged(world: &World, failure: &Failure) -> Result<(), String> {
     if !is_abort(failure) {
         return Ok(());

@@ -114,7 +114,7 @@ impl Plan {
 
     fn aim(&mut self, random: &mut Random, event: Met, phase: Phase) -> Vec<(When, Trouble)> {
         let slot = random.index(self.nodes.len());
-        // Who leaves does not wait long for a scheduler.
+        // A node that leaves does not wait long for a scheduler.
         let back = random.span_ms(if phase == Phase::Finishing { 30..1200 } else { 30..2500 });
         let longest = match phase {
             Phase::Forming => 1000,

@@ -54,7 +54,7 @@ fn troubles() -> Vec<(Event, &'static [Phase])> {
     ]
 }
 
-/// Who says it.
+/// The speaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum From {
     Node,

@@ -53,7 +53,7 @@ impl Told {
     }
 }
 
-/// Who has a place: one life per node id, ranks unique and dense.
+/// The nodes that have a place: one life per node id, ranks unique and dense.
 pub(super) fn after_step(world: &World) -> Verdict {
     if let Some(wrong) = &world.wrong {
         return Err(wrong.clone());
@@ -66,7 +66,7 @@ pub(super) fn after_step(world: &World) -> Verdict {
     freed(world, &running.brain)
 }
 
-/// Who has freed a group, and was told that this is kept, does not count as using it.
+/// A node that has freed a group, and was told that this is kept, does not count as using it.
 fn freed(world: &World, brain: &Scheduler) -> Verdict {
     let holds = |process: &Process| brain.seats().any(|seat| seat.register.incarnation == process.incarnation);
     for (node, process) in world.processes.iter().enumerate().filter(|(_, process)| process.alive) {
@@ -255,7 +255,7 @@ pub(super) fn absent(world: &World, node: usize, question: &Question, absent: &A
             (member.role, Some(member.rank)) == (absence.culprit.role, absence.culprit.rank)
         };
         let member = formed.members.iter().find(place);
-        // Who has come back has its place, and is not in this epoch, which is broken therefore.
+        // A node that has come back has its place, and is not in this epoch, which is broken therefore.
         let is_back = |member: &Member| member.process.pid != absence.culprit.pid;
         let Some(member) = member.filter(|member| !is_back(member) || process.broken.is_some()) else {
             return Err(format!("node {node} was told that a stranger is absent from {}: {absence:?}", which()));

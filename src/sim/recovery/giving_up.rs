@@ -38,7 +38,7 @@ pub(super) struct GivingUp {
     durable: BTreeMap<usize, Time>,
     /// The same, where it was not true when it was written.
     false_ones: BTreeSet<usize>,
-    /// Who could be told when the first was told that there is no next epoch.
+    /// The nodes that could be told when the first was told that there is no next epoch.
     there: BTreeSet<usize>,
     /// The run has ended, and another follows.
     pub(super) begins_again: bool,

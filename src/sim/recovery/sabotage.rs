@@ -81,7 +81,7 @@ pub(super) enum Sabotage {
     OtherEnd,
     FormedAllTheSame,
     DoneAllTheSame,
-    /// Who asks how the job is is not answered, or disturbs it.
+    /// A caller that asks how the job is is not answered, or disturbs it.
     AnswersNobody,
     AskingDisturbs,
     /// What is heard last takes the place of the first cause that a call has told.

@@ -50,7 +50,7 @@ fn take_part(options: &Options) -> Result<(), String> {
     let say = |text: &str| {
         if is_first {
             let mut out = std::io::stdout().lock();
-            // Who has closed the output does not want to hear.
+            // A reader that has closed the output does not want to hear.
             let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
         }
     };

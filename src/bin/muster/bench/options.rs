@@ -56,7 +56,7 @@ pub enum Format {
     Json,
 }
 
-/// Who the root is.
+/// The root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Root {
     /// This rank, always.

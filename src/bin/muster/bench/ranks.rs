@@ -31,7 +31,7 @@ pub fn start(worker_num: u32, words: &[String]) -> Result<(), (i32, String)> {
             }
         }
     }
-    // Who was killed is the cause, and who has failed of it is not.
+    // A rank that was killed is the cause, and one that has failed of it is not.
     let (mut killed, mut failure) = (None, None);
     for (rank, child) in children.iter_mut().enumerate() {
         let (words, first) = match child.wait() {

@@ -1,4 +1,4 @@
-//! Who has ended with code 0 without leaving the cluster, while the others wait for it: a loss like any other, of which
+//! Children that have ended with code 0 without leaving the cluster, while the others wait for it: a loss like any other, of which
 //! only the scheduler knows.
 //!
 //! So the scheduler is asked, as by `muster status`, from the moment on at which a worker ended with code 0: soon, and then

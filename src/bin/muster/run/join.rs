@@ -54,7 +54,7 @@ impl Signals {
 
 /// What a finished run looks like.
 pub struct Outcome {
-    /// Who is to blame.
+    /// The one to blame.
     pub verdict: Verdict,
     /// The children: of each the life that counts.
     pub children: Vec<Child>,

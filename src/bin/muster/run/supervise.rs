@@ -427,7 +427,7 @@ impl Supervisor {
         self.members.iter().all(ended) && (self.went_well() || self.orphans == 0)
     }
 
-    /// Who is to blame. `named` is the child that the scheduler's last words name, if they name one.
+    /// The one to blame. `named` is the child that the scheduler's last words name, if they name one.
     pub fn verdict(&self, named: Option<usize>) -> Verdict {
         if let Some(signal) = self.signal {
             return Verdict::Interrupted(signal);

@@ -51,7 +51,7 @@ pub fn command(words: Vec<OsString>) -> i32 {
                 Format::Json => json::shown(&told),
             };
             let mut out = std::io::stdout().lock();
-            // Who has closed the output does not want to hear.
+            // A reader that has closed the output does not want to hear.
             let _ = out.write_all(shown.as_bytes()).and_then(|()| out.flush());
             0
         }
