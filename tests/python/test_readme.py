@@ -1,4 +1,4 @@
-"""The README's program and commands do what it says when they are pasted, and leave nothing that git would want to add."""
+"""The program and commands of the README, and of docs/mindspore.md, do what these say when they are pasted, and leave nothing that git would want to add."""
 
 import os
 import re
@@ -12,7 +12,8 @@ from test_demo import NO_OUTER_MAKE
 TEXT = (TREE / "README.md").read_text()
 PROGRAM, = re.findall(r"```c\n(.*?)```", TEXT, re.S)
 # `make demo` has a test of its own, and `make test` runs this one.
-_, PATH, HELLO, BY_HAND, RECOVERY, STATUS = re.findall(r"```sh\n(.*?)```", TEXT, re.S)
+_, PATH, HELLO, RECOVERY, STATUS = re.findall(r"```sh\n(.*?)```", TEXT, re.S)
+BY_HAND, = re.findall(r"```sh\n(.*?)```", (TREE / "docs" / "mindspore.md").read_text(), re.S)
 STRICT = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
 LIMIT = 60
 TRAINING_LIMIT = 400
