@@ -289,12 +289,11 @@ impl Agent {
         }
         let judges = self.judges();
         let found = self.watch.find(&self.profile.register.host.key, now, judges);
-        let gather = match &found {
-            Some(Finding::Lost(index, _)) => {
-                self.watch.doubt_below(*index, now).max(GATHER.min(self.watch.interval() / 4))
-            }
-            _ => GATHER.min(self.watch.interval() / 4),
+        let in_doubt = match &found {
+            Some(Finding::Lost(index, _)) => self.watch.doubt_below(*index, now),
+            _ => Duration::ZERO,
         };
+        let gather = GATHER.min(self.watch.interval() / 4).max(in_doubt);
         let Some(round) = &mut self.watch.round else { return };
         match found {
             None => {

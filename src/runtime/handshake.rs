@@ -2,6 +2,7 @@
 //!
 //! Invariant: no payload before *Accept*. Which link is let in is the mesh's decision.
 
+use super::link_end::{self, LinkEnd};
 use super::mesh::LinkKey;
 use super::watching::word_of;
 use crate::agent::PeerWord;
@@ -57,7 +58,7 @@ pub(super) enum Next {
     Wait,
     Close,
     Deliver(LinkKey),
-    Failed(LinkKey, String),
+    Failed(LinkKey, LinkEnd),
     /// The peer has freed the group.
     Freed(LinkKey),
     /// The peer gives the group up, for it cannot have the link.
@@ -79,7 +80,7 @@ impl Handshake {
         match self.write() {
             Ok(true) => {}
             Ok(false) => return Ok(Next::Wait),
-            Err(error) => return Ok(self.ended(&error.to_string())),
+            Err(error) => return Ok(self.ended(link_end::ended(&error))),
         }
         match self.stage {
             Stage::Accepting(key) => return Ok(Next::Deliver(key)),
@@ -102,10 +103,10 @@ impl Handshake {
             let got = self.transport.read(&mut [IoSliceMut::new(&mut self.inbound[start..])]);
             self.inbound.truncate(start + *got.as_ref().unwrap_or(&0));
             match got {
-                Ok(0) => return Ok(self.ended("it closed the connection")),
+                Ok(0) => return Ok(self.ended(LinkEnd::Ended("it closed the connection".to_owned()))),
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Next::Wait),
-                Err(error) => return Ok(self.ended(&error.to_string())),
+                Err(error) => return Ok(self.ended(link_end::ended(&error))),
             }
         }
     }
@@ -125,13 +126,13 @@ impl Handshake {
         }
     }
 
-    fn ended(&self, reason: &str) -> Next {
+    fn ended(&self, end: LinkEnd) -> Next {
         match self.stage {
             // After a hello was let in, too: the group may wait for this link already, and no other one will come.
             Stage::Dialled(key) | Stage::Accepting(key) => {
-                Next::Failed(key, format!("its end of a new link was closed: {reason}"))
+                Next::Failed(key, end.after("its end of a new link was closed"))
             }
-            Stage::Watching(key) => Next::WatchEnded(key, format!("its connection ended: {reason}")),
+            Stage::Watching(key) => Next::WatchEnded(key, end.after("its connection ended").in_words()),
             _ => Next::Close,
         }
     }
@@ -162,7 +163,7 @@ impl Handshake {
                     // Its own attempt, or the link that came of it, is the one that survives.
                     LinkRejectReason::Crossing | LinkRejectReason::Duplicate => Ok(Next::Close),
                     LinkRejectReason::NoGroup => Ok(Next::Freed(key)),
-                    reason => Ok(Next::Failed(key, format!("it refused the link: {reason:?}"))),
+                    reason => Ok(Next::Failed(key, LinkEnd::Ended(format!("it refused the link: {reason:?}")))),
                 }
             }
             (LinkKind::Revoke, &Stage::Dialled(key)) => {
@@ -203,4 +204,28 @@ pub(super) fn half(secret: &Secret, which: usize) -> [u8; PROOF_BYTES] {
 /// Whether two proofs are equal, in a time that does not tell where they differ.
 pub(super) fn same_bytes(one: &[u8; PROOF_BYTES], other: &[u8; PROOF_BYTES]) -> bool {
     one.iter().zip(other).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::super::control::tests::Scripted;
+    use super::*;
+    use crate::types::GroupId;
+    use crate::wire::Channel;
+
+    /// Nothing comes back in the one case; in the other the peer's system says so.
+    #[test]
+    fn how_a_new_link_ended_is_told_with_it() {
+        let key = LinkKey::new(GroupId::WORLD, Channel::Collectives, 1);
+        for (number, is_silent) in [(libc::ETIMEDOUT, true), (libc::EHOSTUNREACH, true), (libc::ECONNRESET, false)] {
+            let transport = Scripted::default();
+            transport.script().fails = Some(number);
+            let (inbound, outbound) = (Vec::new(), Vec::new());
+            let (transport, deadline, stage) = (Box::new(transport), Time::NEVER, Stage::Dialled(key));
+            let mut shake = Handshake { transport, inbound, outbound, deadline, stage };
+            let Ok(Next::Failed(_, end)) = shake.look(None) else { panic!("it has failed") };
+            assert_eq!(matches!(end, LinkEnd::Silent(_)), is_silent, "{end:?}");
+            assert!(end.in_words().starts_with("its end of a new link was closed: "), "{end:?}");
+        }
+    }
 }

@@ -25,6 +25,17 @@ impl LinkEnd {
             LinkEnd::Over(failure) => failure.to_string(),
         }
     }
+
+    /// The same, of which this is to be said first.
+    pub(super) fn after(self, what: &str) -> LinkEnd {
+        let words = |reason| format!("{what}: {reason}");
+        match self {
+            LinkEnd::Ended(reason) => LinkEnd::Ended(words(reason)),
+            LinkEnd::Silent(reason) => LinkEnd::Silent(words(reason)),
+            LinkEnd::Corrupt(reason) => LinkEnd::Corrupt(words(reason)),
+            LinkEnd::Over(failure) => LinkEnd::Over(failure),
+        }
+    }
 }
 
 pub(super) fn ended(error: &io::Error) -> LinkEnd {

@@ -236,9 +236,7 @@ impl Mesh {
         let token = self.fresh_token();
         if let Err(error) = transport.register(poller.registry(), token) {
             if let Stage::Dialled(key) = stage {
-                self.deliver(key, |peer| {
-                    Mail::Failed(peer, LinkEnd::Ended(format!("its link cannot be watched: {error}")))
-                });
+                self.never_up(key, LinkEnd::Ended(format!("its link cannot be watched: {error}")));
             }
             return;
         }
@@ -302,8 +300,8 @@ impl Mesh {
                     (Channel::Watch, NotDialled::NoDescriptor(_)) => self.signs.push((key.rank, PeerSign::Unable)),
                     (Channel::Watch, _) => self.watch_unanswered(key),
                     (_, NotDialled::NoDescriptor(whose)) => self.give_up_for_want(key, &whose),
-                    (_, NotDialled::Refused(_)) => self.deliver(key, |peer| Mail::Failed(peer, LinkEnd::Ended(reason))),
-                    _ => self.deliver(key, |peer| Mail::Failed(peer, LinkEnd::Silent(reason))),
+                    (_, NotDialled::Refused(_)) => self.never_up(key, LinkEnd::Ended(reason)),
+                    _ => self.never_up(key, LinkEnd::Silent(reason)),
                 }
             }
             Dialled::Ready(transport) => {
@@ -365,13 +363,13 @@ impl Mesh {
                 self.handshakes.remove(&token);
                 self.watch_failed(key, how, true);
             }
-            Ok(Next::Failed(key, reason)) if key.channel == Channel::Watch => {
+            Ok(Next::Failed(key, end)) if key.channel == Channel::Watch => {
                 self.handshakes.remove(&token);
-                self.watch_failed(key, reason, false);
+                self.watch_failed(key, end.in_words(), false);
             }
-            Ok(Next::Failed(key, reason)) => {
+            Ok(Next::Failed(key, end)) => {
                 self.handshakes.remove(&token);
-                self.deliver(key, |peer| Mail::Failed(peer, LinkEnd::Ended(reason)));
+                self.never_up(key, end);
             }
             Err(why) => self.turn_away(token, &why),
         }
@@ -387,9 +385,7 @@ impl Mesh {
                 return self.watch_failed(key, format!("what answers there is no peer: {why}"), false);
             }
             Stage::Dialled(key) => {
-                return self.deliver(key, |peer| {
-                    Mail::Failed(peer, LinkEnd::Ended(format!("what answers there is no peer: {why}")))
-                });
+                return self.never_up(key, LinkEnd::Ended(format!("what answers there is no peer: {why}")));
             }
             _ => {}
         }
@@ -479,6 +475,11 @@ impl Mesh {
         self.open.insert(key);
         self.logger.debug(&format!("a link to rank {} of {} is open", key.rank, key.group));
         self.deliver(key, |peer| Mail::Up(peer, shake.transport, shake.inbound));
+    }
+
+    /// A link does not come to stand.
+    pub(super) fn never_up(&self, key: LinkKey, end: LinkEnd) {
+        self.deliver(key, |peer| Mail::Failed(peer, end));
     }
 
     pub(super) fn deliver(&self, key: LinkKey, mail: impl FnOnce(u32) -> Mail) {

@@ -4,7 +4,6 @@
 //! It can say so to a peer that dials it because it keeps one descriptor for that. It waits a while before, in which the program
 //! may close some. Deliberately absent: the limit itself (`net::limit`). Tested with processes in `tests/python/test_descriptors.py`.
 
-use super::group::Mail;
 use super::handshake::{frame, Stage};
 use super::link::LinkEnd;
 use super::mesh::{LinkKey, Mesh};
@@ -83,7 +82,7 @@ impl Mesh {
         if self.groups.get(&key.group).is_some_and(|group| failure.epoch == group.epoch())
             && failure.group == Some(key.group)
         {
-            self.deliver(key, |peer| Mail::Failed(peer, LinkEnd::Over(Box::new(failure))));
+            self.never_up(key, LinkEnd::Over(Box::new(failure)));
         }
     }
 

@@ -1,6 +1,5 @@
 //! Attempts to open a link that nobody answers: they are given up, though the peer might still dial.
 
-use super::group::Mail;
 use super::handshake::Stage;
 use super::link::LinkEnd;
 use super::mesh::{is_link, LinkKey, Mesh};
@@ -33,7 +32,7 @@ impl Mesh {
             } else if let Some(address) = self.take_unanswered(key, token, patience) {
                 let reason =
                     format!("it cannot be reached at {address}: no answer for {:.1} s", now.since(since).as_secs_f64());
-                self.deliver(key, |peer| Mail::Failed(peer, LinkEnd::Silent(reason)));
+                self.never_up(key, LinkEnd::Silent(reason));
                 continue;
             } else {
                 next = next.min(now + LOOK);
