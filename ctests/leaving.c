@@ -1,11 +1,11 @@
 /* What waiting in muster_finalize and muster_recover costs, and when they end: within their limits whatever others do, and
  * with hardly any processor time. Every rank has used messages on many groups before, each of which has a thread. */
 #include "check.h"
+#include "own.h"
 #include "ranks.h"
 
 #include <pthread.h>
 #include <signal.h>
-#include <sys/syscall.h>
 #include <time.h>
 
 enum { GROUPS = 32, LIMIT_S = 2, KIB = 1 << 10, MIB = 1 << 20 };
@@ -209,26 +209,11 @@ static void stuck(const void *in, void *in_out, size_t count, int32_t dtype, voi
     }
 }
 
-/* Until the thread of this number sleeps, which it does in its call. */
-static void await_asleep(const int *tid) {
-    char path[64], state = 0;
-    while (state != 'S') {
-        usleep(1000); /* the kernel tells nobody when a thread falls asleep */
-        snprintf(path, sizeof path, "/proc/self/task/%d/stat", __atomic_load_n(tid, __ATOMIC_SEQ_CST));
-        FILE *file = fopen(path, "r");
-        state = 0; /* it has no number yet */
-        if (file != NULL) {
-            CHECK(fscanf(file, "%*d (%*[^)]) %c", &state) == 1);
-            fclose(file);
-        }
-    }
-}
-
 static void *be_in(void *argument) {
     struct other *other = argument;
     muster_group_t *group = NULL;
     int64_t value = 0, sum = 0;
-    __atomic_store_n(&other->tid, (int)syscall(SYS_gettid), __ATOMIC_SEQ_CST);
+    own_thread_calls(&other->tid);
     switch (other->place) {
         case IN_RECV: other->status = muster_recv(made[0], memory, 1, MUSTER_UINT8, 0, 9, NULL, 0); break;
         case IN_ANY_RECV: other->status = muster_recv(made[0], memory, 1, MUSTER_UINT8, MUSTER_ANY_SOURCE, 9, NULL, 0); break;
@@ -271,7 +256,7 @@ static void leave_while_another_is_inside(muster_cluster_t *cluster, int rank, s
     while (place == IN_FUNCTION && __atomic_load_n(&inside, __ATOMIC_SEQ_CST) < 2) {
         usleep(1000); /* a function of reduction can tell nobody */
     }
-    await_asleep(&other.tid);
+    own_thread_sleeps(&other.tid);
     finalize_within(cluster, LIMIT_S);
     __atomic_store_n(&released, 1, __ATOMIC_SEQ_CST);
     CHECK(pthread_join(thread, NULL) == 0);

@@ -4,7 +4,9 @@
 
 #include <dirent.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 static int entries(const char *path) {
     DIR *folder = opendir(path);
@@ -69,4 +71,22 @@ long own_memory(void) {
     CHECK(file != NULL && fscanf(file, "%ld %ld", &total, &resident) == 2);
     fclose(file);
     return resident * sysconf(_SC_PAGESIZE);
+}
+
+void own_thread_calls(int *tid) {
+    __atomic_store_n(tid, (int)syscall(SYS_gettid), __ATOMIC_SEQ_CST);
+}
+
+void own_thread_sleeps(const int *tid) {
+    char path[64], state = 0;
+    while (state != 'S') {
+        usleep(1000); /* the kernel tells nobody when a thread falls asleep */
+        snprintf(path, sizeof path, "/proc/self/task/%d/stat", __atomic_load_n(tid, __ATOMIC_SEQ_CST));
+        FILE *file = fopen(path, "r");
+        state = 0; /* it has no number yet */
+        if (file != NULL) {
+            CHECK(fscanf(file, "%*d (%*[^)]) %c", &state) == 1);
+            fclose(file);
+        }
+    }
 }

@@ -16,6 +16,10 @@ bool own_descriptors_are(int expected);
 /* Whether one of the open descriptors is a socket, an epoll, an eventfd, a pidfd or a timer; says which on standard
  * error. */
 bool own_sockets(void);
+/* This thread is about to call: writes its number, of which own_thread_sleeps is told. */
+void own_thread_calls(int *tid);
+/* Returns once the thread of this number sleeps, which it does in its call. */
+void own_thread_sleeps(const int *tid);
 /* The memory that this process has resident, in bytes. */
 long own_memory(void);
 

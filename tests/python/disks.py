@@ -50,11 +50,16 @@ class Disk:
 
 
 class Mounted(Disk):
+    """`MOUNT` makes the file system, in a shell to which "$1" is the path and "$2" a file beside it."""
+
+    MOUNT = f'mount -t tmpfs -o size={SIZE},mode=700 tmpfs "$1"'
+
     def __init__(self):
         super().__init__()
+        self.image = self.path.with_suffix(".image")
         as_root = [] if os.geteuid() == 0 else ["--map-root-user"]
-        mounts = f'mount -t tmpfs -o size={SIZE},mode=700 tmpfs "$1" && echo mounted && exec sleep 600'
-        unshare = ["unshare", "--mount", *as_root, "--propagation=private", "sh", "-c", mounts, "sh", self.path]
+        stays = f"{self.MOUNT} && echo mounted && exec sleep 600"
+        unshare = ["unshare", "--mount", *as_root, "--propagation=private", "sh", "-c", stays, "sh", self.path, self.image]
         self.holder = Process(unshare)
 
     def command(self, program):
@@ -78,6 +83,7 @@ class Mounted(Disk):
     def __exit__(self, *_):
         self.holder.close()
         super().__exit__()
+        self.image.unlink(missing_ok=True)
 
 
 class Full(Mounted):
@@ -139,22 +145,13 @@ class Forbidden(Disk):
 class Frozen(Mounted):
     """A file system on a disk of its own that holds up whoever writes, until it is mended: not even a signal ends that."""
 
-    def __init__(self):
-        Disk.__init__(self)
-        self.image = self.path.with_suffix(".image")
-        mounts = f'truncate -s {SIZE} "$2" && mkfs.ext4 -q "$2" && mount -o loop "$2" "$1" && echo mounted && exec sleep 600'
-        unshare = ["unshare", "--mount", "--propagation=private", "sh", "-c", mounts, "sh", self.path, self.image]
-        self.holder = Process(unshare)
+    MOUNT = f'truncate -s {SIZE} "$2" && mkfs.ext4 -q "$2" && mount -o loop "$2" "$1"'
 
     def breaks(self):
         self.sh('fsfreeze --freeze "$1"')
 
     def is_mended(self):
         self.sh('fsfreeze --unfreeze "$1"')
-
-    def __exit__(self, *_):
-        super().__exit__()
-        self.image.unlink(missing_ok=True)
 
 
 DISKS = {"full": Full, "read-only": ReadOnly, "forbidden": Forbidden}

@@ -127,7 +127,7 @@ WRITER = """
             while True:
                 file.write(b"x")
                 file.seek(0)
-                time.sleep(0.001)
+                time.sleep(0.001)  # a process that only writes would keep the others from the processors
         threading.Thread(target=write, daemon=True).start()
     say(writes=True)
     words = fails(lambda: [c.world.allreduce([1]) for _ in iter(int, 1)])
@@ -178,7 +178,7 @@ LOGS = """
     c.world.send(b"x", 1 - c.rank)
     c.world.receive(1, 1 - c.rank)
     while not c.world.allreduce([int(time.monotonic() - begun > 3)], MAX)[0]:
-        time.sleep(0.01)
+        time.sleep(0.01)  # the pace of a program that also computes; nothing is awaited here
     begun = time.monotonic()
     c.leave()
     say(left_after=time.monotonic() - begun)

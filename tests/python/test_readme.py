@@ -1,4 +1,5 @@
-"""The program and commands of the README, and of docs/mindspore.md, do what these say when they are pasted, and leave nothing that git would want to add."""
+"""The program and commands of the README, and of docs/mindspore.md, do what these say when they are pasted, and leave nothing that
+git would want to add."""
 
 import os
 import re
@@ -7,31 +8,21 @@ import subprocess
 
 import pytest
 from cluster import TREE, Process, reserved_port
+from pages import STRICT, Page, compiles, paste, prepare
 from test_demo import NO_OUTER_MAKE
 
-TEXT = (TREE / "README.md").read_text()
-PROGRAM, = re.findall(r"```c\n(.*?)```", TEXT, re.S)
+README = Page("README.md")
+PROGRAM, = README.programs
 # `make demo` has a test of its own, and `make test` runs this one.
-_, PATH, HELLO, RECOVERY, STATUS = re.findall(r"```sh\n(.*?)```", TEXT, re.S)
-BY_HAND, = re.findall(r"```sh\n(.*?)```", (TREE / "docs" / "mindspore.md").read_text(), re.S)
-STRICT = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+_, PATH, HELLO, RECOVERY, STATUS = README.commands
+BY_HAND, = Page("docs", "mindspore.md").commands
 LIMIT = 60
 TRAINING_LIMIT = 400
 
 
 @pytest.fixture
 def folder(tmp_path):
-    """One that has of the source tree what the commands need, and in which can be seen what they leave."""
-    for name in ("include", "target"):
-        (tmp_path / name).symlink_to(TREE / name)
-    (tmp_path / "hello.c").write_text(PROGRAM)
-    return tmp_path
-
-
-def paste(commands, folder, port):
-    """A shell that runs them, with a port that nobody else has."""
-    script = (PATH + commands).replace("8118", str(port))
-    return Process(["bash", "-euo", "pipefail", "-c", script], name="shell", cwd=folder)
+    return prepare(tmp_path, hello=PROGRAM)
 
 
 def nothing_to_add(folder):
@@ -42,11 +33,11 @@ def nothing_to_add(folder):
 
 def test_the_program_is_short_and_compiles_without_a_warning(folder):
     assert len(PROGRAM.splitlines()) <= 30
-    subprocess.run(["cc", *STRICT, "-fsyntax-only", "-Iinclude", "hello.c"], cwd=folder, check=True, timeout=LIMIT)
+    compiles(folder, "hello")
 
 
 def test_the_program_runs_alone_under_the_launcher_and_by_hand(folder):
-    with reserved_port() as port, paste(HELLO + BY_HAND, folder, port) as shell:
+    with reserved_port() as port, paste(PATH + HELLO + BY_HAND, folder, port) as shell:
         assert shell.wait(2 * LIMIT) == 0
         alone, *others = shell.stdout.splitlines()
         assert alone == "rank 0 of 1: the ranks add up to 0"
@@ -58,10 +49,10 @@ def test_the_program_runs_alone_under_the_launcher_and_by_hand(folder):
 
 
 def test_the_training_goes_on_when_a_worker_is_killed_and_says_how_it_is(folder):
-    with reserved_port() as port, paste(RECOVERY, folder, port) as training:
+    with reserved_port() as port, paste(PATH + RECOVERY, folder, port) as training:
         victim = int(training.wait_for(r"worker 2 has pid (\d+)", LIMIT)[1])
         training.wait_for(r"epoch: 1, ", LIMIT)
-        with paste(STATUS, folder, port) as status:
+        with paste(PATH + STATUS, folder, port) as status:
             assert status.wait(LIMIT) == 0
             assert ": running: 4 workers\n" in status.stdout
             assert len(re.findall(r"^worker +[0-3] .* member ", status.stdout, re.M)) == 4
@@ -101,10 +92,10 @@ def test_who_is_not_ready_to_install_is_told_so(tmp_path):
 def test_all_that_is_refused_is_named():
     settings = (TREE / "docs" / "settings.md").read_text()
     refused = re.findall(r"^\| `\w+` \| `(MUSTER_\w+)`.* refused by this version", settings, re.M)
-    told = TEXT[TEXT.index("## What is missing"):]
+    told = README.text[README.text.index("## What is missing"):]
     assert refused and [name for name in refused if name not in told] == []
 
 
 def test_what_it_points_to_is_there():
-    links = re.findall(r"\]\(([^)#]+)\)", TEXT)
+    links = re.findall(r"\]\(([^)#]+)\)", README.text)
     assert links and [link for link in links if not (TREE / link).exists()] == []
