@@ -4,7 +4,7 @@ use super::constants::{muster_status_t, MUSTER_ABI_VERSION, MUSTER_LOG_DEBUG, MU
 use super::guard::{guard, guard_or, last_error};
 use crate::config::LogLevel;
 use crate::error::{Error, Status};
-use crate::runtime::log;
+use crate::runtime::base::log;
 use std::ffi::{c_char, c_void, CString};
 use std::sync::Arc;
 

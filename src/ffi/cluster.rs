@@ -5,7 +5,7 @@ use super::convert::{fixed, give_struct, give_text, handle, out};
 use super::guard::{guard, guard_number, guard_or};
 use super::life::muster_cluster_t;
 use crate::error::{Error, Failure, Result, Status};
-use crate::runtime::Cluster;
+use crate::runtime::node::cluster::Cluster;
 use std::ffi::c_char;
 
 /// A query that answers with a number.

@@ -6,7 +6,8 @@ use super::convert::handle;
 use super::group::muster_group_t;
 use super::guard::guard;
 use crate::error::{Result, Status};
-use crate::runtime::{Group, Work};
+use crate::runtime::collectives::work::Work;
+use crate::runtime::groups::group::Group;
 use std::ffi::c_void;
 
 /// Carries a collective out.

@@ -9,7 +9,8 @@ use super::convert::{fixed, give_struct, handle, out as check_out, slice};
 use super::guard::{guard, guard_number, guard_or, Handle};
 use super::life::muster_cluster_t;
 use crate::error::{Error, Result, Status};
-use crate::runtime::{Group, Seat, Standing};
+use crate::runtime::groups::group::{Group, Standing};
+use crate::runtime::groups::handle::Seat;
 use std::ffi::c_char;
 use std::sync::Arc;
 

@@ -4,7 +4,7 @@
 use super::constants::muster_status_t;
 use crate::error::{Error, Result, Status};
 use crate::net::fork;
-use crate::runtime::log;
+use crate::runtime::base::log;
 use std::cell::RefCell;
 use std::ffi::{c_char, CString};
 use std::panic::{catch_unwind, AssertUnwindSafe};

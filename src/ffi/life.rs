@@ -7,7 +7,7 @@ use super::guard::{guard, Handle};
 use super::settings::muster_config_t;
 use crate::config::{Config, Settings};
 use crate::error::{Result, Status};
-use crate::runtime::{join, Cluster, Joined};
+use crate::runtime::node::cluster::{join, Cluster, Joined};
 use crate::types::GroupId;
 use std::ffi::{c_char, CString};
 

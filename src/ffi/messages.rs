@@ -7,7 +7,9 @@ use super::guard::guard;
 use super::prepare::{check_null, dtype as check_dtype};
 use super::request::{muster_request_t, Report};
 use crate::error::{Error, Result, Status};
-use crate::runtime::{CallBuffers, Group, Post, Way};
+use crate::runtime::groups::group::Group;
+use crate::runtime::memory::buffer::CallBuffers;
+use crate::runtime::messages::{Post, Way};
 use std::ffi::c_void;
 use std::sync::Arc;
 

@@ -3,7 +3,10 @@
 use super::convert::slice;
 use crate::collective::{Layout, Parts};
 use crate::error::{memory, Error, Result};
-use crate::runtime::{CallBuffers, Group, UserFunction, Work};
+use crate::runtime::collectives::work::Work;
+use crate::runtime::groups::group::Group;
+use crate::runtime::memory::buffer::CallBuffers;
+use crate::runtime::UserFunction;
 use crate::types::{hash, Call, CallKind, DType, ReduceOp};
 use std::ffi::c_void;
 

@@ -5,7 +5,8 @@ use super::convert::{give_struct, handle};
 use super::guard::{guard, Handle};
 use super::messages::muster_received_t;
 use crate::error::{Error, Result, Status};
-use crate::runtime::{Outcome, Received, Request, Tester};
+use crate::runtime::base::polling::Tester;
+use crate::runtime::base::request::{Outcome, Received, Request};
 use std::cell::RefCell;
 use std::time::Duration;
 

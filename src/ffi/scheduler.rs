@@ -7,7 +7,8 @@ use super::life::settings;
 use super::settings::muster_config_t;
 use crate::config::Config;
 use crate::error::{Error, Status};
-use crate::runtime::{start_scheduler, Scheduler};
+use crate::runtime::node::cluster::start_scheduler;
+use crate::runtime::scheduler::thread::Scheduler;
 use std::ffi::c_char;
 use std::time::Duration;
 

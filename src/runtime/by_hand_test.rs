@@ -1,7 +1,7 @@
 //! Nodes by hand, over real sockets, for tests of the scheduler's loop and of its writer.
 
-use super::control::tests::framed;
 use crate::membership::testing::{host, named};
+use crate::runtime::base::control::tests::framed;
 use crate::types::{Token, TokenHash};
 use crate::wire::{
     peek_frame, Blob, Formed, Heartbeat, Message, Reentry, Register, StoreBegin, StoreOperation, StorePiece,
@@ -14,28 +14,28 @@ use std::time::Duration;
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// What a worker on another host says of itself.
-pub(super) fn worker(index: u32, workers: u32) -> Register {
+pub(crate) fn worker(index: u32, workers: u32) -> Register {
     Register { host: host("there"), ..named(index, workers, &index.to_string()) }
 }
 
 /// A worker: it says what it is told to, and keeps what it hears but echoes.
-pub(super) struct Node {
-    pub(super) stream: TcpStream,
+pub(crate) struct Node {
+    pub(crate) stream: TcpStream,
     inbound: Vec<u8>,
-    pub(super) told: Vec<Message>,
+    pub(crate) told: Vec<Message>,
     beats: u64,
 }
 
 impl Node {
     /// The only worker of a job with recovery.
-    pub(super) fn join(address: SocketAddr, before: Option<&Formed>) -> Node {
+    pub(crate) fn join(address: SocketAddr, before: Option<&Formed>) -> Node {
         let reentry = Some(Box::new(Reentry { tokens: Vec::new(), next: TokenHash::of(&Token([1; 32])) }));
         let instance = before.map(|before| before.instance);
         Node::register(address, Register { recovery: true, instance, reentry, ..worker(0, 1) })
     }
 
     /// One of several workers of a job without recovery.
-    pub(super) fn join_as(address: SocketAddr, index: u32, workers: u32) -> Node {
+    pub(crate) fn join_as(address: SocketAddr, index: u32, workers: u32) -> Node {
         Node::register(address, worker(index, workers))
     }
 
@@ -48,18 +48,18 @@ impl Node {
         node
     }
 
-    pub(super) fn say(&mut self, message: &Message) {
+    pub(crate) fn say(&mut self, message: &Message) {
         self.say_all(std::slice::from_ref(message));
     }
 
     /// Says all of them at once.
-    pub(super) fn say_all(&mut self, messages: &[Message]) {
+    pub(crate) fn say_all(&mut self, messages: &[Message]) {
         let bytes: Vec<u8> = messages.iter().flat_map(framed).collect();
         self.stream.write_all(&bytes).unwrap();
     }
 
     /// The next message; none: the connection has ended.
-    pub(super) fn hear(&mut self) -> Option<Message> {
+    pub(crate) fn hear(&mut self) -> Option<Message> {
         loop {
             if let Some((frame, taken)) = peek_frame(&self.inbound, CONTROL_PAYLOAD_MAX).unwrap() {
                 let message = Message::decode(frame.header.kind, &frame.payload).unwrap();
@@ -76,7 +76,7 @@ impl Node {
     }
 
     /// Shows that the scheduler's loop has come to all that was said before.
-    pub(super) fn beat(&mut self) {
+    pub(crate) fn beat(&mut self) {
         self.beats += 1;
         let (sequence, echoed) = (self.beats, self.beats - 1);
         self.say(&Message::Heartbeat(Heartbeat { sequence, echoed, ..Heartbeat::default() }));
@@ -88,21 +88,21 @@ impl Node {
         }
     }
 
-    pub(super) fn next_told(&mut self) -> Message {
+    pub(crate) fn next_told(&mut self) -> Message {
         if self.told.is_empty() {
             return self.hear().expect("the scheduler lives");
         }
         self.told.remove(0)
     }
 
-    pub(super) fn formed(&mut self) -> Formed {
+    pub(crate) fn formed(&mut self) -> Formed {
         match self.next_told() {
             Message::Formed(formed) => formed,
             other => panic!("{other:?} is no answer to a registration"),
         }
     }
 
-    pub(super) fn ask(&mut self, request: u64, operation: StoreOperation, key: &str, value: &[u8]) {
+    pub(crate) fn ask(&mut self, request: u64, operation: StoreOperation, key: &str, value: &[u8]) {
         self.say(&Message::StoreBegin(StoreBegin {
             request,
             answered_below: 0,
@@ -117,11 +117,11 @@ impl Node {
         }
     }
 
-    pub(super) fn set(&mut self, request: u64) {
+    pub(crate) fn set(&mut self, request: u64) {
         self.ask(request, StoreOperation::Set, &format!("key {request}"), &request.to_le_bytes());
     }
 
-    pub(super) fn reply(&mut self) -> StoreReply {
+    pub(crate) fn reply(&mut self) -> StoreReply {
         match self.next_told() {
             Message::StoreReply(reply) => reply,
             other => panic!("{other:?} is no answer of the store"),

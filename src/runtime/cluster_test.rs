@@ -1,34 +1,36 @@
 //! Whole clusters in this process: a scheduler and nodes on threads, over real sockets, and over the test link that
 //! splits at every byte, hides readiness and holds bytes of which the poller does not know.
 
-use super::cluster::{join_over, start_scheduler, Cluster, Joined};
-use super::group::Group;
-use super::mesh::Wrap;
-use super::{CallBuffers, Scheduler, Work};
 use crate::agent::Event;
 use crate::config::Config;
 use crate::error::{Error, Failure, Result, Status};
 use crate::net::testlink::TestLink;
+use crate::runtime::collectives::work::Work;
+use crate::runtime::groups::group::Group;
+use crate::runtime::links::mesh::Wrap;
+use crate::runtime::memory::buffer::CallBuffers;
+use crate::runtime::node::cluster::{join_over, start_scheduler, Cluster, Joined};
+use crate::runtime::scheduler::thread::Scheduler;
 use crate::types::{Call, CallKind, DType, GroupId, ReduceOp};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-pub(super) fn plain() -> Wrap {
+pub(crate) fn plain() -> Wrap {
     Arc::new(|transport| Box::new(transport))
 }
 
 /// Test links that take at most so many bytes at a time.
-pub(super) fn hard(piece: usize) -> Wrap {
+pub(crate) fn hard(piece: usize) -> Wrap {
     static SEED: AtomicU64 = AtomicU64::new(1);
     Arc::new(move |transport| Box::new(TestLink::with_piece(transport, SEED.fetch_add(1, Ordering::Relaxed), piece)))
 }
 
-pub(super) fn scheduler(workers: u32) -> Scheduler {
+pub(crate) fn scheduler(workers: u32) -> Scheduler {
     scheduler_with(workers, |_| ())
 }
 
-pub(super) fn scheduler_with(workers: u32, set: impl FnOnce(&mut Config)) -> Scheduler {
+pub(crate) fn scheduler_with(workers: u32, set: impl FnOnce(&mut Config)) -> Scheduler {
     let mut config = Config::new();
     set(&mut config);
     config.set("worker_num", &workers.to_string()).unwrap();
@@ -36,7 +38,7 @@ pub(super) fn scheduler_with(workers: u32, set: impl FnOnce(&mut Config)) -> Sch
     start_scheduler(&config.scheduler_settings().unwrap()).unwrap()
 }
 
-pub(super) fn node(scheduler: &Scheduler, workers: u32, rank: u32, wrap: Wrap) -> Cluster {
+pub(crate) fn node(scheduler: &Scheduler, workers: u32, rank: u32, wrap: Wrap) -> Cluster {
     node_with(scheduler, workers, rank, wrap, |_| ())
 }
 
@@ -61,7 +63,7 @@ fn node_with(scheduler: &Scheduler, workers: u32, rank: u32, wrap: Wrap, set: im
 }
 
 /// Runs `work` as every rank of a cluster; what each returned, in order of rank.
-pub(super) fn run<T: Send>(workers: u32, wrap: &Wrap, work: impl Fn(&Cluster, &Group) -> T + Sync) -> Vec<T> {
+pub(crate) fn run<T: Send>(workers: u32, wrap: &Wrap, work: impl Fn(&Cluster, &Group) -> T + Sync) -> Vec<T> {
     let scheduler = scheduler(workers);
     let results = std::thread::scope(|scope| {
         let ranks: Vec<_> = (0..workers)
@@ -94,7 +96,7 @@ fn floats(bytes: &[u8]) -> Vec<f32> {
     bytes.chunks(4).map(|chunk| f32::from_le_bytes(chunk.try_into().unwrap())).collect()
 }
 
-pub(super) fn allreduce(group: &Group, values: &[f32]) -> Result<Vec<f32>> {
+pub(crate) fn allreduce(group: &Group, values: &[f32]) -> Result<Vec<f32>> {
     let mut out = vec![0; values.len() * 4];
     let call = Call { op: Some(ReduceOp::Sum), ..call(CallKind::Allreduce, values.len()) };
     group.run(Work::plain(call, CallBuffers::of(&bytes(values), &mut out)))?;
@@ -107,7 +109,7 @@ fn allgather(group: &Group, values: &[f32]) -> Result<Vec<f32>> {
     Ok(floats(&out))
 }
 
-pub(super) fn broadcast(group: &Group, values: &mut Vec<f32>, root: u32) -> Result<()> {
+pub(crate) fn broadcast(group: &Group, values: &mut Vec<f32>, root: u32) -> Result<()> {
     let mut buffer = bytes(values);
     let call = Call { root: Some(root), ..call(CallKind::Broadcast, values.len()) };
     group.run(Work::plain(call, CallBuffers::of(&[], &mut buffer)))?;
@@ -115,7 +117,7 @@ pub(super) fn broadcast(group: &Group, values: &mut Vec<f32>, root: u32) -> Resu
     Ok(())
 }
 
-pub(super) fn barrier(group: &Group) -> Result<()> {
+pub(crate) fn barrier(group: &Group) -> Result<()> {
     let call = Call { kind: CallKind::Barrier, dtype: None, op: None, root: None, count: 0, layout: 0 };
     group.run(Work::plain(call, CallBuffers::of(&[], &mut [])))
 }
@@ -160,7 +162,7 @@ fn sixty_four_ranks() {
 }
 
 /// What every rank says of the failure; all must say the same.
-pub(super) fn one_cause(outcomes: Vec<Option<Error>>, status: Status) -> String {
+pub(crate) fn one_cause(outcomes: Vec<Option<Error>>, status: Status) -> String {
     let mut told: Vec<Error> = outcomes.into_iter().flatten().collect();
     let first = told.remove(0);
     assert_eq!(first.status(), status, "{first}");

@@ -1,11 +1,12 @@
 //! Whole clusters in which the links of one rank damage what passes, or break although both ends live.
 
-use super::cluster::Cluster;
 use super::cluster_test::{allreduce, node, one_cause, plain, scheduler};
-use super::mesh::Wrap;
-use super::{CallBuffers, Work};
 use crate::error::{Error, Status};
 use crate::net::{Acknowledged, Registry, TcpTransport, Token, Transport};
+use crate::runtime::collectives::work::Work;
+use crate::runtime::links::mesh::Wrap;
+use crate::runtime::memory::buffer::CallBuffers;
+use crate::runtime::node::cluster::Cluster;
 use crate::types::{Call, CallKind, DType, GroupId, ReduceOp};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::SocketAddr;
@@ -21,7 +22,7 @@ const RANKS: u32 = 3;
 const TROUBLED: u32 = 1;
 
 #[derive(Clone, Copy)]
-pub(super) enum Trouble {
+pub(crate) enum Trouble {
     /// One bit comes out wrong.
     Flip,
     /// Nothing comes any more; the other end sees that too, once this one has let go.
@@ -131,7 +132,7 @@ fn told(trouble: Trouble) -> Vec<Option<Error>> {
 }
 
 /// What every rank is told, twice, when it works until that fails.
-pub(super) fn told_by(trouble: Trouble, work: impl Fn(&Cluster) -> Error + Sync) -> Vec<Option<Error>> {
+pub(crate) fn told_by(trouble: Trouble, work: impl Fn(&Cluster) -> Error + Sync) -> Vec<Option<Error>> {
     let scheduler = scheduler(RANKS);
     let before = Instant::now();
     let errors: Vec<[Error; 2]> = std::thread::scope(|scope| {

@@ -1,10 +1,12 @@
 //! What data frames say of the calls before theirs, and what becomes of ranks that have not called the same.
 
 use super::cluster_test::{barrier, broadcast, node, one_cause, plain, scheduler_with};
-use super::giveup::tests::Bench;
-use super::group::Group;
-use super::{CallBuffers, Cluster, Work};
 use crate::error::{Error, Status};
+use crate::runtime::collectives::failure::tests::Bench;
+use crate::runtime::collectives::work::Work;
+use crate::runtime::groups::group::Group;
+use crate::runtime::memory::buffer::CallBuffers;
+use crate::runtime::node::cluster::Cluster;
 use crate::types::{hash, Call, CallKind, DType, Epoch, GroupId, History};
 use crate::wire::{DataHeader, CHECKSUM_BYTES, DATA_HEADER_BYTES, HEADER_BYTES};
 use std::io::Read;

@@ -5,17 +5,17 @@
 //! `loom_stand_in_test.rs`; the models of messages lie beside them. A model that fails mostly ends the whole run, for what
 //! it leaves behind cannot be dropped any more; what it says first is what counts.
 
-use super::clock::Clock;
-use super::log::Logger;
-use super::mailbox::Mailbox;
-use super::queue::Queue;
-use super::request::{request, Completer, Outcome, Received, Request, Requests};
-use super::shared::{Shared, ToNode};
-use super::sync::{lock, wait, Arc, AtomicBool, Bell, Condvar, Mutex, Ordering};
-use super::turns::Turns;
 use crate::agent::{Ask, Command, Event};
 use crate::config::LogLevel;
 use crate::error::{Error, Status};
+use crate::runtime::base::clock::Clock;
+use crate::runtime::base::log::Logger;
+use crate::runtime::base::mailbox::Mailbox;
+use crate::runtime::base::request::{request, Completer, Outcome, Received, Request, Requests};
+use crate::runtime::base::sync::{lock, wait, Arc, AtomicBool, Bell, Condvar, Mutex, Ordering};
+use crate::runtime::collectives::queue::Queue;
+use crate::runtime::collectives::turns::Turns;
+use crate::runtime::state::node_state::{Shared, ToNode};
 use crate::types::{DType, GroupId, Time};
 use crate::wire::Absent;
 use loom::sync::atomic::AtomicUsize;
@@ -29,7 +29,7 @@ const SHORT: Duration = Duration::from_millis(1);
 
 /// Runs a model in every order in which its threads can run, if no thread is stopped more often than so, where it could
 /// run on.
-pub(super) fn every_order(model: impl Fn() + Send + Sync + 'static) {
+pub(crate) fn every_order(model: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = builder.preemption_bound.or(Some(PREEMPTIONS));
     builder.check(model);

@@ -1,8 +1,8 @@
 //! Whole clusters in which somebody leaves in the middle of something, or calls what the others do not.
 
 use super::cluster_test::{allreduce, barrier, broadcast, node, one_cause, plain, run, scheduler, scheduler_with};
-use super::group::Group;
 use crate::error::{Result, Status};
+use crate::runtime::groups::group::Group;
 use crate::types::GroupId;
 use std::time::{Duration, Instant};
 
@@ -62,7 +62,10 @@ fn leaving_in_the_middle_of_a_call_of_another_thread_is_leaving_to_the_others() 
     });
 }
 
-fn for_each_rank(scheduler: &super::Scheduler, work: impl Fn(u32, &super::Cluster) -> crate::error::Error + Sync) {
+fn for_each_rank(
+    scheduler: &crate::runtime::scheduler::thread::Scheduler,
+    work: impl Fn(u32, &crate::runtime::node::cluster::Cluster) -> crate::error::Error + Sync,
+) {
     let errors: Vec<_> = std::thread::scope(|scope| {
         let ranks: Vec<_> = (0..3)
             .map(|rank| {

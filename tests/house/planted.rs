@@ -44,7 +44,7 @@ fn imports_that_point_up_or_sideways_are_caught() {
         ("src/journal/log.rs", "use crate::membership::Scheduler;"),
         ("src/journal/log.rs", "fn f() { crate::runtime::log::warn(\"\") }"),
         ("src/membership/mod.rs", "use crate::journal::Journal;"),
-        ("src/runtime/node.rs", "use crate::ffi::Handle;"),
+        ("src/runtime/node/agent_thread.rs", "use crate::ffi::Handle;"),
         ("src/bin/muster/main.rs", "use muster::agent::Agent;"),
         ("src/bin/muster/main.rs", "fn f() { muster::membership::f() }"),
         ("src/helpers/mod.rs", "fn f() {}"),
@@ -78,8 +78,11 @@ fn what_points_down_is_clean() {
         "src/wire/frame.rs",
         "// use crate::net;\n/// [`crate::net`]\nfn f() -> &'static str { \"crate::net::Poller\" }",
     );
-    clean("src/runtime/node.rs", "use crate::{agent, collective, membership, net, wire}; use super::group::Group;");
-    clean("src/runtime/node.rs", "mod net; use net::Own;");
+    clean(
+        "src/runtime/node/agent_thread.rs",
+        "use crate::{agent, collective, membership, net, wire}; use crate::runtime::groups::group::Group;",
+    );
+    clean("src/runtime/node/agent_thread.rs", "mod net; use net::Own;");
     clean("src/bin/muster/main.rs", "mod run; use crate::run::agent::X; use muster::{config, net, runtime};");
     clean("src/sim/world.rs", "use crate::{agent::Agent, membership::Scheduler};");
     clean("src/agent/mod.rs", "#[cfg(test)] mod tests { use crate::membership::Scheduler; }");
@@ -143,13 +146,15 @@ fn writing_outside_runtime_is_caught() {
         caught("only_runtime_persists", "src/net/tcp.rs", text);
     }
     clean("src/config/tls.rs", "use std::fs::{self, File}; fn f() { fs::read(\"x\"); File::open(\"x\"); }");
-    clean("src/runtime/disk.rs", "fn f() { std::fs::write(\"x\", \"y\") }");
+    clean("src/runtime/base/disk.rs", "fn f() { std::fs::write(\"x\", \"y\") }");
 }
 
 #[test]
 fn unsafe_in_the_wrong_place_or_without_a_reason_is_caught() {
     let with_reason = "fn f() {\n    // SAFETY: it is so.\n    unsafe { g() }\n}";
-    for path in ["src/wire/frame.rs", "src/runtime/node.rs", "src/config/mod.rs", "src/collective/shape.rs"] {
+    for path in
+        ["src/wire/frame.rs", "src/runtime/node/agent_thread.rs", "src/config/mod.rs", "src/collective/shape.rs"]
+    {
         caught("unsafe_has_its_rooms", path, with_reason);
         caught("unsafe_has_its_rooms", path, "// SAFETY: it is so.\nunsafe impl Send for X {}");
         caught("unsafe_has_its_rooms", path, "macro_rules! m { () => { unsafe { g() } } }");
@@ -206,7 +211,7 @@ fn unnamed_statics_are_caught() {
         "thread_local! { static LAST: Cell<u32> = const { Cell::new(0) }; }",
         "static mut TABLE: u32 = 0;",
     ] {
-        caught("named_statics", "src/runtime/node.rs", text);
+        caught("named_statics", "src/runtime/node/agent_thread.rs", text);
     }
     caught("named_statics", "src/net/fork.rs", "static mut TABLE: u32 = 0;");
     clean("src/net/fork.rs", "static TABLE: Mutex<u32> = Mutex::new(0);");

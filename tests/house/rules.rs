@@ -98,7 +98,8 @@ const WRITES: &[&str] = &[
 ];
 
 /// Where `unsafe` may stand.
-const UNSAFE_ROOMS: &[&str] = &["src/ffi/", "src/collective/kernels", "src/runtime/buffer", "src/net/", "src/bin/"];
+const UNSAFE_ROOMS: &[&str] =
+    &["src/ffi/", "src/collective/kernels", "src/runtime/memory/buffer", "src/net/", "src/bin/"];
 
 const FILE_LINES_MAX: usize = 500;
 const TEST_FILE_LINES_MAX: usize = 600;
@@ -106,9 +107,9 @@ const FUNCTION_LINES_MAX: usize = 80;
 
 /// The statics that there are, each with its reason. There are two process-wide tables and no others.
 pub const STATICS: &[(&str, &str, &str)] = &[
-    ("src/runtime/log.rs", "SINK", "process-wide: where log lines go"),
-    ("src/runtime/log.rs", "HANDLERS", "part of that sink: registered once"),
-    ("src/runtime/log.rs", "HELD", "part of that sink: its lock, while this thread forks"),
+    ("src/runtime/base/log.rs", "SINK", "process-wide: where log lines go"),
+    ("src/runtime/base/log.rs", "HANDLERS", "part of that sink: registered once"),
+    ("src/runtime/base/log.rs", "HELD", "part of that sink: its lock, while this thread forks"),
     ("src/ffi/guard.rs", "LAST_ERROR", "per thread: the last failing call's sentence"),
     ("src/ffi/request.rs", "TESTER", "per thread: how it has tested requests lately"),
     ("src/net/fork.rs", "TABLE", "process-wide: the descriptors that a forked child must close"),

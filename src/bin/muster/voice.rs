@@ -3,7 +3,7 @@
 //! Tested by `tests/python/test_stalled_output.py`.
 
 use muster::config::LogLevel;
-use muster::runtime::outlet::{Holder, Outlet};
+use muster::runtime::base::outlet::{Holder, Outlet};
 use std::os::fd::RawFd;
 use std::time::Duration;
 

@@ -1,18 +1,18 @@
 //! The attendant: the thread that waits for the links of a group's messages, keeps the time of operations, and finds out
 //! what became of a peer whose link ended. Whatever callers can do themselves, they do.
 
-use super::super::giveup::Word;
-use super::super::group::{Group, Mail, WAKER};
-use super::super::link::{Link, LinkEnd};
-use super::super::mesh::LinkKey;
-use super::super::shared::{Shared, ToNode};
-use super::super::silence::Finding;
-use super::super::sync::lock;
 use super::engine::{Engine, Suspect, Trouble};
 use super::peer::Slot;
 use super::Office;
 use crate::error::{Failure, Result, Status};
 use crate::net::{Poller, Registry, Token};
+use crate::runtime::base::sync::lock;
+use crate::runtime::collectives::failure::Word;
+use crate::runtime::groups::group::{Group, Mail, WAKER};
+use crate::runtime::links::link::{Link, LinkEnd};
+use crate::runtime::links::mesh::LinkKey;
+use crate::runtime::links::silence::Finding;
+use crate::runtime::state::node_state::{Shared, ToNode};
 use crate::wire::Channel;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::time::Duration;

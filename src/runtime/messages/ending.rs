@@ -1,11 +1,11 @@
 //! What becomes of messages when a peer leaves, and when the group is over.
 
-use super::super::link::{LinkEnd, Moved};
 use super::engine::Engine;
 use super::matching::{Matching, MessageId, OpId};
 use super::operation::{Operation, Stage};
 use super::peer::{Peer, Progress, Slot, Theirs};
 use crate::error::{Culprit, Error, Failure, Status};
+use crate::runtime::links::link::{LinkEnd, Moved};
 
 impl Engine {
     /// A peer has left the cluster, or freed the group: what needs it ends; what it sent before still counts.

@@ -4,10 +4,6 @@
 //! go out in the order in which their sends were posted; no more than [`EAGER_CREDIT`] of one peer's messages is kept. How
 //! frames move is in `traffic`; what becomes of all this when a peer leaves, or the group is over, in `ending`.
 
-use super::super::link::LinkEnd;
-use super::super::request::{Completer, Received};
-use super::super::roster::Roster;
-use super::super::silence::{Bounds, Finding};
 use super::late::{asked_at, DEADLINES_KEPT};
 use super::matching::{Matching, MessageId, OpId, Wanted};
 use super::operation::{misfit, Operation, Post, Stage, Way};
@@ -19,6 +15,10 @@ use super::spare::Spare;
 use crate::agent::Ask;
 use crate::collective::{Buffer, Span};
 use crate::error::{Error, Failure, Result, Status};
+use crate::runtime::base::request::{Completer, Received};
+use crate::runtime::links::link::LinkEnd;
+use crate::runtime::links::silence::{Bounds, Finding};
+use crate::runtime::state::roster::Roster;
 use crate::types::{DType, Time};
 use crate::wire::{MessageHeader, MessagePart, MessageWait, EAGER_COST, EAGER_CREDIT, EAGER_MAX, WAITS_MAX};
 use std::cmp::Reverse;

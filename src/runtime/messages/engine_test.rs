@@ -1,20 +1,20 @@
 //! The engine alone, of rank 0 among three: its peers' links are scripts, on which a test says what comes when, and finds
 //! what went out. So everything happens in the order that the test gives it, lies included.
 
-use super::super::control::tests::Scripted;
-use super::super::handshake::leave;
-use super::super::link::{Arrival, Link, LinkEnd, Moved};
-use super::super::mesh::tests::formed;
-use super::super::request::{request, Received, Request};
-use super::super::roster::Roster;
-use super::super::silence::Finding;
-use super::super::sink::Sink;
-use super::super::CallBuffers;
 use super::engine::{Engine, Trouble};
 use super::peer::{Bytes, Slot};
 use super::{Post, Way};
 use crate::collective::{Buffer, Landing, Span};
 use crate::error::{Failure, Status};
+use crate::runtime::base::control::tests::Scripted;
+use crate::runtime::base::request::{request, Received, Request};
+use crate::runtime::links::handshake::leave;
+use crate::runtime::links::link::{Arrival, Link, LinkEnd, Moved};
+use crate::runtime::links::mesh::tests::formed;
+use crate::runtime::links::silence::Finding;
+use crate::runtime::links::sink::Sink;
+use crate::runtime::memory::buffer::CallBuffers;
+use crate::runtime::state::roster::Roster;
 use crate::types::{DType, Epoch, GroupId, Time};
 use crate::wire::{
     encode_frame, FrameHeader, LinkKind, MessageHeader, MessagePart, MessageWait, PeerState, EAGER_COST, EAGER_CREDIT,
@@ -151,7 +151,7 @@ fn status(request: &Request) -> Option<Status> {
     request.test().and_then(|outcome| outcome.err()).map(|error| error.status())
 }
 
-fn got(source: u32, tag: i32, length: usize) -> Option<crate::runtime::Outcome> {
+fn got(source: u32, tag: i32, length: usize) -> Option<crate::runtime::base::request::Outcome> {
     Some(Ok(Some(Received { source, tag, count: length as u64, dtype: UINT8 })))
 }
 

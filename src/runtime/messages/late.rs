@@ -2,13 +2,13 @@
 //!
 //! The scheduler is asked for that a little before, so that nobody waits for its answer; without one the sentence is shorter.
 
-use super::super::absence::place_in_words;
-use super::super::shared::{Shared, ToNode};
 use super::engine::Engine;
 use super::matching::OpId;
 use super::operation::Stage;
 use crate::agent::Command;
 use crate::error::{Error, Failure, Status};
+use crate::runtime::state::node_state::{Shared, ToNode};
+use crate::runtime::state::stragglers::place_in_words;
 use crate::types::Time;
 use std::cmp::Reverse;
 use std::time::Duration;

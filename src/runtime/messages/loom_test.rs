@@ -2,14 +2,14 @@
 //! rank that sends to itself.
 
 use super::super::loom_test::every_order;
-use super::super::mesh::tests::formed;
-use super::super::request::{request, Outcome, Received, Request};
-use super::super::roster::Roster;
-use super::super::sync::{lock, Arc, Mutex};
-use super::super::CallBuffers;
 use super::engine::Engine;
 use super::{Post, Way};
 use crate::error::{Error, Failure, Status};
+use crate::runtime::base::request::{request, Outcome, Received, Request};
+use crate::runtime::base::sync::{lock, Arc, Mutex};
+use crate::runtime::links::mesh::tests::formed;
+use crate::runtime::memory::buffer::CallBuffers;
+use crate::runtime::state::roster::Roster;
 use crate::types::{DType, Epoch, GroupId, Time};
 use loom::thread;
 

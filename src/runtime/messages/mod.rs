@@ -38,18 +38,18 @@ mod traffic;
 
 pub use operation::{Post, Way};
 
-use super::drive::WARN_AFTER;
-use super::group::{Group, Mail, WAKER};
-use super::mailbox::Mailbox;
-use super::mesh::LinkKey;
-use super::polling::Idle;
-use super::progress::WAITS_AFTER;
-use super::request::{Cancel, Outcome, Request};
-use super::shared::{Shared, ToNode};
-use super::sync::{lock, Bell, Mutex};
 use crate::agent::Command;
 use crate::error::{memory, Error, Failure, Result, Status};
 use crate::net::{thread, Poller, Token};
+use crate::runtime::base::mailbox::Mailbox;
+use crate::runtime::base::polling::Idle;
+use crate::runtime::base::request::{Cancel, Outcome, Request};
+use crate::runtime::base::sync::{lock, Bell, Mutex};
+use crate::runtime::collectives::drive::WARN_AFTER;
+use crate::runtime::collectives::progress::WAITS_AFTER;
+use crate::runtime::groups::group::{Group, Mail, WAKER};
+use crate::runtime::links::mesh::LinkKey;
+use crate::runtime::state::node_state::{Shared, ToNode};
 use crate::types::Time;
 use crate::wire::{Channel, MessageWait};
 use engine::Engine;
@@ -59,7 +59,7 @@ use std::thread::JoinHandle;
 
 /// A group's messages; nothing before their first use.
 #[derive(Default)]
-pub(super) struct Messages {
+pub(crate) struct Messages {
     office: OnceLock<Arc<Office>>,
     attendant: Mutex<Attendant>,
 }
@@ -81,7 +81,7 @@ struct Office {
 
 impl Messages {
     /// Makes the attendant look up.
-    pub(super) fn interrupt(&self) {
+    pub(crate) fn interrupt(&self) {
         if let Some(office) = self.office.get() {
             office.mailbox.interrupt();
         }
@@ -90,7 +90,7 @@ impl Messages {
 
 impl Group {
     /// The messages that have been waited for so long that a heartbeat tells of them.
-    pub(super) fn message_waits(&self, now: Time) -> Vec<MessageWait> {
+    pub(crate) fn message_waits(&self, now: Time) -> Vec<MessageWait> {
         let Some(office) = self.messages.office.get() else { return Vec::new() };
         lock(&office.engine).waits(now - WAITS_AFTER, now)
     }
@@ -201,7 +201,7 @@ impl Group {
         request.wait(None).unwrap_or_else(|| Err(Error::new(Status::Internal, "a wait without limit has ended")))
     }
 
-    pub(super) fn cancel_messages(&self, ops: std::ops::Range<OpId>) {
+    pub(crate) fn cancel_messages(&self, ops: std::ops::Range<OpId>) {
         let (Ok(shared), Some(office)) = (self.shared(), self.messages.office.get()) else { return };
         let mut engine = lock(&office.engine);
         ops.for_each(|op| engine.cancel(op));
@@ -244,7 +244,7 @@ impl Group {
     }
 
     /// The agent thread has something for the messages.
-    pub(super) fn deliver_to_messages(self: &Arc<Self>, mail: Mail) -> std::result::Result<(), Mail> {
+    pub(crate) fn deliver_to_messages(self: &Arc<Self>, mail: Mail) -> std::result::Result<(), Mail> {
         match self.office() {
             Ok(office) => office.mailbox.deliver(mail),
             Err(_) => Err(mail), // the group is over, or the system refuses: the peer hears that the link ended
@@ -252,24 +252,24 @@ impl Group {
     }
 
     /// Ends all messages, and says the last word on their links.
-    pub(super) fn close_messages(&self) {
+    pub(crate) fn close_messages(&self) {
         if let (Some(office), Some(failure)) = (self.messages.office.get(), self.broken()) {
             lock(&office.engine).fail(&failure, &self.last_word_of(&failure));
         }
     }
 
     /// The newest message whose time was up, while the group still holds.
-    pub(super) fn late_message(&self) -> Option<Failure> {
+    pub(crate) fn late_message(&self) -> Option<Failure> {
         self.messages.office.get().and_then(|office| lock(&office.engine).late.clone())
     }
 
     /// Goes on with what is said last. Returns whether all of it has reached the peers.
-    pub(super) fn are_messages_drained(&self) -> bool {
+    pub(crate) fn are_messages_drained(&self) -> bool {
         self.messages.office.get().is_none_or(|office| !lock(&office.engine).drain())
     }
 
     /// Tells the attendant to end, if there is one; gives its thread. The group is broken by now.
-    pub(super) fn end_attendant(&self) -> Option<JoinHandle<()>> {
+    pub(crate) fn end_attendant(&self) -> Option<JoinHandle<()>> {
         let thread = {
             let mut attendant = lock(&self.messages.attendant);
             attendant.ended = true;
@@ -280,11 +280,11 @@ impl Group {
     }
 
     /// Drops every link for messages.
-    pub(super) fn shut_messages(&self) {
+    pub(crate) fn shut_messages(&self) {
         let Some(office) = self.messages.office.get() else { return };
         office.mailbox.shut().into_iter().for_each(|mail| self.drop_mail(mail));
         lock(&office.engine).peers.clear();
     }
 }
 
-type EngineGuard<'a> = super::sync::MutexGuard<'a, Engine>;
+type EngineGuard<'a> = crate::runtime::base::sync::MutexGuard<'a, Engine>;

@@ -1,9 +1,9 @@
 //! One send or receive, from when it is posted until it has ended.
 
-use super::super::buffer::CallBuffers;
-use super::super::request::Completer;
 use super::matching::{MessageId, Wanted};
 use crate::error::{Error, Status};
+use crate::runtime::base::request::Completer;
+use crate::runtime::memory::buffer::CallBuffers;
 use crate::types::{DType, GroupId, Time};
 use crate::wire::MessageWait;
 

@@ -1,10 +1,10 @@
 //! What there is to know of one peer: its link, what is to be said on it, and what has come.
 
-use super::super::buffer::CallBuffers;
-use super::super::link::{Link, LinkEnd, Moved};
 use super::matching::OpId;
 use crate::collective::{Buffer, Span};
 use crate::error::Culprit;
+use crate::runtime::links::link::{Link, LinkEnd, Moved};
+use crate::runtime::memory::buffer::CallBuffers;
 use crate::types::DType;
 use crate::wire::{MessageHeader, EAGER_COST, EAGER_CREDIT};
 use std::collections::{HashMap, TryReserveError, VecDeque};

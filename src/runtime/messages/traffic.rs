@@ -3,14 +3,14 @@
 //! On a link words (grants, credit ...) go first; then pieces of granted messages and the heads of new sends take turns, so
 //! that neither keeps the other waiting. A frame is at most [`MESSAGE_PIECE_BYTES`] long.
 
-use super::super::link::{Arrival, Link, LinkEnd, Moved};
-use super::super::sink::Sink;
 use super::engine::{Engine, Trouble};
 use super::matching::{MessageId, OpId};
 use super::operation::{misfit, Stage, Way};
 use super::peer::{Bytes, Outbound, Peer, Progress, Reading, Slot, Theirs, Writing};
 use crate::collective::{Buffer, Landing, Span};
 use crate::error::{Error, Status};
+use crate::runtime::links::link::{Arrival, Link, LinkEnd, Moved};
+use crate::runtime::links::sink::Sink;
 use crate::wire::{
     FrameHeader, LinkKind, MessageHeader, MessagePart, EAGER_COST, EAGER_CREDIT, EAGER_MAX, MESSAGE_PIECE_BYTES,
     OFFERS_MAX,

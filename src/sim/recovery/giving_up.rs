@@ -13,7 +13,7 @@ use super::sabotage::Sabotage;
 use super::table::Event as Met;
 use super::world::{Event, World};
 use crate::error::{Error, Failure, Status};
-use crate::runtime::book::Work;
+use crate::runtime::scheduler::job_journal::Work;
 use crate::sim::network::Side;
 use crate::types::{Epoch, Time};
 use crate::wire::{Message, Record};

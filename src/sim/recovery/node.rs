@@ -1,5 +1,5 @@
-//! The nodes' processes: the real brain, its connection, as `runtime/node.rs` drives it, and what the real
-//! `runtime/keeper.rs` keeps on its disk.
+//! The nodes' processes: the real brain, its connection, as `runtime/node/agent_thread.rs` drives it, and what the real
+//! `runtime/base/identity_store.rs` keeps on its disk.
 
 use super::plan::{FINALIZE, FORMING, IMPATIENT, IN_VAIN, SILENCE};
 use super::program::Program;
@@ -10,7 +10,7 @@ use super::world::{Event, World};
 use crate::agent::{self, Agent, Profile};
 use crate::error::{Error, Failure, Status};
 use crate::membership::{self, ConnId};
-use crate::runtime::keeper::{lasting_name, Keeper};
+use crate::runtime::base::identity_store::{lasting_name, Keeper};
 use crate::sim::network::{Fate, Side};
 use crate::sim::random::Random;
 use crate::types::{Device, Epoch, GroupId, Incarnation, Time, Token};

@@ -1,5 +1,5 @@
-//! The scheduler's process: the real brain, and the real journal over the simulated disk, written by the real `runtime/book.rs`
-//! in steps that are those of `runtime/writer.rs`. It dies between any two of them, and is started again.
+//! The scheduler's process: the real brain, and the real journal over the simulated disk, written by the real `runtime/scheduler/job_journal.rs`
+//! in steps that are those of `runtime/scheduler/writer.rs`. It dies between any two of them, and is started again.
 
 use super::checks;
 use super::launcher::Word;
@@ -10,7 +10,7 @@ use super::world::{Event, World};
 use crate::error::Error;
 use crate::journal::testdisk::MemoryDisk;
 use crate::membership::{self, ConnId, Identity, Liveness, Rules, Scheduler, StoreLimits};
-use crate::runtime::book::{Begun, Book, Desk, Read, Work};
+use crate::runtime::scheduler::job_journal::{Begun, Book, Desk, Read, Work};
 use crate::sim::network::{Fate, Side};
 use crate::sim::random::Random;
 use crate::types::{HostName, JobInstance, Secret, Time};
@@ -385,7 +385,7 @@ impl World {
         running.written.iter().filter(|(number, _)| *number <= last).map(|(_, written)| *written).collect()
     }
 
-    /// What has become durable, or why nothing does any more: as `runtime/scheduler.rs` does it.
+    /// What has become durable, or why nothing does any more: as `runtime/scheduler/serving.rs` does it.
     fn look_at_writer(&mut self) {
         let Some(running) = &mut self.host.running else { return };
         let progress = running.desk.progress();

@@ -1,5 +1,5 @@
 //! What the failing calls of a program say, and what `muster_failure` and `muster_group_failure` would tell: by the real
-//! `runtime/causes.rs`, fed with what the brain tells, whatever happens to the scheduler in that moment.
+//! `runtime/state/causes.rs`, fed with what the brain tells, whatever happens to the scheduler in that moment.
 //!
 //! The rules: what a call has said of a group is told of it from then on; on the group of all, of a group that ended with the
 //! cluster, and of the cluster, alike; and one that has said something knows a first cause of the cluster.
@@ -9,7 +9,7 @@ use super::sabotage::Sabotage;
 use super::world::World;
 use crate::agent::Event;
 use crate::error::{Failure, Status};
-use crate::runtime::causes::Causes;
+use crate::runtime::state::causes::Causes;
 use crate::types::{GroupId, Time};
 use std::collections::BTreeMap;
 

@@ -1,0 +1,70 @@
+//! The recovery directory as a program without standard streams must have it: whatever its calls open, for a moment or for long,
+//! is none of the descriptors 0 to 2. What stays open is also closed in a forked child.
+
+use crate::config::{Key, Settings};
+use crate::error::{Error, Result};
+use crate::journal::{Appender, Disk, FileDisk, Kept, Locked};
+use crate::net::fork::{beyond_standard, Guarded};
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+/// A directory of the file system.
+pub(crate) struct OwnDisk(FileDisk);
+
+impl OwnDisk {
+    /// The recovery directory of these settings.
+    pub(crate) fn of(settings: &Settings) -> Result<OwnDisk> {
+        let path = settings.recovery_path.as_ref();
+        let path = path.ok_or_else(|| Error::config("recovery is on: expected a recovery path (MS_RECOVERY_PATH)"))?;
+        let opened = beyond_standard(|| FileDisk::open(path, keep));
+        let opened = opened.map_err(|error| Error::system("cannot open a directory", &error))?;
+        opened.map(OwnDisk).map_err(|error| {
+            let setting = settings.origin(Key::RecoveryPath);
+            Error::new(error.status(), format!("{setting} is {:?}: {}", path.display().to_string(), error.message()))
+        })
+    }
+
+    fn with<T>(&self, call: impl FnOnce(&FileDisk) -> io::Result<T>) -> io::Result<T> {
+        beyond_standard(|| call(&self.0))?
+    }
+}
+
+/// A forked child closes it.
+fn keep(open: &mut dyn FnMut() -> io::Result<File>) -> io::Result<Kept> {
+    Ok(Box::new(Guarded::create(open)?))
+}
+
+impl Disk for OwnDisk {
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
+        self.with(|disk| disk.read(name))
+    }
+
+    fn create(&self, name: &str) -> io::Result<Box<dyn Appender>> {
+        self.with(|disk| disk.create(name))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.0.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.0.remove(name)
+    }
+
+    fn names(&self) -> io::Result<Vec<String>> {
+        self.with(FileDisk::names)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.with(FileDisk::sync)
+    }
+
+    fn lock(&self, name: &str, owner: &str) -> io::Result<Locked> {
+        self.with(|disk| disk.lock(name, owner))
+    }
+}

@@ -1,0 +1,17 @@
+//! The ground that every room of the runtime stands on: time, locks that loom can see, the log, wakers, requests, a
+//! control connection, what a node keeps on disk.
+
+pub(crate) mod backlog;
+pub(crate) mod clock;
+pub(crate) mod control;
+pub(crate) mod disk;
+pub(crate) mod identity;
+pub(crate) mod identity_store;
+pub mod log;
+#[cfg(all(test, loom))]
+pub(crate) mod loom_stand_in_test;
+pub(crate) mod mailbox;
+pub mod outlet;
+pub(crate) mod polling;
+pub(crate) mod request;
+pub(crate) mod sync;

@@ -1,0 +1,470 @@
+//! How a collective is carried out: by the thread that calls it, over the group's own links, action by action.
+//!
+//! It polls for a short while, as `polling` says, and then sleeps in the group's poller, from which the agent thread can wake it. Nothing is handed from thread
+//! to thread, and nothing is allocated once the scratch has grown to its size.
+
+use super::progress::WAITS_AFTER;
+use crate::agent::Command;
+use crate::collective::kernels::UserFunction;
+use crate::collective::{Action, Algorithm, Landing, Shape, Span};
+use crate::error::{Error, Failure};
+use crate::net::Token;
+use crate::runtime::base::polling::Idle;
+use crate::runtime::groups::group::{Driver, Group, Mail, Slot, WAKER};
+use crate::runtime::links::link::{Arrival, Link, LinkEnd, Moved};
+use crate::runtime::links::mesh::LinkKey;
+use crate::runtime::links::silence::{Awaited, Standstill};
+use crate::runtime::links::sink::{scratch_bytes, Sink};
+use crate::runtime::memory::buffer::{Arithmetic, Memory};
+use crate::runtime::state::node_state::{Shared, ToNode};
+use crate::types::{Call, CallKind, DType, Time};
+use crate::wire::{Channel, DataHeader, FrameHeader, LinkKind, DATA_HEADER_BYTES};
+use std::time::Duration;
+
+/// How often a call that makes progress looks at the clock.
+const CLOCK_TURNS: u32 = 64;
+/// When a call that makes no progress says who is absent.
+pub(crate) const WARN_AFTER: Duration = Duration::from_secs(10);
+
+/// How long a rank waits for a peer to open their link, where that is the peer's part. Where both open one at the same time
+/// one of the two is made for nothing.
+const PEER_OPENS: Duration = Duration::from_millis(20);
+
+/// Why a collective could not go on.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// The cluster is broken, or the scheduler has revoked the group: the first cause, known to all.
+    Told(Box<Failure>),
+    /// A peer revoked the group.
+    Heard(Box<Failure>),
+    /// The link to this rank ended, or could not be opened.
+    Ended(u32, LinkEnd),
+    /// The link to this rank has failed, and it lives, as the scheduler says.
+    Unreached(u32, String),
+    /// This rank has left the cluster.
+    Left(u32),
+    /// This rank called something else, or is elsewhere in the sequence.
+    Mismatch(u32, u64, Call),
+    /// This rank called the same, and something else before.
+    Earlier(u32),
+    /// This rank sends so many elements where others are expected.
+    Counts(u32, u64, u64),
+    /// The time is up; whom it waited for, if it had begun.
+    Timeout(Option<Awaited>),
+    /// There is no memory for a scratch of so many bytes.
+    Memory(usize),
+    /// Something that this process needs cannot be had.
+    Failed(Error),
+    /// It has panicked: a bug of this library.
+    Bug,
+}
+
+/// When a call that waits says so: to the scheduler, and in the log.
+struct Patience {
+    report_at: Time,
+    warn_at: Time,
+    still: Standstill,
+}
+
+/// One call under way.
+pub(crate) struct Running<'a> {
+    pub shared: &'a Shared,
+    pub call: Call,
+    pub sequence: u64,
+    pub data: DataHeader,
+    pub deadline: Time,
+    pub limit_ms: i64,
+    pub since: Time,
+}
+
+impl Group {
+    /// What there is to know of a call that was made at `since`.
+    pub(crate) fn running<'a>(&self, shared: &'a Shared, call: Call, sequence: u64, since: Time) -> Running<'a> {
+        let (epoch, limit_ms, deadline) = (self.formed.epoch, self.timeout_ms(), self.deadline(since));
+        let data = DataHeader { epoch, group: self.id(), sequence, signature: call.signature(), call, history: 0 };
+        Running { shared, call, sequence, data, deadline, limit_ms, since }
+    }
+
+    pub(crate) fn carry_out(
+        &self,
+        driver: &mut Driver,
+        running: &Running<'_>,
+        shape: &Shape<'_>,
+        algorithm: &Algorithm,
+        memory: &Memory<'_>,
+        function: Option<UserFunction>,
+    ) -> Result<(), Stop> {
+        let summed = shape.summed();
+        let arithmetic = summed.dtype.zip(summed.op).map(|(dtype, op)| Arithmetic { dtype, op, function });
+        let expect = || arithmetic.expect("a schedule that reduces has a type and an operation");
+        let (report_at, warn_at) = (running.since + WAITS_AFTER, running.since + WARN_AFTER);
+        let mut patience = Patience { report_at, warn_at, still: Standstill::default() };
+        let head = running.data.encode_in(&mut driver.head);
+        for number in 0.. {
+            match algorithm.step(shape, number) {
+                Action::Exchange { send, receive } => {
+                    if let Some((_, landing)) = receive {
+                        memory.forget_checksums(Landing::into(&landing));
+                    }
+                    let mut exchange =
+                        Exchange { head: &head, send, receive, started: false, arithmetic, opening: Opening::Peer };
+                    self.exchange(driver, running, &mut exchange, memory, &mut patience)?;
+                }
+                Action::Copy { from, to } => {
+                    memory.forget_checksums(to);
+                    memory.copy(from, to);
+                }
+                Action::Reduce { mine, other, into, other_side } => {
+                    memory.forget_checksums(into);
+                    memory.reduce(mine, other, into, other_side, expect());
+                }
+                Action::Divide { span, by } => {
+                    memory.forget_checksums(span);
+                    memory.divide(span, by, expect().dtype);
+                }
+                Action::Convert { from, to, how } => {
+                    memory.forget_checksums(to);
+                    memory.convert(from, to, how);
+                }
+                Action::Done => break,
+            }
+        }
+        Ok(())
+    }
+
+    fn exchange(
+        &self,
+        driver: &mut Driver,
+        running: &Running<'_>,
+        exchange: &mut Exchange<'_>,
+        memory: &Memory<'_>,
+        patience: &mut Patience,
+    ) -> Result<(), Stop> {
+        let mut idle = Idle::default();
+        let mut turn = 0u32;
+        loop {
+            turn = turn.wrapping_add(1);
+            let sent = self.move_out(driver, running, exchange, memory)?;
+            let got = self.move_in(driver, running, exchange, memory)?;
+            if sent || got {
+                patience.still.end(); // what is under way is younger now
+            }
+            if exchange.send.is_none() && exchange.receive.is_none() {
+                return Ok(());
+            }
+            if self.take_signal() {
+                self.look_up(driver, running)?;
+                continue;
+            }
+            // A rank that has sent everything and got nothing lets others run at once, for the peer may be one of them; of two
+            // ranks each has a core, mostly.
+            if got || (sent && (exchange.send.is_some() || self.size() == 2)) {
+                idle.end();
+                // A transfer that trickles keeps to the time, too; the clock is not read at every turn.
+                if turn.is_multiple_of(CLOCK_TURNS) && running.shared.clock.now() >= running.deadline {
+                    return Err(self.out_of_time(driver, exchange, patience, running.deadline));
+                }
+                continue;
+            }
+            let Shared { polling, clock, .. } = running.shared;
+            if !exchange.may_poll(&driver.slots) || !polling.poll(&mut idle, &self.polls, clock) {
+                self.sleep(driver, running, exchange, patience)?;
+                idle.end();
+            }
+        }
+    }
+
+    fn move_out(
+        &self,
+        driver: &mut Driver,
+        running: &Running<'_>,
+        exchange: &mut Exchange<'_>,
+        memory: &Memory<'_>,
+    ) -> Result<bool, Stop> {
+        let Some((peer, span)) = exchange.send else { return Ok(false) };
+        let mutual = exchange.receive.is_some_and(|(from, _)| from == peer);
+        if mutual && self.rank() > Some(peer) && exchange.leaves_opening_to(&driver.slots[peer as usize]) {
+            return Ok(false);
+        }
+        let Some(link) = self.link(driver, running, peer)? else { return Ok(false) };
+        if !exchange.started {
+            link.start_send(LinkKind::Data, exchange.head, span, self.formed.agreed.checksums);
+            exchange.started = true;
+        }
+        match link.send(memory) {
+            Ok(Moved::Done) => {
+                exchange.send = None;
+                Ok(true)
+            }
+            Ok(moved) => Ok(moved == Moved::Some),
+            // What the peer said before it closed tells more than that it closed.
+            Err(end) => match link.peek() {
+                Ok(Some(Arrival::Revoke(failure))) => Err(Stop::Heard(Box::new(failure))),
+                Ok(Some(Arrival::Leave)) => Err(Stop::Left(peer)),
+                _ => Err(Stop::Ended(peer, end)),
+            },
+        }
+    }
+
+    fn move_in(
+        &self,
+        driver: &mut Driver,
+        running: &Running<'_>,
+        exchange: &mut Exchange<'_>,
+        memory: &Memory<'_>,
+    ) -> Result<bool, Stop> {
+        let Some((peer, landing)) = exchange.receive else { return Ok(false) };
+        if exchange.leaves_opening_to(&driver.slots[peer as usize]) {
+            return Ok(false);
+        }
+        if self.link(driver, running, peer)?.is_none() {
+            return Ok(false);
+        }
+        let Driver { slots, piece, .. } = driver;
+        if let Landing::Reduce { .. } = landing {
+            grow(piece, scratch_bytes(Landing::into(&landing).len))?;
+        }
+        let Slot::Up(link) = &mut slots[peer as usize] else { return Ok(false) };
+        let ended = |end| Stop::Ended(peer, end);
+        let sink = Sink { memory, landing, arithmetic: exchange.arithmetic };
+        match link.peek_for(&sink, piece).map_err(ended)? {
+            None => Ok(false),
+            Some(Arrival::Message(..)) => {
+                Err(ended(LinkEnd::Corrupt("a message on a link for collectives".to_owned())))
+            }
+            Some(Arrival::Revoke(failure)) => Err(Stop::Heard(Box::new(failure))),
+            Some(Arrival::Leave) => {
+                slots[peer as usize] = Slot::Left;
+                Err(Stop::Left(peer))
+            }
+            Some(Arrival::Data(header, data)) => {
+                agree(running, peer, &header, &data, Landing::into(&landing))?;
+                let moved = link.receive(&sink, piece).map_err(ended)?;
+                if moved == Moved::Done {
+                    exchange.receive = None;
+                    if let Some(failure) = link.word_behind() {
+                        return Err(Stop::Heard(Box::new(failure)));
+                    }
+                }
+                Ok(moved != Moved::Nothing)
+            }
+        }
+    }
+
+    /// The link to a peer, if it is open; if it was never asked for, now it is.
+    fn link<'d>(&self, driver: &'d mut Driver, running: &Running<'_>, peer: u32) -> Result<Option<&'d mut Link>, Stop> {
+        let slot = &mut driver.slots[peer as usize];
+        match slot {
+            Slot::Unused => {
+                *slot = Slot::Asked;
+                running.shared.ask(ToNode::Open(LinkKey::new(self.id(), Channel::Collectives, peer)));
+                Ok(None)
+            }
+            Slot::Asked => Ok(None),
+            Slot::Up(link) => Ok(Some(link)),
+            Slot::Left => Err(Stop::Left(peer)),
+            Slot::Ended(end) => Err(Stop::Ended(peer, end.clone())),
+        }
+    }
+
+    /// Takes what the agent thread has for this group.
+    pub(crate) fn look_up(&self, driver: &mut Driver, running: &Running<'_>) -> Result<(), Stop> {
+        for mail in self.take_mail() {
+            self.take_in(driver, mail);
+        }
+        self.told(running.shared).map_or(Ok(()), |failure| Err(Stop::Told(Box::new(failure))))
+    }
+
+    pub(crate) fn take_in(&self, driver: &mut Driver, mail: Mail) {
+        match mail {
+            Mail::Up(peer, transport, ahead) => {
+                let link = Link::new(transport, &ahead);
+                let slot = &mut driver.slots[peer as usize];
+                if !matches!(slot, Slot::Unused | Slot::Asked) {
+                    return; // a second link is dropped; the agent thread does not let one in
+                }
+                *slot = Slot::Up(Box::new(link));
+            }
+            Mail::Freed(peer) => {
+                let slot = &mut driver.slots[peer as usize];
+                if matches!(slot, Slot::Unused | Slot::Asked) {
+                    *slot = Slot::Left;
+                }
+            }
+            Mail::Failed(peer, end) => {
+                let slot = &mut driver.slots[peer as usize];
+                if matches!(slot, Slot::Unused | Slot::Asked) {
+                    *slot = Slot::Ended(end);
+                }
+            }
+        }
+    }
+
+    fn out_of_time(&self, driver: &mut Driver, exchange: &Exchange<'_>, patience: &Patience, now: Time) -> Stop {
+        Stop::Timeout(self.awaited(&mut driver.slots, exchange.peers(), &patience.still, now))
+    }
+
+    /// Sleeps until something happens on any link of the group, or to it; serves the links that the call does not use.
+    fn sleep(
+        &self,
+        driver: &mut Driver,
+        running: &Running<'_>,
+        exchange: &mut Exchange<'_>,
+        patience: &mut Patience,
+    ) -> Result<(), Stop> {
+        let now = running.shared.clock.now();
+        if now >= running.deadline {
+            return Err(self.out_of_time(driver, exchange, patience, now));
+        }
+        self.look_for_signs(running.shared, &mut driver.slots, exchange.peers(), &mut patience.still, now)?;
+        if now >= patience.report_at {
+            // Ahead of the next heartbeat: ranks that called different things and whose frames do not meet are to be
+            // found within a second, however rare the heartbeats are.
+            patience.report_at = Time::NEVER;
+            running.shared.ask(ToNode::Brain(Command::Report));
+        }
+        if now >= patience.warn_at {
+            patience.warn_at = Time::NEVER;
+            self.warn_of_absent(running);
+            return Ok(());
+        }
+        let Driver { watch, slots, .. } = driver;
+        let opening = exchange.opening_until(slots, now);
+        if opening <= now {
+            return Ok(());
+        }
+        let (receiving, sending) =
+            (exchange.receive.map(|(peer, _)| peer as usize), exchange.send.map(|(peer, _)| peer as usize));
+        watch.clear();
+        watch.add(Token(WAKER), self.bell(), true, false);
+        for (peer, slot) in slots.iter_mut().enumerate() {
+            let Slot::Up(link) = slot else { continue };
+            // A rank that gives up says why behind what it sent before, which this rank may not come to read for long.
+            if receiving != Some(peer) {
+                if let Some(failure) = link.last_word() {
+                    return Err(Stop::Heard(Box::new(failure)));
+                }
+            }
+            if link.holds_readable() && (receiving == Some(peer) || !link.is_waited_for()) {
+                return if receiving == Some(peer) { Ok(()) } else { self.serve(slot, running, peer as u32) };
+            }
+            // What nobody has asked for yet stays where it is; the peer's end behind it is told once.
+            let (reads, writes) = (receiving == Some(peer) || !link.is_waited_for(), sending == Some(peer));
+            if reads || writes || !link.end_is_noted() {
+                watch.add(Token(peer), link.descriptor(), reads, writes);
+            }
+        }
+        let look_at = patience.still.go_on(&self.bounds, now);
+        let until = running.deadline.min(patience.warn_at).min(patience.report_at).min(opening).min(look_at);
+        watch.wait(running.shared.clock.until(until)).expect("poll fails only for bad arguments");
+        for (token, closed) in watch.ready().map(|ready| (ready.token.0, ready.closed)) {
+            if token == WAKER {
+                self.hush();
+                continue;
+            }
+            if let Slot::Up(link) = &mut slots[token] {
+                link.note_end(closed);
+            }
+            if receiving != Some(token) {
+                self.serve(&mut slots[token], running, token as u32)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A link could not be opened.
+/// Makes the scratch long enough; what a call needs beyond the machine's memory is an error, not the program's end.
+pub(crate) fn grow(scratch: &mut Vec<u8>, bytes: usize) -> Result<(), Stop> {
+    if scratch.len() < bytes {
+        scratch.try_reserve_exact(bytes - scratch.len()).map_err(|_| Stop::Memory(bytes))?;
+        scratch.resize(bytes, 0);
+    }
+    Ok(())
+}
+
+/// What one exchange still has to do.
+struct Exchange<'a> {
+    /// The data header of what is sent.
+    head: &'a [u8; DATA_HEADER_BYTES],
+    send: Option<(u32, Span)>,
+    receive: Option<(u32, Landing)>,
+    started: bool,
+    arithmetic: Option<Arithmetic>,
+    opening: Opening,
+}
+
+/// Who opens a link that the exchange needs and that is the peer's to open: who sends does, and of two who send to each
+/// other the lower rank.
+enum Opening {
+    /// The peer.
+    Peer,
+    /// The peer, until then.
+    PeerUntil(Time),
+    /// This rank: the peer may be slow to come, or unable to reach it.
+    Own,
+}
+
+impl Exchange<'_> {
+    /// Whether what is missing may come at once. A link that is being opened takes longer than a wake-up, and a peer that has
+    /// sent nothing on it yet may just be starting: where all start at once, on few cores, each poll would delay them.
+    fn may_poll(&self, slots: &[Slot]) -> bool {
+        let heard = |peer: u32| matches!(&slots[peer as usize], Slot::Up(link) if link.has_spoken());
+        let open = |peer: u32| matches!(slots[peer as usize], Slot::Up(_));
+        self.receive.is_none_or(|(peer, _)| heard(peer)) && self.send.is_none_or(|(peer, _)| open(peer))
+    }
+
+    /// Whom it waits for.
+    fn peers(&self) -> [Option<u32>; 2] {
+        [self.receive.map(|(peer, _)| peer), self.send.map(|(peer, _)| peer)]
+    }
+
+    /// Whether the peer with this slot, whose part it is, is still to open the link.
+    fn leaves_opening_to(&self, slot: &Slot) -> bool {
+        matches!(slot, Slot::Unused) && !matches!(self.opening, Opening::Own)
+    }
+
+    /// Until when a peer is waited for to open a link, if one is; not longer than that.
+    fn opening_until(&mut self, slots: &[Slot], now: Time) -> Time {
+        let mut peers = self.peers().into_iter().flatten();
+        if !peers.any(|peer| self.leaves_opening_to(&slots[peer as usize])) {
+            return Time::NEVER;
+        }
+        let until = match self.opening {
+            Opening::PeerUntil(until) => until,
+            _ => now + PEER_OPENS,
+        };
+        self.opening = if until <= now { Opening::Own } else { Opening::PeerUntil(until) };
+        until
+    }
+}
+
+/// Whether the frame that a peer sent belongs to the call that this rank is in.
+fn agree(running: &Running<'_>, peer: u32, header: &FrameHeader, data: &DataHeader, into: Span) -> Result<(), Stop> {
+    if (data.epoch, data.group) != (running.data.epoch, running.data.group) {
+        let stray = LinkEnd::Corrupt(format!("a frame of {} in epoch {}", data.group, data.epoch.0));
+        return Err(Stop::Ended(peer, stray));
+    }
+    if data.sequence != running.sequence || data.signature != running.data.signature {
+        return Err(Stop::Mismatch(peer, data.sequence, data.call));
+    }
+    if data.history != running.data.history {
+        return Err(Stop::Earlier(peer));
+    }
+    let element = running.call.dtype.map_or(1, DType::size) as u64;
+    let whole = header.length.is_multiple_of(element);
+    // Ranks of these kinds know different counts, so that only here a difference shows.
+    let unlike = matches!(data.call.kind, CallKind::Gatherv | CallKind::Scatterv | CallKind::Alltoallv);
+    if header.length != into.len as u64 && unlike && whole {
+        return Err(Stop::Counts(peer, header.length / element, into.len as u64 / element));
+    }
+    if header.length != into.len as u64 {
+        let odd = LinkEnd::Corrupt(format!("a payload of {} bytes where {} belong", header.length, into.len));
+        return Err(Stop::Ended(peer, odd));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[path = "drive_test.rs"]
+mod tests;

@@ -1,0 +1,9 @@
+//! The engine that carries out a schedule over links: turns, waiting, what a failing call does.
+
+pub(crate) mod drive;
+pub(crate) mod failure;
+pub(crate) mod progress;
+pub(crate) mod queue;
+pub(crate) mod revoke_check;
+pub(crate) mod turns;
+pub(crate) mod work;

@@ -1,0 +1,74 @@
+//! What a rank hears of its peers beside the frames that it waits for: that one has given up, or is gone.
+//!
+//! A rank that gives up says why behind all that it sent before, and then sends nothing more. A call whose own frames are there already
+//! would not come to read that, and end well although its group is over. So a call that begins looks for links that have ended,
+//! and for the last word on them; that is one system call, so it is done once in a while ([`INTERVAL`]). What was read together
+//! with a frame is looked at each time (in `drive`). Where the connection had no room for it behind a long frame it comes by the
+//! scheduler, or by `links/revoke_broadcast`.
+
+use super::drive::{Running, Stop};
+use crate::agent::Command;
+use crate::net::Token;
+use crate::runtime::groups::group::{Driver, Group, Slot};
+use crate::runtime::links::link::Arrival;
+use std::time::Duration;
+
+/// How long nobody looks after somebody has, for each [`LINKS`]: so that a look, which costs more the more links there are,
+/// takes a thousandth of the time.
+const INTERVAL: Duration = Duration::from_millis(1);
+const LINKS: usize = 8;
+
+impl Group {
+    /// Looks for peers that have given up since the last look: a call that begins now is not to end well by what they had sent.
+    pub(crate) fn overhear(&self, driver: &mut Driver, running: &Running<'_>) -> Result<(), Stop> {
+        if running.since < driver.overhears_from {
+            return Ok(());
+        }
+        if self.take_signal() {
+            self.look_up(driver, running)?;
+        }
+        let Driver { watch, slots, overhears_from, .. } = driver;
+        watch.clear();
+        for (peer, slot) in slots.iter().enumerate() {
+            if let Slot::Up(link) = slot {
+                watch.add(Token(peer), link.descriptor(), false, false);
+            }
+        }
+        *overhears_from = running.since + INTERVAL * (1 + watch.watched() / LINKS) as u32;
+        watch.wait(Some(Duration::ZERO)).expect("poll fails only for bad arguments");
+        for ready in watch.ready() {
+            let slot = &mut slots[ready.token.0];
+            if let Slot::Up(link) = slot {
+                link.note_end(ready.closed);
+                if !link.is_waited_for() {
+                    self.serve(slot, running, ready.token.0 as u32)?;
+                }
+            }
+            if let Slot::Up(link) = slot {
+                link.last_word().map_or(Ok(()), |failure| Err(Stop::Heard(Box::new(failure))))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at a link that a call does not read just now: a peer may be giving up, or gone.
+    pub(crate) fn serve(&self, slot: &mut Slot, running: &Running<'_>, peer: u32) -> Result<(), Stop> {
+        let Slot::Up(link) = slot else { return Ok(()) };
+        match link.peek() {
+            Ok(None | Some(Arrival::Data(..) | Arrival::Message(..))) => Ok(()), // found out by who reads it
+            Ok(Some(Arrival::Revoke(failure))) => Err(Stop::Heard(Box::new(failure))),
+            Ok(Some(Arrival::Leave)) => {
+                *slot = Slot::Left;
+                Ok(())
+            }
+            Err(end) => {
+                // Evidence; the verdict, if there is one, comes from the scheduler.
+                let evidence = end.in_words();
+                *slot = Slot::Ended(end);
+                let index = self.index_of(peer).expect("a link's peer is a member");
+                self.ask(running.shared, Command::Suspect { peer: index, evidence });
+                Ok(())
+            }
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! A group's collectives, one after another: taking a turn, waiting for it, and doing the work in it, on the thread that
+//! calls or, for one that does not wait, on the group's progress thread.
+//!
+//! The progress thread exists from the first such call on until the group is ended; it does nothing but what a caller's
+//! thread would do, in the order of the turns. How the work itself is done is in `drive`; what happens when it cannot go
+//! on, in `failure`.
+
+use super::drive::{grow, Running, Stop};
+use super::queue::Queue;
+use super::turns::Turn;
+use crate::agent::Command;
+use crate::collective::kernels::UserFunction;
+use crate::collective::{choose, Layout, Shape};
+use crate::error::{memory, Error, Result, Status};
+use crate::net::thread;
+use crate::runtime::base::request::{Cancel, Completer, Request};
+use crate::runtime::groups::group::{Driver, Group};
+use crate::runtime::memory::buffer::CallBuffers;
+use crate::runtime::state::node_state::{Shared, ToNode};
+use crate::types::{Call, Time};
+use std::cell::RefCell;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+/// One collective, as one rank calls it.
+pub struct Work<'a> {
+    /// What is called.
+    pub call: Call,
+    /// Where the parts of its buffers lie, if each has a size of its own.
+    pub layout: Option<Layout>,
+    /// What combines elements, if that is a user's function.
+    pub function: Option<UserFunction>,
+    /// Its buffers, as long as `Shape` says.
+    pub buffers: CallBuffers<'a>,
+}
+
+#[cfg(test)]
+impl<'a> Work<'a> {
+    /// A call whose parts are equally long, and which needs no user's function.
+    pub fn plain(call: Call, buffers: CallBuffers<'a>) -> Work<'a> {
+        Work { call, layout: None, function: None, buffers }
+    }
+}
+
+/// A collective whose caller does not wait.
+pub(crate) struct Job {
+    turn: u64,
+    since: Time,
+    work: Work<'static>,
+    completer: Completer,
+}
+
+/// What the progress thread has before it.
+pub(crate) type Jobs = Queue<Job, JoinHandle<()>>;
+
+impl Group {
+    /// Carries out one collective, and returns when it is done.
+    pub fn run(&self, work: Work<'_>) -> Result<()> {
+        let shared = self.shared()?;
+        self.check(&work)?;
+        self.begin(&shared)?;
+        let since = shared.clock.now();
+        let turn = self.turns.take();
+        self.told_by(&shared, self.work(&shared, &turn, since, work))
+    }
+
+    /// Starts one collective, which goes on while the caller does something else.
+    pub fn start(self: &Arc<Self>, work: Work<'static>) -> Result<Request> {
+        self.start_on(work, |group| thread::spawn("muster-progress", move || group.work_off()))
+    }
+
+    /// The same, on a progress thread that is started so, if there is none yet.
+    pub(crate) fn start_on(
+        self: &Arc<Self>,
+        work: Work<'static>,
+        spawn: impl FnOnce(Arc<Group>) -> Result<JoinHandle<()>>,
+    ) -> Result<Request> {
+        let shared = self.shared()?;
+        self.check(&work)?;
+        self.begin(&shared)?;
+        let (since, call) = (shared.clock.now(), work.call);
+        let roomy =
+            if self.requests.has_spare() { Ok(()) } else { memory::with_reserve("one request more", || Ok(())) };
+        let roomy = roomy.and_then(|()| self.jobs.reserve());
+        roomy.map_err(|error| self.cannot_start(&shared, call, since, &error))?;
+        let started = self.jobs.put(
+            || spawn(Arc::clone(self)),
+            || {
+                let (request, completer) = self.requests.make();
+                let turn = self.turns.take_number();
+                completer.cancel_by(Cancel::Collective(Arc::downgrade(self), call, turn));
+                (Job { turn, since, work, completer }, request)
+            },
+        );
+        let started = started.map_err(|error| self.cannot_start(&shared, call, since, &error))?;
+        started.ok_or_else(|| Error::new(Status::State, format!("{} has been freed, or its cluster left", self.id())))
+    }
+
+    /// A collective that cannot begin here has failed like one that cannot go on: the others may be in it.
+    fn cannot_start(&self, shared: &Shared, call: Call, since: Time, error: &Error) -> Error {
+        let turn = self.turns.take();
+        let running = self.running(shared, call, turn.number(), since);
+        self.give_up_for_all(&running, self.failed(&running, error)).into()
+    }
+
+    fn check(&self, work: &Work<'_>) -> Result<()> {
+        self.shape(work)?.check()
+    }
+
+    fn shape<'a>(&self, work: &'a Work<'_>) -> Result<Shape<'a>> {
+        let Some(rank) = self.rank() else {
+            return Err(Error::invalid(format!("{}: this process is no member of {}", work.call.kind, self.id())));
+        };
+        let in_place = work.buffers.in_place();
+        Ok(Shape { rank, size: self.size(), call: work.call, in_place, layout: work.layout.as_ref() })
+    }
+
+    /// The program calls: not on a group that is over. Otherwise it goes on, if another one was.
+    pub(crate) fn begin(&self, shared: &Shared) -> Result<()> {
+        self.told_by(shared, self.refuse_if_broken(shared))?;
+        if shared.aftermath.goes_on() {
+            shared.ask(ToNode::Brain(Command::Report));
+        }
+        Ok(())
+    }
+
+    /// The calling thread hears how a call ended, and by an error, perhaps, that a group which was made is over.
+    pub(crate) fn told_by<T>(&self, shared: &Shared, outcome: Result<T>) -> Result<T> {
+        if outcome.is_err() && self.is_made() && self.broken().is_some() {
+            shared.aftermath.told(self.id());
+        }
+        outcome
+    }
+
+    fn refuse_if_broken(&self, shared: &Shared) -> Result<()> {
+        self.told(shared).map_or(Ok(()), |failure| Err(self.break_with(failure).into()))
+    }
+
+    fn work(&self, shared: &Shared, turn: &Turn<'_>, since: Time, work: Work<'_>) -> Result<()> {
+        let shape = self.shape(&work)?;
+        let outcome = self.in_turn(shared, turn, work.call, since, |driver, running| {
+            let algorithm = choose(&shape, &self.thresholds);
+            let scratch_bytes = algorithm.scratch_bytes(&shape);
+            let mut scratch = std::mem::take(&mut driver.scratch);
+            let checksums = RefCell::new(std::mem::take(&mut driver.checksums));
+            let outcome = grow(&mut scratch, scratch_bytes).and_then(|()| {
+                let memory = work.buffers.with_scratch(&mut scratch).remembering(&checksums);
+                self.carry_out(driver, running, &shape, algorithm, &memory, work.function)
+            });
+            (driver.scratch, driver.checksums) = (scratch, checksums.into_inner());
+            outcome
+        });
+        self.take_lists(work.layout);
+        outcome
+    }
+
+    /// Waits for a turn and does something in it, as the group's next collective. A panic there is a bug of this library; the
+    /// others are not to wait for what it has left undone.
+    pub(crate) fn in_turn<T>(
+        &self,
+        shared: &Shared,
+        turn: &Turn<'_>,
+        call: Call,
+        since: Time,
+        body: impl FnOnce(&mut Driver, &Running<'_>) -> Result<T, Stop>,
+    ) -> Result<T> {
+        let mut running = self.running(shared, call, turn.number(), since);
+        if !turn.wait(|| shared.clock.until(running.deadline)) {
+            return Err(self.give_up_waiting(&running).into());
+        }
+        let mut driver = self.driver();
+        self.refuse_if_broken(shared)?;
+        let driver = &mut *driver;
+        running.data.history = driver.history.in_short();
+        self.enter(running.sequence, call, since);
+        let guarded = AssertUnwindSafe(|| self.overhear(driver, &running).and_then(|()| body(driver, &running)));
+        match catch_unwind(guarded).unwrap_or(Err(Stop::Bug)) {
+            Ok(result) => {
+                driver.history.add(running.data.signature);
+                self.finish(running.sequence);
+                Ok(result)
+            }
+            Err(stop) => Err(self.give_up(driver, &running, stop).into()),
+        }
+    }
+
+    /// The caller of a collective wants its end: that ends the group for everyone, for others may be in it already.
+    pub(crate) fn cancel(&self, call: Call, turn: u64) {
+        let Ok(shared) = self.shared() else { return };
+        let running = self.running(&shared, call, turn, shared.clock.now());
+        self.give_up_for_all(&running, self.cancelled(&running));
+    }
+
+    fn work_off(&self) {
+        while let Some(Job { turn, since, work, completer }) = self.jobs.next() {
+            let turn = self.turns.hold(turn);
+            let outcome = self.shared().and_then(|shared| self.work(&shared, &turn, since, work));
+            // Within its turn: when a blocking call behind it has ended, so has the request.
+            completer.complete(outcome.map(|()| None));
+            drop(turn);
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! Groups as a caller holds them: handles, creation, and how a group's use ends.
+
+pub(crate) mod create;
+pub(crate) mod group;
+pub(crate) mod handle;
+pub(crate) mod parting;

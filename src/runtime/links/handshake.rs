@@ -1,0 +1,231 @@
+//! One connection on which a link is being opened: what has been said on it, and what that means.
+//!
+//! Invariant: no payload before *Accept*. Which link is let in is the mesh's decision.
+
+use super::link_end::{self, LinkEnd};
+use super::mesh::LinkKey;
+use super::watching::word_of;
+use crate::agent::PeerWord;
+use crate::error::Failure;
+use crate::net::Transport;
+use crate::types::{Secret, Time};
+use crate::wire::{
+    encode_frame, peek_frame, Decoder, Encoder, LinkAccept, LinkHello, LinkKind, LinkReject, LinkRejectReason,
+    LinkRevoke, Wire, WireError, PROOF_BYTES,
+};
+use std::io::{self, IoSlice, IoSliceMut};
+
+/// How much is read during a handshake; a link takes over what was read beyond it.
+pub(crate) const HANDSHAKE_BYTES: usize = 4096;
+
+/// How much is read at most of what is told of a group's end: twice as much as that is.
+const WORD_BYTES: usize = 32 << 10;
+
+/// A connection on which something is still to be said.
+pub(crate) struct Handshake {
+    pub transport: Box<dyn Transport>,
+    pub inbound: Vec<u8>,
+    pub outbound: Vec<u8>,
+    /// Only connections that others opened have one: the groups put a limit to how long a dial may take.
+    pub deadline: Time,
+    pub stage: Stage,
+}
+
+#[derive(PartialEq)]
+pub(crate) enum Stage {
+    /// We dialled, and wait for the answer.
+    Dialled(LinkKey),
+    /// They dialled; their hello has not come yet.
+    Accepted,
+    /// The same, on the descriptor that is kept for saying that there is no other; whose limit that is.
+    AcceptedOnSpare(String),
+    /// Their hello came before our `Formed`.
+    Held(LinkHello),
+    /// Our *Accept* is going out.
+    Accepting(LinkKey),
+    /// Our *Reject* is going out.
+    Rejecting,
+    /// We tell a member that the group is over.
+    Telling(LinkKey),
+    /// It tells us.
+    Hearing(LinkKey),
+    /// Both say that they live, for as long as it stands.
+    Watching(LinkKey),
+}
+
+/// What to do with a handshake after a look at it.
+pub(crate) enum Next {
+    Wait,
+    Close,
+    Deliver(LinkKey),
+    Failed(LinkKey, LinkEnd),
+    /// The peer has freed the group.
+    Freed(LinkKey),
+    /// The peer gives the group up, for it cannot have the link.
+    Over(LinkKey, Failure),
+    Answer(LinkHello),
+    /// The peer says that the group is over.
+    Told(LinkKey, Failure),
+    /// It has been told.
+    HasTold(LinkKey),
+    /// A peer that is watched says this; there may be more.
+    Says(LinkKey, PeerWord),
+    /// A watch has ended.
+    WatchEnded(LinkKey, String),
+}
+
+impl Handshake {
+    /// Writes what is to be said, reads what has come, and says what to do.
+    pub(crate) fn look(&mut self, secret: Option<Secret>) -> Result<Next, WireError> {
+        match self.write() {
+            Ok(true) => {}
+            Ok(false) => return Ok(Next::Wait),
+            Err(error) => return Ok(self.ended(link_end::ended(&error))),
+        }
+        match self.stage {
+            Stage::Accepting(key) => return Ok(Next::Deliver(key)),
+            Stage::Rejecting => return Ok(Next::Close),
+            Stage::Telling(key) => return Ok(Next::HasTold(key)),
+            Stage::Held(_) => return Ok(Next::Wait),
+            Stage::Dialled(_) | Stage::Accepted | Stage::AcceptedOnSpare(_) => {}
+            Stage::Hearing(_) | Stage::Watching(_) => {}
+        }
+        let is_long = matches!(self.stage, Stage::Hearing(_) | Stage::Watching(_));
+        let room = if is_long { WORD_BYTES } else { HANDSHAKE_BYTES };
+        loop {
+            if let Some((frame, taken)) = peek_frame(&self.inbound, room as u64 / 2)? {
+                let next = self.heard(frame.header.kind, &frame.payload, secret);
+                self.inbound.drain(..taken);
+                return next;
+            }
+            let start = self.inbound.len();
+            self.inbound.resize(room, 0);
+            let got = self.transport.read(&mut [IoSliceMut::new(&mut self.inbound[start..])]);
+            self.inbound.truncate(start + *got.as_ref().unwrap_or(&0));
+            match got {
+                Ok(0) => return Ok(self.ended(LinkEnd::Ended("it closed the connection".to_owned()))),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Next::Wait),
+                Err(error) => return Ok(self.ended(link_end::ended(&error))),
+            }
+        }
+    }
+
+    /// Whether everything is written.
+    fn write(&mut self) -> io::Result<bool> {
+        while !self.outbound.is_empty() {
+            match self.transport.write(&[IoSlice::new(&self.outbound)]) {
+                Ok(count) => drop(self.outbound.drain(..count)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        match self.transport.flush() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            flushed => flushed.map(|()| true),
+        }
+    }
+
+    fn ended(&self, end: LinkEnd) -> Next {
+        match self.stage {
+            // After a hello was let in, too: the group may wait for this link already, and no other one will come.
+            Stage::Dialled(key) | Stage::Accepting(key) => {
+                Next::Failed(key, end.after("its end of a new link was closed"))
+            }
+            Stage::Watching(key) => Next::WatchEnded(key, end.after("its connection ended").in_words()),
+            _ => Next::Close,
+        }
+    }
+
+    fn heard(&self, kind: u8, payload: &[u8], secret: Option<Secret>) -> Result<Next, WireError> {
+        if let Stage::Watching(key) = self.stage {
+            return word_of(LinkKind::from_code(kind)?, payload).map(|word| Next::Says(key, word));
+        }
+        let mut from = Decoder::new(payload);
+        match (LinkKind::from_code(kind)?, &self.stage) {
+            (LinkKind::Hello, Stage::Accepted | Stage::AcceptedOnSpare(_)) => {
+                let hello = LinkHello::take(&mut from)?;
+                from.finish()?;
+                Ok(Next::Answer(hello))
+            }
+            (LinkKind::Accept, &Stage::Dialled(key)) => {
+                let proof = LinkAccept::take(&mut from)?.proof;
+                from.finish()?;
+                if !secret.is_some_and(|secret| same_bytes(&proof, &half(&secret, 1))) {
+                    return Err(WireError("it does not know the epoch's secret".to_owned()));
+                }
+                Ok(Next::Deliver(key))
+            }
+            (LinkKind::Reject, &Stage::Dialled(key)) => {
+                let reason = LinkReject::take(&mut from)?.reason;
+                from.finish()?;
+                match reason {
+                    // Its own attempt, or the link that came of it, is the one that survives.
+                    LinkRejectReason::Crossing | LinkRejectReason::Duplicate => Ok(Next::Close),
+                    LinkRejectReason::NoGroup => Ok(Next::Freed(key)),
+                    reason => Ok(Next::Failed(key, LinkEnd::Ended(format!("it refused the link: {reason:?}")))),
+                }
+            }
+            (LinkKind::Revoke, &Stage::Dialled(key)) => {
+                let failure = LinkRevoke::take(&mut from)?.failure;
+                from.finish()?;
+                Ok(Next::Over(key, failure))
+            }
+            (LinkKind::Revoke, &Stage::Hearing(key)) => {
+                let failure = LinkRevoke::take(&mut from)?.failure;
+                from.finish()?;
+                Ok(Next::Told(key, failure))
+            }
+            (other, _) => Err(WireError(format!("{other:?} in the middle of a handshake"))),
+        }
+    }
+}
+
+pub(crate) fn frame(kind: LinkKind, body: &impl Wire) -> Vec<u8> {
+    let mut payload = Encoder::default();
+    body.put(&mut payload);
+    let mut bytes = Vec::new();
+    encode_frame(kind as u8, 0, &payload.bytes, &mut bytes);
+    bytes
+}
+
+/// The last word on a link.
+pub(crate) fn leave() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode_frame(LinkKind::Leave as u8, 0, &[], &mut bytes);
+    bytes
+}
+
+/// The dialler's half of the epoch's secret (0), or the accepter's (1).
+pub(crate) fn half(secret: &Secret, which: usize) -> [u8; PROOF_BYTES] {
+    secret.0[which * PROOF_BYTES..][..PROOF_BYTES].try_into().expect("a half is PROOF_BYTES long")
+}
+
+/// Whether two proofs are equal, in a time that does not tell where they differ.
+pub(crate) fn same_bytes(one: &[u8; PROOF_BYTES], other: &[u8; PROOF_BYTES]) -> bool {
+    one.iter().zip(other).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::runtime::base::control::tests::Scripted;
+    use crate::types::GroupId;
+    use crate::wire::Channel;
+
+    /// Nothing comes back in the one case; in the other the peer's system says so.
+    #[test]
+    fn how_a_new_link_ended_is_told_with_it() {
+        let key = LinkKey::new(GroupId::WORLD, Channel::Collectives, 1);
+        for (number, is_silent) in [(libc::ETIMEDOUT, true), (libc::EHOSTUNREACH, true), (libc::ECONNRESET, false)] {
+            let transport = Scripted::default();
+            transport.script().fails = Some(number);
+            let (inbound, outbound) = (Vec::new(), Vec::new());
+            let (transport, deadline, stage) = (Box::new(transport), Time::NEVER, Stage::Dialled(key));
+            let mut shake = Handshake { transport, inbound, outbound, deadline, stage };
+            let Ok(Next::Failed(_, end)) = shake.look(None) else { panic!("it has failed") };
+            assert_eq!(matches!(end, LinkEnd::Silent(_)), is_silent, "{end:?}");
+            assert!(end.in_words().starts_with("its end of a new link was closed: "), "{end:?}");
+        }
+    }
+}

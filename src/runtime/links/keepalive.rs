@@ -1,0 +1,67 @@
+//! Whether the peer's kernel answers on a link: what makes it answer, and since when it owes that.
+//!
+//! It acknowledges what is sent to it, also for a process that is stopped, or does not read. Where nothing is under way an
+//! empty frame is sent, which the peer's library passes over: the kernel's own keepalive asks once a second at most. Tested in
+//! `link_test.rs`.
+
+use crate::net::{Acknowledged, Transport};
+use crate::types::Time;
+use crate::wire::{FrameHeader, LinkKind, HEADER_BYTES};
+use std::io::{self, IoSlice};
+use std::time::Duration;
+
+/// What is owed on one link.
+#[derive(Default)]
+pub(crate) struct KeepAlive {
+    /// How much of such a frame has still to go out.
+    rest: usize,
+    /// The look at which an answer was owed first, and what had been acknowledged by then: nothing has been since.
+    owed: Option<(Time, u64)>,
+    has_looked: bool,
+}
+
+impl KeepAlive {
+    /// For how long an answer has been owed. A look that comes `late` may not have let its kernel read it: that does not count.
+    /// `is_idle`: no other frame is going out.
+    pub(crate) fn look(&mut self, transport: &mut dyn Transport, now: Time, late: Duration, is_idle: bool) -> Duration {
+        if !std::mem::replace(&mut self.has_looked, true) {
+            transport.send_again_evenly();
+        }
+        let Acknowledged { bytes, owes } = transport.acknowledged();
+        if !owes {
+            self.owed = None;
+            if is_idle && self.rest == 0 && transport.unsent() == 0 {
+                (self.rest, self.owed) = (HEADER_BYTES, Some((now, bytes)));
+            }
+            // What becomes of the link is found out by who reads it.
+            let _ = self.go_on(transport).and_then(|_| transport.flush());
+            return Duration::ZERO;
+        }
+        let (since, _) = match &mut self.owed {
+            Some(owed) if owed.1 == bytes => {
+                owed.0.forgive(late, now);
+                *owed
+            }
+            owed => *owed.insert((now, bytes)),
+        };
+        now.since(since)
+    }
+
+    /// Writes what is left of the frame, until the transport would block. Returns whether nothing is.
+    pub(crate) fn go_on(&mut self, transport: &mut dyn Transport) -> io::Result<bool> {
+        while self.rest > 0 {
+            let frame = FrameHeader { kind: LinkKind::KeepAlive as u8, flags: 0, node: 0, length: 0 }.encode();
+            match transport.write(&[IoSlice::new(&frame[HEADER_BYTES - self.rest..])]) {
+                Ok(count) => self.rest -= count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether a part of the frame has gone out, and the rest has not.
+    pub(crate) fn is_mid_frame(&self) -> bool {
+        (1..HEADER_BYTES).contains(&self.rest)
+    }
+}

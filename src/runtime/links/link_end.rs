@@ -1,0 +1,52 @@
+//! Why a link can no longer be used.
+
+use crate::error::Failure;
+use crate::wire::WireError;
+use std::io::{self, ErrorKind};
+
+/// Why a link can no longer be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LinkEnd {
+    /// The peer's end is closed: its system says so.
+    Ended(String),
+    /// Nothing comes back: the peer may be gone, or the network lets nothing pass, be it to the peer or to this node.
+    Silent(String),
+    /// What came in is damaged, or is not this protocol.
+    Corrupt(String),
+    /// One side cannot have it, and gives the group up: the first cause.
+    Over(Box<Failure>),
+}
+
+impl LinkEnd {
+    /// The same, as evidence of what became of the peer.
+    pub(crate) fn in_words(&self) -> String {
+        match self {
+            LinkEnd::Ended(reason) | LinkEnd::Silent(reason) | LinkEnd::Corrupt(reason) => reason.clone(),
+            LinkEnd::Over(failure) => failure.to_string(),
+        }
+    }
+
+    /// The same, of which this is to be said first.
+    pub(crate) fn after(self, what: &str) -> LinkEnd {
+        let words = |reason| format!("{what}: {reason}");
+        match self {
+            LinkEnd::Ended(reason) => LinkEnd::Ended(words(reason)),
+            LinkEnd::Silent(reason) => LinkEnd::Silent(words(reason)),
+            LinkEnd::Corrupt(reason) => LinkEnd::Corrupt(words(reason)),
+            LinkEnd::Over(failure) => LinkEnd::Over(failure),
+        }
+    }
+}
+
+pub(crate) fn ended(error: &io::Error) -> LinkEnd {
+    match error.kind() {
+        ErrorKind::TimedOut | ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable | ErrorKind::NetworkDown => {
+            LinkEnd::Silent(error.to_string())
+        }
+        _ => LinkEnd::Ended(error.to_string()),
+    }
+}
+
+pub(crate) fn corrupt(error: WireError) -> LinkEnd {
+    LinkEnd::Corrupt(error.0)
+}

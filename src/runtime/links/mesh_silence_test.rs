@@ -1,0 +1,104 @@
+//! Links that do not come to stand, for nobody answers.
+
+use super::*;
+use crate::net::deafen;
+use crate::runtime::links::silence::attempt;
+
+/// When attempts that began at 0 are given up.
+fn end() -> Time {
+    let nowhere = nowhere();
+    Time(0) + attempt(&formed(0, [nowhere, nowhere]).agreed)
+}
+
+/// What its group was told.
+fn failure(side: &mut Side) -> Option<String> {
+    side.turn();
+    side.mail.pop().map(|mail| match mail {
+        Mail::Failed(1, LinkEnd::Silent(reason)) => reason,
+        _ => panic!("it did not fail"),
+    })
+}
+
+#[test]
+fn a_dial_that_nobody_answers_is_given_up_once_its_time_is_up() {
+    let deaf = TcpListener::bind("127.0.0.1:0").unwrap();
+    deafen(&deaf);
+    let address = deaf.local_addr().unwrap();
+    let mut side = one(&plain(), address);
+    side.open(KEY[1]);
+    assert_eq!(side.mesh.expire(Time(0)), end());
+    side.open(KEY[1]); // asked for once more, it is no younger
+    assert_eq!(side.mesh.expire(Time(end().0 - 1)), end());
+    assert!(!side.is_idle() && failure(&mut side).is_none());
+    assert_eq!(side.mesh.expire(end()), Time::NEVER);
+    assert!(side.is_idle());
+    assert_eq!(failure(&mut side), Some(format!("it cannot be reached at {address}: no answer for 4.0 s")));
+    // The next one has its own time.
+    side.open(KEY[1]);
+    assert_eq!(side.mesh.expire(end()), end() + end().since(Time(0)));
+}
+
+#[test]
+fn an_attempt_that_stands_is_not_given_up_because_nobody_has_looked() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut side = one(&plain(), listener.local_addr().unwrap());
+    let dial = Dial::start(&[listener.local_addr().unwrap()], &side.poller, || Token(FIRST_TOKEN));
+    side.mesh.dials.insert(KEY[1], dial);
+    side.mesh.expire(Time(0));
+    let _peer = listener.accept().unwrap();
+    until(|| side.mesh.dials[&KEY[1]].unanswered().is_none().then_some(()));
+    side.mesh.expire(end() + HELLO_WAIT);
+    stand(&mut side, KEY[1]);
+}
+
+#[test]
+fn of_several_addresses_one_that_answers_is_enough() {
+    let (deaf, hears) = (TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
+    deafen(&deaf);
+    let mut side = Side::new(plain());
+    let mut formed = formed(0, [side.address(), nowhere()]);
+    let other = formed.members.find(1).unwrap();
+    let addresses = vec![deaf.local_addr().unwrap(), hears.local_addr().unwrap()];
+    let own = formed.members.find(0).unwrap();
+    formed.members = Members::new([own, Member { addresses, ..other }].map(Arc::new).to_vec());
+    side.form(&formed);
+    side.open(KEY[1]);
+    side.mesh.expire(Time(0));
+    stand(&mut side, KEY[1]);
+    side.mesh.expire(end());
+    assert!(!side.is_idle() && failure(&mut side).is_none());
+}
+
+/// Its agent thread may not know of the group yet, and whether its process is stopped the scheduler finds out.
+#[test]
+fn a_peer_whose_kernel_answers_may_take_as_long_as_it_likes_and_no_other() {
+    for is_deaf in [false, true] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let transport = Scripted::default();
+        transport.script().room = usize::MAX;
+        let only = transport.clone();
+        let wrap: Wrap = Arc::new(move |_| Box::new(only.clone()));
+        let mut side = one(&wrap, listener.local_addr().unwrap());
+        side.open(KEY[1]);
+        stand(&mut side, KEY[1]);
+        assert_eq!(side.mesh.expire(Time(0)), end());
+        transport.script().silence = is_deaf.then_some(end().since(Time(1)));
+        assert!(side.mesh.expire(end()) > end() && transport.script().asked_for_signs);
+        assert!(!side.is_idle() && failure(&mut side).is_none(), "not silent for long enough");
+        transport.script().silence = is_deaf.then_some(end().since(Time(0)));
+        side.mesh.expire(end());
+        let reason = "it cannot be reached at 127.0.0.1:2: no answer for 4.0 s".to_owned();
+        assert_eq!((side.is_idle(), failure(&mut side)), (is_deaf, is_deaf.then_some(reason)));
+    }
+}
+
+#[test]
+fn a_word_that_a_group_is_over_keeps_its_own_time() {
+    let deaf = TcpListener::bind("127.0.0.1:0").unwrap();
+    deafen(&deaf);
+    let mut side = one(&plain(), deaf.local_addr().unwrap());
+    side.open(LinkKey { channel: Channel::Word, ..KEY[1] });
+    assert_eq!(side.mesh.expire(Time(0)), Time::NEVER);
+    side.mesh.expire(end());
+    assert!(!side.is_idle());
+}

@@ -1,0 +1,16 @@
+//! Links to other nodes: opened, accepted, watched, ended. It knows rosters, and no group.
+
+pub(crate) mod address_lookup;
+pub(crate) mod dial;
+pub(crate) mod handshake;
+pub(crate) mod keepalive;
+pub(crate) mod link;
+pub(crate) mod link_end;
+pub(crate) mod mesh;
+pub(crate) mod outgoing;
+pub(crate) mod revoke_broadcast;
+pub(crate) mod shortage;
+pub(crate) mod silence;
+pub(crate) mod sink;
+pub(crate) mod unanswered;
+pub(crate) mod watching;

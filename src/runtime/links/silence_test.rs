@@ -1,0 +1,271 @@
+use super::*;
+use crate::agent::{Command, Event};
+use crate::error::{Failure, Status};
+use crate::net::{deafen, Acknowledged};
+use crate::runtime::base::control::tests::Scripted;
+use crate::runtime::collectives::failure::tests::Bench;
+use crate::runtime::links::link::Link;
+use crate::runtime::state::node_state::{Shared, ToNode};
+use crate::types::Epoch;
+use crate::wire::{Absent, HEADER_BYTES};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+const PEERS: [Option<u32>; 2] = [Some(2), Some(3)];
+const SECOND: Duration = Duration::from_secs(1);
+
+fn agreed(heartbeat_timeout_ms: u64) -> Agreed {
+    let (thresholds, store_key_max, store_value_max) = (Vec::new(), 1, 1);
+    Agreed { heartbeat_timeout_ms, checksums: true, thresholds, store_key_max, store_value_max }
+}
+
+#[test]
+fn all_that_is_done_about_a_silence_is_done_by_the_heartbeat_time_out_and_one_interval() {
+    let ms = Duration::from_millis;
+    for (time_out, every, ask, patience, most, attempts) in [
+        (500, 50, 200, 450, 600, 4000),
+        (2000, 200, 800, 1800, 2400, 4000),
+        (5000, 500, 2000, 4500, 6000, 6000),
+        (60_000, 1000, 24_000, 59_000, 72_000, 72_000),
+    ] {
+        let (every, ask, patience, most) = (ms(every), ms(ask), ms(patience), ms(most));
+        assert_eq!(Bounds::of(&agreed(time_out)), Bounds { every, ask, patience, most });
+        assert_eq!(attempt(&agreed(time_out)), ms(attempts));
+    }
+    assert!(Bounds::of(&agreed(u64::MAX)).most > ms(u64::MAX), "whatever comes over the wire");
+    assert!(Bounds::of(&agreed(0)).every > Duration::ZERO);
+}
+
+#[test]
+fn what_a_silence_calls_for() {
+    let (bounds, ms) = (Bounds::of(&agreed(1000)), Duration::from_millis);
+    let finding = |silence, has_asked, answer| bounds.finding(ms(silence), has_asked, || answer);
+    let (alive, left, nothing) = (Some(PeerState::Alive), Some(PeerState::Left), None);
+    for (silence, has_asked, answer, expected) in [
+        (0, false, alive, Finding::Nothing),
+        (399, false, alive, Finding::Nothing),
+        (400, false, alive, Finding::Ask),
+        (400, true, alive, Finding::Nothing),
+        (899, true, alive, Finding::Nothing),
+        (900, true, alive, Finding::Unreached),
+        (900, true, nothing, Finding::Nothing),
+        (900, false, alive, Finding::Ask),
+        (1199, true, nothing, Finding::Nothing),
+        (1200, true, nothing, Finding::Unknown),
+        (1200, true, alive, Finding::Unreached),
+        (1200, false, alive, Finding::Unknown),
+        (10, true, left, Finding::Unknown),
+        (0, true, left, Finding::Nothing),
+        (10, false, left, Finding::Nothing),
+    ] {
+        assert_eq!(finding(silence, has_asked, answer), expected, "{silence} ms, asked: {has_asked}, {answer:?}");
+    }
+}
+
+/// Slots of a group of four; the links to ranks 2 and 3 stand.
+fn slots() -> (Vec<Slot>, [Scripted; 2]) {
+    let scripts = [Scripted::default(), Scripted::default()];
+    let up = |script: &Scripted| Slot::Up(Box::new(Link::new(Box::new(script.clone()), &[])));
+    (vec![Slot::Unused, Slot::Asked, up(&scripts[0]), up(&scripts[1])], scripts)
+}
+
+fn at(seconds: f64) -> Time {
+    Time(1_000_000_000_000) + Duration::from_secs_f64(seconds)
+}
+
+/// As the cluster of `Bench` has agreed on: a time-out of 1 s.
+fn standstill(bench: &Bench) -> Standstill {
+    assert_eq!(bench.group.formed.agreed.heartbeat_timeout_ms, 1000);
+    Standstill::default()
+}
+
+#[test]
+fn who_stands_still_looks_twice_an_interval_and_not_before() {
+    let (bench, (mut slots, scripts)) = (Bench::new(), slots());
+    let mut still = standstill(&bench);
+    scripts.iter().for_each(|script| script.script().room = usize::MAX);
+    let sent = || scripts.each_ref().map(|script| script.script().sent.len() / HEADER_BYTES);
+    for seconds in [0.0, 0.09] {
+        bench.group.look_for_signs(&bench.shared, &mut slots, PEERS, &mut still, at(seconds)).unwrap();
+        assert_eq!(
+            (still.go_on(&bench.group.bounds, at(seconds)), sent()),
+            (at(0.1), [0, 0]),
+            "as most calls end by then"
+        );
+    }
+    for (seconds, frames) in [(0.1, 1), (0.15, 1), (0.2, 2)] {
+        bench.group.look_for_signs(&bench.shared, &mut slots, [PEERS[1], None], &mut still, at(seconds)).unwrap();
+        assert_eq!(sent(), [0, frames], "only who is waited for");
+    }
+    assert_eq!(still.go_on(&bench.group.bounds, at(0.2)), at(0.3));
+    still.end();
+    assert_eq!(still.go_on(&bench.group.bounds, at(1.5)), at(1.6), "it has moved on meanwhile");
+}
+
+/// What comes of it that the peer's kernel owes an answer at these looks, having acknowledged so many bytes.
+/// `alive_from`: when the scheduler says that the peer lives.
+fn stop(
+    owes: impl Fn(f64) -> Option<u64>,
+    alive_from: Option<f64>,
+    looks: impl Iterator<Item = f64>,
+) -> (f64, Option<Stop>) {
+    let (bench, (mut slots, scripts)) = (Bench::new(), slots());
+    let mut still = standstill(&bench);
+    still.go_on(&bench.group.bounds, at(0.0));
+    let (mut asked, mut last) = (0, 0.0);
+    for seconds in looks {
+        last = seconds;
+        scripts[1].script().acknowledged =
+            Acknowledged { bytes: owes(seconds).unwrap_or(7), owes: owes(seconds).is_some() };
+        if asked > 0 && alive_from.is_some_and(|from| seconds >= from) {
+            bench.shared.file(Event::Peer(3, PeerState::Alive, culprit()));
+        }
+        if let Err(stop) = bench.group.look_for_signs(&bench.shared, &mut slots, PEERS, &mut still, at(seconds)) {
+            assert!(asked > 0, "the scheduler is asked before");
+            return (seconds, Some(stop));
+        }
+        while let Some(command) = bench.shared.next_command() {
+            asked += usize::from(matches!(command, ToNode::Of(Epoch(1), Command::Suspect { peer: 3, .. })));
+        }
+    }
+    (last, None)
+}
+
+/// Every tenth of a second.
+fn looks(from: u32, until: u32) -> impl Iterator<Item = f64> {
+    (from..=until).map(|tenth| f64::from(tenth) / 10.0)
+}
+
+#[test]
+fn a_link_that_is_silent_for_the_time_out_has_failed_where_the_peer_lives() {
+    // It is known of from the first look on, before which nothing had to come.
+    let (after, Some(Stop::Unreached(3, evidence))) = stop(|_| Some(7), Some(0.0), looks(1, 30)) else {
+        panic!("it has not")
+    };
+    assert_eq!((after, evidence), (1.0, "nothing that was sent to it has been acknowledged for 0.9 s".to_owned()));
+    // Heard in between, it has the whole time again.
+    let owes = |seconds: f64| Some(if seconds < 0.9 { 7 } else { 8 });
+    assert!(matches!(stop(owes, Some(0.0), looks(1, 30)), (after, Some(Stop::Unreached(3, _))) if after == 1.8));
+    let owes = |seconds: f64| (seconds != 0.9).then_some(7);
+    assert!(matches!(stop(owes, Some(0.0), looks(1, 30)), (after, Some(Stop::Unreached(3, _))) if after == 1.8));
+}
+
+#[test]
+fn where_the_scheduler_does_not_know_yet_it_has_an_interval_more() {
+    assert!(
+        matches!(stop(|_| Some(7), Some(1.15), looks(1, 30)), (after, Some(Stop::Unreached(3, _))) if after == 1.2)
+    );
+    let (after, Some(Stop::Ended(3, LinkEnd::Silent(_)))) = stop(|_| Some(7), None, looks(1, 30)) else {
+        panic!("it lives")
+    };
+    assert_eq!(after, 1.3);
+}
+
+#[test]
+fn who_looks_late_may_not_have_let_its_kernel_hear() {
+    // A pause of 5 s is no silence of 5 s.
+    let late = looks(1, 5).chain(looks(55, 80));
+    assert!(matches!(stop(|_| Some(7), Some(0.0), late), (after, Some(Stop::Unreached(3, _))) if after == 5.9));
+}
+
+#[test]
+fn who_runs_out_of_time_knows_whom_it_waited_for_and_whose_link_is_at_fault() {
+    let (bench, (mut slots, scripts)) = (Bench::new(), slots());
+    let mut still = standstill(&bench);
+    still.go_on(&bench.group.bounds, at(0.0));
+    let mut awaited = |seconds: f64, peers| bench.group.awaited(&mut slots, peers, &still, at(seconds));
+    let waits_for = |peer| Some(Awaited { peer, fault: None });
+    assert_eq!(awaited(2.0, PEERS), waits_for(2));
+    assert_eq!(awaited(2.0, [None, Some(3)]), waits_for(3));
+    assert_eq!(awaited(2.0, [None, None]), None);
+    assert_eq!(awaited(2.0, [Some(0), None]), waits_for(0), "it is the peer's to open that one");
+    assert_eq!(awaited(0.9, [Some(1), None]), waits_for(1), "it has not had the time");
+    let fault = awaited(2.0, [Some(1), Some(2)]).unwrap().fault.unwrap();
+    assert_eq!(fault, "their link has not come to stand for 2.0 s, be it to 127.0.0.1:2 or from there");
+    scripts[1].script().acknowledged.owes = true;
+    assert_eq!(awaited(0.9, PEERS), waits_for(2));
+    assert_eq!(awaited(2.0, PEERS), waits_for(2), "nobody has looked so far");
+    let fault = awaited(3.0, PEERS).map(|awaited| (awaited.peer, awaited.fault.unwrap()));
+    assert_eq!(fault, Some((3, in_words(SECOND))));
+}
+
+fn culprit() -> crate::error::Culprit {
+    let (role, rank) = (crate::types::Role::Worker, Some(3));
+    crate::error::Culprit { role, rank, node_id: "3".to_owned(), host: "host".to_owned(), pid: 4, last_call: None }
+}
+
+/// As the scheduler, to which all live, and all have entered; a little later it hears of another's cause, if there is one.
+fn answer(shared: &Shared, first: Option<&Failure>, is_over: &AtomicBool) {
+    let mut hears_at = None;
+    while !is_over.load(Ordering::Relaxed) {
+        if hears_at.is_some_and(|at| Instant::now() >= at) {
+            first.into_iter().for_each(|first| shared.file(Event::Revoked(first.clone())));
+        }
+        match shared.next_command() {
+            Some(ToNode::Of(Epoch(1), Command::Suspect { peer, .. })) => {
+                shared.file(Event::Peer(peer, PeerState::Alive, culprit()));
+            }
+            Some(ToNode::Of(Epoch(1), Command::WhereAre(ask, ..))) => {
+                shared.file(Event::Absent(ask, Absent { query: 1, total: 0, members: Vec::new() }));
+                hears_at = Some(Instant::now() + Duration::from_millis(20));
+            }
+            Some(ToNode::Of(Epoch(1), Command::Revoke(failure))) => shared.file(Event::Revoked(failure)),
+            Some(_) => {}
+            None => std::thread::sleep(Duration::from_millis(1)),
+        }
+    }
+}
+
+/// How a broadcast from rank 3 ends, which does not send it, in a cluster that lives.
+fn ends(bench: &Bench, first: Option<&Failure>) -> Failure {
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| answer(&bench.shared, first, &is_over));
+        let failure = bench.call();
+        is_over.store(true, Ordering::Relaxed);
+        failure
+    })
+}
+
+const BOTH: [&str; 2] = ["rank 0 (", "rank 3 ("];
+
+#[test]
+fn two_live_ranks_whose_link_falls_silent_are_both_named() {
+    // Before the operation's time is up, and at its end.
+    for limit_ms in [60_000, 3500] {
+        let mut bench = Bench::new();
+        bench.stand(0);
+        bench.group.set_timeout_ms(limit_ms).unwrap();
+        deafen(&bench.peers[2]);
+        let failure = ends(&bench, None);
+        assert_eq!((failure.status, failure.culprit), (Status::Link, None), "{}", failure.cause);
+        let words =
+            ["cannot reach each other although both live: nothing that was sent to it has been acknowledged for "];
+        assert!(BOTH.iter().chain(&words).all(|words| failure.cause.contains(words)), "{}", failure.cause);
+    }
+}
+
+/// It says nothing for longer than a silence may last, but its kernel acknowledges.
+#[test]
+fn a_time_out_where_all_have_entered_names_whom_this_rank_waits_for() {
+    let mut bench = Bench::new();
+    bench.stand(0);
+    bench.group.set_timeout_ms(6000).unwrap();
+    let failure = ends(&bench, None);
+    assert_eq!((failure.status, failure.culprit), (Status::Timeout, None), "{}", failure.cause);
+    let words =
+        "the 6 s that it may take are over; all ranks have entered it, but it did not end: a slow link, or a rank \
+                 that is stopped; rank 0 (";
+    assert!(failure.cause.contains(words) && failure.cause.contains(") waits for rank 3 ("), "{}", failure.cause);
+}
+
+#[test]
+fn who_does_not_know_whose_link_is_at_fault_hears_it_from_who_does() {
+    let mut bench = Bench::new();
+    bench.stand(0);
+    bench.group.set_timeout_ms(50).unwrap();
+    let cause = "rank 1 and rank 2 cannot reach each other although both live".to_owned();
+    let (culprit, epoch, group) = (None, Epoch(1), Some(bench.group.id()));
+    let first = Failure { status: Status::Link, culprit, cause, epoch, group, sequence: 1 };
+    assert_eq!(ends(&bench, Some(&first)), first);
+}

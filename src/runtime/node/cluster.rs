@@ -1,0 +1,478 @@
+//! A cluster, as one of its nodes has it: joined by [`join`], left by [`Cluster::finalize`].
+//!
+//! Owns the agent thread and, where this process hosts it, the scheduler. Dropping it without finalizing is a loss to the
+//! others.
+
+use super::agent_thread::{Node, Setup};
+use super::rank_table;
+use crate::agent::{Agent, Command, Profile};
+use crate::config::{Key, Place, Settings};
+use crate::error::{Error, Failure, Result, Status};
+use crate::net::host;
+use crate::runtime::base::clock::Clock;
+use crate::runtime::base::identity;
+use crate::runtime::base::identity_store::{lasting_name, Keeper};
+use crate::runtime::base::log::Logger;
+use crate::runtime::base::polling::Polling;
+use crate::runtime::base::sync::Bell;
+use crate::runtime::groups::group::Group;
+use crate::runtime::groups::handle::Seat;
+use crate::runtime::groups::parting::{await_farewell, join as await_threads, tell_last_calls};
+use crate::runtime::links::handshake::leave;
+use crate::runtime::links::mesh::Wrap;
+use crate::runtime::scheduler::port;
+use crate::runtime::scheduler::serving::Serving;
+use crate::runtime::scheduler::thread::Scheduler;
+use crate::runtime::state::node_state::{Learnt, Shared, ToNode, VERDICT_WAIT};
+use crate::runtime::state::reduce_functions::Operations;
+use crate::types::{Epoch, GroupId, Incarnation, LaunchId, Role, Time};
+use crate::wire::{Abort, Formed, Member, Register, Told, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// What is said at the start of a node that no life after it could be known as.
+const NO_LASTING_NAME: &str =
+    "this node has neither a node id (MS_NODE_ID) nor a rank from its launcher: should it be lost, \
+                              it cannot come back";
+
+/// How long leaving waits for what was sent last to reach the peers.
+const FAREWELL_WAIT: Duration = Duration::from_secs(1);
+
+/// How long an abort waits for the other nodes to be told of it, where the scheduler does not tell them.
+const ABORT_WAIT: Duration = Duration::from_secs(2);
+
+/// What joining came to.
+pub enum Joined {
+    /// This process is a node of the cluster.
+    Node(Box<Cluster>),
+    /// This process was the scheduler; the job has ended well.
+    SchedulerDone,
+}
+
+/// A node's cluster.
+pub struct Cluster {
+    settings: Settings,
+    pub(crate) shared: Arc<Shared>,
+    formed: Arc<Formed>,
+    node_id: String,
+    thread: Option<JoinHandle<()>>,
+    /// Those of groups that had not ended when finalizing had to.
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    scheduler: Option<Scheduler>,
+    finalized: Mutex<bool>,
+    /// The newest epoch that the program was told of; held by the one thread that is inside `muster_recover`.
+    pub(crate) recovering: Mutex<Epoch>,
+}
+
+/// What HCCL's cluster manager is started with (see `MS_HCCL_CM_INIT`).
+pub struct HcclCm {
+    /// The scheduler's address, and the port above its own.
+    pub chief: SocketAddr,
+    /// The device that collects what the others say.
+    pub chief_device: u32,
+    /// How many workers there are.
+    pub worker_size: u32,
+    /// This node's address.
+    pub worker: IpAddr,
+}
+
+/// Does what the settings say: serves as the scheduler until the job ends, or joins the cluster as a node.
+pub fn join(settings: Settings) -> Result<Joined> {
+    let wrap: Wrap = Arc::new(|transport| Box::new(transport));
+    join_over(settings, wrap)
+}
+
+/// As [`join`], with every link's transport wrapped.
+pub fn join_over(mut settings: Settings, wrap: Wrap) -> Result<Joined> {
+    if let Place::Scheduler { .. } = settings.place {
+        serving(&settings)?.run()?;
+        return Ok(Joined::SchedulerDone);
+    }
+    refuse_unsupported(&settings)?;
+    rank_table::take_rank(&mut settings)?;
+    let scheduler = hosted_scheduler(&settings)?;
+    Cluster::join(settings, scheduler, wrap).map(|cluster| Joined::Node(Box::new(cluster)))
+}
+
+/// A scheduler that is ready to serve on the thread that runs it.
+pub fn serving(settings: &Settings) -> Result<Serving> {
+    check_scheduler(settings)?;
+    Serving::new(settings)
+}
+
+/// Starts a scheduler on a thread of this process.
+pub fn start_scheduler(settings: &Settings) -> Result<Scheduler> {
+    check_scheduler(settings)?;
+    Scheduler::start(settings)
+}
+
+fn check_scheduler(settings: &Settings) -> Result<()> {
+    refuse_unsupported(settings)?;
+    rank_table::take_rank(&mut settings.clone()) // it has no rank, but the table must be right
+}
+
+/// What this version cannot honour is refused; going on without it would break a promise.
+fn refuse_unsupported(settings: &Settings) -> Result<()> {
+    match settings.unsupported.first() {
+        Some(what) => Err(Error::new(Status::Unsupported, what.clone())),
+        None => Ok(()),
+    }
+}
+
+/// The scheduler that a cluster of one, or rank 0 under another launcher, runs in its own process.
+fn hosted_scheduler(settings: &Settings) -> Result<Option<Scheduler>> {
+    let place = match &settings.place {
+        Place::Alone { .. } => Place::Scheduler { host: "127.0.0.1".to_owned(), ports: vec![0] },
+        Place::Node { host, ports, hosts_scheduler: true, .. } => {
+            Place::Scheduler { host: host.clone(), ports: ports.clone() }
+        }
+        _ => return Ok(None),
+    };
+    let mut settings = settings.clone();
+    settings.place = place;
+    settings.warnings.clear(); // the node tells them
+    Scheduler::start(&settings).map(Some)
+}
+
+impl Cluster {
+    fn join(settings: Settings, scheduler: Option<Scheduler>, wrap: Wrap) -> Result<Cluster> {
+        let incarnation = identity::incarnation()?;
+        let mut register = registration(&settings, incarnation)?;
+        let node_id = register.node_id.clone();
+        let logger = Logger::new(settings.log_level, &format!("{} {node_id:?}", register.role));
+        settings.warnings.iter().for_each(|line| logger.warn(line));
+        let (reentry, mut keeper) = Keeper::open(&settings)?.unzip();
+        register.reentry = reentry.map(Box::new);
+        if keeper.as_ref().is_some_and(Option::is_none) {
+            logger.warn(NO_LASTING_NAME);
+        }
+        let places = port::places(&settings, scheduler.as_ref().map(Scheduler::addresses))?;
+        let (addresses, names): (Vec<_>, Vec<_>) = places.into_iter().unzip();
+        let profile = Profile {
+            register,
+            schedulers: names,
+            scheduler_settings: port::settings_of_places(&settings),
+            forming_timeout: settings.forming_timeout,
+            forming_setting: settings.forming_setting.clone(),
+            heartbeat_timeout: settings.heartbeat_timeout,
+            finalize_timeout: settings.finalize_timeout,
+            seed: u64::from_le_bytes(host::random_bytes()?),
+        };
+        let clock = Clock::start();
+        let mut shared = Shared::new(logger, clock, Bell::new()?);
+        shared.recovery = settings.enable_recovery;
+        shared.polling = Polling::new(settings.poll);
+        let shared = Arc::new(shared);
+        let setup = Setup {
+            agent: Agent::new(profile, clock.now()),
+            schedulers: addresses,
+            own: settings.worker_addresses.clone(),
+            own_setting: settings.origin(Key::WorkerIp),
+            operation_timeout_ms: limit_ms(settings.operation_timeout),
+            wrap,
+        };
+        let node = Node::new(Arc::clone(&shared), setup, incarnation)?;
+        let thread = crate::net::thread::spawn("muster-agent", move || node.run_to_the_end())?;
+        match await_forming(&shared) {
+            Ok(formed) => {
+                if let Some(Err(error)) = keeper.as_mut().and_then(Option::as_mut).map(Keeper::joined) {
+                    shared.logger.warn(&format!("this node's token is not kept as the one that holds: {error}"));
+                }
+                shared.logger.set_speaker(&format!("{} {}, node id {node_id:?}", rank_word(&formed), formed.rank));
+                let (thread, finalized, recovering) = (Some(thread), Mutex::new(false), Mutex::new(formed.epoch));
+                Ok(Cluster {
+                    settings,
+                    shared,
+                    formed,
+                    node_id,
+                    thread,
+                    threads: Mutex::default(),
+                    scheduler,
+                    finalized,
+                    recovering,
+                })
+            }
+            Err(error) => {
+                shared.ask(ToNode::Quit);
+                let _ = thread.join(); // its panic, if any, was printed
+                Err(error)
+            }
+        }
+    }
+
+    /// What this node is.
+    pub fn role(&self) -> Role {
+        crate::runtime::groups::group::own_role(&self.formed)
+    }
+
+    /// What the cluster agreed on, in the present epoch.
+    pub fn formed(&self) -> Arc<Formed> {
+        self.shared.learnt().formed.clone().unwrap_or_else(|| Arc::clone(&self.formed))
+    }
+
+    /// The settings that it was joined with.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// This node's id.
+    pub fn node_id(&self) -> &str {
+        &self.node_id
+    }
+
+    /// Users' reduction functions.
+    pub fn operations(&self) -> &Operations {
+        &self.shared.operations
+    }
+
+    /// The present epoch.
+    pub fn epoch(&self) -> Epoch {
+        self.shared.learnt().formed.as_ref().map_or(self.formed.epoch, |formed| formed.epoch)
+    }
+
+    /// A built-in group, in whatever epoch.
+    pub fn seat(&self, id: GroupId) -> Arc<Seat> {
+        let learnt = self.shared.learnt();
+        let seat = learnt.seats.iter().find(|seat| seat.id() == id);
+        Arc::clone(seat.expect("the built-in groups are made before the cluster is handed out"))
+    }
+
+    /// A built-in group, as it is in the present epoch.
+    pub fn group(&self, id: GroupId) -> Arc<Group> {
+        self.seat(id).present()
+    }
+
+    /// The first cause that broke the cluster, or, if it holds, the first group's; where nothing is broken, a message whose time
+    /// was up.
+    pub fn failure(&self) -> Option<Failure> {
+        let learnt = self.shared.learnt();
+        let (first, groups) = (learnt.causes.of_cluster().cloned(), learnt.groups());
+        drop(learnt);
+        first.or_else(|| groups.iter().find_map(|group| group.late_message()))
+    }
+
+    /// How many nodes of this node's role there are.
+    pub fn size(&self) -> u32 {
+        match self.role() {
+            Role::Server => self.formed.server_num,
+            _ => self.formed.worker_num,
+        }
+    }
+
+    /// The ranks of the workers that are lost.
+    pub fn failed_ranks(&self) -> Vec<u32> {
+        let learnt = self.shared.learnt();
+        learnt.lost.iter().copied().filter(|index| *index < self.formed.worker_num).collect()
+    }
+
+    /// What HCCL's cluster manager is started with.
+    pub fn hccl_cm(&self) -> Result<HcclCm> {
+        let scheduler = self.shared.learnt().scheduler;
+        let scheduler = scheduler
+            .ok_or_else(|| Error::new(Status::Internal, "a scheduler that formed the cluster has an address"))?;
+        let own = self.shared.member(&self.formed(), self.formed.index)?;
+        let worker = own.addresses.first().map_or(scheduler.ip(), |address| address.ip());
+        // A scheduler in this process may listen on every address; the others know this host by the worker's.
+        let ip = if scheduler.ip().is_unspecified() { worker } else { scheduler.ip() };
+        let chief = SocketAddr::new(ip, self.settings.hccl_chief_port(scheduler.port())?);
+        let chief_device = self.settings.hccl_chief_device();
+        Ok(HcclCm { chief, chief_device, worker_size: self.formed.worker_num, worker })
+    }
+
+    /// The HCCL rank table of its workers, as JSON text.
+    pub fn rank_table(&self) -> Result<String> {
+        let workers: Result<Vec<Member>> =
+            (0..self.formed.worker_num).map(|index| self.shared.member(&self.formed(), index)).collect();
+        rank_table::text(&workers?)
+    }
+
+    /// Ends the job for everyone, with this code and reason.
+    pub fn abort(&self, code: i32, reason: &str) -> Result<()> {
+        if self.shared.learnt().left.is_some() {
+            return Err(Error::new(Status::State, "abort: this process has left its cluster"));
+        }
+        self.shared.ask(ToNode::Brain(Command::Abort { code, reason: reason.to_owned() }));
+        let deadline = self.shared.clock.now() + VERDICT_WAIT;
+        let can_recover = self.shared.recovery;
+        let is_answered = |learnt: &Learnt| learnt.is_aborted() || (!can_recover && learnt.broken.is_some());
+        // A scheduler that is known to be away is not waited for.
+        let word = self.shared.wait(deadline, |learnt| match is_answered(learnt) {
+            false => learnt.away.is_some().then_some(false),
+            is_told => Some(is_told),
+        });
+        if word == Some(true) {
+            return Ok(());
+        }
+        // What one that was given up still wants does not count.
+        let fenced = self.shared.learnt().broken.clone().filter(|first| first.status == Status::Fenced);
+        fenced.map_or_else(|| self.abort_without_scheduler(code, reason), |first| Err(first.into()))
+    }
+
+    /// Tells the others itself that the job is over.
+    fn abort_without_scheduler(&self, code: i32, reason: &str) -> Result<()> {
+        let formed = self.formed();
+        let own = self.shared.member(&formed, formed.index)?.culprit();
+        let cause = Abort { code, reason: reason.to_owned() }.to_string();
+        let (status, culprit, epoch) = (Status::Aborted, Some(own), formed.epoch);
+        let failure = Failure { status, culprit, cause, epoch, group: None, sequence: 0 };
+        self.shared.ask(ToNode::Tell(failure.clone()));
+        self.shared.ask(ToNode::Brain(Command::Aborted(failure)));
+        let deadline = self.shared.clock.now() + ABORT_WAIT;
+        let is_over = |learnt: &mut Learnt| match &learnt.untold {
+            Some((_, goes_on)) if *goes_on || learnt.broken.is_none() => None,
+            untold => untold.clone(),
+        };
+        let over = self.shared.wait(deadline, is_over);
+        let untold = over.or_else(|| self.shared.learnt().untold.clone()).map(|(untold, _)| untold);
+        let who = match &untold {
+            Some(untold) if untold.is_empty() => return Ok(()),
+            Some(untold) => {
+                let others = formed.worker_num + formed.server_num - 1;
+                format!("{} of {others} other nodes were not reached either", untold.len())
+            }
+            None => "the other nodes were not told either".to_owned(),
+        };
+        Err(Error::new(Status::Unreachable, format!("abort: the scheduler has not answered, and {who}")))
+    }
+
+    /// Leaves the cluster, within the finalize time-out. Leaving twice is leaving once.
+    pub fn finalize(&self) -> Result<()> {
+        let mut finalized = self.finalized.lock().unwrap_or_else(PoisonError::into_inner);
+        if *finalized {
+            return Ok(());
+        }
+        let (begun, limit) = (self.shared.clock.now(), self.settings.finalize_timeout);
+        let deadline = begun + limit;
+        let (why, leave) = ("this process has finalized its cluster", leave());
+        let groups = self.shared.learnt().groups();
+        tell_last_calls(&groups, &self.shared);
+        groups.iter().for_each(|group| group.close(self.over(group, why), &leave));
+        // Half of the time is left for the good-bye.
+        await_farewell(&groups, &self.shared, begun + FAREWELL_WAIT.min(limit / 2));
+        self.shared.ask(ToNode::Brain(Command::Leave));
+        let left = self.shared.wait(deadline, |learnt| learnt.left.clone().or_else(|| learnt.over.then_some(None)));
+        match left {
+            Some(None) => {}
+            Some(Some(warning)) => self.shared.logger.warn(&warning),
+            None => self.shared.logger.warn("the scheduler has not said good-bye in time; leaving without"),
+        }
+        self.end_groups(why, deadline);
+        self.shared.ask(ToNode::Quit);
+        *finalized = true;
+        self.await_own_scheduler(deadline);
+        Ok(())
+    }
+
+    /// Why a group cannot be used any more, though nothing is wrong with it.
+    fn over(&self, group: &Group, why: &str) -> Failure {
+        let (cause, epoch, group) = (why.to_owned(), self.epoch(), Some(group.id()));
+        Failure { status: Status::State, culprit: None, cause, epoch, group, sequence: 0 }
+    }
+
+    /// Ends the threads and links of all groups: until then, and for ever after. What is stuck in a user's function by then is
+    /// waited for when the cluster is freed.
+    fn end_groups(&self, why: &str, until: Time) {
+        let retired = std::mem::take(&mut self.shared.learnt().retired);
+        let groups: Vec<Arc<Group>> = retired.into_iter().chain(self.shared.learnt().groups()).collect();
+        let mut threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        threads.extend(groups.iter().flat_map(|group| group.end_threads(self.over(group, why))));
+        let threads = await_threads(threads, &self.shared, until);
+        *self.threads.lock().unwrap_or_else(PoisonError::into_inner) = threads;
+        groups.iter().for_each(|group| match until {
+            Time::NEVER => group.shut(),
+            _ => group.shut_if_idle(),
+        });
+    }
+
+    /// A process that hosts the scheduler leaves last.
+    fn await_own_scheduler(&self, deadline: Time) {
+        let Some(scheduler) = &self.scheduler else { return };
+        match scheduler.wait(Some(deadline.since(self.shared.clock.now()))) {
+            Some(Ok(())) => {}
+            Some(Err(error)) => self.shared.logger.warn(&format!("the scheduler in this process ended: {error}")),
+            None => self
+                .shared
+                .logger
+                .warn("other nodes have not left yet; the scheduler in this process ends without them"),
+        }
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.shared.ask(ToNode::Quit);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join(); // the thread has no result; a panic was printed
+        }
+        self.end_groups("its cluster has been freed", Time::NEVER);
+        self.shared.learnt().seats.clear();
+        // This node is lost to the others and may come back; with recovery the job is to be there still.
+        let finalized = *self.finalized.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(scheduler) = self.scheduler.as_ref().filter(|_| self.shared.recovery && !finalized) {
+            scheduler.vanish();
+        }
+    }
+}
+
+/// Waits for the word of the brain, which keeps the time for forming.
+fn await_forming(shared: &Shared) -> Result<Arc<Formed>> {
+    let word = shared.wait(Time::NEVER, |learnt| {
+        if let Some(error) = &learnt.failed {
+            return Some(Err(error.clone()));
+        }
+        match &learnt.formed {
+            Some(formed) => Some(Ok(Arc::clone(formed))),
+            None => learnt.over.then(|| Err(Error::new(Status::Internal, "the agent thread has ended"))),
+        }
+    });
+    word.expect("a wait without limit ends with a word")
+}
+
+/// What the node says of itself.
+fn registration(settings: &Settings, incarnation: Incarnation) -> Result<Register> {
+    let (role, given, rank) = match &settings.place {
+        Place::Node { role, node_id, rank, .. } => (*role, node_id.clone(), *rank),
+        Place::Alone { node_id } => (Role::Worker, node_id.clone(), None),
+        Place::Scheduler { .. } => return Err(Error::config("these settings are a scheduler's")),
+    };
+    let host = identity::host_name(settings)?;
+    Ok(Register {
+        protocol_lowest: PROTOCOL_LOWEST,
+        protocol_highest: PROTOCOL_HIGHEST,
+        features: 0,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        job_id: settings.job_id.clone(),
+        role,
+        node_id_given: given.is_some(),
+        node_id: lasting_name(role, given.as_deref(), rank)
+            .unwrap_or_else(|| identity::generated_node_id(&host, &incarnation)),
+        rank,
+        incarnation,
+        host,
+        process: identity::process(),
+        addresses: Vec::new(),
+        worker_num: settings.worker_num,
+        server_num: settings.server_num,
+        recovery: settings.enable_recovery,
+        instance: None,
+        told: Told::NOTHING,
+        device: rank_table::device(settings),
+        reentry: None,
+        launch: settings.launch_id.as_deref().map(LaunchId::of),
+        derived_job: settings.derived_job.as_ref().map(|job| job.mark().to_owned()),
+    })
+}
+
+fn rank_word(formed: &Formed) -> &'static str {
+    match crate::runtime::groups::group::own_role(formed) {
+        Role::Server => "server rank",
+        _ => "rank",
+    }
+}
+
+/// In milliseconds, as the C ABI counts: `i64::MAX` is without limit.
+pub fn limit_ms(limit: Option<Duration>) -> i64 {
+    limit.map_or(i64::MAX, |limit| i64::try_from(limit.as_millis()).unwrap_or(i64::MAX))
+}

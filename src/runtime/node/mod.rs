@@ -1,0 +1,7 @@
+//! A node of a cluster: the agent thread, joining, recovery, the store.
+
+pub(crate) mod agent_thread;
+pub(crate) mod cluster;
+pub(crate) mod rank_table;
+pub(crate) mod recover;
+pub(crate) mod store;

@@ -1,0 +1,124 @@
+//! A caller inside `muster_recover`: waits for the next epoch, and clears away what is left of those before.
+
+use super::cluster::Cluster;
+use crate::agent::Command;
+use crate::error::{Error, Failure, Result, Status};
+use crate::runtime::state::node_state::{Learnt, ToNode, VERDICT_WAIT};
+use crate::types::{Epoch, Time};
+use std::sync::TryLockError;
+use std::time::Duration;
+
+/// How long a scheduler that is away may take to come back, where without it somebody is lost for good.
+const AWAY_WAIT: Duration = Duration::from_secs(1);
+
+impl Cluster {
+    /// Waits until every node of the cluster is in here too; then the next epoch has begun. At most so many milliseconds:
+    /// `i64::MAX` without limit, -1 the forming time-out. Without all the others nothing has changed but that the groups
+    /// are revoked.
+    pub fn recover(&self, timeout_ms: i64) -> Result<()> {
+        let begun = self.shared.clock.now();
+        let deadline = match (timeout_ms, self.settings().forming_timeout) {
+            (i64::MAX, _) | (-1, None) => Time::NEVER,
+            (-1, Some(limit)) => begun + limit,
+            (0.., _) => begun + Duration::from_millis(timeout_ms.unsigned_abs()),
+            _ => {
+                let expected = "expected -1 (the forming time-out), 0 or more";
+                return Err(Error::invalid(format!("timeout_ms is {timeout_ms}: {expected}")));
+            }
+        };
+        let mut newest = match self.recovering.try_lock() {
+            Ok(newest) => newest,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                return Err(Error::new(Status::State, "recover: another thread of this process is in it already"));
+            }
+        };
+        // A call that was given up may have counted: then this one finds its epoch, and asks for no other.
+        let outcome = self.await_epoch_after(*newest, deadline);
+        if outcome.is_ok() {
+            *newest = self.epoch();
+        }
+        self.end_retired();
+        outcome
+    }
+
+    fn await_epoch_after(&self, old: Epoch, deadline: Time) -> Result<()> {
+        let shared = &self.shared;
+        shared.learnt().not_recovered = None;
+        shared.ask(ToNode::Of(old, Command::Recover(true)));
+        if let Some(outcome) = self.outcome_until(old, deadline) {
+            return outcome;
+        }
+        shared.ask(ToNode::Of(old, Command::Recover(false)));
+        let confirmed = shared.wait(shared.clock.now() + VERDICT_WAIT, |learnt| outcome(learnt, old, shared.recovery));
+        confirmed.unwrap_or_else(|| {
+            if let Some(first) = self.lost_for_good() {
+                return Err(first.into());
+            }
+            let away = shared.learnt().away.as_ref().map(|reason| format!(": it is away ({reason})"));
+            let waited = "the next epoch was not complete in time, and the scheduler does not say who is awaited";
+            Err(Error::new(Status::Timeout, format!("recover: {waited}{}", away.unwrap_or_default())))
+        })
+    }
+
+    /// What has become of the wish for an epoch after this one, as soon as that is known.
+    fn outcome_until(&self, old: Epoch, deadline: Time) -> Option<Result<()>> {
+        let shared = &self.shared;
+        loop {
+            let was_away = shared.learnt().away.is_some();
+            let until = if shared.recovery { deadline } else { deadline.min(shared.clock.now() + AWAY_WAIT) };
+            let known = shared.wait(until, |learnt| {
+                // That somebody's time is up is the answer to one who gave up before, for this one has not.
+                learnt.not_recovered.take_if(|failure| failure.status == Status::Timeout);
+                outcome(learnt, old, shared.recovery)
+            });
+            if known.is_some() || until == deadline {
+                return known;
+            }
+            if let Some(first) = self.lost_for_good().filter(|_| was_away) {
+                shared.ask(ToNode::Of(old, Command::Recover(false)));
+                return Some(Err(first.into()));
+            }
+        }
+    }
+
+    /// The first cause where somebody is lost, who comes back only with recovery, and the scheduler is away: so that nobody else
+    /// says that this is the end.
+    fn lost_for_good(&self) -> Option<Failure> {
+        let groups = {
+            let learnt = self.shared.learnt();
+            let is_away = learnt.away.is_some() && !self.shared.recovery;
+            if is_away {
+                learnt.groups()
+            } else {
+                Vec::new()
+            }
+        };
+        let mut causes = groups.iter().filter_map(|group| group.told(&self.shared));
+        causes.find(|first| matches!(first.status, Status::PeerLost | Status::Fenced))
+    }
+
+    /// Ends the threads and the links of groups whose epoch is over.
+    pub(crate) fn end_retired(&self) {
+        let retired = std::mem::take(&mut self.shared.learnt().retired);
+        for group in retired {
+            let (status, cause) = (Status::Revoked, "its epoch has ended".to_owned());
+            let (epoch, id) = (group.epoch(), Some(group.id()));
+            group.end_progress(Failure { status, culprit: None, cause, epoch, group: id, sequence: 0 });
+            group.shut();
+        }
+    }
+}
+
+/// What has become of the wish for an epoch after this one, as soon as that is known.
+fn outcome(learnt: &mut Learnt, old: Epoch, recovery: bool) -> Option<Result<()>> {
+    if learnt.formed.as_ref().is_some_and(|formed| formed.epoch > old) {
+        return Some(Ok(()));
+    }
+    let broken = learnt.broken.clone().filter(|_| !recovery);
+    if let Some(failure) = broken.or_else(|| learnt.not_recovered.take()) {
+        return Some(Err(failure.into()));
+    }
+    let gone = learnt.left.is_some() || learnt.over;
+    gone.then(|| Err(Error::new(Status::State, "recover: this process has left its cluster")))
+}

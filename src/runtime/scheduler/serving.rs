@@ -1,0 +1,435 @@
+//! A scheduler: its brain, and the sockets that feed it. Runs on the thread that calls [`Serving::run`]; `thread` gives
+//! it one of its own.
+//!
+//! Invariants: every input is followed by draining all outputs; everything readable is fed before the timer is; a
+//! connection that the brain closes gets what was sent before, within [`CLOSE_WAIT`]; no turn of the loop looks at all
+//! connections, and an idle one holds no buffer; a job that has ended does not wait for a disk that does not return.
+//!
+//! Deliberately absent: any decision. Those are `membership`'s.
+
+use super::port::listen;
+use super::rules::rules;
+use super::writer::{self, Writer};
+use crate::config::{Place, Settings};
+use crate::error::{Error, Result, Status};
+use crate::journal::Disk;
+use crate::membership::{self, Closed, ConnId, Identity, Input, Output};
+use crate::net::{host, limit, listener, Listener, Poller, Token, Waker};
+use crate::runtime::base::clock::Clock;
+use crate::runtime::base::control::{ControlEnd, ControlLink, FIRST_READ_BYTES};
+use crate::runtime::base::disk::OwnDisk;
+use crate::runtime::base::identity;
+use crate::runtime::base::log::Logger;
+use crate::types::{JobInstance, Secret, Time};
+use crate::wire::{Message, Register, Rejected, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::Arc;
+use std::time::Duration;
+
+const WAKER: Token = Token(0);
+const LISTENER: Token = Token(1);
+const FIRST_CONNECTION: u64 = 2;
+/// What begins with the sender's protocols in every protocol: a registration, and the question how the job is.
+const WITH_RANGE: [u8; 2] = [1, 30];
+/// How long a closed connection may take to drain.
+const CLOSE_WAIT: Duration = Duration::from_secs(1);
+/// How many connections gather to be written to before that is done: what goes to all nodes is made as it is sent.
+const DIRTY_MAX: usize = 64;
+/// How often the sockets are looked at again before the timer is fed.
+const DRAIN_ROUNDS: usize = 16;
+
+/// What its owner wants of a scheduler that serves; 0: that it goes on.
+pub(crate) const STOP: u8 = 1;
+pub(crate) const VANISH: u8 = 2;
+
+struct Connection {
+    link: ControlLink,
+    /// When to drop it, once the brain has closed it.
+    closing: Option<Time>,
+    /// Whether the peer has been told that nothing more follows.
+    shut: bool,
+}
+
+/// A bound scheduler, not yet running.
+pub struct Serving {
+    clock: Clock,
+    logger: Arc<Logger>,
+    poller: Poller,
+    listener: Listener,
+    brain: membership::Scheduler,
+    inputs: VecDeque<Input>,
+    feeding: bool,
+    /// Each by itself, for a table leaves much of its room unused.
+    connections: HashMap<u64, Box<Connection>>,
+    next: u64,
+    /// Connections to which something is to be written.
+    dirty: BTreeSet<u64>,
+    /// Those that are to be read, of which the poller will not tell.
+    more: BTreeSet<u64>,
+    /// Those that the brain has closed, in order of when to drop them; some have ended since.
+    closing: VecDeque<(Time, u64)>,
+    armed: Time,
+    accept_again: Time,
+    ended: Option<Result<()>>,
+    pub(crate) wanted: Arc<AtomicU8>,
+    pub(crate) waker: Waker,
+    /// With recovery: writes the journal.
+    pub(crate) writer: Option<Writer>,
+    /// Until when the disk may keep back that the job has ended.
+    disk_deadline: Time,
+    through: Vec<u8>,
+}
+
+impl Serving {
+    /// Binds, and is ready to serve the job that the settings describe.
+    pub fn new(settings: &Settings) -> Result<Serving> {
+        Serving::over(settings, || Ok(Box::new(OwnDisk::of(settings)?)))
+    }
+
+    /// The same, with recovery, with the journal on the disk that this opens.
+    pub(crate) fn over(settings: &Settings, disk: impl FnOnce() -> Result<Box<dyn Disk>>) -> Result<Serving> {
+        let Place::Scheduler { host, ports } = &settings.place else {
+            return Err(Error::config("these settings are not those of a scheduler"));
+        };
+        // Without a descriptor for each node the cluster could never form.
+        limit::room_for(u64::from(settings.worker_num) + u64::from(settings.server_num))?;
+        let rules = rules(settings)?;
+        let (listener, what) = listen(settings, host, ports)?;
+        let host = identity::host_name(settings)?;
+        let logger = Logger::new(settings.log_level, "scheduler");
+        settings.warnings.iter().for_each(|line| logger.warn(line));
+        tell_where(&logger, &listener, settings);
+        let clock = Clock::start();
+        let mut begun = settings.enable_recovery.then(|| writer::begin(settings, disk)).transpose()?;
+        begun.iter().flat_map(|begun| &begun.notes).for_each(|line| logger.warn(line));
+        let instance =
+            begun.as_ref().map_or_else(|| host::random_bytes().map(JobInstance), |begun| Ok(begun.instance))?;
+        let identity =
+            Identity { instance, secret: Secret(host::random_bytes()?), host, pid_namespace: host::pid_namespace() };
+        let records = begun.as_mut().map_or_else(Vec::new, |begun| std::mem::take(&mut begun.records));
+        let brain = match begun {
+            Some(_) => membership::Scheduler::resume(identity, rules, clock.now(), records),
+            None => membership::Scheduler::new(identity, rules, clock.now()),
+        };
+        let waker = Waker::new()?;
+        let writer = begun.map(|begun| Writer::start(begun, waker.clone(), Arc::clone(&logger))).transpose()?;
+        let mut serving = Serving {
+            clock,
+            logger,
+            poller: Poller::new()?,
+            listener,
+            brain,
+            inputs: VecDeque::new(),
+            feeding: false,
+            connections: HashMap::new(),
+            next: FIRST_CONNECTION,
+            dirty: BTreeSet::new(),
+            more: BTreeSet::new(),
+            closing: VecDeque::new(),
+            armed: Time::NEVER,
+            accept_again: Time::NEVER,
+            ended: None,
+            wanted: Arc::default(),
+            waker,
+            writer,
+            disk_deadline: Time::NEVER,
+            through: vec![0; FIRST_READ_BYTES],
+        };
+        let at = serving.poller.registry();
+        let watched = serving.waker.register(at, WAKER).and_then(|()| serving.listener.register(at, LISTENER));
+        watched.map_err(|error| Error::system(format!("the scheduler's port on {what} cannot be watched"), &error))?;
+        Ok(serving)
+    }
+
+    /// Where it listens; the first address is the one to tell others.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.listener.local_addresses()
+    }
+
+    /// Serves until the job ends: its result.
+    pub fn run(mut self) -> Result<()> {
+        self.drain();
+        loop {
+            let now = self.clock.now();
+            if let Some(result) = self.ended.as_ref().filter(|_| self.connections.is_empty()) {
+                return result.clone();
+            }
+            self.check_disk(now)?;
+            let next = self.armed.min(self.accept_again).min(self.first_closing()).min(self.disk_deadline);
+            self.round(if self.more.is_empty() { self.clock.until(next) } else { Some(Duration::ZERO) })?;
+            let now = now.max(self.clock.now());
+            if now >= self.armed {
+                for _ in 0..DRAIN_ROUNDS {
+                    if !self.round(Some(Duration::ZERO))? {
+                        break;
+                    }
+                }
+                self.armed = Time::NEVER;
+                self.feed(Input::Timer);
+            }
+            if now >= self.accept_again {
+                self.accept_again = Time::NEVER;
+                self.accept();
+            }
+            while self.first_closing() <= now {
+                let Some((_, id)) = self.closing.pop_front() else { break };
+                self.connections.remove(&id);
+            }
+        }
+    }
+
+    /// A job that has ended waits for the disk that is to know it, but not for ever.
+    fn check_disk(&mut self, now: Time) -> Result<()> {
+        let Some(writer) = self.writer.as_mut().filter(|_| self.ended.is_none() && self.brain.has_ended()) else {
+            self.disk_deadline = Time::NEVER;
+            return Ok(());
+        };
+        self.disk_deadline = self.disk_deadline.min(now + writer.patience());
+        if now < self.disk_deadline {
+            return Ok(());
+        }
+        Err(writer.stands_still())
+    }
+
+    /// When the first of the closed connections is to be dropped.
+    fn first_closing(&mut self) -> Time {
+        while let Some((deadline, id)) = self.closing.front() {
+            if self.connections.contains_key(id) {
+                return *deadline;
+            }
+            self.closing.pop_front();
+        }
+        Time::NEVER
+    }
+
+    /// Sleeps at most so long, then serves what is ready. Returns whether anything was.
+    fn round(&mut self, timeout: Option<Duration>) -> Result<bool> {
+        self.poller
+            .poll(timeout)
+            .map_err(|error| Error::system("the scheduler cannot wait for its sockets", &error))?;
+        let mut ready: Vec<Token> = self.poller.ready().map(|ready| ready.token).collect();
+        ready.extend(self.more.iter().map(|id| Token(*id as usize)));
+        for token in &ready {
+            match *token {
+                WAKER => {
+                    self.waker.drain();
+                    match self.wanted.swap(0, Ordering::SeqCst) {
+                        STOP => self.feed(Input::Stop),
+                        VANISH => return Err(Error::new(Status::Aborted, "its process gave it up")),
+                        _ => {}
+                    }
+                    self.look_at_writer()?;
+                }
+                LISTENER => self.accept(),
+                Token(id) => self.serve(id as u64),
+            }
+        }
+        Ok(!ready.is_empty())
+    }
+
+    /// What has become durable, or why nothing does any more: then this scheduler ends, and keeps no promise that it could
+    /// not keep after a restart.
+    fn look_at_writer(&mut self) -> Result<()> {
+        let Some(progress) = self.writer.as_ref().map(Writer::progress) else { return Ok(()) };
+        if let Some(error) = progress.failed {
+            return Err(error);
+        }
+        self.feed(Input::Persisted(progress.durable));
+        if progress.is_long {
+            let records = self.brain.snapshot();
+            if let Some(writer) = &self.writer {
+                writer.rewrite(records);
+            }
+        }
+        Ok(())
+    }
+
+    fn accept(&mut self) {
+        if self.ended.is_some() {
+            return; // nobody would ever close what comes now
+        }
+        loop {
+            match self.listener.accept() {
+                Ok((transport, address)) => {
+                    let mut link = ControlLink::new(Box::new(transport));
+                    let id = self.next;
+                    self.next += 1;
+                    if link.transport.register(self.poller.registry(), Token(id as usize)).is_err() {
+                        continue; // it ended at once
+                    }
+                    self.connections.insert(id, Box::new(Connection { link, closing: None, shut: false }));
+                    self.feed(Input::Opened(ConnId(id), address.to_string()));
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
+                Err(error) => {
+                    self.logger.warn(&format!("connections have to wait: {error}"));
+                    self.accept_again = self.clock.now() + listener::EXHAUSTED_PAUSE;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Reads and writes one connection.
+    fn serve(&mut self, id: u64) {
+        self.more.remove(&id);
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let mut arrivals = Vec::new();
+        let heard = connection.link.read(&mut self.through, &mut arrivals);
+        if heard.as_ref().is_ok_and(|heard| heard.more) {
+            self.more.insert(id);
+        }
+        let closing = connection.closing.is_some();
+        if !closing {
+            if heard.as_ref().map_or(!arrivals.is_empty(), |heard| heard.any) {
+                self.feed(Input::Heard(ConnId(id)));
+            }
+            for arrival in arrivals {
+                match arrival {
+                    Ok(message) => self.feed(Input::Received(ConnId(id), message)),
+                    Err((kind, payload, error)) => return self.undecodable(id, kind, &payload, &error.0),
+                }
+            }
+        }
+        match heard {
+            Ok(_) => {
+                self.dirty.insert(id);
+                self.write();
+            }
+            Err(end) => self.lose(id, &end),
+        }
+    }
+
+    /// A message that cannot be understood ends its connection. One that asks in another protocol is told so.
+    fn undecodable(&mut self, id: u64, kind: u8, payload: &[u8], why: &str) {
+        if let (true, Ok((lowest, highest))) = (WITH_RANGE.contains(&kind), Register::protocol_range(payload)) {
+            if lowest > PROTOCOL_HIGHEST || highest < PROTOCOL_LOWEST {
+                let reason = format!(
+                    "who asks speaks protocols {lowest} to {highest}, the scheduler speaks {PROTOCOL_LOWEST} to \
+                     {PROTOCOL_HIGHEST}: they have none in common; both need libraries of about the same age"
+                );
+                self.send(id, Message::Rejected(Rejected { status: Status::Rejected, reason }));
+                self.close(id);
+                self.write();
+            }
+        }
+        self.lose(id, &ControlEnd::Garbage(why.to_owned()));
+    }
+
+    /// A connection has ended.
+    fn lose(&mut self, id: u64, end: &ControlEnd) {
+        let Some(connection) = self.connections.remove(&id) else { return };
+        self.dirty.remove(&id);
+        if connection.closing.is_none() {
+            let how = match end {
+                ControlEnd::Ended(_) => Closed::Ended,
+                ControlEnd::Broken(_) => Closed::Broken,
+                ControlEnd::Garbage(_) | ControlEnd::Strange(_) => Closed::Garbage,
+            };
+            self.feed(Input::Closed(ConnId(id), how, end.reason().to_owned()));
+        }
+    }
+
+    /// Feeds the brain, and does what it wants done. What comes of that (a lost connection, a probe's answer) waits in
+    /// `inputs` for its turn: one input, then all outputs, then the next.
+    fn feed(&mut self, input: Input) {
+        self.inputs.push_back(input);
+        if !self.feeding {
+            self.drain();
+        }
+    }
+
+    fn drain(&mut self) {
+        self.feeding = true;
+        loop {
+            while let Some(output) = self.brain.next_output() {
+                self.carry_out(output);
+                if self.dirty.len() >= DIRTY_MAX {
+                    self.write();
+                }
+            }
+            self.write();
+            let Some(input) = self.inputs.pop_front() else { break };
+            self.brain.handle(self.clock.now(), input);
+        }
+        self.feeding = false;
+    }
+
+    fn carry_out(&mut self, output: Output) {
+        match output {
+            Output::Send(ConnId(id), message) => self.send(id, message),
+            Output::Close(ConnId(id)) => self.close(id),
+            Output::Probe(process) => {
+                let liveness = match host::alive(process.pid, process.start_ticks) {
+                    host::Liveness::Gone => membership::Liveness::Gone,
+                    host::Liveness::Alive | host::Liveness::Unknown => membership::Liveness::Alive,
+                };
+                self.feed(Input::Probed(process, liveness));
+            }
+            Output::WantSecret => match host::random_bytes() {
+                Ok(secret) => self.feed(Input::Secret(Secret(secret))),
+                Err(error) => self.logger.error(&format!("no next epoch can be made: {}", error.message())),
+            },
+            Output::Persist(number, record) => {
+                if let Some(writer) = &self.writer {
+                    writer.append(number, record);
+                }
+            }
+            Output::Arm(at) => self.armed = at,
+            Output::Log { quiet: true, line } => self.logger.info(&line),
+            Output::Log { quiet: false, line } => self.logger.warn(&line),
+            Output::Ended(result) => {
+                self.ended = Some(result);
+                let open: Vec<u64> = self.connections.keys().copied().collect();
+                open.into_iter().for_each(|id| self.close(id));
+            }
+        }
+    }
+
+    fn send(&mut self, id: u64, message: Message) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        match connection.link.queue(message) {
+            Ok(()) => drop(self.dirty.insert(id)),
+            Err(end) => self.lose(id, &end),
+        }
+    }
+
+    fn close(&mut self, id: u64) {
+        let deadline = self.clock.now() + CLOSE_WAIT;
+        if let Some(connection) = self.connections.get_mut(&id) {
+            if connection.closing.is_none() {
+                connection.closing = Some(deadline);
+                self.closing.push_back((deadline, id));
+            }
+            self.dirty.insert(id);
+        }
+    }
+
+    fn write(&mut self) {
+        while let Some(id) = self.dirty.pop_first() {
+            let Some(connection) = self.connections.get_mut(&id) else { continue };
+            if !connection.link.write() {
+                self.more.insert(id);
+            } else if connection.closing.is_some() && !connection.link.has_outbound() {
+                // Then its end is awaited, so that nothing on the way is cut off. Said once: each time is an event on
+                // the socket, of which the poller would tell.
+                if !std::mem::replace(&mut connection.shut, true) {
+                    let _ = connection.link.transport.shutdown_write();
+                }
+            }
+        }
+    }
+}
+
+/// Where this scheduler listens: who asks it how its job is must know, and may not have chosen the port.
+fn tell_where(logger: &Logger, listener: &Listener, settings: &Settings) {
+    let addresses: Vec<String> = listener.local_addresses().iter().map(SocketAddr::to_string).collect();
+    let job = settings.derived_job.as_ref().map_or_else(String::new, |job| format!(", for the job {:?}", job.mark()));
+    logger.info(&format!("the scheduler listens at {}{job}", addresses.join(" and ")));
+}
+
+#[cfg(test)]
+#[path = "serving_test.rs"]
+mod tests;

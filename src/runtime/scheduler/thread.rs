@@ -1,0 +1,92 @@
+//! A scheduler on a thread of its own, for a program that hosts one. Every wait for it ends: its loop answers, and what it waits
+//! for itself has its time. Tested in `writer_test.rs`, where the disk stands still, and through clusters.
+
+use super::serving::{Serving, STOP, VANISH};
+use crate::config::Settings;
+use crate::error::{Error, Result, Status};
+use crate::net::Waker;
+use crate::runtime::base::clock::Clock;
+use crate::types::Time;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+type Outcome = Arc<(Mutex<Option<Result<()>>>, Condvar)>;
+
+/// A scheduler on a thread of its own.
+pub struct Scheduler {
+    thread: Option<std::thread::JoinHandle<()>>,
+    addresses: Vec<SocketAddr>,
+    outcome: Outcome,
+    wanted: Arc<AtomicU8>,
+    waker: Waker,
+}
+
+impl Scheduler {
+    /// Binds, and serves on a new thread.
+    pub fn start(settings: &Settings) -> Result<Scheduler> {
+        Scheduler::of(Serving::new(settings)?)
+    }
+
+    /// Serves on a new thread.
+    pub(crate) fn of(serving: Serving) -> Result<Scheduler> {
+        let (addresses, wanted, waker) = (serving.addresses(), Arc::clone(&serving.wanted), serving.waker.clone());
+        let outcome = Outcome::default();
+        let told = Arc::clone(&outcome);
+        let thread = crate::net::thread::spawn("muster-sched", move || {
+            let run = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| serving.run()));
+            let result = run.unwrap_or_else(|_| Err(Error::new(Status::Internal, "the scheduler's thread panicked")));
+            *told.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+            told.1.notify_all();
+        });
+        Ok(Scheduler { thread: Some(thread?), addresses, outcome, wanted, waker })
+    }
+
+    /// Where it listens.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Waits until the job has ended, at most so long: its result, or `None` when the time is up.
+    pub fn wait(&self, timeout: Option<Duration>) -> Option<Result<()>> {
+        let clock = Clock::start();
+        let deadline = timeout.map_or(Time::NEVER, |timeout| clock.now() + timeout);
+        let mut result = self.outcome.0.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(result) = &*result {
+                return Some(result.clone());
+            }
+            let left = clock.until(deadline).unwrap_or(Duration::from_secs(3600));
+            if left.is_zero() {
+                return None;
+            }
+            result = self.outcome.1.wait_timeout(result, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Ends the job, for whoever is still in it, and waits until it has ended.
+    pub fn stop(&self) -> Result<()> {
+        self.end(STOP)
+    }
+
+    /// Ends without a word to anybody, as the death of its process would: who starts it again goes on with the job.
+    pub fn vanish(&self) {
+        let _ = self.end(VANISH); // that it was given up
+    }
+
+    fn end(&self, how: u8) -> Result<()> {
+        self.wanted.store(how, Ordering::SeqCst);
+        self.waker.wake();
+        self.wait(None).unwrap_or(Ok(()))
+    }
+}
+
+impl Drop for Scheduler {
+    fn drop(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            let _ = self.stop();
+            let _ = thread.join(); // its panic was caught
+        }
+    }
+}

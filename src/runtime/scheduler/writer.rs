@@ -1,0 +1,208 @@
+//! Writes the scheduler's journal on a thread of its own, off the loop that watches for life. What is written when, and what
+//! is told of it, is `job_journal`'s.
+//!
+//! A disk that does not return from a call is waited for [`DISK_WAIT`] in the end; then the thread is left behind in that call,
+//! and says nothing to anybody any more. Tested in `writer_test.rs`, over a disk that does what it is told.
+
+use super::job_journal::{Begun, Book, Desk, Progress, Read, Work};
+use crate::config::{Key, Settings};
+use crate::error::{Error, Result, Status};
+use crate::journal::{Disk, RECORD_MAX};
+use crate::net::{host, thread, Waker};
+use crate::runtime::base::log::Logger;
+use crate::types::JobInstance;
+use crate::wire::{JobRecord, Record};
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How long a disk may take for what there is to be written in the end. Longer than a disk that is busy, or one over a network
+/// that has broken off for a moment.
+const DISK_WAIT: Duration = Duration::from_secs(30);
+
+/// What the two threads share.
+#[derive(Default)]
+struct Shared {
+    desk: Mutex<Attended>,
+    changed: Condvar,
+}
+
+/// The desk, whether somebody still puts something on it, and whether nobody takes anything from it any more.
+#[derive(Default)]
+struct Attended {
+    desk: Desk,
+    ends: bool,
+    has_ended: bool,
+}
+
+impl Shared {
+    fn desk(&self) -> MutexGuard<'_, Attended> {
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Reads the journal on the disk that this opens, begins a new job where there is none that goes on, and writes down that the
+/// scheduler was started.
+pub(crate) fn begin(settings: &Settings, open: impl FnOnce() -> Result<Box<dyn Disk>>) -> Result<Begun> {
+    check_limits(settings)?;
+    let read = Read::new(open()?, u64::from_le_bytes(host::random_bytes()?))?;
+    let new = JobRecord {
+        instance: JobInstance(host::random_bytes()?),
+        job_id: settings.job_id.clone(),
+        worker_num: settings.worker_num,
+        server_num: settings.server_num,
+    };
+    read.check()?;
+    let mut begun = read.begin(new, &settings.origin(Key::RecoveryPath))?;
+    begun.sync()?;
+    Ok(begun)
+}
+
+/// What the store takes must fit into the journal.
+fn check_limits(settings: &Settings) -> Result<()> {
+    const BESIDE: usize = 1024;
+    let (limits, most) = (settings.store_limits, RECORD_MAX - BESIDE);
+    if limits.key.saturating_add(limits.value) <= most {
+        return Ok(());
+    }
+    let (setting, value, most) = (settings.origin(Key::StoreValueLimit), limits.value, most - limits.key);
+    let why = "with recovery a value is kept in the scheduler's journal";
+    Err(Error::config(format!("{setting} is {value}: {why}, which takes {most} bytes at most")))
+}
+
+/// The writing thread.
+pub(crate) struct Writer {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+    path: PathBuf,
+    logger: Arc<Logger>,
+    /// How long the disk is waited for in the end, and whether it was.
+    patience: Duration,
+    has_waited: bool,
+}
+
+impl Writer {
+    /// Goes on with this journal; `waker` is woken when there is something to tell.
+    pub(crate) fn start(begun: Begun, waker: Waker, logger: Arc<Logger>) -> Result<Writer> {
+        let shared = Arc::new(Shared::default());
+        let (theirs, book) = (Arc::clone(&shared), begun.into_book());
+        let path = book.path();
+        let log = Arc::clone(&logger);
+        let thread = thread::spawn("muster-journal", move || {
+            let _ends = Ends(&theirs);
+            write(&theirs, book, &waker, &log);
+        })?;
+        Ok(Writer { shared, thread: Some(thread), path, logger, patience: DISK_WAIT, has_waited: false })
+    }
+
+    /// How long the disk is waited for in the end.
+    pub(crate) fn patience(&self) -> Duration {
+        self.patience
+    }
+
+    /// Another time for that.
+    #[cfg(test)]
+    pub(crate) fn be_patient_for(&mut self, patience: Duration) {
+        self.patience = patience;
+    }
+
+    /// That the job's end is kept back by a disk that does not return, and was waited for so long.
+    pub(crate) fn stands_still(&mut self) -> Error {
+        self.has_waited = true;
+        let (path, time) = (self.path.display(), self.patience);
+        let message = format!(
+            "cannot write to {path}: the disk has not returned for {time:?}, and the job's end waits for it: expected a disk \
+             that works, or another recovery path (MS_RECOVERY_PATH)"
+        );
+        Error::new(Status::Journal, message)
+    }
+
+    /// Ends the thread, once everything that was given is written: or a line for the log, where the disk does not return in time.
+    fn finish(&mut self) -> Option<String> {
+        let thread = self.thread.take()?;
+        let mut desk = self.shared.desk();
+        desk.ends = true;
+        self.shared.changed.notify_all();
+        let left = if self.has_waited { Duration::ZERO } else { self.patience };
+        let waited = self.shared.changed.wait_timeout_while(desk, left, |desk| !desk.has_ended);
+        let (desk, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        if desk.has_ended {
+            drop(desk);
+            let _ = thread.join(); // it does nothing more; a panic was printed
+            return None;
+        }
+        thread::stay_mapped();
+        let (path, time) = (self.path.display(), self.patience);
+        Some(format!(
+            "{path}: the disk has not returned for {time:?}: what was written last may not be there, and the thread that waits \
+             for it is left behind"
+        ))
+    }
+
+    /// Appends a record.
+    pub(crate) fn append(&self, number: u64, record: Record) {
+        self.put(Work::Append(number, record));
+    }
+
+    /// Puts these records in the place of all before.
+    pub(crate) fn rewrite(&self, records: Vec<Record>) {
+        self.put(Work::Rewrite(records));
+    }
+
+    fn put(&self, work: Work) {
+        if self.shared.desk().desk.put(work) {
+            self.shared.changed.notify_all();
+        }
+    }
+
+    /// What has come of it.
+    pub(crate) fn progress(&self) -> Progress {
+        self.shared.desk().desk.progress()
+    }
+}
+
+impl Drop for Writer {
+    /// Everything that was given is written first.
+    fn drop(&mut self) {
+        if let Some(line) = self.finish() {
+            self.logger.error(&line);
+        }
+    }
+}
+
+/// Says that the thread has ended, also by a panic.
+struct Ends<'a>(&'a Shared);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.desk().has_ended = true;
+        self.0.changed.notify_all();
+    }
+}
+
+fn write(shared: &Shared, mut book: Book, waker: &Waker, logger: &Logger) {
+    loop {
+        let work = {
+            let mut attended = shared.desk();
+            while attended.desk.is_empty() && !attended.ends {
+                attended = shared.changed.wait(attended).unwrap_or_else(PoisonError::into_inner);
+            }
+            if attended.desk.is_empty() {
+                return;
+            }
+            attended.desk.take()
+        };
+        let outcome = book.write(work).and_then(|last| book.sync().map(|()| last));
+        let asks = book.asks_for_rewrite();
+        if let Some(line) = book.displaced().filter(|_| asks) {
+            logger.warn(&line);
+        }
+        shared.desk().desk.settle(outcome, asks);
+        waker.wake();
+    }
+}
+
+#[cfg(test)]
+#[path = "writer_test.rs"]
+mod tests;

@@ -1,0 +1,9 @@
+//! What a node knows: its roster, the first causes, what heartbeats tell of others. No group stands in it.
+
+pub(crate) mod aftermath;
+pub(crate) mod causes;
+pub(crate) mod node_state;
+pub(crate) mod over;
+pub(crate) mod reduce_functions;
+pub(crate) mod roster;
+pub(crate) mod stragglers;

@@ -1,0 +1,369 @@
+//! What the caller's threads and the agent thread of one node share: commands one way, what was learnt the other.
+//!
+//! Invariants: the agent thread alone writes what was learnt; callers only take answers to what they asked. Every wait
+//! has a deadline.
+
+use super::aftermath::Aftermath;
+use super::causes::Causes;
+use super::reduce_functions::Operations;
+use super::roster::calls_this_node_lost;
+use crate::agent::{Ask, Command, Event};
+use crate::error::{Culprit, Error, Failure, Result, Status};
+use crate::net::host;
+use crate::runtime::base::clock::Clock;
+use crate::runtime::base::log::Logger;
+use crate::runtime::base::polling::Polling;
+use crate::runtime::base::sync::{lock, wait, Bell, Condvar, Mutex, MutexGuard};
+use crate::runtime::groups::group::Group;
+use crate::runtime::groups::handle::Seat;
+use crate::runtime::links::mesh::LinkKey;
+use crate::types::{Epoch, GroupId, Time};
+use crate::wire::{Absent, Formed, GroupProgress, Member, MessageWait, PeerState, PROGRESS_MAX, WAITS_MAX};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a survivor waits for the scheduler's word before it speaks for itself.
+pub const VERDICT_WAIT: Duration = Duration::from_millis(250);
+
+/// What the agent thread is asked to do.
+#[derive(Debug)]
+pub enum ToNode {
+    /// Something for the brain.
+    Brain(Command),
+    /// Something for the brain that means this epoch; in another one it is dropped.
+    Of(Epoch, Command),
+    /// Open this link, and mail it to its group.
+    Open(LinkKey),
+    /// Tell the members of this failure's group (without one: all nodes, that the job is over): the scheduler does not.
+    Tell(Failure),
+    /// A group that was made has been freed.
+    Free(GroupId),
+    /// End without leaving.
+    Quit,
+}
+
+/// No epoch's number.
+const NO_EPOCH: u64 = u64::MAX;
+
+/// A group to be made: in which epoch, of which parent, and the how-manieth of it.
+pub type Making = (Epoch, GroupId, u64);
+
+/// What the agent thread has learnt.
+#[derive(Default)]
+pub struct Learnt {
+    /// The cluster, once it is complete.
+    pub formed: Option<Arc<Formed>>,
+    /// Where the scheduler was that said so.
+    pub scheduler: Option<SocketAddr>,
+    /// Why it will not be.
+    pub failed: Option<Error>,
+    /// What the brain has said that broke it.
+    pub broken: Option<Failure>,
+    /// The abort that came after that, while it could have been whole again: it is over for good.
+    pub aborted: Option<Failure>,
+    /// Which nodes are lost in the present epoch, by index.
+    pub lost: Vec<u32>,
+    /// What was said of suspects that are not lost.
+    pub peers: HashMap<u32, (PeerState, Culprit)>,
+    /// Why groups, and the cluster, are over: the first causes, which calls and `muster_failure` tell.
+    pub causes: Causes,
+    /// Answers to `WhereAre`.
+    pub absent: HashMap<Ask, Absent>,
+    /// Groups that somebody waits to be made.
+    pub making: HashSet<Making>,
+    /// Those that have been made; none where this node is not in it.
+    pub made: HashMap<Making, Result<Option<Arc<Seat>>>>,
+    /// Answers to `Locate`.
+    pub located: HashMap<Ask, Member>,
+    /// Answers to store requests.
+    pub stored: HashMap<Ask, Result<(i64, Vec<u8>)>>,
+    /// Store requests whose caller still waits.
+    pub storing: std::collections::HashSet<Ask>,
+    /// Which nodes have not heard yet that this one has ended the job without the scheduler, by index; and whether they
+    /// are still being told.
+    pub untold: Option<(Vec<u32>, bool)>,
+    /// Why the scheduler cannot be reached, while it cannot.
+    pub away: Option<String>,
+    /// That this node hears neither its scheduler nor any other, while that is so; with recovery only.
+    pub cut_off: Option<Failure>,
+    /// The node has left (with a warning, perhaps), or its thread has ended.
+    pub left: Option<Option<String>>,
+    /// The agent thread has ended.
+    pub over: bool,
+    /// The groups, so that they can be told.
+    pub seats: Vec<Arc<Seat>>,
+    /// Groups of epochs that are over, until somebody ends their threads.
+    pub retired: Vec<Arc<Group>>,
+    /// What was called on groups that this process uses no longer: the next heartbeat tells it.
+    pub parting: Vec<GroupProgress>,
+    /// Why there is no next epoch; for the one who asked for it.
+    pub not_recovered: Option<Failure>,
+}
+
+impl Learnt {
+    /// The groups of the present epoch.
+    pub fn groups(&self) -> Vec<Arc<Group>> {
+        self.seats.iter().map(|seat| seat.present()).collect()
+    }
+
+    /// Whether this is the present epoch.
+    pub fn is_in(&self, epoch: Epoch) -> bool {
+        self.formed.as_ref().is_some_and(|formed| formed.epoch == epoch)
+    }
+
+    /// The number of the present epoch, where no group of it is over.
+    fn calm(&self) -> u64 {
+        let formed = self.formed.as_ref().filter(|_| self.causes.is_empty());
+        formed.map_or(NO_EPOCH, |formed| formed.epoch.0)
+    }
+
+    /// Why a group of this epoch cannot be used any more, if that has been told.
+    pub fn first_cause(&self, group: GroupId, epoch: Epoch) -> Option<Failure> {
+        if self.formed.as_ref().is_some_and(|formed| formed.epoch > epoch) {
+            let cause = format!("epoch {} has ended: every node has called muster_recover", epoch.0);
+            let group = Some(group);
+            return Some(Failure { status: Status::Revoked, culprit: None, cause, epoch, group, sequence: 0 });
+        }
+        self.causes.of_group(group).cloned()
+    }
+
+    /// Whether somebody has ended the job for good.
+    pub fn is_aborted(&self) -> bool {
+        self.aborted.as_ref().or(self.broken.as_ref()).is_some_and(|failure| failure.status == Status::Aborted)
+    }
+}
+
+/// One node's shared state.
+pub struct Shared {
+    /// Where its lines go.
+    pub logger: Arc<Logger>,
+    /// Its clock.
+    pub clock: Clock,
+    /// Interrupts the agent thread.
+    pub waker: Bell,
+    /// None once the agent thread has ended.
+    commands: Mutex<Option<VecDeque<ToNode>>>,
+    learnt: Mutex<Learnt>,
+    /// The epoch of which nothing is known that ends a group, if there is one; so that a call need not look.
+    calm: AtomicU64,
+    changed: Condvar,
+    next_ask: AtomicU64,
+    /// Users' reduction functions.
+    pub operations: Operations,
+    /// What the program does after an error.
+    pub(crate) aftermath: Aftermath,
+    /// Whether lost nodes may come back.
+    pub recovery: bool,
+    /// How many processors this process may run on.
+    pub cores: u32,
+    /// How its threads wait.
+    pub(crate) polling: Polling,
+}
+
+impl Shared {
+    /// What a heartbeat tells of the groups: their newest calls first.
+    pub(crate) fn progress(&self) -> Vec<GroupProgress> {
+        let now = self.clock.now();
+        let (groups, parting) = {
+            let mut learnt = self.learnt();
+            (learnt.groups(), std::mem::take(&mut learnt.parting))
+        };
+        let newest = groups.iter().filter_map(|group| group.newest_call(now));
+        let earlier = groups.iter().flat_map(|group| group.earlier_calls(now));
+        newest.chain(parting).chain(earlier).take(PROGRESS_MAX).collect()
+    }
+
+    /// What it tells of messages: those that are waited for longest.
+    pub(crate) fn message_waits(&self) -> Vec<MessageWait> {
+        let (now, groups) = (self.clock.now(), self.learnt().groups());
+        let mut waits: Vec<MessageWait> = groups.iter().flat_map(|group| group.message_waits(now)).collect();
+        waits.sort_by_key(|wait| std::cmp::Reverse(wait.age_ms));
+        waits.truncate(WAITS_MAX);
+        waits
+    }
+
+    /// A node that has learnt nothing yet.
+    pub fn new(logger: Arc<Logger>, clock: Clock, waker: Bell) -> Shared {
+        Shared {
+            logger,
+            clock,
+            waker,
+            commands: Mutex::new(Some(VecDeque::new())),
+            learnt: Mutex::default(),
+            calm: AtomicU64::new(NO_EPOCH),
+            changed: Condvar::new(),
+            next_ask: AtomicU64::new(1),
+            operations: Operations::default(),
+            aftermath: Aftermath::default(),
+            recovery: false,
+            cores: host::cores(),
+            polling: Polling::new(None),
+        }
+    }
+
+    /// A number for a new question.
+    pub fn next_ask(&self) -> Ask {
+        self.next_ask.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Asks the agent thread for something. Once it has ended nothing is kept: nobody would take it.
+    pub fn ask(&self, what: ToNode) {
+        if let Some(commands) = &mut *lock(&self.commands) {
+            commands.push_back(what);
+            self.waker.wake();
+        }
+    }
+
+    /// The agent thread ends: nothing more is taken, nothing more will be learnt. (The agent thread's side.)
+    pub fn end(&self) {
+        *lock(&self.commands) = None;
+        self.learn(|learnt| learnt.over = true);
+    }
+
+    /// The next thing asked for. (The agent thread's side.)
+    pub fn next_command(&self) -> Option<ToNode> {
+        lock(&self.commands).as_mut()?.pop_front()
+    }
+
+    /// What has been learnt so far.
+    pub fn learnt(&self) -> MutexGuard<'_, Learnt> {
+        lock(&self.learnt)
+    }
+
+    /// Changes what has been learnt, and wakes who waits. (The agent thread's side.)
+    pub fn learn(&self, change: impl FnOnce(&mut Learnt)) {
+        let mut learnt = self.learnt();
+        change(&mut learnt);
+        self.calm.store(learnt.calm(), Ordering::Release);
+        drop(learnt);
+        self.changed.notify_all();
+    }
+
+    /// Makes whoever waits look again, at what is none of the agent thread's to tell. Not to be called by one who holds what was
+    /// learnt.
+    pub fn nudge(&self) {
+        drop(self.learnt()); // who has looked and does not sleep yet holds it
+        self.changed.notify_all();
+    }
+
+    /// Why a group of this epoch cannot be used any more, if that has been told.
+    pub fn first_cause(&self, group: GroupId, epoch: Epoch) -> Option<Failure> {
+        if self.calm.load(Ordering::Acquire) == epoch.0 {
+            return None;
+        }
+        self.learnt().first_cause(group, epoch)
+    }
+
+    /// A call is about to tell this of a group of this epoch, unless another cause is known: what it is to tell, and every
+    /// later one, and `muster_failure`.
+    pub(crate) fn settle(&self, group: GroupId, epoch: Epoch, failure: Failure) -> Failure {
+        let mut learnt = self.learnt();
+        if !learnt.is_in(epoch) || failure.status == Status::State {
+            return failure;
+        }
+        let first = learnt.causes.settle(group, failure);
+        self.calm.store(learnt.calm(), Ordering::Release);
+        first
+    }
+
+    /// Waits until `check` finds what it looks for, or the deadline has passed; it looks at least once.
+    pub fn wait<T>(&self, deadline: Time, mut check: impl FnMut(&mut Learnt) -> Option<T>) -> Option<T> {
+        let mut learnt = self.learnt();
+        loop {
+            if let Some(found) = check(&mut learnt) {
+                return Some(found);
+            }
+            let left = self.clock.until(deadline);
+            if left == Some(Duration::ZERO) {
+                return None;
+            }
+            learnt = wait(&self.changed, learnt, left);
+        }
+    }
+
+    /// A node of the cluster; asks the scheduler where `Formed` did not tell.
+    pub fn member(&self, formed: &Formed, index: u32) -> Result<Member> {
+        if let Some(member) = formed.members.find(index) {
+            return Ok(member);
+        }
+        let ask = self.next_ask();
+        self.ask(ToNode::Brain(Command::Locate(ask, index)));
+        let deadline = self.clock.now() + Duration::from_millis(formed.agreed.heartbeat_timeout_ms);
+        let found = self.wait(deadline, |learnt| learnt.located.remove(&ask));
+        found
+            .ok_or_else(|| Error::new(Status::Unreachable, format!("the scheduler does not say where node {index} is")))
+    }
+
+    /// Whether this says that this very node is lost, and it has to take it so. What a peer believes names a group; with recovery
+    /// that may be wrong, and the scheduler, once it is back, lets the node go on.
+    fn is_own_loss(&self, formed: &Formed, failure: &Failure) -> bool {
+        calls_this_node_lost(formed, failure) && (failure.group.is_none() || !self.recovery)
+    }
+
+    /// What a peer says is why a group is over. Where that is that this very node is lost, to itself it is not: the others have
+    /// given it up. Its brain hears that, too.
+    pub fn heard(&self, formed: &Formed, failure: Failure) -> Failure {
+        if !self.is_own_loss(formed, &failure) {
+            return failure;
+        }
+        self.ask(ToNode::Of(formed.epoch, Command::GivenUp(failure.clone())));
+        failure.to_the_lost()
+    }
+
+    /// Files what the brain tells. (The agent thread's side.)
+    pub fn file(&self, event: Event) {
+        let mut told = Vec::new();
+        self.learn(|learnt| match event {
+            Event::Formed(formed) => learnt.formed = Some(Arc::new(*formed)),
+            Event::Failed(error) => learnt.failed = Some(error),
+            Event::Broken(failure) => {
+                learnt.causes.break_cluster(failure.clone());
+                // Once, or once more where it could have been whole again, and will not. An abort is not the first cause then.
+                match learnt.broken.is_some() && failure.status == Status::Aborted {
+                    true => learnt.aborted = Some(failure),
+                    false => learnt.broken = Some(failure),
+                }
+                told = learnt.groups();
+            }
+            Event::Revoked(failure) => {
+                let Some(id) = failure.group else { return };
+                let is_own_loss = learnt.formed.as_ref().is_some_and(|formed| self.is_own_loss(formed, &failure));
+                let failure = if is_own_loss { failure.to_the_lost() } else { failure };
+                learnt.causes.revoke(id, failure);
+                told = learnt.groups();
+                told.retain(|group| group.id() == id);
+            }
+            Event::Peer(index, state, culprit) => {
+                learnt.peers.insert(index, (state, culprit));
+            }
+            Event::Absent(ask, absent) => {
+                learnt.absent.insert(ask, absent);
+            }
+            Event::GroupMade(_) => {} // the agent thread makes it, and says so itself
+            Event::NotMade(parent, nth, error) => {
+                let key = learnt.formed.as_ref().map(|formed| (formed.epoch, parent, nth));
+                if let Some(key) = key.filter(|key| learnt.making.contains(key)) {
+                    learnt.made.insert(key, Err(error));
+                }
+            }
+            Event::Lost(nodes) => learnt.lost = nodes,
+            Event::NotRecovered(failure) => learnt.not_recovered = Some(failure),
+            Event::Located(ask, member) => {
+                learnt.located.insert(ask, member);
+            }
+            Event::Stored(ask, answer) => {
+                if learnt.storing.contains(&ask) {
+                    learnt.stored.insert(ask, answer);
+                }
+            }
+            Event::SchedulerAway(reason) => learnt.away = reason,
+            Event::CutOff(failure) => learnt.cut_off = failure,
+            Event::Left(warning) => learnt.left = Some(warning),
+        });
+        told.iter().for_each(|group| group.interrupt());
+        told.iter().for_each(|group| group.pass_on_if_idle(self));
+    }
+}

@@ -1,0 +1,61 @@
+//! Why a group is over, as its calls tell it. What this process as a whole knows of first causes is in `causes`; a group keeps
+//! what one of its calls has told, also when its epoch is over.
+
+use super::node_state::{Learnt, Shared};
+use crate::error::{Failure, Status};
+use crate::runtime::groups::group::Group;
+
+impl Group {
+    /// What was told of why the group cannot be used any more.
+    pub fn broken(&self) -> Option<Failure> {
+        self.broken.get().or_else(|| self.wanted_anew.get()).cloned()
+    }
+
+    /// Why the group is over, unless that is only that this process has left its cluster, or freed the group.
+    pub fn why_over(&self) -> Option<Failure> {
+        let shared = self.shared().ok()?;
+        let failure = self.told(&shared).filter(|failure| failure.status != Status::State)?;
+        Some(self.break_with(failure))
+    }
+
+    /// Why it is over, as far as this node has heard.
+    pub(crate) fn told(&self, shared: &Shared) -> Option<Failure> {
+        if let Some(failure) = self.broken.get() {
+            return Some(failure.clone());
+        }
+        self.rather(shared.first_cause(self.id(), self.epoch()))
+    }
+
+    /// The same, for who waits for the scheduler's word about it: another thread of this process may have ended it.
+    pub(crate) fn first_cause(&self, learnt: &Learnt) -> Option<Failure> {
+        let known = || self.rather(learnt.first_cause(self.id(), self.epoch()));
+        self.broken.get().cloned().or_else(known)
+    }
+
+    /// What is known, unless that is only that somebody wants the next epoch, and a call has told that already.
+    fn rather(&self, known: Option<Failure>) -> Option<Failure> {
+        let is_real = |failure: &&Failure| failure.status != Status::Revoked;
+        known.as_ref().filter(is_real).cloned().or_else(|| self.broken()).or(known)
+    }
+
+    /// Breaks the group; the first cause is kept, and returned. What waits for the scheduler's word about the group looks up,
+    /// and so does the attendant: once, for a group that is broken already is no news.
+    pub(crate) fn break_with(&self, failure: Failure) -> Failure {
+        let settled = |failure| match self.shared() {
+            Ok(shared) => shared.settle(self.id(), self.epoch(), failure),
+            Err(_) => failure,
+        };
+        let first = self.broken.get().cloned().unwrap_or_else(|| settled(failure));
+        let kept = if first.status == Status::Revoked { &self.wanted_anew } else { &self.broken };
+        let mut is_news = false;
+        let first = kept.get_or_init(|| {
+            is_news = true;
+            first
+        });
+        if is_news {
+            self.messages.interrupt();
+            self.shared().iter().for_each(|shared| shared.nudge());
+        }
+        first.clone()
+    }
+}

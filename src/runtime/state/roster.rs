@@ -1,0 +1,47 @@
+//! The members of a group, and how sentences name them.
+
+use crate::error::{Culprit, Failure, Status};
+use crate::types::GroupId;
+use crate::wire::{Formed, Member};
+use std::sync::Arc;
+
+/// A group's members, in order of rank.
+#[derive(Debug)]
+pub(crate) struct Roster {
+    /// Which group.
+    pub id: GroupId,
+    /// The members' indices among all nodes.
+    pub members: Vec<u32>,
+    /// This node's rank in it; none if it is no member.
+    pub rank: Option<u32>,
+    /// The cluster.
+    pub formed: Arc<Formed>,
+}
+
+impl Roster {
+    /// Whether the user made the group, so that a member can free it.
+    pub(crate) fn is_made(&self) -> bool {
+        self.id.0 > GroupId::UNIVERSE.0
+    }
+
+    /// The member with this rank, if its data came with `Formed`.
+    pub(crate) fn member(&self, rank: u32) -> Option<Member> {
+        self.formed.members.find(*self.members.get(rank as usize)?)
+    }
+
+    /// How a failure names the member with this rank.
+    pub(crate) fn culprit(&self, rank: u32) -> Option<Culprit> {
+        self.member(rank).as_ref().map(Member::culprit)
+    }
+
+    /// How a sentence names the member with this rank.
+    pub(crate) fn describe(&self, rank: u32) -> String {
+        self.culprit(rank).map_or_else(|| format!("rank {rank}"), |culprit| culprit.to_string())
+    }
+}
+
+/// Whether a failure says that this very node is lost.
+pub(crate) fn calls_this_node_lost(formed: &Formed, failure: &Failure) -> bool {
+    let Some(culprit) = failure.culprit.as_ref().filter(|_| failure.status == Status::PeerLost) else { return false };
+    formed.members.find(formed.index).as_ref().map(Member::culprit).is_some_and(|own| own.is(culprit))
+}
