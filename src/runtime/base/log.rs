@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn what_a_test_that_passes_has_logged_is_not_shown() {
         let this = std::env::current_exe().expect("the tests have a file");
-        let words = ["runtime::log::tests::a_test_that_passes", "--exact"];
+        let words = ["runtime::base::log::tests::a_test_that_passes", "--exact"];
         let run = |more: &[&str]| Command::new(&this).args(words).args(more).output().expect("it can be run");
         let (usual, uncaught) = (run(&[]), run(&["--nocapture"]));
         let shown = |output: &std::process::Output| String::from_utf8_lossy(&output.stderr).matches(LOGGED).count();
