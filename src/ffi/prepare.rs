@@ -244,7 +244,7 @@ fn operation(group: &Group, code: i32) -> Result<(ReduceOp, Option<UserFunction>
     }
     let last = ReduceOp::ALL.len() - 1;
     let user = u32::try_from(code).ok().and_then(|code| code.checked_sub(ReduceOp::FIRST_USER));
-    let made = user.map(|number| group.user_operation(number)).transpose()?.flatten();
+    let made = user.and_then(|number| group.user_operation(number));
     made.map(|(op, function)| (op, Some(function))).ok_or_else(|| {
         Error::invalid(format!(
             "op is {code}: expected one of MUSTER_SUM (0) to MUSTER_XOR ({last}), or what muster_op_create gave"

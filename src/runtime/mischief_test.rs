@@ -27,7 +27,7 @@ fn a_peer_that_waits_on_a_link_which_nobody_took_in_is_told() {
         // Until the peer's link is open and lies in the mailbox of a group on which this node never calls.
         let world = own.group(GroupId::WORLD);
         let deadline = Instant::now() + SOON;
-        while !world.has_mail() {
+        while !world.collectives.has_mail() {
             assert!(Instant::now() < deadline, "the peer does not dial");
             std::thread::yield_now();
         }

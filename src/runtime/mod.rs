@@ -31,9 +31,9 @@ mod mischief_test;
 
 pub use crate::collective::kernels::{Function, UserFunction};
 pub use base::identity::host_of;
+pub use base::patience::WAITS_AFTER;
 pub use base::polling::Tester;
 pub use base::request::{Outcome, Received, Request};
-pub use collectives::progress::WAITS_AFTER;
 pub use collectives::work::Work;
 pub use groups::group::{Group, Standing};
 pub use groups::handle::Seat;

@@ -3,21 +3,45 @@
 //! The sleeper's order: `take_signal`, and only where that is false sleep; where it is true `take`, then look again. Then
 //! nothing that was delivered, and no interruption, is slept through: `loom_test.rs` tries every order.
 
-use super::sync::{lock, AtomicBool, Bell, Mutex, Ordering};
+use super::sync::{lock, Arc, AtomicBool, Bell, Mutex, Ordering};
 use std::os::fd::RawFd;
+
+/// What makes one sleeping thread look up.
+pub(crate) struct Signal {
+    is_up: AtomicBool,
+    bell: Bell,
+}
+
+impl Signal {
+    /// A signal that is down; the sleeper watches the bell.
+    pub(crate) fn new(bell: Bell) -> Arc<Signal> {
+        Arc::new(Signal { is_up: AtomicBool::new(false), bell })
+    }
+
+    /// Makes the sleeper look up.
+    pub(crate) fn raise(&self) {
+        // An exchange, where a store would hide the one before it: who takes the signal sees what either was about.
+        self.is_up.swap(true, Ordering::AcqRel);
+        self.bell.wake();
+    }
+
+    /// Whether there is a reason to look up, that no earlier call has told of.
+    fn take(&self) -> bool {
+        self.is_up.load(Ordering::Relaxed) && self.is_up.swap(false, Ordering::Acquire)
+    }
+}
 
 /// One thread's mail.
 pub(crate) struct Mailbox<M> {
     /// None once it is shut.
     mail: Mutex<Option<Vec<M>>>,
-    signal: AtomicBool,
-    bell: Bell,
+    signal: Arc<Signal>,
 }
 
 impl<M> Mailbox<M> {
-    /// An empty one, whose bell the sleeper watches.
-    pub(crate) fn new(bell: Bell) -> Mailbox<M> {
-        Mailbox { mail: Mutex::new(Some(Vec::new())), signal: AtomicBool::new(false), bell }
+    /// An empty one, whose owner looks up when this signal is raised.
+    pub(crate) fn new(signal: Arc<Signal>) -> Mailbox<M> {
+        Mailbox { mail: Mutex::new(Some(Vec::new())), signal }
     }
 
     /// Leaves something, and makes the sleeper look; given back by a mailbox that is shut.
@@ -35,29 +59,27 @@ impl<M> Mailbox<M> {
 
     /// Makes the sleeper look up, whether there is mail or not.
     pub(crate) fn interrupt(&self) {
-        // An exchange, where a store would hide the one before it: who takes the signal sees what either was about.
-        self.signal.swap(true, Ordering::AcqRel);
-        self.bell.wake();
+        self.signal.raise();
     }
 
     /// Whether there is a reason to look up, that no earlier call has told of.
     pub(crate) fn take_signal(&self) -> bool {
-        self.signal.load(Ordering::Relaxed) && self.signal.swap(false, Ordering::Acquire)
+        self.signal.take()
     }
 
     /// What can be read once the bell has rung.
     pub(crate) fn descriptor(&self) -> RawFd {
-        self.bell.descriptor()
+        self.signal.bell.descriptor()
     }
 
     /// For who finds the bell ringing although the signal is down: it rang late.
     pub(crate) fn hush(&self) {
-        self.bell.drain();
+        self.signal.bell.drain();
     }
 
     /// All that has been delivered.
     pub(crate) fn take(&self) -> Vec<M> {
-        self.bell.drain();
+        self.signal.bell.drain();
         lock(&self.mail).as_mut().map(std::mem::take).unwrap_or_default()
     }
 

@@ -7,11 +7,13 @@ pub(crate) mod control;
 pub(crate) mod disk;
 pub(crate) mod identity;
 pub(crate) mod identity_store;
+pub(crate) mod link_key;
 pub mod log;
 #[cfg(all(test, loom))]
 pub(crate) mod loom_stand_in_test;
 pub(crate) mod mailbox;
 pub mod outlet;
+pub mod patience;
 pub(crate) mod polling;
 pub(crate) mod request;
 pub(crate) mod sync;

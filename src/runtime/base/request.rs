@@ -10,11 +10,9 @@
 use super::polling::{GiveWay, Tester};
 use super::sync::{lock, wait, Arc, Condvar, Instant, Mutex, MutexGuard};
 use crate::error::{Error, Result, Status};
-use crate::runtime::groups::group::Group;
 use crate::types::{Call, DType};
 use std::any::Any;
 use std::ops::Range;
-use std::sync::Weak;
 use std::time::Duration;
 
 /// So many records are kept for requests to come; what more there were at a time go back to the system.
@@ -36,34 +34,18 @@ pub struct Received {
 /// How an operation ended; what came, if it was a receive.
 pub type Outcome = Result<Option<Received>>;
 
-/// What carries out a wish to cancel: whoever finds the operation and ends it, if it is not too late.
-pub(crate) enum Cancel {
-    /// A group's collective, and the number of its turn.
-    Collective(Weak<Group>, Call, u64),
-    /// A group's messages.
-    Messages(Weak<Group>, Range<u64>),
-    /// A test's.
-    #[cfg(test)]
-    Told(Box<dyn FnOnce() + Send>),
+/// Which operation is to end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    /// This collective, and the number of its turn.
+    Collective(Call, u64),
+    /// These messages.
+    Messages(Range<u64>),
 }
 
-impl Cancel {
-    fn carry_out(self) {
-        match self {
-            Cancel::Collective(group, call, turn) => {
-                if let Some(group) = group.upgrade() {
-                    group.cancel(call, turn);
-                }
-            }
-            Cancel::Messages(group, ops) => {
-                if let Some(group) = group.upgrade() {
-                    group.cancel_messages(ops);
-                }
-            }
-            #[cfg(test)]
-            Cancel::Told(tell) => tell(),
-        }
-    }
+/// What finds an operation and ends it, if it is not too late.
+pub(crate) trait Cancels: Send + Sync {
+    fn cancel(&self, operation: Operation);
 }
 
 /// A group's requests: the records of those that have ended, for those to come.
@@ -83,7 +65,6 @@ struct State {
     received: Option<Received>,
     error: Option<Error>,
     cancelled: bool,
-    cancel: Option<Cancel>,
     /// How many threads wait.
     waiting: u32,
     /// How many ends have not been dropped, and where the record goes with the last of them.
@@ -102,6 +83,7 @@ struct Record {
 /// The caller's end.
 pub struct Request {
     record: Arc<Record>,
+    cancel: Option<(std::sync::Arc<dyn Cancels>, Operation)>,
 }
 
 /// The end of whoever carries the operation out, or one of its two parts. Dropped without a word, the operation has failed.
@@ -124,7 +106,7 @@ impl Requests {
             let mut state = lock(&record.state);
             (state.missing, state.ends, state.home) = (1, 2, Some(self.clone()));
         }
-        (Request { record: Arc::clone(&record) }, Completer { record: Some(record) })
+        (Request { record: Arc::clone(&record), cancel: None }, Completer { record: Some(record) })
     }
 
     fn take_back(&self, record: &Arc<Record>) {
@@ -162,16 +144,15 @@ fn end(record: &Arc<Record>, outcome: Outcome) {
         Err(error) => drop(state.error.get_or_insert(error)),
     }
     (state.missing, state.ends) = (state.missing - 1, state.ends - 1);
-    let (mut cancel, mut waiting) = (None, 0);
+    let mut waiting = 0;
     if state.missing == 0 {
         state.outcome = Some(state.error.take().map_or(Ok(state.received), Err));
-        (cancel, waiting) = (state.cancel.take(), state.waiting);
+        waiting = state.waiting;
     }
     leave(record, state);
     if waiting > 0 {
         record.changed.notify_all(); // outside the lock, which they want next
     }
-    drop(cancel); // outside the lock: it may own a group
 }
 
 /// The record goes home with its last end.
@@ -189,6 +170,13 @@ fn leave(record: &Arc<Record>, mut state: MutexGuard<'_, State>) {
 }
 
 impl Request {
+    /// The same request, which is cancelled so.
+    pub(crate) fn cancelled_by(self, by: std::sync::Arc<dyn Cancels>, operation: Operation) -> Request {
+        let mut request = self;
+        request.cancel = Some((by, operation));
+        request
+    }
+
     /// How the operation ended, if it has.
     pub fn test(&self) -> Option<Outcome> {
         lock(&self.record.state).outcome.clone()
@@ -236,14 +224,12 @@ impl Request {
     /// have. Asking twice is asking once.
     pub fn cancel(&self) {
         let mut state = lock(&self.record.state);
-        if state.outcome.is_some() {
+        if state.outcome.is_some() || std::mem::replace(&mut state.cancelled, true) {
             return;
         }
-        state.cancelled = true;
-        let cancel = state.cancel.take();
         drop(state);
-        if let Some(cancel) = cancel {
-            cancel.carry_out();
+        if let Some((by, operation)) = &self.cancel {
+            by.cancel(operation.clone());
         }
     }
 
@@ -265,24 +251,6 @@ impl Drop for Request {
 }
 
 impl Completer {
-    /// Says what is to be done when the caller cancels; done at once if that has happened already.
-    pub(crate) fn cancel_by(&self, cancel: Cancel) {
-        let Some(record) = &self.record else { return };
-        let mut state = lock(&record.state);
-        if !state.cancelled {
-            state.cancel = Some(cancel);
-            return;
-        }
-        drop(state);
-        cancel.carry_out();
-    }
-
-    /// The same, by whatever a test does.
-    #[cfg(test)]
-    pub fn on_cancel(&self, tell: impl FnOnce() + Send + 'static) {
-        self.cancel_by(Cancel::Told(Box::new(tell)));
-    }
-
     /// Whether the caller has asked for the end.
     #[cfg(all(test, not(loom)))]
     pub fn is_cancelled(&self) -> bool {
@@ -360,27 +328,34 @@ mod tests {
         );
     }
 
+    /// Counts what it is told to cancel.
+    #[derive(Default)]
+    struct Counter(AtomicU32);
+
+    impl Cancels for Counter {
+        fn cancel(&self, operation: Operation) {
+            assert_eq!(operation, Operation::Messages(3..5));
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
     #[test]
-    fn cancelling_is_told_once_whichever_comes_first() {
-        static TOLD: AtomicU32 = AtomicU32::new(0);
-        let tell = || {
-            TOLD.fetch_add(1, Ordering::SeqCst);
+    fn cancelling_is_told_once_and_not_too_late() {
+        let counter = std::sync::Arc::new(Counter::default());
+        let told = || counter.0.load(Ordering::SeqCst);
+        let made = || {
+            let (request, completer) = request();
+            (request.cancelled_by(counter.clone(), Operation::Messages(3..5)), completer)
         };
-        let (one, completer) = request();
-        completer.on_cancel(tell);
+        let (one, completer) = made();
         one.cancel();
         one.cancel();
         assert!(completer.is_cancelled());
-        assert_eq!(TOLD.load(Ordering::SeqCst), 1);
-        let (other, later) = request();
-        other.cancel();
-        later.on_cancel(tell);
-        assert_eq!(TOLD.load(Ordering::SeqCst), 2);
-        let (done, completer) = request();
-        completer.on_cancel(tell);
+        assert_eq!(told(), 1);
+        let (done, completer) = made();
         completer.complete(Ok(None));
         done.cancel();
-        assert_eq!(TOLD.load(Ordering::SeqCst), 2, "it was too late");
+        assert_eq!(told(), 1, "it was too late");
     }
 
     #[test]

@@ -3,17 +3,18 @@
 //! It polls for a short while, as `polling` says, and then sleeps in the group's poller, from which the agent thread can wake it. Nothing is handed from thread
 //! to thread, and nothing is allocated once the scratch has grown to its size.
 
-use super::progress::WAITS_AFTER;
+use super::engine::{Collectives, Driver, WAKER};
+use super::standstill::Standstill;
+use super::stop::{Running, Stop};
 use crate::agent::Command;
 use crate::collective::kernels::UserFunction;
 use crate::collective::{Action, Algorithm, Landing, Shape, Span};
-use crate::error::{Error, Failure};
 use crate::net::Token;
+use crate::runtime::base::link_key::LinkKey;
+use crate::runtime::base::patience::{WAITS_AFTER, WARN_AFTER};
 use crate::runtime::base::polling::Idle;
-use crate::runtime::groups::group::{Driver, Group, Mail, Slot, WAKER};
 use crate::runtime::links::link::{Arrival, Link, LinkEnd, Moved};
-use crate::runtime::links::mesh::LinkKey;
-use crate::runtime::links::silence::{Awaited, Standstill};
+use crate::runtime::links::peers::Slot;
 use crate::runtime::links::sink::{scratch_bytes, Sink};
 use crate::runtime::memory::buffer::{Arithmetic, Memory};
 use crate::runtime::state::node_state::{Shared, ToNode};
@@ -23,41 +24,10 @@ use std::time::Duration;
 
 /// How often a call that makes progress looks at the clock.
 const CLOCK_TURNS: u32 = 64;
-/// When a call that makes no progress says who is absent.
-pub(crate) const WARN_AFTER: Duration = Duration::from_secs(10);
 
 /// How long a rank waits for a peer to open their link, where that is the peer's part. Where both open one at the same time
 /// one of the two is made for nothing.
 const PEER_OPENS: Duration = Duration::from_millis(20);
-
-/// Why a collective could not go on.
-#[derive(Debug)]
-pub(crate) enum Stop {
-    /// The cluster is broken, or the scheduler has revoked the group: the first cause, known to all.
-    Told(Box<Failure>),
-    /// A peer revoked the group.
-    Heard(Box<Failure>),
-    /// The link to this rank ended, or could not be opened.
-    Ended(u32, LinkEnd),
-    /// The link to this rank has failed, and it lives, as the scheduler says.
-    Unreached(u32, String),
-    /// This rank has left the cluster.
-    Left(u32),
-    /// This rank called something else, or is elsewhere in the sequence.
-    Mismatch(u32, u64, Call),
-    /// This rank called the same, and something else before.
-    Earlier(u32),
-    /// This rank sends so many elements where others are expected.
-    Counts(u32, u64, u64),
-    /// The time is up; whom it waited for, if it had begun.
-    Timeout(Option<Awaited>),
-    /// There is no memory for a scratch of so many bytes.
-    Memory(usize),
-    /// Something that this process needs cannot be had.
-    Failed(Error),
-    /// It has panicked: a bug of this library.
-    Bug,
-}
 
 /// When a call that waits says so: to the scheduler, and in the log.
 struct Patience {
@@ -66,23 +36,14 @@ struct Patience {
     still: Standstill,
 }
 
-/// One call under way.
-pub(crate) struct Running<'a> {
-    pub shared: &'a Shared,
-    pub call: Call,
-    pub sequence: u64,
-    pub data: DataHeader,
-    pub deadline: Time,
-    pub limit_ms: i64,
-    pub since: Time,
-}
-
-impl Group {
+impl Collectives {
     /// What there is to know of a call that was made at `since`.
-    pub(crate) fn running<'a>(&self, shared: &'a Shared, call: Call, sequence: u64, since: Time) -> Running<'a> {
-        let (epoch, limit_ms, deadline) = (self.formed.epoch, self.timeout_ms(), self.deadline(since));
-        let data = DataHeader { epoch, group: self.id(), sequence, signature: call.signature(), call, history: 0 };
-        Running { shared, call, sequence, data, deadline, limit_ms, since }
+    pub(crate) fn running(&self, call: Call, sequence: u64, since: Time) -> Running<'_> {
+        let (epoch, limit_ms, deadline) =
+            (self.context.epoch(), self.context.timeout_ms(), self.context.deadline(since));
+        let data =
+            DataHeader { epoch, group: self.context.id(), sequence, signature: call.signature(), call, history: 0 };
+        Running { shared: &self.context.shared, call, sequence, data, deadline, limit_ms, since }
     }
 
     pub(crate) fn carry_out(
@@ -153,12 +114,12 @@ impl Group {
                 return Ok(());
             }
             if self.take_signal() {
-                self.look_up(driver, running)?;
+                self.look_up(driver)?;
                 continue;
             }
             // A rank that has sent everything and got nothing lets others run at once, for the peer may be one of them; of two
             // ranks each has a core, mostly.
-            if got || (sent && (exchange.send.is_some() || self.size() == 2)) {
+            if got || (sent && (exchange.send.is_some() || self.context.size() == 2)) {
                 idle.end();
                 // A transfer that trickles keeps to the time, too; the clock is not read at every turn.
                 if turn.is_multiple_of(CLOCK_TURNS) && running.shared.clock.now() >= running.deadline {
@@ -167,7 +128,7 @@ impl Group {
                 continue;
             }
             let Shared { polling, clock, .. } = running.shared;
-            if !exchange.may_poll(&driver.slots) || !polling.poll(&mut idle, &self.polls, clock) {
+            if !exchange.may_poll(&driver.slots) || !polling.poll(&mut idle, &self.context.polls, clock) {
                 self.sleep(driver, running, exchange, patience)?;
                 idle.end();
             }
@@ -183,12 +144,12 @@ impl Group {
     ) -> Result<bool, Stop> {
         let Some((peer, span)) = exchange.send else { return Ok(false) };
         let mutual = exchange.receive.is_some_and(|(from, _)| from == peer);
-        if mutual && self.rank() > Some(peer) && exchange.leaves_opening_to(&driver.slots[peer as usize]) {
+        if mutual && self.context.rank() > Some(peer) && exchange.leaves_opening_to(&driver.slots[peer as usize]) {
             return Ok(false);
         }
         let Some(link) = self.link(driver, running, peer)? else { return Ok(false) };
         if !exchange.started {
-            link.start_send(LinkKind::Data, exchange.head, span, self.formed.agreed.checksums);
+            link.start_send(LinkKind::Data, exchange.head, span, self.context.formed().agreed.checksums);
             exchange.started = true;
         }
         match link.send(memory) {
@@ -234,7 +195,7 @@ impl Group {
             }
             Some(Arrival::Revoke(failure)) => Err(Stop::Heard(Box::new(failure))),
             Some(Arrival::Leave) => {
-                slots[peer as usize] = Slot::Left;
+                slots[peer as usize] = Slot::Left(None);
                 Err(Stop::Left(peer))
             }
             Some(Arrival::Data(header, data)) => {
@@ -257,47 +218,20 @@ impl Group {
         match slot {
             Slot::Unused => {
                 *slot = Slot::Asked;
-                running.shared.ask(ToNode::Open(LinkKey::new(self.id(), Channel::Collectives, peer)));
+                running.shared.ask(ToNode::Open(LinkKey::new(self.context.id(), Channel::Collectives, peer)));
                 Ok(None)
             }
             Slot::Asked => Ok(None),
             Slot::Up(link) => Ok(Some(link)),
-            Slot::Left => Err(Stop::Left(peer)),
+            Slot::Left(_) => Err(Stop::Left(peer)),
             Slot::Ended(end) => Err(Stop::Ended(peer, end.clone())),
         }
     }
 
     /// Takes what the agent thread has for this group.
-    pub(crate) fn look_up(&self, driver: &mut Driver, running: &Running<'_>) -> Result<(), Stop> {
-        for mail in self.take_mail() {
-            self.take_in(driver, mail);
-        }
-        self.told(running.shared).map_or(Ok(()), |failure| Err(Stop::Told(Box::new(failure))))
-    }
-
-    pub(crate) fn take_in(&self, driver: &mut Driver, mail: Mail) {
-        match mail {
-            Mail::Up(peer, transport, ahead) => {
-                let link = Link::new(transport, &ahead);
-                let slot = &mut driver.slots[peer as usize];
-                if !matches!(slot, Slot::Unused | Slot::Asked) {
-                    return; // a second link is dropped; the agent thread does not let one in
-                }
-                *slot = Slot::Up(Box::new(link));
-            }
-            Mail::Freed(peer) => {
-                let slot = &mut driver.slots[peer as usize];
-                if matches!(slot, Slot::Unused | Slot::Asked) {
-                    *slot = Slot::Left;
-                }
-            }
-            Mail::Failed(peer, end) => {
-                let slot = &mut driver.slots[peer as usize];
-                if matches!(slot, Slot::Unused | Slot::Asked) {
-                    *slot = Slot::Ended(end);
-                }
-            }
-        }
+    pub(crate) fn look_up(&self, driver: &mut Driver) -> Result<(), Stop> {
+        self.take_in(driver);
+        self.context.told().map_or(Ok(()), |failure| Err(Stop::Told(Box::new(failure))))
     }
 
     fn out_of_time(&self, driver: &mut Driver, exchange: &Exchange<'_>, patience: &Patience, now: Time) -> Stop {
@@ -316,7 +250,7 @@ impl Group {
         if now >= running.deadline {
             return Err(self.out_of_time(driver, exchange, patience, now));
         }
-        self.look_for_signs(running.shared, &mut driver.slots, exchange.peers(), &mut patience.still, now)?;
+        self.look_for_signs(&mut driver.slots, exchange.peers(), &mut patience.still, now)?;
         if now >= patience.report_at {
             // Ahead of the next heartbeat: ranks that called different things and whose frames do not meet are to be
             // found within a second, however rare the heartbeats are.
@@ -346,7 +280,7 @@ impl Group {
                 }
             }
             if link.holds_readable() && (receiving == Some(peer) || !link.is_waited_for()) {
-                return if receiving == Some(peer) { Ok(()) } else { self.serve(slot, running, peer as u32) };
+                return if receiving == Some(peer) { Ok(()) } else { self.serve(slot, peer as u32) };
             }
             // What nobody has asked for yet stays where it is; the peer's end behind it is told once.
             let (reads, writes) = (receiving == Some(peer) || !link.is_waited_for(), sending == Some(peer));
@@ -354,7 +288,7 @@ impl Group {
                 watch.add(Token(peer), link.descriptor(), reads, writes);
             }
         }
-        let look_at = patience.still.go_on(&self.bounds, now);
+        let look_at = patience.still.go_on(&self.context.bounds, now);
         let until = running.deadline.min(patience.warn_at).min(patience.report_at).min(opening).min(look_at);
         watch.wait(running.shared.clock.until(until)).expect("poll fails only for bad arguments");
         for (token, closed) in watch.ready().map(|ready| (ready.token.0, ready.closed)) {
@@ -366,7 +300,7 @@ impl Group {
                 link.note_end(closed);
             }
             if receiving != Some(token) {
-                self.serve(&mut slots[token], running, token as u32)?;
+                self.serve(&mut slots[token], token as u32)?;
             }
         }
         Ok(())

@@ -18,7 +18,7 @@ fn a_peer_is_waited_for_to_open_a_link_once_and_not_for_long() {
     assert!(!exchange.leaves_opening_to(&slots[1]), "this rank opens it");
     assert_eq!(exchange.opening_until(&slots, start + PEER_OPENS), Time::NEVER);
     exchange.opening = Opening::Peer;
-    slots[1] = Slot::Left;
+    slots[1] = Slot::Left(None);
     assert_eq!(exchange.opening_until(&slots, start), Time::NEVER);
 }
 

@@ -9,12 +9,17 @@ use crate::runtime::base::clock::Clock;
 use crate::runtime::base::log::Logger;
 use crate::runtime::base::sync::Bell;
 use crate::runtime::collectives::work::Work;
-use crate::runtime::groups::group::Mail;
+use crate::runtime::groups::group::Group;
+use crate::runtime::groups::registry::Registry;
 use crate::runtime::links::mesh::tests::formed;
+use crate::runtime::links::peers::Mail;
 use crate::runtime::memory::buffer::CallBuffers;
 use crate::runtime::state::node_state::Shared;
 use crate::types::{CallKind, DType, Epoch, GroupId, Process};
-use crate::wire::{Agreed, Channel, DataHeader, Formed, FrameHeader, Member, Members, PIECE_BYTES};
+use crate::wire::{
+    encode_frame, Agreed, Channel, DataHeader, Encoder, Formed, FrameHeader, LinkKind, LinkRevoke, Member, Members,
+    Wire, PIECE_BYTES,
+};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
@@ -27,6 +32,7 @@ const PEERS: [u32; 3] = [1, 2, 3];
 pub(in crate::runtime) struct Bench {
     pub group: Arc<Group>,
     pub shared: Arc<Shared>,
+    registry: Arc<Registry>,
     pub peers: Vec<TcpStream>,
     links: Vec<TcpTransport>,
 }
@@ -50,7 +56,8 @@ impl Bench {
         let mut shared = Shared::new(Logger::new(LogLevel::Off, "test"), Clock::start(), Bell::new().unwrap());
         shared.recovery = recovery;
         let shared = Arc::new(shared);
-        let group = Group::new(GroupId::WORLD, vec![0, 1, 2, 3], &shared, &Arc::new(formed), 60_000).unwrap();
+        let registry = Registry::new(&shared);
+        let group = Group::new(GroupId::WORLD, vec![0, 1, 2, 3], &registry, &Arc::new(formed), 60_000).unwrap();
         let mut listener = Listener::bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
         let address = listener.local_addresses()[0];
         let (mut peers, mut links) = (Vec::new(), Vec::new());
@@ -65,7 +72,7 @@ impl Bench {
             };
             links.push(link);
         }
-        Bench { group: Arc::new(group), shared, peers, links }
+        Bench { group: Arc::new(group), shared, registry, peers, links }
     }
 
     /// The links come to stand, each through a transport that passes so many bytes at a time; 0: as many as it likes.
@@ -89,7 +96,7 @@ impl Bench {
         let mut output = vec![0; count];
         let work = Work::plain(broadcast(count), CallBuffers::of(&[], &mut output));
         let error = self.group.run(work).expect_err("it is revoked");
-        let failure = self.group.broken().expect("it is revoked");
+        let failure = self.group.context.broken().expect("it is revoked");
         assert_eq!(error.status(), failure.status, "{error}");
         failure
     }
@@ -203,8 +210,8 @@ fn a_collective_that_cannot_begin_revokes_its_group_too() {
     bench.group.run(Work::plain(broadcast(1), CallBuffers::of(&[], &mut output))).expect("it is all there");
     let no_thread = |_| Err(Error::system("cannot start a thread", &std::io::Error::from_raw_os_error(libc::EAGAIN)));
     let work = Work::plain(broadcast(1), CallBuffers::of(&[], vec![0; 1].leak()));
-    let error = bench.group.start_on(work, no_thread).err().expect("there is no thread for it");
-    let first = bench.group.broken().expect("it is revoked");
+    let error = bench.group.collectives.start_on(work, no_thread).err().expect("there is no thread for it");
+    let first = bench.group.context.broken().expect("it is revoked");
     assert_eq!((error.status(), first.status), (Status::System, Status::System), "{error}");
     let words = "cannot go on with broadcast #2 on world: cannot start a thread";
     assert!(first.cause.starts_with(words) && error.message().contains(words), "{error}");
@@ -276,11 +283,11 @@ fn who_hears_it_among_messages_or_from_the_scheduler_is_fenced_too() {
     let link = Box::new(bench.links.remove(2));
     bench.group.deliver(Channel::Messages, Mail::Up(3, link, Vec::new()));
     let deadline = Instant::now() + SOON;
-    while bench.group.broken().is_none() {
+    while bench.group.context.broken().is_none() {
         assert!(Instant::now() < deadline, "it hears nothing");
         std::thread::yield_now();
     }
-    assert_eq!(bench.group.broken(), Some(heard.clone().to_the_lost()));
+    assert_eq!(bench.group.context.broken(), Some(heard.clone().to_the_lost()));
     assert_eq!(asked_for(&bench.shared), (vec![heard.clone()], vec![heard]));
     bench.group.end_progress(cause(0));
 
@@ -321,7 +328,7 @@ fn who_leaves_a_group_that_is_over_says_why_it_is_and_not_that_it_goes() {
         let mut bench = Bench::new();
         let last = bench.links.pop().unwrap();
         bench.stand(0);
-        failure.iter().for_each(|failure| bench.shared.file(Event::Revoked(failure.clone())));
+        failure.iter().for_each(|failure| bench.registry.file(Event::Revoked(failure.clone())));
         bench.group.close(over(), &leave);
         bench.group.close(over(), &leave); // as where a group is freed, and then its cluster is left
         bench.group.shut();
@@ -350,13 +357,13 @@ enum Found {
 impl Found {
     /// How the collective goes that finds this here, and not on a link.
     fn play(self, bench: &Bench) -> Failure {
-        let (shared, turn) = (&bench.shared, bench.group.turns.take());
-        let outcome = bench.group.in_turn(shared, &turn, broadcast(1), shared.clock.now(), |_, _| match self {
+        let (shared, turn) = (&bench.shared, bench.group.collectives.turns.take());
+        let outcome = bench.group.collectives.in_turn(&turn, broadcast(1), shared.clock.now(), |_, _| match self {
             Found::NoMemory => Err::<(), _>(Stop::Memory(7)),
             Found::NoMeans => Err(Stop::Failed(Error::new(Status::System, "no descriptor is left"))),
             _ => panic!("the bug that this test plants"),
         });
-        let failure = bench.group.broken().expect("it is revoked");
+        let failure = bench.group.context.broken().expect("it is revoked");
         assert_eq!(outcome, Err(failure.clone().into()));
         failure
     }
@@ -484,7 +491,7 @@ fn what_was_called_before_is_not_waited_for_where_that_is_of_no_use() {
         let soon_enough = (0..10).any(|_| {
             let mut bench = Bench::new();
             match away {
-                true => bench.shared.file(Event::SchedulerAway(Some("it is gone".to_owned()))),
+                true => bench.registry.file(Event::SchedulerAway(Some("it is gone".to_owned()))),
                 false => bench.group.set_timeout_ms(50).unwrap(),
             }
             bench.peers[2].write_all(&frame(DataHeader { history: 1, ..DataHeader::of_first(broadcast(1)) })).unwrap();
@@ -502,18 +509,18 @@ fn what_was_called_before_is_not_waited_for_where_that_is_of_no_use() {
 fn what_the_scheduler_says_is_passed_on_where_nobody_calls() {
     for group in [None, Some(GroupId::WORLD)] {
         let mut bench = Bench::new();
-        let groups = crate::runtime::groups::handle::form(&bench.shared, &Arc::new(of_four()), 60_000).unwrap();
+        let groups = crate::runtime::groups::handle::form(&bench.registry, &Arc::new(of_four()), 60_000).unwrap();
         bench.group = groups.into_iter().find(|group| group.id() == GroupId::WORLD).unwrap();
         bench.shared.learn(|learnt| learnt.formed = Some(Arc::new(of_four())));
         bench.stand(0);
         let failure = Failure { group, ..cause(2) };
-        bench.shared.file(if group.is_none() {
+        bench.registry.file(if group.is_none() {
             Event::Broken(failure.clone())
         } else {
             Event::Revoked(failure.clone())
         });
         for rank in PEERS {
-            assert_eq!(bench.told(rank), bench.group.last_word_of(&failure), "rank {rank}");
+            assert_eq!(bench.told(rank), bench.group.context.last_word_of(&failure), "rank {rank}");
         }
     }
 }

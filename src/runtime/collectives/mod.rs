@@ -1,9 +1,12 @@
 //! The engine that carries out a schedule over links: turns, waiting, what a failing call does.
 
 pub(crate) mod drive;
+pub(crate) mod engine;
 pub(crate) mod failure;
 pub(crate) mod progress;
 pub(crate) mod queue;
 pub(crate) mod revoke_check;
+pub(crate) mod standstill;
+pub(crate) mod stop;
 pub(crate) mod turns;
 pub(crate) mod work;

@@ -5,16 +5,14 @@
 //! what ranks called under the same number, so those who have gone on say, once they have to wait themselves, what they
 //! called before. Beyond [`REMEMBERED`] calls the difference is not found; then the time-out names the rank.
 
+use crate::runtime::base::patience::WAITS_AFTER;
 use crate::types::{Call, GroupId, Time};
 use crate::wire::GroupProgress;
-use std::time::Duration;
 
 /// How many calls are remembered.
 const REMEMBERED: usize = 256;
 /// How many calls before the newest a rank tells of when it goes.
 const PARTING: usize = 64;
-/// From when on a call counts as one that waits: its rank then says so with a heartbeat of its own.
-pub const WAITS_AFTER: Duration = Duration::from_millis(300);
 
 /// One group's.
 #[derive(Default)]

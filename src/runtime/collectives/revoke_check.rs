@@ -6,11 +6,12 @@
 //! with a frame is looked at each time (in `drive`). Where the connection had no room for it behind a long frame it comes by the
 //! scheduler, or by `links/revoke_broadcast`.
 
-use super::drive::{Running, Stop};
+use super::engine::{Collectives, Driver};
+use super::stop::{Running, Stop};
 use crate::agent::Command;
 use crate::net::Token;
-use crate::runtime::groups::group::{Driver, Group, Slot};
 use crate::runtime::links::link::Arrival;
+use crate::runtime::links::peers::Slot;
 use std::time::Duration;
 
 /// How long nobody looks after somebody has, for each [`LINKS`]: so that a look, which costs more the more links there are,
@@ -18,14 +19,14 @@ use std::time::Duration;
 const INTERVAL: Duration = Duration::from_millis(1);
 const LINKS: usize = 8;
 
-impl Group {
+impl Collectives {
     /// Looks for peers that have given up since the last look: a call that begins now is not to end well by what they had sent.
     pub(crate) fn overhear(&self, driver: &mut Driver, running: &Running<'_>) -> Result<(), Stop> {
         if running.since < driver.overhears_from {
             return Ok(());
         }
         if self.take_signal() {
-            self.look_up(driver, running)?;
+            self.look_up(driver)?;
         }
         let Driver { watch, slots, overhears_from, .. } = driver;
         watch.clear();
@@ -41,7 +42,7 @@ impl Group {
             if let Slot::Up(link) = slot {
                 link.note_end(ready.closed);
                 if !link.is_waited_for() {
-                    self.serve(slot, running, ready.token.0 as u32)?;
+                    self.serve(slot, ready.token.0 as u32)?;
                 }
             }
             if let Slot::Up(link) = slot {
@@ -52,21 +53,21 @@ impl Group {
     }
 
     /// Looks at a link that a call does not read just now: a peer may be giving up, or gone.
-    pub(crate) fn serve(&self, slot: &mut Slot, running: &Running<'_>, peer: u32) -> Result<(), Stop> {
+    pub(crate) fn serve(&self, slot: &mut Slot, peer: u32) -> Result<(), Stop> {
         let Slot::Up(link) = slot else { return Ok(()) };
         match link.peek() {
             Ok(None | Some(Arrival::Data(..) | Arrival::Message(..))) => Ok(()), // found out by who reads it
             Ok(Some(Arrival::Revoke(failure))) => Err(Stop::Heard(Box::new(failure))),
             Ok(Some(Arrival::Leave)) => {
-                *slot = Slot::Left;
+                *slot = Slot::Left(None);
                 Ok(())
             }
             Err(end) => {
                 // Evidence; the verdict, if there is one, comes from the scheduler.
                 let evidence = end.in_words();
                 *slot = Slot::Ended(end);
-                let index = self.index_of(peer).expect("a link's peer is a member");
-                self.ask(running.shared, Command::Suspect { peer: index, evidence });
+                let index = self.context.index_of(peer).expect("a link's peer is a member");
+                self.context.ask(Command::Suspect { peer: index, evidence });
                 Ok(())
             }
         }

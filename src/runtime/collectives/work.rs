@@ -5,18 +5,17 @@
 //! thread would do, in the order of the turns. How the work itself is done is in `drive`; what happens when it cannot go
 //! on, in `failure`.
 
-use super::drive::{grow, Running, Stop};
+use super::drive::grow;
+use super::engine::{Collectives, Driver};
 use super::queue::Queue;
+use super::stop::{Running, Stop};
 use super::turns::Turn;
-use crate::agent::Command;
 use crate::collective::kernels::UserFunction;
 use crate::collective::{choose, Layout, Shape};
 use crate::error::{memory, Error, Result, Status};
 use crate::net::thread;
-use crate::runtime::base::request::{Cancel, Completer, Request};
-use crate::runtime::groups::group::{Driver, Group};
+use crate::runtime::base::request::{Cancels, Completer, Operation, Request};
 use crate::runtime::memory::buffer::CallBuffers;
-use crate::runtime::state::node_state::{Shared, ToNode};
 use crate::types::{Call, Time};
 use std::cell::RefCell;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -54,15 +53,14 @@ pub(crate) struct Job {
 /// What the progress thread has before it.
 pub(crate) type Jobs = Queue<Job, JoinHandle<()>>;
 
-impl Group {
+impl Collectives {
     /// Carries out one collective, and returns when it is done.
     pub fn run(&self, work: Work<'_>) -> Result<()> {
-        let shared = self.shared()?;
         self.check(&work)?;
-        self.begin(&shared)?;
-        let since = shared.clock.now();
+        self.context.begin()?;
+        let since = self.context.shared.clock.now();
         let turn = self.turns.take();
-        self.told_by(&shared, self.work(&shared, &turn, since, work))
+        self.context.told_by(self.work(&turn, since, work))
     }
 
     /// Starts one collective, which goes on while the caller does something else.
@@ -74,34 +72,39 @@ impl Group {
     pub(crate) fn start_on(
         self: &Arc<Self>,
         work: Work<'static>,
-        spawn: impl FnOnce(Arc<Group>) -> Result<JoinHandle<()>>,
+        spawn: impl FnOnce(Arc<Collectives>) -> Result<JoinHandle<()>>,
     ) -> Result<Request> {
-        let shared = self.shared()?;
         self.check(&work)?;
-        self.begin(&shared)?;
-        let (since, call) = (shared.clock.now(), work.call);
-        let roomy =
-            if self.requests.has_spare() { Ok(()) } else { memory::with_reserve("one request more", || Ok(())) };
+        self.context.begin()?;
+        let (since, call) = (self.context.shared.clock.now(), work.call);
+        let roomy = if self.context.requests.has_spare() {
+            Ok(())
+        } else {
+            memory::with_reserve("one request more", || Ok(()))
+        };
         let roomy = roomy.and_then(|()| self.jobs.reserve());
-        roomy.map_err(|error| self.cannot_start(&shared, call, since, &error))?;
+        roomy.map_err(|error| self.cannot_start(call, since, &error))?;
         let started = self.jobs.put(
             || spawn(Arc::clone(self)),
             || {
-                let (request, completer) = self.requests.make();
+                let (request, completer) = self.context.requests.make();
                 let turn = self.turns.take_number();
-                completer.cancel_by(Cancel::Collective(Arc::downgrade(self), call, turn));
+                let own: Arc<dyn Cancels> = self.clone();
+                let request = request.cancelled_by(own, Operation::Collective(call, turn));
                 (Job { turn, since, work, completer }, request)
             },
         );
-        let started = started.map_err(|error| self.cannot_start(&shared, call, since, &error))?;
-        started.ok_or_else(|| Error::new(Status::State, format!("{} has been freed, or its cluster left", self.id())))
+        let started = started.map_err(|error| self.cannot_start(call, since, &error))?;
+        started.ok_or_else(|| {
+            Error::new(Status::State, format!("{} has been freed, or its cluster left", self.context.id()))
+        })
     }
 
     /// A collective that cannot begin here has failed like one that cannot go on: the others may be in it.
-    fn cannot_start(&self, shared: &Shared, call: Call, since: Time, error: &Error) -> Error {
+    fn cannot_start(&self, call: Call, since: Time, error: &Error) -> Error {
         let turn = self.turns.take();
-        let running = self.running(shared, call, turn.number(), since);
-        self.give_up_for_all(&running, self.failed(&running, error)).into()
+        let running = self.running(call, turn.number(), since);
+        self.give_up_for_all(self.failed(&running, error)).into()
     }
 
     fn check(&self, work: &Work<'_>) -> Result<()> {
@@ -109,37 +112,20 @@ impl Group {
     }
 
     fn shape<'a>(&self, work: &'a Work<'_>) -> Result<Shape<'a>> {
-        let Some(rank) = self.rank() else {
-            return Err(Error::invalid(format!("{}: this process is no member of {}", work.call.kind, self.id())));
+        let Some(rank) = self.context.rank() else {
+            return Err(Error::invalid(format!(
+                "{}: this process is no member of {}",
+                work.call.kind,
+                self.context.id()
+            )));
         };
         let in_place = work.buffers.in_place();
-        Ok(Shape { rank, size: self.size(), call: work.call, in_place, layout: work.layout.as_ref() })
+        Ok(Shape { rank, size: self.context.size(), call: work.call, in_place, layout: work.layout.as_ref() })
     }
 
-    /// The program calls: not on a group that is over. Otherwise it goes on, if another one was.
-    pub(crate) fn begin(&self, shared: &Shared) -> Result<()> {
-        self.told_by(shared, self.refuse_if_broken(shared))?;
-        if shared.aftermath.goes_on() {
-            shared.ask(ToNode::Brain(Command::Report));
-        }
-        Ok(())
-    }
-
-    /// The calling thread hears how a call ended, and by an error, perhaps, that a group which was made is over.
-    pub(crate) fn told_by<T>(&self, shared: &Shared, outcome: Result<T>) -> Result<T> {
-        if outcome.is_err() && self.is_made() && self.broken().is_some() {
-            shared.aftermath.told(self.id());
-        }
-        outcome
-    }
-
-    fn refuse_if_broken(&self, shared: &Shared) -> Result<()> {
-        self.told(shared).map_or(Ok(()), |failure| Err(self.break_with(failure).into()))
-    }
-
-    fn work(&self, shared: &Shared, turn: &Turn<'_>, since: Time, work: Work<'_>) -> Result<()> {
+    fn work(&self, turn: &Turn<'_>, since: Time, work: Work<'_>) -> Result<()> {
         let shape = self.shape(&work)?;
-        let outcome = self.in_turn(shared, turn, work.call, since, |driver, running| {
+        let outcome = self.in_turn(turn, work.call, since, |driver, running| {
             let algorithm = choose(&shape, &self.thresholds);
             let scratch_bytes = algorithm.scratch_bytes(&shape);
             let mut scratch = std::mem::take(&mut driver.scratch);
@@ -159,18 +145,17 @@ impl Group {
     /// others are not to wait for what it has left undone.
     pub(crate) fn in_turn<T>(
         &self,
-        shared: &Shared,
         turn: &Turn<'_>,
         call: Call,
         since: Time,
         body: impl FnOnce(&mut Driver, &Running<'_>) -> Result<T, Stop>,
     ) -> Result<T> {
-        let mut running = self.running(shared, call, turn.number(), since);
-        if !turn.wait(|| shared.clock.until(running.deadline)) {
+        let mut running = self.running(call, turn.number(), since);
+        if !turn.wait(|| self.context.shared.clock.until(running.deadline)) {
             return Err(self.give_up_waiting(&running).into());
         }
         let mut driver = self.driver();
-        self.refuse_if_broken(shared)?;
+        self.context.refuse_if_broken()?;
         let driver = &mut *driver;
         running.data.history = driver.history.in_short();
         self.enter(running.sequence, call, since);
@@ -186,19 +171,26 @@ impl Group {
     }
 
     /// The caller of a collective wants its end: that ends the group for everyone, for others may be in it already.
-    pub(crate) fn cancel(&self, call: Call, turn: u64) {
-        let Ok(shared) = self.shared() else { return };
-        let running = self.running(&shared, call, turn, shared.clock.now());
-        self.give_up_for_all(&running, self.cancelled(&running));
+    fn cancel_call(&self, call: Call, turn: u64) {
+        let running = self.running(call, turn, self.context.shared.clock.now());
+        self.give_up_for_all(self.cancelled(&running));
     }
 
     fn work_off(&self) {
         while let Some(Job { turn, since, work, completer }) = self.jobs.next() {
             let turn = self.turns.hold(turn);
-            let outcome = self.shared().and_then(|shared| self.work(&shared, &turn, since, work));
+            let outcome = self.work(&turn, since, work);
             // Within its turn: when a blocking call behind it has ended, so has the request.
             completer.complete(outcome.map(|()| None));
             drop(turn);
+        }
+    }
+}
+
+impl Cancels for Collectives {
+    fn cancel(&self, operation: Operation) {
+        if let Operation::Collective(call, turn) = operation {
+            self.cancel_call(call, turn);
         }
     }
 }

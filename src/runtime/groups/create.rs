@@ -4,13 +4,14 @@
 use super::group::Group;
 use super::handle::Seat;
 use super::parting::{await_farewell, tell_last_calls};
+use super::registry::Registry;
 use crate::agent::Command;
 use crate::error::{Error, Failure, Result, Status};
-use crate::runtime::collectives::drive::{Running, Stop, WARN_AFTER};
-use crate::runtime::collectives::progress::WAITS_AFTER;
+use crate::runtime::base::patience::{WAITS_AFTER, WARN_AFTER};
+use crate::runtime::collectives::stop::{Running, Stop};
 use crate::runtime::links::handshake::leave;
-use crate::runtime::state::node_state::{Shared, ToNode};
-use crate::types::{hash, Call, CallKind, Time};
+use crate::runtime::state::node_state::{Learnt, ToNode};
+use crate::types::{hash, Call, CallKind, GroupId, Time};
 use crate::wire::{GroupWish, MakeGroup};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -50,23 +51,24 @@ impl Group {
     }
 
     fn make(&self, call: Call, wish: GroupWish) -> Result<Option<Arc<Seat>>> {
-        let shared = self.shared()?;
+        let shared = &self.context.shared;
         if self.rank().is_none() {
             return Err(Error::invalid(format!("{}: this process is no member of {}", call.kind, self.id())));
         }
-        self.begin(&shared)?;
+        self.context.begin()?;
         let since = shared.clock.now();
         if self.was_made_before() {
-            return self.make_again(&self.running(&shared, call, 0, since), wish);
+            return self.make_again(&self.collectives.running(call, 0, since), wish);
         }
-        let turn = self.turns.take();
-        let made = self.in_turn(&shared, &turn, call, since, |_, running| self.await_making(running, wish));
-        self.told_by(&shared, made)
+        let turn = self.collectives.turns.take();
+        let made = self.collectives.in_turn(&turn, call, since, |_, running| self.await_making(running, wish));
+        self.context.told_by(made)
     }
 
     /// Whether the others have made the next group already: before this process came back.
     fn was_made_before(&self) -> bool {
-        let made = self.formed.makings.iter().find(|made| made.parent == self.id()).map_or(0, |made| made.count);
+        let made =
+            self.context.formed().makings.iter().find(|made| made.parent == self.id()).map_or(0, |made| made.count);
         self.makings.load(Ordering::Relaxed) < made
     }
 
@@ -86,21 +88,21 @@ impl Group {
 
     fn await_making(&self, running: &Running<'_>, wish: GroupWish) -> std::result::Result<Option<Arc<Seat>>, Stop> {
         let nth = self.makings.load(Ordering::Relaxed) + 1;
-        let (shared, key) = (running.shared, (self.formed.epoch, self.id(), nth));
+        let (shared, key) = (running.shared, (self.epoch(), self.id(), nth));
         shared.learnt().making.insert(key);
         let (parent, nth, history) = (key.1, key.2, running.data.history);
         let wanted = MakeGroup { parent, nth, sequence: running.sequence, history, wish };
-        self.ask(shared, Command::MakeGroup(wanted));
+        self.context.ask(Command::MakeGroup(wanted));
         let (mut report_at, mut warn_at) = (running.since + WAITS_AFTER, running.since + WARN_AFTER);
         let outcome = loop {
             let until = running.deadline.min(report_at).min(warn_at);
-            let told = |learnt: &mut crate::runtime::state::node_state::Learnt| {
+            let told = |learnt: &mut Learnt| {
                 // What is made is made, whatever came after: to the others it is.
                 if let Some(made) = learnt.made.remove(&key) {
                     return Some(made.map_err(Stop::Failed));
                 }
                 // Another thread may have cancelled a call on the group, freed it, or left.
-                if let Some(failure) = self.first_cause(learnt) {
+                if let Some(failure) = self.context.first_cause(learnt) {
                     return Some(Err(Stop::Told(Box::new(failure))));
                 }
                 learnt.over.then(|| {
@@ -121,7 +123,7 @@ impl Group {
             }
             if now >= warn_at {
                 warn_at = Time::NEVER;
-                self.warn_of_absent(running);
+                self.collectives.warn_of_absent(running);
             }
         };
         let late = {
@@ -129,10 +131,11 @@ impl Group {
             learnt.making.remove(&key);
             learnt.made.remove(&key)
         };
-        if let Some(Ok(Some(seat))) = late {
+        let seat = |id: GroupId| self.registry.upgrade().and_then(|registry| registry.seat(id));
+        if let Some(seat) = late.and_then(Result::ok).flatten().and_then(seat) {
             seat.present().free(); // it came when the wait was over
         }
-        outcome
+        outcome.map(|made| made.and_then(seat))
     }
 
     /// So many groups have been made of this one.
@@ -143,26 +146,27 @@ impl Group {
     /// Frees a group that was made: its peers are told, and nothing of it is left here.
     pub fn free(self: &Arc<Self>) {
         let cause = format!("this process has freed {}", self.id());
-        let epoch = self.formed.epoch;
-        let over = Failure { status: Status::State, culprit: None, cause, epoch, group: Some(self.id()), sequence: 0 };
-        let shared = self.shared();
-        shared.iter().for_each(|shared| tell_last_calls(std::slice::from_ref(self), shared));
+        let (epoch, group) = (self.epoch(), Some(self.id()));
+        let over = Failure { status: Status::State, culprit: None, cause, epoch, group, sequence: 0 };
+        let shared = &self.context.shared;
+        tell_last_calls(std::slice::from_ref(self), shared);
         self.close(over.clone(), &leave());
         self.end_progress(over);
-        let Ok(shared) = shared else { return self.shut() };
-        await_farewell(std::slice::from_ref(self), &shared, shared.clock.now() + DRAIN);
+        let Some(registry) = self.registry.upgrade() else { return self.shut() };
+        await_farewell(std::slice::from_ref(self), shared, shared.clock.now() + DRAIN);
         self.shut();
-        forget(&shared, self);
+        forget(&registry, self);
     }
 }
 
 /// Nothing is kept of a group that has been freed, here or at the scheduler.
-fn forget(shared: &Shared, group: &Group) {
+fn forget(registry: &Registry, group: &Group) {
     let seat = {
-        let mut learnt = shared.learnt();
+        let mut learnt = registry.shared.learnt();
         learnt.causes.forget(group.id());
-        let place = learnt.seats.iter().position(|kept| kept.id() == group.id());
-        place.map(|place| learnt.seats.remove(place))
+        let seats = &mut registry.kept().seats;
+        let place = seats.iter().position(|kept| kept.id() == group.id());
+        place.map(|place| seats.remove(place))
     };
     // A new epoch may have put another into its place meanwhile.
     if let Some(newest) = seat.map(|seat| seat.present()).filter(|newest| newest.epoch() != group.epoch()) {
@@ -171,5 +175,5 @@ fn forget(shared: &Shared, group: &Group) {
         newest.end_progress(Failure { status: Status::State, culprit: None, cause, epoch, group: id, sequence: 0 });
         newest.shut();
     }
-    shared.ask(ToNode::Free(group.id()));
+    registry.shared.ask(ToNode::Free(group.id()));
 }

@@ -1,10 +1,11 @@
 //! What a group's handle stands for: the group of the present epoch. A new epoch begins with new groups, whose links and
 //! sequence numbers are their own; handles stay what they are, for behind each is a seat that the next group takes.
 
-use super::group::{built_in, Group};
+use super::group::Group;
+use super::registry::Registry;
 use crate::error::{Error, Failure, Result};
 use crate::runtime::state::causes::Causes;
-use crate::runtime::state::node_state::Shared;
+use crate::runtime::state::roster::built_in;
 use crate::types::GroupId;
 use crate::wire::{Formed, GroupMade, Member};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -41,29 +42,30 @@ impl Seat {
 }
 
 /// An epoch has begun: makes its groups, those that the user made included, and files it. (The agent thread's side.)
-pub(crate) fn form(shared: &Arc<Shared>, formed: &Arc<Formed>, timeout_ms: i64) -> Result<Vec<Arc<Group>>> {
-    let seats = shared.learnt().seats.clone();
+pub(crate) fn form(registry: &Arc<Registry>, formed: &Arc<Formed>, timeout_ms: i64) -> Result<Vec<Arc<Group>>> {
+    let (shared, seats) = (&registry.shared, registry.kept().seats.clone());
     let groups: Result<Vec<Arc<Group>>> = if seats.is_empty() {
         let ids = [GroupId::WORLD, GroupId::SERVERS, GroupId::UNIVERSE].into_iter();
-        ids.map(|id| Group::new(id, built_in(id, formed), shared, formed, timeout_ms).map(Arc::new)).collect()
+        ids.map(|id| Group::new(id, built_in(id, formed), registry, formed, timeout_ms).map(Arc::new)).collect()
     } else {
-        seats.iter().map(|seat| seat.present().renewed(shared, formed).map(Arc::new)).collect()
+        seats.iter().map(|seat| seat.present().renewed(registry, formed).map(Arc::new)).collect()
     };
     let mut groups = groups?;
-    keep_causes(shared);
+    keep_causes(registry);
     let mut over = Vec::new();
     shared.learn(|learnt| {
+        let mut kept = registry.kept();
         if seats.is_empty() {
-            learnt.seats = groups.iter().map(|group| Seat::new(Arc::clone(group))).collect();
+            kept.seats = groups.iter().map(|group| Seat::new(Arc::clone(group))).collect();
         } else {
             // Somebody may have freed one since.
-            groups.retain(|group| learnt.seats.iter().any(|seat| seat.id() == group.id()));
+            groups.retain(|group| kept.seats.iter().any(|seat| seat.id() == group.id()));
         }
         for group in &groups {
             let seat = seats.iter().find(|seat| seat.id() == group.id());
             over.extend(seat.map(|seat| seat.take(Arc::clone(group))));
         }
-        learnt.retired.extend(over.iter().cloned());
+        kept.retired.extend(over.iter().cloned());
         learnt.formed = Some(Arc::clone(formed));
         learnt.broken = None;
         learnt.aborted = None;
@@ -72,17 +74,16 @@ pub(crate) fn form(shared: &Arc<Shared>, formed: &Arc<Formed>, timeout_ms: i64) 
         learnt.peers.clear();
         learnt.parting.clear();
     });
-    over.iter().for_each(|group| group.interrupt());
+    over.iter().for_each(|group| group.context.interrupt());
     Ok(groups)
 }
 
 /// What ended the epoch stays the cause for those who have not woken up yet to hear it.
-fn keep_causes(shared: &Shared) {
-    let groups = shared.learnt().groups();
-    for group in groups {
-        let first = shared.first_cause(group.id(), group.epoch());
+fn keep_causes(registry: &Registry) {
+    for group in registry.groups() {
+        let first = registry.shared.first_cause(group.id(), group.epoch());
         if let Some(first) = first {
-            group.break_with(first);
+            group.context.break_with(first);
         }
     }
 }
@@ -90,24 +91,28 @@ fn keep_causes(shared: &Shared) {
 /// A group has been made; none where this node is not in it, or nobody waits for it any more; or why it cannot be here, for the
 /// other members. (The agent thread's side.)
 pub(crate) fn made(
-    shared: &Arc<Shared>,
+    registry: &Arc<Registry>,
     made: GroupMade,
     timeout_ms: i64,
 ) -> std::result::Result<Option<Arc<Group>>, Box<Failure>> {
+    let shared = &registry.shared;
     let Some(formed) = shared.learnt().formed.clone() else { return Ok(None) };
     let key = (formed.epoch, made.parent, made.nth);
-    let group = made.group.map(|id| Group::new(id, made.members, shared, &formed, timeout_ms).map(Arc::new));
+    let group = made.group.map(|id| Group::new(id, made.members, registry, &formed, timeout_ms).map(Arc::new));
     let group = group.transpose();
     let mut wanted = Ok(None);
     shared.learn(|learnt| {
         if learnt.making.contains(&key) {
             wanted = group.clone().map_err(|error| cannot_make(&formed, made.group, &error));
-            let seat = group.map(|group| group.map(Seat::new));
-            learnt.seats.extend(seat.as_ref().ok().and_then(Option::as_ref).map(Arc::clone));
-            if let Some(parent) = learnt.seats.iter().find(|seat| seat.id() == key.1) {
+            let mut kept = registry.kept();
+            let id = group.map(|group| {
+                kept.seats.extend(group.map(Seat::new));
+                made.group
+            });
+            if let Some(parent) = kept.seats.iter().find(|seat| seat.id() == key.1) {
                 parent.present().has_made(key.2); // the caller may wake in another epoch
             }
-            learnt.made.insert(key, seat);
+            learnt.made.insert(key, id);
         }
     });
     wanted

@@ -9,28 +9,28 @@ use crate::runtime::base::clock::Clock;
 use crate::runtime::base::log::Logger;
 use crate::runtime::base::sync::Bell;
 use crate::runtime::links::mesh::tests::formed;
-use crate::runtime::state::node_state::ToNode;
+use crate::runtime::state::node_state::{Shared, ToNode};
 use crate::types::Epoch;
 use std::sync::atomic::Ordering;
 
 const LIMIT_MS: i64 = 60_000;
 const MADE: GroupId = GroupId(3);
 
-fn shared() -> Arc<Shared> {
+fn registry() -> Arc<Registry> {
     let mut shared = Shared::new(Logger::new(LogLevel::Off, "test"), Clock::start(), Bell::new().unwrap());
     shared.recovery = true;
-    Arc::new(shared)
+    Registry::new(&Arc::new(shared))
 }
 
 /// The first of two workers is told that this epoch has begun.
-fn begin(shared: &Arc<Shared>, epoch: u64) {
+fn begin(registry: &Arc<Registry>, epoch: u64) {
     let nowhere = "127.0.0.1:1".parse().unwrap();
     let formed = Arc::new(Formed { epoch: Epoch(epoch), ..formed(0, [nowhere; 2]) });
-    form(shared, &formed, LIMIT_MS).unwrap();
+    form(registry, &formed, LIMIT_MS).unwrap();
 }
 
-fn present(shared: &Shared, id: GroupId) -> Option<Arc<Group>> {
-    shared.learnt().groups().into_iter().find(|group| group.id() == id)
+fn present(registry: &Registry, id: GroupId) -> Option<Arc<Group>> {
+    registry.group(id)
 }
 
 fn failure(status: Status, group: Option<GroupId>) -> Failure {
@@ -39,102 +39,103 @@ fn failure(status: Status, group: Option<GroupId>) -> Failure {
 }
 
 /// A caller asks for the first group of world, of both, and the scheduler answers.
-fn make(shared: &Arc<Shared>) -> Option<Arc<Group>> {
-    shared.learnt().making.insert((Epoch(1), GroupId::WORLD, 1));
+fn make(registry: &Arc<Registry>) -> Option<Arc<Group>> {
+    registry.shared.learnt().making.insert((Epoch(1), GroupId::WORLD, 1));
     let word = GroupMade { parent: GroupId::WORLD, nth: 1, group: Some(MADE), members: vec![0, 1] };
-    made(shared, word, LIMIT_MS).expect("there is room for it")
+    made(registry, word, LIMIT_MS).expect("there is room for it")
 }
 
 #[test]
 fn the_first_cause_outlives_its_epoch_for_those_who_have_not_heard_it() {
     let lost = failure(Status::PeerLost, None);
-    let shared = shared();
-    begin(&shared, 1);
-    let [world, universe] = [GroupId::WORLD, GroupId::UNIVERSE].map(|id| present(&shared, id).unwrap());
-    shared.file(Event::Broken(lost.clone()));
-    begin(&shared, 2); // before anybody has woken up
-    assert_eq!((world.broken(), universe.broken()), (Some(lost.clone()), Some(lost)));
-    assert_eq!(present(&shared, GroupId::WORLD).unwrap().broken(), None, "the next epoch's group is as new");
+    let registry = registry();
+    begin(&registry, 1);
+    let [world, universe] = [GroupId::WORLD, GroupId::UNIVERSE].map(|id| present(&registry, id).unwrap());
+    registry.file(Event::Broken(lost.clone()));
+    begin(&registry, 2); // before anybody has woken up
+    assert_eq!((world.context.broken(), universe.context.broken()), (Some(lost.clone()), Some(lost)));
+    assert_eq!(present(&registry, GroupId::WORLD).unwrap().context.broken(), None, "the next epoch's group is as new");
     // What was revoked alone stays so alone.
     let revoked = Failure { epoch: Epoch(2), ..failure(Status::Timeout, Some(GroupId::WORLD)) };
-    let [world, universe] = [GroupId::WORLD, GroupId::UNIVERSE].map(|id| present(&shared, id).unwrap());
-    shared.file(Event::Revoked(revoked.clone()));
-    begin(&shared, 3);
-    assert_eq!((world.broken(), universe.broken()), (Some(revoked), None));
+    let [world, universe] = [GroupId::WORLD, GroupId::UNIVERSE].map(|id| present(&registry, id).unwrap());
+    registry.file(Event::Revoked(revoked.clone()));
+    begin(&registry, 3);
+    assert_eq!((world.context.broken(), universe.context.broken()), (Some(revoked), None));
 }
 
 #[test]
 fn a_making_is_counted_when_it_is_filed_and_not_when_its_caller_wakes() {
-    let shared = shared();
-    begin(&shared, 1);
-    let count = || present(&shared, GroupId::WORLD).unwrap().makings.load(Ordering::Relaxed);
+    let registry = registry();
+    begin(&registry, 1);
+    let count = || present(&registry, GroupId::WORLD).unwrap().makings.load(Ordering::Relaxed);
     let unasked = GroupMade { parent: GroupId::WORLD, nth: 1, group: Some(MADE), members: vec![0, 1] };
-    assert!(matches!(made(&shared, unasked, LIMIT_MS), Ok(None)) && count() == 0, "nobody waits for it");
-    assert!(make(&shared).is_some() && count() == 1);
-    begin(&shared, 2);
+    assert!(matches!(made(&registry, unasked, LIMIT_MS), Ok(None)) && count() == 0, "nobody waits for it");
+    assert!(make(&registry).is_some() && count() == 1);
+    begin(&registry, 2);
     assert_eq!(count(), 1, "the caller asks for the second one there");
-    assert!(present(&shared, MADE).is_some());
+    assert!(present(&registry, MADE).is_some());
 }
 
 #[test]
 fn a_group_that_is_freed_while_an_epoch_begins_is_gone_in_that_too() {
-    let shared = shared();
-    begin(&shared, 1);
-    let old = make(&shared).unwrap();
-    let seat = shared.learnt().seats.last().cloned().unwrap();
-    begin(&shared, 2);
+    let registry = registry();
+    begin(&registry, 1);
+    let old = make(&registry).unwrap();
+    let seat = registry.kept().seats.last().cloned().unwrap();
+    begin(&registry, 2);
     let newest = seat.present();
     assert_eq!((seat.id(), newest.epoch(), old.epoch()), (MADE, Epoch(2), Epoch(1)));
     old.free(); // its caller had taken it before
-    assert!(present(&shared, MADE).is_none(), "nothing is kept of it");
-    assert_eq!(newest.broken().map(|over| over.status), Some(Status::State), "whoever is in it is told");
-    let told = std::iter::from_fn(|| shared.next_command()).filter(|it| matches!(it, ToNode::Free(MADE))).count();
+    assert!(present(&registry, MADE).is_none(), "nothing is kept of it");
+    assert_eq!(newest.context.broken().map(|over| over.status), Some(Status::State), "whoever is in it is told");
+    let told =
+        std::iter::from_fn(|| registry.shared.next_command()).filter(|it| matches!(it, ToNode::Free(MADE))).count();
     assert_eq!(told, 1, "the scheduler is told once");
-    begin(&shared, 3);
-    assert!(present(&shared, MADE).is_none());
+    begin(&registry, 3);
+    assert!(present(&registry, MADE).is_none());
 }
 
 /// In groups that nobody has called since, too.
 #[test]
 fn an_abort_does_not_replace_the_first_cause() {
     let (lost, abort) = (failure(Status::PeerLost, None), failure(Status::Aborted, None));
-    let told = |shared: &Shared, id| present(shared, id).unwrap().told(shared);
-    let shared = self::shared();
-    begin(&shared, 1);
-    shared.file(Event::Broken(lost.clone()));
-    assert!(!shared.learnt().is_aborted());
-    shared.file(Event::Broken(abort.clone()));
-    assert!(shared.learnt().is_aborted());
+    let told = |registry: &Registry, id| present(registry, id).unwrap().context.told();
+    let registry = registry();
+    begin(&registry, 1);
+    registry.file(Event::Broken(lost.clone()));
+    assert!(!registry.shared.learnt().is_aborted());
+    registry.file(Event::Broken(abort.clone()));
+    assert!(registry.shared.learnt().is_aborted());
     assert_eq!(
-        (told(&shared, GroupId::WORLD), shared.learnt().broken.clone()),
+        (told(&registry, GroupId::WORLD), registry.shared.learnt().broken.clone()),
         (Some(lost.clone()), Some(lost.clone()))
     );
-    begin(&shared, 2);
-    assert!(!shared.learnt().is_aborted());
+    begin(&registry, 2);
+    assert!(!registry.shared.learnt().is_aborted());
 
     // Nor where somebody was lost to one of the cluster's own groups, while the scheduler was away: it is told of the others, too.
     let lost = Failure { epoch: Epoch(2), group: Some(GroupId::WORLD), ..lost };
-    shared.file(Event::Revoked(lost.clone()));
-    shared.file(Event::Broken(abort));
-    assert_eq!((told(&shared, GroupId::WORLD), told(&shared, GroupId::UNIVERSE)), (Some(lost.clone()), Some(lost)));
+    registry.file(Event::Revoked(lost.clone()));
+    registry.file(Event::Broken(abort));
+    assert_eq!((told(&registry, GroupId::WORLD), told(&registry, GroupId::UNIVERSE)), (Some(lost.clone()), Some(lost)));
     // One who is fenced has nothing to do with the first cause any more.
-    begin(&shared, 3);
-    shared.file(Event::Broken(failure(Status::PeerLost, None)));
-    shared.file(Event::Broken(failure(Status::Fenced, None)));
-    assert_eq!(told(&shared, GroupId::WORLD).map(|told| told.status), Some(Status::Fenced));
+    begin(&registry, 3);
+    registry.file(Event::Broken(failure(Status::PeerLost, None)));
+    registry.file(Event::Broken(failure(Status::Fenced, None)));
+    assert_eq!(told(&registry, GroupId::WORLD).map(|told| told.status), Some(Status::Fenced));
 }
 
 /// With recovery a peer may be wrong, for the scheduler was away; its verdict is not.
 #[test]
 fn what_a_peer_believes_of_this_node_does_not_put_it_out() {
-    let shared = shared();
-    begin(&shared, 1);
-    let formed = shared.learnt().formed.clone().expect("it is formed");
+    let registry = registry();
+    begin(&registry, 1);
+    let formed = registry.shared.learnt().formed.clone().expect("it is formed");
     let culprit = formed.members.find(formed.index).map(|own| own.culprit());
     let verdict = Failure { culprit, epoch: Epoch(1), ..failure(Status::PeerLost, None) };
     let belief = Failure { group: Some(GroupId::WORLD), ..verdict.clone() };
-    assert_eq!(shared.heard(&formed, verdict.clone()), verdict.to_the_lost());
-    assert_eq!(shared.heard(&formed, belief.clone()), belief);
-    shared.file(Event::Revoked(belief.clone()));
-    assert_eq!(present(&shared, GroupId::WORLD).unwrap().told(&shared), Some(belief));
+    assert_eq!(registry.shared.heard(&formed, verdict.clone()), verdict.to_the_lost());
+    assert_eq!(registry.shared.heard(&formed, belief.clone()), belief);
+    registry.file(Event::Revoked(belief.clone()));
+    assert_eq!(present(&registry, GroupId::WORLD).unwrap().context.told(), Some(belief));
 }

@@ -4,3 +4,4 @@ pub(crate) mod create;
 pub(crate) mod group;
 pub(crate) mod handle;
 pub(crate) mod parting;
+pub(crate) mod registry;

@@ -5,9 +5,10 @@
 //! says, and all groups together (one that is freed by itself waits for its own threads, `end_progress`); so one group that is stuck (in a user's function, or on a peer that does not read) holds up no other. What is stuck
 //! beyond that moment ends by itself later.
 
-use super::group::{Group, Slot};
+use super::group::Group;
 use crate::agent::Command;
 use crate::error::Failure;
+use crate::runtime::links::peers::Slot;
 use crate::runtime::state::node_state::{Shared, ToNode};
 use crate::types::Time;
 use crate::wire::GroupProgress;
@@ -21,7 +22,7 @@ const LOOK_AGAIN: Duration = Duration::from_micros(200);
 /// This rank goes: the scheduler hears what it called last, before its peers hear that it has gone.
 pub(crate) fn tell_last_calls(groups: &[Arc<Group>], shared: &Shared) {
     let now = shared.clock.now();
-    let calls: Vec<GroupProgress> = groups.iter().flat_map(|group| group.last_calls(now)).collect();
+    let calls: Vec<GroupProgress> = groups.iter().flat_map(|group| group.collectives.last_calls(now)).collect();
     if !calls.is_empty() {
         shared.learnt().parting.extend(calls);
         shared.ask(ToNode::Brain(Command::Report));
@@ -32,23 +33,22 @@ impl Group {
     /// Ends the group's use, and all calls on it. Where the group was over already the peers are told why, and not that this
     /// member goes: one that is cut off hears of it from its peers only.
     pub(crate) fn close(&self, over: Failure, leave: &[u8]) {
-        let told = self.shared().ok().and_then(|shared| self.told(&shared));
-        let word = told.as_ref().map_or_else(|| leave.to_vec(), |first| self.last_word_of(first));
-        self.last_word.get_or_init(|| word); // the same as before, if there is one
-        self.break_with(told.unwrap_or(over));
-        self.interrupt(); // a call that another thread is in ends, and lets the driver go
-        self.close_messages();
+        let context = &self.context;
+        let told = context.told();
+        let word = told.as_ref().map_or_else(|| leave.to_vec(), |first| context.last_word_of(first));
+        context.last_word.get_or_init(|| word); // the same as before, if there is one
+        context.break_with(told.unwrap_or(over));
+        context.interrupt(); // a call that another thread is in ends, and lets the driver go
+        self.messages.close();
     }
 
     /// Tells the peers on every open link, those included that no call has taken in yet, and says that nothing more follows.
     /// Returns whether all that was sent has reached them; not while another thread's call has the links. A link on which a call
     /// was interrupted in the middle of a frame can say nothing; it stays until `shut`.
     fn say_farewell(&self) -> bool {
-        let Some(mut driver) = self.idle_driver() else { return false };
-        for mail in self.take_mail() {
-            self.take_in(&mut driver, mail);
-        }
-        let word = self.last_word.get();
+        let Some(mut driver) = self.collectives.idle_driver() else { return false };
+        self.collectives.take_in(&mut driver);
+        let word = self.context.last_word.get();
         for slot in &mut driver.slots {
             let Slot::Up(link) = slot else { continue };
             match word {
@@ -57,16 +57,16 @@ impl Group {
             }
         }
         let on_its_way = |slot: &Slot| matches!(slot, Slot::Up(link) if !link.is_mid_frame() && link.unsent() > 1);
-        !driver.slots.iter().any(on_its_way) && self.are_messages_drained()
+        !driver.slots.iter().any(on_its_way) && self.messages.is_drained()
     }
 
     /// Tells the group's threads to end; gives those that there are. What is under way ends first, for the group is broken: with
     /// `over` if it was not before.
     pub(crate) fn end_threads(&self, over: Failure) -> Vec<JoinHandle<()>> {
-        self.break_with(over);
-        self.interrupt();
-        let threads = [self.jobs.end(), self.end_attendant()];
-        self.close_messages();
+        self.context.break_with(over);
+        self.context.interrupt();
+        let threads = [self.collectives.jobs.end(), self.messages.end()];
+        self.messages.close();
         threads.into_iter().flatten().collect()
     }
 
@@ -79,14 +79,13 @@ impl Group {
     /// Drops every link, and whatever still comes. Once the scheduler knows that this node has left, so that a peer which
     /// finds the end of a link is told the reason.
     pub(crate) fn shut(&self) {
-        self.shut_mailbox().into_iter().for_each(|mail| self.drop_mail(mail));
-        self.driver().slots.iter_mut().for_each(|slot| *slot = Slot::Left);
-        self.shut_messages();
+        self.collectives.shut();
+        self.messages.shut();
     }
 
     /// The same, where no call has the links any more; else they are dropped with the group.
     pub(crate) fn shut_if_idle(&self) {
-        if self.idle_driver().is_some() {
+        if self.collectives.idle_driver().is_some() {
             self.shut();
         }
     }

@@ -4,8 +4,8 @@
 //! Invariant: each member is asked for once at a time, and no more than [`ASKED_MAX`] are, for the brain remembers only so many
 //! questions. Tested below, and through `mesh_test.rs`.
 
-use super::mesh::LinkKey;
 use crate::agent::Ask;
+use crate::runtime::base::link_key::LinkKey;
 use crate::types::GroupId;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -3,11 +3,11 @@
 //! Invariant: no payload before *Accept*. Which link is let in is the mesh's decision.
 
 use super::link_end::{self, LinkEnd};
-use super::mesh::LinkKey;
 use super::watching::word_of;
 use crate::agent::PeerWord;
 use crate::error::Failure;
 use crate::net::Transport;
+use crate::runtime::base::link_key::LinkKey;
 use crate::types::{Secret, Time};
 use crate::wire::{
     encode_frame, peek_frame, Decoder, Encoder, LinkAccept, LinkHello, LinkKind, LinkReject, LinkRejectReason,

@@ -1,4 +1,4 @@
-//! Opening links: dialling peers, letting peers in, and handing finished links to their groups. Runs on the agent thread,
+//! Opening links: dialling peers, letting peers in, and giving finished links out, for their groups. Runs on the agent thread,
 //! which is why no two decisions about the same link can race.
 //!
 //! Invariants: no payload before *Accept*; both sides prove that they know the epoch's secret, the dialler with its first
@@ -12,12 +12,14 @@ use super::address_lookup::Locating;
 use super::dial::{Dial, Dialled, NotDialled};
 use super::handshake::{frame, half, leave, same_bytes, Handshake, Next, Stage};
 use super::link::LinkEnd;
+use super::peers::{Mail, MeshEvent};
 use super::revoke_broadcast::Telling;
 use super::shortage::Spare;
 use crate::agent::PeerSign;
 use crate::net::{Listener, Poller, TcpTransport, Token, Transport};
+use crate::runtime::base::link_key::LinkKey;
 use crate::runtime::base::log::Logger;
-use crate::runtime::groups::group::{Group, Mail};
+use crate::runtime::state::roster::Roster;
 use crate::types::{GroupId, Incarnation, Time};
 use crate::wire::{Channel, Formed, LinkAccept, LinkHello, LinkKind, LinkReject, LinkRejectReason, Member, WireError};
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -39,34 +41,18 @@ const FREED_MAX: usize = 16_384;
 /// Where the mesh's tokens begin in the agent thread's poller.
 pub const FIRST_TOKEN: usize = 1 << 20;
 
-/// Which link of a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct LinkKey {
-    /// The group that it serves.
-    pub group: GroupId,
-    /// What it carries.
-    pub channel: Channel,
-    /// The peer's rank in the group.
-    pub rank: u32,
-}
-
-impl LinkKey {
-    /// The link of a group to this rank.
-    pub const fn new(group: GroupId, channel: Channel, rank: u32) -> LinkKey {
-        LinkKey { group, channel, rank }
-    }
-}
-
 /// Wraps each new link's transport; tests put one in that makes everything harder.
 pub type Wrap = Arc<dyn Fn(TcpTransport) -> Box<dyn Transport> + Send + Sync>;
 
-/// The links of one node that are being made.
+/// The links of one node that are being made. It is fed (with what is ready, and what is wanted) and drained ([`Mesh::events`]).
 pub struct Mesh {
     incarnation: Incarnation,
     logger: Arc<Logger>,
     wrap: Wrap,
     pub(crate) formed: Option<Arc<Formed>>,
-    pub(crate) groups: HashMap<GroupId, Arc<Group>>,
+    pub(crate) rosters: HashMap<GroupId, Arc<Roster>>,
+    /// What the agent thread is to pass on.
+    pub(crate) events: VecDeque<MeshEvent>,
     pub(crate) dials: HashMap<LinkKey, Dial>,
     /// Links that this node is opening, each since when.
     pub(crate) opening: HashMap<LinkKey, Time>,
@@ -95,7 +81,8 @@ impl Mesh {
             logger,
             wrap,
             formed: None,
-            groups: HashMap::new(),
+            rosters: HashMap::new(),
+            events: VecDeque::new(),
             dials: HashMap::new(),
             opening: HashMap::new(),
             locating: Locating::default(),
@@ -113,7 +100,7 @@ impl Mesh {
 
     /// The cluster is known, or a new epoch of it: hellos that came before are answered now, and nothing that was begun in
     /// the epoch before goes on.
-    pub fn form(&mut self, formed: Arc<Formed>, groups: &[Arc<Group>], poller: &Poller) {
+    pub fn form(&mut self, formed: Arc<Formed>, rosters: impl Iterator<Item = Arc<Roster>>, poller: &Poller) {
         self.formed = Some(formed);
         self.dials.clear();
         self.opening.clear();
@@ -125,20 +112,20 @@ impl Mesh {
             let is_new = matches!(shake.stage, Stage::Accepted | Stage::AcceptedOnSpare(_));
             is_new || matches!(shake.stage, Stage::Held(_) | Stage::Rejecting)
         });
-        self.groups = groups.iter().map(|group| (group.id(), Arc::clone(group))).collect();
+        self.rosters = rosters.map(|roster| (roster.id, roster)).collect();
         self.answer_held(|_| true, poller);
     }
 
     /// A group has been made: hellos that came before are answered now.
-    pub fn add(&mut self, group: &Arc<Group>, poller: &Poller) {
-        self.groups.insert(group.id(), Arc::clone(group));
-        self.answer_held(|of| of == group.id(), poller);
+    pub fn add(&mut self, roster: &Arc<Roster>, poller: &Poller) {
+        self.rosters.insert(roster.id, Arc::clone(roster));
+        self.answer_held(|of| of == roster.id, poller);
     }
 
     /// A group has been freed: nothing of it is opened or let in any more, and whoever wants that is told. A handshake that
     /// is under way goes on, for its peer counts on the link: that ends with the news.
     pub fn remove(&mut self, group: GroupId, poller: &Poller) {
-        self.groups.remove(&group);
+        self.rosters.remove(&group);
         self.dials.retain(|key, _| key.group != group);
         self.locating.forget(group);
         self.open.retain(|key| key.group != group);
@@ -162,7 +149,7 @@ impl Mesh {
     /// Opens a link, unless it is open or being opened. Where nobody has told where the peer is, that is to be found out first:
     /// returns whom to ask the scheduler for.
     pub fn open(&mut self, key: LinkKey, poller: &Poller) -> Option<u32> {
-        let index = self.groups.get(&key.group)?.index_of(key.rank)?;
+        let index = self.rosters.get(&key.group)?.index_of(key.rank)?;
         let Some(member) = self.formed.as_ref()?.members.find(index) else {
             self.locating.wait(index, key);
             return self.locating.next();
@@ -173,7 +160,7 @@ impl Mesh {
 
     /// The same, where it is known where the peer is; else nothing.
     pub(crate) fn open_if_located(&mut self, key: LinkKey, poller: &Poller) {
-        let index = self.groups.get(&key.group).and_then(|group| group.index_of(key.rank));
+        let index = self.rosters.get(&key.group).and_then(|roster| roster.index_of(key.rank));
         let member = index.zip(self.formed.as_ref()).and_then(|(index, formed)| formed.members.find(index));
         if let Some(member) = member {
             self.dial(key, &member.addresses, poller);
@@ -319,7 +306,7 @@ impl Mesh {
             group: key.group,
             channel: key.channel,
             from: formed.index,
-            to: self.groups.get(&key.group)?.index_of(key.rank)?,
+            to: self.rosters.get(&key.group)?.index_of(key.rank)?,
             incarnation: self.incarnation,
             proof: half(&formed.secret, 0),
         })
@@ -437,12 +424,12 @@ impl Mesh {
         if (hello.epoch, hello.to, knows) != (formed.epoch, formed.index, true) {
             return Some(Err(LinkRejectReason::Stranger));
         }
-        let Some(group) = self.groups.get(&hello.group) else {
+        let Some(roster) = self.rosters.get(&hello.group) else {
             // One who knows the secret may know of a group before we do: the scheduler's word is on its way.
             let early = hello.group.0 > GroupId::UNIVERSE.0 && !self.freed.contains(&hello.group);
             return if early { None } else { Some(Err(LinkRejectReason::NoGroup)) };
         };
-        let Some(rank) = group.rank_of(hello.from) else { return Some(Err(LinkRejectReason::Stranger)) };
+        let Some(rank) = roster.rank_of(hello.from) else { return Some(Err(LinkRejectReason::Stranger)) };
         let key = LinkKey::new(hello.group, hello.channel, rank);
         if !is_link(key) {
             return Some(Ok(key)); // two who tell or watch each other use two connections
@@ -467,7 +454,7 @@ impl Mesh {
         let Some(mut shake) = self.handshakes.remove(&token) else { return };
         // A failure here shows when the group's poller is asked to watch it.
         let _ = shake.transport.deregister(poller.registry());
-        if !self.groups.contains_key(&key.group) {
+        if !self.rosters.contains_key(&key.group) {
             // Freed meanwhile. A new connection takes these few bytes; if not, its end is all that the peer hears.
             let _ = shake.transport.write(&[IoSlice::new(&leave())]);
             return;
@@ -478,14 +465,14 @@ impl Mesh {
     }
 
     /// A link does not come to stand.
-    pub(crate) fn never_up(&self, key: LinkKey, end: LinkEnd) {
+    pub(crate) fn never_up(&mut self, key: LinkKey, end: LinkEnd) {
         self.deliver(key, |peer| Mail::Failed(peer, end));
     }
 
-    pub(crate) fn deliver(&self, key: LinkKey, mail: impl FnOnce(u32) -> Mail) {
+    pub(crate) fn deliver(&mut self, key: LinkKey, mail: impl FnOnce(u32) -> Mail) {
         // Nobody waits for a word: who cannot be told is not.
-        if let (Some(group), true) = (self.groups.get(&key.group), is_link(key)) {
-            group.deliver(key.channel, mail(key.rank));
+        if self.rosters.contains_key(&key.group) && is_link(key) {
+            self.events.push_back(MeshEvent::Mail(key.group, key.channel, mail(key.rank)));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::net::deafen;
-use crate::runtime::links::silence::attempt;
+use crate::runtime::state::silence::attempt;
 
 /// When attempts that began at 0 are given up.
 fn end() -> Time {

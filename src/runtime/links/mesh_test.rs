@@ -33,11 +33,12 @@ struct Side {
     mesh: Mesh,
     poller: Poller,
     listener: Listener,
-    world: Option<Arc<Group>>,
     shared: Arc<Shared>,
     now: Time,
     /// What its group was told.
     mail: Vec<Mail>,
+    /// What others were.
+    other_mail: Vec<Mail>,
 }
 
 impl Side {
@@ -48,7 +49,7 @@ impl Side {
         let logger = Logger::new(LogLevel::Off, "test");
         let mesh = Mesh::new(Incarnation([1; 16]), Arc::clone(&logger), wrap);
         let shared = Arc::new(Shared::new(logger, Clock::start(), Bell::new().unwrap()));
-        Side { mesh, poller, listener, world: None, shared, now: Time(0), mail: Vec::new() }
+        Side { mesh, poller, listener, shared, now: Time(0), mail: Vec::new(), other_mail: Vec::new() }
     }
 
     fn address(&self) -> SocketAddr {
@@ -57,10 +58,9 @@ impl Side {
 
     fn form(&mut self, formed: &Formed) {
         let formed = Arc::new(formed.clone());
-        let world = Group::new(GroupId::WORLD, vec![0, 1], &self.shared, &formed, 60_000).unwrap();
-        let world = Arc::new(world);
-        self.world = Some(Arc::clone(&world));
-        self.mesh.form(formed, &[world], &self.poller);
+        let (id, members, rank) = (GroupId::WORLD, vec![0, 1], Some(formed.index));
+        let world = Roster { id, members, rank, formed: Arc::clone(&formed) };
+        self.mesh.form(formed, [Arc::new(world)].into_iter(), &self.poller);
     }
 
     fn open(&mut self, key: LinkKey) {
@@ -83,9 +83,7 @@ impl Side {
             }
         }
         self.mesh.look_again(&self.poller);
-        if let Some(world) = &self.world {
-            self.mail.extend(world.take_mail());
-        }
+        self.drain();
     }
 
     fn is_idle(&self) -> bool {

@@ -7,14 +7,13 @@
 //! and with processes in `ctests/later.c` and `ctests/abort_away.c`.
 
 use super::handshake::{frame, Stage};
-use super::mesh::{LinkKey, Mesh, HELLO_WAIT};
-use crate::agent::{Command, Event};
+use super::mesh::{Mesh, HELLO_WAIT};
+use super::peers::MeshEvent;
 use crate::error::Failure;
 use crate::net::{Poller, Token};
-use crate::runtime::groups::group::Group;
-use crate::runtime::state::node_state::ToNode;
+use crate::runtime::base::link_key::LinkKey;
 use crate::types::{GroupId, Time};
-use crate::wire::{Channel, LinkKind, LinkRevoke, PeerState};
+use crate::wire::{Channel, LinkKind, LinkRevoke};
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
@@ -42,13 +41,13 @@ pub(crate) struct Telling {
 }
 
 impl Mesh {
-    /// Begins to tell the group's members, or of the job's end all nodes; each word is told once.
-    pub fn tell(&mut self, failure: Failure, now: Time, poller: &Poller) {
+    /// Begins to tell the group's members, or of the job's end all nodes but those that are `gone`; each word is told once.
+    pub fn tell(&mut self, failure: Failure, gone: &HashSet<u32>, now: Time, poller: &Poller) {
         let is_abort = failure.group.is_none();
-        let Some(group) = self.groups.get(&failure.group.unwrap_or(GroupId::UNIVERSE)) else { return };
-        let (id, own) = (group.id(), group.rank());
-        let gone = if is_abort { gone(group) } else { HashSet::new() };
-        let others = (0..group.size()).filter(|rank| Some(*rank) != own && !gone.contains(rank));
+        let Some(roster) = self.rosters.get(&failure.group.unwrap_or(GroupId::UNIVERSE)) else { return };
+        let (id, own) = (roster.id, roster.rank);
+        let is_told = |rank: &u32| Some(*rank) != own && !(is_abort && gone.contains(rank));
+        let others = (0..roster.size()).filter(is_told);
         let keys: Vec<LinkKey> = others.map(|rank| LinkKey::new(id, Channel::Word, rank)).collect();
         if self.telling.untold.is_some() || (self.telling.words.contains_key(&id) && !is_abort) {
             return; // after the job's end there is nothing more to tell
@@ -130,27 +129,18 @@ impl Mesh {
         self.advance(token, poller);
     }
 
-    /// A member says that a group, or the job, is over: as if the scheduler had said so.
-    pub(crate) fn heard(&self, key: LinkKey, failure: Failure) {
-        let Some(group) = self.groups.get(&key.group).filter(|group| failure.epoch == group.epoch()) else { return };
-        let Ok(shared) = group.shared() else { return };
+    /// A member says that a group, or the job, is over.
+    pub(crate) fn heard(&mut self, key: LinkKey, failure: Failure) {
+        if self.rosters.get(&key.group).is_none_or(|roster| failure.epoch != roster.formed.epoch) {
+            return;
+        }
         match failure.group {
-            Some(id) if id == key.group => shared.file(Event::Revoked(failure)),
-            // What one that was given up still wants does not count; its rank in universe is its index.
-            None if key.group == GroupId::UNIVERSE && !shared.learnt().lost.contains(&key.rank) => {
-                shared.ask(ToNode::Brain(Command::Aborted(failure)));
-            }
+            Some(id) if id == key.group => self.events.push_back(MeshEvent::Revoked(failure)),
+            // Its rank in universe is its index.
+            None if key.group == GroupId::UNIVERSE => self.events.push_back(MeshEvent::Aborted(key.rank, failure)),
             _ => {}
         }
     }
-}
-
-/// The nodes that hear nothing any more: they are lost, or have left, as far as is known here.
-fn gone(group: &Group) -> HashSet<u32> {
-    let Ok(shared) = group.shared() else { return HashSet::new() };
-    let learnt = shared.learnt();
-    let left = learnt.peers.iter().filter(|(_, (state, _))| *state == PeerState::Left).map(|(index, _)| *index);
-    left.chain(learnt.lost.iter().copied()).collect()
 }
 
 fn tells(stage: &Stage, key: LinkKey) -> bool {

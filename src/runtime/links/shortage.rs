@@ -6,9 +6,10 @@
 
 use super::handshake::{frame, Stage};
 use super::link::LinkEnd;
-use super::mesh::{LinkKey, Mesh};
+use super::mesh::Mesh;
 use crate::error::{Failure, Status};
 use crate::net::{limit, Listener, Poller, TcpTransport, Token, Waker};
+use crate::runtime::base::link_key::LinkKey;
 use crate::types::Time;
 use crate::wire::{LinkKind, LinkRevoke};
 use std::io;
@@ -78,8 +79,8 @@ impl Mesh {
     }
 
     /// A link cannot be had, and the group is over for that.
-    pub(crate) fn over(&self, key: LinkKey, failure: Failure) {
-        if self.groups.get(&key.group).is_some_and(|group| failure.epoch == group.epoch())
+    pub(crate) fn over(&mut self, key: LinkKey, failure: Failure) {
+        if self.rosters.get(&key.group).is_some_and(|roster| failure.epoch == roster.formed.epoch)
             && failure.group == Some(key.group)
         {
             self.never_up(key, LinkEnd::Over(Box::new(failure)));
@@ -87,14 +88,14 @@ impl Mesh {
     }
 
     fn want_of(&self, key: LinkKey, whose: &str) -> Option<Failure> {
-        let group = self.groups.get(&key.group)?;
+        let roster = self.rosters.get(&key.group)?;
         let cause = format!("has no descriptor left for a link to rank {} of {}; {whose}", key.rank, key.group);
-        let culprit = group.culprit(group.rank()?);
+        let culprit = roster.culprit(roster.rank?);
         Some(Failure {
             status: Status::System,
             culprit,
             cause,
-            epoch: group.epoch(),
+            epoch: roster.formed.epoch,
             group: Some(key.group),
             sequence: 0,
         })

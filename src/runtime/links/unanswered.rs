@@ -2,9 +2,10 @@
 
 use super::handshake::Stage;
 use super::link::LinkEnd;
-use super::mesh::{is_link, LinkKey, Mesh};
-use super::silence::attempt;
+use super::mesh::{is_link, Mesh};
 use crate::net::Token;
+use crate::runtime::base::link_key::LinkKey;
+use crate::runtime::state::silence::attempt;
 use crate::types::Time;
 use std::time::Duration;
 

@@ -6,9 +6,10 @@
 //! `tests/python/test_without_scheduler.py`.
 
 use super::handshake::{frame, leave, Stage};
-use super::mesh::{LinkKey, Mesh};
+use super::mesh::Mesh;
 use crate::agent::{PeerSign, PeerWord, ToPeer};
 use crate::net::{host, limit, Poller, Token, Transport};
+use crate::runtime::base::link_key::LinkKey;
 use crate::types::{GroupId, Time};
 use crate::wire::{Channel, LinkBeat, LinkKind, LinkRevoke, LinkSuspect};
 use std::time::Duration;

@@ -3,9 +3,10 @@
 use super::engine::Engine;
 use super::matching::{Matching, MessageId, OpId};
 use super::operation::{Operation, Stage};
-use super::peer::{Peer, Progress, Slot, Theirs};
+use super::peer::{Peer, Progress, Theirs};
 use crate::error::{Culprit, Error, Failure, Status};
 use crate::runtime::links::link::{LinkEnd, Moved};
+use crate::runtime::links::peers::Slot;
 
 impl Engine {
     /// A peer has left the cluster, or freed the group: what needs it ends; what it sent before still counts.
@@ -120,13 +121,6 @@ impl Engine {
             waits |= matches!(&peer.slot, Slot::Up(link) if link.unsent() > 1);
         }
         waits
-    }
-
-    /// The cluster is gone without a word: nobody will end what is left.
-    pub(super) fn forsake(&mut self) {
-        let cause = "its cluster has been freed".to_owned();
-        let (epoch, group) = (self.roster.formed.epoch, Some(self.roster.id));
-        self.fail(&Failure { status: Status::State, culprit: None, cause, epoch, group, sequence: 0 }, &[]);
     }
 
     /// Whether an operation cannot go on without this peer.

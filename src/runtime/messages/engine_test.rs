@@ -2,7 +2,7 @@
 //! what went out. So everything happens in the order that the test gives it, lies included.
 
 use super::engine::{Engine, Trouble};
-use super::peer::{Bytes, Slot};
+use super::peer::Bytes;
 use super::{Post, Way};
 use crate::collective::{Buffer, Landing, Span};
 use crate::error::{Failure, Status};
@@ -11,10 +11,11 @@ use crate::runtime::base::request::{request, Received, Request};
 use crate::runtime::links::handshake::leave;
 use crate::runtime::links::link::{Arrival, Link, LinkEnd, Moved};
 use crate::runtime::links::mesh::tests::formed;
-use crate::runtime::links::silence::Finding;
+use crate::runtime::links::peers::Slot;
 use crate::runtime::links::sink::Sink;
 use crate::runtime::memory::buffer::CallBuffers;
 use crate::runtime::state::roster::Roster;
+use crate::runtime::state::silence::Finding;
 use crate::types::{DType, Epoch, GroupId, Time};
 use crate::wire::{
     encode_frame, FrameHeader, LinkKind, MessageHeader, MessagePart, MessageWait, PeerState, EAGER_COST, EAGER_CREDIT,

@@ -107,8 +107,15 @@ fn messages_that_begin_when_their_group_is_broken_end_all_the_same() {
     run(1, &plain(), |cluster, _| {
         let group = cluster.group(GroupId::WORLD);
         let (cause, epoch) = ("broken between the look at that and the first message".to_owned(), group.epoch());
-        group.break_with(Failure { status: Status::Revoked, culprit: None, cause, epoch, group: None, sequence: 0 });
-        let office = group.office().unwrap();
+        group.context.break_with(Failure {
+            status: Status::Revoked,
+            culprit: None,
+            cause,
+            epoch,
+            group: None,
+            sequence: 0,
+        });
+        let office = group.messages.office().unwrap();
         let (request, completer) = request();
         let way = Way::Receive { from: None, tag: None };
         let post = Post { way, dtype: DType::Uint8, count: 0, buffers: room(0) };
@@ -132,13 +139,13 @@ fn an_attendant_whose_group_is_over_sleeps_until_it_is_ended() {
         let receive = start(&group, Way::Receive { from: None, tag: None }, (room(0), 0)).unwrap();
         let (cause, epoch, group_id) = ("over".to_owned(), group.epoch(), Some(group.id()));
         let over = Failure { status: Status::Revoked, culprit: None, cause, epoch, group: group_id, sequence: 0 };
-        group.break_with(over.clone());
+        group.context.break_with(over.clone());
         assert_eq!(ended(&receive).unwrap_err().status(), Status::Revoked);
-        let turns = || group.office().unwrap().turns.load(std::sync::atomic::Ordering::Relaxed);
+        let turns = || group.messages.office().unwrap().turns.load(std::sync::atomic::Ordering::Relaxed);
         let before = turns();
         for _ in 0..10 {
             std::thread::sleep(Duration::from_millis(10));
-            group.break_with(over.clone()); // no news
+            group.context.break_with(over.clone()); // no news
         }
         assert!(turns() - before <= 3, "{} turns", turns() - before);
         group.end_progress(over);

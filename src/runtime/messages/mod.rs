@@ -41,15 +41,15 @@ pub use operation::{Post, Way};
 use crate::agent::Command;
 use crate::error::{memory, Error, Failure, Result, Status};
 use crate::net::{thread, Poller, Token};
-use crate::runtime::base::mailbox::Mailbox;
+use crate::runtime::base::link_key::LinkKey;
+use crate::runtime::base::mailbox::{Mailbox, Signal};
+use crate::runtime::base::patience::{WAITS_AFTER, WARN_AFTER};
 use crate::runtime::base::polling::Idle;
-use crate::runtime::base::request::{Cancel, Outcome, Request};
+use crate::runtime::base::request::{Cancels, Operation, Outcome, Request};
 use crate::runtime::base::sync::{lock, Bell, Mutex};
-use crate::runtime::collectives::drive::WARN_AFTER;
-use crate::runtime::collectives::progress::WAITS_AFTER;
-use crate::runtime::groups::group::{Group, Mail, WAKER};
-use crate::runtime::links::mesh::LinkKey;
-use crate::runtime::state::node_state::{Shared, ToNode};
+use crate::runtime::links::peers::{turn_away, Mail};
+use crate::runtime::state::context::Context;
+use crate::runtime::state::node_state::ToNode;
 use crate::types::Time;
 use crate::wire::{Channel, MessageWait};
 use engine::Engine;
@@ -57,9 +57,12 @@ use matching::OpId;
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
+/// The token of what wakes the attendant; a link's is its peer's rank.
+const WAKER: usize = usize::MAX - 1;
+
 /// A group's messages; nothing before their first use.
-#[derive(Default)]
 pub(crate) struct Messages {
+    context: Arc<Context>,
     office: OnceLock<Arc<Office>>,
     attendant: Mutex<Attendant>,
 }
@@ -80,62 +83,55 @@ struct Office {
 }
 
 impl Messages {
-    /// Makes the attendant look up.
-    pub(crate) fn interrupt(&self) {
-        if let Some(office) = self.office.get() {
-            office.mailbox.interrupt();
-        }
+    pub(crate) fn new(context: &Arc<Context>) -> Messages {
+        Messages { context: Arc::clone(context), office: OnceLock::new(), attendant: Mutex::default() }
     }
-}
 
-impl Group {
     /// The messages that have been waited for so long that a heartbeat tells of them.
-    pub(crate) fn message_waits(&self, now: Time) -> Vec<MessageWait> {
-        let Some(office) = self.messages.office.get() else { return Vec::new() };
+    pub(crate) fn waits(&self, now: Time) -> Vec<MessageWait> {
+        let Some(office) = self.office.get() else { return Vec::new() };
         lock(&office.engine).waits(now - WAITS_AFTER, now)
     }
 
     /// Carries out a send, a receive, or both together, and returns when they have ended.
-    pub fn run_messages(self: &Arc<Self>, first: Post, second: Option<Post>) -> Outcome {
+    pub fn run(self: &Arc<Self>, first: Post, second: Option<Post>) -> Outcome {
         let peer = match (first.way, &second) {
             (Way::Send { to, .. }, None) => Some(to),
             (Way::Receive { from, .. }, None) => from,
             _ => None,
         };
         let title = second.as_ref().map_or(first.way.name(), |_| "sendrecv");
-        let request = self.start_messages(first, second)?;
+        let request = self.start(first, second)?;
         let outcome = self.guarded(|| self.await_message(&request, peer, title));
-        match self.shared() {
-            Ok(shared) => self.told_by(&shared, outcome),
-            Err(_) => outcome,
-        }
+        self.context.told_by(outcome)
     }
 
     /// Starts a send, a receive, or both together, which go on while the caller does something else.
-    pub fn start_messages(self: &Arc<Self>, first: Post, second: Option<Post>) -> Result<Request> {
+    pub fn start(self: &Arc<Self>, first: Post, second: Option<Post>) -> Result<Request> {
         self.guarded(|| self.post_messages(first, second))
     }
 
     fn post_messages(self: &Arc<Self>, first: Post, second: Option<Post>) -> Result<Request> {
-        let shared = self.shared()?;
-        if self.rank().is_none() {
+        let shared = &self.context.shared;
+        if self.context.rank().is_none() {
             let name = second.map_or(first.way.name(), |_| "sendrecv");
-            return Err(Error::invalid(format!("{name}: this process is no member of {}", self.id())));
+            return Err(Error::invalid(format!("{name}: this process is no member of {}", self.context.id())));
         }
-        self.begin(&shared)?;
+        self.context.begin()?;
         let office = self.office()?;
         let now = shared.clock.now();
-        let (limit_ms, deadline) = (self.timeout_ms(), self.deadline(now));
+        let (limit_ms, deadline) = (self.context.timeout_ms(), self.context.deadline(now));
         let mut engine = lock(&office.engine);
         engine.check(&first, second.as_ref())?;
         let (to, own_bytes) = engine.keeps(&first, second.as_ref());
-        if !self.requests.has_spare() || engine.is_full(to, own_bytes) {
+        if !self.context.requests.has_spare() || engine.is_full(to, own_bytes) {
             memory::with_reserve("one message more", || engine.reserve(to, own_bytes))?;
         }
-        let (request, completer) = self.requests.make();
+        let (request, completer) = self.context.requests.make();
         let op = engine.upcoming();
         let count = 1 + OpId::from(second.is_some());
-        completer.cancel_by(Cancel::Messages(Arc::downgrade(self), op..op + count));
+        let own: Arc<dyn Cancels> = self.clone();
+        let request = request.cancelled_by(own, Operation::Messages(op..op + count));
         match second {
             None => engine.post(first, now, limit_ms, deadline, completer),
             Some(second) => {
@@ -148,17 +144,17 @@ impl Group {
         let alarm = deadline.min(engine.look_at(now));
         let early = engine.alarm > alarm;
         engine.alarm = engine.alarm.min(alarm);
-        self.leave_engine(&shared, office, engine, early);
+        self.leave_engine(office, engine, early);
         Ok(request)
     }
 
     /// A caller has done something to the engine: what remains is the agent thread's, or the attendant's.
-    fn leave_engine(&self, shared: &Shared, office: &Office, mut engine: EngineGuard<'_>, look: bool) {
+    fn leave_engine(&self, office: &Office, mut engine: EngineGuard<'_>, look: bool) {
         let wanted = std::mem::take(&mut engine.wanted);
         let look = look || engine.needs_attention();
         drop(engine);
         for rank in wanted {
-            shared.ask(ToNode::Open(LinkKey::new(self.id(), Channel::Messages, rank)));
+            self.context.shared.ask(ToNode::Open(LinkKey::new(self.context.id(), Channel::Messages, rank)));
         }
         if look {
             office.mailbox.interrupt();
@@ -167,8 +163,8 @@ impl Group {
 
     /// Drives messages for a short while, as `polling` says; then sleeps.
     fn await_message(&self, request: &Request, peer: Option<u32>, title: &str) -> Outcome {
-        let shared = self.shared()?;
-        let Some(office) = self.messages.office.get() else {
+        let shared = &self.context.shared;
+        let Some(office) = self.office.get() else {
             return Err(Error::new(Status::Internal, "messages without an office"));
         };
         let mut idle = Idle::default();
@@ -182,9 +178,9 @@ impl Group {
                 if engine.moved != before {
                     idle.end();
                 }
-                self.leave_engine(&shared, office, engine, false);
+                self.leave_engine(office, engine, false);
             }
-            if !shared.polling.poll(&mut idle, &self.polls, &shared.clock) {
+            if !shared.polling.poll(&mut idle, &self.context.polls, &shared.clock) {
                 break;
             }
         }
@@ -195,95 +191,109 @@ impl Group {
         if let Some(outcome) = request.wait(Some(WARN_AFTER - WAITS_AFTER)) {
             return outcome;
         }
-        let with = peer.map_or("any rank".to_owned(), |rank| self.describe(rank));
+        let with = peer.map_or("any rank".to_owned(), |rank| self.context.describe(rank));
         let waited = WARN_AFTER.as_secs();
-        shared.logger.warn(&format!("{title} with {with} on {} has been waiting for {waited} s", self.id()));
+        shared.logger.warn(&format!("{title} with {with} on {} has been waiting for {waited} s", self.context.id()));
         request.wait(None).unwrap_or_else(|| Err(Error::new(Status::Internal, "a wait without limit has ended")))
     }
 
-    pub(crate) fn cancel_messages(&self, ops: std::ops::Range<OpId>) {
-        let (Ok(shared), Some(office)) = (self.shared(), self.messages.office.get()) else { return };
+    fn cancel_ops(&self, ops: std::ops::Range<OpId>) {
+        let Some(office) = self.office.get() else { return };
         let mut engine = lock(&office.engine);
         ops.for_each(|op| engine.cancel(op));
         engine.flush();
-        self.leave_engine(&shared, office, engine, false);
+        self.leave_engine(office, engine, false);
     }
 
     /// The engine and its attendant, from now on.
     fn office(self: &Arc<Self>) -> Result<&Arc<Office>> {
-        if let Some(office) = self.messages.office.get() {
+        if let Some(office) = self.office.get() {
             return Ok(office);
         }
-        let mut attendant = lock(&self.messages.attendant);
+        let mut attendant = lock(&self.attendant);
         if attendant.ended {
-            return Err(Error::new(Status::State, format!("{} has been freed, or its cluster left", self.id())));
+            return Err(Error::new(
+                Status::State,
+                format!("{} has been freed, or its cluster left", self.context.id()),
+            ));
         }
         if attendant.thread.is_none() {
             let (poller, waker) = (Poller::new()?, Bell::new()?);
             let watched = waker.register(poller.registry(), Token(WAKER));
             watched.map_err(|error| Error::system("the waker of a group's messages cannot be watched", &error))?;
-            let (engine, mailbox) = (Mutex::new(Engine::new(&self.roster)), Mailbox::new(waker));
+            let signal = Signal::new(waker);
+            let (engine, mailbox) = (Mutex::new(Engine::new(&self.context.roster)), Mailbox::new(signal.clone()));
             let office = Arc::new(Office {
                 engine,
                 mailbox,
                 #[cfg(test)]
                 turns: Default::default(),
             });
-            let (group, theirs) = (Arc::clone(self), Arc::clone(&office));
+            let (messages, theirs) = (Arc::clone(self), Arc::clone(&office));
             let attend = move || {
-                let _ = group.guarded(|| {
-                    group.attend(&theirs, poller);
+                let _ = messages.guarded(|| {
+                    messages.attend(&theirs, poller);
                     Ok(())
                 });
             };
             attendant.thread = Some(thread::spawn("muster-messages", attend)?);
-            let _ = self.messages.office.set(office); // under the lock, so there is none yet
-            self.messages.interrupt(); // whoever broke the group before that found no attendant to tell
+            let _ = self.office.set(office); // under the lock, so there is none yet
+            let _ = self.context.bells.messages.set(signal);
+            self.context.interrupt_messages(); // whoever broke the group before that found no attendant to tell
         }
-        self.messages.office.get().ok_or_else(|| Error::new(Status::Internal, "messages without an office"))
+        self.office.get().ok_or_else(|| Error::new(Status::Internal, "messages without an office"))
     }
 
     /// The agent thread has something for the messages.
-    pub(crate) fn deliver_to_messages(self: &Arc<Self>, mail: Mail) -> std::result::Result<(), Mail> {
-        match self.office() {
+    pub(crate) fn deliver(self: &Arc<Self>, mail: Mail) {
+        let delivered = match self.office() {
             Ok(office) => office.mailbox.deliver(mail),
             Err(_) => Err(mail), // the group is over, or the system refuses: the peer hears that the link ended
-        }
+        };
+        delivered.unwrap_or_else(|mail| turn_away(mail, self.context.last_word.get()));
     }
 
     /// Ends all messages, and says the last word on their links.
-    pub(crate) fn close_messages(&self) {
-        if let (Some(office), Some(failure)) = (self.messages.office.get(), self.broken()) {
-            lock(&office.engine).fail(&failure, &self.last_word_of(&failure));
+    pub(crate) fn close(&self) {
+        if let (Some(office), Some(failure)) = (self.office.get(), self.context.broken()) {
+            lock(&office.engine).fail(&failure, &self.context.last_word_of(&failure));
         }
     }
 
     /// The newest message whose time was up, while the group still holds.
-    pub(crate) fn late_message(&self) -> Option<Failure> {
-        self.messages.office.get().and_then(|office| lock(&office.engine).late.clone())
+    pub(crate) fn late(&self) -> Option<Failure> {
+        self.office.get().and_then(|office| lock(&office.engine).late.clone())
     }
 
     /// Goes on with what is said last. Returns whether all of it has reached the peers.
-    pub(crate) fn are_messages_drained(&self) -> bool {
-        self.messages.office.get().is_none_or(|office| !lock(&office.engine).drain())
+    pub(crate) fn is_drained(&self) -> bool {
+        self.office.get().is_none_or(|office| !lock(&office.engine).drain())
     }
 
     /// Tells the attendant to end, if there is one; gives its thread. The group is broken by now.
-    pub(crate) fn end_attendant(&self) -> Option<JoinHandle<()>> {
+    pub(crate) fn end(&self) -> Option<JoinHandle<()>> {
         let thread = {
-            let mut attendant = lock(&self.messages.attendant);
+            let mut attendant = lock(&self.attendant);
             attendant.ended = true;
             attendant.thread.take()
         };
-        self.messages.interrupt();
+        self.context.interrupt_messages();
         thread
     }
 
     /// Drops every link for messages.
-    pub(crate) fn shut_messages(&self) {
-        let Some(office) = self.messages.office.get() else { return };
-        office.mailbox.shut().into_iter().for_each(|mail| self.drop_mail(mail));
+    pub(crate) fn shut(&self) {
+        let Some(office) = self.office.get() else { return };
+        office.mailbox.shut().into_iter().for_each(|mail| turn_away(mail, self.context.last_word.get()));
         lock(&office.engine).peers.clear();
+    }
+}
+
+impl Cancels for Messages {
+    fn cancel(&self, operation: Operation) {
+        if let Operation::Messages(ops) = operation {
+            self.cancel_ops(ops);
+        }
     }
 }
 

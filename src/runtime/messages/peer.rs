@@ -2,26 +2,12 @@
 
 use super::matching::OpId;
 use crate::collective::{Buffer, Span};
-use crate::error::Culprit;
 use crate::runtime::links::link::{Link, LinkEnd, Moved};
+use crate::runtime::links::peers::Slot;
 use crate::runtime::memory::buffer::CallBuffers;
 use crate::types::DType;
 use crate::wire::{MessageHeader, EAGER_COST, EAGER_CREDIT};
 use std::collections::{HashMap, TryReserveError, VecDeque};
-
-/// Where the link to a peer is.
-pub(super) enum Slot {
-    /// Not needed yet.
-    Unused,
-    /// Asked for.
-    Asked,
-    /// Open.
-    Up(Box<Link>),
-    /// Its peer has left the cluster, or freed the group.
-    Left(Option<Culprit>),
-    /// It ended like this. What that means is asked when an operation needs it.
-    Ended(LinkEnd),
-}
 
 /// The memory of a frame: the caller's, or, once the caller does not wait any more, our own copy of it.
 pub(super) enum Bytes {

@@ -1,9 +1,9 @@
 //! Messages whose peer lives, as far as anybody knows, and is not reached: as `silence` does it for collectives.
 
 use super::engine::{Engine, Suspect};
-use super::peer::Slot;
 use crate::runtime::links::link::LinkEnd;
-use crate::runtime::links::silence::{in_words, Bounds, Finding};
+use crate::runtime::links::peers::Slot;
+use crate::runtime::state::silence::{in_words, Bounds, Finding};
 use crate::types::Time;
 use crate::wire::PeerState;
 use std::collections::HashMap;

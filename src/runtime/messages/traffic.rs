@@ -6,10 +6,11 @@
 use super::engine::{Engine, Trouble};
 use super::matching::{MessageId, OpId};
 use super::operation::{misfit, Stage, Way};
-use super::peer::{Bytes, Outbound, Peer, Progress, Reading, Slot, Theirs, Writing};
+use super::peer::{Bytes, Outbound, Peer, Progress, Reading, Theirs, Writing};
 use crate::collective::{Buffer, Landing, Span};
 use crate::error::{Error, Status};
 use crate::runtime::links::link::{Arrival, Link, LinkEnd, Moved};
+use crate::runtime::links::peers::Slot;
 use crate::runtime::links::sink::Sink;
 use crate::wire::{
     FrameHeader, LinkKind, MessageHeader, MessagePart, EAGER_COST, EAGER_CREDIT, EAGER_MAX, MESSAGE_PIECE_BYTES,

@@ -3,13 +3,14 @@
 //! Invariants: every input is followed by draining all outputs; everything readable is fed before the timer is. The
 //! thread ends when the node has left, when forming failed, or when it is told to quit; then nothing of it is left.
 
+use super::connection::{Attempt, Connection, CONTROL};
 use crate::agent::{Agent, Command, Event, Input, Output};
 use crate::error::{Error, Failure, Result, Status};
-use crate::net::{Listener, Poller, Token, Transport};
-use crate::runtime::base::control::{ControlEnd, ControlLink, FIRST_READ_BYTES};
-use crate::runtime::groups::handle;
+use crate::net::{Listener, Poller, Token};
+use crate::runtime::base::control::ControlEnd;
+use crate::runtime::groups::{handle, registry::Registry};
 use crate::runtime::links::address_lookup::{ask_for, is_for_links};
-use crate::runtime::links::{dial::Dial, dial::Dialled, mesh::Mesh, mesh::Wrap};
+use crate::runtime::links::{handshake::leave, mesh::Mesh, mesh::Wrap, peers::turn_away, peers::MeshEvent};
 use crate::runtime::state::node_state::{Shared, ToNode};
 use crate::types::{Epoch, GroupId, Time};
 use crate::wire::{Called, Formed, GroupMade, Heartbeat, Message};
@@ -20,11 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const WAKER: Token = Token(0);
-const CONTROL: Token = Token(1);
 const LISTENER: Token = Token(2);
-const FIRST_DIAL: usize = 16;
-/// How long a connection that the brain has given up may take to write what was sent before.
-const LINGER: Duration = Duration::from_secs(1);
 /// How often the sockets are looked at again before the timer is fed.
 const DRAIN_ROUNDS: usize = 16;
 
@@ -44,31 +41,21 @@ pub struct Setup {
     pub wrap: Wrap,
 }
 
-enum Control {
-    None,
-    Dialling(Dial, Time),
-    Up(ControlLink),
-    /// Given up by the brain; what was sent before still goes out.
-    Lingering(ControlLink, Time),
-}
-
 /// The agent thread's state.
 pub struct Node {
     shared: Arc<Shared>,
+    registry: Arc<Registry>,
     setup: Setup,
     poller: Poller,
     inputs: VecDeque<Input>,
     feeding: bool,
-    control: Control,
-    /// Which of the scheduler's places it tries, or is connected to.
-    place: usize,
+    connection: Connection,
+    /// A link that is being made holds bytes of which the poller does not know.
     more: bool,
     listener: Option<Listener>,
     accept_again: Time,
     mesh: Mesh,
     armed: Time,
-    next_dial: usize,
-    through: Vec<u8>,
     quit: bool,
     over: bool,
     /// Of the job's end, which this node tells of itself.
@@ -77,26 +64,24 @@ pub struct Node {
 
 impl Node {
     /// A node that has not begun. Binds the addresses that the user named.
-    pub fn new(shared: Arc<Shared>, setup: Setup, incarnation: crate::types::Incarnation) -> Result<Node> {
-        let poller = Poller::new()?;
+    pub fn new(registry: Arc<Registry>, setup: Setup, incarnation: crate::types::Incarnation) -> Result<Node> {
+        let (poller, shared) = (Poller::new()?, Arc::clone(&registry.shared));
         let watched = shared.waker.register(poller.registry(), WAKER);
         watched.map_err(|error| Error::system("the agent thread's waker cannot be watched", &error))?;
         let mesh = Mesh::new(incarnation, Arc::clone(&shared.logger), Arc::clone(&setup.wrap));
         let mut node = Node {
             shared,
+            registry,
             setup,
             poller,
             inputs: VecDeque::new(),
             feeding: false,
-            control: Control::None,
-            place: 0,
+            connection: Connection::new(),
             more: false,
             listener: None,
             accept_again: Time::NEVER,
             mesh,
             armed: Time::NEVER,
-            next_dial: FIRST_DIAL,
-            through: vec![0; FIRST_READ_BYTES],
             quit: false,
             over: false,
             all_are_told: false,
@@ -110,30 +95,30 @@ impl Node {
 
     /// Runs to the end; should it panic, nobody waits for it in vain.
     pub fn run_to_the_end(self) {
-        let shared = Arc::clone(&self.shared);
+        let registry = Arc::clone(&self.registry);
         if catch_unwind(AssertUnwindSafe(|| self.run())).is_err() {
             let cause = "the agent thread panicked: a bug in this library; please report it".to_owned();
             let (epoch, group) = (Epoch::default(), None);
             let failure = Failure { status: Status::Internal, culprit: None, cause, epoch, group, sequence: 0 };
-            shared.file(Event::Failed(failure.clone().into()));
-            shared.file(Event::Broken(failure));
-            shared.end();
+            registry.file(Event::Failed(failure.clone().into()));
+            registry.file(Event::Broken(failure));
+            registry.shared.end();
         }
     }
 
     fn run(mut self) {
         self.drain();
-        while !self.quit && (!self.over || !matches!(self.control, Control::None)) {
+        while !self.quit && (!self.over || !self.connection.is_over()) {
             if let Err(error) = self.turn() {
                 self.shared.logger.error(error.message());
-                self.shared.file(Event::Failed(error));
+                self.registry.file(Event::Failed(error));
                 break;
             }
         }
         if !self.over {
             // Whoever ends without leaving says so, if that is possible at once; nobody need find it out.
             self.send(Message::Gone);
-            self.write();
+            self.connection.write();
         }
         self.shared.end();
     }
@@ -141,18 +126,15 @@ impl Node {
     fn turn(&mut self) -> Result<()> {
         self.feed_signs();
         let now = self.shared.clock.now();
-        let deadline = match &self.control {
-            Control::Dialling(_, deadline) | Control::Lingering(_, deadline) => *deadline,
-            Control::None | Control::Up(_) => Time::NEVER,
-        };
         let next = self
             .armed
             .min(self.accept_again)
-            .min(deadline)
+            .min(self.connection.deadline())
             .min(self.mesh.expire(now))
             .min(self.mesh.tell_on(now, &self.poller));
         self.publish_untold();
-        self.round(if self.more { Some(Duration::ZERO) } else { self.shared.clock.until(next) })?;
+        self.pass_on();
+        self.round(if self.has_more() { Some(Duration::ZERO) } else { self.shared.clock.until(next) })?;
         let now = self.shared.clock.now();
         if now >= self.armed {
             for _ in 0..DRAIN_ROUNDS {
@@ -167,13 +149,8 @@ impl Node {
         if now >= self.accept_again {
             self.accept();
         }
-        match &self.control {
-            Control::Dialling(_, deadline) if now >= *deadline => {
-                self.control = Control::None;
-                self.feed(Input::ConnectFailed("no answer in time".to_owned()));
-            }
-            Control::Lingering(_, deadline) if now >= *deadline => self.control = Control::None,
-            _ => {}
+        if let Some(input) = self.connection.expire(now) {
+            self.feed(input);
         }
         Ok(())
     }
@@ -184,8 +161,8 @@ impl Node {
             .poll(timeout)
             .map_err(|error| Error::system("the agent thread cannot wait for its sockets", &error))?;
         let ready: Vec<Token> = self.poller.ready().map(|ready| ready.token).collect();
-        let any = !ready.is_empty() || self.more;
-        if self.more {
+        let any = !ready.is_empty() || self.has_more();
+        if self.connection.more {
             self.serve_control();
         }
         for token in ready {
@@ -195,14 +172,20 @@ impl Node {
                 LISTENER => self.accept(),
                 token => {
                     if !self.mesh.ready(token, &self.poller) {
-                        self.look_at_dial();
+                        let attempt = self.connection.look_at_dial(&self.poller);
+                        self.connected(attempt);
                     }
                 }
             }
         }
-        let held = self.mesh.look_again(&self.poller);
-        self.more = self.more || held;
+        self.more = self.mesh.look_again(&self.poller);
+        self.pass_on();
         Ok(any)
+    }
+
+    /// Whether there is more to read of which the poller does not know.
+    fn has_more(&self) -> bool {
+        self.more || self.connection.more
     }
 
     /// Does what the callers asked for.
@@ -227,11 +210,30 @@ impl Node {
                 }
                 ToNode::Tell(failure) => {
                     if self.shared.learnt().is_in(failure.epoch) {
-                        self.mesh.tell(failure, self.shared.clock.now(), &self.poller);
+                        let gone = self.shared.learnt().gone();
+                        self.mesh.tell(failure, &gone, self.shared.clock.now(), &self.poller);
                     }
                 }
                 ToNode::Free(group) => self.group_freed(group),
                 ToNode::Quit => self.quit = true,
+            }
+        }
+    }
+
+    /// What the mesh has found out goes where it belongs.
+    fn pass_on(&mut self) {
+        while let Some(event) = self.mesh.events.pop_front() {
+            match event {
+                MeshEvent::Mail(id, channel, mail) => {
+                    match self.registry.group(id) {
+                        Some(group) => group.deliver(channel, mail),
+                        None => turn_away(mail, Some(&leave())), // it has been freed since
+                    }
+                }
+                MeshEvent::Revoked(failure) => self.registry.file(Event::Revoked(failure)),
+                // What one that was given up still wants does not count.
+                MeshEvent::Aborted(index, _) if self.shared.learnt().lost.contains(&index) => {}
+                MeshEvent::Aborted(_, failure) => self.feed(Input::Command(Command::Aborted(failure))),
             }
         }
     }
@@ -266,7 +268,7 @@ impl Node {
             while let Some(output) = self.setup.agent.next_output() {
                 self.carry_out(output);
             }
-            self.write();
+            self.connection.write();
             let Some(input) = self.inputs.pop_front() else { break };
             self.setup.agent.handle(self.shared.clock.now(), input);
         }
@@ -275,17 +277,20 @@ impl Node {
 
     fn carry_out(&mut self, output: Output) {
         match output {
-            Output::Connect { place, within } => self.connect(place, within),
-            Output::Disconnect => self.disconnect(),
+            Output::Connect { place, within } => {
+                let (addresses, deadline) = (&self.setup.schedulers[place], self.shared.clock.now() + within);
+                let attempt = self.connection.dial(place, addresses, deadline, &self.poller);
+                self.connected(attempt);
+            }
+            Output::Disconnect => self.connection.give_up(self.shared.clock.now()),
             Output::Send(message) => self.send(message),
             Output::SendHeartbeat { sequence, echoed } => {
-                let (progress, gone_on) = (self.shared.progress(), self.shared.aftermath.gone_on());
-                let waits = self.shared.message_waits();
+                let (progress, gone_on) = (self.registry.progress(), self.shared.aftermath.gone_on());
+                let waits = self.registry.message_waits();
                 self.send(Message::Heartbeat(Heartbeat { sequence, echoed, progress, gone_on, waits }));
             }
             Output::SendCall { group, sequence } => {
-                let groups = self.shared.learnt().groups();
-                let call = groups.iter().find(|known| known.id() == group).and_then(|known| known.called(sequence));
+                let call = self.registry.called(group, sequence);
                 self.send(Message::Called(Called { group, sequence, call }));
             }
             Output::Arm(at) => self.armed = at,
@@ -313,30 +318,31 @@ impl Node {
             }
             event => {
                 self.over = matches!(event, Event::Failed(_) | Event::Left(_)) || self.over;
-                self.shared.file(event);
+                self.registry.file(event);
             }
         }
     }
 
     /// The cluster is complete, for the first time or in a new epoch: makes the groups, then tells the caller.
     fn form(&mut self, formed: Arc<Formed>) {
-        if let Control::Up(link) = &mut self.control {
-            link.set_node(formed.index);
-        }
-        let scheduler = self.setup.schedulers[self.place].first().copied();
+        self.connection.set_node(formed.index);
+        let scheduler = self.setup.schedulers[self.connection.place].first().copied();
         self.shared.learn(|learnt| learnt.scheduler = scheduler);
         let is_first = self.shared.learnt().formed.is_none();
         self.shared.aftermath.end();
-        match handle::form(&self.shared, &formed, self.setup.operation_timeout_ms) {
-            Ok(groups) => self.mesh.form(formed, &groups, &self.poller),
+        match handle::form(&self.registry, &formed, self.setup.operation_timeout_ms) {
+            Ok(groups) => {
+                let rosters = groups.iter().map(|group| Arc::clone(&group.context.roster));
+                self.mesh.form(formed, rosters, &self.poller);
+            }
             Err(error) if is_first => {
                 self.over = true;
-                self.shared.file(Event::Failed(error));
+                self.registry.file(Event::Failed(error));
             }
             Err(error) => {
                 let (status, cause) = (error.status(), format!("epoch {}: {}", formed.epoch.0, error.message()));
                 let (culprit, epoch, group) = (None, formed.epoch, None);
-                self.shared.file(Event::NotRecovered(Failure { status, culprit, cause, epoch, group, sequence: 0 }));
+                self.registry.file(Event::NotRecovered(Failure { status, culprit, cause, epoch, group, sequence: 0 }));
                 self.quit = true; // the others are in that epoch, and are told that this node is not
             }
         }
@@ -345,8 +351,8 @@ impl Node {
     /// A group is made: links to it are let in from now on, unless nobody waits for it any more.
     fn group_made(&mut self, made: GroupMade) {
         let id = made.group;
-        match (handle::made(&self.shared, made, self.setup.operation_timeout_ms), id) {
-            (Ok(Some(group)), _) => self.mesh.add(&group, &self.poller),
+        match (handle::made(&self.registry, made, self.setup.operation_timeout_ms), id) {
+            (Ok(Some(group)), _) => self.mesh.add(&group.context.roster, &self.poller),
             (Err(failure), Some(id)) => {
                 self.feed(Input::Command(Command::Revoke(*failure))); // the others have it, and would wait in it
                 self.group_freed(id);
@@ -369,47 +375,40 @@ impl Node {
         self.feed(Input::Command(Command::FreeGroup(id)));
     }
 
-    fn connect(&mut self, place: usize, within: Duration) {
-        self.place = place;
-        let deadline = self.shared.clock.now() + within;
-        let next_dial = &mut self.next_dial;
-        let dial = Dial::start(&self.setup.schedulers[place], &self.poller, || {
-            // Tokens go round well below the mesh's; what is still reported of an old one does no harm.
-            *next_dial =
-                FIRST_DIAL + (*next_dial + 1 - FIRST_DIAL) % (crate::runtime::links::mesh::FIRST_TOKEN - FIRST_DIAL);
-            Token(*next_dial)
-        });
-        self.control = Control::Dialling(dial, deadline);
-        self.look_at_dial();
+    /// What has come of an attempt to connect is the brain's to hear, and where peers reach this node.
+    fn connected(&mut self, attempt: Attempt) {
+        match attempt {
+            Attempt::Pending => {}
+            Attempt::Failed(why) => self.feed(Input::ConnectFailed(why)),
+            Attempt::Up(own) => match self.addresses(own) {
+                Ok(addresses) => self.feed(Input::Connected(addresses)),
+                Err(error) => {
+                    self.over = true;
+                    self.connection.drop_it();
+                    self.registry.file(Event::Failed(error));
+                }
+            },
+        }
     }
 
-    fn look_at_dial(&mut self) {
-        let Control::Dialling(dial, _) = &mut self.control else { return };
-        match dial.look(&self.poller) {
-            Dialled::Pending => {}
-            Dialled::Failed(why) => {
-                self.control = Control::None;
-                self.feed(Input::ConnectFailed(why.to_string()));
-            }
-            Dialled::Ready(mut transport) => {
-                if let Err(error) = transport.register(self.poller.registry(), CONTROL) {
-                    self.control = Control::None;
-                    return self.feed(Input::ConnectFailed(format!("it cannot be watched: {error}")));
-                }
-                let own = transport.local_address().ip();
-                self.control = Control::Up(ControlLink::new(Box::new(transport)));
-                if let Control::Up(link) = &mut self.control {
-                    link.trust(); // it is the scheduler that we chose
-                }
-                match self.addresses(own) {
-                    Ok(addresses) => self.feed(Input::Connected(addresses)),
-                    Err(error) => {
-                        self.over = true;
-                        self.control = Control::None;
-                        self.shared.file(Event::Failed(error));
-                    }
-                }
-            }
+    fn send(&mut self, message: Message) {
+        if let Some(end) = self.connection.send(message) {
+            self.lose(&end);
+        }
+    }
+
+    fn serve_control(&mut self) {
+        let (inputs, end) = self.connection.read();
+        inputs.into_iter().for_each(|input| self.feed(input));
+        match end {
+            None => self.connection.write(),
+            Some(end) => self.lose(&end),
+        }
+    }
+
+    fn lose(&mut self, end: &ControlEnd) {
+        if let Some(input) = self.connection.lose(end, &self.shared.logger) {
+            self.feed(input);
         }
     }
 
@@ -430,68 +429,6 @@ impl Node {
         watched.map_err(|error| Error::system("the node's port cannot be watched", &error))?;
         self.listener = Some(listener);
         Ok(())
-    }
-
-    fn disconnect(&mut self) {
-        let deadline = self.shared.clock.now() + LINGER;
-        self.control = match std::mem::replace(&mut self.control, Control::None) {
-            Control::Up(link) => Control::Lingering(link, deadline),
-            _ => Control::None,
-        };
-    }
-
-    fn send(&mut self, message: Message) {
-        let Control::Up(link) = &mut self.control else { return };
-        if let Err(end) = link.queue(message) {
-            self.lose(&end);
-        }
-    }
-
-    fn write(&mut self) {
-        let (Control::Up(link) | Control::Lingering(link, _)) = &mut self.control else { return };
-        let goes = link.write();
-        match &self.control {
-            Control::Lingering(link, _) if !goes || !link.has_outbound() && link.transport.unsent() == 0 => {
-                self.control = Control::None;
-            }
-            _ => self.more |= !goes,
-        }
-    }
-
-    fn serve_control(&mut self) {
-        self.more = false;
-        let Control::Up(link) = &mut self.control else { return self.write() };
-        let mut arrivals = Vec::new();
-        let heard = link.read(&mut self.through, &mut arrivals);
-        self.more = heard.as_ref().is_ok_and(|heard| heard.more);
-        if heard.as_ref().map_or(!arrivals.is_empty(), |heard| heard.any) {
-            self.feed(Input::Heard);
-        }
-        for arrival in arrivals {
-            match arrival {
-                Ok(message) => self.feed(Input::Received(message)),
-                Err((_, _, error)) => return self.lose(&ControlEnd::Garbage(error.0)),
-            }
-        }
-        match heard {
-            Ok(_) => self.write(),
-            Err(end) => self.lose(&end),
-        }
-    }
-
-    /// The control connection has ended; the brain decides what that means.
-    fn lose(&mut self, end: &ControlEnd) {
-        if matches!(self.control, Control::Up(_)) {
-            self.control = Control::None;
-            let reason = end.reason().to_owned();
-            if matches!(end, ControlEnd::Garbage(_)) {
-                self.shared.logger.warn(&format!("the connection to the scheduler is closed, and made anew: {reason}"));
-            }
-            let is_strange = matches!(end, ControlEnd::Strange(_));
-            self.feed(if is_strange { Input::Strange(reason) } else { Input::Closed(reason) });
-        } else {
-            self.control = Control::None;
-        }
     }
 }
 

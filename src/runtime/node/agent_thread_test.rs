@@ -38,8 +38,8 @@ fn node(scheduler: SocketAddr) -> Node {
         operation_timeout_ms: 60_000,
         wrap: plain(),
     };
-    let mut node =
-        Node::new(Arc::new(Shared::new(logger, clock, Bell::new().unwrap())), setup, Incarnation([1; 16])).unwrap();
+    let shared = Arc::new(Shared::new(logger, clock, Bell::new().unwrap()));
+    let mut node = Node::new(Registry::new(&shared), setup, Incarnation([1; 16])).unwrap();
     node.drain();
     node
 }
@@ -60,21 +60,42 @@ fn a_verdict_is_heard_though_nothing_can_be_written_to_the_scheduler_any_more() 
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let mut node = node(address);
-    turn_until(&mut node, |node| matches!(node.control, Control::Up(_)));
+    turn_until(&mut node, |node| node.connection.is_up());
     let mut stream = listener.accept().unwrap().0;
     turn_until(&mut node, |_| stream.peek(&mut [0]).unwrap() > 0);
     let _ = stream.read(&mut vec![0; 1 << 16]).unwrap();
     stream.write_all(&framed(&Message::Formed(formed(0, [address, address])))).unwrap();
     turn_until(&mut node, |node| node.shared.learnt().formed.is_some());
     node.send(Message::Heartbeat(Heartbeat { sequence: 1, ..Heartbeat::default() }));
-    node.write();
+    node.connection.write();
     let cause = "is lost: its process has ended".to_owned();
     let verdict = Failure { status: Status::PeerLost, culprit: None, cause, epoch: Epoch(1), group: None, sequence: 0 };
     stream.write_all(&framed(&Message::Verdict(Verdict { failure: verdict.clone() }))).unwrap();
     assert!(stream.peek(&mut [0]).unwrap() > 0); // a socket that is closed with something unread is reset
     drop(stream);
     node.send(Message::Report);
-    node.write();
-    turn_until(&mut node, |node| node.shared.learnt().broken.is_some() || !matches!(node.control, Control::Up(_)));
+    node.connection.write();
+    turn_until(&mut node, |node| node.shared.learnt().broken.is_some() || !node.connection.is_up());
     assert_eq!(node.shared.learnt().broken, Some(verdict));
+}
+
+/// What one that was given up still wants does not count.
+#[test]
+fn a_word_of_the_job_s_end_counts_unless_it_is_a_lost_node_s() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut node = node(address);
+    turn_until(&mut node, |node| node.connection.is_up());
+    let mut stream = listener.accept().unwrap().0;
+    stream.write_all(&framed(&Message::Formed(formed(0, [address, address])))).unwrap();
+    turn_until(&mut node, |node| node.shared.learnt().formed.is_some());
+    let (status, cause) = (Status::Aborted, "the disk is gone".to_owned());
+    let failure = Failure { status, culprit: None, cause, epoch: Epoch(1), group: None, sequence: 0 };
+    for (lost, counts) in [(vec![1], false), (vec![], true)] {
+        node.registry.file(Event::Lost(lost));
+        node.mesh.events.push_back(MeshEvent::Aborted(1, failure.clone()));
+        node.shared.waker.wake();
+        node.turn().unwrap();
+        assert_eq!(node.shared.learnt().is_aborted(), counts);
+    }
 }

@@ -13,17 +13,19 @@ use crate::runtime::base::clock::Clock;
 use crate::runtime::base::identity;
 use crate::runtime::base::identity_store::{lasting_name, Keeper};
 use crate::runtime::base::log::Logger;
+use crate::runtime::base::patience::VERDICT_WAIT;
 use crate::runtime::base::polling::Polling;
 use crate::runtime::base::sync::Bell;
 use crate::runtime::groups::group::Group;
 use crate::runtime::groups::handle::Seat;
 use crate::runtime::groups::parting::{await_farewell, join as await_threads, tell_last_calls};
+use crate::runtime::groups::registry::Registry;
 use crate::runtime::links::handshake::leave;
 use crate::runtime::links::mesh::Wrap;
 use crate::runtime::scheduler::port;
 use crate::runtime::scheduler::serving::Serving;
 use crate::runtime::scheduler::thread::Scheduler;
-use crate::runtime::state::node_state::{Learnt, Shared, ToNode, VERDICT_WAIT};
+use crate::runtime::state::node_state::{Learnt, Shared, ToNode};
 use crate::runtime::state::reduce_functions::Operations;
 use crate::types::{Epoch, GroupId, Incarnation, LaunchId, Role, Time};
 use crate::wire::{Abort, Formed, Member, Register, Told, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
@@ -55,6 +57,7 @@ pub enum Joined {
 pub struct Cluster {
     settings: Settings,
     pub(crate) shared: Arc<Shared>,
+    pub(crate) registry: Arc<Registry>,
     formed: Arc<Formed>,
     node_id: String,
     thread: Option<JoinHandle<()>>,
@@ -173,7 +176,8 @@ impl Cluster {
             operation_timeout_ms: limit_ms(settings.operation_timeout),
             wrap,
         };
-        let node = Node::new(Arc::clone(&shared), setup, incarnation)?;
+        let registry = Registry::new(&shared);
+        let node = Node::new(Arc::clone(&registry), setup, incarnation)?;
         let thread = crate::net::thread::spawn("muster-agent", move || node.run_to_the_end())?;
         match await_forming(&shared) {
             Ok(formed) => {
@@ -185,6 +189,7 @@ impl Cluster {
                 Ok(Cluster {
                     settings,
                     shared,
+                    registry,
                     formed,
                     node_id,
                     thread,
@@ -204,7 +209,7 @@ impl Cluster {
 
     /// What this node is.
     pub fn role(&self) -> Role {
-        crate::runtime::groups::group::own_role(&self.formed)
+        crate::runtime::state::roster::own_role(&self.formed)
     }
 
     /// What the cluster agreed on, in the present epoch.
@@ -234,9 +239,7 @@ impl Cluster {
 
     /// A built-in group, in whatever epoch.
     pub fn seat(&self, id: GroupId) -> Arc<Seat> {
-        let learnt = self.shared.learnt();
-        let seat = learnt.seats.iter().find(|seat| seat.id() == id);
-        Arc::clone(seat.expect("the built-in groups are made before the cluster is handed out"))
+        self.registry.seat(id).expect("the built-in groups are made before the cluster is handed out")
     }
 
     /// A built-in group, as it is in the present epoch.
@@ -247,10 +250,8 @@ impl Cluster {
     /// The first cause that broke the cluster, or, if it holds, the first group's; where nothing is broken, a message whose time
     /// was up.
     pub fn failure(&self) -> Option<Failure> {
-        let learnt = self.shared.learnt();
-        let (first, groups) = (learnt.causes.of_cluster().cloned(), learnt.groups());
-        drop(learnt);
-        first.or_else(|| groups.iter().find_map(|group| group.late_message()))
+        let first = self.shared.learnt().causes.of_cluster().cloned();
+        first.or_else(|| self.registry.groups().iter().find_map(|group| group.messages.late()))
     }
 
     /// How many nodes of this node's role there are.
@@ -346,7 +347,7 @@ impl Cluster {
         let (begun, limit) = (self.shared.clock.now(), self.settings.finalize_timeout);
         let deadline = begun + limit;
         let (why, leave) = ("this process has finalized its cluster", leave());
-        let groups = self.shared.learnt().groups();
+        let groups = self.registry.groups();
         tell_last_calls(&groups, &self.shared);
         groups.iter().for_each(|group| group.close(self.over(group, why), &leave));
         // Half of the time is left for the good-bye.
@@ -374,8 +375,8 @@ impl Cluster {
     /// Ends the threads and links of all groups: until then, and for ever after. What is stuck in a user's function by then is
     /// waited for when the cluster is freed.
     fn end_groups(&self, why: &str, until: Time) {
-        let retired = std::mem::take(&mut self.shared.learnt().retired);
-        let groups: Vec<Arc<Group>> = retired.into_iter().chain(self.shared.learnt().groups()).collect();
+        let retired = self.registry.take_retired();
+        let groups: Vec<Arc<Group>> = retired.into_iter().chain(self.registry.groups()).collect();
         let mut threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         threads.extend(groups.iter().flat_map(|group| group.end_threads(self.over(group, why))));
         let threads = await_threads(threads, &self.shared, until);
@@ -407,7 +408,7 @@ impl Drop for Cluster {
             let _ = thread.join(); // the thread has no result; a panic was printed
         }
         self.end_groups("its cluster has been freed", Time::NEVER);
-        self.shared.learnt().seats.clear();
+        self.registry.kept().seats.clear();
         // This node is lost to the others and may come back; with recovery the job is to be there still.
         let finalized = *self.finalized.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let Some(scheduler) = self.scheduler.as_ref().filter(|_| self.shared.recovery && !finalized) {
@@ -466,7 +467,7 @@ fn registration(settings: &Settings, incarnation: Incarnation) -> Result<Registe
 }
 
 fn rank_word(formed: &Formed) -> &'static str {
-    match crate::runtime::groups::group::own_role(formed) {
+    match crate::runtime::state::roster::own_role(formed) {
         Role::Server => "server rank",
         _ => "rank",
     }

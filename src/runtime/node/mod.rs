@@ -2,6 +2,7 @@
 
 pub(crate) mod agent_thread;
 pub(crate) mod cluster;
+pub(crate) mod connection;
 pub(crate) mod rank_table;
 pub(crate) mod recover;
 pub(crate) mod store;

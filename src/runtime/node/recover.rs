@@ -3,7 +3,8 @@
 use super::cluster::Cluster;
 use crate::agent::Command;
 use crate::error::{Error, Failure, Result, Status};
-use crate::runtime::state::node_state::{Learnt, ToNode, VERDICT_WAIT};
+use crate::runtime::base::patience::VERDICT_WAIT;
+use crate::runtime::state::node_state::{Learnt, ToNode};
 use crate::types::{Epoch, Time};
 use std::sync::TryLockError;
 use std::time::Duration;
@@ -85,23 +86,15 @@ impl Cluster {
     /// The first cause where somebody is lost, who comes back only with recovery, and the scheduler is away: so that nobody else
     /// says that this is the end.
     fn lost_for_good(&self) -> Option<Failure> {
-        let groups = {
-            let learnt = self.shared.learnt();
-            let is_away = learnt.away.is_some() && !self.shared.recovery;
-            if is_away {
-                learnt.groups()
-            } else {
-                Vec::new()
-            }
-        };
-        let mut causes = groups.iter().filter_map(|group| group.told(&self.shared));
+        let is_away = self.shared.learnt().away.is_some() && !self.shared.recovery;
+        let groups = if is_away { self.registry.groups() } else { Vec::new() };
+        let mut causes = groups.iter().filter_map(|group| group.context.told());
         causes.find(|first| matches!(first.status, Status::PeerLost | Status::Fenced))
     }
 
     /// Ends the threads and the links of groups whose epoch is over.
     pub(crate) fn end_retired(&self) {
-        let retired = std::mem::take(&mut self.shared.learnt().retired);
-        for group in retired {
+        for group in self.registry.take_retired() {
             let (status, cause) = (Status::Revoked, "its epoch has ended".to_owned());
             let (epoch, id) = (group.epoch(), Some(group.id()));
             group.end_progress(Failure { status, culprit: None, cause, epoch, group: id, sequence: 0 });

@@ -3,7 +3,8 @@
 use super::cluster::{limit_ms, Cluster};
 use crate::agent::Command;
 use crate::error::{memory, Error, Failure, Result, Status};
-use crate::runtime::state::node_state::{ToNode, VERDICT_WAIT};
+use crate::runtime::base::patience::VERDICT_WAIT;
+use crate::runtime::state::node_state::ToNode;
 use crate::types::Time;
 use crate::wire::{Blob, StoreOperation};
 use std::time::Duration;

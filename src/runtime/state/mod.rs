@@ -2,8 +2,11 @@
 
 pub(crate) mod aftermath;
 pub(crate) mod causes;
+pub(crate) mod context;
 pub(crate) mod node_state;
 pub(crate) mod over;
 pub(crate) mod reduce_functions;
 pub(crate) mod roster;
+pub(crate) mod silence;
 pub(crate) mod stragglers;
+pub(crate) mod verdict;

@@ -11,22 +11,17 @@ use crate::agent::{Ask, Command, Event};
 use crate::error::{Culprit, Error, Failure, Result, Status};
 use crate::net::host;
 use crate::runtime::base::clock::Clock;
+use crate::runtime::base::link_key::LinkKey;
 use crate::runtime::base::log::Logger;
 use crate::runtime::base::polling::Polling;
 use crate::runtime::base::sync::{lock, wait, Bell, Condvar, Mutex, MutexGuard};
-use crate::runtime::groups::group::Group;
-use crate::runtime::groups::handle::Seat;
-use crate::runtime::links::mesh::LinkKey;
 use crate::types::{Epoch, GroupId, Time};
-use crate::wire::{Absent, Formed, GroupProgress, Member, MessageWait, PeerState, PROGRESS_MAX, WAITS_MAX};
+use crate::wire::{Absent, Formed, GroupProgress, Member, PeerState};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// How long a survivor waits for the scheduler's word before it speaks for itself.
-pub const VERDICT_WAIT: Duration = Duration::from_millis(250);
 
 /// What the agent thread is asked to do.
 #[derive(Debug)]
@@ -43,6 +38,17 @@ pub enum ToNode {
     Free(GroupId),
     /// End without leaving.
     Quit,
+}
+
+/// Which groups are to look up, because of what was learnt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stirred {
+    /// None.
+    Nobody,
+    /// This one.
+    One(GroupId),
+    /// All of them.
+    All,
 }
 
 /// No epoch's number.
@@ -74,8 +80,8 @@ pub struct Learnt {
     pub absent: HashMap<Ask, Absent>,
     /// Groups that somebody waits to be made.
     pub making: HashSet<Making>,
-    /// Those that have been made; none where this node is not in it.
-    pub made: HashMap<Making, Result<Option<Arc<Seat>>>>,
+    /// Those that have been made, by number; none where this node is not in it.
+    pub made: HashMap<Making, Result<Option<GroupId>>>,
     /// Answers to `Locate`.
     pub located: HashMap<Ask, Member>,
     /// Answers to store requests.
@@ -93,10 +99,6 @@ pub struct Learnt {
     pub left: Option<Option<String>>,
     /// The agent thread has ended.
     pub over: bool,
-    /// The groups, so that they can be told.
-    pub seats: Vec<Arc<Seat>>,
-    /// Groups of epochs that are over, until somebody ends their threads.
-    pub retired: Vec<Arc<Group>>,
     /// What was called on groups that this process uses no longer: the next heartbeat tells it.
     pub parting: Vec<GroupProgress>,
     /// Why there is no next epoch; for the one who asked for it.
@@ -104,9 +106,10 @@ pub struct Learnt {
 }
 
 impl Learnt {
-    /// The groups of the present epoch.
-    pub fn groups(&self) -> Vec<Arc<Group>> {
-        self.seats.iter().map(|seat| seat.present()).collect()
+    /// The nodes that hear nothing any more, by index: they are lost, or have left, as far as is known here.
+    pub fn gone(&self) -> HashSet<u32> {
+        let left = self.peers.iter().filter(|(_, (state, _))| *state == PeerState::Left).map(|(index, _)| *index);
+        left.chain(self.lost.iter().copied()).collect()
     }
 
     /// Whether this is the present epoch.
@@ -164,27 +167,6 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// What a heartbeat tells of the groups: their newest calls first.
-    pub(crate) fn progress(&self) -> Vec<GroupProgress> {
-        let now = self.clock.now();
-        let (groups, parting) = {
-            let mut learnt = self.learnt();
-            (learnt.groups(), std::mem::take(&mut learnt.parting))
-        };
-        let newest = groups.iter().filter_map(|group| group.newest_call(now));
-        let earlier = groups.iter().flat_map(|group| group.earlier_calls(now));
-        newest.chain(parting).chain(earlier).take(PROGRESS_MAX).collect()
-    }
-
-    /// What it tells of messages: those that are waited for longest.
-    pub(crate) fn message_waits(&self) -> Vec<MessageWait> {
-        let (now, groups) = (self.clock.now(), self.learnt().groups());
-        let mut waits: Vec<MessageWait> = groups.iter().flat_map(|group| group.message_waits(now)).collect();
-        waits.sort_by_key(|wait| std::cmp::Reverse(wait.age_ms));
-        waits.truncate(WAITS_MAX);
-        waits
-    }
-
     /// A node that has learnt nothing yet.
     pub fn new(logger: Arc<Logger>, clock: Clock, waker: Bell) -> Shared {
         Shared {
@@ -314,8 +296,8 @@ impl Shared {
     }
 
     /// Files what the brain tells. (The agent thread's side.)
-    pub fn file(&self, event: Event) {
-        let mut told = Vec::new();
+    pub fn file(&self, event: Event) -> Stirred {
+        let mut stirred = Stirred::Nobody;
         self.learn(|learnt| match event {
             Event::Formed(formed) => learnt.formed = Some(Arc::new(*formed)),
             Event::Failed(error) => learnt.failed = Some(error),
@@ -326,15 +308,14 @@ impl Shared {
                     true => learnt.aborted = Some(failure),
                     false => learnt.broken = Some(failure),
                 }
-                told = learnt.groups();
+                stirred = Stirred::All;
             }
             Event::Revoked(failure) => {
                 let Some(id) = failure.group else { return };
                 let is_own_loss = learnt.formed.as_ref().is_some_and(|formed| self.is_own_loss(formed, &failure));
                 let failure = if is_own_loss { failure.to_the_lost() } else { failure };
                 learnt.causes.revoke(id, failure);
-                told = learnt.groups();
-                told.retain(|group| group.id() == id);
+                stirred = Stirred::One(id);
             }
             Event::Peer(index, state, culprit) => {
                 learnt.peers.insert(index, (state, culprit));
@@ -363,7 +344,6 @@ impl Shared {
             Event::CutOff(failure) => learnt.cut_off = failure,
             Event::Left(warning) => learnt.left = Some(warning),
         });
-        told.iter().for_each(|group| group.interrupt());
-        told.iter().for_each(|group| group.pass_on_if_idle(self));
+        stirred
     }
 }

@@ -1,29 +1,29 @@
 //! Why a group is over, as its calls tell it. What this process as a whole knows of first causes is in `causes`; a group keeps
 //! what one of its calls has told, also when its epoch is over.
 
-use super::node_state::{Learnt, Shared};
-use crate::error::{Failure, Status};
-use crate::runtime::groups::group::Group;
+use super::context::Context;
+use super::node_state::{Learnt, ToNode};
+use crate::agent::Command;
+use crate::error::{Failure, Result, Status};
 
-impl Group {
+impl Context {
     /// What was told of why the group cannot be used any more.
-    pub fn broken(&self) -> Option<Failure> {
+    pub(crate) fn broken(&self) -> Option<Failure> {
         self.broken.get().or_else(|| self.wanted_anew.get()).cloned()
     }
 
     /// Why the group is over, unless that is only that this process has left its cluster, or freed the group.
-    pub fn why_over(&self) -> Option<Failure> {
-        let shared = self.shared().ok()?;
-        let failure = self.told(&shared).filter(|failure| failure.status != Status::State)?;
+    pub(crate) fn why_over(&self) -> Option<Failure> {
+        let failure = self.told().filter(|failure| failure.status != Status::State)?;
         Some(self.break_with(failure))
     }
 
     /// Why it is over, as far as this node has heard.
-    pub(crate) fn told(&self, shared: &Shared) -> Option<Failure> {
+    pub(crate) fn told(&self) -> Option<Failure> {
         if let Some(failure) = self.broken.get() {
             return Some(failure.clone());
         }
-        self.rather(shared.first_cause(self.id(), self.epoch()))
+        self.rather(self.shared.first_cause(self.id(), self.epoch()))
     }
 
     /// The same, for who waits for the scheduler's word about it: another thread of this process may have ended it.
@@ -41,10 +41,7 @@ impl Group {
     /// Breaks the group; the first cause is kept, and returned. What waits for the scheduler's word about the group looks up,
     /// and so does the attendant: once, for a group that is broken already is no news.
     pub(crate) fn break_with(&self, failure: Failure) -> Failure {
-        let settled = |failure| match self.shared() {
-            Ok(shared) => shared.settle(self.id(), self.epoch(), failure),
-            Err(_) => failure,
-        };
+        let settled = |failure| self.shared.settle(self.id(), self.epoch(), failure);
         let first = self.broken.get().cloned().unwrap_or_else(|| settled(failure));
         let kept = if first.status == Status::Revoked { &self.wanted_anew } else { &self.broken };
         let mut is_news = false;
@@ -53,9 +50,30 @@ impl Group {
             first
         });
         if is_news {
-            self.messages.interrupt();
-            self.shared().iter().for_each(|shared| shared.nudge());
+            self.interrupt_messages();
+            self.shared.nudge();
         }
         first.clone()
+    }
+
+    /// The program calls: not on a group that is over. Otherwise it goes on, if another one was.
+    pub(crate) fn begin(&self) -> Result<()> {
+        self.told_by(self.refuse_if_broken())?;
+        if self.shared.aftermath.goes_on() {
+            self.shared.ask(ToNode::Brain(Command::Report));
+        }
+        Ok(())
+    }
+
+    /// The calling thread hears how a call ended, and by an error, perhaps, that a group which was made is over.
+    pub(crate) fn told_by<T>(&self, outcome: Result<T>) -> Result<T> {
+        if outcome.is_err() && self.is_made() && self.broken().is_some() {
+            self.shared.aftermath.told(self.id());
+        }
+        outcome
+    }
+
+    pub(crate) fn refuse_if_broken(&self) -> Result<()> {
+        self.told().map_or(Ok(()), |failure| Err(self.break_with(failure).into()))
     }
 }

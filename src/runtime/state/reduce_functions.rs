@@ -1,10 +1,8 @@
 //! Users' reduction functions. They are numbered in the order in which they are made, so that ranks which make them in the
 //! same order mean the same by the same number; a number is never used again.
 
-use super::node_state::Shared;
 use crate::collective::kernels::UserFunction;
 use crate::error::{Error, Result};
-use crate::runtime::groups::group::Group;
 use crate::types::ReduceOp;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -44,15 +42,9 @@ impl Operations {
             .ok_or_else(|| Error::invalid(format!("op is {code}: expected what muster_op_create gave, not freed yet")))
     }
 
-    fn find(&self, number: u32) -> Option<(ReduceOp, UserFunction)> {
+    /// The one with this number, unless it has been freed.
+    pub fn find(&self, number: u32) -> Option<(ReduceOp, UserFunction)> {
         let (commutative, function) = (*self.made().get(number as usize)?)?;
         Some((ReduceOp::User { number, commutative }, function))
-    }
-}
-
-impl Group {
-    /// The operation with this number, if there is one on the group's cluster.
-    pub fn user_operation(&self, number: u32) -> Result<Option<(ReduceOp, UserFunction)>> {
-        self.shared().map(|shared: std::sync::Arc<Shared>| shared.operations.find(number))
     }
 }

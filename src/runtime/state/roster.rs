@@ -1,7 +1,7 @@
 //! The members of a group, and how sentences name them.
 
 use crate::error::{Culprit, Failure, Status};
-use crate::types::GroupId;
+use crate::types::{GroupId, Role};
 use crate::wire::{Formed, Member};
 use std::sync::Arc;
 
@@ -29,6 +29,21 @@ impl Roster {
         self.formed.members.find(*self.members.get(rank as usize)?)
     }
 
+    /// How many members.
+    pub(crate) fn size(&self) -> u32 {
+        self.members.len() as u32
+    }
+
+    /// The member's index among all nodes.
+    pub(crate) fn index_of(&self, rank: u32) -> Option<u32> {
+        self.members.get(rank as usize).copied()
+    }
+
+    /// The rank of the node with this index.
+    pub(crate) fn rank_of(&self, index: u32) -> Option<u32> {
+        self.members.iter().position(|member| *member == index).map(|rank| rank as u32)
+    }
+
     /// How a failure names the member with this rank.
     pub(crate) fn culprit(&self, rank: u32) -> Option<Culprit> {
         self.member(rank).as_ref().map(Member::culprit)
@@ -44,4 +59,23 @@ impl Roster {
 pub(crate) fn calls_this_node_lost(formed: &Formed, failure: &Failure) -> bool {
     let Some(culprit) = failure.culprit.as_ref().filter(|_| failure.status == Status::PeerLost) else { return false };
     formed.members.find(formed.index).as_ref().map(Member::culprit).is_some_and(|own| own.is(culprit))
+}
+
+/// The node indices of the built-in groups.
+pub fn built_in(id: GroupId, formed: &Formed) -> Vec<u32> {
+    let all = formed.worker_num + formed.server_num;
+    match id {
+        GroupId::WORLD => (0..formed.worker_num).collect(),
+        GroupId::SERVERS => (formed.worker_num..all).collect(),
+        _ => (0..all).collect(),
+    }
+}
+
+/// The node's own role, as its index tells.
+pub fn own_role(formed: &Formed) -> Role {
+    if formed.index < formed.worker_num {
+        Role::Worker
+    } else {
+        Role::Server
+    }
 }

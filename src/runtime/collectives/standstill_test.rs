@@ -7,60 +7,12 @@ use crate::runtime::collectives::failure::tests::Bench;
 use crate::runtime::links::link::Link;
 use crate::runtime::state::node_state::{Shared, ToNode};
 use crate::types::Epoch;
-use crate::wire::{Absent, HEADER_BYTES};
+use crate::wire::{Absent, PeerState, HEADER_BYTES};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 const PEERS: [Option<u32>; 2] = [Some(2), Some(3)];
 const SECOND: Duration = Duration::from_secs(1);
-
-fn agreed(heartbeat_timeout_ms: u64) -> Agreed {
-    let (thresholds, store_key_max, store_value_max) = (Vec::new(), 1, 1);
-    Agreed { heartbeat_timeout_ms, checksums: true, thresholds, store_key_max, store_value_max }
-}
-
-#[test]
-fn all_that_is_done_about_a_silence_is_done_by_the_heartbeat_time_out_and_one_interval() {
-    let ms = Duration::from_millis;
-    for (time_out, every, ask, patience, most, attempts) in [
-        (500, 50, 200, 450, 600, 4000),
-        (2000, 200, 800, 1800, 2400, 4000),
-        (5000, 500, 2000, 4500, 6000, 6000),
-        (60_000, 1000, 24_000, 59_000, 72_000, 72_000),
-    ] {
-        let (every, ask, patience, most) = (ms(every), ms(ask), ms(patience), ms(most));
-        assert_eq!(Bounds::of(&agreed(time_out)), Bounds { every, ask, patience, most });
-        assert_eq!(attempt(&agreed(time_out)), ms(attempts));
-    }
-    assert!(Bounds::of(&agreed(u64::MAX)).most > ms(u64::MAX), "whatever comes over the wire");
-    assert!(Bounds::of(&agreed(0)).every > Duration::ZERO);
-}
-
-#[test]
-fn what_a_silence_calls_for() {
-    let (bounds, ms) = (Bounds::of(&agreed(1000)), Duration::from_millis);
-    let finding = |silence, has_asked, answer| bounds.finding(ms(silence), has_asked, || answer);
-    let (alive, left, nothing) = (Some(PeerState::Alive), Some(PeerState::Left), None);
-    for (silence, has_asked, answer, expected) in [
-        (0, false, alive, Finding::Nothing),
-        (399, false, alive, Finding::Nothing),
-        (400, false, alive, Finding::Ask),
-        (400, true, alive, Finding::Nothing),
-        (899, true, alive, Finding::Nothing),
-        (900, true, alive, Finding::Unreached),
-        (900, true, nothing, Finding::Nothing),
-        (900, false, alive, Finding::Ask),
-        (1199, true, nothing, Finding::Nothing),
-        (1200, true, nothing, Finding::Unknown),
-        (1200, true, alive, Finding::Unreached),
-        (1200, false, alive, Finding::Unknown),
-        (10, true, left, Finding::Unknown),
-        (0, true, left, Finding::Nothing),
-        (10, false, left, Finding::Nothing),
-    ] {
-        assert_eq!(finding(silence, has_asked, answer), expected, "{silence} ms, asked: {has_asked}, {answer:?}");
-    }
-}
 
 /// Slots of a group of four; the links to ranks 2 and 3 stand.
 fn slots() -> (Vec<Slot>, [Scripted; 2]) {
@@ -75,7 +27,7 @@ fn at(seconds: f64) -> Time {
 
 /// As the cluster of `Bench` has agreed on: a time-out of 1 s.
 fn standstill(bench: &Bench) -> Standstill {
-    assert_eq!(bench.group.formed.agreed.heartbeat_timeout_ms, 1000);
+    assert_eq!(bench.group.context.formed().agreed.heartbeat_timeout_ms, 1000);
     Standstill::default()
 }
 
@@ -86,20 +38,20 @@ fn who_stands_still_looks_twice_an_interval_and_not_before() {
     scripts.iter().for_each(|script| script.script().room = usize::MAX);
     let sent = || scripts.each_ref().map(|script| script.script().sent.len() / HEADER_BYTES);
     for seconds in [0.0, 0.09] {
-        bench.group.look_for_signs(&bench.shared, &mut slots, PEERS, &mut still, at(seconds)).unwrap();
+        bench.group.collectives.look_for_signs(&mut slots, PEERS, &mut still, at(seconds)).unwrap();
         assert_eq!(
-            (still.go_on(&bench.group.bounds, at(seconds)), sent()),
+            (still.go_on(&bench.group.context.bounds, at(seconds)), sent()),
             (at(0.1), [0, 0]),
             "as most calls end by then"
         );
     }
     for (seconds, frames) in [(0.1, 1), (0.15, 1), (0.2, 2)] {
-        bench.group.look_for_signs(&bench.shared, &mut slots, [PEERS[1], None], &mut still, at(seconds)).unwrap();
+        bench.group.collectives.look_for_signs(&mut slots, [PEERS[1], None], &mut still, at(seconds)).unwrap();
         assert_eq!(sent(), [0, frames], "only who is waited for");
     }
-    assert_eq!(still.go_on(&bench.group.bounds, at(0.2)), at(0.3));
+    assert_eq!(still.go_on(&bench.group.context.bounds, at(0.2)), at(0.3));
     still.end();
-    assert_eq!(still.go_on(&bench.group.bounds, at(1.5)), at(1.6), "it has moved on meanwhile");
+    assert_eq!(still.go_on(&bench.group.context.bounds, at(1.5)), at(1.6), "it has moved on meanwhile");
 }
 
 /// What comes of it that the peer's kernel owes an answer at these looks, having acknowledged so many bytes.
@@ -111,7 +63,7 @@ fn stop(
 ) -> (f64, Option<Stop>) {
     let (bench, (mut slots, scripts)) = (Bench::new(), slots());
     let mut still = standstill(&bench);
-    still.go_on(&bench.group.bounds, at(0.0));
+    still.go_on(&bench.group.context.bounds, at(0.0));
     let (mut asked, mut last) = (0, 0.0);
     for seconds in looks {
         last = seconds;
@@ -120,7 +72,7 @@ fn stop(
         if asked > 0 && alive_from.is_some_and(|from| seconds >= from) {
             bench.shared.file(Event::Peer(3, PeerState::Alive, culprit()));
         }
-        if let Err(stop) = bench.group.look_for_signs(&bench.shared, &mut slots, PEERS, &mut still, at(seconds)) {
+        if let Err(stop) = bench.group.collectives.look_for_signs(&mut slots, PEERS, &mut still, at(seconds)) {
             assert!(asked > 0, "the scheduler is asked before");
             return (seconds, Some(stop));
         }
@@ -172,8 +124,8 @@ fn who_looks_late_may_not_have_let_its_kernel_hear() {
 fn who_runs_out_of_time_knows_whom_it_waited_for_and_whose_link_is_at_fault() {
     let (bench, (mut slots, scripts)) = (Bench::new(), slots());
     let mut still = standstill(&bench);
-    still.go_on(&bench.group.bounds, at(0.0));
-    let mut awaited = |seconds: f64, peers| bench.group.awaited(&mut slots, peers, &still, at(seconds));
+    still.go_on(&bench.group.context.bounds, at(0.0));
+    let mut awaited = |seconds: f64, peers| bench.group.collectives.awaited(&mut slots, peers, &still, at(seconds));
     let waits_for = |peer| Some(Awaited { peer, fault: None });
     assert_eq!(awaited(2.0, PEERS), waits_for(2));
     assert_eq!(awaited(2.0, [None, Some(3)]), waits_for(3));
@@ -199,7 +151,7 @@ fn answer(shared: &Shared, first: Option<&Failure>, is_over: &AtomicBool) {
     let mut hears_at = None;
     while !is_over.load(Ordering::Relaxed) {
         if hears_at.is_some_and(|at| Instant::now() >= at) {
-            first.into_iter().for_each(|first| shared.file(Event::Revoked(first.clone())));
+            first.into_iter().for_each(|first| _ = shared.file(Event::Revoked(first.clone())));
         }
         match shared.next_command() {
             Some(ToNode::Of(Epoch(1), Command::Suspect { peer, .. })) => {
@@ -209,7 +161,7 @@ fn answer(shared: &Shared, first: Option<&Failure>, is_over: &AtomicBool) {
                 shared.file(Event::Absent(ask, Absent { query: 1, total: 0, members: Vec::new() }));
                 hears_at = Some(Instant::now() + Duration::from_millis(20));
             }
-            Some(ToNode::Of(Epoch(1), Command::Revoke(failure))) => shared.file(Event::Revoked(failure)),
+            Some(ToNode::Of(Epoch(1), Command::Revoke(failure))) => _ = shared.file(Event::Revoked(failure)),
             Some(_) => {}
             None => std::thread::sleep(Duration::from_millis(1)),
         }

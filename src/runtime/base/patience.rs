@@ -1,0 +1,12 @@
+//! How long a call waits until it tells somebody, and how long it waits for an answer.
+
+use std::time::Duration;
+
+/// From when on a call counts as one that waits: its rank then says so with a heartbeat of its own.
+pub const WAITS_AFTER: Duration = Duration::from_millis(300);
+
+/// When a call that makes no progress says who is absent.
+pub const WARN_AFTER: Duration = Duration::from_secs(10);
+
+/// How long a survivor waits for the scheduler's word before it speaks for itself.
+pub const VERDICT_WAIT: Duration = Duration::from_millis(250);

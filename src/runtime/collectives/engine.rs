@@ -1,0 +1,189 @@
+//! The engine of a group's collectives: what it keeps, and what the agent thread and the facade want of it.
+//!
+//! How a collective is carried out is in `drive`, how calls follow each other in `work`; what happens when one fails, in `failure`.
+
+use super::progress::Progress;
+use super::turns::Turns;
+use super::work::Jobs;
+use crate::collective::{Layout, Thresholds};
+use crate::net::Watch;
+use crate::runtime::base::mailbox::Mailbox;
+use crate::runtime::links::peers::{turn_away, Mail, Slot};
+use crate::runtime::memory::checksums::Checksums;
+use crate::runtime::state::context::Context;
+use crate::types::{Call, History, Time};
+use crate::wire::{GroupProgress, DATA_HEADER_BYTES};
+use std::os::fd::RawFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+
+/// The group's waker's token while it sleeps; a link's is its peer's rank.
+pub(crate) const WAKER: usize = usize::MAX - 1;
+
+/// So many lists for the parts of calls are kept: those of an alltoallv, twice.
+const SPARE_LISTS_MAX: usize = 8;
+
+/// What only the thread that drives the group touches.
+pub(crate) struct Driver {
+    pub watch: Watch,
+    pub slots: Vec<Slot>,
+    /// A received piece, until it is combined; grows to the longest that was needed.
+    pub piece: Vec<u8>,
+    /// The schedules' scratch; grows to the largest that was needed.
+    pub scratch: Vec<u8>,
+    /// The checksums of a call's pieces; all are forgotten when the next begins.
+    pub checksums: Checksums,
+    /// Where data headers are encoded.
+    pub head: Vec<u8>,
+    /// All that have ended.
+    pub history: History,
+    /// From when on a call that begins looks for peers that have given up.
+    pub overhears_from: Time,
+}
+
+/// A group's collectives.
+pub(crate) struct Collectives {
+    pub context: Arc<Context>,
+    pub thresholds: Thresholds,
+    driver: Mutex<Driver>,
+    mailbox: Mailbox<Mail>,
+    progress: Mutex<Progress>,
+    pub turns: Turns,
+    pub jobs: Jobs,
+    /// Of calls that have ended, for those to come.
+    spare_lists: Mutex<Vec<Vec<u64>>>,
+}
+
+impl Collectives {
+    pub(crate) fn new(context: &Arc<Context>, mailbox: Mailbox<Mail>) -> Collectives {
+        let members = context.roster.members.len();
+        Collectives {
+            context: Arc::clone(context),
+            thresholds: Thresholds::from_slice(&context.formed().agreed.thresholds).unwrap_or_default(),
+            driver: Mutex::new(Driver {
+                watch: Watch::with_capacity(members + 1),
+                slots: (0..members).map(|_| Slot::Unused).collect(),
+                piece: Vec::new(),
+                scratch: Vec::new(),
+                checksums: Checksums::default(),
+                head: Vec::with_capacity(DATA_HEADER_BYTES),
+                history: History::default(),
+                overhears_from: Time::default(),
+            }),
+            mailbox,
+            progress: Mutex::default(),
+            turns: Turns::default(),
+            jobs: Jobs::default(),
+            spare_lists: Mutex::default(),
+        }
+    }
+
+    /// Hands something over; once the links are shut it is turned away. (The agent thread's side.)
+    pub(crate) fn deliver(&self, mail: Mail) {
+        if let Err(mail) = self.mailbox.deliver(mail) {
+            self.turn_away(mail);
+        }
+    }
+
+    pub(crate) fn turn_away(&self, mail: Mail) {
+        turn_away(mail, self.context.last_word.get());
+    }
+
+    pub(crate) fn driver(&self) -> MutexGuard<'_, Driver> {
+        self.driver.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same, where no call has it.
+    pub(crate) fn idle_driver(&self) -> Option<MutexGuard<'_, Driver>> {
+        match self.driver.try_lock() {
+            Ok(driver) => Some(driver),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// An empty list for the parts of a call, for which no memory is allocated once the group has had such calls.
+    pub(crate) fn list(&self) -> Vec<u64> {
+        self.spare_lists.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+    }
+
+    /// Takes the lists of a call that has ended back.
+    pub(crate) fn take_lists(&self, layout: Option<Layout>) {
+        let Some(Layout { input, output, .. }) = layout else { return };
+        let mut spare = self.spare_lists.lock().unwrap_or_else(PoisonError::into_inner);
+        for mut list in [input.counts, input.displs, output.counts, output.displs] {
+            if list.capacity() > 0 && spare.len() < SPARE_LISTS_MAX {
+                list.clear();
+                spare.push(list);
+            }
+        }
+    }
+
+    pub(crate) fn take_signal(&self) -> bool {
+        self.mailbox.take_signal()
+    }
+
+    /// The group's bell, to be watched.
+    pub(crate) fn bell(&self) -> RawFd {
+        self.mailbox.descriptor()
+    }
+
+    /// It rings: what it rang for shows in the signal.
+    pub(crate) fn hush(&self) {
+        self.mailbox.hush();
+    }
+
+    #[cfg(test)]
+    pub(crate) fn has_mail(&self) -> bool {
+        self.mailbox.has_mail()
+    }
+
+    /// Takes what the agent thread has for these links.
+    pub(crate) fn take_in(&self, driver: &mut Driver) {
+        for mail in self.mailbox.take() {
+            driver.slots[mail.peer() as usize].take_in(mail);
+        }
+    }
+
+    /// Drops every link, and whatever still comes.
+    pub(crate) fn shut(&self) {
+        self.mailbox.shut().into_iter().for_each(|mail| self.turn_away(mail));
+        self.driver().slots.iter_mut().for_each(|slot| *slot = Slot::Left(None));
+    }
+
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn enter(&self, sequence: u64, call: Call, at: Time) {
+        self.progress().enter(sequence, call, at);
+    }
+
+    pub(crate) fn finish(&self, sequence: u64) {
+        self.progress().finish(sequence);
+    }
+
+    /// Another rank called something else before, and the scheduler is to find out what.
+    pub(crate) fn doubt(&self) {
+        self.progress().doubt();
+    }
+
+    /// What this rank called under this number, for the sentence that tells two ranks apart.
+    pub(crate) fn called(&self, sequence: u64) -> Option<Call> {
+        self.progress().called(sequence)
+    }
+
+    /// What a heartbeat says of this group's newest collective; nothing before its first use.
+    pub(crate) fn newest_call(&self, now: Time) -> Option<GroupProgress> {
+        self.progress().newest(self.context.id(), now)
+    }
+
+    /// What it says of those before, where the newest has to wait.
+    pub(crate) fn earlier_calls(&self, now: Time) -> Vec<GroupProgress> {
+        self.progress().earlier(self.context.id(), now)
+    }
+
+    /// What is said of the newest calls when this rank goes.
+    pub(crate) fn last_calls(&self, now: Time) -> Vec<GroupProgress> {
+        self.progress().parting(self.context.id(), now)
+    }
+}

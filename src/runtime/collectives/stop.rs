@@ -1,0 +1,55 @@
+//! One collective under way, and why it could not go on.
+
+use super::standstill::Awaited;
+use crate::error::{Error, Failure};
+use crate::runtime::links::link::LinkEnd;
+use crate::runtime::state::node_state::Shared;
+use crate::types::{Call, Time};
+use crate::wire::DataHeader;
+
+/// Why a collective could not go on.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// The cluster is broken, or the scheduler has revoked the group: the first cause, known to all.
+    Told(Box<Failure>),
+    /// A peer revoked the group.
+    Heard(Box<Failure>),
+    /// The link to this rank ended, or could not be opened.
+    Ended(u32, LinkEnd),
+    /// The link to this rank has failed, and it lives, as the scheduler says.
+    Unreached(u32, String),
+    /// This rank has left the cluster.
+    Left(u32),
+    /// This rank called something else, or is elsewhere in the sequence.
+    Mismatch(u32, u64, Call),
+    /// This rank called the same, and something else before.
+    Earlier(u32),
+    /// This rank sends so many elements where others are expected.
+    Counts(u32, u64, u64),
+    /// The time is up; whom it waited for, if it had begun.
+    Timeout(Option<Awaited>),
+    /// There is no memory for a scratch of so many bytes.
+    Memory(usize),
+    /// Something that this process needs cannot be had.
+    Failed(Error),
+    /// It has panicked: a bug of this library.
+    Bug,
+}
+
+/// One call under way.
+pub(crate) struct Running<'a> {
+    pub shared: &'a Shared,
+    pub call: Call,
+    pub sequence: u64,
+    pub data: DataHeader,
+    pub deadline: Time,
+    pub limit_ms: i64,
+    pub since: Time,
+}
+
+impl Running<'_> {
+    /// `allreduce #1042 on world`
+    pub(crate) fn title(&self) -> String {
+        format!("{} #{} on {}", self.call.kind, self.sequence, self.data.group)
+    }
+}

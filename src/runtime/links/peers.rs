@@ -1,0 +1,79 @@
+//! Where a group's links are, as both of its engines keep them: a slot for each peer, and what the agent thread mails about it.
+
+use super::link::{Link, LinkEnd};
+use crate::error::{Culprit, Failure};
+use crate::net::Transport;
+use crate::types::GroupId;
+use crate::wire::Channel;
+use std::io::IoSlice;
+
+/// What the agent thread mails to an engine.
+pub(crate) enum Mail {
+    /// A link to this rank, open, with what was read behind its handshake.
+    Up(u32, Box<dyn Transport>, Vec<u8>),
+    /// A link to this rank does not come to stand.
+    Failed(u32, LinkEnd),
+    /// This rank has freed the group.
+    Freed(u32),
+}
+
+/// What the mesh has found out, for the agent thread to pass on.
+pub(crate) enum MeshEvent {
+    /// For the engine of this group that has links of this kind.
+    Mail(GroupId, Channel, Mail),
+    /// A member says that its group is over.
+    Revoked(Failure),
+    /// The node with this index says that the job is over.
+    Aborted(u32, Failure),
+}
+
+/// Where the link to a peer is.
+pub(crate) enum Slot {
+    /// Not needed yet.
+    Unused,
+    /// Asked for.
+    Asked,
+    /// Open.
+    Up(Box<Link>),
+    /// Its peer has left the cluster, or freed the group; how a failure names it, where that was told.
+    Left(Option<Culprit>),
+    /// It ended, or never came to be.
+    Ended(LinkEnd),
+}
+
+impl Mail {
+    /// The rank that it is about.
+    pub(crate) fn peer(&self) -> u32 {
+        match self {
+            Mail::Up(peer, ..) | Mail::Failed(peer, _) | Mail::Freed(peer) => *peer,
+        }
+    }
+}
+
+impl Slot {
+    /// What the agent thread says of the link. A link that stands, or has ended, stays what it is: a second one is dropped, which
+    /// the agent thread does not let in.
+    pub(crate) fn take_in(&mut self, mail: Mail) {
+        if !self.is_wanted() {
+            return;
+        }
+        *self = match mail {
+            Mail::Up(_, transport, ahead) => Slot::Up(Box::new(Link::new(transport, &ahead))),
+            Mail::Failed(_, end) => Slot::Ended(end),
+            Mail::Freed(_) => Slot::Left(None),
+        };
+    }
+
+    /// Whether it may still come to stand.
+    pub(crate) fn is_wanted(&self) -> bool {
+        matches!(self, Slot::Unused | Slot::Asked)
+    }
+}
+
+/// What comes for links that are shut: its peer is told why, where that is known.
+pub(crate) fn turn_away(mail: Mail, last_word: Option<&Vec<u8>>) {
+    if let (Mail::Up(_, mut transport, _), Some(word)) = (mail, last_word) {
+        // A new connection takes these few bytes; if not, its end is all that the peer hears.
+        let _ = transport.write(&[IoSlice::new(word)]);
+    }
+}

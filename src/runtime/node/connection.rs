@@ -1,0 +1,197 @@
+//! A node's one connection to its scheduler: attempts at it, what goes out and comes in, and its end. It decides nothing: what
+//! happens to it is given back as inputs for the brain.
+
+use crate::agent::Input;
+use crate::net::{Poller, Token, Transport};
+use crate::runtime::base::control::{ControlEnd, ControlLink, FIRST_READ_BYTES};
+use crate::runtime::base::log::Logger;
+use crate::runtime::links::dial::{Dial, Dialled};
+use crate::runtime::links::mesh::FIRST_TOKEN;
+use crate::types::Time;
+use crate::wire::Message;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+pub(crate) const CONTROL: Token = Token(1);
+const FIRST_DIAL: usize = 16;
+/// How long a connection that the brain has given up may take to write what was sent before.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// How far it is.
+enum Stage {
+    None,
+    Dialling(Dial, Time),
+    Up(ControlLink),
+    /// Given up by the brain; what was sent before still goes out.
+    Lingering(ControlLink, Time),
+}
+
+/// What has come of an attempt.
+pub(crate) enum Attempt {
+    /// Nothing yet, or nothing that is new.
+    Pending,
+    /// It stands; our end has this address.
+    Up(IpAddr),
+    /// It has failed; why.
+    Failed(String),
+}
+
+/// The connection.
+pub(crate) struct Connection {
+    stage: Stage,
+    /// Which of the scheduler's places it tries, or is connected to.
+    pub place: usize,
+    next_dial: usize,
+    through: Vec<u8>,
+    /// There is more to read, or to write, of which the poller does not know.
+    pub more: bool,
+}
+
+impl Connection {
+    pub(crate) fn new() -> Connection {
+        Connection {
+            stage: Stage::None,
+            place: 0,
+            next_dial: FIRST_DIAL,
+            through: vec![0; FIRST_READ_BYTES],
+            more: false,
+        }
+    }
+
+    /// Whether it stands.
+    pub(crate) fn is_up(&self) -> bool {
+        matches!(self.stage, Stage::Up(_))
+    }
+
+    /// Whether there is nothing of it.
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self.stage, Stage::None)
+    }
+
+    /// Until when it is waited for.
+    pub(crate) fn deadline(&self) -> Time {
+        match &self.stage {
+            Stage::Dialling(_, deadline) | Stage::Lingering(_, deadline) => *deadline,
+            Stage::None | Stage::Up(_) => Time::NEVER,
+        }
+    }
+
+    /// The time may be up.
+    pub(crate) fn expire(&mut self, now: Time) -> Option<Input> {
+        if now < self.deadline() {
+            return None;
+        }
+        match std::mem::replace(&mut self.stage, Stage::None) {
+            Stage::Dialling(..) => Some(Input::ConnectFailed("no answer in time".to_owned())),
+            _ => None,
+        }
+    }
+
+    /// Which node speaks, from now on.
+    pub(crate) fn set_node(&mut self, index: u32) {
+        if let Stage::Up(link) = &mut self.stage {
+            link.set_node(index);
+        }
+    }
+
+    /// Attempts the connection to one of these addresses of the scheduler's.
+    pub(crate) fn dial(&mut self, place: usize, addresses: &[SocketAddr], deadline: Time, poller: &Poller) -> Attempt {
+        self.place = place;
+        let next_dial = &mut self.next_dial;
+        let dial = Dial::start(addresses, poller, || {
+            // Tokens go round well below the mesh's; what is still reported of an old one does no harm.
+            *next_dial = FIRST_DIAL + (*next_dial + 1 - FIRST_DIAL) % (FIRST_TOKEN - FIRST_DIAL);
+            Token(*next_dial)
+        });
+        self.stage = Stage::Dialling(dial, deadline);
+        self.look_at_dial(poller)
+    }
+
+    pub(crate) fn look_at_dial(&mut self, poller: &Poller) -> Attempt {
+        let Stage::Dialling(dial, _) = &mut self.stage else { return Attempt::Pending };
+        match dial.look(poller) {
+            Dialled::Pending => Attempt::Pending,
+            Dialled::Failed(why) => self.fail(why.to_string()),
+            Dialled::Ready(mut transport) => {
+                if let Err(error) = transport.register(poller.registry(), CONTROL) {
+                    return self.fail(format!("it cannot be watched: {error}"));
+                }
+                let own = transport.local_address().ip();
+                let mut link = ControlLink::new(Box::new(transport));
+                link.trust(); // it is the scheduler that we chose
+                self.stage = Stage::Up(link);
+                Attempt::Up(own)
+            }
+        }
+    }
+
+    fn fail(&mut self, why: String) -> Attempt {
+        self.stage = Stage::None;
+        Attempt::Failed(why)
+    }
+
+    /// Drops it.
+    pub(crate) fn drop_it(&mut self) {
+        self.stage = Stage::None;
+    }
+
+    /// The brain gives it up: what was sent before goes out, for a while.
+    pub(crate) fn give_up(&mut self, now: Time) {
+        self.stage = match std::mem::replace(&mut self.stage, Stage::None) {
+            Stage::Up(link) => Stage::Lingering(link, now + LINGER),
+            _ => Stage::None,
+        };
+    }
+
+    /// Sends a message; why it has ended, if it has.
+    pub(crate) fn send(&mut self, message: Message) -> Option<ControlEnd> {
+        let Stage::Up(link) = &mut self.stage else { return None };
+        link.queue(message).err()
+    }
+
+    /// Writes what waits. A failed write ends nothing: what was said to us before the end is read first.
+    pub(crate) fn write(&mut self) {
+        let (Stage::Up(link) | Stage::Lingering(link, _)) = &mut self.stage else { return };
+        let goes = link.write();
+        match &self.stage {
+            Stage::Lingering(link, _) if !goes || !link.has_outbound() && link.transport.unsent() == 0 => {
+                self.stage = Stage::None;
+            }
+            _ => self.more |= !goes,
+        }
+    }
+
+    /// Reads what has come: inputs for the brain, in order, and behind them how it has ended, if it has.
+    pub(crate) fn read(&mut self) -> (Vec<Input>, Option<ControlEnd>) {
+        self.more = false;
+        let Stage::Up(link) = &mut self.stage else { return (Vec::new(), None) };
+        let mut arrivals = Vec::new();
+        let heard = link.read(&mut self.through, &mut arrivals);
+        self.more = heard.as_ref().is_ok_and(|heard| heard.more);
+        let mut inputs = Vec::with_capacity(arrivals.len() + 1);
+        if heard.as_ref().map_or(!arrivals.is_empty(), |heard| heard.any) {
+            inputs.push(Input::Heard);
+        }
+        for arrival in arrivals {
+            match arrival {
+                Ok(message) => inputs.push(Input::Received(message)),
+                Err((_, _, error)) => return (inputs, Some(ControlEnd::Garbage(error.0))),
+            }
+        }
+        (inputs, heard.err())
+    }
+
+    /// It has ended; the brain decides what that means, unless it gave the connection up before.
+    pub(crate) fn lose(&mut self, end: &ControlEnd, logger: &Logger) -> Option<Input> {
+        let was_up = self.is_up();
+        self.stage = Stage::None;
+        if !was_up {
+            return None;
+        }
+        let reason = end.reason().to_owned();
+        if matches!(end, ControlEnd::Garbage(_)) {
+            logger.warn(&format!("the connection to the scheduler is closed, and made anew: {reason}"));
+        }
+        Some(if matches!(end, ControlEnd::Strange(_)) { Input::Strange(reason) } else { Input::Closed(reason) })
+    }
+}

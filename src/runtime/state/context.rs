@@ -1,0 +1,156 @@
+//! What is true of a group for whatever goes on in it: its members, its time-outs, why it is over, and the bells of those that
+//! wait for something on it. Both engines use it, and the facade; it knows none of them.
+
+use super::node_state::Shared;
+use super::roster::Roster;
+use super::silence::Bounds;
+use crate::error::{Culprit, Error, Failure, Result};
+use crate::runtime::base::mailbox::Signal;
+use crate::runtime::base::polling::Polls;
+use crate::runtime::base::request::Requests;
+use crate::runtime::base::sync;
+use crate::types::{Epoch, GroupId, Time};
+use crate::wire::Formed;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// Who looks up when something has happened to the group.
+pub(crate) struct Bells {
+    /// The thread that drives a collective.
+    pub collectives: sync::Arc<Signal>,
+    /// The thread that sees to messages, once there is one.
+    pub messages: OnceLock<sync::Arc<Signal>>,
+}
+
+/// A group of one epoch, as one of its members (or a bystander) sees it.
+pub(crate) struct Context {
+    pub roster: Arc<Roster>,
+    pub shared: Arc<Shared>,
+    /// How long its calls poll before they sleep.
+    pub polls: Polls,
+    /// What is done about links that are silent.
+    pub bounds: Bounds,
+    pub default_timeout_ms: i64,
+    timeout_ms: AtomicI64,
+    pub broken: OnceLock<Failure>,
+    /// Somebody wants the next epoch: this gives way to what was really wrong, if that becomes known.
+    pub wanted_anew: OnceLock<Failure>,
+    /// What peers are told whose link comes when this node does not use the group any more.
+    pub last_word: OnceLock<Vec<u8>>,
+    pub bells: Bells,
+    pub requests: Requests,
+}
+
+impl Context {
+    pub(crate) fn new(roster: Arc<Roster>, shared: &Arc<Shared>, timeout_ms: i64, bell: sync::Arc<Signal>) -> Context {
+        let formed = &roster.formed;
+        Context {
+            shared: Arc::clone(shared),
+            polls: Polls::new(formed.local_size, shared.cores, shared.polling.set),
+            bounds: Bounds::of(&formed.agreed),
+            default_timeout_ms: timeout_ms,
+            timeout_ms: AtomicI64::new(timeout_ms),
+            broken: OnceLock::new(),
+            wanted_anew: OnceLock::new(),
+            last_word: OnceLock::new(),
+            bells: Bells { collectives: bell, messages: OnceLock::new() },
+            requests: Requests::default(),
+            roster,
+        }
+    }
+
+    /// The cluster that it belongs to.
+    pub(crate) fn formed(&self) -> &Arc<Formed> {
+        &self.roster.formed
+    }
+
+    /// Which group.
+    pub(crate) fn id(&self) -> GroupId {
+        self.roster.id
+    }
+
+    /// The epoch that it belongs to.
+    pub(crate) fn epoch(&self) -> Epoch {
+        self.roster.formed.epoch
+    }
+
+    /// Whether the user made it, so that a member can free it.
+    pub(crate) fn is_made(&self) -> bool {
+        self.roster.is_made()
+    }
+
+    /// This node's rank in it; none if it is no member.
+    pub(crate) fn rank(&self) -> Option<u32> {
+        self.roster.rank
+    }
+
+    /// How many members.
+    pub(crate) fn size(&self) -> u32 {
+        self.roster.members.len() as u32
+    }
+
+    /// The member's index among all nodes.
+    pub(crate) fn index_of(&self, rank: u32) -> Option<u32> {
+        self.roster.members.get(rank as usize).copied()
+    }
+
+    /// The rank of the node with this index.
+    pub(crate) fn rank_of(&self, index: u32) -> Option<u32> {
+        self.roster.members.iter().position(|member| *member == index).map(|rank| rank as u32)
+    }
+
+    /// How long an operation may take, in milliseconds; `i64::MAX`: without limit; -1: the default again.
+    pub(crate) fn set_timeout_ms(&self, timeout_ms: i64) -> Result<()> {
+        let limit = match timeout_ms {
+            -1 => self.default_timeout_ms,
+            0.. => timeout_ms,
+            _ => {
+                return Err(Error::invalid(format!("timeout_ms is {timeout_ms}: expected -1 (the default), 0 or more")))
+            }
+        };
+        self.timeout_ms.store(limit, Ordering::Relaxed);
+        Ok(())
+    }
+
+    pub(crate) fn checked_index(&self, rank: i32) -> Result<u32> {
+        let index = usize::try_from(rank).ok().and_then(|rank| self.roster.members.get(rank)).copied();
+        index.ok_or_else(|| match self.roster.members.len() {
+            0 => Error::invalid(format!("rank is {rank}: {} has no members", self.id())),
+            size => Error::invalid(format!("rank is {rank}: expected 0 to {} on {}", size - 1, self.id())),
+        })
+    }
+
+    pub(crate) fn timeout_ms(&self) -> i64 {
+        self.timeout_ms.load(Ordering::Relaxed)
+    }
+
+    /// When an operation that begins now has taken too long.
+    pub(crate) fn deadline(&self, since: Time) -> Time {
+        let limit_ms = self.timeout_ms();
+        match u64::try_from(limit_ms) {
+            Ok(limit) if limit_ms != i64::MAX => since + Duration::from_millis(limit),
+            _ => Time::NEVER,
+        }
+    }
+
+    /// How a failure names the member with this rank.
+    pub(crate) fn culprit(&self, rank: u32) -> Option<Culprit> {
+        self.roster.culprit(rank)
+    }
+
+    /// How a sentence names the member with this rank.
+    pub(crate) fn describe(&self, rank: u32) -> String {
+        self.roster.describe(rank)
+    }
+
+    /// Makes everybody who waits for something on the group look up: there is mail, or the group or the cluster is over.
+    pub(crate) fn interrupt(&self) {
+        self.bells.collectives.raise();
+        self.interrupt_messages();
+    }
+
+    pub(crate) fn interrupt_messages(&self) {
+        self.bells.messages.get().into_iter().for_each(|bell| bell.raise());
+    }
+}

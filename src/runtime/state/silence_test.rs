@@ -1,0 +1,49 @@
+use super::*;
+
+pub(crate) fn agreed(heartbeat_timeout_ms: u64) -> Agreed {
+    let (thresholds, store_key_max, store_value_max) = (Vec::new(), 1, 1);
+    Agreed { heartbeat_timeout_ms, checksums: true, thresholds, store_key_max, store_value_max }
+}
+
+#[test]
+fn all_that_is_done_about_a_silence_is_done_by_the_heartbeat_time_out_and_one_interval() {
+    let ms = Duration::from_millis;
+    for (time_out, every, ask, patience, most, attempts) in [
+        (500, 50, 200, 450, 600, 4000),
+        (2000, 200, 800, 1800, 2400, 4000),
+        (5000, 500, 2000, 4500, 6000, 6000),
+        (60_000, 1000, 24_000, 59_000, 72_000, 72_000),
+    ] {
+        let (every, ask, patience, most) = (ms(every), ms(ask), ms(patience), ms(most));
+        assert_eq!(Bounds::of(&agreed(time_out)), Bounds { every, ask, patience, most });
+        assert_eq!(attempt(&agreed(time_out)), ms(attempts));
+    }
+    assert!(Bounds::of(&agreed(u64::MAX)).most > ms(u64::MAX), "whatever comes over the wire");
+    assert!(Bounds::of(&agreed(0)).every > Duration::ZERO);
+}
+
+#[test]
+fn what_a_silence_calls_for() {
+    let (bounds, ms) = (Bounds::of(&agreed(1000)), Duration::from_millis);
+    let finding = |silence, has_asked, answer| bounds.finding(ms(silence), has_asked, || answer);
+    let (alive, left, nothing) = (Some(PeerState::Alive), Some(PeerState::Left), None);
+    for (silence, has_asked, answer, expected) in [
+        (0, false, alive, Finding::Nothing),
+        (399, false, alive, Finding::Nothing),
+        (400, false, alive, Finding::Ask),
+        (400, true, alive, Finding::Nothing),
+        (899, true, alive, Finding::Nothing),
+        (900, true, alive, Finding::Unreached),
+        (900, true, nothing, Finding::Nothing),
+        (900, false, alive, Finding::Ask),
+        (1199, true, nothing, Finding::Nothing),
+        (1200, true, nothing, Finding::Unknown),
+        (1200, true, alive, Finding::Unreached),
+        (1200, false, alive, Finding::Unknown),
+        (10, true, left, Finding::Unknown),
+        (0, true, left, Finding::Nothing),
+        (10, false, left, Finding::Nothing),
+    ] {
+        assert_eq!(finding(silence, has_asked, answer), expected, "{silence} ms, asked: {has_asked}, {answer:?}");
+    }
+}

@@ -1,0 +1,119 @@
+//! Asking the scheduler what became of a peer, and agreeing with the other members on the one first cause of a group's end.
+
+use super::context::Context;
+use super::node_state::{Learnt, ToNode};
+use crate::agent::Command;
+use crate::error::{Culprit, Failure, Status};
+use crate::runtime::base::patience::VERDICT_WAIT;
+use crate::wire::{encode_frame, Encoder, LinkKind, LinkRevoke, PeerState, Wire};
+use std::time::Duration;
+
+/// How long it waits for that where the scheduler is away. As long again is left then to tell the others, and to be told.
+const ALONE_WAIT: Duration = Duration::from_millis(125);
+
+/// What is known of a peer whose link ended.
+pub(crate) enum Word {
+    /// The cluster or the group is broken: the first cause.
+    Told(Failure),
+    /// It has left.
+    Left(Culprit),
+    /// It lives.
+    Alive,
+    /// This node hears nobody.
+    CutOff(Failure),
+    /// Nobody said anything in time.
+    Silent,
+}
+
+impl Context {
+    /// Asks the scheduler about a peer; `answer_about` has what it says.
+    pub(crate) fn ask_early(&self, peer: u32, evidence: &str) {
+        let index = self.index_of(peer).expect("a link's peer is a member");
+        // That it has left stays so.
+        self.shared.learnt().peers.retain(|known, (state, _)| *known != index || *state == PeerState::Left);
+        self.ask(Command::Suspect { peer: index, evidence: evidence.to_owned() });
+    }
+
+    /// What the scheduler has said of a peer since it was asked.
+    pub(crate) fn answer_about(&self, peer: u32) -> Option<PeerState> {
+        let index = self.index_of(peer).expect("a link's peer is a member");
+        self.shared.learnt().peers.get(&index).map(|(state, _)| *state)
+    }
+
+    /// A link to a peer ended: asks the scheduler what became of that peer.
+    /// `is_silent`: nothing was heard of the peer, where else its link ended.
+    pub(crate) fn ask_about(&self, peer: u32, evidence: &str, is_silent: bool) -> Word {
+        let index = self.index_of(peer).expect("a link's peer is a member");
+        self.ask_early(peer, evidence);
+        let since = self.shared.clock.now();
+        let word = |learnt: &mut Learnt| {
+            if let Some(failure) = self.first_cause(learnt) {
+                return Some(Word::Told(failure));
+            }
+            if let Some(failure) = learnt.cut_off.clone() {
+                return Some(Word::CutOff(failure));
+            }
+            learnt.peers.get(&index).cloned().map(|(state, culprit)| match state {
+                PeerState::Left => Word::Left(culprit),
+                PeerState::Alive => Word::Alive,
+            })
+        };
+        let mut heard = self.shared.wait(since + ALONE_WAIT, word);
+        if heard.is_none() && self.shared.learnt().away.is_none() {
+            heard = self.shared.wait(since + VERDICT_WAIT, word);
+        }
+        // The nodes find out among themselves: at once where the process has gone, else within the heartbeat time-out. With recovery
+        // each finds out whether it is itself cut off, which only silence can mean.
+        let finds_out = is_silent || (self.shared.learnt().away.is_some() && !self.shared.recovery);
+        if heard.is_none() && finds_out {
+            heard = self.shared.wait(since + self.bounds.most() + VERDICT_WAIT, word);
+        }
+        heard.unwrap_or(Word::Silent)
+    }
+
+    /// Several ranks may give up at once, each for its own reason: what reached the scheduler first is what all return. Where
+    /// the scheduler does not answer, the members are told by the rank whose own cause it is.
+    pub(crate) fn agree_on_cause(&self, cause: Failure, is_own: bool) -> Failure {
+        self.ask(Command::Revoke(cause.clone().to_others()));
+        let tell = || {
+            if is_own {
+                self.shared.ask(ToNode::Tell(cause.clone()));
+            }
+        };
+        let is_away = self.shared.learnt().away.is_some();
+        if is_away {
+            tell();
+        }
+        // What became of a lost peer was waited for already, here or by who says so.
+        let patience = if is_away && cause.status == Status::PeerLost { ALONE_WAIT } else { VERDICT_WAIT };
+        let deadline = self.shared.clock.now() + patience;
+        let first = self.shared.wait(deadline, |learnt| self.first_cause(learnt));
+        if first.is_none() && !is_away {
+            tell();
+        }
+        first.unwrap_or(cause)
+    }
+
+    /// Asks the scheduler for something that means this group, and therefore its epoch only.
+    pub(crate) fn ask(&self, command: Command) {
+        self.shared.ask(ToNode::Of(self.epoch(), command));
+    }
+
+    /// What is wrong on a link, of which both ends are named: all members are told so.
+    pub(crate) fn on_link(&self, peer: u32, what: &str) -> String {
+        let own = self.describe(self.rank().unwrap_or(0));
+        format!("on the link to {}, as {own} found: {what}", self.describe(peer))
+    }
+
+    /// What is said last on a link of a group that is over: why; that this process has left, or nothing if it just goes.
+    pub(crate) fn last_word_of(&self, cause: &Failure) -> Vec<u8> {
+        if cause.status == Status::State {
+            return self.last_word.get().cloned().unwrap_or_default();
+        }
+        let mut payload = Encoder::default();
+        LinkRevoke { failure: cause.clone().to_others() }.put(&mut payload);
+        let mut frame = Vec::new();
+        encode_frame(LinkKind::Revoke as u8, 0, &payload.bytes, &mut frame);
+        frame
+    }
+}
