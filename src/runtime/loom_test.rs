@@ -10,8 +10,8 @@ use crate::config::LogLevel;
 use crate::error::{Error, Status};
 use crate::runtime::base::clock::Clock;
 use crate::runtime::base::log::Logger;
-use crate::runtime::base::mailbox::Mailbox;
-use crate::runtime::base::request::{request, Completer, Outcome, Received, Request, Requests};
+use crate::runtime::base::mailbox::{Mailbox, Signal};
+use crate::runtime::base::request::{request, Completer, Operation, Outcome, Received, Request, Requests, Told};
 use crate::runtime::base::sync::{lock, wait, Arc, AtomicBool, Bell, Condvar, Mutex, Ordering};
 use crate::runtime::collectives::queue::Queue;
 use crate::runtime::collectives::turns::Turns;
@@ -39,7 +39,7 @@ pub(crate) fn every_order(model: impl Fn() + Send + Sync + 'static) {
 
 fn mailbox() -> (Arc<Mailbox<u32>>, Bell) {
     let bell = Bell::new().unwrap();
-    (Arc::new(Mailbox::new(bell.clone())), bell)
+    (Arc::new(Mailbox::new(Signal::new(bell.clone()))), bell)
 }
 
 /// What a sleeper does until it has found what it looks for: as in `drive` and in `messages/attend`.
@@ -136,7 +136,7 @@ fn obey(shared: &Shared) {
         shared.waker.drain();
         while let Some(command) = shared.next_command() {
             match command {
-                ToNode::Brain(Command::WhereAre(ask, ..)) => shared.file(Event::Absent(ask, absent(ask))),
+                ToNode::Brain(Command::WhereAre(ask, ..)) => _ = shared.file(Event::Absent(ask, absent(ask))),
                 ToNode::Quit => quit = true,
                 other => panic!("nobody asks for {other:?}"),
             }
@@ -242,11 +242,6 @@ struct Endless {
 }
 
 fn carry_out(endless: &Arc<Endless>, completer: Completer) {
-    let told = Arc::clone(endless);
-    completer.on_cancel(move || {
-        *lock(&told.cancelled) += 1;
-        told.changed.notify_all();
-    });
     let mut cancelled = lock(&endless.cancelled);
     while *cancelled == 0 {
         cancelled = wait(&endless.changed, cancelled, None);
@@ -259,8 +254,13 @@ fn carry_out(endless: &Arc<Endless>, completer: Completer) {
 fn a_cancellation_is_told_once_before_the_start_and_under_way() {
     every_order(|| {
         let (request, completer) = request();
-        let request = Arc::new(request);
         let endless = Arc::new(Endless { cancelled: Mutex::new(0), changed: Condvar::new() });
+        let theirs = Arc::clone(&endless);
+        let told = Told(move || {
+            *lock(&theirs.cancelled) += 1;
+            theirs.changed.notify_all();
+        });
+        let request = Arc::new(request.cancelled_by(std::sync::Arc::new(told), Operation::Messages(0..1)));
         let operation = {
             let endless = Arc::clone(&endless);
             thread::spawn(move || carry_out(&endless, completer))
@@ -289,13 +289,10 @@ fn end(completer: &Mutex<Option<Completer>>, outcome: Outcome) {
 fn a_cancellation_about_the_end_leaves_one_outcome_and_nothing_behind() {
     every_order(|| {
         let (request, completer) = request();
-        let request = Arc::new(request);
         let completer = Arc::new(Mutex::new(Some(completer)));
-        {
-            let theirs = Arc::clone(&completer);
-            let told = move || end(&theirs, aborted());
-            lock(&completer).as_ref().expect("it has just been made").on_cancel(told);
-        }
+        let theirs = Arc::clone(&completer);
+        let told = Told(move || end(&theirs, aborted()));
+        let request = Arc::new(request.cancelled_by(std::sync::Arc::new(told), Operation::Messages(0..1)));
         let operation = {
             let completer = Arc::clone(&completer);
             thread::spawn(move || end(&completer, Ok(None)))

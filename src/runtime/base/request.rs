@@ -122,6 +122,17 @@ impl Requests {
     }
 }
 
+/// Does this when it is told to cancel.
+#[cfg(test)]
+pub(crate) struct Told<F>(pub F);
+
+#[cfg(test)]
+impl<F: Fn() + Send + Sync> Cancels for Told<F> {
+    fn cancel(&self, _: Operation) {
+        (self.0)();
+    }
+}
+
 /// Both ends of a request that no group made.
 #[cfg(test)]
 pub(crate) fn request() -> (Request, Completer) {
@@ -328,21 +339,11 @@ mod tests {
         );
     }
 
-    /// Counts what it is told to cancel.
-    #[derive(Default)]
-    struct Counter(AtomicU32);
-
-    impl Cancels for Counter {
-        fn cancel(&self, operation: Operation) {
-            assert_eq!(operation, Operation::Messages(3..5));
-            self.0.fetch_add(1, Ordering::SeqCst);
-        }
-    }
-
     #[test]
     fn cancelling_is_told_once_and_not_too_late() {
-        let counter = std::sync::Arc::new(Counter::default());
-        let told = || counter.0.load(Ordering::SeqCst);
+        static TOLD: AtomicU32 = AtomicU32::new(0);
+        let counter = std::sync::Arc::new(Told(|| _ = TOLD.fetch_add(1, Ordering::SeqCst)));
+        let told = || TOLD.load(Ordering::SeqCst);
         let made = || {
             let (request, completer) = request();
             (request.cancelled_by(counter.clone(), Operation::Messages(3..5)), completer)

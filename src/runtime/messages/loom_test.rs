@@ -5,7 +5,7 @@ use super::super::loom_test::every_order;
 use super::engine::Engine;
 use super::{Post, Way};
 use crate::error::{Error, Failure, Status};
-use crate::runtime::base::request::{request, Outcome, Received, Request};
+use crate::runtime::base::request::{request, Operation, Outcome, Received, Request, Told};
 use crate::runtime::base::sync::{lock, Arc, Mutex};
 use crate::runtime::links::mesh::tests::formed;
 use crate::runtime::memory::buffer::CallBuffers;
@@ -44,7 +44,8 @@ fn post(engine: &Arc<Mutex<Engine>>, way: Way) -> Request {
     let (request, completer) = request();
     let mut posting = lock(engine);
     let (op, theirs) = (posting.upcoming(), Arc::clone(engine));
-    completer.on_cancel(move || lock(&theirs).cancel(op));
+    let told = Told(move || lock(&theirs).cancel(op));
+    let request = request.cancelled_by(std::sync::Arc::new(told), Operation::Messages(op..op + 1));
     let message = Post { way, dtype: DType::Uint8, count: 0, buffers: CallBuffers::of(&[], &mut []) };
     posting.check(&message, None).unwrap();
     posting.post(message, Time(0), 1000, Time::NEVER, completer);
