@@ -4,7 +4,7 @@
 use super::prepare::{check_apart, extent, of_all, own, own_at, parts, Place, Prepared};
 use crate::collective::{Layout, Parts};
 use crate::error::Result;
-use crate::runtime::collectives::work::Work;
+use crate::runtime::collectives::job::Work;
 use crate::runtime::groups::group::Group;
 use crate::types::CallKind;
 use std::ffi::c_void;

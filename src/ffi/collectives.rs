@@ -6,7 +6,7 @@ use super::convert::handle;
 use super::group::muster_group_t;
 use super::guard::guard;
 use crate::error::{Result, Status};
-use crate::runtime::collectives::work::Work;
+use crate::runtime::collectives::job::Work;
 use crate::runtime::groups::group::Group;
 use std::ffi::c_void;
 

@@ -3,7 +3,7 @@
 use super::convert::slice;
 use crate::collective::{Layout, Parts};
 use crate::error::{memory, Error, Result};
-use crate::runtime::collectives::work::Work;
+use crate::runtime::collectives::job::Work;
 use crate::runtime::groups::group::Group;
 use crate::runtime::memory::buffer::CallBuffers;
 use crate::runtime::UserFunction;

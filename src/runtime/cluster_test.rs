@@ -5,7 +5,7 @@ use crate::agent::Event;
 use crate::config::Config;
 use crate::error::{Error, Failure, Result, Status};
 use crate::net::testlink::TestLink;
-use crate::runtime::collectives::work::Work;
+use crate::runtime::collectives::job::Work;
 use crate::runtime::groups::group::Group;
 use crate::runtime::links::mesh::Wrap;
 use crate::runtime::memory::buffer::CallBuffers;

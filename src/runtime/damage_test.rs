@@ -3,7 +3,7 @@
 use super::cluster_test::{allreduce, node, one_cause, plain, scheduler};
 use crate::error::{Error, Status};
 use crate::net::{Acknowledged, Registry, TcpTransport, Token, Transport};
-use crate::runtime::collectives::work::Work;
+use crate::runtime::collectives::job::Work;
 use crate::runtime::links::mesh::Wrap;
 use crate::runtime::memory::buffer::CallBuffers;
 use crate::runtime::node::cluster::Cluster;

@@ -3,7 +3,7 @@
 use super::cluster_test::{barrier, broadcast, node, one_cause, plain, scheduler_with};
 use crate::error::{Error, Status};
 use crate::runtime::collectives::failure::tests::Bench;
-use crate::runtime::collectives::work::Work;
+use crate::runtime::collectives::job::Work;
 use crate::runtime::groups::group::Group;
 use crate::runtime::memory::buffer::CallBuffers;
 use crate::runtime::node::cluster::Cluster;

@@ -34,7 +34,7 @@ pub use base::identity::host_of;
 pub use base::patience::WAITS_AFTER;
 pub use base::polling::Tester;
 pub use base::request::{Outcome, Received, Request};
-pub use collectives::work::Work;
+pub use collectives::job::Work;
 pub use groups::group::{Group, Standing};
 pub use groups::handle::Seat;
 pub use memory::buffer::CallBuffers;

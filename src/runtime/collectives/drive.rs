@@ -228,12 +228,6 @@ impl Collectives {
         }
     }
 
-    /// Takes what the agent thread has for this group.
-    pub(crate) fn look_up(&self, driver: &mut Driver) -> Result<(), Stop> {
-        self.take_in(driver);
-        self.context.told().map_or(Ok(()), |failure| Err(Stop::Told(Box::new(failure))))
-    }
-
     fn out_of_time(&self, driver: &mut Driver, exchange: &Exchange<'_>, patience: &Patience, now: Time) -> Stop {
         Stop::Timeout(self.awaited(&mut driver.slots, exchange.peers(), &patience.still, now))
     }

@@ -2,9 +2,10 @@
 //!
 //! How a collective is carried out is in `drive`, how calls follow each other in `work`; what happens when one fails, in `failure`.
 
+use super::job::Jobs;
 use super::progress::Progress;
+use super::stop::Stop;
 use super::turns::Turns;
-use super::work::Jobs;
 use crate::collective::{Layout, Thresholds};
 use crate::net::Watch;
 use crate::runtime::base::mailbox::Mailbox;
@@ -142,6 +143,12 @@ impl Collectives {
         for mail in self.mailbox.take() {
             driver.slots[mail.peer() as usize].take_in(mail);
         }
+    }
+
+    /// Takes what the agent thread has for this group.
+    pub(crate) fn look_up(&self, driver: &mut Driver) -> Result<(), Stop> {
+        self.take_in(driver);
+        self.context.told().map_or(Ok(()), |failure| Err(Stop::Told(Box::new(failure))))
     }
 
     /// Drops every link, and whatever still comes.

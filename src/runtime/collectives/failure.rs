@@ -5,8 +5,7 @@
 //! than [`VERDICT_WAIT`]; without it the error says "unconfirmed". Only then does the call return.
 
 use super::engine::{Collectives, Driver};
-use super::standstill::Awaited;
-use super::stop::{Running, Stop};
+use super::stop::{Awaited, Running, Stop};
 use crate::agent::Command;
 use crate::error::{Culprit, Error, Failure, Status};
 use crate::runtime::base::patience::{VERDICT_WAIT, WAITS_AFTER, WARN_AFTER};

@@ -8,7 +8,7 @@ use crate::net::{Listener, TcpTransport, Transport};
 use crate::runtime::base::clock::Clock;
 use crate::runtime::base::log::Logger;
 use crate::runtime::base::sync::Bell;
-use crate::runtime::collectives::work::Work;
+use crate::runtime::collectives::job::Work;
 use crate::runtime::groups::group::Group;
 use crate::runtime::groups::registry::Registry;
 use crate::runtime::links::mesh::tests::formed;

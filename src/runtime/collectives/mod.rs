@@ -3,6 +3,7 @@
 pub(crate) mod drive;
 pub(crate) mod engine;
 pub(crate) mod failure;
+pub(crate) mod job;
 pub(crate) mod progress;
 pub(crate) mod queue;
 pub(crate) mod revoke_check;

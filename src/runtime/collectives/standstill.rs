@@ -1,7 +1,7 @@
 //! A collective that does not move on: whom it waits for, and whether the links to those are silent (`state/silence`).
 
 use super::engine::Collectives;
-use super::stop::Stop;
+use super::stop::{Awaited, Stop};
 use crate::runtime::links::link::LinkEnd;
 use crate::runtime::links::peers::Slot;
 use crate::runtime::state::silence::{in_words, Bounds, Finding};
@@ -38,14 +38,6 @@ impl Standstill {
     fn lasted(&self, now: Time) -> Duration {
         self.since.map_or(Duration::ZERO, |since| now.since(since))
     }
-}
-
-/// Whom a call waited for when its time was up.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Awaited {
-    pub peer: u32,
-    /// What is wrong with the link to it, if something is.
-    pub fault: Option<String>,
 }
 
 impl Collectives {

@@ -1,11 +1,18 @@
 //! One collective under way, and why it could not go on.
 
-use super::standstill::Awaited;
 use crate::error::{Error, Failure};
 use crate::runtime::links::link::LinkEnd;
 use crate::runtime::state::node_state::Shared;
 use crate::types::{Call, Time};
 use crate::wire::DataHeader;
+
+/// Whom a call waited for when its time was up.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Awaited {
+    pub peer: u32,
+    /// What is wrong with the link to it, if something is.
+    pub fault: Option<String>,
+}
 
 /// Why a collective could not go on.
 #[derive(Debug)]

@@ -7,51 +7,18 @@
 
 use super::drive::grow;
 use super::engine::{Collectives, Driver};
-use super::queue::Queue;
+use super::job::{Job, Work};
 use super::stop::{Running, Stop};
 use super::turns::Turn;
-use crate::collective::kernels::UserFunction;
-use crate::collective::{choose, Layout, Shape};
+use crate::collective::{choose, Shape};
 use crate::error::{memory, Error, Result, Status};
 use crate::net::thread;
-use crate::runtime::base::request::{Cancels, Completer, Operation, Request};
-use crate::runtime::memory::buffer::CallBuffers;
+use crate::runtime::base::request::{Cancels, Operation, Request};
 use crate::types::{Call, Time};
 use std::cell::RefCell;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-
-/// One collective, as one rank calls it.
-pub struct Work<'a> {
-    /// What is called.
-    pub call: Call,
-    /// Where the parts of its buffers lie, if each has a size of its own.
-    pub layout: Option<Layout>,
-    /// What combines elements, if that is a user's function.
-    pub function: Option<UserFunction>,
-    /// Its buffers, as long as `Shape` says.
-    pub buffers: CallBuffers<'a>,
-}
-
-#[cfg(test)]
-impl<'a> Work<'a> {
-    /// A call whose parts are equally long, and which needs no user's function.
-    pub fn plain(call: Call, buffers: CallBuffers<'a>) -> Work<'a> {
-        Work { call, layout: None, function: None, buffers }
-    }
-}
-
-/// A collective whose caller does not wait.
-pub(crate) struct Job {
-    turn: u64,
-    since: Time,
-    work: Work<'static>,
-    completer: Completer,
-}
-
-/// What the progress thread has before it.
-pub(crate) type Jobs = Queue<Job, JoinHandle<()>>;
 
 impl Collectives {
     /// Carries out one collective, and returns when it is done.

@@ -10,7 +10,7 @@ use crate::runtime::base::mailbox::{Mailbox, Signal};
 use crate::runtime::base::request::{Outcome, Request};
 use crate::runtime::base::sync::Bell;
 use crate::runtime::collectives::engine::Collectives;
-use crate::runtime::collectives::work::Work;
+use crate::runtime::collectives::job::Work;
 use crate::runtime::links::peers::Mail;
 use crate::runtime::messages::{Messages, Post};
 use crate::runtime::state::context::Context;

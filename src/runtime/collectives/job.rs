@@ -1,0 +1,40 @@
+//! A collective as it is called, and one that is left to the progress thread.
+
+use super::queue::Queue;
+use crate::collective::kernels::UserFunction;
+use crate::collective::Layout;
+use crate::runtime::base::request::Completer;
+use crate::runtime::memory::buffer::CallBuffers;
+use crate::types::{Call, Time};
+use std::thread::JoinHandle;
+
+/// One collective, as one rank calls it.
+pub struct Work<'a> {
+    /// What is called.
+    pub call: Call,
+    /// Where the parts of its buffers lie, if each has a size of its own.
+    pub layout: Option<Layout>,
+    /// What combines elements, if that is a user's function.
+    pub function: Option<UserFunction>,
+    /// Its buffers, as long as `Shape` says.
+    pub buffers: CallBuffers<'a>,
+}
+
+#[cfg(test)]
+impl<'a> Work<'a> {
+    /// A call whose parts are equally long, and which needs no user's function.
+    pub fn plain(call: Call, buffers: CallBuffers<'a>) -> Work<'a> {
+        Work { call, layout: None, function: None, buffers }
+    }
+}
+
+/// A collective whose caller does not wait.
+pub(crate) struct Job {
+    pub turn: u64,
+    pub since: Time,
+    pub work: Work<'static>,
+    pub completer: Completer,
+}
+
+/// What the progress thread has before it.
+pub(crate) type Jobs = Queue<Job, JoinHandle<()>>;
