@@ -9,8 +9,9 @@ use super::convert::{fixed, give_struct, handle, out as check_out, slice};
 use super::guard::{guard, guard_number, guard_or, Handle};
 use super::life::muster_cluster_t;
 use crate::error::{Error, Result, Status};
-use crate::runtime::groups::group::{Group, Standing};
-use crate::runtime::groups::handle::Seat;
+use crate::runtime::groups::group::Group;
+use crate::runtime::groups::handle::GroupHandle;
+use crate::runtime::groups::registry::{Registry, Standing};
 use std::ffi::c_char;
 use std::sync::Arc;
 
@@ -19,24 +20,29 @@ use std::sync::Arc;
 /// call a group's collectives in the same order.
 pub struct muster_group_t {
     /// Shared with the calls that are in it, which may outlive muster_group_free.
-    handle: Arc<Handle<Arc<Seat>>>,
+    handle: Arc<Handle<(Arc<GroupHandle>, Arc<Registry>)>>,
     /// Whether it is its cluster's own: not the caller's to free.
     borrowed: bool,
 }
 
 impl muster_group_t {
-    pub(super) fn new(seat: Arc<Seat>, borrowed: bool) -> muster_group_t {
-        muster_group_t { handle: Arc::new(Handle::new(seat)), borrowed }
+    pub(super) fn new(own: Arc<GroupHandle>, registry: &Arc<Registry>, borrowed: bool) -> muster_group_t {
+        muster_group_t { handle: Arc::new(Handle::new((own, Arc::clone(registry)))), borrowed }
     }
 
     pub(super) fn with<R>(&self, body: impl FnOnce(&Group) -> Result<R>) -> Result<R> {
-        self.with_shared(|group| body(group))
+        self.with_registry(|_, group| body(group))
     }
 
     /// Works on the group of the present epoch.
     pub(super) fn with_shared<R>(&self, body: impl FnOnce(&Arc<Group>) -> Result<R>) -> Result<R> {
+        self.with_registry(|_, group| body(group))
+    }
+
+    /// The same, and on what its cluster has of groups.
+    fn with_registry<R>(&self, body: impl FnOnce(&Arc<Registry>, &Arc<Group>) -> Result<R>) -> Result<R> {
         let handle = Arc::clone(&self.handle);
-        handle.with("group", |seat| body(&seat.present()))
+        handle.with("group", |(own, registry)| body(registry, &own.present()))
     }
 }
 
@@ -179,7 +185,8 @@ pub unsafe extern "C" fn muster_group_member(
 ) -> muster_status_t {
     guard(|| {
         // SAFETY: as promised by the caller.
-        let (member, standing) = unsafe { handle(group, "group") }?.with(|group| group.find_member(rank))?;
+        let group = unsafe { handle(group, "group") }?;
+        let (member, standing) = group.with_registry(|registry, group| registry.find_member(group, rank))?;
         let address = member.addresses.first().map(ToString::to_string).unwrap_or_default();
         let given = muster_member_t {
             role: member.role as i32,
@@ -266,7 +273,7 @@ pub unsafe extern "C" fn muster_group_create(
         let to = check_out(out, "out")?;
         // SAFETY: as promised by the caller.
         let parent = unsafe { handle(parent, "parent") }?;
-        let made = parent.with(|parent| {
+        let made = parent.with_registry(|registry, parent| {
             if n > parent.size() as usize {
                 return Err(Error::invalid(format!(
                     "n is {n}: expected at most {}, the size of parent",
@@ -274,10 +281,11 @@ pub unsafe extern "C" fn muster_group_create(
                 )));
             }
             // SAFETY: as promised by the caller.
-            parent.create(unsafe { slice(ranks, n, "ranks") }?)
+            let made = registry.create(parent, unsafe { slice(ranks, n, "ranks") }?)?;
+            Ok(give(registry, made))
         })?;
         // SAFETY: not NULL, and writable as the caller promised.
-        unsafe { to.write(give(made)) };
+        unsafe { to.write(made) };
         Ok(Status::Ok)
     })
 }
@@ -300,15 +308,18 @@ pub unsafe extern "C" fn muster_group_split(
         let to = check_out(out, "out")?;
         // SAFETY: as promised by the caller.
         let parent = unsafe { handle(parent, "parent") }?;
-        let made = parent.with(|parent| parent.split(u32::try_from(colour).ok(), key))?;
+        let made = parent.with_registry(|registry, parent| {
+            let made = registry.split(parent, u32::try_from(colour).ok(), key)?;
+            Ok(give(registry, made))
+        })?;
         // SAFETY: not NULL, and writable as the caller promised.
-        unsafe { to.write(give(made)) };
+        unsafe { to.write(made) };
         Ok(Status::Ok)
     })
 }
 
-fn give(made: Option<Arc<Seat>>) -> *mut muster_group_t {
-    made.map_or(std::ptr::null_mut(), |seat| Box::into_raw(Box::new(muster_group_t::new(seat, false))))
+fn give(registry: &Arc<Registry>, made: Option<Arc<GroupHandle>>) -> *mut muster_group_t {
+    made.map_or(std::ptr::null_mut(), |own| Box::into_raw(Box::new(muster_group_t::new(own, registry, false))))
 }
 
 /// Frees a group that was made; NULL is nothing, and so is a built-in group, which is its cluster's. Each member frees its own
@@ -328,7 +339,7 @@ pub unsafe extern "C" fn muster_group_free(group: *mut muster_group_t) {
     let group = unsafe { Box::from_raw(group) };
     guard(|| {
         match group.handle.own() {
-            Some(seat) => seat.present().free(),
+            Some((own, registry)) => registry.free(&own.present()),
             None => std::mem::forget(group), // its links are the parent's
         }
         Ok(Status::Ok)

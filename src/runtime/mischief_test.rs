@@ -3,6 +3,7 @@
 use super::cluster_test::{allreduce, barrier, broadcast, node, one_cause, plain, run, scheduler, scheduler_with};
 use crate::error::{Result, Status};
 use crate::runtime::groups::group::Group;
+use crate::runtime::node::cluster::Cluster;
 use crate::types::GroupId;
 use std::time::{Duration, Instant};
 
@@ -147,20 +148,20 @@ fn a_disagreement_is_found_although_the_others_have_gone_on() {
 #[test]
 fn nobody_comes_through_a_barrier_or_makes_a_group_behind_a_disagreement() {
     for (size, odd) in (2..=6).flat_map(|size| (1..size).map(move |odd| (size, odd))) {
-        behind_a_disagreement(size, odd, barrier);
+        behind_a_disagreement(size, odd, |_, world| barrier(world));
     }
     for (size, odd) in [(2, 1), (3, 2), (4, 1), (4, 3)] {
-        behind_a_disagreement(size, odd, |world| world.split(Some(0), 0).map(drop));
+        behind_a_disagreement(size, odd, |cluster, world| cluster.registry.split(world, Some(0), 0).map(drop));
     }
 }
 
-fn behind_a_disagreement(size: u32, odd: u32, call: fn(&Group) -> Result<()>) {
-    let errors = run(size, &plain(), |_, world| {
+fn behind_a_disagreement(size: u32, odd: u32, call: fn(&Cluster, &Group) -> Result<()>) {
+    let errors = run(size, &plain(), |cluster, world| {
         let first = barrier(world); // the others may be further, and have fallen out already
         let root = if world.rank() == Some(odd) { odd } else { 0 };
         let outcome = first.and_then(|()| broadcast(world, &mut vec![0.0; 4], root));
         let before = Instant::now();
-        let error = outcome.and_then(|()| call(world)).unwrap_err();
+        let error = outcome.and_then(|()| call(cluster, world)).unwrap_err();
         assert!(before.elapsed() < WITHIN_A_SECOND + SLACK, "it took {:?}", before.elapsed());
         Some(error)
     });

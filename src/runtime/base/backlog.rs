@@ -3,7 +3,7 @@
 //! Invariants: it never holds more than [`LINES_MAX`] lines or [`BYTES_MAX`] bytes; a line that does not fit is dropped, not an older
 //! one; every dropped line is counted until somebody was told of it, in its place among the others.
 //!
-//! Pure: times are arguments. Tested here, and through [`super::outlet`].
+//! Pure: times are arguments. Tested here, and through `outlet`.
 
 use crate::config::LogLevel;
 use std::collections::VecDeque;

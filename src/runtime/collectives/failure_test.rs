@@ -32,7 +32,7 @@ const PEERS: [u32; 3] = [1, 2, 3];
 pub(in crate::runtime) struct Bench {
     pub group: Arc<Group>,
     pub shared: Arc<Shared>,
-    registry: Arc<Registry>,
+    pub registry: Arc<Registry>,
     pub peers: Vec<TcpStream>,
     links: Vec<TcpTransport>,
 }
@@ -57,7 +57,7 @@ impl Bench {
         shared.recovery = recovery;
         let shared = Arc::new(shared);
         let registry = Registry::new(&shared);
-        let group = Group::new(GroupId::WORLD, vec![0, 1, 2, 3], &registry, &Arc::new(formed), 60_000).unwrap();
+        let group = Group::new(GroupId::WORLD, vec![0, 1, 2, 3], &shared, &Arc::new(formed), 60_000).unwrap();
         let mut listener = Listener::bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
         let address = listener.local_addresses()[0];
         let (mut peers, mut links) = (Vec::new(), Vec::new());
@@ -509,7 +509,7 @@ fn what_was_called_before_is_not_waited_for_where_that_is_of_no_use() {
 fn what_the_scheduler_says_is_passed_on_where_nobody_calls() {
     for group in [None, Some(GroupId::WORLD)] {
         let mut bench = Bench::new();
-        let groups = crate::runtime::groups::handle::form(&bench.registry, &Arc::new(of_four()), 60_000).unwrap();
+        let groups = bench.registry.form(&Arc::new(of_four()), 60_000).unwrap();
         bench.group = groups.into_iter().find(|group| group.id() == GroupId::WORLD).unwrap();
         bench.shared.learn(|learnt| learnt.formed = Some(Arc::new(of_four())));
         bench.stand(0);

@@ -2,7 +2,7 @@
 //! turn among the parent's collectives, so that who is absent or calls something else is found as it is there.
 
 use super::group::Group;
-use super::handle::Seat;
+use super::handle::GroupHandle;
 use super::parting::{await_farewell, tell_last_calls};
 use super::registry::Registry;
 use crate::agent::Command;
@@ -21,16 +21,16 @@ use std::time::Duration;
 /// How long a group that is freed waits for what was sent last to reach its peers.
 const DRAIN: Duration = Duration::from_secs(1);
 
-impl Group {
+impl Registry {
     /// Makes a group of these ranks, in this order; none for a caller who is not among them. All members call it alike.
-    pub fn create(&self, ranks: &[i32]) -> Result<Option<Arc<Seat>>> {
+    pub fn create(&self, group: &Group, ranks: &[i32]) -> Result<Option<Arc<GroupHandle>>> {
         let mut places = HashMap::new();
-        let mut checked = Vec::with_capacity(ranks.len().min(self.size() as usize)); // more are none twice
+        let mut checked = Vec::with_capacity(ranks.len().min(group.size() as usize)); // more are none twice
         for (at, rank) in ranks.iter().enumerate() {
-            let fits = u32::try_from(*rank).ok().filter(|rank| *rank < self.size());
+            let fits = u32::try_from(*rank).ok().filter(|rank| *rank < group.size());
             let rank = fits.ok_or_else(|| {
-                let last = i64::from(self.size()) - 1;
-                Error::invalid(format!("ranks[{at}] is {rank}: expected 0 to {last} on {}", self.id()))
+                let last = i64::from(group.size()) - 1;
+                Error::invalid(format!("ranks[{at}] is {rank}: expected 0 to {last} on {}", group.id()))
             })?;
             if let Some(first) = places.insert(rank, at) {
                 return Err(Error::invalid(format!(
@@ -41,44 +41,37 @@ impl Group {
         }
         let (count, layout) = (checked.len() as u64, hash(checked.iter().map(|rank| u64::from(*rank))));
         let call = Call { kind: CallKind::GroupCreate, dtype: None, op: None, root: None, count, layout };
-        self.make(call, GroupWish::Ranks(checked))
+        self.make(group, call, GroupWish::Ranks(checked))
     }
 
     /// Splits the group: those of one colour are in one, ordered by key and then by rank. No colour: in none.
-    pub fn split(&self, colour: Option<u32>, key: i32) -> Result<Option<Arc<Seat>>> {
+    pub fn split(&self, group: &Group, colour: Option<u32>, key: i32) -> Result<Option<Arc<GroupHandle>>> {
         let call = Call { kind: CallKind::GroupSplit, dtype: None, op: None, root: None, count: 0, layout: 0 };
-        self.make(call, GroupWish::Colour { colour, key })
+        self.make(group, call, GroupWish::Colour { colour, key })
     }
 
-    fn make(&self, call: Call, wish: GroupWish) -> Result<Option<Arc<Seat>>> {
-        let shared = &self.context.shared;
-        if self.rank().is_none() {
-            return Err(Error::invalid(format!("{}: this process is no member of {}", call.kind, self.id())));
+    fn make(&self, group: &Group, call: Call, wish: GroupWish) -> Result<Option<Arc<GroupHandle>>> {
+        let shared = &group.context.shared;
+        if group.rank().is_none() {
+            return Err(Error::invalid(format!("{}: this process is no member of {}", call.kind, group.id())));
         }
-        self.context.begin()?;
+        group.context.begin()?;
         let since = shared.clock.now();
-        if self.was_made_before() {
-            return self.make_again(&self.collectives.running(call, 0, since), wish);
+        if was_made_before(group) {
+            return self.make_again(group, &group.collectives.running(call, 0, since), wish);
         }
-        let turn = self.collectives.turns.take();
-        let made = self.collectives.in_turn(&turn, call, since, |_, running| self.await_making(running, wish));
-        self.context.told_by(made)
-    }
-
-    /// Whether the others have made the next group already: before this process came back.
-    fn was_made_before(&self) -> bool {
-        let made =
-            self.context.formed().makings.iter().find(|made| made.parent == self.id()).map_or(0, |made| made.count);
-        self.makings.load(Ordering::Relaxed) < made
+        let turn = group.collectives.turns.take();
+        let made = group.collectives.in_turn(&turn, call, since, |_, running| self.await_making(group, running, wish));
+        group.context.told_by(made)
     }
 
     /// The others take no part in this, so it takes no turn, and its failure revokes nothing.
-    fn make_again(&self, running: &Running<'_>, wish: GroupWish) -> Result<Option<Arc<Seat>>> {
-        self.await_making(running, wish).map_err(|stop| match stop {
+    fn make_again(&self, group: &Group, running: &Running<'_>, wish: GroupWish) -> Result<Option<Arc<GroupHandle>>> {
+        self.await_making(group, running, wish).map_err(|stop| match stop {
             Stop::Told(failure) => (*failure).into(),
             Stop::Failed(error) => error,
             _ => {
-                let (call, id) = (running.call, self.id());
+                let (call, id) = (running.call, group.id());
                 let cause =
                     format!("the scheduler does not say what {call} on {id} made before this process came back");
                 Error::new(Status::Timeout, cause)
@@ -86,13 +79,18 @@ impl Group {
         })
     }
 
-    fn await_making(&self, running: &Running<'_>, wish: GroupWish) -> std::result::Result<Option<Arc<Seat>>, Stop> {
-        let nth = self.makings.load(Ordering::Relaxed) + 1;
-        let (shared, key) = (running.shared, (self.epoch(), self.id(), nth));
+    fn await_making(
+        &self,
+        group: &Group,
+        running: &Running<'_>,
+        wish: GroupWish,
+    ) -> std::result::Result<Option<Arc<GroupHandle>>, Stop> {
+        let nth = group.makings.load(Ordering::Relaxed) + 1;
+        let (shared, key) = (running.shared, (group.epoch(), group.id(), nth));
         shared.learnt().making.insert(key);
         let (parent, nth, history) = (key.1, key.2, running.data.history);
         let wanted = MakeGroup { parent, nth, sequence: running.sequence, history, wish };
-        self.context.ask(Command::MakeGroup(wanted));
+        group.context.ask(Command::MakeGroup(wanted));
         let (mut report_at, mut warn_at) = (running.since + WAITS_AFTER, running.since + WARN_AFTER);
         let outcome = loop {
             let until = running.deadline.min(report_at).min(warn_at);
@@ -102,7 +100,7 @@ impl Group {
                     return Some(made.map_err(Stop::Failed));
                 }
                 // Another thread may have cancelled a call on the group, freed it, or left.
-                if let Some(failure) = self.context.first_cause(learnt) {
+                if let Some(failure) = group.context.first_cause(learnt) {
                     return Some(Err(Stop::Told(Box::new(failure))));
                 }
                 learnt.over.then(|| {
@@ -123,7 +121,7 @@ impl Group {
             }
             if now >= warn_at {
                 warn_at = Time::NEVER;
-                self.collectives.warn_of_absent(running);
+                group.collectives.warn_of_absent(running);
             }
         };
         let late = {
@@ -131,49 +129,50 @@ impl Group {
             learnt.making.remove(&key);
             learnt.made.remove(&key)
         };
-        let seat = |id: GroupId| self.registry.upgrade().and_then(|registry| registry.seat(id));
+        let seat = |id: GroupId| self.seat(id);
         if let Some(seat) = late.and_then(Result::ok).flatten().and_then(seat) {
-            seat.present().free(); // it came when the wait was over
+            self.free(&seat.present()); // it came when the wait was over
         }
         outcome.map(|made| made.and_then(seat))
     }
 
-    /// So many groups have been made of this one.
-    pub(crate) fn has_made(&self, nth: u64) {
-        self.makings.store(nth, Ordering::Relaxed);
+    /// Frees a group that was made: its peers are told, and nothing of it is left here.
+    pub fn free(&self, group: &Arc<Group>) {
+        let cause = format!("this process has freed {}", group.id());
+        let (epoch, id) = (group.epoch(), Some(group.id()));
+        let over = Failure { status: Status::State, culprit: None, cause, epoch, group: id, sequence: 0 };
+        let shared = &group.context.shared;
+        tell_last_calls(std::slice::from_ref(group), shared);
+        group.close(over.clone(), &leave());
+        group.end_progress(over);
+        await_farewell(std::slice::from_ref(group), shared, shared.clock.now() + DRAIN);
+        group.shut();
+        self.forget(group);
     }
 
-    /// Frees a group that was made: its peers are told, and nothing of it is left here.
-    pub fn free(self: &Arc<Self>) {
-        let cause = format!("this process has freed {}", self.id());
-        let (epoch, group) = (self.epoch(), Some(self.id()));
-        let over = Failure { status: Status::State, culprit: None, cause, epoch, group, sequence: 0 };
-        let shared = &self.context.shared;
-        tell_last_calls(std::slice::from_ref(self), shared);
-        self.close(over.clone(), &leave());
-        self.end_progress(over);
-        let Some(registry) = self.registry.upgrade() else { return self.shut() };
-        await_farewell(std::slice::from_ref(self), shared, shared.clock.now() + DRAIN);
-        self.shut();
-        forget(&registry, self);
+    /// Nothing is kept of a group that has been freed, here or at the scheduler.
+    fn forget(&self, group: &Group) {
+        let seat = {
+            let mut learnt = self.shared.learnt();
+            learnt.causes.forget(group.id());
+            let seats = &mut self.kept().seats;
+            let place = seats.iter().position(|kept| kept.id() == group.id());
+            place.map(|place| seats.remove(place))
+        };
+        // A new epoch may have put another into its place meanwhile.
+        if let Some(newest) = seat.map(|seat| seat.present()).filter(|newest| newest.epoch() != group.epoch()) {
+            let cause = format!("this process has freed {}", group.id());
+            let (epoch, id) = (newest.epoch(), Some(group.id()));
+            newest.end_progress(Failure { status: Status::State, culprit: None, cause, epoch, group: id, sequence: 0 });
+            newest.shut();
+        }
+        self.shared.ask(ToNode::Free(group.id()));
     }
 }
 
-/// Nothing is kept of a group that has been freed, here or at the scheduler.
-fn forget(registry: &Registry, group: &Group) {
-    let seat = {
-        let mut learnt = registry.shared.learnt();
-        learnt.causes.forget(group.id());
-        let seats = &mut registry.kept().seats;
-        let place = seats.iter().position(|kept| kept.id() == group.id());
-        place.map(|place| seats.remove(place))
-    };
-    // A new epoch may have put another into its place meanwhile.
-    if let Some(newest) = seat.map(|seat| seat.present()).filter(|newest| newest.epoch() != group.epoch()) {
-        let cause = format!("this process has freed {}", group.id());
-        let (epoch, id) = (newest.epoch(), Some(group.id()));
-        newest.end_progress(Failure { status: Status::State, culprit: None, cause, epoch, group: id, sequence: 0 });
-        newest.shut();
-    }
-    registry.shared.ask(ToNode::Free(group.id()));
+/// Whether the others have made the next group already: before this process came back.
+fn was_made_before(group: &Group) -> bool {
+    let made =
+        group.context.formed().makings.iter().find(|made| made.parent == group.id()).map_or(0, |made| made.count);
+    group.makings.load(Ordering::Relaxed) < made
 }

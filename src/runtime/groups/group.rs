@@ -3,7 +3,6 @@
 //! The agent thread mails links, interrupts, and, where it hears that the group is over while no call has the driver, says so on
 //! the links: nothing else.
 
-use super::registry::Registry;
 use crate::collective::kernels::UserFunction;
 use crate::error::{Error, Failure, Result, Status};
 use crate::runtime::base::mailbox::{Mailbox, Signal};
@@ -14,22 +13,12 @@ use crate::runtime::collectives::job::Work;
 use crate::runtime::links::peers::Mail;
 use crate::runtime::messages::{Messages, Post};
 use crate::runtime::state::context::Context;
+use crate::runtime::state::node_state::Shared;
 use crate::runtime::state::roster::Roster;
 use crate::types::{Epoch, GroupId, ReduceOp};
-use crate::wire::{Channel, Formed, Member, PeerState};
+use crate::wire::{Channel, Formed};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
-
-/// How a member stands, as far as this node has heard.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// In the cluster.
-    Present,
-    /// Lost: the cluster is broken because of it.
-    Lost,
-    /// It has left, and a call that needed it found out.
-    Left,
-}
+use std::sync::Arc;
 
 /// A group of one epoch, as one of its members (or a bystander) sees it.
 pub struct Group {
@@ -38,7 +27,6 @@ pub struct Group {
     pub(crate) messages: Arc<Messages>,
     /// How many groups have been made of this one, as far as this node's program is; with recovery in all epochs.
     pub(crate) makings: AtomicU64,
-    pub(crate) registry: Weak<Registry>,
 }
 
 impl Group {
@@ -46,27 +34,26 @@ impl Group {
     pub fn new(
         id: GroupId,
         members: Vec<u32>,
-        registry: &Arc<Registry>,
+        shared: &Arc<Shared>,
         formed: &Arc<Formed>,
         timeout_ms: i64,
     ) -> Result<Group> {
         let signal = Signal::new(Bell::new()?);
         let rank = members.iter().position(|index| *index == formed.index).map(|rank| rank as u32);
         let roster = Arc::new(Roster { id, members, rank, formed: Arc::clone(formed) });
-        let context = Arc::new(Context::new(roster, &registry.shared, timeout_ms, signal.clone()));
+        let context = Arc::new(Context::new(roster, shared, timeout_ms, signal.clone()));
         Ok(Group {
             collectives: Arc::new(Collectives::new(&context, Mailbox::new(signal))),
             messages: Arc::new(Messages::new(&context)),
             context,
             makings: AtomicU64::new(0),
-            registry: Arc::downgrade(registry),
         })
     }
 
     /// The same group in the next epoch.
-    pub(crate) fn renewed(&self, registry: &Arc<Registry>, formed: &Arc<Formed>) -> Result<Group> {
+    pub(crate) fn renewed(&self, formed: &Arc<Formed>) -> Result<Group> {
         let own = &self.context;
-        let next = Group::new(own.id(), own.roster.members.clone(), registry, formed, own.default_timeout_ms)?;
+        let next = Group::new(own.id(), own.roster.members.clone(), &own.shared, formed, own.default_timeout_ms)?;
         next.context.set_timeout_ms(own.timeout_ms())?;
         if own.shared.recovery {
             next.makings.store(self.makings.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -104,6 +91,11 @@ impl Group {
         self.context.set_timeout_ms(timeout_ms)
     }
 
+    /// So many groups have been made of this one.
+    pub(crate) fn has_made(&self, nth: u64) {
+        self.makings.store(nth, Ordering::Relaxed);
+    }
+
     /// The rank among all workers of the member with this rank.
     pub fn to_world(&self, rank: i32) -> Result<u32> {
         let index = self.context.checked_index(rank)?;
@@ -121,35 +113,6 @@ impl Group {
         })?;
         let found = self.context.rank_of(index);
         found.ok_or_else(|| Error::new(Status::NotFound, format!("worker {world_rank} is no member of {}", self.id())))
-    }
-
-    /// The member with this rank, and how it stands; asks the scheduler where `Formed` did not tell.
-    pub fn find_member(&self, rank: i32) -> Result<(Member, Standing)> {
-        let index = self.context.checked_index(rank)?;
-        let shared = &self.context.shared;
-        let member = shared.member(self.context.formed(), index)?;
-        let (broken, reported, is_lost) = {
-            let learnt = shared.learnt();
-            let left = matches!(learnt.peers.get(&index), Some((PeerState::Left, _)));
-            (learnt.broken.clone(), left, learnt.lost.contains(&index))
-        };
-        let blames = |failure: &Failure, status| {
-            failure.status == status
-                && failure.culprit.as_ref().is_some_and(|culprit| culprit.node_id == member.node_id)
-        };
-        // A call learns of a leave over its link, mostly: then the group's first cause tells. Of a group that was made it may
-        // mean the group only.
-        let left = |group: &Arc<Group>| {
-            !group.is_made() && group.context.told().is_some_and(|failure| blames(&failure, Status::PeerLeft))
-        };
-        let is_first = |failure: &Failure| blames(failure, Status::PeerLost);
-        let groups = self.registry.upgrade().map_or_else(Vec::new, |registry| registry.groups());
-        let standing = match () {
-            () if is_lost || broken.as_ref().is_some_and(is_first) => Standing::Lost,
-            () if reported || groups.iter().any(left) => Standing::Left,
-            () => Standing::Present,
-        };
-        Ok((member, standing))
     }
 
     /// Why the group is over, unless that is only that this process has left its cluster, or freed the group.

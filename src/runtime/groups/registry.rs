@@ -4,17 +4,31 @@
 //! Invariant: nobody asks for what was learnt (`state/node_state`) while holding what is kept here; the other way round is right.
 
 use super::group::Group;
-use super::handle::Seat;
+use super::handle::GroupHandle;
 use crate::agent::Event;
+use crate::error::{Error, Failure, Result, Status};
+use crate::runtime::state::causes::Causes;
 use crate::runtime::state::node_state::{Shared, Stirred};
+use crate::runtime::state::roster::built_in;
 use crate::types::{Call, GroupId};
-use crate::wire::{GroupProgress, MessageWait, PROGRESS_MAX, WAITS_MAX};
+use crate::wire::{Formed, GroupMade, GroupProgress, Member, MessageWait, PeerState, PROGRESS_MAX, WAITS_MAX};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// How a member stands, as far as this node has heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// In the cluster.
+    Present,
+    /// Lost: the cluster is broken because of it.
+    Lost,
+    /// It has left, and a call that needed it found out.
+    Left,
+}
 
 /// What there is of groups.
 #[derive(Default)]
 pub(crate) struct Kept {
-    pub seats: Vec<Arc<Seat>>,
+    pub seats: Vec<Arc<GroupHandle>>,
     pub retired: Vec<Arc<Group>>,
 }
 
@@ -40,7 +54,7 @@ impl Registry {
     }
 
     /// The place of this group in all epochs.
-    pub fn seat(&self, id: GroupId) -> Option<Arc<Seat>> {
+    pub fn seat(&self, id: GroupId) -> Option<Arc<GroupHandle>> {
         self.kept().seats.iter().find(|seat| seat.id() == id).cloned()
     }
 
@@ -54,6 +68,83 @@ impl Registry {
         std::mem::take(&mut self.kept().retired)
     }
 
+    /// An epoch has begun: makes its groups, those that the user made included, and files it. (The agent thread's side.)
+    pub(crate) fn form(&self, formed: &Arc<Formed>, timeout_ms: i64) -> Result<Vec<Arc<Group>>> {
+        let (shared, seats) = (&self.shared, self.kept().seats.clone());
+        let groups: Result<Vec<Arc<Group>>> = if seats.is_empty() {
+            let ids = [GroupId::WORLD, GroupId::SERVERS, GroupId::UNIVERSE].into_iter();
+            ids.map(|id| Group::new(id, built_in(id, formed), shared, formed, timeout_ms).map(Arc::new)).collect()
+        } else {
+            seats.iter().map(|seat| seat.present().renewed(formed).map(Arc::new)).collect()
+        };
+        let mut groups = groups?;
+        self.keep_causes();
+        let mut over = Vec::new();
+        shared.learn(|learnt| {
+            let mut kept = self.kept();
+            if seats.is_empty() {
+                kept.seats = groups.iter().map(|group| GroupHandle::new(Arc::clone(group))).collect();
+            } else {
+                // Somebody may have freed one since.
+                groups.retain(|group| kept.seats.iter().any(|seat| seat.id() == group.id()));
+            }
+            for group in &groups {
+                let seat = seats.iter().find(|seat| seat.id() == group.id());
+                over.extend(seat.map(|seat| seat.take(Arc::clone(group))));
+            }
+            kept.retired.extend(over.iter().cloned());
+            learnt.formed = Some(Arc::clone(formed));
+            learnt.broken = None;
+            learnt.aborted = None;
+            learnt.lost.clear();
+            learnt.causes = Causes::default();
+            learnt.peers.clear();
+            learnt.parting.clear();
+        });
+        over.iter().for_each(|group| group.context.interrupt());
+        Ok(groups)
+    }
+
+    /// What ended the epoch stays the cause for those who have not woken up yet to hear it.
+    fn keep_causes(&self) {
+        for group in self.groups() {
+            let first = self.shared.first_cause(group.id(), group.epoch());
+            if let Some(first) = first {
+                group.context.break_with(first);
+            }
+        }
+    }
+
+    /// A group has been made; none where this node is not in it, or nobody waits for it any more; or why it cannot be here, for the
+    /// other members. (The agent thread's side.)
+    pub(crate) fn made(
+        &self,
+        made: GroupMade,
+        timeout_ms: i64,
+    ) -> std::result::Result<Option<Arc<Group>>, Box<Failure>> {
+        let shared = &self.shared;
+        let Some(formed) = shared.learnt().formed.clone() else { return Ok(None) };
+        let key = (formed.epoch, made.parent, made.nth);
+        let group = made.group.map(|id| Group::new(id, made.members, shared, &formed, timeout_ms).map(Arc::new));
+        let group = group.transpose();
+        let mut wanted = Ok(None);
+        shared.learn(|learnt| {
+            if learnt.making.contains(&key) {
+                wanted = group.clone().map_err(|error| cannot_make(&formed, made.group, &error));
+                let mut kept = self.kept();
+                let id = group.map(|group| {
+                    kept.seats.extend(group.map(GroupHandle::new));
+                    made.group
+                });
+                if let Some(parent) = kept.seats.iter().find(|seat| seat.id() == key.1) {
+                    parent.present().has_made(key.2); // the caller may wake in another epoch
+                }
+                learnt.made.insert(key, id);
+            }
+        });
+        wanted
+    }
+
     /// Files what the brain tells, and makes the groups that it ends look up. (The agent thread's side.)
     pub fn file(&self, event: Event) {
         let stirred = match self.shared.file(event) {
@@ -63,6 +154,34 @@ impl Registry {
         };
         stirred.iter().for_each(|group| group.context.interrupt());
         stirred.iter().for_each(|group| group.collectives.pass_on_if_idle());
+    }
+
+    /// The member with this rank, and how it stands; asks the scheduler where `Formed` did not tell.
+    pub fn find_member(&self, group: &Group, rank: i32) -> Result<(Member, Standing)> {
+        let index = group.context.checked_index(rank)?;
+        let shared = &self.shared;
+        let member = shared.member(group.context.formed(), index)?;
+        let (broken, reported, is_lost) = {
+            let learnt = shared.learnt();
+            let left = matches!(learnt.peers.get(&index), Some((PeerState::Left, _)));
+            (learnt.broken.clone(), left, learnt.lost.contains(&index))
+        };
+        let blames = |failure: &Failure, status| {
+            failure.status == status
+                && failure.culprit.as_ref().is_some_and(|culprit| culprit.node_id == member.node_id)
+        };
+        // A call learns of a leave over its link, mostly: then the group's first cause tells. Of a group that was made it may
+        // mean the group only.
+        let left = |group: &Arc<Group>| {
+            !group.is_made() && group.context.told().is_some_and(|failure| blames(&failure, Status::PeerLeft))
+        };
+        let is_first = |failure: &Failure| blames(failure, Status::PeerLost);
+        let standing = match () {
+            () if is_lost || broken.as_ref().is_some_and(is_first) => Standing::Lost,
+            () if reported || self.groups().iter().any(left) => Standing::Left,
+            () => Standing::Present,
+        };
+        Ok((member, standing))
     }
 
     /// What a heartbeat tells of the groups: their newest calls first.
@@ -88,3 +207,13 @@ impl Registry {
         self.group(group)?.collectives.called(sequence)
     }
 }
+
+fn cannot_make(formed: &Formed, group: Option<GroupId>, error: &Error) -> Box<Failure> {
+    let culprit = formed.members.find(formed.index).as_ref().map(Member::culprit);
+    let (status, cause) = (error.status(), format!("cannot make the group: {}", error.message()));
+    Box::new(Failure { status, culprit, cause, epoch: formed.epoch, group, sequence: 0 })
+}
+
+#[cfg(all(test, not(loom)))]
+#[path = "registry_test.rs"]
+mod tests;

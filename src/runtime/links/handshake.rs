@@ -3,15 +3,14 @@
 //! Invariant: no payload before *Accept*. Which link is let in is the mesh's decision.
 
 use super::link_end::{self, LinkEnd};
-use super::watching::word_of;
 use crate::agent::PeerWord;
 use crate::error::Failure;
 use crate::net::Transport;
 use crate::runtime::base::link_key::LinkKey;
 use crate::types::{Secret, Time};
 use crate::wire::{
-    encode_frame, peek_frame, Decoder, Encoder, LinkAccept, LinkHello, LinkKind, LinkReject, LinkRejectReason,
-    LinkRevoke, Wire, WireError, PROOF_BYTES,
+    encode_frame, peek_frame, Decoder, Encoder, LinkAccept, LinkBeat, LinkHello, LinkKind, LinkReject,
+    LinkRejectReason, LinkRevoke, LinkSuspect, Wire, WireError, PROOF_BYTES,
 };
 use std::io::{self, IoSlice, IoSliceMut};
 
@@ -204,6 +203,24 @@ pub(crate) fn half(secret: &Secret, which: usize) -> [u8; PROOF_BYTES] {
 /// Whether two proofs are equal, in a time that does not tell where they differ.
 pub(crate) fn same_bytes(one: &[u8; PROOF_BYTES], other: &[u8; PROOF_BYTES]) -> bool {
     one.iter().zip(other).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
+}
+
+/// What a frame on a watch says.
+pub(crate) fn word_of(kind: LinkKind, payload: &[u8]) -> Result<PeerWord, crate::wire::WireError> {
+    use crate::wire::{Decoder, Wire};
+    let mut from = Decoder::new(payload);
+    let word = match kind {
+        LinkKind::Beat => PeerWord::Beat(LinkBeat::take(&mut from)?),
+        LinkKind::Suspect => {
+            let LinkSuspect { peer, evidence } = LinkSuspect::take(&mut from)?;
+            PeerWord::Suspect(peer, evidence)
+        }
+        LinkKind::Revoke => PeerWord::GivesUp(LinkRevoke::take(&mut from)?.failure),
+        LinkKind::Leave => PeerWord::Leaves,
+        other => return Err(crate::wire::WireError(format!("{other:?} on a watch"))),
+    };
+    from.finish()?;
+    Ok(word)
 }
 
 #[cfg(all(test, not(loom)))]

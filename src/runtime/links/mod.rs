@@ -12,5 +12,7 @@ pub(crate) mod peers;
 pub(crate) mod revoke_broadcast;
 pub(crate) mod shortage;
 pub(crate) mod sink;
+pub(crate) mod spare_descriptor;
+pub(crate) mod to_tell;
 pub(crate) mod unanswered;
 pub(crate) mod watching;

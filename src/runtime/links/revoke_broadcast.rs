@@ -9,36 +9,19 @@
 use super::handshake::{frame, Stage};
 use super::mesh::{Mesh, HELLO_WAIT};
 use super::peers::MeshEvent;
+use super::to_tell::{Telling, Turn};
 use crate::error::Failure;
 use crate::net::{Poller, Token};
 use crate::runtime::base::link_key::LinkKey;
 use crate::types::{GroupId, Time};
 use crate::wire::{Channel, LinkKind, LinkRevoke};
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::HashSet;
 use std::time::Duration;
 
 /// How many members are told at a time: each takes a descriptor.
 const AT_A_TIME: usize = 64;
 /// How long one that says nothing keeps its place while others wait for one. It is tried once more, after them.
 const TURN: Duration = Duration::from_millis(250);
-
-/// One member's turn to be told: its first, or the last one.
-#[derive(Clone, Copy)]
-struct Turn {
-    key: LinkKey,
-    is_last: bool,
-}
-
-/// What is still to be told, and to whom.
-#[derive(Default)]
-pub(crate) struct Telling {
-    words: HashMap<GroupId, Vec<u8>>,
-    queue: VecDeque<Turn>,
-    /// Until when each member that is being told may take.
-    under_way: HashMap<LinkKey, (Turn, Time)>,
-    /// The nodes that have not been told that the job is over, where this node ended it.
-    untold: Option<BTreeSet<u32>>,
-}
 
 impl Mesh {
     /// Begins to tell the group's members, or of the job's end all nodes but those that are `gone`; each word is told once.

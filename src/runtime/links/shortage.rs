@@ -8,57 +8,9 @@ use super::handshake::{frame, Stage};
 use super::link::LinkEnd;
 use super::mesh::Mesh;
 use crate::error::{Failure, Status};
-use crate::net::{limit, Listener, Poller, TcpTransport, Token, Waker};
+use crate::net::{Poller, Token};
 use crate::runtime::base::link_key::LinkKey;
-use crate::types::Time;
 use crate::wire::{LinkKind, LinkRevoke};
-use std::io;
-use std::time::Duration;
-
-/// For how long connections wait in the listener for a descriptor before their diallers are told that there is none.
-const PATIENCE: Duration = Duration::from_secs(1);
-
-/// The descriptor that is kept.
-pub(crate) struct Spare {
-    /// Any descriptor will do.
-    kept: Option<Waker>,
-    /// Since when there has been none for a connection.
-    want: Option<Time>,
-}
-
-impl Spare {
-    pub(crate) fn new() -> Spare {
-        Spare { kept: Waker::new().ok(), want: None }
-    }
-
-    /// There is no want now.
-    pub(crate) fn keep(&mut self) {
-        self.want = None;
-        self.refill();
-    }
-
-    fn refill(&mut self) {
-        if self.kept.is_none() {
-            self.kept = Waker::new().ok(); // tried again with the next connection
-        }
-    }
-
-    /// A connection could not be taken in for this reason: takes it in in place of what is kept, if it has waited long enough.
-    pub(crate) fn accept(
-        &mut self,
-        listener: &mut Listener,
-        now: Time,
-        error: &io::Error,
-    ) -> Option<(TcpTransport, String)> {
-        let whose = limit::shortage(error)?;
-        self.refill();
-        if now.since(*self.want.get_or_insert(now)) < PATIENCE {
-            return None;
-        }
-        drop(self.kept.take()?);
-        listener.accept().ok().map(|(transport, _)| (transport, whose))
-    }
-}
 
 impl Mesh {
     /// A peer wants a link, and there is no descriptor for it.

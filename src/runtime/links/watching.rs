@@ -11,7 +11,7 @@ use crate::agent::{PeerSign, PeerWord, ToPeer};
 use crate::net::{host, limit, Poller, Token, Transport};
 use crate::runtime::base::link_key::LinkKey;
 use crate::types::{GroupId, Time};
-use crate::wire::{Channel, LinkBeat, LinkKind, LinkRevoke, LinkSuspect};
+use crate::wire::{Channel, LinkKind, LinkRevoke, LinkSuspect};
 use std::time::Duration;
 
 /// How long a kernel may owe an answer at least before it is said not to answer: a packet that was lost has been sent again by then.
@@ -138,22 +138,4 @@ impl Mesh {
             _ => host::Liveness::Unknown,
         }
     }
-}
-
-/// What a frame on a watch says.
-pub(crate) fn word_of(kind: LinkKind, payload: &[u8]) -> Result<PeerWord, crate::wire::WireError> {
-    use crate::wire::{Decoder, Wire};
-    let mut from = Decoder::new(payload);
-    let word = match kind {
-        LinkKind::Beat => PeerWord::Beat(LinkBeat::take(&mut from)?),
-        LinkKind::Suspect => {
-            let LinkSuspect { peer, evidence } = LinkSuspect::take(&mut from)?;
-            PeerWord::Suspect(peer, evidence)
-        }
-        LinkKind::Revoke => PeerWord::GivesUp(LinkRevoke::take(&mut from)?.failure),
-        LinkKind::Leave => PeerWord::Leaves,
-        other => return Err(crate::wire::WireError(format!("{other:?} on a watch"))),
-    };
-    from.finish()?;
-    Ok(word)
 }

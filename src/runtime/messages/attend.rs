@@ -1,7 +1,8 @@
 //! The attendant: the thread that waits for the links of a group's messages, keeps the time of operations, and finds out
 //! what became of a peer whose link ended. Whatever callers can do themselves, they do.
 
-use super::engine::{Engine, Suspect, Trouble};
+use super::engine::{Engine, Trouble};
+use super::signs::Suspect;
 use super::{Messages, Office, WAKER};
 use crate::error::{Failure, Result, Status};
 use crate::net::{Poller, Registry, Token};

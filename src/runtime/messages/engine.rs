@@ -4,13 +4,12 @@
 //! go out in the order in which their sends were posted; no more than [`EAGER_CREDIT`] of one peer's messages is kept. How
 //! frames move is in `traffic`; what becomes of all this when a peer leaves, or the group is over, in `ending`.
 
-use super::late::{asked_at, DEADLINES_KEPT};
 use super::matching::{Matching, MessageId, OpId, Wanted};
-use super::operation::{misfit, Operation, Post, Stage, Way};
+use super::operation::{asked_at, misfit, Operation, Post, Stage, Way, DEADLINES_KEPT};
 use super::peer::{Bytes, Peer, Progress, Theirs};
 use super::queues::Map;
 use super::ranks::Ranks;
-use super::signs::Signs;
+use super::signs::{Signs, Suspect};
 use super::spare::Spare;
 use crate::agent::Ask;
 use crate::collective::{Buffer, Span};
@@ -70,14 +69,6 @@ pub(super) struct Engine {
     pub spare: Spare,
     pub head: Vec<u8>,
     pub open: Vec<u32>,
-}
-
-/// A peer that something may be wrong with.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Suspect {
-    pub rank: u32,
-    pub end: LinkEnd,
-    pub finding: Finding,
 }
 
 impl Engine {

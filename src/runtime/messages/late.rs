@@ -4,24 +4,13 @@
 
 use super::engine::Engine;
 use super::matching::OpId;
-use super::operation::Stage;
+use super::operation::{Stage, ASKED_BEFORE, DEADLINES_KEPT};
 use crate::agent::Command;
 use crate::error::{Error, Failure, Status};
 use crate::runtime::state::node_state::{Shared, ToNode};
 use crate::runtime::state::stragglers::place_in_words;
 use crate::types::Time;
 use std::cmp::Reverse;
-use std::time::Duration;
-
-/// How many deadlines of operations that have ended may be kept.
-pub(super) const DEADLINES_KEPT: usize = 1024;
-/// How long before that it is asked where the peer is.
-const ASKED_BEFORE: Duration = Duration::from_millis(250);
-
-/// When it is asked where the peer of an operation is.
-pub(super) fn asked_at(since: Time, deadline: Time) -> Time {
-    deadline - ASKED_BEFORE.min(deadline.since(since) / 2)
-}
 
 impl Engine {
     /// The time of some operations may be up. Returns when to come again.

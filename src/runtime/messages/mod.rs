@@ -10,7 +10,7 @@
 //! | [`traffic`] | frames, out and in |
 //! | [`spare`], [`ranks`] | buffers to be used again; sets of peers |
 //! | [`ending`] | what becomes of all that when a peer leaves, or the group is over |
-//! | [`signs`] | peers that live and are not reached |
+//! | [`signs`], [`unreached`] | peers that live and are not reached |
 //! | [`attend`] | the thread that sees to it that messages go on by themselves |
 //!
 //! A group's messages have links of their own. From the first use on one thread waits for those links; whoever posts an
@@ -35,6 +35,7 @@ mod ranks;
 mod signs;
 mod spare;
 mod traffic;
+mod unreached;
 
 pub use operation::{Post, Way};
 

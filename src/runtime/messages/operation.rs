@@ -6,6 +6,17 @@ use crate::runtime::base::request::Completer;
 use crate::runtime::memory::buffer::CallBuffers;
 use crate::types::{DType, GroupId, Time};
 use crate::wire::MessageWait;
+use std::time::Duration;
+
+/// How many deadlines of operations that have ended may be kept.
+pub(super) const DEADLINES_KEPT: usize = 1024;
+/// How long before that it is asked where the peer is.
+pub(super) const ASKED_BEFORE: Duration = Duration::from_millis(250);
+
+/// When it is asked where the peer of an operation is.
+pub(super) fn asked_at(since: Time, deadline: Time) -> Time {
+    deadline - ASKED_BEFORE.min(deadline.since(since) / 2)
+}
 
 /// What a caller posts.
 pub struct Post {

@@ -8,7 +8,7 @@ use crate::agent::{Agent, Command, Event, Input, Output};
 use crate::error::{Error, Failure, Result, Status};
 use crate::net::{Listener, Poller, Token};
 use crate::runtime::base::control::ControlEnd;
-use crate::runtime::groups::{handle, registry::Registry};
+use crate::runtime::groups::registry::Registry;
 use crate::runtime::links::address_lookup::{ask_for, is_for_links};
 use crate::runtime::links::{handshake::leave, mesh::Mesh, mesh::Wrap, peers::turn_away, peers::MeshEvent};
 use crate::runtime::state::node_state::{Shared, ToNode};
@@ -330,7 +330,7 @@ impl Node {
         self.shared.learn(|learnt| learnt.scheduler = scheduler);
         let is_first = self.shared.learnt().formed.is_none();
         self.shared.aftermath.end();
-        match handle::form(&self.registry, &formed, self.setup.operation_timeout_ms) {
+        match self.registry.form(&formed, self.setup.operation_timeout_ms) {
             Ok(groups) => {
                 let rosters = groups.iter().map(|group| Arc::clone(&group.context.roster));
                 self.mesh.form(formed, rosters, &self.poller);
@@ -351,7 +351,7 @@ impl Node {
     /// A group is made: links to it are let in from now on, unless nobody waits for it any more.
     fn group_made(&mut self, made: GroupMade) {
         let id = made.group;
-        match (handle::made(&self.registry, made, self.setup.operation_timeout_ms), id) {
+        match (self.registry.made(made, self.setup.operation_timeout_ms), id) {
             (Ok(Some(group)), _) => self.mesh.add(&group.context.roster, &self.poller),
             (Err(failure), Some(id)) => {
                 self.feed(Input::Command(Command::Revoke(*failure))); // the others have it, and would wait in it

@@ -17,7 +17,7 @@ use crate::runtime::base::patience::VERDICT_WAIT;
 use crate::runtime::base::polling::Polling;
 use crate::runtime::base::sync::Bell;
 use crate::runtime::groups::group::Group;
-use crate::runtime::groups::handle::Seat;
+use crate::runtime::groups::handle::GroupHandle;
 use crate::runtime::groups::parting::{await_farewell, join as await_threads, tell_last_calls};
 use crate::runtime::groups::registry::Registry;
 use crate::runtime::links::handshake::leave;
@@ -237,8 +237,13 @@ impl Cluster {
         self.shared.learnt().formed.as_ref().map_or(self.formed.epoch, |formed| formed.epoch)
     }
 
+    /// What there is of its groups.
+    pub fn registry(&self) -> &Arc<Registry> {
+        &self.registry
+    }
+
     /// A built-in group, in whatever epoch.
-    pub fn seat(&self, id: GroupId) -> Arc<Seat> {
+    pub fn seat(&self, id: GroupId) -> Arc<GroupHandle> {
         self.registry.seat(id).expect("the built-in groups are made before the cluster is handed out")
     }
 
@@ -409,6 +414,7 @@ impl Drop for Cluster {
         }
         self.end_groups("its cluster has been freed", Time::NEVER);
         self.registry.kept().seats.clear();
+        self.shared.free();
         // This node is lost to the others and may come back; with recovery the job is to be there still.
         let finalized = *self.finalized.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let Some(scheduler) = self.scheduler.as_ref().filter(|_| self.shared.recovery && !finalized) {

@@ -19,7 +19,7 @@ use crate::types::{Epoch, GroupId, Time};
 use crate::wire::{Absent, Formed, GroupProgress, Member, PeerState};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -153,6 +153,8 @@ pub struct Shared {
     /// The epoch of which nothing is known that ends a group, if there is one; so that a call need not look.
     calm: AtomicU64,
     changed: Condvar,
+    /// The cluster's handle is gone; groups may outlive it, and say so.
+    freed: AtomicBool,
     next_ask: AtomicU64,
     /// Users' reduction functions.
     pub operations: Operations,
@@ -177,6 +179,7 @@ impl Shared {
             learnt: Mutex::default(),
             calm: AtomicU64::new(NO_EPOCH),
             changed: Condvar::new(),
+            freed: AtomicBool::new(false),
             next_ask: AtomicU64::new(1),
             operations: Operations::default(),
             aftermath: Aftermath::default(),
@@ -184,6 +187,16 @@ impl Shared {
             cores: host::cores(),
             polling: Polling::new(None),
         }
+    }
+
+    /// The cluster's handle is gone.
+    pub fn free(&self) {
+        self.freed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it is.
+    pub fn is_freed(&self) -> bool {
+        self.freed.load(Ordering::Relaxed)
     }
 
     /// A number for a new question.

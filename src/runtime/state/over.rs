@@ -4,7 +4,7 @@
 use super::context::Context;
 use super::node_state::{Learnt, ToNode};
 use crate::agent::Command;
-use crate::error::{Failure, Result, Status};
+use crate::error::{Error, Failure, Result, Status};
 
 impl Context {
     /// What was told of why the group cannot be used any more.
@@ -74,6 +74,10 @@ impl Context {
     }
 
     pub(crate) fn refuse_if_broken(&self) -> Result<()> {
-        self.told().map_or(Ok(()), |failure| Err(self.break_with(failure).into()))
+        let Some(failure) = self.told() else { return Ok(()) };
+        if self.shared.is_freed() {
+            return Err(Error::new(Status::State, format!("{}: its cluster has been freed", self.id())));
+        }
+        Err(self.break_with(failure).into())
     }
 }

@@ -26,7 +26,7 @@ fn registry() -> Arc<Registry> {
 fn begin(registry: &Arc<Registry>, epoch: u64) {
     let nowhere = "127.0.0.1:1".parse().unwrap();
     let formed = Arc::new(Formed { epoch: Epoch(epoch), ..formed(0, [nowhere; 2]) });
-    form(registry, &formed, LIMIT_MS).unwrap();
+    registry.form(&formed, LIMIT_MS).unwrap();
 }
 
 fn present(registry: &Registry, id: GroupId) -> Option<Arc<Group>> {
@@ -42,7 +42,7 @@ fn failure(status: Status, group: Option<GroupId>) -> Failure {
 fn make(registry: &Arc<Registry>) -> Option<Arc<Group>> {
     registry.shared.learnt().making.insert((Epoch(1), GroupId::WORLD, 1));
     let word = GroupMade { parent: GroupId::WORLD, nth: 1, group: Some(MADE), members: vec![0, 1] };
-    made(registry, word, LIMIT_MS).expect("there is room for it")
+    registry.made(word, LIMIT_MS).expect("there is room for it")
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn a_making_is_counted_when_it_is_filed_and_not_when_its_caller_wakes() {
     begin(&registry, 1);
     let count = || present(&registry, GroupId::WORLD).unwrap().makings.load(Ordering::Relaxed);
     let unasked = GroupMade { parent: GroupId::WORLD, nth: 1, group: Some(MADE), members: vec![0, 1] };
-    assert!(matches!(made(&registry, unasked, LIMIT_MS), Ok(None)) && count() == 0, "nobody waits for it");
+    assert!(matches!(registry.made(unasked, LIMIT_MS), Ok(None)) && count() == 0, "nobody waits for it");
     assert!(make(&registry).is_some() && count() == 1);
     begin(&registry, 2);
     assert_eq!(count(), 1, "the caller asks for the second one there");
@@ -85,7 +85,7 @@ fn a_group_that_is_freed_while_an_epoch_begins_is_gone_in_that_too() {
     begin(&registry, 2);
     let newest = seat.present();
     assert_eq!((seat.id(), newest.epoch(), old.epoch()), (MADE, Epoch(2), Epoch(1)));
-    old.free(); // its caller had taken it before
+    registry.free(&old); // its caller had taken it before
     assert!(present(&registry, MADE).is_none(), "nothing is kept of it");
     assert_eq!(newest.context.broken().map(|over| over.status), Some(Status::State), "whoever is in it is told");
     let told =
