@@ -1,14 +1,19 @@
 //! Holds the house to its rules: layers, rooms without IO, where `unsafe` may stand, lengths, statics.
 //!
-//! Every rule looks at one file at a time (`house/source.rs` reads it, `house/rules.rs` judges it), so that each can be
-//! shown a file that breaks it (`house/planted.rs`).
+//! Most rules look at one file at a time (`house/source.rs` reads it, `house/rules.rs` judges it), so that each can be
+//! shown a file that breaks it (`house/planted.rs`). Layers inside the runtime, circles and the size of types are seen in the
+//! house as a whole (`house/shape.rs`, `house/whole.rs`).
 
 #[path = "house/planted.rs"]
 mod planted;
 #[path = "house/rules.rs"]
 mod rules;
+#[path = "house/shape.rs"]
+mod shape;
 #[path = "house/source.rs"]
 mod source;
+#[path = "house/whole.rs"]
+mod whole;
 
 use source::Source;
 use std::fs;
@@ -68,4 +73,22 @@ fn every_named_static_exists() {
         let found = sources.iter().filter(|source| source.path == *path).flat_map(|source| &source.statics);
         assert!(found.into_iter().any(|found| found.name == *name), "{path} has no static {name} ({reason})");
     }
+}
+
+#[test]
+fn the_house_as_a_whole_keeps_its_rules() {
+    let broken = whole::broken(&sources());
+    assert!(broken.is_empty(), "{} violations:\n{}", broken.len(), broken.join("\n"));
+}
+
+/// `MUSTER_BLESS=1` draws it anew.
+#[test]
+fn the_picture_of_the_runtime_is_as_the_code() {
+    let root = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it for every test"));
+    let (path, drawn) = (root.join("docs/architecture/runtime.md"), whole::picture(&sources()));
+    if std::env::var_os("MUSTER_BLESS").is_some() {
+        fs::create_dir_all(path.parent().expect("it lies in a folder")).expect("the folder can be made");
+        fs::write(&path, &drawn).expect("the picture can be written");
+    }
+    assert_eq!(fs::read_to_string(&path).expect("the picture is checked in"), drawn, "MUSTER_BLESS=1 draws it anew");
 }

@@ -38,6 +38,7 @@ fn imports_that_point_up_or_sideways_are_caught() {
         ("src/collective/mod.rs", "pub use crate::runtime::Group;"),
         ("src/collective/mod.rs", "pub(crate) use crate::net as sockets;"),
         ("src/types/time.rs", "use crate::wire::Message;"),
+        ("src/types/time.rs", "use crate::error::Error;"),
         ("src/net/tcp.rs", "use crate::agent::Agent;"),
         ("src/net/tcp.rs", "use crate::journal::Disk;"),
         ("src/journal/file_disk.rs", "use crate::net::fork::Guarded;"),

@@ -25,7 +25,7 @@ pub const RULES: &[Rule] = &[
 
 /// Each room, and the rooms that it may name besides itself.
 const LAYERS: &[(&str, &[&str])] = &[
-    ("types", &["error"]),
+    ("types", &[]),
     ("error", &["types"]),
     ("config", &["error", "types"]),
     ("wire", &["config", "error", "types"]),

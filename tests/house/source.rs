@@ -93,6 +93,11 @@ impl Source {
         inside.split_once('/').map_or("", |(room, _)| room)
     }
 
+    /// Its own module, from the crate on.
+    pub fn module(&self) -> Vec<String> {
+        module_of(&self.path)
+    }
+
     fn walk(&mut self, tokens: &[TokenTree], place: &Place) {
         let mut at = 0;
         while at < tokens.len() {
@@ -365,7 +370,7 @@ fn is_function_type(tokens: &[TokenTree], mut at: usize) -> bool {
 }
 
 /// Whether one of the attributes before the item whose keyword is at `at` is `#[cfg(test)]`.
-fn has_test_attribute(tokens: &[TokenTree], at: usize) -> bool {
+pub fn has_test_attribute(tokens: &[TokenTree], at: usize) -> bool {
     for before in (0..at).rev() {
         match &tokens[before] {
             TokenTree::Group(group) if group.delimiter() == Delimiter::Bracket => {
@@ -383,18 +388,18 @@ fn has_test_attribute(tokens: &[TokenTree], at: usize) -> bool {
     false
 }
 
-fn trees(stream: TokenStream) -> Vec<TokenTree> {
+pub fn trees(stream: TokenStream) -> Vec<TokenTree> {
     stream.into_iter().collect()
 }
 
-fn word(tokens: &[TokenTree], at: usize) -> Option<String> {
+pub fn word(tokens: &[TokenTree], at: usize) -> Option<String> {
     match tokens.get(at) {
         Some(TokenTree::Ident(word)) => Some(word.to_string()),
         _ => None,
     }
 }
 
-fn is_punct(tokens: &[TokenTree], at: usize, sign: char) -> bool {
+pub fn is_punct(tokens: &[TokenTree], at: usize, sign: char) -> bool {
     matches!(tokens.get(at), Some(TokenTree::Punct(punct)) if punct.as_char() == sign)
 }
 

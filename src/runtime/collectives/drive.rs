@@ -301,7 +301,6 @@ impl Collectives {
     }
 }
 
-/// A link could not be opened.
 /// Makes the scratch long enough; what a call needs beyond the machine's memory is an error, not the program's end.
 pub(crate) fn grow(scratch: &mut Vec<u8>, bytes: usize) -> Result<(), Stop> {
     if scratch.len() < bytes {

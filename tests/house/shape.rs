@@ -1,0 +1,240 @@
+//! What the house as a whole looks like: which rooms and files name which, how large types are, and how their methods call.
+
+use super::source::{has_test_attribute, is_punct, trees, word, Source};
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// From each to those that it names or calls.
+pub type Arrows = BTreeMap<String, BTreeSet<String>>;
+
+/// One `impl` block of a type's own methods.
+struct Methods {
+    of: String,
+    file: String,
+    names: Vec<String>,
+    /// The methods that it calls on `self` or `Self`.
+    calls: BTreeSet<String>,
+}
+
+/// A type with more than the house allows.
+#[derive(Debug, PartialEq)]
+pub struct Large {
+    pub name: String,
+    pub fields: usize,
+    pub methods: usize,
+}
+
+pub const FIELDS_MAX: usize = 15;
+pub const METHODS_MAX: usize = 40;
+
+/// `runtime/links` for a file there; `wire` for one of `src/wire`. Files right in `src/runtime` are tests, or list the rooms.
+pub fn room_of(path: &str) -> String {
+    let inside = path.strip_prefix("src/").unwrap_or(path);
+    let parts: Vec<&str> = inside.split('/').collect();
+    let deep = matches!(parts[0], "runtime" | "bin") && parts.len() > 2;
+    parts[..parts.len().min(if deep { 3 } else { 2 }) - 1].join("/")
+}
+
+/// The file that holds the longest part of a name, if one of these does.
+fn file_of(parts: &[String], files: &BTreeMap<String, String>) -> Option<String> {
+    let longest =
+        (1..=parts.len()).rev().map(|end| parts[..end].join("::")).find(|module| files.contains_key(module))?;
+    files.get(&longest).cloned()
+}
+
+fn product(sources: &[Source]) -> impl Iterator<Item = &Source> {
+    sources.iter().filter(|source| !source.is_test() && source.room() != "bin")
+}
+
+fn files(sources: &[Source]) -> BTreeMap<String, String> {
+    product(sources).map(|source| (source.module().join("::"), source.path.clone())).collect()
+}
+
+/// Which of the runtime's rooms name which.
+pub fn rooms(sources: &[Source]) -> Arrows {
+    let mut arrows = Arrows::new();
+    for source in product(sources).filter(|source| source.path.starts_with("src/runtime/")) {
+        let own = room_of(&source.path);
+        if own == "runtime" {
+            continue; // it lists the rooms
+        }
+        let named = source
+            .names
+            .iter()
+            .filter(|name| !name.test && name.parts.starts_with(&["crate".into(), "runtime".into()]));
+        let others = named.filter_map(|name| name.parts.get(2)).map(|room| format!("runtime/{room}"));
+        arrows.entry(own.clone()).or_default().extend(others.filter(|room| *room != own));
+    }
+    arrows
+}
+
+/// Which files of a room name which others of it. What a room's `mod.rs` only lists is no use of it.
+pub fn imports(sources: &[Source]) -> Arrows {
+    let files = files(sources);
+    let mut arrows = Arrows::new();
+    for source in product(sources) {
+        let is_list = source.path.ends_with("/mod.rs");
+        let named = source.names.iter().filter(|name| !(name.test || is_list && name.imported));
+        let others = named.filter_map(|name| file_of(&name.parts, &files));
+        let others = others.filter(|file| *file != source.path && room_of(file) == room_of(&source.path));
+        arrows.entry(source.path.clone()).or_default().extend(others);
+    }
+    arrows
+}
+
+/// Of the files that hold the methods of one type, which call which: from `Type in file`.
+pub fn calls(sources: &[Source]) -> Arrows {
+    let all: Vec<Methods> = product(sources).flat_map(methods).collect();
+    let mut arrows = Arrows::new();
+    for own in &all {
+        let family = |other: &&Methods| other.of == own.of && room_of(&other.file) == room_of(&own.file);
+        let called = all.iter().filter(family).filter(|other| other.file != own.file);
+        let called = called.filter(|other| other.names.iter().any(|name| own.calls.contains(name)));
+        let name = |methods: &Methods| format!("{} in {}", methods.of, methods.file);
+        arrows.entry(name(own)).or_default().extend(called.map(name));
+    }
+    arrows
+}
+
+/// The types that are larger than the house allows.
+pub fn large(sources: &[Source]) -> Vec<Large> {
+    let mut found: BTreeMap<String, Large> = BTreeMap::new();
+    for source in product(sources) {
+        let room = room_of(&source.path);
+        let mut count = |of: &str, fields: usize, methods: usize| {
+            let name = format!("{room}::{of}");
+            let large = found.entry(name.clone()).or_insert(Large { name, fields: 0, methods: 0 });
+            (large.fields, large.methods) = (large.fields + fields, large.methods + methods);
+        };
+        fields(source).iter().for_each(|(of, fields)| count(of, *fields, 0));
+        methods(source).iter().for_each(|own| count(&own.of, 0, own.names.len()));
+    }
+    found.into_values().filter(|large| large.fields > FIELDS_MAX || large.methods > METHODS_MAX).collect()
+}
+
+/// Those that reach each other, each circle once; in order.
+pub fn circles(arrows: &Arrows) -> Vec<Vec<String>> {
+    let reached = |from: &String| {
+        let (mut seen, mut next) = (BTreeSet::new(), vec![from]);
+        while let Some(at) = next.pop() {
+            next.extend(arrows.get(at).into_iter().flatten().filter(|to| seen.insert((*to).clone())));
+        }
+        seen
+    };
+    let all: BTreeMap<&String, BTreeSet<String>> = arrows.keys().map(|from| (from, reached(from))).collect();
+    let mutual = |one: &String| -> Vec<String> {
+        let mutual = all.keys().filter(|other| all[one].contains(**other) && all[*other].contains(one));
+        mutual.map(|name| (*name).clone()).collect()
+    };
+    let circles: BTreeSet<Vec<String>> = arrows.keys().map(mutual).collect();
+    circles.into_iter().filter(|circle| circle.len() > 1).collect()
+}
+
+fn methods(source: &Source) -> Vec<Methods> {
+    let mut found = Vec::new();
+    items(source, &mut |tokens, at| {
+        if word(tokens, at).as_deref() != Some("impl") {
+            return;
+        }
+        let Some(of) = implemented(&tokens[at + 1..]) else { return };
+        let body = tokens[at..].iter().find_map(|token| match token {
+            TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => Some(trees(group.stream())),
+            _ => None,
+        });
+        let Some(body) = body else { return };
+        let names = (0..body.len()).filter(|at| word(&body, *at).as_deref() == Some("fn"));
+        let names = names.filter(|at| !has_test_attribute(&body, *at)).filter_map(|at| word(&body, at + 1)).collect();
+        let mut calls = BTreeSet::new();
+        collect_calls(&body, &mut calls);
+        found.push(Methods { of, file: source.path.clone(), names, calls });
+    });
+    found
+}
+
+/// The type of an `impl` without a trait, from what stands behind that word.
+fn implemented(tokens: &[TokenTree]) -> Option<String> {
+    let (mut depth, mut name) = (0, None);
+    for (at, token) in tokens.iter().enumerate() {
+        match token {
+            TokenTree::Punct(punct) if punct.as_char() == '<' => depth += 1,
+            TokenTree::Punct(punct) if punct.as_char() == '>' && !is_punct(tokens, at.wrapping_sub(1), '-') => {
+                depth -= 1
+            }
+            TokenTree::Ident(ident) if *ident == "for" && depth == 0 => return None,
+            TokenTree::Ident(ident) if *ident == "where" && depth == 0 => return name,
+            TokenTree::Ident(ident) if depth == 0 => name = Some(ident.to_string()),
+            TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => return name,
+            _ => {}
+        }
+    }
+    None
+}
+
+fn collect_calls(tokens: &[TokenTree], into: &mut BTreeSet<String>) {
+    for at in 0..tokens.len() {
+        if let TokenTree::Group(group) = &tokens[at] {
+            collect_calls(&trees(group.stream()), into);
+        }
+        let method = match word(tokens, at).as_deref() {
+            Some("self") if is_punct(tokens, at + 1, '.') => word(tokens, at + 2).map(|name| (name, at + 3)),
+            Some("Self") if is_punct(tokens, at + 1, ':') => word(tokens, at + 3).map(|name| (name, at + 4)),
+            _ => None,
+        };
+        let is_call = |end: usize| matches!(tokens.get(end), Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Parenthesis);
+        into.extend(method.filter(|(_, end)| is_call(*end)).map(|(name, _)| name));
+    }
+}
+
+/// The structs of a file, each with the number of its fields.
+fn fields(source: &Source) -> Vec<(String, usize)> {
+    let mut found = Vec::new();
+    items(source, &mut |tokens, at| {
+        if word(tokens, at).as_deref() != Some("struct") {
+            return;
+        }
+        let Some(name) = word(tokens, at + 1) else { return };
+        let body =
+            tokens[at..].iter().take_while(|token| !matches!(token, TokenTree::Punct(punct) if punct.as_char() == ';'));
+        let body = body.filter_map(|token| match token {
+            TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => Some(trees(group.stream())),
+            _ => None,
+        });
+        found.extend(body.take(1).map(|body| (name.clone(), count_fields(&body))));
+    });
+    found
+}
+
+/// A field's name is the one word that a single colon follows, outside of angle brackets.
+fn count_fields(body: &[TokenTree]) -> usize {
+    let (mut depth, mut count) = (0, 0);
+    for at in 0..body.len() {
+        match &body[at] {
+            TokenTree::Punct(punct) if punct.as_char() == '<' => depth += 1,
+            TokenTree::Punct(punct) if punct.as_char() == '>' && !is_punct(body, at.wrapping_sub(1), '-') => depth -= 1,
+            TokenTree::Ident(_) if depth == 0 => {
+                let is_path = is_punct(body, at + 2, ':')
+                    || is_punct(body, at.wrapping_sub(1), ':') && is_punct(body, at.wrapping_sub(2), ':');
+                count += usize::from(is_punct(body, at + 1, ':') && !is_path);
+            }
+            _ => {}
+        }
+    }
+    count
+}
+
+/// Shows every token of the file's product code at the level of items.
+fn items(source: &Source, show: &mut impl FnMut(&[TokenTree], usize)) {
+    fn level(tokens: &[TokenTree], show: &mut impl FnMut(&[TokenTree], usize)) {
+        for at in 0..tokens.len() {
+            if has_test_attribute(tokens, at) {
+                continue;
+            }
+            show(tokens, at);
+            if let (Some("mod"), Some(TokenTree::Group(body))) = (word(tokens, at).as_deref(), tokens.get(at + 2)) {
+                level(&trees(body.stream()), show);
+            }
+        }
+    }
+    let tokens: TokenStream = source.text.parse().expect("it parsed before");
+    level(&trees(tokens), show);
+}

@@ -1,0 +1,168 @@
+//! The rules that look at the house as a whole, and what still breaks them: each entry of a list goes as soon as it is no longer so.
+
+use super::shape::{calls, circles, imports, large, rooms, Arrows, FIELDS_MAX, METHODS_MAX};
+use super::source::Source;
+
+/// The runtime's rooms, from the ground up. `collectives` and `messages` are two engines side by side.
+pub const ROOMS: &[&str] =
+    &["base", "memory", "state", "scheduler", "links", "collectives", "messages", "groups", "node"];
+
+/// Files of one room that still name each other, by the first of them.
+const KNOWN_IMPORTS: &[&str] = &[
+    "src/config/derived.rs",
+    "src/ffi/cluster.rs",
+    "src/ffi/messages.rs",
+    "src/membership/connections.rs",
+    "src/net/fork.rs",
+    "src/wire/control.rs",
+];
+
+/// Types whose methods still call each other around several files, by the first of them.
+const KNOWN_CALLS: &[&str] = &[
+    "Agent in src/agent/commands.rs",
+    "Engine in src/runtime/messages/ending.rs",
+    "Mesh in src/runtime/links/mesh.rs",
+    "Messages in src/runtime/messages/attend.rs",
+    "Scheduler in src/membership/absence.rs",
+];
+
+/// Types that are still too large. What a user sets, and what a node says of itself, is as long as the list of it.
+const KNOWN_LARGE: &[&str] = &[
+    "agent::Agent",
+    "config::Settings",
+    "membership::Node",
+    "membership::Scheduler",
+    "runtime/collectives::Collectives",
+    "runtime/links::Mesh",
+    "runtime/messages::Engine",
+    "runtime/scheduler::Serving",
+    "runtime/state::Learnt",
+    "wire::Register",
+];
+
+/// Arrows between the runtime's rooms that point up, or between the two engines.
+pub fn upwards(sources: &[Source]) -> Vec<String> {
+    let height = |room: &str| ROOMS.iter().position(|known| room.strip_prefix("runtime/") == Some(known));
+    let is_wrong = |from: &str, to: &str| match (height(from), height(to)) {
+        (Some(from), Some(to)) => to > from || (ROOMS[from], ROOMS[to]) == ("messages", "collectives"),
+        _ => true,
+    };
+    let arrows = rooms(sources);
+    let all = arrows.iter().flat_map(|(from, tos)| tos.iter().map(move |to| (from, to)));
+    all.filter(|(from, to)| is_wrong(from, to)).map(|(from, to)| format!("{from} names {to}")).collect()
+}
+
+/// What is wrong by these rules that is not known, and what is known and not wrong any more.
+pub fn broken(sources: &[Source]) -> Vec<String> {
+    let mut broken = upwards(sources);
+    broken.extend(compare("name each other in a circle", &firsts(&imports(sources)), KNOWN_IMPORTS));
+    broken.extend(compare("call each other in a circle", &firsts(&calls(sources)), KNOWN_CALLS));
+    let large = large(sources);
+    let what = format!("is beyond {FIELDS_MAX} fields or {METHODS_MAX} methods");
+    let names = large.iter().map(|large| (large.name.clone(), format!("{large:?}"))).collect::<Vec<_>>();
+    broken.extend(compare(&what, &names, KNOWN_LARGE));
+    broken
+}
+
+/// Each circle by its first, and as a whole.
+fn firsts(arrows: &Arrows) -> Vec<(String, String)> {
+    circles(arrows).into_iter().map(|circle| (circle[0].clone(), circle.join(", "))).collect()
+}
+
+fn compare(what: &str, found: &[(String, String)], known: &[&str]) -> Vec<String> {
+    let news = found.iter().filter(|(name, _)| !known.contains(&name.as_str()));
+    let over = known.iter().filter(|name| !found.iter().any(|(found, _)| found == *name));
+    let news = news.map(|(_, all)| format!("{all}: {what}"));
+    news.chain(over.map(|name| format!("{name} is listed, and no longer so: strike it"))).collect()
+}
+
+/// The picture of the runtime's rooms, as `docs/architecture/runtime.md` shows it.
+pub fn picture(sources: &[Source]) -> String {
+    let arrows = rooms(sources);
+    let mut drawn = String::from(
+        "# The rooms of the runtime\n\nEach arrow says that a room uses another. `tests/house.rs` draws this page from the code \
+         and fails where it has\ndrifted; `MUSTER_BLESS=1 cargo test --test house` draws it anew. No arrow points up.\n\n\
+         ```mermaid\nflowchart TD\n",
+    );
+    for from in ROOMS.iter().rev() {
+        let tos = arrows.get(&format!("runtime/{from}")).into_iter().flatten();
+        let tos: Vec<&str> = tos.filter_map(|to| to.strip_prefix("runtime/")).collect();
+        match tos.is_empty() {
+            true => drawn += &format!("    {from}\n"),
+            false => drawn += &format!("    {from} --> {}\n", tos.join(" & ")),
+        }
+    }
+    drawn + "```\n"
+}
+
+#[cfg(test)]
+mod planted {
+    use super::*;
+
+    fn parsed(files: &[(&str, &str)]) -> Vec<Source> {
+        files.iter().map(|(path, text)| Source::parse(path, text)).collect()
+    }
+
+    #[test]
+    fn arrows_that_point_up_in_the_runtime_are_caught() {
+        for (path, text) in [
+            ("src/runtime/state/roster.rs", "use crate::runtime::groups::group::Group;"),
+            ("src/runtime/state/roster.rs", "fn f(x: &super::super::links::link::Link) {}"),
+            ("src/runtime/messages/mod.rs", "use crate::runtime::collectives::work;"),
+            ("src/runtime/collectives/work.rs", "use crate::runtime::messages::Post;"),
+            ("src/runtime/links/link.rs", "use crate::runtime::Group;"),
+            ("src/runtime/base/log.rs", "use super::super::memory::buffer::Memory;"),
+        ] {
+            assert_eq!(upwards(&parsed(&[(path, text)])).len(), 1, "in {path}:\n{text}");
+        }
+        for (path, text) in [
+            ("src/runtime/groups/group.rs", "use crate::runtime::{messages::Post, state::roster::Roster};"),
+            ("src/runtime/state/roster.rs", "#[cfg(test)] mod tests { use crate::runtime::groups::group::Group; }"),
+            ("src/runtime/state/roster_test.rs", "use crate::runtime::groups::group::Group;"),
+        ] {
+            assert_eq!(upwards(&parsed(&[(path, text)])), Vec::<String>::new(), "in {path}:\n{text}");
+        }
+    }
+
+    #[test]
+    fn files_that_name_each_other_are_caught() {
+        let circle = [
+            ("src/wire/a.rs", "use super::b::B;"),
+            ("src/wire/b.rs", "fn f() { crate::wire::c::g() }"),
+            ("src/wire/c.rs", "use super::{a::A, d::D};"),
+            ("src/wire/d.rs", "#[cfg(test)] mod tests { use crate::wire::c::g; }"),
+            ("src/wire/mod.rs", "mod a; pub use a::A;"),
+        ];
+        let found = circles(&imports(&parsed(&circle)));
+        assert_eq!(found, [["src/wire/a.rs", "src/wire/b.rs", "src/wire/c.rs"]]);
+        assert_eq!(circles(&imports(&parsed(&circle[..2]))), Vec::<Vec<String>>::new());
+    }
+
+    #[test]
+    fn methods_that_call_each_other_around_files_are_caught() {
+        let files = [
+            ("src/wire/a.rs", "struct T; impl<'a> T<'a> { fn a(&self) { if x { self.b(1) } } }"),
+            ("src/wire/b.rs", "impl T<'_> { fn b(&self) { vec![Self::a(self)] } fn c(&self) { self.d } }"),
+            ("src/wire/c.rs", "impl T<'_> { fn d(&self) {} } impl Clone for T<'_> { fn clone(&self) { self.a() } }"),
+            ("src/wire/d.rs", "impl Other { fn a(&self) { self.b() } }"),
+        ];
+        let found = circles(&calls(&parsed(&files)));
+        assert_eq!(found, [["T in src/wire/a.rs", "T in src/wire/b.rs"]]);
+    }
+
+    #[test]
+    fn large_types_are_caught() {
+        let fields =
+            |count: usize| (0..count).map(|at| format!("pub f{at}: std::vec::Vec<(u8, a::B)>,")).collect::<String>();
+        let methods =
+            |count: usize| (0..count).map(|at| format!("pub(crate) fn m{at}(&self) {{}}")).collect::<String>();
+        let text = |f, m| format!("pub struct T<A> {{ {} }} impl<A> T<A> {{ {} }}", fields(f), methods(m));
+        for (f, m, is_large) in [(15, 40, false), (16, 0, true), (0, 41, true)] {
+            let found = large(&parsed(&[("src/wire/a.rs", &text(f, m))]));
+            assert_eq!(!found.is_empty(), is_large, "{found:?}");
+        }
+        let spread = [("src/wire/a.rs", text(1, 30)), ("src/wire/b.rs", format!("impl T<u8> {{ {} }}", methods(11)))];
+        let spread: Vec<(&str, &str)> = spread.iter().map(|(path, text)| (*path, text.as_str())).collect();
+        assert_eq!(large(&parsed(&spread)).len(), 1);
+    }
+}
