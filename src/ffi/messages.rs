@@ -9,7 +9,7 @@ use super::request::{muster_request_t, Report};
 use crate::error::{Error, Result, Status};
 use crate::runtime::groups::group::Group;
 use crate::runtime::memory::buffer::CallBuffers;
-use crate::runtime::messages::{Post, Way};
+use crate::runtime::messages::{Direction, Post};
 use std::ffi::c_void;
 use std::sync::Arc;
 
@@ -66,7 +66,7 @@ unsafe fn to_send(group: &Group, from: Elements<*const c_void>, to: i32, tag: i3
     check_null(from.memory, from.count, "in")?;
     // SAFETY: as promised by the caller.
     let buffers = unsafe { CallBuffers::new((from.memory.cast(), length), (std::ptr::null_mut(), 0), false) };
-    Ok(Post { way: Way::Send { to, tag }, dtype, count: from.count as u64, buffers })
+    Ok(Post { way: Direction::Send { to, tag }, dtype, count: from.count as u64, buffers })
 }
 
 /// # Safety
@@ -83,7 +83,7 @@ unsafe fn to_receive(group: &Group, into: Elements<*mut c_void>, from: i32, tag:
     check_null(into.memory, into.count, "out")?;
     // SAFETY: as promised by the caller.
     let buffers = unsafe { CallBuffers::new((std::ptr::null(), 0), (into.memory.cast(), length), false) };
-    Ok(Post { way: Way::Receive { from, tag }, dtype, count: into.count as u64, buffers })
+    Ok(Post { way: Direction::Receive { from, tag }, dtype, count: into.count as u64, buffers })
 }
 
 /// A receive, and a send beside it.

@@ -7,7 +7,7 @@ use crate::runtime::collectives::job::Work;
 use crate::runtime::groups::group::Group;
 use crate::runtime::memory::buffer::CallBuffers;
 use crate::runtime::node::cluster::Cluster;
-use crate::types::{hash, Call, CallKind, DType, Epoch, GroupId, History};
+use crate::types::{hash, Call, CallDigest, CallKind, DType, Epoch, GroupId};
 use crate::wire::{DataHeader, CHECKSUM_BYTES, DATA_HEADER_BYTES, HEADER_BYTES};
 use std::io::Read;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,8 +18,8 @@ fn a_frame_tells_of_every_call_that_has_ended_before_it_and_of_no_other() {
     bench.stand(0);
     let (kind, dtype) = (CallKind::Broadcast, Some(DType::Uint8));
     let call = |count| Call { kind, dtype, op: None, root: Some(0), count, layout: 0 };
-    let (mut link, mut history) = (bench.peers[0].try_clone().unwrap(), History::default());
-    let mut sends = |count: u64, sequence: u64, history: &mut History| {
+    let (mut link, mut history) = (bench.peers[0].try_clone().unwrap(), CallDigest::default());
+    let mut sends = |count: u64, sequence: u64, history: &mut CallDigest| {
         let mut buffer = vec![0; count as usize];
         bench.group.run(Work::plain(call(count), CallBuffers::of(&[], &mut buffer))).expect("a root waits for nobody");
         let mut frame = vec![0; HEADER_BYTES + DATA_HEADER_BYTES + buffer.len() + CHECKSUM_BYTES];

@@ -15,7 +15,7 @@ use crate::runtime::base::request::{request, Completer, Operation, Outcome, Rece
 use crate::runtime::base::sync::{lock, wait, Arc, AtomicBool, Bell, Condvar, Mutex, Ordering};
 use crate::runtime::collectives::queue::Queue;
 use crate::runtime::collectives::turns::Turns;
-use crate::runtime::state::node_state::{Shared, ToNode};
+use crate::runtime::state::node_state::{AgentCommand, NodeState};
 use crate::types::{DType, GroupId, Time};
 use crate::wire::Absent;
 use loom::sync::atomic::AtomicUsize;
@@ -124,20 +124,20 @@ fn what_comes_when_a_mailbox_is_shut_is_taken_or_given_back() {
 
 // ---- callers and agent thread ----
 
-fn shared() -> std::sync::Arc<Shared> {
-    std::sync::Arc::new(Shared::new(Logger::new(LogLevel::Off, "model"), Clock::start(), Bell::new().unwrap()))
+fn shared() -> std::sync::Arc<NodeState> {
+    std::sync::Arc::new(NodeState::new(Logger::new(LogLevel::Off, "model"), Clock::start(), Bell::new().unwrap()))
 }
 
 /// The agent thread: it answers whoever asks who is absent, and ends when it is told to.
-fn obey(shared: &Shared) {
+fn obey(shared: &NodeState) {
     let mut quit = false;
     while !quit {
         shared.waker.sleep();
         shared.waker.drain();
         while let Some(command) = shared.next_command() {
             match command {
-                ToNode::Brain(Command::WhereAre(ask, ..)) => _ = shared.file(Event::Absent(ask, absent(ask))),
-                ToNode::Quit => quit = true,
+                AgentCommand::Brain(Command::WhereAre(ask, ..)) => _ = shared.file(Event::Absent(ask, absent(ask))),
+                AgentCommand::Quit => quit = true,
                 other => panic!("nobody asks for {other:?}"),
             }
         }
@@ -149,9 +149,9 @@ fn absent(ask: Ask) -> Absent {
     Absent { query: ask, total: 0, members: Vec::new() }
 }
 
-fn ask(shared: &Shared, limit: impl Fn() -> Time) -> Option<Absent> {
+fn ask(shared: &NodeState, limit: impl Fn() -> Time) -> Option<Absent> {
     let ask = shared.next_ask();
-    shared.ask(ToNode::Brain(Command::WhereAre(ask, GroupId::WORLD, 1, None)));
+    shared.ask(AgentCommand::Brain(Command::WhereAre(ask, GroupId::WORLD, 1, None)));
     let answer = shared.wait(limit(), |learnt| learnt.absent.remove(&ask));
     assert!(answer.iter().all(|answer| *answer == absent(ask)));
     answer
@@ -161,7 +161,7 @@ fn ask(shared: &Shared, limit: impl Fn() -> Time) -> Option<Absent> {
 fn whoever_asks_the_agent_thread_is_answered_and_its_end_is_heard() {
     every_order(|| {
         let shared = shared();
-        let spawn = |body: fn(&Shared)| {
+        let spawn = |body: fn(&NodeState)| {
             let shared = std::sync::Arc::clone(&shared);
             thread::spawn(move || body(&shared))
         };
@@ -169,10 +169,10 @@ fn whoever_asks_the_agent_thread_is_answered_and_its_end_is_heard() {
         let other = spawn(|shared| drop(ask(shared, || Time::NEVER).expect("without limit there is an answer")));
         ask(&shared, || Time::NEVER).expect("without limit there is an answer");
         other.join().unwrap();
-        shared.ask(ToNode::Quit);
+        shared.ask(AgentCommand::Quit);
         shared.wait(Time::NEVER, |learnt| learnt.over.then_some(())).expect("it ends");
         agent.join().unwrap();
-        shared.ask(ToNode::Quit);
+        shared.ask(AgentCommand::Quit);
         assert!(shared.next_command().is_none(), "nothing is kept that nobody takes");
     });
 }
@@ -187,7 +187,7 @@ fn a_deadline_ends_a_wait_for_an_agent_thread_that_may_have_ended() {
         };
         let other = {
             let shared = std::sync::Arc::clone(&shared);
-            thread::spawn(move || shared.ask(ToNode::Quit))
+            thread::spawn(move || shared.ask(AgentCommand::Quit))
         };
         let _ = ask(&shared, || shared.clock.now() + SHORT); // in time or not
         other.join().unwrap();

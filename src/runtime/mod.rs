@@ -38,7 +38,7 @@ pub use collectives::job::Work;
 pub use groups::group::Group;
 pub use groups::handle::GroupHandle;
 pub use memory::buffer::CallBuffers;
-pub use messages::{Post, Way};
+pub use messages::{Direction, Post};
 pub use node::cluster::{join, limit_ms, serving, start_scheduler, Cluster, Joined};
 pub use scheduler::rules::check_thresholds;
 pub use scheduler::serving::Serving;

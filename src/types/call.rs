@@ -122,15 +122,15 @@ impl Call {
 
 /// All that a rank has called on a group, in 64 bits that differ, but for chance, where ranks have not called the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct History(u64);
+pub struct CallDigest(u64);
 
-impl History {
+impl CallDigest {
     /// 2^64 divided by the golden ratio, and odd: a difference never vanishes, and spreads to the upper half.
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
     /// The next call had this signature.
     pub fn add(&mut self, signature: u64) {
-        self.0 = (self.0 ^ signature).wrapping_mul(History::FACTOR);
+        self.0 = (self.0 ^ signature).wrapping_mul(CallDigest::FACTOR);
     }
 
     /// What data frames say of it.
@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn histories_differ_for_good_where_one_call_did() {
         let after = |calls: &[u64]| {
-            let mut history = History::default();
+            let mut history = CallDigest::default();
             calls.iter().for_each(|signature| history.add(hash([*signature])));
             history.in_short()
         };
@@ -248,7 +248,7 @@ mod tests {
         assert_ne!(after(&[1]), 0);
         assert_ne!(after(&[1, 2]), after(&[2, 1]));
         for bit in 0..64 {
-            let (mut one, mut other) = (History::default(), History::default());
+            let (mut one, mut other) = (CallDigest::default(), CallDigest::default());
             one.add(hash([1]) ^ 1 << bit);
             other.add(hash([1]));
             for call in 0..1000 {

@@ -5,7 +5,7 @@ mod identity;
 mod numeric;
 mod time;
 
-pub use call::{hash, Call, CallKind, History, NO_VALUE};
+pub use call::{hash, Call, CallDigest, CallKind, NO_VALUE};
 pub use identity::{
     Device, Epoch, GroupId, HostName, Incarnation, JobInstance, LaunchId, Process, Role, Secret, Token, TokenHash,
 };

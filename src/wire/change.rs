@@ -51,7 +51,7 @@ record! {
         pub nth: u64,
         /// The sequence number that the making takes on the parent.
         pub sequence: u64,
-        /// What its maker called on the parent before: `History::in_short`.
+        /// What its maker called on the parent before: `CallDigest::in_short`.
         pub history: u32,
         /// What is to be made.
         pub wish: GroupWish,

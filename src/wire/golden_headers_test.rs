@@ -2,7 +2,7 @@
 
 use super::golden_test::{call, hex, shows};
 use super::*;
-use crate::types::{Call, CallKind, DType, Epoch, GroupId, History};
+use crate::types::{Call, CallDigest, CallKind, DType, Epoch, GroupId};
 
 fn two_calls() -> [Call; 2] {
     let barrier = Call { kind: CallKind::Barrier, dtype: None, op: None, root: None, count: 0, layout: 0 };
@@ -11,8 +11,8 @@ fn two_calls() -> [Call; 2] {
 }
 
 /// After none, one and both of these.
-fn histories() -> [History; 3] {
-    let mut histories = [History::default(); 3];
+fn histories() -> [CallDigest; 3] {
+    let mut histories = [CallDigest::default(); 3];
     for (at, call) in two_calls().iter().enumerate() {
         histories[at + 1..].iter_mut().for_each(|history| history.add(call.signature()));
     }
@@ -28,7 +28,7 @@ const DATA_HEADER: &str =
     "01000000000000000000000003000000000000007484ada62ac3e9a8030a0000000000000400000000000000000000000000000000000000f3ce5a41f542241a";
 
 fn message_header() -> MessageHeader {
-    let (epoch, group, part) = (Epoch(1), GroupId::WORLD, MessagePart::Offer);
+    let (epoch, group, part) = (Epoch(1), GroupId::WORLD, MessagePart::Rts);
     MessageHeader { epoch, group, part, dtype: DType::Float32, tag: -2, number: 5, count: 1 << 24 }
 }
 

@@ -152,7 +152,7 @@ pub struct DataHeader {
     pub signature: u64,
     /// The readable form of the signature.
     pub call: Call,
-    /// What the sender called before on this group: `History::in_short`.
+    /// What the sender called before on this group: `CallDigest::in_short`.
     pub history: u32,
 }
 

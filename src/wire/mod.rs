@@ -50,8 +50,7 @@ pub use link::{
 pub use members::{Member, Members};
 pub use message::{Lane, Message};
 pub use point::{
-    MessageHeader, MessagePart, EAGER_COST, EAGER_CREDIT, EAGER_MAX, MESSAGE_HEADER_BYTES, MESSAGE_PIECE_BYTES,
-    OFFERS_MAX,
+    MessageHeader, MessagePart, EAGER_COST, EAGER_CREDIT, EAGER_MAX, MESSAGE_HEADER_BYTES, MESSAGE_PIECE_BYTES, RTS_MAX,
 };
 pub use record::{EpochRecord, FreedRecord, GroupRecord, JobRecord, MakingRecord, Record, SeatRecord, StoreRecord};
 pub use status::{JobPhase, NodeState, StatusGroup, StatusJob, StatusNode, StatusPart, StatusQuery};

@@ -13,7 +13,7 @@ pub const EAGER_CREDIT: u64 = 16 << 20;
 /// What an eager message costs beside its bytes: about what it takes in tables, so that many empty ones are bounded, too.
 pub const EAGER_COST: u64 = 512;
 /// How many messages a sender may have offered to one receiver that are neither done with nor given up; more wait at home.
-pub const OFFERS_MAX: usize = 1 << 16;
+pub const RTS_MAX: usize = 1 << 16;
 /// The longest piece in which a granted message travels. Between two pieces other things may be said.
 pub const MESSAGE_PIECE_BYTES: usize = PIECE_BYTES;
 
@@ -22,10 +22,10 @@ code! {
     pub enum MessagePart {
         /// From the sender: the whole of an eager message; the payload follows.
         Eager = 1,
-        /// From the sender: a message that waits to be granted.
-        Offer = 2,
-        /// From the receiver: the message of this number may come.
-        Grant = 3,
+        /// From the sender: a message asks for leave to come (request to send).
+        Rts = 2,
+        /// From the receiver: the message of this number may come (clear to send).
+        Cts = 3,
         /// From the sender: the next bytes of a granted message; the payload follows.
         Piece = 4,
         /// From the sender: the offered message will not come, or not to its end.

@@ -20,7 +20,7 @@ use crate::wire::Reentry;
 const ASIDE_MAX: usize = 8;
 
 /// A node's identity file.
-pub struct Keeper {
+pub struct IdentityStore {
     disk: Box<dyn Disk>,
     identity: Identity,
 }
@@ -35,10 +35,10 @@ pub(crate) fn lasting_name(role: Role, node_id: Option<&str>, rank: Option<u32>)
     }
 }
 
-impl Keeper {
+impl IdentityStore {
     /// With recovery: what this life shows when it registers, durably kept; and the keeper, unless the node has no name that
     /// lasts.
-    pub fn open(settings: &Settings) -> Result<Option<(Reentry, Option<Keeper>)>> {
+    pub fn open(settings: &Settings) -> Result<Option<(Reentry, Option<IdentityStore>)>> {
         if !settings.enable_recovery {
             return Ok(None);
         }
@@ -51,7 +51,7 @@ impl Keeper {
             return Ok(Some((Reentry { tokens: Vec::new(), next }, None)));
         };
         let (reentry, keeper) =
-            Keeper::begin(Box::new(OwnDisk::of(settings)?), name, settings.job_id.clone(), host::random_bytes)?;
+            IdentityStore::begin(Box::new(OwnDisk::of(settings)?), name, settings.job_id.clone(), host::random_bytes)?;
         Ok(Some((reentry, Some(keeper))))
     }
 
@@ -62,7 +62,7 @@ impl Keeper {
         name: String,
         job_id: Option<String>,
         draw: impl FnOnce() -> Result<[u8; 32]>,
-    ) -> Result<(Reentry, Keeper)> {
+    ) -> Result<(Reentry, IdentityStore)> {
         let _lock = match Identity::lock(&*disk, &name)? {
             Locked::Held(lock) => lock,
             Locked::Taken(by) => return Err(is_starting(&*disk, &name, &by)),
@@ -79,7 +79,7 @@ impl Keeper {
         let identity = Identity { node_id: name, own: Entry { job_id, current, next: Some(next) }, aside: kept };
         identity.store(&*disk)?;
         let tokens = current.into_iter().chain(tried).map(Token).collect();
-        Ok((Reentry { tokens, next: TokenHash::of(&Token(next)) }, Keeper { disk, identity }))
+        Ok((Reentry { tokens, next: TokenHash::of(&Token(next)) }, IdentityStore { disk, identity }))
     }
 
     /// The cluster is complete: this life's token holds, and those of no other job. Where another start of this node is just

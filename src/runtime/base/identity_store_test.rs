@@ -19,12 +19,12 @@ impl Known {
     }
 }
 
-fn begin(disk: &MemoryDisk) -> Result<(Reentry, Keeper)> {
+fn begin(disk: &MemoryDisk) -> Result<(Reentry, IdentityStore)> {
     of(disk, "job")
 }
 
-fn of(disk: &MemoryDisk, job_id: &str) -> Result<(Reentry, Keeper)> {
-    Keeper::begin(Box::new(disk.clone()), "worker 1".to_owned(), Some(job_id.to_owned()), host::random_bytes)
+fn of(disk: &MemoryDisk, job_id: &str) -> Result<(Reentry, IdentityStore)> {
+    IdentityStore::begin(Box::new(disk.clone()), "worker 1".to_owned(), Some(job_id.to_owned()), host::random_bytes)
 }
 
 /// Every life may end anywhere: in an operation of its disk, by itself or with its machine, before the cluster is complete,

@@ -17,7 +17,7 @@ use crate::runtime::links::link::{Arrival, Link, LinkEnd, Moved};
 use crate::runtime::links::peers::Slot;
 use crate::runtime::links::sink::{scratch_bytes, Sink};
 use crate::runtime::memory::buffer::{Arithmetic, Memory};
-use crate::runtime::state::node_state::{Shared, ToNode};
+use crate::runtime::state::node_state::{AgentCommand, NodeState};
 use crate::types::{Call, CallKind, DType, Time};
 use crate::wire::{Channel, DataHeader, FrameHeader, LinkKind, DATA_HEADER_BYTES};
 use std::time::Duration;
@@ -127,7 +127,7 @@ impl Collectives {
                 }
                 continue;
             }
-            let Shared { polling, clock, .. } = running.shared;
+            let NodeState { polling, clock, .. } = running.shared;
             if !exchange.may_poll(&driver.slots) || !polling.poll(&mut idle, &self.context.polls, clock) {
                 self.sleep(driver, running, exchange, patience)?;
                 idle.end();
@@ -218,7 +218,7 @@ impl Collectives {
         match slot {
             Slot::Unused => {
                 *slot = Slot::Asked;
-                running.shared.ask(ToNode::Open(LinkKey::new(self.context.id(), Channel::Collectives, peer)));
+                running.shared.ask(AgentCommand::Open(LinkKey::new(self.context.id(), Channel::Collectives, peer)));
                 Ok(None)
             }
             Slot::Asked => Ok(None),
@@ -249,7 +249,7 @@ impl Collectives {
             // Ahead of the next heartbeat: ranks that called different things and whose frames do not meet are to be
             // found within a second, however rare the heartbeats are.
             patience.report_at = Time::NEVER;
-            running.shared.ask(ToNode::Brain(Command::Report));
+            running.shared.ask(AgentCommand::Brain(Command::Report));
         }
         if now >= patience.warn_at {
             patience.warn_at = Time::NEVER;

@@ -12,7 +12,7 @@ use crate::runtime::base::mailbox::Mailbox;
 use crate::runtime::links::peers::{turn_away, Mail, Slot};
 use crate::runtime::memory::checksums::Checksums;
 use crate::runtime::state::context::Context;
-use crate::types::{Call, History, Time};
+use crate::types::{Call, CallDigest, Time};
 use crate::wire::{GroupProgress, DATA_HEADER_BYTES};
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -36,7 +36,7 @@ pub(crate) struct Driver {
     /// Where data headers are encoded.
     pub head: Vec<u8>,
     /// All that have ended.
-    pub history: History,
+    pub history: CallDigest,
     /// From when on a call that begins looks for peers that have given up.
     pub overhears_from: Time,
 }
@@ -67,7 +67,7 @@ impl Collectives {
                 scratch: Vec::new(),
                 checksums: Checksums::default(),
                 head: Vec::with_capacity(DATA_HEADER_BYTES),
-                history: History::default(),
+                history: CallDigest::default(),
                 overhears_from: Time::default(),
             }),
             mailbox,

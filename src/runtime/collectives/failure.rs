@@ -11,7 +11,7 @@ use crate::error::{Culprit, Error, Failure, Status};
 use crate::runtime::base::patience::{VERDICT_WAIT, WAITS_AFTER, WARN_AFTER};
 use crate::runtime::links::link::LinkEnd;
 use crate::runtime::links::peers::Slot;
-use crate::runtime::state::node_state::{Learnt, ToNode};
+use crate::runtime::state::node_state::{AgentCommand, NodeView};
 use crate::runtime::state::stragglers::{absent_in_words, place_in_words};
 use crate::runtime::state::verdict::Word;
 use crate::types::Call;
@@ -199,7 +199,7 @@ impl Collectives {
             return None;
         }
         self.doubt();
-        shared.ask(ToNode::Brain(Command::Report));
+        shared.ask(AgentCommand::Brain(Command::Report));
         // Others' time is up soon after this call's: then they would say so first, and that it is this rank which is absent.
         let deadline = running.deadline.min(shared.clock.now() + COMPARISON_WAIT);
         shared.wait(deadline, |learnt| self.context.first_cause(learnt))
@@ -303,7 +303,7 @@ impl Collectives {
         let ask = running.shared.next_ask();
         self.context.ask(Command::WhereAre(ask, self.context.id(), running.sequence, None));
         let deadline = running.shared.clock.now() + VERDICT_WAIT;
-        let answer = |learnt: &mut Learnt| match learnt.absent.remove(&ask) {
+        let answer = |learnt: &mut NodeView| match learnt.absent.remove(&ask) {
             None => self.context.broken().map(|_| None),
             answer => Some(answer),
         };

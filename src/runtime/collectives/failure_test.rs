@@ -14,7 +14,7 @@ use crate::runtime::groups::registry::Registry;
 use crate::runtime::links::mesh::tests::formed;
 use crate::runtime::links::peers::Mail;
 use crate::runtime::memory::buffer::CallBuffers;
-use crate::runtime::state::node_state::Shared;
+use crate::runtime::state::node_state::NodeState;
 use crate::types::{CallKind, DType, Epoch, GroupId, Process};
 use crate::wire::{
     encode_frame, Agreed, Channel, DataHeader, Encoder, Formed, FrameHeader, LinkKind, LinkRevoke, Member, Members,
@@ -31,7 +31,7 @@ const PEERS: [u32; 3] = [1, 2, 3];
 /// The group, as rank 0; what it shares with its agent thread, which is not there; and its peers' ends of its links.
 pub(in crate::runtime) struct Bench {
     pub group: Arc<Group>,
-    pub shared: Arc<Shared>,
+    pub shared: Arc<NodeState>,
     pub registry: Arc<Registry>,
     pub peers: Vec<TcpStream>,
     links: Vec<TcpTransport>,
@@ -53,7 +53,7 @@ impl Bench {
     }
 
     fn of(formed: Formed, recovery: bool) -> Bench {
-        let mut shared = Shared::new(Logger::new(LogLevel::Off, "test"), Clock::start(), Bell::new().unwrap());
+        let mut shared = NodeState::new(Logger::new(LogLevel::Off, "test"), Clock::start(), Bell::new().unwrap());
         shared.recovery = recovery;
         let shared = Arc::new(shared);
         let registry = Registry::new(&shared);
@@ -172,9 +172,11 @@ fn a_revocation_that_is_heard_is_passed_on_once_over_each_link_and_told_to_the_s
             }
             let commands = std::iter::from_fn(|| bench.shared.next_command());
             // A call that has had to wait reports that, too.
-            let told = commands.filter(|command| matches!(command, ToNode::Of(_, Command::Revoke(_))));
-            let told: Vec<ToNode> = told.collect();
-            let [ToNode::Of(Epoch(1), Command::Revoke(told))] = &told[..] else { panic!("{} revocations", told.len()) };
+            let told = commands.filter(|command| matches!(command, AgentCommand::Of(_, Command::Revoke(_))));
+            let told: Vec<AgentCommand> = told.collect();
+            let [AgentCommand::Of(Epoch(1), Command::Revoke(told))] = &told[..] else {
+                panic!("{} revocations", told.len())
+            };
             assert_eq!(*told, first);
         }
     }
@@ -220,7 +222,7 @@ fn a_collective_that_cannot_begin_revokes_its_group_too() {
         assert_eq!(bench.told(rank), revoke(first.clone()), "rank {rank}");
     }
     let commands = std::iter::from_fn(|| bench.shared.next_command());
-    assert!(commands.into_iter().any(|it| matches!(it, ToNode::Of(_, Command::Revoke(told)) if told == first)));
+    assert!(commands.into_iter().any(|it| matches!(it, AgentCommand::Of(_, Command::Revoke(told)) if told == first)));
     assert_eq!(bench.call(), first, "every later call, too");
 }
 
@@ -233,12 +235,12 @@ fn own_loss(is_verdict: bool) -> Failure {
 }
 
 /// What the brain is told of it, and the scheduler.
-fn asked_for(shared: &Shared) -> (Vec<Failure>, Vec<Failure>) {
+fn asked_for(shared: &NodeState) -> (Vec<Failure>, Vec<Failure>) {
     let (mut given_up, mut revoked) = (Vec::new(), Vec::new());
     for command in std::iter::from_fn(|| shared.next_command()) {
         match command {
-            ToNode::Of(Epoch(1), Command::GivenUp(failure)) => given_up.push(failure),
-            ToNode::Of(Epoch(1), Command::Revoke(failure)) => revoked.push(failure),
+            AgentCommand::Of(Epoch(1), Command::GivenUp(failure)) => given_up.push(failure),
+            AgentCommand::Of(Epoch(1), Command::Revoke(failure)) => revoked.push(failure),
             _ => {}
         }
     }
@@ -413,8 +415,8 @@ fn who_gives_up_for_a_reason_of_its_own_tells_its_peers_and_the_scheduler() {
             assert_eq!(bench.told(rank), revoke(first.clone()), "{found:?}: rank {rank}");
         }
         let asked = std::iter::from_fn(|| bench.shared.next_command()).filter_map(|asked| match asked {
-            ToNode::Of(Epoch(1), Command::Revoke(told)) => Some(Ok(told)),
-            ToNode::Of(Epoch(1), Command::Suspect { peer, .. }) => Some(Err(peer)),
+            AgentCommand::Of(Epoch(1), Command::Revoke(told)) => Some(Ok(told)),
+            AgentCommand::Of(Epoch(1), Command::Suspect { peer, .. }) => Some(Err(peer)),
             _ => None,
         });
         let mut asked: Vec<_> = asked.collect();
@@ -463,7 +465,7 @@ fn who_hears_of_a_later_call_asks_for_the_comparison_first() {
         bench.stand(0);
         std::thread::scope(|scope| {
             let call = scope.spawn(|| bench.call());
-            let is_report = |asked| matches!(asked, Some(ToNode::Brain(Command::Report)));
+            let is_report = |asked| matches!(asked, Some(AgentCommand::Brain(Command::Report)));
             let asked_by = Instant::now() + SOON;
             while !is_report(bench.shared.next_command()) {
                 assert!(Instant::now() < asked_by, "it does not ask");

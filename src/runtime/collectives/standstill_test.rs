@@ -5,7 +5,7 @@ use crate::net::{deafen, Acknowledged};
 use crate::runtime::base::control::tests::Scripted;
 use crate::runtime::collectives::failure::tests::Bench;
 use crate::runtime::links::link::Link;
-use crate::runtime::state::node_state::{Shared, ToNode};
+use crate::runtime::state::node_state::{AgentCommand, NodeState};
 use crate::types::Epoch;
 use crate::wire::{Absent, PeerState, HEADER_BYTES};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -77,7 +77,7 @@ fn stop(
             return (seconds, Some(stop));
         }
         while let Some(command) = bench.shared.next_command() {
-            asked += usize::from(matches!(command, ToNode::Of(Epoch(1), Command::Suspect { peer: 3, .. })));
+            asked += usize::from(matches!(command, AgentCommand::Of(Epoch(1), Command::Suspect { peer: 3, .. })));
         }
     }
     (last, None)
@@ -147,21 +147,21 @@ fn culprit() -> crate::error::Culprit {
 }
 
 /// As the scheduler, to which all live, and all have entered; a little later it hears of another's cause, if there is one.
-fn answer(shared: &Shared, first: Option<&Failure>, is_over: &AtomicBool) {
+fn answer(shared: &NodeState, first: Option<&Failure>, is_over: &AtomicBool) {
     let mut hears_at = None;
     while !is_over.load(Ordering::Relaxed) {
         if hears_at.is_some_and(|at| Instant::now() >= at) {
             first.into_iter().for_each(|first| _ = shared.file(Event::Revoked(first.clone())));
         }
         match shared.next_command() {
-            Some(ToNode::Of(Epoch(1), Command::Suspect { peer, .. })) => {
+            Some(AgentCommand::Of(Epoch(1), Command::Suspect { peer, .. })) => {
                 shared.file(Event::Peer(peer, PeerState::Alive, culprit()));
             }
-            Some(ToNode::Of(Epoch(1), Command::WhereAre(ask, ..))) => {
+            Some(AgentCommand::Of(Epoch(1), Command::WhereAre(ask, ..))) => {
                 shared.file(Event::Absent(ask, Absent { query: 1, total: 0, members: Vec::new() }));
                 hears_at = Some(Instant::now() + Duration::from_millis(20));
             }
-            Some(ToNode::Of(Epoch(1), Command::Revoke(failure))) => _ = shared.file(Event::Revoked(failure)),
+            Some(AgentCommand::Of(Epoch(1), Command::Revoke(failure))) => _ = shared.file(Event::Revoked(failure)),
             Some(_) => {}
             None => std::thread::sleep(Duration::from_millis(1)),
         }

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Failure};
 use crate::runtime::links::link::LinkEnd;
-use crate::runtime::state::node_state::Shared;
+use crate::runtime::state::node_state::NodeState;
 use crate::types::{Call, Time};
 use crate::wire::DataHeader;
 
@@ -45,7 +45,7 @@ pub(crate) enum Stop {
 
 /// One call under way.
 pub(crate) struct Running<'a> {
-    pub shared: &'a Shared,
+    pub shared: &'a NodeState,
     pub call: Call,
     pub sequence: u64,
     pub data: DataHeader,

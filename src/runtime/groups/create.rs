@@ -10,7 +10,7 @@ use crate::error::{Error, Failure, Result, Status};
 use crate::runtime::base::patience::{WAITS_AFTER, WARN_AFTER};
 use crate::runtime::collectives::stop::{Running, Stop};
 use crate::runtime::links::handshake::leave;
-use crate::runtime::state::node_state::{Learnt, ToNode};
+use crate::runtime::state::node_state::{AgentCommand, NodeView};
 use crate::types::{hash, Call, CallKind, GroupId, Time};
 use crate::wire::{GroupWish, MakeGroup};
 use std::collections::HashMap;
@@ -94,7 +94,7 @@ impl Registry {
         let (mut report_at, mut warn_at) = (running.since + WAITS_AFTER, running.since + WARN_AFTER);
         let outcome = loop {
             let until = running.deadline.min(report_at).min(warn_at);
-            let told = |learnt: &mut Learnt| {
+            let told = |learnt: &mut NodeView| {
                 // What is made is made, whatever came after: to the others it is.
                 if let Some(made) = learnt.made.remove(&key) {
                     return Some(made.map_err(Stop::Failed));
@@ -117,7 +117,7 @@ impl Registry {
             }
             if now >= report_at {
                 report_at = Time::NEVER;
-                shared.ask(ToNode::Brain(Command::Report));
+                shared.ask(AgentCommand::Brain(Command::Report));
             }
             if now >= warn_at {
                 warn_at = Time::NEVER;
@@ -166,7 +166,7 @@ impl Registry {
             newest.end_progress(Failure { status: Status::State, culprit: None, cause, epoch, group: id, sequence: 0 });
             newest.shut();
         }
-        self.shared.ask(ToNode::Free(group.id()));
+        self.shared.ask(AgentCommand::Free(group.id()));
     }
 }
 

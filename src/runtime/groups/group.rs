@@ -13,7 +13,7 @@ use crate::runtime::collectives::job::Work;
 use crate::runtime::links::peers::Mail;
 use crate::runtime::messages::{Messages, Post};
 use crate::runtime::state::context::Context;
-use crate::runtime::state::node_state::Shared;
+use crate::runtime::state::node_state::NodeState;
 use crate::runtime::state::roster::Roster;
 use crate::types::{Epoch, GroupId, ReduceOp};
 use crate::wire::{Channel, Formed};
@@ -34,7 +34,7 @@ impl Group {
     pub fn new(
         id: GroupId,
         members: Vec<u32>,
-        shared: &Arc<Shared>,
+        shared: &Arc<NodeState>,
         formed: &Arc<Formed>,
         timeout_ms: i64,
     ) -> Result<Group> {

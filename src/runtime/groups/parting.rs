@@ -9,7 +9,7 @@ use super::group::Group;
 use crate::agent::Command;
 use crate::error::Failure;
 use crate::runtime::links::peers::Slot;
-use crate::runtime::state::node_state::{Shared, ToNode};
+use crate::runtime::state::node_state::{AgentCommand, NodeState};
 use crate::types::Time;
 use crate::wire::GroupProgress;
 use std::sync::Arc;
@@ -20,12 +20,12 @@ use std::time::Duration;
 const LOOK_AGAIN: Duration = Duration::from_micros(200);
 
 /// This rank goes: the scheduler hears what it called last, before its peers hear that it has gone.
-pub(crate) fn tell_last_calls(groups: &[Arc<Group>], shared: &Shared) {
+pub(crate) fn tell_last_calls(groups: &[Arc<Group>], shared: &NodeState) {
     let now = shared.clock.now();
     let calls: Vec<GroupProgress> = groups.iter().flat_map(|group| group.collectives.last_calls(now)).collect();
     if !calls.is_empty() {
         shared.learnt().parting.extend(calls);
-        shared.ask(ToNode::Brain(Command::Report));
+        shared.ask(AgentCommand::Brain(Command::Report));
     }
 }
 
@@ -92,7 +92,7 @@ impl Group {
 }
 
 /// Says the last word on the links of these groups, and waits until what was sent has reached the peers: at most until then.
-pub(crate) fn await_farewell(groups: &[Arc<Group>], shared: &Shared, until: Time) {
+pub(crate) fn await_farewell(groups: &[Arc<Group>], shared: &NodeState, until: Time) {
     let mut left: Vec<&Arc<Group>> = groups.iter().collect();
     loop {
         left.retain(|group| !group.say_farewell());
@@ -104,7 +104,7 @@ pub(crate) fn await_farewell(groups: &[Arc<Group>], shared: &Shared, until: Time
 }
 
 /// Waits for these threads, at most until then; `Time::NEVER`: until they have ended. Gives those that go on.
-pub(crate) fn join(threads: Vec<JoinHandle<()>>, shared: &Shared, until: Time) -> Vec<JoinHandle<()>> {
+pub(crate) fn join(threads: Vec<JoinHandle<()>>, shared: &NodeState, until: Time) -> Vec<JoinHandle<()>> {
     let mut left = Vec::new();
     for thread in threads {
         while until != Time::NEVER && !thread.is_finished() && shared.clock.now() < until {

@@ -8,7 +8,7 @@ use super::handle::GroupHandle;
 use crate::agent::Event;
 use crate::error::{Error, Failure, Result, Status};
 use crate::runtime::state::causes::Causes;
-use crate::runtime::state::node_state::{Shared, Stirred};
+use crate::runtime::state::node_state::{NodeState, Stirred};
 use crate::runtime::state::roster::built_in;
 use crate::types::{Call, GroupId};
 use crate::wire::{Formed, GroupMade, GroupProgress, Member, MessageWait, PeerState, PROGRESS_MAX, WAITS_MAX};
@@ -34,13 +34,13 @@ pub(crate) struct Kept {
 
 /// One node's groups.
 pub struct Registry {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<NodeState>,
     kept: Mutex<Kept>,
 }
 
 impl Registry {
     /// No groups yet.
-    pub fn new(shared: &Arc<Shared>) -> Arc<Registry> {
+    pub fn new(shared: &Arc<NodeState>) -> Arc<Registry> {
         Arc::new(Registry { shared: Arc::clone(shared), kept: Mutex::default() })
     }
 

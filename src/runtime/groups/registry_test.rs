@@ -9,7 +9,7 @@ use crate::runtime::base::clock::Clock;
 use crate::runtime::base::log::Logger;
 use crate::runtime::base::sync::Bell;
 use crate::runtime::links::mesh::tests::formed;
-use crate::runtime::state::node_state::{Shared, ToNode};
+use crate::runtime::state::node_state::{AgentCommand, NodeState};
 use crate::types::Epoch;
 use std::sync::atomic::Ordering;
 
@@ -17,7 +17,7 @@ const LIMIT_MS: i64 = 60_000;
 const MADE: GroupId = GroupId(3);
 
 fn registry() -> Arc<Registry> {
-    let mut shared = Shared::new(Logger::new(LogLevel::Off, "test"), Clock::start(), Bell::new().unwrap());
+    let mut shared = NodeState::new(Logger::new(LogLevel::Off, "test"), Clock::start(), Bell::new().unwrap());
     shared.recovery = true;
     Registry::new(&Arc::new(shared))
 }
@@ -88,8 +88,9 @@ fn a_group_that_is_freed_while_an_epoch_begins_is_gone_in_that_too() {
     registry.free(&old); // its caller had taken it before
     assert!(present(&registry, MADE).is_none(), "nothing is kept of it");
     assert_eq!(newest.context.broken().map(|over| over.status), Some(Status::State), "whoever is in it is told");
-    let told =
-        std::iter::from_fn(|| registry.shared.next_command()).filter(|it| matches!(it, ToNode::Free(MADE))).count();
+    let told = std::iter::from_fn(|| registry.shared.next_command())
+        .filter(|it| matches!(it, AgentCommand::Free(MADE)))
+        .count();
     assert_eq!(told, 1, "the scheduler is told once");
     begin(&registry, 3);
     assert!(present(&registry, MADE).is_none());

@@ -26,12 +26,12 @@ pub(crate) fn is_for_links(ask: Ask) -> bool {
 
 /// Links that wait for the scheduler's word.
 #[derive(Debug, Default)]
-pub(crate) struct Locating {
+pub(crate) struct AddressLookup {
     wanted: BTreeMap<u32, Vec<LinkKey>>,
     asked: BTreeSet<u32>,
 }
 
-impl Locating {
+impl AddressLookup {
     /// This link waits until it is known where the member with this index is.
     pub(crate) fn wait(&mut self, index: u32, key: LinkKey) {
         let keys = self.wanted.entry(index).or_default();
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn each_is_asked_for_once_and_only_so_many_at_a_time() {
-        let mut locating = Locating::default();
+        let mut locating = AddressLookup::default();
         for index in 0..ASKED_MAX as u32 + 2 {
             locating.wait(index, key(GroupId::WORLD, index));
             locating.wait(index, key(GroupId::WORLD, index));

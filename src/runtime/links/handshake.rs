@@ -45,7 +45,7 @@ pub(crate) enum Stage {
     /// Our *Reject* is going out.
     Rejecting,
     /// We tell a member that the group is over.
-    Telling(LinkKey),
+    RevokeBroadcast(LinkKey),
     /// It tells us.
     Hearing(LinkKey),
     /// Both say that they live, for as long as it stands.
@@ -84,7 +84,7 @@ impl Handshake {
         match self.stage {
             Stage::Accepting(key) => return Ok(Next::Deliver(key)),
             Stage::Rejecting => return Ok(Next::Close),
-            Stage::Telling(key) => return Ok(Next::HasTold(key)),
+            Stage::RevokeBroadcast(key) => return Ok(Next::HasTold(key)),
             Stage::Held(_) => return Ok(Next::Wait),
             Stage::Dialled(_) | Stage::Accepted | Stage::AcceptedOnSpare(_) => {}
             Stage::Hearing(_) | Stage::Watching(_) => {}

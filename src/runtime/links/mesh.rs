@@ -8,13 +8,13 @@
 //! Deliberately absent: any decision about what a failed link means. The group is told, and asks the scheduler. Tested in
 //! `mesh_test.rs` by two meshes, or one and a stranger, whose turns the test takes.
 
-use super::address_lookup::Locating;
+use super::address_lookup::AddressLookup;
 use super::dial::{Dial, Dialled, NotDialled};
 use super::handshake::{frame, half, leave, same_bytes, Handshake, Next, Stage};
 use super::link::LinkEnd;
 use super::peers::{Mail, MeshEvent};
-use super::spare_descriptor::Spare;
-use super::to_tell::Telling;
+use super::spare_descriptor::SpareDescriptor;
+use super::to_tell::RevokeBroadcast;
 use crate::agent::PeerSign;
 use crate::net::{Listener, Poller, TcpTransport, Token, Transport};
 use crate::runtime::base::link_key::LinkKey;
@@ -57,15 +57,15 @@ pub struct Mesh {
     /// Links that this node is opening, each since when.
     pub(crate) opening: HashMap<LinkKey, Time>,
     /// Links to members of whom `Formed` does not tell.
-    locating: Locating,
+    locating: AddressLookup,
     pub(crate) handshakes: HashMap<Token, Handshake>,
     /// Links that were handed to their groups.
     open: HashSet<LinkKey>,
     strangers: HashSet<IpAddr>,
     /// Groups that were freed last: who wants a link to one comes too late, and not too early.
     freed: VecDeque<GroupId>,
-    pub(crate) telling: Telling,
-    pub(crate) spare: Spare,
+    pub(crate) telling: RevokeBroadcast,
+    pub(crate) spare: SpareDescriptor,
     /// There is room for connections to all nodes, as far as there can be.
     pub(crate) has_room: bool,
     /// What has been seen of nodes that are watched.
@@ -85,13 +85,13 @@ impl Mesh {
             events: VecDeque::new(),
             dials: HashMap::new(),
             opening: HashMap::new(),
-            locating: Locating::default(),
+            locating: AddressLookup::default(),
             handshakes: HashMap::new(),
             open: HashSet::new(),
             strangers: HashSet::new(),
             freed: VecDeque::new(),
-            telling: Telling::default(),
-            spare: Spare::new(),
+            telling: RevokeBroadcast::default(),
+            spare: SpareDescriptor::new(),
             has_room: false,
             signs: Vec::new(),
             next_token: FIRST_TOKEN,
@@ -104,9 +104,9 @@ impl Mesh {
         self.formed = Some(formed);
         self.dials.clear();
         self.opening.clear();
-        self.locating = Locating::default();
+        self.locating = AddressLookup::default();
         self.open.clear();
-        self.telling = Telling::default();
+        self.telling = RevokeBroadcast::default();
         self.signs.clear();
         self.handshakes.retain(|_, shake| {
             let is_new = matches!(shake.stage, Stage::Accepted | Stage::AcceptedOnSpare(_));

@@ -3,7 +3,7 @@
 use super::*;
 use crate::agent::{Command, Event};
 use crate::error::{Failure, Status};
-use crate::runtime::state::node_state::ToNode;
+use crate::runtime::state::node_state::AgentCommand;
 use crate::wire::LinkRevoke;
 
 impl Side {
@@ -14,7 +14,7 @@ impl Side {
                 MeshEvent::Mail(GroupId::WORLD, _, mail) => self.mail.push(mail),
                 MeshEvent::Mail(_, _, mail) => self.other_mail.push(mail),
                 MeshEvent::Revoked(failure) => _ = self.shared.file(Event::Revoked(failure)),
-                MeshEvent::Aborted(_, failure) => self.shared.ask(ToNode::Brain(Command::Aborted(failure))),
+                MeshEvent::Aborted(_, failure) => self.shared.ask(AgentCommand::Brain(Command::Aborted(failure))),
             }
         }
     }
@@ -238,7 +238,7 @@ fn aborted(epoch: u64) -> Failure {
 /// What the agent of this node is to know of an abort.
 fn heard_of_abort(side: &Side) -> Option<Failure> {
     match side.shared.next_command() {
-        Some(ToNode::Brain(Command::Aborted(failure))) => Some(failure),
+        Some(AgentCommand::Brain(Command::Aborted(failure))) => Some(failure),
         other => {
             assert!(other.is_none(), "{other:?}");
             None

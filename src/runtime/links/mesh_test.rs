@@ -4,7 +4,7 @@ use crate::net::testlink::TestLink;
 use crate::runtime::base::{clock::Clock, control::tests::Scripted, sync::Bell};
 use crate::runtime::cluster_test::plain;
 use crate::runtime::links::link::{Arrival, Link};
-use crate::runtime::state::node_state::Shared;
+use crate::runtime::state::node_state::NodeState;
 use crate::types::{Call, CallKind, Device, Epoch, HostName, JobInstance, Process, Role, Secret};
 use crate::wire::{encode_frame, peek_frame, Agreed, DataHeader, Decoder, Frame, FrameHeader, Member, Members, Wire};
 use std::io::{Read, Write};
@@ -33,7 +33,7 @@ struct Side {
     mesh: Mesh,
     poller: Poller,
     listener: Listener,
-    shared: Arc<Shared>,
+    shared: Arc<NodeState>,
     now: Time,
     /// What its group was told.
     mail: Vec<Mail>,
@@ -48,7 +48,7 @@ impl Side {
         listener.register(poller.registry(), LISTENER).unwrap();
         let logger = Logger::new(LogLevel::Off, "test");
         let mesh = Mesh::new(Incarnation([1; 16]), Arc::clone(&logger), wrap);
-        let shared = Arc::new(Shared::new(logger, Clock::start(), Bell::new().unwrap()));
+        let shared = Arc::new(NodeState::new(logger, Clock::start(), Bell::new().unwrap()));
         Side { mesh, poller, listener, shared, now: Time(0), mail: Vec::new(), other_mail: Vec::new() }
     }
 

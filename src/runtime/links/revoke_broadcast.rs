@@ -1,4 +1,4 @@
-//! Telling the members of a group that it is over where the scheduler does not: over a connection of its own to each, which no
+//! RevokeBroadcast the members of a group that it is over where the scheduler does not: over a connection of its own to each, which no
 //! data stands in the way of, and which one who has no link to this node gets as well. All nodes are told likewise that one of
 //! them has ended the job.
 //!
@@ -9,7 +9,7 @@
 use super::handshake::{frame, Stage};
 use super::mesh::{Mesh, HELLO_WAIT};
 use super::peers::MeshEvent;
-use super::to_tell::{Telling, Turn};
+use super::to_tell::{RevokeBroadcast, Turn};
 use crate::error::Failure;
 use crate::net::{Poller, Token};
 use crate::runtime::base::link_key::LinkKey;
@@ -79,10 +79,9 @@ impl Mesh {
     /// What is being told gives way to what ends it all.
     fn stop_telling(&mut self) {
         self.dials.retain(|key, _| key.channel != Channel::Word);
-        let tells =
-            |stage: &Stage| matches!(stage, Stage::Dialled(of) | Stage::Telling(of) if of.channel == Channel::Word);
+        let tells = |stage: &Stage| matches!(stage, Stage::Dialled(of) | Stage::RevokeBroadcast(of) if of.channel == Channel::Word);
         self.handshakes.retain(|_, shake| !tells(&shake.stage));
-        self.telling = Telling::default();
+        self.telling = RevokeBroadcast::default();
     }
 
     /// This member has been told.
@@ -105,7 +104,7 @@ impl Mesh {
         shake.stage = match shake.stage {
             Stage::Dialled(_) => {
                 shake.outbound = self.telling.words.get(&key.group).cloned().unwrap_or_default();
-                Stage::Telling(key)
+                Stage::RevokeBroadcast(key)
             }
             _ => Stage::Hearing(key),
         };
@@ -127,5 +126,5 @@ impl Mesh {
 }
 
 fn tells(stage: &Stage, key: LinkKey) -> bool {
-    matches!(stage, Stage::Dialled(of) | Stage::Telling(of) if *of == key)
+    matches!(stage, Stage::Dialled(of) | Stage::RevokeBroadcast(of) if *of == key)
 }

@@ -9,16 +9,16 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The descriptor that is kept.
-pub(crate) struct Spare {
+pub(crate) struct SpareDescriptor {
     /// Any descriptor will do.
     kept: Option<Waker>,
     /// Since when there has been none for a connection.
     want: Option<Time>,
 }
 
-impl Spare {
-    pub(crate) fn new() -> Spare {
-        Spare { kept: Waker::new().ok(), want: None }
+impl SpareDescriptor {
+    pub(crate) fn new() -> SpareDescriptor {
+        SpareDescriptor { kept: Waker::new().ok(), want: None }
     }
 
     /// There is no want now.

@@ -13,7 +13,7 @@ pub(super) struct Turn {
 
 /// What is still to be told, and to whom.
 #[derive(Default)]
-pub(crate) struct Telling {
+pub(crate) struct RevokeBroadcast {
     pub(super) words: HashMap<GroupId, Vec<u8>>,
     pub(super) queue: VecDeque<Turn>,
     /// Until when each member that is being told may take.

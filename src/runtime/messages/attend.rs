@@ -1,16 +1,16 @@
-//! The attendant: the thread that waits for the links of a group's messages, keeps the time of operations, and finds out
+//! The progress thread: the thread that waits for the links of a group's messages, keeps the time of operations, and finds out
 //! what became of a peer whose link ended. Whatever callers can do themselves, they do.
 
 use super::engine::{Engine, Trouble};
 use super::signs::Suspect;
-use super::{Messages, Office, WAKER};
+use super::{EngineHandle, Messages, WAKER};
 use crate::error::{Failure, Result, Status};
 use crate::net::{Poller, Registry, Token};
 use crate::runtime::base::link_key::LinkKey;
 use crate::runtime::base::sync::lock;
 use crate::runtime::links::link::LinkEnd;
 use crate::runtime::links::peers::{turn_away, Mail, Slot};
-use crate::runtime::state::node_state::ToNode;
+use crate::runtime::state::node_state::AgentCommand;
 use crate::runtime::state::silence::Finding;
 use crate::runtime::state::verdict::Word;
 use crate::wire::Channel;
@@ -19,14 +19,14 @@ use std::time::Duration;
 
 impl Messages {
     /// Until the group's messages are ended.
-    pub(super) fn attend(&self, office: &Office, mut poller: Poller) {
+    pub(super) fn attend(&self, handle: &EngineHandle, mut poller: Poller) {
         let mut ready: Vec<u32> = Vec::new();
         let shared = &self.context.shared;
         loop {
             #[cfg(test)]
-            office.turns.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            handle.turns.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             let (until, more) = {
-                let mut engine = lock(&office.engine);
+                let mut engine = lock(&handle.engine);
                 ready.extend(std::iter::from_fn(|| engine.more.pop_first()));
                 ready.drain(..).for_each(|rank| engine.pump(rank));
                 let look_at = engine.look_for_signs(shared.clock.now(), |rank| self.context.answer_about(rank));
@@ -35,10 +35,10 @@ impl Messages {
                 engine.alarm = until;
                 (until, !engine.more.is_empty())
             };
-            self.see_to(office);
-            if office.mailbox.take_signal() {
-                self.look_in_mailbox(office, poller.registry());
-                if lock(&self.attendant).ended {
+            self.see_to(handle);
+            if handle.mailbox.take_signal() {
+                self.look_in_mailbox(handle, poller.registry());
+                if lock(&self.progress_thread).ended {
                     return;
                 }
                 continue;
@@ -50,10 +50,10 @@ impl Messages {
     }
 
     /// Takes what the agent thread has for the messages. Where the group is over, they end; that is done once, for to say so once
-    /// more would make the attendant look up again, without end.
-    fn look_in_mailbox(&self, office: &Office, registry: &Registry) {
-        let mut engine = lock(&office.engine);
-        for mail in office.mailbox.take() {
+    /// more would make the progress thread look up again, without end.
+    fn look_in_mailbox(&self, handle: &EngineHandle, registry: &Registry) {
+        let mut engine = lock(&handle.engine);
+        for mail in handle.mailbox.take() {
             match engine.failed {
                 Some(_) => turn_away(mail, self.context.last_word.get()),
                 None => take_in(&mut engine, mail, registry),
@@ -69,13 +69,13 @@ impl Messages {
     }
 
     /// What takes its time, or other threads: links to be opened, and peers that may be lost.
-    fn see_to(&self, office: &Office) {
+    fn see_to(&self, handle: &EngineHandle) {
         let (wanted, suspects, trouble) = {
-            let mut engine = lock(&office.engine);
+            let mut engine = lock(&handle.engine);
             (std::mem::take(&mut engine.wanted), std::mem::take(&mut engine.suspects), engine.trouble.take())
         };
         for rank in wanted {
-            self.context.shared.ask(ToNode::Open(LinkKey::new(self.context.id(), Channel::Messages, rank)));
+            self.context.shared.ask(AgentCommand::Open(LinkKey::new(self.context.id(), Channel::Messages, rank)));
         }
         match trouble {
             None => {}
@@ -98,9 +98,9 @@ impl Messages {
             match finding {
                 _ if self.context.told().is_some() => {}
                 Finding::Ask => self.context.ask_early(rank, &evidence),
-                Finding::Unreached => self.settle(office, rank, &evidence, Word::Alive),
+                Finding::Unreached => self.settle(handle, rank, &evidence, Word::Alive),
                 _ => self.settle(
-                    office,
+                    handle,
                     rank,
                     &evidence,
                     self.context.ask_about(rank, &evidence, matches!(end, LinkEnd::Silent(_))),
@@ -110,15 +110,15 @@ impl Messages {
     }
 
     /// A link ended: what that means is the scheduler's to say.
-    fn settle(&self, office: &Office, rank: u32, evidence: &str, word: Word) {
+    fn settle(&self, handle: &EngineHandle, rank: u32, evidence: &str, word: Word) {
         match word {
             Word::Told(failure) => {
                 self.context.break_with(failure);
                 self.context.interrupt();
             }
-            Word::Left(culprit) => lock(&office.engine).peer_left(rank, Some(culprit)),
+            Word::Left(culprit) => lock(&handle.engine).peer_left(rank, Some(culprit)),
             // Nobody needs it just now; it may be leaving.
-            Word::Alive | Word::Silent | Word::CutOff(_) if !lock(&office.engine).needs(rank) => {}
+            Word::Alive | Word::Silent | Word::CutOff(_) if !lock(&handle.engine).needs(rank) => {}
             Word::Alive => {
                 let (own, other) =
                     (self.context.describe(self.context.rank().unwrap_or(0)), self.context.describe(rank));

@@ -3,7 +3,7 @@
 use super::engine::Engine;
 use super::matching::{Matching, MessageId, OpId};
 use super::operation::{Operation, Stage};
-use super::peer::{Peer, Progress, Theirs};
+use super::peer::{Inbound, InboundStage, Peer};
 use crate::error::{Culprit, Error, Failure, Status};
 use crate::runtime::links::link::{LinkEnd, Moved};
 use crate::runtime::links::peers::Slot;
@@ -17,9 +17,9 @@ impl Engine {
         peer.writing = None;
         peer.words.clear();
         peer.heads.clear();
-        peer.granted.clear();
+        peer.cleared.clear();
         peer.ours.clear();
-        let unfinished = |theirs: &Theirs| !matches!(theirs.state, Progress::Kept(_));
+        let unfinished = |theirs: &Inbound| !matches!(theirs.state, InboundStage::Kept(_));
         let gone: Vec<u64> =
             peer.theirs.iter().filter(|(_, theirs)| unfinished(theirs)).map(|(number, _)| *number).collect();
         for number in gone {

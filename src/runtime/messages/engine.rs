@@ -1,16 +1,16 @@
 //! The messages of one group: what is posted, what has come, and what becomes of both.
 //!
-//! Invariants: an operation ends once, and from then on its buffer is not touched; on each link eager messages and offers
+//! Invariants: an operation ends once, and from then on its buffer is not touched; on each link eager messages and announced
 //! go out in the order in which their sends were posted; no more than [`EAGER_CREDIT`] of one peer's messages is kept. How
 //! frames move is in `traffic`; what becomes of all this when a peer leaves, or the group is over, in `ending`.
 
+use super::buffer_pool::BufferPool;
 use super::matching::{Matching, MessageId, OpId, Wanted};
-use super::operation::{asked_at, misfit, Operation, Post, Stage, Way, DEADLINES_KEPT};
-use super::peer::{Bytes, Peer, Progress, Theirs};
+use super::operation::{asked_at, misfit, Direction, Operation, Post, Stage, DEADLINES_KEPT};
+use super::peer::{Bytes, Inbound, InboundStage, Peer};
 use super::queues::Map;
 use super::ranks::Ranks;
 use super::signs::{Signs, Suspect};
-use super::spare::Spare;
 use crate::agent::Ask;
 use crate::collective::{Buffer, Span};
 use crate::error::{Error, Failure, Result, Status};
@@ -60,13 +60,13 @@ pub(super) struct Engine {
     pub failed: Option<Failure>,
     /// The newest operation whose time was up: nothing is over because of it.
     pub late: Option<Failure>,
-    /// Until when the attendant sleeps at most.
+    /// Until when the progress thread sleeps at most.
     pub alarm: Time,
     /// How many frames have moved.
     pub moved: u64,
     pub signs: Signs,
     /// What was needed before and will be again: so that in the long run nothing is allocated.
-    pub spare: Spare,
+    pub spare: BufferPool,
     pub head: Vec<u8>,
     pub open: Vec<u32>,
 }
@@ -93,7 +93,7 @@ impl Engine {
             alarm: Time::NEVER,
             moved: 0,
             signs: Signs::new(Bounds::of(&roster.formed.agreed)),
-            spare: Spare::default(),
+            spare: BufferPool::default(),
             head: Vec::new(),
             open: Vec::new(),
         }
@@ -104,7 +104,7 @@ impl Engine {
         self.next_op
     }
 
-    /// Whether there is something that only the attendant can do.
+    /// Whether there is something that only the progress thread can do.
     pub(super) fn needs_attention(&self) -> bool {
         !self.more.is_empty() || !self.suspects.is_empty() || self.trouble.is_some()
     }
@@ -123,8 +123,8 @@ impl Engine {
     /// To whom one of these sends, and how much of it may have to be kept here, for it is to oneself.
     pub(super) fn keeps(&self, first: &Post, second: Option<&Post>) -> (Option<u32>, usize) {
         let send = [Some(first), second].into_iter().flatten().find_map(|post| match post.way {
-            Way::Send { to, .. } => Some((to, post.bytes())),
-            Way::Receive { .. } => None,
+            Direction::Send { to, .. } => Some((to, post.bytes())),
+            Direction::Receive { .. } => None,
         });
         let kept = send.filter(|(to, bytes)| *to == self.own && *bytes <= EAGER_MAX);
         (send.map(|(to, _)| to), kept.map_or(0, |(_, bytes)| bytes))
@@ -167,9 +167,9 @@ impl Engine {
         let way = operation.post.way;
         self.operations.insert(op, operation);
         match way {
-            Way::Send { to, tag } if to == self.own => self.send_to_self(op, tag),
-            Way::Send { to, .. } => self.send(op, to),
-            Way::Receive { from, .. } => self.receive(op, from),
+            Direction::Send { to, tag } if to == self.own => self.send_to_self(op, tag),
+            Direction::Send { to, .. } => self.send(op, to),
+            Direction::Receive { from, .. } => self.receive(op, from),
         }
     }
 
@@ -285,14 +285,14 @@ impl Engine {
         let sent = (theirs.count, theirs.dtype);
         let (tag, fits) = (theirs.tag, sent.1 == room.1 && sent.0 <= room.0);
         match &mut theirs.state {
-            Progress::Arriving(of) => {
+            InboundStage::Arriving(of) => {
                 operation.stage = Stage::Met(message);
                 *of = fits.then_some(op); // what nobody will have is dropped when it is here
             }
-            Progress::Kept(_) => {
+            InboundStage::Kept(_) => {
                 let theirs = self.peer(source).theirs.remove(&number)?;
                 let (cost, length) = (theirs.cost(), theirs.bytes());
-                let Progress::Kept(bytes) = theirs.state else { return None };
+                let InboundStage::Kept(bytes) = theirs.state else { return None };
                 if fits {
                     let [from, to] = [Buffer::Input, Buffer::Output].map(|buffer| Span::new(buffer, 0, length));
                     bytes.input().into_output_of(buffers).memory().copy(from, to);
@@ -303,16 +303,16 @@ impl Engine {
                     self.received(op, source, tag, sent.0, sent.1);
                 }
             }
-            Progress::Offered if fits => {
-                theirs.state = Progress::Granted(op);
+            InboundStage::Requested if fits => {
+                theirs.state = InboundStage::Cleared(op);
                 operation.stage = Stage::Coming(message, 0);
-                self.say(source, MessagePart::Grant, number, 0, sent.1);
+                self.say(source, MessagePart::Cts, number, 0, sent.1);
             }
-            Progress::Offered => {
+            InboundStage::Requested => {
                 self.peer(source).theirs.remove(&number);
                 self.say(source, MessagePart::Refuse, number, room.0, room.1);
             }
-            Progress::Granted(_) => {}
+            InboundStage::Cleared(_) => {}
         }
         if fits {
             return None;
@@ -336,7 +336,7 @@ impl Engine {
     /// A message to oneself that nobody would ever take is an error, not a hang. `beside`: what a receive asks for that is
     /// posted just before it.
     fn check_own(&self, post: &Post, beside: Option<Wanted>) -> Result<()> {
-        let Way::Send { to, tag } = post.way else { return Ok(()) };
+        let Direction::Send { to, tag } = post.way else { return Ok(()) };
         let bytes = post.bytes() as u64;
         let before = beside.and_then(|wanted| self.matching.first_arrived(wanted));
         let meets = before.is_none() && beside.is_some_and(|wanted| wanted.accepts(to, tag));
@@ -351,7 +351,7 @@ impl Engine {
         }
         let own = self.peers.get(&to);
         let freed = before.filter(|message| message.source == to).and_then(|message| own?.theirs.get(&message.number));
-        let kept = own.map_or(0, |own| own.kept) - freed.map_or(0, Theirs::cost);
+        let kept = own.map_or(0, |own| own.kept) - freed.map_or(0, Inbound::cost);
         if kept + bytes + EAGER_COST > EAGER_CREDIT {
             let why =
                 format!("what it has sent to itself and not received fills the {EAGER_CREDIT} bytes that are kept");
@@ -369,13 +369,13 @@ impl Engine {
         peer.numbered += 1;
         peer.kept += length as u64 + EAGER_COST;
         let number = peer.numbered;
-        let state = Progress::Kept(Bytes::Callers(op, buffers));
-        peer.theirs.insert(number, Theirs { tag, dtype, count, state });
+        let state = InboundStage::Kept(Bytes::Callers(op, buffers));
+        peer.theirs.insert(number, Inbound { tag, dtype, count, state });
         let misfit = self.arrive(MessageId { source: own, number }, tag);
         // What no receive waited for is kept, and the caller's memory is not touched any more.
         if let Some(theirs) = self.peers.get_mut(&own).and_then(|peer| peer.theirs.get_mut(&number)) {
             let bytes = self.spare.copy(buffers.memory().bytes(Span::new(Buffer::Input, 0, length)));
-            theirs.state = Progress::Kept(Bytes::Own(bytes));
+            theirs.state = InboundStage::Kept(Bytes::Own(bytes));
         }
         // An eager one has ended before it meets anything; a longer one has waited for its receive.
         self.end(op, misfit.filter(|_| length > EAGER_MAX).map_or(Ok(None), Err));
@@ -390,7 +390,7 @@ impl Engine {
     /// The caller wants the end of an operation: of one that has not met its other half yet.
     pub(super) fn cancel(&mut self, op: OpId) {
         let Some(operation) = self.operations.get(&op) else { return };
-        if matches!(operation.stage, Stage::Waiting | Stage::Offered(_) | Stage::Posted) {
+        if matches!(operation.stage, Stage::Waiting | Stage::Requested(_) | Stage::Posted) {
             let sentence = format!("{} was cancelled", self.title(operation));
             self.give_up(op, Error::new(Status::Aborted, sentence));
         }
@@ -403,7 +403,7 @@ impl Engine {
         let peer = operation.peer();
         match (stage, peer) {
             (Stage::Posted, _) => drop(self.matching.take_posted(op)),
-            (Stage::Offered(number) | Stage::Granted(number, _), Some(to)) => {
+            (Stage::Requested(number) | Stage::Cleared(number, _), Some(to)) => {
                 self.peer(to).ours.remove(&number);
                 self.say(to, MessagePart::Withdraw, number, 0, dtype);
             }
@@ -423,7 +423,7 @@ impl Engine {
     fn set_free(&mut self, message: MessageId) {
         let theirs = self.peers.get_mut(&message.source).and_then(|peer| peer.theirs.get_mut(&message.number));
         let Some(theirs) = theirs else { return };
-        if let Progress::Arriving(of) = &mut theirs.state {
+        if let InboundStage::Arriving(of) = &mut theirs.state {
             *of = None;
             let tag = theirs.tag;
             self.arrive(message, tag);

@@ -3,7 +3,7 @@
 
 use super::engine::{Engine, Trouble};
 use super::peer::Bytes;
-use super::{Post, Way};
+use super::{Direction, Post};
 use crate::collective::{Buffer, Landing, Span};
 use crate::error::{Failure, Status};
 use crate::runtime::base::control::tests::Scripted;
@@ -19,7 +19,7 @@ use crate::runtime::state::silence::Finding;
 use crate::types::{DType, Epoch, GroupId, Time};
 use crate::wire::{
     encode_frame, FrameHeader, LinkKind, MessageHeader, MessagePart, MessageWait, PeerState, EAGER_COST, EAGER_CREDIT,
-    EAGER_MAX, HEADER_BYTES, OFFERS_MAX,
+    EAGER_MAX, HEADER_BYTES, RTS_MAX,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,7 +52,7 @@ impl Bench {
         Bench { engine, scripts }
     }
 
-    fn post(&mut self, way: Way, buffers: CallBuffers<'static>, length: usize) -> Request {
+    fn post(&mut self, way: Direction, buffers: CallBuffers<'static>, length: usize) -> Request {
         let (request, completer) = request();
         let post = Post { way, dtype: UINT8, count: length as u64, buffers };
         self.engine.check(&post, None).expect("nothing is wrong with it");
@@ -62,13 +62,13 @@ impl Bench {
     }
 
     fn send(&mut self, to: u32, tag: i32, length: usize) -> Request {
-        self.post(Way::Send { to, tag }, CallBuffers::of(given_up(&content(length)), &mut []), length)
+        self.post(Direction::Send { to, tag }, CallBuffers::of(given_up(&content(length)), &mut []), length)
     }
 
     /// A receive of whatever has this tag, and its memory.
     fn receive(&mut self, from: Option<u32>, tag: i32, length: usize) -> (Request, CallBuffers<'static>) {
         let memory = CallBuffers::of(&[], given_up(&vec![0xee; length]));
-        (self.post(Way::Receive { from, tag: Some(tag) }, memory, length), memory)
+        (self.post(Direction::Receive { from, tag: Some(tag) }, memory, length), memory)
     }
 
     /// These bytes come from this rank.
@@ -144,8 +144,8 @@ fn eager(number: u64, tag: i32, length: usize) -> Vec<u8> {
     frame(part(MessagePart::Eager, number, tag, length), &content(length))
 }
 
-fn offer(number: u64, tag: i32) -> Vec<u8> {
-    frame(part(MessagePart::Offer, number, tag, LONG), &[])
+fn rts(number: u64, tag: i32) -> Vec<u8> {
+    frame(part(MessagePart::Rts, number, tag, LONG), &[])
 }
 
 fn status(request: &Request) -> Option<Status> {
@@ -160,7 +160,7 @@ fn got(source: u32, tag: i32, length: usize) -> Option<crate::runtime::base::req
 fn one_who_has_left_reads_nothing_more() {
     let mut bench = Bench::new();
     let (request, memory) = bench.receive(Some(1), 5, LONG);
-    bench.comes(1, &offer(1, 5));
+    bench.comes(1, &rts(1, 5));
     let piece = frame(part(MessagePart::Piece, 1, 0, LONG), &content(LONG));
     bench.comes(1, &piece[..LONG / 2]);
     assert!(bench.engine.peer(1).reading.is_some(), "it is in the middle of a frame");
@@ -177,9 +177,9 @@ fn one_who_has_left_reads_nothing_more() {
 fn one_who_leaves_ends_its_frame_from_a_copy_and_then_says_so() {
     let mut bench = Bench::new();
     let request = bench.send(1, 5, LONG);
-    assert_eq!(bench.went(1).0, [(MessagePart::Offer, 1, Vec::new())]);
+    assert_eq!(bench.went(1).0, [(MessagePart::Rts, 1, Vec::new())]);
     bench.scripts[1].script().room = 5000;
-    bench.comes(1, &frame(part(MessagePart::Grant, 1, 0, 0), &[]));
+    bench.comes(1, &frame(part(MessagePart::Cts, 1, 0, 0), &[]));
     bench.leave();
     assert_eq!(status(&request), Some(Status::State));
     let writing = bench.engine.peer(1).writing.as_ref().expect("it is in the middle of a frame");
@@ -219,8 +219,8 @@ fn receives_whose_sender_leaves_wait_for_another_message() {
     let (first, _) = bench.receive(None, 5, LONG);
     let (second, _) = bench.receive(None, 5, LONG);
     let (third, _) = bench.receive(Some(1), 5, LONG);
-    bench.comes(1, &[offer(1, 5), offer(2, 5), offer(3, 5), eager(4, 5, 10)].concat());
-    assert_eq!(bench.went(1).0.len(), 3, "three are granted");
+    bench.comes(1, &[rts(1, 5), rts(2, 5), rts(3, 5), eager(4, 5, 10)].concat());
+    assert_eq!(bench.went(1).0.len(), 3, "three are cleared");
     let mut bytes = Vec::new();
     encode_frame(LinkKind::Leave as u8, 0, &[], &mut bytes);
     bench.comes(1, &bytes);
@@ -235,7 +235,7 @@ fn a_receive_that_has_a_part_of_its_message_ends_with_its_sender() {
     for behind_a_piece in [true, false] {
         let mut bench = Bench::new();
         let (request, _) = bench.receive(None, 5, LONG);
-        bench.comes(1, &offer(1, 5));
+        bench.comes(1, &rts(1, 5));
         let message = part(MessagePart::Piece, 1, 0, LONG);
         match behind_a_piece {
             true => bench.comes(1, &[frame(message, &content(1000)), leave()].concat()),
@@ -249,14 +249,14 @@ fn a_receive_that_has_a_part_of_its_message_ends_with_its_sender() {
 }
 
 #[test]
-fn a_piece_of_another_message_than_was_offered_is_damage() {
+fn a_piece_of_another_message_than_was_announced_is_damage() {
     let honest = part(MessagePart::Piece, 1, 0, LONG);
     let wider = MessageHeader { dtype: DType::Uint64, ..honest };
     let longer = MessageHeader { count: honest.count + 1, ..honest };
     for lie in [wider, longer] {
         let mut bench = Bench::new();
         let (request, _) = bench.receive(Some(1), 5, LONG);
-        bench.comes(1, &offer(1, 5));
+        bench.comes(1, &rts(1, 5));
         bench.comes(1, &frame(lie, &content(LONG))[..1000]);
         let what = bench.damage().expect("it is found before any of it is taken");
         assert!(what.contains("a piece of"), "{what}");
@@ -265,20 +265,20 @@ fn a_piece_of_another_message_than_was_offered_is_damage() {
 }
 
 #[test]
-fn who_withdraws_what_was_never_offered_does_damage() {
+fn who_withdraws_what_was_never_announced_does_damage() {
     let mut bench = Bench::new();
     bench.comes(1, &frame(part(MessagePart::Withdraw, 7, 0, 0), &[]));
     assert_eq!(bench.damage(), None, "it may have been refused before");
     bench.comes(1, &[eager(1, 5, 10), frame(part(MessagePart::Withdraw, 1, 0, 0), &[])].concat());
     let what = bench.damage().unwrap();
-    assert!(what.contains("message 1 is withdrawn, and was never offered"), "{what}");
+    assert!(what.contains("message 1 is withdrawn, and was never announced"), "{what}");
 }
 
 #[test]
-fn offers_are_bounded_on_both_sides() {
+fn announced_messages_are_bounded_on_both_sides() {
     let mut bench = Bench::new();
-    let most = OFFERS_MAX as u64 + EAGER_CREDIT / EAGER_COST;
-    let mut frames: Vec<u8> = (1..=most).flat_map(|number| offer(number, 5)).collect();
+    let most = RTS_MAX as u64 + EAGER_CREDIT / EAGER_COST;
+    let mut frames: Vec<u8> = (1..=most).flat_map(|number| rts(number, 5)).collect();
     while !frames.is_empty() {
         let some = frames.split_off(frames.len().min(1 << 20));
         bench.comes(1, &std::mem::replace(&mut frames, some));
@@ -287,22 +287,22 @@ fn offers_are_bounded_on_both_sides() {
         }
     }
     assert_eq!((bench.engine.peer(1).theirs.len() as u64, bench.damage()), (most, None));
-    bench.comes(1, &offer(most + 1, 5));
-    assert!(bench.damage().unwrap().contains("more than 65536 offers"));
+    bench.comes(1, &rts(most + 1, 5));
+    assert!(bench.damage().unwrap().contains("more than 65536 announced"));
 
     let mut bench = Bench::new();
     let buffers = CallBuffers::of(given_up(&content(LONG)), &mut []);
-    for _ in 0..=OFFERS_MAX {
-        bench.post(Way::Send { to: 2, tag: 5 }, buffers, LONG);
+    for _ in 0..=RTS_MAX {
+        bench.post(Direction::Send { to: 2, tag: 5 }, buffers, LONG);
     }
     let behind = bench.send(2, 6, 0);
     bench.engine.look(None);
-    let (offers, _) = bench.went(2);
-    assert!(offers.len() == OFFERS_MAX && offers.iter().all(|(part, ..)| *part == MessagePart::Offer));
+    let (announced, _) = bench.went(2);
+    assert!(announced.len() == RTS_MAX && announced.iter().all(|(part, ..)| *part == MessagePart::Rts));
     assert_eq!(behind.test(), None, "it does not overtake the one that is held back");
     bench.comes(2, &frame(part(MessagePart::Drop, 9, 0, 0), &[]));
     let parts: Vec<MessagePart> = bench.went(2).0.into_iter().map(|(part, ..)| part).collect();
-    assert_eq!(parts, [MessagePart::Offer, MessagePart::Eager], "where one has ended the next may go");
+    assert_eq!(parts, [MessagePart::Rts, MessagePart::Eager], "where one has ended the next may go");
     assert_eq!(behind.test(), Some(Ok(None)));
 }
 
@@ -323,7 +323,7 @@ fn a_misfit_that_is_cancelled_while_it_is_refused_ends_on_both_sides() {
     // The receiver: it refuses, and then hears that the message is withdrawn.
     let mut bench = Bench::new();
     let (request, _) = bench.receive(Some(1), 5, 10);
-    bench.comes(1, &[offer(1, 5), frame(part(MessagePart::Withdraw, 1, 0, 0), &[])].concat());
+    bench.comes(1, &[rts(1, 5), frame(part(MessagePart::Withdraw, 1, 0, 0), &[])].concat());
     assert_eq!((status(&request), bench.damage()), (Some(Status::Mismatch), None));
     assert_eq!(bench.went(1).0, [(MessagePart::Refuse, 1, Vec::new())]);
     // The sender: it withdraws, and then hears that the message is refused.
@@ -332,7 +332,7 @@ fn a_misfit_that_is_cancelled_while_it_is_refused_ends_on_both_sides() {
     bench.comes(1, &frame(part(MessagePart::Refuse, 1, 0, 10), &[]));
     assert_eq!((status(&send), bench.damage()), (Some(Status::Aborted), None));
     let parts = bench.went(1).0.into_iter().map(|(part, number, _)| (part, number));
-    assert!(parts.eq([(MessagePart::Offer, 1), (MessagePart::Withdraw, 1)]));
+    assert!(parts.eq([(MessagePart::Rts, 1), (MessagePart::Withdraw, 1)]));
 }
 
 /// So many tenths of a second on; the cluster has agreed on a time-out of 1 s.
@@ -409,7 +409,7 @@ fn the_operations_that_have_waited_longest_are_told_of() {
     (1..=10).for_each(|op| bench.engine.cancel(op));
     assert_eq!(bench.engine.waits(at(0), at(300)), [], "what has ended waits no more");
     drop(requests);
-    let way = Way::Receive { from: None, tag: None };
+    let way = Direction::Receive { from: None, tag: None };
     let post = Post { way, dtype: DType::Uint8, count: 0, buffers: CallBuffers::of(&[], &mut []) };
     let (_any, completer) = request();
     bench.engine.post(post, at(200), 1000, Time::NEVER, completer);

@@ -7,14 +7,14 @@ use super::matching::OpId;
 use super::operation::{Stage, ASKED_BEFORE, DEADLINES_KEPT};
 use crate::agent::Command;
 use crate::error::{Error, Failure, Status};
-use crate::runtime::state::node_state::{Shared, ToNode};
+use crate::runtime::state::node_state::{AgentCommand, NodeState};
 use crate::runtime::state::stragglers::place_in_words;
 use crate::types::Time;
 use std::cmp::Reverse;
 
 impl Engine {
     /// The time of some operations may be up. Returns when to come again.
-    pub(super) fn expire(&mut self, shared: &Shared) -> Time {
+    pub(super) fn expire(&mut self, shared: &NodeState) -> Time {
         let now = shared.clock.now();
         while let Some(Reverse((at, op))) = self.deadlines.peek().copied() {
             if at > now {
@@ -35,7 +35,7 @@ impl Engine {
     }
 
     /// Asks where a peer is, once for all operations whose time is up soon.
-    fn ask_where(&mut self, rank: u32, now: Time, shared: &Shared) {
+    fn ask_where(&mut self, rank: u32, now: Time, shared: &NodeState) {
         let Some(index) = self.roster.members.get(rank as usize).filter(|_| shared.learnt().away.is_none()) else {
             return;
         };
@@ -49,11 +49,11 @@ impl Engine {
             shared.learnt().absent.remove(&over);
         }
         let question = Command::WhereAre(ask, self.roster.id, u64::MAX, Some(*index));
-        shared.ask(ToNode::Of(self.roster.formed.epoch, question));
+        shared.ask(AgentCommand::Of(self.roster.formed.epoch, question));
     }
 
     /// Where it is, in words, as far as that was told in time.
-    fn place_of(&self, rank: u32, now: Time, shared: &Shared) -> Option<String> {
+    fn place_of(&self, rank: u32, now: Time, shared: &NodeState) -> Option<String> {
         let (_, ask) = self.asked.get(&rank).filter(|(at, _)| now.since(*at) <= ASKED_BEFORE * 4)?;
         let learnt = shared.learnt();
         let place = learnt.absent.get(ask)?.members.first()?;
@@ -73,8 +73,8 @@ impl Engine {
         let what = self.title(operation);
         let state = match operation.stage {
             Stage::Posted => "no such message has come",
-            Stage::Waiting | Stage::Offered(_) => "it is not received",
-            Stage::Leaving | Stage::Granted(..) => "not all of it has gone",
+            Stage::Waiting | Stage::Requested(_) => "it is not received",
+            Stage::Leaving | Stage::Cleared(..) => "not all of it has gone",
             Stage::Met(_) | Stage::Coming(..) => "not all of it has come",
         };
         let limit = operation.limit_ms as f64 / 1000.0;

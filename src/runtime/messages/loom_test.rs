@@ -3,7 +3,7 @@
 
 use super::super::loom_test::every_order;
 use super::engine::Engine;
-use super::{Post, Way};
+use super::{Direction, Post};
 use crate::error::{Error, Failure, Status};
 use crate::runtime::base::request::{request, Operation, Outcome, Received, Request, Told};
 use crate::runtime::base::sync::{lock, Arc, Mutex};
@@ -15,8 +15,8 @@ use loom::thread;
 
 const OWN: u32 = 0;
 const HERE: Received = Received { source: OWN, tag: 1, count: 0, dtype: DType::Uint8 };
-const SEND: Way = Way::Send { to: OWN, tag: 1 };
-const RECEIVE: Way = Way::Receive { from: Some(OWN), tag: Some(1) };
+const SEND: Direction = Direction::Send { to: OWN, tag: 1 };
+const RECEIVE: Direction = Direction::Receive { from: Some(OWN), tag: Some(1) };
 
 #[test]
 fn a_send_and_a_receive_under_one_request_end_it_together() {
@@ -40,7 +40,7 @@ fn engine() -> Arc<Mutex<Engine>> {
 }
 
 /// Posts an empty message, as `start_messages` does.
-fn post(engine: &Arc<Mutex<Engine>>, way: Way) -> Request {
+fn post(engine: &Arc<Mutex<Engine>>, way: Direction) -> Request {
     let (request, completer) = request();
     let mut posting = lock(engine);
     let (op, theirs) = (posting.upcoming(), Arc::clone(engine));

@@ -3,7 +3,7 @@
 
 use super::super::cluster_test::{hard, one_cause, plain, run};
 use super::super::damage_test::{told_by, Trouble};
-use super::{Post, Way};
+use super::{Direction, Post};
 use crate::collective::{Buffer, Span};
 use crate::error::{Error, Failure, Result, Status};
 use crate::runtime::base::request::{request, Received, Request};
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 const SOON: Duration = Duration::from_secs(20);
 
-fn start(group: &Arc<Group>, way: Way, (buffers, length): (CallBuffers<'static>, usize)) -> Result<Request> {
+fn start(group: &Arc<Group>, way: Direction, (buffers, length): (CallBuffers<'static>, usize)) -> Result<Request> {
     group.start_messages(Post { way, dtype: DType::Uint8, count: length as u64, buffers }, None)
 }
 
@@ -39,14 +39,14 @@ fn all_to_all(group: &Arc<Group>, lengths: &[usize]) {
     let places = || (0..size).flat_map(|peer| lengths.iter().map(move |length| (peer, *length)));
     let receives: Vec<_> = places()
         .map(|(from, length)| {
-            let (out, way) = (room(length + 3), Way::Receive { from: Some(from), tag: Some(length as i32) });
+            let (out, way) = (room(length + 3), Direction::Receive { from: Some(from), tag: Some(length as i32) });
             (from, length, out, start(group, way, (out, length + 3)).unwrap())
         })
         .collect();
     let sends: Vec<_> = places()
         .map(|(to, length)| {
             let bytes = CallBuffers::of(message(own, to, length), &mut []);
-            start(group, Way::Send { to, tag: length as i32 }, (bytes, length)).unwrap()
+            start(group, Direction::Send { to, tag: length as i32 }, (bytes, length)).unwrap()
         })
         .collect();
     for send in &sends {
@@ -77,9 +77,9 @@ fn troubled(trouble: Trouble) -> Vec<Option<Error>> {
         let group = cluster.group(GroupId::WORLD);
         let (own, size) = (group.rank().unwrap(), group.size());
         let (from, to) = ((own + size - 1) % size, (own + 1) % size);
-        let receive = start(&group, Way::Receive { from: Some(from), tag: None }, (room(200_000), 200_000));
+        let receive = start(&group, Direction::Receive { from: Some(from), tag: None }, (room(200_000), 200_000));
         let bytes = CallBuffers::of(message(own, to, 200_000), &mut []);
-        let send = start(&group, Way::Send { to, tag: 1 }, (bytes, 200_000));
+        let send = start(&group, Direction::Send { to, tag: 1 }, (bytes, 200_000));
         let outcomes = [send, receive].map(|started| started.and_then(|request| ended(&request)));
         if let Some(Err(error)) = outcomes.into_iter().find(Result::is_err) {
             break error;
@@ -115,33 +115,33 @@ fn messages_that_begin_when_their_group_is_broken_end_all_the_same() {
             group: None,
             sequence: 0,
         });
-        let office = group.messages.office().unwrap();
+        let handle = group.messages.handle().unwrap();
         let (request, completer) = request();
-        let way = Way::Receive { from: None, tag: None };
+        let way = Direction::Receive { from: None, tag: None };
         let post = Post { way, dtype: DType::Uint8, count: 0, buffers: room(0) };
         {
-            let mut engine = lock(&office.engine);
+            let mut engine = lock(&handle.engine);
             match engine.check(&post, None) {
                 Ok(()) => engine.post(post, Time(0), 0, Time::NEVER, completer),
-                Err(error) => completer.complete(Err(error)), // the attendant was here before
+                Err(error) => completer.complete(Err(error)), // the progress thread was here before
             }
         }
-        let outcome = request.wait(Some(SOON)).expect("the attendant looks up");
+        let outcome = request.wait(Some(SOON)).expect("the progress thread looks up");
         assert_eq!(outcome.unwrap_err().status(), Status::Revoked);
     });
 }
 
 /// Its bell rang once for that; were it to ring it itself by looking, it would never sleep again.
 #[test]
-fn an_attendant_whose_group_is_over_sleeps_until_it_is_ended() {
+fn a_progress_thread_whose_group_is_over_sleeps_until_it_is_ended() {
     run(1, &plain(), |cluster, _| {
         let group = cluster.group(GroupId::WORLD);
-        let receive = start(&group, Way::Receive { from: None, tag: None }, (room(0), 0)).unwrap();
+        let receive = start(&group, Direction::Receive { from: None, tag: None }, (room(0), 0)).unwrap();
         let (cause, epoch, group_id) = ("over".to_owned(), group.epoch(), Some(group.id()));
         let over = Failure { status: Status::Revoked, culprit: None, cause, epoch, group: group_id, sequence: 0 };
         group.context.break_with(over.clone());
         assert_eq!(ended(&receive).unwrap_err().status(), Status::Revoked);
-        let turns = || group.messages.office().unwrap().turns.load(std::sync::atomic::Ordering::Relaxed);
+        let turns = || group.messages.handle().unwrap().turns.load(std::sync::atomic::Ordering::Relaxed);
         let before = turns();
         for _ in 0..10 {
             std::thread::sleep(Duration::from_millis(10));
@@ -159,18 +159,18 @@ fn a_refused_half_takes_the_other_with_it_before_anything_has_begun() {
         let group = cluster.group(GroupId::WORLD);
         if group.rank() == Some(1) {
             let long = CallBuffers::of(message(1, 0, LONG), &mut []);
-            let sent = start(&group, Way::Send { to: 0, tag: 5 }, (long, LONG)).unwrap();
-            let short = start(&group, Way::Send { to: 0, tag: 6 }, (room(0), 0)).unwrap();
+            let sent = start(&group, Direction::Send { to: 0, tag: 5 }, (long, LONG)).unwrap();
+            let short = start(&group, Direction::Send { to: 0, tag: 6 }, (room(0), 0)).unwrap();
             assert_eq!([ended(&sent), ended(&short)], [Ok(None), Ok(None)]);
             return;
         }
         let (from, dtype) = (Some(1), DType::Uint8);
-        let behind = start(&group, Way::Receive { from, tag: Some(6) }, (room(0), 0)).unwrap();
-        assert!(ended(&behind).is_ok(), "the offer before it is here, too");
+        let behind = start(&group, Direction::Receive { from, tag: Some(6) }, (room(0), 0)).unwrap();
+        assert!(ended(&behind).is_ok(), "the RTS before it is here, too");
         let posts = |from, out| {
-            let way = Way::Receive { from: Some(from), tag: Some(5) };
+            let way = Direction::Receive { from: Some(from), tag: Some(5) };
             let buffers = CallBuffers::of(message(0, 0, LONG), &mut []);
-            let send = Post { way: Way::Send { to: 0, tag: 5 }, dtype, count: LONG as u64, buffers };
+            let send = Post { way: Direction::Send { to: 0, tag: 5 }, dtype, count: LONG as u64, buffers };
             (Post { way, dtype, count: LONG as u64, buffers: out }, Some(send))
         };
         let out = room(LONG);
@@ -178,7 +178,7 @@ fn a_refused_half_takes_the_other_with_it_before_anything_has_begun() {
         let refused = group.start_messages(receive, send).map(|_| ()).unwrap_err();
         assert_eq!(refused.status(), Status::State, "{}", refused.message());
         // The message of rank 1 is still there for whoever asks; and a receive beside it makes the send possible.
-        let again = start(&group, Way::Receive { from, tag: Some(5) }, (out, LONG)).unwrap();
+        let again = start(&group, Direction::Receive { from, tag: Some(5) }, (out, LONG)).unwrap();
         assert_eq!(ended(&again), Ok(Some(Received { source: 1, tag: 5, count: LONG as u64, dtype })));
         let (receive, send) = posts(0, out);
         let own = group.run_messages(receive, send);

@@ -8,7 +8,7 @@
 //! | [`peer`] | what is known of one peer |
 //! | [`engine`] | the state of a group's messages, and all that can happen to it |
 //! | [`traffic`] | frames, out and in |
-//! | [`spare`], [`ranks`] | buffers to be used again; sets of peers |
+//! | [`buffer_pool`], [`ranks`] | buffers to be used again; sets of peers |
 //! | [`ending`] | what becomes of all that when a peer leaves, or the group is over |
 //! | [`signs`], [`unreached`] | peers that live and are not reached |
 //! | [`attend`] | the thread that sees to it that messages go on by themselves |
@@ -18,6 +18,7 @@
 //! sleeps. All of it under one lock, so that a message is handed from thread to thread only where somebody sleeps.
 
 mod attend;
+mod buffer_pool;
 mod ending;
 mod engine;
 #[cfg(test)]
@@ -33,11 +34,11 @@ mod peer;
 mod queues;
 mod ranks;
 mod signs;
-mod spare;
+
 mod traffic;
 mod unreached;
 
-pub use operation::{Post, Way};
+pub use operation::{Direction, Post};
 
 use crate::agent::Command;
 use crate::error::{memory, Error, Failure, Result, Status};
@@ -50,7 +51,7 @@ use crate::runtime::base::request::{Cancels, Operation, Outcome, Request};
 use crate::runtime::base::sync::{lock, Bell, Mutex};
 use crate::runtime::links::peers::{turn_away, Mail};
 use crate::runtime::state::context::Context;
-use crate::runtime::state::node_state::ToNode;
+use crate::runtime::state::node_state::AgentCommand;
 use crate::types::Time;
 use crate::wire::{Channel, MessageWait};
 use engine::Engine;
@@ -58,47 +59,47 @@ use matching::OpId;
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
-/// The token of what wakes the attendant; a link's is its peer's rank.
+/// The token of what wakes the progress thread; a link's is its peer's rank.
 const WAKER: usize = usize::MAX - 1;
 
 /// A group's messages; nothing before their first use.
 pub(crate) struct Messages {
     context: Arc<Context>,
-    office: OnceLock<Arc<Office>>,
-    attendant: Mutex<Attendant>,
+    handle: OnceLock<Arc<EngineHandle>>,
+    progress_thread: Mutex<ProgressThread>,
 }
 
 #[derive(Default)]
-struct Attendant {
+struct ProgressThread {
     thread: Option<JoinHandle<()>>,
     ended: bool,
 }
 
-/// What callers and attendant share.
-struct Office {
+/// What callers and progress thread share.
+struct EngineHandle {
     engine: Mutex<Engine>,
     mailbox: Mailbox<Mail>,
-    /// How often the attendant has looked up.
+    /// How often the progress thread has looked up.
     #[cfg(test)]
     turns: std::sync::atomic::AtomicU64,
 }
 
 impl Messages {
     pub(crate) fn new(context: &Arc<Context>) -> Messages {
-        Messages { context: Arc::clone(context), office: OnceLock::new(), attendant: Mutex::default() }
+        Messages { context: Arc::clone(context), handle: OnceLock::new(), progress_thread: Mutex::default() }
     }
 
     /// The messages that have been waited for so long that a heartbeat tells of them.
     pub(crate) fn waits(&self, now: Time) -> Vec<MessageWait> {
-        let Some(office) = self.office.get() else { return Vec::new() };
-        lock(&office.engine).waits(now - WAITS_AFTER, now)
+        let Some(handle) = self.handle.get() else { return Vec::new() };
+        lock(&handle.engine).waits(now - WAITS_AFTER, now)
     }
 
     /// Carries out a send, a receive, or both together, and returns when they have ended.
     pub fn run(self: &Arc<Self>, first: Post, second: Option<Post>) -> Outcome {
         let peer = match (first.way, &second) {
-            (Way::Send { to, .. }, None) => Some(to),
-            (Way::Receive { from, .. }, None) => from,
+            (Direction::Send { to, .. }, None) => Some(to),
+            (Direction::Receive { from, .. }, None) => from,
             _ => None,
         };
         let title = second.as_ref().map_or(first.way.name(), |_| "sendrecv");
@@ -119,10 +120,10 @@ impl Messages {
             return Err(Error::invalid(format!("{name}: this process is no member of {}", self.context.id())));
         }
         self.context.begin()?;
-        let office = self.office()?;
+        let handle = self.handle()?;
         let now = shared.clock.now();
         let (limit_ms, deadline) = (self.context.timeout_ms(), self.context.deadline(now));
-        let mut engine = lock(&office.engine);
+        let mut engine = lock(&handle.engine);
         engine.check(&first, second.as_ref())?;
         let (to, own_bytes) = engine.keeps(&first, second.as_ref());
         if !self.context.requests.has_spare() || engine.is_full(to, own_bytes) {
@@ -145,41 +146,41 @@ impl Messages {
         let alarm = deadline.min(engine.look_at(now));
         let early = engine.alarm > alarm;
         engine.alarm = engine.alarm.min(alarm);
-        self.leave_engine(office, engine, early);
+        self.leave_engine(handle, engine, early);
         Ok(request)
     }
 
-    /// A caller has done something to the engine: what remains is the agent thread's, or the attendant's.
-    fn leave_engine(&self, office: &Office, mut engine: EngineGuard<'_>, look: bool) {
+    /// A caller has done something to the engine: what remains is the agent thread's, or the progress thread's.
+    fn leave_engine(&self, handle: &EngineHandle, mut engine: EngineGuard<'_>, look: bool) {
         let wanted = std::mem::take(&mut engine.wanted);
         let look = look || engine.needs_attention();
         drop(engine);
         for rank in wanted {
-            self.context.shared.ask(ToNode::Open(LinkKey::new(self.context.id(), Channel::Messages, rank)));
+            self.context.shared.ask(AgentCommand::Open(LinkKey::new(self.context.id(), Channel::Messages, rank)));
         }
         if look {
-            office.mailbox.interrupt();
+            handle.mailbox.interrupt();
         }
     }
 
     /// Drives messages for a short while, as `polling` says; then sleeps.
     fn await_message(&self, request: &Request, peer: Option<u32>, title: &str) -> Outcome {
         let shared = &self.context.shared;
-        let Some(office) = self.office.get() else {
-            return Err(Error::new(Status::Internal, "messages without an office"));
+        let Some(handle) = self.handle.get() else {
+            return Err(Error::new(Status::Internal, "messages without an handle"));
         };
         let mut idle = Idle::default();
         loop {
             if let Some(outcome) = request.test() {
                 return outcome;
             }
-            if let Ok(mut engine) = office.engine.try_lock() {
+            if let Ok(mut engine) = handle.engine.try_lock() {
                 let before = engine.moved;
                 engine.look(peer);
                 if engine.moved != before {
                     idle.end();
                 }
-                self.leave_engine(office, engine, false);
+                self.leave_engine(handle, engine, false);
             }
             if !shared.polling.poll(&mut idle, &self.context.polls, &shared.clock) {
                 break;
@@ -188,7 +189,7 @@ impl Messages {
         if let Some(outcome) = request.wait(Some(WAITS_AFTER)) {
             return outcome;
         }
-        shared.ask(ToNode::Brain(Command::Report));
+        shared.ask(AgentCommand::Brain(Command::Report));
         if let Some(outcome) = request.wait(Some(WARN_AFTER - WAITS_AFTER)) {
             return outcome;
         }
@@ -199,56 +200,56 @@ impl Messages {
     }
 
     fn cancel_ops(&self, ops: std::ops::Range<OpId>) {
-        let Some(office) = self.office.get() else { return };
-        let mut engine = lock(&office.engine);
+        let Some(handle) = self.handle.get() else { return };
+        let mut engine = lock(&handle.engine);
         ops.for_each(|op| engine.cancel(op));
         engine.flush();
-        self.leave_engine(office, engine, false);
+        self.leave_engine(handle, engine, false);
     }
 
-    /// The engine and its attendant, from now on.
-    fn office(self: &Arc<Self>) -> Result<&Arc<Office>> {
-        if let Some(office) = self.office.get() {
-            return Ok(office);
+    /// The engine and its progress thread, from now on.
+    fn handle(self: &Arc<Self>) -> Result<&Arc<EngineHandle>> {
+        if let Some(handle) = self.handle.get() {
+            return Ok(handle);
         }
-        let mut attendant = lock(&self.attendant);
-        if attendant.ended {
+        let mut progress_thread = lock(&self.progress_thread);
+        if progress_thread.ended {
             return Err(Error::new(
                 Status::State,
                 format!("{} has been freed, or its cluster left", self.context.id()),
             ));
         }
-        if attendant.thread.is_none() {
+        if progress_thread.thread.is_none() {
             let (poller, waker) = (Poller::new()?, Bell::new()?);
             let watched = waker.register(poller.registry(), Token(WAKER));
             watched.map_err(|error| Error::system("the waker of a group's messages cannot be watched", &error))?;
             let signal = Signal::new(waker);
             let (engine, mailbox) = (Mutex::new(Engine::new(&self.context.roster)), Mailbox::new(signal.clone()));
-            let office = Arc::new(Office {
+            let handle = Arc::new(EngineHandle {
                 engine,
                 mailbox,
                 #[cfg(test)]
                 turns: Default::default(),
             });
-            let (messages, theirs) = (Arc::clone(self), Arc::clone(&office));
+            let (messages, theirs) = (Arc::clone(self), Arc::clone(&handle));
             let attend = move || {
                 let _ = messages.guarded(|| {
                     messages.attend(&theirs, poller);
                     Ok(())
                 });
             };
-            attendant.thread = Some(thread::spawn("muster-messages", attend)?);
-            let _ = self.office.set(office); // under the lock, so there is none yet
+            progress_thread.thread = Some(thread::spawn("muster-messages", attend)?);
+            let _ = self.handle.set(handle); // under the lock, so there is none yet
             let _ = self.context.bells.messages.set(signal);
-            self.context.interrupt_messages(); // whoever broke the group before that found no attendant to tell
+            self.context.interrupt_messages(); // whoever broke the group before that found no progress thread to tell
         }
-        self.office.get().ok_or_else(|| Error::new(Status::Internal, "messages without an office"))
+        self.handle.get().ok_or_else(|| Error::new(Status::Internal, "messages without an handle"))
     }
 
     /// The agent thread has something for the messages.
     pub(crate) fn deliver(self: &Arc<Self>, mail: Mail) {
-        let delivered = match self.office() {
-            Ok(office) => office.mailbox.deliver(mail),
+        let delivered = match self.handle() {
+            Ok(handle) => handle.mailbox.deliver(mail),
             Err(_) => Err(mail), // the group is over, or the system refuses: the peer hears that the link ended
         };
         delivered.unwrap_or_else(|mail| turn_away(mail, self.context.last_word.get()));
@@ -256,27 +257,27 @@ impl Messages {
 
     /// Ends all messages, and says the last word on their links.
     pub(crate) fn close(&self) {
-        if let (Some(office), Some(failure)) = (self.office.get(), self.context.broken()) {
-            lock(&office.engine).fail(&failure, &self.context.last_word_of(&failure));
+        if let (Some(handle), Some(failure)) = (self.handle.get(), self.context.broken()) {
+            lock(&handle.engine).fail(&failure, &self.context.last_word_of(&failure));
         }
     }
 
     /// The newest message whose time was up, while the group still holds.
     pub(crate) fn late(&self) -> Option<Failure> {
-        self.office.get().and_then(|office| lock(&office.engine).late.clone())
+        self.handle.get().and_then(|handle| lock(&handle.engine).late.clone())
     }
 
     /// Goes on with what is said last. Returns whether all of it has reached the peers.
     pub(crate) fn is_drained(&self) -> bool {
-        self.office.get().is_none_or(|office| !lock(&office.engine).drain())
+        self.handle.get().is_none_or(|handle| !lock(&handle.engine).drain())
     }
 
-    /// Tells the attendant to end, if there is one; gives its thread. The group is broken by now.
+    /// Tells the progress thread to end, if there is one; gives its thread. The group is broken by now.
     pub(crate) fn end(&self) -> Option<JoinHandle<()>> {
         let thread = {
-            let mut attendant = lock(&self.attendant);
-            attendant.ended = true;
-            attendant.thread.take()
+            let mut progress_thread = lock(&self.progress_thread);
+            progress_thread.ended = true;
+            progress_thread.thread.take()
         };
         self.context.interrupt_messages();
         thread
@@ -284,9 +285,9 @@ impl Messages {
 
     /// Drops every link for messages.
     pub(crate) fn shut(&self) {
-        let Some(office) = self.office.get() else { return };
-        office.mailbox.shut().into_iter().for_each(|mail| turn_away(mail, self.context.last_word.get()));
-        lock(&office.engine).peers.clear();
+        let Some(handle) = self.handle.get() else { return };
+        handle.mailbox.shut().into_iter().for_each(|mail| turn_away(mail, self.context.last_word.get()));
+        lock(&handle.engine).peers.clear();
     }
 }
 

@@ -21,7 +21,7 @@ pub(super) fn asked_at(since: Time, deadline: Time) -> Time {
 /// What a caller posts.
 pub struct Post {
     /// Which way, and with whom.
-    pub way: Way,
+    pub way: Direction,
     /// The element type.
     pub dtype: DType,
     /// How many elements are sent, or may come at most.
@@ -40,16 +40,16 @@ impl Post {
     pub(super) fn words(&self) -> String {
         let (count, dtype) = (self.count, self.dtype);
         match self.way {
-            Way::Send { tag, .. } => format!("send({count} {dtype}, tag {tag}) to"),
-            Way::Receive { tag: Some(tag), .. } => format!("recv({count} {dtype}, tag {tag}) from"),
-            Way::Receive { tag: None, .. } => format!("recv({count} {dtype}, any tag) from"),
+            Direction::Send { tag, .. } => format!("send({count} {dtype}, tag {tag}) to"),
+            Direction::Receive { tag: Some(tag), .. } => format!("recv({count} {dtype}, tag {tag}) from"),
+            Direction::Receive { tag: None, .. } => format!("recv({count} {dtype}, any tag) from"),
         }
     }
 }
 
 /// Which way a message goes, and what it is known by.
 #[derive(Clone, Copy, Debug)]
-pub enum Way {
+pub enum Direction {
     /// To this rank.
     Send {
         /// The receiver's rank.
@@ -66,20 +66,20 @@ pub enum Way {
     },
 }
 
-impl Way {
+impl Direction {
     /// The name of its function, without what stands before all of them.
     pub(super) fn name(self) -> &'static str {
         match self {
-            Way::Send { .. } => "send",
-            Way::Receive { .. } => "recv",
+            Direction::Send { .. } => "send",
+            Direction::Receive { .. } => "recv",
         }
     }
 
     /// What a receive asks for.
     pub(super) fn wanted(self) -> Option<Wanted> {
         match self {
-            Way::Receive { from, tag } => Some(Wanted { source: from, tag }),
-            Way::Send { .. } => None,
+            Direction::Receive { from, tag } => Some(Wanted { source: from, tag }),
+            Direction::Send { .. } => None,
         }
     }
 }
@@ -91,10 +91,10 @@ pub(super) enum Stage {
     Waiting,
     /// A send whose one frame is going out.
     Leaving,
-    /// A send that is offered under this number.
-    Offered(u64),
+    /// A send that is announced under this number.
+    Requested(u64),
     /// A send that goes out in pieces: its number, and how many bytes have gone.
-    Granted(u64, usize),
+    Cleared(u64, usize),
     /// A receive that waits for a message.
     Posted,
     /// A receive whose message is coming in as one frame.
@@ -123,8 +123,8 @@ impl Operation {
     /// What is told of one that waits.
     pub(super) fn wait(&self, group: GroupId, now: Time) -> MessageWait {
         let (sends, tag) = match self.post.way {
-            Way::Send { tag, .. } => (true, Some(tag)),
-            Way::Receive { tag, .. } => (false, tag),
+            Direction::Send { tag, .. } => (true, Some(tag)),
+            Direction::Receive { tag, .. } => (false, tag),
         };
         MessageWait { group, sends, peer: self.peer(), tag, age_ms: now.since(self.since).as_millis() as u64 }
     }
@@ -132,9 +132,9 @@ impl Operation {
     /// The rank that it is with, if it names one.
     pub(super) fn peer(&self) -> Option<u32> {
         match (self.post.way, self.stage) {
-            (Way::Send { to, .. }, _) => Some(to),
+            (Direction::Send { to, .. }, _) => Some(to),
             (_, Stage::Met(message) | Stage::Coming(message, _)) => Some(message.source),
-            (Way::Receive { from, .. }, _) => from,
+            (Direction::Receive { from, .. }, _) => from,
         }
     }
 }

@@ -91,14 +91,14 @@ pub(super) struct Reading {
 }
 
 /// A message of the peer's that is not done with.
-pub(super) struct Theirs {
+pub(super) struct Inbound {
     pub tag: i32,
     pub dtype: DType,
     pub count: u64,
-    pub state: Progress,
+    pub state: InboundStage,
 }
 
-impl Theirs {
+impl Inbound {
     /// How long it is, once that is known to be a length.
     pub(super) fn bytes(&self) -> usize {
         self.count as usize * self.dtype.size()
@@ -107,21 +107,21 @@ impl Theirs {
     /// What it takes of its sender's credit while it is kept.
     pub(super) fn cost(&self) -> u64 {
         match &self.state {
-            Progress::Kept(_) => self.bytes() as u64 + EAGER_COST,
+            InboundStage::Kept(_) => self.bytes() as u64 + EAGER_COST,
             _ => 0,
         }
     }
 }
 
-pub(super) enum Progress {
+pub(super) enum InboundStage {
     /// Eager, and coming in; this receive will have it.
     Arriving(Option<OpId>),
     /// Eager, and here. (One to oneself lies where it is sent from, until it is known whether a receive waits for it.)
     Kept(Bytes),
-    /// Offered, and not granted.
-    Offered,
-    /// Granted, for this receive.
-    Granted(OpId),
+    /// Requested, and not cleared.
+    Requested,
+    /// Cleared, for this receive.
+    Cleared(OpId),
 }
 
 /// One peer.
@@ -138,12 +138,12 @@ pub(super) struct Peer {
     /// Sends that have not begun, in order.
     pub heads: VecDeque<OpId>,
     /// Sends that go out in pieces, in turn.
-    pub granted: VecDeque<OpId>,
+    pub cleared: VecDeque<OpId>,
     /// Whether the next frame is a piece, if there is one.
     pub piece_next: bool,
-    /// Our messages that are offered or granted.
+    /// Our messages that are announced or cleared.
     pub ours: HashMap<u64, OpId>,
-    pub theirs: HashMap<u64, Theirs>,
+    pub theirs: HashMap<u64, Inbound>,
     pub writing: Option<Writing>,
     pub reading: Option<Reading>,
     /// What is still to be said before this node leaves, behind the frame that is going out.
@@ -173,7 +173,7 @@ impl Default for Peer {
             owed: 0,
             words: VecDeque::new(),
             heads: VecDeque::new(),
-            granted: VecDeque::new(),
+            cleared: VecDeque::new(),
             piece_next: false,
             ours: HashMap::new(),
             theirs: HashMap::new(),

@@ -1,12 +1,12 @@
 //! How the frames of messages move on their links: what goes out next, and what each that comes in does.
 //!
-//! On a link words (grants, credit ...) go first; then pieces of granted messages and the heads of new sends take turns, so
+//! On a link words (CTSs, credit ...) go first; then pieces of cleared messages and the heads of new sends take turns, so
 //! that neither keeps the other waiting. A frame is at most [`MESSAGE_PIECE_BYTES`] long.
 
 use super::engine::{Engine, Trouble};
 use super::matching::{MessageId, OpId};
-use super::operation::{misfit, Stage, Way};
-use super::peer::{Bytes, Outbound, Peer, Progress, Reading, Theirs, Writing};
+use super::operation::{misfit, Direction, Stage};
+use super::peer::{Bytes, Inbound, InboundStage, Outbound, Peer, Reading, Writing};
 use crate::collective::{Buffer, Landing, Span};
 use crate::error::{Error, Status};
 use crate::runtime::links::link::{Arrival, Link, LinkEnd, Moved};
@@ -14,7 +14,7 @@ use crate::runtime::links::peers::Slot;
 use crate::runtime::links::sink::Sink;
 use crate::wire::{
     FrameHeader, LinkKind, MessageHeader, MessagePart, EAGER_COST, EAGER_CREDIT, EAGER_MAX, MESSAGE_PIECE_BYTES,
-    OFFERS_MAX,
+    RTS_MAX,
 };
 
 /// How many frames one look at a link moves at most in each direction, before others get their turn.
@@ -134,10 +134,10 @@ impl Engine {
             Outbound::Eager(op) => self.end(op, Ok(None)),
             Outbound::Piece(op) => {
                 let Some(operation) = self.operations.get_mut(&op) else { return };
-                let Stage::Granted(number, gone) = operation.stage else { return };
-                operation.stage = Stage::Granted(number, gone + length);
+                let Stage::Cleared(number, gone) = operation.stage else { return };
+                operation.stage = Stage::Cleared(number, gone + length);
                 if gone + length < operation.bytes() {
-                    return self.peer(rank).granted.push_back(op);
+                    return self.peer(rank).cleared.push_back(op);
                 }
                 self.peer(rank).ours.remove(&number);
                 self.end(op, Ok(None));
@@ -165,27 +165,27 @@ impl Engine {
         loop {
             let Some(op) = self.peer(rank).heads.pop_front() else { return false };
             let Some(operation) = self.operations.get_mut(&op) else { continue }; // given up
-            let Way::Send { tag, .. } = operation.post.way else { continue };
+            let Direction::Send { tag, .. } = operation.post.way else { continue };
             let (dtype, count) = (operation.post.dtype, operation.post.count);
             let (length, buffers) = (operation.bytes(), operation.post.buffers);
             let peer = self.peers.entry(rank).or_default();
             let cost = length as u64 + EAGER_COST;
             let eager = length <= EAGER_MAX && cost <= peer.credit;
-            if !eager && peer.ours.len() >= OFFERS_MAX {
+            if !eager && peer.ours.len() >= RTS_MAX {
                 peer.heads.push_front(op); // it waits for one of them to end, and what is behind it does, too
                 return false;
             }
             peer.numbered += 1;
             let number = peer.numbered;
             let (epoch, group) = (self.roster.formed.epoch, self.roster.id);
-            let header = MessageHeader { epoch, group, part: MessagePart::Offer, dtype, tag, number, count };
+            let header = MessageHeader { epoch, group, part: MessagePart::Rts, dtype, tag, number, count };
             if eager {
                 peer.credit -= cost;
                 operation.stage = Stage::Leaving;
                 let eager = MessageHeader { part: MessagePart::Eager, ..header };
                 self.start(rank, eager, Outbound::Eager(op), Bytes::Callers(op, buffers), length);
             } else {
-                operation.stage = Stage::Offered(number);
+                operation.stage = Stage::Requested(number);
                 peer.ours.insert(number, op);
                 self.start(rank, header, Outbound::Word, Bytes::Own(Vec::new()), 0);
             }
@@ -195,9 +195,9 @@ impl Engine {
 
     fn begin_piece(&mut self, rank: u32) -> bool {
         loop {
-            let Some(op) = self.peer(rank).granted.pop_front() else { return false };
+            let Some(op) = self.peer(rank).cleared.pop_front() else { return false };
             let Some(operation) = self.operations.get(&op) else { continue }; // given up
-            let Stage::Granted(number, gone) = operation.stage else { continue };
+            let Stage::Cleared(number, gone) = operation.stage else { continue };
             let length = (operation.bytes() - gone).min(MESSAGE_PIECE_BYTES);
             let buffers = operation.post.buffers.window(gone, length);
             let (epoch, group, dtype) = (self.roster.formed.epoch, self.roster.id, operation.post.dtype);
@@ -281,11 +281,11 @@ impl Engine {
             return Err(format!("more eager messages than the {EAGER_CREDIT} bytes that were granted"));
         }
         peer.kept += cost;
-        self.announce(rank, message, Progress::Arriving(None))?;
+        self.announce(rank, message, InboundStage::Arriving(None))?;
         // A receive that waits for it has met it by now.
         let number = message.number;
         let theirs = self.peer(rank).theirs.get(&number);
-        let met = theirs.and_then(|theirs| if let Progress::Arriving(op) = theirs.state { op } else { None });
+        let met = theirs.and_then(|theirs| if let InboundStage::Arriving(op) = theirs.state { op } else { None });
         let operation = met.and_then(|op| Some((op, self.operations.get(&op)?)));
         Ok(match operation {
             Some((op, operation)) => Bytes::Callers(op, operation.post.buffers.window(0, bytes)),
@@ -306,8 +306,8 @@ impl Engine {
     }
 
     /// A new message of a peer's.
-    fn announce(&mut self, rank: u32, message: &MessageHeader, state: Progress) -> Result<(), String> {
-        let theirs = Theirs { tag: message.tag, dtype: message.dtype, count: message.count, state };
+    fn announce(&mut self, rank: u32, message: &MessageHeader, state: InboundStage) -> Result<(), String> {
+        let theirs = Inbound { tag: message.tag, dtype: message.dtype, count: message.count, state };
         if self.matching.is_full() || self.peer(rank).is_full() {
             let made = self.matching.reserve().and_then(|()| self.peer(rank).reserve());
             made.map_err(|_| self.lacks_memory(rank, 0))?;
@@ -316,8 +316,8 @@ impl Engine {
         if all.insert(message.number, theirs).is_some() {
             return Err(format!("two messages with number {}", message.number));
         }
-        if all.len() as u64 > OFFERS_MAX as u64 + EAGER_CREDIT / EAGER_COST {
-            return Err(format!("more than {OFFERS_MAX} offers"));
+        if all.len() as u64 > RTS_MAX as u64 + EAGER_CREDIT / EAGER_COST {
+            return Err(format!("more than {RTS_MAX} announced"));
         }
         self.arrive(MessageId { source: rank, number: message.number }, message.tag);
         Ok(())
@@ -329,20 +329,20 @@ impl Engine {
         if length > MESSAGE_PIECE_BYTES {
             return Err(odd());
         }
-        let Some(op) = self.granted_op(rank, message.number) else { return self.buffer(rank, length).map(Bytes::Own) }; // dropped
+        let Some(op) = self.cleared_op(rank, message.number) else { return self.buffer(rank, length).map(Bytes::Own) }; // dropped
         let Some(operation) = self.operations.get(&op) else { return self.buffer(rank, length).map(Bytes::Own) };
         let Stage::Coming(_, here) = operation.stage else { return Err(odd()) };
-        let offer = self.peers.get(&rank).and_then(|peer| peer.theirs.get(&message.number));
-        let offered = offer.map(|offer| (offer.count, offer.dtype));
-        if offered != Some((message.count, message.dtype)) || length > bytes - here || (length == 0 && bytes > 0) {
+        let announced = self.peers.get(&rank).and_then(|peer| peer.theirs.get(&message.number));
+        let announced = announced.map(|told| (told.count, told.dtype));
+        if announced != Some((message.count, message.dtype)) || length > bytes - here || (length == 0 && bytes > 0) {
             return Err(odd());
         }
         Ok(Bytes::Callers(op, operation.post.buffers.window(here, length)))
     }
 
-    fn granted_op(&self, rank: u32, number: u64) -> Option<OpId> {
+    fn cleared_op(&self, rank: u32, number: u64) -> Option<OpId> {
         match self.peers.get(&rank)?.theirs.get(&number)?.state {
-            Progress::Granted(op) => Some(op),
+            InboundStage::Cleared(op) => Some(op),
             _ => None,
         }
     }
@@ -353,8 +353,8 @@ impl Engine {
         match message.part {
             MessagePart::Eager => self.eager_came(rank, message, length, bytes),
             MessagePart::Piece => self.piece_came(rank, message, length),
-            MessagePart::Offer => self.announce(rank, message, Progress::Offered)?,
-            MessagePart::Grant => self.granted(rank, number),
+            MessagePart::Rts => self.announce(rank, message, InboundStage::Requested)?,
+            MessagePart::Cts => self.cleared(rank, number),
             MessagePart::Withdraw => self.withdrawn(rank, number)?,
             MessagePart::Refuse | MessagePart::Drop => self.turned_down(rank, message),
             MessagePart::Credit => {
@@ -373,7 +373,7 @@ impl Engine {
         let waits = self.matching.waits(MessageId { source: rank, number });
         let Some(theirs) = self.peer(rank).theirs.get_mut(&number) else { return };
         let (tag, count, dtype) = (theirs.tag, theirs.count, theirs.dtype);
-        let Progress::Arriving(met) = theirs.state else { return };
+        let InboundStage::Arriving(met) = theirs.state else { return };
         let own = match bytes {
             Bytes::Callers(..) => None,
             Bytes::Own(bytes) => Some(bytes),
@@ -390,7 +390,7 @@ impl Engine {
                 self.received(op, rank, tag, count, dtype);
             }
             (None, Some(bytes)) if waits => {
-                theirs.state = Progress::Kept(Bytes::Own(bytes));
+                theirs.state = InboundStage::Kept(Bytes::Own(bytes));
                 return;
             }
             // It met a receive that it does not fit.
@@ -403,24 +403,24 @@ impl Engine {
     }
 
     fn piece_came(&mut self, rank: u32, message: &MessageHeader, length: usize) {
-        let Some(op) = self.granted_op(rank, message.number) else { return };
+        let Some(op) = self.cleared_op(rank, message.number) else { return };
         let Some(operation) = self.operations.get_mut(&op) else { return };
         let Stage::Coming(id, here) = operation.stage else { return };
         operation.stage = Stage::Coming(id, here + length);
         if Some(here + length) == message.bytes() {
             let theirs = self.peer(rank).theirs.remove(&message.number);
-            let Some(Theirs { tag, count, dtype, .. }) = theirs else { return };
+            let Some(Inbound { tag, count, dtype, .. }) = theirs else { return };
             self.received(op, rank, tag, count, dtype);
         }
     }
 
-    /// A peer grants a message of ours; one that was given up meanwhile has been withdrawn.
-    fn granted(&mut self, rank: u32, number: u64) {
+    /// A peer CTSs a message of ours; one that was given up meanwhile has been withdrawn.
+    fn cleared(&mut self, rank: u32, number: u64) {
         let Some(op) = self.peer(rank).ours.get(&number).copied() else { return };
         let Some(operation) = self.operations.get_mut(&op) else { return };
-        if operation.stage == Stage::Offered(number) {
-            operation.stage = Stage::Granted(number, 0);
-            self.peer(rank).granted.push_back(op);
+        if operation.stage == Stage::Requested(number) {
+            operation.stage = Stage::Cleared(number, 0);
+            self.peer(rank).cleared.push_back(op);
             self.dirty.insert(rank);
         }
     }
@@ -430,8 +430,8 @@ impl Engine {
         let message = MessageId { source: rank, number };
         match self.peer(rank).theirs.remove(&number).map(|theirs| theirs.state) {
             None => {}
-            Some(Progress::Offered) => drop(self.matching.take_arrived(message)),
-            Some(Progress::Granted(op)) => {
+            Some(InboundStage::Requested) => drop(self.matching.take_arrived(message)),
+            Some(InboundStage::Cleared(op)) => {
                 if self.operations.get(&op).is_some_and(|operation| operation.stage == Stage::Coming(message, 0)) {
                     self.wait_again(op);
                     return Ok(());
@@ -439,8 +439,8 @@ impl Engine {
                 let sentence = format!("{}: its sender gave it up in the middle", self.title_of(op));
                 self.end(op, Err(Error::new(Status::Aborted, sentence)));
             }
-            Some(Progress::Arriving(_) | Progress::Kept(_)) => {
-                return Err(format!("message {number} is withdrawn, and was never offered"));
+            Some(InboundStage::Arriving(_) | InboundStage::Kept(_)) => {
+                return Err(format!("message {number} is withdrawn, and was never announced"));
             }
         }
         Ok(())

@@ -10,7 +10,7 @@ use crate::wire::PeerState;
 
 impl Engine {
     /// An operation has been posted: when its link is looked at. That does not change when it ends, so that of many short ones
-    /// one in that time wakes the attendant.
+    /// one in that time wakes the progress thread.
     pub(super) fn look_at(&mut self, now: Time) -> Time {
         *self.signs.look_at.get_or_insert(now + self.signs.bounds.every)
     }

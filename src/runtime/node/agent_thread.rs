@@ -11,7 +11,7 @@ use crate::runtime::base::control::ControlEnd;
 use crate::runtime::groups::registry::Registry;
 use crate::runtime::links::address_lookup::{ask_for, is_for_links};
 use crate::runtime::links::{handshake::leave, mesh::Mesh, mesh::Wrap, peers::turn_away, peers::MeshEvent};
-use crate::runtime::state::node_state::{Shared, ToNode};
+use crate::runtime::state::node_state::{AgentCommand, NodeState};
 use crate::types::{Epoch, GroupId, Time};
 use crate::wire::{Called, Formed, GroupMade, Heartbeat, Message};
 use std::collections::VecDeque;
@@ -43,7 +43,7 @@ pub struct Setup {
 
 /// The agent thread's state.
 pub struct Node {
-    shared: Arc<Shared>,
+    shared: Arc<NodeState>,
     registry: Arc<Registry>,
     setup: Setup,
     poller: Poller,
@@ -193,29 +193,29 @@ impl Node {
         self.shared.waker.drain();
         while let Some(command) = self.shared.next_command() {
             match command {
-                ToNode::Brain(command) => {
+                AgentCommand::Brain(command) => {
                     if matches!(command, Command::Leave) {
                         self.listener = None; // nobody new is let in by one who leaves
                     }
                     self.feed(Input::Command(command));
                 }
-                ToNode::Of(epoch, command) => {
+                AgentCommand::Of(epoch, command) => {
                     if self.shared.learnt().is_in(epoch) {
                         self.feed(Input::Command(command));
                     }
                 }
-                ToNode::Open(key) => {
+                AgentCommand::Open(key) => {
                     let unknown = self.mesh.open(key, &self.poller);
                     self.locate(unknown);
                 }
-                ToNode::Tell(failure) => {
+                AgentCommand::Tell(failure) => {
                     if self.shared.learnt().is_in(failure.epoch) {
                         let gone = self.shared.learnt().gone();
                         self.mesh.tell(failure, &gone, self.shared.clock.now(), &self.poller);
                     }
                 }
-                ToNode::Free(group) => self.group_freed(group),
-                ToNode::Quit => self.quit = true,
+                AgentCommand::Free(group) => self.group_freed(group),
+                AgentCommand::Quit => self.quit = true,
             }
         }
     }

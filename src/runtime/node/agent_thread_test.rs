@@ -38,7 +38,7 @@ fn node(scheduler: SocketAddr) -> Node {
         operation_timeout_ms: 60_000,
         wrap: plain(),
     };
-    let shared = Arc::new(Shared::new(logger, clock, Bell::new().unwrap()));
+    let shared = Arc::new(NodeState::new(logger, clock, Bell::new().unwrap()));
     let mut node = Node::new(Registry::new(&shared), setup, Incarnation([1; 16])).unwrap();
     node.drain();
     node

@@ -11,7 +11,7 @@ use crate::error::{Error, Failure, Result, Status};
 use crate::net::host;
 use crate::runtime::base::clock::Clock;
 use crate::runtime::base::identity;
-use crate::runtime::base::identity_store::{lasting_name, Keeper};
+use crate::runtime::base::identity_store::{lasting_name, IdentityStore};
 use crate::runtime::base::log::Logger;
 use crate::runtime::base::patience::VERDICT_WAIT;
 use crate::runtime::base::polling::Polling;
@@ -25,7 +25,7 @@ use crate::runtime::links::mesh::Wrap;
 use crate::runtime::scheduler::port;
 use crate::runtime::scheduler::serving::Serving;
 use crate::runtime::scheduler::thread::Scheduler;
-use crate::runtime::state::node_state::{Learnt, Shared, ToNode};
+use crate::runtime::state::node_state::{AgentCommand, NodeState, NodeView};
 use crate::runtime::state::reduce_functions::Operations;
 use crate::types::{Epoch, GroupId, Incarnation, LaunchId, Role, Time};
 use crate::wire::{Abort, Formed, Member, Register, Told, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
@@ -56,7 +56,7 @@ pub enum Joined {
 /// A node's cluster.
 pub struct Cluster {
     settings: Settings,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<NodeState>,
     pub(crate) registry: Arc<Registry>,
     formed: Arc<Formed>,
     node_id: String,
@@ -146,7 +146,7 @@ impl Cluster {
         let node_id = register.node_id.clone();
         let logger = Logger::new(settings.log_level, &format!("{} {node_id:?}", register.role));
         settings.warnings.iter().for_each(|line| logger.warn(line));
-        let (reentry, mut keeper) = Keeper::open(&settings)?.unzip();
+        let (reentry, mut keeper) = IdentityStore::open(&settings)?.unzip();
         register.reentry = reentry.map(Box::new);
         if keeper.as_ref().is_some_and(Option::is_none) {
             logger.warn(NO_LASTING_NAME);
@@ -164,7 +164,7 @@ impl Cluster {
             seed: u64::from_le_bytes(host::random_bytes()?),
         };
         let clock = Clock::start();
-        let mut shared = Shared::new(logger, clock, Bell::new()?);
+        let mut shared = NodeState::new(logger, clock, Bell::new()?);
         shared.recovery = settings.enable_recovery;
         shared.polling = Polling::new(settings.poll);
         let shared = Arc::new(shared);
@@ -181,7 +181,7 @@ impl Cluster {
         let thread = crate::net::thread::spawn("muster-agent", move || node.run_to_the_end())?;
         match await_forming(&shared) {
             Ok(formed) => {
-                if let Some(Err(error)) = keeper.as_mut().and_then(Option::as_mut).map(Keeper::joined) {
+                if let Some(Err(error)) = keeper.as_mut().and_then(Option::as_mut).map(IdentityStore::joined) {
                     shared.logger.warn(&format!("this node's token is not kept as the one that holds: {error}"));
                 }
                 shared.logger.set_speaker(&format!("{} {}, node id {node_id:?}", rank_word(&formed), formed.rank));
@@ -200,7 +200,7 @@ impl Cluster {
                 })
             }
             Err(error) => {
-                shared.ask(ToNode::Quit);
+                shared.ask(AgentCommand::Quit);
                 let _ = thread.join(); // its panic, if any, was printed
                 Err(error)
             }
@@ -299,10 +299,10 @@ impl Cluster {
         if self.shared.learnt().left.is_some() {
             return Err(Error::new(Status::State, "abort: this process has left its cluster"));
         }
-        self.shared.ask(ToNode::Brain(Command::Abort { code, reason: reason.to_owned() }));
+        self.shared.ask(AgentCommand::Brain(Command::Abort { code, reason: reason.to_owned() }));
         let deadline = self.shared.clock.now() + VERDICT_WAIT;
         let can_recover = self.shared.recovery;
-        let is_answered = |learnt: &Learnt| learnt.is_aborted() || (!can_recover && learnt.broken.is_some());
+        let is_answered = |learnt: &NodeView| learnt.is_aborted() || (!can_recover && learnt.broken.is_some());
         // A scheduler that is known to be away is not waited for.
         let word = self.shared.wait(deadline, |learnt| match is_answered(learnt) {
             false => learnt.away.is_some().then_some(false),
@@ -323,10 +323,10 @@ impl Cluster {
         let cause = Abort { code, reason: reason.to_owned() }.to_string();
         let (status, culprit, epoch) = (Status::Aborted, Some(own), formed.epoch);
         let failure = Failure { status, culprit, cause, epoch, group: None, sequence: 0 };
-        self.shared.ask(ToNode::Tell(failure.clone()));
-        self.shared.ask(ToNode::Brain(Command::Aborted(failure)));
+        self.shared.ask(AgentCommand::Tell(failure.clone()));
+        self.shared.ask(AgentCommand::Brain(Command::Aborted(failure)));
         let deadline = self.shared.clock.now() + ABORT_WAIT;
-        let is_over = |learnt: &mut Learnt| match &learnt.untold {
+        let is_over = |learnt: &mut NodeView| match &learnt.untold {
             Some((_, goes_on)) if *goes_on || learnt.broken.is_none() => None,
             untold => untold.clone(),
         };
@@ -357,7 +357,7 @@ impl Cluster {
         groups.iter().for_each(|group| group.close(self.over(group, why), &leave));
         // Half of the time is left for the good-bye.
         await_farewell(&groups, &self.shared, begun + FAREWELL_WAIT.min(limit / 2));
-        self.shared.ask(ToNode::Brain(Command::Leave));
+        self.shared.ask(AgentCommand::Brain(Command::Leave));
         let left = self.shared.wait(deadline, |learnt| learnt.left.clone().or_else(|| learnt.over.then_some(None)));
         match left {
             Some(None) => {}
@@ -365,7 +365,7 @@ impl Cluster {
             None => self.shared.logger.warn("the scheduler has not said good-bye in time; leaving without"),
         }
         self.end_groups(why, deadline);
-        self.shared.ask(ToNode::Quit);
+        self.shared.ask(AgentCommand::Quit);
         *finalized = true;
         self.await_own_scheduler(deadline);
         Ok(())
@@ -408,7 +408,7 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        self.shared.ask(ToNode::Quit);
+        self.shared.ask(AgentCommand::Quit);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join(); // the thread has no result; a panic was printed
         }
@@ -424,7 +424,7 @@ impl Drop for Cluster {
 }
 
 /// Waits for the word of the brain, which keeps the time for forming.
-fn await_forming(shared: &Shared) -> Result<Arc<Formed>> {
+fn await_forming(shared: &NodeState) -> Result<Arc<Formed>> {
     let word = shared.wait(Time::NEVER, |learnt| {
         if let Some(error) = &learnt.failed {
             return Some(Err(error.clone()));

@@ -4,7 +4,7 @@ use super::cluster::Cluster;
 use crate::agent::Command;
 use crate::error::{Error, Failure, Result, Status};
 use crate::runtime::base::patience::VERDICT_WAIT;
-use crate::runtime::state::node_state::{Learnt, ToNode};
+use crate::runtime::state::node_state::{AgentCommand, NodeView};
 use crate::types::{Epoch, Time};
 use std::sync::TryLockError;
 use std::time::Duration;
@@ -46,11 +46,11 @@ impl Cluster {
     fn await_epoch_after(&self, old: Epoch, deadline: Time) -> Result<()> {
         let shared = &self.shared;
         shared.learnt().not_recovered = None;
-        shared.ask(ToNode::Of(old, Command::Recover(true)));
+        shared.ask(AgentCommand::Of(old, Command::Recover(true)));
         if let Some(outcome) = self.outcome_until(old, deadline) {
             return outcome;
         }
-        shared.ask(ToNode::Of(old, Command::Recover(false)));
+        shared.ask(AgentCommand::Of(old, Command::Recover(false)));
         let confirmed = shared.wait(shared.clock.now() + VERDICT_WAIT, |learnt| outcome(learnt, old, shared.recovery));
         confirmed.unwrap_or_else(|| {
             if let Some(first) = self.lost_for_good() {
@@ -77,7 +77,7 @@ impl Cluster {
                 return known;
             }
             if let Some(first) = self.lost_for_good().filter(|_| was_away) {
-                shared.ask(ToNode::Of(old, Command::Recover(false)));
+                shared.ask(AgentCommand::Of(old, Command::Recover(false)));
                 return Some(Err(first.into()));
             }
         }
@@ -104,7 +104,7 @@ impl Cluster {
 }
 
 /// What has become of the wish for an epoch after this one, as soon as that is known.
-fn outcome(learnt: &mut Learnt, old: Epoch, recovery: bool) -> Option<Result<()>> {
+fn outcome(learnt: &mut NodeView, old: Epoch, recovery: bool) -> Option<Result<()>> {
     if learnt.formed.as_ref().is_some_and(|formed| formed.epoch > old) {
         return Some(Ok(()));
     }

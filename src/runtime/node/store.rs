@@ -4,7 +4,7 @@ use super::cluster::{limit_ms, Cluster};
 use crate::agent::Command;
 use crate::error::{memory, Error, Failure, Result, Status};
 use crate::runtime::base::patience::VERDICT_WAIT;
-use crate::runtime::state::node_state::ToNode;
+use crate::runtime::state::node_state::AgentCommand;
 use crate::types::Time;
 use crate::wire::{Blob, StoreOperation};
 use std::time::Duration;
@@ -181,7 +181,7 @@ impl Cluster {
         let ask = self.shared.next_ask();
         let waits = matches!(operation, StoreOperation::Get | StoreOperation::Wait);
         self.shared.learnt().storing.insert(ask);
-        self.shared.ask(ToNode::Brain(Command::Store { ask, operation, keys, delta, expected_bytes, value }));
+        self.shared.ask(AgentCommand::Brain(Command::Store { ask, operation, keys, delta, expected_bytes, value }));
         let deadline = limit.map_or(Time::NEVER, |limit| self.shared.clock.now() + limit);
         // Where the job goes on after a loss, what became of a change must be known: else it would be made once more.
         let is_answered = self.shared.recovery && !waits;
@@ -204,7 +204,7 @@ impl Cluster {
         let (away, causes) = (learnt.away.clone(), learnt.causes.clone());
         drop(learnt);
         if is_open {
-            self.shared.ask(ToNode::Brain(Command::StoreCancel(ask)));
+            self.shared.ask(AgentCommand::Brain(Command::StoreCancel(ask)));
         }
         let Some(answer) = answer else {
             let limit = limit.unwrap_or_default().as_secs_f64();

@@ -23,7 +23,7 @@ pub(crate) enum Work {
 
 /// What lies between those who give work and the one who does it.
 #[derive(Default)]
-pub(crate) struct Desk {
+pub(crate) struct WriteQueue {
     work: Vec<Work>,
     /// Up to which record all are durable.
     durable: u64,
@@ -34,7 +34,7 @@ pub(crate) struct Desk {
 
 /// What there is to tell of it.
 #[derive(Default)]
-pub(crate) struct Progress {
+pub(crate) struct Written {
     /// Up to which record all are durable.
     pub(crate) durable: u64,
     /// Whether the journal should be rewritten.
@@ -43,7 +43,7 @@ pub(crate) struct Progress {
     pub(crate) failed: Option<Error>,
 }
 
-impl Desk {
+impl WriteQueue {
     /// After a failure nothing is taken any more; whether this was.
     pub(crate) fn put(&mut self, work: Work) -> bool {
         let takes = self.failed.is_none();
@@ -75,9 +75,9 @@ impl Desk {
     }
 
     /// What has come of all so far.
-    pub(crate) fn progress(&mut self) -> Progress {
+    pub(crate) fn progress(&mut self) -> Written {
         let is_long = std::mem::take(&mut self.is_long);
-        Progress { durable: self.durable, is_long, failed: self.failed.clone() }
+        Written { durable: self.durable, is_long, failed: self.failed.clone() }
     }
 }
 
@@ -92,7 +92,7 @@ pub(crate) struct Read {
 
 /// A journal that is ready to be written.
 pub(crate) struct Begun {
-    book: Book,
+    book: JobJournal,
     /// Which job this is.
     pub(crate) instance: JobInstance,
     /// What is recorded of it.
@@ -102,7 +102,7 @@ pub(crate) struct Begun {
 }
 
 /// The journal of one job, being written.
-pub(crate) struct Book {
+pub(crate) struct JobJournal {
     journal: Journal,
     job: JobRecord,
     /// It was said that the file is to be rewritten, and that has not been done.
@@ -163,7 +163,7 @@ impl Read {
         let generation = Record::Generation(starts.max().unwrap_or(0) + 1);
         journal.append(&[generation.encode()])?;
         records.push(generation);
-        Ok(Begun { instance: job.instance, book: Book { journal, job, asked: false }, records, notes })
+        Ok(Begun { instance: job.instance, book: JobJournal { journal, job, asked: false }, records, notes })
     }
 }
 
@@ -174,12 +174,12 @@ impl Begun {
     }
 
     /// To be written on.
-    pub(crate) fn into_book(self) -> Book {
+    pub(crate) fn into_book(self) -> JobJournal {
         self.book
     }
 }
 
-impl Book {
+impl JobJournal {
     /// Where it lies.
     pub(crate) fn path(&self) -> PathBuf {
         self.journal.path()

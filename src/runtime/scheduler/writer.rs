@@ -4,7 +4,7 @@
 //! A disk that does not return from a call is waited for [`DISK_WAIT`] in the end; then the thread is left behind in that call,
 //! and says nothing to anybody any more. Tested in `writer_test.rs`, over a disk that does what it is told.
 
-use super::job_journal::{Begun, Book, Desk, Progress, Read, Work};
+use super::job_journal::{Begun, JobJournal, Read, Work, WriteQueue, Written};
 use crate::config::{Key, Settings};
 use crate::error::{Error, Result, Status};
 use crate::journal::{Disk, RECORD_MAX};
@@ -31,7 +31,7 @@ struct Shared {
 /// The desk, whether somebody still puts something on it, and whether nobody takes anything from it any more.
 #[derive(Default)]
 struct Attended {
-    desk: Desk,
+    desk: WriteQueue,
     ends: bool,
     has_ended: bool,
 }
@@ -157,7 +157,7 @@ impl Writer {
     }
 
     /// What has come of it.
-    pub(crate) fn progress(&self) -> Progress {
+    pub(crate) fn progress(&self) -> Written {
         self.shared.desk().desk.progress()
     }
 }
@@ -181,7 +181,7 @@ impl Drop for Ends<'_> {
     }
 }
 
-fn write(shared: &Shared, mut book: Book, waker: &Waker, logger: &Logger) {
+fn write(shared: &Shared, mut book: JobJournal, waker: &Waker, logger: &Logger) {
     loop {
         let work = {
             let mut attended = shared.desk();

@@ -320,7 +320,7 @@ fn kept(disk: &GatedDisk) -> Result<Vec<u64>> {
 }
 
 /// Waits for it.
-fn until<T>(writer: &Writer, mut found: impl FnMut(Progress) -> Option<T>) -> T {
+fn until<T>(writer: &Writer, mut found: impl FnMut(Written) -> Option<T>) -> T {
     let deadline = std::time::Instant::now() + LIMIT;
     loop {
         if let Some(found) = found(writer.progress()) {

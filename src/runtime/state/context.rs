@@ -1,7 +1,7 @@
 //! What is true of a group for whatever goes on in it: its members, its time-outs, why it is over, and the bells of those that
 //! wait for something on it. Both engines use it, and the facade; it knows none of them.
 
-use super::node_state::Shared;
+use super::node_state::NodeState;
 use super::roster::Roster;
 use super::silence::Bounds;
 use crate::error::{Culprit, Error, Failure, Result};
@@ -26,7 +26,7 @@ pub(crate) struct Bells {
 /// A group of one epoch, as one of its members (or a bystander) sees it.
 pub(crate) struct Context {
     pub roster: Arc<Roster>,
-    pub shared: Arc<Shared>,
+    pub shared: Arc<NodeState>,
     /// How long its calls poll before they sleep.
     pub polls: Polls,
     /// What is done about links that are silent.
@@ -43,7 +43,12 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    pub(crate) fn new(roster: Arc<Roster>, shared: &Arc<Shared>, timeout_ms: i64, bell: sync::Arc<Signal>) -> Context {
+    pub(crate) fn new(
+        roster: Arc<Roster>,
+        shared: &Arc<NodeState>,
+        timeout_ms: i64,
+        bell: sync::Arc<Signal>,
+    ) -> Context {
         let formed = &roster.formed;
         Context {
             shared: Arc::clone(shared),

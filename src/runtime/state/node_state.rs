@@ -25,7 +25,7 @@ use std::time::Duration;
 
 /// What the agent thread is asked to do.
 #[derive(Debug)]
-pub enum ToNode {
+pub enum AgentCommand {
     /// Something for the brain.
     Brain(Command),
     /// Something for the brain that means this epoch; in another one it is dropped.
@@ -59,7 +59,7 @@ pub type Making = (Epoch, GroupId, u64);
 
 /// What the agent thread has learnt.
 #[derive(Default)]
-pub struct Learnt {
+pub struct NodeView {
     /// The cluster, once it is complete.
     pub formed: Option<Arc<Formed>>,
     /// Where the scheduler was that said so.
@@ -105,7 +105,7 @@ pub struct Learnt {
     pub not_recovered: Option<Failure>,
 }
 
-impl Learnt {
+impl NodeView {
     /// The nodes that hear nothing any more, by index: they are lost, or have left, as far as is known here.
     pub fn gone(&self) -> HashSet<u32> {
         let left = self.peers.iter().filter(|(_, (state, _))| *state == PeerState::Left).map(|(index, _)| *index);
@@ -140,7 +140,7 @@ impl Learnt {
 }
 
 /// One node's shared state.
-pub struct Shared {
+pub struct NodeState {
     /// Where its lines go.
     pub logger: Arc<Logger>,
     /// Its clock.
@@ -148,8 +148,8 @@ pub struct Shared {
     /// Interrupts the agent thread.
     pub waker: Bell,
     /// None once the agent thread has ended.
-    commands: Mutex<Option<VecDeque<ToNode>>>,
-    learnt: Mutex<Learnt>,
+    commands: Mutex<Option<VecDeque<AgentCommand>>>,
+    learnt: Mutex<NodeView>,
     /// The epoch of which nothing is known that ends a group, if there is one; so that a call need not look.
     calm: AtomicU64,
     changed: Condvar,
@@ -168,10 +168,10 @@ pub struct Shared {
     pub(crate) polling: Polling,
 }
 
-impl Shared {
+impl NodeState {
     /// A node that has learnt nothing yet.
-    pub fn new(logger: Arc<Logger>, clock: Clock, waker: Bell) -> Shared {
-        Shared {
+    pub fn new(logger: Arc<Logger>, clock: Clock, waker: Bell) -> NodeState {
+        NodeState {
             logger,
             clock,
             waker,
@@ -205,7 +205,7 @@ impl Shared {
     }
 
     /// Asks the agent thread for something. Once it has ended nothing is kept: nobody would take it.
-    pub fn ask(&self, what: ToNode) {
+    pub fn ask(&self, what: AgentCommand) {
         if let Some(commands) = &mut *lock(&self.commands) {
             commands.push_back(what);
             self.waker.wake();
@@ -219,17 +219,17 @@ impl Shared {
     }
 
     /// The next thing asked for. (The agent thread's side.)
-    pub fn next_command(&self) -> Option<ToNode> {
+    pub fn next_command(&self) -> Option<AgentCommand> {
         lock(&self.commands).as_mut()?.pop_front()
     }
 
     /// What has been learnt so far.
-    pub fn learnt(&self) -> MutexGuard<'_, Learnt> {
+    pub fn learnt(&self) -> MutexGuard<'_, NodeView> {
         lock(&self.learnt)
     }
 
     /// Changes what has been learnt, and wakes who waits. (The agent thread's side.)
-    pub fn learn(&self, change: impl FnOnce(&mut Learnt)) {
+    pub fn learn(&self, change: impl FnOnce(&mut NodeView)) {
         let mut learnt = self.learnt();
         change(&mut learnt);
         self.calm.store(learnt.calm(), Ordering::Release);
@@ -265,7 +265,7 @@ impl Shared {
     }
 
     /// Waits until `check` finds what it looks for, or the deadline has passed; it looks at least once.
-    pub fn wait<T>(&self, deadline: Time, mut check: impl FnMut(&mut Learnt) -> Option<T>) -> Option<T> {
+    pub fn wait<T>(&self, deadline: Time, mut check: impl FnMut(&mut NodeView) -> Option<T>) -> Option<T> {
         let mut learnt = self.learnt();
         loop {
             if let Some(found) = check(&mut learnt) {
@@ -285,7 +285,7 @@ impl Shared {
             return Ok(member);
         }
         let ask = self.next_ask();
-        self.ask(ToNode::Brain(Command::Locate(ask, index)));
+        self.ask(AgentCommand::Brain(Command::Locate(ask, index)));
         let deadline = self.clock.now() + Duration::from_millis(formed.agreed.heartbeat_timeout_ms);
         let found = self.wait(deadline, |learnt| learnt.located.remove(&ask));
         found
@@ -304,7 +304,7 @@ impl Shared {
         if !self.is_own_loss(formed, &failure) {
             return failure;
         }
-        self.ask(ToNode::Of(formed.epoch, Command::GivenUp(failure.clone())));
+        self.ask(AgentCommand::Of(formed.epoch, Command::GivenUp(failure.clone())));
         failure.to_the_lost()
     }
 

@@ -2,7 +2,7 @@
 //! what one of its calls has told, also when its epoch is over.
 
 use super::context::Context;
-use super::node_state::{Learnt, ToNode};
+use super::node_state::{AgentCommand, NodeView};
 use crate::agent::Command;
 use crate::error::{Error, Failure, Result, Status};
 
@@ -27,7 +27,7 @@ impl Context {
     }
 
     /// The same, for who waits for the scheduler's word about it: another thread of this process may have ended it.
-    pub(crate) fn first_cause(&self, learnt: &Learnt) -> Option<Failure> {
+    pub(crate) fn first_cause(&self, learnt: &NodeView) -> Option<Failure> {
         let known = || self.rather(learnt.first_cause(self.id(), self.epoch()));
         self.broken.get().cloned().or_else(known)
     }
@@ -39,7 +39,7 @@ impl Context {
     }
 
     /// Breaks the group; the first cause is kept, and returned. What waits for the scheduler's word about the group looks up,
-    /// and so does the attendant: once, for a group that is broken already is no news.
+    /// and so does the messages' thread: once, for a group that is broken already is no news.
     pub(crate) fn break_with(&self, failure: Failure) -> Failure {
         let settled = |failure| self.shared.settle(self.id(), self.epoch(), failure);
         let first = self.broken.get().cloned().unwrap_or_else(|| settled(failure));
@@ -60,7 +60,7 @@ impl Context {
     pub(crate) fn begin(&self) -> Result<()> {
         self.told_by(self.refuse_if_broken())?;
         if self.shared.aftermath.goes_on() {
-            self.shared.ask(ToNode::Brain(Command::Report));
+            self.shared.ask(AgentCommand::Brain(Command::Report));
         }
         Ok(())
     }

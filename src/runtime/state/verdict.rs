@@ -1,7 +1,7 @@
 //! Asking the scheduler what became of a peer, and agreeing with the other members on the one first cause of a group's end.
 
 use super::context::Context;
-use super::node_state::{Learnt, ToNode};
+use super::node_state::{AgentCommand, NodeView};
 use crate::agent::Command;
 use crate::error::{Culprit, Failure, Status};
 use crate::runtime::base::patience::VERDICT_WAIT;
@@ -46,7 +46,7 @@ impl Context {
         let index = self.index_of(peer).expect("a link's peer is a member");
         self.ask_early(peer, evidence);
         let since = self.shared.clock.now();
-        let word = |learnt: &mut Learnt| {
+        let word = |learnt: &mut NodeView| {
             if let Some(failure) = self.first_cause(learnt) {
                 return Some(Word::Told(failure));
             }
@@ -77,7 +77,7 @@ impl Context {
         self.ask(Command::Revoke(cause.clone().to_others()));
         let tell = || {
             if is_own {
-                self.shared.ask(ToNode::Tell(cause.clone()));
+                self.shared.ask(AgentCommand::Tell(cause.clone()));
             }
         };
         let is_away = self.shared.learnt().away.is_some();
@@ -96,7 +96,7 @@ impl Context {
 
     /// Asks the scheduler for something that means this group, and therefore its epoch only.
     pub(crate) fn ask(&self, command: Command) {
-        self.shared.ask(ToNode::Of(self.epoch(), command));
+        self.shared.ask(AgentCommand::Of(self.epoch(), command));
     }
 
     /// What is wrong on a link, of which both ends are named: all members are told so.

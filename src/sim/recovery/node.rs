@@ -10,7 +10,7 @@ use super::world::{Event, World};
 use crate::agent::{self, Agent, Profile};
 use crate::error::{Error, Failure, Status};
 use crate::membership::{self, ConnId};
-use crate::runtime::base::identity_store::{lasting_name, Keeper};
+use crate::runtime::base::identity_store::{lasting_name, IdentityStore};
 use crate::sim::network::{Fate, Side};
 use crate::sim::random::Random;
 use crate::types::{Device, Epoch, GroupId, Incarnation, Time, Token};
@@ -43,7 +43,7 @@ pub(super) struct Process {
     pub(super) twin: bool,
     pub(super) incarnation: Incarnation,
     agent: Agent,
-    keeper: Keeper,
+    keeper: IdentityStore,
     pub(super) register: Register,
     /// Its links or its connections have been disturbed: together that is evidence enough against it.
     pub(super) disturbed: [bool; 2],
@@ -106,10 +106,10 @@ fn profile(register: Register, forming: Duration, seed: u64) -> Profile {
 
 impl World {
     /// What this life shows of what stands on the slot's disk. Its own token is kept before anything is sent.
-    fn keep(&mut self, slot: usize, drawn: Token) -> Result<(Reentry, Keeper), Error> {
+    fn keep(&mut self, slot: usize, drawn: Token) -> Result<(Reentry, IdentityStore), Error> {
         let (disk, plan) = (Box::new(self.slots[slot].disk.clone()), &self.plan.nodes[slot]);
         let name = lasting_name(plan.role, plan.node_id.as_deref(), plan.rank).expect("a node with an id, or a rank");
-        Keeper::begin(disk, name, None, || Ok(drawn.0))
+        IdentityStore::begin(disk, name, None, || Ok(drawn.0))
     }
 
     pub(super) fn start_node(&mut self, slot: usize) -> Result<(), String> {

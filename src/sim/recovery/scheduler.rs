@@ -10,7 +10,7 @@ use super::world::{Event, World};
 use crate::error::Error;
 use crate::journal::testdisk::MemoryDisk;
 use crate::membership::{self, ConnId, Identity, Liveness, Rules, Scheduler, StoreLimits};
-use crate::runtime::scheduler::job_journal::{Begun, Book, Desk, Read, Work};
+use crate::runtime::scheduler::job_journal::{Begun, JobJournal, Read, Work, WriteQueue};
 use crate::sim::network::{Fate, Side};
 use crate::sim::random::Random;
 use crate::types::{HostName, JobInstance, Secret, Time};
@@ -29,8 +29,8 @@ pub(super) enum Step {
 
 pub(super) struct Running {
     pub(super) brain: Scheduler,
-    pub(super) book: Book,
-    desk: Desk,
+    pub(super) book: JobJournal,
+    desk: WriteQueue,
     busy: bool,
     /// What is put out, and not told of as durable.
     written: Vec<(u64, Written)>,
@@ -168,7 +168,7 @@ impl World {
         self.host.instance = Some(instance);
         let records = std::mem::take(&mut begun.records);
         let brain = Scheduler::resume(identity, self.rules(), self.now, records);
-        let (book, desk, written) = (begun.into_book(), Desk::default(), Vec::new());
+        let (book, desk, written) = (begun.into_book(), WriteQueue::default(), Vec::new());
         (self.host.armed, self.host.started) = (Time::NEVER, self.now);
         self.host.running = Some(Running { brain, book, desk, busy: false, written, dies_when_told: None });
         self.drain_scheduler();

@@ -6,13 +6,13 @@
 //! number of their group can't come to mean another.
 
 use super::children::{self, Child, Launch, Part};
-use super::deserters::Deserters;
-use super::elsewhere::{Elsewhere, Seen, GONE_AFTER, LOOK_AGAIN};
-use super::inquiry::{Answer, Inquiry};
+use super::exit_report::Witness;
 use super::parse::RunOptions;
+use super::remote_scheduler::{Elsewhere, Seen, GONE_AFTER, LOOK_AGAIN};
+use super::restart_check::{Answer, Inquiry};
 use super::summary;
 use super::supervise::{Action, Supervisor, Verdict, Whom, OVER};
-use super::witness::Witness;
+use super::unclean_exits::Deserters;
 use crate::code;
 use crate::status::ask::ask;
 use crate::sys::{self, Ending};

@@ -14,11 +14,11 @@
 //! | [`lives`] | how often and how soon a child is started again: pure |
 //! | [`supervise`] | when to stop whom, who comes back, and who failed first: pure |
 //! | [`stop`] | until when whom is left alone then |
-//! | [`inquiry`] | asks the scheduler whether the job goes on, before that |
-//! | [`elsewhere`] | a scheduler on another host that refuses |
-//! | [`deserters`] | who ended well without leaving, and is awaited |
+//! | [`restart_check`] | asks the scheduler whether the job goes on, before that |
+//! | [`remote_scheduler`] | a scheduler on another host that refuses |
+//! | [`unclean_exits`] | who ended well without leaving, and is awaited |
 //! | [`join`] | signals and deadlines around that |
-//! | [`witness`] | tells the scheduler who has ended |
+//! | [`exit_report`] | tells the scheduler who has ended |
 //! | [`tail`] | shows output while it comes |
 //! | [`summary`] | what is said in the end |
 //!
@@ -30,11 +30,9 @@
 //! `test_hosts.py`.
 
 mod children;
-mod deserters;
-mod elsewhere;
+mod exit_report;
 mod folder;
 mod hccl;
-mod inquiry;
 mod join;
 mod lives;
 mod master;
@@ -42,12 +40,14 @@ pub mod options;
 mod parse;
 mod program;
 mod recovery;
+mod remote_scheduler;
+mod restart_check;
 mod stop;
 mod summary;
 mod supervise;
 mod tail;
 mod thresholds;
-mod witness;
+mod unclean_exits;
 
 use crate::voice::Voice;
 use crate::{code, sys};

@@ -115,5 +115,5 @@ fn is_awaited(node: &StatusNode, child: &Child, lives: &[Process]) -> bool {
 }
 
 #[cfg(test)]
-#[path = "deserters_test.rs"]
+#[path = "unclean_exits_test.rs"]
 mod tests;

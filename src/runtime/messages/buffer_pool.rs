@@ -13,12 +13,12 @@ const SIZES: usize = (EAGER_MAX / SHORTEST).ilog2() as usize + 1;
 
 /// Buffers that are not in use.
 #[derive(Default)]
-pub(super) struct Spare {
+pub(super) struct BufferPool {
     buffers: [Vec<Vec<u8>>; SIZES],
     bytes: usize,
 }
 
-impl Spare {
+impl BufferPool {
     /// Whether a buffer of this length takes no memory.
     pub(super) fn has(&self, length: usize) -> bool {
         length == 0 || (length <= EAGER_MAX && !self.buffers[size_of(long(length))].is_empty())
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_buffer_is_used_again_for_what_fits_it() {
-        let mut spare = Spare::default();
+        let mut spare = BufferPool::default();
         for (first, then) in [(1, 64), (64, 1), (65, 128), (4096, 2049), (EAGER_MAX, EAGER_MAX)] {
             let buffer = spare.take(first);
             let at = buffer.as_ptr();
@@ -111,13 +111,13 @@ mod tests {
     #[test]
     fn no_more_is_kept_than_it_may_be() {
         for length in [1, EAGER_MAX] {
-            let mut spare = Spare::default();
+            let mut spare = BufferPool::default();
             let buffers: Vec<_> = (0..2 * SPARE_BYTES_MAX / (length + 512)).map(|_| spare.take(length)).collect();
             buffers.into_iter().for_each(|buffer| spare.give(buffer));
             let (kept, all) = (spare.buffers.iter().flatten().map(cost).sum::<usize>(), SPARE_BYTES_MAX);
             assert!(spare.bytes == kept && kept <= all && kept > all - 2 * EAGER_MAX, "{kept} of {all}");
         }
-        let mut spare = Spare::default();
+        let mut spare = BufferPool::default();
         spare.give(Vec::new());
         spare.give(vec![0; 4 * EAGER_MAX]);
         assert_eq!(spare.bytes, 0);

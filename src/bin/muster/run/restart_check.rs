@@ -10,7 +10,7 @@
 //! started as it begins: who ends later may have ended because the job was aborted meanwhile. Tested in `inquiry_test.rs`, and
 //! with real processes by `tests/python/test_restarts.py` and `test_hosts.py`.
 
-use super::elsewhere::refuses;
+use super::remote_scheduler::refuses;
 use crate::status::ask::ask;
 use muster::error::Status;
 use std::sync::mpsc::{channel, Receiver, TryRecvError};
@@ -119,5 +119,5 @@ fn how_is_it(host: &str, port: u16) -> Answer {
 }
 
 #[cfg(test)]
-#[path = "inquiry_test.rs"]
+#[path = "restart_check_test.rs"]
 mod tests;
