@@ -7,7 +7,7 @@
 //! | [`tcp`] | the plain link |
 //! | [`listener`] | the listening sockets of one process |
 //! | [`poller`], [`watch`], [`waker`] | sleeping until something is ready, and being woken from another thread |
-//! | `signs` | whether the kernel at the other end still answers |
+//! | [`signs`], `tcp_info` | whether the kernel at the other end still answers, and how TCP knows |
 //! | `congestion` | how TCP decides how much it sends at a time, where both ends are on one host |
 //! | [`resolve`] | from a host's name to its addresses |
 //! | [`interface`] | which addresses are this host's |
@@ -31,12 +31,15 @@ pub mod host;
 pub mod interface;
 pub mod limit;
 pub mod listener;
+#[cfg(test)]
+pub mod memlink;
 pub mod poller;
 pub mod resolve;
-mod signs;
+pub mod signs;
 mod socket;
 mod standard;
 pub mod tcp;
+mod tcp_info;
 #[cfg(test)]
 pub mod testfork;
 #[cfg(test)]
@@ -48,9 +51,10 @@ pub mod watch;
 
 pub use listener::Listener;
 pub use poller::{Poller, Ready, Registry, Token};
-#[cfg(test)]
-pub(crate) use signs::deafen;
+pub use signs::{Acknowledged, Signs};
 pub use tcp::{Connect, TcpTransport};
-pub use transport::{Acknowledged, Transport};
+#[cfg(test)]
+pub(crate) use tcp_info::deafen;
+pub use transport::{unwrapped, Side, Transport, Wrap};
 pub use waker::Waker;
 pub use watch::Watch;

@@ -9,9 +9,10 @@
 use super::congestion::{self, Name};
 use super::fork::Guarded;
 use super::poller::{Registry, Token};
-use super::signs;
+use super::signs::{Acknowledged, Signs};
 use super::socket;
-use super::transport::{Acknowledged, Transport};
+use super::tcp_info;
+use super::transport::Transport;
 use mio::net::TcpStream;
 use mio::Interest;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -145,28 +146,6 @@ impl Transport for TcpTransport {
         socket::unacknowledged(&*self.stream).unwrap_or(0)
     }
 
-    fn silence(&self) -> Option<Duration> {
-        signs::silence(&*self.stream)
-    }
-
-    fn acknowledged(&self) -> Acknowledged {
-        signs::acknowledged(&*self.stream)
-    }
-
-    fn ask_for_signs(&mut self, within: Duration) {
-        let _ = signs::ask_for_signs(&*self.stream, within); // it fails only for what is no socket
-    }
-
-    fn send_again_evenly(&mut self) {
-        let _ = signs::send_again_evenly(&*self.stream); // it fails only for what is no socket
-    }
-
-    fn bound_unsent(&mut self, bytes: u32) {
-        let bytes = bytes.min(i32::MAX as u32) as i32;
-        // It fails only for what is no socket.
-        let _ = socket::set_option(&*self.stream, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, bytes);
-    }
-
     fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         registry.register(&mut *self.stream, token, Interest::READABLE | Interest::WRITABLE)
     }
@@ -186,6 +165,30 @@ impl Transport for TcpTransport {
 
     fn peer_address(&self) -> SocketAddr {
         self.peer
+    }
+}
+
+impl Signs for TcpTransport {
+    fn silence(&self) -> Option<Duration> {
+        tcp_info::silence(&*self.stream)
+    }
+
+    fn acknowledged(&self) -> Acknowledged {
+        tcp_info::acknowledged(&*self.stream)
+    }
+
+    fn ask_for_signs(&mut self, within: Duration) {
+        let _ = tcp_info::ask_for_signs(&*self.stream, within); // it fails only for what is no socket
+    }
+
+    fn send_again_evenly(&mut self) {
+        let _ = tcp_info::send_again_evenly(&*self.stream); // it fails only for what is no socket
+    }
+
+    fn bound_unsent(&mut self, bytes: u32) {
+        let bytes = bytes.min(i32::MAX as u32) as i32;
+        // It fails only for what is no socket.
+        let _ = socket::set_option(&*self.stream, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, bytes);
     }
 }
 

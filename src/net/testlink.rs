@@ -12,8 +12,9 @@
 use super::fork::Guarded;
 use super::listener::Listener;
 use super::poller::{Poller, Registry, Token};
+use super::signs::{Acknowledged, Signs};
 use super::tcp::{Connect, TcpTransport};
-use super::transport::{Acknowledged, Transport};
+use super::transport::Transport;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::SocketAddr;
@@ -184,26 +185,6 @@ impl Transport for TestLink {
         self.held.len() + self.inner.unsent()
     }
 
-    fn silence(&self) -> Option<Duration> {
-        self.inner.silence()
-    }
-
-    fn acknowledged(&self) -> Acknowledged {
-        self.inner.acknowledged()
-    }
-
-    fn ask_for_signs(&mut self, within: Duration) {
-        self.inner.ask_for_signs(within);
-    }
-
-    fn send_again_evenly(&mut self) {
-        self.inner.send_again_evenly();
-    }
-
-    fn bound_unsent(&mut self, bytes: u32) {
-        self.inner.bound_unsent(bytes);
-    }
-
     fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         let registry_again = Guarded::create(|| registry.try_clone())?;
         self.inner.register(registry, token)?;
@@ -226,6 +207,28 @@ impl Transport for TestLink {
 
     fn peer_address(&self) -> SocketAddr {
         self.inner.peer_address()
+    }
+}
+
+impl Signs for TestLink {
+    fn silence(&self) -> Option<Duration> {
+        self.inner.silence()
+    }
+
+    fn acknowledged(&self) -> Acknowledged {
+        self.inner.acknowledged()
+    }
+
+    fn ask_for_signs(&mut self, within: Duration) {
+        self.inner.ask_for_signs(within);
+    }
+
+    fn send_again_evenly(&mut self) {
+        self.inner.send_again_evenly();
+    }
+
+    fn bound_unsent(&mut self, bytes: u32) {
+        self.inner.bound_unsent(bytes);
     }
 }
 

@@ -29,25 +29,19 @@
 //! A report is used up by the `poll` that returns it: a caller that ignores one for a transport that it does not care
 //! about just now must `read` that transport before it sleeps on it later.
 //!
-//! Kept by `TcpTransport` and, in tests, by `testlink::TestLink`, which exercises every freedom that these rules leave.
+//! Kept by `TcpTransport` and, in tests, by `testlink::TestLink`, which exercises every freedom that these rules leave, and by
+//! `memlink::MemoryLink`, which is no socket. What only some links know of the other end is in [`Signs`].
 
 use super::poller::{Registry, Token};
+use super::signs::Signs;
+use super::TcpTransport;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
-use std::time::Duration;
-
-/// What the peer's kernel has acknowledged of what was sent to it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Acknowledged {
-    /// How many bytes: it grows with each of them.
-    pub bytes: u64,
-    /// Whether it owes an answer.
-    pub owes: bool,
-}
+use std::sync::Arc;
 
 /// A non-blocking, ordered stream of bytes to one peer. The module's head states the rules of its use.
-pub trait Transport: Send {
+pub trait Transport: Signs + Send {
     /// Reads into the buffers, in order: how many bytes, 0 for the peer's orderly end, or `WouldBlock`. Buffers without
     /// any room are `InvalidInput`, since 0 would say "end".
     fn read(&mut self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize>;
@@ -68,25 +62,6 @@ pub trait Transport: Send {
     /// that is not yet acknowledged counts as one.)
     fn unsent(&self) -> usize;
 
-    /// How long nothing has come from the peer's kernel, if it owes an answer to what was sent, or asked. It answers for a
-    /// process that is stopped, or does not read. Of no use on the hot path.
-    fn silence(&self) -> Option<Duration>;
-
-    /// What the peer's kernel has acknowledged. Of no use on the hot path.
-    fn acknowledged(&self) -> Acknowledged;
-
-    /// Has our kernel ask the peer's now and then from here on, so that its silence shows where nothing is under way, too. A
-    /// connection that has been silent for `within` is not yet ended for that.
-    fn ask_for_signs(&mut self, within: Duration);
-
-    /// Has our kernel send what few packets the peer's does not acknowledge again evenly, for a second or so, and not ever more
-    /// seldom from the first.
-    fn send_again_evenly(&mut self);
-
-    /// Has our kernel take no more once about so many bytes wait in it to be sent: what is urgent and written later waits
-    /// behind no more than these and what is under way.
-    fn bound_unsent(&mut self, bytes: u32);
-
     /// Has the poller report this transport's edges, of both directions, under the token. What is ready already is
     /// reported too. A transport is registered with one poller at a time.
     fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()>;
@@ -102,4 +77,21 @@ pub trait Transport: Send {
 
     /// The peer's address.
     fn peer_address(&self) -> SocketAddr;
+}
+
+/// Which end of a connection this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The one that dialled.
+    Client,
+    /// The one that accepted.
+    Server,
+}
+
+/// What becomes of each new connection, of nodes to each other and to their scheduler, before the first byte.
+pub type Wrap = Arc<dyn Fn(TcpTransport, Side) -> Box<dyn Transport> + Send + Sync>;
+
+/// Connections stay as they are.
+pub fn unwrapped() -> Wrap {
+    Arc::new(|transport, _| Box::new(transport))
 }

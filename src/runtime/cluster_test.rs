@@ -5,11 +5,12 @@ use crate::agent::Event;
 use crate::config::Config;
 use crate::error::{Error, Failure, Result, Status};
 use crate::net::testlink::TestLink;
+use crate::net::{unwrapped, Side, Wrap};
 use crate::runtime::collectives::job::Work;
 use crate::runtime::groups::group::Group;
-use crate::runtime::links::mesh::Wrap;
 use crate::runtime::memory::buffer::CallBuffers;
 use crate::runtime::node::cluster::{join_over, start_scheduler, Cluster, Joined};
+use crate::runtime::scheduler::serving::Serving;
 use crate::runtime::scheduler::thread::Scheduler;
 use crate::types::{Call, CallKind, DType, GroupId, ReduceOp};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,13 +18,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub(crate) fn plain() -> Wrap {
-    Arc::new(|transport| Box::new(transport))
+    unwrapped()
 }
 
 /// Test links that take at most so many bytes at a time.
 pub(crate) fn hard(piece: usize) -> Wrap {
     static SEED: AtomicU64 = AtomicU64::new(1);
-    Arc::new(move |transport| Box::new(TestLink::with_piece(transport, SEED.fetch_add(1, Ordering::Relaxed), piece)))
+    Arc::new(move |transport, _| Box::new(TestLink::with_piece(transport, SEED.fetch_add(1, Ordering::Relaxed), piece)))
 }
 
 pub(crate) fn scheduler(workers: u32) -> Scheduler {
@@ -36,6 +37,15 @@ pub(crate) fn scheduler_with(workers: u32, set: impl FnOnce(&mut Config)) -> Sch
     config.set("worker_num", &workers.to_string()).unwrap();
     config.set("cluster_timeout", "60").unwrap();
     start_scheduler(&config.scheduler_settings().unwrap()).unwrap()
+}
+
+/// One each of whose connections is wrapped.
+fn scheduler_over(workers: u32, wrap: Wrap) -> Scheduler {
+    let mut config = Config::new();
+    config.set("worker_num", &workers.to_string()).unwrap();
+    config.set("cluster_timeout", "60").unwrap();
+    let serving = Serving::over(&config.scheduler_settings().unwrap(), wrap, || unreachable!("there is no recovery"));
+    Scheduler::of(serving.unwrap()).unwrap()
 }
 
 pub(crate) fn node(scheduler: &Scheduler, workers: u32, rank: u32, wrap: Wrap) -> Cluster {
@@ -170,6 +180,38 @@ pub(crate) fn one_cause(outcomes: Vec<Option<Error>>, status: Status) -> String 
         assert_eq!(other, first);
     }
     first.message().to_owned()
+}
+
+/// The scheduler is told which end is its own, and so is a node: on both planes each connection has one of each.
+#[test]
+fn both_planes_are_wrapped_and_each_end_knows_its_side() {
+    const RANKS: u32 = 3;
+    let sides = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
+    let counted = {
+        let sides = Arc::clone(&sides);
+        let hard = hard(7);
+        let wrap: Wrap = Arc::new(move |transport, side| {
+            sides[usize::from(side == Side::Server)].fetch_add(1, Ordering::Relaxed);
+            hard(transport, side)
+        });
+        wrap
+    };
+    let scheduler = scheduler_over(RANKS, Arc::clone(&counted));
+    std::thread::scope(|scope| {
+        for rank in 0..RANKS {
+            let (scheduler, wrap) = (&scheduler, Arc::clone(&counted));
+            scope.spawn(move || {
+                let cluster = node(scheduler, RANKS, rank, wrap);
+                cluster.store_set(format!("key {rank}").as_bytes(), b"value").unwrap();
+                assert_eq!(allreduce(&cluster.group(GroupId::WORLD), &[1.0]).unwrap(), [3.0]);
+                cluster.finalize().unwrap();
+            });
+        }
+    });
+    assert_eq!(scheduler.wait(None), Some(Ok(())));
+    let [clients, servers] = [0, 1].map(|side: usize| sides[side].load(Ordering::Relaxed));
+    // A connection more may be dialled than is accepted, where two cross.
+    assert!(servers > u64::from(RANKS) && clients >= servers, "{clients} clients, {servers} servers");
 }
 
 #[test]

@@ -2,9 +2,9 @@
 
 use super::cluster_test::{allreduce, node, one_cause, plain, scheduler};
 use crate::error::{Error, Status};
-use crate::net::{Acknowledged, Registry, TcpTransport, Token, Transport};
+use crate::net::Wrap;
+use crate::net::{Acknowledged, Registry, Signs, TcpTransport, Token, Transport};
 use crate::runtime::collectives::job::Work;
-use crate::runtime::links::mesh::Wrap;
 use crate::runtime::memory::buffer::CallBuffers;
 use crate::runtime::node::cluster::Cluster;
 use crate::types::{Call, CallKind, DType, GroupId, ReduceOp};
@@ -76,26 +76,6 @@ impl Transport for Troubled {
         self.inner.unsent()
     }
 
-    fn silence(&self) -> Option<Duration> {
-        self.inner.silence()
-    }
-
-    fn acknowledged(&self) -> Acknowledged {
-        self.inner.acknowledged()
-    }
-
-    fn ask_for_signs(&mut self, within: Duration) {
-        self.inner.ask_for_signs(within);
-    }
-
-    fn send_again_evenly(&mut self) {
-        self.inner.send_again_evenly();
-    }
-
-    fn bound_unsent(&mut self, bytes: u32) {
-        self.inner.bound_unsent(bytes);
-    }
-
     fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         self.inner.register(registry, token)
     }
@@ -114,6 +94,28 @@ impl Transport for Troubled {
 
     fn peer_address(&self) -> SocketAddr {
         self.inner.peer_address()
+    }
+}
+
+impl Signs for Troubled {
+    fn silence(&self) -> Option<Duration> {
+        self.inner.silence()
+    }
+
+    fn acknowledged(&self) -> Acknowledged {
+        self.inner.acknowledged()
+    }
+
+    fn ask_for_signs(&mut self, within: Duration) {
+        self.inner.ask_for_signs(within);
+    }
+
+    fn send_again_evenly(&mut self) {
+        self.inner.send_again_evenly();
+    }
+
+    fn bound_unsent(&mut self, bytes: u32) {
+        self.inner.bound_unsent(bytes);
     }
 }
 
@@ -140,7 +142,7 @@ pub(crate) fn told_by(trouble: Trouble, work: impl Fn(&Cluster) -> Error + Sync)
             .map(|rank| {
                 let (scheduler, work) = (&scheduler, &work);
                 let wrap: Wrap = match rank {
-                    TROUBLED => Arc::new(move |inner| Box::new(Troubled { inner, trouble, received: 0 })),
+                    TROUBLED => Arc::new(move |inner, _| Box::new(Troubled { inner, trouble, received: 0 })),
                     _ => plain(),
                 };
                 scope.spawn(move || {

@@ -26,6 +26,8 @@ mod damage_test;
 mod history_test;
 #[cfg(all(test, loom))]
 mod loom_test;
+#[cfg(all(test, not(loom)))]
+mod memory_link_test;
 #[cfg(test)]
 mod mischief_test;
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::net::{Acknowledged, Registry, Token};
+use crate::net::{Acknowledged, Registry, Signs, Token};
 use crate::types::{Device, HostName, Incarnation, Process, Role};
 use crate::wire::{encode_frame, Blob, HeartbeatEcho, Register, StatusPart, StorePiece, Told, STORE_PIECE_BYTES};
 use std::net::SocketAddr;
@@ -92,26 +92,6 @@ impl Transport for Scripted {
         0
     }
 
-    fn silence(&self) -> Option<Duration> {
-        self.script().silence
-    }
-
-    fn acknowledged(&self) -> Acknowledged {
-        self.script().acknowledged
-    }
-
-    fn ask_for_signs(&mut self, _: Duration) {
-        self.script().asked_for_signs = true;
-    }
-
-    fn send_again_evenly(&mut self) {
-        self.script().sends_again_evenly = true;
-    }
-
-    fn bound_unsent(&mut self, bytes: u32) {
-        self.script().unsent_bound = Some(bytes);
-    }
-
     fn register(&mut self, _: &Registry, _: Token) -> io::Result<()> {
         Ok(())
     }
@@ -130,6 +110,28 @@ impl Transport for Scripted {
 
     fn peer_address(&self) -> SocketAddr {
         ([127, 0, 0, 1], 2).into()
+    }
+}
+
+impl Signs for Scripted {
+    fn silence(&self) -> Option<Duration> {
+        self.script().silence
+    }
+
+    fn acknowledged(&self) -> Acknowledged {
+        self.script().acknowledged
+    }
+
+    fn ask_for_signs(&mut self, _: Duration) {
+        self.script().asked_for_signs = true;
+    }
+
+    fn send_again_evenly(&mut self) {
+        self.script().sends_again_evenly = true;
+    }
+
+    fn bound_unsent(&mut self, bytes: u32) {
+        self.script().unsent_bound = Some(bytes);
     }
 }
 

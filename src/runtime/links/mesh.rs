@@ -16,7 +16,7 @@ use super::peers::{Mail, MeshEvent};
 use super::spare_descriptor::SpareDescriptor;
 use super::to_tell::RevokeBroadcast;
 use crate::agent::PeerSign;
-use crate::net::{Listener, Poller, TcpTransport, Token, Transport};
+use crate::net::{Listener, Poller, Side, TcpTransport, Token, Wrap};
 use crate::runtime::base::link_key::LinkKey;
 use crate::runtime::base::log::Logger;
 use crate::runtime::state::roster::Roster;
@@ -40,9 +40,6 @@ const STRANGERS_MAX: usize = 1024;
 const FREED_MAX: usize = 16_384;
 /// Where the mesh's tokens begin in the agent thread's poller.
 pub const FIRST_TOKEN: usize = 1 << 20;
-
-/// Wraps each new link's transport; tests put one in that makes everything harder.
-pub type Wrap = Arc<dyn Fn(TcpTransport) -> Box<dyn Transport> + Send + Sync>;
 
 /// The links of one node that are being made. It is fed (with what is ready, and what is wanted) and drained ([`Mesh::events`]).
 pub struct Mesh {
@@ -219,7 +216,8 @@ impl Mesh {
 
     /// Wraps and watches a connection, and takes the first look at it.
     fn insert(&mut self, transport: TcpTransport, poller: &Poller, deadline: Time, stage: Stage, outbound: Vec<u8>) {
-        let mut transport = (self.wrap)(transport);
+        let side = if matches!(stage, Stage::Dialled(_)) { Side::Client } else { Side::Server };
+        let mut transport = (self.wrap)(transport, side);
         let token = self.fresh_token();
         if let Err(error) = transport.register(poller.registry(), token) {
             if let Stage::Dialled(key) = stage {

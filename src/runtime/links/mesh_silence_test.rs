@@ -77,7 +77,7 @@ fn a_peer_whose_kernel_answers_may_take_as_long_as_it_likes_and_no_other() {
         let transport = Scripted::default();
         transport.script().room = usize::MAX;
         let only = transport.clone();
-        let wrap: Wrap = Arc::new(move |_| Box::new(only.clone()));
+        let wrap: Wrap = Arc::new(move |_, _| Box::new(only.clone()));
         let mut side = one(&wrap, listener.local_addr().unwrap());
         side.open(KEY[1]);
         stand(&mut side, KEY[1]);

@@ -1,6 +1,7 @@
 use super::*;
 use crate::config::LogLevel;
 use crate::net::testlink::TestLink;
+use crate::net::Transport;
 use crate::runtime::base::{clock::Clock, control::tests::Scripted, sync::Bell};
 use crate::runtime::cluster_test::plain;
 use crate::runtime::links::link::{Arrival, Link};
@@ -18,7 +19,7 @@ const KEY: [LinkKey; 2] =
     [LinkKey::new(GroupId::WORLD, Channel::Collectives, 0), LinkKey::new(GroupId::WORLD, Channel::Collectives, 1)];
 
 fn hard(piece: usize) -> Wrap {
-    Arc::new(move |transport| {
+    Arc::new(move |transport, _| {
         let seed = u64::from(transport.peer_address().port()) + 1;
         Box::new(TestLink::with_piece(transport, seed, piece))
     })
@@ -560,7 +561,7 @@ fn a_link_counts_from_when_its_peer_is_let_in() {
     let transport = Scripted::default();
     transport.script().coming.extend(frame(LinkKind::Hello, &hello()));
     let only = transport.clone();
-    let mut side = one(&(Arc::new(move |_| Box::new(only.clone()) as Box<dyn Transport>) as Wrap), nowhere());
+    let mut side = one(&(Arc::new(move |_, _| Box::new(only.clone()) as Box<dyn Transport>) as Wrap), nowhere());
     let _peer = Peer::dial(&side);
     until(|| {
         side.turn();
@@ -581,7 +582,7 @@ fn a_link_counts_from_when_its_peer_is_let_in() {
 
 #[test]
 fn a_link_that_breaks_while_its_peer_is_let_in_is_told() {
-    let broken: Wrap = Arc::new(|_| {
+    let broken: Wrap = Arc::new(|_, _| {
         let transport = Scripted::default();
         transport.script().coming.extend(frame(LinkKind::Hello, &hello()));
         transport.script().breaks = true;

@@ -34,7 +34,7 @@ fn ended(request: &Request) -> Result<Option<Received>> {
 }
 
 /// Everyone sends everyone a message of each of these lengths, itself included.
-fn all_to_all(group: &Arc<Group>, lengths: &[usize]) {
+pub(crate) fn all_to_all(group: &Arc<Group>, lengths: &[usize]) {
     let (own, size) = (group.rank().unwrap(), group.size());
     let places = || (0..size).flat_map(|peer| lengths.iter().map(move |length| (peer, *length)));
     let receives: Vec<_> = places()

@@ -28,7 +28,7 @@ mod late;
 mod loom_test;
 mod matching;
 #[cfg(test)]
-mod messages_test;
+pub(crate) mod messages_test;
 mod operation;
 mod peer;
 mod queues;

@@ -6,11 +6,11 @@
 use super::connection::{Attempt, Connection, CONTROL};
 use crate::agent::{Agent, Command, Event, Input, Output};
 use crate::error::{Error, Failure, Result, Status};
-use crate::net::{Listener, Poller, Token};
+use crate::net::{Listener, Poller, Token, Wrap};
 use crate::runtime::base::control::ControlEnd;
 use crate::runtime::groups::registry::Registry;
 use crate::runtime::links::address_lookup::{ask_for, is_for_links};
-use crate::runtime::links::{handshake::leave, mesh::Mesh, mesh::Wrap, peers::turn_away, peers::MeshEvent};
+use crate::runtime::links::{handshake::leave, mesh::Mesh, peers::turn_away, peers::MeshEvent};
 use crate::runtime::state::node_state::{AgentCommand, NodeState};
 use crate::types::{Epoch, GroupId, Time};
 use crate::wire::{Called, Formed, GroupMade, Heartbeat, Message};
@@ -37,7 +37,7 @@ pub struct Setup {
     pub own_setting: String,
     /// How long an operation on a group may take, in milliseconds.
     pub operation_timeout_ms: i64,
-    /// Wraps each link's transport.
+    /// What becomes of each connection, to the scheduler and to peers.
     pub wrap: Wrap,
 }
 
@@ -69,6 +69,7 @@ impl Node {
         let watched = shared.waker.register(poller.registry(), WAKER);
         watched.map_err(|error| Error::system("the agent thread's waker cannot be watched", &error))?;
         let mesh = Mesh::new(incarnation, Arc::clone(&shared.logger), Arc::clone(&setup.wrap));
+        let connection = Connection::new(Arc::clone(&setup.wrap));
         let mut node = Node {
             shared,
             registry,
@@ -76,7 +77,7 @@ impl Node {
             poller,
             inputs: VecDeque::new(),
             feeding: false,
-            connection: Connection::new(),
+            connection,
             more: false,
             listener: None,
             accept_again: Time::NEVER,

@@ -8,7 +8,7 @@ use super::rank_table;
 use crate::agent::{Agent, Command, Profile};
 use crate::config::{Key, Place, Settings};
 use crate::error::{Error, Failure, Result, Status};
-use crate::net::host;
+use crate::net::{host, unwrapped, Wrap};
 use crate::runtime::base::clock::Clock;
 use crate::runtime::base::identity;
 use crate::runtime::base::identity_store::{lasting_name, IdentityStore};
@@ -21,7 +21,6 @@ use crate::runtime::groups::handle::GroupHandle;
 use crate::runtime::groups::parting::{await_farewell, join as await_threads, tell_last_calls};
 use crate::runtime::groups::registry::Registry;
 use crate::runtime::links::handshake::leave;
-use crate::runtime::links::mesh::Wrap;
 use crate::runtime::scheduler::port;
 use crate::runtime::scheduler::serving::Serving;
 use crate::runtime::scheduler::thread::Scheduler;
@@ -83,11 +82,10 @@ pub struct HcclCm {
 
 /// Does what the settings say: serves as the scheduler until the job ends, or joins the cluster as a node.
 pub fn join(settings: Settings) -> Result<Joined> {
-    let wrap: Wrap = Arc::new(|transport| Box::new(transport));
-    join_over(settings, wrap)
+    join_over(settings, unwrapped())
 }
 
-/// As [`join`], with every link's transport wrapped.
+/// As [`join`], with every connection wrapped.
 pub fn join_over(mut settings: Settings, wrap: Wrap) -> Result<Joined> {
     if let Place::Scheduler { .. } = settings.place {
         serving(&settings)?.run()?;

@@ -2,7 +2,7 @@
 //! happens to it is given back as inputs for the brain.
 
 use crate::agent::Input;
-use crate::net::{Poller, Token, Transport};
+use crate::net::{Poller, Side, Token, Wrap};
 use crate::runtime::base::control::{ControlEnd, ControlLink, FIRST_READ_BYTES};
 use crate::runtime::base::log::Logger;
 use crate::runtime::links::dial::{Dial, Dialled};
@@ -39,6 +39,7 @@ pub(crate) enum Attempt {
 /// The connection.
 pub(crate) struct Connection {
     stage: Stage,
+    wrap: Wrap,
     /// Which of the scheduler's places it tries, or is connected to.
     pub place: usize,
     next_dial: usize,
@@ -48,9 +49,10 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new() -> Connection {
+    pub(crate) fn new(wrap: Wrap) -> Connection {
         Connection {
             stage: Stage::None,
+            wrap,
             place: 0,
             next_dial: FIRST_DIAL,
             through: vec![0; FIRST_READ_BYTES],
@@ -112,12 +114,13 @@ impl Connection {
         match dial.look(poller) {
             Dialled::Pending => Attempt::Pending,
             Dialled::Failed(why) => self.fail(why.to_string()),
-            Dialled::Ready(mut transport) => {
+            Dialled::Ready(transport) => {
+                let mut transport = (self.wrap)(transport, Side::Client);
                 if let Err(error) = transport.register(poller.registry(), CONTROL) {
                     return self.fail(format!("it cannot be watched: {error}"));
                 }
                 let own = transport.local_address().ip();
-                let mut link = ControlLink::new(Box::new(transport));
+                let mut link = ControlLink::new(transport);
                 link.trust(); // it is the scheduler that we chose
                 self.stage = Stage::Up(link);
                 Attempt::Up(own)

@@ -14,7 +14,7 @@ use crate::config::{Place, Settings};
 use crate::error::{Error, Result, Status};
 use crate::journal::Disk;
 use crate::membership::{self, Closed, ConnId, Identity, Input, Output};
-use crate::net::{host, limit, listener, Listener, Poller, Token, Waker};
+use crate::net::{host, limit, listener, unwrapped, Listener, Poller, Side, Token, Waker, Wrap};
 use crate::runtime::base::clock::Clock;
 use crate::runtime::base::control::{ControlEnd, ControlLink, FIRST_READ_BYTES};
 use crate::runtime::base::disk::OwnDisk;
@@ -58,6 +58,7 @@ pub struct Serving {
     logger: Arc<Logger>,
     poller: Poller,
     listener: Listener,
+    wrap: Wrap,
     brain: membership::Scheduler,
     inputs: VecDeque<Input>,
     feeding: bool,
@@ -85,11 +86,15 @@ pub struct Serving {
 impl Serving {
     /// Binds, and is ready to serve the job that the settings describe.
     pub fn new(settings: &Settings) -> Result<Serving> {
-        Serving::over(settings, || Ok(Box::new(OwnDisk::of(settings)?)))
+        Serving::over(settings, unwrapped(), || Ok(Box::new(OwnDisk::of(settings)?)))
     }
 
-    /// The same, with recovery, with the journal on the disk that this opens.
-    pub(crate) fn over(settings: &Settings, disk: impl FnOnce() -> Result<Box<dyn Disk>>) -> Result<Serving> {
+    /// The same, with each connection wrapped and, with recovery, the journal on the disk that this opens.
+    pub(crate) fn over(
+        settings: &Settings,
+        wrap: Wrap,
+        disk: impl FnOnce() -> Result<Box<dyn Disk>>,
+    ) -> Result<Serving> {
         let Place::Scheduler { host, ports } = &settings.place else {
             return Err(Error::config("these settings are not those of a scheduler"));
         };
@@ -120,6 +125,7 @@ impl Serving {
             logger,
             poller: Poller::new()?,
             listener,
+            wrap,
             brain,
             inputs: VecDeque::new(),
             feeding: false,
@@ -253,7 +259,7 @@ impl Serving {
         loop {
             match self.listener.accept() {
                 Ok((transport, address)) => {
-                    let mut link = ControlLink::new(Box::new(transport));
+                    let mut link = ControlLink::new((self.wrap)(transport, Side::Server));
                     let id = self.next;
                     self.next += 1;
                     if link.transport.register(self.poller.registry(), Token(id as usize)).is_err() {

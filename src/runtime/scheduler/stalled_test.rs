@@ -41,7 +41,7 @@ fn a_thread_whose_disk_does_not_return_is_left_behind_with_a_line() {
 
 /// A hosted scheduler of one worker, which has joined; its disk stands still from now on, and the worker has set a key.
 fn stalled(disk: &GatedDisk) -> (Scheduler, Node) {
-    let mut serving = Serving::over(&settings(|_| ()), || Ok(Box::new(disk.clone()))).unwrap();
+    let mut serving = Serving::over(&settings(|_| ()), crate::net::unwrapped(), || Ok(Box::new(disk.clone()))).unwrap();
     serving.writer.as_mut().expect("with recovery").be_patient_for(SHORT);
     let scheduler = Scheduler::of(serving).unwrap();
     let mut node = Node::join(scheduler.addresses()[0], None);

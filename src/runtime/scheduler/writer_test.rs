@@ -148,7 +148,7 @@ fn begun(disk: &GatedDisk) -> Begun {
 
 /// A scheduler over this disk on a thread of its own: where it listens, and what comes of it.
 fn serve(disk: &GatedDisk) -> (SocketAddr, JoinHandle<Result<()>>) {
-    let serving = Serving::over(&settings(|_| ()), || Ok(Box::new(disk.clone()))).unwrap();
+    let serving = Serving::over(&settings(|_| ()), crate::net::unwrapped(), || Ok(Box::new(disk.clone()))).unwrap();
     (serving.addresses()[0], std::thread::spawn(move || serving.run()))
 }
 

@@ -1,0 +1,58 @@
+//! Two members of a group whose links are no sockets, but memory in one process: both engines do what they do over TCP.
+
+use super::cluster_test::{allreduce, barrier};
+use super::groups::group::Group;
+use super::messages::messages_test::all_to_all;
+use crate::config::LogLevel;
+use crate::error::{Failure, Status};
+use crate::net::memlink::MemoryLink;
+use crate::runtime::base::{clock::Clock, log::Logger, sync::Bell};
+use crate::runtime::links::mesh::tests::formed;
+use crate::runtime::links::peers::Mail;
+use crate::runtime::state::node_state::NodeState;
+use crate::types::{Epoch, GroupId};
+use crate::wire::Channel;
+use std::sync::Arc;
+
+/// Longer than what is sent at once.
+const LONG: usize = 1 << 20;
+
+fn member(rank: u32) -> Arc<Group> {
+    let shared = Arc::new(NodeState::new(Logger::new(LogLevel::Off, "test"), Clock::start(), Bell::new().unwrap()));
+    let nowhere = "127.0.0.1:1".parse().unwrap();
+    let formed = Arc::new(formed(rank, [nowhere; 2]));
+    Arc::new(Group::new(GroupId::WORLD, vec![0, 1], &shared, &formed, 60_000).unwrap())
+}
+
+fn linked() -> [Arc<Group>; 2] {
+    let members = [0, 1].map(member);
+    for channel in [Channel::Collectives, Channel::Messages] {
+        let (lower, higher) = MemoryLink::pair();
+        members[0].deliver(channel, Mail::Up(1, Box::new(lower), Vec::new()));
+        members[1].deliver(channel, Mail::Up(0, Box::new(higher), Vec::new()));
+    }
+    members
+}
+
+fn over() -> Failure {
+    let cause = "the test is over".to_owned();
+    Failure { status: Status::State, culprit: None, cause, epoch: Epoch(1), group: None, sequence: 0 }
+}
+
+#[test]
+fn collectives_and_messages_go_over_links_that_are_no_sockets() {
+    let members = linked();
+    std::thread::scope(|scope| {
+        for (rank, group) in members.iter().enumerate() {
+            scope.spawn(move || {
+                for size in [1, 1000, LONG] {
+                    let sum = allreduce(group, &vec![rank as f32 + 1.0; size]).unwrap();
+                    assert!(sum.iter().all(|value| *value == 3.0));
+                    barrier(group).unwrap();
+                }
+                all_to_all(group, &[0, 1, 500, 65_536, 65_537, LONG]);
+            });
+        }
+    });
+    members.iter().for_each(|group| group.end_progress(over()));
+}
