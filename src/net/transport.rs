@@ -62,6 +62,11 @@ pub trait Transport: Signs + Send {
     /// that is not yet acknowledged counts as one.)
     fn unsent(&self) -> usize;
 
+    /// Whether nothing can be damaged on the way unseen: then what goes over it needs no checksums.
+    fn is_intact(&self) -> bool {
+        false
+    }
+
     /// Has the poller report this transport's edges, of both directions, under the token. What is ready already is
     /// reported too. A transport is registered with one poller at a time.
     fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()>;

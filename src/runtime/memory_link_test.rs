@@ -3,15 +3,20 @@
 use super::cluster_test::{allreduce, barrier};
 use super::groups::group::Group;
 use super::messages::messages_test::all_to_all;
+use crate::collective::{Buffer, Span};
 use crate::config::LogLevel;
 use crate::error::{Failure, Status};
 use crate::net::memlink::MemoryLink;
+use crate::net::Transport;
 use crate::runtime::base::{clock::Clock, log::Logger, sync::Bell};
+use crate::runtime::links::link::{Link, Moved};
 use crate::runtime::links::mesh::tests::formed;
 use crate::runtime::links::peers::Mail;
+use crate::runtime::memory::buffer::CallBuffers;
 use crate::runtime::state::node_state::NodeState;
 use crate::types::{Epoch, GroupId};
-use crate::wire::Channel;
+use crate::wire::{Channel, LinkKind, DATA_HEADER_BYTES, HEADER_BYTES};
+use std::io::IoSliceMut;
 use std::sync::Arc;
 
 /// Longer than what is sent at once.
@@ -55,4 +60,22 @@ fn collectives_and_messages_go_over_links_that_are_no_sockets() {
         }
     });
     members.iter().for_each(|group| group.end_progress(over()));
+}
+
+/// Nothing is damaged there, so nothing is checked: that is the link's own matter, whatever the cluster agreed on.
+#[test]
+fn a_link_over_memory_sends_no_checksums() {
+    for wanted in [true, false] {
+        let (end, mut other) = MemoryLink::pair();
+        let mut link = Link::new(Box::new(end), &[]).with_checksums(wanted);
+        let (input, mut output, mut scratch) = ([7; 10], [], []);
+        let memory = CallBuffers::of(&input, &mut output).with_scratch(&mut scratch);
+        let span = Span::new(Buffer::Input, 0, input.len());
+        link.start_send(LinkKind::Data, &[0; DATA_HEADER_BYTES], span);
+        assert_eq!(link.send(&memory).unwrap(), Moved::Done);
+        let mut bytes = [0; 1024];
+        let count = other.read(&mut [IoSliceMut::new(&mut bytes)]).unwrap();
+        assert_eq!(count, HEADER_BYTES + DATA_HEADER_BYTES + input.len());
+        assert_eq!(bytes[count - input.len()..count], input);
+    }
 }

@@ -149,7 +149,7 @@ impl Collectives {
         }
         let Some(link) = self.link(driver, running, peer)? else { return Ok(false) };
         if !exchange.started {
-            link.start_send(LinkKind::Data, exchange.head, span, self.context.formed().agreed.checksums);
+            link.start_send(LinkKind::Data, exchange.head, span);
             exchange.started = true;
         }
         match link.send(memory) {

@@ -141,7 +141,8 @@ impl Collectives {
     /// Takes what the agent thread has for these links.
     pub(crate) fn take_in(&self, driver: &mut Driver) {
         for mail in self.mailbox.take() {
-            driver.slots[mail.peer() as usize].take_in(mail);
+            let checksums = self.context.formed().agreed.checksums;
+            driver.slots[mail.peer() as usize].take_in(mail, checksums);
         }
     }
 

@@ -106,6 +106,8 @@ pub struct Link {
     spoken: bool,
     /// Whether the peer's kernel answers.
     keep_alive: KeepAlive,
+    /// Whether what goes out carries checksums.
+    checksums: bool,
 }
 
 impl Link {
@@ -115,6 +117,7 @@ impl Link {
         let mut inbound = vec![0; room];
         inbound[..ahead.len()].copy_from_slice(ahead);
         Link {
+            checksums: !transport.is_intact(),
             transport,
             inbound,
             from: 0,
@@ -127,6 +130,12 @@ impl Link {
             spoken: false,
             keep_alive: KeepAlive::default(),
         }
+    }
+
+    /// The same; where they are not wanted, it sends no checksums.
+    pub(crate) fn with_checksums(mut self, wanted: bool) -> Link {
+        self.checksums &= wanted;
+        self
     }
 
     /// The transport, to be watched.
@@ -150,9 +159,9 @@ impl Link {
     }
 
     /// Begins to send a data frame or a message's. The one before must be done.
-    pub fn start_send(&mut self, kind: LinkKind, behind: &[u8; DATA_HEADER_BYTES], span: Span, checksums: bool) {
+    pub fn start_send(&mut self, kind: LinkKind, behind: &[u8; DATA_HEADER_BYTES], span: Span) {
         assert!(self.outgoing.is_none(), "one frame at a time goes out");
-        self.outgoing = Some(Outgoing::new(kind, behind, span, checksums));
+        self.outgoing = Some(Outgoing::new(kind, behind, span, self.checksums));
     }
 
     /// Writes as much of the frame as the transport takes at once.

@@ -22,9 +22,10 @@ fn wrapped(transport: crate::net::TcpTransport, piece: usize, seed: u64) -> Box<
     }
 }
 
-fn pair(piece: usize) -> (Link, Link) {
+fn pair(piece: usize, checksums: bool) -> (Link, Link) {
     let (one, other) = tcp_pair();
-    (Link::new(wrapped(one, piece, 5), &[]), Link::new(wrapped(other, piece, 6), &[]))
+    let link = |transport| Link::new(transport, &[]).with_checksums(checksums);
+    (link(wrapped(one, piece, 5)), link(wrapped(other, piece, 6)))
 }
 
 /// A link whose peer sends nothing more than `bytes` and then ends.
@@ -112,14 +113,14 @@ fn land(link: &mut Link, output: &mut [u8]) -> Result<(), LinkEnd> {
 }
 
 /// Sends `input` from one end and lands it at the other, both driven in turns.
-fn carry(ends: &mut (Link, Link), input: &[u8], output: &mut [u8], landing: Landing, checksums: bool) {
+fn carry(ends: &mut (Link, Link), input: &[u8], output: &mut [u8], landing: Landing) {
     let (sender, receiver) = ends;
     let (mut no_scratch, mut no_output, mut other_scratch) = ([], [], []);
     let from = CallBuffers::of(input, &mut no_output).with_scratch(&mut no_scratch);
     let to = CallBuffers::of(&[], output).with_scratch(&mut other_scratch);
     let sink = Sink { memory: &to, landing, arithmetic: Some(Arithmetic::of(DType::Uint8, ReduceOp::Max)) };
     let mut piece = vec![0; scratch_bytes(PIECE_BYTES)];
-    sender.start_send(LinkKind::Data, &data(9).encode(), Span::new(Buffer::Input, 0, input.len()), checksums);
+    sender.start_send(LinkKind::Data, &data(9).encode(), Span::new(Buffer::Input, 0, input.len()));
     let (mut sent, mut head) = (false, false);
     until(|| {
         sent = sent || sender.send(&from).unwrap() == Moved::Done;
@@ -148,11 +149,11 @@ fn lengths(piece: usize, checksums: bool) -> &'static [usize] {
 fn frames_of_every_length_arrive() {
     for piece in PIECES {
         for checksums in [true, false] {
-            let mut ends = pair(piece);
+            let mut ends = pair(piece, checksums);
             for &length in lengths(piece, checksums) {
                 let input = payload(length);
                 let mut output = vec![0xee; length];
-                carry(&mut ends, &input, &mut output, place(length), checksums);
+                carry(&mut ends, &input, &mut output, place(length));
                 assert!(input == output, "{length} bytes by {piece}, checksums {checksums}");
             }
         }
@@ -163,14 +164,14 @@ fn frames_of_every_length_arrive() {
 fn what_arrives_is_combined_piece_by_piece() {
     for piece in [7, 1000, PLAIN] {
         for checksums in [true, false] {
-            let mut ends = pair(piece);
+            let mut ends = pair(piece, checksums);
             for length in [0, 1, PIECE_BYTES - 1, PIECE_BYTES + 1] {
                 let input = payload(length);
                 // The own operand lies behind the result, in the same buffer.
                 let mut output = [vec![0xee; length], vec![100; length]].concat();
                 let [into, mine] = [0, length].map(|offset| Span::new(Buffer::Output, offset, length));
                 let landing = Landing::Reduce { mine, into, arrives: Side::Lower };
-                carry(&mut ends, &input, &mut output, landing, checksums);
+                carry(&mut ends, &input, &mut output, landing);
                 let right = output[..length].iter().eq(input.iter().map(|byte| byte.max(&100)));
                 assert!(right && output[length..].iter().all(|byte| *byte == 100), "{length} bytes by {piece}");
             }
@@ -182,10 +183,10 @@ fn what_arrives_is_combined_piece_by_piece() {
 fn the_bytes_are_those_of_the_protocol() {
     for (length, checksums) in [(0, true), (1, true), (PIECE_BYTES + 1, true), (PIECE_BYTES + 1, false)] {
         let (one, mut other) = tcp_pair();
-        let mut link = Link::new(Box::new(one), &[]);
+        let mut link = Link::new(Box::new(one), &[]).with_checksums(checksums);
         let (input, mut output, mut scratch) = (payload(length), [], []);
         let memory = CallBuffers::of(&input, &mut output).with_scratch(&mut scratch);
-        link.start_send(LinkKind::Data, &data(2).encode(), Span::new(Buffer::Input, 0, length), checksums);
+        link.start_send(LinkKind::Data, &data(2).encode(), Span::new(Buffer::Input, 0, length));
         let mut bytes = Vec::new();
         until(|| {
             let sent = link.send(&memory).unwrap() == Moved::Done;
@@ -443,7 +444,7 @@ fn the_last_word_is_not_said_in_the_middle_of_a_frame() {
         let mut link = Link::new(Box::new(transport.clone()), &[]);
         let (mut output, mut scratch) = ([], []);
         let memory = CallBuffers::of(&input, &mut output).with_scratch(&mut scratch);
-        link.start_send(LinkKind::Data, &data(1).encode(), Span::new(Buffer::Input, 0, input.len()), true);
+        link.start_send(LinkKind::Data, &data(1).encode(), Span::new(Buffer::Input, 0, input.len()));
         assert!(!link.is_mid_frame(), "nothing is out yet");
         transport.script().room = cut;
         while link.send(&memory).unwrap() != Moved::Nothing {}
@@ -457,9 +458,9 @@ fn the_last_word_is_not_said_in_the_middle_of_a_frame() {
 
 #[test]
 fn the_last_word_between_frames_is_heard_and_nothing_after_it() {
-    let (mut one, mut other) = pair(PLAIN);
+    let (mut one, mut other) = pair(PLAIN, true);
     // A frame that waits, of which nothing has gone out yet, is no middle.
-    one.start_send(LinkKind::Data, &data(1).encode(), Span::EMPTY, true);
+    one.start_send(LinkKind::Data, &data(1).encode(), Span::EMPTY);
     one.say_last(&small_frame(LinkKind::Leave, &[]));
     assert_eq!(next(&mut other), Ok(Arrival::Leave));
     assert!(matches!(next(&mut other), Err(LinkEnd::Ended(_))));
@@ -511,7 +512,7 @@ fn what_asks_for_an_answer_goes_out_whole_before_anything_else() {
         transport.script().room = cut;
         assert_eq!(link.silence(now, Duration::ZERO), Duration::ZERO);
         assert_eq!(link.is_mid_frame(), cut > 0 && cut < HEADER_BYTES);
-        link.start_send(LinkKind::Data, &data(1).encode(), Span::new(Buffer::Input, 0, input.len()), true);
+        link.start_send(LinkKind::Data, &data(1).encode(), Span::new(Buffer::Input, 0, input.len()));
         transport.script().room = if cut < HEADER_BYTES { HEADER_BYTES - 1 - cut } else { 0 };
         assert_eq!(link.send(&memory).unwrap(), Moved::Nothing);
         link.silence(now, Duration::ZERO); // a frame is going out: nothing is added to it
@@ -560,7 +561,7 @@ fn a_piece_that_is_passed_on_keeps_its_checksum_unless_it_is_written() {
         if written {
             memory.forget_checksums(Span::new(into.buffer, at, 1));
         }
-        to.start_send(LinkKind::Data, &data(1).encode(), into, true);
+        to.start_send(LinkKind::Data, &data(1).encode(), into);
         let (mut passed_on, mut chunk) = (Vec::new(), vec![0; 64 << 10]);
         until(|| {
             to.send(&memory).unwrap();

@@ -53,12 +53,13 @@ impl Mail {
 impl Slot {
     /// What the agent thread says of the link. A link that stands, or has ended, stays what it is: a second one is dropped, which
     /// the agent thread does not let in.
-    pub(crate) fn take_in(&mut self, mail: Mail) {
+    /// `checksums`: whether the cluster wants them; a link whose transport is intact sends none.
+    pub(crate) fn take_in(&mut self, mail: Mail, checksums: bool) {
         if !self.is_wanted() {
             return;
         }
         *self = match mail {
-            Mail::Up(_, transport, ahead) => Slot::Up(Box::new(Link::new(transport, &ahead))),
+            Mail::Up(_, transport, ahead) => Slot::Up(Box::new(Link::new(transport, &ahead).with_checksums(checksums))),
             Mail::Failed(_, end) => Slot::Ended(end),
             Mail::Freed(_) => Slot::Left(None),
         };

@@ -173,12 +173,12 @@ impl Messages {
 }
 
 fn take_in(engine: &mut Engine, mail: Mail, registry: &Registry) {
-    let rank = mail.peer();
+    let (rank, checksums) = (mail.peer(), engine.roster.formed.agreed.checksums);
     let peer = engine.peer(rank);
     if !peer.slot.is_wanted() {
         return;
     }
-    peer.slot.take_in(mail);
+    peer.slot.take_in(mail, checksums);
     match &mut peer.slot {
         Slot::Up(link) => match link.transport().register(registry, Token(rank as usize)) {
             Ok(()) => engine.pump(rank),

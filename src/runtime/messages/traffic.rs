@@ -209,11 +209,10 @@ impl Engine {
     }
 
     fn start(&mut self, rank: u32, header: MessageHeader, what: Outbound, bytes: Bytes, length: usize) {
-        let checksums = self.roster.formed.agreed.checksums;
         let head = header.encode_in(&mut self.head);
         let peer = self.peer(rank);
         let Slot::Up(link) = &mut peer.slot else { return };
-        link.start_send(LinkKind::Message, &head, Span::new(Buffer::Input, 0, length), checksums);
+        link.start_send(LinkKind::Message, &head, Span::new(Buffer::Input, 0, length));
         peer.writing = Some(Writing { what, length, bytes });
     }
 
