@@ -5,6 +5,7 @@
 //! | --- | --- |
 //! | [`transport`] | the contract of a link between two processes, which TLS and shared memory will keep too |
 //! | [`tcp`] | the plain link |
+//! | [`wrap`] | what becomes of a connection before its first byte |
 //! | [`listener`] | the listening sockets of one process |
 //! | [`poller`], [`watch`], [`waker`] | sleeping until something is ready, and being woken from another thread |
 //! | [`signs`], `tcp_info` | whether the kernel at the other end still answers, and how TCP knows |
@@ -48,6 +49,7 @@ pub mod thread;
 pub mod transport;
 pub mod waker;
 pub mod watch;
+pub mod wrap;
 
 pub use listener::Listener;
 pub use poller::{Poller, Ready, Registry, Token};
@@ -55,6 +57,7 @@ pub use signs::{Acknowledged, Signs};
 pub use tcp::{Connect, TcpTransport};
 #[cfg(test)]
 pub(crate) use tcp_info::deafen;
-pub use transport::{unwrapped, Side, Transport, Wrap};
+pub use transport::Transport;
 pub use waker::Waker;
 pub use watch::Watch;
+pub use wrap::{unwrapped, Side, Wrap};

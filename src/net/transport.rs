@@ -34,11 +34,9 @@
 
 use super::poller::{Registry, Token};
 use super::signs::Signs;
-use super::TcpTransport;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
-use std::sync::Arc;
 
 /// A non-blocking, ordered stream of bytes to one peer. The module's head states the rules of its use.
 pub trait Transport: Signs + Send {
@@ -82,21 +80,4 @@ pub trait Transport: Signs + Send {
 
     /// The peer's address.
     fn peer_address(&self) -> SocketAddr;
-}
-
-/// Which end of a connection this is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    /// The one that dialled.
-    Client,
-    /// The one that accepted.
-    Server,
-}
-
-/// What becomes of each new connection, of nodes to each other and to their scheduler, before the first byte.
-pub type Wrap = Arc<dyn Fn(TcpTransport, Side) -> Box<dyn Transport> + Send + Sync>;
-
-/// Connections stay as they are.
-pub fn unwrapped() -> Wrap {
-    Arc::new(|transport, _| Box::new(transport))
 }
