@@ -36,7 +36,7 @@ const KNOWN_LARGE: &[&str] = &[
     "runtime/links::Mesh",
     "runtime/messages::Engine",
     "runtime/scheduler::Serving",
-    "runtime/state::Learnt",
+    "runtime/state::NodeView",
     "wire::Register",
 ];
 
