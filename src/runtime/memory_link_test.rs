@@ -3,21 +3,23 @@
 use super::cluster_test::{allreduce, barrier};
 use super::groups::group::Group;
 use super::messages::messages_test::all_to_all;
+use super::messages::{Direction, Post};
 use crate::collective::{Buffer, Span};
 use crate::config::LogLevel;
 use crate::error::{Failure, Status};
 use crate::net::memlink::MemoryLink;
 use crate::net::Transport;
 use crate::runtime::base::{clock::Clock, log::Logger, sync::Bell};
-use crate::runtime::links::link::{Link, Moved};
+use crate::runtime::links::link::{Link, LinkEnd, Moved};
 use crate::runtime::links::mesh::tests::formed;
 use crate::runtime::links::peers::Mail;
 use crate::runtime::memory::buffer::CallBuffers;
 use crate::runtime::state::node_state::NodeState;
-use crate::types::{Epoch, GroupId};
+use crate::types::{DType, Epoch, GroupId};
 use crate::wire::{Channel, LinkKind, DATA_HEADER_BYTES, HEADER_BYTES};
 use std::io::IoSliceMut;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Longer than what is sent at once.
 const LONG: usize = 1 << 20;
@@ -78,4 +80,18 @@ fn a_link_over_memory_sends_no_checksums() {
         assert_eq!(count, HEADER_BYTES + DATA_HEADER_BYTES + input.len());
         assert_eq!(bytes[count - input.len()..count], input);
     }
+}
+
+/// A link that does not come to stand ends what waits for it, and is not waited for.
+#[test]
+fn a_message_whose_link_does_not_come_to_stand_ends() {
+    let group = member(0);
+    let direction = Direction::Receive { from: Some(1), tag: Some(5) };
+    let buffers = CallBuffers::of(&[], vec![0; 10].leak());
+    let request = group.start_messages(Post { way: direction, dtype: DType::Uint8, count: 10, buffers }, None).unwrap();
+    let failure = Failure { status: Status::System, group: Some(GroupId::WORLD), ..over() };
+    group.deliver(Channel::Messages, Mail::Failed(1, LinkEnd::Over(Box::new(failure))));
+    let outcome = request.wait(Some(Duration::from_secs(60))).expect("it does not wait for the time-out");
+    assert_eq!(outcome.unwrap_err().status(), Status::System);
+    group.end_progress(over());
 }

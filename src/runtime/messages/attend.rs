@@ -174,21 +174,20 @@ impl Messages {
 
 fn take_in(engine: &mut Engine, mail: Mail, registry: &Registry) {
     let (rank, checksums) = (mail.peer(), engine.roster.formed.agreed.checksums);
-    let peer = engine.peer(rank);
-    if !peer.slot.is_wanted() {
+    if !engine.peer(rank).slot.is_wanted() {
         return;
     }
-    peer.slot.take_in(mail, checksums);
-    match &mut peer.slot {
-        Slot::Up(link) => match link.transport().register(registry, Token(rank as usize)) {
-            Ok(()) => engine.pump(rank),
-            Err(error) => engine.never_up(rank, LinkEnd::Ended(format!("it cannot be watched: {error}"))),
-        },
-        Slot::Ended(end) => {
-            let end = end.clone();
-            engine.never_up(rank, end);
+    match mail {
+        Mail::Failed(_, end) => return engine.never_up(rank, end),
+        Mail::Freed(_) => return engine.peer_left(rank, None),
+        up => engine.peer(rank).slot.take_in(up, checksums),
+    }
+    let Slot::Up(link) = &mut engine.peer(rank).slot else { return };
+    match link.transport().register(registry, Token(rank as usize)) {
+        Ok(()) => engine.pump(rank),
+        Err(error) => {
+            engine.peer(rank).slot = Slot::Asked;
+            engine.never_up(rank, LinkEnd::Ended(format!("it cannot be watched: {error}")));
         }
-        Slot::Left(_) => engine.peer_left(rank, None),
-        Slot::Unused | Slot::Asked => {}
     }
 }
