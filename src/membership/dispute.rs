@@ -6,7 +6,7 @@
 //!
 //! Invariant: a rank is named only where a strict majority of the group's members called the same, and it did not.
 
-use super::absence::PATIENCE;
+use super::stragglers::PATIENCE;
 use super::timers::Due;
 use super::Scheduler;
 use crate::error::{Culprit, Failure, Status};

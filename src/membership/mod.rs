@@ -11,7 +11,6 @@
 //! durable is an output like others.
 //! Tested in the `*_test.rs` beside the files, through `testing.rs`, and in `src/sim`.
 
-mod absence;
 mod admission;
 mod connections;
 mod contract;
@@ -19,18 +18,19 @@ mod dispute;
 mod ending;
 mod forming;
 mod groups;
-mod history;
+mod journal_rollback;
 mod launcher;
 mod liveness;
 mod node;
-mod older_copy;
 mod promises;
 mod ranks;
+mod record_check;
 mod recovery;
 mod returning;
 mod revocation;
 mod status;
 mod store;
+mod stragglers;
 mod suspicion;
 mod timers;
 
@@ -40,12 +40,11 @@ mod random_test;
 pub(crate) mod testing;
 
 pub use contract::{Closed, ConnId, Identity, Input, Liveness, Output, Rules, StoreLimits};
-pub use history::{check_history, Absurd};
+pub use record_check::{check_history, Absurd};
 
 use crate::error::Failure;
 use crate::types::{Epoch, GroupId, Incarnation, Process, Role, Secret, Time};
 use crate::wire::{Blob, Member, Members, Message, Record, StorePiece, StoreRecord, STORE_PIECE_BYTES};
-use absence::Query;
 use connections::Connections;
 use dispute::Dispute;
 use groups::Groups;
@@ -57,6 +56,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::ops::Range;
 use std::time::Duration;
 use store::Store;
+use stragglers::Query;
 use timers::{Due, Timers};
 
 /// The first epoch.

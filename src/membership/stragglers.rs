@@ -202,5 +202,5 @@ impl Scheduler {
 }
 
 #[cfg(test)]
-#[path = "absence_test.rs"]
+#[path = "stragglers_test.rs"]
 mod tests;

@@ -83,5 +83,5 @@ impl Scheduler {
 }
 
 #[cfg(test)]
-#[path = "older_copy_test.rs"]
+#[path = "journal_rollback_test.rs"]
 mod tests;

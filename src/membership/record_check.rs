@@ -158,5 +158,5 @@ impl History {
 }
 
 #[cfg(test)]
-#[path = "history_test.rs"]
+#[path = "record_check_test.rs"]
 mod tests;
