@@ -228,6 +228,8 @@ int main(void) {
     run_nodes(&plan);
     for (int i = 0; i < SIZE; i++) {
         CHECK_FAILS(MUSTER_ERR_STATE, "freed", muster_barrier(kept[i]));
+        muster_member_t member;
+        CHECK_FAILS(MUSTER_ERR_STATE, "freed", muster_group_member(kept[i], 0, &member, sizeof member));
         muster_group_free(kept[i]);
     }
     plan.workers = 3;

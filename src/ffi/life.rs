@@ -22,7 +22,7 @@ pub struct muster_cluster_t {
 
 impl muster_cluster_t {
     fn new(cluster: Cluster) -> muster_cluster_t {
-        let group = |id| muster_group_t::new(cluster.seat(id), cluster.registry(), true);
+        let group = |id| muster_group_t::new(cluster.handle(id), cluster.registry(), true);
         let node_id = cluster.node_id().replace('\0', " ");
         muster_cluster_t {
             node_id: CString::new(node_id).expect("its zero bytes were just replaced"),

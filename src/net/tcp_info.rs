@@ -98,7 +98,7 @@ mod tests {
         let deadline = Instant::now() + LIMIT;
         while !look() {
             assert!(Instant::now() < deadline, "{what}");
-            std::thread::sleep(Duration::from_millis(10));
+            std::thread::sleep(Duration::from_millis(10)); // the kernel tells nobody what it hears
         }
     }
 
@@ -129,7 +129,7 @@ mod tests {
         let since = Instant::now();
         while since.elapsed() < 2 * LONG {
             assert!(matches!(own.acknowledged(), Acknowledged { bytes: 0 | 1, owes: true }));
-            std::thread::sleep(Duration::from_millis(10));
+            std::thread::sleep(Duration::from_millis(10)); // between two looks: it is what stays so that is shown
         }
         undeafen(&peer.descriptor());
         until("it hears", || matches!(own.acknowledged(), Acknowledged { bytes: 5 | 6, owes: false }));
@@ -159,7 +159,7 @@ mod tests {
                 answered = Instant::now();
             }
             assert!(answered.elapsed() < LONG, "its kernel answers");
-            std::thread::sleep(Duration::from_millis(10));
+            std::thread::sleep(Duration::from_millis(10)); // between two looks: it is what stays so that is shown
         }
         assert!(own.unsent() > 0);
     }
@@ -186,7 +186,7 @@ mod tests {
                 (last, answered) = (now, Instant::now());
             }
             assert!(answered.elapsed() < LONG, "its kernel answers");
-            std::thread::sleep(Duration::from_millis(10));
+            std::thread::sleep(Duration::from_millis(10)); // between two looks: it is what stays so that is shown
         }
     }
 

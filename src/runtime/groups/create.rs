@@ -11,7 +11,7 @@ use crate::runtime::base::patience::{WAITS_AFTER, WARN_AFTER};
 use crate::runtime::collectives::stop::{Running, Stop};
 use crate::runtime::links::handshake::leave;
 use crate::runtime::state::node_state::{AgentCommand, NodeView};
-use crate::types::{hash, Call, CallKind, GroupId, Time};
+use crate::types::{hash, Call, CallKind, Time};
 use crate::wire::{GroupWish, MakeGroup};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -129,11 +129,11 @@ impl Registry {
             learnt.making.remove(&key);
             learnt.made.remove(&key)
         };
-        let seat = |id: GroupId| self.seat(id);
-        if let Some(seat) = late.and_then(Result::ok).flatten().and_then(seat) {
-            self.free(&seat.present()); // it came when the wait was over
+        if let Some(handle) = late.and_then(Result::ok).flatten().and_then(|id| self.handle(id)) {
+            self.free(&handle.present()); // it came when the wait was over
         }
-        outcome.map(|made| made.and_then(seat))
+        let gone = || Stop::Failed(Error::new(Status::State, "this process has left its cluster"));
+        outcome?.map(|id| self.handle(id).ok_or_else(gone)).transpose()
     }
 
     /// Frees a group that was made: its peers are told, and nothing of it is left here.
@@ -152,15 +152,15 @@ impl Registry {
 
     /// Nothing is kept of a group that has been freed, here or at the scheduler.
     fn forget(&self, group: &Group) {
-        let seat = {
+        let handle = {
             let mut learnt = self.shared.learnt();
             learnt.causes.forget(group.id());
-            let seats = &mut self.kept().seats;
-            let place = seats.iter().position(|kept| kept.id() == group.id());
-            place.map(|place| seats.remove(place))
+            let handles = &mut self.kept().handles;
+            let place = handles.iter().position(|kept| kept.id() == group.id());
+            place.map(|place| handles.remove(place))
         };
         // A new epoch may have put another into its place meanwhile.
-        if let Some(newest) = seat.map(|seat| seat.present()).filter(|newest| newest.epoch() != group.epoch()) {
+        if let Some(newest) = handle.map(|handle| handle.present()).filter(|newest| newest.epoch() != group.epoch()) {
             let cause = format!("this process has freed {}", group.id());
             let (epoch, id) = (newest.epoch(), Some(group.id()));
             newest.end_progress(Failure { status: Status::State, culprit: None, cause, epoch, group: id, sequence: 0 });

@@ -39,8 +39,7 @@ impl Group {
         timeout_ms: i64,
     ) -> Result<Group> {
         let signal = Signal::new(Bell::new()?);
-        let rank = members.iter().position(|index| *index == formed.index).map(|rank| rank as u32);
-        let roster = Arc::new(Roster { id, members, rank, formed: Arc::clone(formed) });
+        let roster = Arc::new(Roster::of(id, members, formed));
         let context = Arc::new(Context::new(roster, shared, timeout_ms, signal.clone()));
         Ok(Group {
             collectives: Arc::new(Collectives::new(&context, Mailbox::new(signal))),

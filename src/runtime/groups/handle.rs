@@ -1,5 +1,5 @@
 //! What a group's handle stands for: the group of the present epoch. A new epoch begins with new groups, whose links and
-//! sequence numbers are their own; handles stay what they are, for behind each is a seat that the next group takes.
+//! sequence numbers are their own; handles stay what they are, for the next group takes the place of the one before.
 
 use super::group::Group;
 use crate::types::GroupId;

@@ -28,7 +28,7 @@ pub enum Standing {
 /// What there is of groups.
 #[derive(Default)]
 pub(crate) struct Kept {
-    pub seats: Vec<Arc<GroupHandle>>,
+    pub handles: Vec<Arc<GroupHandle>>,
     pub retired: Vec<Arc<Group>>,
 }
 
@@ -50,17 +50,17 @@ impl Registry {
 
     /// The groups of the present epoch.
     pub fn groups(&self) -> Vec<Arc<Group>> {
-        self.kept().seats.iter().map(|seat| seat.present()).collect()
+        self.kept().handles.iter().map(|handle| handle.present()).collect()
     }
 
     /// The place of this group in all epochs.
-    pub fn seat(&self, id: GroupId) -> Option<Arc<GroupHandle>> {
-        self.kept().seats.iter().find(|seat| seat.id() == id).cloned()
+    pub fn handle(&self, id: GroupId) -> Option<Arc<GroupHandle>> {
+        self.kept().handles.iter().find(|handle| handle.id() == id).cloned()
     }
 
     /// The group with this number in the present epoch.
     pub fn group(&self, id: GroupId) -> Option<Arc<Group>> {
-        self.seat(id).map(|seat| seat.present())
+        self.handle(id).map(|handle| handle.present())
     }
 
     /// Groups of epochs that are over; each is given once, to be ended.
@@ -70,27 +70,27 @@ impl Registry {
 
     /// An epoch has begun: makes its groups, those that the user made included, and files it. (The agent thread's side.)
     pub(crate) fn form(&self, formed: &Arc<Formed>, timeout_ms: i64) -> Result<Vec<Arc<Group>>> {
-        let (shared, seats) = (&self.shared, self.kept().seats.clone());
-        let groups: Result<Vec<Arc<Group>>> = if seats.is_empty() {
+        let (shared, handles) = (&self.shared, self.kept().handles.clone());
+        let groups: Result<Vec<Arc<Group>>> = if handles.is_empty() {
             let ids = [GroupId::WORLD, GroupId::SERVERS, GroupId::UNIVERSE].into_iter();
             ids.map(|id| Group::new(id, built_in(id, formed), shared, formed, timeout_ms).map(Arc::new)).collect()
         } else {
-            seats.iter().map(|seat| seat.present().renewed(formed).map(Arc::new)).collect()
+            handles.iter().map(|handle| handle.present().renewed(formed).map(Arc::new)).collect()
         };
         let mut groups = groups?;
         self.keep_causes();
         let mut over = Vec::new();
         shared.learn(|learnt| {
             let mut kept = self.kept();
-            if seats.is_empty() {
-                kept.seats = groups.iter().map(|group| GroupHandle::new(Arc::clone(group))).collect();
+            if handles.is_empty() {
+                kept.handles = groups.iter().map(|group| GroupHandle::new(Arc::clone(group))).collect();
             } else {
                 // Somebody may have freed one since.
-                groups.retain(|group| kept.seats.iter().any(|seat| seat.id() == group.id()));
+                groups.retain(|group| kept.handles.iter().any(|handle| handle.id() == group.id()));
             }
             for group in &groups {
-                let seat = seats.iter().find(|seat| seat.id() == group.id());
-                over.extend(seat.map(|seat| seat.take(Arc::clone(group))));
+                let handle = handles.iter().find(|handle| handle.id() == group.id());
+                over.extend(handle.map(|handle| handle.take(Arc::clone(group))));
             }
             kept.retired.extend(over.iter().cloned());
             learnt.formed = Some(Arc::clone(formed));
@@ -133,10 +133,10 @@ impl Registry {
                 wanted = group.clone().map_err(|error| cannot_make(&formed, made.group, &error));
                 let mut kept = self.kept();
                 let id = group.map(|group| {
-                    kept.seats.extend(group.map(GroupHandle::new));
+                    kept.handles.extend(group.map(GroupHandle::new));
                     made.group
                 });
-                if let Some(parent) = kept.seats.iter().find(|seat| seat.id() == key.1) {
+                if let Some(parent) = kept.handles.iter().find(|handle| handle.id() == key.1) {
                     parent.present().has_made(key.2); // the caller may wake in another epoch
                 }
                 learnt.made.insert(key, id);
@@ -159,6 +159,7 @@ impl Registry {
     /// The member with this rank, and how it stands; asks the scheduler where `Formed` did not tell.
     pub fn find_member(&self, group: &Group, rank: i32) -> Result<(Member, Standing)> {
         let index = group.context.checked_index(rank)?;
+        group.context.refuse_if_freed()?;
         let shared = &self.shared;
         let member = shared.member(group.context.formed(), index)?;
         let (broken, reported, is_lost) = {

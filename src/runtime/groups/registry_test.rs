@@ -81,10 +81,10 @@ fn a_group_that_is_freed_while_an_epoch_begins_is_gone_in_that_too() {
     let registry = registry();
     begin(&registry, 1);
     let old = make(&registry).unwrap();
-    let seat = registry.kept().seats.last().cloned().unwrap();
+    let handle = registry.kept().handles.last().cloned().unwrap();
     begin(&registry, 2);
-    let newest = seat.present();
-    assert_eq!((seat.id(), newest.epoch(), old.epoch()), (MADE, Epoch(2), Epoch(1)));
+    let newest = handle.present();
+    assert_eq!((handle.id(), newest.epoch(), old.epoch()), (MADE, Epoch(2), Epoch(1)));
     registry.free(&old); // its caller had taken it before
     assert!(present(&registry, MADE).is_none(), "nothing is kept of it");
     assert_eq!(newest.context.broken().map(|over| over.status), Some(Status::State), "whoever is in it is told");

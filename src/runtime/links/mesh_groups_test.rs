@@ -22,13 +22,7 @@ impl Side {
 
 /// A group that is made of both, as the user makes them.
 fn made(side: &Side, id: GroupId) -> Arc<Roster> {
-    of(side, id, vec![0, 1], side.mesh.formed.clone().expect("it is formed"))
-}
-
-fn of(side: &Side, id: GroupId, members: Vec<u32>, formed: Arc<Formed>) -> Arc<Roster> {
-    let own = side.mesh.formed.as_ref().expect("it is formed").index;
-    let rank = members.iter().position(|index| *index == own).map(|rank| rank as u32);
-    Arc::new(Roster { id, members, rank, formed })
+    Arc::new(Roster::of(id, vec![0, 1], side.mesh.formed.as_ref().expect("it is formed")))
 }
 
 #[test]
@@ -212,7 +206,7 @@ fn those_who_say_nothing_make_room_for_those_behind_them() {
     let member = |index: u32| Member { index, rank: index, ..formed.members.find(index.min(1)).expect("one of two") };
     let members = Members::new((0..=SILENT).map(|index| Arc::new(member(index))).collect());
     let formed = Arc::new(Formed { members, ..Formed::clone(&formed) });
-    let group = of(&side, GroupId(7), (0..=SILENT).collect(), Arc::clone(&formed));
+    let group = Arc::new(Roster::of(GroupId(7), (0..=SILENT).collect(), &formed));
     side.mesh.form(formed, [group].into_iter(), &side.poller);
     tell(&mut side, &over(GroupId(7), 1, "too late"));
     let last = LinkKey::new(GroupId(7), Channel::Word, SILENT);
@@ -302,7 +296,7 @@ fn who_cannot_be_told_holds_nobody_up() {
     // Of most members no address is known.
     let formed = side.mesh.formed.clone().expect("it is formed");
     let members: Vec<u32> = [0].into_iter().chain(2..300).chain([1]).collect();
-    let group = of(&side, GroupId(7), members, formed);
+    let group = Arc::new(Roster::of(GroupId(7), members, &formed));
     side.mesh.add(&group, &side.poller);
     tell(&mut side, &word);
     assert!(!side.is_idle(), "the others are passed over at once");

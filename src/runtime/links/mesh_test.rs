@@ -59,8 +59,7 @@ impl Side {
 
     fn form(&mut self, formed: &Formed) {
         let formed = Arc::new(formed.clone());
-        let (id, members, rank) = (GroupId::WORLD, vec![0, 1], Some(formed.index));
-        let world = Roster { id, members, rank, formed: Arc::clone(&formed) };
+        let world = Roster::of(GroupId::WORLD, vec![0, 1], &formed);
         self.mesh.form(formed, [Arc::new(world)].into_iter(), &self.poller);
     }
 

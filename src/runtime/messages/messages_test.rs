@@ -144,7 +144,7 @@ fn a_progress_thread_whose_group_is_over_sleeps_until_it_is_ended() {
         let turns = || group.messages.handle().unwrap().turns.load(std::sync::atomic::Ordering::Relaxed);
         let before = turns();
         for _ in 0..10 {
-            std::thread::sleep(Duration::from_millis(10));
+            std::thread::sleep(Duration::from_millis(10)); // a thread that does not sleep shows within that
             group.context.break_with(over.clone()); // no news
         }
         assert!(turns() - before <= 3, "{} turns", turns() - before);

@@ -127,15 +127,12 @@ impl Node {
     fn turn(&mut self) -> Result<()> {
         self.feed_signs();
         let now = self.shared.clock.now();
-        let next = self
-            .armed
-            .min(self.accept_again)
-            .min(self.connection.deadline())
-            .min(self.mesh.expire(now))
-            .min(self.mesh.tell_on(now, &self.poller));
+        // What the mesh has found out may change when the brain wants to be woken: it goes first.
+        let links_at = self.mesh.expire(now).min(self.mesh.tell_on(now, &self.poller));
         self.publish_untold();
-        self.pass_on();
-        self.round(if self.has_more() { Some(Duration::ZERO) } else { self.shared.clock.until(next) })?;
+        let passed_on = self.pass_on();
+        let next = self.armed.min(self.accept_again).min(self.connection.deadline()).min(links_at);
+        self.round(if passed_on || self.has_more() { Some(Duration::ZERO) } else { self.shared.clock.until(next) })?;
         let now = self.shared.clock.now();
         if now >= self.armed {
             for _ in 0..DRAIN_ROUNDS {
@@ -221,8 +218,9 @@ impl Node {
         }
     }
 
-    /// What the mesh has found out goes where it belongs.
-    fn pass_on(&mut self) {
+    /// What the mesh has found out goes where it belongs. Returns whether there was anything.
+    fn pass_on(&mut self) -> bool {
+        let is_news = !self.mesh.events.is_empty();
         while let Some(event) = self.mesh.events.pop_front() {
             match event {
                 MeshEvent::Mail(id, channel, mail) => {
@@ -237,6 +235,7 @@ impl Node {
                 MeshEvent::Aborted(_, failure) => self.feed(Input::Command(Command::Aborted(failure))),
             }
         }
+        is_news
     }
 
     /// A call that waits for all to be told of the job's end learns how far that is.

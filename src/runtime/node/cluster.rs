@@ -241,13 +241,13 @@ impl Cluster {
     }
 
     /// A built-in group, in whatever epoch.
-    pub fn seat(&self, id: GroupId) -> Arc<GroupHandle> {
-        self.registry.seat(id).expect("the built-in groups are made before the cluster is handed out")
+    pub fn handle(&self, id: GroupId) -> Arc<GroupHandle> {
+        self.registry.handle(id).expect("the built-in groups are made before the cluster is handed out")
     }
 
     /// A built-in group, as it is in the present epoch.
     pub fn group(&self, id: GroupId) -> Arc<Group> {
-        self.seat(id).present()
+        self.handle(id).present()
     }
 
     /// The first cause that broke the cluster, or, if it holds, the first group's; where nothing is broken, a message whose time
@@ -411,7 +411,7 @@ impl Drop for Cluster {
             let _ = thread.join(); // the thread has no result; a panic was printed
         }
         self.end_groups("its cluster has been freed", Time::NEVER);
-        self.registry.kept().seats.clear();
+        self.registry.kept().handles.clear();
         self.shared.free();
         // This node is lost to the others and may come back; with recovery the job is to be there still.
         let finalized = *self.finalized.get_mut().unwrap_or_else(PoisonError::into_inner);

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// Who looks up when something has happened to the group.
+/// The threads that look up when something has happened to the group.
 pub(crate) struct Bells {
     /// The thread that drives a collective.
     pub collectives: sync::Arc<Signal>,
@@ -92,17 +92,17 @@ impl Context {
 
     /// How many members.
     pub(crate) fn size(&self) -> u32 {
-        self.roster.members.len() as u32
+        self.roster.size()
     }
 
     /// The member's index among all nodes.
     pub(crate) fn index_of(&self, rank: u32) -> Option<u32> {
-        self.roster.members.get(rank as usize).copied()
+        self.roster.index_of(rank)
     }
 
     /// The rank of the node with this index.
     pub(crate) fn rank_of(&self, index: u32) -> Option<u32> {
-        self.roster.members.iter().position(|member| *member == index).map(|rank| rank as u32)
+        self.roster.rank_of(index)
     }
 
     /// How long an operation may take, in milliseconds; `i64::MAX`: without limit; -1: the default again.
@@ -119,8 +119,8 @@ impl Context {
     }
 
     pub(crate) fn checked_index(&self, rank: i32) -> Result<u32> {
-        let index = usize::try_from(rank).ok().and_then(|rank| self.roster.members.get(rank)).copied();
-        index.ok_or_else(|| match self.roster.members.len() {
+        let index = u32::try_from(rank).ok().and_then(|rank| self.index_of(rank));
+        index.ok_or_else(|| match self.size() {
             0 => Error::invalid(format!("rank is {rank}: {} has no members", self.id())),
             size => Error::invalid(format!("rank is {rank}: expected 0 to {} on {}", size - 1, self.id())),
         })

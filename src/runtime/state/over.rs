@@ -75,9 +75,15 @@ impl Context {
 
     pub(crate) fn refuse_if_broken(&self) -> Result<()> {
         let Some(failure) = self.told() else { return Ok(()) };
-        if self.shared.is_freed() {
-            return Err(Error::new(Status::State, format!("{}: its cluster has been freed", self.id())));
-        }
+        self.refuse_if_freed()?;
         Err(self.break_with(failure).into())
+    }
+
+    /// A group may outlive its cluster's handle, and is of no use then.
+    pub(crate) fn refuse_if_freed(&self) -> Result<()> {
+        match self.shared.is_freed() {
+            true => Err(Error::new(Status::State, format!("{}: its cluster has been freed", self.id()))),
+            false => Ok(()),
+        }
     }
 }

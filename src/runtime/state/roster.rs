@@ -19,6 +19,12 @@ pub(crate) struct Roster {
 }
 
 impl Roster {
+    /// The roster of these nodes (indices in the cluster, in order of rank).
+    pub(crate) fn of(id: GroupId, members: Vec<u32>, formed: &Arc<Formed>) -> Roster {
+        let own = Roster { id, members, rank: None, formed: Arc::clone(formed) };
+        Roster { rank: own.rank_of(formed.index), ..own }
+    }
+
     /// Whether the user made the group, so that a member can free it.
     pub(crate) fn is_made(&self) -> bool {
         self.id.0 > GroupId::UNIVERSE.0
