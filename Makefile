@@ -86,6 +86,11 @@ install:
 	ln -sf libmuster.so.1 $(INTO)/lib/libmuster.so
 	install -m 644 $(RELEASE)/libmuster.a $(INTO)/lib/libmuster.a
 	install -m 644 include/muster.h $(INTO)/include/muster.h
+	install -d $(INTO)/share/man/man1 $(INTO)/share/bash-completion/completions
+	$(RELEASE)/muster man > $(INTO)/share/man/man1/muster.1
+	ln -sf muster.1 $(INTO)/share/man/man1/msrun.1
+	$(RELEASE)/muster completion bash > $(INTO)/share/bash-completion/completions/muster
+	ln -sf muster $(INTO)/share/bash-completion/completions/msrun
 
 ## Demo
 

@@ -8,6 +8,7 @@
 #![cfg_attr(all(target_env = "gnu", not(test)), no_main)]
 
 mod bench;
+mod cli;
 mod run;
 mod scheduler;
 mod start;
@@ -45,19 +46,17 @@ mod code {
     pub const SIGNAL: i32 = 128;
 }
 
-const HELP: &str = "\
-muster: turns a set of processes into a cluster
-
-Usage:
-  muster run [options] program [arguments]   start a scheduler and workers here (also: msrun ...)
-  muster bench collective [options]          time collectives, or how a cluster starts
-  muster scheduler                           be the scheduler that the environment describes
-  muster status [options]                    ask a live scheduler how its job is: nodes, who waits for whom
-  muster --help | --version
-
-`muster run --help`, `muster bench --help` and `muster status --help` list their options, `muster scheduler --help` the
-settings of the environment.
-";
+/// All commands, in the order of the help.
+const COMMANDS: [&cli::table::Command; 8] = [
+    &run::options::COMMAND,
+    &bench::options::COMMAND,
+    &bench::bootstrap::COMMAND,
+    &bench::forming::COMMAND,
+    &scheduler::COMMAND,
+    &status::options::COMMAND,
+    &cli::MAN,
+    &cli::COMPLETION,
+];
 
 /// The program's start, as C has it. Rust's own would first read the process's whole memory map, to be able to name a stack
 /// that overflows, which takes a tenth of a millisecond. (With other C libraries only Rust's own knows the arguments.)
@@ -92,17 +91,19 @@ fn dispatch(called: &OsStr, mut words: Vec<OsString>) -> i32 {
         return run::run("msrun", words);
     }
     if words.is_empty() {
-        eprint!("{HELP}");
+        eprint!("{}", cli::help::overview(&COMMANDS));
         return code::USAGE;
     }
     let command = words.remove(0);
     match command.to_str() {
         Some("run") => run::run("muster run", words),
         Some("bench") => bench::command(words),
-        Some("scheduler") => scheduler::command(&words),
+        Some("scheduler") => scheduler::command(words),
         Some("status") => status::command(words),
+        Some("man") => cli::print(&cli::MAN, words),
+        Some("completion") => cli::print(&cli::COMPLETION, words),
         Some("--help" | "-h" | "help") => {
-            print!("{HELP}");
+            print!("{}", cli::help::overview(&COMMANDS));
             0
         }
         Some("--version" | "-V") => {
@@ -112,8 +113,8 @@ fn dispatch(called: &OsStr, mut words: Vec<OsString>) -> i32 {
         _ => {
             let command = command.to_string_lossy();
             eprintln!(
-                "muster: there is no command {command:?}: run, bench, scheduler, status, --help and --version are what it \
-                 knows"
+                "muster: there is no command {command:?}: run, bench, scheduler, status, man, completion, --help and \
+                 --version are what it knows"
             );
             code::USAGE
         }

@@ -6,6 +6,9 @@
 //! after [`LAST_WORDS`].
 //! Tested by `tests/python/test_run.py`.
 
+use crate::cli::help;
+use crate::cli::table::Command;
+use crate::cli::words::{read, Asked};
 use crate::code;
 use crate::voice::Voice;
 use muster::config::{Config, Key, Settings};
@@ -16,31 +19,40 @@ use std::ffi::OsString;
 /// How the line begins in which a scheduler says why its job failed. The launcher looks for it in the log.
 pub const LAST_WORDS: &str = "muster scheduler: ";
 
-const HELP: &str = "\
-Usage: muster scheduler
-
-Forms the cluster that the environment describes (MS_SCHED_HOST, MS_SCHED_PORT, MS_WORKER_NUM, ...) and serves it until
-the job ends. With MUSTER_SCHED_FD it serves on that listening descriptor instead of binding the address.
-
-Exit code: 0 the job ended well, 1 it broke, 2 usage, 3 a node aborted it, 4 the scheduler could not begin to serve it (its
-settings, its port, its recovery directory), 5 its journal could not be written any more (started again once the disk is
-mended it goes on with the job), 124 forming timed out.
-
-Settings, for all processes of a cluster:
-";
+/// `muster scheduler`.
+pub const COMMAND: Command = Command {
+    name: "muster scheduler",
+    summary: "be the scheduler that the environment describes",
+    about: "Forms the cluster that the environment describes (MS_SCHED_HOST, MS_SCHED_PORT, MS_WORKER_NUM, ...) and serves \
+            it until the job ends. With MUSTER_SCHED_FD it serves on that listening descriptor instead of binding the \
+            address.",
+    exit_codes: &[
+        ("0", "the job ended well"),
+        ("1", "it broke"),
+        ("2", "usage"),
+        ("3", "a node aborted it"),
+        ("4", "the scheduler could not begin to serve it (its settings, its port, its recovery directory)"),
+        (
+            "5",
+            "its journal could not be written any more (started again once the disk is mended it goes on with the job)",
+        ),
+        ("124", "forming timed out"),
+    ],
+    ..Command::BLANK
+};
 
 /// Runs it with the words after `scheduler`.
-pub fn command(words: &[OsString]) -> i32 {
-    match words.first().map(|word| word.to_string_lossy()) {
-        None => serve(),
-        Some(word) if word == "--help" || word == "-h" => {
-            Voice::output().say(format!("{HELP}{}", muster::config::settings_help()));
+pub fn command(words: Vec<OsString>) -> i32 {
+    match read(&COMMAND, words) {
+        Ok(Asked::Words(_)) => serve(),
+        Ok(Asked::Help) => {
+            let settings = muster::config::settings_help();
+            let page = help::page(&COMMAND, COMMAND.name);
+            Voice::output().say(format!("{page}\nSettings, for all processes of a cluster:\n{settings}"));
             0
         }
-        Some(word) => {
-            Voice::error().say(format!(
-                "{LAST_WORDS}{word:?} is not expected: everything is in the environment (muster scheduler --help)\n"
-            ));
+        Err(why) => {
+            Voice::error().say(format!("{LAST_WORDS}{why}: everything is in the environment\n"));
             code::USAGE
         }
     }

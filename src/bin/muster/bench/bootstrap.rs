@@ -2,8 +2,11 @@
 //! ended.
 
 use super::calls::Rank;
-use super::options::{format_named, number, plain, take, Format, Spec};
-use crate::code;
+use super::options::{format, number, Format, FORMAT};
+use super::{read, Ended};
+use crate::cli::table::{option, Command as Described, Takes};
+use crate::cli::words::Words;
+use std::ffi::OsString;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -16,19 +19,31 @@ struct Options {
     format: Format,
 }
 
+/// `muster bench bootstrap`.
+pub const COMMAND: Described = Described {
+    name: "muster bench bootstrap",
+    summary: "time how long a cluster takes to start",
+    about: "Times starting N processes with `muster run` until all have passed one barrier and ended. A start before those that are timed makes the files of their logs.",
+    options: &[
+        option("worker_num", Takes::Value("N"), "8", "how many processes to start"),
+        option("iters", Takes::Value("N"), "5", "how often a start is timed").letter('n'),
+        FORMAT,
+    ],
+    ..Described::BLANK
+};
+
 /// Runs it with the words after `bootstrap`.
-pub fn command(words: &[String]) -> Result<(), (i32, String)> {
-    let failed = |why: String| (code::FAILED, why);
+pub fn command(words: Vec<OsString>) -> Result<(), Ended> {
     if words.first().is_some_and(|word| word == PART) {
-        return take_part().map_err(failed);
+        return take_part().map_err(Ended::failed);
     }
-    let options = parse(words).map_err(|why| (code::USAGE, why))?;
+    let options = parse(&read(&COMMAND, words)?).map_err(Ended::usage)?;
     let logs = std::env::temp_dir().join(format!("muster-bench-{}", std::process::id()));
     let mut took = Vec::new();
     // The first makes the logs' files, which may take longer than all the rest, by the state of a disk's file system.
-    once(options.worker_num, &logs).map_err(failed)?;
+    once(options.worker_num, &logs).map_err(Ended::failed)?;
     for _ in 0..options.iterations {
-        took.push(once(options.worker_num, &logs).map_err(failed)?);
+        took.push(once(options.worker_num, &logs).map_err(Ended::failed)?);
     }
     let _ = std::fs::remove_dir_all(&logs); // logs that nobody needs; where they stay they do no harm
     took.sort_by(f64::total_cmp);
@@ -48,20 +63,13 @@ pub fn command(words: &[String]) -> Result<(), (i32, String)> {
     Ok(())
 }
 
-const SPECS: [Spec<Options>; 3] = [
-    plain(&["--worker_num"], |options, option, value| {
-        number(option, value, 1, 1024).map(|it| options.worker_num = it as u32)
-    }),
-    plain(&["-n", "--iters"], |options, option, value| {
-        number(option, value, 1, 1000).map(|it| options.iterations = it as u32)
-    }),
-    plain(&["--format"], |options, option, value| format_named(option, value).map(|it| options.format = it)),
-];
-
-fn parse(words: &[String]) -> Result<Options, String> {
-    let mut options = Options { worker_num: 8, iterations: 5, format: Format::Text };
-    take(&SPECS, words, "bench bootstrap", &mut options)?;
-    Ok(options)
+fn parse(words: &Words) -> Result<Options, String> {
+    let count = |name, otherwise, most| words.get(name).map_or(Ok(otherwise), |given| number(given, 1, most));
+    Ok(Options {
+        worker_num: count("worker_num", 8, 1024)? as u32,
+        iterations: count("iters", 5, 1000)? as u32,
+        format: format(words)?,
+    })
 }
 
 /// Milliseconds of one job.

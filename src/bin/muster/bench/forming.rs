@@ -5,9 +5,13 @@
 //! its place; then all leave, and the scheduler must end well.
 
 use super::nodes::Nodes;
-use super::options::{format_named, number, plain, take, Format, Spec};
-use crate::{code, sys};
+use super::options::{format, number, Format, FORMAT};
+use super::{read, Ended};
+use crate::cli::table::{option, Command as Described, Takes};
+use crate::cli::words::Words;
+use crate::sys;
 use muster::config::{Key, NODES_LIMIT};
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
@@ -45,39 +49,44 @@ struct Figures {
     formed_kib: u64,
 }
 
+/// `muster bench forming`.
+pub const COMMAND: Described = Described {
+    name: "muster bench forming",
+    summary: "time how long a scheduler takes to form a cluster",
+    about: "Times a scheduler alone: N nodes that a few processes hold, one connection each, from the processes' start until each node has its place, and how the scheduler's resident memory grows meanwhile (the kernel's for its sockets not counted).",
+    options: &[
+        option("nodes", Takes::Value("N"), "1000", "how many nodes register"),
+        option("processes", Takes::Value("N"), "2", "how many processes hold them"),
+        option("iters", Takes::Value("N"), "1", "how often forming is timed").letter('n'),
+        FORMAT,
+    ],
+    ..Described::BLANK
+};
+
 /// Runs it with the words after `forming`.
-pub fn command(words: &[String]) -> Result<(), (i32, String)> {
-    let failed = |why: String| (code::FAILED, why);
+pub fn command(words: Vec<OsString>) -> Result<(), Ended> {
     if words.first().is_some_and(|word| word == PART) {
-        return take_part(&words[1..]).map_err(failed);
+        let words: Vec<String> = words[1..].iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        return take_part(&words).map_err(Ended::failed);
     }
-    let options = parse(words).map_err(|why| (code::USAGE, why))?;
+    let options = parse(&read(&COMMAND, words)?).map_err(Ended::usage)?;
     let mut found = Vec::new();
     for _ in 0..options.iterations {
-        found.push(once(&options).map_err(failed)?);
+        found.push(once(&options).map_err(Ended::failed)?);
     }
     print!("{}", report(&options, &found));
     Ok(())
 }
 
-const SPECS: [Spec<Options>; 4] = [
-    plain(&["--nodes"], |options, option, value| {
-        number(option, value, 1, NODES_LIMIT).map(|it| options.nodes = it as u32)
-    }),
-    plain(&["--processes"], |options, option, value| {
-        number(option, value, 1, MOST_PROCESSES).map(|it| options.processes = it as u32)
-    }),
-    plain(&["-n", "--iters"], |options, option, value| {
-        number(option, value, 1, 1000).map(|it| options.iterations = it as u32)
-    }),
-    plain(&["--format"], |options, option, value| format_named(option, value).map(|it| options.format = it)),
-];
-
-fn parse(words: &[String]) -> Result<Options, String> {
-    let mut options = Options { nodes: 1000, processes: 2, iterations: 1, format: Format::Text };
-    take(&SPECS, words, "bench forming", &mut options)?;
-    options.processes = options.processes.min(options.nodes);
-    Ok(options)
+fn parse(words: &Words) -> Result<Options, String> {
+    let count = |name, otherwise, most| words.get(name).map_or(Ok(otherwise), |given| number(given, 1, most));
+    let nodes = count("nodes", 1000, NODES_LIMIT)? as u32;
+    Ok(Options {
+        nodes,
+        processes: (count("processes", 2, MOST_PROCESSES)? as u32).min(nodes),
+        iterations: count("iters", 1, 1000)? as u32,
+        format: format(words)?,
+    })
 }
 
 fn report(options: &Options, found: &[Figures]) -> String {

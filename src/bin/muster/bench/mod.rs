@@ -3,16 +3,20 @@
 //! Each rank is a process that makes the C ABI's calls, as a user's program does. With --worker_num this process starts
 //! them, and runs the scheduler. Tested by `tests/python/test_bench.py`.
 
-mod bootstrap;
+pub mod bootstrap;
 mod calls;
-mod forming;
+pub mod forming;
 mod measure;
 mod nodes;
-mod options;
+pub mod options;
 mod ranks;
 mod report;
 
+use crate::cli::help;
+use crate::cli::table::Command;
+use crate::cli::words::{self, Asked, Words};
 use crate::code;
+use crate::voice::Voice;
 use calls::Rank;
 use options::Options;
 use std::ffi::OsString;
@@ -20,27 +24,68 @@ use std::io::Write;
 
 /// Runs it with the words after `bench`.
 pub fn command(words: Vec<OsString>) -> i32 {
-    let words: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    if words.iter().any(|word| matches!(&word[..], "--help" | "-h")) || words.first().is_some_and(|word| word == "help")
-    {
-        print!("{}", options::help());
-        return 0;
-    }
-    let outcome = match words.first().map(String::as_str) {
-        Some("bootstrap") => bootstrap::command(&words[1..]),
-        Some("forming") => forming::command(&words[1..]),
-        _ => options::parse(&words).map_err(|why| (code::USAGE, why)).and_then(|options| run(&options, &words)),
+    let outcome = match words.first().and_then(|word| word.to_str()) {
+        Some("bootstrap") => bootstrap::command(words[1..].to_vec()),
+        Some("forming") => forming::command(words[1..].to_vec()),
+        Some("help") => Err(Ended::Help),
+        _ => collective(words),
     };
-    let Err((code, why)) = outcome else { return 0 };
-    eprintln!("muster bench: {why}");
-    code
+    match outcome {
+        Ok(()) => 0,
+        Err(Ended::Help) => {
+            let pages = [&options::COMMAND, &bootstrap::COMMAND, &forming::COMMAND];
+            Voice::output().say(pages.map(|page| help::page(page, page.name)).join("\n"));
+            0
+        }
+        Err(Ended::Failed(code, why)) => {
+            Voice::error().say(format!("muster bench: {why}\n"));
+            code
+        }
+    }
 }
 
-fn run(options: &Options, words: &[String]) -> Result<(), (i32, String)> {
-    match options.worker_num {
-        Some(worker_num) => ranks::start(worker_num, words),
-        None => take_part(options).map_err(|why| (code::FAILED, why)),
+/// What ends a benchmark before its time.
+pub enum Ended {
+    /// Help was asked for.
+    Help,
+    /// This code and this sentence are its end.
+    Failed(i32, String),
+}
+
+impl Ended {
+    /// The command line is wrong.
+    fn usage(why: String) -> Ended {
+        Ended::Failed(code::USAGE, why)
     }
+
+    /// What was to be measured failed.
+    fn failed(why: String) -> Ended {
+        Ended::Failed(code::FAILED, why)
+    }
+}
+
+/// The options and operands of one of the benchmarks.
+pub fn read(command: &'static Command, words: Vec<OsString>) -> Result<Words, Ended> {
+    match words::read(command, words).map_err(Ended::usage)? {
+        Asked::Words(words) => Ok(words),
+        Asked::Help => Err(Ended::Help),
+    }
+}
+
+fn collective(words: Vec<OsString>) -> Result<(), Ended> {
+    let words = read(&options::COMMAND, words)?;
+    let options = options::parse(&words).map_err(Ended::usage)?;
+    match options.worker_num {
+        Some(worker_num) => ranks::start(worker_num, &of_a_rank(&words)),
+        None => take_part(&options).map_err(Ended::failed),
+    }
+}
+
+/// The same words for each of the ranks that are started here.
+fn of_a_rank(words: &Words) -> Vec<OsString> {
+    let options = words.given().iter().filter(|given| given.option.name != "worker_num");
+    let options = options.map(|given| OsString::from(format!("--{}={}", given.option.name, given.value)));
+    words.operands.iter().cloned().chain(options).collect()
 }
 
 /// This process is one of the ranks.

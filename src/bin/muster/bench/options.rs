@@ -1,6 +1,8 @@
 //! The command line of `muster bench`: words become [`Options`], and every complaint names the option, its value, and what
 //! would be right.
 
+use crate::cli::table::{option, Command, Operands, Opt, Takes};
+use crate::cli::words::{Given, Words};
 use muster::types::{DType, ReduceOp};
 
 /// What is measured.
@@ -87,70 +89,102 @@ pub struct Options {
     pub format: Format,
 }
 
-const HELP_BEGINS: &str = "\
-Usage: muster bench collective [options]
-       muster bench bootstrap [--worker_num N] [--iters N] [--format text|csv|json]
-       muster bench forming [--nodes N] [--processes N] [--iters N] [--format text|csv|json]
+/// `muster bench`.
+pub const COMMAND: Command = Command {
+    name: "muster bench",
+    operands: Operands::One {
+        called: "collective",
+        among: &[
+            "allgather",
+            "allreduce",
+            "alltoall",
+            "barrier",
+            "broadcast",
+            "gather",
+            "reduce",
+            "reduce_scatter",
+            "scatter",
+            "sendrecv",
+            "bootstrap",
+            "forming",
+        ],
+    },
+    summary: "time a collective",
+    about: "Times a collective, size by size, and checks its result against a computed one. Collectives: allgather, \
+            allreduce, alltoall, barrier, broadcast, gather, reduce, reduce_scatter, scatter, sendrecv (each rank to the \
+            next).",
+    options: &OPTIONS,
+    notes: "A size is what one rank contributes; for alltoall, scatter and reduce_scatter what it has for each rank. \
+            Columns: p50 and p95 are the times per call of the slowest rank, algbw is the data of the whole operation by \
+            p50, busbw what each rank's link carries of it at least, as nccl-tests counts: it can be compared between \
+            numbers of ranks. One rank moves nothing, and has no bandwidth.",
+    ..Command::BLANK
+};
 
-Times a collective, size by size, and checks its result against a computed one. Collectives: allgather, allreduce,
-alltoall, barrier, broadcast, gather, reduce, reduce_scatter, scatter, sendrecv (each rank to the next).
-`bootstrap` times starting N processes with `muster run` until all have passed one barrier and ended; a start before
-those that are timed makes the files of their logs. `forming` times a scheduler alone: N nodes (1000) that a few
-processes (2) hold, one connection each, from the processes' start until each node has its place, and how the
-scheduler's resident memory grows meanwhile (the kernel's for its sockets not counted).
+/// Whether results are text or something that a program reads.
+pub const FORMAT: Opt = option("format", Takes::OneOf(&["text", "csv", "json"]), "text", "how results are printed");
 
-Options:
-";
+const OPTIONS: [Opt; 14] = [
+    option(
+        "worker_num",
+        Takes::Value("N"),
+        "",
+        "start N ranks on this host; without it this process is one rank of the cluster that its environment describes \
+         (under muster run, mpirun, srun, torchrun), or alone",
+    ),
+    option(
+        "begin",
+        Takes::Value("BYTES"),
+        "8",
+        "the smallest size; K, M and G stand for 1024, 1024^2, 1024^3",
+    )
+    .letter('b'),
+    option("end", Takes::Value("BYTES"), "64M", "the largest size, which is measured in any case").letter('e'),
+    option("factor", Takes::Value("N"), "4", "from one size to the next").letter('f'),
+    option("sizes", Takes::Value("A,B,..."), "", "exactly these sizes"),
+    option(
+        "iters",
+        Takes::Value("N"),
+        "as often as takes about 0.25 s, 5 to 20000 times",
+        "how often each size is timed",
+    )
+    .letter('n'),
+    option("warmup", Takes::Value("N"), "5", "how often it is called before").letter('w'),
+    option("check", Takes::OneOf(&["0", "1"]), "1", "whether results are checked").letter('c'),
+    option(
+        "dtype",
+        Takes::OneOf(&["float32", "float64", "float16", "bfloat16", "int32", "int64", "int8", "uint8"]),
+        "float32",
+        "the type of an element",
+    )
+    .letter('d'),
+    option("op", Takes::OneOf(&["sum", "min", "max", "avg"]), "sum", "the reduction, where there is one").letter('o'),
+    option("root", Takes::Value("RANK|round"), "0", "the root, or each rank in turn, where there is one").letter('r'),
+    option(
+        "in_place",
+        Takes::OneOf(&["0", "1"]),
+        "1",
+        "allreduce and reduce only: one buffer for input and output",
+    ),
+    option(
+        "barrier",
+        Takes::OneOf(&["0", "1"]),
+        "0",
+        "a barrier behind each call, within its time: where data goes one way (broadcast, gather, reduce, scatter) a rank \
+         that only sends does not wait for the others, and what is timed is a rate",
+    ),
+    FORMAT,
+];
 
-const HELP_ENDS: &str = "
-A size is what one rank contributes; for alltoall, scatter and reduce_scatter what it has for each rank. Columns: p50 and p95 are
-the times per call of the slowest rank, algbw is the data of the whole operation by p50, busbw what each rank's link
-carries of it at least, as nccl-tests counts: it can be compared between numbers of ranks. One rank moves nothing, and has
-no bandwidth.
-";
-
-/// An option of a command whose options become a `T`.
-pub struct Spec<T> {
-    /// Its names; the last is the one by which others call it.
-    pub names: &'static [&'static str],
-    /// How the help calls its value.
-    pub value: &'static str,
-    /// What the help says of it, in lines.
-    pub doc: &'static str,
-    /// For which collectives it means something.
-    pub of: fn(Collective) -> bool,
-    /// Takes its value.
-    pub take: fn(&mut T, &str, &str) -> Result<(), String>,
-}
-
-/// One that is never left without a meaning, and that the help has elsewhere.
-pub const fn plain<T>(names: &'static [&'static str], take: fn(&mut T, &str, &str) -> Result<(), String>) -> Spec<T> {
-    Spec { names, value: "", doc: "", of: always, take }
-}
-
-/// Takes these words, and gives the options that were among them.
-pub fn take<T>(
-    specs: &'static [Spec<T>],
-    words: &[String],
-    command: &str,
-    into: &mut T,
-) -> Result<Vec<&'static Spec<T>>, String> {
-    let mut given = Vec::new();
-    for pair in words.chunks(2) {
-        let Some(spec) = specs.iter().find(|spec| spec.names.contains(&pair[0].as_str())) else {
-            return Err(format!("{} is no option of {command}: muster bench --help lists them", pair[0]));
-        };
-        let [option, value] = pair else {
-            return Err(format!("option {} wants a value: muster bench --help tells which", pair[0]));
-        };
-        (spec.take)(into, option, value)?;
-        given.push(spec);
+/// For which collectives an option means something.
+fn is_for(option: &str, collective: Collective) -> bool {
+    match option {
+        "begin" | "end" | "factor" | "sizes" | "check" | "dtype" | "barrier" => collective != Collective::Barrier,
+        "op" => reduces(collective),
+        "root" => has_root(collective),
+        "in_place" => matches!(collective, Collective::Allreduce | Collective::Reduce),
+        _ => true,
     }
-    Ok(given)
-}
-
-fn always(_: Collective) -> bool {
-    true
 }
 
 /// Whether it reduces.
@@ -163,217 +197,84 @@ pub fn has_root(collective: Collective) -> bool {
     matches!(collective, Collective::Broadcast | Collective::Gather | Collective::Reduce | Collective::Scatter)
 }
 
-fn has_data(collective: Collective) -> bool {
-    collective != Collective::Barrier
-}
-
-fn may_be_in_place(collective: Collective) -> bool {
-    matches!(collective, Collective::Allreduce | Collective::Reduce)
-}
-
-/// The options, and what becomes of them only when all are known.
-struct Draft {
-    options: Options,
-    begin: u64,
-    end: u64,
-    factor: u64,
-}
-
-/// The options of a collective.
-const SPECS: [Spec<Draft>; 14] = [
-    Spec {
-        names: &["--worker_num"],
-        value: "N",
-        doc: "start N ranks on this host; without it this process is one rank of the cluster that its\n\
-              environment describes (under muster run, mpirun, srun, torchrun), or alone",
-        of: always,
-        take: |draft, option, value| {
-            number(option, value, 1, 1024).map(|it| draft.options.worker_num = Some(it as u32))
-        },
-    },
-    Spec {
-        names: &["-b", "--begin"],
-        value: "BYTES",
-        doc: "the smallest size (8); K, M and G stand for 1024, 1024^2, 1024^3",
-        of: has_data,
-        take: |draft, option, value| bytes(option, value).map(|it| draft.begin = it),
-    },
-    Spec {
-        names: &["-e", "--end"],
-        value: "BYTES",
-        doc: "the largest (64M), which is measured in any case",
-        of: has_data,
-        take: |draft, option, value| bytes(option, value).map(|it| draft.end = it),
-    },
-    Spec {
-        names: &["-f", "--factor"],
-        value: "N",
-        doc: "from one size to the next (4)",
-        of: has_data,
-        take: |draft, option, value| number(option, value, 2, 1 << 20).map(|it| draft.factor = it),
-    },
-    Spec {
-        names: &["--sizes"],
-        value: "A,B,...",
-        doc: "exactly these sizes",
-        of: has_data,
-        take: |draft, option, value| {
-            draft.options.sizes = value.split(',').map(|size| bytes(option, size)).collect::<Result<_, _>>()?;
-            Ok(())
-        },
-    },
-    Spec {
-        names: &["-n", "--iters"],
-        value: "N",
-        doc: "how often each size is timed (as often as takes about 0.25 s, 5 to 20000 times)",
-        of: always,
-        take: |draft, option, value| {
-            number(option, value, 1, 1_000_000).map(|it| draft.options.iterations = Some(it as u32))
-        },
-    },
-    Spec {
-        names: &["-w", "--warmup"],
-        value: "N",
-        doc: "how often it is called before (5)",
-        of: always,
-        take: |draft, option, value| number(option, value, 1, 1_000_000).map(|it| draft.options.warmup = it as u32),
-    },
-    Spec {
-        names: &["-c", "--check"],
-        value: "0|1",
-        doc: "whether results are checked (1)",
-        of: has_data,
-        take: |draft, option, value| number(option, value, 0, 1).map(|it| draft.options.check = it == 1),
-    },
-    Spec {
-        names: &["-d", "--dtype"],
-        value: "TYPE",
-        doc: "float32 (the default), float64, float16, bfloat16, int32, int64, int8, uint8",
-        of: has_data,
-        take: |draft, option, value| named(option, value, &DTYPES).map(|it| draft.options.dtype = it.1),
-    },
-    Spec {
-        names: &["-o", "--op"],
-        value: "OP",
-        doc: "sum (the default), min, max, avg: where something is reduced",
-        of: reduces,
-        take: |draft, option, value| named(option, value, &OPS).map(|it| draft.options.op = it.1),
-    },
-    Spec {
-        names: &["-r", "--root"],
-        value: "RANK|round",
-        doc: "the root, or each rank in turn (0): where there is one",
-        of: has_root,
-        take: |draft, option, value| {
-            draft.options.root = match value {
-                "round" => Root::Round,
-                _ => Root::Fixed(number(option, value, 0, 1023)? as u32),
-            };
-            Ok(())
-        },
-    },
-    Spec {
-        names: &["--in_place"],
-        value: "0|1",
-        doc: "allreduce and reduce only: one buffer for input and output (1)",
-        of: may_be_in_place,
-        take: |draft, option, value| number(option, value, 0, 1).map(|it| draft.options.in_place = it == 1),
-    },
-    Spec {
-        names: &["--barrier"],
-        value: "0|1",
-        doc: "a barrier behind each call, within its time (0): where data goes one way (broadcast, gather, reduce,\n\
-              scatter) who only sends does not wait for the others, and what is timed is a rate",
-        of: has_data,
-        take: |draft, option, value| number(option, value, 0, 1).map(|it| draft.options.barrier = it == 1),
-    },
-    Spec {
-        names: &["--format"],
-        value: "FORMAT",
-        doc: "text (the default), csv, json",
-        of: always,
-        take: |draft, option, value| format_named(option, value).map(|it| draft.options.format = it),
-    },
-];
-
-/// Those that say which sizes there are where `--sizes` does not.
-const SPAN: [&str; 3] = ["--begin", "--end", "--factor"];
-
-/// What `muster bench --help` prints.
-pub fn help() -> String {
-    let lines = SPECS.iter().map(|spec| {
-        let begin = format!("  {} {}", spec.names.join(", "), spec.value);
-        let gap = if begin.len() > 22 { format!("\n{:23}", "") } else { String::new() };
-        format!("{begin:23}{gap}{}\n", spec.doc.replace('\n', &format!("\n{:23}", "")))
-    });
-    format!("{HELP_BEGINS}{}{HELP_ENDS}", lines.collect::<String>())
-}
-
 /// What the words after `bench` mean.
-pub fn parse(words: &[String]) -> Result<Options, String> {
-    let Some((name, rest)) = words.split_first() else {
+pub fn parse(words: &Words) -> Result<Options, String> {
+    let Some(name) = words.operands.first() else {
         return Err("which collective? muster bench --help lists them".to_owned());
     };
-    let (name, collective) = named("collective", name, &COLLECTIVES)?;
+    let (name, collective) = named("collective", &name.to_string_lossy(), &COLLECTIVES)?;
+    meaningful(name, collective, words)?;
+    let count = |name, least, most| words.get(name).map(|given| number(given, least, most)).transpose();
+    let yes = |name, otherwise| count(name, 0, 1).map(|it| it.map_or(otherwise, |it| it == 1));
     let options = Options {
         collective,
         name,
-        worker_num: None,
+        worker_num: count("worker_num", 1, 1024)?.map(|it| it as u32),
         sizes: Vec::new(),
-        iterations: None,
-        warmup: 5,
-        check: true,
-        dtype: DType::Float32,
-        op: ReduceOp::Sum,
-        root: Root::Fixed(0),
-        in_place: true,
-        barrier: false,
-        format: Format::Text,
+        iterations: count("iters", 1, 1_000_000)?.map(|it| it as u32),
+        warmup: count("warmup", 1, 1_000_000)?.map_or(5, |it| it as u32),
+        check: yes("check", true)?,
+        dtype: words.get("dtype").map_or(Ok(DType::Float32), |given| one_of(given, &DTYPES))?,
+        op: words.get("op").map_or(Ok(ReduceOp::Sum), |given| one_of(given, &OPS))?,
+        root: words.get("root").map_or(Ok(Root::Fixed(0)), root)?,
+        in_place: yes("in_place", true)?,
+        barrier: yes("barrier", false)?,
+        format: format(words)?,
     };
-    let mut draft = Draft { options, begin: 8, end: 64 << 20, factor: 4 };
-    let given = take(&SPECS, rest, "bench", &mut draft)?;
-    meaningful(name, collective, &given)?;
-    if let (Some(worker_num), Root::Fixed(root)) = (draft.options.worker_num, draft.options.root) {
+    if let (Some(worker_num), Root::Fixed(root)) = (options.worker_num, options.root) {
         if root >= worker_num {
             return Err(format!("--root is {root}: expected 0 to {}, or round", worker_num - 1));
         }
     }
-    let sizes = match (collective, draft.options.sizes.is_empty()) {
-        (Collective::Barrier, _) => vec![0],
-        (_, true) => span(&draft)?,
-        (_, false) => draft.options.sizes,
-    };
-    let options = Options { sizes, ..draft.options };
+    let sizes = sizes(words, collective)?;
     let element = options.dtype.size() as u64;
-    if let Some(bytes) = options.sizes.iter().find(|bytes| *bytes % element != 0) {
+    if let Some(bytes) = sizes.iter().find(|bytes| *bytes % element != 0) {
         let dtype = options.dtype;
         return Err(format!("size {bytes} is no multiple of {element}, the size of an element of {dtype}"));
     }
-    Ok(options)
+    Ok(Options { sizes, ..options })
 }
 
 /// Refuses options that would change nothing.
-fn meaningful(name: &str, collective: Collective, given: &[&Spec<Draft>]) -> Result<(), String> {
-    let called = |spec: &Spec<Draft>| spec.names[spec.names.len() - 1];
-    for spec in given {
-        let option = called(spec);
-        if !(spec.of)(collective) {
-            let takers = COLLECTIVES.iter().filter(|(_, other)| (spec.of)(*other)).map(|(name, _)| *name);
+fn meaningful(name: &str, collective: Collective, words: &Words) -> Result<(), String> {
+    for Given { option, .. } in words.given() {
+        let option = option.name;
+        if !is_for(option, collective) {
+            let takers = COLLECTIVES.iter().filter(|(_, other)| is_for(option, *other)).map(|(name, _)| *name);
             let takers: Vec<&str> = takers.collect();
-            return Err(format!("{option} means nothing to {name}: it is for {}", takers.join(", ")));
+            return Err(format!("--{option} means nothing to {name}: it is for {}", takers.join(", ")));
         }
-        if SPAN.contains(&option) && given.iter().any(|other| called(other) == "--sizes") {
+        if matches!(option, "begin" | "end" | "factor") && words.get("sizes").is_some() {
             return Err(format!(
-                "{option} means nothing beside --sizes, which lists all sizes: leave one of the two out"
+                "--{option} means nothing beside --sizes, which lists all sizes: leave one of the two out"
             ));
         }
     }
     Ok(())
 }
 
+/// The sizes that are measured.
+fn sizes(words: &Words, collective: Collective) -> Result<Vec<u64>, String> {
+    if collective == Collective::Barrier {
+        return Ok(vec![0]);
+    }
+    if let Some(given) = words.get("sizes") {
+        return given.value.split(',').map(|size| bytes(&given.written, size)).collect();
+    }
+    let size = |name, otherwise| words.get(name).map_or(Ok(otherwise), |given| bytes(&given.written, &given.value));
+    let factor = words.get("factor").map_or(Ok(4), |given| number(given, 2, 1 << 20))?;
+    span(size("begin", 8)?, size("end", 64 << 20)?, factor)
+}
+
+fn root(given: &Given) -> Result<Root, String> {
+    match given.value.as_str() {
+        "round" => Ok(Root::Round),
+        _ => number(given, 0, 1023).map(|rank| Root::Fixed(rank as u32)),
+    }
+}
+
 /// From the smallest size by the factor to the largest, which is one of them.
-fn span(draft: &Draft) -> Result<Vec<u64>, String> {
-    let Draft { begin, end, factor, .. } = *draft;
+fn span(begin: u64, end: u64, factor: u64) -> Result<Vec<u64>, String> {
     if begin == 0 {
         return Err("--begin is 0 bytes: expected 1 or more, for the sizes after it are its multiples (--sizes 0 is \
                     nothing at all)"
@@ -394,10 +295,14 @@ fn named<T: Copy>(what: &str, value: &str, known: &[(&'static str, T)]) -> Resul
     })
 }
 
+fn one_of<T: Copy>(given: &Given, known: &[(&'static str, T)]) -> Result<T, String> {
+    named(&given.written, &given.value, known).map(|(_, found)| found)
+}
+
 /// A number within limits.
-pub fn number(option: &str, value: &str, least: u64, most: u64) -> Result<u64, String> {
+pub fn number(Given { written, value, .. }: &Given, least: u64, most: u64) -> Result<u64, String> {
     let found = value.parse().ok().filter(|number| (least..=most).contains(number));
-    found.ok_or_else(|| format!("{option} is {value:?}: expected a number from {least} to {most}"))
+    found.ok_or_else(|| format!("{written} is {value:?}: expected a number from {least} to {most}"))
 }
 
 fn bytes(option: &str, value: &str) -> Result<u64, String> {
@@ -413,9 +318,9 @@ fn bytes(option: &str, value: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("{option} is {value:?}: expected a number of bytes up to 16G, as 4096 or 64K"))
 }
 
-/// The format that the option of `bootstrap` or `forming` names.
-pub fn format_named(option: &str, value: &str) -> Result<Format, String> {
-    named(option, value, &FORMATS).map(|(_, format)| format)
+/// What `--format` asks for, here and in `bootstrap` and `forming`.
+pub fn format(words: &Words) -> Result<Format, String> {
+    words.get("format").map_or(Ok(Format::Text), |given| one_of(given, &FORMATS))
 }
 
 #[cfg(test)]

@@ -1,12 +1,17 @@
 use super::*;
+use crate::cli::words::{read, Asked};
+use std::ffi::OsString;
 
-fn words(line: &str) -> Vec<String> {
-    line.split_whitespace().map(str::to_owned).collect()
+fn parsed(line: &str) -> Result<Options, String> {
+    match read(&COMMAND, line.split_whitespace().map(OsString::from).collect())? {
+        Asked::Words(words) => parse(&words),
+        Asked::Help => panic!("{line} asks for no help"),
+    }
 }
 
 #[test]
 fn sizes_go_from_begin_to_end_by_factor_or_are_listed() {
-    let sizes = |line: &str| parse(&words(line)).unwrap().sizes;
+    let sizes = |line: &str| parsed(line).unwrap().sizes;
     assert_eq!(sizes("allreduce -b 8 -e 1K -f 4"), [8, 32, 128, 512, 1024]);
     assert_eq!(sizes("allreduce -b 8 -e 512"), [8, 32, 128, 512]);
     assert_eq!(sizes("allreduce -e 1M").last(), Some(&(1 << 20)));
@@ -14,11 +19,10 @@ fn sizes_go_from_begin_to_end_by_factor_or_are_listed() {
     assert_eq!(sizes("allreduce --sizes 8,64K,1M,2g"), [8, 65_536, 1 << 20, 2 << 30]);
     assert_eq!(sizes("allreduce -b 1k -e 1k"), [1024]);
     assert_eq!(sizes("barrier"), [0]);
-    let options =
-        parse(&words("broadcast --worker_num 4 -r round -n 7 -c 0 -d int64 --barrier 1 --format csv")).unwrap();
+    let options = parsed("broadcast --worker_num 4 -r round -n 7 -c 0 -d int64 --barrier 1 --format csv").unwrap();
     assert_eq!((options.worker_num, options.root, options.iterations), (Some(4), Root::Round, Some(7)));
     assert_eq!((options.check, options.dtype), (false, DType::Int64));
-    assert_eq!(parse(&words("reduce -o max --in_place 0")).map(|it| (it.op, it.in_place)), Ok((ReduceOp::Max, false)));
+    assert_eq!(parsed("reduce -o max --in_place 0").map(|it| (it.op, it.in_place)), Ok((ReduceOp::Max, false)));
     assert_eq!((options.name, options.barrier, options.format), ("broadcast", true, Format::Csv));
 }
 
@@ -27,10 +31,10 @@ fn what_is_wrong_is_named() {
     for (line, told) in [
         ("", "which collective?"),
         ("allredcue", "collective is \"allredcue\": expected one of allgather, allreduce"),
-        ("allreduce -b", "option -b wants a value"),
-        ("allreduce --nonsense 5", "--nonsense is no option"),
-        ("allreduce --nonsense", "--nonsense is no option"),
-        ("allreduce -c 1 extra", "extra is no option"),
+        ("allreduce -b", "-b needs a value: -b BYTES"),
+        ("allreduce --nonsense 5", "there is no option --nonsense (muster bench --help lists them)"),
+        ("allreduce --facter 5", "there is no option --facter; did you mean --factor?"),
+        ("allreduce -c 1 extra", "\"extra\" is not expected: muster bench takes one collective"),
         ("allreduce -b 1T", "-b is \"1T\": expected a number of bytes"),
         ("allreduce -b 0", "--begin is 0 bytes: expected 1 or more"),
         ("allreduce -b 9 -e 8", "--begin is 9 bytes: expected at most --end, which is 8"),
@@ -42,7 +46,7 @@ fn what_is_wrong_is_named() {
         ("allreduce -e 1001", "size 1001 is no multiple of 4"),
         ("allreduce -c 2", "-c is \"2\": expected a number from 0 to 1"),
     ] {
-        let error = parse(&words(line)).unwrap_err();
+        let error = parsed(line).unwrap_err();
         assert!(error.contains(told), "{line}: {error}");
     }
 }
@@ -60,16 +64,22 @@ fn an_option_that_would_change_nothing_is_refused() {
         ("allreduce --sizes 8 -e 64", "--end means nothing beside --sizes"),
         ("allreduce -f 2 --sizes 8", "--factor means nothing beside --sizes"),
     ] {
-        assert!(parse(&words(line)).unwrap_err().contains(told), "{line}: {:?}", parse(&words(line)));
+        assert!(parsed(line).unwrap_err().contains(told), "{line}: {:?}", parsed(line));
     }
 }
 
 #[test]
-fn the_help_has_every_option_that_there_is() {
-    let help = help();
-    for spec in &SPECS {
-        let line = format!("\n  {} {}", spec.names.join(", "), spec.value);
-        assert!(help.contains(&line) && !spec.doc.is_empty(), "{line:?} in {help}");
+fn every_value_that_the_table_lists_is_taken() {
+    let Operands::One { among, .. } = COMMAND.operands else { panic!("it takes a collective") };
+    let named: Vec<&str> = COLLECTIVES.iter().map(|(name, _)| *name).chain(["bootstrap", "forming"]).collect();
+    assert_eq!(among, named);
+    for option in COMMAND.options {
+        for word in option.takes.words() {
+            let line = format!("reduce --{} {word}", option.name);
+            assert!(parsed(&line).is_ok(), "{line}: {:?}", parsed(&line));
+        }
     }
-    assert!(help.lines().all(|line| line.len() <= 130), "{help}");
+    assert_eq!(DTYPES.len(), COMMAND.options[8].takes.words().len());
+    assert_eq!(OPS.len(), COMMAND.options[9].takes.words().len());
+    assert_eq!(FORMATS.len(), FORMAT.takes.words().len());
 }

@@ -1,33 +1,32 @@
 //! The ranks of a benchmark on this host: this process starts them and runs the scheduler, and each dies with it.
 
 use super::super::sys;
-use crate::code;
+use super::Ended;
 use muster::config::{Config, Key};
 use muster::runtime;
+use std::ffi::OsString;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command};
 
-/// Starts so many ranks with these words of the command line, waits for all, and gives the first failure.
-pub fn start(worker_num: u32, words: &[String]) -> Result<(), (i32, String)> {
-    let failed = |why: String| (code::FAILED, why);
+/// Starts so many ranks with these words behind `bench`, waits for all, and gives the first failure.
+pub fn start(worker_num: u32, words: &[OsString]) -> Result<(), Ended> {
     let mut config = Config::new();
     config.load_env(std::env::vars_os());
     for (key, value) in
         [(Key::SchedHost, "127.0.0.1"), (Key::SchedPort, "0"), (Key::WorkerNum, &worker_num.to_string())]
     {
-        config.set(key.setting().name, value).map_err(|error| failed(error.to_string()))?;
+        config.set(key.setting().name, value).map_err(|error| Ended::failed(error.to_string()))?;
     }
-    let settings = config.scheduler_settings().map_err(|error| (code::USAGE, error.to_string()))?;
-    let scheduler = runtime::start_scheduler(&settings).map_err(|error| failed(error.to_string()))?;
+    let settings = config.scheduler_settings().map_err(|error| Ended::usage(error.to_string()))?;
+    let scheduler = runtime::start_scheduler(&settings).map_err(|error| Ended::failed(error.to_string()))?;
     let port = scheduler.addresses()[0].port();
-    let words: Vec<&str> = without_worker_num(words);
     let mut children = Vec::new();
     for rank in 0..worker_num {
-        match rank_of(rank, worker_num, port, &words) {
+        match rank_of(rank, worker_num, port, words) {
             Ok(child) => children.push(child),
             Err(error) => {
                 children.iter_mut().for_each(|child: &mut Child| drop(child.kill()));
-                return Err(failed(format!("rank {rank} cannot be started: {error}")));
+                return Err(Ended::failed(format!("rank {rank} cannot be started: {error}")));
             }
         }
     }
@@ -42,10 +41,10 @@ pub fn start(worker_num: u32, words: &[String]) -> Result<(), (i32, String)> {
         };
         first.get_or_insert(words);
     }
-    killed.or(failure).map_or(Ok(()), |words| Err(failed(words)))
+    killed.or(failure).map_or(Ok(()), |words| Err(Ended::failed(words)))
 }
 
-fn rank_of(rank: u32, worker_num: u32, port: u16, words: &[&str]) -> std::io::Result<Child> {
+fn rank_of(rank: u32, worker_num: u32, port: u16, words: &[OsString]) -> std::io::Result<Child> {
     let parent = std::process::id() as i32;
     let mut command = Command::new(std::env::current_exe()?);
     command.arg0("muster").arg("bench").args(words);
@@ -61,17 +60,4 @@ fn rank_of(rank: u32, worker_num: u32, port: u16, words: &[&str]) -> std::io::Re
     // SAFETY: between fork and exec only calls that are safe there are made.
     unsafe { command.pre_exec(move || sys::prepare_child(Some(parent), None)) };
     command.spawn()
-}
-
-/// The words of the ranks: each is one process.
-fn without_worker_num(words: &[String]) -> Vec<&str> {
-    let mut kept = Vec::new();
-    let mut words = words.iter();
-    while let Some(word) = words.next() {
-        match word.as_str() {
-            "--worker_num" => drop(words.next()),
-            word => kept.push(word),
-        }
-    }
-    kept
 }

@@ -49,6 +49,7 @@ mod tail;
 mod thresholds;
 mod unclean_exits;
 
+use crate::cli::help;
 use crate::voice::Voice;
 use crate::{code, sys};
 use children::{Child, Launch, Meeting, Part};
@@ -65,7 +66,7 @@ pub fn run(name: &str, words: Vec<OsString>) -> i32 {
     let options = match parse::parse(words) {
         Ok(Request::Run(options)) => options,
         Ok(Request::Help) => {
-            Voice::output().say(options::help(name));
+            Voice::output().say(help::page(&options::COMMAND, name));
             return 0;
         }
         Err(error) => {

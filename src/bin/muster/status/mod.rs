@@ -10,10 +10,12 @@
 
 pub mod ask;
 mod json;
-mod options;
+pub mod options;
 mod text;
 
+use crate::cli::help;
 use crate::code;
+use crate::voice::Voice;
 use muster::wire::{StatusGroup, StatusJob, StatusNode};
 use options::{Format, Request};
 use std::ffi::OsString;
@@ -36,7 +38,7 @@ pub fn command(words: Vec<OsString>) -> i32 {
     let options = match options::parse(words, std::env::vars_os()) {
         Ok(Request::Ask(options)) => options,
         Ok(Request::Help) => {
-            print!("{}", options::HELP);
+            Voice::output().say(help::page(&options::COMMAND, options::COMMAND.name));
             return 0;
         }
         Err(why) => {

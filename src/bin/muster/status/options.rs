@@ -1,39 +1,49 @@
 //! The command line of `muster status`, and what the environment says where it says nothing. After that nobody checks
 //! an option again. Every complaint names the option or the variable, its value, and what would be right.
 
-use muster::config::{closest, Config, Key, Place, Setting, Value, DEFAULT_PORT};
+use crate::cli::table::{option, Command, Takes};
+use crate::cli::words::{read, Asked};
+use muster::config::{Config, Key, Place, Setting, Value, DEFAULT_PORT};
 use muster::error::Result as Settled;
 use std::ffi::OsString;
 use std::time::Duration;
 
-/// What `muster status --help` prints.
-pub const HELP: &str = "\
-Usage: muster status [options]
+/// `muster status`.
+pub const COMMAND: Command = Command {
+    name: "muster status",
+    summary: "ask a live scheduler how its job is: nodes, and which node waits for which",
+    about: "Asks a live scheduler how its job is, and prints what it answers: how far the job is; each node, with its \
+            state, when it was last heard, and in which collectives it was at its last heartbeat (they come five times in \
+            MS_NODE_TIMEOUT); and for each group in which members wait, which members have not come. To ask costs the job \
+            nothing. Anyone that reaches the scheduler's port may ask.",
+    options: &[
+        option(
+            "sched_host",
+            Takes::Value("ADDRESS"),
+            "MUSTER_SCHED_HOST or MS_SCHED_HOST, else 127.0.0.1",
+            "the scheduler's address or host name",
+        ),
+        option(
+            "sched_port",
+            Takes::Value("PORT"),
+            "MUSTER_SCHED_PORT or MS_SCHED_PORT, else 8118",
+            "the scheduler's port",
+        ),
+        option("timeout", Takes::Value("SECONDS"), "5", "how long all of it may take, fractions allowed"),
+        option("format", Takes::OneOf(&["text", "json"]), "text", "text, or json: one object"),
+    ],
+    exit_codes: &[
+        ("0", "a scheduler has answered, however its job is"),
+        ("2", "usage"),
+        (
+            "4",
+            "no scheduler has answered: nothing listens there, something else does, it speaks another protocol, or it \
+             takes too long",
+        ),
+    ],
+    ..Command::BLANK
+};
 
-Asks a live scheduler how its job is, and prints what it answers: how far the job is; each node, with its state, when it
-was last heard, and in which collectives it was at its last heartbeat (they come five times in MS_NODE_TIMEOUT); and for
-each group in which members wait, who has not come. To ask costs the job nothing. Whoever reaches the scheduler's port may
-ask.
-
-Options:
-  --sched_host=ADDRESS
-        the scheduler's address or host name (default: MUSTER_SCHED_HOST or MS_SCHED_HOST, else 127.0.0.1)
-  --sched_port=PORT
-        the scheduler's port (default: MUSTER_SCHED_PORT or MS_SCHED_PORT, else 8118)
-  --timeout=SECONDS
-        how long all of it may take, fractions allowed (default: 5)
-  --format=FORMAT
-        text, or json: one object (default: text)
-  --help
-        this text
-
-`--name value` works too, and `-` for `_` in names.
-
-Exit code: 0 a scheduler has answered, however its job is; 2 usage; 4 no scheduler has answered: nothing listens there,
-something else does, it speaks another protocol, or it takes too long.
-";
-
-const NAMES: [&str; 4] = ["sched_host", "sched_port", "timeout", "format"];
 /// A day.
 const TIMEOUT_MAX_SECONDS: f64 = 86_400.0;
 
@@ -70,50 +80,24 @@ pub fn parse(
     words: Vec<OsString>,
     environment: impl IntoIterator<Item = (OsString, OsString)>,
 ) -> Result<Request, String> {
-    let mut given: [Option<String>; NAMES.len()] = Default::default();
-    let mut words = words.into_iter();
-    while let Some(word) = words.next() {
-        let text = word.to_str().ok_or_else(|| format!("{word:?} is not valid UTF-8"))?;
-        if text == "--help" || text == "-h" {
-            return Ok(Request::Help);
-        }
-        let (name, inline) = match text.split_once('=') {
-            Some((name, value)) => (name, Some(value.to_owned())),
-            None => (text, None),
-        };
-        let at = find(name)?;
-        let next = || words.next().and_then(|word| word.into_string().ok());
-        let value = inline.or_else(next).ok_or_else(|| format!("--{} needs a value", NAMES[at]))?;
-        given[at] = Some(value);
-    }
-    let [host, port, timeout, format] = given;
-    let (host, port) = scheduler(host.as_deref(), port.as_deref(), environment)?;
-    let (timeout, format) =
-        (timeout.map_or(Ok(Duration::from_secs(5)), seconds)?, format.map_or(Ok(Format::Text), shape)?);
+    let words = match read(&COMMAND, words)? {
+        Asked::Help => return Ok(Request::Help),
+        Asked::Words(words) => words,
+    };
+    let (host, port) = scheduler(words.value("sched_host"), words.value("sched_port"), environment)?;
+    let timeout = words.value("timeout").map_or(Ok(Duration::from_secs(5)), seconds)?;
+    let format = words.value("format").map_or(Ok(Format::Text), shape)?;
     Ok(Request::Ask(Options { host, port, timeout, format }))
 }
 
-/// The index of the option with this name, dashes and all.
-fn find(name: &str) -> Result<usize, String> {
-    let Some(plain) = name.strip_prefix("--") else {
-        return Err(format!("{name:?} is not expected: muster status has options only"));
-    };
-    let plain = plain.replace('-', "_");
-    NAMES.iter().position(|known| *known == plain).ok_or_else(|| {
-        let near = closest(&plain, NAMES.into_iter());
-        let hint = near.map_or_else(String::new, |near| format!("; did you mean --{near}?"));
-        format!("there is no option {name}{hint}")
-    })
-}
-
-fn seconds(text: String) -> Result<Duration, String> {
+fn seconds(text: &str) -> Result<Duration, String> {
     let number = text.parse::<f64>().ok().filter(|number| *number > 0.0 && *number <= TIMEOUT_MAX_SECONDS);
     let right = format!("seconds above 0, {TIMEOUT_MAX_SECONDS} at most");
     number.map(Duration::from_secs_f64).ok_or_else(|| format!("--timeout is {text:?}; it must be {right}"))
 }
 
-fn shape(text: String) -> Result<Format, String> {
-    match text.as_str() {
+fn shape(text: &str) -> Result<Format, String> {
+    match text {
         "text" => Ok(Format::Text),
         "json" => Ok(Format::Json),
         _ => Err(format!("--format is {text:?}; it must be text or json")),

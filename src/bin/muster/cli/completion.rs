@@ -1,0 +1,137 @@
+//! What a shell completes: commands, operands, options, and values where the table lists them. Where it has nothing to
+//! offer, and behind the program of `muster run`, the shell offers files.
+//!
+//! The shell runs this command for each word (`complete -C`, bash(1)): the line so far is in COMP_LINE and COMP_POINT, and
+//! each line of the answer is one word that would do.
+
+use super::table::{Command, Operands, Opt, Takes};
+
+/// What the shell calls this command with, behind `muster completion`.
+pub const ANSWER: &str = "--answer";
+
+/// What makes bash ask.
+pub fn bash() -> String {
+    format!("complete -o bashdefault -o default -C 'muster completion {ANSWER}' muster msrun\n")
+}
+
+/// The answer to what bash asks in the environment: the words that may stand where the cursor is.
+pub fn answer(commands: &[&'static Command]) -> String {
+    let variable = |name| std::env::var(name).unwrap_or_default();
+    let line = variable("COMP_LINE");
+    let point = variable("COMP_POINT").parse().unwrap_or(line.len());
+    let offered = offered(commands, line.get(..point).unwrap_or(&line));
+    offered.iter().map(|word| format!("{word}\n")).collect()
+}
+
+/// The words that may stand at the end of this line.
+fn offered(commands: &[&'static Command], line: &str) -> Vec<String> {
+    let mut words: Vec<&str> = line.split_whitespace().collect();
+    let begun = if line.ends_with(char::is_whitespace) { "" } else { words.pop().unwrap_or_default() };
+    if words.is_empty() {
+        return Vec::new(); // the name of the command itself
+    }
+    if words[0].rsplit('/').next() == Some("msrun") {
+        words.insert(1, "run");
+    }
+    let mut path = words[1..].iter().take_while(|word| !word.starts_with('-')).copied().collect::<Vec<_>>();
+    if path.is_empty() {
+        return matching(&first_words(commands), begun);
+    }
+    let command = loop {
+        let name = ["muster"].iter().chain(&path).copied().collect::<Vec<_>>().join(" ");
+        match commands.iter().find(|command| command.name == name) {
+            Some(command) => break command,
+            None if path.pop().is_none() => return Vec::new(),
+            None => {}
+        }
+    };
+    of_command(command, &words[1 + path.len()..], begun)
+}
+
+/// The names of all commands, and what else may stand first.
+fn first_words(commands: &[&Command]) -> Vec<&'static str> {
+    let mut names: Vec<&str> = commands.iter().filter_map(|command| command.name.split(' ').nth(1)).collect();
+    names.dedup();
+    names.extend(["--help", "--version"]);
+    names
+}
+
+/// What may follow `words` of this command.
+fn of_command(command: &'static Command, words: &[&str], begun: &str) -> Vec<String> {
+    let called = |word: &str| command.options.iter().find(|option| is_called(option, word));
+    let mut words = words.iter();
+    let mut operand = false;
+    while let Some(word) = words.next() {
+        let takes_next = called(word).is_some_and(|option| option.takes != Takes::Flag);
+        if takes_next && words.as_slice().is_empty() {
+            return called(word).map_or_else(Vec::new, |option| matching(option.takes.words(), begun));
+        }
+        if takes_next {
+            words.next();
+        } else if *word == "--" || !word.starts_with('-') {
+            operand |= !matches!(*word, "True" | "False");
+        }
+    }
+    // The shell takes what stands behind `=` for a word of its own.
+    if let Some((name, value)) = begun.split_once('=') {
+        return called(name).map_or_else(Vec::new, |option| matching(option.takes.words(), value));
+    }
+    match command.operands {
+        Operands::Program if operand => return Vec::new(),
+        Operands::One { among, .. } if !operand && !begun.starts_with('-') => return matching(among, begun),
+        _ if !begun.starts_with('-') => return Vec::new(),
+        _ => {}
+    }
+    let names: Vec<String> = command.options.iter().map(|option| format!("--{}", option.name)).collect();
+    matching(&names.iter().map(String::as_str).chain(["--help"]).collect::<Vec<_>>(), &begun.replace("-_", "--"))
+}
+
+fn is_called(option: &Opt, word: &str) -> bool {
+    match word.strip_prefix("--") {
+        Some(name) => name.replace('-', "_") == option.name,
+        None => option.letter.is_some_and(|letter| word == format!("-{letter}")),
+    }
+}
+
+fn matching(words: &[&str], begun: &str) -> Vec<String> {
+    words.iter().filter(|word| word.starts_with(begun)).map(|word| (*word).to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::COMMANDS;
+
+    #[test]
+    fn what_is_offered_fits_the_line() {
+        for (line, expected) in [
+            ("muster be", &["bench"][..]),
+            ("muster bench all", &["allgather", "allreduce", "alltoall"]),
+            ("muster bench allreduce --ite", &["--iters"]),
+            ("muster bench allreduce -o ", &["sum", "min", "max", "avg"]),
+            ("muster bench allreduce --op=m", &["min", "max"]),
+            ("muster bench bootstrap --w", &["--worker_num"]),
+            ("muster bench bootstrap --s", &[]),
+            ("muster run --jo", &["--join"]),
+            ("msrun --jo", &["--join"]),
+            ("/usr/bin/msrun --join=", &["True", "False"]),
+            ("muster run --join True --log", &["--log_dir"]),
+            ("muster run --log_dir ", &[]),
+            ("muster run a.out --jo", &[]),
+            ("muster run --worker_num 4 a.out --jo", &[]),
+            ("muster status --format=j", &["json"]),
+            ("muster status ", &[]),
+            ("muster completion ", &["bash"]),
+            ("mus", &[]),
+            ("muster nosuch ", &[]),
+        ] {
+            let expected: Vec<String> = expected.iter().map(|word| (*word).to_owned()).collect();
+            assert_eq!(offered(&COMMANDS, line), expected, "{line}");
+        }
+        let all = offered(&COMMANDS, "muster ");
+        assert_eq!(all, ["run", "bench", "scheduler", "status", "man", "completion", "--help", "--version"]);
+        for option in COMMANDS.iter().find(|command| command.name == "muster run").unwrap().options {
+            assert!(offered(&COMMANDS, "muster run --").contains(&format!("--{}", option.name)), "{}", option.name);
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! How a command and its options are described.
+
+/// What an option takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Takes {
+    /// True or False, and True when neither follows.
+    Flag,
+    /// Any value; the help calls it so.
+    Value(&'static str),
+    /// The path of a directory.
+    Directory,
+    /// One of these words.
+    OneOf(&'static [&'static str]),
+}
+
+impl Takes {
+    /// How the help calls the value.
+    pub fn called(self) -> String {
+        match self {
+            Takes::Flag => "True|False".to_owned(),
+            Takes::Value(called) => called.to_owned(),
+            Takes::Directory => "DIR".to_owned(),
+            Takes::OneOf(words) => words.join("|"),
+        }
+    }
+
+    /// The words that a shell offers for it.
+    pub fn words(self) -> &'static [&'static str] {
+        match self {
+            Takes::Flag => &["True", "False"],
+            Takes::OneOf(words) => words,
+            Takes::Value(_) | Takes::Directory => &[],
+        }
+    }
+}
+
+/// An option of a command.
+#[derive(Debug)]
+pub struct Opt {
+    /// Its name, with underscores and without the dashes before it.
+    pub name: &'static str,
+    /// Its letter, if it has one.
+    pub letter: Option<char>,
+    /// What it takes.
+    pub takes: Takes,
+    /// What holds without it, in words; empty where the description says so.
+    pub default: &'static str,
+    /// What it is for.
+    pub doc: &'static str,
+}
+
+/// An option without a letter.
+pub const fn option(name: &'static str, takes: Takes, default: &'static str, doc: &'static str) -> Opt {
+    Opt { name, letter: None, takes, default, doc }
+}
+
+impl Opt {
+    /// The same option with a letter.
+    pub const fn letter(mut self, letter: char) -> Opt {
+        self.letter = Some(letter);
+        self
+    }
+}
+
+/// What a command takes beside options.
+#[derive(Clone, Copy, Debug)]
+pub enum Operands {
+    /// Nothing.
+    None,
+    /// One word.
+    One {
+        /// How the help calls it.
+        called: &'static str,
+        /// What it may be.
+        among: &'static [&'static str],
+    },
+    /// A program and its arguments: the first word that is no option ends the options.
+    Program,
+}
+
+/// A command.
+#[derive(Debug)]
+pub struct Command {
+    /// How it is called.
+    pub name: &'static str,
+    /// What it takes beside options.
+    pub operands: Operands,
+    /// What it does, in a line.
+    pub summary: &'static str,
+    /// What it does. An empty line parts paragraphs, here and in `notes`.
+    pub about: &'static str,
+    /// Its options, in the order of the help.
+    pub options: &'static [Opt],
+    /// What else a user must know.
+    pub notes: &'static str,
+    /// What it ends with, and when.
+    pub exit_codes: &'static [(&'static str, &'static str)],
+    /// Options of the same purpose elsewhere that this version does not have, as they are written there.
+    pub not_yet: &'static [&'static str],
+}
+
+impl Command {
+    /// Takes nothing and says nothing.
+    pub const BLANK: Command = Command {
+        name: "",
+        operands: Operands::None,
+        summary: "",
+        about: "",
+        options: &[],
+        notes: "",
+        exit_codes: &[],
+        not_yet: &[],
+    };
+
+    /// Its call in a line.
+    pub fn usage(&self, called: &str) -> String {
+        let options = if self.options.is_empty() { "" } else { " [options]" };
+        match self.operands {
+            Operands::None => format!("{called}{options}"),
+            Operands::One { called: operand, .. } => format!("{called} {operand}{options}"),
+            Operands::Program => format!("{called}{options} program [arguments]"),
+        }
+    }
+}

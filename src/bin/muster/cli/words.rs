@@ -1,0 +1,216 @@
+//! The parser of all commands: words become options with their values, and operands. What a value means, each command
+//! says itself.
+//!
+//! lexopt splits the words; here is what it leaves open: names with `-` for `_`, flags with a value behind them, and what
+//! is said of a word that nobody knows.
+
+use super::table::{Command, Operands, Opt, Takes};
+use lexopt::{Arg, Parser};
+use muster::config::closest;
+use std::ffi::{OsStr, OsString};
+
+/// What the words ask for.
+#[derive(Debug)]
+pub enum Asked {
+    /// The help text.
+    Help,
+    /// What the command does.
+    Words(Words),
+}
+
+/// The words of a command line.
+#[derive(Debug)]
+pub struct Words {
+    /// What the command takes beside options.
+    pub operands: Vec<OsString>,
+    options: &'static [Opt],
+    given: Vec<Given>,
+}
+
+/// An option with its value.
+#[derive(Clone, Debug)]
+pub struct Given {
+    /// The option.
+    pub option: &'static Opt,
+    /// As it was written: a name or a letter, with its dashes.
+    pub written: String,
+    /// Its value.
+    pub value: String,
+}
+
+impl Words {
+    /// What was given for this option; the last, where it was given more than once.
+    pub fn get(&self, name: &str) -> Option<&Given> {
+        assert!(self.options.iter().any(|option| option.name == name), "{name} is not in the table");
+        self.given.iter().rev().find(|given| given.option.name == name)
+    }
+
+    /// Its value.
+    pub fn value(&self, name: &str) -> Option<&str> {
+        self.get(name).map(|given| given.value.as_str())
+    }
+
+    /// All options, in the order in which they were given.
+    pub fn given(&self) -> &[Given] {
+        &self.given
+    }
+}
+
+/// Reads the words behind a command's name. The error is a sentence for the user.
+pub fn read(command: &'static Command, words: Vec<OsString>) -> Result<Asked, String> {
+    let mut parser = Parser::from_args(words);
+    let mut found = Words { operands: Vec::new(), options: command.options, given: Vec::new() };
+    while let Some(word) = parser.next().map_err(|error| error.to_string())? {
+        let written = match word {
+            Arg::Short('h') | Arg::Long("help") => return Ok(Asked::Help),
+            Arg::Short(letter) => format!("-{letter}"),
+            Arg::Long(name) => format!("--{name}"),
+            Arg::Value(operand) => {
+                take_operand(command, &mut found.operands, operand)?;
+                if matches!(command.operands, Operands::Program) {
+                    found.operands.extend(parser.raw_args().map_err(|error| error.to_string())?);
+                }
+                continue;
+            }
+        };
+        let option = find(command, &written)?;
+        let value = match option.takes {
+            Takes::Flag => flag(option, &mut parser)?,
+            takes => {
+                let missing = |_| format!("{written} needs a value: {written}{}{}", joint(&written), takes.called());
+                parser.value().map_err(missing)?
+            }
+        };
+        if value == "--help" || value == "-h" {
+            return Ok(Asked::Help);
+        }
+        let value = value.into_string().map_err(|value| format!("--{}: {value:?} is not valid UTF-8", option.name))?;
+        found.given.push(Given { option, written, value });
+    }
+    Ok(Asked::Words(found))
+}
+
+/// What stands between an option and its value in a sentence.
+pub fn joint(written: &str) -> &'static str {
+    if written.starts_with("--") {
+        "="
+    } else {
+        " "
+    }
+}
+
+fn take_operand(command: &Command, operands: &mut Vec<OsString>, operand: OsString) -> Result<(), String> {
+    match command.operands {
+        Operands::None => return Err(format!("{operand:?} is not expected: {} has options only", command.name)),
+        Operands::One { called, .. } if !operands.is_empty() => {
+            return Err(format!("{operand:?} is not expected: {} takes one {called}", command.name))
+        }
+        Operands::One { .. } | Operands::Program => operands.push(operand),
+    }
+    Ok(())
+}
+
+/// The option of this name or letter, dashes and all.
+fn find(command: &'static Command, written: &str) -> Result<&'static Opt, String> {
+    let name = written.strip_prefix("--").map(|name| name.replace('-', "_"));
+    let letter = written.strip_prefix('-').and_then(|letter| letter.chars().next());
+    let known = command.options.iter().find(|option| match &name {
+        Some(name) => option.name == name,
+        None => option.letter == letter,
+    });
+    if let Some(option) = known {
+        return Ok(option);
+    }
+    let canonical = name.as_ref().map_or_else(|| written.to_owned(), |name| format!("--{name}"));
+    if command.not_yet.contains(&canonical.as_str()) {
+        return Err(format!("this version does not have {canonical}"));
+    }
+    let near = closest(canonical.trim_start_matches('-'), command.options.iter().map(|option| option.name));
+    let hint = near.map_or_else(String::new, |near| format!("; did you mean --{near}?"));
+    let note = match command.operands {
+        Operands::Program => "options of the program come after its name".to_owned(),
+        Operands::None | Operands::One { .. } => format!("{} --help lists them", command.name),
+    };
+    Err(format!("there is no option {written}{hint} ({note})"))
+}
+
+/// The value of a flag: what stands behind `=`, or the next word where that is True or False, and True otherwise.
+fn flag(option: &Opt, parser: &mut Parser) -> Result<OsString, String> {
+    let name = option.name;
+    if let Some(value) = parser.optional_value() {
+        return Ok(value);
+    }
+    let Some(mut words) = parser.try_raw_args() else { return Ok("True".into()) };
+    let next = words.peek().and_then(OsStr::to_str);
+    if let Some((word, value)) = next.and_then(|word| Some((word, like_boolean(word)?))) {
+        return Err(format!(
+            "--{name} {word}: {word:?} is no value here; write --{name}={value} for what it may mean, and where it is the \
+             program --{name}=True ./{word} (or -- {word} for one in PATH)"
+        ));
+    }
+    Ok(words.next_if(|word| boolean(word).is_some()).unwrap_or_else(|| "True".into()))
+}
+
+/// What a flag's value means.
+pub fn boolean(word: &OsStr) -> Option<bool> {
+    let is = |name| word.eq_ignore_ascii_case(name);
+    is("true").then_some(true).or(is("false").then_some(false))
+}
+
+/// A word that is no value of a flag here, but often is one elsewhere, and what it would be here.
+fn like_boolean(word: &str) -> Option<&'static str> {
+    let is = |names: [&str; 3]| names.iter().any(|name| word.eq_ignore_ascii_case(name));
+    is(["yes", "on", "1"]).then_some("True").or(is(["no", "off", "0"]).then_some("False"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::table::option;
+    use super::*;
+
+    const PLAIN: Command = Command {
+        name: "muster plain",
+        operands: Operands::One { called: "thing", among: &["a", "b"] },
+        options: &[option("long_name", Takes::Value("N"), "1", "a number").letter('n')],
+        ..Command::BLANK
+    };
+
+    fn words(line: &str) -> Result<Words, String> {
+        match read(&PLAIN, line.split_whitespace().map(OsString::from).collect())? {
+            Asked::Words(words) => Ok(words),
+            Asked::Help => Err("help".to_owned()),
+        }
+    }
+
+    #[test]
+    fn every_spelling_of_an_option_means_the_same() {
+        for line in ["a --long_name 7", "--long-name=7 a", "-n 7 a", "a -n7", "a -n=7", "a --long_name 1 -n 7"] {
+            let words = words(line).unwrap();
+            assert_eq!((words.value("long_name"), &words.operands[..]), (Some("7"), &["a".into()][..]), "{line}");
+        }
+        assert_eq!(words("-n -1").unwrap().value("long_name"), Some("-1"));
+        assert_eq!(words("-- -n").unwrap().operands, ["-n"]);
+        assert_eq!(words("a").unwrap().value("long_name"), None);
+    }
+
+    #[test]
+    fn help_is_given_wherever_it_is_asked_for() {
+        for line in ["-h", "a --help", "--long_name --help", "-n -h", "--long_name 1 -h a"] {
+            assert_eq!(words(line).unwrap_err(), "help", "{line}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (line, said) in [
+            ("-x", "there is no option -x (muster plain --help lists them)"),
+            ("--lomg-name", "there is no option --lomg-name; did you mean --long_name? (muster plain --help"),
+            ("--long-name", "--long-name needs a value: --long-name=N"),
+            ("-n", "-n needs a value: -n N"),
+            ("a b", "\"b\" is not expected: muster plain takes one thing"),
+        ] {
+            let error = words(line).unwrap_err();
+            assert!(error.starts_with(said), "{line}: {error}");
+        }
+    }
+}

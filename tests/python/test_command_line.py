@@ -1,0 +1,91 @@
+"""The manual page and the shell's completion, as `muster man` and `muster completion bash` give them."""
+
+import os
+import pty
+import re
+import select
+import shutil
+import subprocess
+import time
+
+import pytest
+from cluster import MUSTER, clean_environment
+
+LIMIT = 60
+# What the manual page has of each command: an option that only this one has.
+ONLY = {"run": "--tail_worker_log", "bench": "--in_place", "bench forming": "--processes", "status": "--sched_host"}
+
+
+def muster(*words, **options):
+    return subprocess.run([MUSTER, *words], capture_output=True, text=True, timeout=LIMIT, **options)
+
+
+@pytest.mark.skipif(not shutil.which("groff"), reason="groff is not installed: nothing here can render a manual page")
+def test_the_manual_page_renders_without_a_warning():
+    page = muster("man")
+    assert (page.returncode, page.stderr) == (0, "")
+    groff = ["groff", "-man", "-Tutf8", "-ww", "-P-c"]
+    shown = subprocess.run(groff, input=page.stdout, capture_output=True, text=True, timeout=LIMIT, check=True)
+    assert shown.stderr == ""
+    # Bold is a letter written twice at the same place.
+    text = re.sub(".\b", "", shown.stdout)
+    for command, option in ONLY.items():
+        assert option in text and f"MUSTER {command.upper()}" in text, text
+
+
+def offered(line):
+    """What the shell is told to offer at the end of this line."""
+    asked = muster("completion", "--answer", env={**clean_environment(), "COMP_LINE": line, "COMP_POINT": str(len(line))})
+    assert (asked.returncode, asked.stderr) == (0, "")
+    return asked.stdout.split()
+
+
+def test_every_option_of_the_help_is_completed():
+    for command in ["run", "bench", "bench bootstrap", "bench forming", "status"]:
+        options = offered(f"muster {command} --")
+        assert len(options) > 2
+        page = muster(*command.split(), "--help").stdout
+        assert [option for option in options if option not in page] == []
+
+
+def test_bash_completes_a_word(tmp_path):
+    """A real bash on a terminal of its own: a line, and the key that completes it."""
+    env = {**clean_environment(), "PATH": f"{os.path.dirname(MUSTER)}:{os.environ['PATH']}", "TERM": "dumb", "PS1": "$ "}
+    child, terminal = pty.fork()
+    if child == 0:
+        os.chdir(tmp_path)
+        os.execvpe("bash", ["bash", "--norc", "--noprofile", "-i"], env)
+    try:
+        os.write(terminal, b"source <(muster completion bash); echo rea''dy\n")
+        await_text(terminal, "\r\nready")
+        os.write(terminal, b"echo muster; muster bench allre\t")
+        await_text(terminal, "bench allreduce ")
+        os.write(terminal, b"--op=av\t")
+        await_text(terminal, "--op=avg")
+    finally:
+        os.kill(child, 9)
+        os.close(terminal)
+        os.waitpid(child, 0)
+
+
+def await_text(terminal, text):
+    """Reads until the terminal has shown this."""
+    shown, deadline = "", time.monotonic() + LIMIT
+    while text not in shown:
+        assert time.monotonic() < deadline, shown
+        if select.select([terminal], [], [], 1)[0]:
+            shown += os.read(terminal, 4096).decode(errors="replace")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["completion"], "for which shell? expected bash"),
+        (["completion", "tcsh"], 'there is no script for "tcsh": expected bash'),
+        (["man", "run"], '"run" is not expected'),
+    ],
+)
+def test_a_wrong_command_line_is_explained(words, said):
+    ended = muster(*words)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert said in ended.stderr
