@@ -8,7 +8,7 @@ use super::node::{counted, name, span, Node, Presence};
 use super::ranks::{canonical, rank_of_id};
 use super::revocation::Revocation;
 use super::timers::Due;
-use super::{Phase, Scheduler};
+use super::Scheduler;
 use crate::error::Status;
 use crate::types::{Role, Time};
 use crate::wire::{
@@ -38,7 +38,7 @@ impl Scheduler {
                     None => self.register_again(now, conn, key, has_joined),
                 })
             }
-            None if self.rules.recovery && self.is_complete() => {
+            None if self.rules.recovery && self.job.is_complete() => {
                 self.check_fenced(&register).and_then(|()| self.come_back(now, conn, register))
             }
             None => self.come(now, conn, register),
@@ -104,7 +104,7 @@ impl Scheduler {
                 return self.drop_connection(conn);
             }
             Presence::Lost if !self.nodes[&key].is_back() && self.is_culprit(key) => {
-                let first = self.verdict.as_ref().map_or_else(String::new, ToString::to_string);
+                let first = self.job.verdict().map_or_else(String::new, ToString::to_string);
                 let reason = format!("this node was given up: {first}");
                 self.send(conn, Message::Rejected(Rejected { status: Status::Fenced, reason }));
                 if let Some(node) = self.nodes.get_mut(&key).filter(|node| node.conn == Some(conn)) {
@@ -144,9 +144,9 @@ impl Scheduler {
         self.connections.belongs_to(conn, key);
         self.store.detached(key);
         self.timers.at(now, Due::Answer(key));
-        match self.phase {
-            Phase::Forming => self.form_if_complete(now),
-            _ => {
+        match self.job.is_forming() {
+            true => self.form_if_complete(now),
+            false => {
                 let epoch = self.epoch;
                 if self.nodes[&key].is_back() {
                     self.begin_recovery(now); // it may have been lost meanwhile
@@ -156,7 +156,7 @@ impl Scheduler {
                 self.recover_if_complete(now); // then all are told
                 if self.epoch == epoch && !self.nodes[&key].is_back() {
                     self.repeat_answers(conn, key);
-                    if presence == Presence::Lost && self.is_recoverable() {
+                    if presence == Presence::Lost && self.job.is_recoverable() {
                         self.tell_lost();
                     }
                     self.take_up_words_of_giving_up(now);
@@ -168,11 +168,11 @@ impl Scheduler {
     /// Everything that a node which was away must know.
     fn repeat_answers(&mut self, conn: ConnId, key: u32) {
         self.queue_formed(conn, key);
-        if let Some(failure) = self.verdict.clone() {
+        if let Some(failure) = self.job.verdict().cloned() {
             let nodes = self.lost.iter().copied().collect();
             self.send(conn, Message::LostNodes(LostNodes { epoch: self.epoch, nodes }));
             self.send(conn, Message::Verdict(Verdict { failure }));
-            if self.is_refused {
+            if self.job.is_refused() {
                 self.tell_no_next_epoch(conn);
             }
         }
@@ -352,9 +352,8 @@ impl Scheduler {
     }
 
     pub(super) fn check_complete(&self, now: Time, register: &Register) -> Result<(), Refusal> {
-        let Phase::Running(since) = self.phase else { return Ok(()) };
-        let broken =
-            self.verdict.as_ref().map_or_else(String::new, |first| format!("; and the job is broken: {first}"));
+        let Some(since) = self.job.complete_since() else { return Ok(()) };
+        let broken = self.job.verdict().map_or_else(String::new, |first| format!("; and the job is broken: {first}"));
         refused(format!(
             "the cluster has been complete for {} ({}): {} {} is one too many{broken}",
             span(now.since(since)),

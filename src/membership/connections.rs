@@ -3,7 +3,7 @@
 use super::contract::{Closed, ConnId, Output};
 use super::status::Reading;
 use super::timers::Due;
-use super::{Phase, Scheduler};
+use super::Scheduler;
 use crate::types::Time;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
@@ -145,10 +145,10 @@ impl Scheduler {
         if self.nodes.get(&key).is_none_or(|node| node.conn != Some(conn)) {
             return;
         }
-        match self.phase {
-            Phase::Forming => self.detached_while_forming(now, key, how, words),
-            Phase::Running(_) => self.detached(now, key, how, words),
-            Phase::Ended => {}
+        if self.job.is_forming() {
+            self.detached_while_forming(now, key, how, words);
+        } else if self.job.is_complete() {
+            self.detached(now, key, how, words);
         }
     }
 

@@ -165,7 +165,7 @@ impl Scheduler {
             let (status, epoch) = (Status::Mismatch, self.epoch);
             Failure { status, culprit, cause, epoch, group: Some(group), sequence }
         });
-        if let Some(failure) = mismatch.or(otherwise).filter(|_| self.verdict.is_none()) {
+        if let Some(failure) = mismatch.or(otherwise).filter(|_| !self.job.is_broken()) {
             self.revoke_group(now, group, failure);
         }
     }

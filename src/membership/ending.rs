@@ -4,7 +4,7 @@
 use super::contract::{ConnId, Output};
 use super::node::{Node, Presence};
 use super::timers::Due;
-use super::{Phase, Queued, Scheduler};
+use super::{Queued, Scheduler};
 use crate::error::{Culprit, Error, Failure, Status};
 use crate::types::Time;
 use crate::wire::{Abort, LostNodes, Message, Record, Verdict};
@@ -43,7 +43,7 @@ impl Scheduler {
         self.store.detached(key);
         self.settle_queries(now, key);
         self.answers_no_more(now, key);
-        if self.is_recoverable() {
+        if self.job.is_recoverable() {
             self.waits_no_more(key);
         }
     }
@@ -55,7 +55,8 @@ impl Scheduler {
     /// The first cause, told to everybody once; the survivors have a while to go.
     pub(super) fn break_job(&mut self, now: Time, failure: Failure) {
         self.warn(format!("the job is broken: {failure}"));
-        self.verdict = Some(failure.clone());
+        self.job.break_with(failure.clone());
+        let is_over = self.job.is_refused();
         self.tell_lost(); // before the verdict, so that whoever hears that knows who is meant
         for conn in self.nodes.values().filter_map(|node| node.conn).collect::<Vec<_>>() {
             self.send(conn, Message::Verdict(Verdict { failure: failure.clone() }));
@@ -69,8 +70,10 @@ impl Scheduler {
         for key in doomed {
             self.gone_after_verdict(now, key);
         }
-        if !self.is_recoverable() {
+        if is_over {
             self.refuse_next_epoch();
+        }
+        if self.job.is_broken_for_good() {
             self.timers.at(now + self.silence(), Due::Linger);
         }
         self.lost.clone().into_iter().for_each(|key| self.end_if_given_up(now, key));
@@ -78,7 +81,7 @@ impl Scheduler {
     }
 
     pub(super) fn is_culprit(&self, key: u32) -> bool {
-        let Some(first) = self.verdict.as_ref().filter(|first| first.status == Status::PeerLost) else { return false };
+        let Some(first) = self.job.verdict().filter(|first| first.status == Status::PeerLost) else { return false };
         self.nodes.get(&key).is_some_and(|node| first.culprit.as_ref().is_some_and(|named| named.is(&node.culprit())))
     }
 
@@ -87,7 +90,7 @@ impl Scheduler {
         let Some(node) = self.nodes.get(&key).filter(|node| node.is_member()) else { return };
         let line = format!("also gone: {} {}", node.culprit(), node.doom.as_deref().unwrap_or("has ended"));
         self.lose(now, key);
-        if self.is_recoverable() {
+        if self.job.is_recoverable() {
             self.warn(line);
             self.tell_lost();
         }
@@ -105,15 +108,15 @@ impl Scheduler {
 
     pub(super) fn leave(&mut self, now: Time, key: u32) {
         let Some(conn) = self.nodes.get(&key).and_then(|node| node.conn) else { return };
-        let is_member = self.phase != Phase::Forming && self.nodes[&key].is_member();
+        let is_member = !self.job.is_forming() && self.nodes[&key].is_member();
         // Of a job that ends unfinished it leaves this run: in the next one its place is there as those of the others are.
-        let for_good = !self.is_given_up;
+        let for_good = !self.job.is_abandoned();
         if is_member && for_good {
             self.promise(Record::Left(key));
         }
         self.send(conn, Message::Bye);
         self.drop_connection(conn);
-        if self.phase == Phase::Forming {
+        if self.job.is_forming() {
             return self.free_place(key, "it left");
         }
         let Some(node) = self.nodes.get_mut(&key) else { return };
@@ -121,11 +124,11 @@ impl Scheduler {
         if node.is_member() {
             node.presence = Presence::Left;
             let line = format!("{} has left", node.culprit());
-            if for_good {
-                self.first_left.get_or_insert(key);
-            }
             self.present -= 1;
             self.note(line);
+            if for_good && self.job.left_by(key) {
+                self.refuse_next_epoch();
+            }
         }
         self.store.gone(key);
         self.settle_queries(now, key);
@@ -135,7 +138,7 @@ impl Scheduler {
             self.free_groups_of(key);
         }
         self.end_recovery_without();
-        if self.verdict.is_some() && !self.is_recoverable() {
+        if self.job.is_broken_for_good() {
             self.timers.at(now + self.silence(), Due::Linger);
         }
         self.end_if_empty(now);
@@ -144,7 +147,7 @@ impl Scheduler {
     /// A node says that it ends without leaving: a loss that needs no further evidence.
     pub(super) fn gone(&mut self, now: Time, key: u32, conn: ConnId) {
         self.drop_connection(conn);
-        if self.phase == Phase::Forming {
+        if self.job.is_forming() {
             return self.free_place(key, "it gave up");
         }
         if let Some(node) = self.nodes.get_mut(&key) {
@@ -157,12 +160,12 @@ impl Scheduler {
     }
 
     pub(super) fn abort(&mut self, now: Time, key: u32, abort: Abort) {
-        if self.verdict.is_some() && !self.is_unfinished() {
+        if self.job.is_broken() && !self.job.is_unfinished() {
             return;
         }
         self.settle_disputes(now);
         let failure = self.failure(Status::Aborted, &self.nodes[&key], abort.to_string());
-        if self.phase == Phase::Forming {
+        if self.job.is_forming() {
             return self.end_forming(Status::Aborted, failure.to_string());
         }
         self.break_job(now, failure);
@@ -171,26 +174,26 @@ impl Scheduler {
 
     pub(super) fn stop(&mut self) {
         let cause = "the scheduler was stopped by its program".to_string();
-        if self.phase == Phase::Forming {
+        if self.job.is_forming() {
             return self.end_forming(Status::Aborted, cause);
         }
-        if self.verdict.is_none() || self.is_unfinished() {
+        if !self.job.is_broken() || self.job.is_unfinished() {
             let failure =
                 Failure { status: Status::Aborted, culprit: None, cause, epoch: self.epoch, group: None, sequence: 0 };
             self.warn(format!("the job is broken: {failure}"));
             for conn in self.nodes.values().filter_map(|node| node.conn).collect::<Vec<_>>() {
                 self.send(conn, Message::Verdict(Verdict { failure: failure.clone() }));
             }
-            self.verdict = Some(failure);
+            self.job.break_with(failure);
             self.end_recovery_without();
         }
         self.end_broken();
     }
 
     pub(super) fn end_if_empty(&mut self, now: Time) {
-        if self.present == 0 && matches!(self.phase, Phase::Running(_)) {
-            match self.verdict.is_some() {
-                true if self.is_recoverable() => {
+        if self.present == 0 && self.job.is_complete() {
+            match self.job.is_broken() {
+                true if self.job.is_recoverable() => {
                     if let Some(span) = self.rules.forming_timeout {
                         self.timers.at(now + span, Due::Abandoned);
                     }
@@ -207,7 +210,7 @@ impl Scheduler {
 
     /// Nobody is left, and nobody has come back in the time in which a cluster must form.
     pub(super) fn abandoned(&mut self, now: Time) {
-        if self.verdict.is_none() {
+        if !self.job.is_broken() {
             return self.end_if_empty(now); // all had left before this scheduler was started again
         }
         let Some(span) = self.rules.forming_timeout.filter(|_| self.present == 0) else { return };
@@ -220,8 +223,8 @@ impl Scheduler {
 
     /// The survivors of a broken job have gone, or have had their time.
     pub(super) fn end_broken(&mut self) {
-        if let Some(failure) = self.verdict.clone() {
-            if !self.is_unfinished() {
+        if let Some(failure) = self.job.verdict().cloned() {
+            if !self.job.is_unfinished() {
                 self.promise_done(); // nobody can come back to it
             }
             self.end(Err(failure.into()));
@@ -233,7 +236,7 @@ impl Scheduler {
         for conn in self.connections.all() {
             self.drop_connection(conn);
         }
-        self.phase = Phase::Ended;
+        self.job.end();
         self.put_out_durably(Queued::Ready(Output::Ended(result)));
     }
 }

@@ -4,7 +4,7 @@ use super::contract::{Closed, ConnId};
 use super::node::{counted, name, span, Detached, Node};
 use super::ranks::{assign, canonical, schedule_peers, Candidate};
 use super::timers::Due;
-use super::{Phase, Queued, Scheduler};
+use super::{Queued, Scheduler};
 use crate::error::{Error, Status};
 use crate::types::{Role, Time};
 use crate::wire::{Agreed, Formed, Member, Members, Message, Rejected, FULL_TABLE_NODES};
@@ -23,10 +23,10 @@ impl Scheduler {
     /// Forms the cluster if everybody is here, connected.
     pub(super) fn form_if_complete(&mut self, now: Time) {
         let wanted = [self.rules.worker_num, self.rules.server_num];
-        if self.phase != Phase::Forming || self.here != wanted || self.nodes.values().any(|node| node.conn.is_none()) {
+        if !self.job.is_forming() || self.here != wanted || self.nodes.values().any(|node| node.conn.is_none()) {
             return;
         }
-        self.phase = Phase::Running(now);
+        self.job.is_complete_since(now);
         let candidates: Vec<Candidate<'_>> = self
             .nodes
             .values()
@@ -64,10 +64,6 @@ impl Scheduler {
         self.members = Members::new(self.nodes.iter().map(|(index, node)| Arc::new(member(*index, node))).collect());
         let first = self.members.first().map(|member| &member.host.key);
         self.is_one_host = self.members.iter().all(|member| Some(&member.host.key) == first);
-    }
-
-    pub(super) fn is_complete(&self) -> bool {
-        matches!(self.phase, Phase::Running(_))
     }
 
     /// Every node that is connected is told of the epoch.
@@ -183,9 +179,9 @@ impl Scheduler {
 
     /// A node's own time for forming is up: so it is for all.
     pub(super) fn time_up(&mut self, now: Time, key: u32) {
-        match self.phase {
-            Phase::Forming => self.forming_time_is_up(now, Some(key)),
-            _ => self.gives_up_returning(now, key),
+        match self.job.is_forming() {
+            true => self.forming_time_is_up(now, Some(key)),
+            false => self.gives_up_returning(now, key),
         }
     }
 
@@ -215,7 +211,7 @@ impl Scheduler {
     }
 
     pub(super) fn forming_line(&mut self, now: Time) {
-        if self.phase == Phase::Forming {
+        if self.job.is_forming() {
             self.warn(format!("forming since {}: {}", span(now.since(self.started)), self.how_far()));
             self.timers.at(now + LINE_EVERY, Due::FormingLine);
         }

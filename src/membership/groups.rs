@@ -201,7 +201,7 @@ impl Scheduler {
 
     pub(super) fn make_group(&mut self, now: Time, key: u32, wanted: MakeGroup) {
         if !self.revoked.contains_key(&wanted.parent)
-            && self.verdict.is_none()
+            && !self.job.is_broken()
             && self.was_in(wanted.parent, key)
             && self.make_again(now, key, &wanted)
         {
@@ -211,7 +211,7 @@ impl Scheduler {
         let Some(members) = self.members_of(parent).filter(|members| members.contains(&key)) else {
             return self.note(format!("node {key} makes a group of {parent}, of which it is no member: ignored"));
         };
-        if self.revoked.contains_key(&parent) || self.verdict.is_some() {
+        if self.revoked.contains_key(&parent) || self.job.is_broken() {
             return; // it has been told
         }
         if let GroupWish::Ranks(ranks) = &wish {

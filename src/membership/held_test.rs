@@ -280,7 +280,7 @@ fn what_one_that_was_given_up_still_wants_does_not_count() {
     let told = bench.told(2);
     let [Message::NotRecovered(word)] = &told[..] else { panic!("{told:?}") };
     assert_eq!(word.failure.status, Status::Fenced);
-    assert_eq!(bench.scheduler.verdict.as_ref().map(|first| first.status), Some(Status::PeerLost));
+    assert_eq!(bench.scheduler.job.verdict().map(|first| first.status), Some(Status::PeerLost));
     ask(&mut bench, 0, 1, StoreOperation::TryGet);
     assert_eq!(replies(&mut bench, 0)[0].status, Status::NotFound.code());
 }
@@ -307,7 +307,7 @@ fn nobody_on_another_host_is_judged_before_the_heartbeat_time_out_either_whateve
     again.say(0, Message::Suspect(Suspect { peer: 1, evidence: "its link ended".to_owned() }));
     let heard = |bench: &mut Bench| bench.feed(Input::Heard(ConnId(0)));
     again.pass_with(Duration::from_millis(4_900), heard);
-    assert!(again.scheduler.lost.is_empty() && again.scheduler.verdict.is_none());
+    assert!(again.scheduler.lost.is_empty() && !again.scheduler.job.is_broken());
     again.pass_with(Duration::from_millis(1_200), heard);
     assert_eq!(again.scheduler.lost.iter().copied().collect::<Vec<_>>(), [1, 2]);
 }

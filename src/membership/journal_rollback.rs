@@ -75,7 +75,7 @@ impl Scheduler {
     }
 
     fn newest_epoch(&self) -> Epoch {
-        match self.is_complete() {
+        match self.job.is_complete() {
             true => self.epoch,
             false => Epoch(0),
         }

@@ -39,7 +39,7 @@ use super::contract::{Closed, ConnId};
 use super::node::{Node, Presence, Witness};
 use super::suspicion::HELD;
 use super::timers::Due;
-use super::{Phase, Scheduler};
+use super::Scheduler;
 use crate::types::{HostName, LaunchId, Process, Time};
 use crate::wire::{ChildEnded, GivenUp, Record, Register};
 use std::collections::HashSet;
@@ -53,7 +53,7 @@ impl Scheduler {
         let Some(key) = of_node.map(|(key, _)| *key) else { return };
         let Some(node) = self.nodes.get_mut(&key).filter(|node| node.presence == Presence::Member) else { return };
         let evidence = if node.register.process == word.process { word.to_string() } else { word.of_its_runner() };
-        if self.phase == Phase::Forming {
+        if self.job.is_forming() {
             // What ended otherwise than by a broken network has lost its place already.
             if node.conn.is_none() {
                 self.free_place(key, &format!("it {evidence}"));
@@ -61,7 +61,7 @@ impl Scheduler {
             return;
         }
         node.witness = Some(Witness { by: None, at: now, evidence });
-        if self.verdict.is_none() || self.is_recoverable() {
+        if !self.job.is_broken_for_good() {
             self.look_into(now, key);
         }
     }
@@ -69,7 +69,7 @@ impl Scheduler {
     /// Nobody is started in the places of these processes any more.
     pub(super) fn given_up(&mut self, now: Time, conn: ConnId, word: &GivenUp) {
         self.drop_connection(conn); // it was made for this
-        if self.phase == Phase::Forming {
+        if self.job.is_forming() {
             return; // who is missing will be, and that has its own time
         }
         let processes: HashSet<Process> = word.processes.iter().copied().collect();
@@ -129,12 +129,14 @@ impl Scheduler {
     /// Where this node is lost, and nobody will have its place, the survivors wait for nothing.
     pub(super) fn end_if_given_up(&mut self, now: Time, key: u32) {
         let Some(node) = self.nodes.get(&key).filter(|node| node.presence == Presence::Lost) else { return };
-        if self.verdict.is_none() || !self.is_recoverable() || !node.is_given_up() {
+        if !self.job.is_broken() || !self.job.is_recoverable() || !node.is_given_up() {
             return;
         }
         let line = format!("{} is not started again, its launcher says: the job ends as far as it is", node.culprit());
         self.warn(line);
-        self.is_given_up = true;
+        if self.job.abandon() {
+            self.refuse_next_epoch();
+        }
         self.end_recovery_without();
         self.timers.at(now + self.silence(), Due::Linger);
     }

@@ -6,7 +6,7 @@
 use super::contract::{Closed, ConnId, Liveness, Output};
 use super::node::{span, Detached, Witness};
 use super::timers::Due;
-use super::{Phase, Scheduler};
+use super::Scheduler;
 use crate::types::{Process, Time};
 use crate::wire::{Heartbeat, HeartbeatEcho, Message};
 use std::time::Duration;
@@ -35,7 +35,7 @@ impl Scheduler {
         node.heartbeat = Some(now);
         node.asked = None;
         self.send_to(key, Message::HeartbeatEcho(HeartbeatEcho { sequence: heartbeat.sequence }));
-        if matches!(self.phase, Phase::Running(_)) && self.is_present(key) {
+        if self.job.is_complete() && self.is_present(key) {
             self.compare_calls(now, key, &heartbeat.progress);
             self.keep_waits(now, key, heartbeat.waits); // before the next answers who asked where it is
             self.keep_progress(now, key, heartbeat.progress);
@@ -66,10 +66,10 @@ impl Scheduler {
     /// connection open until the disk answers: so one that is late is looked at before its time is up.
     pub(super) fn tick(&mut self, now: Time) {
         self.timers.at(now + self.interval(), Due::Tick);
-        if self.phase == Phase::Forming {
+        if self.job.is_forming() {
             return self.free_silent_places(now);
         }
-        if self.verdict.is_some() && !self.is_recoverable() {
+        if self.job.is_broken_for_good() {
             return;
         }
         let (silence, late) = (self.silence(), self.interval() * LATE);
@@ -121,7 +121,7 @@ impl Scheduler {
 
     pub(super) fn probed(&mut self, now: Time, process: Process, liveness: Liveness) {
         for key in self.probes.remove(&process).unwrap_or_default() {
-            if !matches!(self.phase, Phase::Running(_)) {
+            if !self.job.is_complete() {
                 return;
             }
             if self.nodes.get(&key).is_none_or(|node| node.register.process != process) {
@@ -174,7 +174,7 @@ impl Scheduler {
     /// A member's connection ended.
     pub(super) fn detached(&mut self, now: Time, key: u32, how: Closed, words: String) {
         self.store.detached(key);
-        let broken = self.verdict.is_some() && !self.is_recoverable();
+        let broken = self.job.is_broken_for_good();
         let Some(node) = self.nodes.get_mut(&key) else { return };
         node.conn = None;
         if !node.is_member() {
@@ -207,12 +207,12 @@ impl Scheduler {
 
     /// Looks at a member without a connection, or at one whose loss waits for another's.
     pub(super) fn judge(&mut self, now: Time, key: u32) {
-        if self.phase == Phase::Forming {
+        if self.job.is_forming() {
             return self.judge_while_forming(now, key);
         }
         let silence = self.silence();
         let Some(node) = self.nodes.get(&key).filter(|node| node.is_member()) else { return };
-        if self.verdict.is_some() && !self.is_recoverable() {
+        if self.job.is_broken_for_good() {
             if node.detached.as_ref().is_some_and(|detached| now >= detached.since + REATTACH) {
                 self.gone_after_verdict(now, key);
             }

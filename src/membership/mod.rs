@@ -18,6 +18,7 @@ mod dispute;
 mod ending;
 mod forming;
 mod groups;
+mod job;
 mod journal_rollback;
 mod launcher;
 mod liveness;
@@ -42,12 +43,12 @@ pub(crate) mod testing;
 pub use contract::{Closed, ConnId, Identity, Input, Liveness, Output, Rules, StoreLimits};
 pub use record_check::{check_history, Absurd};
 
-use crate::error::Failure;
 use crate::types::{Epoch, GroupId, Incarnation, Process, Role, Secret, Time};
 use crate::wire::{Blob, Member, Members, Message, Record, StorePiece, StoreRecord, STORE_PIECE_BYTES};
 use connections::Connections;
 use dispute::Dispute;
 use groups::Groups;
+use job::Job;
 use node::{Node, Presence};
 use promises::Promises;
 use recovery::Recovery;
@@ -61,17 +62,6 @@ use timers::{Due, Timers};
 
 /// The first epoch.
 const FIRST_EPOCH: Epoch = Epoch(1);
-
-/// How far the job is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    /// Waiting for nodes.
-    Forming,
-    /// Complete since then.
-    Running(Time),
-    /// Nothing follows.
-    Ended,
-}
 
 /// An output, or one that is made only when it is taken: the members that a node of a large cluster is told of, the
 /// pieces of a long value.
@@ -91,7 +81,7 @@ pub struct Scheduler {
     identity: Identity,
     rules: Rules,
     started: Time,
-    phase: Phase,
+    job: Job,
     outputs: VecDeque<Queued>,
     timers: Timers,
     forming_deadline: Option<Time>,
@@ -113,7 +103,6 @@ pub struct Scheduler {
     is_one_host: bool,
     /// How many nodes are members still.
     present: usize,
-    verdict: Option<Failure>,
     revoked: BTreeMap<GroupId, Revocation>,
     calls: HashMap<GroupId, Calls>,
     disputes: BTreeMap<GroupId, Dispute>,
@@ -132,12 +121,6 @@ pub struct Scheduler {
     recovery: Option<Recovery>,
     /// The next epoch's.
     spare_secret: Option<Secret>,
-    /// A lost node is not started again: there is no next epoch while this scheduler serves.
-    is_given_up: bool,
-    /// There is no next epoch at all, and everybody who was there has been told so.
-    is_refused: bool,
-    /// The first member that left in order.
-    first_left: Option<u32>,
     /// The nodes lost in this epoch, those included that have come back since.
     lost: BTreeSet<u32>,
     /// Lives that others have replaced.
@@ -155,7 +138,7 @@ impl Scheduler {
         let forming_deadline = rules.forming_timeout.map(|span| now + span);
         let mut scheduler = Scheduler {
             started: now,
-            phase: Phase::Forming,
+            job: Job::new(rules.recovery),
             outputs: VecDeque::new(),
             timers: Timers::default(),
             forming_deadline,
@@ -170,7 +153,6 @@ impl Scheduler {
             members: Members::new(Vec::new()),
             is_one_host: false,
             present: 0,
-            verdict: None,
             revoked: BTreeMap::new(),
             calls: HashMap::new(),
             disputes: BTreeMap::new(),
@@ -183,9 +165,6 @@ impl Scheduler {
             epoch: FIRST_EPOCH,
             recovery: None,
             spare_secret: None,
-            is_given_up: false,
-            is_refused: false,
-            first_left: None,
             lost: BTreeSet::new(),
             fenced: HashSet::new(),
             refused: HashSet::new(),
@@ -202,7 +181,7 @@ impl Scheduler {
 
     /// Takes one thing that has happened. Drain the outputs afterwards.
     pub fn handle(&mut self, now: Time, input: Input) {
-        if let (Phase::Ended, Input::Persisted(number)) = (self.phase, &input) {
+        if let (true, Input::Persisted(number)) = (self.job.has_ended(), &input) {
             return self.persisted(*number);
         }
         if let Input::Received(conn, Message::Heartbeat(heartbeat)) = &input {
@@ -210,7 +189,7 @@ impl Scheduler {
                 return self.answer_behind_goodbye(*conn, heartbeat.sequence);
             }
         }
-        if self.phase == Phase::Ended {
+        if self.job.has_ended() {
             return;
         }
         self.forgive_own_lateness(now);
@@ -237,7 +216,7 @@ impl Scheduler {
 
     /// Whether nothing follows any more but what waits to be durable.
     pub fn has_ended(&self) -> bool {
-        self.phase == Phase::Ended
+        self.job.has_ended()
     }
 
     /// The next thing to do; `None`: nothing until the next input.
@@ -299,10 +278,10 @@ impl Scheduler {
 
     /// Tells the driver when it wants to be woken, where that has changed.
     fn arm(&mut self) {
-        if self.phase == Phase::Ended {
+        if self.job.has_ended() {
             return;
         }
-        let forming = self.forming_deadline.filter(|_| self.phase == Phase::Forming);
+        let forming = self.forming_deadline.filter(|_| self.job.is_forming());
         let first = self.timers.first().into_iter().chain(forming).min();
         if first != self.armed {
             self.armed = first;
@@ -327,10 +306,10 @@ impl Scheduler {
     }
 
     fn timer(&mut self, now: Time) {
-        if self.phase == Phase::Forming && self.forming_deadline.is_some_and(|deadline| deadline <= now) {
+        if self.job.is_forming() && self.forming_deadline.is_some_and(|deadline| deadline <= now) {
             return self.forming_time_is_up(now, None);
         }
-        while self.phase != Phase::Ended {
+        while !self.job.has_ended() {
             let Some(due) = self.timers.take(now) else { break };
             match due {
                 Due::Greeting => self.greeting_due(now),
@@ -409,7 +388,7 @@ impl Scheduler {
             Message::Leave => self.leave(now, key),
             Message::Gone => self.gone(now, key, conn),
             Message::Abort(abort) => self.abort(now, key, abort),
-            message if self.phase == Phase::Forming => self.misbehaved(now, conn, &message),
+            message if self.job.is_forming() => self.misbehaved(now, conn, &message),
             Message::InEpoch(word) => self.in_epoch(key, &word),
             Message::Known(known) => self.known(now, known),
             Message::Recover(wish) => self.recover(now, key, &wish),

@@ -22,7 +22,7 @@ use super::contract::{Closed, ConnId, Identity, Output, Rules};
 use super::node::{Detached, Node, Presence};
 use super::ranks::{canonical, places};
 use super::timers::Due;
-use super::{Phase, Queued, Scheduler};
+use super::{Queued, Scheduler};
 use crate::error::Status;
 use crate::types::{Epoch, Incarnation, Role, Time};
 use crate::wire::{EpochRecord, Known, Message, Record, Register, SeatRecord, Verdict};
@@ -133,7 +133,7 @@ impl Scheduler {
                 Record::GivenUp(key) => scheduler.take_up_given_up(key),
             }
         }
-        if scheduler.is_complete() {
+        if scheduler.job.is_complete() {
             let line = format!(
                 "this scheduler was started again ({} times now): epoch {} of {} goes on",
                 scheduler.generation,
@@ -161,7 +161,7 @@ impl Scheduler {
         }
         records.extend(self.groups.records());
         records.extend(self.store.records(|key| self.nodes.get(&key).map(|node| node.register.incarnation)));
-        let is_kept = |node: &Node| node.presence == Presence::Left && !self.is_given_up;
+        let is_kept = |node: &Node| node.presence == Presence::Left && !self.job.is_abandoned();
         let left = self.nodes.iter().filter(|(_, node)| is_kept(node));
         records.extend(left.map(|(key, _)| Record::Left(*key)));
         // Also where a sign of life disproved it: that may be said once more, rightly, and is not written a second time.
@@ -226,7 +226,9 @@ impl Scheduler {
             Message::StoreReply(_) | Message::GroupMade(_) | Message::GroupFreed(_) | Message::Bye => {
                 self.promises.newest
             }
-            Message::NotRecovered(_) if self.is_given_up || self.first_left.is_some() => self.promises.newest,
+            Message::NotRecovered(_) if self.job.is_abandoned() || self.job.first_left().is_some() => {
+                self.promises.newest
+            }
             _ => self.promises.epoch,
         };
         self.put_out_behind(behind, Queued::Ready(Output::Send(conn, message)));
@@ -269,7 +271,7 @@ impl Scheduler {
 
     /// The cluster as it was in this epoch; none of its nodes is connected.
     fn take_up(&mut self, now: Time, record: EpochRecord) {
-        self.phase = Phase::Running(now);
+        self.job.is_complete_since(now);
         self.epoch = record.epoch;
         self.identity.secret = record.secret;
         self.fenced = record.fenced.into_iter().collect();
@@ -316,14 +318,14 @@ impl Scheduler {
         if let Some(node) = self.nodes.get_mut(&key).filter(|node| node.is_member()) {
             node.presence = Presence::Left;
             self.present -= 1;
-            self.first_left.get_or_insert(key);
+            self.job.left_by(key);
             self.free_groups_of(key);
         }
     }
 
     /// What a node was told by this scheduler before it was started again: everybody is to know.
     pub(super) fn known(&mut self, now: Time, known: Known) {
-        if known.epoch != self.epoch || !self.is_complete() {
+        if known.epoch != self.epoch || !self.job.is_complete() {
             return;
         }
         if let Some(failure) = known.failure.filter(|failure| failure.status != Status::Fenced) {
@@ -331,15 +333,14 @@ impl Scheduler {
                 self.is_lost_already(now, key);
             }
             // An abort is for good, whoever was found lost, or has left, before it was known again.
-            let is_aborted = self.verdict.as_ref().is_some_and(|first| first.status == Status::Aborted);
-            if self.verdict.is_none() || (failure.status == Status::Aborted && !is_aborted) {
+            if !self.job.is_broken() || (failure.status == Status::Aborted && !self.job.is_aborted()) {
                 self.break_job(now, failure);
                 self.end_recovery_without();
             }
         }
         for failure in known.revoked {
             let Some(group) = failure.group.filter(|group| !self.revoked.contains_key(group)) else { continue };
-            if self.verdict.is_none() && self.members_of(group).is_some() {
+            if !self.job.is_broken() && self.members_of(group).is_some() {
                 self.revoke_group(now, group, failure);
             }
         }
@@ -352,7 +353,7 @@ impl Scheduler {
             return;
         }
         self.lose(now, key);
-        if let (Some(conn), Some(failure)) = (self.nodes[&key].conn, self.verdict.clone()) {
+        if let (Some(conn), Some(failure)) = (self.nodes[&key].conn, self.job.verdict().cloned()) {
             self.send(conn, Message::Verdict(Verdict { failure }));
         }
         self.tell_lost();

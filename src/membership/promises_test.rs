@@ -246,9 +246,9 @@ fn a_scheduler_that_is_started_again_judges_nobody_before_the_heartbeat_time_out
     assert_eq!(again.probes.len(), 3, "all run on its host");
     again.feed(Input::Probed(process(0), Liveness::Alive));
     again.feed(Input::Probed(process(1), Liveness::Alive));
-    assert!(again.scheduler.verdict.is_none());
+    assert!(!again.scheduler.job.is_broken());
     again.feed(Input::Probed(process(2), Liveness::Gone));
-    let verdict = again.scheduler.verdict.clone().expect("rank 2 is gone for certain");
+    let verdict = again.scheduler.job.verdict().cloned().expect("rank 2 is gone for certain");
     assert_eq!(verdict.culprit.and_then(|culprit| culprit.rank), Some(2));
     again.join(0, attached(0, 3));
     again.pass(Duration::from_secs(4));
@@ -351,7 +351,7 @@ fn an_abort_is_known_again_after_a_restart_whatever_else_was_noticed_first() {
         let mut again = started_again(bench, 3);
         if is_noticed_first {
             again.feed(Input::Probed(register(2, 3).process, Liveness::Gone));
-            assert_eq!(again.scheduler.verdict.as_ref().map(|first| first.status), Some(Status::PeerLost));
+            assert_eq!(again.scheduler.job.verdict().map(|first| first.status), Some(Status::PeerLost));
         }
         for rank in [1, 0] {
             again.join(u64::from(rank), attached(rank, 3));
@@ -395,7 +395,7 @@ fn an_abort_is_known_again_after_a_restart_whatever_else_was_noticed_first() {
 fn an_abort_of_which_nodes_were_told_before_is_not_forgotten_over_a_loss() {
     let mut again = started_again(formed(3), 3);
     again.feed(Input::Probed(register(2, 3).process, Liveness::Gone));
-    assert_eq!(again.scheduler.verdict.as_ref().map(|first| first.status), Some(Status::PeerLost));
+    assert_eq!(again.scheduler.job.verdict().map(|first| first.status), Some(Status::PeerLost));
     (0..2).for_each(|rank| again.join(u64::from(rank), attached(rank, 3)));
     again.say(1, Message::InEpoch(InEpoch { epoch: Epoch(1) }));
     again.say(1, Message::Recover(Recover { epoch: Epoch(1), inside: true }));
@@ -424,7 +424,7 @@ fn an_abort_is_known_again_although_somebody_has_left_since() {
     let failure = Failure { status: Status::Aborted, culprit, cause, epoch: Epoch(1), group: None, sequence: 0 };
     let known = Known { epoch: Epoch(1), failure: Some(failure.clone()), lost: Vec::new(), revoked: Vec::new() };
     again.say(0, Message::Known(known));
-    assert_eq!(again.scheduler.verdict, Some(failure));
+    assert_eq!(again.scheduler.job.verdict().cloned(), Some(failure));
 }
 
 #[test]

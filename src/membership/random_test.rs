@@ -2,7 +2,7 @@
 
 use super::testing::{host, rules, worker, Bench};
 use super::*;
-use crate::error::Status;
+use crate::error::{Failure, Status};
 use crate::types::{Call, CallKind, DType};
 use crate::wire::{
     Abort, ChildEnded, GivenUp, GroupProgress, Heartbeat, HowEnded, Locate, Register, Revoke, StatusQuery, StoreBegin,
@@ -215,7 +215,7 @@ fn run(seed: u64, sent: &mut BTreeMap<u8, usize>) {
 
 fn check(seed: u64, bench: &Bench) {
     let brain = &bench.scheduler;
-    if brain.phase == Phase::Ended {
+    if brain.job.has_ended() {
         assert!(bench.ended.is_some());
         return;
     }

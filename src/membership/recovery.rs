@@ -8,7 +8,7 @@ use super::contract::ConnId;
 use super::node::{span, Node};
 use super::ranks::places;
 use super::timers::Due;
-use super::{Phase, Scheduler};
+use super::Scheduler;
 use crate::error::{Culprit, Failure, Status};
 use crate::types::{Epoch, GroupId, Secret, Time};
 use crate::wire::{InEpoch, Message, NotRecovered, Recover, Rejected};
@@ -48,7 +48,7 @@ impl Scheduler {
             return self.send_to(key, Message::NotRecovered(NotRecovered { failure }));
         }
         self.settle_disputes(now);
-        if self.verdict.is_none() {
+        if !self.job.is_broken() {
             self.revoke_all(now, key); // a verdict has ended them
         }
         if let Some(failure) = self.cannot_recover() {
@@ -120,7 +120,7 @@ impl Scheduler {
         self.recovery = None;
         self.epoch = Epoch(self.epoch.0 + 1);
         self.identity.secret = secret;
-        self.verdict = None;
+        self.job.is_whole_again();
         self.lost.clear();
         self.revoked.clear();
         self.calls.clear();
@@ -174,7 +174,7 @@ impl Scheduler {
 
     pub(super) fn recovery_line(&mut self, now: Time) {
         // The timer may be that of an earlier recovery.
-        let is_due = |recovery: &&mut Recovery| matches!(self.phase, Phase::Running(_)) && now >= recovery.line_at;
+        let is_due = |recovery: &&mut Recovery| self.job.is_complete() && now >= recovery.line_at;
         let Some(recovery) = self.recovery.as_mut().filter(is_due) else { return };
         recovery.line_at = now + LINE_EVERY;
         if let Some(words) = self.recovery_in_words(now) {
@@ -224,12 +224,12 @@ impl Scheduler {
 
     /// Why there will be no next epoch.
     pub(super) fn cannot_recover(&self) -> Option<Failure> {
-        self.missed_for_good().or_else(|| self.verdict.clone().filter(|_| !self.is_recoverable()))
+        self.missed_for_good().or_else(|| self.job.verdict().cloned().filter(|_| !self.job.is_recoverable()))
     }
 
     /// One who has left: the cluster will not be whole again.
     fn missed_for_good(&self) -> Option<Failure> {
-        let left = self.nodes.get(&self.first_left?)?;
+        let left = self.nodes.get(&self.job.first_left()?)?;
         let cause = "has left the cluster, which cannot be made whole again without it".to_owned();
         let (status, culprit) = (Status::PeerLeft, Some(left.culprit()));
         Some(Failure { status, culprit, cause, epoch: self.epoch, group: None, sequence: 0 })
@@ -238,11 +238,9 @@ impl Scheduler {
     /// The job is broken, and the cluster will not be whole again: all who are there are told why, once. Also those who have
     /// not asked for the next epoch yet: when they do this scheduler may have ended. (An abort's verdict says it itself.)
     pub(super) fn refuse_next_epoch(&mut self) {
-        let is_broken = self.verdict.as_ref().is_some_and(|first| first.status != Status::Aborted);
-        if self.is_refused || !is_broken || self.is_recoverable() || !self.rules.recovery {
+        if !self.job.is_refused() {
             return;
         }
-        self.is_refused = true;
         let stay = |node: &Node| node.is_member() && !node.is_back();
         let conns: Vec<ConnId> = self.nodes.values().filter(|node| stay(node)).filter_map(|node| node.conn).collect();
         conns.into_iter().for_each(|conn| self.tell_no_next_epoch(conn));
@@ -257,10 +255,9 @@ impl Scheduler {
 
     /// A node has left, or the job has ended: nobody waits in vain.
     pub(super) fn end_recovery_without(&mut self) {
-        self.refuse_next_epoch();
         let Some(failure) = self.cannot_recover() else { return };
         let Some(recovery) = self.recovery.take() else { return };
-        let is_known = self.is_refused;
+        let is_known = self.job.is_refused();
         for key in recovery.inside.into_iter().filter(|_| !is_known) {
             self.send_to(key, Message::NotRecovered(NotRecovered { failure: failure.clone() }));
         }

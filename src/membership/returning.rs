@@ -32,17 +32,6 @@ pub(super) struct Wait {
 }
 
 impl Scheduler {
-    /// Whether nodes can come back to this job as it is now.
-    pub(super) fn is_recoverable(&self) -> bool {
-        self.is_unfinished() && !self.is_given_up
-    }
-
-    /// Whether the job can go on, with this scheduler or with one that is started later.
-    pub(super) fn is_unfinished(&self) -> bool {
-        let ended = self.verdict.as_ref().is_some_and(|first| first.status == Status::Aborted);
-        self.rules.recovery && self.first_left.is_none() && !ended
-    }
-
     /// A life that is not known registers with a cluster that is complete: perhaps it has a place there.
     pub(super) fn come_back(&mut self, now: Time, conn: ConnId, register: Register) -> Result<(), Refusal> {
         let rank = self.check_newcomer(&register)?;
@@ -74,7 +63,7 @@ impl Scheduler {
     /// With recovery, while the cluster forms: who has this newcomer's name and role.
     pub(super) fn last_life_of(&self, register: &Register) -> Option<u32> {
         let key =
-            *self.by_id.get(canonical(&register.node_id)).filter(|_| self.rules.recovery && !self.is_complete())?;
+            *self.by_id.get(canonical(&register.node_id)).filter(|_| self.rules.recovery && !self.job.is_complete())?;
         let is_it = |held: &Register| (held.role, &held.node_id) == (register.role, &register.node_id);
         self.nodes.get(&key).filter(|node| is_it(&node.register)).map(|_| key)
     }
@@ -97,7 +86,7 @@ impl Scheduler {
     fn entry(&mut self, now: Time, key: u32, register: &Register) -> Result<Option<Wait>, Refusal> {
         let node = &self.nodes[&key];
         match node.presence {
-            Presence::Left if !self.is_given_up => {
+            Presence::Left if !self.job.is_abandoned() => {
                 self.check_id(now, register)?;
                 self.check_complete(now, register).map(|()| None)
             }
@@ -179,7 +168,7 @@ impl Scheduler {
 
     /// Whether this lost node goes on if it lives: another one was the first to be lost, and nobody has its place.
     pub(super) fn may_go_on(&self, key: u32) -> bool {
-        self.verdict.is_some() && self.is_recoverable() && !self.is_culprit(key) && !self.nodes[&key].is_back()
+        self.job.is_broken() && self.job.is_recoverable() && !self.is_culprit(key) && !self.nodes[&key].is_back()
     }
 
     /// One that may go on is heard over the connection that it had when it fell silent: it is to register again, so that it learns

@@ -60,7 +60,7 @@ impl Scheduler {
         if let Some(Revocation { failure, .. }) = self.revoked.get(&group).cloned() {
             return self.send_to(key, Message::Revoked(Revoked { failure }));
         }
-        if let Some(first) = self.verdict.clone() {
+        if let Some(first) = self.job.verdict().cloned() {
             // The job broke before: that is the cause here too, and everybody has been told.
             let failure = Failure { group: failure.group, sequence: failure.sequence, ..first };
             self.revoked.insert(group, Revocation::new(now, failure.clone()));

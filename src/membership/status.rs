@@ -10,7 +10,7 @@ use super::admission::{versions, Refusal};
 use super::connections::Connection;
 use super::contract::{ConnId, Output};
 use super::node::{span, Node, Presence};
-use super::{Phase, Scheduler};
+use super::Scheduler;
 use crate::error::Status;
 use crate::types::{Epoch, GroupId, Time};
 use crate::wire::{
@@ -81,7 +81,7 @@ impl Scheduler {
 
     /// The part after what was told so far, and how far it goes.
     fn next_part(&self, now: Time, told: Option<Reading>) -> (StatusPart, Reading) {
-        let of = self.is_complete().then_some(self.epoch);
+        let of = self.job.is_complete().then_some(self.epoch);
         let goes_on = told.filter(|reading| reading.of == of);
         let mut reading = goes_on.unwrap_or(Reading { of, next: Next::Node(0) });
         let job = goes_on.is_none().then(|| self.status_of_job(now));
@@ -107,7 +107,7 @@ impl Scheduler {
 
     /// The groups from this one on, as far as there is room; where to go on.
     fn put_groups(&self, now: Time, first: GroupId, mut bytes: usize, into: &mut Vec<StatusGroup>) -> Next {
-        if self.verdict.is_some() || self.recovery.is_some() {
+        if self.job.is_broken() || self.recovery.is_some() {
             return Next::Nothing; // every one of them is over
         }
         let built_in = [GroupId::WORLD, GroupId::SERVERS, GroupId::UNIVERSE];
@@ -142,29 +142,29 @@ impl Scheduler {
             server_num: self.rules.server_num,
             generation: self.generation,
             age_ms: milliseconds(now.since(self.started)),
-            epoch: if self.is_complete() { self.epoch } else { Epoch(0) },
+            epoch: if self.job.is_complete() { self.epoch } else { Epoch(0) },
             phase,
             words,
-            failure: self.verdict.clone(),
+            failure: self.job.verdict().cloned(),
         }
     }
 
     fn phase_in_words(&self, now: Time) -> (JobPhase, String) {
         let all = self.nodes.len();
-        if self.phase == Phase::Forming {
+        if self.job.is_forming() {
             return (JobPhase::Forming, format!("since {}: {}", span(now.since(self.started)), self.how_far()));
         }
         if let Some(words) = self.recovery_in_words(now) {
             return (JobPhase::Recovering, words);
         }
-        if self.verdict.is_some() {
-            let words = match self.is_recoverable() {
+        if self.job.is_broken() {
+            let words = match self.job.is_recoverable() {
                 true => format!("nobody has called muster_recover yet; {}", self.awaited().1),
                 false => "it will not be made whole again".to_owned(),
             };
             return (JobPhase::Broken, words);
         }
-        if self.first_left.is_some() {
+        if self.job.first_left().is_some() {
             return (JobPhase::Ending, format!("{} of {all} nodes have left", all - self.present));
         }
         let away = self.nodes.values().filter(|node| node.conn.is_none()).count();
@@ -198,7 +198,7 @@ impl Scheduler {
 
     /// For which messages a node waits, in groups that still hold.
     pub(super) fn waits_of(&self, now: Time, node: &Node) -> Vec<MessageWait> {
-        let Some((waits, told)) = node.waits.as_deref().filter(|_| self.verdict.is_none()) else { return Vec::new() };
+        let Some((waits, told)) = node.waits.as_deref().filter(|_| !self.job.is_broken()) else { return Vec::new() };
         let since = milliseconds(now.since(*told));
         let holds = |wait: &&MessageWait| !self.revoked.contains_key(&wait.group);
         let aged = |wait: &MessageWait| MessageWait { age_ms: wait.age_ms.saturating_add(since), ..wait.clone() };
@@ -207,7 +207,7 @@ impl Scheduler {
 
     /// In what a node is, in groups that still hold.
     fn calls_of(&self, now: Time, node: &Node) -> Vec<GroupProgress> {
-        if self.verdict.is_some() {
+        if self.job.is_broken() {
             return Vec::new();
         }
         let inside = |(progress, _): &&(GroupProgress, Time)| {
@@ -225,11 +225,10 @@ impl Scheduler {
 impl Scheduler {
     /// Everything that this scheduler knows, but for its connections and when it is woken for them.
     pub(crate) fn all_but_connections(&self) -> String {
-        let job = (&self.identity, &self.rules, self.started, self.phase, self.forming_deadline, self.epoch);
+        let job = (&self.identity, &self.rules, self.started, &self.job, self.forming_deadline, self.epoch);
         let nodes = (&self.nodes, self.next_key, &self.by_incarnation, &self.by_id, &self.ranks_held, self.here);
         let cluster = (&self.members, self.is_one_host, self.present, self.generation, &self.probes);
-        let ended = (self.is_given_up, self.is_refused, self.first_left);
-        let broken = (&self.verdict, &self.revoked, ended, &self.lost, &self.fenced);
+        let broken = (&self.revoked, &self.lost, &self.fenced);
         let asked = (&self.calls, &self.queries, self.next_query, &self.store, &self.groups, &self.promises);
         let next = (&self.recovery, self.spare_secret.map(|secret| secret.0), self.witnesses_count_from, &self.outputs);
         format!("{job:?} {nodes:?} {cluster:?} {broken:?} {asked:?} {next:?}")

@@ -5,7 +5,7 @@
 
 use super::node::{Presence, Suspicion, Witness};
 use super::timers::Due;
-use super::{Phase, Scheduler};
+use super::Scheduler;
 use crate::types::Time;
 use crate::wire::{Message, PeerReport, PeerState, Suspect, Verdict};
 use std::time::Duration;
@@ -20,7 +20,7 @@ const CHAIN_MAX: usize = 32;
 impl Scheduler {
     pub(super) fn suspect(&mut self, now: Time, key: u32, suspect: Suspect) {
         let peer = suspect.peer;
-        if let Some(failure) = self.verdict.clone() {
+        if let Some(failure) = self.job.verdict().cloned() {
             return self.send_to(key, Message::Verdict(Verdict { failure }));
         }
         let Some(suspected) = self.nodes.get_mut(&peer).filter(|_| peer != key) else {
@@ -53,7 +53,7 @@ impl Scheduler {
 
     /// Answers what this node asked, as far as it is known by now.
     pub(super) fn answer_suspicions(&mut self, now: Time, key: u32) {
-        let (silence, is_broken) = (self.silence(), self.verdict.is_some());
+        let (silence, is_broken) = (self.silence(), self.job.is_broken());
         let Some(node) = self.nodes.get(&key) else { return };
         if is_broken || node.conn.is_none() {
             return;
@@ -102,7 +102,7 @@ impl Scheduler {
     pub(super) fn doom(&mut self, now: Time, key: u32, cause: String) {
         let Some(node) = self.nodes.get_mut(&key).filter(|node| node.is_member()) else { return };
         node.doom = Some(format!("{cause}{}", node.heard_in(now)));
-        if self.verdict.is_some() {
+        if self.job.is_broken() {
             return self.gone_after_verdict(now, key);
         }
         self.find_culprit(now, key);
@@ -110,7 +110,7 @@ impl Scheduler {
 
     /// Follows the suspicions from a doomed node to the one that is the cause, if that is known yet.
     pub(super) fn find_culprit(&mut self, now: Time, key: u32) {
-        if self.verdict.is_some() || !matches!(self.phase, Phase::Running(_)) {
+        if self.job.is_broken() || !self.job.is_complete() {
             return;
         }
         let has_waited = now.since(self.gone_since(key)) >= self.silence() * 2;

@@ -1,7 +1,7 @@
 //! A small driver for the brain's tests: it keeps what comes out of it.
 
 use super::*;
-use crate::error::{Error, Status};
+use crate::error::{Error, Failure, Status};
 use crate::types::{Device, HostName, JobInstance, Secret};
 use crate::wire::{Agreed, Formed, Heartbeat, Record, Register, Rejected, Told, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
 
