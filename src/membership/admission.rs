@@ -159,7 +159,7 @@ impl Scheduler {
                     if presence == Presence::Lost && self.job.is_recoverable() {
                         self.tell_lost();
                     }
-                    self.take_up_words_of_giving_up(now);
+                    self.take_up_words_of_abandoning(now);
                 }
             }
         }

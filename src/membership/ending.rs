@@ -10,11 +10,11 @@ use crate::types::Time;
 use crate::wire::{Abort, LostNodes, Message, Record, Verdict};
 
 impl Scheduler {
-    /// A doomed node is the culprit.
+    /// A node whose loss is confirmed is the culprit.
     pub(super) fn verdict_on(&mut self, now: Time, key: u32) {
         self.settle_disputes(now);
         let Some(node) = self.nodes.get(&key) else { return };
-        let cause = node.doom.clone().unwrap_or_else(|| "is lost".to_string());
+        let cause = node.confirmed_lost.clone().unwrap_or_else(|| "is lost".to_string());
         let mut lost = self.failure(Status::PeerLost, node, cause);
         lost.culprit = Some(Culprit { last_call: node.last_call(), ..node.culprit() });
         let before = self.cause_before(key, self.gone_since(key));
@@ -61,13 +61,13 @@ impl Scheduler {
         for conn in self.nodes.values().filter_map(|node| node.conn).collect::<Vec<_>>() {
             self.send(conn, Message::Verdict(Verdict { failure: failure.clone() }));
         }
-        let doomed: Vec<u32> = self
+        let confirmed: Vec<u32> = self
             .nodes
             .iter()
-            .filter(|(_, node)| node.is_member() && node.doom.is_some())
+            .filter(|(_, node)| node.is_member() && node.confirmed_lost.is_some())
             .map(|(key, _)| *key)
             .collect();
-        for key in doomed {
+        for key in confirmed {
             self.gone_after_verdict(now, key);
         }
         if is_over {
@@ -76,7 +76,7 @@ impl Scheduler {
         if self.job.is_broken_for_good() {
             self.timers.at(now + self.silence(), Due::Linger);
         }
-        self.lost.clone().into_iter().for_each(|key| self.end_if_given_up(now, key));
+        self.lost.clone().into_iter().for_each(|key| self.end_if_abandoned(now, key));
         self.end_if_empty(now);
     }
 
@@ -88,13 +88,13 @@ impl Scheduler {
     /// A consequence of the first cause: never reported.
     pub(super) fn gone_after_verdict(&mut self, now: Time, key: u32) {
         let Some(node) = self.nodes.get(&key).filter(|node| node.is_member()) else { return };
-        let line = format!("also gone: {} {}", node.culprit(), node.doom.as_deref().unwrap_or("has ended"));
+        let line = format!("also gone: {} {}", node.culprit(), node.confirmed_lost.as_deref().unwrap_or("has ended"));
         self.lose(now, key);
         if self.job.is_recoverable() {
             self.warn(line);
             self.tell_lost();
         }
-        self.end_if_given_up(now, key);
+        self.end_if_abandoned(now, key);
         self.end_if_empty(now);
     }
 
@@ -156,7 +156,11 @@ impl Scheduler {
         self.store.detached(key);
         self.settle_queries(now, key);
         self.answers_no_more(now, key);
-        self.doom(now, key, "is lost: it freed its cluster without leaving it first (muster_finalize)".to_owned());
+        self.confirm_lost(
+            now,
+            key,
+            "is lost: it freed its cluster without leaving it first (muster_finalize)".to_owned(),
+        );
     }
 
     pub(super) fn abort(&mut self, now: Time, key: u32, abort: Abort) {
@@ -195,7 +199,7 @@ impl Scheduler {
             match self.job.is_broken() {
                 true if self.job.is_recoverable() => {
                     if let Some(span) = self.rules.forming_timeout {
-                        self.timers.at(now + span, Due::Abandoned);
+                        self.timers.at(now + span, Due::Vacant);
                     }
                 }
                 true => self.end_broken(),
@@ -209,14 +213,14 @@ impl Scheduler {
     }
 
     /// Nobody is left, and nobody has come back in the time in which a cluster must form.
-    pub(super) fn abandoned(&mut self, now: Time) {
+    pub(super) fn vacant(&mut self, now: Time) {
         if !self.job.is_broken() {
             return self.end_if_empty(now); // all had left before this scheduler was started again
         }
         let Some(span) = self.rules.forming_timeout.filter(|_| self.present == 0) else { return };
         let newest = self.nodes.values().filter_map(|node| node.lost_since).max().unwrap_or(self.started);
         match now.since(newest) < span {
-            true => self.timers.at(newest + span, Due::Abandoned),
+            true => self.timers.at(newest + span, Due::Vacant),
             false => self.end_broken(),
         }
     }

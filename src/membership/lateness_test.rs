@@ -7,7 +7,7 @@ use crate::membership::testing::{host, named, rules, worker, Bench};
 use crate::membership::{Closed, ConnId, Input, Rules};
 use crate::types::{Epoch, GroupId, JobInstance, Process, Token, TokenHash};
 use crate::wire::{
-    ChildEnded, GivenUp, Heartbeat, HowEnded, InEpoch, Message, PeerReport, PeerState, Recover, Reentry, Register,
+    Abandoned, ChildEnded, Heartbeat, HowEnded, InEpoch, Message, PeerReport, PeerState, Recover, Reentry, Register,
     Revoke, Suspect,
 };
 use std::time::Duration;
@@ -175,7 +175,7 @@ fn that_nobody_is_started_any_more_still_counts() {
     pass(&mut bench, MS * 900, &[0, 1]);
     bench.open(100);
     let processes = vec![Process { pid: 1001, start_ticks: 1, pid_namespace: 7 }];
-    bench.say(100, Message::GivenUp(GivenUp { host: host("there"), processes, launches: Vec::new() }));
+    bench.say(100, Message::Abandoned(Abandoned { host: host("there"), processes, launches: Vec::new() }));
     stands_still(&mut bench, PAUSE);
     bench.close(1, Closed::Ended);
     pass(&mut bench, MS * 200, &[0]);

@@ -1,5 +1,5 @@
 //! What a launcher says: a process that it had started has ended, and nobody will be started in its place. Tested in
-//! `launcher_test.rs` and `given_up_test.rs`.
+//! `launcher_test.rs` and `abandoned_test.rs`.
 //!
 //! It is a witness of a node's end like a peer whose link ended, and one that knows the process itself: it counts however
 //! the node's connection ended, and says how the process did.
@@ -41,7 +41,7 @@ use super::suspicion::HELD;
 use super::timers::Due;
 use super::Scheduler;
 use crate::types::{HostName, LaunchId, Process, Time};
-use crate::wire::{ChildEnded, GivenUp, Record, Register};
+use crate::wire::{Abandoned, ChildEnded, Record, Register};
 use std::collections::HashSet;
 
 impl Scheduler {
@@ -67,7 +67,7 @@ impl Scheduler {
     }
 
     /// Nobody is started in the places of these processes any more.
-    pub(super) fn given_up(&mut self, now: Time, conn: ConnId, word: &GivenUp) {
+    pub(super) fn abandoned(&mut self, now: Time, conn: ConnId, word: &Abandoned) {
         self.drop_connection(conn); // it was made for this
         if self.job.is_forming() {
             return; // who is missing will be, and that has its own time
@@ -82,54 +82,54 @@ impl Scheduler {
         let meant: Vec<u32> = self.nodes.iter().filter(|(_, node)| is_meant(node)).map(|(key, _)| *key).collect();
         for key in meant {
             let Some(node) = self.nodes.get_mut(&key) else { continue };
-            let is_written = node.given_up.replace(now).is_some() || node.given_up_before;
-            self.count_given_up(key);
+            let is_written = node.abandoned.replace(now).is_some() || node.abandoned_before;
+            self.count_abandoned(key);
             if self.rules.recovery && !is_written {
-                self.promise(Record::GivenUp(key));
+                self.promise(Record::Abandoned(key));
             }
-            self.end_if_given_up(now, key);
+            self.end_if_abandoned(now, key);
         }
         self.end_if_empty(now);
     }
 
     /// A scheduler before this one was told that nobody is started in this place any more.
-    pub(super) fn take_up_given_up(&mut self, key: u32) {
+    pub(super) fn take_up_abandoned(&mut self, key: u32) {
         if let Some(node) = self.nodes.get_mut(&key) {
-            node.given_up_before = true;
+            node.abandoned_before = true;
         }
-        self.count_given_up(key);
+        self.count_abandoned(key);
     }
 
-    fn count_given_up(&mut self, key: u32) {
-        let next = self.nodes.values().filter_map(|node| node.given_up_as).max().map_or(0, |last| last + 1);
+    fn count_abandoned(&mut self, key: u32) {
+        let next = self.nodes.values().filter_map(|node| node.abandoned_as).max().map_or(0, |last| last + 1);
         if let Some(node) = self.nodes.get_mut(&key) {
-            node.given_up_as.get_or_insert(next);
+            node.abandoned_as.get_or_insert(next);
         }
     }
 
     /// Who is not here, and whose place was given up before that of this node, or while that one's was not. Who has heard so may have
     /// left this run since, which nobody writes down: he is not the cause.
-    pub(super) fn given_up_earlier(&self, key: u32) -> Option<u32> {
-        let own = self.nodes.get(&key)?.given_up_as.unwrap_or(usize::MAX);
+    pub(super) fn abandoned_earlier(&self, key: u32) -> Option<u32> {
+        let own = self.nodes.get(&key)?.abandoned_as.unwrap_or(usize::MAX);
         let earlier = self.nodes.iter().filter(|(_, node)| node.is_member() && node.conn.is_none());
-        let earlier = earlier.filter_map(|(key, node)| Some((node.given_up_as?, *key)));
+        let earlier = earlier.filter_map(|(key, node)| Some((node.abandoned_as?, *key)));
         earlier.min().filter(|(first, _)| *first < own).map(|(_, key)| key)
     }
 
     /// One goes on with this epoch: it is to know of whom it waits for in vain.
-    pub(super) fn take_up_words_of_giving_up(&mut self, now: Time) {
+    pub(super) fn take_up_words_of_abandoning(&mut self, now: Time) {
         let mut meant = Vec::new();
-        for (key, node) in self.nodes.iter_mut().filter(|(_, node)| node.given_up_before) {
-            (node.given_up, node.given_up_before) = (Some(now), false);
+        for (key, node) in self.nodes.iter_mut().filter(|(_, node)| node.abandoned_before) {
+            (node.abandoned, node.abandoned_before) = (Some(now), false);
             meant.push(*key);
         }
-        meant.into_iter().for_each(|key| self.end_if_given_up(now, key));
+        meant.into_iter().for_each(|key| self.end_if_abandoned(now, key));
     }
 
     /// Where this node is lost, and nobody will have its place, the survivors wait for nothing.
-    pub(super) fn end_if_given_up(&mut self, now: Time, key: u32) {
+    pub(super) fn end_if_abandoned(&mut self, now: Time, key: u32) {
         let Some(node) = self.nodes.get(&key).filter(|node| node.presence == Presence::Lost) else { return };
-        if !self.job.is_broken() || !self.job.is_recoverable() || !node.is_given_up() {
+        if !self.job.is_broken() || !self.job.is_recoverable() || !node.is_abandoned() {
             return;
         }
         let line = format!("{} is not started again, its launcher says: the job ends as far as it is", node.culprit());
@@ -158,8 +158,8 @@ fn was_run_by(word: &ChildEnded, register: &Register) -> bool {
 
 impl Node {
     /// Whether its launcher starts nobody in its place, as far as its own signs of life leave that word standing.
-    pub(super) fn is_given_up(&self) -> bool {
-        self.given_up.is_some_and(|at| self.heard < at + HELD)
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.abandoned.is_some_and(|at| self.heard < at + HELD)
     }
 }
 
@@ -177,8 +177,8 @@ impl Witness {
 }
 
 #[cfg(test)]
-#[path = "given_up_test.rs"]
-mod given_up_tests;
+#[path = "abandoned_test.rs"]
+mod abandoned_tests;
 #[cfg(test)]
 #[path = "launcher_test.rs"]
 mod tests;

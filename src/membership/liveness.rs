@@ -1,6 +1,6 @@
 //! Signs of life: heartbeats and their echo, connections that end, processes that are looked at.
 //!
-//! A node whose loss is certain becomes *doomed*, with the cause in words; `suspicion.rs` decides whether it is the
+//! A node whose loss is certain becomes *confirmed lost*, with the cause in words; `suspicion.rs` decides whether it is the
 //! culprit or only a consequence. Tested in `liveness_test.rs`, and in `lateness_test.rs` where the scheduler itself is late.
 
 use super::contract::{Closed, ConnId, Liveness, Output};
@@ -41,7 +41,7 @@ impl Scheduler {
             self.keep_progress(now, key, heartbeat.progress);
             self.keep_gone_on(key, &heartbeat.gone_on);
         }
-        if self.recovery.is_some() && self.nodes.get(&key).is_some_and(|node| node.given_up.is_some()) {
+        if self.recovery.is_some() && self.nodes.get(&key).is_some_and(|node| node.abandoned.is_some()) {
             self.recover_if_complete(now); // it lives, and may be the last that was awaited
         }
     }
@@ -76,7 +76,7 @@ impl Scheduler {
         let quiet: Vec<u32> = self
             .nodes
             .iter()
-            .filter(|(_, node)| node.is_member() && node.conn.is_some() && node.doom.is_none())
+            .filter(|(_, node)| node.is_member() && node.conn.is_some() && node.confirmed_lost.is_none())
             .filter(|(_, node)| now.since(node.heard) >= late || node.unhearing(now) >= silence)
             .map(|(key, _)| *key)
             .collect();
@@ -87,14 +87,14 @@ impl Scheduler {
                 self.probe(key);
             } else if unheard < silence {
                 let (deaf, heard) = (span(unhearing), span(unheard));
-                self.doom(
+                self.confirm_lost(
                     now,
                     key,
                     format!("is lost: it has not heard the scheduler for {deaf}; last heard {heard} ago"),
                 );
             } else if !self.probe(key) {
                 let cause = format!("is lost: nothing was heard from it for {}", span(unheard));
-                self.doom(now, key, cause);
+                self.confirm_lost(now, key, cause);
             }
         }
     }
@@ -141,10 +141,10 @@ impl Scheduler {
             // What it last said (that it leaves, that it aborts) may not have been read: a timer comes after that.
             return self.timers.at(now, Due::Judge(key));
         }
-        self.doom_process_gone(now, key);
+        self.confirm_process_gone(now, key);
     }
 
-    fn doom_process_gone(&mut self, now: Time, key: u32) {
+    fn confirm_process_gone(&mut self, now: Time, key: u32) {
         let Some(node) = self.nodes.get(&key) else { return };
         let words = node.witness.as_ref().filter(|witness| witness.by.is_none() && !witness.is_disproved(node.heard));
         let words = words.map_or_else(String::new, |witness| format!(" (it {})", witness.evidence));
@@ -153,7 +153,7 @@ impl Scheduler {
             None => "although its connection is still open".to_string(),
         };
         let heard = node.last_heard(now);
-        self.doom(now, key, format!("is lost: its process has ended{words}, {how}{heard}"));
+        self.confirm_lost(now, key, format!("is lost: its process has ended{words}, {how}{heard}"));
     }
 
     fn process_lives(&mut self, now: Time, key: u32) {
@@ -167,7 +167,7 @@ impl Scheduler {
         } else if unheard >= silence {
             let cause =
                 format!("is lost: nothing was heard from it for {}, although its process still runs", span(unheard));
-            self.doom(now, key, cause);
+            self.confirm_lost(now, key, cause);
         }
     }
 
@@ -218,11 +218,11 @@ impl Scheduler {
             }
             return;
         }
-        if node.doom.is_some() {
+        if node.confirmed_lost.is_some() {
             return self.find_culprit(now, key);
         }
         if node.process_gone {
-            return self.doom_process_gone(now, key);
+            return self.confirm_process_gone(now, key);
         }
         let Some(detached) = node.detached.clone() else { return };
         let witness = node.witness.clone().filter(|witness| now.since(witness.at) < silence);
@@ -237,7 +237,7 @@ impl Scheduler {
         let words = &detached.words;
         let late = |time| format!("is lost: {ended} ({words}) and it did not come back within {}{heard}", span(time));
         if away >= silence {
-            return self.doom(now, key, late(silence));
+            return self.confirm_lost(now, key, late(silence));
         }
         if self.probe(key) {
             return;
@@ -252,11 +252,11 @@ impl Scheduler {
                     format!("{by} saw so too ({evidence})")
                 }
             };
-            return self.doom(now, key, format!("is lost: {ended} ({words}), and {seen}{heard}"));
+            return self.confirm_lost(now, key, format!("is lost: {ended} ({words}), and {seen}{heard}"));
         }
         let grace = if detached.how == Closed::Ended { REATTACH } else { silence };
         if away >= grace {
-            return self.doom(now, key, late(grace));
+            return self.confirm_lost(now, key, late(grace));
         }
         let last = detached.since + grace;
         self.timers.at(if witnessed { counts_from.min(last) } else { last }, Due::Judge(key));

@@ -321,7 +321,7 @@ impl Scheduler {
                 Due::Dispute(group, id) => self.dispute_due(now, group, id),
                 Due::Linger => self.end_broken(),
                 Due::RecoveryLine => self.recovery_line(now),
-                Due::Abandoned => self.abandoned(now),
+                Due::Vacant => self.vacant(now),
                 Due::Makings => self.settle_makings(now),
             }
         }
@@ -364,7 +364,7 @@ impl Scheduler {
                 }
                 Message::Register(register) => self.register(now, conn, register),
                 Message::ChildEnded(word) => self.child_ended(now, conn, &word),
-                Message::GivenUp(word) => self.given_up(now, conn, &word),
+                Message::Abandoned(word) => self.abandoned(now, conn, &word),
                 other => self.stranger(conn, &format!("its first message was of kind {}", other.kind())),
             };
         };

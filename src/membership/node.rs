@@ -67,7 +67,7 @@ pub(super) struct Node {
     pub(super) conn: Option<ConnId>,
     pub(super) detached: Option<Detached>,
     /// Why it would be called lost, if nobody else were the cause.
-    pub(super) doom: Option<String>,
+    pub(super) confirmed_lost: Option<String>,
     /// Its process was seen to be gone while its connection was open: what it last said may still have to be read.
     pub(super) process_gone: bool,
     /// Its last sign of life.
@@ -86,12 +86,12 @@ pub(super) struct Node {
     pub(super) suspicions: Vec<Suspicion>,
     pub(super) witness: Option<Witness>,
     /// When its launcher said that nobody is started in its place any more.
-    pub(super) given_up: Option<Time>,
+    pub(super) abandoned: Option<Time>,
     /// That was said to a scheduler before this one: it counts once one comes who goes on with the epoch in which it was.
-    pub(super) given_up_before: bool,
+    pub(super) abandoned_before: bool,
     /// Which place was given up first in this epoch, also before somebody was started in it after all. Gone with its next sign of
     /// life.
-    pub(super) given_up_as: Option<usize>,
+    pub(super) abandoned_as: Option<usize>,
     /// The epoch that it has taken up.
     pub(super) epoch: Epoch,
     /// With recovery: what the token hashes to that lets its next life in.
@@ -120,7 +120,7 @@ impl Node {
             presence: Presence::Member,
             conn: Some(conn),
             detached: None,
-            doom: None,
+            confirmed_lost: None,
             process_gone: false,
             heard: now,
             hearing: now,
@@ -131,9 +131,9 @@ impl Node {
             asked: None,
             suspicions: Vec::new(),
             witness: None,
-            given_up: None,
-            given_up_before: false,
-            given_up_as: None,
+            abandoned: None,
+            abandoned_before: false,
+            abandoned_as: None,
             epoch: super::FIRST_EPOCH,
             token: None,
             lost_since: None,
@@ -151,7 +151,7 @@ impl Node {
     pub(super) fn attach(&mut self, conn: ConnId, now: Time, hearing: Time) {
         self.conn = Some(conn);
         self.detached = None;
-        self.doom = None;
+        self.confirmed_lost = None;
         self.process_gone = false;
         self.heard = now;
         self.hearing = self.hearing.max(hearing);
@@ -159,12 +159,12 @@ impl Node {
         self.heartbeat = None;
         self.asked = None;
         self.witness = None;
-        self.is_not_given_up(); // it lives
+        self.is_not_abandoned(); // it lives
     }
 
     /// What was said of its place does not count any more.
-    pub(super) fn is_not_given_up(&mut self) {
-        (self.given_up, self.given_up_before, self.given_up_as) = (None, false, None);
+    pub(super) fn is_not_abandoned(&mut self) {
+        (self.abandoned, self.abandoned_before, self.abandoned_as) = (None, false, None);
     }
 
     /// What was known of its last life does not concern this one.
@@ -179,7 +179,7 @@ impl Node {
     /// Whether it can take part in the next epoch, where it waits for it if `inside`. Of one whose launcher has given its
     /// place up that is not known before it is heard later, or lost: the end of its connection may be on its way.
     pub(super) fn is_ready(&self, inside: bool) -> bool {
-        let is_there = self.is_member() && self.conn.is_some() && self.doom.is_none() && !self.is_given_up();
+        let is_there = self.is_member() && self.conn.is_some() && self.confirmed_lost.is_none() && !self.is_abandoned();
         is_there && (inside || self.is_back())
     }
 
@@ -267,7 +267,7 @@ impl Node {
         let heard = self.heard;
         self.witness.take_if(|witness| witness.is_disproved(heard));
         let signs = [&mut self.heard, &mut self.hearing, &mut self.attached].into_iter();
-        let asked = self.challenged.iter_mut().chain(&mut self.given_up);
+        let asked = self.challenged.iter_mut().chain(&mut self.abandoned);
         let detached = self.detached.iter_mut().map(|detached| &mut detached.since);
         let witness = self.witness.iter_mut().map(|witness| &mut witness.at);
         let suspicions = self.suspicions.iter_mut().map(|suspicion| &mut suspicion.at);

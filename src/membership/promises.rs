@@ -130,7 +130,7 @@ impl Scheduler {
                 }
                 Record::Freed(freed) => scheduler.groups.restore_freed(&freed),
                 Record::Left(key) => scheduler.take_up_left(key),
-                Record::GivenUp(key) => scheduler.take_up_given_up(key),
+                Record::Abandoned(key) => scheduler.take_up_abandoned(key),
             }
         }
         if scheduler.job.is_complete() {
@@ -146,7 +146,7 @@ impl Scheduler {
             }
             if scheduler.present == 0 {
                 // All have left, and may not have heard so.
-                scheduler.timers.at(now + scheduler.silence(), Due::Abandoned);
+                scheduler.timers.at(now + scheduler.silence(), Due::Vacant);
             }
         }
         scheduler.arm();
@@ -165,10 +165,10 @@ impl Scheduler {
         let left = self.nodes.iter().filter(|(_, node)| is_kept(node));
         records.extend(left.map(|(key, _)| Record::Left(*key)));
         // Also where a sign of life disproved it: that may be said once more, rightly, and is not written a second time.
-        let given_up = self.nodes.iter().filter(|(_, node)| node.given_up_before || node.given_up.is_some());
-        let mut given_up: Vec<_> = given_up.map(|(key, node)| (node.given_up_as, *key)).collect();
-        given_up.sort_unstable();
-        records.extend(given_up.into_iter().map(|(_, key)| Record::GivenUp(key)));
+        let abandoned = self.nodes.iter().filter(|(_, node)| node.abandoned_before || node.abandoned.is_some());
+        let mut abandoned: Vec<_> = abandoned.map(|(key, node)| (node.abandoned_as, *key)).collect();
+        abandoned.sort_unstable();
+        records.extend(abandoned.into_iter().map(|(_, key)| Record::Abandoned(key)));
         records.extend(self.promises.done.then_some(Record::Done));
         records
     }
@@ -357,7 +357,7 @@ impl Scheduler {
             self.send(conn, Message::Verdict(Verdict { failure }));
         }
         self.tell_lost();
-        self.end_if_given_up(now, key);
+        self.end_if_abandoned(now, key);
     }
 }
 

@@ -5,8 +5,8 @@ use super::*;
 use crate::error::{Failure, Status};
 use crate::types::{Call, CallKind, DType};
 use crate::wire::{
-    Abort, ChildEnded, GivenUp, GroupProgress, Heartbeat, HowEnded, Locate, Register, Revoke, StatusQuery, StoreBegin,
-    StoreCancel, StoreOperation, Suspect, Verdict, WhereAre,
+    Abandoned, Abort, ChildEnded, GroupProgress, Heartbeat, HowEnded, Locate, Register, Revoke, StatusQuery,
+    StoreBegin, StoreCancel, StoreOperation, Suspect, Verdict, WhereAre,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -175,10 +175,10 @@ fn run(seed: u64, sent: &mut BTreeMap<u8, usize>) {
                 bench.open(next);
                 let word = child_ended(&mut random);
                 let (host, processes, launches) = (word.host.clone(), vec![word.process], Vec::new());
-                let given_up = GivenUp { host, processes, launches };
+                let abandoned = Abandoned { host, processes, launches };
                 bench.say(
                     next,
-                    [Message::ChildEnded(word), Message::GivenUp(given_up)][random.below(2) as usize].clone(),
+                    [Message::ChildEnded(word), Message::Abandoned(abandoned)][random.below(2) as usize].clone(),
                 );
                 assert!(bench.closed.contains(&ConnId(next)) || bench.ended.is_some(), "seed {seed}");
                 next += 1;

@@ -54,7 +54,7 @@ pub fn check_history(workers: u32, servers: u32, records: &[Record]) -> Result<(
             Record::Making(making) => history.making(making),
             Record::Freed(freed) => history.freed(freed),
             Record::Store(change) => history.store(change),
-            Record::Left(node) | Record::GivenUp(node) => history.node(*node),
+            Record::Left(node) | Record::Abandoned(node) => history.node(*node),
         };
         sense.map_err(|words| Absurd { record: at, words })?;
     }

@@ -5,7 +5,7 @@ use super::super::{Closed, Identity, Rules, Scheduler};
 use super::*;
 use crate::types::{JobInstance, Secret, Token, TokenHash};
 use crate::wire::{
-    Blob, FreeGroup, GivenUp, GroupWish, InEpoch, JobRecord, MakeGroup, Message, Recover, Reentry, Register,
+    Abandoned, Blob, FreeGroup, GroupWish, InEpoch, JobRecord, MakeGroup, Message, Recover, Reentry, Register,
     StoreBegin, StoreOperation,
 };
 use std::collections::BTreeMap;
@@ -78,7 +78,8 @@ fn story() -> Bench {
     add(&mut bench, 11, 1);
     let process = register(3, 0).process;
     bench.open(50);
-    bench.say(50, Message::GivenUp(GivenUp { host: host("there"), processes: vec![process], launches: Vec::new() }));
+    bench
+        .say(50, Message::Abandoned(Abandoned { host: host("there"), processes: vec![process], launches: Vec::new() }));
     bench
 }
 
@@ -195,7 +196,7 @@ fn each_rule_is_held() {
         })
     };
     assert_eq!(other(Record::Left(9)), "node 9 of 4 nodes");
-    assert_eq!(other(Record::GivenUp(4)), "node 4 of 4 nodes");
+    assert_eq!(other(Record::Abandoned(4)), "node 4 of 4 nodes");
     for (number, words) in [(0, "start 0 of the scheduler after start 0"), (u64::MAX, "start 18446744073709551615 of")]
     {
         let said = other(Record::Generation(number));

@@ -133,7 +133,7 @@ impl Scheduler {
             node.waits = None;
             node.suspicions.clear();
             node.witness = None;
-            node.is_not_given_up();
+            node.is_not_abandoned();
             node.token = node.register.reentry.as_ref().map(|reentry| reentry.next);
             if node.before.take().is_some() {
                 node.restarts += 1;

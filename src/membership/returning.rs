@@ -40,7 +40,7 @@ impl Scheduler {
             return self.check_complete(now, &register);
         };
         if let Some(node) = self.nodes.get_mut(&key) {
-            node.given_up_before = false; // somebody was started in this place
+            node.abandoned_before = false; // somebody was started in this place
         }
         match self.entry(now, key, &register)? {
             None => self.take_back(now, conn, key, register),
@@ -193,7 +193,7 @@ impl Scheduler {
         let reason = format!("epoch {} did not begin in time; {}", self.epoch.0 + 1, self.awaited().1);
         self.send(conn, Message::Rejected(Rejected { status: Status::Timeout, reason }));
         self.drop_connection(conn);
-        self.doom(now, key, "is lost: it did not wait any longer for the cluster to be whole again".to_owned());
+        self.confirm_lost(now, key, "is lost: it did not wait any longer for the cluster to be whole again".to_owned());
     }
 }
 

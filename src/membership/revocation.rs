@@ -164,7 +164,7 @@ impl Scheduler {
     fn is_well(&self, named: Option<&Culprit>, key: u32) -> bool {
         let missed = named.and_then(|named| self.by_id.get(canonical(&named.node_id)).copied());
         let node = missed.filter(|missed| *missed != key).and_then(|missed| self.nodes.get(&missed));
-        node.is_some_and(|node| node.is_member() && node.conn.is_some() && node.doom.is_none())
+        node.is_some_and(|node| node.is_member() && node.conn.is_some() && node.confirmed_lost.is_none())
     }
 
     pub(super) fn in_words(&self, key: u32) -> String {

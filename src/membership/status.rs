@@ -177,7 +177,7 @@ impl Scheduler {
         let state = match node.presence {
             Presence::Left => NodeState::Left,
             Presence::Lost => NodeState::Lost,
-            Presence::Member if node.conn.is_none() || node.doom.is_some() => NodeState::Away,
+            Presence::Member if node.conn.is_none() || node.confirmed_lost.is_some() => NodeState::Away,
             Presence::Member if node.is_back() => NodeState::Back,
             Presence::Member if is_recovering => NodeState::Recovering,
             Presence::Member => NodeState::Member,

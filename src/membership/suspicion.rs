@@ -90,7 +90,8 @@ impl Scheduler {
     fn is_cleared(&self, now: Time, suspicion: &Suspicion) -> bool {
         self.nodes.get(&suspicion.peer).is_none_or(|peer| match peer.presence {
             Presence::Member => {
-                let is_well = peer.conn.is_some() && peer.doom.is_none() && peer.unhearing(now) <= self.interval() * 2;
+                let is_well =
+                    peer.conn.is_some() && peer.confirmed_lost.is_none() && peer.unhearing(now) <= self.interval() * 2;
                 is_well && peer.heard > suspicion.at && now >= suspicion.at + HELD
             }
             Presence::Left => true,
@@ -99,23 +100,23 @@ impl Scheduler {
     }
 
     /// This node is lost for certain, for this cause.
-    pub(super) fn doom(&mut self, now: Time, key: u32, cause: String) {
+    pub(super) fn confirm_lost(&mut self, now: Time, key: u32, cause: String) {
         let Some(node) = self.nodes.get_mut(&key).filter(|node| node.is_member()) else { return };
-        node.doom = Some(format!("{cause}{}", node.heard_in(now)));
+        node.confirmed_lost = Some(format!("{cause}{}", node.heard_in(now)));
         if self.job.is_broken() {
             return self.gone_after_verdict(now, key);
         }
         self.find_culprit(now, key);
     }
 
-    /// Follows the suspicions from a doomed node to the one that is the cause, if that is known yet.
+    /// Follows the suspicions from a node whose loss is confirmed to the one that is the cause, if that is known yet.
     pub(super) fn find_culprit(&mut self, now: Time, key: u32) {
         if self.job.is_broken() || !self.job.is_complete() {
             return;
         }
         let has_waited = now.since(self.gone_since(key)) >= self.silence() * 2;
-        match self.given_up_earlier(key) {
-            Some(first) if self.nodes[&first].doom.is_some() => return self.verdict_on(now, first),
+        match self.abandoned_earlier(key) {
+            Some(first) if self.nodes[&first].confirmed_lost.is_some() => return self.verdict_on(now, first),
             Some(_) if !has_waited => return self.timers.at(now + LOOK_AGAIN, Due::Judge(key)),
             _ => {}
         }
@@ -132,33 +133,33 @@ impl Scheduler {
             chain.push(blamed);
         }
         let last = chain.last().copied().unwrap_or(key);
-        let is_doomed = |key: &u32| self.nodes.get(key).is_some_and(|node| node.doom.is_some());
-        if chain.len() < CHAIN_MAX && is_doomed(&last) {
+        let is_confirmed_lost = |key: &u32| self.nodes.get(key).is_some_and(|node| node.confirmed_lost.is_some());
+        if chain.len() < CHAIN_MAX && is_confirmed_lost(&last) {
             return self.verdict_on(now, last);
         }
         if has_waited {
             // Whoever is blamed has had every chance to be found lost: the last that is certainly gone.
-            let gone = chain.iter().rev().copied().find(is_doomed);
+            let gone = chain.iter().rev().copied().find(is_confirmed_lost);
             return self.verdict_on(now, gone.unwrap_or(key));
         }
         // Whoever is blamed and gone looks at the next one itself, and often enough for all.
-        let blames_the_gone = chain.get(1).is_some_and(is_doomed);
+        let blames_the_gone = chain.get(1).is_some_and(is_confirmed_lost);
         let again = if blames_the_gone { self.interval().max(LOOK_AGAIN) } else { LOOK_AGAIN };
         self.timers.at(now + again, Due::Judge(key));
     }
 
-    /// Whom a doomed node suspected shortly before it went, and who has not been cleared since: rather one who is still
+    /// Whom a node whose loss is confirmed suspected shortly before it went, and who has not been cleared since: rather one who is still
     /// to be judged than one who is gone too.
     fn blames(&self, now: Time, key: u32) -> Option<u32> {
         let node = self.nodes.get(&key)?;
-        node.doom.as_ref()?;
+        node.confirmed_lost.as_ref()?;
         let (gone, silence) = (self.gone_since(key), self.silence());
         let mut gone_too = None;
         for suspicion in node.suspicions.iter().filter(|suspicion| gone.since(suspicion.at) < silence) {
             if self.is_cleared(now, suspicion) {
                 continue;
             }
-            if self.nodes.get(&suspicion.peer).is_some_and(|peer| peer.doom.is_none()) {
+            if self.nodes.get(&suspicion.peer).is_some_and(|peer| peer.confirmed_lost.is_none()) {
                 return Some(suspicion.peer);
             }
             gone_too = gone_too.or(Some(suspicion.peer));
@@ -166,7 +167,7 @@ impl Scheduler {
         gone_too
     }
 
-    /// Since when a doomed node has been gone: its connection ended, or it was last heard.
+    /// Since when a node whose loss is confirmed has been gone: its connection ended, or it was last heard.
     pub(super) fn gone_since(&self, key: u32) -> Time {
         self.nodes.get(&key).map_or(Time(0), |node| node.detached.as_ref().map_or(node.heard, |gone| gone.since))
     }

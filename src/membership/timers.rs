@@ -31,7 +31,7 @@ pub(super) enum Due {
     /// Say who is awaited for the next epoch.
     RecoveryLine,
     /// All nodes are lost, and none has come back.
-    Abandoned,
+    Vacant,
 }
 
 /// Everything due, in order.

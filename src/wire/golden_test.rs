@@ -378,7 +378,7 @@ fn launching() -> Vec<Row> {
         number: 9,
         launch: Some(LaunchId([4; 16])),
     };
-    let given_up = GivenUp { host: host(), processes: vec![process()], launches: vec![LaunchId([4; 16])] };
+    let abandoned = Abandoned { host: host(), processes: vec![process()], launches: vec![LaunchId([4; 16])] };
     vec![
         (
             "ChildEnded",
@@ -386,8 +386,8 @@ fn launching() -> Vec<Row> {
             "0100610600612f626f6f742c0300006712000000000000010000f00000000002090000000104040404040404040404040404040404",
         ),
         (
-            "GivenUp",
-            Message::GivenUp(given_up),
+            "Abandoned",
+            Message::Abandoned(abandoned),
             "0100610600612f626f6f74010000002c0300006712000000000000010000f0000000000100000004040404040404040404040404040404",
         ),
     ]

@@ -33,7 +33,7 @@ record! {
 record! {
     /// A launcher starts nobody in the places of these processes any more; the only message of its connection. It counts for
     /// those that are lost.
-    pub struct GivenUp {
+    pub struct Abandoned {
         /// Where they ran.
         pub host: HostName,
         /// The processes, as they register if they are nodes: every life that had such a place.

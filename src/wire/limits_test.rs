@@ -126,8 +126,8 @@ fn the_largest_registration_fits_before_registration_and_the_largest_table_after
     register.launch = Some(LaunchId([0; 16]));
     assert!(encoded(&register).len() as u64 <= UNREGISTERED_PAYLOAD_MAX);
     let (processes, launches) = (vec![register.process; GIVEN_UP_MAX], vec![LaunchId([0; 16]); GIVEN_UP_MAX]);
-    let given_up = GivenUp { host: register.host, processes, launches };
-    assert!(encoded(&given_up).len() as u64 <= UNREGISTERED_PAYLOAD_MAX);
+    let abandoned = Abandoned { host: register.host, processes, launches };
+    assert!(encoded(&abandoned).len() as u64 <= UNREGISTERED_PAYLOAD_MAX);
 
     let formed = Formed {
         instance: JobInstance([0; 16]),

@@ -8,7 +8,7 @@ use super::control::{
     Suspect, Verdict, WhereAre,
 };
 use super::heartbeat::{Heartbeat, HeartbeatEcho};
-use super::launcher::{ChildEnded, GivenUp};
+use super::launcher::{Abandoned, ChildEnded};
 use super::status::{StatusPart, StatusQuery};
 use super::store::{StoreBegin, StoreCancel, StorePiece, StoreReply};
 
@@ -151,7 +151,7 @@ messages! {
     /// Launcher: a process of mine has ended.
     ChildEnded = 36 (ChildEnded),
     /// Launcher: I start nobody in these places any more.
-    GivenUp = 37 (GivenUp),
+    Abandoned = 37 (Abandoned),
     /// Scheduler: that you no longer use it is kept.
     GroupFreed = 38 (GroupFreed),
     /// Scheduler: I am another job's; yours listens elsewhere.

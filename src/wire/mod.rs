@@ -42,7 +42,7 @@ pub use frame::{
     PIECE_BYTES,
 };
 pub use heartbeat::{GroupProgress, Heartbeat, HeartbeatEcho, MessageWait};
-pub use launcher::{ChildEnded, GivenUp, HowEnded};
+pub use launcher::{Abandoned, ChildEnded, HowEnded};
 pub use link::{
     Channel, DataHeader, LinkAccept, LinkBeat, LinkHello, LinkKind, LinkReject, LinkRejectReason, LinkRevoke,
     LinkSuspect, DATA_HEADER_BYTES, PROOF_BYTES,

@@ -333,10 +333,10 @@ impl Random {
         }
     }
 
-    fn given_up(&mut self) -> GivenUp {
+    fn abandoned(&mut self) -> Abandoned {
         let processes = self.list(GIVEN_UP_MAX as u64, Random::process);
         let launches = self.list(GIVEN_UP_MAX as u64, |random| LaunchId(random.array()));
-        GivenUp { host: self.host(), processes, launches }
+        Abandoned { host: self.host(), processes, launches }
     }
 
     fn reason(&mut self) -> String {
@@ -431,7 +431,7 @@ impl Random {
             Message::StoreCancel(_) => Message::StoreCancel(StoreCancel { request: self.u64() }),
             Message::StoreReply(_) => Message::StoreReply(self.store_reply()),
             Message::ChildEnded(_) => Message::ChildEnded(self.child_ended()),
-            Message::GivenUp(_) => Message::GivenUp(self.given_up()),
+            Message::Abandoned(_) => Message::Abandoned(self.abandoned()),
         }
     }
 }

@@ -173,7 +173,7 @@ pub enum Record {
     /// A group is used by one less.
     Freed(FreedRecord),
     /// Nobody is started in this node's place any more, its launcher says.
-    GivenUp(u32),
+    Abandoned(u32),
 }
 
 impl Record {
@@ -189,7 +189,7 @@ impl Record {
             Record::Left(index) => (6u8.put(&mut to), index.put(&mut to)).1,
             Record::Done => 7u8.put(&mut to),
             Record::Freed(record) => (8u8.put(&mut to), record.put(&mut to)).1,
-            Record::GivenUp(index) => (9u8.put(&mut to), index.put(&mut to)).1,
+            Record::Abandoned(index) => (9u8.put(&mut to), index.put(&mut to)).1,
         }
         to.bytes
     }
@@ -206,7 +206,7 @@ impl Record {
             6 => Record::Left(Wire::take(&mut from)?),
             7 => Record::Done,
             8 => Record::Freed(Wire::take(&mut from)?),
-            9 => Record::GivenUp(Wire::take(&mut from)?),
+            9 => Record::Abandoned(Wire::take(&mut from)?),
             other => return Err(WireError(format!("unknown record {other}"))),
         };
         from.finish()?;
@@ -255,7 +255,7 @@ mod tests {
             Record::Left(7),
             Record::Done,
             Record::Freed(FreedRecord { group: GroupId(3), by: 1, last: true }),
-            Record::GivenUp(2),
+            Record::Abandoned(2),
         ]
     }
 

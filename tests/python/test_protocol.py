@@ -67,9 +67,9 @@ def test_child_ended_has_the_documented_bytes():
     assert payload == golden("**36 ChildEnded**")
 
 
-def test_given_up_has_the_documented_bytes():
-    payload = wire.given_up(("a", "a/boot"), [(812, 4711, 0xF0000001)], [bytes([4] * 16)])
-    assert payload == golden("**37 GivenUp**")
+def test_abandoned_has_the_documented_bytes():
+    payload = wire.abandoned(("a", "a/boot"), [(812, 4711, 0xF0000001)], [bytes([4] * 16)])
+    assert payload == golden("**37 Abandoned**")
 
 
 def test_status_query_has_the_documented_bytes():

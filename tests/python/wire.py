@@ -130,8 +130,8 @@ def child_ended(host, process, killed, number, launch=None):
     return text(host[0]) + text(host[1]) + ended + option(launch)
 
 
-def given_up(host, processes, launches=()):
-    """The payload of a GivenUp."""
+def abandoned(host, processes, launches=()):
+    """The payload of an Abandoned."""
     listed = b"".join(struct.pack("<IQQ", *process) for process in processes)
     known = struct.pack("<I", len(launches)) + b"".join(launches)
     return text(host[0]) + text(host[1]) + struct.pack("<I", len(processes)) + listed + known

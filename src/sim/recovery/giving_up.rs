@@ -109,7 +109,7 @@ impl World {
         there.into_iter().for_each(|node| self.is_ended(node));
         let late = self.random.once_in(4);
         let after = if late { self.random.span_ms(300..4000) } else { self.random.span_us(100..20_000) };
-        self.queue.put(self.now + after, Event::Word(Word::GivenUp(slot, self.processes.len())));
+        self.queue.put(self.now + after, Event::Word(Word::Abandoned(slot, self.processes.len())));
     }
 
     /// Somebody ends this process for good, if it runs.
@@ -132,13 +132,13 @@ impl World {
         self.fault(Duration::ZERO);
         self.giving_up.was_said = true;
         self.disturb(node, 1);
-        self.word(Word::GivenUp(slot, self.processes.len()));
+        self.word(Word::Abandoned(slot, self.processes.len()));
     }
 
     /// Something is put out to be written.
     pub(super) fn is_written(&mut self, number: u64, record: &Record) -> Result<(), String> {
         match record {
-            Record::GivenUp(key) => {
+            Record::Abandoned(key) => {
                 let seat = self.host.running.as_ref().and_then(|running| running.brain.seats().nth(*key as usize));
                 let pid = seat.ok_or("a place that does not exist is given up")?.register.process.pid;
                 let slot = self.processes[pid as usize - 1000].slot;
@@ -165,7 +165,7 @@ impl World {
         let Some(running) = &self.host.running else { return };
         let lives: Vec<usize> = running.brain.seats().map(|seat| seat.register.process.pid as usize - 1000).collect();
         let slot = |key: u32| self.processes[lives[key as usize]].slot;
-        let is_of = |record: &Record, wanted| matches!(record, Record::GivenUp(key) if slot(*key) == wanted);
+        let is_of = |record: &Record, wanted| matches!(record, Record::Abandoned(key) if slot(*key) == wanted);
         let kept: Vec<usize> =
             (0..self.slots.len()).filter(|slot| records.iter().any(|record| is_of(record, *slot))).collect();
         self.giving_up.rewritten(|slot| kept.contains(&slot));
@@ -188,7 +188,7 @@ impl World {
         let slot = |key: u32| self.processes[epoch.seats[key as usize].register.process.pid as usize - 1000].slot;
         let known: BTreeSet<usize> = records[newest.unwrap_or(0)..]
             .iter()
-            .filter_map(|record| if let Record::GivenUp(key) = record { Some(slot(*key)) } else { None })
+            .filter_map(|record| if let Record::Abandoned(key) = record { Some(slot(*key)) } else { None })
             .collect();
         let mut awaited = self.giving_up.slots.iter().filter(|slot| self.giving_up.durable.contains_key(slot));
         if let Some(slot) = awaited.find(|slot| !known.contains(slot)) {
@@ -239,7 +239,7 @@ impl World {
         let records = running.brain.snapshot();
         let is_done = records.contains(&Record::Done);
         // In the run before, where somebody who was in that is still there to be told.
-        let was_said = records.iter().any(|record| matches!(record, Record::GivenUp(_)));
+        let was_said = records.iter().any(|record| matches!(record, Record::Abandoned(_)));
         if result.is_err() && !is_done && (was_said || self.giving_up.was_said) {
             let after = self.random.span_ms(300..3000);
             self.fault(after);

@@ -9,7 +9,7 @@ use super::table::Event as Met;
 use super::world::{Event, World};
 use crate::membership::{self, ConnId};
 use crate::sim::network::{Fate, Side};
-use crate::wire::{ChildEnded, GivenUp, HowEnded, Lane, Message};
+use crate::wire::{Abandoned, ChildEnded, HowEnded, Lane, Message};
 use std::time::Duration;
 
 /// What a launcher says.
@@ -18,7 +18,7 @@ pub(super) enum Word {
     /// This process has ended.
     Ended(usize),
     /// Nobody is started in this slot any more, in which there were processes up to this one then.
-    GivenUp(usize, usize),
+    Abandoned(usize, usize),
 }
 
 impl World {
@@ -47,7 +47,7 @@ impl World {
             self.fault(Duration::ZERO);
             return self.met(Met::MessageLost(kind));
         }
-        if matches!(word, Word::GivenUp(..)) {
+        if matches!(word, Word::Abandoned(..)) {
             self.giving_up.was_said = true;
         }
         let (node, manner) = self.manner(word);
@@ -80,7 +80,7 @@ impl World {
                 };
                 (node, Some(manner))
             }
-            Word::GivenUp(slot, before) => {
+            Word::Abandoned(slot, before) => {
                 let node = current(slot).unwrap_or(0);
                 let is_one = |process: &&Process| process.alive && node < before;
                 (node, self.processes.get(node).filter(is_one).map(|_| Met::FalselyGivenUp))
@@ -99,11 +99,11 @@ impl World {
                 let (host, process) = (process.register.host.clone(), process.register.process);
                 Message::ChildEnded(ChildEnded { host, process, how, number, launch: None })
             }
-            Word::GivenUp(slot, before) => {
+            Word::Abandoned(slot, before) => {
                 let lives = self.processes.iter().take(before).filter(|process| process.slot == slot);
                 let (processes, launches) = (lives.map(|life| life.register.process).collect(), Vec::new());
                 let host = super::scheduler::host(self.plan.nodes[slot].host);
-                Message::GivenUp(GivenUp { host, processes, launches })
+                Message::Abandoned(Abandoned { host, processes, launches })
             }
         }
     }

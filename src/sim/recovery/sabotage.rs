@@ -75,8 +75,8 @@ pub(super) enum Sabotage {
     WrongAbsence,
     /// That a place is given up is told of as durable before it is; is forgotten when the scheduler is started again; is not
     /// told to one node, or with another cause; one node is told of an epoch all the same; and the job is called done.
-    GivenUpEarly,
-    ForgetGivenUp,
+    AbandonedEarly,
+    ForgetAbandoned,
     EndUntold,
     OtherEnd,
     FormedAllTheSame,
@@ -218,7 +218,7 @@ pub(super) fn reread(world: &World, records: &mut Vec<Record>) {
     match world.sabotage {
         Some(Sabotage::ForgetEpoch) => drop(records.iter().rposition(is_later).map(|at| records.remove(at))),
         Some(Sabotage::ForgetFreed) => records.retain(|record| !matches!(record, Record::Freed(_))),
-        Some(Sabotage::ForgetGivenUp) => records.retain(|record| !matches!(record, Record::GivenUp(_))),
+        Some(Sabotage::ForgetAbandoned) => records.retain(|record| !matches!(record, Record::Abandoned(_))),
         Some(Sabotage::ForgetJob) if records.iter().any(is_later) => records.push(Record::Done),
         Some(sabotage @ (Sabotage::SameSeat | Sabotage::SameNode)) => {
             for record in records {
@@ -295,8 +295,8 @@ fn each_rule_that_is_broken_is_noticed_by_its_check() {
         (Sabotage::WrongAddress, "asked for the address of"),
         (Sabotage::NobodyAbsent, "was not told that"),
         (Sabotage::WrongAbsence, "was told that one who is in"),
-        (Sabotage::GivenUpEarly, "was said before it was durable why"),
-        (Sabotage::ForgetGivenUp, "the scheduler has forgotten that slot"),
+        (Sabotage::AbandonedEarly, "was said before it was durable why"),
+        (Sabotage::ForgetAbandoned, "the scheduler has forgotten that slot"),
         (Sabotage::EndUntold, "was there when the job was given up, and was not told"),
         (Sabotage::OtherEnd, "was told of another first cause than others"),
         (Sabotage::FormedAllTheSame, "was formed, although slot"),

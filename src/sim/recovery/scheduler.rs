@@ -327,7 +327,7 @@ impl World {
         let is_of = |kind| running.written.iter().all(|(_, written)| *written == kind);
         let is_early = match self.sabotage {
             Some(Sabotage::AcknowledgeEarly) => is_of(Written::Store),
-            Some(Sabotage::GivenUpEarly) => is_of(Written::GivenUp),
+            Some(Sabotage::AbandonedEarly) => is_of(Written::GivenUp),
             _ => false,
         };
         let (life, slow) = (self.host.life, self.host.slow_until > self.now);

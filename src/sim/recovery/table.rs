@@ -61,7 +61,7 @@ impl Written {
             Record::Freed(_) => Written::Freed,
             Record::Store(_) => Written::Store,
             Record::Left(_) => Written::Left,
-            Record::GivenUp(_) => Written::GivenUp,
+            Record::Abandoned(_) => Written::GivenUp,
             Record::Done => Written::Done,
         }
     }

@@ -17,7 +17,7 @@ use crate::sys::Ending;
 use muster::net::{host, resolve};
 use muster::runtime;
 use muster::types::{HostName, LaunchId, Process};
-use muster::wire::{encode_frame, ChildEnded, GivenUp, HowEnded, Message, GIVEN_UP_MAX};
+use muster::wire::{encode_frame, Abandoned, ChildEnded, HowEnded, Message, GIVEN_UP_MAX};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::net::TcpStream;
@@ -36,7 +36,7 @@ pub struct Witness {
     lives: BTreeMap<usize, Vec<Process>>,
     launches: BTreeMap<usize, Vec<LaunchId>>,
     /// Those whose places were given up.
-    given_up: BTreeSet<usize>,
+    abandoned: BTreeSet<usize>,
 }
 
 /// How the thread is reached.
@@ -49,8 +49,8 @@ struct Thread {
 impl Witness {
     /// Of workers that found `host_id` in their environment, for the scheduler at this address. Has no thread yet.
     pub fn new(host_id: Option<String>, scheduler: (String, u16)) -> Witness {
-        let (lives, launches, given_up) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
-        Witness { host_id, scheduler, thread: None, lives, launches, given_up }
+        let (lives, launches, abandoned) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
+        Witness { host_id, scheduler, thread: None, lives, launches, abandoned }
     }
 
     /// This child's process, a worker's that has not been reaped yet, has ended. It knew itself by `launch`.
@@ -71,14 +71,14 @@ impl Witness {
 
     /// Nobody is started in the places of these children any more. Said once of each.
     pub fn gives_up(&mut self, children: impl IntoIterator<Item = usize>) {
-        let fresh: Vec<usize> = children.into_iter().filter(|child| self.given_up.insert(*child)).collect();
+        let fresh: Vec<usize> = children.into_iter().filter(|child| self.abandoned.insert(*child)).collect();
         let processes: Vec<Process> = fresh.iter().flat_map(|child| self.lives(*child)).copied().collect();
         let launches: Vec<LaunchId> =
             fresh.iter().flat_map(|child| self.launches.get(child)).flatten().copied().collect();
         let Some(host) = self.host().filter(|_| !processes.is_empty()) else { return };
         for (processes, launches) in processes.chunks(GIVEN_UP_MAX).zip(launches.chunks(GIVEN_UP_MAX)) {
             let (host, processes, launches) = (host.clone(), processes.to_vec(), launches.to_vec());
-            self.say(Message::GivenUp(GivenUp { host, processes, launches }));
+            self.say(Message::Abandoned(Abandoned { host, processes, launches }));
         }
     }
 
@@ -233,7 +233,7 @@ mod tests {
         let lives = [known_by(1), known_by(2)];
         for (processes, launches) in [(pids.map(of).to_vec(), lives.to_vec()), (vec![of(pids[0])], vec![known_by(3)])] {
             match heard(&listener) {
-                Message::GivenUp(GivenUp { host, processes: named, launches: known }) => {
+                Message::Abandoned(Abandoned { host, processes: named, launches: known }) => {
                     assert_eq!((&host.key[..], named, known), ("rack-1", processes, launches));
                 }
                 other => panic!("{other:?}"),

@@ -5,7 +5,7 @@ use crate::membership::suspicion::HELD;
 use crate::membership::testing::{host, named, rules, Bench};
 use crate::membership::{Closed, ConnId, Identity, Input, Liveness, Rules, Scheduler};
 use crate::types::{Epoch, GroupId, JobInstance, LaunchId, Process, Secret, TokenHash};
-use crate::wire::{Abort, GivenUp, GroupWish, Known, MakeGroup, Message, Record, Recover, Reentry, Register};
+use crate::wire::{Abandoned, Abort, GroupWish, Known, MakeGroup, Message, Record, Recover, Reentry, Register};
 use std::time::Duration;
 
 const MS: Duration = Duration::from_millis(1);
@@ -41,7 +41,7 @@ fn gives_up(bench: &mut Bench, serials: &[u32], on: &str) {
     let conn = WORD + bench.closed.len() as u64;
     bench.open(conn);
     let processes = serials.iter().map(|serial| process(*serial)).collect();
-    bench.say(conn, Message::GivenUp(GivenUp { host: host(on), processes, launches: Vec::new() }));
+    bench.say(conn, Message::Abandoned(Abandoned { host: host(on), processes, launches: Vec::new() }));
     assert_eq!(bench.closed.last(), Some(&ConnId(conn)));
     assert_eq!(bench.told(conn), [], "it is not answered");
 }
@@ -244,7 +244,10 @@ fn it_counts_for_no_other_process_and_for_none_that_cannot_be_told_from_another(
     lose(&mut bench);
     recover(&mut bench, 0);
     bench.open(50);
-    bench.say(50, Message::GivenUp(GivenUp { host: host("there"), processes: vec![unknown(1)], launches: Vec::new() }));
+    bench.say(
+        50,
+        Message::Abandoned(Abandoned { host: host("there"), processes: vec![unknown(1)], launches: Vec::new() }),
+    );
     assert_eq!(end_of_recovery(&mut bench, 0), None);
 }
 
@@ -259,7 +262,7 @@ fn a_scripts_child_is_known_by_what_it_inherited() {
         bench.open(50);
         let script = Process { pid: 900, ..process(0) };
         let (processes, launches) = (vec![script], vec![LaunchId([99; 16]), LaunchId([launch; 16])]);
-        bench.say(50, Message::GivenUp(GivenUp { host: host(on), processes, launches }));
+        bench.say(50, Message::Abandoned(Abandoned { host: host(on), processes, launches }));
         assert_eq!(end_of_recovery(&mut bench, 0), if meant { FIRST_CAUSE } else { None });
     }
 }
@@ -431,7 +434,7 @@ fn a_word_that_was_disproved_and_is_said_again_is_in_a_rewritten_journal() {
     assert_eq!(end_of_recovery(&mut bench, 0), FIRST_CAUSE);
     let later = &bench.written[before..];
     assert!(
-        rewritten.iter().chain(later).any(|record| *record == Record::GivenUp(1)),
+        rewritten.iter().chain(later).any(|record| *record == Record::Abandoned(1)),
         "else the next one knows nothing"
     );
 }
@@ -479,7 +482,7 @@ fn what_was_said_to_the_scheduler_before_does_not_keep_out_who_is_started_in_tha
         again.say(0, known());
         again.pass(MS * 200);
         assert_eq!(end_of_recovery(&mut again, 0), None, "it is waited for");
-        assert!(!started_again(&again, true).scheduler.snapshot().contains(&Record::GivenUp(1)));
+        assert!(!started_again(&again, true).scheduler.snapshot().contains(&Record::Abandoned(1)));
     }
 }
 
@@ -527,7 +530,7 @@ fn the_next_epoch_knows_nothing_of_it() {
     for rewritten in [true, false] {
         let mut again = started_again(&bench, rewritten);
         attach(&mut again, 0);
-        assert!(!again.scheduler.snapshot().contains(&Record::GivenUp(1)));
+        assert!(!again.scheduler.snapshot().contains(&Record::Abandoned(1)));
     }
 }
 
