@@ -1,8 +1,8 @@
 //! A place that nobody is started in any more.
 
 use crate::error::Status;
-use crate::membership::suspicion::HELD;
 use crate::membership::testing::{host, named, rules, Bench};
+use crate::membership::timers::HELD;
 use crate::membership::{Closed, ConnId, Identity, Input, Liveness, Rules, Scheduler};
 use crate::types::{Epoch, GroupId, JobInstance, LaunchId, Process, Secret, TokenHash};
 use crate::wire::{Abandoned, Abort, GroupWish, Known, MakeGroup, Message, Record, Recover, Reentry, Register};

@@ -4,9 +4,10 @@
 //! servers together. Tested in `admission_test.rs`.
 
 use super::contract::ConnId;
-use super::node::{counted, name, span, Node, Presence};
+use super::node::{counted, name, span, Node};
 use super::ranks::{canonical, rank_of_id};
 use super::revocation::Revocation;
+use super::standing::Presence;
 use super::timers::Due;
 use super::Scheduler;
 use crate::error::Status;
@@ -103,7 +104,7 @@ impl Scheduler {
                 self.send(conn, Message::Bye);
                 return self.drop_connection(conn);
             }
-            Presence::Lost if !self.nodes[&key].is_back() && self.is_culprit(key) => {
+            Presence::Lost { .. } if !self.nodes[&key].is_back() && self.is_culprit(key) => {
                 let first = self.job.verdict().map_or_else(String::new, ToString::to_string);
                 let reason = format!("this node was given up: {first}");
                 self.send(conn, Message::Rejected(Rejected { status: Status::Fenced, reason }));
@@ -112,14 +113,16 @@ impl Scheduler {
                 }
                 return self.drop_connection(conn);
             }
-            Presence::Lost | Presence::Member if self.nodes[&key].is_back() && self.cannot_recover().is_some() => {
+            Presence::Lost { .. } | Presence::Member
+                if self.nodes[&key].is_back() && self.cannot_recover().is_some() =>
+            {
                 let failure = self.cannot_recover().expect("just found");
                 let reason = format!("it comes back in vain: {failure}");
                 self.send(conn, Message::Rejected(Rejected { status: failure.status, reason }));
                 return self.drop_connection(conn);
             }
             // It closed after the job broke, perhaps before it could hear so.
-            Presence::Lost => {
+            Presence::Lost { .. } => {
                 self.present += 1;
                 if self.nodes[&key].is_back() {
                     self.begin_recovery(now);
@@ -134,8 +137,7 @@ impl Scheduler {
         let (silence, interval) = (self.silence(), self.interval());
         let Some(node) = self.nodes.get_mut(&key) else { return };
         let hearing = now - (silence - if node.is_back() { interval * 3 } else { interval });
-        node.presence = Presence::Member;
-        node.lost_since = None;
+        node.presence.return_as_member();
         let replaced = node.conn.filter(|old| *old != conn);
         node.attach(conn, now, hearing);
         if let Some(old) = replaced {
@@ -156,7 +158,7 @@ impl Scheduler {
                 self.recover_if_complete(now); // then all are told
                 if self.epoch == epoch && !self.nodes[&key].is_back() {
                     self.repeat_answers(conn, key);
-                    if presence == Presence::Lost && self.job.is_recoverable() {
+                    if presence.is_lost() && self.job.is_recoverable() {
                         self.tell_lost();
                     }
                     self.take_up_words_of_abandoning(now);
@@ -327,7 +329,7 @@ impl Scheduler {
         let state = match holder.presence {
             Presence::Member => "is already held by",
             Presence::Left => "was held, until it left, by",
-            Presence::Lost => "was held, until it was lost, by",
+            Presence::Lost { .. } => "was held, until it was lost, by",
         };
         if held.node_id == register.node_id {
             return refused(format!(

@@ -2,7 +2,7 @@
 //! `ending_test.rs`.
 
 use super::contract::{ConnId, Output};
-use super::node::{Node, Presence};
+use super::node::Node;
 use super::timers::Due;
 use super::{Queued, Scheduler};
 use crate::error::{Culprit, Error, Failure, Status};
@@ -36,8 +36,7 @@ impl Scheduler {
     /// A member is lost. What it has written is remembered: it may come back to hear the verdict, and ask again.
     pub(super) fn lose(&mut self, now: Time, key: u32) {
         let Some(node) = self.nodes.get_mut(&key) else { return };
-        node.presence = Presence::Lost;
-        node.lost_since = Some(now);
+        node.presence.lose(now);
         self.present -= 1;
         self.lost.insert(key);
         self.store.detached(key);
@@ -122,7 +121,7 @@ impl Scheduler {
         let Some(node) = self.nodes.get_mut(&key) else { return };
         node.conn = None;
         if node.is_member() {
-            node.presence = Presence::Left;
+            node.presence.leave();
             let line = format!("{} has left", node.culprit());
             self.present -= 1;
             self.note(line);
@@ -218,7 +217,7 @@ impl Scheduler {
             return self.end_if_empty(now); // all had left before this scheduler was started again
         }
         let Some(span) = self.rules.forming_timeout.filter(|_| self.present == 0) else { return };
-        let newest = self.nodes.values().filter_map(|node| node.lost_since).max().unwrap_or(self.started);
+        let newest = self.nodes.values().filter_map(|node| node.presence.lost_since()).max().unwrap_or(self.started);
         match now.since(newest) < span {
             true => self.timers.at(newest + span, Due::Vacant),
             false => self.end_broken(),

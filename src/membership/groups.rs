@@ -1,7 +1,7 @@
 //! Groups that the user makes. All members of the parent ask; then all get the same answer. Tested in `groups_test.rs` and
 //! `freed_test.rs`.
 
-use super::node::Presence;
+use super::standing::Presence;
 use super::timers::Due;
 use super::Scheduler;
 use crate::error::{Failure, Status};

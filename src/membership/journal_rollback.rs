@@ -17,7 +17,8 @@
 //! [`Told`]: crate::wire::Told
 
 use super::admission::Refusal;
-use super::node::{name, Presence};
+use super::node::name;
+use super::standing::Presence;
 use super::Scheduler;
 use crate::error::{Error, Status};
 use crate::types::Epoch;

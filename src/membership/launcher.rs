@@ -36,9 +36,9 @@
 //!   once somebody is started in the place, or its node attaches again. That a sign of life disproved it is not written.
 
 use super::contract::{Closed, ConnId};
-use super::node::{Node, Presence, Witness};
-use super::suspicion::HELD;
+use super::node::{Node, Witness};
 use super::timers::Due;
+use super::timers::HELD;
 use super::Scheduler;
 use crate::types::{HostName, LaunchId, Process, Time};
 use crate::wire::{Abandoned, ChildEnded, Record, Register};
@@ -51,7 +51,7 @@ impl Scheduler {
         let of_node = self.nodes.iter().find(|(_, node)| is_it(node));
         let of_node = of_node.or_else(|| self.nodes.iter().find(|(_, node)| was_run_by(word, &node.register)));
         let Some(key) = of_node.map(|(key, _)| *key) else { return };
-        let Some(node) = self.nodes.get_mut(&key).filter(|node| node.presence == Presence::Member) else { return };
+        let Some(node) = self.nodes.get_mut(&key).filter(|node| node.is_member()) else { return };
         let evidence = if node.register.process == word.process { word.to_string() } else { word.of_its_runner() };
         if self.job.is_forming() {
             // What ended otherwise than by a broken network has lost its place already.
@@ -82,7 +82,7 @@ impl Scheduler {
         let meant: Vec<u32> = self.nodes.iter().filter(|(_, node)| is_meant(node)).map(|(key, _)| *key).collect();
         for key in meant {
             let Some(node) = self.nodes.get_mut(&key) else { continue };
-            let is_written = node.abandoned.replace(now).is_some() || node.abandoned_before;
+            let is_written = !node.abandoned.say(now);
             self.count_abandoned(key);
             if self.rules.recovery && !is_written {
                 self.promise(Record::Abandoned(key));
@@ -95,7 +95,7 @@ impl Scheduler {
     /// A scheduler before this one was told that nobody is started in this place any more.
     pub(super) fn take_up_abandoned(&mut self, key: u32) {
         if let Some(node) = self.nodes.get_mut(&key) {
-            node.abandoned_before = true;
+            node.abandoned.take_up();
         }
         self.count_abandoned(key);
     }
@@ -119,16 +119,17 @@ impl Scheduler {
     /// One goes on with this epoch: it is to know of whom it waits for in vain.
     pub(super) fn take_up_words_of_abandoning(&mut self, now: Time) {
         let mut meant = Vec::new();
-        for (key, node) in self.nodes.iter_mut().filter(|(_, node)| node.abandoned_before) {
-            (node.abandoned, node.abandoned_before) = (Some(now), false);
-            meant.push(*key);
+        for (key, node) in &mut self.nodes {
+            if node.abandoned.count_earlier(now) {
+                meant.push(*key);
+            }
         }
         meant.into_iter().for_each(|key| self.end_if_abandoned(now, key));
     }
 
     /// Where this node is lost, and nobody will have its place, the survivors wait for nothing.
     pub(super) fn end_if_abandoned(&mut self, now: Time, key: u32) {
-        let Some(node) = self.nodes.get(&key).filter(|node| node.presence == Presence::Lost) else { return };
+        let Some(node) = self.nodes.get(&key).filter(|node| node.presence.is_lost()) else { return };
         if !self.job.is_broken() || !self.job.is_recoverable() || !node.is_abandoned() {
             return;
         }
@@ -159,7 +160,7 @@ fn was_run_by(word: &ChildEnded, register: &Register) -> bool {
 impl Node {
     /// Whether its launcher starts nobody in its place, as far as its own signs of life leave that word standing.
     pub(super) fn is_abandoned(&self) -> bool {
-        self.abandoned.is_some_and(|at| self.heard < at + HELD)
+        self.abandoned.stands(self.heard)
     }
 }
 

@@ -1,7 +1,7 @@
 use crate::error::Status;
 use crate::membership::liveness::REATTACH;
-use crate::membership::suspicion::HELD;
 use crate::membership::testing::{host, named, rules, Bench};
+use crate::membership::timers::HELD;
 use crate::membership::{Closed, ConnId, Input, Liveness, Scheduler};
 use crate::types::{JobInstance, LaunchId, Process, Time};
 use crate::wire::{ChildEnded, HowEnded, Message, Recover, Reentry, Register, Suspect};

@@ -41,7 +41,7 @@ impl Scheduler {
             self.keep_progress(now, key, heartbeat.progress);
             self.keep_gone_on(key, &heartbeat.gone_on);
         }
-        if self.recovery.is_some() && self.nodes.get(&key).is_some_and(|node| node.abandoned.is_some()) {
+        if self.recovery.is_some() && self.nodes.get(&key).is_some_and(|node| node.abandoned.is_said_here()) {
             self.recover_if_complete(now); // it lives, and may be the last that was awaited
         }
     }

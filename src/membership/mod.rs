@@ -29,6 +29,7 @@ mod record_check;
 mod recovery;
 mod returning;
 mod revocation;
+mod standing;
 mod status;
 mod store;
 mod stragglers;
@@ -49,7 +50,7 @@ use connections::Connections;
 use dispute::Dispute;
 use groups::Groups;
 use job::Job;
-use node::{Node, Presence};
+use node::Node;
 use promises::Promises;
 use recovery::Recovery;
 use revocation::{Calls, Revocation};
@@ -370,7 +371,7 @@ impl Scheduler {
         };
         let Some(node) = self.nodes.get_mut(&key) else { return };
         node.heard = now;
-        if node.presence == Presence::Lost && !matches!(message, Message::Register(_) | Message::Leave) {
+        if node.presence.is_lost() && !matches!(message, Message::Register(_) | Message::Leave) {
             // It has been told; nothing that it still wants counts.
             if self.may_go_on(key) {
                 self.attaches_anew(now, conn);

@@ -1,6 +1,7 @@
 //! What the scheduler knows of one node.
 
 use super::contract::{Closed, ConnId};
+use super::standing::{Abandonment, Presence};
 use crate::error::{Culprit, LastCall};
 use crate::types::{Epoch, GroupId, Role, Time, TokenHash};
 use crate::wire::{GroupProgress, MessageWait, Register};
@@ -8,17 +9,6 @@ use std::time::Duration;
 
 /// How many open suspicions of one node are kept; beyond that the oldest is forgotten.
 pub(super) const SUSPICIONS_MAX: usize = 64;
-
-/// Whether a node counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Presence {
-    /// It takes part (connected or not).
-    Member,
-    /// It has left in an orderly way.
-    Left,
-    /// It is lost, or has closed after the job broke.
-    Lost,
-}
 
 /// How a member's connection came to be gone.
 #[derive(Clone, Debug)]
@@ -85,10 +75,8 @@ pub(super) struct Node {
     pub(super) asked: Option<Time>,
     pub(super) suspicions: Vec<Suspicion>,
     pub(super) witness: Option<Witness>,
-    /// When its launcher said that nobody is started in its place any more.
-    pub(super) abandoned: Option<Time>,
-    /// That was said to a scheduler before this one: it counts once one comes who goes on with the epoch in which it was.
-    pub(super) abandoned_before: bool,
+    /// What its launcher has said of its place.
+    pub(super) abandoned: Abandonment,
     /// Which place was given up first in this epoch, also before somebody was started in it after all. Gone with its next sign of
     /// life.
     pub(super) abandoned_as: Option<usize>,
@@ -96,8 +84,6 @@ pub(super) struct Node {
     pub(super) epoch: Epoch,
     /// With recovery: what the token hashes to that lets its next life in.
     pub(super) token: Option<TokenHash>,
-    /// Since when it is lost.
-    pub(super) lost_since: Option<Time>,
     /// It has come back, and waits for the next epoch: the life that had its place in this one.
     pub(super) before: Option<Box<Register>>,
     /// How often it has come back and taken part again.
@@ -131,12 +117,10 @@ impl Node {
             asked: None,
             suspicions: Vec::new(),
             witness: None,
-            abandoned: None,
-            abandoned_before: false,
+            abandoned: Abandonment::None,
             abandoned_as: None,
             epoch: super::FIRST_EPOCH,
             token: None,
-            lost_since: None,
             before: None,
             restarts: 0,
             challenged: None,
@@ -164,7 +148,7 @@ impl Node {
 
     /// What was said of its place does not count any more.
     pub(super) fn is_not_abandoned(&mut self) {
-        (self.abandoned, self.abandoned_before, self.abandoned_as) = (None, false, None);
+        (self.abandoned, self.abandoned_as) = (Abandonment::None, None);
     }
 
     /// What was known of its last life does not concern this one.
@@ -267,7 +251,7 @@ impl Node {
         let heard = self.heard;
         self.witness.take_if(|witness| witness.is_disproved(heard));
         let signs = [&mut self.heard, &mut self.hearing, &mut self.attached].into_iter();
-        let asked = self.challenged.iter_mut().chain(&mut self.abandoned);
+        let asked = self.challenged.iter_mut().chain(self.abandoned.time());
         let detached = self.detached.iter_mut().map(|detached| &mut detached.since);
         let witness = self.witness.iter_mut().map(|witness| &mut witness.at);
         let suspicions = self.suspicions.iter_mut().map(|suspicion| &mut suspicion.at);

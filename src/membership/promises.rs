@@ -19,8 +19,9 @@
 //! [`Input::Persisted`]: super::Input::Persisted
 
 use super::contract::{Closed, ConnId, Identity, Output, Rules};
-use super::node::{Detached, Node, Presence};
+use super::node::{Detached, Node};
 use super::ranks::{canonical, places};
+use super::standing::Presence;
 use super::timers::Due;
 use super::{Queued, Scheduler};
 use crate::error::Status;
@@ -165,7 +166,7 @@ impl Scheduler {
         let left = self.nodes.iter().filter(|(_, node)| is_kept(node));
         records.extend(left.map(|(key, _)| Record::Left(*key)));
         // Also where a sign of life disproved it: that may be said once more, rightly, and is not written a second time.
-        let abandoned = self.nodes.iter().filter(|(_, node)| node.abandoned_before || node.abandoned.is_some());
+        let abandoned = self.nodes.iter().filter(|(_, node)| node.abandoned.is_said());
         let mut abandoned: Vec<_> = abandoned.map(|(key, node)| (node.abandoned_as, *key)).collect();
         abandoned.sort_unstable();
         records.extend(abandoned.into_iter().map(|(_, key)| Record::Abandoned(key)));
@@ -316,7 +317,7 @@ impl Scheduler {
 
     fn take_up_left(&mut self, key: u32) {
         if let Some(node) = self.nodes.get_mut(&key).filter(|node| node.is_member()) {
-            node.presence = Presence::Left;
+            node.presence.leave();
             self.present -= 1;
             self.job.left_by(key);
             self.free_groups_of(key);

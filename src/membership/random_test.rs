@@ -219,7 +219,7 @@ fn check(seed: u64, bench: &Bench) {
         assert!(bench.ended.is_some());
         return;
     }
-    let members = brain.nodes.values().filter(|node| node.presence == Presence::Member).count();
+    let members = brain.nodes.values().filter(|node| node.is_member()).count();
     assert_eq!(members, brain.present, "seed {seed}");
     assert!(bench.armed.is_some_and(|armed| armed < Time::NEVER), "seed {seed}: it always wants to be woken");
     for (key, node) in &brain.nodes {

@@ -9,8 +9,9 @@
 
 use super::admission::{refused, Refusal};
 use super::contract::{Closed, ConnId, Output};
-use super::node::{name, span, Presence};
+use super::node::{name, span};
 use super::ranks::canonical;
+use super::standing::Presence;
 use super::Scheduler;
 use crate::error::Status;
 use crate::types::{Epoch, Role, Time, TokenHash};
@@ -40,7 +41,7 @@ impl Scheduler {
             return self.check_complete(now, &register);
         };
         if let Some(node) = self.nodes.get_mut(&key) {
-            node.abandoned_before = false; // somebody was started in this place
+            node.abandoned.forget_earlier(); // somebody was started in this place
         }
         match self.entry(now, key, &register)? {
             None => self.take_back(now, conn, key, register),
@@ -91,13 +92,13 @@ impl Scheduler {
                 self.check_complete(now, register).map(|()| None)
             }
             Presence::Member => self.challenge(now, key, register).map(Some),
-            Presence::Left | Presence::Lost => {
+            Presence::Left | Presence::Lost { .. } => {
                 if let Some(failure) = self.cannot_recover() {
                     return Err((failure.status, format!("{} comes back in vain: {failure}", name(register))));
                 }
                 let tokens = register.reentry.iter().flat_map(|reentry| &reentry.tokens);
                 let known = node.token.is_some_and(|hash| tokens.into_iter().any(|token| TokenHash::of(token) == hash));
-                let lost = node.lost_since.map_or(Duration::ZERO, |since| now.since(since));
+                let lost = node.presence.lost_since().map_or(Duration::ZERO, |since| now.since(since));
                 if known || lost >= WITHOUT_TOKEN {
                     return Ok(None);
                 }
@@ -137,7 +138,7 @@ impl Scheduler {
     fn take_back(&mut self, now: Time, conn: ConnId, key: u32, mut register: Register) {
         register.forget_what_was_checked();
         let Some(node) = self.nodes.get_mut(&key) else { return };
-        let away = node.lost_since.map_or(Duration::ZERO, |since| now.since(since));
+        let away = node.presence.lost_since().map_or(Duration::ZERO, |since| now.since(since));
         let (old_conn, old_life) = (node.conn.take(), node.register.incarnation);
         self.by_id.remove(canonical(&node.register.node_id));
         self.by_id.insert(canonical(&register.node_id).to_string(), key);
@@ -146,8 +147,7 @@ impl Scheduler {
         self.fenced.insert(old_life);
         let last = std::mem::replace(&mut *node.register, register);
         node.before.get_or_insert_with(|| Box::new(last));
-        node.presence = Presence::Member;
-        node.lost_since = None;
+        node.presence.return_as_member();
         node.challenged = None;
         node.since = now;
         node.epoch = Epoch(0); // it knows of none yet

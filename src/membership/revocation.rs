@@ -1,7 +1,7 @@
 //! Revoked groups, and ranks that call different collectives. Tested in `revocation_test.rs`.
 
 use super::ranks::canonical;
-use super::suspicion::HELD;
+use super::timers::HELD;
 use super::Scheduler;
 use crate::error::{Culprit, Failure, Status};
 use crate::types::{Call, GroupId, Time};

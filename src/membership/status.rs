@@ -9,7 +9,8 @@
 use super::admission::{versions, Refusal};
 use super::connections::Connection;
 use super::contract::{ConnId, Output};
-use super::node::{span, Node, Presence};
+use super::node::{span, Node};
+use super::standing::Presence;
 use super::Scheduler;
 use crate::error::Status;
 use crate::types::{Epoch, GroupId, Time};
@@ -176,7 +177,7 @@ impl Scheduler {
         let is_recovering = self.recovery.as_ref().is_some_and(|recovery| recovery.holds(key));
         let state = match node.presence {
             Presence::Left => NodeState::Left,
-            Presence::Lost => NodeState::Lost,
+            Presence::Lost { .. } => NodeState::Lost,
             Presence::Member if node.conn.is_none() || node.confirmed_lost.is_some() => NodeState::Away,
             Presence::Member if node.is_back() => NodeState::Back,
             Presence::Member if is_recovering => NodeState::Recovering,

@@ -1,7 +1,7 @@
 //! The ranks that have not entered a collective, and where they are instead: for members who wait in it, and for whoever asks how the
 //! job is. Tested in `stragglers_test.rs` and `status_test.rs`.
 
-use super::node::Presence;
+use super::standing::Presence;
 use super::status::milliseconds;
 use super::timers::Due;
 use super::Scheduler;
@@ -181,7 +181,7 @@ impl Scheduler {
         let known = node.progress_in(query.group);
         let state = match known {
             _ if node.presence == Presence::Left => AbsenceState::Left,
-            _ if node.conn.is_none() || node.presence == Presence::Lost => AbsenceState::Silent,
+            _ if node.conn.is_none() || node.presence.is_lost() => AbsenceState::Silent,
             // Nor has one answered that has only just attached again: what is known is from before.
             _ if node.heartbeat.is_none() || query.waiting.contains(&key) => AbsenceState::Silent,
             None => AbsenceState::Never,

@@ -3,15 +3,14 @@
 //! A node that closes after it suspected X is not called lost before X has been judged: X lost, it is a consequence; X
 //! heard again since, it is a culprit of its own. Tested in `suspicion_test.rs`.
 
-use super::node::{Presence, Suspicion, Witness};
-use super::timers::Due;
+use super::node::{Suspicion, Witness};
+use super::standing::Presence;
+use super::timers::{Due, HELD};
 use super::Scheduler;
 use crate::types::Time;
 use crate::wire::{Message, PeerReport, PeerState, Suspect, Verdict};
 use std::time::Duration;
 
-/// How long "nothing is wrong with it" is held back: the peer's own end may be about to be noticed.
-pub(super) const HELD: Duration = Duration::from_millis(150);
 /// How often something that waits for another's judgement is looked at.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// How far blame is followed from node to node; beyond that one waits for the nearer ones to be judged.
@@ -95,7 +94,7 @@ impl Scheduler {
                 is_well && peer.heard > suspicion.at && now >= suspicion.at + HELD
             }
             Presence::Left => true,
-            Presence::Lost => false,
+            Presence::Lost { .. } => false,
         })
     }
 

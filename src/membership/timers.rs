@@ -7,6 +7,10 @@ use crate::types::{GroupId, Time};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+/// How long "nothing is wrong with it" is held back: the node's own end may be about to be noticed. What a node said within
+/// this time of its loss, or a launcher of its end, may have crossed it on the way.
+pub(super) const HELD: Duration = Duration::from_millis(150);
+
 /// What is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Due {

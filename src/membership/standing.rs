@@ -1,0 +1,162 @@
+//! Where a node stands, and every transition of it: whether it counts, and whether its place is abandoned.
+//!
+//! ```text
+//! member --> left
+//!   |  ^
+//!   v  |
+//!  lost        (the same life is heard again, or another has its place)
+//! ```
+//!
+//! A place is abandoned when its launcher says that no process is started in it any more. The next sign of life takes that
+//! word back. Which loss is a culprit's and which is a consequence, `suspicion.rs` decides.
+
+use super::timers::HELD;
+use crate::types::Time;
+
+/// Whether a node counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Presence {
+    /// It takes part (connected or not).
+    Member,
+    /// It has left in an orderly way.
+    Left,
+    /// It is lost, or has closed after the job broke.
+    Lost { since: Time },
+}
+
+impl Presence {
+    /// It ends in order.
+    pub(super) fn leave(&mut self) {
+        debug_assert_eq!(*self, Presence::Member, "only a member leaves");
+        *self = Presence::Left;
+    }
+
+    /// It is lost now.
+    pub(super) fn lose(&mut self, now: Time) {
+        *self = Presence::Lost { since: now };
+    }
+
+    /// It takes part once more, or another life does in its place. One that had left comes back where it left a run, and
+    /// not the job.
+    pub(super) fn return_as_member(&mut self) {
+        *self = Presence::Member;
+    }
+
+    pub(super) fn is_lost(self) -> bool {
+        self.lost_since().is_some()
+    }
+
+    /// Since when it is lost, if it is.
+    pub(super) fn lost_since(self) -> Option<Time> {
+        match self {
+            Presence::Lost { since } => Some(since),
+            Presence::Member | Presence::Left => None,
+        }
+    }
+}
+
+/// What a launcher has said of a node's place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Abandonment {
+    /// Nothing that counts.
+    #[default]
+    None,
+    /// No process is started in it any more: that was said to a scheduler before this one. It counts once a node comes that
+    /// goes on with the epoch in which it was said.
+    Earlier,
+    /// The same, said at this time.
+    Since(Time),
+}
+
+impl Abandonment {
+    /// The launcher says so now. Whether that is news.
+    pub(super) fn say(&mut self, now: Time) -> bool {
+        let is_news = *self == Abandonment::None;
+        *self = Abandonment::Since(now);
+        is_news
+    }
+
+    /// A scheduler before this one was told so.
+    pub(super) fn take_up(&mut self) {
+        *self = Abandonment::Earlier;
+    }
+
+    /// A node goes on with that epoch. Whether the word counts from now on.
+    pub(super) fn count_earlier(&mut self, now: Time) -> bool {
+        let counts = *self == Abandonment::Earlier;
+        if counts {
+            *self = Abandonment::Since(now);
+        }
+        counts
+    }
+
+    /// A process was started in this place: what an earlier scheduler was told does not hold.
+    pub(super) fn forget_earlier(&mut self) {
+        if *self == Abandonment::Earlier {
+            *self = Abandonment::None;
+        }
+    }
+
+    /// Whether it was said, to this scheduler or to one before it.
+    pub(super) fn is_said(self) -> bool {
+        self != Abandonment::None
+    }
+
+    /// Whether it was said to this scheduler, or counts as said to it.
+    pub(super) fn is_said_here(self) -> bool {
+        matches!(self, Abandonment::Since(_))
+    }
+
+    /// Whether it stands against a sign of life of this time. What was on its way when it was said is no proof.
+    pub(super) fn stands(self, heard: Time) -> bool {
+        matches!(self, Abandonment::Since(at) if heard < at + HELD)
+    }
+
+    /// This scheduler itself stood still: when it was said moves as all times do.
+    pub(super) fn time(&mut self) -> Option<&mut Time> {
+        match self {
+            Abandonment::Since(at) => Some(at),
+            Abandonment::None | Abandonment::Earlier => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_lost_until_it_returns() {
+        let mut presence = Presence::Member;
+        presence.lose(Time(3));
+        assert_eq!((presence.is_lost(), presence.lost_since()), (true, Some(Time(3))));
+        presence.return_as_member();
+        assert_eq!((presence, presence.lost_since()), (Presence::Member, None));
+        presence.leave();
+        assert_eq!((presence, presence.is_lost()), (Presence::Left, false));
+    }
+
+    #[test]
+    fn a_launchers_word_is_news_once() {
+        let mut word = Abandonment::default();
+        assert!(!word.is_said() && !word.stands(Time(0)));
+        assert!(word.say(Time(9)) && !word.say(Time(10)));
+        assert!(word.is_said() && word.is_said_here() && word.stands(Time(9)) && !word.stands(Time(10) + HELD));
+        word.forget_earlier();
+        assert_eq!(word, Abandonment::Since(Time(10)));
+    }
+
+    #[test]
+    fn a_word_to_an_earlier_scheduler_counts_once_the_epoch_goes_on() {
+        let mut word = Abandonment::default();
+        word.take_up();
+        assert!(word.is_said() && !word.is_said_here() && !word.stands(Time(0)) && word.time().is_none());
+        assert!(word.count_earlier(Time(4)) && !word.count_earlier(Time(5)));
+        assert_eq!(word, Abandonment::Since(Time(4)));
+        let mut word = Abandonment::Earlier;
+        assert!(!word.say(Time(4)));
+        let mut word = Abandonment::Earlier;
+        word.forget_earlier();
+        assert!(!word.is_said() && !word.count_earlier(Time(5)));
+    }
+}
