@@ -6,6 +6,7 @@
 //! Tested in `derived_test.rs`, and under real launchers by `tests/python/test_mpi.py`.
 
 use super::environment::{Environment, Text};
+use super::launchers::Mark;
 
 /// The ports among which those of a job are: none that the system chooses for a connection by itself.
 const FIRST_PORT: u64 = 20_000;
@@ -23,15 +24,6 @@ const HYDRA_PROXY: &str = "hydra_pmi_proxy";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DerivedJob {
     mark: String,
-}
-
-/// Something by which a launcher tells its jobs apart.
-#[derive(Debug)]
-pub enum Mark {
-    /// The values of these variables, one after the other. The first must be set.
-    Variables(&'static [&'static str]),
-    /// Where the nearest of Hydra's proxies among the process's ancestors finds its launcher.
-    HydraProxy,
 }
 
 /// What torchrun gives where its user has named no run.
@@ -69,14 +61,6 @@ impl DerivedJob {
 }
 
 impl Mark {
-    /// The variables that it looks at.
-    pub fn variables(&self) -> &'static [&'static str] {
-        match self {
-            Mark::Variables(names) => names,
-            Mark::HydraProxy => &[],
-        }
-    }
-
     fn value(&self, environment: &Environment, ancestors: &[Vec<u8>]) -> Option<String> {
         let names = match self {
             Mark::Variables(names) => names,

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::launcher::LAUNCHERS;
+use super::launchers::LAUNCHERS;
 use super::table::{Setting, TABLE};
 
 const HEAD: &str = "\

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
-use super::launcher;
+use super::launchers;
 use super::table::Setting;
 
 /// Variables with our prefix that others read, and that are no settings: of the Python package and the examples (which
@@ -46,7 +46,7 @@ impl Environment {
             if matches!(&value, Text::Valid(text) if text.is_empty()) {
                 continue;
             }
-            if Setting::of_variable(&name).is_some() || launcher::reads(&name) {
+            if Setting::of_variable(&name).is_some() || launchers::reads(&name) {
                 environment.known.insert(name, value);
             } else if name.starts_with("MUSTER_") && !BESIDE.contains(&name.as_str()) {
                 environment.unknown.push(name);

@@ -21,6 +21,7 @@ mod environment;
 mod hccl;
 mod json;
 mod launcher;
+mod launchers;
 mod nearest;
 mod rank_entry;
 mod rank_table;

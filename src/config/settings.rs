@@ -1,6 +1,7 @@
 //! From what counts to what it means: the validated settings, and the rules that join one setting to another.
 
-use super::launcher::{self, Placement};
+use super::launcher::Placement;
+use super::launchers::MASTER_ADDR;
 use super::reader::Reader;
 use super::table::{Key, TABLE};
 use super::value::{plain_decimal, LogLevel};
@@ -197,7 +198,7 @@ impl Reader<'_> {
                  {}) to the address of the host of rank 0",
                 placement.launcher.name,
                 Key::SchedHost.setting().variable(),
-                launcher::MASTER_ADDR
+                MASTER_ADDR
             )));
         }
         let (host, ports) = match placement.ports_of_job() {

@@ -3,8 +3,8 @@
 use super::calls;
 use super::constants::muster_status_t;
 use super::convert::handle;
-use super::group::muster_group_t;
 use super::guard::guard;
+use super::handles::muster_group_t;
 use crate::error::{Result, Status};
 use crate::runtime::collectives::job::Work;
 use crate::runtime::groups::group::Group;

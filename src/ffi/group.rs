@@ -1,50 +1,19 @@
 //! Groups: handles, ranks, members.
 
-use super::cluster::muster_failure_t;
 use super::constants::{
     muster_status_t, MUSTER_ADDRESS_BYTES, MUSTER_MEMBER_LEFT, MUSTER_MEMBER_LOST, MUSTER_MEMBER_PRESENT,
     MUSTER_NAME_BYTES,
 };
 use super::convert::{fixed, give_struct, handle, out as check_out, slice};
-use super::guard::{guard, guard_number, guard_or, Handle};
-use super::life::muster_cluster_t;
+use super::failure::muster_failure_t;
+use super::guard::{guard, guard_number, guard_or};
+use super::handles::{muster_cluster_t, muster_group_t};
 use crate::error::{Error, Result, Status};
 use crate::runtime::groups::group::Group;
 use crate::runtime::groups::handle::GroupHandle;
 use crate::runtime::groups::registry::{Registry, Standing};
 use std::ffi::c_char;
 use std::sync::Arc;
-
-/// An ordered set of nodes with its own sequence of collectives. The built-in ones are borrowed from their cluster, and
-/// live as long as it; those that are made of them are the caller's, to be freed with muster_group_free. Every rank must
-/// call a group's collectives in the same order.
-pub struct muster_group_t {
-    /// Shared with the calls that are in it, which may outlive muster_group_free.
-    handle: Arc<Handle<(Arc<GroupHandle>, Arc<Registry>)>>,
-    /// Whether it is its cluster's own: not the caller's to free.
-    borrowed: bool,
-}
-
-impl muster_group_t {
-    pub(super) fn new(own: Arc<GroupHandle>, registry: &Arc<Registry>, borrowed: bool) -> muster_group_t {
-        muster_group_t { handle: Arc::new(Handle::new((own, Arc::clone(registry)))), borrowed }
-    }
-
-    pub(super) fn with<R>(&self, body: impl FnOnce(&Group) -> Result<R>) -> Result<R> {
-        self.with_registry(|_, group| body(group))
-    }
-
-    /// Works on the group of the present epoch.
-    pub(super) fn with_shared<R>(&self, body: impl FnOnce(&Arc<Group>) -> Result<R>) -> Result<R> {
-        self.with_registry(|_, group| body(group))
-    }
-
-    /// The same, and on what its cluster has of groups.
-    fn with_registry<R>(&self, body: impl FnOnce(&Arc<Registry>, &Arc<Group>) -> Result<R>) -> Result<R> {
-        let handle = Arc::clone(&self.handle);
-        handle.with("group", |(own, registry)| body(registry, &own.present()))
-    }
-}
 
 /// One of a cluster's own groups; NULL when the cluster may not be used.
 ///

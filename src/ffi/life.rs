@@ -2,41 +2,13 @@
 
 use super::constants::muster_status_t;
 use super::convert::{handle, out, text};
-use super::group::muster_group_t;
-use super::guard::{guard, Handle};
+use super::guard::guard;
+use super::handles::muster_cluster_t;
 use super::settings::muster_config_t;
 use crate::config::{Config, Settings};
 use crate::error::{Result, Status};
-use crate::runtime::node::cluster::{join, Cluster, Joined};
-use crate::types::GroupId;
-use std::ffi::{c_char, CString};
-
-/// A node's cluster. Its calls are thread-safe.
-pub struct muster_cluster_t {
-    pub(super) handle: Handle<Cluster>,
-    pub(super) node_id: CString,
-    pub(super) world: muster_group_t,
-    pub(super) servers: muster_group_t,
-    pub(super) universe: muster_group_t,
-}
-
-impl muster_cluster_t {
-    fn new(cluster: Cluster) -> muster_cluster_t {
-        let group = |id| muster_group_t::new(cluster.handle(id), cluster.registry(), true);
-        let node_id = cluster.node_id().replace('\0', " ");
-        muster_cluster_t {
-            node_id: CString::new(node_id).expect("its zero bytes were just replaced"),
-            world: group(GroupId::WORLD),
-            servers: group(GroupId::SERVERS),
-            universe: group(GroupId::UNIVERSE),
-            handle: Handle::new(cluster),
-        }
-    }
-
-    pub(super) fn with<R>(&self, body: impl FnOnce(&Cluster) -> Result<R>) -> Result<R> {
-        self.handle.with("cluster", body)
-    }
-}
+use crate::runtime::node::cluster::{join, Joined};
+use std::ffi::c_char;
 
 /// The settings of a configuration, or, for NULL, of the environment.
 ///

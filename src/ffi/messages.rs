@@ -2,30 +2,16 @@
 
 use super::constants::{muster_status_t, MUSTER_ANY_SOURCE, MUSTER_ANY_TAG};
 use super::convert::{handle, out as check_out};
-use super::group::muster_group_t;
 use super::guard::guard;
+use super::handles::muster_group_t;
 use super::prepare::{check_null, dtype as check_dtype};
-use super::request::{muster_request_t, Report};
+use super::request::{muster_received_t, muster_request_t, Report};
 use crate::error::{Error, Result, Status};
 use crate::runtime::groups::group::Group;
 use crate::runtime::memory::buffer::CallBuffers;
 use crate::runtime::messages::{Direction, Post};
 use std::ffi::c_void;
 use std::sync::Arc;
-
-/// What a receive tells of the message that it got.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct muster_received_t {
-    /// The sender's rank in the group.
-    pub source: i32,
-    /// The sender's tag.
-    pub tag: i32,
-    /// How many elements came: at most as many as were asked for.
-    pub count: u64,
-    /// Their type, a MUSTER_ constant.
-    pub dtype: i32,
-}
 
 /// Elements, as a caller gives them.
 struct Elements<T> {

@@ -3,8 +3,8 @@
 use super::calls;
 use super::constants::muster_status_t;
 use super::convert::{handle, out as check_out};
-use super::group::muster_group_t;
 use super::guard::guard;
+use super::handles::muster_group_t;
 use super::request::muster_request_t;
 use crate::error::{Result, Status};
 use crate::runtime::collectives::job::Work;

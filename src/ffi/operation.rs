@@ -3,7 +3,7 @@
 use super::constants::muster_status_t;
 use super::convert::{handle, null, out as check_out};
 use super::guard::guard;
-use super::life::muster_cluster_t;
+use super::handles::muster_cluster_t;
 use crate::error::{Error, Status};
 use crate::runtime::UserFunction;
 use std::ffi::c_void;

@@ -3,7 +3,6 @@
 use super::constants::muster_status_t;
 use super::convert::{give_struct, handle};
 use super::guard::{guard, Handle};
-use super::messages::muster_received_t;
 use crate::error::{Error, Result, Status};
 use crate::runtime::base::polling::Tester;
 use crate::runtime::base::request::{Outcome, Received, Request};
@@ -12,6 +11,20 @@ use std::time::Duration;
 
 thread_local! {
     static TESTER: RefCell<Tester> = const { RefCell::new(Tester::new()) };
+}
+
+/// What a receive tells of the message that it got.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct muster_received_t {
+    /// The sender's rank in the group.
+    pub source: i32,
+    /// The sender's tag.
+    pub tag: i32,
+    /// How many elements came: at most as many as were asked for.
+    pub count: u64,
+    /// Their type, a MUSTER_ constant.
+    pub dtype: i32,
 }
 
 /// An operation that was started and may still go on. Belongs to one thread at a time. To be freed with

@@ -3,7 +3,7 @@
 use super::constants::muster_status_t;
 use super::convert::{c_bytes, handle, null, out, slice};
 use super::guard::guard;
-use super::life::muster_cluster_t;
+use super::handles::muster_cluster_t;
 use crate::error::{memory, Error, Result, Status};
 use std::ffi::{c_char, c_void};
 

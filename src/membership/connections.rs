@@ -1,10 +1,9 @@
 //! Connections before and after they belong to a node, and what strangers on the port are worth: one line each.
 
 use super::contract::{Closed, ConnId, Output};
-use super::status::Reading;
 use super::timers::Due;
 use super::Scheduler;
-use crate::types::Time;
+use crate::types::{Epoch, GroupId, Time};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
@@ -14,6 +13,22 @@ pub(super) const GREETING: Duration = Duration::from_secs(5);
 pub(super) const UNREGISTERED_SPARE: usize = 256;
 /// How many strangers' addresses are remembered, so that each is mentioned once.
 pub(super) const STRANGERS_MAX: usize = 1024;
+
+/// How far a connection has been told how the job is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reading {
+    /// Of which cluster. When another has formed meanwhile all is told anew.
+    pub(super) of: Option<Epoch>,
+    pub(super) next: Next,
+}
+
+/// What comes next.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Next {
+    Node(u32),
+    Group(GroupId),
+    Nothing,
+}
 
 /// One open connection.
 #[derive(Debug)]

@@ -7,7 +7,7 @@
 //! promises nothing, so that it waits for no disk.
 
 use super::admission::{versions, Refusal};
-use super::connections::Connection;
+use super::connections::{Connection, Next, Reading};
 use super::contract::{ConnId, Output};
 use super::node::{span, Node};
 use super::standing::Presence;
@@ -28,21 +28,6 @@ const FULL_BYTES: usize = 48 << 10;
 const LOOKED_AT_MAX: usize = 1 << 15;
 /// How many calls of a node are told.
 pub(super) const CALLS_MAX: usize = 8;
-
-/// How far a connection has been told.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Reading {
-    /// Of which cluster. When another has formed meanwhile all is told anew.
-    of: Option<Epoch>,
-    next: Next,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Next {
-    Node(u32),
-    Group(GroupId),
-    Nothing,
-}
 
 impl Scheduler {
     /// Tells the next part.

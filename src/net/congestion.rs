@@ -5,8 +5,9 @@
 //! and does not pace. It is chosen before a connection is made, for BBR, once begun, has the kernel pace for good; so a
 //! listener chooses it for all, and who comes from another host is given the system's choice back.
 
+use super::call::check;
 use super::interface::address_towards;
-use super::socket::{check, tcp_socket};
+use super::socket::tcp_socket;
 use libc::socklen_t;
 use std::io;
 use std::net::SocketAddr;

@@ -6,7 +6,7 @@
 //! terminal that is held meanwhile, a file whose disk does not answer. So this is for a thread that can be left behind. It
 //! must also have SIGPIPE blocked, as the threads of [`super::thread`] have: a reader that has gone is an error here.
 
-use super::socket::check;
+use super::call::check;
 use std::io;
 use std::mem::zeroed;
 use std::os::fd::RawFd;

@@ -4,8 +4,8 @@
 //! namespaces agree too. A process is known by its number and its start time, since numbers are used again.
 //! Tested in `host_test.rs` on real children: stopped, killed, ending, and outliving their first thread.
 
+use super::call::uninterrupted;
 use super::fork::beyond_standard;
-use super::socket::uninterrupted;
 use crate::error::{Error, Result};
 use std::fs;
 use std::io::{self, Read};

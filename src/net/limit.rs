@@ -3,8 +3,8 @@
 //! The soft limit is a habit (1,024, for programs that use `select`); the hard one is the host's word. Tested in children,
 //! since the limits are the whole process's.
 
+use super::call::check;
 use super::fork::Guarded;
-use super::socket::check;
 use super::waker::Waker;
 use crate::error::{Error, Result, Status};
 use std::io;

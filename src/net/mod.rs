@@ -25,6 +25,7 @@
 //! Nothing here knows a rank, a message or a setting. The hot path returns `io::Error`, so that the caller sees
 //! `WouldBlock`; what is done once returns [`crate::error::Error`] with a whole sentence.
 
+mod call;
 mod congestion;
 pub mod foreign;
 pub mod fork;

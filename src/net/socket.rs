@@ -1,7 +1,8 @@
 //! The socket calls that neither std nor mio offers, one libc call each.
 //!
-//! Owns nothing. Tested here and through `tcp` and `listener`.
+//! Owns nothing. Tested through `tcp` and `listener`.
 
+use super::call::check;
 use super::fork::Guarded;
 use libc::{c_int, sockaddr, socklen_t};
 use std::io::{self, IoSlice, IoSliceMut};
@@ -11,25 +12,6 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 /// The most pieces that one `sendmsg` takes (UIO_MAXIOV).
 pub(super) const MAX_PIECES: usize = 1024;
-
-/// What a libc call returned: -1 stands for the thread's `errno`.
-pub(super) fn check(result: c_int) -> io::Result<c_int> {
-    if result == -1 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(result)
-    }
-}
-
-/// Repeats a call for as long as signals interrupt it.
-pub(super) fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
-    loop {
-        match call() {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            result => return result,
-        }
-    }
-}
 
 /// A TCP socket of the address's family: close-on-exec and non-blocking.
 pub(super) fn tcp_socket(address: &SocketAddr) -> io::Result<Guarded<OwnedFd>> {
@@ -176,24 +158,5 @@ fn with_raw_address<T>(address: &SocketAddr, call: impl FnOnce(*const sockaddr, 
             };
             call((&raw const raw).cast(), size_of::<libc::sockaddr_in6>() as socklen_t)
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_interrupted_call_is_repeated_and_any_other_result_is_not() {
-        let mut calls = 0;
-        let result = uninterrupted(|| {
-            calls += 1;
-            if calls < 4 {
-                return Err(io::Error::from_raw_os_error(libc::EINTR));
-            }
-            Err::<(), _>(io::ErrorKind::WouldBlock.into())
-        });
-        assert_eq!(result.unwrap_err().kind(), io::ErrorKind::WouldBlock);
-        assert_eq!(calls, 4);
     }
 }

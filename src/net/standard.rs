@@ -11,7 +11,7 @@
 //! The state is part of the table in [`super::fork`], and changes under its lock. Tested in `standard_test.rs`, in children without
 //! standard streams.
 
-use super::socket::check;
+use super::call::check;
 use std::io;
 use std::os::fd::RawFd;
 

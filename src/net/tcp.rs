@@ -122,11 +122,11 @@ impl Transport for TcpTransport {
         if buffers.iter().all(|buffer| buffer.is_empty()) {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "no room to read into"));
         }
-        socket::uninterrupted(|| socket::receive(&*self.stream, buffers))
+        super::call::uninterrupted(|| socket::receive(&*self.stream, buffers))
     }
 
     fn write(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
-        socket::uninterrupted(|| socket::send(&*self.stream, buffers))
+        super::call::uninterrupted(|| socket::send(&*self.stream, buffers))
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -6,8 +6,9 @@
 //! Such a peer's kernel may answer that it has no room even for what it had promised to take: that is sent again ever more
 //! seldom, and answered each time. (Linux answers so from 6.7 on: "net: tcp: send zero-window ACK when no memory".)
 
+use super::call::check;
 use super::signs::Acknowledged;
-use super::socket::{check, set_option};
+use super::socket::set_option;
 use libc::{c_int, socklen_t};
 use std::io;
 use std::mem::{size_of, zeroed};

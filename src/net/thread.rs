@@ -31,7 +31,7 @@ pub fn stay_mapped() {
     let mut object: libc::Dl_info = unsafe { std::mem::zeroed() };
     let here = stay_mapped as *const () as *const libc::c_void;
     // SAFETY: `object` outlives the call; the address is only compared.
-    let found = crate::net::socket::check(unsafe { libc::dladdr(here, &raw mut object) });
+    let found = crate::net::call::check(unsafe { libc::dladdr(here, &raw mut object) });
     if matches!(found, Ok(found) if found != 0) && !object.dli_fname.is_null() {
         let flags = libc::RTLD_NOW | libc::RTLD_NOLOAD | libc::RTLD_NODELETE;
         // SAFETY: the name belongs to the loaded object; NOLOAD loads nothing new, so that no foreign code runs.

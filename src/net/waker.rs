@@ -3,9 +3,9 @@
 //! A waker is an eventfd: many wakes before the sleeper looks are one report. After a report call `drain`, and only then
 //! look at what the wake was about, so that a wake in between is reported anew.
 
+use super::call::check;
 use super::fork::Guarded;
 use super::poller::{Registry, Token};
-use super::socket::check;
 use crate::error::{Error, Result};
 use mio::unix::SourceFd;
 use mio::Interest;

@@ -4,8 +4,8 @@
 //! system call carries out the receiver's part, an 8-byte all-reduce of 4 ranks took a third longer. So a collective's
 //! links are watched only while somebody sleeps, with one `poll` call. Reports levels: what is ready is reported each time.
 
+use super::call::check;
 use super::poller::{Ready, Token};
-use super::socket::check;
 use std::io;
 use std::os::fd::RawFd;
 use std::time::{Duration, Instant};

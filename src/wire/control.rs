@@ -2,8 +2,8 @@
 
 use super::codec::{code, record, take_name, Decoder, Encoder, Wire, WireError};
 use super::heartbeat::MessageWait;
-use super::members::{Member, Members};
-use super::{ADDRESSES_MAX, TOKENS_MAX};
+use super::members::{take_addresses, Member, Members};
+use super::TOKENS_MAX;
 use crate::error::{Culprit, Failure, Status};
 use crate::types::{
     Call, Device, Epoch, GroupId, HostName, Incarnation, JobInstance, LaunchId, Process, Role, Secret, Token, TokenHash,
@@ -167,15 +167,6 @@ impl Wire for Register {
             derived_job: bool::take(from)?.then(|| take_name(from, "job of the launcher")).transpose()?,
         })
     }
-}
-
-/// A node's addresses: at most [`ADDRESSES_MAX`], of at least seven bytes each.
-pub(super) fn take_addresses(from: &mut Decoder<'_>) -> Result<Vec<SocketAddr>, WireError> {
-    (0..count_addresses(from)?).map(|_| Wire::take(from)).collect()
-}
-
-pub(super) fn count_addresses(from: &mut Decoder<'_>) -> Result<usize, WireError> {
-    from.count(ADDRESSES_MAX, 7, "addresses")
 }
 
 impl Register {

@@ -5,8 +5,7 @@
 //! here is valid.
 
 use super::codec::{take_name, take_text, Decoder, Encoder, Wire, WireError};
-use super::control::take_addresses;
-use super::NAME_MAX;
+use super::{ADDRESSES_MAX, NAME_MAX};
 use crate::error::Culprit;
 use crate::types::{Device, HostName, Process, Role};
 use std::fmt;
@@ -93,7 +92,7 @@ impl Member {
             take_text(from, NAME_MAX, what)?;
         }
         Process::take(from)?;
-        (0..super::control::count_addresses(from)?).try_for_each(|_| SocketAddr::take(from).map(drop))?;
+        (0..count_addresses(from)?).try_for_each(|_| SocketAddr::take(from).map(drop))?;
         Device::take(from).map(drop)
     }
 }
@@ -185,6 +184,15 @@ impl fmt::Debug for Members {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.iter()).finish()
     }
+}
+
+/// A node's addresses: at most [`ADDRESSES_MAX`], of at least seven bytes each.
+pub(super) fn take_addresses(from: &mut Decoder<'_>) -> Result<Vec<SocketAddr>, WireError> {
+    (0..count_addresses(from)?).map(|_| Wire::take(from)).collect()
+}
+
+pub(super) fn count_addresses(from: &mut Decoder<'_>) -> Result<usize, WireError> {
+    from.count(ADDRESSES_MAX, 7, "addresses")
 }
 
 impl Wire for Members {

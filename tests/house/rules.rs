@@ -117,7 +117,7 @@ pub const STATICS: &[(&str, &str, &str)] = &[
     ("src/net/fork.rs", "HANDLERS", "part of that table: registered once"),
     ("src/net/fork.rs", "HELD", "part of that table: its lock, while this thread forks"),
     ("src/config/table.rs", "TABLE", "constant: every setting"),
-    ("src/config/launcher.rs", "LAUNCHERS", "constant: the launchers that are known"),
+    ("src/config/launchers.rs", "LAUNCHERS", "constant: the launchers that are known"),
     ("src/collective/algorithm.rs", "ALGORITHMS", "constant: the algorithms"),
 ];
 
