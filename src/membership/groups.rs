@@ -236,7 +236,7 @@ impl Scheduler {
             let wishes = std::mem::take(&mut making.wishes);
             let groups = divided(&members, &wishes);
             let made: Vec<(GroupId, Vec<u32>)> = groups.into_iter().map(|members| self.groups.make(members)).collect();
-            // Whoever has asked for this one has had the answer to the one before.
+            // A node that has asked for this one has had the answer to the one before.
             if !self.rules.recovery {
                 self.groups.makings.remove(&(parent, nth.saturating_sub(1)));
             }

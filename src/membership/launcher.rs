@@ -107,8 +107,8 @@ impl Scheduler {
         }
     }
 
-    /// Who is not here, and whose place was given up before that of this node, or while that one's was not. Who has heard so may have
-    /// left this run since, which nobody writes down: he is not the cause.
+    /// The node that is not here, and whose place was abandoned before that of this node, or while that one's was not. A
+    /// node that heard of that may have left this run since, which is not written down: it is not the cause.
     pub(super) fn abandoned_earlier(&self, key: u32) -> Option<u32> {
         let own = self.nodes.get(&key)?.abandoned_as.unwrap_or(usize::MAX);
         let earlier = self.nodes.iter().filter(|(_, node)| node.is_member() && node.conn.is_none());

@@ -258,7 +258,7 @@ impl Scheduler {
             token: node.token,
             restarts: node.restarts,
         };
-        // Whose place another will have from the next epoch on is not fenced in this one.
+        // A life whose place another will have from the next epoch on is not fenced in this one.
         let before = self.nodes.values().filter_map(|node| node.before.as_ref());
         let seated: BTreeSet<Incarnation> = before.map(|before| before.incarnation).collect();
         EpochRecord {

@@ -57,7 +57,7 @@ struct Client {
 struct Kept {
     /// The number in the reply.
     number: i64,
-    /// The how-manieth change by this life of the node it was.
+    /// Its number among the changes by this life of the node.
     change: u64,
 }
 
@@ -80,7 +80,7 @@ pub(super) struct Store {
 pub(super) struct Change {
     pub(super) key: Vec<u8>,
     pub(super) value: Option<Blob>,
-    /// The node, its request, the number in the answer, and the how-manieth change by this life of the node it is.
+    /// The node, its request, the number in the answer, and the number of this change among those by this life of the node.
     pub(super) by: Option<(u32, u64, i64, u64)>,
 }
 

@@ -137,11 +137,11 @@ impl Scheduler {
             return self.verdict_on(now, last);
         }
         if has_waited {
-            // Whoever is blamed has had every chance to be found lost: the last that is certainly gone.
+            // The node that is blamed has had every chance to be found lost: the last that is certainly gone.
             let gone = chain.iter().rev().copied().find(is_confirmed_lost);
             return self.verdict_on(now, gone.unwrap_or(key));
         }
-        // Whoever is blamed and gone looks at the next one itself, and often enough for all.
+        // A node that is blamed and gone looks at the next one itself, and often enough for all.
         let blames_the_gone = chain.get(1).is_some_and(is_confirmed_lost);
         let again = if blames_the_gone { self.interval().max(LOOK_AGAIN) } else { LOOK_AGAIN };
         self.timers.at(now + again, Due::Judge(key));

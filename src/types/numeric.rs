@@ -93,7 +93,7 @@ pub enum ReduceOp {
     Xor,
     /// A function of the user's.
     User {
-        /// The how-manieth it is that was made on the cluster, from 0.
+        /// Its number among those made on the cluster, from 0.
         number: u32,
         /// Whether operands may be exchanged.
         commutative: bool,

@@ -47,7 +47,7 @@ record! {
     pub struct MakeGroup {
         /// The group that it is made of.
         pub parent: GroupId,
-        /// The how-manieth group it is that is made of it, from 1.
+        /// Its number among the groups that are made of it, from 1.
         pub nth: u64,
         /// The sequence number that the making takes on the parent.
         pub sequence: u64,
@@ -63,7 +63,7 @@ record! {
     pub struct GroupMade {
         /// The group that it is made of.
         pub parent: GroupId,
-        /// The how-manieth group it is.
+        /// Its number among those.
         pub nth: u64,
         /// The new group; none if the receiver is not in one.
         pub group: Option<GroupId>,

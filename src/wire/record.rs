@@ -58,7 +58,7 @@ record! {
     pub struct MakingRecord {
         /// The group that they were made of.
         pub parent: GroupId,
-        /// The how-manieth making that was.
+        /// The number of that making.
         pub nth: u64,
         /// One who wanted it.
         pub by: u32,
@@ -100,8 +100,8 @@ pub struct StoreRecord {
     pub key: Option<Vec<u8>>,
     /// What it holds from now on; none: it is deleted.
     pub value: Option<Blob>,
-    /// Who asked: its index, its life and the request's number; the number in the answer; and the how-manieth change by that
-    /// life it is.
+    /// Who asked: its index, its life and the request's number; the number in the answer; and the number of this change among those by that
+    /// life.
     pub by: Option<(u32, Incarnation, u64, i64, u64)>,
 }
 
@@ -158,7 +158,7 @@ fn take_bytes(from: &mut Decoder<'_>) -> Result<Option<Vec<u8>>, WireError> {
 pub enum Record {
     /// The job begins; the first record.
     Job(JobRecord),
-    /// The scheduler was started for the how-manieth time.
+    /// How often the scheduler was started, this time included.
     Generation(u64),
     /// An epoch is complete.
     Epoch(EpochRecord),

@@ -148,8 +148,7 @@ record! {
         pub reason: String,
         /// For `Add` and `Delete`.
         pub number: i64,
-        /// The how-manieth change of the store by this life of the node it is, in the order in which they were made; 0: it has
-        /// changed nothing.
+        /// The number of this change among those of the store by this life of the node, in order; 0: it has changed nothing.
         pub change: u64,
         /// How long the value is.
         pub value_bytes: u64,

@@ -117,7 +117,7 @@ impl Node {
             }
         }
         if !self.over {
-            // Whoever ends without leaving says so, if that is possible at once; nobody need find it out.
+            // A node that ends without leaving says so, if that is possible at once; nobody need find it out.
             self.send(Message::Gone);
             self.connection.write();
         }

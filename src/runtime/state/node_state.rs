@@ -54,7 +54,7 @@ pub enum Stirred {
 /// No epoch's number.
 const NO_EPOCH: u64 = u64::MAX;
 
-/// A group to be made: in which epoch, of which parent, and the how-manieth of it.
+/// A group to be made: in which epoch, of which parent, and its number among the groups of that parent.
 pub type Making = (Epoch, GroupId, u64);
 
 /// What the agent thread has learnt.

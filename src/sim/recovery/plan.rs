@@ -122,7 +122,7 @@ pub(super) enum Ending {
 }
 
 impl Ending {
-    /// That of a seed, and the how-manieth with that it is.
+    /// That of a seed, and its number among those of that seed.
     pub(super) fn of(seed: u64) -> (Ending, u64) {
         let (round, at) = (seed / 20, seed % 20);
         match at {
@@ -138,11 +138,11 @@ impl Ending {
 pub(super) enum When {
     /// So long after this phase began; each beginning brings about one.
     In(Phase, Duration),
-    /// The scheduler dies at this moment, the so-manieth time that it comes in this phase.
+    /// The scheduler dies at this moment, when it comes for the time of this number in this phase.
     At(Moment, Phase, u32),
-    /// The node that sends or gets this message dies then: the so-manieth of its kind in this phase.
+    /// The node that sends or gets this message dies then: the one of this number among its kind in this phase.
     With { kind: u8, phase: Phase, nth: u32 },
-    /// This message is lost with its connection: the so-manieth of its kind in this phase.
+    /// This message is lost with its connection: the one of this number among its kind in this phase.
     Lost { kind: u8, phase: Phase, nth: u32 },
 }
 

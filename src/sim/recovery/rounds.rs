@@ -42,7 +42,7 @@ pub(super) struct Links {
 /// A collective under way.
 #[derive(Debug)]
 pub(super) struct Collective {
-    /// The how-manieth call of its program it is.
+    /// Its number among the calls of its program.
     pub(super) number: u64,
     pub(super) group: GroupId,
     /// The nodes' indices, in order of rank.

@@ -56,7 +56,7 @@ pub(super) enum Event {
     },
     Program(usize, u64, Tick),
     Trouble(Trouble),
-    /// Perhaps something goes wrong in this phase, if it is still the one that began as the so-manieth.
+    /// Perhaps something goes wrong in this phase, if it is still the one with this number.
     More(Phase, u64),
     /// An attempt to connect, numbered, has come through.
     Joins(usize, usize, u64),
@@ -101,7 +101,7 @@ pub(super) struct World {
     pub(super) wrong: Option<String>,
     pub(super) table: Table,
     pub(super) phase: Phase,
-    /// The how-manieth phase this is.
+    /// This phase's number.
     phases: u64,
     pub(super) troubles: Vec<(When, Trouble)>,
     /// How many things went wrong, and the last of them.

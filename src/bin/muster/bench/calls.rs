@@ -44,7 +44,7 @@ impl Rank {
         }
     }
 
-    /// One call of the collective with `bytes` from each rank; the how-manieth it is decides about a root that goes round.
+    /// One call of the collective with `bytes` from each rank; its number decides about a root that goes round.
     pub fn call(&self, options: &Options, bytes: usize, nth: usize, buffers: &mut Buffers) -> Result<(), String> {
         let (dtype, op) = (options.dtype as i32, options.op.code() as i32);
         let count = bytes / options.dtype.size();
