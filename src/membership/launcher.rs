@@ -130,14 +130,15 @@ impl Scheduler {
     /// Where this node is lost, and nobody will have its place, the survivors wait for nothing.
     pub(super) fn end_if_abandoned(&mut self, now: Time, key: u32) {
         let Some(node) = self.nodes.get(&key).filter(|node| node.presence.is_lost()) else { return };
-        if !self.job.is_broken() || !self.job.is_recoverable() || !node.is_abandoned() {
+        if !node.is_abandoned() {
             return;
         }
         let line = format!("{} is not started again, its launcher says: the job ends as far as it is", node.culprit());
-        self.warn(line);
-        if self.job.abandon() {
-            self.refuse_next_epoch();
+        if !self.job.abandon() {
+            return;
         }
+        self.warn(line);
+        self.refuse_next_epoch();
         self.end_recovery_without();
         self.timers.at(now + self.silence(), Due::Linger);
     }

@@ -238,9 +238,6 @@ impl Scheduler {
     /// The job is broken, and the cluster will not be whole again: all who are there are told why, once. Also those who have
     /// not asked for the next epoch yet: when they do this scheduler may have ended. (An abort's verdict says it itself.)
     pub(super) fn refuse_next_epoch(&mut self) {
-        if !self.job.is_refused() {
-            return;
-        }
         let stay = |node: &Node| node.is_member() && !node.is_back();
         let conns: Vec<ConnId> = self.nodes.values().filter(|node| stay(node)).filter_map(|node| node.conn).collect();
         conns.into_iter().for_each(|conn| self.tell_no_next_epoch(conn));

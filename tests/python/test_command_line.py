@@ -20,6 +20,7 @@ def muster(*words, **options):
     return subprocess.run([MUSTER, *words], capture_output=True, text=True, timeout=LIMIT, **options)
 
 
+# A machine need not have groff. What the page consists of, the unit tests of cli/man.rs hold everywhere.
 @pytest.mark.skipif(not shutil.which("groff"), reason="groff is not installed: nothing here can render a manual page")
 def test_the_manual_page_renders_without_a_warning():
     page = muster("man")

@@ -2,7 +2,7 @@
 //! ended.
 
 use super::calls::Rank;
-use super::options::{format, number, Format, FORMAT};
+use super::options::{count, format, Format, FORMAT};
 use super::{read, Ended};
 use crate::cli::table::{option, Command as Described, Takes};
 use crate::cli::words::Words;
@@ -23,7 +23,8 @@ struct Options {
 pub const COMMAND: Described = Described {
     name: "muster bench bootstrap",
     summary: "time how long a cluster takes to start",
-    about: "Times starting N processes with `muster run` until all have passed one barrier and ended. A start before those that are timed makes the files of their logs.",
+    about: "Times starting N processes with `muster run` until all have passed one barrier and ended. A start \
+            before those that are timed makes the files of their logs.",
     options: &[
         option("worker_num", Takes::Value("N"), "8", "how many processes to start"),
         option("iters", Takes::Value("N"), "5", "how often a start is timed").letter('n'),
@@ -64,10 +65,9 @@ pub fn command(words: Vec<OsString>) -> Result<(), Ended> {
 }
 
 fn parse(words: &Words) -> Result<Options, String> {
-    let count = |name, otherwise, most| words.get(name).map_or(Ok(otherwise), |given| number(given, 1, most));
     Ok(Options {
-        worker_num: count("worker_num", 8, 1024)? as u32,
-        iterations: count("iters", 5, 1000)? as u32,
+        worker_num: count(words, "worker_num", 8, 1024)? as u32,
+        iterations: count(words, "iters", 5, 1000)? as u32,
         format: format(words)?,
     })
 }

@@ -5,7 +5,7 @@
 //! its place; then all leave, and the scheduler must end well.
 
 use super::nodes::Nodes;
-use super::options::{format, number, Format, FORMAT};
+use super::options::{count, format, Format, FORMAT};
 use super::{read, Ended};
 use crate::cli::table::{option, Command as Described, Takes};
 use crate::cli::words::Words;
@@ -53,7 +53,9 @@ struct Figures {
 pub const COMMAND: Described = Described {
     name: "muster bench forming",
     summary: "time how long a scheduler takes to form a cluster",
-    about: "Times a scheduler alone: N nodes that a few processes hold, one connection each, from the processes' start until each node has its place, and how the scheduler's resident memory grows meanwhile (the kernel's for its sockets not counted).",
+    about: "Times a scheduler alone: N nodes that a few processes hold, one connection each, from the processes' \
+            start until each node has its place, and how the scheduler's resident memory grows meanwhile (the \
+            kernel's for its sockets not counted).",
     options: &[
         option("nodes", Takes::Value("N"), "1000", "how many nodes register"),
         option("processes", Takes::Value("N"), "2", "how many processes hold them"),
@@ -79,12 +81,11 @@ pub fn command(words: Vec<OsString>) -> Result<(), Ended> {
 }
 
 fn parse(words: &Words) -> Result<Options, String> {
-    let count = |name, otherwise, most| words.get(name).map_or(Ok(otherwise), |given| number(given, 1, most));
-    let nodes = count("nodes", 1000, NODES_LIMIT)? as u32;
+    let nodes = count(words, "nodes", 1000, NODES_LIMIT)? as u32;
     Ok(Options {
         nodes,
-        processes: (count("processes", 2, MOST_PROCESSES)? as u32).min(nodes),
-        iterations: count("iters", 1, 1000)? as u32,
+        processes: (count(words, "processes", 2, MOST_PROCESSES)? as u32).min(nodes),
+        iterations: count(words, "iters", 1, 1000)? as u32,
         format: format(words)?,
     })
 }

@@ -204,15 +204,15 @@ pub fn parse(words: &Words) -> Result<Options, String> {
     };
     let (name, collective) = named("collective", &name.to_string_lossy(), &COLLECTIVES)?;
     meaningful(name, collective, words)?;
-    let count = |name, least, most| words.get(name).map(|given| number(given, least, most)).transpose();
-    let yes = |name, otherwise| count(name, 0, 1).map(|it| it.map_or(otherwise, |it| it == 1));
+    let given = |name, most| words.get(name).map(|given| number(given, 1, most).map(|it| it as u32)).transpose();
+    let yes = |name, otherwise| words.get(name).map_or(Ok(otherwise), |given| number(given, 0, 1).map(|it| it == 1));
     let options = Options {
         collective,
         name,
-        worker_num: count("worker_num", 1, 1024)?.map(|it| it as u32),
+        worker_num: given("worker_num", 1024)?,
         sizes: Vec::new(),
-        iterations: count("iters", 1, 1_000_000)?.map(|it| it as u32),
-        warmup: count("warmup", 1, 1_000_000)?.map_or(5, |it| it as u32),
+        iterations: given("iters", 1_000_000)?,
+        warmup: count(words, "warmup", 5, 1_000_000)? as u32,
         check: yes("check", true)?,
         dtype: words.get("dtype").map_or(Ok(DType::Float32), |given| one_of(given, &DTYPES))?,
         op: words.get("op").map_or(Ok(ReduceOp::Sum), |given| one_of(given, &OPS))?,
@@ -300,7 +300,7 @@ fn one_of<T: Copy>(given: &Given, known: &[(&'static str, T)]) -> Result<T, Stri
 }
 
 /// A number within limits.
-pub fn number(Given { written, value, .. }: &Given, least: u64, most: u64) -> Result<u64, String> {
+fn number(Given { written, value, .. }: &Given, least: u64, most: u64) -> Result<u64, String> {
     let found = value.parse().ok().filter(|number| (least..=most).contains(number));
     found.ok_or_else(|| format!("{written} is {value:?}: expected a number from {least} to {most}"))
 }
@@ -316,6 +316,11 @@ fn bytes(option: &str, value: &str) -> Result<u64, String> {
     found
         .filter(|bytes| *bytes <= 16 << 30)
         .ok_or_else(|| format!("{option} is {value:?}: expected a number of bytes up to 16G, as 4096 or 64K"))
+}
+
+/// What this option asks for: a number from 1 to `most`, and `otherwise` where it was not given.
+pub fn count(words: &Words, name: &str, otherwise: u64, most: u64) -> Result<u64, String> {
+    words.get(name).map_or(Ok(otherwise), |given| number(given, 1, most))
 }
 
 /// What `--format` asks for, here and in `bootstrap` and `forming`.

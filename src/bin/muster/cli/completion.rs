@@ -83,7 +83,9 @@ fn of_command(command: &'static Command, words: &[&str], begun: &str) -> Vec<Str
         _ => {}
     }
     let names: Vec<String> = command.options.iter().map(|option| format!("--{}", option.name)).collect();
-    matching(&names.iter().map(String::as_str).chain(["--help"]).collect::<Vec<_>>(), &begun.replace("-_", "--"))
+    let begun =
+        begun.strip_prefix("--").map_or_else(|| begun.to_owned(), |name| format!("--{}", name.replace('-', "_")));
+    matching(&names.iter().map(String::as_str).chain(["--help"]).collect::<Vec<_>>(), &begun)
 }
 
 fn is_called(option: &Opt, word: &str) -> bool {
@@ -111,6 +113,7 @@ mod tests {
             ("muster bench allreduce -o ", &["sum", "min", "max", "avg"]),
             ("muster bench allreduce --op=m", &["min", "max"]),
             ("muster bench bootstrap --w", &["--worker_num"]),
+            ("muster bench bootstrap --worker-n", &["--worker_num"]),
             ("muster bench bootstrap --s", &[]),
             ("muster run --jo", &["--join"]),
             ("msrun --jo", &["--join"]),

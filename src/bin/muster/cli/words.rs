@@ -77,7 +77,8 @@ pub fn read(command: &'static Command, words: Vec<OsString>) -> Result<Asked, St
         let value = match option.takes {
             Takes::Flag => flag(option, &mut parser)?,
             takes => {
-                let missing = |_| format!("{written} needs a value: {written}{}{}", joint(&written), takes.called());
+                let joint = if written.starts_with("--") { "=" } else { " " };
+                let missing = |_| format!("{written} needs a value: {written}{joint}{}", takes.called());
                 parser.value().map_err(missing)?
             }
         };
@@ -88,15 +89,6 @@ pub fn read(command: &'static Command, words: Vec<OsString>) -> Result<Asked, St
         found.given.push(Given { option, written, value });
     }
     Ok(Asked::Words(found))
-}
-
-/// What stands between an option and its value in a sentence.
-pub fn joint(written: &str) -> &'static str {
-    if written.starts_with("--") {
-        "="
-    } else {
-        " "
-    }
 }
 
 fn take_operand(command: &Command, operands: &mut Vec<OsString>, operand: OsString) -> Result<(), String> {
