@@ -11,7 +11,7 @@
 //! | [`wire`] | frames and messages: encode, decode, limits |
 //! | [`membership`] | the scheduler's brain |
 //! | [`agent`] | the node's brain |
-//! | [`collective`] | schedules as step machines, choice of algorithm, kernels |
+//! | [`schedules`] | schedules as step machines, choice of algorithm, kernels |
 //! | [`journal`] | the scheduler's append-only log and the node's identity file, on a disk |
 //! | [`net`] | sockets, pollers, wakers, names; knows nothing of ranks |
 //! | [`runtime`] | where brains meet sockets |
@@ -21,7 +21,6 @@
 #![warn(unsafe_op_in_unsafe_fn)]
 
 pub mod agent;
-pub mod collective;
 pub mod config;
 pub mod error;
 pub mod ffi;
@@ -29,6 +28,7 @@ pub mod journal;
 pub mod membership;
 pub mod net;
 pub mod runtime;
+pub mod schedules;
 #[cfg(test)]
 mod sim;
 pub mod types;

@@ -1,7 +1,7 @@
 //! What the caller wants.
 
 use super::contract::{Command, Event};
-use super::store::Request;
+use super::store::StoreRequest;
 use super::{seconds, Agent, Stage};
 use crate::error::{Error, Status};
 use crate::types::Time;
@@ -19,7 +19,7 @@ impl Agent {
                 return;
             }
             Command::Store { ask, operation, keys, delta, expected_bytes, value } => {
-                return self.store_begin(now, ask, Request { operation, keys, delta, expected_bytes, value });
+                return self.store_begin(now, ask, StoreRequest { operation, keys, delta, expected_bytes, value });
             }
             Command::StoreCancel(ask) => match self.store.cancel(ask) {
                 true => Message::StoreCancel(StoreCancel { request: ask }),
@@ -66,7 +66,7 @@ impl Agent {
         self.send_if_attached(message);
     }
 
-    fn store_begin(&mut self, now: Time, ask: u64, request: Request) {
+    fn store_begin(&mut self, now: Time, ask: u64, request: StoreRequest) {
         let expelled = matches!(&self.stage, Stage::Member(member) if member.expelled);
         let begun = match (&self.broken, expelled) {
             (Some(failure), true) => Err(failure.clone().into()),

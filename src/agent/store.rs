@@ -18,7 +18,7 @@ const CANCELLED_MAX: usize = 1024;
 const KEYS_BYTES_MAX: usize = CONTROL_PAYLOAD_MAX as usize - 1024;
 
 #[derive(Clone, Debug)]
-pub(super) struct Request {
+pub(super) struct StoreRequest {
     pub(super) operation: StoreOperation,
     pub(super) keys: Vec<Blob>,
     pub(super) delta: i64,
@@ -28,7 +28,7 @@ pub(super) struct Request {
 
 #[derive(Debug)]
 struct Pending {
-    request: Request,
+    request: StoreRequest,
     reply: Option<(StoreReply, Vec<u8>)>,
 }
 
@@ -50,7 +50,7 @@ impl Requests {
     }
 
     /// Takes a request on, or says why not.
-    pub(super) fn begin(&mut self, ask: Ask, request: Request) -> Result<(), Error> {
+    pub(super) fn begin(&mut self, ask: Ask, request: StoreRequest) -> Result<(), Error> {
         self.check(&request)?;
         if self.pending.contains_key(&ask) {
             return Err(Error::invalid(format!(
@@ -62,7 +62,7 @@ impl Requests {
     }
 
     /// The limits, before a long value travels in vain.
-    fn check(&self, request: &Request) -> Result<(), Error> {
+    fn check(&self, request: &StoreRequest) -> Result<(), Error> {
         let key_max =
             if self.key_max == 0 { STORE_PIECE_BYTES } else { self.key_max.min(STORE_PIECE_BYTES as u64) as usize };
         if let Some(key) = request.keys.iter().find(|key| key.len() > key_max) {

@@ -1,4 +1,4 @@
-use crate::config::{Config, Place, Settings};
+use crate::config::{Assignment, Config, Settings};
 
 const OPEN_MPI: [(&str, &str); 6] = [
     ("OMPI_COMM_WORLD_RANK", "1"),
@@ -35,8 +35,8 @@ fn mark(settings: &Settings) -> Option<&str> {
 }
 
 fn ports(settings: &Settings) -> &[u16] {
-    match &settings.place {
-        Place::Node { ports, .. } => ports,
+    match &settings.assignment {
+        Assignment::Node { ports, .. } => ports,
         other => panic!("expected a node, found {other:?}"),
     }
 }
@@ -154,7 +154,10 @@ fn whoever_names_the_job_a_rank_or_a_port_is_taken_at_his_word() {
 #[test]
 fn a_scheduler_that_a_program_starts_has_no_launchers_job() {
     let inside = config(&OPEN_MPI, &[]).scheduler_settings().unwrap();
-    assert_eq!((mark(&inside), &inside.place), (None, &Place::Scheduler { host: "127.0.0.1".into(), ports: vec![0] }));
+    assert_eq!(
+        (mark(&inside), &inside.assignment),
+        (None, &Assignment::Scheduler { host: "127.0.0.1".into(), ports: vec![0] })
+    );
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! HCCL's start by its cluster manager (`MS_HCCL_CM_INIT`): the values that follow from settings alone.
 
-use super::settings::{Place, Settings};
+use super::settings::{Assignment, Settings};
 use super::Key;
 use crate::error::{Error, Result};
 
@@ -35,8 +35,8 @@ impl Settings {
 
     /// Whether the settings leave room for the cluster manager, where it is asked for.
     pub(super) fn check_hccl(&self) -> Result<()> {
-        match &self.place {
-            Place::Node { ports, .. } | Place::Scheduler { ports, .. } if self.hccl_cm_init => {
+        match &self.assignment {
+            Assignment::Node { ports, .. } | Assignment::Scheduler { ports, .. } if self.hccl_cm_init => {
                 ports.iter().try_for_each(|port| self.hccl_chief_port(*port).map(|_| ()))
             }
             _ => Ok(()),

@@ -1,4 +1,4 @@
-use crate::config::{Config, Place, Settings};
+use crate::config::{Assignment, Config, Settings};
 use crate::types::Role;
 
 const TORCHRUN: [(&str, &str); 5] =
@@ -25,9 +25,9 @@ fn message(base: &[(&str, &str)], changes: &[(&str, &str)]) -> String {
     with(base, changes).settings().expect_err("these settings are an error").message().to_string()
 }
 
-fn worker(rank: u32, host: &str, port: u16) -> Place {
+fn worker(rank: u32, host: &str, port: u16) -> Assignment {
     let host = host.to_string();
-    Place::Node {
+    Assignment::Node {
         role: Role::Worker,
         host,
         ports: vec![port],
@@ -40,19 +40,19 @@ fn worker(rank: u32, host: &str, port: u16) -> Place {
 #[test]
 fn torchrun_says_it_all() {
     let found = settings(&TORCHRUN, &[]);
-    assert_eq!(found.place, worker(3, "node-a", 29502));
+    assert_eq!(found.assignment, worker(3, "node-a", 29502));
     assert_eq!((found.worker_num, found.server_num, found.device_id), (8, 0, Some(1)));
     assert!(found.warnings.is_empty());
-    assert_eq!(settings(&TORCHRUN, &[("RANK", "0")]).place, worker(0, "node-a", 29502));
-    assert_eq!(settings(&TORCHRUN, &[("MASTER_PORT", "")]).place, worker(3, "node-a", 8118));
+    assert_eq!(settings(&TORCHRUN, &[("RANK", "0")]).assignment, worker(0, "node-a", 29502));
+    assert_eq!(settings(&TORCHRUN, &[("MASTER_PORT", "")]).assignment, worker(3, "node-a", 8118));
 }
 
 #[test]
 fn open_mpi_on_one_host_meets_on_loopback() {
     let found = settings(&OPEN_MPI, &[]);
-    assert_eq!(found.place, worker(1, "127.0.0.1", 8118));
+    assert_eq!(found.assignment, worker(1, "127.0.0.1", 8118));
     assert_eq!((found.worker_num, found.device_id), (2, Some(1)));
-    assert_eq!(settings(&OPEN_MPI, &[("MASTER_ADDR", "h"), ("MASTER_PORT", "5000")]).place, worker(1, "h", 5002));
+    assert_eq!(settings(&OPEN_MPI, &[("MASTER_ADDR", "h"), ("MASTER_PORT", "5000")]).assignment, worker(1, "h", 5002));
 }
 
 #[test]
@@ -64,29 +64,29 @@ fn several_hosts_need_to_be_told_where_the_scheduler_is() {
          MASTER_ADDR) to the address of the host of rank 0"
     );
     let told: Vec<_> = spread.into_iter().chain([("MUSTER_SCHED_HOST", "a")]).collect();
-    assert_eq!(settings(&OPEN_MPI, &told).place, worker(1, "a", 8118));
+    assert_eq!(settings(&OPEN_MPI, &told).assignment, worker(1, "a", 8118));
 }
 
 #[test]
 fn mpich_has_its_row() {
     let mpich = [("PMI_RANK", "0"), ("PMI_SIZE", "3"), ("MPI_LOCALRANKID", "0"), ("MPI_LOCALNRANKS", "3")];
-    assert_eq!(settings(&mpich, &[]).place, worker(0, "127.0.0.1", 8118));
+    assert_eq!(settings(&mpich, &[]).assignment, worker(0, "127.0.0.1", 8118));
 }
 
 #[test]
 fn the_innermost_launcher_wins_and_the_others_are_not_looked_at() {
     let both: Vec<_> = TORCHRUN.iter().chain(&OPEN_MPI).copied().collect();
-    assert_eq!(settings(&both, &[("OMPI_COMM_WORLD_RANK", "77")]).place, worker(3, "node-a", 29502));
-    assert_eq!(settings(&both, &[("RANK", "")]).place, worker(1, "node-a", 29502));
+    assert_eq!(settings(&both, &[("OMPI_COMM_WORLD_RANK", "77")]).assignment, worker(3, "node-a", 29502));
+    assert_eq!(settings(&both, &[("RANK", "")]).assignment, worker(1, "node-a", 29502));
 }
 
 #[test]
 fn our_own_settings_beat_the_launchers() {
     let host = [("MUSTER_SCHED_HOST", "m"), ("MS_SCHED_HOST", "n"), ("MS_SCHED_PORT", "7000")];
-    assert_eq!(settings(&TORCHRUN, &host).place, worker(3, "m", 7000));
-    assert_eq!(settings(&TORCHRUN, &host[1..]).place, worker(3, "n", 7000));
-    assert_eq!(settings(&TORCHRUN, &[("MUSTER_RANK_ID", "0")]).place, worker(0, "node-a", 29502));
-    assert_eq!(settings(&TORCHRUN, &[("RANK_ID", "5")]).place, worker(3, "node-a", 29502));
+    assert_eq!(settings(&TORCHRUN, &host).assignment, worker(3, "m", 7000));
+    assert_eq!(settings(&TORCHRUN, &host[1..]).assignment, worker(3, "n", 7000));
+    assert_eq!(settings(&TORCHRUN, &[("MUSTER_RANK_ID", "0")]).assignment, worker(0, "node-a", 29502));
+    assert_eq!(settings(&TORCHRUN, &[("RANK_ID", "5")]).assignment, worker(3, "node-a", 29502));
     assert_eq!(settings(&TORCHRUN, &[("MS_WORKER_NUM", "16")]).worker_num, 16);
 }
 
@@ -102,10 +102,13 @@ fn with_a_role_only_rank_id_counts() {
         ("RANK_ID", "2"),
     ];
     let found = settings(&TORCHRUN, &role);
-    assert_eq!((found.place, found.device_id, found.worker_num), (worker(2, "s", 8118), None, 4));
+    assert_eq!((found.assignment, found.device_id, found.worker_num), (worker(2, "s", 8118), None, 4));
     let mut in_code = with(&TORCHRUN, &role[1..6]);
     in_code.set("role", "MS_WORKER").unwrap();
-    assert!(matches!(in_code.settings().unwrap().place, Place::Node { rank: None, hosts_scheduler: false, .. }));
+    assert!(matches!(
+        in_code.settings().unwrap().assignment,
+        Assignment::Node { rank: None, hosts_scheduler: false, .. }
+    ));
     assert!(message(&TORCHRUN, &[("MS_ROLE", "MS_WORKER")]).contains("is not set, but MS_WORKER needs it"));
 }
 
@@ -157,14 +160,14 @@ fn bad_numbers_of_a_launcher_name_its_variable() {
 #[test]
 fn a_rank_without_a_size_is_no_launcher() {
     let found = settings(&[("RANK", "3")], &[]);
-    assert_eq!(found.place, Place::Alone { node_id: None });
+    assert_eq!(found.assignment, Assignment::Alone { node_id: None });
     assert_eq!(
         found.warnings,
         ["RANK is set, but WORLD_SIZE is not: this process is not taken for one that torchrun started"]
     );
     // Else eight processes would each train alone, without a word.
     let found = settings(&[("WORLD_SIZE", "8"), ("MASTER_ADDR", "a")], &[]);
-    assert_eq!(found.place, Place::Alone { node_id: None });
+    assert_eq!(found.assignment, Assignment::Alone { node_id: None });
     assert_eq!(
         found.warnings,
         ["WORLD_SIZE is set, but RANK is not: this process is not taken for one that torchrun started"]
@@ -175,9 +178,15 @@ fn a_rank_without_a_size_is_no_launcher() {
 fn the_only_process_of_a_launcher_is_a_cluster_of_one() {
     let one = [("RANK", "0"), ("WORLD_SIZE", "1"), ("LOCAL_RANK", "0")];
     let found = settings(&one, &[]);
-    assert_eq!((found.place, found.worker_num, found.device_id), (Place::Alone { node_id: None }, 1, Some(0)));
+    assert_eq!(
+        (found.assignment, found.worker_num, found.device_id),
+        (Assignment::Alone { node_id: None }, 1, Some(0))
+    );
     assert!(found.warnings.is_empty(), "{:?}", found.warnings);
-    assert!(matches!(settings(&one, &[("MS_SERVER_NUM", "1")]).place, Place::Node { hosts_scheduler: true, .. }));
+    assert!(matches!(
+        settings(&one, &[("MS_SERVER_NUM", "1")]).assignment,
+        Assignment::Node { hosts_scheduler: true, .. }
+    ));
 }
 
 #[test]

@@ -39,7 +39,7 @@ pub use launcher::DEFAULT_PORT;
 pub use nearest::closest;
 pub use rank_entry::Host;
 pub use rank_table_text::{text as rank_table_text, Seat};
-pub use settings::{Place, Settings, StoreLimits};
+pub use settings::{Assignment, Settings, StoreLimits};
 pub use table::{Key, Setting, NODES_LIMIT, TABLE};
 pub use value::{Kind, LogLevel, Value};
 

@@ -10,7 +10,7 @@
 use std::net::IpAddr;
 
 use super::rank_table::{place, RankTable, Server};
-use super::settings::{Place, Settings};
+use super::settings::{Assignment, Settings};
 use super::value::plain_decimal;
 use super::{show, Key, Setting};
 use crate::error::{Error, Result};
@@ -33,7 +33,7 @@ impl Settings {
     pub fn take_rank(&mut self, bytes: &[u8], host: &Host<'_>) -> Result<()> {
         let table = RankTable::parse(bytes).map_err(|why| self.rank_table_error(&why))?;
         self.as_many_as_workers(&table)?;
-        let Place::Node { role: Role::Worker, rank, node_id, .. } = &self.place else { return Ok(()) };
+        let Assignment::Node { role: Role::Worker, rank, node_id, .. } = &self.assignment else { return Ok(()) };
         let found = match *rank {
             Some(rank) => {
                 let named = node_id.as_deref().and_then(plain_decimal) == Some(u64::from(rank));
@@ -41,7 +41,7 @@ impl Settings {
             }
             None => self.found(&table, host)?,
         };
-        if let Place::Node { rank, .. } = &mut self.place {
+        if let Assignment::Node { rank, .. } = &mut self.assignment {
             *rank = Some(found);
         }
         Ok(())
@@ -58,8 +58,8 @@ impl Settings {
         if ranks == self.worker_num as usize {
             return Ok(());
         }
-        Err(self.rank_table_error(&match self.place {
-            Place::Alone { .. } => format!(
+        Err(self.rank_table_error(&match self.assignment {
+            Assignment::Alone { .. } => format!(
                 "has {ranks} ranks, but this process is a cluster of one: expected MS_ROLE to be {}, or {} to be unset",
                 Key::Role.setting().kind.expectation(),
                 self.origin(Key::RankTableFile)

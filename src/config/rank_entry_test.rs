@@ -42,8 +42,8 @@ fn take(table: &str, changes: &[(&str, &str)]) -> Result<Option<u32>> {
     let mut settings = settings(changes);
     let own: [IpAddr; 2] = ["10.0.0.2", "10.0.1.2"].map(|text| text.parse().unwrap());
     settings.take_rank(table.as_bytes(), &Host { name: "b", has: &|address| own.contains(&address) })?;
-    Ok(match settings.place {
-        Place::Node { rank, .. } => rank,
+    Ok(match settings.assignment {
+        Assignment::Node { rank, .. } => rank,
         _ => None,
     })
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// What a process is to its cluster, and where the scheduler is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Assignment {
     /// No settings at all: a cluster of one.
     Alone {
         /// Its name, where it was given one.
@@ -61,7 +61,7 @@ pub struct StoreLimits {
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// What this process is, and where the scheduler is.
-    pub place: Place,
+    pub assignment: Assignment,
     /// Workers in all.
     pub worker_num: u32,
     /// Parameter servers in all.
@@ -134,13 +134,13 @@ impl Settings {
 pub(super) fn of_process(config: &Config) -> Result<Settings> {
     let reader = Reader::new(config)?;
     let role = reader.role()?;
-    let (place, worker_num, server_num) = match (role, &reader.placement) {
+    let (assignment, worker_num, server_num) = match (role, &reader.placement) {
         (Some(Role::Scheduler), _) => reader.scheduler()?,
         (Some(role), _) => reader.node(role)?,
         (None, Some(placement)) => reader.launched(placement)?,
         (None, None) => reader.alone()?,
     };
-    let settings = reader.settings(place, worker_num, server_num)?;
+    let settings = reader.settings(assignment, worker_num, server_num)?;
     settings.check_hccl()?;
     Ok(settings)
 }
@@ -151,12 +151,12 @@ pub(super) fn of_scheduler(config: &Config) -> Result<Settings> {
     let host = reader.text(Key::SchedHost)?.unwrap_or_else(|| "127.0.0.1".to_string());
     let port = reader.port()?.unwrap_or(0);
     let (worker_num, server_num) = reader.sizes("a scheduler")?;
-    reader.settings(Place::Scheduler { host, ports: vec![port] }, worker_num, server_num)
+    reader.settings(Assignment::Scheduler { host, ports: vec![port] }, worker_num, server_num)
 }
 
 /// The rules that join settings.
 impl Reader<'_> {
-    fn scheduler(&self) -> Result<(Place, u32, u32)> {
+    fn scheduler(&self) -> Result<(Assignment, u32, u32)> {
         let inherits = self.whole(Key::SchedFd)?.is_some();
         let (worker_num, server_num) = self.sizes(Role::Scheduler.ms_name())?;
         let (host, port) = if inherits {
@@ -165,10 +165,10 @@ impl Reader<'_> {
         } else {
             self.endpoint(Role::Scheduler.ms_name())?
         };
-        Ok((Place::Scheduler { host, ports: vec![port] }, worker_num, server_num))
+        Ok((Assignment::Scheduler { host, ports: vec![port] }, worker_num, server_num))
     }
 
-    fn node(&self, role: Role) -> Result<(Place, u32, u32)> {
+    fn node(&self, role: Role) -> Result<(Assignment, u32, u32)> {
         let (worker_num, server_num) = self.sizes(role.ms_name())?;
         let (host, port) = self.endpoint(role.ms_name())?;
         if role == Role::Server && server_num == 0 {
@@ -180,17 +180,17 @@ impl Reader<'_> {
             )));
         }
         let (node_id, rank) = self.identity(role, worker_num, server_num)?;
-        let place = Place::Node { role, host, ports: vec![port], node_id, rank, hosts_scheduler: false };
-        Ok((place, worker_num, server_num))
+        let assignment = Assignment::Node { role, host, ports: vec![port], node_id, rank, hosts_scheduler: false };
+        Ok((assignment, worker_num, server_num))
     }
 
     /// A worker that another launcher started.
-    fn launched(&self, placement: &Placement) -> Result<(Place, u32, u32)> {
+    fn launched(&self, placement: &Placement) -> Result<(Assignment, u32, u32)> {
         let (worker_num, server_num) = self.sizes(placement.launcher.name)?;
         let (node_id, rank) = self.identity(Role::Worker, worker_num, server_num)?;
         if worker_num == 1 && server_num == 0 {
             // Nobody else will come, so there is no need of a port that another job on this host may hold.
-            return Ok((Place::Alone { node_id }, 1, 0));
+            return Ok((Assignment::Alone { node_id }, 1, 0));
         }
         if self.set_by(Key::SchedHost).is_none() {
             return Err(Error::config(format!(
@@ -205,11 +205,12 @@ impl Reader<'_> {
             Some(ports) => (self.host(placement.launcher.name)?, ports),
             None => self.endpoint(placement.launcher.name).map(|(host, port)| (host, vec![port]))?,
         };
-        let place = Place::Node { role: Role::Worker, host, ports, node_id, rank, hosts_scheduler: rank == Some(0) };
-        Ok((place, worker_num, server_num))
+        let assignment =
+            Assignment::Node { role: Role::Worker, host, ports, node_id, rank, hosts_scheduler: rank == Some(0) };
+        Ok((assignment, worker_num, server_num))
     }
 
-    fn alone(&self) -> Result<(Place, u32, u32)> {
+    fn alone(&self) -> Result<(Assignment, u32, u32)> {
         for key in [Key::WorkerNum, Key::ServerNum] {
             let counts = matches!(self.set_by(key), Some(Origin::Code))
                 || matches!(self.set_by(key), Some(Origin::Variable(name)) if !key.setting().others.contains(&name.as_str()));
@@ -224,7 +225,7 @@ impl Reader<'_> {
                 )));
             }
         }
-        Ok((Place::Alone { node_id: self.text(Key::NodeId)? }, 1, 0))
+        Ok((Assignment::Alone { node_id: self.text(Key::NodeId)? }, 1, 0))
     }
 
     /// Where the scheduler is, for one that must know.
@@ -305,14 +306,15 @@ impl Reader<'_> {
         Ok(if is_less || self.set_by(Key::ClusterTimeout).is_none() { topo } else { cluster })
     }
 
-    fn settings(&self, place: Place, worker_num: u32, server_num: u32) -> Result<Settings> {
-        let serves = matches!(place, Place::Scheduler { .. } | Place::Node { hosts_scheduler: true, .. });
+    fn settings(&self, assignment: Assignment, worker_num: u32, server_num: u32) -> Result<Settings> {
+        let serves =
+            matches!(assignment, Assignment::Scheduler { .. } | Assignment::Node { hosts_scheduler: true, .. });
         let sched_fd = self.whole(Key::SchedFd)?.filter(|_| serves);
         let bounded = |span: Option<Option<Duration>>| span.flatten().expect("the table has a default and a limit");
         let length = |number: Option<u64>| number.expect("the table has a default");
         // Nobody waits for a cluster of one to come back.
-        let enable_recovery = self.flag(Key::EnableRecovery)? && !matches!(place, Place::Alone { .. });
-        let takes_rank = matches!(place, Place::Node { .. });
+        let enable_recovery = self.flag(Key::EnableRecovery)? && !matches!(assignment, Assignment::Alone { .. });
+        let takes_rank = matches!(assignment, Assignment::Node { .. });
         let derived_job = self.placement.as_ref().filter(|_| takes_rank).and_then(|placement| placement.job.clone());
         let recovery_path = self.text(Key::RecoveryPath)?.map(PathBuf::from);
         if enable_recovery && recovery_path.is_none() {
@@ -321,10 +323,10 @@ impl Reader<'_> {
             return Err(Error::config(format!("{flag} is on, but {path} is not set: expected {what}")));
         }
         Ok(Settings {
-            warnings: self.warnings(matches!(place, Place::Alone { .. })),
+            warnings: self.warnings(matches!(assignment, Assignment::Alone { .. })),
             unsupported: self.unsupported()?,
             origins: TABLE.iter().filter_map(|setting| Some((setting.key, self.set_by(setting.key)?))).collect(),
-            place,
+            assignment,
             worker_num,
             server_num,
             job_id: self.text(Key::JobId)?,

@@ -22,8 +22,8 @@ fn message(config: &Config) -> String {
 }
 
 fn node(config: &Config) -> (Role, String, u16, Option<String>, Option<u32>, bool) {
-    match config.settings().expect("these settings are right").place {
-        Place::Node { role, host, ports, node_id, rank, hosts_scheduler } => {
+    match config.settings().expect("these settings are right").assignment {
+        Assignment::Node { role, host, ports, node_id, rank, hosts_scheduler } => {
             assert_eq!(ports.len(), 1, "who is told of a port knows it");
             (role, host, ports[0], node_id, rank, hosts_scheduler)
         }
@@ -38,7 +38,7 @@ fn rank(config: &Config) -> Option<u32> {
 #[test]
 fn nothing_set_is_a_cluster_of_one_with_the_documented_times() {
     let settings = Config::new().settings().unwrap();
-    assert_eq!(settings.place, Place::Alone { node_id: None });
+    assert_eq!(settings.assignment, Assignment::Alone { node_id: None });
     assert_eq!((settings.worker_num, settings.server_num), (1, 0));
     assert_eq!(settings.forming_timeout, Some(Duration::from_secs(600)));
     assert_eq!(settings.operation_timeout, Some(Duration::from_secs(1800)));
@@ -57,7 +57,7 @@ fn nothing_set_is_a_cluster_of_one_with_the_documented_times() {
 fn roles_find_their_places() {
     assert_eq!(node(&worker(&[])), (Role::Worker, "10.0.0.1".into(), 8118, None, None, false));
     let scheduler = worker(&[("MS_ROLE", "MS_SCHED"), ("MS_NODE_ID", "ignored"), ("RANK_ID", "9")]).settings().unwrap();
-    assert_eq!(scheduler.place, Place::Scheduler { host: "10.0.0.1".into(), ports: vec![8118] });
+    assert_eq!(scheduler.assignment, Assignment::Scheduler { host: "10.0.0.1".into(), ports: vec![8118] });
     assert_eq!(scheduler.worker_num, 4);
     let server = worker(&[("MS_ROLE", "MS_PSERVER"), ("MS_SERVER_NUM", "2"), ("MS_NODE_ID", "1")]);
     assert_eq!(node(&server), (Role::Server, "10.0.0.1".into(), 8118, Some("1".into()), Some(1), false));
@@ -104,14 +104,14 @@ fn a_number_of_nodes_without_a_role_is_an_error() {
 fn settings_that_come_to_nothing_without_a_role_are_warned_of() {
     let config = with(&[("MS_SCHED_HOST", "a"), ("MUSTER_SCHED_PORT", "9000"), ("RANK_ID", "3"), ("RANK_SIZE", "8")]);
     let settings = config.settings().unwrap();
-    assert_eq!(settings.place, Place::Alone { node_id: None });
+    assert_eq!(settings.assignment, Assignment::Alone { node_id: None });
     assert_eq!(
         settings.warnings,
         ["MS_ROLE is not set, so this process is a cluster of one and nothing comes of MS_SCHED_HOST, \
           MUSTER_SCHED_PORT, RANK_SIZE, RANK_ID"]
     );
     let named = with(&[("MUSTER_NODE_ID", "solo")]).settings().unwrap();
-    assert_eq!(named.place, Place::Alone { node_id: Some("solo".into()) });
+    assert_eq!(named.assignment, Assignment::Alone { node_id: Some("solo".into()) });
     assert!(named.warnings.is_empty());
 }
 
@@ -151,12 +151,12 @@ fn port_zero_is_for_those_who_can_ask() {
         assert!(text.starts_with("MS_SCHED_PORT is \"0\": expected a whole number from 1024 to 65535, or 0 where"));
     }
     let inside = worker(&zero).scheduler_settings().unwrap();
-    assert_eq!(inside.place, Place::Scheduler { host: "10.0.0.1".into(), ports: vec![0] });
+    assert_eq!(inside.assignment, Assignment::Scheduler { host: "10.0.0.1".into(), ports: vec![0] });
     let inherited = worker(&[("MS_ROLE", "MS_SCHED"), ("MS_SCHED_PORT", "0"), ("MUSTER_SCHED_FD", "5")]);
     let inherited = inherited.settings().unwrap();
     assert_eq!(
-        (inherited.sched_fd, inherited.place),
-        (Some(5), Place::Scheduler { host: "10.0.0.1".into(), ports: vec![0] })
+        (inherited.sched_fd, inherited.assignment),
+        (Some(5), Assignment::Scheduler { host: "10.0.0.1".into(), ports: vec![0] })
     );
     assert_eq!(worker(&[("MUSTER_SCHED_FD", "5")]).settings().unwrap().sched_fd, None, "it is the scheduler's");
 }
@@ -168,7 +168,7 @@ fn a_scheduler_inside_a_program_needs_only_the_number_of_workers() {
     assert!(text.starts_with("MS_WORKER_NUM (in code: worker_num) is not set, but a scheduler needs it"), "{text}");
     config.set("worker_num", "3").unwrap();
     let settings = config.scheduler_settings().unwrap();
-    assert_eq!(settings.place, Place::Scheduler { host: "127.0.0.1".into(), ports: vec![0] });
+    assert_eq!(settings.assignment, Assignment::Scheduler { host: "127.0.0.1".into(), ports: vec![0] });
     assert_eq!(settings.worker_num, 3);
     assert!(worker(&[]).scheduler_settings().is_ok(), "the role is that of the process, not of this scheduler");
 }

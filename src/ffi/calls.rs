@@ -1,11 +1,11 @@
 //! Each collective's arguments, and the work that they come to. What the arguments mean stands with the entries, in
 //! `collectives.rs`.
 
-use super::prepare::{check_apart, extent, of_all, own, own_at, parts, Place, Prepared};
-use crate::collective::{Layout, Parts};
+use super::prepare::{check_apart, extent, of_all, own, own_at, parts, InPlace, Prepared};
 use crate::error::Result;
 use crate::runtime::collectives::job::Work;
 use crate::runtime::groups::group::Group;
+use crate::schedules::{Layout, Parts};
 use crate::types::CallKind;
 use std::ffi::c_void;
 
@@ -17,7 +17,7 @@ pub(super) type Lists = (*const usize, *const usize);
 
 pub(super) fn barrier() -> Result<Work<'static>> {
     // SAFETY: a barrier has no buffers.
-    unsafe { Prepared::of(CallKind::Barrier).buffers(NO_INPUT, NO_OUTPUT, Place::Never) }
+    unsafe { Prepared::of(CallKind::Barrier).buffers(NO_INPUT, NO_OUTPUT, InPlace::Never) }
 }
 
 // SAFETY: (contract) as for the entry of this name, until the work is done.
@@ -30,7 +30,7 @@ pub(super) unsafe fn broadcast(
 ) -> Result<Work<'static>> {
     let call = Prepared::of(CallKind::Broadcast).elements(count, dtype)?.root(group, root)?;
     // SAFETY: as promised by the caller; a broadcast uses the output only.
-    unsafe { call.buffers(NO_INPUT, (buf, count), Place::Never) }
+    unsafe { call.buffers(NO_INPUT, (buf, count), InPlace::Never) }
 }
 
 // SAFETY: (contract) as for the entry of this name, until the work is done.
@@ -43,7 +43,7 @@ pub(super) unsafe fn allreduce(
 ) -> Result<Work<'static>> {
     let call = Prepared::of(CallKind::Allreduce).elements(count, dtype)?.op(group, op)?;
     // SAFETY: as promised by the caller.
-    unsafe { call.buffers((input, count), (output, count), Place::InputAt(0)) }
+    unsafe { call.buffers((input, count), (output, count), InPlace::InputAt(0)) }
 }
 
 // SAFETY: (contract) as for the entry of this name, until the work is done.
@@ -58,7 +58,7 @@ pub(super) unsafe fn reduce(
     let call = Prepared::of(CallKind::Reduce).elements(count, dtype)?.op(group, op)?.root(group, root)?;
     let output = if call.is_root(group) { (output, count) } else { NO_OUTPUT };
     // SAFETY: as promised by the caller.
-    unsafe { call.buffers((input, count), output, Place::InputAt(0)) }
+    unsafe { call.buffers((input, count), output, InPlace::InputAt(0)) }
 }
 
 // SAFETY: (contract) as for the entry of this name, until the work is done.
@@ -70,7 +70,7 @@ pub(super) unsafe fn allgather(
     dtype: i32,
 ) -> Result<Work<'static>> {
     let call = Prepared::of(CallKind::Allgather).elements(count, dtype)?;
-    let place = Place::InputAt(own_at(group, count));
+    let place = InPlace::InputAt(own_at(group, count));
     // SAFETY: as promised by the caller.
     unsafe { call.buffers((input, count), (output, of_all(group, count)?), place) }
 }
@@ -92,7 +92,7 @@ pub(super) unsafe fn allgatherv(
     let call = Prepared::of(CallKind::Allgatherv).elements(count, dtype)?.agreed(&output_parts.counts);
     let call = call.layout(Layout { own: count as u64, input: Parts::default(), output: output_parts });
     // SAFETY: as promised by the caller.
-    unsafe { call.buffers((input, count), (output, all), Place::InputAt(own_displ)) }
+    unsafe { call.buffers((input, count), (output, all), InPlace::InputAt(own_displ)) }
 }
 
 // SAFETY: (contract) as for the entry of this name, until the work is done.
@@ -107,7 +107,7 @@ pub(super) unsafe fn gather(
     let call = Prepared::of(CallKind::Gather).elements(count, dtype)?.root(group, root)?;
     let output = if call.is_root(group) { (output, of_all(group, count)?) } else { NO_OUTPUT };
     // SAFETY: as promised by the caller.
-    unsafe { call.buffers((input, count), output, Place::InputAt(own_at(group, count))) }
+    unsafe { call.buffers((input, count), output, InPlace::InputAt(own_at(group, count))) }
 }
 
 // SAFETY: (contract) as for the entry of this name, until the work is done.
@@ -123,7 +123,7 @@ pub(super) unsafe fn gatherv(
     let mut layout = Layout { own: count as u64, ..Layout::default() };
     if !call.is_root(group) {
         // SAFETY: as promised by the caller.
-        return unsafe { call.layout(layout).buffers((input, count), NO_OUTPUT, Place::Never) };
+        return unsafe { call.layout(layout).buffers((input, count), NO_OUTPUT, InPlace::Never) };
     }
     // SAFETY: as promised by the caller.
     layout.output = unsafe { parts(group, (counts, "counts"), (displs, "displs")) }?;
@@ -132,7 +132,7 @@ pub(super) unsafe fn gatherv(
     check_own("gatherv", count, own_count, group)?;
     let all = extent(&layout.output);
     // SAFETY: as promised by the caller.
-    unsafe { call.layout(layout).buffers((input, count), (output, all), Place::InputAt(own_displ)) }
+    unsafe { call.layout(layout).buffers((input, count), (output, all), InPlace::InputAt(own_displ)) }
 }
 
 // SAFETY: (contract) as for the entry of this name, until the work is done.
@@ -147,7 +147,7 @@ pub(super) unsafe fn scatter(
     let call = Prepared::of(CallKind::Scatter).elements(count, dtype)?.root(group, root)?;
     let input = if call.is_root(group) { (input, of_all(group, count)?) } else { NO_INPUT };
     // SAFETY: as promised by the caller.
-    unsafe { call.buffers(input, (output, count), Place::OutputAt(own_at(group, count))) }
+    unsafe { call.buffers(input, (output, count), InPlace::OutputAt(own_at(group, count))) }
 }
 
 // SAFETY: (contract) as for the entry of this name, until the work is done.
@@ -163,7 +163,7 @@ pub(super) unsafe fn scatterv(
     let mut layout = Layout { own: count as u64, ..Layout::default() };
     if !call.is_root(group) {
         // SAFETY: as promised by the caller.
-        return unsafe { call.layout(layout).buffers(NO_INPUT, (output, count), Place::Never) };
+        return unsafe { call.layout(layout).buffers(NO_INPUT, (output, count), InPlace::Never) };
     }
     // SAFETY: as promised by the caller.
     layout.input = unsafe { parts(group, (counts, "counts"), (displs, "displs")) }?;
@@ -171,7 +171,7 @@ pub(super) unsafe fn scatterv(
     check_own("scatterv", count, own_count, group)?;
     let all = extent(&layout.input);
     // SAFETY: as promised by the caller.
-    unsafe { call.layout(layout).buffers((input, all), (output, count), Place::OutputAt(own_displ)) }
+    unsafe { call.layout(layout).buffers((input, all), (output, count), InPlace::OutputAt(own_displ)) }
 }
 
 // SAFETY: (contract) as for the entry of this name, until the work is done.
@@ -183,7 +183,7 @@ pub(super) unsafe fn reduce_scatter(
     (dtype, op): (i32, i32),
 ) -> Result<Work<'static>> {
     let call = Prepared::of(CallKind::ReduceScatter).elements(count, dtype)?.op(group, op)?;
-    let place = Place::OutputAt(own_at(group, count));
+    let place = InPlace::OutputAt(own_at(group, count));
     // SAFETY: as promised by the caller.
     unsafe { call.buffers((input, of_all(group, count)?), (output, count), place) }
 }
@@ -203,7 +203,7 @@ pub(super) unsafe fn reduce_scatterv(
     let call = Prepared::of(CallKind::ReduceScatterv).elements(0, dtype)?.op(group, op)?.agreed(&input_parts.counts);
     let call = call.layout(Layout { own: own_count as u64, input: input_parts, output: Parts::default() });
     // SAFETY: as promised by the caller.
-    unsafe { call.buffers((input, all), (output, own_count), Place::OutputAt(own_displ)) }
+    unsafe { call.buffers((input, all), (output, own_count), InPlace::OutputAt(own_displ)) }
 }
 
 // SAFETY: (contract) as for the entry of this name, until the work is done.
@@ -217,7 +217,7 @@ pub(super) unsafe fn alltoall(
     let call = Prepared::of(CallKind::Alltoall).elements(count, dtype)?;
     let all = of_all(group, count)?;
     // SAFETY: as promised by the caller.
-    unsafe { call.buffers((input, all), (output, all), Place::InputAt(0)) }
+    unsafe { call.buffers((input, all), (output, all), InPlace::InputAt(0)) }
 }
 
 // SAFETY: (contract) as for the entry of this name, until the work is done.
@@ -237,7 +237,7 @@ pub(super) unsafe fn alltoallv(
     let (sent, kept) = (own(&input_parts, group).0, own(&output_parts, group).0);
     check_own("alltoallv", sent, kept, group)?;
     // In place what is sent to a rank lies where what comes from it will.
-    let place = if input_parts == output_parts { Place::InputAt(0) } else { Place::Never };
+    let place = if input_parts == output_parts { InPlace::InputAt(0) } else { InPlace::Never };
     let (input, output) = ((input, extent(&input_parts)), (output, extent(&output_parts)));
     let call = Prepared::of(CallKind::Alltoallv).elements(0, dtype)?;
     let call = call.layout(Layout { own: sent as u64, input: input_parts, output: output_parts });

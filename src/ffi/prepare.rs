@@ -1,12 +1,12 @@
 //! From a collective's arguments to the work that the runtime does: each argument checked, and named if it is wrong.
 
 use super::convert::slice;
-use crate::collective::{Layout, Parts};
 use crate::error::{memory, Error, Result};
 use crate::runtime::collectives::job::Work;
 use crate::runtime::groups::group::Group;
 use crate::runtime::memory::buffer::CallBuffers;
 use crate::runtime::UserFunction;
+use crate::schedules::{Layout, Parts};
 use crate::types::{hash, Call, CallKind, DType, ReduceOp};
 use std::ffi::c_void;
 
@@ -17,7 +17,7 @@ pub(super) type Out = (*mut c_void, usize);
 
 /// Where one buffer must begin within the other for a call to be in place, in elements.
 #[derive(Clone, Copy)]
-pub(super) enum Place {
+pub(super) enum InPlace {
     /// The input within the output.
     InputAt(usize),
     /// The output within the input.
@@ -93,7 +93,7 @@ impl Prepared {
     /// # Safety
     /// For as long as the work is not done, `input` must be readable and `output` writable for their elements, and nobody
     /// else may write to them, or read `output`.
-    pub unsafe fn buffers(self, input: In, output: Out, place: Place) -> Result<Work<'static>> {
+    pub unsafe fn buffers(self, input: In, output: Out, place: InPlace) -> Result<Work<'static>> {
         let kind = self.call.kind;
         let element = self.call.dtype.map_or(0, DType::size);
         let bytes = |count: usize, name: &str| {
@@ -109,16 +109,16 @@ impl Prepared {
         let in_place = input_bytes > 0
             && output_bytes > 0
             && match place {
-                Place::InputAt(offset) => from == to.wrapping_add(offset * element),
-                Place::OutputAt(offset) => to == from.wrapping_add(offset * element),
-                Place::Never => false,
+                InPlace::InputAt(offset) => from == to.wrapping_add(offset * element),
+                InPlace::OutputAt(offset) => to == from.wrapping_add(offset * element),
+                InPlace::Never => false,
             };
         let apart = from.saturating_add(input_bytes) <= to || to.saturating_add(output_bytes) <= from;
         if input_bytes > 0 && output_bytes > 0 && !in_place && !apart {
             let how = match place {
-                Place::InputAt(_) => ", or in must be exactly where this rank's part of out is",
-                Place::OutputAt(_) => ", or out must be exactly where this rank's part of in is",
-                Place::Never => "",
+                InPlace::InputAt(_) => ", or in must be exactly where this rank's part of out is",
+                InPlace::OutputAt(_) => ", or out must be exactly where this rank's part of in is",
+                InPlace::Never => "",
             };
             return Err(Error::invalid(format!("{kind}: in and out overlap: they must be apart{how}")));
         }

@@ -8,13 +8,13 @@ use super::settings::muster_config_t;
 use crate::config::Config;
 use crate::error::{Error, Status};
 use crate::runtime::node::cluster::start_scheduler;
-use crate::runtime::scheduler::thread::Scheduler;
+use crate::runtime::scheduler::thread::SchedulerThread;
 use std::ffi::c_char;
 use std::time::Duration;
 
 /// A scheduler on a thread of its own. Its calls are thread-safe.
 pub struct muster_scheduler_t {
-    handle: Handle<Scheduler>,
+    handle: Handle<SchedulerThread>,
 }
 
 /// Starts a scheduler on a thread of this process. The settings name the number of workers and, if wanted, host (default

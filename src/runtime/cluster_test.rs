@@ -11,7 +11,7 @@ use crate::runtime::groups::group::Group;
 use crate::runtime::memory::buffer::CallBuffers;
 use crate::runtime::node::cluster::{join_over, start_scheduler, Cluster, Joined};
 use crate::runtime::scheduler::serving::Serving;
-use crate::runtime::scheduler::thread::Scheduler;
+use crate::runtime::scheduler::thread::SchedulerThread;
 use crate::types::{Call, CallKind, DType, GroupId, ReduceOp};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
@@ -27,11 +27,11 @@ pub(crate) fn hard(piece: usize) -> Wrap {
     Arc::new(move |transport, _| Box::new(TestLink::with_piece(transport, SEED.fetch_add(1, Ordering::Relaxed), piece)))
 }
 
-pub(crate) fn scheduler(workers: u32) -> Scheduler {
+pub(crate) fn scheduler(workers: u32) -> SchedulerThread {
     scheduler_with(workers, |_| ())
 }
 
-pub(crate) fn scheduler_with(workers: u32, set: impl FnOnce(&mut Config)) -> Scheduler {
+pub(crate) fn scheduler_with(workers: u32, set: impl FnOnce(&mut Config)) -> SchedulerThread {
     let mut config = Config::new();
     set(&mut config);
     config.set("worker_num", &workers.to_string()).unwrap();
@@ -40,19 +40,25 @@ pub(crate) fn scheduler_with(workers: u32, set: impl FnOnce(&mut Config)) -> Sch
 }
 
 /// One each of whose connections is wrapped.
-fn scheduler_over(workers: u32, wrap: Wrap) -> Scheduler {
+fn scheduler_over(workers: u32, wrap: Wrap) -> SchedulerThread {
     let mut config = Config::new();
     config.set("worker_num", &workers.to_string()).unwrap();
     config.set("cluster_timeout", "60").unwrap();
     let serving = Serving::over(&config.scheduler_settings().unwrap(), wrap, || unreachable!("there is no recovery"));
-    Scheduler::of(serving.unwrap()).unwrap()
+    SchedulerThread::of(serving.unwrap()).unwrap()
 }
 
-pub(crate) fn node(scheduler: &Scheduler, workers: u32, rank: u32, wrap: Wrap) -> Cluster {
+pub(crate) fn node(scheduler: &SchedulerThread, workers: u32, rank: u32, wrap: Wrap) -> Cluster {
     node_with(scheduler, workers, rank, wrap, |_| ())
 }
 
-fn node_with(scheduler: &Scheduler, workers: u32, rank: u32, wrap: Wrap, set: impl FnOnce(&mut Config)) -> Cluster {
+fn node_with(
+    scheduler: &SchedulerThread,
+    workers: u32,
+    rank: u32,
+    wrap: Wrap,
+    set: impl FnOnce(&mut Config),
+) -> Cluster {
     let address = scheduler.addresses()[0];
     let mut config = Config::new();
     for (key, value) in [

@@ -64,7 +64,7 @@ fn leaving_in_the_middle_of_a_call_of_another_thread_is_leaving_to_the_others() 
 }
 
 fn for_each_rank(
-    scheduler: &crate::runtime::scheduler::thread::Scheduler,
+    scheduler: &crate::runtime::scheduler::thread::SchedulerThread,
     work: impl Fn(u32, &crate::runtime::node::cluster::Cluster) -> crate::error::Error + Sync,
 ) {
     let errors: Vec<_> = std::thread::scope(|scope| {

@@ -31,7 +31,7 @@ mod memory_link_test;
 #[cfg(test)]
 mod mischief_test;
 
-pub use crate::collective::kernels::{Function, UserFunction};
+pub use crate::schedules::kernels::{Function, UserFunction};
 pub use base::identity::host_of;
 pub use base::patience::WAITS_AFTER;
 pub use base::polling::Tester;
@@ -44,5 +44,5 @@ pub use messages::{Direction, Post};
 pub use node::cluster::{join, limit_ms, serving, start_scheduler, Cluster, Joined};
 pub use scheduler::rules::check_thresholds;
 pub use scheduler::serving::Serving;
-pub use scheduler::thread::Scheduler;
+pub use scheduler::thread::SchedulerThread;
 pub use state::stragglers::{absent_in_words, place_in_words, wait_in_words};

@@ -112,5 +112,5 @@ fn a_seed_gives_the_same_story_twice() {
 #[test]
 fn collectives_drawn_by_seed_are_right() {
     let (calls, sizes, counts) = if std::env::var_os("MUSTER_SOAK").is_some() { SOAK_CALLS } else { CALLS };
-    crate::collective::soak_test::try_calls(calls, sizes, counts);
+    crate::schedules::soak_test::try_calls(calls, sizes, counts);
 }

@@ -202,7 +202,7 @@ record! {
         pub heartbeat_timeout_ms: u64,
         /// Whether data-plane frames carry payload checksums.
         pub checksums: bool,
-        /// Where algorithms change, as `collective::Thresholds` lists them.
+        /// Where algorithms change, as `schedules::Thresholds` lists them.
         pub thresholds: Vec<u64>,
         /// The longest key of the store, in bytes.
         pub store_key_max: u64,

@@ -28,15 +28,15 @@ fn imports_that_point_up_or_sideways_are_caught() {
         ),
         ("src/wire/frame.rs", "use super::super::runtime;"),
         ("src/wire/mod.rs", "use super::agent::Agent;"),
-        ("src/membership/ranks.rs", "fn f() { let _ = crate::collective::kernels::reduce; }"),
+        ("src/membership/ranks.rs", "fn f() { let _ = crate::schedules::kernels::reduce; }"),
         ("src/membership/ranks.rs", "fn f() { super::super::agent::f(); }"),
         ("src/membership/ranks.rs", "fn f(x: &::muster::agent::Agent) {}"),
         ("src/agent/mod.rs", "mod inner { fn f() { super::super::super::net::f() } }"),
         ("src/agent/mod.rs", "mod inner { use super::super::membership::Rules; }"),
         ("src/agent/mod.rs", "fn f() { println!(\"{}\", crate::membership::f()); }"),
         ("src/agent/mod.rs", "macro_rules! m { () => { $crate::net::Poller::new() } }"),
-        ("src/collective/mod.rs", "pub use crate::runtime::Group;"),
-        ("src/collective/mod.rs", "pub(crate) use crate::net as sockets;"),
+        ("src/schedules/mod.rs", "pub use crate::runtime::Group;"),
+        ("src/schedules/mod.rs", "pub(crate) use crate::net as sockets;"),
         ("src/types/time.rs", "use crate::wire::Message;"),
         ("src/types/time.rs", "use crate::error::Error;"),
         ("src/net/tcp.rs", "use crate::agent::Agent;"),
@@ -81,7 +81,7 @@ fn what_points_down_is_clean() {
     );
     clean(
         "src/runtime/node/agent_thread.rs",
-        "use crate::{agent, collective, membership, net, wire}; use crate::runtime::groups::group::Group;",
+        "use crate::{agent, membership, net, schedules, wire}; use crate::runtime::groups::group::Group;",
     );
     clean("src/runtime/node/agent_thread.rs", "mod net; use net::Own;");
     clean("src/bin/muster/main.rs", "mod run; use crate::run::agent::X; use muster::{config, net, runtime};");
@@ -112,12 +112,12 @@ fn io_in_a_room_without_io_is_caught() {
         "#[cfg(test)] mod tests { use std::net::TcpStream; }",
         "fn f() { std::arch::is_x86_feature_detected!(\"avx2\"); }",
     ] {
-        for path in ["src/wire/frame.rs", "src/membership/mod.rs", "src/agent/mod.rs", "src/collective/shape.rs"] {
+        for path in ["src/wire/frame.rs", "src/membership/mod.rs", "src/agent/mod.rs", "src/schedules/shape.rs"] {
             caught("io_free", path, text);
         }
     }
     clean("src/wire/codec.rs", "use std::net::{IpAddr, SocketAddr}; use std::time::Duration; use std::sync::Arc;");
-    clean("src/collective/kernels/mod.rs", "use std::arch::x86_64::_mm_pause;");
+    clean("src/schedules/kernels/mod.rs", "use std::arch::x86_64::_mm_pause;");
     clean("src/net/tcp.rs", "use std::net::TcpStream;");
 }
 
@@ -153,8 +153,7 @@ fn writing_outside_runtime_is_caught() {
 #[test]
 fn unsafe_in_the_wrong_place_or_without_a_reason_is_caught() {
     let with_reason = "fn f() {\n    // SAFETY: it is so.\n    unsafe { g() }\n}";
-    for path in
-        ["src/wire/frame.rs", "src/runtime/node/agent_thread.rs", "src/config/mod.rs", "src/collective/shape.rs"]
+    for path in ["src/wire/frame.rs", "src/runtime/node/agent_thread.rs", "src/config/mod.rs", "src/schedules/shape.rs"]
     {
         caught("unsafe_has_its_rooms", path, with_reason);
         caught("unsafe_has_its_rooms", path, "// SAFETY: it is so.\nunsafe impl Send for X {}");

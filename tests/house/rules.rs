@@ -31,15 +31,15 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("wire", &["config", "error", "types"]),
     ("membership", &["wire", "config", "error", "types"]),
     ("agent", &["wire", "config", "error", "types"]),
-    ("collective", &["wire", "config", "error", "types"]),
+    ("schedules", &["wire", "config", "error", "types"]),
     ("journal", &["wire", "config", "error", "types"]),
     ("net", &["wire", "config", "error", "types"]),
-    ("runtime", &["net", "journal", "membership", "agent", "collective", "wire", "config", "error", "types"]),
-    ("ffi", &["runtime", "net", "journal", "membership", "agent", "collective", "wire", "config", "error", "types"]),
+    ("runtime", &["net", "journal", "membership", "agent", "schedules", "wire", "config", "error", "types"]),
+    ("ffi", &["runtime", "net", "journal", "membership", "agent", "schedules", "wire", "config", "error", "types"]),
     ("bin", &["ffi", "runtime", "net", "wire", "config", "error", "types"]),
 ];
 
-const IO_FREE: &[&str] = &["types", "wire", "membership", "agent", "collective"];
+const IO_FREE: &[&str] = &["types", "wire", "membership", "agent", "schedules"];
 
 /// What a room without IO may not name, and the exceptions: plain values.
 const IO: &[&str] = &[
@@ -99,7 +99,7 @@ const WRITES: &[&str] = &[
 
 /// Where `unsafe` may stand.
 const UNSAFE_ROOMS: &[&str] =
-    &["src/ffi/", "src/collective/kernels", "src/runtime/memory/buffer", "src/net/", "src/bin/"];
+    &["src/ffi/", "src/schedules/kernels", "src/runtime/memory/buffer", "src/net/", "src/bin/"];
 
 const FILE_LINES_MAX: usize = 500;
 const TEST_FILE_LINES_MAX: usize = 600;
@@ -118,7 +118,7 @@ pub const STATICS: &[(&str, &str, &str)] = &[
     ("src/net/fork.rs", "HELD", "part of that table: its lock, while this thread forks"),
     ("src/config/table.rs", "TABLE", "constant: every setting"),
     ("src/config/launchers.rs", "LAUNCHERS", "constant: the launchers that are known"),
-    ("src/collective/algorithm.rs", "ALGORITHMS", "constant: the algorithms"),
+    ("src/schedules/algorithm.rs", "ALGORITHMS", "constant: the algorithms"),
 ];
 
 /// Imports point down only.
@@ -147,7 +147,7 @@ fn io_free(source: &Source) -> Broken {
     if !IO_FREE.contains(&source.room()) {
         return Vec::new();
     }
-    let kernels = source.path.starts_with("src/collective/kernels");
+    let kernels = source.path.starts_with("src/schedules/kernels");
     let foreign = source.names.iter().filter(|name| {
         let alias = name.imported && ["std", "core"].contains(&name.text().trim_end_matches("::*"));
         let arch = !kernels && ["std::arch", "core::arch"].iter().any(|path| is_within(name, path));

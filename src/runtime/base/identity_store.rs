@@ -8,7 +8,7 @@
 //! of this one is complete. Tested in `keeper_test.rs`, and by `src/sim/recovery`, whose nodes keep theirs so.
 
 use super::disk::OwnDisk;
-use crate::config::{Place, Settings};
+use crate::config::{Assignment, Settings};
 use crate::error::{Error, Result, Status};
 use crate::journal::{Disk, Entry, Identity, Locked};
 use crate::net::host;
@@ -42,8 +42,8 @@ impl IdentityStore {
         if !settings.enable_recovery {
             return Ok(None);
         }
-        let name = match &settings.place {
-            Place::Node { role, node_id, rank, .. } => lasting_name(*role, node_id.as_deref(), *rank),
+        let name = match &settings.assignment {
+            Assignment::Node { role, node_id, rank, .. } => lasting_name(*role, node_id.as_deref(), *rank),
             _ => None,
         };
         let Some(name) = name else {

@@ -2,16 +2,16 @@
 //!
 //! How a collective is carried out is in `drive`, how calls follow each other in `work`; what happens when one fails, in `failure`.
 
+use super::call_log::CallLog;
 use super::job::Jobs;
-use super::progress::Progress;
 use super::stop::Stop;
 use super::turns::Turns;
-use crate::collective::{Layout, Thresholds};
 use crate::net::Watch;
 use crate::runtime::base::mailbox::Mailbox;
 use crate::runtime::links::peers::{turn_away, Mail, Slot};
 use crate::runtime::memory::checksums::Checksums;
 use crate::runtime::state::context::Context;
+use crate::schedules::{Layout, Thresholds};
 use crate::types::{Call, CallDigest, Time};
 use crate::wire::{GroupProgress, DATA_HEADER_BYTES};
 use std::os::fd::RawFd;
@@ -47,7 +47,7 @@ pub(crate) struct Collectives {
     pub thresholds: Thresholds,
     driver: Mutex<Driver>,
     mailbox: Mailbox<Mail>,
-    progress: Mutex<Progress>,
+    progress: Mutex<CallLog>,
     pub turns: Turns,
     pub jobs: Jobs,
     /// Of calls that have ended, for those to come.
@@ -158,7 +158,7 @@ impl Collectives {
         self.driver().slots.iter_mut().for_each(|slot| *slot = Slot::Left(None));
     }
 
-    fn progress(&self) -> MutexGuard<'_, Progress> {
+    fn progress(&self) -> MutexGuard<'_, CallLog> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

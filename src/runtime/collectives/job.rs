@@ -1,10 +1,10 @@
 //! A collective as it is called, and one that is left to the progress thread.
 
 use super::queue::Queue;
-use crate::collective::kernels::UserFunction;
-use crate::collective::Layout;
 use crate::runtime::base::request::Completer;
 use crate::runtime::memory::buffer::CallBuffers;
+use crate::schedules::kernels::UserFunction;
+use crate::schedules::Layout;
 use crate::types::{Call, Time};
 use std::thread::JoinHandle;
 

@@ -3,7 +3,6 @@
 //! The agent thread mails links, interrupts, and, where it hears that the group is over while no call has the driver, says so on
 //! the links: nothing else.
 
-use crate::collective::kernels::UserFunction;
 use crate::error::{Error, Failure, Result, Status};
 use crate::runtime::base::mailbox::{Mailbox, Signal};
 use crate::runtime::base::request::{Outcome, Request};
@@ -15,6 +14,7 @@ use crate::runtime::messages::{Messages, Post};
 use crate::runtime::state::context::Context;
 use crate::runtime::state::node_state::NodeState;
 use crate::runtime::state::roster::Roster;
+use crate::schedules::kernels::UserFunction;
 use crate::types::{Epoch, GroupId, ReduceOp};
 use crate::wire::{Channel, Formed};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -10,10 +10,10 @@ pub(crate) use super::link_end::LinkEnd;
 use super::link_end::{corrupt, ended};
 use super::outgoing::{Outgoing, HEAD_BYTES, PACKED_BYTES};
 use super::sink::Sink;
-use crate::collective::Span;
 use crate::error::Failure;
 use crate::net::Transport;
 use crate::runtime::memory::buffer::Memory;
+use crate::schedules::Span;
 use crate::types::Time;
 use crate::wire::{
     peek_frame, DataHeader, Decoder, FrameHeader, LinkKind, LinkRevoke, MessageHeader, Wire, CHECKSUM_BYTES,

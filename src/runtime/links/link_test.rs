@@ -1,10 +1,10 @@
 use super::*;
-use crate::collective::{Buffer, Landing, Side};
 use crate::error::Status;
 use crate::net::testlink::{tcp_pair, TestLink};
 use crate::runtime::base::control::tests::Scripted;
 use crate::runtime::links::sink::scratch_bytes;
 use crate::runtime::memory::buffer::{Arithmetic, CallBuffers};
+use crate::schedules::{Buffer, Landing, Side};
 use crate::types::{Call, CallKind, DType, Epoch, GroupId, ReduceOp};
 use crate::wire::encode_frame;
 use std::cell::RefCell;

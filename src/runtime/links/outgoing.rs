@@ -1,9 +1,9 @@
 //! A data frame or a message's that is going out: its head, and its payload piece by piece out of the caller's memory.
 //! Tested with the link that it is on, in `link_test.rs`.
 
-use crate::collective::Span;
 use crate::net::Transport;
 use crate::runtime::memory::buffer::Memory;
+use crate::schedules::Span;
 use crate::wire::{
     FrameHeader, LinkKind, CHECKSUM_BYTES, DATA_HEADER_BYTES, FLAG_UNCHECKED, HEADER_BYTES, PIECE_BYTES,
 };

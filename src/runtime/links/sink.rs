@@ -5,8 +5,8 @@
 //! than one into three. Tested with the link that receives, in `link_test.rs`.
 
 use super::outgoing::HEAD_BYTES;
-use crate::collective::{Landing, Span};
 use crate::runtime::memory::buffer::{Arithmetic, Memory};
+use crate::schedules::{Landing, Span};
 use crate::wire::{CHECKSUM_BYTES, PIECE_BYTES};
 use std::io::IoSliceMut;
 

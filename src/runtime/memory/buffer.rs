@@ -5,8 +5,8 @@
 //! within a step is the schedules' invariant (see `collective`), which their simulation checks.
 
 use super::checksums::Checksums;
-use crate::collective::kernels::UserFunction;
-use crate::collective::{kernels, Buffer, Conversion, Side, Span};
+use crate::schedules::kernels::UserFunction;
+use crate::schedules::{kernels, Buffer, Conversion, Side, Span};
 use crate::types::{DType, ReduceOp};
 use std::cell::RefCell;
 use std::marker::PhantomData;

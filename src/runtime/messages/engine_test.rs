@@ -4,7 +4,6 @@
 use super::engine::{Engine, Trouble};
 use super::peer::Bytes;
 use super::{Direction, Post};
-use crate::collective::{Buffer, Landing, Span};
 use crate::error::{Failure, Status};
 use crate::runtime::base::control::tests::Scripted;
 use crate::runtime::base::request::{request, Received, Request};
@@ -16,6 +15,7 @@ use crate::runtime::links::sink::Sink;
 use crate::runtime::memory::buffer::CallBuffers;
 use crate::runtime::state::roster::Roster;
 use crate::runtime::state::silence::Finding;
+use crate::schedules::{Buffer, Landing, Span};
 use crate::types::{DType, Epoch, GroupId, Time};
 use crate::wire::{
     encode_frame, FrameHeader, LinkKind, MessageHeader, MessagePart, MessageWait, PeerState, EAGER_COST, EAGER_CREDIT,

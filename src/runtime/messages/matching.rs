@@ -5,7 +5,7 @@
 //! A receive stands in one queue, that of what it asks for; an arrived message stands in the four that could ask for it.
 //! So each meeting looks at four queues at most, however much waits. Tested below, against a list that is searched.
 
-use super::queues::{Map, Place, Queues};
+use super::queues::{Map, Position, Queues};
 use std::collections::TryReserveError;
 
 /// What a receive asks for; `None`: any.
@@ -41,10 +41,10 @@ pub(super) type OpId = u64;
 pub(super) struct Matching {
     /// Receives, by their numbers.
     posted: Queues<Wanted, OpId>,
-    posted_at: Map<OpId, Place>,
+    posted_at: Map<OpId, Position>,
     /// Messages, in the order in which they came.
     arrived: Queues<Wanted, MessageId>,
-    arrived_at: Map<MessageId, [Place; ASKERS]>,
+    arrived_at: Map<MessageId, [Position; ASKERS]>,
     next_arrival: u64,
 }
 

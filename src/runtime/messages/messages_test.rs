@@ -4,12 +4,12 @@
 use super::super::cluster_test::{hard, one_cause, plain, run};
 use super::super::damage_test::{told_by, Trouble};
 use super::{Direction, Post};
-use crate::collective::{Buffer, Span};
 use crate::error::{Error, Failure, Result, Status};
 use crate::runtime::base::request::{request, Received, Request};
 use crate::runtime::base::sync::lock;
 use crate::runtime::groups::group::Group;
 use crate::runtime::memory::buffer::CallBuffers;
+use crate::schedules::{Buffer, Span};
 use crate::types::{DType, GroupId, Time};
 use std::sync::Arc;
 use std::time::Duration;

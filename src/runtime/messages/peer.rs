@@ -1,10 +1,10 @@
 //! What there is to know of one peer: its link, what is to be said on it, and what has come.
 
 use super::matching::OpId;
-use crate::collective::{Buffer, Span};
 use crate::runtime::links::link::{Link, LinkEnd, Moved};
 use crate::runtime::links::peers::Slot;
 use crate::runtime::memory::buffer::CallBuffers;
+use crate::schedules::{Buffer, Span};
 use crate::types::DType;
 use crate::wire::{MessageHeader, EAGER_COST, EAGER_CREDIT};
 use std::collections::{HashMap, TryReserveError, VecDeque};

@@ -47,27 +47,27 @@ impl Hasher for Mixer {
 
 /// Where something stands, until it is taken out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place(u32);
+pub(super) struct Position(u32);
 
 /// No place.
-const NONE: Place = Place(u32::MAX);
+const NONE: Position = Position(u32::MAX);
 
 struct Entry<K, V> {
     key: K,
     number: u64,
     value: V,
-    before: Place,
+    before: Position,
     /// In a place that is empty: the next empty one.
-    after: Place,
+    after: Position,
 }
 
 /// The queues.
 pub(super) struct Queues<K, V> {
     entries: Vec<Entry<K, V>>,
-    empty: Place,
+    empty: Position,
     count: usize,
     /// The first and the last of each queue.
-    ends: Map<K, (Place, Place)>,
+    ends: Map<K, (Position, Position)>,
 }
 
 impl<K, V> Default for Queues<K, V> {
@@ -78,7 +78,7 @@ impl<K, V> Default for Queues<K, V> {
 
 impl<K: Copy + Eq + Hash, V: Copy> Queues<K, V> {
     /// Lets something stand in a queue: mostly behind all others, for numbers grow; at once, then.
-    pub(super) fn insert(&mut self, key: K, number: u64, value: V) -> Place {
+    pub(super) fn insert(&mut self, key: K, number: u64, value: V) -> Position {
         let (first, last) = self.ends.get(&key).copied().unwrap_or((NONE, NONE));
         let (mut before, mut after) = (last, NONE);
         if self.number(last).is_some_and(|last| last > number) {
@@ -94,7 +94,7 @@ impl<K: Copy + Eq + Hash, V: Copy> Queues<K, V> {
     }
 
     /// Takes out what stands there.
-    pub(super) fn remove(&mut self, place: Place) {
+    pub(super) fn remove(&mut self, place: Position) {
         let Entry { key, before, after, .. } = *self.at(place);
         if before == NONE && after == NONE {
             self.ends.remove(&key);
@@ -131,12 +131,12 @@ impl<K: Copy + Eq + Hash, V: Copy> Queues<K, V> {
         self.count == 0
     }
 
-    fn occupy(&mut self, entry: Entry<K, V>) -> Place {
+    fn occupy(&mut self, entry: Entry<K, V>) -> Position {
         self.count += 1;
         if self.empty == NONE {
             let place = u32::try_from(self.entries.len()).expect("so much does not fit into any memory");
             self.entries.push(entry);
-            return Place(place);
+            return Position(place);
         }
         let place = self.empty;
         self.empty = self.at(place).after;
@@ -145,7 +145,7 @@ impl<K: Copy + Eq + Hash, V: Copy> Queues<K, V> {
     }
 
     /// Makes these two neighbours, or the one that there is an end of its queue.
-    fn link(&mut self, key: K, before: Place, after: Place) {
+    fn link(&mut self, key: K, before: Position, after: Position) {
         if before != NONE {
             self.at_mut(before).after = after;
         }
@@ -163,15 +163,15 @@ impl<K: Copy + Eq + Hash, V: Copy> Queues<K, V> {
         }
     }
 
-    fn number(&self, place: Place) -> Option<u64> {
+    fn number(&self, place: Position) -> Option<u64> {
         self.entries.get(place.0 as usize).map(|entry| entry.number)
     }
 
-    fn at(&self, place: Place) -> &Entry<K, V> {
+    fn at(&self, place: Position) -> &Entry<K, V> {
         &self.entries[place.0 as usize]
     }
 
-    fn at_mut(&mut self, place: Place) -> &mut Entry<K, V> {
+    fn at_mut(&mut self, place: Position) -> &mut Entry<K, V> {
         &mut self.entries[place.0 as usize]
     }
 }
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn what_leaves_makes_room_for_what_comes() {
         let mut queues = Queues::default();
-        let places: Vec<Place> = (0..30).map(|number| queues.insert(number % 3, number, number)).collect();
+        let places: Vec<Position> = (0..30).map(|number| queues.insert(number % 3, number, number)).collect();
         let grown = queues.entries.len();
         for place in &places[3..] {
             queues.remove(*place);
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn of_very_many_places_few_are_kept_once_they_are_empty() {
         let mut queues = Queues::default();
-        let places: Vec<Place> = (0..KEPT as u64 + 1).map(|number| queues.insert((), number, ())).collect();
+        let places: Vec<Position> = (0..KEPT as u64 + 1).map(|number| queues.insert((), number, ())).collect();
         places.into_iter().for_each(|place| queues.remove(place));
         assert_eq!((queues.entries.capacity(), queues.is_empty()), (0, true));
     }

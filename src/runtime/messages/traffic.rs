@@ -7,11 +7,11 @@ use super::engine::{Engine, Trouble};
 use super::matching::{MessageId, OpId};
 use super::operation::{misfit, Direction, Stage};
 use super::peer::{Bytes, Inbound, InboundStage, Outbound, Peer, Reading, Writing};
-use crate::collective::{Buffer, Landing, Span};
 use crate::error::{Error, Status};
 use crate::runtime::links::link::{Arrival, Link, LinkEnd, Moved};
 use crate::runtime::links::peers::Slot;
 use crate::runtime::links::sink::Sink;
+use crate::schedules::{Buffer, Landing, Span};
 use crate::wire::{
     FrameHeader, LinkKind, MessageHeader, MessagePart, EAGER_COST, EAGER_CREDIT, EAGER_MAX, MESSAGE_PIECE_BYTES,
     RTS_MAX,

@@ -6,7 +6,7 @@
 use super::agent_thread::{Node, Setup};
 use super::rank_table;
 use crate::agent::{Agent, Command, Profile};
-use crate::config::{Key, Place, Settings};
+use crate::config::{Assignment, Key, Settings};
 use crate::error::{Error, Failure, Result, Status};
 use crate::net::{host, unwrapped, Wrap};
 use crate::runtime::base::clock::Clock;
@@ -23,7 +23,7 @@ use crate::runtime::groups::registry::Registry;
 use crate::runtime::links::handshake::leave;
 use crate::runtime::scheduler::port;
 use crate::runtime::scheduler::serving::Serving;
-use crate::runtime::scheduler::thread::Scheduler;
+use crate::runtime::scheduler::thread::SchedulerThread;
 use crate::runtime::state::node_state::{AgentCommand, NodeState, NodeView};
 use crate::runtime::state::reduce_functions::Operations;
 use crate::types::{Epoch, GroupId, Incarnation, LaunchId, Role, Time};
@@ -62,7 +62,7 @@ pub struct Cluster {
     thread: Option<JoinHandle<()>>,
     /// Those of groups that had not ended when finalizing had to.
     threads: Mutex<Vec<JoinHandle<()>>>,
-    scheduler: Option<Scheduler>,
+    scheduler: Option<SchedulerThread>,
     finalized: Mutex<bool>,
     /// The newest epoch that the program was told of; held by the one thread that is inside `muster_recover`.
     pub(crate) recovering: Mutex<Epoch>,
@@ -87,7 +87,7 @@ pub fn join(settings: Settings) -> Result<Joined> {
 
 /// As [`join`], with every connection wrapped.
 pub fn join_over(mut settings: Settings, wrap: Wrap) -> Result<Joined> {
-    if let Place::Scheduler { .. } = settings.place {
+    if let Assignment::Scheduler { .. } = settings.assignment {
         serving(&settings)?.run()?;
         return Ok(Joined::SchedulerDone);
     }
@@ -104,9 +104,9 @@ pub fn serving(settings: &Settings) -> Result<Serving> {
 }
 
 /// Starts a scheduler on a thread of this process.
-pub fn start_scheduler(settings: &Settings) -> Result<Scheduler> {
+pub fn start_scheduler(settings: &Settings) -> Result<SchedulerThread> {
     check_scheduler(settings)?;
-    Scheduler::start(settings)
+    SchedulerThread::start(settings)
 }
 
 fn check_scheduler(settings: &Settings) -> Result<()> {
@@ -123,22 +123,22 @@ fn refuse_unsupported(settings: &Settings) -> Result<()> {
 }
 
 /// The scheduler that a cluster of one, or rank 0 under another launcher, runs in its own process.
-fn hosted_scheduler(settings: &Settings) -> Result<Option<Scheduler>> {
-    let place = match &settings.place {
-        Place::Alone { .. } => Place::Scheduler { host: "127.0.0.1".to_owned(), ports: vec![0] },
-        Place::Node { host, ports, hosts_scheduler: true, .. } => {
-            Place::Scheduler { host: host.clone(), ports: ports.clone() }
+fn hosted_scheduler(settings: &Settings) -> Result<Option<SchedulerThread>> {
+    let place = match &settings.assignment {
+        Assignment::Alone { .. } => Assignment::Scheduler { host: "127.0.0.1".to_owned(), ports: vec![0] },
+        Assignment::Node { host, ports, hosts_scheduler: true, .. } => {
+            Assignment::Scheduler { host: host.clone(), ports: ports.clone() }
         }
         _ => return Ok(None),
     };
     let mut settings = settings.clone();
-    settings.place = place;
+    settings.assignment = place;
     settings.warnings.clear(); // the node tells them
-    Scheduler::start(&settings).map(Some)
+    SchedulerThread::start(&settings).map(Some)
 }
 
 impl Cluster {
-    fn join(settings: Settings, scheduler: Option<Scheduler>, wrap: Wrap) -> Result<Cluster> {
+    fn join(settings: Settings, scheduler: Option<SchedulerThread>, wrap: Wrap) -> Result<Cluster> {
         let incarnation = identity::incarnation()?;
         let mut register = registration(&settings, incarnation)?;
         let node_id = register.node_id.clone();
@@ -149,7 +149,7 @@ impl Cluster {
         if keeper.as_ref().is_some_and(Option::is_none) {
             logger.warn(NO_LASTING_NAME);
         }
-        let places = port::places(&settings, scheduler.as_ref().map(Scheduler::addresses))?;
+        let places = port::places(&settings, scheduler.as_ref().map(SchedulerThread::addresses))?;
         let (addresses, names): (Vec<_>, Vec<_>) = places.into_iter().unzip();
         let profile = Profile {
             register,
@@ -437,10 +437,10 @@ fn await_forming(shared: &NodeState) -> Result<Arc<Formed>> {
 
 /// What the node says of itself.
 fn registration(settings: &Settings, incarnation: Incarnation) -> Result<Register> {
-    let (role, given, rank) = match &settings.place {
-        Place::Node { role, node_id, rank, .. } => (*role, node_id.clone(), *rank),
-        Place::Alone { node_id } => (Role::Worker, node_id.clone(), None),
-        Place::Scheduler { .. } => return Err(Error::config("these settings are a scheduler's")),
+    let (role, given, rank) = match &settings.assignment {
+        Assignment::Node { role, node_id, rank, .. } => (*role, node_id.clone(), *rank),
+        Assignment::Alone { node_id } => (Role::Worker, node_id.clone(), None),
+        Assignment::Scheduler { .. } => return Err(Error::config("these settings are a scheduler's")),
     };
     let host = identity::host_name(settings)?;
     Ok(Register {

@@ -80,7 +80,7 @@ fn read(path: &Path) -> std::result::Result<Vec<u8>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Config, Place};
+    use crate::config::{Assignment, Config};
     use std::path::PathBuf;
 
     fn settings(path: &Path) -> Settings {
@@ -110,7 +110,7 @@ mod tests {
         let path = written("found", table);
         let mut settings = settings(&path);
         take_rank(&mut settings).unwrap();
-        assert!(matches!(settings.place, Place::Node { rank: Some(1), .. }), "{:?}", settings.place);
+        assert!(matches!(settings.assignment, Assignment::Node { rank: Some(1), .. }), "{:?}", settings.assignment);
         std::fs::remove_file(path).unwrap();
     }
 

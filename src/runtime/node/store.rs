@@ -15,7 +15,7 @@ const ANSWER_WAIT: Duration = Duration::from_secs(300);
 /// So many of the keys that were waited for in vain are named.
 const MISSING_NAMED_MAX: usize = 3;
 
-struct Request<'a> {
+struct StoreCall<'a> {
     operation: StoreOperation,
     keys: Vec<Blob>,
     delta: i64,
@@ -36,7 +36,7 @@ impl Cluster {
         let operation = if timeout_ms == 0 { StoreOperation::TryGet } else { StoreOperation::Get };
         let keys = vec![self.key(key)?];
         let title = &format!("store get of {}", show(key));
-        let request = Request { operation, keys, delta: 0, expected_bytes: 0, value: Blob::new([]), title };
+        let request = StoreCall { operation, keys, delta: 0, expected_bytes: 0, value: Blob::new([]), title };
         let limit = if timeout_ms == 0 { Some(ANSWER_WAIT) } else { self.limit(timeout_ms)? };
         self.store(request, limit).map(|(_, value)| value)
     }
@@ -55,7 +55,7 @@ impl Cluster {
         let title = &format!("store compare_set of {}", show(key));
         let expected_bytes = expected.len() as u64;
         let value = Blob::new([expected, desired].concat());
-        let request = Request { operation: StoreOperation::CompareSet, keys, delta: 0, expected_bytes, value, title };
+        let request = StoreCall { operation: StoreOperation::CompareSet, keys, delta: 0, expected_bytes, value, title };
         self.store(request, Some(ANSWER_WAIT)).map(|(_, value)| value)
     }
 
@@ -82,7 +82,7 @@ impl Cluster {
             return keys.iter().try_for_each(|key| self.try_get(key, ANSWER_WAIT));
         }
         let (operation, value) = (StoreOperation::Wait, Blob::new([]));
-        let request = Request { operation, keys: wanted, delta: 0, expected_bytes: 0, value, title };
+        let request = StoreCall { operation, keys: wanted, delta: 0, expected_bytes: 0, value, title };
         let limit = self.limit(timeout_ms)?;
         let error = match self.store(request, limit) {
             Err(error) if error.status() == Status::Timeout && keys.len() > 1 => error,
@@ -114,7 +114,7 @@ impl Cluster {
     fn try_get(&self, key: &[u8], wait: Duration) -> Result<()> {
         let (title, keys) = (&format!("store wait for {}", show(key)), vec![self.key(key)?]);
         let (operation, value) = (StoreOperation::TryGet, Blob::new([]));
-        self.store(Request { operation, keys, delta: 0, expected_bytes: 0, value, title }, Some(wait)).map(drop)
+        self.store(StoreCall { operation, keys, delta: 0, expected_bytes: 0, value, title }, Some(wait)).map(drop)
     }
 
     fn simple(
@@ -129,7 +129,7 @@ impl Cluster {
         let title = &format!("store {verb} of {}", show(key));
         room_for(value.len())?;
         let keys = vec![self.key(key)?];
-        let request = Request { operation, keys, delta, expected_bytes: 0, value: Blob::new(value), title };
+        let request = StoreCall { operation, keys, delta, expected_bytes: 0, value: Blob::new(value), title };
         self.store(request, Some(ANSWER_WAIT))
     }
 
@@ -170,8 +170,8 @@ impl Cluster {
         }
     }
 
-    fn store(&self, request: Request<'_>, limit: Option<Duration>) -> Result<(i64, Vec<u8>)> {
-        let Request { operation, keys, delta, expected_bytes, value, title } = request;
+    fn store(&self, request: StoreCall<'_>, limit: Option<Duration>) -> Result<(i64, Vec<u8>)> {
+        let StoreCall { operation, keys, delta, expected_bytes, value, title } = request;
         {
             let learnt = self.shared.learnt();
             if let Some(failure) = &learnt.broken {

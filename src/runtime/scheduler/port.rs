@@ -1,7 +1,7 @@
 //! Where a scheduler listens (a descriptor that it inherits, or an address of this host), and where it is looked for. Every
 //! complaint names the setting that is to be mended. Tested by `tests/python/test_settings.py` and `test_launchers.py`.
 
-use crate::config::{Key, Place, Settings};
+use crate::config::{Assignment, Key, Settings};
 use crate::error::{Error, Result};
 use crate::net::{interface, resolve, Listener};
 use std::net::SocketAddr;
@@ -67,7 +67,7 @@ pub fn places(settings: &Settings, own: Option<&[SocketAddr]>) -> Result<Vec<(Ve
     if let Some(addresses) = own {
         return Ok(vec![(addresses.to_vec(), addresses[0].to_string())]);
     }
-    let Place::Node { host, ports, .. } = &settings.place else {
+    let Assignment::Node { host, ports, .. } = &settings.assignment else {
         return Err(Error::config("a cluster of one has its own scheduler"));
     };
     let found = resolve::resolve(host, ports[0], RESOLVE_WAIT).map_err(|error| named(settings, &error))?;
@@ -84,7 +84,7 @@ pub fn settings_of_places(settings: &Settings) -> String {
     match settings
         .derived_job
         .as_ref()
-        .filter(|_| matches!(&settings.place, Place::Node { ports, .. } if ports.len() > 1))
+        .filter(|_| matches!(&settings.assignment, Assignment::Node { ports, .. } if ports.len() > 1))
     {
         Some(job) => {
             let (mark, port) = (job.mark(), Key::SchedPort.setting().variable());

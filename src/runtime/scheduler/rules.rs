@@ -1,10 +1,10 @@
 //! What the scheduler's brain is told of the settings.
 
-use crate::collective::Thresholds;
 use crate::config::{closest, Key, Settings};
 use crate::error::{Error, Result};
 use crate::membership::{self, Rules};
 use crate::net::host;
+use crate::schedules::Thresholds;
 use crate::wire::Agreed;
 
 /// The rules of the job that these settings describe.

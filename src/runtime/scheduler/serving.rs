@@ -10,7 +10,7 @@
 use super::port::listen;
 use super::rules::rules;
 use super::writer::{self, Writer};
-use crate::config::{Place, Settings};
+use crate::config::{Assignment, Settings};
 use crate::error::{Error, Result, Status};
 use crate::journal::Disk;
 use crate::membership::{self, Closed, ConnId, Identity, Input, Output};
@@ -95,7 +95,7 @@ impl Serving {
         wrap: Wrap,
         disk: impl FnOnce() -> Result<Box<dyn Disk>>,
     ) -> Result<Serving> {
-        let Place::Scheduler { host, ports } = &settings.place else {
+        let Assignment::Scheduler { host, ports } = &settings.assignment else {
             return Err(Error::config("these settings are not those of a scheduler"));
         };
         // Without a descriptor for each node the cluster could never form.

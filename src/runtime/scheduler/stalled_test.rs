@@ -1,7 +1,7 @@
 //! A disk that does not return from a sync: nobody waits for it without end.
 
 use super::*;
-use crate::runtime::scheduler::thread::Scheduler;
+use crate::runtime::scheduler::thread::SchedulerThread;
 use crate::wire::Abort;
 
 /// Longer than a disk takes that returns, but a disk that does not is waited for so long in these tests.
@@ -40,10 +40,10 @@ fn a_thread_whose_disk_does_not_return_is_left_behind_with_a_line() {
 }
 
 /// A hosted scheduler of one worker, which has joined; its disk stands still from now on, and the worker has set a key.
-fn stalled(disk: &GatedDisk) -> (Scheduler, Node) {
+fn stalled(disk: &GatedDisk) -> (SchedulerThread, Node) {
     let mut serving = Serving::over(&settings(|_| ()), crate::net::unwrapped(), || Ok(Box::new(disk.clone()))).unwrap();
     serving.writer.as_mut().expect("with recovery").be_patient_for(SHORT);
-    let scheduler = Scheduler::of(serving).unwrap();
+    let scheduler = SchedulerThread::of(serving).unwrap();
     let mut node = Node::join(scheduler.addresses()[0], None);
     node.formed();
     let before = disk.counts().syncs;
@@ -55,7 +55,7 @@ fn stalled(disk: &GatedDisk) -> (Scheduler, Node) {
 
 #[test]
 fn a_scheduler_ends_though_its_disk_does_not_return() {
-    let ends: [fn(&Scheduler, &mut Node); 3] = [
+    let ends: [fn(&SchedulerThread, &mut Node); 3] = [
         |scheduler, _| drop(scheduler.stop()),
         |_, node| node.say(&Message::Leave),
         |_, node| node.say(&Message::Abort(Abort { code: 1, reason: "enough".to_owned() })),

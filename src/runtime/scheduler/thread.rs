@@ -15,7 +15,7 @@ use std::time::Duration;
 type Outcome = Arc<(Mutex<Option<Result<()>>>, Condvar)>;
 
 /// A scheduler on a thread of its own.
-pub struct Scheduler {
+pub struct SchedulerThread {
     thread: Option<std::thread::JoinHandle<()>>,
     addresses: Vec<SocketAddr>,
     outcome: Outcome,
@@ -23,14 +23,14 @@ pub struct Scheduler {
     waker: Waker,
 }
 
-impl Scheduler {
+impl SchedulerThread {
     /// Binds, and serves on a new thread.
-    pub fn start(settings: &Settings) -> Result<Scheduler> {
-        Scheduler::of(Serving::new(settings)?)
+    pub fn start(settings: &Settings) -> Result<SchedulerThread> {
+        SchedulerThread::of(Serving::new(settings)?)
     }
 
     /// Serves on a new thread.
-    pub(crate) fn of(serving: Serving) -> Result<Scheduler> {
+    pub(crate) fn of(serving: Serving) -> Result<SchedulerThread> {
         let (addresses, wanted, waker) = (serving.addresses(), Arc::clone(&serving.wanted), serving.waker.clone());
         let outcome = Outcome::default();
         let told = Arc::clone(&outcome);
@@ -40,7 +40,7 @@ impl Scheduler {
             *told.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
             told.1.notify_all();
         });
-        Ok(Scheduler { thread: Some(thread?), addresses, outcome, wanted, waker })
+        Ok(SchedulerThread { thread: Some(thread?), addresses, outcome, wanted, waker })
     }
 
     /// Where it listens.
@@ -82,7 +82,7 @@ impl Scheduler {
     }
 }
 
-impl Drop for Scheduler {
+impl Drop for SchedulerThread {
     fn drop(&mut self) {
         if let Some(thread) = self.thread.take() {
             let _ = self.stop();

@@ -1,8 +1,8 @@
 //! Users' reduction functions. They are numbered in the order in which they are made, so that ranks which make them in the
 //! same order mean the same by the same number; a number is never used again.
 
-use crate::collective::kernels::UserFunction;
 use crate::error::{Error, Result};
+use crate::schedules::kernels::UserFunction;
 use crate::types::ReduceOp;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -9,7 +9,7 @@ use super::program::Tick;
 use super::questions::WARN_AFTER;
 use super::sabotage::Sabotage;
 use super::world::{Event, World};
-use crate::collective::{choose, Action, Algorithm, Buffer, Landing, Shape, Side, Span, Thresholds};
+use crate::schedules::{choose, Action, Algorithm, Buffer, Landing, Shape, Side, Span, Thresholds};
 use crate::types::{Call, CallKind, DType, Epoch, GroupId, ReduceOp, Secret, Time};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;

@@ -95,11 +95,11 @@ impl World {
             agreed: Agreed {
                 heartbeat_timeout_ms: SILENCE.as_millis() as u64,
                 checksums: true,
-                thresholds: crate::collective::Thresholds::default().to_array().to_vec(),
+                thresholds: crate::schedules::Thresholds::default().to_array().to_vec(),
                 store_key_max: 4096,
                 store_value_max: 1 << 20,
             },
-            one_host: crate::collective::Thresholds::for_one_host(2, 1).to_array().to_vec(),
+            one_host: crate::schedules::Thresholds::for_one_host(2, 1).to_array().to_vec(),
             store: StoreLimits { key_max: 4096, value_max: 1 << 20, total_max: 64 << 20 },
         }
     }

@@ -164,14 +164,14 @@ impl Started {
 }
 
 /// The scheduler, and a thread that keeps what it says.
-struct Scheduler {
+struct SchedulerProcess {
     process: Started,
     address: SocketAddr,
     said: Option<JoinHandle<String>>,
 }
 
-impl Scheduler {
-    fn start(nodes: u32) -> Result<Scheduler, String> {
+impl SchedulerProcess {
+    fn start(nodes: u32) -> Result<SchedulerProcess, String> {
         let cannot = |error: std::io::Error| format!("the scheduler's port cannot be bound: {error}");
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(cannot)?;
         sys::widen_backlog(&listener).map_err(cannot)?;
@@ -192,7 +192,7 @@ impl Scheduler {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut process = Started::new(&mut command, Some(&listener), "the scheduler")?;
         let said = process.0.stderr.take().map(|pipe| std::thread::spawn(|| read_all(pipe)));
-        Ok(Scheduler { process, address, said })
+        Ok(SchedulerProcess { process, address, said })
     }
 
     /// Waits until it serves: it closes a connection that we end.
@@ -239,11 +239,11 @@ fn this_program() -> Result<Command, String> {
 }
 
 fn once(options: &Options) -> Result<Figures, String> {
-    let mut scheduler = Scheduler::start(options.nodes)?;
+    let mut scheduler = SchedulerProcess::start(options.nodes)?;
     form(options, &mut scheduler).map_err(|why| why + &scheduler.last_words())
 }
 
-fn form(options: &Options, scheduler: &mut Scheduler) -> Result<Figures, String> {
+fn form(options: &Options, scheduler: &mut SchedulerProcess) -> Result<Figures, String> {
     scheduler.await_serving().map_err(|error| format!("the scheduler does not serve: {error}"))?;
     let (before_kib, computed) = (scheduler.resident_kib()?, scheduler.computed_s()?);
     let (tell, told) = mpsc::channel();

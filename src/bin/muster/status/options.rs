@@ -3,7 +3,7 @@
 
 use crate::cli::table::{option, Command, Takes};
 use crate::cli::words::{read, Asked};
-use muster::config::{Config, Key, Place, Setting, Value, DEFAULT_PORT};
+use muster::config::{Assignment, Config, Key, Setting, Value, DEFAULT_PORT};
 use muster::error::Result as Settled;
 use std::ffi::OsString;
 use std::time::Duration;
@@ -136,9 +136,9 @@ fn settle(config: &mut Config) -> Settled<(String, u16)> {
     }
     config.set(Key::Role.setting().name, "MS_WORKER")?;
     config.set(Key::WorkerNum.setting().name, "1")?;
-    match config.settings()?.place {
-        Place::Node { host, ports, .. } => Ok((host, ports[0])),
-        Place::Alone { .. } | Place::Scheduler { .. } => unreachable!("the role is a worker's"),
+    match config.settings()?.assignment {
+        Assignment::Node { host, ports, .. } => Ok((host, ports[0])),
+        Assignment::Alone { .. } | Assignment::Scheduler { .. } => unreachable!("the role is a worker's"),
     }
 }
 

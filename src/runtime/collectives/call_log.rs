@@ -16,7 +16,7 @@ const PARTING: usize = 64;
 
 /// One group's.
 #[derive(Default)]
-pub(crate) struct Progress {
+pub(crate) struct CallLog {
     entered: u64,
     finished: u64,
     at: Time,
@@ -26,7 +26,7 @@ pub(crate) struct Progress {
     calls: Vec<Call>,
 }
 
-impl Progress {
+impl CallLog {
     /// This rank enters the next collective, which has this number.
     pub(crate) fn enter(&mut self, sequence: u64, call: Call, at: Time) {
         (self.entered, self.at) = (sequence, at);
@@ -54,7 +54,7 @@ impl Progress {
 
     /// What a heartbeat says of the newest; nothing before the first.
     pub(crate) fn newest(&self, group: GroupId, now: Time) -> Option<GroupProgress> {
-        let Progress { entered, finished, at, .. } = *self;
+        let CallLog { entered, finished, at, .. } = *self;
         let call = self.called(entered);
         let age_ms = now.since(at).as_millis() as u64;
         (entered > 0).then_some(GroupProgress { group, entered, finished, call, age_ms })
@@ -100,8 +100,8 @@ mod tests {
         Call { kind: CallKind::Broadcast, dtype: None, op: None, root: Some(0), count, layout: 0 }
     }
 
-    fn after(calls: u64) -> Progress {
-        let mut progress = Progress::default();
+    fn after(calls: u64) -> CallLog {
+        let mut progress = CallLog::default();
         for sequence in 1..=calls {
             progress.finish(sequence - 1);
             progress.enter(sequence, call(sequence), Time(0));
@@ -112,8 +112,8 @@ mod tests {
     #[test]
     fn it_tells_the_newest_and_those_before_it_once_it_waits() {
         let waiting = Time(0) + WAITS_AFTER;
-        assert_eq!(Progress::default().newest(GroupId::WORLD, waiting), None);
-        assert!(Progress::default().earlier(GroupId::WORLD, waiting).is_empty());
+        assert_eq!(CallLog::default().newest(GroupId::WORLD, waiting), None);
+        assert!(CallLog::default().earlier(GroupId::WORLD, waiting).is_empty());
         for (calls, told) in [(1, 0), (2, 1), (255, 254), (256, 255), (257, 255), (1000, 255)] {
             let mut progress = after(calls);
             let newest = progress.newest(GroupId::WORLD, waiting).expect("one was entered");
