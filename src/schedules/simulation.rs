@@ -1,5 +1,5 @@
 //! Runs the schedules of all ranks of a group against each other in memory, interleaved by seed, and checks at every
-//! step what the head of `collective` promises.
+//! step what the head of `schedules` promises.
 
 use super::{kernels, Action, Algorithm, Buffer, Conversion, Landing, Layout, Shape, Side, Span};
 use crate::types::{Call, CallKind, ReduceOp};

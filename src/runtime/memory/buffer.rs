@@ -2,7 +2,7 @@
 //! where raw pointers become slices.
 //!
 //! Invariants: a span is held against its buffer's length before it is used. That sent and written bytes never overlap
-//! within a step is the schedules' invariant (see `collective`), which their simulation checks.
+//! within a step is the schedules' invariant (see `schedules`), which their simulation checks.
 
 use super::checksums::Checksums;
 use crate::schedules::kernels::UserFunction;
