@@ -3,233 +3,79 @@
 //! Decisions: where only one side was given a job id, there is no disagreement; a node id is unique among workers and
 //! servers together. Tested in `admission_test.rs`.
 
-use super::contract::ConnId;
-use super::node::{counted, name, span, Node};
-use super::ranks::{canonical, rank_of_id};
-use super::revocation::Revocation;
+use super::cluster::Cluster;
+use super::forming::Forming;
+use super::node::{counted, name, span};
+use super::ranks::rank_of_id;
 use super::standing::Presence;
-use super::timers::Due;
-use super::Scheduler;
 use crate::error::Status;
 use crate::types::{Role, Time};
-use crate::wire::{
-    LostNodes, Message, PassBy, Register, Rejected, Revoked, Verdict, PROTOCOL_HIGHEST, PROTOCOL_LOWEST,
-};
+use crate::wire::{Register, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
 
 /// Why not, and as which status.
 pub(super) type Refusal = (Status, String);
 
-/// How many lives that were refused are remembered.
-pub(super) const REFUSED_MAX: usize = 4096;
-
-pub(super) fn refused(reason: String) -> Result<(), Refusal> {
+pub(super) fn refused<T>(reason: String) -> Result<T, Refusal> {
     Err((Status::Rejected, reason))
 }
 
-impl Scheduler {
-    pub(super) fn register(&mut self, now: Time, conn: ConnId, register: Register) {
-        let life = register.incarnation;
-        let is_elsewheres = self.has_another_job(&register);
-        let answer = match self.by_incarnation.get(&register.incarnation).copied() {
-            Some(key) => {
-                let has_joined = register.instance.is_some();
-                let checked = self.check_instance(&register).and_then(|()| self.check_same_life(key, &register));
-                checked.map(|()| match self.is_behind(key, &register) {
-                    Some(words) => self.end_as_older_copy(&words),
-                    None => self.register_again(now, conn, key, has_joined),
-                })
-            }
-            None if self.rules.recovery && self.job.is_complete() => {
-                self.check_fenced(&register).and_then(|()| self.come_back(now, conn, register))
-            }
-            None => self.come(now, conn, register),
-        };
-        if let Err((status, reason)) = answer {
-            let line = format!("refused: {reason}");
-            if self.refused.len() == REFUSED_MAX {
-                self.refused.clear();
-            }
-            match self.refused.insert(life) && !is_elsewheres {
-                true => self.warn(line),
-                false => self.note(line), // it asks again and again
-            }
-            self.send(
-                conn,
-                match is_elsewheres {
-                    true => Message::PassBy(PassBy { reason }),
-                    false => Message::Rejected(Rejected { status, reason }),
-                },
-            );
-            self.drop_connection(conn);
-        }
-    }
+/// A process that registers, held against the job as it is now.
+#[derive(Clone, Copy)]
+pub(super) struct Newcomer<'a> {
+    pub(super) cluster: &'a Cluster,
+    pub(super) forming: &'a Forming,
+    pub(super) now: Time,
+    pub(super) register: &'a Register,
+}
 
-    /// A life that is not known registers while the cluster forms, or in vain. With recovery it may be a node's next one, whose
-    /// last one still waits here: that is asked whether it lives, as when the cluster is complete.
-    fn come(&mut self, now: Time, conn: ConnId, register: Register) -> Result<(), Refusal> {
-        let Some(key) = self.last_life_of(&register) else {
-            let rank = self.check(now, &register)?;
-            self.admit(now, conn, register, rank);
-            return Ok(());
-        };
-        self.check_newcomer(&register)?;
-        let entry = self.challenge(now, key, &register)?;
-        self.let_wait(conn, entry);
-        Ok(())
-    }
-
-    fn admit(&mut self, now: Time, conn: ConnId, mut register: Register, explicit_rank: Option<u32>) {
-        register.forget_what_was_checked();
-        let key = self.next_key;
-        self.next_key += 1;
-        let rank = explicit_rank.map_or_else(String::new, |rank| format!(" as rank {rank}"));
-        self.note(format!("admitted {} {}{rank}", register.role, name(&register)));
-        self.by_incarnation.insert(register.incarnation, key);
-        self.by_id.insert(canonical(&register.node_id).to_string(), key);
-        if let Some(rank) = explicit_rank {
-            self.ranks_held.insert((register.role, rank), key);
-        }
-        self.here[usize::from(register.role == Role::Server)] += 1;
-        self.connections.belongs_to(conn, key);
-        self.nodes.insert(key, Box::new(Node::new(register, explicit_rank, conn, now)));
-        self.present += 1;
-        self.form_if_complete(now);
-    }
-
-    /// The same life of a node once more, over a new connection or the same: it gets the same answer.
-    fn register_again(&mut self, now: Time, conn: ConnId, key: u32, has_joined: bool) {
-        let Some(presence) = self.nodes.get(&key).map(|node| node.presence) else { return };
-        match presence {
-            Presence::Left => {
-                self.send(conn, Message::Bye);
-                return self.drop_connection(conn);
-            }
-            Presence::Lost { .. } if !self.nodes[&key].is_back() && self.is_culprit(key) => {
-                let first = self.job.verdict().map_or_else(String::new, ToString::to_string);
-                let reason = format!("this node was given up: {first}");
-                self.send(conn, Message::Rejected(Rejected { status: Status::Fenced, reason }));
-                if let Some(node) = self.nodes.get_mut(&key).filter(|node| node.conn == Some(conn)) {
-                    node.conn = None; // it was given up although its connection stood
-                }
-                return self.drop_connection(conn);
-            }
-            Presence::Lost { .. } | Presence::Member
-                if self.nodes[&key].is_back() && self.cannot_recover().is_some() =>
-            {
-                let failure = self.cannot_recover().expect("just found");
-                let reason = format!("it comes back in vain: {failure}");
-                self.send(conn, Message::Rejected(Rejected { status: failure.status, reason }));
-                return self.drop_connection(conn);
-            }
-            // It closed after the job broke, perhaps before it could hear so.
-            Presence::Lost { .. } => {
-                self.present += 1;
-                if self.nodes[&key].is_back() {
-                    self.begin_recovery(now);
-                } else {
-                    self.lost.remove(&key);
-                }
-            }
-            Presence::Member => {}
-        }
-        // One whose connection ended has an interval to show that it hears. A member is told of its epoch now, and answers; one
-        // that waits for an epoch hears of its first heartbeat, says so with its second, and that has to get here.
-        let (silence, interval) = (self.silence(), self.interval());
-        let Some(node) = self.nodes.get_mut(&key) else { return };
-        let hearing = now - (silence - if node.is_back() { interval * 3 } else { interval });
-        node.presence.return_as_member();
-        let replaced = node.conn.filter(|old| *old != conn);
-        node.attach(conn, now, hearing);
-        if let Some(old) = replaced {
-            self.close_at_once(old);
-        }
-        self.connections.belongs_to(conn, key);
-        self.store.detached(key);
-        self.timers.at(now, Due::Answer(key));
-        match self.job.is_forming() {
-            true => self.form_if_complete(now),
-            false => {
-                let epoch = self.epoch;
-                if self.nodes[&key].is_back() {
-                    self.begin_recovery(now); // it may have been lost meanwhile
-                } else if let Some(node) = self.nodes.get_mut(&key).filter(|_| !has_joined) {
-                    node.epoch = epoch; // the first that it hears of
-                }
-                self.recover_if_complete(now); // then all are told
-                if self.epoch == epoch && !self.nodes[&key].is_back() {
-                    self.repeat_answers(conn, key);
-                    if presence.is_lost() && self.job.is_recoverable() {
-                        self.tell_lost();
-                    }
-                    self.take_up_words_of_abandoning(now);
-                }
-            }
-        }
-    }
-
-    /// Everything that a node which was away must know.
-    fn repeat_answers(&mut self, conn: ConnId, key: u32) {
-        self.queue_formed(conn, key);
-        if let Some(failure) = self.job.verdict().cloned() {
-            let nodes = self.lost.iter().copied().collect();
-            self.send(conn, Message::LostNodes(LostNodes { epoch: self.epoch, nodes }));
-            self.send(conn, Message::Verdict(Verdict { failure }));
-            if self.job.is_refused() {
-                self.tell_no_next_epoch(conn);
-            }
-        }
-        for (group, Revocation { failure, .. }) in self.revoked.clone() {
-            if self.is_in(group, key) {
-                self.send(conn, Message::Revoked(Revoked { failure }));
-            }
-        }
-    }
-
+impl Newcomer<'_> {
     /// The explicit rank of a node that may come in, or why it may not.
-    fn check(&self, now: Time, register: &Register) -> Result<Option<u32>, Refusal> {
-        let rank = self.check_newcomer(register)?;
-        self.check_id(now, register)?;
-        self.check_complete(now, register)?;
+    pub(super) fn check(&self) -> Result<Option<u32>, Refusal> {
+        let rank = self.check_life()?;
+        self.check_id()?;
+        self.check_complete()?;
         if let Some(rank) = rank {
-            self.check_rank(now, register, rank)?;
+            self.check_rank(rank)?;
         }
-        self.check_full(register)?;
+        self.check_full()?;
         Ok(rank)
     }
 
     /// What must be right of every life that begins: the rank that its id or its launcher gives it.
-    pub(super) fn check_newcomer(&self, register: &Register) -> Result<Option<u32>, Refusal> {
-        check_protocol(register)?;
-        self.check_settings(register)?;
-        self.check_instance(register)?;
-        if register.instance.is_some() {
-            self.check_epoch_told(register)?;
-            let reason = format!("{} registers again, but has no place in this scheduler's job", name(register));
+    pub(super) fn check_life(&self) -> Result<Option<u32>, Refusal> {
+        check_protocol(self.register)?;
+        self.check_settings()?;
+        self.check_instance()?;
+        if self.register.instance.is_some() {
+            self.check_epoch_told()?;
+            let node = name(self.register);
+            let reason = format!("{node} registers again, but has no place in this scheduler's job");
             return Err((Status::Fenced, reason));
         }
-        self.explicit_rank(register)
+        self.explicit_rank()
     }
 
     /// Whether nothing says that this node, which knows its job from its launcher, is of this scheduler's: if it cannot stay it
     /// is to look for its own. A member is one whatever its launcher says.
-    fn has_another_job(&self, register: &Register) -> bool {
-        let is_new = register.instance.is_none() && !self.by_incarnation.contains_key(&register.incarnation);
-        is_new && register.derived_job.is_some() && register.derived_job != self.rules.derived_job
+    pub(super) fn has_another_job(&self) -> bool {
+        let (register, ours) = (self.register, &self.cluster.rules.derived_job);
+        let is_new = register.instance.is_none() && self.cluster.nodes.of_life(register.incarnation).is_none();
+        is_new && register.derived_job.is_some() && register.derived_job != *ours
     }
 
-    fn check_settings(&self, register: &Register) -> Result<(), Refusal> {
-        let node = name(register);
+    fn check_settings(&self) -> Result<(), Refusal> {
+        let (register, node) = (self.register, name(self.register));
         if register.role == Role::Scheduler {
             return refused(format!("{node} registers as a scheduler: only workers and servers can"));
         }
-        if let (Some(theirs), Some(ours)) = (&register.derived_job, &self.rules.derived_job) {
+        if let (Some(theirs), Some(ours)) = (&register.derived_job, &self.cluster.rules.derived_job) {
             if theirs != ours && register.instance.is_none() {
                 return refused(format!(
                     "{node} belongs to another job than this scheduler, as their launchers tell: to {theirs:?}, not to {ours:?}"
                 ));
             }
         }
-        if let (Some(theirs), Some(ours)) = (&register.job_id, &self.rules.job_id) {
+        if let (Some(theirs), Some(ours)) = (&register.job_id, &self.cluster.rules.job_id) {
             if theirs != ours {
                 return refused(format!(
                     "{node} belongs to job {theirs:?}, this scheduler to job {ours:?}: MUSTER_JOB_ID must be the same everywhere"
@@ -237,8 +83,8 @@ impl Scheduler {
             }
         }
         for (theirs, ours, what, setting) in [
-            (register.worker_num, self.rules.worker_num, "worker", "MS_WORKER_NUM"),
-            (register.server_num, self.rules.server_num, "server", "MS_SERVER_NUM"),
+            (register.worker_num, self.cluster.rules.worker_num, "worker", "MS_WORKER_NUM"),
+            (register.server_num, self.cluster.rules.server_num, "server", "MS_SERVER_NUM"),
         ] {
             if theirs != ours {
                 return refused(format!(
@@ -248,56 +94,49 @@ impl Scheduler {
             }
         }
         let on = |recovery: bool| if recovery { "on" } else { "off" };
-        if register.recovery != self.rules.recovery {
+        if register.recovery != self.cluster.rules.recovery {
             return refused(format!(
                 "{node} has recovery {}, this scheduler's job has it {}: MS_ENABLE_RECOVERY must be the same everywhere",
                 on(register.recovery),
-                on(self.rules.recovery)
+                on(self.cluster.rules.recovery)
             ));
         }
         Ok(())
     }
 
-    fn check_instance(&self, register: &Register) -> Result<(), Refusal> {
-        match register.instance {
-            Some(theirs) if theirs != self.identity.instance => Err((
+    pub(super) fn check_instance(&self) -> Result<(), Refusal> {
+        match self.register.instance {
+            Some(theirs) if theirs != self.cluster.identity.instance => Err((
                 Status::Rejected,
                 format!(
                     "{} belongs to another run of the job ({}) than this scheduler's ({}): its own scheduler has gone",
-                    name(register),
+                    name(self.register),
                     hex(&theirs.0),
-                    hex(&self.identity.instance.0)
+                    hex(&self.cluster.identity.instance.0)
                 ),
             )),
             _ => Ok(()),
         }
     }
 
-    /// With recovery: who comes in the name of a life that is known has its token. What that hashes to was told to nobody but
-    /// this scheduler; the incarnation is told to every peer.
-    fn check_same_life(&self, key: u32, register: &Register) -> Result<(), Refusal> {
+    /// With recovery: a process that comes in the name of a life that is known has its token. What that hashes to was told to nobody
+    /// but this scheduler; the incarnation is told to every peer.
+    pub(super) fn check_same_life(&self, key: u32) -> Result<(), Refusal> {
         let token = |register: &Register| register.reentry.as_ref().map(|reentry| reentry.next);
-        match self.nodes.get(&key).filter(|_| self.rules.recovery) {
-            Some(node) if token(&node.register) != token(register) => refused(format!(
+        match self.cluster.nodes.get(&key).filter(|_| self.cluster.rules.recovery) {
+            Some(node) if token(&node.register) != token(self.register) => refused(format!(
                 "{} registers as {} once more, but without the token that this life has registered with",
-                name(register),
+                name(self.register),
                 node.culprit()
             )),
             _ => Ok(()),
         }
     }
 
-    fn number_of(&self, role: Role) -> u32 {
-        if role == Role::Server {
-            self.rules.server_num
-        } else {
-            self.rules.worker_num
-        }
-    }
-
     /// The rank that its id or its launcher gives it.
-    fn explicit_rank(&self, register: &Register) -> Result<Option<u32>, Refusal> {
-        let number = self.number_of(register.role);
+    fn explicit_rank(&self) -> Result<Option<u32>, Refusal> {
+        let register = self.register;
+        let number = self.cluster.number_of(register.role);
         let by_id = register.node_id_given.then(|| rank_of_id(&register.node_id, number)).flatten();
         let Some(by_launcher) = register.rank else { return Ok(by_id) };
         let reason = match by_id {
@@ -317,10 +156,11 @@ impl Scheduler {
         Err((Status::Rejected, reason))
     }
 
-    pub(super) fn check_id(&self, now: Time, register: &Register) -> Result<(), Refusal> {
-        let Some(holder) = self.by_id.get(canonical(&register.node_id)).and_then(|key| self.nodes.get(key)) else {
-            return Ok(());
-        };
+    /// Whether its id is free.
+    pub(super) fn check_id(&self) -> Result<(), Refusal> {
+        let register = self.register;
+        let holder = self.cluster.nodes.named(&register.node_id).and_then(|key| self.cluster.nodes.get(&key));
+        let Some(holder) = holder else { return Ok(()) };
         let held = &holder.register;
         let seat = |register: &Register| (register.role, register.rank.filter(|_| !register.node_id_given));
         if seat(register).1.is_some() && seat(register) == seat(held) {
@@ -342,46 +182,48 @@ impl Scheduler {
                 held.role,
                 held.host.name,
                 held.process.pid,
-                span(now.since(holder.since))
+                span(self.now.since(holder.since))
             ));
         }
         refused(format!(
             "{} and {}, registered {} ago, differ only in the leading zeros of their node ids: MS_NODE_ID must differ in more",
             name(register),
             name(held),
-            span(now.since(holder.since))
+            span(self.now.since(holder.since))
         ))
     }
 
-    pub(super) fn check_complete(&self, now: Time, register: &Register) -> Result<(), Refusal> {
-        let Some(since) = self.job.complete_since() else { return Ok(()) };
-        let broken = self.job.verdict().map_or_else(String::new, |first| format!("; and the job is broken: {first}"));
+    /// Whether there is room: the cluster is not complete yet.
+    pub(super) fn check_complete(&self) -> Result<(), Refusal> {
+        let Some(since) = self.cluster.job.complete_since() else { return Ok(()) };
+        let broken =
+            self.cluster.job.verdict().map_or_else(String::new, |first| format!("; and the job is broken: {first}"));
         refused(format!(
             "the cluster has been complete for {} ({}): {} {} is one too many{broken}",
-            span(now.since(since)),
-            self.size_in_words(),
-            register.role,
-            name(register)
+            span(self.now.since(since)),
+            self.cluster.size_in_words(),
+            self.register.role,
+            name(self.register)
         ))
     }
 
-    fn check_rank(&self, now: Time, register: &Register, rank: u32) -> Result<(), Refusal> {
-        let Some(holder) = self.ranks_held.get(&(register.role, rank)).and_then(|key| self.nodes.get(key)) else {
-            return Ok(());
-        };
+    fn check_rank(&self, rank: u32) -> Result<(), Refusal> {
+        let register = self.register;
+        let holder = self.forming.holder(register.role, rank).and_then(|key| self.cluster.nodes.get(&key));
+        let Some(holder) = holder else { return Ok(()) };
         refused(format!(
             "rank {rank} of {} {} is already held by {}, registered {} ago",
             register.role,
             name(register),
             name(&holder.register),
-            span(now.since(holder.since))
+            span(self.now.since(holder.since))
         ))
     }
 
-    fn check_full(&self, register: &Register) -> Result<(), Refusal> {
-        let number = self.number_of(register.role);
-        let here = self.here[usize::from(register.role == Role::Server)];
-        if here < number {
+    fn check_full(&self) -> Result<(), Refusal> {
+        let register = self.register;
+        let number = self.cluster.number_of(register.role);
+        if self.forming.here(register.role) < number {
             return Ok(());
         }
         let has = match number {
@@ -392,13 +234,38 @@ impl Scheduler {
         refused(format!("{has}: {} {} is one too many", register.role, name(register)))
     }
 
-    /// `4 workers`, `4 workers and 1 server`
-    pub(super) fn size_in_words(&self) -> String {
-        let workers = counted(self.rules.worker_num, Role::Worker);
-        match self.rules.server_num {
-            0 => workers,
-            servers => format!("{workers} and {}", counted(servers, Role::Server)),
+    /// A life that is over for the cluster, and does not know it.
+    pub(super) fn check_fenced(&self) -> Result<(), Refusal> {
+        if !self.cluster.nodes.is_fenced(self.register.incarnation) {
+            return Ok(());
         }
+        let node = name(self.register);
+        Err((Status::Fenced, format!("{node} was given up, and another process has its place")))
+    }
+
+    /// With recovery, while the cluster forms: the node that has this newcomer's name and role.
+    pub(super) fn last_life(&self) -> Option<u32> {
+        let register = self.register;
+        let is_asked = self.cluster.rules.recovery && !self.cluster.job.is_complete();
+        let key = self.cluster.nodes.named(&register.node_id).filter(|_| is_asked)?;
+        let is_it = |held: &Register| (held.role, &held.node_id) == (register.role, &register.node_id);
+        self.cluster.nodes.get(&key).filter(|node| is_it(&node.register)).map(|_| key)
+    }
+
+    /// The node to whose place it has a claim.
+    pub(super) fn place_of(&self, rank: Option<u32>) -> Result<Option<u32>, Refusal> {
+        let register = self.register;
+        let by_id = register.node_id_given.then(|| self.cluster.nodes.named(&register.node_id)).flatten();
+        let by_rank =
+            rank.map(|rank| if register.role == Role::Server { self.cluster.rules.worker_num + rank } else { rank });
+        let Some(key) = by_id.or(by_rank) else { return Ok(None) };
+        let Some(holder) = self.cluster.nodes.get(&key) else { return Ok(None) };
+        if holder.role() != register.role || by_rank.is_some_and(|by_rank| by_rank != key) {
+            let (newcomer, held) = (name(register), holder.culprit());
+            let (role, wanted) = (register.role, rank.map_or(String::new(), |rank| format!(" of rank {rank}")));
+            refused(format!("{newcomer} registers as a {role}{wanted}, but its node id is that of {held}"))?;
+        }
+        Ok(Some(key))
     }
 }
 

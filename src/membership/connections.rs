@@ -1,8 +1,8 @@
 //! Connections before and after they belong to a node, and what strangers on the port are worth: one line each.
 
 use super::contract::{Closed, ConnId, Output};
+use super::outbox::Outbox;
 use super::timers::Due;
-use super::Scheduler;
 use crate::types::{Epoch, GroupId, Time};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
@@ -126,90 +126,63 @@ impl Connections {
         }
         None
     }
-}
 
-impl Scheduler {
-    pub(super) fn opened(&mut self, now: Time, conn: ConnId, address: String) {
+    pub(super) fn opened(&mut self, now: Time, conn: ConnId, address: String, out: &mut Outbox) {
         let deadline = now + GREETING;
-        if self.connections.oldest_unregistered().is_none() {
-            self.timers.at(deadline, Due::Greeting);
+        if self.oldest_unregistered().is_none() {
+            out.at(deadline, Due::Greeting);
         }
-        self.connections.open.insert(conn, Connection { address, node: None, reading: None });
-        self.connections.unregistered.push_back((deadline, conn));
-        self.connections.unregistered_count += 1;
-        if self.connections.unregistered_count > self.connections.unregistered_max {
-            if let Some((_, oldest)) = self.connections.oldest_unregistered() {
-                self.stranger(oldest, "too many connections have not registered, and it is the oldest");
+        self.open.insert(conn, Connection { address, node: None, reading: None });
+        self.unregistered.push_back((deadline, conn));
+        self.unregistered_count += 1;
+        if self.unregistered_count > self.unregistered_max {
+            if let Some((_, oldest)) = self.oldest_unregistered() {
+                self.stranger(oldest, "too many connections have not registered, and it is the oldest", out);
             }
         }
     }
 
-    pub(super) fn closed(&mut self, now: Time, conn: ConnId, how: Closed, words: String) {
-        self.promises.forget(conn);
-        let Some(connection) = self.connections.forget(conn) else { return };
-        let Some(key) = connection.node else {
-            if connection.reading.is_some() && how != Closed::Garbage {
-                return; // it does not want to know any more
-            }
+    /// A connection has ended: the node whose it was, if it was one's.
+    pub(super) fn closed(&mut self, conn: ConnId, how: Closed, words: &str, out: &mut Outbox) -> Option<u32> {
+        out.promises.forget(conn);
+        let connection = self.forget(conn)?;
+        if connection.node.is_none() && (connection.reading.is_none() || how == Closed::Garbage) {
             let what = match how {
                 Closed::Garbage => "it sent what is not this protocol",
                 Closed::Ended | Closed::Broken => "its connection ended before it registered",
             };
-            return self.mention_stranger(&connection.address, &format!("{what} ({words})"));
-        };
-        if self.nodes.get(&key).is_none_or(|node| node.conn != Some(conn)) {
-            return;
+            self.mention_stranger(&connection.address, &format!("{what} ({words})"), out);
         }
-        if self.job.is_forming() {
-            self.detached_while_forming(now, key, how, words);
-        } else if self.job.is_complete() {
-            self.detached(now, key, how, words);
-        }
-    }
-
-    /// Closes a connection and forgets it.
-    pub(super) fn drop_connection(&mut self, conn: ConnId) {
-        if self.connections.forget(conn).is_some() {
-            self.put_out_close(conn);
-        }
-    }
-
-    /// Closes a connection that its node has replaced: what was still to be said on it is asked for again, and the node may
-    /// have to hear at once that it is closed.
-    pub(super) fn close_at_once(&mut self, conn: ConnId) {
-        self.promises.forget(conn);
-        if self.connections.forget(conn).is_some() {
-            self.output(Output::Close(conn));
-        }
+        connection.node
     }
 
     /// Closes a connection that is not a node's.
-    pub(super) fn stranger(&mut self, conn: ConnId, why: &str) {
-        if let Some(connection) = self.connections.forget(conn) {
-            self.output(Output::Close(conn));
-            self.mention_stranger(&connection.address, why);
+    pub(super) fn stranger(&mut self, conn: ConnId, why: &str, out: &mut Outbox) {
+        if let Some(connection) = self.forget(conn) {
+            out.output(Output::Close(conn));
+            self.mention_stranger(&connection.address, why, out);
         }
     }
 
     /// One line for each address, whatever comes from it.
-    fn mention_stranger(&mut self, address: &str, why: &str) {
+    fn mention_stranger(&mut self, address: &str, why: &str, out: &mut Outbox) {
         let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
-        let strangers = &mut self.connections.strangers;
-        if strangers.len() < STRANGERS_MAX && strangers.insert(host.to_string()) {
-            self.warn(format!("a stranger connected from {address}: {why}; others from there are not mentioned"));
+        if self.strangers.len() < STRANGERS_MAX && self.strangers.insert(host.to_string()) {
+            out.warn(format!("a stranger connected from {address}: {why}; others from there are not mentioned"));
         }
     }
 
-    pub(super) fn greeting_due(&mut self, now: Time) {
-        while let Some((deadline, conn)) = self.connections.oldest_unregistered() {
+    /// The oldest connection that has not registered has had its time.
+    pub(super) fn greeting_due(&mut self, now: Time, out: &mut Outbox) {
+        while let Some((deadline, conn)) = self.oldest_unregistered() {
             if deadline > now {
-                return self.timers.at(deadline, Due::Greeting);
+                return out.at(deadline, Due::Greeting);
             }
-            let what = match self.connections.get(conn).is_some_and(|connection| connection.reading.is_some()) {
+            let what = match self.get(conn).is_some_and(|connection| connection.reading.is_some()) {
                 true => "it asked how the job is, and did not take the answer",
                 false => "it did not register",
             };
-            self.stranger(conn, &format!("{what} within {} s", GREETING.as_secs()));
+            self.stranger(conn, &format!("{what} within {} s", GREETING.as_secs()), out);
         }
     }
 }

@@ -1,16 +1,15 @@
 //! From the first node to a complete cluster, or to the end of the time for it. Tested in `forming_test.rs`.
 
+use super::cluster::Cluster;
 use super::contract::{Closed, ConnId};
 use super::node::{counted, name, span, Detached, Node};
-use super::ranks::{assign, canonical, schedule_peers, Candidate};
+use super::ranks::{assign, Candidate};
 use super::timers::Due;
-use super::{Queued, Scheduler};
-use crate::error::{Error, Status};
+use crate::error::Status;
 use crate::types::{Role, Time};
-use crate::wire::{Agreed, Formed, Member, Members, Message, Rejected, FULL_TABLE_NODES};
-use std::collections::{BTreeSet, HashMap};
+use crate::wire::Register;
+use std::collections::HashMap;
 use std::fmt::Write;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// When the log first says how far forming is; from then on every second.
@@ -19,135 +18,114 @@ const LINE_EVERY: Duration = Duration::from_secs(1);
 /// How many hosts, and how many runs of missing ranks, a sentence lists.
 const LISTED_MAX: usize = 8;
 
-impl Scheduler {
+/// What is known while the cluster forms, and not afterwards.
+#[derive(Debug)]
+pub(super) struct Forming {
+    /// When the time for it is up; none: never.
+    pub(super) deadline: Option<Time>,
+    /// The key of the next node that comes.
+    next_key: u32,
+    /// Which node has which explicit rank.
+    ranks_held: HashMap<(Role, u32), u32>,
+    /// How many workers and servers are here.
+    here: [u32; 2],
+}
+
+impl Forming {
+    pub(super) fn new(deadline: Option<Time>) -> Forming {
+        Forming { deadline, next_key: 0, ranks_held: HashMap::new(), here: [0; 2] }
+    }
+
+    /// The node that has this rank.
+    pub(super) fn holder(&self, role: Role, rank: u32) -> Option<u32> {
+        self.ranks_held.get(&(role, rank)).copied()
+    }
+
+    /// How many nodes of a role are here.
+    pub(super) fn here(&self, role: Role) -> u32 {
+        self.here[usize::from(role == Role::Server)]
+    }
+
+    /// A node may come in.
+    pub(super) fn admit(
+        &mut self,
+        cluster: &mut Cluster,
+        now: Time,
+        conn: ConnId,
+        mut register: Register,
+        rank: Option<u32>,
+    ) {
+        register.forget_what_was_checked();
+        let key = self.next_key;
+        self.next_key += 1;
+        let as_rank = rank.map_or_else(String::new, |rank| format!(" as rank {rank}"));
+        cluster.out.note(format!("admitted {} {}{as_rank}", register.role, name(&register)));
+        if let Some(rank) = rank {
+            self.ranks_held.insert((register.role, rank), key);
+        }
+        self.here[usize::from(register.role == Role::Server)] += 1;
+        cluster.connections.belongs_to(conn, key);
+        cluster.nodes.insert(key, Box::new(Node::new(register, rank, conn, now)));
+        self.complete(cluster, now);
+    }
+
     /// Forms the cluster if everybody is here, connected.
-    pub(super) fn form_if_complete(&mut self, now: Time) {
-        let wanted = [self.rules.worker_num, self.rules.server_num];
-        if !self.job.is_forming() || self.here != wanted || self.nodes.values().any(|node| node.conn.is_none()) {
+    pub(super) fn complete(&mut self, cluster: &mut Cluster, now: Time) {
+        let wanted = [cluster.rules.worker_num, cluster.rules.server_num];
+        let is_away = |node: &Node| node.conn.is_none();
+        if !cluster.job.is_forming() || self.here != wanted || cluster.nodes.values().any(|node| is_away(node)) {
             return;
         }
-        self.job.is_complete_since(now);
-        let candidates: Vec<Candidate<'_>> = self
-            .nodes
-            .values()
-            .map(|node| Candidate {
-                role: node.role(),
-                explicit_rank: node.explicit_rank,
-                node_id: &node.register.node_id,
-                node_id_given: node.register.node_id_given,
-                host: &node.register.host,
-            })
-            .collect();
-        let places = assign(&candidates);
-        drop(candidates);
-        for (mut node, place) in std::mem::take(&mut self.nodes).into_values().zip(places) {
-            let first = if node.role() == Role::Server { self.rules.worker_num } else { 0 };
-            let index = first + place.rank;
-            node.place = Some(place);
-            node.token = node.register.reentry.as_ref().map(|reentry| reentry.next);
-            self.by_incarnation.insert(node.register.incarnation, index);
-            self.by_id.insert(canonical(&node.register.node_id).to_string(), index);
+        cluster.job.is_complete_since(now);
+        let candidates = cluster.nodes.values().map(|node| Candidate {
+            role: node.role(),
+            explicit_rank: node.explicit_rank,
+            node_id: &node.register.node_id,
+            node_id_given: node.register.node_id_given,
+            host: &node.register.host,
+        });
+        let places = assign(&candidates.collect::<Vec<_>>());
+        cluster.nodes.take_places(places, cluster.rules.worker_num);
+        for (index, node) in cluster.nodes.iter() {
             if let Some(conn) = node.conn {
-                self.connections.belongs_to(conn, index);
+                cluster.connections.belongs_to(conn, *index);
             }
-            self.nodes.insert(index, node);
         }
-        self.list_members();
-        self.promise_epoch();
+        cluster.list_members();
+        cluster.promise_epoch();
         self.ranks_held = HashMap::new();
-        self.note(format!("the cluster is complete after {}: {}", span(now.since(self.started)), self.size_in_words()));
-        self.tell_all();
-    }
-
-    /// The table of all nodes, as they are now.
-    pub(super) fn list_members(&mut self) {
-        self.members = Members::new(self.nodes.iter().map(|(index, node)| Arc::new(member(*index, node))).collect());
-        let first = self.members.first().map(|member| &member.host.key);
-        self.is_one_host = self.members.iter().all(|member| Some(&member.host.key) == first);
-    }
-
-    /// Every node that is connected is told of the epoch.
-    pub(super) fn tell_all(&mut self) {
-        let all = self.nodes.iter().filter_map(|(index, node)| Some((node.conn?, *index)));
-        let all = Queued::Formed(self.epoch, all.collect());
-        self.put_out_with_epoch(all);
-    }
-
-    pub(super) fn queue_formed(&mut self, conn: ConnId, index: u32) {
-        self.put_out_with_epoch(Queued::Formed(self.epoch, [(conn, index)].into()));
-    }
-
-    /// What this node is told of the complete cluster.
-    pub(super) fn formed(&self, index: u32) -> Formed {
-        let node = &self.nodes[&index];
-        let place = node.place.expect("the cluster has formed");
-        Formed {
-            instance: self.identity.instance,
-            generation: self.generation,
-            epoch: self.epoch,
-            index,
-            rank: place.rank,
-            local_rank: place.local_rank,
-            local_size: place.local_size,
-            worker_num: self.rules.worker_num,
-            server_num: self.rules.server_num,
-            secret: self.identity.secret,
-            agreed: self.agreed(),
-            restarts: node.restarts,
-            makings: self.makings_of(index),
-            members: self.members_told(index, place.rank, node.role()),
-        }
-    }
-
-    pub(super) fn agreed(&self) -> Agreed {
-        let mut agreed = self.rules.agreed.clone();
-        if self.is_one_host {
-            agreed.thresholds.clone_from(&self.rules.one_host);
-        }
-        agreed
-    }
-
-    /// All, or in a large cluster those that the schedules on the node's groups use: that of its role, and the universe.
-    fn members_told(&self, index: u32, rank: u32, role: Role) -> Members {
-        if self.members.len() <= FULL_TABLE_NODES {
-            return self.members.clone();
-        }
-        let size = if role == Role::Server { self.rules.server_num } else { self.rules.worker_num };
-        let first = index - rank;
-        let mut peers: BTreeSet<u32> = schedule_peers(rank, size).into_iter().map(|peer| first + peer).collect();
-        peers.extend(schedule_peers(index, self.members.len() as u32));
-        Members::new(peers.into_iter().map(|peer| Arc::clone(&self.members[peer as usize])).collect())
+        let (after, size) = (span(now.since(cluster.started)), cluster.size_in_words());
+        cluster.out.note(format!("the cluster is complete after {after}: {size}"));
+        cluster.tell_all();
     }
 
     /// A node's connection ended before the cluster was complete.
-    pub(super) fn detached_while_forming(&mut self, now: Time, key: u32, how: Closed, words: String) {
-        let silence = self.silence();
-        let Some(node) = self.nodes.get_mut(&key) else { return };
+    pub(super) fn detached(&mut self, cluster: &mut Cluster, now: Time, key: u32, how: Closed, words: String) {
+        let silence = cluster.silence();
+        let Some(node) = cluster.nodes.get_mut(key) else { return };
         node.conn = None;
         if how == Closed::Broken {
             node.detached = Some(Detached { since: now, how, words, probe_wait: Duration::ZERO });
-            return self.timers.at(now + silence, Due::Judge(key));
+            return cluster.out.at(now + silence, Due::Judge(key));
         }
-        self.free_place(key, &format!("its connection ended ({words})"));
+        self.free_place(cluster, key, &format!("its connection ended ({words})"));
     }
 
     /// A broken connection's time for coming back is up.
-    pub(super) fn judge_while_forming(&mut self, now: Time, key: u32) {
-        let Some(detached) = self.nodes.get(&key).and_then(|node| node.detached.as_ref()) else { return };
-        if now >= detached.since + self.silence() {
-            let words = format!(
-                "its connection broke ({}) and it did not come back within {}",
-                detached.words,
-                span(self.silence())
-            );
-            self.free_place(key, &words);
+    pub(super) fn judge(&mut self, cluster: &mut Cluster, now: Time, key: u32) {
+        let silence = cluster.silence();
+        let Some(detached) = cluster.nodes.get(&key).and_then(|node| node.detached.as_ref()) else { return };
+        if now >= detached.since + silence {
+            let (broke, within) = (&detached.words, span(silence));
+            let words = format!("its connection broke ({broke}) and it did not come back within {within}");
+            self.free_place(cluster, key, &words);
         }
     }
 
     /// Those that have sent heartbeats, and do so no longer; and those whose next lives have come, and that never did.
-    pub(super) fn free_silent_places(&mut self, now: Time) {
-        let silence = self.silence();
-        let silent: Vec<(u32, ConnId)> = self
+    pub(super) fn free_silent_places(&mut self, cluster: &mut Cluster, now: Time) {
+        let silence = cluster.silence();
+        let silent: Vec<(u32, ConnId)> = cluster
             .nodes
             .iter()
             .filter(|(_, node)| node.heartbeat.is_some() || node.challenged.is_some())
@@ -155,90 +133,72 @@ impl Scheduler {
             .filter_map(|(key, node)| Some((*key, node.conn?)))
             .collect();
         for (key, conn) in silent {
-            self.drop_connection(conn);
-            self.free_place(key, &format!("nothing was heard from it for {}", span(silence)));
+            cluster.drop_connection(conn);
+            self.free_place(cluster, key, &format!("nothing was heard from it for {}", span(silence)));
         }
     }
 
     /// Somebody else, or the same node started again, may have its id and its rank.
-    pub(super) fn free_place(&mut self, key: u32, why: &str) {
-        let Some(node) = self.nodes.remove(&key) else { return };
-        self.by_incarnation.remove(&node.register.incarnation);
-        self.by_id.remove(canonical(&node.register.node_id));
+    pub(super) fn free_place(&mut self, cluster: &mut Cluster, key: u32, why: &str) {
+        let Some(node) = cluster.nodes.remove(key) else { return };
         if let Some(rank) = node.explicit_rank {
             self.ranks_held.remove(&(node.role(), rank));
         }
         self.here[usize::from(node.role() == Role::Server)] -= 1;
-        self.present -= 1;
-        self.warn(format!(
+        cluster.out.warn(format!(
             "{} {} is gone before the cluster was complete: {why}; its place is free",
             node.role(),
             name(&node.register)
         ));
     }
 
-    /// A node's own time for forming is up: so it is for all.
-    pub(super) fn time_up(&mut self, now: Time, key: u32) {
-        match self.job.is_forming() {
-            true => self.forming_time_is_up(now, Some(key)),
-            false => self.gives_up_returning(now, key),
-        }
-    }
-
     /// The time is up, by the clock of this node or, without one, by the scheduler's own.
-    pub(super) fn forming_time_is_up(&mut self, now: Time, of: Option<u32>) {
+    pub(super) fn time_is_up(&self, cluster: &mut Cluster, now: Time, of: Option<u32>) {
         // A node's clock may have begun a little earlier than this one's: the budget is the same.
-        let waited = now.since(self.started);
+        let waited = now.since(cluster.started);
         let near = |budget: &Duration| waited.max(*budget) - waited.min(*budget) < LINE_EVERY;
-        let budget = self.rules.forming_timeout.filter(near);
-        let setting = &self.rules.forming_setting;
-        let whose = match of.and_then(|key| self.nodes.get(&key)).filter(|_| budget.is_none()) {
+        let budget = cluster.rules.forming_timeout.filter(near);
+        let setting = &cluster.rules.forming_setting;
+        let whose = match of.and_then(|key| cluster.nodes.get(&key)).filter(|_| budget.is_none()) {
             Some(node) => format!("{} waits no longer; here {setting}", node.culprit()),
             None => setting.clone(),
         };
         let within = span(budget.unwrap_or(waited));
-        let reason = format!("the cluster did not form within {within} ({whose}): {}", self.how_far());
-        self.end_forming(Status::Timeout, reason);
+        let how_far = self.how_far(cluster);
+        let reason = format!("the cluster did not form within {within} ({whose}): {how_far}");
+        cluster.fail_forming(Status::Timeout, reason);
     }
 
-    /// Everybody fails with the same sentence.
-    pub(super) fn end_forming(&mut self, status: Status, reason: String) {
-        for conn in self.connections.all() {
-            self.send(conn, Message::Rejected(Rejected { status, reason: reason.clone() }));
-        }
-        self.warn(reason.clone());
-        self.end(Err(Error::new(status, reason)));
-    }
-
-    pub(super) fn forming_line(&mut self, now: Time) {
-        if self.job.is_forming() {
-            self.warn(format!("forming since {}: {}", span(now.since(self.started)), self.how_far()));
-            self.timers.at(now + LINE_EVERY, Due::FormingLine);
+    pub(super) fn line(&self, cluster: &mut Cluster, now: Time) {
+        if cluster.job.is_forming() {
+            let (since, how_far) = (span(now.since(cluster.started)), self.how_far(cluster));
+            cluster.out.warn(format!("forming since {since}: {how_far}"));
+            cluster.out.at(now + LINE_EVERY, Due::FormingLine);
         }
     }
 
     /// `3 of 4 workers have come, rank 3 is missing; those here run on host a (2) and host b (1)`
-    pub(super) fn how_far(&self) -> String {
-        let mut words = format!("{} of {} have come", self.here[0], counted(self.rules.worker_num, Role::Worker));
-        if self.rules.server_num > 0 {
+    pub(super) fn how_far(&self, cluster: &Cluster) -> String {
+        let mut words = format!("{} of {} have come", self.here[0], counted(cluster.rules.worker_num, Role::Worker));
+        if cluster.rules.server_num > 0 {
             words = format!(
                 "{} of {} and {} of {} have come",
                 self.here[0],
-                counted(self.rules.worker_num, Role::Worker),
+                counted(cluster.rules.worker_num, Role::Worker),
                 self.here[1],
-                counted(self.rules.server_num, Role::Server)
+                counted(cluster.rules.server_num, Role::Server)
             );
         }
         let missing: Vec<String> =
-            [Role::Worker, Role::Server].into_iter().filter_map(|role| self.missing(role)).collect();
+            [Role::Worker, Role::Server].into_iter().filter_map(|role| self.missing(cluster, role)).collect();
         if !missing.is_empty() {
             let _ = write!(words, "; missing: {}", missing.join(" and "));
         }
-        let away = self.nodes.values().filter(|node| node.conn.is_none()).count();
+        let away = cluster.nodes.values().filter(|node| node.conn.is_none()).count();
         if away > 0 {
             let _ = write!(words, "; the connections of {away} are broken");
         }
-        let hosts = self.hosts_in_words();
+        let hosts = hosts_in_words(cluster);
         if !hosts.is_empty() {
             let _ = write!(words, "; those that came: {hosts}");
         }
@@ -246,13 +206,13 @@ impl Scheduler {
     }
 
     /// Which ranks of a role are missing, where everybody who is here said which it has; otherwise how many.
-    fn missing(&self, role: Role) -> Option<String> {
-        let number = if role == Role::Server { self.rules.server_num } else { self.rules.worker_num };
-        let here = self.here[usize::from(role == Role::Server)];
+    fn missing(&self, cluster: &Cluster, role: Role) -> Option<String> {
+        let (number, here) = (cluster.number_of(role), self.here(role));
         if here >= number {
             return None;
         }
-        let explicit = self.nodes.values().filter(|node| node.role() == role && node.explicit_rank.is_some()).count();
+        let explicit =
+            cluster.nodes.values().filter(|node| node.role() == role && node.explicit_rank.is_some()).count();
         if here == 0 || explicit != here as usize {
             return Some(counted(number - here, role));
         }
@@ -260,42 +220,27 @@ impl Scheduler {
         let of = if role == Role::Server { "server " } else { "" };
         Some(format!("{of}rank{} {}", if missing.len() == 1 { "" } else { "s" }, runs(&missing)))
     }
-
-    /// `2 from host a, 1 from host b`
-    fn hosts_in_words(&self) -> String {
-        let mut counts: Vec<(&str, &str, usize)> = Vec::new();
-        let mut at: HashMap<&str, usize> = HashMap::new();
-        for node in self.nodes.values() {
-            let host = &node.register.host;
-            let slot = *at.entry(&host.key).or_insert_with(|| {
-                counts.push((&host.key, &host.name, 0));
-                counts.len() - 1
-            });
-            counts[slot].2 += 1;
-        }
-        let mut words: Vec<String> =
-            counts.iter().take(LISTED_MAX).map(|(_, host, count)| format!("{count} from host {host}")).collect();
-        if counts.len() > LISTED_MAX {
-            let rest: usize = counts[LISTED_MAX..].iter().map(|(_, _, count)| count).sum();
-            words.push(format!("{rest} from {} other hosts", counts.len() - LISTED_MAX));
-        }
-        words.join(", ")
-    }
 }
 
-fn member(index: u32, node: &Node) -> Member {
-    let place = node.place.expect("places were just given");
-    Member {
-        index,
-        role: node.role(),
-        rank: place.rank,
-        local_rank: place.local_rank,
-        node_id: node.register.node_id.clone(),
-        host: node.register.host.clone(),
-        process: node.register.process,
-        addresses: node.register.addresses.clone(),
-        device: node.register.device,
+/// `2 from host a, 1 from host b`
+fn hosts_in_words(cluster: &Cluster) -> String {
+    let mut counts: Vec<(&str, &str, usize)> = Vec::new();
+    let mut at: HashMap<&str, usize> = HashMap::new();
+    for node in cluster.nodes.values() {
+        let host = &node.register.host;
+        let slot = *at.entry(&host.key).or_insert_with(|| {
+            counts.push((&host.key, &host.name, 0));
+            counts.len() - 1
+        });
+        counts[slot].2 += 1;
     }
+    let mut words: Vec<String> =
+        counts.iter().take(LISTED_MAX).map(|(_, host, count)| format!("{count} from host {host}")).collect();
+    if counts.len() > LISTED_MAX {
+        let rest: usize = counts[LISTED_MAX..].iter().map(|(_, _, count)| count).sum();
+        words.push(format!("{rest} from {} other hosts", counts.len() - LISTED_MAX));
+    }
+    words.join(", ")
 }
 
 /// `3, 5 to 7`

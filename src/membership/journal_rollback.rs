@@ -16,23 +16,24 @@
 //! [`StoreReply`]: crate::wire::StoreReply
 //! [`Told`]: crate::wire::Told
 
-use super::admission::Refusal;
+use super::admission::{Newcomer, Refusal};
+use super::cluster::Cluster;
+use super::group_table::GroupTable;
 use super::node::name;
 use super::standing::Presence;
-use super::Scheduler;
+use super::store::Store;
 use crate::error::{Error, Status};
 use crate::types::Epoch;
-use crate::wire::Register;
 
-impl Scheduler {
+impl Newcomer<'_> {
     /// What this life was told and this scheduler does not know, in words.
-    pub(super) fn is_behind(&self, key: u32, register: &Register) -> Option<String> {
-        let node = self.nodes.get(&key).filter(|node| node.presence != Presence::Left)?;
-        if !self.rules.durable || register.instance.is_none() {
+    pub(super) fn is_behind(&self, key: u32, store: &Store, groups: &GroupTable) -> Option<String> {
+        let node = self.cluster.nodes.get(&key).filter(|node| node.presence != Presence::Left)?;
+        if !self.cluster.rules.durable || self.register.instance.is_none() {
             return None;
         }
-        let (told, who) = (&register.told, node.culprit());
-        let (epoch, changes, group) = (self.newest_epoch(), self.store.changes_of(key), self.groups.highest());
+        let (told, who) = (&self.register.told, node.culprit());
+        let (epoch, changes, group) = (newest_epoch(self.cluster), store.changes_of(key), groups.highest());
         if told.epoch > epoch {
             return Some(format!(
                 "{who} was told of epoch {}, and the last that this scheduler knows is {}",
@@ -50,20 +51,10 @@ impl Scheduler {
         })
     }
 
-    /// The journal is not the one that was promised by: nothing is promised by it any more.
-    pub(super) fn end_as_older_copy(&mut self, words: &str) {
-        let message = format!(
-            "the journal is an older copy: {words}; expected the newest one in its place, or all nodes to have ended: whoever \
-             starts everything again with this copy goes on without what came after it"
-        );
-        self.warn(message.clone());
-        self.end(Err(Error::new(Status::Journal, message)));
-    }
-
     /// A life that is not known, and that was told of a later epoch: it has its place in that.
-    pub(super) fn check_epoch_told(&self, register: &Register) -> Result<(), Refusal> {
-        let epoch = self.newest_epoch();
-        if !self.rules.durable || register.told.epoch <= epoch {
+    pub(super) fn check_epoch_told(&self) -> Result<(), Refusal> {
+        let (register, epoch) = (self.register, newest_epoch(self.cluster));
+        if !self.cluster.rules.durable || register.told.epoch <= epoch {
             return Ok(());
         }
         let reason = format!(
@@ -74,12 +65,21 @@ impl Scheduler {
         );
         Err((Status::Rejected, reason))
     }
+}
 
-    fn newest_epoch(&self) -> Epoch {
-        match self.job.is_complete() {
-            true => self.epoch,
-            false => Epoch(0),
-        }
+/// The sentence with which a scheduler ends whose journal is not the one that was promised by: nothing is promised by it any more.
+pub(super) fn is_older_copy(words: &str) -> Error {
+    let message = format!(
+        "the journal is an older copy: {words}; expected the newest one in its place, or all nodes to have ended: whoever \
+         starts everything again with this copy goes on without what came after it"
+    );
+    Error::new(Status::Journal, message)
+}
+
+fn newest_epoch(cluster: &Cluster) -> Epoch {
+    match cluster.job.is_complete() {
+        true => cluster.epoch,
+        false => Epoch(0),
     }
 }
 

@@ -37,7 +37,7 @@
 
 use super::contract::{Closed, ConnId};
 use super::node::{Node, Witness};
-use super::timers::Due;
+use super::nodes::Nodes;
 use super::timers::HELD;
 use super::Scheduler;
 use crate::types::{HostName, LaunchId, Process, Time};
@@ -46,32 +46,46 @@ use std::collections::HashSet;
 
 impl Scheduler {
     pub(super) fn child_ended(&mut self, now: Time, conn: ConnId, word: &ChildEnded) {
-        self.drop_connection(conn); // it was made for this
+        let cluster = &mut self.cluster;
+        cluster.drop_connection(conn); // it was made for this
         let is_it = |node: &Node| ran_on(&word.host, &node.register) && node.register.process == word.process;
-        let of_node = self.nodes.iter().find(|(_, node)| is_it(node));
-        let of_node = of_node.or_else(|| self.nodes.iter().find(|(_, node)| was_run_by(word, &node.register)));
+        let of_node = cluster.nodes.iter().find(|(_, node)| is_it(node));
+        let of_node = of_node.or_else(|| cluster.nodes.iter().find(|(_, node)| was_run_by(word, &node.register)));
         let Some(key) = of_node.map(|(key, _)| *key) else { return };
-        let Some(node) = self.nodes.get_mut(&key).filter(|node| node.is_member()) else { return };
+        let Some(node) = cluster.nodes.get_mut(key).filter(|node| node.is_member()) else { return };
         let evidence = if node.register.process == word.process { word.to_string() } else { word.of_its_runner() };
-        if self.job.is_forming() {
+        if cluster.job.is_forming() {
             // What ended otherwise than by a broken network has lost its place already.
             if node.conn.is_none() {
-                self.free_place(key, &format!("it {evidence}"));
+                self.forming.free_place(cluster, key, &format!("it {evidence}"));
             }
             return;
         }
         node.witness = Some(Witness { by: None, at: now, evidence });
-        if !self.job.is_broken_for_good() {
-            self.look_into(now, key);
+        if !cluster.job.is_broken_for_good() {
+            self.detector.look_into(cluster, now, key);
         }
     }
 
     /// Nobody is started in the places of these processes any more.
     pub(super) fn abandoned(&mut self, now: Time, conn: ConnId, word: &Abandoned) {
-        self.drop_connection(conn); // it was made for this
-        if self.job.is_forming() {
-            return; // who is missing will be, and that has its own time
+        self.cluster.drop_connection(conn); // it was made for this
+        if self.cluster.job.is_forming() {
+            return; // the nodes that are missing will be, and that has its own time
         }
+        for key in self.cluster.nodes.meant_by(word) {
+            if self.cluster.nodes.abandon(key, now) && self.cluster.rules.recovery {
+                self.cluster.out.promise(Record::Abandoned(key));
+            }
+            self.end_if_abandoned(now, key);
+        }
+        self.end_if_empty(now);
+    }
+}
+
+impl Nodes {
+    /// The nodes whose places a launcher abandons.
+    fn meant_by(&self, word: &Abandoned) -> Vec<u32> {
         let processes: HashSet<Process> = word.processes.iter().copied().collect();
         let launches: HashSet<LaunchId> = word.launches.iter().copied().collect();
         let is_meant = |node: &Node| {
@@ -79,30 +93,27 @@ impl Scheduler {
             let is_it = ran_on(&word.host, register) && processes.contains(&register.process);
             is_it || (is_on(&word.host, register) && register.launch.is_some_and(|launch| launches.contains(&launch)))
         };
-        let meant: Vec<u32> = self.nodes.iter().filter(|(_, node)| is_meant(node)).map(|(key, _)| *key).collect();
-        for key in meant {
-            let Some(node) = self.nodes.get_mut(&key) else { continue };
-            let is_written = !node.abandoned.say(now);
-            self.count_abandoned(key);
-            if self.rules.recovery && !is_written {
-                self.promise(Record::Abandoned(key));
-            }
-            self.end_if_abandoned(now, key);
-        }
-        self.end_if_empty(now);
+        self.iter().filter(|(_, node)| is_meant(node)).map(|(key, _)| *key).collect()
+    }
+
+    /// Nobody is started in this node's place any more. Whether that is news.
+    fn abandon(&mut self, key: u32, now: Time) -> bool {
+        let is_news = self.get_mut(key).is_some_and(|node| node.abandoned.say(now));
+        self.count_abandoned(key);
+        is_news
     }
 
     /// A scheduler before this one was told that nobody is started in this place any more.
     pub(super) fn take_up_abandoned(&mut self, key: u32) {
-        if let Some(node) = self.nodes.get_mut(&key) {
+        if let Some(node) = self.get_mut(key) {
             node.abandoned.take_up();
         }
         self.count_abandoned(key);
     }
 
     fn count_abandoned(&mut self, key: u32) {
-        let next = self.nodes.values().filter_map(|node| node.abandoned_as).max().map_or(0, |last| last + 1);
-        if let Some(node) = self.nodes.get_mut(&key) {
+        let next = self.values().filter_map(|node| node.abandoned_as).max().map_or(0, |last| last + 1);
+        if let Some(node) = self.get_mut(key) {
             node.abandoned_as.get_or_insert(next);
         }
     }
@@ -110,37 +121,25 @@ impl Scheduler {
     /// The node that is not here, and whose place was abandoned before that of this node, or while that one's was not. A
     /// node that heard of that may have left this run since, which is not written down: it is not the cause.
     pub(super) fn abandoned_earlier(&self, key: u32) -> Option<u32> {
-        let own = self.nodes.get(&key)?.abandoned_as.unwrap_or(usize::MAX);
-        let earlier = self.nodes.iter().filter(|(_, node)| node.is_member() && node.conn.is_none());
+        let own = self.get(&key)?.abandoned_as.unwrap_or(usize::MAX);
+        let earlier = self.iter().filter(|(_, node)| node.is_member() && node.conn.is_none());
         let earlier = earlier.filter_map(|(key, node)| Some((node.abandoned_as?, *key)));
         earlier.min().filter(|(first, _)| *first < own).map(|(_, key)| key)
     }
 
-    /// One goes on with this epoch: it is to know of whom it waits for in vain.
-    pub(super) fn take_up_words_of_abandoning(&mut self, now: Time) {
-        let mut meant = Vec::new();
-        for (key, node) in &mut self.nodes {
-            if node.abandoned.count_earlier(now) {
-                meant.push(*key);
-            }
-        }
-        meant.into_iter().for_each(|key| self.end_if_abandoned(now, key));
+    /// A node goes on with this epoch: what was said of places in it counts from now on. Of which places.
+    pub(super) fn count_earlier_words(&mut self, now: Time) -> Vec<u32> {
+        let counts = |(key, node): (u32, &mut Node)| node.abandoned.count_earlier(now).then_some(key);
+        self.all_mut().filter_map(counts).collect()
     }
 
-    /// Where this node is lost, and nobody will have its place, the survivors wait for nothing.
-    pub(super) fn end_if_abandoned(&mut self, now: Time, key: u32) {
-        let Some(node) = self.nodes.get(&key).filter(|node| node.presence.is_lost()) else { return };
-        if !node.is_abandoned() {
-            return;
-        }
-        let line = format!("{} is not started again, its launcher says: the job ends as far as it is", node.culprit());
-        if !self.job.abandon() {
-            return;
-        }
-        self.warn(line);
-        self.refuse_next_epoch();
-        self.end_recovery_without();
-        self.timers.at(now + self.silence(), Due::Linger);
+    /// All places of which that was said, the first first. Also where a sign of life disproved it: that may be said once more,
+    /// rightly, and is not written a second time.
+    pub(super) fn all_abandoned(&self) -> Vec<u32> {
+        let said = self.iter().filter(|(_, node)| node.abandoned.is_said());
+        let mut said: Vec<_> = said.map(|(key, node)| (node.abandoned_as, *key)).collect();
+        said.sort_unstable();
+        said.into_iter().map(|(_, key)| key).collect()
     }
 }
 
@@ -178,9 +177,6 @@ impl Witness {
     }
 }
 
-#[cfg(test)]
-#[path = "abandoned_test.rs"]
-mod abandoned_tests;
 #[cfg(test)]
 #[path = "launcher_test.rs"]
 mod tests;

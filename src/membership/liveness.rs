@@ -1,14 +1,15 @@
 //! Signs of life: heartbeats and their echo, connections that end, processes that are looked at.
 //!
-//! A node whose loss is certain becomes *confirmed lost*, with the cause in words; `suspicion.rs` decides whether it is the
-//! culprit or only a consequence. Tested in `liveness_test.rs`, and in `lateness_test.rs` where the scheduler itself is late.
+//! It finds out which losses are certain, with the cause in words, and changes nothing for them: what follows from a loss is decided
+//! above (`breaking.rs`). Tested in `liveness_test.rs`, and in `lateness_test.rs` where the scheduler itself is late.
 
+use super::cluster::Cluster;
 use super::contract::{Closed, ConnId, Liveness, Output};
-use super::node::{span, Detached, Witness};
+use super::node::{span, Detached, Node, Witness};
 use super::timers::Due;
-use super::Scheduler;
 use crate::types::{Process, Time};
 use crate::wire::{Heartbeat, HeartbeatEcho, Message};
+use std::collections::HashMap;
 use std::time::Duration;
 
 /// After so many intervals without a word a process of this host is looked at.
@@ -20,10 +21,33 @@ const PROBE_FIRST: Duration = Duration::from_millis(1);
 /// ... and then less and less often, down to this.
 const PROBE_LAST: Duration = Duration::from_millis(50);
 
-impl Scheduler {
-    pub(super) fn heartbeat(&mut self, now: Time, key: u32, heartbeat: Heartbeat) {
-        let interval = self.interval();
-        let Some(node) = self.nodes.get_mut(&key) else { return };
+/// A node whose loss is certain, and the cause in words.
+pub(super) type Loss = (u32, String);
+
+/// Finds out which nodes are lost.
+#[derive(Debug)]
+pub(super) struct FailureDetector {
+    /// Which nodes each open probe is for.
+    probes: HashMap<Process, Vec<u32>>,
+    /// While this scheduler stood still, nodes whose connections ended could not come back: until then a witness does
+    /// not count.
+    witnesses_count_from: Time,
+}
+
+impl FailureDetector {
+    pub(super) fn new(now: Time) -> FailureDetector {
+        FailureDetector { probes: HashMap::new(), witnesses_count_from: now }
+    }
+
+    /// This scheduler itself stood still until now.
+    pub(super) fn stood_still(&mut self, now: Time) {
+        self.witnesses_count_from = now + REATTACH;
+    }
+
+    /// A heartbeat is a sign that its node lives, and says what the node has heard.
+    pub(super) fn heartbeat(&self, cluster: &mut Cluster, now: Time, key: u32, heartbeat: &Heartbeat) {
+        let interval = cluster.interval();
+        let Some(node) = cluster.nodes.get_mut(key) else { return };
         // Its newest echo is that of the heartbeat before this one, or newer than the one it told before: it has heard what
         // was sent when the one before came, and nothing says that it has heard anything since. Where that was long ago there
         // was nothing to hear: its heartbeats were held up, behind a long value or since its host is busy.
@@ -34,77 +58,55 @@ impl Scheduler {
         node.echoed = heartbeat.echoed;
         node.heartbeat = Some(now);
         node.asked = None;
-        self.send_to(key, Message::HeartbeatEcho(HeartbeatEcho { sequence: heartbeat.sequence }));
-        if self.job.is_complete() && self.is_present(key) {
-            self.compare_calls(now, key, &heartbeat.progress);
-            self.keep_waits(now, key, heartbeat.waits); // before the next answers who asked where it is
-            self.keep_progress(now, key, heartbeat.progress);
-            self.keep_gone_on(key, &heartbeat.gone_on);
-        }
-        if self.recovery.is_some() && self.nodes.get(&key).is_some_and(|node| node.abandoned.is_said_here()) {
-            self.recover_if_complete(now); // it lives, and may be the last that was awaited
-        }
-    }
-
-    /// One whose goodbye waits for the disk hears all the same that this scheduler lives, or it would look for it elsewhere.
-    pub(super) fn answer_behind_goodbye(&mut self, conn: ConnId, sequence: u64) {
-        if self.promises.holds_for(conn) {
-            self.send(conn, Message::HeartbeatEcho(HeartbeatEcho { sequence }));
-        }
-    }
-
-    /// Asks a node for a heartbeat, unless one is on its way.
-    pub(super) fn ask_for_heartbeat(&mut self, now: Time, key: u32) {
-        let Some(node) = self.nodes.get_mut(&key) else { return };
-        if node.conn.is_some() && node.asked.is_none_or(|asked| now.since(asked) > REATTACH / 2) {
-            node.asked = Some(now);
-            self.send_to(key, Message::Report);
-        }
+        cluster.send_to(key, Message::HeartbeatEcho(HeartbeatEcho { sequence: heartbeat.sequence }));
     }
 
     /// Looks at every node's last sign of life, once an interval. A process that was killed while it waits for a disk keeps its
     /// connection open until the disk answers: so one that is late is looked at before its time is up.
-    pub(super) fn tick(&mut self, now: Time) {
-        self.timers.at(now + self.interval(), Due::Tick);
-        if self.job.is_forming() {
-            return self.free_silent_places(now);
+    pub(super) fn tick(&mut self, cluster: &mut Cluster, now: Time) -> Vec<Loss> {
+        if cluster.job.is_broken_for_good() {
+            return Vec::new();
         }
-        if self.job.is_broken_for_good() {
-            return;
-        }
-        let (silence, late) = (self.silence(), self.interval() * LATE);
-        let quiet: Vec<u32> = self
-            .nodes
-            .iter()
-            .filter(|(_, node)| node.is_member() && node.conn.is_some() && node.confirmed_lost.is_none())
+        let (silence, late) = (cluster.silence(), cluster.interval() * LATE);
+        let standing = cluster.nodes.iter();
+        let standing =
+            standing.filter(|(_, node)| node.is_member() && node.conn.is_some() && node.confirmed_lost.is_none());
+        let quiet: Vec<u32> = standing
             .filter(|(_, node)| now.since(node.heard) >= late || node.unhearing(now) >= silence)
             .map(|(key, _)| *key)
             .collect();
+        let mut losses = Vec::new();
         for key in quiet {
-            let node = &self.nodes[&key];
+            let node = &cluster.nodes[&key];
             let (unheard, unhearing) = (now.since(node.heard), node.unhearing(now));
             if unheard < silence && unhearing < silence {
-                self.probe(key);
+                self.probe(cluster, key);
             } else if unheard < silence {
                 let (deaf, heard) = (span(unhearing), span(unheard));
-                self.confirm_lost(
-                    now,
-                    key,
-                    format!("is lost: it has not heard the scheduler for {deaf}; last heard {heard} ago"),
-                );
-            } else if !self.probe(key) {
-                let cause = format!("is lost: nothing was heard from it for {}", span(unheard));
-                self.confirm_lost(now, key, cause);
+                losses
+                    .push((key, format!("is lost: it has not heard the scheduler for {deaf}; last heard {heard} ago")));
+            } else if !self.probe(cluster, key) {
+                losses.push((key, format!("is lost: nothing was heard from it for {}", span(unheard))));
             }
+        }
+        losses
+    }
+
+    /// Something may be wrong with a node: it is asked for a sign, or judged where it cannot be asked.
+    pub(super) fn look_into(&mut self, cluster: &mut Cluster, now: Time, key: u32) {
+        if cluster.nodes.conn(key).is_some() {
+            self.probe(cluster, key);
+            cluster.ask_for_heartbeat(now, key);
+        } else {
+            self.judge_soon(cluster, now, key);
         }
     }
 
     /// Looks whether a node's process lives, if it is on this host. False: it is not.
-    pub(super) fn probe(&mut self, key: u32) -> bool {
-        let Some(node) = self.nodes.get(&key) else { return false };
-        let register = &node.register;
-        if register.host.key != self.identity.host.key || register.process.pid_namespace != self.identity.pid_namespace
-        {
+    fn probe(&mut self, cluster: &mut Cluster, key: u32) -> bool {
+        let Some(node) = cluster.nodes.get(&key) else { return false };
+        let (register, own) = (&node.register, &cluster.identity);
+        if register.host.key != own.host.key || register.process.pid_namespace != own.pid_namespace {
             return false;
         }
         let process = register.process;
@@ -114,117 +116,70 @@ impl Scheduler {
             waiting.push(key);
         }
         if !open {
-            self.output(Output::Probe(process));
+            cluster.out.output(Output::Probe(process));
         }
         true
     }
 
-    pub(super) fn probed(&mut self, now: Time, process: Process, liveness: Liveness) {
-        for key in self.probes.remove(&process).unwrap_or_default() {
-            if !self.job.is_complete() {
-                return;
+    /// A process was looked at: the nodes that it was one's.
+    pub(super) fn probed(
+        &mut self,
+        cluster: &mut Cluster,
+        now: Time,
+        process: Process,
+        liveness: Liveness,
+    ) -> Vec<Loss> {
+        let keys = self.probes.remove(&process).unwrap_or_default();
+        let mut losses = Vec::new();
+        for key in keys.into_iter().filter(|_| cluster.job.is_complete()) {
+            let silence = cluster.silence();
+            // Another life may have its place.
+            let is_it = |node: &&mut Node| node.register.process == process && node.is_member();
+            let Some(node) = cluster.nodes.get_mut(key).filter(is_it) else { continue };
+            let unheard = now.since(node.heard);
+            match (liveness, &mut node.detached) {
+                (Liveness::Gone, Some(_)) => {
+                    node.process_gone = true;
+                    losses.extend(process_gone(cluster, now, key));
+                }
+                (Liveness::Gone, None) => {
+                    // What it last said (that it leaves, that it aborts) may not have been read: a timer comes after that.
+                    node.process_gone = true;
+                    cluster.out.at(now, Due::Judge(key));
+                }
+                (Liveness::Alive, Some(detached)) => {
+                    let wait = detached.probe_wait;
+                    detached.probe_wait = (wait * 2).min(PROBE_LAST);
+                    cluster.out.at((now + wait).min(detached.since + silence), Due::Judge(key));
+                }
+                (Liveness::Alive, None) if unheard >= silence => losses.push((
+                    key,
+                    format!(
+                        "is lost: nothing was heard from it for {}, although its process still runs",
+                        span(unheard)
+                    ),
+                )),
+                (Liveness::Alive, None) => {}
             }
-            if self.nodes.get(&key).is_none_or(|node| node.register.process != process) {
-                continue; // another life has its place
-            }
-            match liveness {
-                Liveness::Gone => self.process_gone(now, key),
-                Liveness::Alive => self.process_lives(now, key),
-            }
         }
-    }
-
-    fn process_gone(&mut self, now: Time, key: u32) {
-        let Some(node) = self.nodes.get_mut(&key).filter(|node| node.is_member()) else { return };
-        node.process_gone = true;
-        if node.detached.is_none() {
-            // What it last said (that it leaves, that it aborts) may not have been read: a timer comes after that.
-            return self.timers.at(now, Due::Judge(key));
-        }
-        self.confirm_process_gone(now, key);
-    }
-
-    fn confirm_process_gone(&mut self, now: Time, key: u32) {
-        let Some(node) = self.nodes.get(&key) else { return };
-        let words = node.witness.as_ref().filter(|witness| witness.by.is_none() && !witness.is_disproved(node.heard));
-        let words = words.map_or_else(String::new, |witness| format!(" (it {})", witness.evidence));
-        let how = match &node.detached {
-            Some(detached) => format!("and its connection has ended ({})", detached.words),
-            None => "although its connection is still open".to_string(),
-        };
-        let heard = node.last_heard(now);
-        self.confirm_lost(now, key, format!("is lost: its process has ended{words}, {how}{heard}"));
-    }
-
-    fn process_lives(&mut self, now: Time, key: u32) {
-        let silence = self.silence();
-        let Some(node) = self.nodes.get_mut(&key).filter(|node| node.is_member()) else { return };
-        let unheard = now.since(node.heard);
-        if let Some(detached) = &mut node.detached {
-            let wait = detached.probe_wait;
-            detached.probe_wait = (wait * 2).min(PROBE_LAST);
-            self.timers.at((now + wait).min(detached.since + silence), Due::Judge(key));
-        } else if unheard >= silence {
-            let cause =
-                format!("is lost: nothing was heard from it for {}, although its process still runs", span(unheard));
-            self.confirm_lost(now, key, cause);
-        }
-    }
-
-    /// A member's connection ended.
-    pub(super) fn detached(&mut self, now: Time, key: u32, how: Closed, words: String) {
-        self.store.detached(key);
-        let broken = self.job.is_broken_for_good();
-        let Some(node) = self.nodes.get_mut(&key) else { return };
-        node.conn = None;
-        if !node.is_member() {
-            return;
-        }
-        let line = match how {
-            Closed::Ended => None,
-            Closed::Broken => Some(format!("the connection of {} broke ({words}): it may come back", node.culprit())),
-            Closed::Garbage => Some(format!("the connection of {} was closed: {words}", node.culprit())),
-        };
-        node.detached = Some(Detached { since: now, how, words, probe_wait: PROBE_FIRST });
-        if broken {
-            // It has been told, and goes; or the verdict was lost with its connection, and it comes back to hear it.
-            return self.timers.at(now + REATTACH, Due::Judge(key));
-        }
-        if let Some(line) = line {
-            self.warn(line);
-        }
-        self.settle_queries(now, key);
-        self.answers_no_more(now, key);
-        self.judge_soon(now, key);
+        losses
     }
 
     /// Judges once everything that is readable has been read: a new connection of the node's may be among it.
-    pub(super) fn judge_soon(&mut self, now: Time, key: u32) {
-        if !self.probe(key) {
-            self.timers.at(now, Due::Judge(key));
+    pub(super) fn judge_soon(&mut self, cluster: &mut Cluster, now: Time, key: u32) {
+        if !self.probe(cluster, key) {
+            cluster.out.at(now, Due::Judge(key));
         }
     }
 
-    /// Looks at a member without a connection, or at one whose loss waits for another's.
-    pub(super) fn judge(&mut self, now: Time, key: u32) {
-        if self.job.is_forming() {
-            return self.judge_while_forming(now, key);
-        }
-        let silence = self.silence();
-        let Some(node) = self.nodes.get(&key).filter(|node| node.is_member()) else { return };
-        if self.job.is_broken_for_good() {
-            if node.detached.as_ref().is_some_and(|detached| now >= detached.since + REATTACH) {
-                self.gone_after_verdict(now, key);
-            }
-            return;
-        }
-        if node.confirmed_lost.is_some() {
-            return self.find_culprit(now, key);
-        }
+    /// Whether a member without a connection, or whose process has gone, is lost for certain.
+    pub(super) fn judge(&mut self, cluster: &mut Cluster, now: Time, key: u32) -> Option<Loss> {
+        let silence = cluster.silence();
+        let node = cluster.nodes.get(&key)?;
         if node.process_gone {
-            return self.confirm_process_gone(now, key);
+            return process_gone(cluster, now, key);
         }
-        let Some(detached) = node.detached.clone() else { return };
+        let detached = node.detached.clone()?;
         let witness = node.witness.clone().filter(|witness| now.since(witness.at) < silence);
         let witness = witness.filter(|witness| witness.suffices(detached.how, node.heard));
         let away = now.since(detached.since);
@@ -237,10 +192,10 @@ impl Scheduler {
         let words = &detached.words;
         let late = |time| format!("is lost: {ended} ({words}) and it did not come back within {}{heard}", span(time));
         if away >= silence {
-            return self.confirm_lost(now, key, late(silence));
+            return Some((key, late(silence)));
         }
-        if self.probe(key) {
-            return;
+        if self.probe(cluster, key) {
+            return None;
         }
         let counts_from = self.witnesses_count_from;
         let witnessed = witness.is_some() && now < counts_from;
@@ -248,18 +203,73 @@ impl Scheduler {
             let seen = match by {
                 None => format!("it {evidence}"),
                 Some(by) => {
-                    let by = self.nodes.get(&by).map_or_else(String::new, |by| by.culprit().to_string());
+                    let by = cluster.nodes.get(&by).map_or_else(String::new, |by| by.culprit().to_string());
                     format!("{by} saw so too ({evidence})")
                 }
             };
-            return self.confirm_lost(now, key, format!("is lost: {ended} ({words}), and {seen}{heard}"));
+            return Some((key, format!("is lost: {ended} ({words}), and {seen}{heard}")));
         }
         let grace = if detached.how == Closed::Ended { REATTACH } else { silence };
         if away >= grace {
-            return self.confirm_lost(now, key, late(grace));
+            return Some((key, late(grace)));
         }
         let last = detached.since + grace;
-        self.timers.at(if witnessed { counts_from.min(last) } else { last }, Due::Judge(key));
+        cluster.out.at(if witnessed { counts_from.min(last) } else { last }, Due::Judge(key));
+        None
+    }
+}
+
+fn process_gone(cluster: &Cluster, now: Time, key: u32) -> Option<Loss> {
+    let node = cluster.nodes.get(&key)?;
+    let words = node.witness.as_ref().filter(|witness| witness.by.is_none() && !witness.is_disproved(node.heard));
+    let words = words.map_or_else(String::new, |witness| format!(" (it {})", witness.evidence));
+    let how = match &node.detached {
+        Some(detached) => format!("and its connection has ended ({})", detached.words),
+        None => "although its connection is still open".to_string(),
+    };
+    let heard = node.last_heard(now);
+    Some((key, format!("is lost: its process has ended{words}, {how}{heard}")))
+}
+
+impl Cluster {
+    /// A node's connection ended. Whether it is to be judged soon.
+    pub(super) fn detached(&mut self, now: Time, key: u32, how: Closed, words: String) -> bool {
+        let Some(node) = self.nodes.get_mut(key) else { return false };
+        node.conn = None;
+        if !node.is_member() {
+            return false;
+        }
+        let line = match how {
+            Closed::Ended => None,
+            Closed::Broken => Some(format!("the connection of {} broke ({words}): it may come back", node.culprit())),
+            Closed::Garbage => Some(format!("the connection of {} was closed: {words}", node.culprit())),
+        };
+        node.detached = Some(Detached { since: now, how, words, probe_wait: PROBE_FIRST });
+        if self.job.is_broken_for_good() {
+            // It has been told, and goes; or the verdict was lost with its connection, and it comes back to hear it.
+            self.out.at(now + REATTACH, Due::Judge(key));
+            return false;
+        }
+        if let Some(line) = line {
+            self.out.warn(line);
+        }
+        true
+    }
+
+    /// A node whose goodbye waits for the disk hears all the same that this scheduler lives, or it would look for it elsewhere.
+    pub(super) fn answer_behind_goodbye(&mut self, conn: ConnId, sequence: u64) {
+        if self.out.promises.holds_for(conn) {
+            self.out.send(conn, Message::HeartbeatEcho(HeartbeatEcho { sequence }));
+        }
+    }
+
+    /// Asks a node for a heartbeat, unless one is on its way.
+    pub(super) fn ask_for_heartbeat(&mut self, now: Time, key: u32) {
+        let Some(node) = self.nodes.get_mut(key) else { return };
+        if node.conn.is_some() && node.asked.is_none_or(|asked| now.since(asked) > REATTACH / 2) {
+            node.asked = Some(now);
+            self.send_to(key, Message::Report);
+        }
     }
 }
 

@@ -151,6 +151,20 @@ impl Node {
         (self.abandoned, self.abandoned_as) = (Abandonment::None, None);
     }
 
+    /// It takes part in this epoch, which begins now: what was said in the one before does not concern it.
+    pub(super) fn begin_epoch(&mut self, epoch: Epoch) {
+        self.progress.clear();
+        self.waits = None;
+        self.suspicions.clear();
+        self.witness = None;
+        self.is_not_abandoned();
+        self.token = self.next_token();
+        if self.before.take().is_some() {
+            self.restarts += 1;
+            self.epoch = epoch; // the only one that it ever hears of
+        }
+    }
+
     /// What was known of its last life does not concern this one.
     pub(super) fn begin_anew(&mut self, now: Time) {
         (self.hearing, self.attached, self.echoed, self.is_deaf) = (now, now, 0, false);
@@ -220,6 +234,11 @@ impl Node {
     pub(super) fn has_answered(&mut self) {
         self.hearing = self.hearing.max(self.attached);
         self.is_deaf = false;
+    }
+
+    /// With recovery: what the token hashes to that lets the life after the present one in.
+    pub(super) fn next_token(&self) -> Option<TokenHash> {
+        self.register.reentry.as_ref().map(|reentry| reentry.next)
     }
 
     pub(super) fn role(&self) -> Role {

@@ -3,12 +3,13 @@
 use super::testing::{host, rules, worker, Bench};
 use super::*;
 use crate::error::{Failure, Status};
-use crate::types::{Call, CallKind, DType};
+use crate::types::{Call, CallKind, DType, GroupId, Role};
 use crate::wire::{
-    Abandoned, Abort, ChildEnded, GroupProgress, Heartbeat, HowEnded, Locate, Register, Revoke, StatusQuery,
+    Abandoned, Abort, Blob, ChildEnded, GroupProgress, Heartbeat, HowEnded, Locate, Register, Revoke, StatusQuery,
     StoreBegin, StoreCancel, StoreOperation, Suspect, Verdict, WhereAre,
 };
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 /// xorshift64*: small, and the same everywhere.
 pub(super) struct Random(u64);
@@ -214,22 +215,22 @@ fn run(seed: u64, sent: &mut BTreeMap<u8, usize>) {
 }
 
 fn check(seed: u64, bench: &Bench) {
-    let brain = &bench.scheduler;
+    let brain = &bench.scheduler.cluster;
     if brain.job.has_ended() {
         assert!(bench.ended.is_some());
         return;
     }
     let members = brain.nodes.values().filter(|node| node.is_member()).count();
-    assert_eq!(members, brain.present, "seed {seed}");
+    assert_eq!(members, brain.nodes.present(), "seed {seed}");
     assert!(bench.armed.is_some_and(|armed| armed < Time::NEVER), "seed {seed}: it always wants to be woken");
-    for (key, node) in &brain.nodes {
+    for (key, node) in brain.nodes.iter() {
         assert!(node.conn.is_none_or(|conn| brain.connections.node(conn) == Some(*key)), "seed {seed}: node {key}");
-        assert_eq!(brain.by_incarnation.get(&node.register.incarnation), Some(key), "seed {seed}");
+        assert_eq!(brain.nodes.of_life(node.register.incarnation), Some(*key), "seed {seed}");
         assert!(node.conn.is_none() || node.detached.is_none(), "seed {seed}: node {key}");
     }
-    assert_eq!(brain.by_incarnation.len(), brain.nodes.len(), "seed {seed}");
+    assert_eq!(brain.nodes.lives(), brain.nodes.len(), "seed {seed}");
     assert_eq!(brain.connections.readers(), 0, "seed {seed}: one part tells all of a small cluster");
-    brain.store.check_sums(seed);
+    bench.scheduler.store.check_sums(seed);
 }
 
 #[test]

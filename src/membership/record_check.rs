@@ -6,7 +6,7 @@
 //! (names, hosts, keys and values of the store) is not looked at. Tested in `history_test.rs`, with senseless records of every
 //! kind, and by every restart of `src/sim/recovery`.
 
-use super::groups::FIRST_MADE;
+use super::group_table::FIRST_MADE;
 use super::ranks::canonical;
 use crate::types::{CallKind, Epoch, GroupId, Role};
 use crate::wire::{EpochRecord, FreedRecord, MakingRecord, Record, StoreRecord};

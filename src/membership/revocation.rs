@@ -1,9 +1,9 @@
 //! Revoked groups, and ranks that call different collectives. Tested in `revocation_test.rs`.
 
-use super::ranks::canonical;
+use super::cluster::Cluster;
+use super::groups::Groups;
 use super::timers::HELD;
-use super::Scheduler;
-use crate::error::{Culprit, Failure, Status};
+use crate::error::{Failure, Status};
 use crate::types::{Call, GroupId, Time};
 use crate::wire::{GroupProgress, Message, Revoked};
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,90 +49,56 @@ impl Revocation {
     }
 }
 
-impl Scheduler {
-    pub(super) fn revoke(&mut self, now: Time, key: u32, failure: Failure) {
-        let Some(group) = failure.group.filter(|_| failure.epoch == self.epoch) else {
-            return self.note(format!("node {key} revokes a group of another epoch, or none: ignored"));
-        };
-        if !self.is_in(group, key) {
-            return self.note(format!("node {key} revokes {group}, of which it is no member: ignored"));
-        }
-        if let Some(Revocation { failure, .. }) = self.revoked.get(&group).cloned() {
-            return self.send_to(key, Message::Revoked(Revoked { failure }));
-        }
-        if let Some(first) = self.job.verdict().cloned() {
-            // The job broke before: that is the cause here too, and everybody has been told.
-            let failure = Failure { group: failure.group, sequence: failure.sequence, ..first };
-            self.revoked.insert(group, Revocation::new(now, failure.clone()));
-            return self.send_to(key, Message::Revoked(Revoked { failure }));
-        }
-        match failure.status {
-            Status::Mismatch | Status::PeerLeft if failure.sequence > 0 => self.doubt(now, group, failure),
-            _ => self.revoke_group(now, group, failure),
-        }
-    }
-
+impl Groups {
     /// Keeps the first cause, and tells every member.
-    pub(super) fn revoke_group(&mut self, now: Time, group: GroupId, failure: Failure) {
+    pub(super) fn revoke_group(&mut self, cluster: &mut Cluster, now: Time, group: GroupId, failure: Failure) {
         // Its members are being asked what they called: that is the first cause, and is told soon.
         let is_known = self.revoked.contains_key(&group) || self.disputes.contains_key(&group);
-        let Some(members) = self.members_of(group).filter(|_| !is_known) else { return };
-        self.warn(format!("{group} is revoked: {failure}"));
+        let Some(members) = self.table.members_of(group).filter(|_| !is_known) else { return };
+        cluster.out.warn(format!("{group} is revoked: {failure}"));
         self.revoked.insert(group, Revocation::new(now, failure.clone()));
         self.calls.remove(&group);
-        self.groups.give_up(group);
+        self.table.give_up(group);
         for key in members {
-            self.send_to(key, Message::Revoked(Revoked { failure: failure.clone() }));
+            cluster.send_to(key, Message::Revoked(Revoked { failure: failure.clone() }));
         }
-    }
-
-    /// Compares what this node calls with what the others called in the same collectives.
-    pub(super) fn compare_calls(&mut self, now: Time, key: u32, progress: &[GroupProgress]) {
-        for progress in progress {
-            let (group, sequence) = (progress.group, progress.entered);
-            let Some(call) = progress.call.filter(|_| sequence > 0 && !self.revoked.contains_key(&group)) else {
-                continue;
-            };
-            if !self.is_in(group, key) {
-                continue;
-            }
-            self.told_call(key, group, sequence, call);
-            if let Some(other) = self.calls.entry(group).or_default().disagreement(key, sequence, call) {
-                self.differ(now, group, sequence, (key, call), other);
-            }
-        }
-        self.settle_answered(now);
     }
 
     /// Revokes a group whose members do not want the same.
-    pub(super) fn disagree(&mut self, now: Time, group: GroupId, sequence: u64, cause: String) {
-        let failure =
-            Failure { status: Status::Mismatch, culprit: None, cause, epoch: self.epoch, group: Some(group), sequence };
-        self.revoke_group(now, group, failure);
+    pub(super) fn disagree(&mut self, cluster: &mut Cluster, now: Time, group: GroupId, sequence: u64, cause: String) {
+        let failure = Failure {
+            status: Status::Mismatch,
+            culprit: None,
+            cause,
+            epoch: cluster.epoch,
+            group: Some(group),
+            sequence,
+        };
+        self.revoke_group(cluster, now, group, failure);
     }
 
-    /// The cause of which a node's end is the consequence: one of its groups was revoked before it went. Not where that
-    /// was because somebody was missed, and it was this node, or one that may be lost indeed; one who is well was not lost,
-    /// but out of reach. Nor where this node was about to go on, for it was inside `muster_recover`; nor where it has gone on since it
-    /// was told of a group that its program had made: for longer than the heartbeat time-out, or with other groups.
-    pub(super) fn cause_before(&self, key: u32, gone: Time) -> Option<Failure> {
-        if self.recovery.as_ref().is_some_and(|recovery| recovery.holds(key)) {
-            return None;
-        }
+    /// The cause of which a node's end is the consequence: one of its groups was revoked before it went. Not where that was
+    /// because somebody was missed, and that was this node, or a node that may be lost indeed; a node that is well was out of reach.
+    /// Nor where this node has gone on since it was told of a group that its program had made: for longer than the heartbeat
+    /// time-out, or with other groups.
+    pub(super) fn cause_before(&self, cluster: &Cluster, key: u32, gone: Time) -> Option<Failure> {
         // Of a group that its program has made it may think little, and go on.
-        let patience = self.silence();
-        let may_be_why = |revoked: &Revocation| gone.since(revoked.at) <= patience && !self.has_gone_on(key, revoked);
+        let patience = cluster.silence();
+        let may_be_why =
+            |revoked: &Revocation| gone.since(revoked.at) <= patience && !self.has_gone_on(cluster, key, revoked);
         let led_to_it = |group: GroupId, revoked: &Revocation| {
             revoked.at <= gone && (group <= GroupId::UNIVERSE || may_be_why(revoked))
         };
-        let groups =
-            self.revoked.iter().filter(|(group, revoked)| led_to_it(**group, revoked) && self.is_in(**group, key));
+        let groups = self
+            .revoked
+            .iter()
+            .filter(|(group, revoked)| led_to_it(**group, revoked) && self.table.is_in(**group, key));
         let groups = groups.filter(|(_, revoked)| revoked.failure.status != Status::Revoked);
         let first = groups.map(|(_, revoked)| revoked).min_by_key(|revoked| revoked.at)?;
         let missed = matches!(first.failure.status, Status::PeerLost | Status::Link);
         match missed {
             false => Some(first.failure.clone()),
-            true if self.is_well(first.failure.culprit.as_ref(), key) => {
+            true if cluster.is_well(first.failure.culprit.as_ref(), key) => {
                 Some(Failure { status: Status::Link, ..first.failure.clone() })
             }
             true => None,
@@ -150,25 +116,14 @@ impl Scheduler {
 
     /// Whether this node's program has gone on since this group was over: its heartbeats say so, or that it has entered a
     /// collective of a group that is not over, well after that.
-    fn has_gone_on(&self, key: u32, revoked: &Revocation) -> bool {
-        let Some(node) = self.nodes.get(&key) else { return false };
+    fn has_gone_on(&self, cluster: &Cluster, key: u32, revoked: &Revocation) -> bool {
+        let Some(node) = cluster.nodes.get(&key) else { return false };
         if revoked.gone_on.contains(&key) {
             return true;
         }
         let entered = |(progress, told): &(GroupProgress, Time)| *told - Duration::from_millis(progress.age_ms);
         let goes_on = |group: GroupId| !self.revoked.contains_key(&group);
         node.progress.iter().any(|known| goes_on(known.0.group) && entered(known) > revoked.at + HELD)
-    }
-
-    /// Whether this is another node than `key`, connected and not known to be gone.
-    fn is_well(&self, named: Option<&Culprit>, key: u32) -> bool {
-        let missed = named.and_then(|named| self.by_id.get(canonical(&named.node_id)).copied());
-        let node = missed.filter(|missed| *missed != key).and_then(|missed| self.nodes.get(&missed));
-        node.is_some_and(|node| node.is_member() && node.conn.is_some() && node.confirmed_lost.is_none())
-    }
-
-    pub(super) fn in_words(&self, key: u32) -> String {
-        self.nodes.get(&key).map_or_else(|| format!("node {key}"), |node| node.culprit().to_string())
     }
 }
 

@@ -1,10 +1,11 @@
 //! The ranks that have not entered a collective, and where they are instead: for members who wait in it, and for whoever asks how the
 //! job is. Tested in `stragglers_test.rs` and `status_test.rs`.
 
+use super::cluster::Cluster;
+use super::groups::Groups;
+use super::node::Node;
 use super::standing::Presence;
-use super::status::milliseconds;
 use super::timers::Due;
-use super::Scheduler;
 use crate::types::{GroupId, Time};
 use crate::wire::{Absence, AbsenceState, Absent, GroupProgress, Message, MessageWait, StatusGroup, WhereAre};
 use std::collections::BTreeSet;
@@ -29,18 +30,33 @@ pub(super) struct Query {
     sequence: u64,
     /// The one node that it is about, if it is.
     about: Option<u32>,
-    /// The nodes that have been asked for a heartbeat, and has not sent one.
+    /// The nodes that have been asked for a heartbeat, and have not sent one.
     waiting: BTreeSet<u32>,
-    /// The one that wants to know, and how it numbers the question.
+    /// The nodes that want to know, and how each numbers the question.
     askers: Vec<(u32, u64)>,
 }
 
-impl Scheduler {
-    pub(super) fn where_are(&mut self, now: Time, key: u32, question: WhereAre) {
+/// The questions that are open.
+#[derive(Debug, Default)]
+pub(super) struct Stragglers {
+    queries: Vec<Query>,
+    next_query: u64,
+}
+
+impl Stragglers {
+    /// A member asks which of the others have not entered a collective.
+    pub(super) fn where_are(
+        &mut self,
+        cluster: &mut Cluster,
+        groups: &Groups,
+        now: Time,
+        key: u32,
+        question: WhereAre,
+    ) {
         let WhereAre { query, group, sequence, about } = question;
-        let Some(members) = self.members_of(group).filter(|members| members.contains(&key)) else {
-            self.note(format!("node {key} asks after members of {group}, of which it is no member"));
-            return self.send_to(key, Message::Absent(Absent { query, total: 0, members: Vec::new() }));
+        let Some(members) = groups.table.members_of(group).filter(|members| members.contains(&key)) else {
+            cluster.out.note(format!("node {key} asks after members of {group}, of which it is no member"));
+            return cluster.send_to(key, Message::Absent(Absent { query, total: 0, members: Vec::new() }));
         };
         let same = |open: &&mut Query| {
             (open.group, open.sequence, open.about) == (group, sequence, about) && open.askers.len() < ASKERS_MAX
@@ -50,31 +66,33 @@ impl Scheduler {
         }
         let id = self.next_query;
         self.next_query += 1;
+        let view = View { cluster, groups, now };
         let mut open = Query { id, group, sequence, about, waiting: BTreeSet::new(), askers: vec![(key, query)] };
         if self.queries.len() < QUERIES_MAX {
-            let absent = members.into_iter().filter(|member| self.is_asked_for(*member, &open));
+            let absent = members.into_iter().filter(|member| view.is_asked_for(*member, &open));
             open.waiting =
-                absent.filter(|member| self.nodes.get(member).is_some_and(|node| node.conn.is_some())).collect();
+                absent.filter(|member| cluster.nodes.get(member).is_some_and(|node| node.conn.is_some())).collect();
         }
         if open.waiting.is_empty() {
-            return self.answer_query(now, &open);
+            return answer(cluster, groups, now, &open);
         }
         for member in open.waiting.clone() {
-            self.ask_for_heartbeat(now, member);
+            cluster.ask_for_heartbeat(now, member);
         }
         self.queries.push(open);
-        self.timers.at(now + PATIENCE, Due::Query(id));
+        cluster.out.at(now + PATIENCE, Due::Query(id));
     }
 
-    pub(super) fn query_due(&mut self, now: Time, id: u64) {
+    /// The nodes that were asked have had their time.
+    pub(super) fn query_due(&mut self, cluster: &mut Cluster, groups: &Groups, now: Time, id: u64) {
         if let Some(at) = self.queries.iter().position(|query| query.id == id) {
             let query = self.queries.remove(at);
-            self.answer_query(now, &query);
+            answer(cluster, groups, now, &query);
         }
     }
 
     /// This node has said where it is, or will not any more.
-    pub(super) fn settle_queries(&mut self, now: Time, key: u32) {
+    pub(super) fn settle(&mut self, cluster: &mut Cluster, groups: &Groups, now: Time, key: u32) {
         let mut settled = Vec::new();
         for query in &mut self.queries {
             if query.waiting.remove(&key) && query.waiting.is_empty() {
@@ -82,74 +100,94 @@ impl Scheduler {
             }
         }
         for id in settled {
-            self.query_due(now, id);
+            self.query_due(cluster, groups, now, id);
         }
     }
 
     /// Remembers how far a node is in the groups that are known here.
-    pub(super) fn keep_progress(&mut self, now: Time, key: u32, progress: Vec<GroupProgress>) {
+    pub(super) fn keep_progress(
+        &mut self,
+        cluster: &mut Cluster,
+        groups: &Groups,
+        now: Time,
+        key: u32,
+        progress: Vec<GroupProgress>,
+    ) {
         let known: Vec<(GroupProgress, Time)> = progress
             .into_iter()
-            .filter(|progress| self.is_in(progress.group, key))
+            .filter(|progress| groups.table.is_in(progress.group, key))
             .map(|progress| (progress, now))
             .collect();
-        if let Some(node) = self.nodes.get_mut(&key) {
+        if let Some(node) = cluster.nodes.get_mut(key) {
             node.progress = known;
             // Each group's newest comes first; what follows is only to be compared.
             let mut seen = BTreeSet::new();
             node.progress.retain(|(progress, _)| seen.insert(progress.group));
         }
-        self.settle_queries(now, key);
+        self.settle(cluster, groups, now, key);
+    }
+
+    /// A new epoch: nothing is asked in it.
+    pub(super) fn begin_epoch(&mut self) {
+        self.queries.clear();
     }
 
     /// Remembers for which messages it waits, in groups that are known here.
-    pub(super) fn keep_waits(&mut self, now: Time, key: u32, mut waits: Vec<MessageWait>) {
-        waits.retain(|wait| self.is_in(wait.group, key));
-        if let Some(node) = self.nodes.get_mut(&key) {
+    pub(super) fn keep_waits(
+        &self,
+        cluster: &mut Cluster,
+        groups: &Groups,
+        now: Time,
+        key: u32,
+        mut waits: Vec<MessageWait>,
+    ) {
+        waits.retain(|wait| groups.table.is_in(wait.group, key));
+        if let Some(node) = cluster.nodes.get_mut(key) {
             node.waits = (!waits.is_empty()).then(|| Box::new((waits, now)));
         }
     }
+}
 
-    /// The newest collective of a group that a node is known to have entered.
-    fn entered(&self, key: u32, group: GroupId) -> u64 {
-        let progress = self.nodes.get(&key).and_then(|node| node.progress_in(group));
-        progress.map_or(0, |(progress, _)| progress.entered)
+fn answer(cluster: &mut Cluster, groups: &Groups, now: Time, query: &Query) {
+    let (total, members) = View { cluster, groups, now }.absent(query);
+    for (key, number) in &query.askers {
+        cluster.send_to(*key, Message::Absent(Absent { query: *number, total, members: members.clone() }));
     }
+}
 
-    fn is_asked_for(&self, key: u32, query: &Query) -> bool {
-        query.about.map_or_else(|| self.entered(key, query.group) < query.sequence, |about| about == key)
-    }
+/// What is known of the groups and their members at one moment.
+#[derive(Clone, Copy)]
+pub(super) struct View<'a> {
+    pub(super) cluster: &'a Cluster,
+    pub(super) groups: &'a Groups,
+    pub(super) now: Time,
+}
 
-    fn answer_query(&mut self, now: Time, query: &Query) {
-        let absent: Vec<u32> = self
-            .members_of(query.group)
-            .into_iter()
-            .flatten()
-            .filter(|member| self.is_asked_for(*member, query))
-            .collect();
-        let (members, total) = (self.first_of(now, &absent, query), absent.len() as u32);
-        for (key, number) in &query.askers {
-            self.send_to(*key, Message::Absent(Absent { query: *number, total, members: members.clone() }));
-        }
+impl View<'_> {
+    /// Of whom a question asks: how many there are, and the first of them.
+    fn absent(&self, query: &Query) -> (u32, Vec<Absence>) {
+        let members = self.groups.table.members_of(query.group).into_iter().flatten();
+        let absent: Vec<u32> = members.filter(|member| self.is_asked_for(*member, query)).collect();
+        (absent.len() as u32, self.first_of(&absent, query))
     }
 
     /// The newest collective of a group in which members wait while others are known not to have entered it. Nobody is
-    /// asked: who has said nothing since it began is absent when more than a heartbeat of it is missing.
-    pub(super) fn waited_in(&self, now: Time, group: GroupId, members: &[u32]) -> Option<StatusGroup> {
+    /// asked: a member that has said nothing since it began is absent when more than a heartbeat of it is missing.
+    pub(super) fn waited_in(&self, group: GroupId, members: &[u32]) -> Option<StatusGroup> {
         let waits = |key: &u32| {
-            let (progress, told) = self.nodes.get(key).filter(|node| node.is_member())?.progress_in(group)?;
+            let (progress, told) = self.cluster.nodes.get(key).filter(|node| node.is_member())?.progress_in(group)?;
             let inside = progress.entered > progress.finished && progress.age_ms >= WAITS_AFTER_MS;
-            inside.then(|| (progress, Duration::from_millis(progress.age_ms) + now.since(*told)))
+            inside.then(|| (progress, Duration::from_millis(progress.age_ms) + self.now.since(*told)))
         };
         let waiting: Vec<(&GroupProgress, Duration)> = members.iter().filter_map(waits).collect();
         let sequence = waiting.iter().map(|(progress, _)| progress.entered).max()?;
         let newest = || waiting.iter().filter(|(progress, _)| progress.entered == sequence);
         let age = newest().map(|(_, age)| *age).max()?;
-        let (since, overdue) = (now - age, age >= self.interval() * 2);
+        let (since, overdue) = (self.now - age, age >= self.cluster.interval() * 2);
         let mut query = Query { id: 0, group, sequence, about: None, waiting: BTreeSet::new(), askers: Vec::new() };
         let mut absent: Vec<u32> = Vec::new();
         for key in members.iter().filter(|key| self.entered(**key, group) < sequence) {
-            let Some(node) = self.nodes.get(key) else { continue };
+            let Some(node) = self.cluster.nodes.get(key) else { continue };
             let has_told = node.heartbeat.is_some_and(|at| at >= since);
             if !has_told && overdue {
                 query.waiting.insert(*key);
@@ -158,7 +196,7 @@ impl Scheduler {
                 absent.push(*key);
             }
         }
-        let first = self.first_of(now, &absent, &query);
+        let first = self.first_of(&absent, &query);
         (!absent.is_empty()).then(|| StatusGroup {
             group,
             failure: None,
@@ -171,13 +209,23 @@ impl Scheduler {
         })
     }
 
-    /// As many of these absent ones as an answer lists.
-    fn first_of(&self, now: Time, absent: &[u32], query: &Query) -> Vec<Absence> {
-        absent.iter().take(LISTED_MAX).filter_map(|member| self.absence(now, *member, query)).collect()
+    /// The newest collective of a group that a node is known to have entered.
+    fn entered(&self, key: u32, group: GroupId) -> u64 {
+        let progress = self.cluster.nodes.get(&key).and_then(|node| node.progress_in(group));
+        progress.map_or(0, |(progress, _)| progress.entered)
     }
 
-    fn absence(&self, now: Time, key: u32, query: &Query) -> Option<Absence> {
-        let node = self.nodes.get(&key)?;
+    fn is_asked_for(&self, key: u32, query: &Query) -> bool {
+        query.about.map_or_else(|| self.entered(key, query.group) < query.sequence, |about| about == key)
+    }
+
+    /// As many of these absent ones as an answer lists.
+    fn first_of(&self, absent: &[u32], query: &Query) -> Vec<Absence> {
+        absent.iter().take(LISTED_MAX).filter_map(|member| self.absence(*member, query)).collect()
+    }
+
+    fn absence(&self, key: u32, query: &Query) -> Option<Absence> {
+        let node = self.cluster.nodes.get(&key)?;
         let known = node.progress_in(query.group);
         let state = match known {
             _ if node.presence == Presence::Left => AbsenceState::Left,
@@ -189,16 +237,46 @@ impl Scheduler {
             Some((progress, _)) if progress.entered > progress.finished => AbsenceState::Inside,
             Some(_) => AbsenceState::Outside,
         };
-        let age = known.map_or(0, |(progress, told)| progress.age_ms.saturating_add(milliseconds(now.since(*told))));
+        let age =
+            known.map_or(0, |(progress, told)| progress.age_ms.saturating_add(milliseconds(self.now.since(*told))));
         Some(Absence {
             culprit: node.culprit(),
             state,
             sequence: known.map_or(0, |(progress, _)| progress.entered),
             call: known.and_then(|(progress, _)| progress.call),
             age_ms: age,
-            wait: self.waits_of(now, node).into_iter().next(),
+            wait: self.waits_of(node).into_iter().next(),
         })
     }
+
+    /// For which messages a node waits, in groups that still hold.
+    pub(super) fn waits_of(&self, node: &Node) -> Vec<MessageWait> {
+        let waits = node.waits.as_deref().filter(|_| !self.cluster.job.is_broken());
+        let Some((waits, told)) = waits else { return Vec::new() };
+        let since = milliseconds(self.now.since(*told));
+        let holds = |wait: &&MessageWait| !self.groups.is_revoked(wait.group);
+        let aged = |wait: &MessageWait| MessageWait { age_ms: wait.age_ms.saturating_add(since), ..wait.clone() };
+        waits.iter().filter(holds).map(aged).collect()
+    }
+
+    /// In what a node is, in groups that still hold.
+    pub(super) fn calls_of(&self, node: &Node) -> Vec<GroupProgress> {
+        if self.cluster.job.is_broken() {
+            return Vec::new();
+        }
+        let inside = |(progress, _): &&(GroupProgress, Time)| {
+            progress.entered > progress.finished && !self.groups.is_revoked(progress.group)
+        };
+        let since = |(progress, told): &(GroupProgress, Time)| {
+            let age_ms = progress.age_ms.saturating_add(milliseconds(self.now.since(*told)));
+            GroupProgress { age_ms, ..progress.clone() }
+        };
+        node.progress.iter().filter(inside).map(since).collect()
+    }
+}
+
+pub(super) fn milliseconds(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -3,10 +3,10 @@
 //! A node that closes after it suspected X is not called lost before X has been judged: X lost, it is a consequence; X
 //! heard again since, it is a culprit of its own. Tested in `suspicion_test.rs`.
 
+use super::cluster::Cluster;
 use super::node::{Suspicion, Witness};
 use super::standing::Presence;
 use super::timers::{Due, HELD};
-use super::Scheduler;
 use crate::types::Time;
 use crate::wire::{Message, PeerReport, PeerState, Suspect, Verdict};
 use std::time::Duration;
@@ -16,38 +16,41 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// How far blame is followed from node to node; beyond that one waits for the nearer ones to be judged.
 const CHAIN_MAX: usize = 32;
 
-impl Scheduler {
-    pub(super) fn suspect(&mut self, now: Time, key: u32, suspect: Suspect) {
+/// What comes of the search for the culprit behind a loss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Search {
+    /// This node.
+    Culprit(u32),
+    /// That is not known yet: it is looked at again at this time.
+    Again(Time),
+}
+
+impl Cluster {
+    /// A node found something wrong with a peer. Whether that is to be looked into.
+    pub(super) fn suspect(&mut self, now: Time, key: u32, suspect: Suspect) -> bool {
         let peer = suspect.peer;
         if let Some(failure) = self.job.verdict().cloned() {
-            return self.send_to(key, Message::Verdict(Verdict { failure }));
+            self.send_to(key, Message::Verdict(Verdict { failure }));
+            return false;
         }
-        let Some(suspected) = self.nodes.get_mut(&peer).filter(|_| peer != key) else {
-            return self.note(format!("node {key} suspects node {peer}, which is not one of its peers"));
+        let Some(suspected) = self.nodes.get_mut(peer).filter(|_| peer != key) else {
+            self.out.note(format!("node {key} suspects node {peer}, which is not one of its peers"));
+            return false;
         };
         if suspected.presence == Presence::Left {
             let culprit = suspected.culprit();
-            return self.send_to(key, Message::PeerReport(PeerReport { peer, state: PeerState::Left, culprit }));
+            self.send_to(key, Message::PeerReport(PeerReport { peer, state: PeerState::Left, culprit }));
+            return false;
         }
         let is_known = |witness: &Witness| witness.by.is_none() && !witness.is_disproved(suspected.heard);
         if !suspected.witness.as_ref().is_some_and(is_known) {
             suspected.witness = Some(Witness { by: Some(key), at: now, evidence: suspect.evidence });
         }
-        if let Some(node) = self.nodes.get_mut(&key) {
+        if let Some(node) = self.nodes.get_mut(key) {
             node.suspect(peer, now);
         }
-        self.timers.at(now + HELD, Due::Answer(key));
-        self.look_into(now, peer);
-    }
-
-    /// Something may be wrong with a node: it is asked for a sign, or judged where it cannot be asked.
-    pub(super) fn look_into(&mut self, now: Time, key: u32) {
-        if self.nodes.get(&key).is_some_and(|node| node.conn.is_some()) {
-            self.probe(key);
-            self.ask_for_heartbeat(now, key);
-        } else {
-            self.judge_soon(now, key);
-        }
+        self.out.at(now + HELD, Due::Answer(key));
+        true
     }
 
     /// Answers what this node asked, as far as it is known by now.
@@ -74,13 +77,13 @@ impl Scheduler {
             }
         }
         for (at, report) in reports {
-            if let Some(node) = self.nodes.get_mut(&key) {
+            if let Some(node) = self.nodes.get_mut(key) {
                 node.suspicions[at].answered = true;
             }
             self.send_to(key, Message::PeerReport(report));
         }
         if let Some(due) = next {
-            self.timers.at(due, Due::Answer(key));
+            self.out.at(due, Due::Answer(key));
         }
     }
 
@@ -98,25 +101,12 @@ impl Scheduler {
         })
     }
 
-    /// This node is lost for certain, for this cause.
-    pub(super) fn confirm_lost(&mut self, now: Time, key: u32, cause: String) {
-        let Some(node) = self.nodes.get_mut(&key).filter(|node| node.is_member()) else { return };
-        node.confirmed_lost = Some(format!("{cause}{}", node.heard_in(now)));
-        if self.job.is_broken() {
-            return self.gone_after_verdict(now, key);
-        }
-        self.find_culprit(now, key);
-    }
-
     /// Follows the suspicions from a node whose loss is confirmed to the one that is the cause, if that is known yet.
-    pub(super) fn find_culprit(&mut self, now: Time, key: u32) {
-        if self.job.is_broken() || !self.job.is_complete() {
-            return;
-        }
+    pub(super) fn find_culprit(&self, now: Time, key: u32) -> Search {
         let has_waited = now.since(self.gone_since(key)) >= self.silence() * 2;
-        match self.abandoned_earlier(key) {
-            Some(first) if self.nodes[&first].confirmed_lost.is_some() => return self.verdict_on(now, first),
-            Some(_) if !has_waited => return self.timers.at(now + LOOK_AGAIN, Due::Judge(key)),
+        match self.nodes.abandoned_earlier(key) {
+            Some(first) if self.nodes.is_confirmed_lost(first) => return Search::Culprit(first),
+            Some(_) if !has_waited => return Search::Again(now + LOOK_AGAIN),
             _ => {}
         }
         let mut chain = vec![key];
@@ -127,28 +117,26 @@ impl Scheduler {
             if let Some(start) = chain.iter().position(|known| *known == blamed) {
                 // They blame each other: the one that went first.
                 let first = chain[start..].iter().copied().min_by_key(|known| (self.gone_since(*known), *known));
-                return self.verdict_on(now, first.unwrap_or(key));
+                return Search::Culprit(first.unwrap_or(key));
             }
             chain.push(blamed);
         }
         let last = chain.last().copied().unwrap_or(key);
-        let is_confirmed_lost = |key: &u32| self.nodes.get(key).is_some_and(|node| node.confirmed_lost.is_some());
-        if chain.len() < CHAIN_MAX && is_confirmed_lost(&last) {
-            return self.verdict_on(now, last);
+        if chain.len() < CHAIN_MAX && self.nodes.is_confirmed_lost(last) {
+            return Search::Culprit(last);
         }
         if has_waited {
             // The node that is blamed has had every chance to be found lost: the last that is certainly gone.
-            let gone = chain.iter().rev().copied().find(is_confirmed_lost);
-            return self.verdict_on(now, gone.unwrap_or(key));
+            let gone = chain.iter().rev().copied().find(|key| self.nodes.is_confirmed_lost(*key));
+            return Search::Culprit(gone.unwrap_or(key));
         }
         // A node that is blamed and gone looks at the next one itself, and often enough for all.
-        let blames_the_gone = chain.get(1).is_some_and(is_confirmed_lost);
-        let again = if blames_the_gone { self.interval().max(LOOK_AGAIN) } else { LOOK_AGAIN };
-        self.timers.at(now + again, Due::Judge(key));
+        let blames_the_gone = chain.get(1).is_some_and(|blamed| self.nodes.is_confirmed_lost(*blamed));
+        Search::Again(now + if blames_the_gone { self.interval().max(LOOK_AGAIN) } else { LOOK_AGAIN })
     }
 
-    /// Whom a node whose loss is confirmed suspected shortly before it went, and who has not been cleared since: rather one who is still
-    /// to be judged than one who is gone too.
+    /// The peer that a node whose loss is confirmed suspected shortly before it went, if it has not been cleared since: rather one
+    /// that is still to be judged than one that is gone too.
     fn blames(&self, now: Time, key: u32) -> Option<u32> {
         let node = self.nodes.get(&key)?;
         node.confirmed_lost.as_ref()?;

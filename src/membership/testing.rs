@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::error::{Error, Failure, Status};
-use crate::types::{Device, HostName, JobInstance, Secret};
+use crate::types::{Device, GroupId, HostName, JobInstance, Process, Role, Secret};
 use crate::wire::{Agreed, Formed, Heartbeat, Record, Register, Rejected, Told, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
+use std::time::Duration;
 
 /// A scheduler on host `here`, whose heartbeat time-out is 5 s, and everything that it said.
 pub(crate) struct Bench {
@@ -235,16 +236,19 @@ pub(crate) struct Seat<'a> {
 impl Scheduler {
     /// How many groups that were made are still in use.
     pub(crate) fn groups_kept(&self) -> usize {
-        self.groups.kept()
+        self.groups.table.kept()
     }
 
     /// Whether this node, by its index, counts as using this group that was made.
     pub(crate) fn counts_as_using(&self, node: u32, group: GroupId) -> bool {
-        self.groups.uses(node, group)
+        self.groups.table.uses(node, group)
     }
 
     /// Everybody who has a place.
     pub(crate) fn seats(&self) -> impl Iterator<Item = Seat<'_>> {
-        self.nodes.values().map(|node| Seat { register: &node.register, rank: node.place.map(|place| place.rank) })
+        self.cluster
+            .nodes
+            .values()
+            .map(|node| Seat { register: &node.register, rank: node.place.map(|place| place.rank) })
     }
 }

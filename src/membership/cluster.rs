@@ -1,0 +1,172 @@
+//! What all parts of the scheduler's brain stand on: the job, its nodes and their connections, and what goes out.
+//!
+//! Parts above change it and say things through it; it knows none of them. Tested through the whole brain.
+
+use super::connections::Connections;
+use super::contract::{ConnId, Identity, Output, Rules};
+use super::job::Job;
+use super::node::counted;
+use super::nodes::Nodes;
+use super::outbox::Outbox;
+use super::promises::{Behind, Queued};
+use super::FIRST_EPOCH;
+use crate::error::{Culprit, Error, Failure, Status};
+use crate::types::{Epoch, Role, Time};
+use crate::wire::{Located, LostNodes, Member, Members, Message, Rejected};
+use std::time::Duration;
+
+/// The job and its nodes, as the scheduler knows them.
+#[derive(Debug)]
+pub(super) struct Cluster {
+    pub(super) identity: Identity,
+    pub(super) rules: Rules,
+    pub(super) started: Time,
+    /// How often this job's scheduler was started.
+    pub(super) generation: u64,
+    /// The newest complete one.
+    pub(super) epoch: Epoch,
+    pub(super) job: Job,
+    pub(super) nodes: Nodes,
+    /// Once formed: every node.
+    pub(super) members: Members,
+    /// Whether they are all on one host.
+    pub(super) is_one_host: bool,
+    pub(super) connections: Connections,
+    pub(super) out: Outbox,
+}
+
+impl Cluster {
+    pub(super) fn new(identity: Identity, rules: Rules, now: Time) -> Cluster {
+        Cluster {
+            started: now,
+            generation: 1,
+            epoch: FIRST_EPOCH,
+            job: Job::new(rules.recovery),
+            nodes: Nodes::default(),
+            members: Members::new(Vec::new()),
+            is_one_host: false,
+            connections: Connections::new(rules.worker_num, rules.server_num),
+            out: Outbox::new(rules.durable),
+            identity,
+            rules,
+        }
+    }
+
+    /// How long silence lasts before it means death.
+    pub(super) fn silence(&self) -> Duration {
+        Duration::from_millis(self.rules.agreed.heartbeat_timeout_ms.max(1))
+    }
+
+    /// How often heartbeats come.
+    pub(super) fn interval(&self) -> Duration {
+        self.silence() / 5
+    }
+
+    pub(super) fn number_of(&self, role: Role) -> u32 {
+        match role {
+            Role::Server => self.rules.server_num,
+            Role::Worker | Role::Scheduler => self.rules.worker_num,
+        }
+    }
+
+    /// `4 workers`, `4 workers and 1 server`
+    pub(super) fn size_in_words(&self) -> String {
+        let workers = counted(self.rules.worker_num, Role::Worker);
+        match self.rules.server_num {
+            0 => workers,
+            servers => format!("{workers} and {}", counted(servers, Role::Server)),
+        }
+    }
+
+    /// Whether what a node says is of the present epoch.
+    pub(super) fn is_present(&self, key: u32) -> bool {
+        self.nodes.get(&key).is_some_and(|node| node.epoch == self.epoch)
+    }
+
+    /// Whether this node's loss is the job's first cause.
+    pub(super) fn is_culprit(&self, key: u32) -> bool {
+        let Some(first) = self.job.verdict().filter(|first| first.status == Status::PeerLost) else { return false };
+        self.nodes.get(&key).is_some_and(|node| first.culprit.as_ref().is_some_and(|named| named.is(&node.culprit())))
+    }
+
+    /// Whether this is another node than `key`, connected and not known to be gone.
+    pub(super) fn is_well(&self, named: Option<&Culprit>, key: u32) -> bool {
+        let missed = named.and_then(|named| self.nodes.named(&named.node_id));
+        let node = missed.filter(|missed| *missed != key).and_then(|missed| self.nodes.get(&missed));
+        node.is_some_and(|node| node.is_member() && node.conn.is_some() && node.confirmed_lost.is_none())
+    }
+
+    /// A cause in this epoch, of no group.
+    pub(super) fn failure(&self, status: Status, culprit: Option<Culprit>, cause: String) -> Failure {
+        Failure { status, culprit, cause, epoch: self.epoch, group: None, sequence: 0 }
+    }
+
+    pub(super) fn send_to(&mut self, key: u32, message: Message) {
+        if let Some(conn) = self.nodes.conn(key) {
+            self.out.send(conn, message);
+        }
+    }
+
+    /// Every node that is connected is told.
+    pub(super) fn send_to_all(&mut self, message: &Message) {
+        for conn in self.nodes.conns() {
+            self.out.send(conn, message.clone());
+        }
+    }
+
+    /// Everybody learns who is lost by now.
+    pub(super) fn tell_lost(&mut self) {
+        self.send_to_all(&Message::LostNodes(LostNodes { epoch: self.epoch, nodes: self.nodes.lost() }));
+    }
+
+    /// Where a node can be reached.
+    pub(super) fn locate(&mut self, key: u32, index: u32) {
+        match self.members.get(index as usize) {
+            Some(member) => {
+                let member = Member::clone(member);
+                self.send_to(key, Message::Located(Located { member }));
+            }
+            None => self.out.note(format!("a node asked for index {index}: there are {} nodes", self.members.len())),
+        }
+    }
+
+    /// Closes a connection behind what it is still to be sent, and forgets it.
+    pub(super) fn drop_connection(&mut self, conn: ConnId) {
+        if self.connections.forget(conn).is_some() {
+            self.out.close(conn);
+        }
+    }
+
+    /// A connection's wish is refused for this reason, and it is closed.
+    pub(super) fn reject(&mut self, conn: ConnId, status: Status, reason: String) {
+        self.out.send(conn, Message::Rejected(Rejected { status, reason }));
+        self.drop_connection(conn);
+    }
+
+    /// Closes a connection that its node has replaced: what was still to be said on it is asked for again, and the node may
+    /// have to hear at once that it is closed.
+    pub(super) fn close_at_once(&mut self, conn: ConnId) {
+        self.out.promises.forget(conn);
+        if self.connections.forget(conn).is_some() {
+            self.out.output(Output::Close(conn));
+        }
+    }
+
+    /// The cluster will not be complete: everybody fails with the same sentence.
+    pub(super) fn fail_forming(&mut self, status: Status, reason: String) {
+        for conn in self.connections.all() {
+            self.out.send(conn, Message::Rejected(Rejected { status, reason: reason.clone() }));
+        }
+        self.out.warn(reason.clone());
+        self.end(Err(Error::new(status, reason)));
+    }
+
+    /// Closes everything. Nothing follows.
+    pub(super) fn end(&mut self, result: Result<(), Error>) {
+        for conn in self.connections.all() {
+            self.drop_connection(conn);
+        }
+        self.job.end();
+        self.out.put_out(Behind::Everything, Queued::Ready(Output::Ended(result)));
+    }
+}

@@ -1,0 +1,264 @@
+//! Which groups there are, and of which members: the built-in ones, and those that the user makes.
+//!
+//! Invariants: a number is never used again; nothing is kept of a group that nobody uses any more. Tested in `groups_test.rs` and
+//! `freed_test.rs`, through the whole brain.
+
+use crate::types::{Call, GroupId, Time};
+use crate::wire::{FreedRecord, GroupRecord, GroupWish, MakingRecord, Makings, Record, MAKINGS_MAX};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+/// The first number of a group that is made.
+pub(super) const FIRST_MADE: u32 = GroupId::UNIVERSE.0 + 1;
+
+/// All groups: the built-in ones, those that were made, and those that are being made.
+#[derive(Debug)]
+pub(super) struct GroupTable {
+    worker_num: u32,
+    server_num: u32,
+    /// Whether makings are told again to nodes that come back.
+    recovery: bool,
+    made: BTreeMap<GroupId, Made>,
+    makings: BTreeMap<(GroupId, u64), Making>,
+    /// How many were ever made: numbers are never used again.
+    count: u32,
+}
+
+/// One group.
+#[derive(Debug)]
+struct Made {
+    /// Indices, in order of rank.
+    members: Vec<u32>,
+    /// The members that have freed it.
+    freed: BTreeSet<u32>,
+}
+
+/// The n-th making of a group of one parent.
+#[derive(Debug, Default)]
+pub(super) struct Making {
+    pub(super) sequence: u64,
+    pub(super) wishes: BTreeMap<u32, GroupWish>,
+    /// The one that asked first, and what it had called before.
+    pub(super) history: Option<(u32, u32)>,
+    /// One who had called something else, and since when that is known: it is not made then.
+    pub(super) differs: Option<(u32, Time)>,
+    /// What it was, and one who wanted it, once it is done.
+    pub(super) call: Option<(u32, Call)>,
+    /// Once all have asked: what each member of the parent is in. Kept until the next one, for whoever asks again.
+    pub(super) done: Option<Vec<(GroupId, Vec<u32>)>>,
+}
+
+impl GroupTable {
+    pub(super) fn new(worker_num: u32, server_num: u32, recovery: bool) -> GroupTable {
+        GroupTable { worker_num, server_num, recovery, made: BTreeMap::new(), makings: BTreeMap::new(), count: 0 }
+    }
+
+    /// The indices of a group's members, in order of rank; none for a group that is not known here.
+    pub(super) fn members_of(&self, group: GroupId) -> Option<Vec<u32>> {
+        match self.built_in(group) {
+            Some(range) => Some(range.collect()),
+            None => self.made.get(&group).map(|made| made.members.clone()),
+        }
+    }
+
+    /// Whether a node is a member of a group.
+    pub(super) fn is_in(&self, group: GroupId, key: u32) -> bool {
+        match self.built_in(group) {
+            Some(range) => range.contains(&key),
+            None => self.made.get(&group).is_some_and(|made| made.members.contains(&key)),
+        }
+    }
+
+    fn built_in(&self, group: GroupId) -> Option<Range<u32>> {
+        let (workers, all) = (self.worker_num, self.worker_num + self.server_num);
+        match group {
+            GroupId::WORLD => Some(0..workers),
+            GroupId::SERVERS => Some(workers..all),
+            GroupId::UNIVERSE => Some(0..all),
+            _ => None,
+        }
+    }
+
+    /// Whether a node is, or was, a member of a group.
+    pub(super) fn was_in(&self, group: GroupId, key: u32) -> bool {
+        let made = self.makings.values().flat_map(|making| &making.done).flatten();
+        self.is_in(group, key) || made.into_iter().any(|(made, members)| *made == group && members.contains(&key))
+    }
+
+    /// Of which of a node's groups others have been made, and how many.
+    pub(super) fn makings_of(&self, key: u32) -> Vec<Makings> {
+        let done = self.makings.iter().filter(|(_, making)| making.done.is_some());
+        let mut counts: BTreeMap<GroupId, u64> = BTreeMap::new();
+        for ((parent, nth), _) in done.filter(|_| self.recovery) {
+            let count = counts.entry(*parent).or_default();
+            *count = (*count).max(*nth);
+        }
+        let own = counts.into_iter().filter(|(parent, _)| self.was_in(*parent, key));
+        own.map(|(parent, count)| Makings { parent, count }).take(MAKINGS_MAX).collect()
+    }
+
+    /// The making of this number, if it was begun.
+    pub(super) fn making(&self, parent: GroupId, nth: u64) -> Option<&Making> {
+        self.makings.get(&(parent, nth))
+    }
+
+    /// The making of this number, which begins now if it has not.
+    pub(super) fn making_mut(&mut self, parent: GroupId, nth: u64) -> &mut Making {
+        self.makings.entry((parent, nth)).or_default()
+    }
+
+    /// The makings that are not done, and of which group each is.
+    pub(super) fn open_makings(&self) -> impl Iterator<Item = (GroupId, &Making)> {
+        self.makings.iter().filter(|(_, making)| making.done.is_none()).map(|((parent, _), making)| (*parent, making))
+    }
+
+    /// A making is done, by this call of this node: it came to groups of these members. The record of it.
+    pub(super) fn finish(
+        &mut self,
+        parent: GroupId,
+        nth: u64,
+        call: (u32, Call),
+        groups: Vec<Vec<u32>>,
+    ) -> MakingRecord {
+        let done: Vec<(GroupId, Vec<u32>)> = groups.into_iter().map(|members| self.make(members)).collect();
+        // A node that has asked for this one has had the answer to the one before.
+        if !self.recovery {
+            self.makings.remove(&(parent, nth.saturating_sub(1)));
+        }
+        let making = self.making_mut(parent, nth);
+        (making.call, making.done) = (Some(call), Some(done));
+        self.record(parent, nth).expect("it was just done")
+    }
+
+    /// A node makes the groups of this making once more: it uses them again.
+    pub(super) fn is_made_again(&mut self, parent: GroupId, nth: u64, by: u32) {
+        let done = self.makings.get(&(parent, nth)).and_then(|making| making.done.as_ref());
+        for (group, _) in done.into_iter().flatten() {
+            if let Some(made) = self.made.get_mut(group) {
+                made.freed.remove(&by);
+            }
+        }
+    }
+
+    /// The groups that were made with this node.
+    pub(super) fn made_with(&self, key: u32) -> Vec<GroupId> {
+        self.made.iter().filter(|(_, made)| made.members.contains(&key)).map(|(group, _)| *group).collect()
+    }
+
+    /// A node uses a group no longer. Whether nobody does any more; nothing, where this node did not.
+    pub(super) fn end_use(&mut self, key: u32, group: GroupId) -> Option<bool> {
+        let made = self.made.get_mut(&group).filter(|made| made.members.contains(&key))?;
+        if !made.freed.insert(key) {
+            return None;
+        }
+        let is_last = made.freed.len() == made.members.len();
+        if is_last {
+            self.made.remove(&group);
+            if !self.recovery {
+                self.makings.retain(|(parent, _), _| *parent != group);
+            }
+        }
+        Some(is_last)
+    }
+
+    fn make(&mut self, members: Vec<u32>) -> (GroupId, Vec<u32>) {
+        let group = GroupId(FIRST_MADE + self.count);
+        self.count += 1;
+        self.made.insert(group, Made { members: members.clone(), freed: BTreeSet::new() });
+        (group, members)
+    }
+
+    /// The highest number that a group was ever given; 0: none.
+    pub(super) fn highest(&self) -> u32 {
+        self.count.checked_sub(1).map_or(0, |count| FIRST_MADE + count)
+    }
+
+    /// What was to be made of a group that is revoked will not be.
+    pub(super) fn give_up(&mut self, parent: GroupId) {
+        self.makings.retain(|(of, _), making| *of != parent || making.done.is_some());
+    }
+
+    /// Every group that was made and is in use.
+    pub(super) fn all(&self) -> Vec<GroupId> {
+        self.made.keys().copied().collect()
+    }
+
+    /// An epoch was written down after these: with recovery, what was made is told again in it.
+    pub(super) fn take_up_epoch(&mut self) {
+        self.makings.retain(|_, making| making.done.is_some());
+    }
+
+    /// A new epoch counts its makings anew; with recovery it goes on counting, and what was made is told again to nodes that
+    /// come back.
+    pub(super) fn begin_epoch(&mut self) {
+        self.makings.retain(|_, making| self.recovery && making.done.is_some());
+    }
+
+    /// A node that comes back makes its groups again, and frees them again.
+    pub(super) fn uses_again(&mut self, key: u32) {
+        for made in self.made.values_mut() {
+            made.freed.remove(&key);
+        }
+    }
+
+    /// One making that is done, as it is written down.
+    fn record(&self, parent: GroupId, nth: u64) -> Option<MakingRecord> {
+        let making = self.makings.get(&(parent, nth))?;
+        let ((by, call), done) = (making.call?, making.done.as_ref()?);
+        let group = |(group, members): &(GroupId, Vec<u32>)| {
+            let used = self.made.contains_key(group);
+            GroupRecord { group: *group, members: members.clone(), used }
+        };
+        Some(MakingRecord { parent, nth, by, call, groups: done.iter().map(group).collect() })
+    }
+
+    /// All makings that are done, and who has freed which of their groups.
+    pub(super) fn records(&self) -> Vec<Record> {
+        let made = self.makings.keys().filter_map(|(parent, nth)| self.record(*parent, *nth)).map(Record::Making);
+        let freed = self.made.iter().flat_map(|(group, made)| {
+            made.freed.iter().map(|by| Record::Freed(FreedRecord { group: *group, by: *by, last: false }))
+        });
+        made.chain(freed).collect()
+    }
+
+    /// A making that was written down.
+    pub(super) fn restore(&mut self, record: MakingRecord) {
+        let MakingRecord { parent, nth, by, call, groups } = record;
+        for GroupRecord { group, members, used } in &groups {
+            self.count = self.count.max(group.0 + 1 - FIRST_MADE);
+            if *used {
+                self.made.insert(*group, Made { members: members.clone(), freed: BTreeSet::new() });
+            }
+        }
+        let done = groups.into_iter().map(|made| (made.group, made.members)).collect();
+        let making = Making { call: Some((by, call)), done: Some(done), ..Making::default() };
+        self.makings.insert((parent, nth), making);
+    }
+
+    /// That a group was freed was written down.
+    pub(super) fn restore_freed(&mut self, record: &FreedRecord) {
+        if record.last {
+            self.made.remove(&record.group);
+        } else if let Some(made) = self.made.get_mut(&record.group) {
+            made.freed.insert(record.by);
+        }
+    }
+
+    /// Whether this node uses a group.
+    #[cfg(test)]
+    pub(super) fn uses(&self, key: u32, group: GroupId) -> bool {
+        self.made.get(&group).is_some_and(|made| made.members.contains(&key) && !made.freed.contains(&key))
+    }
+
+    /// How many groups there are.
+    #[cfg(test)]
+    pub(super) fn kept(&self) -> usize {
+        self.made.len()
+    }
+
+    /// How many entries there are, of whatever kind.
+    #[cfg(test)]
+    pub(super) fn entries(&self) -> usize {
+        self.made.len() + self.makings.len()
+    }
+}

@@ -1,0 +1,173 @@
+//! A process registers: a node that comes for the first time, one that comes once more, or the next life of one that was lost.
+//! Tested in `admission_test.rs`, `returning_test.rs` and `held_test.rs`.
+
+use super::admission::{Newcomer, Refusal};
+use super::contract::ConnId;
+use super::journal_rollback::is_older_copy;
+use super::revocation::Revocation;
+use super::standing::Presence;
+use super::timers::Due;
+use super::Scheduler;
+use crate::error::Status;
+use crate::types::Time;
+use crate::wire::{LostNodes, Message, PassBy, Register, Rejected, Revoked, Verdict};
+
+/// How many lives that were refused are remembered.
+pub(super) const REFUSED_MAX: usize = 4096;
+
+impl Scheduler {
+    pub(super) fn register(&mut self, now: Time, conn: ConnId, register: Register) {
+        let (life, has_joined) = (register.incarnation, register.instance.is_some());
+        let newcomer = self.newcomer(now, &register);
+        let is_elsewheres = newcomer.has_another_job();
+        let answer = match self.cluster.nodes.of_life(life) {
+            Some(key) => {
+                let checked = newcomer.check_instance().and_then(|()| newcomer.check_same_life(key));
+                let behind = newcomer.is_behind(key, &self.store, &self.groups.table);
+                checked.map(|()| match behind {
+                    Some(words) => {
+                        let error = is_older_copy(&words);
+                        self.cluster.out.warn(error.message().to_owned());
+                        self.cluster.end(Err(error));
+                    }
+                    None => self.register_again(now, conn, key, has_joined),
+                })
+            }
+            None if self.cluster.rules.recovery && self.cluster.job.is_complete() => {
+                newcomer.check_fenced().and_then(|()| self.come_back(now, conn, register))
+            }
+            None => self.come(now, conn, register),
+        };
+        let Err((status, reason)) = answer else { return };
+        let line = format!("refused: {reason}");
+        if self.refused.len() == REFUSED_MAX {
+            self.refused.clear();
+        }
+        match self.refused.insert(life) && !is_elsewheres {
+            true => self.cluster.out.warn(line),
+            false => self.cluster.out.note(line), // it asks again and again
+        }
+        let answer = match is_elsewheres {
+            true => Message::PassBy(PassBy { reason }),
+            false => Message::Rejected(Rejected { status, reason }),
+        };
+        self.cluster.out.send(conn, answer);
+        self.cluster.drop_connection(conn);
+    }
+
+    pub(super) fn newcomer<'a>(&'a self, now: Time, register: &'a Register) -> Newcomer<'a> {
+        Newcomer { cluster: &self.cluster, forming: &self.forming, now, register }
+    }
+
+    /// A life that is not known registers while the cluster forms, or in vain. With recovery it may be a node's next one, whose
+    /// last one still waits here: that is asked whether it lives, as when the cluster is complete.
+    fn come(&mut self, now: Time, conn: ConnId, register: Register) -> Result<(), Refusal> {
+        let newcomer = self.newcomer(now, &register);
+        let Some(key) = newcomer.last_life() else {
+            let rank = newcomer.check()?;
+            self.forming.admit(&mut self.cluster, now, conn, register, rank);
+            return Ok(());
+        };
+        newcomer.check_life()?;
+        let wait = self.challenge(now, key, &register)?;
+        self.let_wait(conn, wait);
+        Ok(())
+    }
+
+    /// The same life of a node once more, over a new connection or the same: it gets the same answer.
+    fn register_again(&mut self, now: Time, conn: ConnId, key: u32, has_joined: bool) {
+        let Some(node) = self.cluster.nodes.get(&key) else { return };
+        let (presence, is_back) = (node.presence, node.is_back());
+        if presence == Presence::Left {
+            self.cluster.out.send(conn, Message::Bye);
+            return self.cluster.drop_connection(conn);
+        }
+        if presence.is_lost() && !is_back && self.cluster.is_culprit(key) {
+            let first = self.cluster.job.verdict().map_or_else(String::new, ToString::to_string);
+            self.cluster.out.send(
+                conn,
+                Message::Rejected(Rejected {
+                    status: Status::Fenced,
+                    reason: format!("this node was given up: {first}"),
+                }),
+            );
+            if let Some(node) = self.cluster.nodes.get_mut(key).filter(|node| node.conn == Some(conn)) {
+                node.conn = None; // it was given up although its connection stood
+            }
+            return self.cluster.drop_connection(conn);
+        }
+        if let Some(failure) = self.cluster.cannot_recover().filter(|_| is_back) {
+            return self.cluster.reject(conn, failure.status, format!("it comes back in vain: {failure}"));
+        }
+        if presence.is_lost() {
+            // It closed after the job broke, perhaps before it could hear so.
+            self.cluster.nodes.counts_again(key);
+        }
+        self.attach(now, conn, key);
+        match self.cluster.job.is_forming() {
+            true => self.forming.complete(&mut self.cluster, now),
+            false => self.goes_on(now, conn, key, has_joined, presence.is_lost()),
+        }
+    }
+
+    /// A node's connection is this one from now on.
+    fn attach(&mut self, now: Time, conn: ConnId, key: u32) {
+        let cluster = &mut self.cluster;
+        let (silence, interval) = (cluster.silence(), cluster.interval());
+        let Some(node) = cluster.nodes.get_mut(key) else { return };
+        // One whose connection ended has an interval to show that it hears. A member is told of its epoch now, and answers; one
+        // that waits for an epoch hears of its first heartbeat, says so with its second, and that has to get here.
+        let hearing = now - (silence - if node.is_back() { interval * 3 } else { interval });
+        let replaced = node.conn.filter(|old| *old != conn);
+        node.attach(conn, now, hearing);
+        if let Some(old) = replaced {
+            cluster.close_at_once(old);
+        }
+        cluster.connections.belongs_to(conn, key);
+        self.store.detached(key);
+        cluster.out.at(now, Due::Answer(key));
+    }
+
+    /// A node of the complete cluster is attached again: it is told what it may have missed.
+    fn goes_on(&mut self, now: Time, conn: ConnId, key: u32, has_joined: bool, was_lost: bool) {
+        let epoch = self.cluster.epoch;
+        let Some(node) = self.cluster.nodes.get_mut(key) else { return };
+        let is_back = node.is_back();
+        if is_back {
+            self.recovery.begin(&mut self.cluster, now); // it may have been lost meanwhile
+        } else if !has_joined {
+            node.epoch = epoch; // the first that it hears of
+        }
+        self.recover_if_complete(now); // then all are told
+        if self.cluster.epoch != epoch || is_back {
+            return;
+        }
+        self.repeat_answers(conn, key);
+        if was_lost && self.cluster.job.is_recoverable() {
+            self.cluster.tell_lost();
+        }
+        // It is to know of the nodes for which it waits in vain.
+        for key in self.cluster.nodes.count_earlier_words(now) {
+            self.end_if_abandoned(now, key);
+        }
+    }
+
+    /// Everything that a node which was away must know.
+    fn repeat_answers(&mut self, conn: ConnId, key: u32) {
+        let cluster = &mut self.cluster;
+        cluster.queue_formed(conn, key);
+        if let Some(failure) = cluster.job.verdict().cloned() {
+            let lost = LostNodes { epoch: cluster.epoch, nodes: cluster.nodes.lost() };
+            cluster.out.send(conn, Message::LostNodes(lost));
+            cluster.out.send(conn, Message::Verdict(Verdict { failure }));
+            if cluster.job.is_refused() {
+                cluster.tell_no_next_epoch(conn);
+            }
+        }
+        for (group, Revocation { failure, .. }) in &self.groups.revoked {
+            if self.groups.table.is_in(*group, key) {
+                cluster.out.send(conn, Message::Revoked(Revoked { failure: failure.clone() }));
+            }
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Groups that the user makes. All members of the parent ask; then all get the same answer. Tested in `groups_test.rs` and
+//! `freed_test.rs`.
+
+use super::cluster::Cluster;
+use super::group_table::Making;
+use super::groups::Groups;
+use super::timers::Due;
+use crate::error::{Failure, Status};
+use crate::types::{hash, Call, CallKind, GroupId, Time};
+use crate::wire::{FreedRecord, GroupFreed, GroupMade, GroupWish, MakeGroup, Message, Record};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// How long members whose histories differ have to say what they called before; they do once they have waited for 0.3 s.
+const COMPARED_WITHIN: Duration = Duration::from_millis(600);
+
+impl Groups {
+    /// A node makes once more what was made before it came back; whether that is so.
+    fn make_again(&mut self, cluster: &mut Cluster, now: Time, key: u32, wanted: &MakeGroup) -> bool {
+        let (parent, nth, call) = (wanted.parent, wanted.nth, call(&wanted.wish));
+        let Some(making) = self.table.making(parent, nth).filter(|making| making.done.is_some()) else { return false };
+        let Some((_, made)) = making.call.filter(|(_, made)| made.signature() != call.signature()) else {
+            self.table.is_made_again(parent, nth, key);
+            self.tell_made(cluster, key, parent, nth);
+            return true;
+        };
+        // Its own earlier life may be the one that wanted the other: no process is named for that.
+        let cause = format!(
+            "{} came back and called {call} as making #{nth} of {parent}, which was made by {made} in an earlier epoch: a node \
+             that comes back makes its groups again in the order in which it first did",
+            cluster.nodes.in_words(key)
+        );
+        self.disagree(cluster, now, parent, wanted.sequence, cause);
+        true
+    }
+
+    pub(super) fn make_group(&mut self, cluster: &mut Cluster, now: Time, key: u32, wanted: MakeGroup) {
+        if !self.revoked.contains_key(&wanted.parent)
+            && !cluster.job.is_broken()
+            && self.table.was_in(wanted.parent, key)
+            && self.make_again(cluster, now, key, &wanted)
+        {
+            return;
+        }
+        let MakeGroup { parent, nth, sequence, history, wish } = wanted;
+        let Some(members) = self.table.members_of(parent).filter(|members| members.contains(&key)) else {
+            return cluster
+                .out
+                .note(format!("node {key} makes a group of {parent}, of which it is no member: ignored"));
+        };
+        if self.revoked.contains_key(&parent) || cluster.job.is_broken() {
+            return; // it has been told
+        }
+        if let GroupWish::Ranks(ranks) = &wish {
+            let distinct: BTreeSet<&u32> = ranks.iter().collect();
+            if distinct.len() != ranks.len() || ranks.iter().any(|rank| *rank as usize >= members.len()) {
+                return cluster
+                    .out
+                    .note(format!("node {key} makes a group of ranks that {parent} does not have: ignored"));
+            }
+        }
+        let call = call(&wish);
+        if let Some(other) = self.calls.entry(parent).or_default().disagreement(key, sequence, call) {
+            return self.differ(cluster, now, parent, sequence, (key, call), other);
+        }
+        let making = self.table.making_mut(parent, nth);
+        making.sequence = sequence;
+        making.wishes.insert(key, wish);
+        let (_, first) = *making.history.get_or_insert((key, history));
+        if first != history && making.differs.is_none() {
+            making.differs = Some((key, now));
+            cluster.out.at(now + COMPARED_WITHIN, Due::Makings);
+        }
+        if making.done.is_none() && making.differs.is_none() && making.wishes.len() == members.len() {
+            let wishes = std::mem::take(&mut making.wishes);
+            let record = self.table.finish(parent, nth, (key, call), divided(&members, &wishes));
+            cluster.out.promise(Record::Making(record));
+            return members.into_iter().for_each(|member| self.tell_made(cluster, member, parent, nth));
+        }
+        self.settle_makings(cluster, now);
+    }
+
+    /// Tells a member what became of a making, if it is done.
+    fn tell_made(&self, cluster: &mut Cluster, key: u32, parent: GroupId, nth: u64) {
+        let Some(done) = self.table.making(parent, nth).and_then(|making| making.done.as_ref()) else { return };
+        let own = done.iter().find(|(_, members)| members.contains(&key));
+        let (group, members) = own.map_or((None, Vec::new()), |(group, members)| (Some(*group), members.clone()));
+        cluster.send_to(key, Message::GroupMade(GroupMade { parent, nth, group, members }));
+    }
+
+    /// A making that needs one who has left cannot end; nor one whose makers have not called the same before.
+    pub(super) fn settle_makings(&mut self, cluster: &mut Cluster, now: Time) {
+        let mut stuck = Vec::new();
+        for (parent, making) in self.table.open_makings() {
+            if let Some(failure) = differing(cluster, now, parent, making) {
+                stuck.push(failure);
+                continue;
+            }
+            let members = self.table.members_of(parent).into_iter().flatten();
+            let mut missing = members.filter(|key| !making.wishes.contains_key(key));
+            let left = missing.find(|key| cluster.nodes.has_left(*key));
+            if let Some(node) = left.and_then(|key| cluster.nodes.get(&key)) {
+                let kind = making.wishes.values().next().map_or(CallKind::GroupCreate, |wish| call(wish).kind);
+                let sequence = making.sequence;
+                stuck.push(Failure {
+                    status: Status::PeerLeft,
+                    culprit: Some(node.culprit()),
+                    cause: format!("has left the cluster, and {kind} #{sequence} on {parent} needs it"),
+                    epoch: cluster.epoch,
+                    group: Some(parent),
+                    sequence,
+                });
+            }
+        }
+        for failure in stuck {
+            if let Some(parent) = failure.group {
+                self.revoke_group(cluster, now, parent, failure);
+            }
+        }
+    }
+
+    /// A node that has left uses no group any more.
+    pub(super) fn free_groups_of(&mut self, cluster: &mut Cluster, key: u32) {
+        for group in self.table.made_with(key) {
+            let _ = self.end_use(cluster, key, group);
+        }
+    }
+
+    /// A node uses a group no longer: a scheduler that is started again is to know. The node says so until it is told that this
+    /// is kept, also of a group that is kept no more: then it was told in vain.
+    pub(super) fn free_group(&mut self, cluster: &mut Cluster, key: u32, group: GroupId) {
+        if let Some(last) = self.end_use(cluster, key, group) {
+            cluster.out.promise(Record::Freed(FreedRecord { group, by: key, last }));
+        }
+        cluster.send_to(key, Message::GroupFreed(GroupFreed { group }));
+    }
+
+    /// Whether nobody uses the group any more; nothing, where this node did not.
+    fn end_use(&mut self, cluster: &mut Cluster, key: u32, group: GroupId) -> Option<bool> {
+        let is_last = self.table.end_use(key, group)?;
+        if is_last {
+            self.calls.remove(&group);
+            self.revoked.remove(&group);
+            for (_, node) in cluster.nodes.all_mut() {
+                node.progress.retain(|(progress, _)| progress.group != group);
+            }
+        }
+        Some(is_last)
+    }
+}
+
+/// Why a making cannot be, if its makers have called different collectives before, and have not said which in time.
+fn differing(cluster: &Cluster, now: Time, parent: GroupId, making: &Making) -> Option<Failure> {
+    let (other, _) = making.differs.filter(|(_, since)| now >= *since + COMPARED_WITHIN)?;
+    let (first, _) = making.history?;
+    let (sequence, both) = (making.sequence, call(making.wishes.get(&first)?));
+    let (one, other) = (cluster.nodes.in_words(first.min(other)), cluster.nodes.in_words(first.max(other)));
+    let cause =
+        format!("{one} and {other} called {both} as collective #{sequence} on {parent}, but not the same before");
+    Some(Failure {
+        status: Status::Mismatch,
+        culprit: None,
+        cause,
+        epoch: cluster.epoch,
+        group: Some(parent),
+        sequence,
+    })
+}
+
+/// The making as a collective of the parent.
+fn call(wish: &GroupWish) -> Call {
+    let call = Call { kind: CallKind::GroupSplit, dtype: None, op: None, root: None, count: 0, layout: 0 };
+    match wish {
+        GroupWish::Ranks(ranks) => Call {
+            kind: CallKind::GroupCreate,
+            count: ranks.len() as u64,
+            layout: hash(ranks.iter().map(|rank| u64::from(*rank))),
+            ..call
+        },
+        GroupWish::Colour { .. } => call,
+    }
+}
+
+/// The groups that the members' wishes come to. They agree on how a group is made, as their calls do.
+fn divided(members: &[u32], wishes: &BTreeMap<u32, GroupWish>) -> Vec<Vec<u32>> {
+    let mut colours: BTreeMap<u32, Vec<(i32, usize)>> = BTreeMap::new();
+    for (rank, member) in members.iter().enumerate() {
+        match wishes.get(member) {
+            Some(GroupWish::Ranks(ranks)) => {
+                let group: Vec<u32> = ranks.iter().filter_map(|rank| members.get(*rank as usize).copied()).collect();
+                return if group.is_empty() { Vec::new() } else { vec![group] };
+            }
+            Some(GroupWish::Colour { colour: Some(colour), key }) => {
+                colours.entry(*colour).or_default().push((*key, rank));
+            }
+            Some(GroupWish::Colour { colour: None, .. }) | None => {}
+        }
+    }
+    let ordered = |mut group: Vec<(i32, usize)>| {
+        group.sort_unstable();
+        group.into_iter().map(|(_, rank)| members[rank]).collect()
+    };
+    colours.into_values().map(ordered).collect()
+}
+
+#[cfg(test)]
+#[path = "freed_test.rs"]
+mod freed_tests;
+#[cfg(test)]
+#[path = "groups_test.rs"]
+mod tests;

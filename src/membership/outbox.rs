@@ -1,0 +1,134 @@
+//! What goes out of the scheduler's brain: messages, records, log lines, and when it wants to be woken.
+//!
+//! Invariant: what goes out keeps its order, but for what waits to be durable (`promises.rs`). Tested through the whole brain.
+
+use super::contract::{ConnId, Output};
+use super::promises::{Behind, Promises, Queued};
+use super::timers::{Due, Timers};
+use crate::types::Time;
+use crate::wire::{Message, Record};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// Everything that waits to be taken, and the timers.
+#[derive(Debug)]
+pub(super) struct Outbox {
+    queued: VecDeque<Queued>,
+    pub(super) promises: Promises,
+    timers: Timers,
+    armed: Option<Time>,
+    /// Whether what is promised is written down first.
+    durable: bool,
+}
+
+impl Outbox {
+    pub(super) fn new(durable: bool) -> Outbox {
+        let (queued, promises, timers) = (VecDeque::new(), Promises::default(), Timers::default());
+        Outbox { queued, promises, timers, armed: None, durable }
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Queued> {
+        self.queued.pop_front()
+    }
+
+    /// What is left of the one that was just taken.
+    pub(super) fn put_back(&mut self, queued: Queued) {
+        self.queued.push_front(queued);
+    }
+
+    pub(super) fn output(&mut self, output: Output) {
+        self.queued.push_back(Queued::Ready(output));
+    }
+
+    /// A line that people should see.
+    pub(super) fn warn(&mut self, line: String) {
+        self.output(Output::Log { quiet: false, line });
+    }
+
+    /// A line for those who look for it.
+    pub(super) fn note(&mut self, line: String) {
+        self.output(Output::Log { quiet: true, line });
+    }
+
+    pub(super) fn send(&mut self, conn: ConnId, message: Message) {
+        let behind = match message {
+            // Nothing is promised by these.
+            Message::HeartbeatEcho(_) | Message::Report | Message::NotYet(_) | Message::Rejected(_) => Behind::Nothing,
+            Message::StoreReply(_) | Message::GroupMade(_) | Message::GroupFreed(_) | Message::Bye => {
+                Behind::Everything
+            }
+            _ => Behind::Epoch,
+        };
+        self.send_behind(behind, conn, message);
+    }
+
+    pub(super) fn send_behind(&mut self, behind: Behind, conn: ConnId, message: Message) {
+        self.put_out(behind, Queued::Ready(Output::Send(conn, message)));
+    }
+
+    pub(super) fn put_out(&mut self, behind: Behind, queued: Queued) {
+        if let Some(queued) = self.promises.hold_behind(behind, queued) {
+            self.queued.push_back(queued);
+        }
+    }
+
+    /// A connection is closed behind what it is still to be sent.
+    pub(super) fn close(&mut self, conn: ConnId) {
+        let waits = self.promises.holds_for(conn);
+        self.put_out(if waits { Behind::Everything } else { Behind::Nothing }, Queued::Ready(Output::Close(conn)));
+    }
+
+    pub(super) fn promise(&mut self, record: Record) {
+        if self.durable {
+            let number = self.promises.count(&record);
+            self.output(Output::Persist(number, record));
+        }
+    }
+
+    /// All records up to this one are durable: what waited for them goes out.
+    pub(super) fn persisted(&mut self, number: u64) {
+        self.promises.are_durable(number);
+        while let Some(queued) = self.promises.release() {
+            self.queued.push_back(queued);
+        }
+    }
+
+    pub(super) fn at(&mut self, time: Time, due: Due) {
+        self.timers.at(time, due);
+    }
+
+    /// The next thing that is due now.
+    pub(super) fn take_due(&mut self, now: Time) -> Option<Due> {
+        self.timers.take(now)
+    }
+
+    /// When the next thing is due.
+    pub(super) fn first_due(&self) -> Option<Time> {
+        self.timers.first()
+    }
+
+    /// The scheduler itself was late: every timer moves.
+    pub(super) fn shift_timers(&mut self, late: Duration) {
+        self.timers.shift(late);
+    }
+
+    /// The armed time is used up: the next one is told, whatever it is.
+    pub(super) fn is_woken(&mut self) {
+        self.armed = None;
+    }
+
+    /// Tells the driver when to wake the brain, where that has changed; at this time at the latest.
+    pub(super) fn arm(&mut self, latest: Option<Time>) {
+        let first = self.timers.first().into_iter().chain(latest).min();
+        if first != self.armed {
+            self.armed = first;
+            self.output(Output::Arm(first.unwrap_or(Time::NEVER)));
+        }
+    }
+
+    /// What waits to be taken.
+    #[cfg(test)]
+    pub(super) fn queued(&self) -> &VecDeque<Queued> {
+        &self.queued
+    }
+}

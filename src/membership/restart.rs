@@ -1,0 +1,129 @@
+//! How a scheduler that is started again takes up what it had promised (`promises.rs`). Tested in `promises_test.rs`.
+//!
+//! Losses are not written: a node that attaches again brings what it was told ([`Known`], `breaking.rs`).
+//!
+//! [`Known`]: crate::wire::Known
+
+use super::cluster::Cluster;
+use super::contract::{Closed, ConnId, Identity, Rules};
+use super::node::{Detached, Node};
+use super::ranks::places;
+use super::standing::Presence;
+use super::timers::Due;
+use super::Scheduler;
+use crate::types::{Epoch, Incarnation, Role, Time};
+use crate::wire::{EpochRecord, Record};
+use std::time::Duration;
+
+impl Scheduler {
+    /// A scheduler that goes on with a job of which this is recorded, as [`check_history`] has found it possible; without an epoch
+    /// in it the job forms anew.
+    ///
+    /// [`check_history`]: super::check_history
+    pub fn resume(identity: Identity, rules: Rules, now: Time, records: Vec<Record>) -> Scheduler {
+        let mut scheduler = Scheduler::new(identity, rules, now);
+        for record in records {
+            scheduler.take_up(now, record);
+        }
+        let cluster = &mut scheduler.cluster;
+        if cluster.job.is_complete() {
+            let (times, epoch, size) = (cluster.generation, cluster.epoch.0, cluster.size_in_words());
+            cluster
+                .out
+                .warn(format!("this scheduler was started again ({times} times now): epoch {epoch} of {size} goes on"));
+            for key in cluster.nodes.keys().copied().collect::<Vec<_>>() {
+                scheduler.detector.judge_soon(cluster, now, key);
+            }
+            if cluster.nodes.present() == 0 {
+                // All have left, and may not have heard so.
+                cluster.out.at(now + cluster.silence(), Due::Vacant);
+            }
+        }
+        scheduler.arm();
+        scheduler
+    }
+
+    fn take_up(&mut self, now: Time, record: Record) {
+        let cluster = &mut self.cluster;
+        match record {
+            Record::Job(_) | Record::Done => {}
+            Record::Generation(number) => cluster.generation = number,
+            Record::Epoch(epoch) => {
+                self.groups.table.take_up_epoch();
+                for index in cluster.take_up(now, epoch) {
+                    self.store.gone(index);
+                    self.groups.table.uses_again(index);
+                }
+            }
+            Record::Making(making) => self.groups.table.restore(making),
+            Record::Store(mut change) => {
+                // What an earlier life has asked is not asked again.
+                let is_life = |(node, life, ..): &(u32, Incarnation, u64, i64, u64)| {
+                    cluster.nodes.get(node).is_some_and(|node| node.register.incarnation == *life)
+                };
+                change.by = change.by.filter(is_life);
+                self.store.restore(change);
+            }
+            Record::Freed(freed) => self.groups.table.restore_freed(&freed),
+            Record::Left(key) => {
+                if cluster.nodes.get(&key).is_some_and(|node| node.is_member()) {
+                    cluster.nodes.leave(key);
+                    cluster.job.left_by(key);
+                    self.groups.free_groups_of(cluster, key);
+                }
+            }
+            Record::Abandoned(key) => cluster.nodes.take_up_abandoned(key),
+        }
+    }
+
+    /// Everything that a scheduler must know that is started again: what stands in the journal's place when that is rewritten.
+    pub fn snapshot(&self) -> Vec<Record> {
+        let cluster = &self.cluster;
+        let mut records = vec![Record::Generation(cluster.generation)];
+        if !cluster.members.is_empty() {
+            records.push(Record::Epoch(cluster.epoch_record()));
+        }
+        records.extend(self.groups.table.records());
+        records.extend(self.store.records(|key| cluster.nodes.get(&key).map(|node| node.register.incarnation)));
+        let is_kept = |node: &Node| node.presence == Presence::Left && !cluster.job.is_abandoned();
+        let left = cluster.nodes.iter().filter(|(_, node)| is_kept(node));
+        records.extend(left.map(|(key, _)| Record::Left(*key)));
+        records.extend(cluster.nodes.all_abandoned().into_iter().map(Record::Abandoned));
+        records.extend(cluster.out.promises.is_done().then_some(Record::Done));
+        records
+    }
+}
+
+impl Cluster {
+    /// The cluster as it was in this epoch; none of its nodes is connected. The places in which other lives are than before.
+    fn take_up(&mut self, now: Time, record: EpochRecord) -> Vec<u32> {
+        self.job.is_complete_since(now);
+        self.epoch = record.epoch;
+        self.identity.secret = record.secret;
+        let earlier = std::mem::take(&mut self.nodes);
+        self.nodes.take_up_fenced(record.fenced);
+        let ranked = record.seats.iter().map(|seat| (seat.register.role, &seat.register.host.key[..], seat.rank));
+        let places = places(&ranked.collect::<Vec<_>>());
+        let mut replaced = Vec::new();
+        for (seat, place) in record.seats.into_iter().zip(places) {
+            let first = if seat.register.role == Role::Server { self.rules.worker_num } else { 0 };
+            let index = first + seat.rank;
+            if earlier.get(&index).is_some_and(|earlier| earlier.register.incarnation != seat.register.incarnation) {
+                replaced.push(index);
+            }
+            let mut node = Node::new(seat.register, None, ConnId(0), now);
+            let words = "the scheduler was started again".to_owned();
+            node.conn = None;
+            node.detached =
+                Some(Detached { since: now, how: Closed::Broken, words, probe_wait: Duration::from_millis(1) });
+            node.place = Some(place);
+            node.token = seat.token;
+            node.restarts = seat.restarts;
+            node.epoch = Epoch(0); // it says so
+            self.nodes.insert(index, Box::new(node));
+        }
+        self.list_members();
+        self.take_up_agreed(record.agreed);
+        replaced
+    }
+}
