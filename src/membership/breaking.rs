@@ -23,7 +23,7 @@ impl Scheduler {
             }
             return;
         }
-        if node.confirmed_lost.is_some() {
+        if node.evidence.confirmed_lost.is_some() {
             return self.find_culprit(now, key);
         }
         let loss = self.detector.judge(cluster, now, key);
@@ -38,7 +38,7 @@ impl Scheduler {
     /// This node is lost for certain, for this cause.
     pub(super) fn confirm_lost(&mut self, now: Time, key: u32, cause: String) {
         let Some(node) = self.cluster.nodes.get_mut(key).filter(|node| node.is_member()) else { return };
-        node.confirmed_lost = Some(format!("{cause}{}", node.heard_in(now)));
+        node.evidence.confirmed_lost = Some(format!("{cause}{}", node.course.heard_in(now)));
         match self.cluster.job.is_broken() {
             true => self.gone_after_verdict(now, key),
             false => self.find_culprit(now, key),
@@ -60,8 +60,8 @@ impl Scheduler {
         self.groups.settle_disputes(&mut self.cluster, now);
         let cluster = &mut self.cluster;
         let Some(node) = cluster.nodes.get(&key) else { return };
-        let cause = node.confirmed_lost.clone().unwrap_or_else(|| "is lost".to_string());
-        let culprit = Culprit { last_call: node.last_call(), ..node.culprit() };
+        let cause = node.evidence.confirmed_lost.clone().unwrap_or_else(|| "is lost".to_string());
+        let culprit = Culprit { last_call: node.course.last_call(), ..node.culprit() };
         let lost = cluster.failure(Status::PeerLost, Some(culprit), cause);
         let waits = self.recovery.holds(key); // then it was about to go on
         let before = self.groups.cause_before(cluster, key, cluster.gone_since(key)).filter(|_| !waits);
@@ -96,7 +96,8 @@ impl Scheduler {
         let is_over = cluster.job.is_refused();
         cluster.tell_lost(); // before the verdict, so that a node that hears that knows who is meant
         cluster.send_to_all(&Message::Verdict(Verdict { failure }));
-        let confirmed = cluster.nodes.iter().filter(|(_, node)| node.is_member() && node.confirmed_lost.is_some());
+        let confirmed =
+            cluster.nodes.iter().filter(|(_, node)| node.is_member() && node.evidence.confirmed_lost.is_some());
         let confirmed: Vec<u32> = confirmed.map(|(key, _)| *key).collect();
         for key in confirmed {
             self.gone_after_verdict(now, key);
@@ -115,7 +116,8 @@ impl Scheduler {
     /// A consequence of the first cause: never reported.
     fn gone_after_verdict(&mut self, now: Time, key: u32) {
         let Some(node) = self.cluster.nodes.get(&key).filter(|node| node.is_member()) else { return };
-        let line = format!("also gone: {} {}", node.culprit(), node.confirmed_lost.as_deref().unwrap_or("has ended"));
+        let line =
+            format!("also gone: {} {}", node.culprit(), node.evidence.confirmed_lost.as_deref().unwrap_or("has ended"));
         self.lose(now, key);
         if self.cluster.job.is_recoverable() {
             self.cluster.out.warn(line);

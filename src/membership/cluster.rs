@@ -93,7 +93,7 @@ impl Cluster {
     pub(super) fn is_well(&self, named: Option<&Culprit>, key: u32) -> bool {
         let missed = named.and_then(|named| self.nodes.named(&named.node_id));
         let node = missed.filter(|missed| *missed != key).and_then(|missed| self.nodes.get(&missed));
-        node.is_some_and(|node| node.is_member() && node.conn.is_some() && node.confirmed_lost.is_none())
+        node.is_some_and(|node| node.is_member() && node.conn.is_some() && node.evidence.confirmed_lost.is_none())
     }
 
     /// A cause in this epoch, of no group.

@@ -134,7 +134,7 @@ impl Groups {
             calls.insert(by, call);
         }
         for member in &members {
-            let told = cluster.nodes.get(member).and_then(|node| node.progress_in(group));
+            let told = cluster.nodes.get(member).and_then(|node| node.course.progress_in(group));
             if let Some(call) = told.filter(|told| told.0.entered == sequence).and_then(|told| told.0.call) {
                 calls.insert(*member, call);
             }

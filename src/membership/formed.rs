@@ -58,7 +58,7 @@ impl Cluster {
             server_num: self.rules.server_num,
             secret: self.identity.secret,
             agreed: self.agreed(),
-            restarts: node.restarts,
+            restarts: node.lives.restarts,
             makings,
             members: self.members_told(index, place.rank, node.role()),
         }
@@ -106,10 +106,10 @@ impl Cluster {
 
     pub(super) fn epoch_record(&self) -> EpochRecord {
         let seat = |node: &Node| SeatRecord {
-            register: Register::clone(node.before.as_ref().unwrap_or(&node.register)),
+            register: Register::clone(node.lives.before.as_ref().unwrap_or(&node.register)),
             rank: node.place.map_or(0, |place| place.rank),
-            token: node.token,
-            restarts: node.restarts,
+            token: node.lives.token,
+            restarts: node.lives.restarts,
         };
         EpochRecord {
             epoch: self.epoch,

@@ -128,8 +128,8 @@ impl Forming {
         let silent: Vec<(u32, ConnId)> = cluster
             .nodes
             .iter()
-            .filter(|(_, node)| node.heartbeat.is_some() || node.challenged.is_some())
-            .filter(|(_, node)| now.since(node.heard) > silence)
+            .filter(|(_, node)| node.signs.heartbeat.is_some() || node.challenged.is_some())
+            .filter(|(_, node)| now.since(node.signs.heard) > silence)
             .filter_map(|(key, node)| Some((*key, node.conn?)))
             .collect();
         for (key, conn) in silent {

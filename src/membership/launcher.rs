@@ -61,7 +61,7 @@ impl Scheduler {
             }
             return;
         }
-        node.witness = Some(Witness { by: None, at: now, evidence });
+        node.evidence.witness = Some(Witness { by: None, at: now, evidence });
         if !cluster.job.is_broken_for_good() {
             self.detector.look_into(cluster, now, key);
         }
@@ -112,18 +112,18 @@ impl Nodes {
     }
 
     fn count_abandoned(&mut self, key: u32) {
-        let next = self.values().filter_map(|node| node.abandoned_as).max().map_or(0, |last| last + 1);
+        let next = self.values().filter_map(|node| node.abandoned.nth()).max().map_or(0, |last| last + 1);
         if let Some(node) = self.get_mut(key) {
-            node.abandoned_as.get_or_insert(next);
+            node.abandoned.count_as(next);
         }
     }
 
     /// The node that is not here, and whose place was abandoned before that of this node, or while that one's was not. A
     /// node that heard of that may have left this run since, which is not written down: it is not the cause.
     pub(super) fn abandoned_earlier(&self, key: u32) -> Option<u32> {
-        let own = self.get(&key)?.abandoned_as.unwrap_or(usize::MAX);
+        let own = self.get(&key)?.abandoned.nth().unwrap_or(usize::MAX);
         let earlier = self.iter().filter(|(_, node)| node.is_member() && node.conn.is_none());
-        let earlier = earlier.filter_map(|(key, node)| Some((node.abandoned_as?, *key)));
+        let earlier = earlier.filter_map(|(key, node)| Some((node.abandoned.nth()?, *key)));
         earlier.min().filter(|(first, _)| *first < own).map(|(_, key)| key)
     }
 
@@ -137,7 +137,7 @@ impl Nodes {
     /// rightly, and is not written a second time.
     pub(super) fn all_abandoned(&self) -> Vec<u32> {
         let said = self.iter().filter(|(_, node)| node.abandoned.is_said());
-        let mut said: Vec<_> = said.map(|(key, node)| (node.abandoned_as, *key)).collect();
+        let mut said: Vec<_> = said.map(|(key, node)| (node.abandoned.nth(), *key)).collect();
         said.sort_unstable();
         said.into_iter().map(|(_, key)| key).collect()
     }
@@ -160,7 +160,7 @@ fn was_run_by(word: &ChildEnded, register: &Register) -> bool {
 impl Node {
     /// Whether its launcher starts nobody in its place, as far as its own signs of life leave that word standing.
     pub(super) fn is_abandoned(&self) -> bool {
-        self.abandoned.stands(self.heard)
+        self.abandoned.stands(self.signs.heard)
     }
 }
 

@@ -48,16 +48,7 @@ impl FailureDetector {
     pub(super) fn heartbeat(&self, cluster: &mut Cluster, now: Time, key: u32, heartbeat: &Heartbeat) {
         let interval = cluster.interval();
         let Some(node) = cluster.nodes.get_mut(key) else { return };
-        // Its newest echo is that of the heartbeat before this one, or newer than the one it told before: it has heard what
-        // was sent when the one before came, and nothing says that it has heard anything since. Where that was long ago there
-        // was nothing to hear: its heartbeats were held up, behind a long value or since its host is busy.
-        node.is_deaf = heartbeat.echoed <= node.echoed && heartbeat.sequence > heartbeat.echoed.saturating_add(1);
-        if let Some(before) = node.heartbeat.filter(|_| !node.is_deaf) {
-            node.hearing = node.hearing.max(before).max(now - interval);
-        }
-        node.echoed = heartbeat.echoed;
-        node.heartbeat = Some(now);
-        node.asked = None;
+        node.signs.heartbeat(now, interval, heartbeat);
         cluster.send_to(key, Message::HeartbeatEcho(HeartbeatEcho { sequence: heartbeat.sequence }));
     }
 
@@ -69,16 +60,16 @@ impl FailureDetector {
         }
         let (silence, late) = (cluster.silence(), cluster.interval() * LATE);
         let standing = cluster.nodes.iter();
-        let standing =
-            standing.filter(|(_, node)| node.is_member() && node.conn.is_some() && node.confirmed_lost.is_none());
+        let standing = standing
+            .filter(|(_, node)| node.is_member() && node.conn.is_some() && node.evidence.confirmed_lost.is_none());
         let quiet: Vec<u32> = standing
-            .filter(|(_, node)| now.since(node.heard) >= late || node.unhearing(now) >= silence)
+            .filter(|(_, node)| now.since(node.signs.heard) >= late || node.signs.unhearing(now) >= silence)
             .map(|(key, _)| *key)
             .collect();
         let mut losses = Vec::new();
         for key in quiet {
             let node = &cluster.nodes[&key];
-            let (unheard, unhearing) = (now.since(node.heard), node.unhearing(now));
+            let (unheard, unhearing) = (now.since(node.signs.heard), node.signs.unhearing(now));
             if unheard < silence && unhearing < silence {
                 self.probe(cluster, key);
             } else if unheard < silence {
@@ -136,15 +127,15 @@ impl FailureDetector {
             // Another life may have its place.
             let is_it = |node: &&mut Node| node.register.process == process && node.is_member();
             let Some(node) = cluster.nodes.get_mut(key).filter(is_it) else { continue };
-            let unheard = now.since(node.heard);
+            let unheard = now.since(node.signs.heard);
             match (liveness, &mut node.detached) {
                 (Liveness::Gone, Some(_)) => {
-                    node.process_gone = true;
+                    node.evidence.process_gone = true;
                     losses.extend(process_gone(cluster, now, key));
                 }
                 (Liveness::Gone, None) => {
                     // What it last said (that it leaves, that it aborts) may not have been read: a timer comes after that.
-                    node.process_gone = true;
+                    node.evidence.process_gone = true;
                     cluster.out.at(now, Due::Judge(key));
                 }
                 (Liveness::Alive, Some(detached)) => {
@@ -176,12 +167,12 @@ impl FailureDetector {
     pub(super) fn judge(&mut self, cluster: &mut Cluster, now: Time, key: u32) -> Option<Loss> {
         let silence = cluster.silence();
         let node = cluster.nodes.get(&key)?;
-        if node.process_gone {
+        if node.evidence.process_gone {
             return process_gone(cluster, now, key);
         }
         let detached = node.detached.clone()?;
-        let witness = node.witness.clone().filter(|witness| now.since(witness.at) < silence);
-        let witness = witness.filter(|witness| witness.suffices(detached.how, node.heard));
+        let witness = node.evidence.witness.clone().filter(|witness| now.since(witness.at) < silence);
+        let witness = witness.filter(|witness| witness.suffices(detached.how, node.signs.heard));
         let away = now.since(detached.since);
         let heard = node.last_heard(now);
         let ended = match detached.how {
@@ -221,7 +212,11 @@ impl FailureDetector {
 
 fn process_gone(cluster: &Cluster, now: Time, key: u32) -> Option<Loss> {
     let node = cluster.nodes.get(&key)?;
-    let words = node.witness.as_ref().filter(|witness| witness.by.is_none() && !witness.is_disproved(node.heard));
+    let words = node
+        .evidence
+        .witness
+        .as_ref()
+        .filter(|witness| witness.by.is_none() && !witness.is_disproved(node.signs.heard));
     let words = words.map_or_else(String::new, |witness| format!(" (it {})", witness.evidence));
     let how = match &node.detached {
         Some(detached) => format!("and its connection has ended ({})", detached.words),
@@ -266,8 +261,8 @@ impl Cluster {
     /// Asks a node for a heartbeat, unless one is on its way.
     pub(super) fn ask_for_heartbeat(&mut self, now: Time, key: u32) {
         let Some(node) = self.nodes.get_mut(key) else { return };
-        if node.conn.is_some() && node.asked.is_none_or(|asked| now.since(asked) > REATTACH / 2) {
-            node.asked = Some(now);
+        if node.conn.is_some() && node.signs.asked.is_none_or(|asked| now.since(asked) > REATTACH / 2) {
+            node.signs.asked = Some(now);
             self.send_to(key, Message::Report);
         }
     }

@@ -142,7 +142,7 @@ impl Groups {
             self.calls.remove(&group);
             self.revoked.remove(&group);
             for (_, node) in cluster.nodes.all_mut() {
-                node.progress.retain(|(progress, _)| progress.group != group);
+                node.course.progress.retain(|(progress, _)| progress.group != group);
             }
         }
         Some(is_last)

@@ -24,6 +24,7 @@ mod breaking;
 mod cluster;
 mod connections;
 mod contract;
+mod course;
 mod dispute;
 mod ending;
 mod formed;
@@ -49,6 +50,7 @@ mod rejoining;
 mod restart;
 mod returning;
 mod revocation;
+mod signs;
 mod standing;
 mod status;
 mod store;
@@ -140,7 +142,7 @@ impl Scheduler {
             Input::Heard(conn) => {
                 let key = self.cluster.connections.node(conn);
                 if let Some(node) = key.and_then(|key| self.cluster.nodes.get_mut(key)) {
-                    node.heard = now;
+                    node.signs.heard = now;
                 }
             }
             Input::Closed(conn, how, words) => self.closed(now, conn, how, words),
@@ -257,7 +259,7 @@ impl Scheduler {
         let (key, is_told) = (known.node, known.reading.is_some());
         let Some(key) = key else { return self.first_message(now, conn, is_told, message) };
         let Some(node) = self.cluster.nodes.get_mut(key) else { return };
-        node.heard = now;
+        node.signs.heard = now;
         let (is_lost, life) = (node.presence.is_lost(), node.register.incarnation);
         match message {
             Message::Register(register) if register.incarnation == life => self.register(now, conn, register),

@@ -1,10 +1,12 @@
 //! What the scheduler knows of one node.
 
 use super::contract::{Closed, ConnId};
-use super::standing::{Abandonment, Presence};
-use crate::error::{Culprit, LastCall};
-use crate::types::{Epoch, GroupId, Role, Time, TokenHash};
-use crate::wire::{GroupProgress, MessageWait, Register};
+use super::course::Course;
+use super::signs::Signs;
+use super::standing::{AbandonedPlace, Presence};
+use crate::error::Culprit;
+use crate::types::{Epoch, Role, Time, TokenHash};
+use crate::wire::Register;
 use std::time::Duration;
 
 /// How many open suspicions of one node are kept; beyond that the oldest is forgotten.
@@ -45,6 +47,27 @@ pub(super) struct Place {
     pub(super) local_size: u32,
 }
 
+/// What speaks for the loss of a node.
+#[derive(Debug, Default)]
+pub(super) struct Evidence {
+    pub(super) witness: Option<Witness>,
+    /// Its process was seen to be gone while its connection was open: what it last said may still have to be read.
+    pub(super) process_gone: bool,
+    /// Its loss is certain: why it would be called lost, if nobody else were the cause.
+    pub(super) confirmed_lost: Option<String>,
+}
+
+/// The lives of a node.
+#[derive(Debug, Default)]
+pub(super) struct Lives {
+    /// With recovery: what the token hashes to that lets its next life in.
+    pub(super) token: Option<TokenHash>,
+    /// It has come back, and waits for the next epoch: the life that had its place in this one.
+    pub(super) before: Option<Box<Register>>,
+    /// How often it has come back and taken part again.
+    pub(super) restarts: u32,
+}
+
 /// One worker or server.
 #[derive(Debug)]
 pub(super) struct Node {
@@ -56,44 +79,17 @@ pub(super) struct Node {
     pub(super) presence: Presence,
     pub(super) conn: Option<ConnId>,
     pub(super) detached: Option<Detached>,
-    /// Why it would be called lost, if nobody else were the cause.
-    pub(super) confirmed_lost: Option<String>,
-    /// Its process was seen to be gone while its connection was open: what it last said may still have to be read.
-    pub(super) process_gone: bool,
-    /// Its last sign of life.
-    pub(super) heard: Time,
-    /// When that was sent which it has last shown to have heard, or later: an interval before it showed so, at the earliest.
-    pub(super) hearing: Time,
-    /// Its newest heartbeat says that it has not heard what was sent before it.
-    pub(super) is_deaf: bool,
-    /// When its present connection began.
-    pub(super) attached: Time,
-    pub(super) echoed: u64,
-    /// When its last heartbeat came; none yet in this connection.
-    pub(super) heartbeat: Option<Time>,
-    /// When it was last asked for a heartbeat.
-    pub(super) asked: Option<Time>,
+    pub(super) signs: Signs,
+    pub(super) evidence: Evidence,
     pub(super) suspicions: Vec<Suspicion>,
-    pub(super) witness: Option<Witness>,
     /// What its launcher has said of its place.
-    pub(super) abandoned: Abandonment,
-    /// Which place was given up first in this epoch, also before somebody was started in it after all. Gone with its next sign of
-    /// life.
-    pub(super) abandoned_as: Option<usize>,
+    pub(super) abandoned: AbandonedPlace,
     /// The epoch that it has taken up.
     pub(super) epoch: Epoch,
-    /// With recovery: what the token hashes to that lets its next life in.
-    pub(super) token: Option<TokenHash>,
-    /// It has come back, and waits for the next epoch: the life that had its place in this one.
-    pub(super) before: Option<Box<Register>>,
-    /// How often it has come back and taken part again.
-    pub(super) restarts: u32,
+    pub(super) lives: Lives,
     /// When it was last asked for a sign because another process wants its place.
     pub(super) challenged: Option<Time>,
-    /// How far it is in each group, and when it said so. Few groups: searched in order.
-    pub(super) progress: Vec<(GroupProgress, Time)>,
-    /// For which messages it waits, and when it said so.
-    pub(super) waits: Option<Box<(Vec<MessageWait>, Time)>>,
+    pub(super) course: Course,
 }
 
 impl Node {
@@ -106,84 +102,57 @@ impl Node {
             presence: Presence::Member,
             conn: Some(conn),
             detached: None,
-            confirmed_lost: None,
-            process_gone: false,
-            heard: now,
-            hearing: now,
-            is_deaf: false,
-            attached: now,
-            echoed: 0,
-            heartbeat: None,
-            asked: None,
+            signs: Signs::new(now),
+            evidence: Evidence::default(),
             suspicions: Vec::new(),
-            witness: None,
-            abandoned: Abandonment::None,
-            abandoned_as: None,
+            abandoned: AbandonedPlace::default(),
             epoch: super::FIRST_EPOCH,
-            token: None,
-            before: None,
-            restarts: 0,
+            lives: Lives::default(),
             challenged: None,
-            progress: Vec::new(),
-            waits: None,
+            course: Course::default(),
         }
     }
 
-    /// A new connection stands for it.
-    /// It counts as having heard what was sent at `hearing`, but not `now`: else one that hears nothing could put its end off
-    /// for ever by coming back.
+    /// A new connection stands for it, and it has heard what was sent at `hearing`: see [`Signs::attach`].
     pub(super) fn attach(&mut self, conn: ConnId, now: Time, hearing: Time) {
         self.conn = Some(conn);
         self.detached = None;
-        self.confirmed_lost = None;
-        self.process_gone = false;
-        self.heard = now;
-        self.hearing = self.hearing.max(hearing);
-        self.attached = now;
-        self.heartbeat = None;
-        self.asked = None;
-        self.witness = None;
-        self.is_not_abandoned(); // it lives
-    }
-
-    /// What was said of its place does not count any more.
-    pub(super) fn is_not_abandoned(&mut self) {
-        (self.abandoned, self.abandoned_as) = (Abandonment::None, None);
+        self.evidence = Evidence::default();
+        self.signs.attach(now, hearing);
+        self.abandoned = AbandonedPlace::default(); // it lives
     }
 
     /// It takes part in this epoch, which begins now: what was said in the one before does not concern it.
     pub(super) fn begin_epoch(&mut self, epoch: Epoch) {
-        self.progress.clear();
-        self.waits = None;
+        self.course = Course::default();
         self.suspicions.clear();
-        self.witness = None;
-        self.is_not_abandoned();
-        self.token = self.next_token();
-        if self.before.take().is_some() {
-            self.restarts += 1;
+        self.evidence.witness = None;
+        self.abandoned = AbandonedPlace::default();
+        self.lives.token = self.next_token();
+        if self.lives.before.take().is_some() {
+            self.lives.restarts += 1;
             self.epoch = epoch; // the only one that it ever hears of
         }
     }
 
     /// What was known of its last life does not concern this one.
     pub(super) fn begin_anew(&mut self, now: Time) {
-        (self.hearing, self.attached, self.echoed, self.is_deaf) = (now, now, 0, false);
-        (self.heartbeat, self.asked, self.witness) = (None, None, None);
+        self.signs = Signs::new(now);
+        self.evidence.witness = None;
         self.suspicions.clear();
-        self.progress.clear();
-        self.waits = None;
+        self.course = Course::default();
     }
 
     /// Whether it can take part in the next epoch, where it waits for it if `inside`. Of one whose launcher has given its
     /// place up that is not known before it is heard later, or lost: the end of its connection may be on its way.
     pub(super) fn is_ready(&self, inside: bool) -> bool {
-        let is_there = self.is_member() && self.conn.is_some() && self.confirmed_lost.is_none() && !self.is_abandoned();
-        is_there && (inside || self.is_back())
+        let is_there = self.is_member() && self.conn.is_some() && self.evidence.confirmed_lost.is_none();
+        is_there && !self.is_abandoned() && (inside || self.is_back())
     }
 
     /// Whether it has come back, and waits for the next epoch; it may be lost once more meanwhile.
     pub(super) fn is_back(&self) -> bool {
-        self.before.is_some()
+        self.lives.before.is_some()
     }
 
     /// It was a node's before this scheduler was started again, and has not attached since.
@@ -191,49 +160,13 @@ impl Node {
         self.conn.is_none() && self.epoch == Epoch(0) && !self.is_back()
     }
 
-    /// When it last gave a sign of life, as the end of a sentence; nothing where [`Node::heard_in`] says more.
+    /// When it last gave a sign of life, as the end of a sentence; nothing where [`Course::heard_in`] says more.
     pub(super) fn last_heard(&self, now: Time) -> String {
         match self.is_unheard() {
             true => "; not heard since the scheduler was started again".to_owned(),
-            false if self.newest_call().is_some() => String::new(),
-            false => format!("; last heard {} ago", span(now.since(self.heard))),
+            false if self.course.newest_call().is_some() => String::new(),
+            false => format!("; last heard {} ago", span(now.since(self.signs.heard))),
         }
-    }
-
-    /// The collective in which it was heard last, as the end of a sentence; or after which, where it was in none.
-    pub(super) fn heard_in(&self, now: Time) -> String {
-        let Some((progress, told)) = self.newest_call() else { return String::new() };
-        let place = if is_inside(progress) { "in" } else { "after" };
-        let kind = progress.call.map_or_else(|| "collective".to_owned(), |call| call.kind.to_string());
-        let (number, group, ago) = (progress.entered, progress.group, now.since(*told).as_secs_f64());
-        format!("; last heard {place} {kind} #{number} on {group}, {ago:.1} s before")
-    }
-
-    /// The same collective.
-    pub(super) fn last_call(&self) -> Option<LastCall> {
-        self.newest_call().map(|(progress, _)| LastCall { group: progress.group, sequence: progress.entered })
-    }
-
-    /// The newest that it has entered, rather one that it was in.
-    fn newest_call(&self) -> Option<&(GroupProgress, Time)> {
-        let entered = |(progress, told): &(GroupProgress, Time)| *told - Duration::from_millis(progress.age_ms);
-        let known = self.progress.iter().filter(|(progress, _)| progress.entered > 0);
-        known.max_by_key(|known| (is_inside(&known.0), entered(known)))
-    }
-
-    /// For how long it has not heard the scheduler, by what its heartbeats say.
-    pub(super) fn unhearing(&self, now: Time) -> Duration {
-        if self.is_deaf {
-            now.since(self.hearing)
-        } else {
-            Duration::ZERO
-        }
-    }
-
-    /// It has answered what its present connection began with.
-    pub(super) fn has_answered(&mut self) {
-        self.hearing = self.hearing.max(self.attached);
-        self.is_deaf = false;
     }
 
     /// With recovery: what the token hashes to that lets the life after the present one in.
@@ -260,21 +193,17 @@ impl Node {
         }
     }
 
-    pub(super) fn progress_in(&self, group: GroupId) -> Option<&(GroupProgress, Time)> {
-        self.progress.iter().find(|(progress, _)| progress.group == group)
-    }
-
     /// The scheduler itself stood still for this long: the node is not to be blamed for it. All that its signs of life are
     /// compared with moves as well: nobody has been heard since it was asked, suspected or reported dead, because time was lent.
     pub(super) fn forgive(&mut self, late: Duration, now: Time) {
-        let heard = self.heard;
-        self.witness.take_if(|witness| witness.is_disproved(heard));
-        let signs = [&mut self.heard, &mut self.hearing, &mut self.attached].into_iter();
+        let heard = self.signs.heard;
+        self.evidence.witness.take_if(|witness| witness.is_disproved(heard));
         let asked = self.challenged.iter_mut().chain(self.abandoned.time());
         let detached = self.detached.iter_mut().map(|detached| &mut detached.since);
-        let witness = self.witness.iter_mut().map(|witness| &mut witness.at);
+        let witness = self.evidence.witness.iter_mut().map(|witness| &mut witness.at);
         let suspicions = self.suspicions.iter_mut().map(|suspicion| &mut suspicion.at);
-        signs.chain(asked).chain(detached).chain(witness).chain(suspicions).for_each(|at| at.forgive(late, now));
+        let times = self.signs.times().into_iter().chain(asked).chain(detached).chain(witness).chain(suspicions);
+        times.for_each(|at| at.forgive(late, now));
     }
 
     /// Keeps a suspicion of its own, once per peer.
@@ -285,10 +214,6 @@ impl Node {
         }
         self.suspicions.push(Suspicion { peer, at: now, answered: false });
     }
-}
-
-fn is_inside(progress: &GroupProgress) -> bool {
-    progress.entered > progress.finished
 }
 
 /// `node "3" on host b (pid 812)`
@@ -309,7 +234,3 @@ pub(super) fn span(span: Duration) -> String {
 pub(super) fn counted(count: u32, what: impl std::fmt::Display) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
-
-#[cfg(test)]
-#[path = "last_call_test.rs"]
-mod tests;

@@ -86,7 +86,7 @@ impl Nodes {
             let first = if node.role() == Role::Server { worker_num } else { 0 };
             let index = first + place.rank;
             node.place = Some(place);
-            node.token = node.next_token();
+            node.lives.token = node.next_token();
             self.enter(index, &node.register);
             self.by_key.insert(index, node);
         }
@@ -99,7 +99,7 @@ impl Nodes {
         self.enter(key, &register);
         self.fenced.insert(node.register.incarnation);
         let last = std::mem::replace(&mut *node.register, register);
-        node.before.get_or_insert_with(|| Box::new(last));
+        node.lives.before.get_or_insert_with(|| Box::new(last));
         node.presence.return_as_member();
         self.present += 1;
         let conn = node.conn.take();
@@ -167,7 +167,7 @@ impl Nodes {
 
     /// The lives that others have replaced. One whose place another will have from the next epoch on is not fenced in this one.
     pub(super) fn fenced(&self) -> Vec<Incarnation> {
-        let before = self.values().filter_map(|node| node.before.as_ref());
+        let before = self.values().filter_map(|node| node.lives.before.as_ref());
         let seated: BTreeSet<Incarnation> = before.map(|before| before.incarnation).collect();
         self.fenced.iter().filter(|life| !seated.contains(life)).copied().collect()
     }
@@ -196,6 +196,6 @@ impl Nodes {
     }
 
     pub(super) fn is_confirmed_lost(&self, key: u32) -> bool {
-        self.get(&key).is_some_and(|node| node.confirmed_lost.is_some())
+        self.get(&key).is_some_and(|node| node.evidence.confirmed_lost.is_some())
     }
 }

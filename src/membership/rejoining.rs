@@ -70,7 +70,7 @@ impl Scheduler {
     pub(super) fn in_epoch(&mut self, key: u32, word: &InEpoch) {
         if let Some(node) = self.cluster.nodes.get_mut(key) {
             node.epoch = word.epoch;
-            node.has_answered();
+            node.signs.has_answered();
         }
     }
 }

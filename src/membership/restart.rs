@@ -117,8 +117,8 @@ impl Cluster {
             node.detached =
                 Some(Detached { since: now, how: Closed::Broken, words, probe_wait: Duration::from_millis(1) });
             node.place = Some(place);
-            node.token = seat.token;
-            node.restarts = seat.restarts;
+            node.lives.token = seat.token;
+            node.lives.restarts = seat.restarts;
             node.epoch = Epoch(0); // it says so
             self.nodes.insert(index, Box::new(node));
         }

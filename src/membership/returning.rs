@@ -75,7 +75,8 @@ impl Scheduler {
                     return Err((failure.status, format!("{} comes back in vain: {failure}", name(register))));
                 }
                 let tokens = register.reentry.iter().flat_map(|reentry| &reentry.tokens);
-                let known = node.token.is_some_and(|hash| tokens.into_iter().any(|token| TokenHash::of(token) == hash));
+                let known =
+                    node.lives.token.is_some_and(|hash| tokens.into_iter().any(|token| TokenHash::of(token) == hash));
                 let lost = node.presence.lost_since().map_or(Duration::ZERO, |since| now.since(since));
                 if known || lost >= WITHOUT_TOKEN {
                     return Ok(None);
@@ -95,7 +96,7 @@ impl Scheduler {
     pub(super) fn challenge(&mut self, now: Time, key: u32, register: &Register) -> Result<Wait, Refusal> {
         let node = self.cluster.nodes.get_mut(key).expect("the caller has found it");
         let asked = node.challenged.filter(|asked| now.since(*asked) < CHALLENGE);
-        if asked.is_some_and(|asked| node.conn.is_some() && node.heard > asked) {
+        if asked.is_some_and(|asked| node.conn.is_some() && node.signs.heard > asked) {
             node.challenged = None;
             let (newcomer, held, since) = (name(register), node.culprit(), span(now.since(node.since)));
             return refused(format!(

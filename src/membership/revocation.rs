@@ -123,7 +123,7 @@ impl Groups {
         }
         let entered = |(progress, told): &(GroupProgress, Time)| *told - Duration::from_millis(progress.age_ms);
         let goes_on = |group: GroupId| !self.revoked.contains_key(&group);
-        node.progress.iter().any(|known| goes_on(known.0.group) && entered(known) > revoked.at + HELD)
+        node.course.progress.iter().any(|known| goes_on(known.0.group) && entered(known) > revoked.at + HELD)
     }
 }
 

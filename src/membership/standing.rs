@@ -12,6 +12,7 @@
 
 use super::timers::HELD;
 use crate::types::Time;
+use std::ops::{Deref, DerefMut};
 
 /// Whether a node counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,6 +119,40 @@ impl Abandonment {
             Abandonment::Since(at) => Some(at),
             Abandonment::None | Abandonment::Earlier => None,
         }
+    }
+}
+
+/// What a launcher has said of a node's place, and when in the order of such words.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct AbandonedPlace {
+    word: Abandonment,
+    /// Which place was given up first in this epoch, also before somebody was started in it after all. Gone with the node's next
+    /// sign of life.
+    nth: Option<usize>,
+}
+
+impl AbandonedPlace {
+    pub(super) fn nth(&self) -> Option<usize> {
+        self.nth
+    }
+
+    /// It is this in the order of words, unless it was counted before.
+    pub(super) fn count_as(&mut self, nth: usize) {
+        self.nth.get_or_insert(nth);
+    }
+}
+
+impl Deref for AbandonedPlace {
+    type Target = Abandonment;
+
+    fn deref(&self) -> &Abandonment {
+        &self.word
+    }
+}
+
+impl DerefMut for AbandonedPlace {
+    fn deref_mut(&mut self) -> &mut Abandonment {
+        &mut self.word
     }
 }
 

@@ -184,7 +184,7 @@ impl JobStatus<'_> {
         let state = match node.presence {
             Presence::Left => NodeState::Left,
             Presence::Lost { .. } => NodeState::Lost,
-            Presence::Member if node.conn.is_none() || node.confirmed_lost.is_some() => NodeState::Away,
+            Presence::Member if node.conn.is_none() || node.evidence.confirmed_lost.is_some() => NodeState::Away,
             Presence::Member if node.is_back() => NodeState::Back,
             Presence::Member if is_recovering => NodeState::Recovering,
             Presence::Member => NodeState::Member,
@@ -195,8 +195,8 @@ impl JobStatus<'_> {
         StatusNode {
             who: node.culprit(),
             state,
-            heard_ms: (!node.is_unheard()).then(|| milliseconds(self.view.now.since(node.heard))),
-            restarts: node.restarts,
+            heard_ms: (!node.is_unheard()).then(|| milliseconds(self.view.now.since(node.signs.heard))),
+            restarts: node.lives.restarts,
             calls,
             more: more as u32,
             waits: if node.is_member() { self.view.waits_of(node) } else { Vec::new() },

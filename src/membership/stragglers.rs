@@ -119,10 +119,10 @@ impl Stragglers {
             .map(|progress| (progress, now))
             .collect();
         if let Some(node) = cluster.nodes.get_mut(key) {
-            node.progress = known;
+            node.course.progress = known;
             // Each group's newest comes first; what follows is only to be compared.
             let mut seen = BTreeSet::new();
-            node.progress.retain(|(progress, _)| seen.insert(progress.group));
+            node.course.progress.retain(|(progress, _)| seen.insert(progress.group));
         }
         self.settle(cluster, groups, now, key);
     }
@@ -143,7 +143,7 @@ impl Stragglers {
     ) {
         waits.retain(|wait| groups.table.is_in(wait.group, key));
         if let Some(node) = cluster.nodes.get_mut(key) {
-            node.waits = (!waits.is_empty()).then(|| Box::new((waits, now)));
+            node.course.waits = (!waits.is_empty()).then(|| Box::new((waits, now)));
         }
     }
 }
@@ -175,7 +175,8 @@ impl View<'_> {
     /// asked: a member that has said nothing since it began is absent when more than a heartbeat of it is missing.
     pub(super) fn waited_in(&self, group: GroupId, members: &[u32]) -> Option<StatusGroup> {
         let waits = |key: &u32| {
-            let (progress, told) = self.cluster.nodes.get(key).filter(|node| node.is_member())?.progress_in(group)?;
+            let (progress, told) =
+                self.cluster.nodes.get(key).filter(|node| node.is_member())?.course.progress_in(group)?;
             let inside = progress.entered > progress.finished && progress.age_ms >= WAITS_AFTER_MS;
             inside.then(|| (progress, Duration::from_millis(progress.age_ms) + self.now.since(*told)))
         };
@@ -188,7 +189,7 @@ impl View<'_> {
         let mut absent: Vec<u32> = Vec::new();
         for key in members.iter().filter(|key| self.entered(**key, group) < sequence) {
             let Some(node) = self.cluster.nodes.get(key) else { continue };
-            let has_told = node.heartbeat.is_some_and(|at| at >= since);
+            let has_told = node.signs.heartbeat.is_some_and(|at| at >= since);
             if !has_told && overdue {
                 query.waiting.insert(*key);
             }
@@ -211,7 +212,7 @@ impl View<'_> {
 
     /// The newest collective of a group that a node is known to have entered.
     fn entered(&self, key: u32, group: GroupId) -> u64 {
-        let progress = self.cluster.nodes.get(&key).and_then(|node| node.progress_in(group));
+        let progress = self.cluster.nodes.get(&key).and_then(|node| node.course.progress_in(group));
         progress.map_or(0, |(progress, _)| progress.entered)
     }
 
@@ -226,12 +227,12 @@ impl View<'_> {
 
     fn absence(&self, key: u32, query: &Query) -> Option<Absence> {
         let node = self.cluster.nodes.get(&key)?;
-        let known = node.progress_in(query.group);
+        let known = node.course.progress_in(query.group);
         let state = match known {
             _ if node.presence == Presence::Left => AbsenceState::Left,
             _ if node.conn.is_none() || node.presence.is_lost() => AbsenceState::Silent,
             // Nor has one answered that has only just attached again: what is known is from before.
-            _ if node.heartbeat.is_none() || query.waiting.contains(&key) => AbsenceState::Silent,
+            _ if node.signs.heartbeat.is_none() || query.waiting.contains(&key) => AbsenceState::Silent,
             None => AbsenceState::Never,
             Some((progress, _)) if progress.entered == 0 => AbsenceState::Never,
             Some((progress, _)) if progress.entered > progress.finished => AbsenceState::Inside,
@@ -251,7 +252,7 @@ impl View<'_> {
 
     /// For which messages a node waits, in groups that still hold.
     pub(super) fn waits_of(&self, node: &Node) -> Vec<MessageWait> {
-        let waits = node.waits.as_deref().filter(|_| !self.cluster.job.is_broken());
+        let waits = node.course.waits.as_deref().filter(|_| !self.cluster.job.is_broken());
         let Some((waits, told)) = waits else { return Vec::new() };
         let since = milliseconds(self.now.since(*told));
         let holds = |wait: &&MessageWait| !self.groups.is_revoked(wait.group);
@@ -271,7 +272,7 @@ impl View<'_> {
             let age_ms = progress.age_ms.saturating_add(milliseconds(self.now.since(*told)));
             GroupProgress { age_ms, ..progress.clone() }
         };
-        node.progress.iter().filter(inside).map(since).collect()
+        node.course.progress.iter().filter(inside).map(since).collect()
     }
 }
 

@@ -42,9 +42,9 @@ impl Cluster {
             self.send_to(key, Message::PeerReport(PeerReport { peer, state: PeerState::Left, culprit }));
             return false;
         }
-        let is_known = |witness: &Witness| witness.by.is_none() && !witness.is_disproved(suspected.heard);
-        if !suspected.witness.as_ref().is_some_and(is_known) {
-            suspected.witness = Some(Witness { by: Some(key), at: now, evidence: suspect.evidence });
+        let is_known = |witness: &Witness| witness.by.is_none() && !witness.is_disproved(suspected.signs.heard);
+        if !suspected.evidence.witness.as_ref().is_some_and(is_known) {
+            suspected.evidence.witness = Some(Witness { by: Some(key), at: now, evidence: suspect.evidence });
         }
         if let Some(node) = self.nodes.get_mut(key) {
             node.suspect(peer, now);
@@ -92,9 +92,10 @@ impl Cluster {
     fn is_cleared(&self, now: Time, suspicion: &Suspicion) -> bool {
         self.nodes.get(&suspicion.peer).is_none_or(|peer| match peer.presence {
             Presence::Member => {
-                let is_well =
-                    peer.conn.is_some() && peer.confirmed_lost.is_none() && peer.unhearing(now) <= self.interval() * 2;
-                is_well && peer.heard > suspicion.at && now >= suspicion.at + HELD
+                let is_well = peer.conn.is_some()
+                    && peer.evidence.confirmed_lost.is_none()
+                    && peer.signs.unhearing(now) <= self.interval() * 2;
+                is_well && peer.signs.heard > suspicion.at && now >= suspicion.at + HELD
             }
             Presence::Left => true,
             Presence::Lost { .. } => false,
@@ -139,14 +140,14 @@ impl Cluster {
     /// that is still to be judged than one that is gone too.
     fn blames(&self, now: Time, key: u32) -> Option<u32> {
         let node = self.nodes.get(&key)?;
-        node.confirmed_lost.as_ref()?;
+        node.evidence.confirmed_lost.as_ref()?;
         let (gone, silence) = (self.gone_since(key), self.silence());
         let mut gone_too = None;
         for suspicion in node.suspicions.iter().filter(|suspicion| gone.since(suspicion.at) < silence) {
             if self.is_cleared(now, suspicion) {
                 continue;
             }
-            if self.nodes.get(&suspicion.peer).is_some_and(|peer| peer.confirmed_lost.is_none()) {
+            if self.nodes.get(&suspicion.peer).is_some_and(|peer| peer.evidence.confirmed_lost.is_none()) {
                 return Some(suspicion.peer);
             }
             gone_too = gone_too.or(Some(suspicion.peer));
@@ -156,7 +157,7 @@ impl Cluster {
 
     /// Since when a node whose loss is confirmed has been gone: its connection ended, or it was last heard.
     pub(super) fn gone_since(&self, key: u32) -> Time {
-        self.nodes.get(&key).map_or(Time(0), |node| node.detached.as_ref().map_or(node.heard, |gone| gone.since))
+        self.nodes.get(&key).map_or(Time(0), |node| node.detached.as_ref().map_or(node.signs.heard, |gone| gone.since))
     }
 }
 

@@ -13,15 +13,12 @@ const KNOWN_CALLS: &[&str] = &[
     "Engine in src/runtime/messages/ending.rs",
     "Mesh in src/runtime/links/mesh.rs",
     "Messages in src/runtime/messages/attend.rs",
-    "Scheduler in src/membership/admission.rs",
 ];
 
 /// Types that are still too large. What a user sets, and what a node says of itself, is as long as the list of it.
 const KNOWN_LARGE: &[&str] = &[
     "agent::Agent",
     "config::Settings",
-    "membership::Node",
-    "membership::Scheduler",
     "runtime/collectives::Collectives",
     "runtime/links::Mesh",
     "runtime/messages::Engine",
