@@ -8,6 +8,7 @@ use crate::net::testlink::TestLink;
 use crate::net::{unwrapped, Side, Wrap};
 use crate::runtime::collectives::job::Work;
 use crate::runtime::groups::group::Group;
+use crate::runtime::links::upgrade::Upgrade;
 use crate::runtime::memory::buffer::CallBuffers;
 use crate::runtime::node::cluster::{join_over, start_scheduler, Cluster, Joined};
 use crate::runtime::scheduler::serving::Serving;
@@ -49,7 +50,7 @@ fn scheduler_over(workers: u32, wrap: Wrap) -> SchedulerThread {
 }
 
 pub(crate) fn node(scheduler: &SchedulerThread, workers: u32, rank: u32, wrap: Wrap) -> Cluster {
-    node_with(scheduler, workers, rank, wrap, |_| ())
+    node_with(scheduler, workers, rank, wrap, Upgrade::none(), |_| ())
 }
 
 fn node_with(
@@ -57,6 +58,7 @@ fn node_with(
     workers: u32,
     rank: u32,
     wrap: Wrap,
+    upgrade: Upgrade,
     set: impl FnOnce(&mut Config),
 ) -> Cluster {
     let address = scheduler.addresses()[0];
@@ -72,7 +74,7 @@ fn node_with(
         config.set(key, &value).unwrap();
     }
     set(&mut config);
-    match join_over(config.settings().unwrap(), wrap).unwrap() {
+    match join_over(config.settings().unwrap(), wrap, upgrade).unwrap() {
         Joined::Node(cluster) => *cluster,
         Joined::SchedulerDone => panic!("a worker is no scheduler"),
     }
@@ -80,13 +82,23 @@ fn node_with(
 
 /// Runs `work` as every rank of a cluster; what each returned, in order of rank.
 pub(crate) fn run<T: Send>(workers: u32, wrap: &Wrap, work: impl Fn(&Cluster, &Group) -> T + Sync) -> Vec<T> {
+    run_upgraded(workers, wrap, |_| Upgrade::none(), work)
+}
+
+/// The same, with links that can be upgraded to this, by rank.
+pub(crate) fn run_upgraded<T: Send>(
+    workers: u32,
+    wrap: &Wrap,
+    upgrade: impl Fn(u32) -> Upgrade + Sync,
+    work: impl Fn(&Cluster, &Group) -> T + Sync,
+) -> Vec<T> {
     let scheduler = scheduler(workers);
     let results = std::thread::scope(|scope| {
         let ranks: Vec<_> = (0..workers)
             .map(|rank| {
-                let (scheduler, work) = (&scheduler, &work);
+                let (scheduler, work, upgrade) = (&scheduler, &work, upgrade(rank));
                 scope.spawn(move || {
-                    let cluster = node(scheduler, workers, rank, Arc::clone(wrap));
+                    let cluster = node_with(scheduler, workers, rank, Arc::clone(wrap), upgrade, |_| ());
                     let world = cluster.group(GroupId::WORLD);
                     let result = work(&cluster, &world);
                     cluster.finalize().unwrap();
@@ -336,7 +348,7 @@ fn an_abort_after_a_loss_ends_what_waits_and_is_not_the_first_cause() {
     };
     for to_all in [false, true] {
         let scheduler = scheduler_with(1, recovers);
-        let cluster = node_with(&scheduler, 1, 0, plain(), recovers);
+        let cluster = node_with(&scheduler, 1, 0, plain(), Upgrade::none(), recovers);
         scheduler.vanish();
         let (epoch, shared) = (cluster.epoch(), &cluster.shared);
         let abort = failure(Status::Aborted, epoch, None);
@@ -399,7 +411,7 @@ fn hccl_is_told_of_the_scheduler_and_of_this_node() {
     ] {
         config.set(key, &value).unwrap();
     }
-    let Joined::Node(cluster) = join_over(config.settings().unwrap(), plain()).unwrap() else {
+    let Joined::Node(cluster) = join_over(config.settings().unwrap(), plain(), Upgrade::none()).unwrap() else {
         panic!("a worker is no scheduler")
     };
     let cm = cluster.hccl_cm().unwrap();
@@ -421,7 +433,7 @@ fn a_node_that_has_a_launchers_rank_and_no_id_is_known_by_it_in_every_life() {
         config.set("server_num", "1").unwrap();
         config.set("rank_id", &rank.to_string()).unwrap();
         id.map_or(Ok(()), |id| config.set("node_id", id)).unwrap();
-        match join_over(config.settings().unwrap(), plain()).unwrap() {
+        match join_over(config.settings().unwrap(), plain(), Upgrade::none()).unwrap() {
             Joined::Node(cluster) => (cluster.node_id().to_owned(), cluster.finalize()).0,
             Joined::SchedulerDone => panic!("a node is no scheduler"),
         }

@@ -1,6 +1,6 @@
-//! Two members of a group whose links are no sockets, but memory in one process: both engines do what they do over TCP.
+//! Members of a group whose links are no sockets, but memory in one process: both engines do what they do over TCP.
 
-use super::cluster_test::{allreduce, barrier};
+use super::cluster_test::{allreduce, barrier, hard, plain, run_upgraded};
 use super::groups::group::Group;
 use super::messages::messages_test::all_to_all;
 use super::messages::{Direction, Post};
@@ -12,6 +12,8 @@ use crate::runtime::base::{clock::Clock, log::Logger, sync::Bell};
 use crate::runtime::links::link::{Link, LinkEnd, Moved};
 use crate::runtime::links::mesh::tests::formed;
 use crate::runtime::links::peers::Mail;
+use crate::runtime::links::upgrade::tests::InMemory;
+use crate::runtime::links::upgrade::Upgrade;
 use crate::runtime::memory::buffer::CallBuffers;
 use crate::runtime::state::node_state::NodeState;
 use crate::schedules::{Buffer, Span};
@@ -22,7 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Longer than what is sent at once.
-const LONG: usize = 1 << 20;
+const LONG: usize = 1 << 18;
 
 fn member(rank: u32) -> Arc<Group> {
     let shared = Arc::new(NodeState::new(Logger::new(LogLevel::Off, "test"), Clock::start(), Bell::new().unwrap()));
@@ -31,37 +33,27 @@ fn member(rank: u32) -> Arc<Group> {
     Arc::new(Group::new(GroupId::WORLD, vec![0, 1], &shared, &formed, 60_000).unwrap())
 }
 
-fn linked() -> [Arc<Group>; 2] {
-    let members = [0, 1].map(member);
-    for channel in [Channel::Collectives, Channel::Messages] {
-        let (lower, higher) = MemoryLink::pair();
-        members[0].deliver(channel, Mail::Up(1, Box::new(lower), Vec::new()));
-        members[1].deliver(channel, Mail::Up(0, Box::new(higher), Vec::new()));
-    }
-    members
-}
-
 fn over() -> Failure {
     let cause = "the test is over".to_owned();
     Failure { status: Status::State, culprit: None, cause, epoch: Epoch(1), group: None, sequence: 0 }
 }
 
+/// Ranks 0 and 1 offer it, and rank 2 does not: what two nodes go over is theirs alone.
 #[test]
-fn collectives_and_messages_go_over_links_that_are_no_sockets() {
-    let members = linked();
-    std::thread::scope(|scope| {
-        for (rank, group) in members.iter().enumerate() {
-            scope.spawn(move || {
-                for size in [1, 1000, LONG] {
-                    let sum = allreduce(group, &vec![rank as f32 + 1.0; size]).unwrap();
-                    assert!(sum.iter().all(|value| *value == 3.0));
-                    barrier(group).unwrap();
-                }
-                all_to_all(group, &[0, 1, 500, 65_536, 65_537, LONG]);
-            });
-        }
-    });
-    members.iter().for_each(|group| group.end_progress(over()));
+fn collectives_and_messages_go_over_links_that_were_upgraded_to_memory() {
+    for wrap in [plain(), hard(50)] {
+        let memory = InMemory::default();
+        let upgrade = |rank| if rank < 2 { memory.upgrade() } else { Upgrade::none() };
+        run_upgraded(3, &wrap, upgrade, |cluster, world| {
+            for size in [1, 1000, LONG] {
+                let sum = allreduce(world, &vec![world.rank().unwrap() as f32 + 1.0; size]).unwrap();
+                assert!(sum.iter().all(|value| *value == 6.0));
+                barrier(world).unwrap();
+            }
+            all_to_all(&cluster.group(GroupId::WORLD), &[0, 1, 500, 65_536, 65_537, LONG]);
+        });
+        assert_eq!(memory.made(), 4, "both ends of two links: the others are what they were");
+    }
 }
 
 /// Nothing is damaged there, so nothing is checked: that is the link's own matter, whatever the cluster agreed on.

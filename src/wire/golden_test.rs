@@ -408,6 +408,7 @@ pub(super) fn link_frames() -> Vec<(&'static str, LinkKind, Vec<u8>, &'static st
         to: 1,
         incarnation: Incarnation(counting(0x10)),
         proof: counting(0x80),
+        features: 0,
     };
     let reject = LinkReject { reason: LinkRejectReason::Crossing };
     vec![
@@ -416,13 +417,13 @@ pub(super) fn link_frames() -> Vec<(&'static str, LinkKind, Vec<u8>, &'static st
             LinkKind::Hello,
             bytes(&hello),
             "010000000000000000000000010000000001000000101112131415161718191a1b1c1d1e1f808182838485868788898a8b\
-             8c8d8e8f",
+             8c8d8e8f0000000000000000",
         ),
         (
             "LinkAccept",
             LinkKind::Accept,
-            bytes(&LinkAccept { proof: counting(0x90) }),
-            "909192939495969798999a9b9c9d9e9f",
+            bytes(&LinkAccept { proof: counting(0x90), features: 0 }),
+            "909192939495969798999a9b9c9d9e9f0000000000000000",
         ),
         ("LinkReject", LinkKind::Reject, bytes(&reject), "01"),
         (

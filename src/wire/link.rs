@@ -90,6 +90,8 @@ record! {
         pub incarnation: Incarnation,
         /// The first half of the epoch's secret.
         pub proof: [u8; PROOF_BYTES],
+        /// What the dialler offers to upgrade the link to, in bits.
+        pub features: u64,
     }
 }
 
@@ -98,6 +100,8 @@ record! {
     pub struct LinkAccept {
         /// The second half of the epoch's secret.
         pub proof: [u8; PROOF_BYTES],
+        /// Those of the features offered that the accepter offers, too: both ends upgrade the link so.
+        pub features: u64,
     }
 }
 

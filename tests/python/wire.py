@@ -151,9 +151,9 @@ def formed(payload):
     return dict(zip(names.split(), FORMED_HEAD.unpack_from(payload)))
 
 
-def link_hello(epoch, group, channel, dialler, wanted, incarnation, proof):
+def link_hello(epoch, group, channel, dialler, wanted, incarnation, proof, features=0):
     """The payload of a LinkHello; incarnation and proof have 16 bytes each."""
-    return struct.pack("<QIBII", epoch, group, channel, dialler, wanted) + incarnation + proof
+    return struct.pack("<QIBII", epoch, group, channel, dialler, wanted) + incarnation + proof + struct.pack("<Q", features)
 
 
 def broadcast_of_bytes(epoch, sequence, root, data):

@@ -19,4 +19,9 @@ impl LinkKey {
     pub const fn new(group: GroupId, channel: Channel, rank: u32) -> LinkKey {
         LinkKey { group, channel, rank }
     }
+
+    /// Whether a group gets it: there is one to each peer, and somebody waits for it.
+    pub(crate) fn is_link(&self) -> bool {
+        matches!(self.channel, Channel::Collectives | Channel::Messages)
+    }
 }

@@ -40,8 +40,8 @@ pub(crate) enum Stage {
     AcceptedOnSpare(String),
     /// Their hello came before our `Formed`.
     Held(LinkHello),
-    /// Our *Accept* is going out.
-    Accepting(LinkKey),
+    /// Our *Accept* is going out, with the features that both ends offer.
+    Accepting(LinkKey, u64),
     /// Our *Reject* is going out.
     Rejecting,
     /// We tell a member that the group is over.
@@ -56,7 +56,8 @@ pub(crate) enum Stage {
 pub(crate) enum Next {
     Wait,
     Close,
-    Deliver(LinkKey),
+    /// The link may be used, with these features.
+    Deliver(LinkKey, u64),
     Failed(LinkKey, LinkEnd),
     /// The peer has freed the group.
     Freed(LinkKey),
@@ -82,7 +83,7 @@ impl Handshake {
             Err(error) => return Ok(self.ended(link_end::ended(&error))),
         }
         match self.stage {
-            Stage::Accepting(key) => return Ok(Next::Deliver(key)),
+            Stage::Accepting(key, features) => return Ok(Next::Deliver(key, features)),
             Stage::Rejecting => return Ok(Next::Close),
             Stage::RevokeBroadcast(key) => return Ok(Next::HasTold(key)),
             Stage::Held(_) => return Ok(Next::Wait),
@@ -128,7 +129,7 @@ impl Handshake {
     fn ended(&self, end: LinkEnd) -> Next {
         match self.stage {
             // After a hello was let in, too: the group may wait for this link already, and no other one will come.
-            Stage::Dialled(key) | Stage::Accepting(key) => {
+            Stage::Dialled(key) | Stage::Accepting(key, _) => {
                 Next::Failed(key, end.after("its end of a new link was closed"))
             }
             Stage::Watching(key) => Next::WatchEnded(key, end.after("its connection ended").in_words()),
@@ -148,12 +149,12 @@ impl Handshake {
                 Ok(Next::Answer(hello))
             }
             (LinkKind::Accept, &Stage::Dialled(key)) => {
-                let proof = LinkAccept::take(&mut from)?.proof;
+                let LinkAccept { proof, features } = LinkAccept::take(&mut from)?;
                 from.finish()?;
                 if !secret.is_some_and(|secret| same_bytes(&proof, &half(&secret, 1))) {
                     return Err(WireError("it does not know the epoch's secret".to_owned()));
                 }
-                Ok(Next::Deliver(key))
+                Ok(Next::Deliver(key, features))
             }
             (LinkKind::Reject, &Stage::Dialled(key)) => {
                 let reason = LinkReject::take(&mut from)?.reason;

@@ -15,6 +15,7 @@ use super::link::LinkEnd;
 use super::peers::{Mail, MeshEvent};
 use super::spare_descriptor::SpareDescriptor;
 use super::to_tell::RevokeBroadcast;
+use super::upgrade::Upgrade;
 use crate::agent::PeerSign;
 use crate::net::{Listener, Poller, Side, TcpTransport, Token, Wrap};
 use crate::runtime::base::link_key::LinkKey;
@@ -46,6 +47,7 @@ pub struct Mesh {
     incarnation: Incarnation,
     logger: Arc<Logger>,
     wrap: Wrap,
+    upgrade: Upgrade,
     pub(crate) formed: Option<Arc<Formed>>,
     pub(crate) rosters: HashMap<GroupId, Arc<Roster>>,
     /// What the agent thread is to pass on.
@@ -72,11 +74,12 @@ pub struct Mesh {
 
 impl Mesh {
     /// No links yet.
-    pub fn new(incarnation: Incarnation, logger: Arc<Logger>, wrap: Wrap) -> Mesh {
+    pub fn new(incarnation: Incarnation, logger: Arc<Logger>, wrap: Wrap, upgrade: Upgrade) -> Mesh {
         Mesh {
             incarnation,
             logger,
             wrap,
+            upgrade,
             formed: None,
             rosters: HashMap::new(),
             events: VecDeque::new(),
@@ -307,6 +310,7 @@ impl Mesh {
             to: self.rosters.get(&key.group)?.index_of(key.rank)?,
             incarnation: self.incarnation,
             proof: half(&formed.secret, 0),
+            features: self.upgrade.offers(key),
         })
     }
 
@@ -327,7 +331,10 @@ impl Mesh {
                 self.has_told(key);
             }
             Ok(Next::Answer(hello)) => self.answer(token, &hello, poller),
-            Ok(Next::Deliver(key)) => self.hand_over(token, key, poller),
+            Ok(Next::Deliver(key, features)) => match self.upgrade.check(key, features) {
+                Ok(()) => self.hand_over(token, key, features, poller),
+                Err(why) => self.turn_away(token, &why),
+            },
             Ok(Next::Told(key, failure)) => {
                 self.handshakes.remove(&token);
                 self.heard(key, failure);
@@ -385,7 +392,7 @@ impl Mesh {
         let verdict = self.judge(hello);
         let Some(shake) = self.handshakes.get_mut(&token) else { return };
         match (verdict, &shake.stage) {
-            (Some(Ok(key)), Stage::AcceptedOnSpare(whose)) if is_link(key) => {
+            (Some(Ok(key)), Stage::AcceptedOnSpare(whose)) if key.is_link() => {
                 let whose = whose.clone();
                 self.refuse_for_want(token, key, &whose, poller);
             }
@@ -397,9 +404,10 @@ impl Mesh {
             }
             (Some(Ok(key)), _) => {
                 let formed = self.formed.as_ref().expect("a hello is judged only once the cluster is known");
-                shake.outbound = frame(LinkKind::Accept, &LinkAccept { proof: half(&formed.secret, 1) });
-                shake.stage = Stage::Accepting(key);
-                if is_link(key) {
+                let features = hello.features & self.upgrade.offers(key);
+                shake.outbound = frame(LinkKind::Accept, &LinkAccept { proof: half(&formed.secret, 1), features });
+                shake.stage = Stage::Accepting(key, features);
+                if key.is_link() {
                     shake.deadline = Time::NEVER;
                     self.dials.remove(&key);
                     if let Some(own) = self.dialled(key) {
@@ -429,7 +437,7 @@ impl Mesh {
         };
         let Some(rank) = roster.rank_of(hello.from) else { return Some(Err(LinkRejectReason::Stranger)) };
         let key = LinkKey::new(hello.group, hello.channel, rank);
-        if !is_link(key) {
+        if !key.is_link() {
             return Some(Ok(key)); // two who tell or watch each other use two connections
         }
         if self.open.contains(&key) {
@@ -442,8 +450,8 @@ impl Mesh {
         Some(Ok(key))
     }
 
-    /// A link is open: its group gets it.
-    fn hand_over(&mut self, token: Token, key: LinkKey, poller: &Poller) {
+    /// A link is open: its group gets it, upgraded by the features that both ends offer.
+    fn hand_over(&mut self, token: Token, key: LinkKey, features: u64, poller: &Poller) {
         match key.channel {
             Channel::Word => return self.tell_or_hear(token, key, poller),
             Channel::Watch => return self.begin_watch(token, key, poller),
@@ -457,9 +465,15 @@ impl Mesh {
             let _ = shake.transport.write(&[IoSlice::new(&leave())]);
             return;
         }
-        self.open.insert(key);
-        self.logger.debug(&format!("a link to rank {} of {} is open", key.rank, key.group));
-        self.deliver(key, |peer| Mail::Up(peer, shake.transport, shake.inbound));
+        let side = if matches!(shake.stage, Stage::Dialled(_)) { Side::Client } else { Side::Server };
+        match self.upgrade.apply(shake.transport, side, features, &shake.inbound) {
+            Ok(transport) => {
+                self.open.insert(key);
+                self.logger.debug(&format!("a link to rank {} of {} is open", key.rank, key.group));
+                self.deliver(key, |peer| Mail::Up(peer, transport, shake.inbound));
+            }
+            Err(error) => self.never_up(key, LinkEnd::Ended(format!("its upgrade failed: {error}"))),
+        }
     }
 
     /// A link does not come to stand.
@@ -469,15 +483,10 @@ impl Mesh {
 
     pub(crate) fn deliver(&mut self, key: LinkKey, mail: impl FnOnce(u32) -> Mail) {
         // Nobody waits for a word: who cannot be told is not.
-        if self.rosters.contains_key(&key.group) && is_link(key) {
+        if self.rosters.contains_key(&key.group) && key.is_link() {
             self.events.push_back(MeshEvent::Mail(key.group, key.channel, mail(key.rank)));
         }
     }
-}
-
-/// Whether a group gets it: there is one to each peer, and somebody waits for it.
-pub(crate) fn is_link(key: LinkKey) -> bool {
-    matches!(key.channel, Channel::Collectives | Channel::Messages)
 }
 
 #[cfg(test)]

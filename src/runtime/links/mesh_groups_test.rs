@@ -72,7 +72,7 @@ fn a_link_that_comes_to_be_when_its_group_is_freed_says_so() {
     let mut peer = Peer::accept(&listener, &mut side);
     assert_eq!(peer.hear(&mut side).header.kind, LinkKind::Hello as u8);
     side.mesh.remove(GroupId(7), &side.poller);
-    peer.say(LinkKind::Accept, &LinkAccept { proof: half(&SECRET, 1) });
+    peer.say(LinkKind::Accept, &accept());
     assert_eq!(peer.hear(&mut side).header.kind, LinkKind::Leave as u8);
     peer.hear_end(&mut side);
     assert!(side.is_idle() && side.mesh.open.is_empty() && side.other_mail.is_empty());
@@ -135,7 +135,7 @@ fn what_was_begun_in_the_epoch_before_comes_to_nothing() {
     side.open(KEY[1]);
     let mut peer = Peer::accept(&listener, &mut side);
     assert_eq!(peer.hear(&mut side).header.kind, LinkKind::Hello as u8);
-    peer.say(LinkKind::Accept, &LinkAccept { proof: half(&Secret([5; 32]), 1) });
+    peer.say(LinkKind::Accept, &LinkAccept { proof: half(&Secret([5; 32]), 1), ..accept() });
     until(|| {
         side.turn();
         (!side.mail.is_empty()).then_some(())

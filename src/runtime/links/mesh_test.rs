@@ -44,11 +44,16 @@ struct Side {
 
 impl Side {
     fn new(wrap: Wrap) -> Side {
+        Side::upgraded(wrap, Upgrade::none())
+    }
+
+    /// One that offers this.
+    fn upgraded(wrap: Wrap, upgrade: Upgrade) -> Side {
         let poller = Poller::new().unwrap();
         let mut listener = Listener::bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
         listener.register(poller.registry(), LISTENER).unwrap();
         let logger = Logger::new(LogLevel::Off, "test");
-        let mesh = Mesh::new(Incarnation([1; 16]), Arc::clone(&logger), wrap);
+        let mesh = Mesh::new(Incarnation([1; 16]), Arc::clone(&logger), wrap, upgrade);
         let shared = Arc::new(NodeState::new(logger, Clock::start(), Bell::new().unwrap()));
         Side { mesh, poller, listener, shared, now: Time(0), mail: Vec::new(), other_mail: Vec::new() }
     }
@@ -345,7 +350,12 @@ impl Peer {
 fn hello() -> LinkHello {
     let incarnation = Incarnation([2; 16]);
     let (group, channel) = (GroupId::WORLD, Channel::Collectives);
-    LinkHello { epoch: Epoch(1), group, channel, from: 1, to: 0, incarnation, proof: half(&SECRET, 0) }
+    LinkHello { epoch: Epoch(1), group, channel, from: 1, to: 0, incarnation, proof: half(&SECRET, 0), features: 0 }
+}
+
+/// How node 1 lets node 0 in.
+fn accept() -> LinkAccept {
+    LinkAccept { proof: half(&SECRET, 1), features: 0 }
 }
 
 fn nowhere() -> SocketAddr {
@@ -379,7 +389,7 @@ fn a_second_link_is_a_duplicate() {
         peer.say(LinkKind::Hello, &hello());
         let answer = peer.hear(&mut side);
         assert_eq!(answer.header.kind, LinkKind::Accept as u8);
-        assert_eq!(*answer.payload, half(&SECRET, 1));
+        assert_eq!(LinkAccept::take(&mut Decoder::new(&answer.payload)).unwrap(), accept());
         let _link = side.link();
         assert_eq!(Peer::dial(&side).refused(&mut side, &hello()), LinkRejectReason::Duplicate);
         assert!(side.mail.is_empty());
@@ -427,7 +437,7 @@ fn answered(wrap: &Wrap, answer: &[u8]) -> (Side, Peer) {
 
 #[test]
 fn a_dial_that_fails_says_why() {
-    let wrong = LinkAccept { proof: half(&SECRET, 0) };
+    let wrong = LinkAccept { proof: half(&SECRET, 0), ..accept() };
     let reject = |reason| frame(LinkKind::Reject, &LinkReject { reason });
     let mut half_a_frame = Vec::new();
     encode_frame(LinkKind::Accept as u8, 0, &[0; 15], &mut half_a_frame);
@@ -471,8 +481,7 @@ fn bytes_behind_the_handshake_reach_the_link() {
     let header = FrameHeader { kind: LinkKind::Data as u8, flags: 0, node: 0, length: 0 };
     let data = [&header.encode()[..], &DataHeader::of_first(call).encode()[..]].concat();
     for wrap in wraps() {
-        let accept = LinkAccept { proof: half(&SECRET, 1) };
-        let (mut side, _peer) = answered(&wrap, &[frame(LinkKind::Accept, &accept), data.clone()].concat());
+        let (mut side, _peer) = answered(&wrap, &[frame(LinkKind::Accept, &accept()), data.clone()].concat());
         until(|| {
             side.turn();
             (!side.mail.is_empty()).then_some(())
@@ -576,7 +585,7 @@ fn a_link_counts_from_when_its_peer_is_let_in() {
     side.mesh.ready(token, &side.poller);
     side.turn();
     side.link();
-    assert_eq!(transport.script().sent, frame(LinkKind::Accept, &LinkAccept { proof: half(&SECRET, 1) }));
+    assert_eq!(transport.script().sent, frame(LinkKind::Accept, &accept()));
 }
 
 #[test]
@@ -596,3 +605,5 @@ fn a_link_that_breaks_while_its_peer_is_let_in_is_told() {
 mod groups;
 #[path = "mesh_silence_test.rs"]
 mod silence;
+#[path = "upgrade_test.rs"]
+mod upgrade;

@@ -15,4 +15,5 @@ pub(crate) mod sink;
 pub(crate) mod spare_descriptor;
 pub(crate) mod to_tell;
 pub(crate) mod unanswered;
+pub(crate) mod upgrade;
 pub(crate) mod watching;

@@ -2,7 +2,7 @@
 
 use super::handshake::Stage;
 use super::link::LinkEnd;
-use super::mesh::{is_link, Mesh};
+use super::mesh::Mesh;
 use crate::net::Token;
 use crate::runtime::base::link_key::LinkKey;
 use crate::runtime::state::silence::attempt;
@@ -23,7 +23,7 @@ impl Mesh {
             _ => None,
         });
         let under_way = self.dials.keys().map(|key| (*key, None)).chain(dialled);
-        let under_way: Vec<_> = under_way.filter(|(key, _)| is_link(*key)).collect();
+        let under_way: Vec<_> = under_way.filter(|(key, _)| key.is_link()).collect();
         let before = std::mem::take(&mut self.opening);
         let mut next = Time::NEVER;
         for (key, token) in under_way {

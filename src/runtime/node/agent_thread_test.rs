@@ -37,6 +37,7 @@ fn node(scheduler: SocketAddr) -> Node {
         own_setting: "worker_ip".to_owned(),
         operation_timeout_ms: 60_000,
         wrap: plain(),
+        upgrade: Upgrade::none(),
     };
     let shared = Arc::new(NodeState::new(logger, clock, Bell::new().unwrap()));
     let mut node = Node::new(Registry::new(&shared), setup, Incarnation([1; 16])).unwrap();

@@ -21,6 +21,7 @@ use crate::runtime::groups::handle::GroupHandle;
 use crate::runtime::groups::parting::{await_farewell, join as await_threads, tell_last_calls};
 use crate::runtime::groups::registry::Registry;
 use crate::runtime::links::handshake::leave;
+use crate::runtime::links::upgrade::Upgrade;
 use crate::runtime::scheduler::port;
 use crate::runtime::scheduler::serving::Serving;
 use crate::runtime::scheduler::thread::SchedulerThread;
@@ -82,11 +83,11 @@ pub struct HcclCm {
 
 /// Does what the settings say: serves as the scheduler until the job ends, or joins the cluster as a node.
 pub fn join(settings: Settings) -> Result<Joined> {
-    join_over(settings, unwrapped())
+    join_over(settings, unwrapped(), Upgrade::none())
 }
 
-/// As [`join`], with every connection wrapped.
-pub fn join_over(mut settings: Settings, wrap: Wrap) -> Result<Joined> {
+/// As [`join`], with every connection wrapped, and links upgraded where their peers offer the same.
+pub fn join_over(mut settings: Settings, wrap: Wrap, upgrade: Upgrade) -> Result<Joined> {
     if let Assignment::Scheduler { .. } = settings.assignment {
         serving(&settings)?.run()?;
         return Ok(Joined::SchedulerDone);
@@ -94,7 +95,7 @@ pub fn join_over(mut settings: Settings, wrap: Wrap) -> Result<Joined> {
     refuse_unsupported(&settings)?;
     rank_table::take_rank(&mut settings)?;
     let scheduler = hosted_scheduler(&settings)?;
-    Cluster::join(settings, scheduler, wrap).map(|cluster| Joined::Node(Box::new(cluster)))
+    Cluster::join(settings, scheduler, wrap, upgrade).map(|cluster| Joined::Node(Box::new(cluster)))
 }
 
 /// A scheduler that is ready to serve on the thread that runs it.
@@ -138,7 +139,7 @@ fn hosted_scheduler(settings: &Settings) -> Result<Option<SchedulerThread>> {
 }
 
 impl Cluster {
-    fn join(settings: Settings, scheduler: Option<SchedulerThread>, wrap: Wrap) -> Result<Cluster> {
+    fn join(settings: Settings, scheduler: Option<SchedulerThread>, wrap: Wrap, upgrade: Upgrade) -> Result<Cluster> {
         let incarnation = identity::incarnation()?;
         let mut register = registration(&settings, incarnation)?;
         let node_id = register.node_id.clone();
@@ -173,6 +174,7 @@ impl Cluster {
             own_setting: settings.origin(Key::WorkerIp),
             operation_timeout_ms: limit_ms(settings.operation_timeout),
             wrap,
+            upgrade,
         };
         let registry = Registry::new(&shared);
         let node = Node::new(Arc::clone(&registry), setup, incarnation)?;
