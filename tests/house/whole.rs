@@ -11,7 +11,6 @@ pub const ROOMS: &[&str] =
 const KNOWN_CALLS: &[&str] = &[
     "Agent in src/agent/commands.rs",
     "Engine in src/runtime/messages/ending.rs",
-    "Mesh in src/runtime/links/mesh.rs",
     "Messages in src/runtime/messages/attend.rs",
 ];
 
@@ -20,7 +19,6 @@ const KNOWN_LARGE: &[&str] = &[
     "agent::Agent",
     "config::Settings",
     "runtime/collectives::Collectives",
-    "runtime/links::Mesh",
     "runtime/messages::Engine",
     "runtime/scheduler::Serving",
     "runtime/state::NodeView",

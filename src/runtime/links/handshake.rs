@@ -13,9 +13,13 @@ use crate::wire::{
     LinkRejectReason, LinkRevoke, LinkSuspect, Wire, WireError, PROOF_BYTES,
 };
 use std::io::{self, IoSlice, IoSliceMut};
+use std::time::Duration;
 
 /// How much is read during a handshake; a link takes over what was read beyond it.
 pub(crate) const HANDSHAKE_BYTES: usize = 4096;
+
+/// How long a stranger may take to introduce itself, and a peer to answer a hello once it knows its cluster.
+pub(crate) const HELLO_WAIT: Duration = Duration::from_secs(5);
 
 /// How much is read at most of what is told of a group's end: twice as much as that is.
 const WORD_BYTES: usize = 32 << 10;

@@ -9,7 +9,7 @@ use crate::wire::LinkRevoke;
 impl Side {
     /// As the agent thread does, and keeps what is for world.
     pub(super) fn drain(&mut self) {
-        while let Some(event) = self.mesh.events.pop_front() {
+        while let Some(event) = self.mesh.next_event() {
             match event {
                 MeshEvent::Mail(GroupId::WORLD, _, mail) => self.mail.push(mail),
                 MeshEvent::Mail(_, _, mail) => self.other_mail.push(mail),
@@ -22,7 +22,7 @@ impl Side {
 
 /// A group that is made of both, as the user makes them.
 fn made(side: &Side, id: GroupId) -> Arc<Roster> {
-    Arc::new(Roster::of(id, vec![0, 1], side.mesh.formed.as_ref().expect("it is formed")))
+    Arc::new(Roster::of(id, vec![0, 1], side.mesh.rosters.formed().expect("it is formed")))
 }
 
 #[test]
@@ -33,7 +33,7 @@ fn a_hello_for_a_group_that_is_not_known_yet_waits_without_limit() {
     peer.say(LinkKind::Hello, &LinkHello { group: GroupId(7), ..hello() });
     until(|| {
         side.turn();
-        side.mesh.handshakes.values().any(|shake| matches!(shake.stage, Stage::Held(_))).then_some(())
+        side.mesh.connections.handshakes.values().any(|shake| matches!(shake.stage, Stage::Held(_))).then_some(())
     });
     side.mesh.expire(Time(0) + 100 * HELLO_WAIT);
     side.mesh.add(&made(&side, GroupId(8)), &side.poller);
@@ -90,8 +90,9 @@ fn hellos_of_the_next_epoch_wait_for_the_scheduler_s_word_but_not_any_number_of_
     let (mut early, mut stranger) = (Peer::dial(&side), Peer::dial(&side));
     early.say(LinkKind::Hello, &next);
     stranger.say(LinkKind::Hello, &LinkHello { proof: half(&Secret([6; 32]), 0), ..next.clone() });
-    let held =
-        |side: &Side| side.mesh.handshakes.values().filter(|shake| matches!(shake.stage, Stage::Held(_))).count();
+    let held = |side: &Side| {
+        side.mesh.connections.handshakes.values().filter(|shake| matches!(shake.stage, Stage::Held(_))).count()
+    };
     until(|| {
         side.turn();
         (held(&side) == 2).then_some(())
@@ -202,7 +203,7 @@ fn those_who_say_nothing_make_room_for_those_behind_them() {
     const SILENT: u32 = 70;
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut side = one(&plain(), silent.local_addr().unwrap());
-    let formed = side.mesh.formed.clone().expect("it is formed");
+    let formed = side.mesh.rosters.formed().cloned().expect("it is formed");
     let member = |index: u32| Member { index, rank: index, ..formed.members.find(index.min(1)).expect("one of two") };
     let members = Members::new((0..=SILENT).map(|index| Arc::new(member(index))).collect());
     let formed = Arc::new(Formed { members, ..Formed::clone(&formed) });
@@ -210,7 +211,9 @@ fn those_who_say_nothing_make_room_for_those_behind_them() {
     side.mesh.form(formed, [group].into_iter(), &side.poller);
     tell(&mut side, &over(GroupId(7), 1, "too late"));
     let last = LinkKey::new(GroupId(7), Channel::Word, SILENT);
-    let is_tried = |side: &Side, key| side.mesh.dials.contains_key(&key) || side.mesh.dialled(key).is_some();
+    let is_tried = |side: &Side, key| {
+        side.mesh.connections.dials.contains_key(&key) || side.mesh.connections.dialled(key).is_some()
+    };
     let first = side.mesh.tell_on(side.now, &side.poller);
     assert!(first < side.now + HELLO_WAIT && !is_tried(&side, last), "they take all the places for a while");
     let again = side.mesh.tell_on(first, &side.poller);
@@ -294,7 +297,7 @@ fn who_cannot_be_told_holds_nobody_up() {
     let mut side = one(&plain(), silent.local_addr().unwrap());
     let word = over(GroupId(7), 1, "too late");
     // Of most members no address is known.
-    let formed = side.mesh.formed.clone().expect("it is formed");
+    let formed = side.mesh.rosters.formed().cloned().expect("it is formed");
     let members: Vec<u32> = [0].into_iter().chain(2..300).chain([1]).collect();
     let group = Arc::new(Roster::of(GroupId(7), members, &formed));
     side.mesh.add(&group, &side.poller);

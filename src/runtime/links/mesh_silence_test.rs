@@ -43,10 +43,10 @@ fn an_attempt_that_stands_is_not_given_up_because_nobody_has_looked() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut side = one(&plain(), listener.local_addr().unwrap());
     let dial = Dial::start(&[listener.local_addr().unwrap()], &side.poller, || Token(FIRST_TOKEN));
-    side.mesh.dials.insert(KEY[1], dial);
+    side.mesh.connections.dials.insert(KEY[1], dial);
     side.mesh.expire(Time(0));
     let _peer = listener.accept().unwrap();
-    until(|| side.mesh.dials[&KEY[1]].unanswered().is_none().then_some(()));
+    until(|| side.mesh.connections.dials[&KEY[1]].unanswered().is_none().then_some(()));
     side.mesh.expire(end() + HELLO_WAIT);
     stand(&mut side, KEY[1]);
 }

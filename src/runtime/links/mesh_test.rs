@@ -4,13 +4,16 @@ use crate::net::testlink::TestLink;
 use crate::net::Transport;
 use crate::runtime::base::{clock::Clock, control::tests::Scripted, sync::Bell};
 use crate::runtime::cluster_test::plain;
+use crate::runtime::links::connections::{EARLY_MAX, HANDSHAKES_MAX};
+use crate::runtime::links::dial::Dial;
+use crate::runtime::links::handshake::Handshake;
 use crate::runtime::links::link::{Arrival, Link};
 use crate::runtime::state::node_state::NodeState;
 use crate::types::{Call, CallKind, Device, Epoch, HostName, JobInstance, Process, Role, Secret};
 use crate::wire::{encode_frame, peek_frame, Agreed, DataHeader, Decoder, Frame, FrameHeader, Member, Members, Wire};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const SOON: Duration = Duration::from_secs(60);
 const LISTENER: Token = Token(2);
@@ -92,7 +95,7 @@ impl Side {
     }
 
     fn is_idle(&self) -> bool {
-        self.mesh.handshakes.is_empty() && self.mesh.dials.is_empty()
+        self.mesh.connections.handshakes.is_empty() && self.mesh.connections.dials.is_empty()
     }
 
     /// The one link that its group got, with the bytes behind the handshake; nothing else came.
@@ -200,7 +203,7 @@ fn stand(side: &mut Side, key: LinkKey) {
     let poller = &side.poller;
     until(|| {
         side.mesh.look_at_dial(key, poller);
-        side.mesh.dialled(key).map(drop)
+        side.mesh.connections.dialled(key).map(drop)
     });
 }
 
@@ -267,7 +270,7 @@ fn an_attempt_that_does_not_stand_gives_way() {
         // Watched by another poller: nobody ever looks whether it stands.
         let elsewhere = Poller::new().unwrap();
         let dial = Dial::start(&[higher.address()], &elsewhere, || Token(1));
-        lower.mesh.dials.insert(KEY[1], dial);
+        lower.mesh.connections.dials.insert(KEY[1], dial);
         higher.open(KEY[0]);
         assert!(!lower_dialled(&mut lower, &mut higher), "the other attempt is the link");
     }
@@ -406,7 +409,7 @@ fn a_hello_before_the_cluster_is_known_is_answered_after() {
         until(|| {
             side.turn();
             let held = |shake: &&Handshake| matches!(shake.stage, Stage::Held(_));
-            (side.mesh.handshakes.values().filter(held).count() == 2).then_some(())
+            (side.mesh.connections.handshakes.values().filter(held).count() == 2).then_some(())
         });
         // Forming may take longer than a stranger may.
         side.mesh.expire(Time(0) + 2 * HELLO_WAIT);
@@ -501,11 +504,11 @@ fn whoever_says_nothing_is_closed_when_its_time_is_up() {
         side.now = Time(1000);
         until(|| {
             side.turn();
-            (side.mesh.handshakes.len() == 2).then_some(())
+            (side.mesh.connections.handshakes.len() == 2).then_some(())
         });
         let deadline = side.now + HELLO_WAIT;
         assert_eq!(side.mesh.expire(Time(deadline.0 - 1)), deadline);
-        assert_eq!(side.mesh.handshakes.len(), 2);
+        assert_eq!(side.mesh.connections.handshakes.len(), 2);
         assert_eq!(side.mesh.expire(deadline), Time::NEVER);
         assert!(side.is_idle());
         silent.hear_end(&mut side);
@@ -524,7 +527,7 @@ fn strangers_wait_outside_while_too_many_are_in_the_middle_of_a_handshake() {
         let transport: Box<dyn Transport> = Box::new(Scripted::default());
         let (inbound, outbound, deadline) = (Vec::new(), Vec::new(), Time(0) + HELLO_WAIT);
         let shake = Handshake { transport, inbound, outbound, deadline, stage: Stage::Accepted };
-        side.mesh.handshakes.insert(Token(token), shake);
+        side.mesh.connections.handshakes.insert(Token(token), shake);
     }
     let _silent = Peer::dial(&side);
     let mut peer = Peer::dial(&side);
@@ -532,15 +535,18 @@ fn strangers_wait_outside_while_too_many_are_in_the_middle_of_a_handshake() {
     side.now = Time(1);
     let asked_again = until(|| {
         let again = side.accept();
-        (side.mesh.handshakes.len() == HANDSHAKES_MAX).then_some(again)
+        (side.mesh.connections.handshakes.len() == HANDSHAKES_MAX).then_some(again)
     });
     assert!(asked_again, "the poller will not tell of those who wait");
-    assert!(side.accept() && side.mesh.handshakes.len() == HANDSHAKES_MAX, "nobody comes in beyond the limit");
+    assert!(
+        side.accept() && side.mesh.connections.handshakes.len() == HANDSHAKES_MAX,
+        "nobody comes in beyond the limit"
+    );
     peer.read();
     assert!(peer.inbound.is_empty() && !peer.ended);
     // The first have had their time.
     side.mesh.expire(Time(0) + HELLO_WAIT);
-    assert_eq!(side.mesh.handshakes.len(), 1);
+    assert_eq!(side.mesh.connections.handshakes.len(), 1);
     assert!(!side.accept(), "now all are in");
     assert_eq!(peer.hear(&mut side).header.kind, LinkKind::Accept as u8);
     side.link();
@@ -577,11 +583,11 @@ fn a_link_counts_from_when_its_peer_is_let_in() {
     });
     // The answer is stuck. Meanwhile no other link is made, and the time for strangers does not count.
     side.open(KEY[1]);
-    assert!(side.mesh.dials.is_empty() && side.mail.is_empty());
-    assert_eq!(side.mesh.judge(&hello()), Some(Err(LinkRejectReason::Duplicate)));
+    assert!(side.mesh.connections.dials.is_empty() && side.mail.is_empty());
+    assert_eq!(side.mesh.judge(&hello()), Judged::Refused(LinkRejectReason::Duplicate));
     assert_eq!(side.mesh.expire(Time(0) + 2 * HELLO_WAIT), Time::NEVER);
     transport.script().room = usize::MAX;
-    let token = *side.mesh.handshakes.keys().next().expect("it is still there");
+    let token = *side.mesh.connections.handshakes.keys().next().expect("it is still there");
     side.mesh.ready(token, &side.poller);
     side.turn();
     side.link();

@@ -1,6 +1,7 @@
 //! Links to other nodes: opened, accepted, watched, ended. It knows rosters, and no group.
 
 pub(crate) mod address_lookup;
+pub(crate) mod connections;
 pub(crate) mod dial;
 pub(crate) mod handshake;
 pub(crate) mod keepalive;
@@ -10,10 +11,10 @@ pub(crate) mod mesh;
 pub(crate) mod outgoing;
 pub(crate) mod peers;
 pub(crate) mod revoke_broadcast;
+pub(crate) mod rosters;
 pub(crate) mod shortage;
 pub(crate) mod sink;
 pub(crate) mod spare_descriptor;
-pub(crate) mod to_tell;
 pub(crate) mod unanswered;
 pub(crate) mod upgrade;
 pub(crate) mod watching;

@@ -100,6 +100,7 @@ fn a_wrap_that_fails_is_never_followed_by_a_plain_connection() {
         count.fetch_add(1, Ordering::Relaxed);
         let transport = Scripted::default();
         transport.script().breaks = true;
+        transport.script().fails = Some(libc::EPROTO);
         Box::new(transport)
     });
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -222,22 +222,25 @@ impl Node {
 
     /// What the mesh has found out goes where it belongs. Returns whether there was anything.
     fn pass_on(&mut self) -> bool {
-        let is_news = !self.mesh.events.is_empty();
-        while let Some(event) = self.mesh.events.pop_front() {
-            match event {
-                MeshEvent::Mail(id, channel, mail) => {
-                    match self.registry.group(id) {
-                        Some(group) => group.deliver(channel, mail),
-                        None => turn_away(mail, Some(&leave())), // it has been freed since
-                    }
-                }
-                MeshEvent::Revoked(failure) => self.registry.file(Event::Revoked(failure)),
-                // What one that was given up still wants does not count.
-                MeshEvent::Aborted(index, _) if self.shared.learnt().lost.contains(&index) => {}
-                MeshEvent::Aborted(_, failure) => self.feed(Input::Command(Command::Aborted(failure))),
-            }
+        let mut is_news = false;
+        while let Some(event) = self.mesh.next_event() {
+            is_news = true;
+            self.pass(event);
         }
         is_news
+    }
+
+    fn pass(&mut self, event: MeshEvent) {
+        match event {
+            MeshEvent::Mail(id, channel, mail) => match self.registry.group(id) {
+                Some(group) => group.deliver(channel, mail),
+                None => turn_away(mail, Some(&leave())), // it has been freed since
+            },
+            MeshEvent::Revoked(failure) => self.registry.file(Event::Revoked(failure)),
+            // What one that was given up still wants does not count.
+            MeshEvent::Aborted(index, _) if self.shared.learnt().lost.contains(&index) => {}
+            MeshEvent::Aborted(_, failure) => self.feed(Input::Command(Command::Aborted(failure))),
+        }
     }
 
     /// A call that waits for all to be told of the job's end learns how far that is.

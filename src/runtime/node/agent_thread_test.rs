@@ -94,7 +94,7 @@ fn a_word_of_the_job_s_end_counts_unless_it_is_a_lost_node_s() {
     let failure = Failure { status, culprit: None, cause, epoch: Epoch(1), group: None, sequence: 0 };
     for (lost, counts) in [(vec![1], false), (vec![], true)] {
         node.registry.file(Event::Lost(lost));
-        node.mesh.events.push_back(MeshEvent::Aborted(1, failure.clone()));
+        node.pass(MeshEvent::Aborted(1, failure.clone()));
         node.shared.waker.wake();
         node.turn().unwrap();
         assert_eq!(node.shared.learnt().is_aborted(), counts);

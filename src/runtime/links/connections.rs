@@ -1,0 +1,230 @@
+//! The connections of a node to others that no group has: what it dials, what is in the middle of a handshake, and the watches. A
+//! table of them, which the mesh feeds; it decides nothing, and knows no group.
+//!
+//! Invariant: each connection is wrapped before its first byte, by its side. Tested through `mesh_test.rs`.
+
+use super::dial::{Dial, Dialled};
+use super::handshake::{Handshake, Next, Stage};
+use crate::net::{Poller, Side, TcpTransport, Token, Transport, Wrap};
+use crate::runtime::base::link_key::LinkKey;
+use crate::types::{GroupId, Secret, Time};
+use crate::wire::{Channel, LinkHello, WireError};
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Where the mesh's tokens begin in the agent thread's poller.
+pub const FIRST_TOKEN: usize = 1 << 20;
+/// How many connections may be in the middle of a handshake; more wait in the listener's backlog.
+pub(super) const HANDSHAKES_MAX: usize = 1024;
+/// How many hellos of the next epoch wait beyond their time for the scheduler's word, which may be away.
+pub(super) const EARLY_MAX: usize = 128;
+
+/// The table.
+pub(crate) struct Connections {
+    wrap: Wrap,
+    pub(super) dials: HashMap<LinkKey, Dial>,
+    pub(super) handshakes: HashMap<Token, Handshake>,
+    next_token: usize,
+}
+
+impl Connections {
+    /// None yet.
+    pub fn new(wrap: Wrap) -> Connections {
+        Connections { wrap, dials: HashMap::new(), handshakes: HashMap::new(), next_token: FIRST_TOKEN }
+    }
+
+    /// A new epoch has begun: only what nobody has said of which epoch it is goes on.
+    pub fn begin_epoch(&mut self) {
+        self.dials.clear();
+        self.handshakes.retain(|_, shake| {
+            let is_new = matches!(shake.stage, Stage::Accepted | Stage::AcceptedOnSpare(_));
+            is_new || matches!(shake.stage, Stage::Held(_) | Stage::Rejecting)
+        });
+    }
+
+    /// A group has been freed. A handshake that is under way goes on.
+    pub fn stop_dialling(&mut self, group: GroupId) {
+        self.dials.retain(|key, _| key.group != group);
+    }
+
+    /// Begins to connect to each address.
+    pub fn dial(&mut self, key: LinkKey, addresses: &[SocketAddr], poller: &Poller) {
+        let next_token = &mut self.next_token;
+        let dial = Dial::start(addresses, poller, || {
+            *next_token += 1;
+            Token(*next_token)
+        });
+        self.dials.insert(key, dial);
+    }
+
+    /// Which dial a report is about.
+    pub fn dial_of(&self, token: Token) -> Option<LinkKey> {
+        self.dials.iter().find(|(_, dial)| dial.has(token)).map(|(key, _)| *key)
+    }
+
+    /// How a dial stands; it is here no more once that is known.
+    pub fn look_at_dial(&mut self, key: LinkKey, poller: &Poller) -> Dialled {
+        let looked = self.dials.get_mut(&key).map_or(Dialled::Pending, |dial| dial.look(poller));
+        if !matches!(looked, Dialled::Pending) {
+            self.dials.remove(&key);
+        }
+        looked
+    }
+
+    /// The connection on which this node has said hello, and waits for the answer.
+    pub fn dialled(&self, key: LinkKey) -> Option<Token> {
+        self.handshakes.iter().find(|(_, shake)| shake.stage == Stage::Dialled(key)).map(|(token, _)| *token)
+    }
+
+    /// Whether this node is opening this link.
+    pub fn is_opening(&self, key: LinkKey) -> bool {
+        self.dials.contains_key(&key) || self.dialled(key).is_some()
+    }
+
+    /// The links that this node is opening; those that stand with their connection.
+    pub fn opening(&self) -> Vec<(LinkKey, Option<Token>)> {
+        let dialled = self.handshakes.iter().filter_map(|(token, shake)| match shake.stage {
+            Stage::Dialled(key) => Some((key, Some(*token))),
+            _ => None,
+        });
+        self.dials.keys().map(|key| (*key, None)).chain(dialled).collect()
+    }
+
+    /// An attempt of this node gives way to that of the peer.
+    pub fn give_way(&mut self, key: LinkKey) {
+        self.dials.remove(&key);
+        if let Some(own) = self.dialled(key) {
+            self.handshakes.remove(&own);
+        }
+    }
+
+    /// Ends a dial that nobody answers, or a handshake that has been silent for so long. Returns whom it was to reach.
+    pub fn take_unanswered(&mut self, key: LinkKey, token: Option<Token>, patience: Duration) -> Option<String> {
+        let Some(token) = token else {
+            let addresses = self.dials.get(&key)?.unanswered()?;
+            self.dials.remove(&key);
+            return Some(addresses);
+        };
+        let shake = self.handshakes.get_mut(&token)?;
+        shake.transport.ask_for_signs(patience);
+        shake.transport.silence().filter(|silence| *silence >= patience)?;
+        self.handshakes.remove(&token).map(|shake| shake.transport.peer_address().to_string())
+    }
+
+    /// Whether so many are in the middle of a handshake that no more are let in. Watches are not: they stay.
+    pub fn is_full(&self) -> bool {
+        let watches = self.handshakes.values().filter(|shake| matches!(shake.stage, Stage::Watching(_)));
+        self.handshakes.len() >= HANDSHAKES_MAX + watches.count()
+    }
+
+    /// Wraps and watches a connection. Where it cannot be watched it is dropped, and what it was for is returned.
+    pub fn insert(
+        &mut self,
+        transport: TcpTransport,
+        poller: &Poller,
+        deadline: Time,
+        stage: Stage,
+        outbound: Vec<u8>,
+    ) -> Result<Token, (Stage, io::Error)> {
+        let side = if matches!(stage, Stage::Dialled(_)) { Side::Client } else { Side::Server };
+        let mut transport = (self.wrap)(transport, side);
+        self.next_token += 1;
+        let token = Token(self.next_token);
+        if let Err(error) = transport.register(poller.registry(), token) {
+            return Err((stage, error));
+        }
+        self.handshakes.insert(token, Handshake { transport, inbound: Vec::new(), outbound, deadline, stage });
+        Ok(token)
+    }
+
+    /// What becomes of a connection after a look at it, if there is such a connection.
+    pub fn look(&mut self, token: Token, secret: Option<Secret>) -> Option<Result<Next, WireError>> {
+        self.handshakes.get_mut(&token).map(|shake| shake.look(secret))
+    }
+
+    /// A connection.
+    pub fn get_mut(&mut self, token: Token) -> Option<&mut Handshake> {
+        self.handshakes.get_mut(&token)
+    }
+
+    /// A connection that is one of these no more.
+    pub fn remove(&mut self, token: Token) -> Option<Handshake> {
+        self.handshakes.remove(&token)
+    }
+
+    /// The connections that may hold bytes of which the poller does not know, and for which somebody waits.
+    pub fn holding(&self) -> Vec<Token> {
+        let waits = |stage: &Stage| match stage {
+            Stage::Accepted | Stage::AcceptedOnSpare(_) | Stage::Dialled(_) => true,
+            Stage::Hearing(_) | Stage::Watching(_) => true,
+            Stage::Held(_) | Stage::Accepting(..) | Stage::Rejecting | Stage::RevokeBroadcast(_) => false,
+        };
+        let held = self.handshakes.iter().filter(|(_, shake)| waits(&shake.stage) && shake.transport.holds_readable());
+        held.map(|(token, _)| *token).collect()
+    }
+
+    /// The hellos that wait for what this node is to be told of these groups.
+    pub fn held(&self, about: impl Fn(GroupId) -> bool) -> Vec<(Token, LinkHello)> {
+        let held = self.handshakes.iter().filter_map(|(token, shake)| match &shake.stage {
+            Stage::Held(hello) if about(hello.group) => Some((*token, hello.clone())),
+            _ => None,
+        });
+        held.collect()
+    }
+
+    /// Ends handshakes whose time is up. A hello of this epoch has proven itself and waits on; of those of the next epoch, which have
+    /// not yet, only so many do. Returns when to come again.
+    pub fn expire(&mut self, now: Time, is_of_next_epoch: impl Fn(&LinkHello) -> bool) -> Time {
+        let mut early = 0;
+        let mut waits = |stage: &Stage| match stage {
+            Stage::Held(hello) if !is_of_next_epoch(hello) => true,
+            Stage::Held(_) => {
+                early += 1;
+                early <= EARLY_MAX
+            }
+            _ => false,
+        };
+        self.handshakes.retain(|_, shake| shake.deadline > now || waits(&shake.stage));
+        let deadlines = self.handshakes.values().map(|shake| shake.deadline);
+        deadlines.filter(|deadline| *deadline > now).min().unwrap_or(Time::NEVER)
+    }
+
+    /// Whether this node tells this member that a group is over, or tries to.
+    pub fn is_telling(&self, key: LinkKey) -> bool {
+        self.dials.contains_key(&key) || self.handshakes.values().any(|shake| tells(&shake.stage) == Some(key))
+    }
+
+    /// Tells one member no more.
+    pub fn stop_telling(&mut self, key: LinkKey) {
+        self.dials.remove(&key);
+        self.handshakes.retain(|_, shake| tells(&shake.stage) != Some(key));
+    }
+
+    /// Tells nobody any more.
+    pub fn stop_all_telling(&mut self) {
+        self.dials.retain(|key, _| key.channel != Channel::Word);
+        self.handshakes.retain(|_, shake| tells(&shake.stage).is_none_or(|key| key.channel != Channel::Word));
+    }
+
+    /// The watches of a node: there may be two.
+    pub fn watches(&self, key: LinkKey) -> Vec<Token> {
+        let is_one = |stage: &Stage| matches!(stage, Stage::Watching(of) if *of == key);
+        self.handshakes.iter().filter(|(_, shake)| is_one(&shake.stage)).map(|(token, _)| *token).collect()
+    }
+
+    /// What a watch goes over, or an attempt at one that stands.
+    pub fn watching(&self, key: LinkKey) -> impl Iterator<Item = &dyn Transport> {
+        let is_one = move |stage: &Stage| matches!(stage, Stage::Watching(of) | Stage::Dialled(of) if *of == key);
+        self.handshakes.values().filter(move |shake| is_one(&shake.stage)).map(|shake| &*shake.transport)
+    }
+}
+
+/// Of which link this node's connection is, if it tells or is about to.
+fn tells(stage: &Stage) -> Option<LinkKey> {
+    match stage {
+        Stage::Dialled(key) | Stage::RevokeBroadcast(key) => Some(*key),
+        _ => None,
+    }
+}

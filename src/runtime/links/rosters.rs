@@ -1,0 +1,125 @@
+//! What the mesh knows of the present epoch: the cluster, its groups, and the groups that were freed last. It decides which
+//! hellos belong there, and has no connection.
+
+use super::handshake::{half, same_bytes};
+use crate::runtime::base::link_key::LinkKey;
+use crate::runtime::state::roster::Roster;
+use crate::types::{GroupId, Incarnation, Secret};
+use crate::wire::{Formed, LinkHello, LinkRejectReason, Member};
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+/// How many freed groups are remembered.
+const FREED_MAX: usize = 16_384;
+
+/// Whether a hello is let in.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Judged {
+    /// That cannot be told yet.
+    Early,
+    Refused(LinkRejectReason),
+    /// It comes from a member, and wants this link.
+    Member(LinkKey),
+}
+
+/// The cluster and its groups, as far as this node has been told.
+pub(crate) struct Rosters {
+    incarnation: Incarnation,
+    formed: Option<Arc<Formed>>,
+    groups: HashMap<GroupId, Arc<Roster>>,
+    /// A hello for one of these comes too late, and not too early.
+    freed: VecDeque<GroupId>,
+}
+
+impl Rosters {
+    /// Of a node of this life, which knows no cluster yet.
+    pub fn new(incarnation: Incarnation) -> Rosters {
+        Rosters { incarnation, formed: None, groups: HashMap::new(), freed: VecDeque::new() }
+    }
+
+    /// The cluster is known, or a new epoch of it.
+    pub fn form(&mut self, formed: Arc<Formed>, groups: impl Iterator<Item = Arc<Roster>>) {
+        self.formed = Some(formed);
+        self.groups = groups.map(|roster| (roster.id, roster)).collect();
+    }
+
+    /// A group has been made.
+    pub fn add(&mut self, roster: &Arc<Roster>) {
+        self.groups.insert(roster.id, Arc::clone(roster));
+    }
+
+    /// A group has been freed.
+    pub fn remove(&mut self, group: GroupId) {
+        self.groups.remove(&group);
+        if self.freed.len() >= FREED_MAX {
+            self.freed.pop_front();
+        }
+        self.freed.push_back(group);
+    }
+
+    /// The present epoch.
+    pub fn formed(&self) -> Option<&Arc<Formed>> {
+        self.formed.as_ref()
+    }
+
+    /// The epoch's secret.
+    pub fn secret(&self) -> Option<Secret> {
+        self.formed.as_ref().map(|formed| formed.secret)
+    }
+
+    /// A group that is neither unknown nor freed.
+    pub fn group(&self, id: GroupId) -> Option<&Arc<Roster>> {
+        self.groups.get(&id)
+    }
+
+    /// The index of a link's peer.
+    pub fn index_of(&self, key: LinkKey) -> Option<u32> {
+        self.group(key.group)?.index_of(key.rank)
+    }
+
+    /// A node, if `Formed` tells of it.
+    pub fn member(&self, index: u32) -> Option<Member> {
+        self.formed.as_ref()?.members.find(index)
+    }
+
+    /// How this node introduces itself for a link.
+    pub fn hello(&self, key: LinkKey, features: u64) -> Option<LinkHello> {
+        let formed = self.formed.as_ref()?;
+        Some(LinkHello {
+            epoch: formed.epoch,
+            group: key.group,
+            channel: key.channel,
+            from: formed.index,
+            to: self.index_of(key)?,
+            incarnation: self.incarnation,
+            proof: half(&formed.secret, 0),
+            features,
+        })
+    }
+
+    /// Whether a hello may claim an epoch of which nobody has told this node. It has not proven itself then.
+    pub fn is_of_next_epoch(&self, hello: &LinkHello) -> bool {
+        self.formed.as_ref().is_some_and(|formed| hello.epoch > formed.epoch)
+    }
+
+    /// Whether a hello comes from a member.
+    pub fn judge(&self, hello: &LinkHello) -> Judged {
+        let Some(formed) = &self.formed else { return Judged::Early };
+        if hello.epoch.0 == formed.epoch.0 + 1 {
+            return Judged::Early; // the scheduler's word of it may be on its way
+        }
+        let knows = same_bytes(&hello.proof, &half(&formed.secret, 0));
+        if (hello.epoch, hello.to, knows) != (formed.epoch, formed.index, true) {
+            return Judged::Refused(LinkRejectReason::Stranger);
+        }
+        let Some(roster) = self.groups.get(&hello.group) else {
+            // One who knows the secret may know of a group before we do: the scheduler's word is on its way.
+            let early = hello.group.0 > GroupId::UNIVERSE.0 && !self.freed.contains(&hello.group);
+            return if early { Judged::Early } else { Judged::Refused(LinkRejectReason::NoGroup) };
+        };
+        match roster.rank_of(hello.from) {
+            Some(rank) => Judged::Member(LinkKey::new(hello.group, hello.channel, rank)),
+            None => Judged::Refused(LinkRejectReason::Stranger),
+        }
+    }
+}
