@@ -2,11 +2,11 @@
 //! it one of its own.
 //!
 //! Invariants: every input is followed by draining all outputs; everything readable is fed before the timer is; a
-//! connection that the brain closes gets what was sent before, within [`CLOSE_WAIT`]; no turn of the loop looks at all
-//! connections, and an idle one holds no buffer; a job that has ended does not wait for a disk that does not return.
+//! job that has ended does not wait for a disk that does not return. The connections have their own (`connections`).
 //!
 //! Deliberately absent: any decision. Those are `membership`'s.
 
+use super::connections::Connections;
 use super::port::listen;
 use super::rules::rules;
 use super::writer::{self, Writer};
@@ -14,15 +14,15 @@ use crate::config::{Assignment, Settings};
 use crate::error::{Error, Result, Status};
 use crate::journal::Disk;
 use crate::membership::{self, Closed, ConnId, Identity, Input, Output};
-use crate::net::{host, limit, listener, unwrapped, Listener, Poller, Side, Token, Waker, Wrap};
+use crate::net::{host, limit, listener, unwrapped, Listener, Poller, Token, Waker, Wrap};
 use crate::runtime::base::clock::Clock;
-use crate::runtime::base::control::{ControlEnd, ControlLink, FIRST_READ_BYTES};
+use crate::runtime::base::control::ControlEnd;
 use crate::runtime::base::disk::OwnDisk;
 use crate::runtime::base::identity;
 use crate::runtime::base::log::Logger;
 use crate::types::{JobInstance, Secret, Time};
 use crate::wire::{Message, Register, Rejected, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::Arc;
@@ -30,13 +30,8 @@ use std::time::Duration;
 
 const WAKER: Token = Token(0);
 const LISTENER: Token = Token(1);
-const FIRST_CONNECTION: u64 = 2;
 /// What begins with the sender's protocols in every protocol: a registration, and the question how the job is.
 const WITH_RANGE: [u8; 2] = [1, 30];
-/// How long a closed connection may take to drain.
-const CLOSE_WAIT: Duration = Duration::from_secs(1);
-/// How many connections gather to be written to before that is done: what goes to all nodes is made as it is sent.
-const DIRTY_MAX: usize = 64;
 /// How often the sockets are looked at again before the timer is fed.
 const DRAIN_ROUNDS: usize = 16;
 
@@ -44,33 +39,16 @@ const DRAIN_ROUNDS: usize = 16;
 pub(crate) const STOP: u8 = 1;
 pub(crate) const VANISH: u8 = 2;
 
-struct Connection {
-    link: ControlLink,
-    /// When to drop it, once the brain has closed it.
-    closing: Option<Time>,
-    /// Whether the peer has been told that nothing more follows.
-    shut: bool,
-}
-
 /// A bound scheduler, not yet running.
 pub struct Serving {
     clock: Clock,
     logger: Arc<Logger>,
     poller: Poller,
     listener: Listener,
-    wrap: Wrap,
     brain: membership::Scheduler,
     inputs: VecDeque<Input>,
     feeding: bool,
-    /// Each by itself, for a table leaves much of its room unused.
-    connections: HashMap<u64, Box<Connection>>,
-    next: u64,
-    /// Connections to which something is to be written.
-    dirty: BTreeSet<u64>,
-    /// Those that are to be read, of which the poller will not tell.
-    more: BTreeSet<u64>,
-    /// Those that the brain has closed, in order of when to drop them; some have ended since.
-    closing: VecDeque<(Time, u64)>,
+    connections: Connections,
     armed: Time,
     accept_again: Time,
     ended: Option<Result<()>>,
@@ -80,7 +58,6 @@ pub struct Serving {
     pub(crate) writer: Option<Writer>,
     /// Until when the disk may keep back that the job has ended.
     disk_deadline: Time,
-    through: Vec<u8>,
 }
 
 impl Serving {
@@ -125,15 +102,10 @@ impl Serving {
             logger,
             poller: Poller::new()?,
             listener,
-            wrap,
             brain,
             inputs: VecDeque::new(),
             feeding: false,
-            connections: HashMap::new(),
-            next: FIRST_CONNECTION,
-            dirty: BTreeSet::new(),
-            more: BTreeSet::new(),
-            closing: VecDeque::new(),
+            connections: Connections::new(wrap),
             armed: Time::NEVER,
             accept_again: Time::NEVER,
             ended: None,
@@ -141,7 +113,6 @@ impl Serving {
             waker,
             writer,
             disk_deadline: Time::NEVER,
-            through: vec![0; FIRST_READ_BYTES],
         };
         let at = serving.poller.registry();
         let watched = serving.waker.register(at, WAKER).and_then(|()| serving.listener.register(at, LISTENER));
@@ -163,8 +134,9 @@ impl Serving {
                 return result.clone();
             }
             self.check_disk(now)?;
-            let next = self.armed.min(self.accept_again).min(self.first_closing()).min(self.disk_deadline);
-            self.round(if self.more.is_empty() { self.clock.until(next) } else { Some(Duration::ZERO) })?;
+            let next = self.armed.min(self.accept_again).min(self.connections.first_closing()).min(self.disk_deadline);
+            let waits = self.connections.to_read().len() == 0;
+            self.round(if waits { self.clock.until(next) } else { Some(Duration::ZERO) })?;
             let now = now.max(self.clock.now());
             if now >= self.armed {
                 for _ in 0..DRAIN_ROUNDS {
@@ -179,10 +151,7 @@ impl Serving {
                 self.accept_again = Time::NEVER;
                 self.accept();
             }
-            while self.first_closing() <= now {
-                let Some((_, id)) = self.closing.pop_front() else { break };
-                self.connections.remove(&id);
-            }
+            self.connections.drop_closed(now);
         }
     }
 
@@ -199,24 +168,13 @@ impl Serving {
         Err(writer.stands_still())
     }
 
-    /// When the first of the closed connections is to be dropped.
-    fn first_closing(&mut self) -> Time {
-        while let Some((deadline, id)) = self.closing.front() {
-            if self.connections.contains_key(id) {
-                return *deadline;
-            }
-            self.closing.pop_front();
-        }
-        Time::NEVER
-    }
-
     /// Sleeps at most so long, then serves what is ready. Returns whether anything was.
     fn round(&mut self, timeout: Option<Duration>) -> Result<bool> {
         self.poller
             .poll(timeout)
             .map_err(|error| Error::system("the scheduler cannot wait for its sockets", &error))?;
         let mut ready: Vec<Token> = self.poller.ready().map(|ready| ready.token).collect();
-        ready.extend(self.more.iter().map(|id| Token(*id as usize)));
+        ready.extend(self.connections.to_read().map(|id| Token(id.0 as usize)));
         for token in &ready {
             match *token {
                 WAKER => {
@@ -229,7 +187,7 @@ impl Serving {
                     self.look_at_writer()?;
                 }
                 LISTENER => self.accept(),
-                Token(id) => self.serve(id as u64),
+                Token(id) => self.serve(ConnId(id as u64)),
             }
         }
         Ok(!ready.is_empty())
@@ -259,14 +217,10 @@ impl Serving {
         loop {
             match self.listener.accept() {
                 Ok((transport, address)) => {
-                    let mut link = ControlLink::new((self.wrap)(transport, Side::Server));
-                    let id = self.next;
-                    self.next += 1;
-                    if link.transport.register(self.poller.registry(), Token(id as usize)).is_err() {
-                        continue; // it ended at once
+                    // One that ended at once was never there.
+                    if let Some(id) = self.connections.insert(transport, self.poller.registry()) {
+                        self.feed(Input::Opened(id, address.to_string()));
                     }
-                    self.connections.insert(id, Box::new(Connection { link, closing: None, shut: false }));
-                    self.feed(Input::Opened(ConnId(id), address.to_string()));
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
                 Err(error) => {
@@ -279,37 +233,25 @@ impl Serving {
     }
 
     /// Reads and writes one connection.
-    fn serve(&mut self, id: u64) {
-        self.more.remove(&id);
-        let Some(connection) = self.connections.get_mut(&id) else { return };
-        let mut arrivals = Vec::new();
-        let heard = connection.link.read(&mut self.through, &mut arrivals);
-        if heard.as_ref().is_ok_and(|heard| heard.more) {
-            self.more.insert(id);
+    fn serve(&mut self, id: ConnId) {
+        let Some(read) = self.connections.read(id) else { return };
+        if read.any {
+            self.feed(Input::Heard(id));
         }
-        let closing = connection.closing.is_some();
-        if !closing {
-            if heard.as_ref().map_or(!arrivals.is_empty(), |heard| heard.any) {
-                self.feed(Input::Heard(ConnId(id)));
-            }
-            for arrival in arrivals {
-                match arrival {
-                    Ok(message) => self.feed(Input::Received(ConnId(id), message)),
-                    Err((kind, payload, error)) => return self.undecodable(id, kind, &payload, &error.0),
-                }
+        for arrival in read.arrivals {
+            match arrival {
+                Ok(message) => self.feed(Input::Received(id, message)),
+                Err((kind, payload, error)) => return self.undecodable(id, kind, &payload, &error.0),
             }
         }
-        match heard {
-            Ok(_) => {
-                self.dirty.insert(id);
-                self.write();
-            }
-            Err(end) => self.lose(id, &end),
+        match read.end {
+            None => self.connections.write(),
+            Some(end) => self.lose(id, &end),
         }
     }
 
     /// A message that cannot be understood ends its connection. One that asks in another protocol is told so.
-    fn undecodable(&mut self, id: u64, kind: u8, payload: &[u8], why: &str) {
+    fn undecodable(&mut self, id: ConnId, kind: u8, payload: &[u8], why: &str) {
         if let (true, Ok((lowest, highest))) = (WITH_RANGE.contains(&kind), Register::protocol_range(payload)) {
             if lowest > PROTOCOL_HIGHEST || highest < PROTOCOL_LOWEST {
                 let reason = format!(
@@ -317,24 +259,22 @@ impl Serving {
                      {PROTOCOL_HIGHEST}: they have none in common; both need libraries of about the same age"
                 );
                 self.send(id, Message::Rejected(Rejected { status: Status::Rejected, reason }));
-                self.close(id);
-                self.write();
+                self.connections.close(id, self.clock.now());
+                self.connections.write();
             }
         }
         self.lose(id, &ControlEnd::Garbage(why.to_owned()));
     }
 
     /// A connection has ended.
-    fn lose(&mut self, id: u64, end: &ControlEnd) {
-        let Some(connection) = self.connections.remove(&id) else { return };
-        self.dirty.remove(&id);
-        if connection.closing.is_none() {
+    fn lose(&mut self, id: ConnId, end: &ControlEnd) {
+        if self.connections.remove(id) {
             let how = match end {
                 ControlEnd::Ended(_) => Closed::Ended,
                 ControlEnd::Broken(_) => Closed::Broken,
                 ControlEnd::Garbage(_) | ControlEnd::Strange(_) => Closed::Garbage,
             };
-            self.feed(Input::Closed(ConnId(id), how, end.reason().to_owned()));
+            self.feed(Input::Closed(id, how, end.reason().to_owned()));
         }
     }
 
@@ -352,11 +292,9 @@ impl Serving {
         loop {
             while let Some(output) = self.brain.next_output() {
                 self.carry_out(output);
-                if self.dirty.len() >= DIRTY_MAX {
-                    self.write();
-                }
+                self.connections.write_if_many();
             }
-            self.write();
+            self.connections.write();
             let Some(input) = self.inputs.pop_front() else { break };
             self.brain.handle(self.clock.now(), input);
         }
@@ -365,8 +303,8 @@ impl Serving {
 
     fn carry_out(&mut self, output: Output) {
         match output {
-            Output::Send(ConnId(id), message) => self.send(id, message),
-            Output::Close(ConnId(id)) => self.close(id),
+            Output::Send(id, message) => self.send(id, message),
+            Output::Close(id) => self.connections.close(id, self.clock.now()),
             Output::Probe(process) => {
                 let liveness = match host::alive(process.pid, process.start_ticks) {
                     host::Liveness::Gone => membership::Liveness::Gone,
@@ -388,43 +326,14 @@ impl Serving {
             Output::Log { quiet: false, line } => self.logger.warn(&line),
             Output::Ended(result) => {
                 self.ended = Some(result);
-                let open: Vec<u64> = self.connections.keys().copied().collect();
-                open.into_iter().for_each(|id| self.close(id));
+                self.connections.close_all(self.clock.now());
             }
         }
     }
 
-    fn send(&mut self, id: u64, message: Message) {
-        let Some(connection) = self.connections.get_mut(&id) else { return };
-        match connection.link.queue(message) {
-            Ok(()) => drop(self.dirty.insert(id)),
-            Err(end) => self.lose(id, &end),
-        }
-    }
-
-    fn close(&mut self, id: u64) {
-        let deadline = self.clock.now() + CLOSE_WAIT;
-        if let Some(connection) = self.connections.get_mut(&id) {
-            if connection.closing.is_none() {
-                connection.closing = Some(deadline);
-                self.closing.push_back((deadline, id));
-            }
-            self.dirty.insert(id);
-        }
-    }
-
-    fn write(&mut self) {
-        while let Some(id) = self.dirty.pop_first() {
-            let Some(connection) = self.connections.get_mut(&id) else { continue };
-            if !connection.link.write() {
-                self.more.insert(id);
-            } else if connection.closing.is_some() && !connection.link.has_outbound() {
-                // Then its end is awaited, so that nothing on the way is cut off. Said once: each time is an event on
-                // the socket, of which the poller would tell.
-                if !std::mem::replace(&mut connection.shut, true) {
-                    let _ = connection.link.transport.shutdown_write();
-                }
-            }
+    fn send(&mut self, id: ConnId, message: Message) {
+        if let Err(end) = self.connections.send(id, message) {
+            self.lose(id, &end);
         }
     }
 }

@@ -1,0 +1,180 @@
+//! The scheduler's connections: which are to be read again, which to be written to, and which are being closed.
+//!
+//! Invariants: a connection that is closed gets what was sent before, within [`CLOSE_WAIT`]; no turn of the loop looks at all
+//! connections, and an idle one holds no buffer. Nothing here knows what a message means.
+
+use crate::membership::ConnId;
+use crate::net::{Registry, Side, TcpTransport, Token, Wrap};
+use crate::runtime::base::control::{Arrival, ControlEnd, ControlLink, FIRST_READ_BYTES};
+use crate::types::Time;
+use crate::wire::Message;
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::time::Duration;
+
+const FIRST: u64 = 2;
+/// How long a closed connection may take to drain.
+const CLOSE_WAIT: Duration = Duration::from_secs(1);
+/// How many connections gather to be written to before that is done: what goes to all nodes is made as it is sent.
+const DIRTY_MAX: usize = 64;
+
+struct Connection {
+    link: ControlLink,
+    /// When to drop it, once the brain has closed it.
+    closing: Option<Time>,
+    /// Whether the peer has been told that nothing more follows.
+    shut: bool,
+}
+
+/// What a look at a connection brought.
+pub(super) struct Read {
+    /// What has come; of one that has been closed nothing counts any more.
+    pub arrivals: Vec<Arrival>,
+    /// Whether there was a byte at least.
+    pub any: bool,
+    /// How it has ended, behind that.
+    pub end: Option<ControlEnd>,
+}
+
+/// All that are open.
+pub(super) struct Connections {
+    wrap: Wrap,
+    /// Each by itself, for a table leaves much of its room unused.
+    open: HashMap<ConnId, Box<Connection>>,
+    next: u64,
+    /// Connections to which something is to be written.
+    dirty: BTreeSet<ConnId>,
+    /// Those that are to be read, of which the poller will not tell.
+    more: BTreeSet<ConnId>,
+    /// Those that have been closed, in order of when to drop them; some have ended since.
+    closing: VecDeque<(Time, ConnId)>,
+    through: Vec<u8>,
+}
+
+impl Connections {
+    /// None yet.
+    pub fn new(wrap: Wrap) -> Connections {
+        Connections {
+            wrap,
+            open: HashMap::new(),
+            next: FIRST,
+            dirty: BTreeSet::new(),
+            more: BTreeSet::new(),
+            closing: VecDeque::new(),
+            through: vec![0; FIRST_READ_BYTES],
+        }
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// Wraps and watches a new connection, under its number as token; unless it has ended at once.
+    pub fn insert(&mut self, transport: TcpTransport, registry: &Registry) -> Option<ConnId> {
+        let mut link = ControlLink::new((self.wrap)(transport, Side::Server));
+        let id = ConnId(self.next);
+        self.next += 1;
+        link.transport.register(registry, Token(id.0 as usize)).ok()?;
+        self.open.insert(id, Box::new(Connection { link, closing: None, shut: false }));
+        Some(id)
+    }
+
+    /// Those that are to be read, of which the poller will not tell.
+    pub fn to_read(&self) -> impl ExactSizeIterator<Item = ConnId> + '_ {
+        self.more.iter().copied()
+    }
+
+    /// Reads a connection.
+    pub fn read(&mut self, id: ConnId) -> Option<Read> {
+        self.more.remove(&id);
+        let connection = self.open.get_mut(&id)?;
+        let mut arrivals = Vec::new();
+        let heard = connection.link.read(&mut self.through, &mut arrivals);
+        if heard.as_ref().is_ok_and(|heard| heard.more) {
+            self.more.insert(id);
+        }
+        let any = heard.as_ref().map_or(!arrivals.is_empty(), |heard| heard.any);
+        let end = heard.err();
+        if end.is_none() {
+            self.dirty.insert(id);
+        }
+        match connection.closing {
+            None => Some(Read { arrivals, any, end }),
+            Some(_) => Some(Read { arrivals: Vec::new(), any: false, end }),
+        }
+    }
+
+    /// Puts a message into its connection's queue, if there is such a connection.
+    pub fn send(&mut self, id: ConnId, message: Message) -> Result<(), ControlEnd> {
+        if let Some(connection) = self.open.get_mut(&id) {
+            connection.link.queue(message)?;
+            self.dirty.insert(id);
+        }
+        Ok(())
+    }
+
+    /// Writes what can be written.
+    pub fn write(&mut self) {
+        while let Some(id) = self.dirty.pop_first() {
+            let Some(connection) = self.open.get_mut(&id) else { continue };
+            if !connection.link.write() {
+                self.more.insert(id);
+            } else if connection.closing.is_some() && !connection.link.has_outbound() {
+                // Then its end is awaited, so that nothing on the way is cut off. Said once: each time is an event on
+                // the socket, of which the poller would tell.
+                if !std::mem::replace(&mut connection.shut, true) {
+                    let _ = connection.link.transport.shutdown_write();
+                }
+            }
+        }
+    }
+
+    /// The same, once there is much.
+    pub fn write_if_many(&mut self) {
+        if self.dirty.len() >= DIRTY_MAX {
+            self.write();
+        }
+    }
+
+    /// Drops a connection that has ended. Returns whether that is news: it had not been closed.
+    pub fn remove(&mut self, id: ConnId) -> bool {
+        self.dirty.remove(&id);
+        self.open.remove(&id).is_some_and(|connection| connection.closing.is_none())
+    }
+
+    /// Closes a connection, once what was sent is written.
+    pub fn close(&mut self, id: ConnId, now: Time) {
+        if let Some(connection) = self.open.get_mut(&id) {
+            if connection.closing.is_none() {
+                connection.closing = Some(now + CLOSE_WAIT);
+                self.closing.push_back((now + CLOSE_WAIT, id));
+            }
+            self.dirty.insert(id);
+        }
+    }
+
+    /// Closes all.
+    pub fn close_all(&mut self, now: Time) {
+        let open: Vec<ConnId> = self.open.keys().copied().collect();
+        open.into_iter().for_each(|id| self.close(id, now));
+    }
+
+    /// When the first of the closed connections is to be dropped.
+    pub fn first_closing(&mut self) -> Time {
+        while let Some((deadline, id)) = self.closing.front() {
+            if self.open.contains_key(id) {
+                return *deadline;
+            }
+            self.closing.pop_front();
+        }
+        Time::NEVER
+    }
+
+    /// Drops the closed connections whose time is up.
+    pub fn drop_closed(&mut self, now: Time) {
+        while self.first_closing() <= now {
+            let Some((_, id)) = self.closing.pop_front() else { break };
+            self.open.remove(&id);
+        }
+    }
+}
