@@ -260,7 +260,7 @@ fn who_never_came_is_named() {
             // It stays away until the others have given up.
             let failed = cluster
                 .shared
-                .wait(crate::types::Time::NEVER, |learnt| learnt.causes.of_group(GroupId::WORLD).cloned());
+                .wait(crate::types::Time::NEVER, |learnt| learnt.epoch.causes.of_group(GroupId::WORLD).cloned());
             return Some(failed.unwrap().into());
         }
         world.set_timeout_ms(300).unwrap();
@@ -361,7 +361,7 @@ fn an_abort_after_a_loss_ends_what_waits_and_is_not_the_first_cause() {
                     std::thread::yield_now();
                 }
             };
-            await_that(&|| !shared.learnt().storing.is_empty());
+            await_that(&|| !shared.learnt().store.is_empty());
             shared.file(if to_all { Event::Broken(lost.clone()) } else { Event::Revoked(lost.clone()) });
             shared.file(Event::Broken(abort.clone()));
             await_that(&|| writes.is_finished());

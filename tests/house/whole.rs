@@ -20,7 +20,6 @@ const KNOWN_LARGE: &[&str] = &[
     "config::Settings",
     "runtime/collectives::Collectives",
     "runtime/messages::Engine",
-    "runtime/state::NodeView",
     "wire::Register",
 ];
 

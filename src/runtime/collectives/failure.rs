@@ -156,7 +156,7 @@ impl Collectives {
     fn judge_left(&self, running: &Running<'_>, peer: u32) -> (Failure, bool) {
         let (shared, id, epoch) = (running.shared, self.context.id(), self.context.formed().epoch);
         if shared.learnt().away.is_some() {
-            let first = shared.wait(shared.clock.now() + VERDICT_WAIT, |learnt| learnt.first_cause(id, epoch));
+            let first = shared.wait(shared.clock.now() + VERDICT_WAIT, |learnt| learnt.epoch.first_cause(id, epoch));
             if let Some(first) = first {
                 return (first, true);
             }

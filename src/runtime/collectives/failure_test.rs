@@ -294,7 +294,7 @@ fn who_hears_it_among_messages_or_from_the_scheduler_is_fenced_too() {
     bench.group.end_progress(cause(0));
 
     let bench = Bench::new();
-    bench.shared.learn(|learnt| learnt.formed = Some(Arc::new(of_four())));
+    bench.shared.learn(|learnt| learnt.epoch.formed = Some(Arc::new(of_four())));
     bench.shared.file(Event::Revoked(own_loss(false)));
     assert_eq!(bench.call(), own_loss(false).to_the_lost());
 }
@@ -513,7 +513,7 @@ fn what_the_scheduler_says_is_passed_on_where_nobody_calls() {
         let mut bench = Bench::new();
         let groups = bench.registry.form(&Arc::new(of_four()), 60_000).unwrap();
         bench.group = groups.into_iter().find(|group| group.id() == GroupId::WORLD).unwrap();
-        bench.shared.learn(|learnt| learnt.formed = Some(Arc::new(of_four())));
+        bench.shared.learn(|learnt| learnt.epoch.formed = Some(Arc::new(of_four())));
         bench.stand(0);
         let failure = Failure { group, ..cause(2) };
         bench.registry.file(if group.is_none() {

@@ -154,7 +154,7 @@ impl Registry {
     fn forget(&self, group: &Group) {
         let handle = {
             let mut learnt = self.shared.learnt();
-            learnt.causes.forget(group.id());
+            learnt.epoch.causes.forget(group.id());
             let handles = &mut self.kept().handles;
             let place = handles.iter().position(|kept| kept.id() == group.id());
             place.map(|place| handles.remove(place))

@@ -24,7 +24,7 @@ pub(crate) fn tell_last_calls(groups: &[Arc<Group>], shared: &NodeState) {
     let now = shared.clock.now();
     let calls: Vec<GroupProgress> = groups.iter().flat_map(|group| group.collectives.last_calls(now)).collect();
     if !calls.is_empty() {
-        shared.learnt().parting.extend(calls);
+        shared.learnt().epoch.parting.extend(calls);
         shared.ask(AgentCommand::Brain(Command::Report));
     }
 }

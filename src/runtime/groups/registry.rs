@@ -7,8 +7,7 @@ use super::group::Group;
 use super::handle::GroupHandle;
 use crate::agent::Event;
 use crate::error::{Error, Failure, Result, Status};
-use crate::runtime::state::causes::Causes;
-use crate::runtime::state::node_state::{NodeState, Stirred};
+use crate::runtime::state::node_state::{EpochView, NodeState, Stirred};
 use crate::runtime::state::roster::built_in;
 use crate::types::{Call, GroupId};
 use crate::wire::{Formed, GroupMade, GroupProgress, Member, MessageWait, PeerState, PROGRESS_MAX, WAITS_MAX};
@@ -93,13 +92,7 @@ impl Registry {
                 over.extend(handle.map(|handle| handle.take(Arc::clone(group))));
             }
             kept.retired.extend(over.iter().cloned());
-            learnt.formed = Some(Arc::clone(formed));
-            learnt.broken = None;
-            learnt.aborted = None;
-            learnt.lost.clear();
-            learnt.causes = Causes::default();
-            learnt.peers.clear();
-            learnt.parting.clear();
+            learnt.epoch = EpochView::of(Arc::clone(formed));
         });
         over.iter().for_each(|group| group.context.interrupt());
         Ok(groups)
@@ -123,7 +116,7 @@ impl Registry {
         timeout_ms: i64,
     ) -> std::result::Result<Option<Arc<Group>>, Box<Failure>> {
         let shared = &self.shared;
-        let Some(formed) = shared.learnt().formed.clone() else { return Ok(None) };
+        let Some(formed) = shared.learnt().epoch.formed.clone() else { return Ok(None) };
         let key = (formed.epoch, made.parent, made.nth);
         let group = made.group.map(|id| Group::new(id, made.members, shared, &formed, timeout_ms).map(Arc::new));
         let group = group.transpose();
@@ -164,8 +157,8 @@ impl Registry {
         let member = shared.member(group.context.formed(), index)?;
         let (broken, reported, is_lost) = {
             let learnt = shared.learnt();
-            let left = matches!(learnt.peers.get(&index), Some((PeerState::Left, _)));
-            (learnt.broken.clone(), left, learnt.lost.contains(&index))
+            let left = matches!(learnt.epoch.peers.get(&index), Some((PeerState::Left, _)));
+            (learnt.epoch.broken.clone(), left, learnt.epoch.lost.contains(&index))
         };
         let blames = |failure: &Failure, status| {
             failure.status == status
@@ -188,7 +181,7 @@ impl Registry {
     /// What a heartbeat tells of the groups: their newest calls first.
     pub(crate) fn progress(&self) -> Vec<GroupProgress> {
         let (now, groups) = (self.shared.clock.now(), self.groups());
-        let parting = std::mem::take(&mut self.shared.learnt().parting);
+        let parting = std::mem::take(&mut self.shared.learnt().epoch.parting);
         let newest = groups.iter().filter_map(|group| group.collectives.newest_call(now));
         let earlier = groups.iter().flat_map(|group| group.collectives.earlier_calls(now));
         newest.chain(parting).chain(earlier).take(PROGRESS_MAX).collect()

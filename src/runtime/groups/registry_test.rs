@@ -104,15 +104,15 @@ fn an_abort_does_not_replace_the_first_cause() {
     let registry = registry();
     begin(&registry, 1);
     registry.file(Event::Broken(lost.clone()));
-    assert!(!registry.shared.learnt().is_aborted());
+    assert!(!registry.shared.learnt().epoch.is_aborted());
     registry.file(Event::Broken(abort.clone()));
-    assert!(registry.shared.learnt().is_aborted());
+    assert!(registry.shared.learnt().epoch.is_aborted());
     assert_eq!(
-        (told(&registry, GroupId::WORLD), registry.shared.learnt().broken.clone()),
+        (told(&registry, GroupId::WORLD), registry.shared.learnt().epoch.broken.clone()),
         (Some(lost.clone()), Some(lost.clone()))
     );
     begin(&registry, 2);
-    assert!(!registry.shared.learnt().is_aborted());
+    assert!(!registry.shared.learnt().epoch.is_aborted());
 
     // Nor where somebody was lost to one of the cluster's own groups, while the scheduler was away: it is told of the others, too.
     let lost = Failure { epoch: Epoch(2), group: Some(GroupId::WORLD), ..lost };
@@ -131,7 +131,7 @@ fn an_abort_does_not_replace_the_first_cause() {
 fn what_a_peer_believes_of_this_node_does_not_put_it_out() {
     let registry = registry();
     begin(&registry, 1);
-    let formed = registry.shared.learnt().formed.clone().expect("it is formed");
+    let formed = registry.shared.learnt().epoch.formed.clone().expect("it is formed");
     let culprit = formed.members.find(formed.index).map(|own| own.culprit());
     let verdict = Failure { culprit, epoch: Epoch(1), ..failure(Status::PeerLost, None) };
     let belief = Failure { group: Some(GroupId::WORLD), ..verdict.clone() };

@@ -150,7 +150,7 @@ fn over(group: GroupId, epoch: u64, cause: &str) -> Failure {
 }
 
 fn told(side: &Side, group: GroupId) -> Option<Failure> {
-    side.shared.learnt().causes.of_group(group).cloned()
+    side.shared.learnt().epoch.causes.of_group(group).cloned()
 }
 
 fn tell(side: &mut Side, failure: &Failure) {

@@ -200,7 +200,7 @@ impl Node {
                     self.feed(Input::Command(command));
                 }
                 AgentCommand::Of(epoch, command) => {
-                    if self.shared.learnt().is_in(epoch) {
+                    if self.shared.learnt().epoch.is_in(epoch) {
                         self.feed(Input::Command(command));
                     }
                 }
@@ -209,8 +209,8 @@ impl Node {
                     self.locate(unknown);
                 }
                 AgentCommand::Tell(failure) => {
-                    if self.shared.learnt().is_in(failure.epoch) {
-                        let gone = self.shared.learnt().gone();
+                    if self.shared.learnt().epoch.is_in(failure.epoch) {
+                        let gone = self.shared.learnt().epoch.gone();
                         self.mesh.tell(failure, &gone, self.shared.clock.now(), &self.poller);
                     }
                 }
@@ -238,7 +238,7 @@ impl Node {
             },
             MeshEvent::Revoked(failure) => self.registry.file(Event::Revoked(failure)),
             // What one that was given up still wants does not count.
-            MeshEvent::Aborted(index, _) if self.shared.learnt().lost.contains(&index) => {}
+            MeshEvent::Aborted(index, _) if self.shared.learnt().epoch.lost.contains(&index) => {}
             MeshEvent::Aborted(_, failure) => self.feed(Input::Command(Command::Aborted(failure))),
         }
     }
@@ -333,7 +333,7 @@ impl Node {
         self.connection.set_node(formed.index);
         let scheduler = self.setup.schedulers[self.connection.place].first().copied();
         self.shared.learn(|learnt| learnt.scheduler = scheduler);
-        let is_first = self.shared.learnt().formed.is_none();
+        let is_first = self.shared.learnt().epoch.formed.is_none();
         self.shared.aftermath.end();
         match self.registry.form(&formed, self.setup.operation_timeout_ms) {
             Ok(groups) => {

@@ -214,7 +214,7 @@ impl Cluster {
 
     /// What the cluster agreed on, in the present epoch.
     pub fn formed(&self) -> Arc<Formed> {
-        self.shared.learnt().formed.clone().unwrap_or_else(|| Arc::clone(&self.formed))
+        self.shared.learnt().epoch.formed.clone().unwrap_or_else(|| Arc::clone(&self.formed))
     }
 
     /// The settings that it was joined with.
@@ -234,7 +234,7 @@ impl Cluster {
 
     /// The present epoch.
     pub fn epoch(&self) -> Epoch {
-        self.shared.learnt().formed.as_ref().map_or(self.formed.epoch, |formed| formed.epoch)
+        self.shared.learnt().epoch.formed.as_ref().map_or(self.formed.epoch, |formed| formed.epoch)
     }
 
     /// What there is of its groups.
@@ -255,7 +255,7 @@ impl Cluster {
     /// The first cause that broke the cluster, or, if it holds, the first group's; where nothing is broken, a message whose time
     /// was up.
     pub fn failure(&self) -> Option<Failure> {
-        let first = self.shared.learnt().causes.of_cluster().cloned();
+        let first = self.shared.learnt().epoch.causes.of_cluster().cloned();
         first.or_else(|| self.registry.groups().iter().find_map(|group| group.messages.late()))
     }
 
@@ -270,7 +270,7 @@ impl Cluster {
     /// The ranks of the workers that are lost.
     pub fn failed_ranks(&self) -> Vec<u32> {
         let learnt = self.shared.learnt();
-        learnt.lost.iter().copied().filter(|index| *index < self.formed.worker_num).collect()
+        learnt.epoch.lost.iter().copied().filter(|index| *index < self.formed.worker_num).collect()
     }
 
     /// What HCCL's cluster manager is started with.
@@ -302,7 +302,8 @@ impl Cluster {
         self.shared.ask(AgentCommand::Brain(Command::Abort { code, reason: reason.to_owned() }));
         let deadline = self.shared.clock.now() + VERDICT_WAIT;
         let can_recover = self.shared.recovery;
-        let is_answered = |learnt: &NodeView| learnt.is_aborted() || (!can_recover && learnt.broken.is_some());
+        let is_answered =
+            |learnt: &NodeView| learnt.epoch.is_aborted() || (!can_recover && learnt.epoch.broken.is_some());
         // A scheduler that is known to be away is not waited for.
         let word = self.shared.wait(deadline, |learnt| match is_answered(learnt) {
             false => learnt.away.is_some().then_some(false),
@@ -312,7 +313,7 @@ impl Cluster {
             return Ok(());
         }
         // What one that was given up still wants does not count.
-        let fenced = self.shared.learnt().broken.clone().filter(|first| first.status == Status::Fenced);
+        let fenced = self.shared.learnt().epoch.broken.clone().filter(|first| first.status == Status::Fenced);
         fenced.map_or_else(|| self.abort_without_scheduler(code, reason), |first| Err(first.into()))
     }
 
@@ -327,7 +328,7 @@ impl Cluster {
         self.shared.ask(AgentCommand::Brain(Command::Aborted(failure)));
         let deadline = self.shared.clock.now() + ABORT_WAIT;
         let is_over = |learnt: &mut NodeView| match &learnt.untold {
-            Some((_, goes_on)) if *goes_on || learnt.broken.is_none() => None,
+            Some((_, goes_on)) if *goes_on || learnt.epoch.broken.is_none() => None,
             untold => untold.clone(),
         };
         let over = self.shared.wait(deadline, is_over);
@@ -429,7 +430,7 @@ fn await_forming(shared: &NodeState) -> Result<Arc<Formed>> {
         if let Some(error) = &learnt.failed {
             return Some(Err(error.clone()));
         }
-        match &learnt.formed {
+        match &learnt.epoch.formed {
             Some(formed) => Some(Ok(Arc::clone(formed))),
             None => learnt.over.then(|| Err(Error::new(Status::Internal, "the agent thread has ended"))),
         }

@@ -105,10 +105,10 @@ impl Cluster {
 
 /// What has become of the wish for an epoch after this one, as soon as that is known.
 fn outcome(learnt: &mut NodeView, old: Epoch, recovery: bool) -> Option<Result<()>> {
-    if learnt.formed.as_ref().is_some_and(|formed| formed.epoch > old) {
+    if learnt.epoch.formed.as_ref().is_some_and(|formed| formed.epoch > old) {
         return Some(Ok(()));
     }
-    let broken = learnt.broken.clone().filter(|_| !recovery);
+    let broken = learnt.epoch.broken.clone().filter(|_| !recovery);
     if let Some(failure) = broken.or_else(|| learnt.not_recovered.take()) {
         return Some(Err(failure.into()));
     }

@@ -174,13 +174,13 @@ impl Cluster {
         let StoreCall { operation, keys, delta, expected_bytes, value, title } = request;
         {
             let learnt = self.shared.learnt();
-            if let Some(failure) = &learnt.broken {
-                return Err(learnt.causes.of_call(failure).into());
+            if let Some(failure) = &learnt.epoch.broken {
+                return Err(learnt.epoch.causes.of_call(failure).into());
             }
         }
         let ask = self.shared.next_ask();
         let waits = matches!(operation, StoreOperation::Get | StoreOperation::Wait);
-        self.shared.learnt().storing.insert(ask);
+        self.shared.learnt().store.insert(ask, None);
         self.shared.ask(AgentCommand::Brain(Command::Store { ask, operation, keys, delta, expected_bytes, value }));
         let deadline = limit.map_or(Time::NEVER, |limit| self.shared.clock.now() + limit);
         // Where the job goes on after a loss, what became of a change must be known: else it would be made once more.
@@ -188,20 +188,20 @@ impl Cluster {
         let ends = |first: &Failure| !is_answered || matches!(first.status, Status::Aborted | Status::Fenced);
         let mut is_open = true;
         let answer = self.shared.wait(deadline, |learnt| {
-            if let Some(answer) = learnt.stored.remove(&ask) {
+            if let Some(answer) = learnt.store.get_mut(&ask).and_then(Option::take) {
                 is_open = false;
                 return Some(answer);
             }
-            if let Some(failure) = learnt.broken.iter().chain(&learnt.aborted).find(|failure| ends(failure)) {
-                return Some(Err(learnt.causes.of_call(failure).into()));
+            if let Some(failure) = learnt.epoch.broken.iter().chain(&learnt.epoch.aborted).find(|failure| ends(failure))
+            {
+                return Some(Err(learnt.epoch.causes.of_call(failure).into()));
             }
             let over = learnt.left.is_some() || learnt.over;
             over.then(|| Err(Error::new(Status::State, "this process has left its cluster")))
         });
         let mut learnt = self.shared.learnt();
-        learnt.storing.remove(&ask);
-        learnt.stored.remove(&ask);
-        let (away, causes) = (learnt.away.clone(), learnt.causes.clone());
+        learnt.store.remove(&ask);
+        let (away, causes) = (learnt.away.clone(), learnt.epoch.causes.clone());
         drop(learnt);
         if is_open {
             self.shared.ask(AgentCommand::Brain(Command::StoreCancel(ask)));

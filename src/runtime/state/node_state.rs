@@ -57,67 +57,43 @@ const NO_EPOCH: u64 = u64::MAX;
 /// A group to be made: in which epoch, of which parent, and its number among the groups of that parent.
 pub type Making = (Epoch, GroupId, u64);
 
-/// What the agent thread has learnt.
+/// What is known of the present epoch: all of it goes when the next one begins.
 #[derive(Default)]
-pub struct NodeView {
+pub struct EpochView {
     /// The cluster, once it is complete.
     pub formed: Option<Arc<Formed>>,
-    /// Where the scheduler was that said so.
-    pub scheduler: Option<SocketAddr>,
-    /// Why it will not be.
-    pub failed: Option<Error>,
     /// What the brain has said that broke it.
     pub broken: Option<Failure>,
     /// The abort that came after that, while it could have been whole again: it is over for good.
     pub aborted: Option<Failure>,
-    /// Which nodes are lost in the present epoch, by index.
+    /// Which nodes are lost, by index.
     pub lost: Vec<u32>,
     /// What was said of suspects that are not lost.
     pub peers: HashMap<u32, (PeerState, Culprit)>,
     /// Why groups, and the cluster, are over: the first causes, which calls and `muster_failure` tell.
     pub causes: Causes,
-    /// Answers to `WhereAre`.
-    pub absent: HashMap<Ask, Absent>,
-    /// Groups that somebody waits to be made.
-    pub making: HashSet<Making>,
-    /// Those that have been made, by number; none where this node is not in it.
-    pub made: HashMap<Making, Result<Option<GroupId>>>,
-    /// Answers to `Locate`.
-    pub located: HashMap<Ask, Member>,
-    /// Answers to store requests.
-    pub stored: HashMap<Ask, Result<(i64, Vec<u8>)>>,
-    /// Store requests whose caller still waits.
-    pub storing: std::collections::HashSet<Ask>,
-    /// Which nodes have not heard yet that this one has ended the job without the scheduler, by index; and whether they
-    /// are still being told.
-    pub untold: Option<(Vec<u32>, bool)>,
-    /// Why the scheduler cannot be reached, while it cannot.
-    pub away: Option<String>,
-    /// That this node hears neither its scheduler nor any other, while that is so; with recovery only.
-    pub cut_off: Option<Failure>,
-    /// The node has left (with a warning, perhaps), or its thread has ended.
-    pub left: Option<Option<String>>,
-    /// The agent thread has ended.
-    pub over: bool,
     /// What was called on groups that this process uses no longer: the next heartbeat tells it.
     pub parting: Vec<GroupProgress>,
-    /// Why there is no next epoch; for the one who asked for it.
-    pub not_recovered: Option<Failure>,
 }
 
-impl NodeView {
+impl EpochView {
+    /// An epoch of which only its beginning is known.
+    pub fn of(formed: Arc<Formed>) -> EpochView {
+        EpochView { formed: Some(formed), ..EpochView::default() }
+    }
+
     /// The nodes that hear nothing any more, by index: they are lost, or have left, as far as is known here.
     pub fn gone(&self) -> HashSet<u32> {
         let left = self.peers.iter().filter(|(_, (state, _))| *state == PeerState::Left).map(|(index, _)| *index);
         left.chain(self.lost.iter().copied()).collect()
     }
 
-    /// Whether this is the present epoch.
+    /// Whether it is this one.
     pub fn is_in(&self, epoch: Epoch) -> bool {
         self.formed.as_ref().is_some_and(|formed| formed.epoch == epoch)
     }
 
-    /// The number of the present epoch, where no group of it is over.
+    /// Its number, where no group of it is over.
     fn calm(&self) -> u64 {
         let formed = self.formed.as_ref().filter(|_| self.causes.is_empty());
         formed.map_or(NO_EPOCH, |formed| formed.epoch.0)
@@ -137,6 +113,40 @@ impl NodeView {
     pub fn is_aborted(&self) -> bool {
         self.aborted.as_ref().or(self.broken.as_ref()).is_some_and(|failure| failure.status == Status::Aborted)
     }
+}
+
+/// What the agent thread has learnt.
+#[derive(Default)]
+pub struct NodeView {
+    /// The present epoch.
+    pub epoch: EpochView,
+    /// Why the cluster will not be complete.
+    pub failed: Option<Error>,
+    /// Where the scheduler was that said that it is.
+    pub scheduler: Option<SocketAddr>,
+    /// Answers to `WhereAre`.
+    pub absent: HashMap<Ask, Absent>,
+    /// Groups that somebody waits to be made.
+    pub making: HashSet<Making>,
+    /// Those that have been made, by number; none where this node is not in it.
+    pub made: HashMap<Making, Result<Option<GroupId>>>,
+    /// Answers to `Locate`.
+    pub located: HashMap<Ask, Member>,
+    /// Store requests whose caller still waits, and those that have been answered.
+    pub store: HashMap<Ask, Option<Result<(i64, Vec<u8>)>>>,
+    /// Which nodes have not heard yet that this one has ended the job without the scheduler, by index; and whether they
+    /// are still being told.
+    pub untold: Option<(Vec<u32>, bool)>,
+    /// Why the scheduler cannot be reached, while it cannot.
+    pub away: Option<String>,
+    /// That this node hears neither its scheduler nor any other, while that is so; with recovery only.
+    pub cut_off: Option<Failure>,
+    /// The node has left (with a warning, perhaps).
+    pub left: Option<Option<String>>,
+    /// The agent thread has ended.
+    pub over: bool,
+    /// Why there is no next epoch; for the one who asked for it.
+    pub not_recovered: Option<Failure>,
 }
 
 /// One node's shared state.
@@ -232,7 +242,7 @@ impl NodeState {
     pub fn learn(&self, change: impl FnOnce(&mut NodeView)) {
         let mut learnt = self.learnt();
         change(&mut learnt);
-        self.calm.store(learnt.calm(), Ordering::Release);
+        self.calm.store(learnt.epoch.calm(), Ordering::Release);
         drop(learnt);
         self.changed.notify_all();
     }
@@ -249,18 +259,18 @@ impl NodeState {
         if self.calm.load(Ordering::Acquire) == epoch.0 {
             return None;
         }
-        self.learnt().first_cause(group, epoch)
+        self.learnt().epoch.first_cause(group, epoch)
     }
 
     /// A call is about to tell this of a group of this epoch, unless another cause is known: what it is to tell, and every
     /// later one, and `muster_failure`.
     pub(crate) fn settle(&self, group: GroupId, epoch: Epoch, failure: Failure) -> Failure {
         let mut learnt = self.learnt();
-        if !learnt.is_in(epoch) || failure.status == Status::State {
+        if !learnt.epoch.is_in(epoch) || failure.status == Status::State {
             return failure;
         }
-        let first = learnt.causes.settle(group, failure);
-        self.calm.store(learnt.calm(), Ordering::Release);
+        let first = learnt.epoch.causes.settle(group, failure);
+        self.calm.store(learnt.epoch.calm(), Ordering::Release);
         first
     }
 
@@ -312,45 +322,45 @@ impl NodeState {
     pub fn file(&self, event: Event) -> Stirred {
         let mut stirred = Stirred::Nobody;
         self.learn(|learnt| match event {
-            Event::Formed(formed) => learnt.formed = Some(Arc::new(*formed)),
+            Event::Formed(formed) => learnt.epoch.formed = Some(Arc::new(*formed)),
             Event::Failed(error) => learnt.failed = Some(error),
             Event::Broken(failure) => {
-                learnt.causes.break_cluster(failure.clone());
+                learnt.epoch.causes.break_cluster(failure.clone());
                 // Once, or once more where it could have been whole again, and will not. An abort is not the first cause then.
-                match learnt.broken.is_some() && failure.status == Status::Aborted {
-                    true => learnt.aborted = Some(failure),
-                    false => learnt.broken = Some(failure),
+                match learnt.epoch.broken.is_some() && failure.status == Status::Aborted {
+                    true => learnt.epoch.aborted = Some(failure),
+                    false => learnt.epoch.broken = Some(failure),
                 }
                 stirred = Stirred::All;
             }
             Event::Revoked(failure) => {
                 let Some(id) = failure.group else { return };
-                let is_own_loss = learnt.formed.as_ref().is_some_and(|formed| self.is_own_loss(formed, &failure));
+                let is_own_loss = learnt.epoch.formed.as_ref().is_some_and(|formed| self.is_own_loss(formed, &failure));
                 let failure = if is_own_loss { failure.to_the_lost() } else { failure };
-                learnt.causes.revoke(id, failure);
+                learnt.epoch.causes.revoke(id, failure);
                 stirred = Stirred::One(id);
             }
             Event::Peer(index, state, culprit) => {
-                learnt.peers.insert(index, (state, culprit));
+                learnt.epoch.peers.insert(index, (state, culprit));
             }
             Event::Absent(ask, absent) => {
                 learnt.absent.insert(ask, absent);
             }
             Event::GroupMade(_) => {} // the agent thread makes it, and says so itself
             Event::NotMade(parent, nth, error) => {
-                let key = learnt.formed.as_ref().map(|formed| (formed.epoch, parent, nth));
+                let key = learnt.epoch.formed.as_ref().map(|formed| (formed.epoch, parent, nth));
                 if let Some(key) = key.filter(|key| learnt.making.contains(key)) {
                     learnt.made.insert(key, Err(error));
                 }
             }
-            Event::Lost(nodes) => learnt.lost = nodes,
+            Event::Lost(nodes) => learnt.epoch.lost = nodes,
             Event::NotRecovered(failure) => learnt.not_recovered = Some(failure),
             Event::Located(ask, member) => {
                 learnt.located.insert(ask, member);
             }
             Event::Stored(ask, answer) => {
-                if learnt.storing.contains(&ask) {
-                    learnt.stored.insert(ask, answer);
+                if let Some(waits) = learnt.store.get_mut(&ask) {
+                    *waits = Some(answer);
                 }
             }
             Event::SchedulerAway(reason) => learnt.away = reason,

@@ -28,7 +28,7 @@ impl Context {
 
     /// The same, for who waits for the scheduler's word about it: another thread of this process may have ended it.
     pub(crate) fn first_cause(&self, learnt: &NodeView) -> Option<Failure> {
-        let known = || self.rather(learnt.first_cause(self.id(), self.epoch()));
+        let known = || self.rather(learnt.epoch.first_cause(self.id(), self.epoch()));
         self.broken.get().cloned().or_else(known)
     }
 

@@ -30,14 +30,14 @@ impl Context {
     pub(crate) fn ask_early(&self, peer: u32, evidence: &str) {
         let index = self.index_of(peer).expect("a link's peer is a member");
         // That it has left stays so.
-        self.shared.learnt().peers.retain(|known, (state, _)| *known != index || *state == PeerState::Left);
+        self.shared.learnt().epoch.peers.retain(|known, (state, _)| *known != index || *state == PeerState::Left);
         self.ask(Command::Suspect { peer: index, evidence: evidence.to_owned() });
     }
 
     /// What the scheduler has said of a peer since it was asked.
     pub(crate) fn answer_about(&self, peer: u32) -> Option<PeerState> {
         let index = self.index_of(peer).expect("a link's peer is a member");
-        self.shared.learnt().peers.get(&index).map(|(state, _)| *state)
+        self.shared.learnt().epoch.peers.get(&index).map(|(state, _)| *state)
     }
 
     /// A link to a peer ended: asks the scheduler what became of that peer.
@@ -53,7 +53,7 @@ impl Context {
             if let Some(failure) = learnt.cut_off.clone() {
                 return Some(Word::CutOff(failure));
             }
-            learnt.peers.get(&index).cloned().map(|(state, culprit)| match state {
+            learnt.epoch.peers.get(&index).cloned().map(|(state, culprit)| match state {
                 PeerState::Left => Word::Left(culprit),
                 PeerState::Alive => Word::Alive,
             })
