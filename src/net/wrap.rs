@@ -13,7 +13,8 @@ pub enum Side {
     Server,
 }
 
-/// What becomes of each new connection, of nodes to each other and to their scheduler, before the first byte.
+/// What becomes of each new connection, of nodes to each other and to their scheduler, before the first byte. A wrap that cannot
+/// do its work gives a transport that fails: nobody goes on with the plain connection.
 pub type Wrap = Arc<dyn Fn(TcpTransport, Side) -> Box<dyn Transport> + Send + Sync>;
 
 /// Connections stay as they are.

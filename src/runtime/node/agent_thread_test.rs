@@ -4,7 +4,7 @@ use super::*;
 use crate::agent::Profile;
 use crate::config::LogLevel;
 use crate::runtime::base::clock::Clock;
-use crate::runtime::base::control::tests::framed;
+use crate::runtime::base::control::tests::{framed, Scripted};
 use crate::runtime::base::log::Logger;
 use crate::runtime::base::sync::Bell;
 use crate::runtime::by_hand_test::worker;
@@ -14,11 +14,17 @@ use crate::types::{Epoch, Incarnation};
 use crate::wire::{Heartbeat, Verdict};
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn node(scheduler: SocketAddr) -> Node {
+    node_over(scheduler, plain())
+}
+
+/// One each of whose connections is wrapped.
+fn node_over(scheduler: SocketAddr, wrap: Wrap) -> Node {
     let profile = Profile {
         register: worker(0, 2),
         schedulers: vec![scheduler.to_string()],
@@ -36,7 +42,7 @@ fn node(scheduler: SocketAddr) -> Node {
         own: Vec::new(),
         own_setting: "worker_ip".to_owned(),
         operation_timeout_ms: 60_000,
-        wrap: plain(),
+        wrap,
         upgrade: Upgrade::none(),
     };
     let shared = Arc::new(NodeState::new(logger, clock, Bell::new().unwrap()));
@@ -99,4 +105,30 @@ fn a_word_of_the_job_s_end_counts_unless_it_is_a_lost_node_s() {
         node.turn().unwrap();
         assert_eq!(node.shared.learnt().epoch.is_aborted(), counts);
     }
+}
+
+/// A certificate that is not valid, say: each attempt is wrapped, and no byte goes out in clear.
+#[test]
+fn a_wrap_that_fails_is_never_followed_by_a_plain_connection_to_the_scheduler() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let made = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&made);
+    let refuses: Wrap = Arc::new(move |_, _| {
+        count.fetch_add(1, Ordering::Relaxed);
+        let transport = Scripted::default();
+        transport.script().breaks = true;
+        transport.script().fails = Some(libc::EPROTO);
+        Box::new(transport)
+    });
+    let mut node = node_over(listener.local_addr().unwrap(), refuses);
+    turn_until(&mut node, |_| made.load(Ordering::Relaxed) >= 3);
+    drop(node);
+    listener.set_nonblocking(true).unwrap();
+    let mut attempts = 0;
+    while let Ok((mut stream, _)) = listener.accept() {
+        stream.set_nonblocking(false).unwrap();
+        assert!(stream.read(&mut [0]).map_or(true, |count| count == 0), "nothing was said");
+        attempts += 1;
+    }
+    assert!(attempts >= 3, "{attempts} attempts");
 }
