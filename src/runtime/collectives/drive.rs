@@ -4,7 +4,6 @@
 //! to thread, and nothing is allocated once the scratch has grown to its size.
 
 use super::engine::{Collectives, Driver, WAKER};
-use super::standstill::Standstill;
 use super::stop::{Running, Stop};
 use crate::agent::Command;
 use crate::net::Token;
@@ -33,7 +32,6 @@ const PEER_OPENS: Duration = Duration::from_millis(20);
 struct Patience {
     report_at: Time,
     warn_at: Time,
-    still: Standstill,
 }
 
 impl Collectives {
@@ -59,7 +57,8 @@ impl Collectives {
         let arithmetic = summed.dtype.zip(summed.op).map(|(dtype, op)| Arithmetic { dtype, op, function });
         let expect = || arithmetic.expect("a schedule that reduces has a type and an operation");
         let (report_at, warn_at) = (running.since + WAITS_AFTER, running.since + WARN_AFTER);
-        let mut patience = Patience { report_at, warn_at, still: Standstill::default() };
+        let mut patience = Patience { report_at, warn_at };
+        driver.silence.end();
         let head = running.data.encode_in(&mut driver.head);
         for number in 0.. {
             match algorithm.step(shape, number) {
@@ -108,7 +107,7 @@ impl Collectives {
             let sent = self.move_out(driver, running, exchange, memory)?;
             let got = self.move_in(driver, running, exchange, memory)?;
             if sent || got {
-                patience.still.end(); // what is under way is younger now
+                driver.silence.end(); // what is under way is younger now
             }
             if exchange.send.is_none() && exchange.receive.is_none() {
                 return Ok(());
@@ -123,7 +122,7 @@ impl Collectives {
                 idle.end();
                 // A transfer that trickles keeps to the time, too; the clock is not read at every turn.
                 if turn.is_multiple_of(CLOCK_TURNS) && running.shared.clock.now() >= running.deadline {
-                    return Err(self.out_of_time(driver, exchange, patience, running.deadline));
+                    return Err(self.out_of_time(driver, exchange, running.deadline));
                 }
                 continue;
             }
@@ -228,8 +227,8 @@ impl Collectives {
         }
     }
 
-    fn out_of_time(&self, driver: &mut Driver, exchange: &Exchange<'_>, patience: &Patience, now: Time) -> Stop {
-        Stop::Timeout(self.awaited(&mut driver.slots, exchange.peers(), &patience.still, now))
+    fn out_of_time(&self, driver: &mut Driver, exchange: &Exchange<'_>, now: Time) -> Stop {
+        Stop::Timeout(driver.awaited(&self.context, exchange.peers(), now))
     }
 
     /// Sleeps until something happens on any link of the group, or to it; serves the links that the call does not use.
@@ -242,9 +241,9 @@ impl Collectives {
     ) -> Result<(), Stop> {
         let now = running.shared.clock.now();
         if now >= running.deadline {
-            return Err(self.out_of_time(driver, exchange, patience, now));
+            return Err(self.out_of_time(driver, exchange, now));
         }
-        self.look_for_signs(&mut driver.slots, exchange.peers(), &mut patience.still, now)?;
+        driver.look_for_signs(&self.context, exchange.peers(), now)?;
         if now >= patience.report_at {
             // Ahead of the next heartbeat: ranks that called different things and whose frames do not meet are to be
             // found within a second, however rare the heartbeats are.
@@ -256,7 +255,7 @@ impl Collectives {
             self.warn_of_absent(running);
             return Ok(());
         }
-        let Driver { watch, slots, .. } = driver;
+        let Driver { watch, slots, silence, .. } = driver;
         let opening = exchange.opening_until(slots, now);
         if opening <= now {
             return Ok(());
@@ -282,8 +281,8 @@ impl Collectives {
                 watch.add(Token(peer), link.descriptor(), reads, writes);
             }
         }
-        let look_at = patience.still.go_on(&self.context.bounds, now);
-        let until = running.deadline.min(patience.warn_at).min(patience.report_at).min(opening).min(look_at);
+        let until = running.deadline.min(patience.warn_at).min(patience.report_at).min(opening);
+        let until = until.min(silence.look_at());
         watch.wait(running.shared.clock.until(until)).expect("poll fails only for bad arguments");
         for (token, closed) in watch.ready().map(|ready| (ready.token.0, ready.closed)) {
             if token == WAKER {

@@ -11,6 +11,7 @@ use crate::runtime::base::mailbox::Mailbox;
 use crate::runtime::links::peers::{turn_away, Mail, Slot};
 use crate::runtime::memory::checksums::Checksums;
 use crate::runtime::state::context::Context;
+use crate::runtime::state::silence::SilenceWatch;
 use crate::schedules::{Layout, Thresholds};
 use crate::types::{Call, CallDigest, Time};
 use crate::wire::{GroupProgress, DATA_HEADER_BYTES};
@@ -39,6 +40,8 @@ pub(crate) struct Driver {
     pub history: CallDigest,
     /// From when on a call that begins looks for peers that have given up.
     pub overhears_from: Time,
+    /// What the call waits for.
+    pub silence: SilenceWatch,
 }
 
 /// A group's collectives.
@@ -69,6 +72,7 @@ impl Collectives {
                 head: Vec::with_capacity(DATA_HEADER_BYTES),
                 history: CallDigest::default(),
                 overhears_from: Time::default(),
+                silence: SilenceWatch::new(context.bounds),
             }),
             mailbox,
             progress: Mutex::default(),

@@ -1,75 +1,28 @@
 //! A collective that does not move on: whom it waits for, and whether the links to those are silent (`state/silence`).
 
-use super::engine::Collectives;
+use super::engine::Driver;
 use super::stop::{Awaited, Stop};
 use crate::runtime::links::link::LinkEnd;
 use crate::runtime::links::peers::Slot;
-use crate::runtime::state::silence::{in_words, Bounds, Finding};
+use crate::runtime::state::context::Context;
+use crate::runtime::state::silence::{in_words, Finding, Silent};
 use crate::types::Time;
 use std::time::Duration;
 
 /// What counts when an operation's time is up anyway.
 const FAULT: Duration = Duration::from_secs(1);
 
-/// Since when a call has not moved on.
-#[derive(Default)]
-pub(crate) struct Standstill {
-    since: Option<Time>,
-    look_at: Time,
-    /// Whether the scheduler was asked about whom it receives from, and whom it sends to.
-    asked: [bool; 2],
-}
-
-impl Standstill {
-    /// It has moved on.
-    pub(crate) fn end(&mut self) {
-        self.since = None;
-    }
-
-    /// It stands still. Returns when it next looks at its links.
-    pub(crate) fn go_on(&mut self, bounds: &Bounds, now: Time) -> Time {
-        if self.since.is_none() {
-            (self.since, self.asked) = (Some(now), [false; 2]);
-            self.look_at = now + bounds.every;
-        }
-        self.look_at
-    }
-
-    fn lasted(&self, now: Time) -> Duration {
-        self.since.map_or(Duration::ZERO, |since| now.since(since))
-    }
-}
-
-impl Collectives {
+impl Driver {
     /// Looks at the links to the peers that a call waits for, if it is time to.
-    pub(crate) fn look_for_signs(
-        &self,
-        slots: &mut [Slot],
-        peers: [Option<u32>; 2],
-        still: &mut Standstill,
-        now: Time,
-    ) -> Result<(), Stop> {
-        let bounds = &self.context.bounds;
-        if now < still.go_on(bounds, now) {
-            return Ok(());
-        }
-        let late = bounds.late(now, still.look_at);
-        still.look_at = now + bounds.every;
-        let lasted = still.lasted(now);
-        for (peer, asked) in peers.into_iter().zip(&mut still.asked) {
-            let Some(peer) = peer else { continue };
-            let Slot::Up(link) = &mut slots[peer as usize] else { continue };
-            // What the network did before the call began to wait is nothing to it.
-            let silence = link.silence(now, late).min(lasted);
-            *asked &= !silence.is_zero();
-            match bounds.finding(silence, *asked, || self.context.answer_about(peer)) {
-                Finding::Nothing => {}
-                Finding::Ask => {
-                    *asked = true;
-                    self.context.ask_early(peer, &in_words(silence));
-                }
+    pub(crate) fn look_for_signs(&mut self, context: &Context, peers: [Option<u32>; 2], now: Time) -> Result<(), Stop> {
+        self.silence.wait(now);
+        let silence = |peer: u32, late| self.slots[peer as usize].silence(now, late);
+        let found = self.silence.look(now, peers.into_iter().flatten(), silence, |peer| context.answer_about(peer));
+        for Silent { rank: peer, silence, finding } in found {
+            match finding {
+                Finding::Ask => context.ask_early(peer, &in_words(silence)),
                 Finding::Unreached => {
-                    let told = self.context.told().map(|failure| Stop::Told(Box::new(failure)));
+                    let told = context.told().map(|failure| Stop::Told(Box::new(failure)));
                     return Err(told.unwrap_or_else(|| Stop::Unreached(peer, in_words(silence))));
                 }
                 Finding::Unknown => return Err(Stop::Ended(peer, LinkEnd::Silent(in_words(silence)))),
@@ -79,36 +32,31 @@ impl Collectives {
     }
 
     /// Whom of these a call waits for, rather one whose link is at fault.
-    pub(crate) fn awaited(
-        &self,
-        slots: &mut [Slot],
-        peers: [Option<u32>; 2],
-        still: &Standstill,
-        now: Time,
-    ) -> Option<Awaited> {
-        let awaited = |peer: u32| {
-            let fault = self.fault(&mut slots[peer as usize], peer, still.lasted(now), now);
-            Awaited { peer, fault }
-        };
+    pub(crate) fn awaited(&mut self, context: &Context, peers: [Option<u32>; 2], now: Time) -> Option<Awaited> {
+        let waited = self.silence.waited(now);
+        let awaited =
+            |peer: u32| Awaited { peer, fault: fault(&mut self.slots[peer as usize], context, peer, waited, now) };
         let mut found: Vec<Awaited> = peers.into_iter().flatten().map(awaited).collect();
         let at = found.iter().position(|awaited| awaited.fault.is_some()).unwrap_or(0);
         (at < found.len()).then(|| found.swap_remove(at))
     }
+}
 
-    fn fault(&self, slot: &mut Slot, peer: u32, waited: Duration, now: Time) -> Option<String> {
-        let waited = Some(waited).filter(|waited| *waited >= FAULT)?;
-        match slot {
-            Slot::Asked => {
-                // Where it is not known where the peer is, nobody has tried yet.
-                let address = *self.context.roster.member(peer)?.addresses.first()?;
-                let seconds = waited.as_secs_f64();
-                Some(format!("their link has not come to stand for {seconds:.1} s, be it to {address} or from there"))
-            }
-            Slot::Up(link) => {
-                let silence = link.silence(now, Duration::ZERO).min(waited);
-                (silence >= FAULT).then(|| in_words(silence))
-            }
-            Slot::Unused | Slot::Left(_) | Slot::Ended(_) => None,
+/// What is wrong with the link to a peer that has been waited for so long, if something is.
+fn fault(slot: &mut Slot, context: &Context, peer: u32, waited: Duration, now: Time) -> Option<String> {
+    if waited < FAULT {
+        return None;
+    }
+    match slot {
+        Slot::Asked => {
+            // Where it is not known where the peer is, nobody has tried yet.
+            let address = *context.roster.member(peer)?.addresses.first()?;
+            let seconds = waited.as_secs_f64();
+            Some(format!("their link has not come to stand for {seconds:.1} s, be it to {address} or from there"))
+        }
+        Slot::Up(_) | Slot::Unused | Slot::Left(_) | Slot::Ended(_) => {
+            let silence = slot.silence(now, Duration::ZERO)?.min(waited);
+            (silence >= FAULT).then(|| in_words(silence))
         }
     }
 }

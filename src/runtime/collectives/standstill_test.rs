@@ -9,49 +9,43 @@ use crate::runtime::state::node_state::{AgentCommand, NodeState};
 use crate::types::Epoch;
 use crate::wire::{Absent, PeerState, HEADER_BYTES};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::MutexGuard;
 use std::time::Instant;
 
 const PEERS: [Option<u32>; 2] = [Some(2), Some(3)];
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Slots of a group of four; the links to ranks 2 and 3 stand.
-fn slots() -> (Vec<Slot>, [Scripted; 2]) {
+/// The driver of a group of four; the links to ranks 2 and 3 stand. The cluster has agreed on a time-out of 1 s.
+fn driver(bench: &Bench) -> (MutexGuard<'_, Driver>, [Scripted; 2]) {
+    assert_eq!(bench.group.context.formed().agreed.heartbeat_timeout_ms, 1000);
     let scripts = [Scripted::default(), Scripted::default()];
     let up = |script: &Scripted| Slot::Up(Box::new(Link::new(Box::new(script.clone()), &[])));
-    (vec![Slot::Unused, Slot::Asked, up(&scripts[0]), up(&scripts[1])], scripts)
+    let mut driver = bench.group.collectives.driver();
+    driver.slots = vec![Slot::Unused, Slot::Asked, up(&scripts[0]), up(&scripts[1])];
+    (driver, scripts)
 }
 
 fn at(seconds: f64) -> Time {
     Time(1_000_000_000_000) + Duration::from_secs_f64(seconds)
 }
 
-/// As the cluster of `Bench` has agreed on: a time-out of 1 s.
-fn standstill(bench: &Bench) -> Standstill {
-    assert_eq!(bench.group.context.formed().agreed.heartbeat_timeout_ms, 1000);
-    Standstill::default()
-}
-
 #[test]
 fn who_stands_still_looks_twice_an_interval_and_not_before() {
-    let (bench, (mut slots, scripts)) = (Bench::new(), slots());
-    let mut still = standstill(&bench);
+    let bench = Bench::new();
+    let (mut driver, scripts) = driver(&bench);
     scripts.iter().for_each(|script| script.script().room = usize::MAX);
     let sent = || scripts.each_ref().map(|script| script.script().sent.len() / HEADER_BYTES);
     for seconds in [0.0, 0.09] {
-        bench.group.collectives.look_for_signs(&mut slots, PEERS, &mut still, at(seconds)).unwrap();
-        assert_eq!(
-            (still.go_on(&bench.group.context.bounds, at(seconds)), sent()),
-            (at(0.1), [0, 0]),
-            "as most calls end by then"
-        );
+        driver.look_for_signs(&bench.group.context, PEERS, at(seconds)).unwrap();
+        assert_eq!((driver.silence.wait(at(seconds)), sent()), (at(0.1), [0, 0]), "as most calls end by then");
     }
     for (seconds, frames) in [(0.1, 1), (0.15, 1), (0.2, 2)] {
-        bench.group.collectives.look_for_signs(&mut slots, [PEERS[1], None], &mut still, at(seconds)).unwrap();
+        driver.look_for_signs(&bench.group.context, [PEERS[1], None], at(seconds)).unwrap();
         assert_eq!(sent(), [0, frames], "only who is waited for");
     }
-    assert_eq!(still.go_on(&bench.group.context.bounds, at(0.2)), at(0.3));
-    still.end();
-    assert_eq!(still.go_on(&bench.group.context.bounds, at(1.5)), at(1.6), "it has moved on meanwhile");
+    assert_eq!(driver.silence.wait(at(0.2)), at(0.3));
+    driver.silence.end();
+    assert_eq!(driver.silence.wait(at(1.5)), at(1.6), "it has moved on meanwhile");
 }
 
 /// What comes of it that the peer's kernel owes an answer at these looks, having acknowledged so many bytes.
@@ -61,9 +55,9 @@ fn stop(
     alive_from: Option<f64>,
     looks: impl Iterator<Item = f64>,
 ) -> (f64, Option<Stop>) {
-    let (bench, (mut slots, scripts)) = (Bench::new(), slots());
-    let mut still = standstill(&bench);
-    still.go_on(&bench.group.context.bounds, at(0.0));
+    let bench = Bench::new();
+    let (mut driver, scripts) = driver(&bench);
+    driver.silence.wait(at(0.0));
     let (mut asked, mut last) = (0, 0.0);
     for seconds in looks {
         last = seconds;
@@ -72,7 +66,7 @@ fn stop(
         if asked > 0 && alive_from.is_some_and(|from| seconds >= from) {
             bench.shared.file(Event::Peer(3, PeerState::Alive, culprit()));
         }
-        if let Err(stop) = bench.group.collectives.look_for_signs(&mut slots, PEERS, &mut still, at(seconds)) {
+        if let Err(stop) = driver.look_for_signs(&bench.group.context, PEERS, at(seconds)) {
             assert!(asked > 0, "the scheduler is asked before");
             return (seconds, Some(stop));
         }
@@ -122,10 +116,10 @@ fn who_looks_late_may_not_have_let_its_kernel_hear() {
 
 #[test]
 fn who_runs_out_of_time_knows_whom_it_waited_for_and_whose_link_is_at_fault() {
-    let (bench, (mut slots, scripts)) = (Bench::new(), slots());
-    let mut still = standstill(&bench);
-    still.go_on(&bench.group.context.bounds, at(0.0));
-    let mut awaited = |seconds: f64, peers| bench.group.collectives.awaited(&mut slots, peers, &still, at(seconds));
+    let bench = Bench::new();
+    let (mut driver, scripts) = driver(&bench);
+    driver.silence.wait(at(0.0));
+    let mut awaited = |seconds: f64, peers| driver.awaited(&bench.group.context, peers, at(seconds));
     let waits_for = |peer| Some(Awaited { peer, fault: None });
     assert_eq!(awaited(2.0, PEERS), waits_for(2));
     assert_eq!(awaited(2.0, [None, Some(3)]), waits_for(3));

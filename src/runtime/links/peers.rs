@@ -3,9 +3,10 @@
 use super::link::{Link, LinkEnd};
 use crate::error::{Culprit, Failure};
 use crate::net::Transport;
-use crate::types::GroupId;
+use crate::types::{GroupId, Time};
 use crate::wire::Channel;
 use std::io::IoSlice;
+use std::time::Duration;
 
 /// What the agent thread mails to an engine.
 pub(crate) enum Mail {
@@ -63,6 +64,14 @@ impl Slot {
             Mail::Failed(_, end) => Slot::Ended(end),
             Mail::Freed(_) => Slot::Left(None),
         };
+    }
+
+    /// For how long a link that stands has been silent; `late` as for `Link::silence`.
+    pub(crate) fn silence(&mut self, now: Time, late: Duration) -> Option<Duration> {
+        match self {
+            Slot::Up(link) => Some(link.silence(now, late)),
+            _ => None,
+        }
     }
 
     /// Whether it may still come to stand.

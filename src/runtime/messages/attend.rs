@@ -2,7 +2,7 @@
 //! what became of a peer whose link ended. Whatever callers can do themselves, they do.
 
 use super::engine::{Engine, Trouble};
-use super::signs::Suspect;
+use super::unreached::Suspect;
 use super::{EngineHandle, Messages, WAKER};
 use crate::error::{Failure, Result, Status};
 use crate::net::{Poller, Registry, Token};

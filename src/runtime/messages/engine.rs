@@ -10,14 +10,14 @@ use super::operation::{asked_at, misfit, Direction, Operation, Post, Stage, DEAD
 use super::peer::{Bytes, Inbound, InboundStage, Peer};
 use super::queues::Map;
 use super::ranks::Ranks;
-use super::signs::{Signs, Suspect};
+use super::unreached::Suspect;
 use crate::agent::Ask;
 use crate::error::{Error, Failure, Result, Status};
 use crate::runtime::base::request::{Completer, Received};
 use crate::runtime::links::link::LinkEnd;
 use crate::runtime::links::peers::Slot;
 use crate::runtime::state::roster::Roster;
-use crate::runtime::state::silence::{Bounds, Finding};
+use crate::runtime::state::silence::{Bounds, Finding, SilenceWatch};
 use crate::schedules::{Buffer, Span};
 use crate::types::{DType, Time};
 use crate::wire::{MessageHeader, MessagePart, MessageWait, EAGER_COST, EAGER_CREDIT, EAGER_MAX, WAITS_MAX};
@@ -64,7 +64,8 @@ pub(super) struct Engine {
     pub alarm: Time,
     /// How many frames have moved.
     pub moved: u64,
-    pub signs: Signs,
+    /// What operations wait for.
+    pub silence: SilenceWatch,
     /// What was needed before and will be again: so that in the long run nothing is allocated.
     pub spare: BufferPool,
     pub head: Vec<u8>,
@@ -92,7 +93,7 @@ impl Engine {
             late: None,
             alarm: Time::NEVER,
             moved: 0,
-            signs: Signs::new(Bounds::of(&roster.formed.agreed)),
+            silence: SilenceWatch::new(Bounds::of(&roster.formed.agreed)),
             spare: BufferPool::default(),
             head: Vec::new(),
             open: Vec::new(),

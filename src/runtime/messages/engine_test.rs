@@ -352,7 +352,7 @@ fn a_peer_that_is_needed_and_silent_for_as_long_is_suspected() {
         assert_eq!(bench.engine.look_for_signs(at(0), lives(0)), Time::NEVER, "nobody waits for anything");
         bench.scripts[2].script().acknowledged.owes = true;
         let (_any, _) = bench.receive(None, 7, 1);
-        assert_eq!((bench.engine.look_at(at(0)), bench.engine.look_for_signs(at(0), lives(0))), (at(1), at(1)));
+        assert_eq!((bench.engine.silence.wait(at(0)), bench.engine.look_for_signs(at(0), lives(0))), (at(1), at(1)));
         let (_needs, _) = bench.receive(Some(1), 8, 1);
         let sent = |bench: &Bench, rank: usize| bench.scripts[rank].script().sent.len() / HEADER_BYTES;
         let mut found = Vec::new();
@@ -388,11 +388,11 @@ fn many_short_operations_share_a_look() {
         let request = bench.send(1, 7, 1);
         assert!(request.test().is_some(), "it has ended at once");
         let now = at(0) + Duration::from_millis(milliseconds);
-        assert_eq!(bench.engine.look_at(now), at(1));
+        assert_eq!(bench.engine.silence.wait(now), at(1));
         assert_eq!(bench.engine.look_for_signs(now, |_| None), at(1));
     }
     assert_eq!(bench.engine.look_for_signs(at(1), |_| None), Time::NEVER, "nobody waits");
-    assert_eq!(bench.engine.look_at(at(50)), at(51));
+    assert_eq!(bench.engine.silence.wait(at(50)), at(51));
 }
 
 #[test]

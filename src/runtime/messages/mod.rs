@@ -10,7 +10,7 @@
 //! | [`traffic`] | frames, out and in |
 //! | [`buffer_pool`], [`ranks`] | buffers to be used again; sets of peers |
 //! | [`ending`] | what becomes of all that when a peer leaves, or the group is over |
-//! | [`signs`], [`unreached`] | peers that live and are not reached |
+//! | [`unreached`] | peers that may not be reached |
 //! | [`attend`] | the thread that sees to it that messages go on by themselves |
 //!
 //! A group's messages have links of their own. From the first use on one thread waits for those links; whoever posts an
@@ -33,8 +33,6 @@ mod operation;
 mod peer;
 mod queues;
 mod ranks;
-mod signs;
-
 mod traffic;
 mod unreached;
 
@@ -143,7 +141,7 @@ impl Messages {
             }
         }
         engine.flush();
-        let alarm = deadline.min(engine.look_at(now));
+        let alarm = deadline.min(engine.silence.wait(now));
         let early = engine.alarm > alarm;
         engine.alarm = engine.alarm.min(alarm);
         self.leave_engine(handle, engine, early);

@@ -8,11 +8,12 @@
 //! silent for everybody, which takes it no longer than an interval. Nobody looks who does not wait, so that a trouble of the
 //! network that has passed by then costs nothing.
 //!
-//! Collectives look in `collectives/standstill` and messages in `messages/signs`; a link that does not come to stand is the mesh's
-//! matter. Pure: tested in `silence_test.rs`.
+//! Both engines look by a [`SilenceWatch`]: a collective while it stands still, messages while operations are under way. A link
+//! that does not come to stand is the mesh's matter. Pure: tested in `silence_test.rs`.
 
 use crate::types::Time;
 use crate::wire::{Agreed, PeerState};
+use std::collections::HashMap;
 use std::time::Duration;
 
 /// The longest time between two looks.
@@ -26,7 +27,7 @@ const ATTEMPT: Duration = Duration::from_secs(4);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bounds {
     /// How often it looks. By as much at most a silence has lasted longer than is known.
-    pub every: Duration,
+    every: Duration,
     /// From then on the scheduler is asked.
     ask: Duration,
     /// From then on the link has failed, if the scheduler says that the peer lives: the time-out has passed.
@@ -38,7 +39,6 @@ pub(crate) struct Bounds {
 /// What a silence calls for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Finding {
-    Nothing,
     /// The scheduler is to be asked about the peer.
     Ask,
     /// The peer lives, and is not reached.
@@ -57,19 +57,19 @@ impl Bounds {
     }
 
     /// `has_asked`: the scheduler was asked in this silence; `answer`: what it has said.
-    pub(crate) fn finding(
+    fn finding(
         &self,
         silence: Duration,
         has_asked: bool,
         answer: impl FnOnce() -> Option<PeerState>,
-    ) -> Finding {
+    ) -> Option<Finding> {
         let answer = if has_asked && !silence.is_zero() { answer() } else { None };
         match answer {
-            Some(PeerState::Left) => Finding::Unknown,
-            Some(PeerState::Alive) if silence >= self.patience => Finding::Unreached,
-            _ if silence >= self.most => Finding::Unknown,
-            None if !has_asked && silence >= self.ask => Finding::Ask,
-            _ => Finding::Nothing,
+            Some(PeerState::Left) => Some(Finding::Unknown),
+            Some(PeerState::Alive) if silence >= self.patience => Some(Finding::Unreached),
+            _ if silence >= self.most => Some(Finding::Unknown),
+            None if !has_asked && silence >= self.ask => Some(Finding::Ask),
+            _ => None,
         }
     }
 
@@ -79,8 +79,96 @@ impl Bounds {
     }
 
     /// By how much a look comes late; a little is nothing.
-    pub(crate) fn late(&self, now: Time, look_at: Time) -> Duration {
+    fn late(&self, now: Time, look_at: Time) -> Duration {
         Some(now.since(look_at)).filter(|late| *late >= self.every).unwrap_or_default()
+    }
+}
+
+/// The peers that somebody waits for, and whether the links to them are silent.
+pub(crate) struct SilenceWatch {
+    bounds: Bounds,
+    /// Since when somebody has waited, and when it looks next; none: nobody waits.
+    waiting: Option<(Time, Time)>,
+    needed: HashMap<u32, Needed>,
+}
+
+/// A peer that was needed at every look since.
+struct Needed {
+    since: Time,
+    last: Option<Time>,
+    /// Whether the scheduler was asked in this silence.
+    asked: bool,
+}
+
+/// A peer whose link is silent.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Silent {
+    pub rank: u32,
+    pub silence: Duration,
+    pub finding: Finding,
+}
+
+impl SilenceWatch {
+    pub(crate) fn new(bounds: Bounds) -> SilenceWatch {
+        SilenceWatch { bounds, waiting: None, needed: HashMap::new() }
+    }
+
+    /// Somebody waits. Returns when it looks next: that does not change while it waits on.
+    pub(crate) fn wait(&mut self, now: Time) -> Time {
+        match self.waiting {
+            Some((_, look_at)) => look_at,
+            None => {
+                let look_at = now + self.bounds.every;
+                self.waiting = Some((now, look_at));
+                self.needed.clear();
+                look_at
+            }
+        }
+    }
+
+    /// Nobody waits any more. (On the hot path.)
+    pub(crate) fn end(&mut self) {
+        self.waiting = None;
+    }
+
+    /// For how long somebody has waited.
+    pub(crate) fn waited(&self, now: Time) -> Duration {
+        self.waiting.map_or(Duration::ZERO, |(since, _)| now.since(since))
+    }
+
+    /// When it looks next; [`Time::NEVER`]: not before somebody waits.
+    pub(crate) fn look_at(&self) -> Time {
+        self.waiting.map_or(Time::NEVER, |(_, look_at)| look_at)
+    }
+
+    /// Looks at the links to these peers, if it is time to. `silence`: for how long a link has been silent, if it stands, where
+    /// the look comes so late. `answer_about`: what the scheduler has said of a peer since it was asked.
+    pub(crate) fn look(
+        &mut self,
+        now: Time,
+        peers: impl Iterator<Item = u32>,
+        mut silence: impl FnMut(u32, Duration) -> Option<Duration>,
+        answer_about: impl Fn(u32) -> Option<PeerState>,
+    ) -> Vec<Silent> {
+        let mut found = Vec::new();
+        let Some((_, look_at)) = self.waiting.as_mut().filter(|(_, look_at)| *look_at <= now) else { return found };
+        let late = self.bounds.late(now, *look_at);
+        *look_at = now + self.bounds.every;
+        for rank in peers {
+            let needed = self.needed.entry(rank).or_insert(Needed { since: now, last: None, asked: false });
+            if needed.last.replace(now) == Some(now) {
+                continue; // it was looked at for another operation
+            }
+            let Some(silence) = silence(rank, late) else { continue };
+            // What the network did before anybody waited is nothing to those who wait.
+            let silence = silence.min(now.since(needed.since));
+            needed.asked &= !silence.is_zero();
+            let finding = self.bounds.finding(silence, needed.asked, || answer_about(rank));
+            needed.asked |= finding == Some(Finding::Ask);
+            found.extend(finding.map(|finding| Silent { rank, silence, finding }));
+        }
+        self.needed.retain(|_, needed| needed.last == Some(now));
+        found
     }
 }
 

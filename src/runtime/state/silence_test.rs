@@ -28,21 +28,21 @@ fn what_a_silence_calls_for() {
     let finding = |silence, has_asked, answer| bounds.finding(ms(silence), has_asked, || answer);
     let (alive, left, nothing) = (Some(PeerState::Alive), Some(PeerState::Left), None);
     for (silence, has_asked, answer, expected) in [
-        (0, false, alive, Finding::Nothing),
-        (399, false, alive, Finding::Nothing),
-        (400, false, alive, Finding::Ask),
-        (400, true, alive, Finding::Nothing),
-        (899, true, alive, Finding::Nothing),
-        (900, true, alive, Finding::Unreached),
-        (900, true, nothing, Finding::Nothing),
-        (900, false, alive, Finding::Ask),
-        (1199, true, nothing, Finding::Nothing),
-        (1200, true, nothing, Finding::Unknown),
-        (1200, true, alive, Finding::Unreached),
-        (1200, false, alive, Finding::Unknown),
-        (10, true, left, Finding::Unknown),
-        (0, true, left, Finding::Nothing),
-        (10, false, left, Finding::Nothing),
+        (0, false, alive, None),
+        (399, false, alive, None),
+        (400, false, alive, Some(Finding::Ask)),
+        (400, true, alive, None),
+        (899, true, alive, None),
+        (900, true, alive, Some(Finding::Unreached)),
+        (900, true, nothing, None),
+        (900, false, alive, Some(Finding::Ask)),
+        (1199, true, nothing, None),
+        (1200, true, nothing, Some(Finding::Unknown)),
+        (1200, true, alive, Some(Finding::Unreached)),
+        (1200, false, alive, Some(Finding::Unknown)),
+        (10, true, left, Some(Finding::Unknown)),
+        (0, true, left, None),
+        (10, false, left, None),
     ] {
         assert_eq!(finding(silence, has_asked, answer), expected, "{silence} ms, asked: {has_asked}, {answer:?}");
     }
