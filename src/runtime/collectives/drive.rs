@@ -4,13 +4,13 @@
 //! to thread, and nothing is allocated once the scratch has grown to its size.
 
 use super::engine::{Collectives, Driver, WAKER};
+use super::peers::Peers;
 use super::stop::{Running, Stop};
 use crate::agent::Command;
 use crate::net::Token;
-use crate::runtime::base::link_key::LinkKey;
 use crate::runtime::base::patience::{WAITS_AFTER, WARN_AFTER};
 use crate::runtime::base::polling::Idle;
-use crate::runtime::links::link::{Arrival, Link, LinkEnd, Moved};
+use crate::runtime::links::link::{Arrival, LinkEnd, Moved};
 use crate::runtime::links::peers::Slot;
 use crate::runtime::links::sink::{scratch_bytes, Sink};
 use crate::runtime::memory::buffer::{Arithmetic, Memory};
@@ -18,7 +18,7 @@ use crate::runtime::state::node_state::{AgentCommand, NodeState};
 use crate::schedules::kernels::UserFunction;
 use crate::schedules::{Action, Algorithm, Landing, Shape, Span};
 use crate::types::{Call, CallKind, DType, Time};
-use crate::wire::{Channel, DataHeader, FrameHeader, LinkKind, DATA_HEADER_BYTES};
+use crate::wire::{DataHeader, FrameHeader, LinkKind, DATA_HEADER_BYTES};
 use std::time::Duration;
 
 /// How often a call that makes progress looks at the clock.
@@ -41,7 +41,7 @@ impl Collectives {
             (self.context.epoch(), self.context.timeout_ms(), self.context.deadline(since));
         let data =
             DataHeader { epoch, group: self.context.id(), sequence, signature: call.signature(), call, history: 0 };
-        Running { shared: &self.context.shared, call, sequence, data, deadline, limit_ms, since }
+        Running { context: &self.context, calls: &self.calls, call, sequence, data, deadline, limit_ms, since }
     }
 
     pub(crate) fn carry_out(
@@ -58,7 +58,7 @@ impl Collectives {
         let expect = || arithmetic.expect("a schedule that reduces has a type and an operation");
         let (report_at, warn_at) = (running.since + WAITS_AFTER, running.since + WARN_AFTER);
         let mut patience = Patience { report_at, warn_at };
-        driver.silence.end();
+        driver.peers.silence.end();
         let head = running.data.encode_in(&mut driver.head);
         for number in 0.. {
             match algorithm.step(shape, number) {
@@ -104,10 +104,10 @@ impl Collectives {
         let mut turn = 0u32;
         loop {
             turn = turn.wrapping_add(1);
-            let sent = self.move_out(driver, running, exchange, memory)?;
+            let sent = self.move_out(driver, exchange, memory)?;
             let got = self.move_in(driver, running, exchange, memory)?;
             if sent || got {
-                driver.silence.end(); // what is under way is younger now
+                driver.peers.silence.end(); // what is under way is younger now
             }
             if exchange.send.is_none() && exchange.receive.is_none() {
                 return Ok(());
@@ -121,32 +121,27 @@ impl Collectives {
             if got || (sent && (exchange.send.is_some() || self.context.size() == 2)) {
                 idle.end();
                 // A transfer that trickles keeps to the time, too; the clock is not read at every turn.
-                if turn.is_multiple_of(CLOCK_TURNS) && running.shared.clock.now() >= running.deadline {
+                if turn.is_multiple_of(CLOCK_TURNS) && self.context.shared.clock.now() >= running.deadline {
                     return Err(self.out_of_time(driver, exchange, running.deadline));
                 }
                 continue;
             }
-            let NodeState { polling, clock, .. } = running.shared;
-            if !exchange.may_poll(&driver.slots) || !polling.poll(&mut idle, &self.context.polls, clock) {
+            let NodeState { polling, clock, .. } = &*self.context.shared;
+            if !exchange.may_poll(&driver.peers.slots) || !polling.poll(&mut idle, &self.context.polls, clock) {
                 self.sleep(driver, running, exchange, patience)?;
                 idle.end();
             }
         }
     }
 
-    fn move_out(
-        &self,
-        driver: &mut Driver,
-        running: &Running<'_>,
-        exchange: &mut Exchange<'_>,
-        memory: &Memory<'_>,
-    ) -> Result<bool, Stop> {
+    fn move_out(&self, driver: &mut Driver, exchange: &mut Exchange<'_>, memory: &Memory<'_>) -> Result<bool, Stop> {
         let Some((peer, span)) = exchange.send else { return Ok(false) };
         let mutual = exchange.receive.is_some_and(|(from, _)| from == peer);
-        if mutual && self.context.rank() > Some(peer) && exchange.leaves_opening_to(&driver.slots[peer as usize]) {
+        if mutual && self.context.rank() > Some(peer) && exchange.leaves_opening_to(&driver.peers.slots[peer as usize])
+        {
             return Ok(false);
         }
-        let Some(link) = self.link(driver, running, peer)? else { return Ok(false) };
+        let Some(link) = driver.peers.link(&self.context, peer)? else { return Ok(false) };
         if !exchange.started {
             link.start_send(LinkKind::Data, exchange.head, span);
             exchange.started = true;
@@ -174,13 +169,13 @@ impl Collectives {
         memory: &Memory<'_>,
     ) -> Result<bool, Stop> {
         let Some((peer, landing)) = exchange.receive else { return Ok(false) };
-        if exchange.leaves_opening_to(&driver.slots[peer as usize]) {
+        if exchange.leaves_opening_to(&driver.peers.slots[peer as usize]) {
             return Ok(false);
         }
-        if self.link(driver, running, peer)?.is_none() {
+        if driver.peers.link(&self.context, peer)?.is_none() {
             return Ok(false);
         }
-        let Driver { slots, piece, .. } = driver;
+        let Driver { peers: Peers { slots, .. }, piece, .. } = driver;
         if let Landing::Reduce { .. } = landing {
             grow(piece, scratch_bytes(Landing::into(&landing).len))?;
         }
@@ -211,24 +206,8 @@ impl Collectives {
         }
     }
 
-    /// The link to a peer, if it is open; if it was never asked for, now it is.
-    fn link<'d>(&self, driver: &'d mut Driver, running: &Running<'_>, peer: u32) -> Result<Option<&'d mut Link>, Stop> {
-        let slot = &mut driver.slots[peer as usize];
-        match slot {
-            Slot::Unused => {
-                *slot = Slot::Asked;
-                running.shared.ask(AgentCommand::Open(LinkKey::new(self.context.id(), Channel::Collectives, peer)));
-                Ok(None)
-            }
-            Slot::Asked => Ok(None),
-            Slot::Up(link) => Ok(Some(link)),
-            Slot::Left(_) => Err(Stop::Left(peer)),
-            Slot::Ended(end) => Err(Stop::Ended(peer, end.clone())),
-        }
-    }
-
     fn out_of_time(&self, driver: &mut Driver, exchange: &Exchange<'_>, now: Time) -> Stop {
-        Stop::Timeout(driver.awaited(&self.context, exchange.peers(), now))
+        Stop::Timeout(driver.peers.awaited(&self.context, exchange.peers(), now))
     }
 
     /// Sleeps until something happens on any link of the group, or to it; serves the links that the call does not use.
@@ -239,24 +218,24 @@ impl Collectives {
         exchange: &mut Exchange<'_>,
         patience: &mut Patience,
     ) -> Result<(), Stop> {
-        let now = running.shared.clock.now();
+        let now = self.context.shared.clock.now();
         if now >= running.deadline {
             return Err(self.out_of_time(driver, exchange, now));
         }
-        driver.look_for_signs(&self.context, exchange.peers(), now)?;
+        driver.peers.look_for_signs(&self.context, exchange.peers(), now)?;
         if now >= patience.report_at {
             // Ahead of the next heartbeat: ranks that called different things and whose frames do not meet are to be
             // found within a second, however rare the heartbeats are.
             patience.report_at = Time::NEVER;
-            running.shared.ask(AgentCommand::Brain(Command::Report));
+            self.context.shared.ask(AgentCommand::Brain(Command::Report));
         }
         if now >= patience.warn_at {
             patience.warn_at = Time::NEVER;
-            self.warn_of_absent(running);
+            running.warn_of_absent();
             return Ok(());
         }
-        let Driver { watch, slots, silence, .. } = driver;
-        let opening = exchange.opening_until(slots, now);
+        let Driver { watch, peers, .. } = driver;
+        let opening = exchange.opening_until(&peers.slots, now);
         if opening <= now {
             return Ok(());
         }
@@ -264,7 +243,7 @@ impl Collectives {
             (exchange.receive.map(|(peer, _)| peer as usize), exchange.send.map(|(peer, _)| peer as usize));
         watch.clear();
         watch.add(Token(WAKER), self.bell(), true, false);
-        for (peer, slot) in slots.iter_mut().enumerate() {
+        for (peer, slot) in peers.slots.iter_mut().enumerate() {
             let Slot::Up(link) = slot else { continue };
             // A rank that gives up says why behind what it sent before, which this rank may not come to read for long.
             if receiving != Some(peer) {
@@ -273,7 +252,7 @@ impl Collectives {
                 }
             }
             if link.holds_readable() && (receiving == Some(peer) || !link.is_waited_for()) {
-                return if receiving == Some(peer) { Ok(()) } else { self.serve(slot, peer as u32) };
+                return if receiving == Some(peer) { Ok(()) } else { peers.serve(&self.context, peer as u32) };
             }
             // What nobody has asked for yet stays where it is; the peer's end behind it is told once.
             let (reads, writes) = (receiving == Some(peer) || !link.is_waited_for(), sending == Some(peer));
@@ -282,18 +261,18 @@ impl Collectives {
             }
         }
         let until = running.deadline.min(patience.warn_at).min(patience.report_at).min(opening);
-        let until = until.min(silence.look_at());
-        watch.wait(running.shared.clock.until(until)).expect("poll fails only for bad arguments");
+        let until = until.min(peers.silence.look_at());
+        watch.wait(self.context.shared.clock.until(until)).expect("poll fails only for bad arguments");
         for (token, closed) in watch.ready().map(|ready| (ready.token.0, ready.closed)) {
             if token == WAKER {
                 self.hush();
                 continue;
             }
-            if let Slot::Up(link) = &mut slots[token] {
+            if let Slot::Up(link) = &mut peers.slots[token] {
                 link.note_end(closed);
             }
             if receiving != Some(token) {
-                self.serve(&mut slots[token], token as u32)?;
+                peers.serve(&self.context, token as u32)?;
             }
         }
         Ok(())

@@ -1,5 +1,6 @@
 use super::*;
 use crate::runtime::base::control::tests::Scripted;
+use crate::runtime::links::link::Link;
 
 #[test]
 fn a_peer_is_waited_for_to_open_a_link_once_and_not_for_long() {

@@ -4,6 +4,7 @@
 
 use super::call_log::CallLog;
 use super::job::Jobs;
+use super::peers::Peers;
 use super::stop::Stop;
 use super::turns::Turns;
 use crate::net::Watch;
@@ -11,10 +12,9 @@ use crate::runtime::base::mailbox::Mailbox;
 use crate::runtime::links::peers::{turn_away, Mail, Slot};
 use crate::runtime::memory::checksums::Checksums;
 use crate::runtime::state::context::Context;
-use crate::runtime::state::silence::SilenceWatch;
 use crate::schedules::{Layout, Thresholds};
-use crate::types::{Call, CallDigest, Time};
-use crate::wire::{GroupProgress, DATA_HEADER_BYTES};
+use crate::types::{CallDigest, Time};
+use crate::wire::DATA_HEADER_BYTES;
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
@@ -27,7 +27,7 @@ const SPARE_LISTS_MAX: usize = 8;
 /// What only the thread that drives the group touches.
 pub(crate) struct Driver {
     pub watch: Watch,
-    pub slots: Vec<Slot>,
+    pub peers: Peers,
     /// A received piece, until it is combined; grows to the longest that was needed.
     pub piece: Vec<u8>,
     /// The schedules' scratch; grows to the largest that was needed.
@@ -40,8 +40,6 @@ pub(crate) struct Driver {
     pub history: CallDigest,
     /// From when on a call that begins looks for peers that have given up.
     pub overhears_from: Time,
-    /// What the call waits for.
-    pub silence: SilenceWatch,
 }
 
 /// A group's collectives.
@@ -50,7 +48,7 @@ pub(crate) struct Collectives {
     pub thresholds: Thresholds,
     driver: Mutex<Driver>,
     mailbox: Mailbox<Mail>,
-    progress: Mutex<CallLog>,
+    pub calls: CallLog,
     pub turns: Turns,
     pub jobs: Jobs,
     /// Of calls that have ended, for those to come.
@@ -65,17 +63,16 @@ impl Collectives {
             thresholds: Thresholds::from_slice(&context.formed().agreed.thresholds).unwrap_or_default(),
             driver: Mutex::new(Driver {
                 watch: Watch::with_capacity(members + 1),
-                slots: (0..members).map(|_| Slot::Unused).collect(),
+                peers: Peers::new(context),
                 piece: Vec::new(),
                 scratch: Vec::new(),
                 checksums: Checksums::default(),
                 head: Vec::with_capacity(DATA_HEADER_BYTES),
                 history: CallDigest::default(),
                 overhears_from: Time::default(),
-                silence: SilenceWatch::new(context.bounds),
             }),
             mailbox,
-            progress: Mutex::default(),
+            calls: CallLog::default(),
             turns: Turns::default(),
             jobs: Jobs::default(),
             spare_lists: Mutex::default(),
@@ -146,7 +143,7 @@ impl Collectives {
     pub(crate) fn take_in(&self, driver: &mut Driver) {
         for mail in self.mailbox.take() {
             let checksums = self.context.formed().agreed.checksums;
-            driver.slots[mail.peer() as usize].take_in(mail, checksums);
+            driver.peers.slots[mail.peer() as usize].take_in(mail, checksums);
         }
     }
 
@@ -159,43 +156,6 @@ impl Collectives {
     /// Drops every link, and whatever still comes.
     pub(crate) fn shut(&self) {
         self.mailbox.shut().into_iter().for_each(|mail| self.turn_away(mail));
-        self.driver().slots.iter_mut().for_each(|slot| *slot = Slot::Left(None));
-    }
-
-    fn progress(&self) -> MutexGuard<'_, CallLog> {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn enter(&self, sequence: u64, call: Call, at: Time) {
-        self.progress().enter(sequence, call, at);
-    }
-
-    pub(crate) fn finish(&self, sequence: u64) {
-        self.progress().finish(sequence);
-    }
-
-    /// Another rank called something else before, and the scheduler is to find out what.
-    pub(crate) fn doubt(&self) {
-        self.progress().doubt();
-    }
-
-    /// What this rank called under this number, for the sentence that tells two ranks apart.
-    pub(crate) fn called(&self, sequence: u64) -> Option<Call> {
-        self.progress().called(sequence)
-    }
-
-    /// What a heartbeat says of this group's newest collective; nothing before its first use.
-    pub(crate) fn newest_call(&self, now: Time) -> Option<GroupProgress> {
-        self.progress().newest(self.context.id(), now)
-    }
-
-    /// What it says of those before, where the newest has to wait.
-    pub(crate) fn earlier_calls(&self, now: Time) -> Vec<GroupProgress> {
-        self.progress().earlier(self.context.id(), now)
-    }
-
-    /// What is said of the newest calls when this rank goes.
-    pub(crate) fn last_calls(&self, now: Time) -> Vec<GroupProgress> {
-        self.progress().parting(self.context.id(), now)
+        self.driver().peers.slots.iter_mut().for_each(|slot| *slot = Slot::Left(None));
     }
 }

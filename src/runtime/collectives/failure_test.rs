@@ -1,21 +1,25 @@
 //! One member of a group of four, whose peers and scheduler the test plays.
 
 use super::*;
-use crate::agent::Event;
+use crate::agent::{Command, Event};
 use crate::config::LogLevel;
+use crate::error::{Culprit, Error};
 use crate::net::testlink::TestLink;
 use crate::net::{Listener, TcpTransport, Transport};
 use crate::runtime::base::clock::Clock;
 use crate::runtime::base::log::Logger;
+use crate::runtime::base::patience::VERDICT_WAIT;
 use crate::runtime::base::sync::Bell;
+use crate::runtime::collectives::cause::COMPARISON_WAIT;
 use crate::runtime::collectives::job::Work;
 use crate::runtime::groups::group::Group;
 use crate::runtime::groups::registry::Registry;
+use crate::runtime::links::link::LinkEnd;
 use crate::runtime::links::mesh::tests::formed;
 use crate::runtime::links::peers::Mail;
 use crate::runtime::memory::buffer::CallBuffers;
-use crate::runtime::state::node_state::NodeState;
-use crate::types::{CallKind, DType, Epoch, GroupId, Process};
+use crate::runtime::state::node_state::{AgentCommand, NodeState};
+use crate::types::{Call, CallKind, DType, Epoch, GroupId, Process};
 use crate::wire::{
     encode_frame, Agreed, Channel, DataHeader, Encoder, Formed, FrameHeader, LinkKind, LinkRevoke, Member, Members,
     Wire, PIECE_BYTES,

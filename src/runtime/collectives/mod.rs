@@ -1,10 +1,12 @@
 //! The engine that carries out a schedule over links: turns, waiting, what a failing call does.
 
 pub(crate) mod call_log;
+pub(crate) mod cause;
 pub(crate) mod drive;
 pub(crate) mod engine;
 pub(crate) mod failure;
 pub(crate) mod job;
+pub(crate) mod peers;
 pub(crate) mod queue;
 pub(crate) mod revoke_check;
 pub(crate) mod standstill;

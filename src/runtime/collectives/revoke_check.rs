@@ -8,9 +8,7 @@
 
 use super::engine::{Collectives, Driver};
 use super::stop::{Running, Stop};
-use crate::agent::Command;
 use crate::net::Token;
-use crate::runtime::links::link::Arrival;
 use crate::runtime::links::peers::Slot;
 use std::time::Duration;
 
@@ -28,9 +26,9 @@ impl Collectives {
         if self.take_signal() {
             self.look_up(driver)?;
         }
-        let Driver { watch, slots, overhears_from, .. } = driver;
+        let Driver { watch, peers, overhears_from, .. } = driver;
         watch.clear();
-        for (peer, slot) in slots.iter().enumerate() {
+        for (peer, slot) in peers.slots.iter().enumerate() {
             if let Slot::Up(link) = slot {
                 watch.add(Token(peer), link.descriptor(), false, false);
             }
@@ -38,38 +36,17 @@ impl Collectives {
         *overhears_from = running.since + INTERVAL * (1 + watch.watched() / LINKS) as u32;
         watch.wait(Some(Duration::ZERO)).expect("poll fails only for bad arguments");
         for ready in watch.ready() {
-            let slot = &mut slots[ready.token.0];
-            if let Slot::Up(link) = slot {
+            let peer = ready.token.0;
+            if let Slot::Up(link) = &mut peers.slots[peer] {
                 link.note_end(ready.closed);
                 if !link.is_waited_for() {
-                    self.serve(slot, ready.token.0 as u32)?;
+                    peers.serve(&self.context, peer as u32)?;
                 }
             }
-            if let Slot::Up(link) = slot {
+            if let Slot::Up(link) = &mut peers.slots[peer] {
                 link.last_word().map_or(Ok(()), |failure| Err(Stop::Heard(Box::new(failure))))?;
             }
         }
         Ok(())
-    }
-
-    /// Looks at a link that a call does not read just now: a peer may be giving up, or gone.
-    pub(crate) fn serve(&self, slot: &mut Slot, peer: u32) -> Result<(), Stop> {
-        let Slot::Up(link) = slot else { return Ok(()) };
-        match link.peek() {
-            Ok(None | Some(Arrival::Data(..) | Arrival::Message(..))) => Ok(()), // found out by who reads it
-            Ok(Some(Arrival::Revoke(failure))) => Err(Stop::Heard(Box::new(failure))),
-            Ok(Some(Arrival::Leave)) => {
-                *slot = Slot::Left(None);
-                Ok(())
-            }
-            Err(end) => {
-                // Evidence; the verdict, if there is one, comes from the scheduler.
-                let evidence = end.in_words();
-                *slot = Slot::Ended(end);
-                let index = self.context.index_of(peer).expect("a link's peer is a member");
-                self.context.ask(Command::Suspect { peer: index, evidence });
-                Ok(())
-            }
-        }
     }
 }

@@ -1,6 +1,6 @@
 //! A collective that does not move on: whom it waits for, and whether the links to those are silent (`state/silence`).
 
-use super::engine::Driver;
+use super::peers::Peers;
 use super::stop::{Awaited, Stop};
 use crate::runtime::links::link::LinkEnd;
 use crate::runtime::links::peers::Slot;
@@ -12,7 +12,7 @@ use std::time::Duration;
 /// What counts when an operation's time is up anyway.
 const FAULT: Duration = Duration::from_secs(1);
 
-impl Driver {
+impl Peers {
     /// Looks at the links to the peers that a call waits for, if it is time to.
     pub(crate) fn look_for_signs(&mut self, context: &Context, peers: [Option<u32>; 2], now: Time) -> Result<(), Stop> {
         self.silence.wait(now);

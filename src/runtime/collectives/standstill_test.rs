@@ -16,12 +16,12 @@ const PEERS: [Option<u32>; 2] = [Some(2), Some(3)];
 const SECOND: Duration = Duration::from_secs(1);
 
 /// The driver of a group of four; the links to ranks 2 and 3 stand. The cluster has agreed on a time-out of 1 s.
-fn driver(bench: &Bench) -> (MutexGuard<'_, Driver>, [Scripted; 2]) {
+fn driver(bench: &Bench) -> (MutexGuard<'_, crate::runtime::collectives::engine::Driver>, [Scripted; 2]) {
     assert_eq!(bench.group.context.formed().agreed.heartbeat_timeout_ms, 1000);
     let scripts = [Scripted::default(), Scripted::default()];
     let up = |script: &Scripted| Slot::Up(Box::new(Link::new(Box::new(script.clone()), &[])));
     let mut driver = bench.group.collectives.driver();
-    driver.slots = vec![Slot::Unused, Slot::Asked, up(&scripts[0]), up(&scripts[1])];
+    driver.peers.slots = vec![Slot::Unused, Slot::Asked, up(&scripts[0]), up(&scripts[1])];
     (driver, scripts)
 }
 
@@ -36,16 +36,16 @@ fn who_stands_still_looks_twice_an_interval_and_not_before() {
     scripts.iter().for_each(|script| script.script().room = usize::MAX);
     let sent = || scripts.each_ref().map(|script| script.script().sent.len() / HEADER_BYTES);
     for seconds in [0.0, 0.09] {
-        driver.look_for_signs(&bench.group.context, PEERS, at(seconds)).unwrap();
-        assert_eq!((driver.silence.wait(at(seconds)), sent()), (at(0.1), [0, 0]), "as most calls end by then");
+        driver.peers.look_for_signs(&bench.group.context, PEERS, at(seconds)).unwrap();
+        assert_eq!((driver.peers.silence.wait(at(seconds)), sent()), (at(0.1), [0, 0]), "as most calls end by then");
     }
     for (seconds, frames) in [(0.1, 1), (0.15, 1), (0.2, 2)] {
-        driver.look_for_signs(&bench.group.context, [PEERS[1], None], at(seconds)).unwrap();
+        driver.peers.look_for_signs(&bench.group.context, [PEERS[1], None], at(seconds)).unwrap();
         assert_eq!(sent(), [0, frames], "only who is waited for");
     }
-    assert_eq!(driver.silence.wait(at(0.2)), at(0.3));
-    driver.silence.end();
-    assert_eq!(driver.silence.wait(at(1.5)), at(1.6), "it has moved on meanwhile");
+    assert_eq!(driver.peers.silence.wait(at(0.2)), at(0.3));
+    driver.peers.silence.end();
+    assert_eq!(driver.peers.silence.wait(at(1.5)), at(1.6), "it has moved on meanwhile");
 }
 
 /// What comes of it that the peer's kernel owes an answer at these looks, having acknowledged so many bytes.
@@ -57,7 +57,7 @@ fn stop(
 ) -> (f64, Option<Stop>) {
     let bench = Bench::new();
     let (mut driver, scripts) = driver(&bench);
-    driver.silence.wait(at(0.0));
+    driver.peers.silence.wait(at(0.0));
     let (mut asked, mut last) = (0, 0.0);
     for seconds in looks {
         last = seconds;
@@ -66,7 +66,7 @@ fn stop(
         if asked > 0 && alive_from.is_some_and(|from| seconds >= from) {
             bench.shared.file(Event::Peer(3, PeerState::Alive, culprit()));
         }
-        if let Err(stop) = driver.look_for_signs(&bench.group.context, PEERS, at(seconds)) {
+        if let Err(stop) = driver.peers.look_for_signs(&bench.group.context, PEERS, at(seconds)) {
             assert!(asked > 0, "the scheduler is asked before");
             return (seconds, Some(stop));
         }
@@ -118,8 +118,8 @@ fn who_looks_late_may_not_have_let_its_kernel_hear() {
 fn who_runs_out_of_time_knows_whom_it_waited_for_and_whose_link_is_at_fault() {
     let bench = Bench::new();
     let (mut driver, scripts) = driver(&bench);
-    driver.silence.wait(at(0.0));
-    let mut awaited = |seconds: f64, peers| driver.awaited(&bench.group.context, peers, at(seconds));
+    driver.peers.silence.wait(at(0.0));
+    let mut awaited = |seconds: f64, peers| driver.peers.awaited(&bench.group.context, peers, at(seconds));
     let waits_for = |peer| Some(Awaited { peer, fault: None });
     assert_eq!(awaited(2.0, PEERS), waits_for(2));
     assert_eq!(awaited(2.0, [None, Some(3)]), waits_for(3));

@@ -1,8 +1,9 @@
 //! One collective under way, and why it could not go on.
 
+use super::call_log::CallLog;
 use crate::error::{Error, Failure};
 use crate::runtime::links::link::LinkEnd;
-use crate::runtime::state::node_state::NodeState;
+use crate::runtime::state::context::Context;
 use crate::types::{Call, Time};
 use crate::wire::DataHeader;
 
@@ -45,7 +46,8 @@ pub(crate) enum Stop {
 
 /// One call under way.
 pub(crate) struct Running<'a> {
-    pub shared: &'a NodeState,
+    pub context: &'a Context,
+    pub calls: &'a CallLog,
     pub call: Call,
     pub sequence: u64,
     pub data: DataHeader,

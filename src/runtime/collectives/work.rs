@@ -71,7 +71,7 @@ impl Collectives {
     fn cannot_start(&self, call: Call, since: Time, error: &Error) -> Error {
         let turn = self.turns.take();
         let running = self.running(call, turn.number(), since);
-        self.give_up_for_all(self.failed(&running, error)).into()
+        self.give_up_for_all(running.failed(error)).into()
     }
 
     fn check(&self, work: &Work<'_>) -> Result<()> {
@@ -119,18 +119,18 @@ impl Collectives {
     ) -> Result<T> {
         let mut running = self.running(call, turn.number(), since);
         if !turn.wait(|| self.context.shared.clock.until(running.deadline)) {
-            return Err(self.give_up_waiting(&running).into());
+            return Err(self.give_up_for_all(running.never_began()).into());
         }
         let mut driver = self.driver();
         self.context.refuse_if_broken()?;
         let driver = &mut *driver;
         running.data.history = driver.history.in_short();
-        self.enter(running.sequence, call, since);
+        self.calls.enter(running.sequence, call, since);
         let guarded = AssertUnwindSafe(|| self.overhear(driver, &running).and_then(|()| body(driver, &running)));
         match catch_unwind(guarded).unwrap_or(Err(Stop::Bug)) {
             Ok(result) => {
                 driver.history.add(running.data.signature);
-                self.finish(running.sequence);
+                self.calls.finish(running.sequence);
                 Ok(result)
             }
             Err(stop) => Err(self.give_up(driver, &running, stop).into()),
@@ -140,7 +140,7 @@ impl Collectives {
     /// The caller of a collective wants its end: that ends the group for everyone, for others may be in it already.
     fn cancel_call(&self, call: Call, turn: u64) {
         let running = self.running(call, turn, self.context.shared.clock.now());
-        self.give_up_for_all(self.cancelled(&running));
+        self.give_up_for_all(running.cancelled());
     }
 
     fn work_off(&self) {

@@ -86,7 +86,7 @@ impl Registry {
         wish: GroupWish,
     ) -> std::result::Result<Option<Arc<GroupHandle>>, Stop> {
         let nth = group.makings.load(Ordering::Relaxed) + 1;
-        let (shared, key) = (running.shared, (group.epoch(), group.id(), nth));
+        let (shared, key) = (&running.context.shared, (group.epoch(), group.id(), nth));
         shared.learnt().making.insert(key);
         let (parent, nth, history) = (key.1, key.2, running.data.history);
         let wanted = MakeGroup { parent, nth, sequence: running.sequence, history, wish };
@@ -121,7 +121,7 @@ impl Registry {
             }
             if now >= warn_at {
                 warn_at = Time::NEVER;
-                group.collectives.warn_of_absent(running);
+                running.warn_of_absent();
             }
         };
         let late = {

@@ -22,7 +22,8 @@ const LOOK_AGAIN: Duration = Duration::from_micros(200);
 /// This rank goes: the scheduler hears what it called last, before its peers hear that it has gone.
 pub(crate) fn tell_last_calls(groups: &[Arc<Group>], shared: &NodeState) {
     let now = shared.clock.now();
-    let calls: Vec<GroupProgress> = groups.iter().flat_map(|group| group.collectives.last_calls(now)).collect();
+    let calls: Vec<GroupProgress> =
+        groups.iter().flat_map(|group| group.collectives.calls.parting(group.id(), now)).collect();
     if !calls.is_empty() {
         shared.learnt().epoch.parting.extend(calls);
         shared.ask(AgentCommand::Brain(Command::Report));
@@ -49,7 +50,7 @@ impl Group {
         let Some(mut driver) = self.collectives.idle_driver() else { return false };
         self.collectives.take_in(&mut driver);
         let word = self.context.last_word.get();
-        for slot in &mut driver.slots {
+        for slot in &mut driver.peers.slots {
             let Slot::Up(link) = slot else { continue };
             match word {
                 Some(word) if !link.is_mid_frame() => link.say_last(word),
@@ -57,7 +58,7 @@ impl Group {
             }
         }
         let on_its_way = |slot: &Slot| matches!(slot, Slot::Up(link) if !link.is_mid_frame() && link.unsent() > 1);
-        !driver.slots.iter().any(on_its_way) && self.messages.is_drained()
+        !driver.peers.slots.iter().any(on_its_way) && self.messages.is_drained()
     }
 
     /// Tells the group's threads to end; gives those that there are. What is under way ends first, for the group is broken: with

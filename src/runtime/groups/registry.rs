@@ -182,8 +182,8 @@ impl Registry {
     pub(crate) fn progress(&self) -> Vec<GroupProgress> {
         let (now, groups) = (self.shared.clock.now(), self.groups());
         let parting = std::mem::take(&mut self.shared.learnt().epoch.parting);
-        let newest = groups.iter().filter_map(|group| group.collectives.newest_call(now));
-        let earlier = groups.iter().flat_map(|group| group.collectives.earlier_calls(now));
+        let newest = groups.iter().filter_map(|group| group.collectives.calls.newest(group.id(), now));
+        let earlier = groups.iter().flat_map(|group| group.collectives.calls.earlier(group.id(), now));
         newest.chain(parting).chain(earlier).take(PROGRESS_MAX).collect()
     }
 
@@ -198,7 +198,7 @@ impl Registry {
 
     /// What this rank called on a group under this number.
     pub(crate) fn called(&self, group: GroupId, sequence: u64) -> Option<Call> {
-        self.group(group)?.collectives.called(sequence)
+        self.group(group)?.collectives.calls.called(sequence)
     }
 }
 

@@ -2,17 +2,23 @@
 //! what went out. So everything happens in the order that the test gives it, lies included.
 
 use super::engine::{Engine, Trouble};
+use super::operation::DEADLINES_KEPT;
 use super::peer::Bytes;
 use super::{Direction, Post};
+use crate::config::LogLevel;
 use crate::error::{Failure, Status};
+use crate::runtime::base::clock::Clock;
 use crate::runtime::base::control::tests::Scripted;
+use crate::runtime::base::log::Logger;
 use crate::runtime::base::request::{request, Received, Request};
+use crate::runtime::base::sync::Bell;
 use crate::runtime::links::handshake::leave;
 use crate::runtime::links::link::{Arrival, Link, LinkEnd, Moved};
 use crate::runtime::links::mesh::tests::formed;
 use crate::runtime::links::peers::Slot;
 use crate::runtime::links::sink::Sink;
 use crate::runtime::memory::buffer::CallBuffers;
+use crate::runtime::state::node_state::NodeState;
 use crate::runtime::state::roster::Roster;
 use crate::runtime::state::silence::Finding;
 use crate::schedules::{Buffer, Landing, Span};
@@ -47,7 +53,7 @@ impl Bench {
         for rank in 1..3 {
             let script = &scripts[rank as usize];
             script.script().room = usize::MAX;
-            engine.peer(rank).slot = Slot::Up(Box::new(Link::new(Box::new(script.clone()), &[])));
+            engine.transfers.peer(rank).slot = Slot::Up(Box::new(Link::new(Box::new(script.clone()), &[])));
         }
         Bench { engine, scripts }
     }
@@ -163,7 +169,7 @@ fn one_who_has_left_reads_nothing_more() {
     bench.comes(1, &rts(1, 5));
     let piece = frame(part(MessagePart::Piece, 1, 0, LONG), &content(LONG));
     bench.comes(1, &piece[..LONG / 2]);
-    assert!(bench.engine.peer(1).reading.is_some(), "it is in the middle of a frame");
+    assert!(bench.engine.transfers.peer(1).reading.is_some(), "it is in the middle of a frame");
     bench.leave();
     assert_eq!(status(&request), Some(Status::State));
     let before = memory.memory().bytes(Span::new(Buffer::Output, 0, LONG)).to_vec();
@@ -182,7 +188,7 @@ fn one_who_leaves_ends_its_frame_from_a_copy_and_then_says_so() {
     bench.comes(1, &frame(part(MessagePart::Cts, 1, 0, 0), &[]));
     bench.leave();
     assert_eq!(status(&request), Some(Status::State));
-    let writing = bench.engine.peer(1).writing.as_ref().expect("it is in the middle of a frame");
+    let writing = bench.engine.transfers.peer(1).writing.as_ref().expect("it is in the middle of a frame");
     assert!(matches!(writing.bytes, Bytes::Own(_)), "the memory is its owner's again");
     while bench.engine.drain() {
         assert!(!bench.scripts[1].script().shut, "there is more to say");
@@ -241,7 +247,7 @@ fn a_receive_that_has_a_part_of_its_message_ends_with_its_sender() {
             true => bench.comes(1, &[frame(message, &content(1000)), leave()].concat()),
             false => {
                 bench.comes(1, &frame(message, &content(LONG))[..LONG / 2]);
-                bench.engine.peer_left(1, None); // as the scheduler says when it is asked about a link that ended
+                bench.engine.transfers.peer_left(1, None); // as the scheduler says when it is asked about a link that ended
             }
         }
         assert_eq!(status(&request), Some(Status::PeerLeft));
@@ -286,7 +292,7 @@ fn announced_messages_are_bounded_on_both_sides() {
             bench.engine.pump(1);
         }
     }
-    assert_eq!((bench.engine.peer(1).theirs.len() as u64, bench.damage()), (most, None));
+    assert_eq!((bench.engine.transfers.peer(1).theirs.len() as u64, bench.damage()), (most, None));
     bench.comes(1, &rts(most + 1, 5));
     assert!(bench.damage().unwrap().contains("more than 65536 announced"));
 
@@ -314,7 +320,7 @@ fn only_who_waited_for_the_receive_hears_that_a_message_to_oneself_does_not_fit(
         let send = bench.send(0, 5, length);
         assert!(send.test().is_some());
         assert_eq!((status(&send), status(&receive)), (expected, Some(Status::Mismatch)));
-        assert_eq!(bench.engine.peer(0).kept, 0);
+        assert_eq!(bench.engine.transfers.peer(0).kept, 0);
     }
 }
 
@@ -328,7 +334,7 @@ fn a_misfit_that_is_cancelled_while_it_is_refused_ends_on_both_sides() {
     assert_eq!(bench.went(1).0, [(MessagePart::Refuse, 1, Vec::new())]);
     // The sender: it withdraws, and then hears that the message is refused.
     let send = bench.send(1, 5, LONG);
-    bench.engine.cancel(bench.engine.upcoming() - 1);
+    bench.engine.transfers.cancel(bench.engine.transfers.upcoming() - 1);
     bench.comes(1, &frame(part(MessagePart::Refuse, 1, 0, 10), &[]));
     assert_eq!((status(&send), bench.damage()), (Some(Status::Aborted), None));
     let parts = bench.went(1).0.into_iter().map(|(part, number, _)| (part, number));
@@ -360,11 +366,11 @@ fn a_peer_that_is_needed_and_silent_for_as_long_is_suspected() {
             // It owes an answer from the fourth look on.
             bench.scripts[1].script().acknowledged.owes = now > 3;
             bench.engine.look_for_signs(at(now), lives(now));
-            found.extend(bench.engine.suspects.drain(..).map(|suspect| (now, suspect.rank, suspect.finding)));
+            found.extend(bench.engine.transfers.suspects.drain(..).map(|suspect| (now, suspect.rank, suspect.finding)));
             assert_eq!(sent(&bench, 1), now.min(3) as usize, "what it is to answer, as long as it does");
         }
         assert_eq!(found, [(7, 1, Finding::Ask), (ends_at, 1, finding)]);
-        assert!(matches!(&bench.engine.peer(1).slot, Slot::Ended(LinkEnd::Silent(words))
+        assert!(matches!(&bench.engine.transfers.peer(1).slot, Slot::Ended(LinkEnd::Silent(words))
             if words.contains("acknowledged for 0.") || words.contains("acknowledged for 1.")));
         assert_eq!(sent(&bench, 2), 0, "rank 2 is needed by nobody");
         // One that had been silent before it was needed has its time first.
@@ -372,13 +378,35 @@ fn a_peer_that_is_needed_and_silent_for_as_long_is_suspected() {
         for now in 20..=31 {
             bench.engine.look_for_signs(at(now), lives(now));
         }
-        assert_eq!(bench.engine.suspects.iter().map(|suspect| suspect.finding).collect::<Vec<_>>(), [Finding::Ask]);
+        assert_eq!(
+            bench.engine.transfers.suspects.iter().map(|suspect| suspect.finding).collect::<Vec<_>>(),
+            [Finding::Ask]
+        );
         bench.engine.look_for_signs(at(32), lives(32));
         assert_eq!(
-            bench.engine.suspects.last().map(|suspect| (suspect.rank, suspect.finding)),
+            bench.engine.transfers.suspects.last().map(|suspect| (suspect.rank, suspect.finding)),
             Some((2, Finding::Unknown))
         );
     }
+}
+
+#[test]
+fn an_operation_keeps_its_time_whatever_has_ended_before_it() {
+    let mut bench = Bench::new();
+    let shared = NodeState::new(Logger::new(LogLevel::Off, "test"), Clock::start(), Bell::new().unwrap());
+    let mut post = |way| {
+        let (request, completer) = request();
+        let post = Post { way, dtype: UINT8, count: 0, buffers: CallBuffers::of(&[], &mut []) };
+        bench.engine.post(post, Time(0), 1000, Time(1), completer);
+        bench.engine.flush();
+        request
+    };
+    for _ in 0..DEADLINES_KEPT {
+        assert!(post(Direction::Send { to: 1, tag: 7 }).test().is_some(), "it has ended at once");
+    }
+    let request = post(Direction::Receive { from: Some(1), tag: Some(7) });
+    bench.engine.expire(&shared);
+    assert_eq!(status(&request), Some(Status::Timeout));
 }
 
 #[test]
@@ -402,12 +430,12 @@ fn the_operations_that_have_waited_longest_are_told_of() {
     let requests: Vec<_> = (0..10).map(|tag| bench.receive(Some(1), tag, 1).0).collect();
     let wait = |peer, tag, age_ms| MessageWait { group: GroupId::WORLD, sends: false, peer, tag, age_ms };
     let eight: Vec<MessageWait> = (0..8).map(|tag| wait(Some(1), Some(tag), 300)).collect();
-    let mut told = bench.engine.waits(at(0), at(300));
+    let mut told = bench.engine.transfers.waits(at(0), at(300));
     told.sort_by_key(|wait| wait.tag);
     assert_eq!(told.len(), 8);
     assert!(told.iter().all(|wait| eight[0].peer == wait.peer && wait.age_ms == 300));
-    (1..=10).for_each(|op| bench.engine.cancel(op));
-    assert_eq!(bench.engine.waits(at(0), at(300)), [], "what has ended waits no more");
+    (1..=10).for_each(|op| bench.engine.transfers.cancel(op));
+    assert_eq!(bench.engine.transfers.waits(at(0), at(300)), [], "what has ended waits no more");
     drop(requests);
     let way = Direction::Receive { from: None, tag: None };
     let post = Post { way, dtype: DType::Uint8, count: 0, buffers: CallBuffers::of(&[], &mut []) };
@@ -415,6 +443,10 @@ fn the_operations_that_have_waited_longest_are_told_of() {
     bench.engine.post(post, at(200), 1000, Time::NEVER, completer);
     let _sent = bench.send(2, 5, LONG);
     let sent = MessageWait { sends: true, ..wait(Some(2), Some(5), 700) };
-    assert_eq!(bench.engine.waits(at(400), at(700)), [sent.clone(), wait(None, None, 500)], "the oldest first");
-    assert_eq!(bench.engine.waits(at(100), at(700)), [sent]);
+    assert_eq!(
+        bench.engine.transfers.waits(at(400), at(700)),
+        [sent.clone(), wait(None, None, 500)],
+        "the oldest first"
+    );
+    assert_eq!(bench.engine.transfers.waits(at(100), at(700)), [sent]);
 }

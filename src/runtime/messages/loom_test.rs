@@ -80,7 +80,7 @@ fn a_receive_that_is_cancelled_while_its_message_comes_ends_once() {
             Err(other) => panic!("it ended with {other:?}"),
         }
         let engine = lock(&engine);
-        assert!(engine.operations.is_empty() && !engine.needs_attention());
+        assert!(engine.transfers.operations.is_empty() && !engine.needs_attention());
     });
 }
 

@@ -6,17 +6,19 @@
 //! | [`queues`] | what waits, by what it waits for |
 //! | [`operation`] | one send or receive, until it has ended |
 //! | [`peer`] | what is known of one peer |
-//! | [`engine`] | the state of a group's messages, and all that can happen to it |
-//! | [`traffic`] | frames, out and in |
 //! | [`buffer_pool`], [`ranks`] | buffers to be used again; sets of peers |
-//! | [`ending`] | what becomes of all that when a peer leaves, or the group is over |
-//! | [`unreached`] | peers that may not be reached |
-//! | [`attend`] | the thread that sees to it that messages go on by themselves |
+//! | [`transfers`], [`posting`], [`leaving`] | what is posted and what has come; how that begins; what becomes of it when a peer leaves |
+//! | [`engine`] | those transfers, and all that can happen to them: |
+//! | [`traffic`], [`arrivals`] | frames, out and in; what each does that comes in |
+//! | [`late`], [`unreached`] | operations whose time is up; peers that may not be reached |
+//! | [`ending`] | what becomes of all that when the group is over |
+//! | [`attend`], [`revoke`] | the thread that sees to it that messages go on by themselves; what ends the group because of them |
 //!
 //! A group's messages have links of their own. From the first use on one thread waits for those links; whoever posts an
 //! operation moves what can be moved at once, and a caller who waits drives its message for a short while before it
 //! sleeps. All of it under one lock, so that a message is handed from thread to thread only where somebody sleeps.
 
+mod arrivals;
 mod attend;
 mod buffer_pool;
 mod ending;
@@ -24,6 +26,7 @@ mod engine;
 #[cfg(test)]
 mod engine_test;
 mod late;
+mod leaving;
 #[cfg(all(test, loom))]
 mod loom_test;
 mod matching;
@@ -31,9 +34,12 @@ mod matching;
 pub(crate) mod messages_test;
 mod operation;
 mod peer;
+mod posting;
 mod queues;
 mod ranks;
+mod revoke;
 mod traffic;
+mod transfers;
 mod unreached;
 
 pub use operation::{Direction, Post};
@@ -90,7 +96,7 @@ impl Messages {
     /// The messages that have been waited for so long that a heartbeat tells of them.
     pub(crate) fn waits(&self, now: Time) -> Vec<MessageWait> {
         let Some(handle) = self.handle.get() else { return Vec::new() };
-        lock(&handle.engine).waits(now - WAITS_AFTER, now)
+        lock(&handle.engine).transfers.waits(now - WAITS_AFTER, now)
     }
 
     /// Carries out a send, a receive, or both together, and returns when they have ended.
@@ -123,12 +129,12 @@ impl Messages {
         let (limit_ms, deadline) = (self.context.timeout_ms(), self.context.deadline(now));
         let mut engine = lock(&handle.engine);
         engine.check(&first, second.as_ref())?;
-        let (to, own_bytes) = engine.keeps(&first, second.as_ref());
+        let (to, own_bytes) = engine.transfers.keeps(&first, second.as_ref());
         if !self.context.requests.has_spare() || engine.is_full(to, own_bytes) {
             memory::with_reserve("one message more", || engine.reserve(to, own_bytes))?;
         }
         let (request, completer) = self.context.requests.make();
-        let op = engine.upcoming();
+        let op = engine.transfers.upcoming();
         let count = 1 + OpId::from(second.is_some());
         let own: Arc<dyn Cancels> = self.clone();
         let request = request.cancelled_by(own, Operation::Messages(op..op + count));
@@ -150,7 +156,7 @@ impl Messages {
 
     /// A caller has done something to the engine: what remains is the agent thread's, or the progress thread's.
     fn leave_engine(&self, handle: &EngineHandle, mut engine: EngineGuard<'_>, look: bool) {
-        let wanted = std::mem::take(&mut engine.wanted);
+        let wanted = std::mem::take(&mut engine.transfers.wanted);
         let look = look || engine.needs_attention();
         drop(engine);
         for rank in wanted {
@@ -200,7 +206,7 @@ impl Messages {
     fn cancel_ops(&self, ops: std::ops::Range<OpId>) {
         let Some(handle) = self.handle.get() else { return };
         let mut engine = lock(&handle.engine);
-        ops.for_each(|op| engine.cancel(op));
+        ops.for_each(|op| engine.transfers.cancel(op));
         engine.flush();
         self.leave_engine(handle, engine, false);
     }
@@ -253,13 +259,6 @@ impl Messages {
         delivered.unwrap_or_else(|mail| turn_away(mail, self.context.last_word.get()));
     }
 
-    /// Ends all messages, and says the last word on their links.
-    pub(crate) fn close(&self) {
-        if let (Some(handle), Some(failure)) = (self.handle.get(), self.context.broken()) {
-            lock(&handle.engine).fail(&failure, &self.context.last_word_of(&failure));
-        }
-    }
-
     /// The newest message whose time was up, while the group still holds.
     pub(crate) fn late(&self) -> Option<Failure> {
         self.handle.get().and_then(|handle| lock(&handle.engine).late.clone())
@@ -285,7 +284,7 @@ impl Messages {
     pub(crate) fn shut(&self) {
         let Some(handle) = self.handle.get() else { return };
         handle.mailbox.shut().into_iter().for_each(|mail| turn_away(mail, self.context.last_word.get()));
-        lock(&handle.engine).peers.clear();
+        lock(&handle.engine).transfers.peers.clear();
     }
 }
 

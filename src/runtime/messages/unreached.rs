@@ -19,17 +19,18 @@ impl Engine {
     /// Looks at the links to the peers that operations need, if it is time to. Returns when to come again. `answer_about`: what the
     /// scheduler has said of a peer since it was asked.
     pub(super) fn look_for_signs(&mut self, now: Time, answer_about: impl Fn(u32) -> Option<PeerState>) -> Time {
-        if self.silence.look_at() <= now && (self.failed.is_some() || self.operations.is_empty()) {
+        if self.silence.look_at() <= now && (self.failed.is_some() || self.transfers.operations.is_empty()) {
             self.silence.end();
         }
-        let (peers, needed) = (&mut self.peers, self.operations.values().filter_map(|operation| operation.peer()));
+        let (peers, needed) =
+            (&mut self.transfers.peers, self.transfers.operations.values().filter_map(|operation| operation.peer()));
         let silence = |rank, late| peers.get_mut(&rank)?.slot.silence(now, late);
         for Silent { rank, silence, finding } in self.silence.look(now, needed, silence, answer_about) {
             let end = LinkEnd::Silent(in_words(silence));
             if finding != Finding::Ask {
-                self.peer(rank).slot = Slot::Ended(end.clone());
+                self.transfers.peer(rank).slot = Slot::Ended(end.clone());
             }
-            self.suspects.push(Suspect { rank, end, finding });
+            self.transfers.suspects.push(Suspect { rank, end, finding });
         }
         self.silence.look_at()
     }

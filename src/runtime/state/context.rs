@@ -90,6 +90,11 @@ impl Context {
         self.roster.rank
     }
 
+    /// The same, for a call's own sentences: only members call.
+    pub(crate) fn own_rank(&self) -> u32 {
+        self.rank().unwrap_or(0)
+    }
+
     /// How many members.
     pub(crate) fn size(&self) -> u32 {
         self.roster.size()

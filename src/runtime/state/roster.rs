@@ -50,6 +50,14 @@ impl Roster {
         self.members.iter().position(|member| *member == index).map(|rank| rank as u32)
     }
 
+    /// What a member has done that is not there any more, as a sentence goes on with it.
+    pub(crate) fn parted(&self) -> String {
+        match self.is_made() {
+            true => format!("has freed {}, or left the cluster", self.id),
+            false => "has left the cluster".to_owned(),
+        }
+    }
+
     /// How a failure names the member with this rank.
     pub(crate) fn culprit(&self, rank: u32) -> Option<Culprit> {
         self.member(rank).as_ref().map(Member::culprit)

@@ -17,12 +17,27 @@ pub(crate) enum Word {
     Told(Failure),
     /// It has left.
     Left(Culprit),
-    /// It lives.
+    /// No first cause is known.
+    Unsaid(Unsaid),
+}
+
+/// What is known where nobody has said a first cause.
+pub(crate) enum Unsaid {
+    /// The peer lives.
     Alive,
     /// This node hears nobody.
     CutOff(Failure),
     /// Nobody said anything in time.
     Silent,
+}
+
+/// What needed the link to a peer, and what speaks against that peer.
+pub(crate) struct Concern<'a> {
+    /// `allreduce #1042 on world`
+    pub title: &'a str,
+    pub sequence: u64,
+    pub peer: u32,
+    pub evidence: &'a str,
 }
 
 impl Context {
@@ -51,11 +66,11 @@ impl Context {
                 return Some(Word::Told(failure));
             }
             if let Some(failure) = learnt.cut_off.clone() {
-                return Some(Word::CutOff(failure));
+                return Some(Word::Unsaid(Unsaid::CutOff(failure)));
             }
             learnt.epoch.peers.get(&index).cloned().map(|(state, culprit)| match state {
                 PeerState::Left => Word::Left(culprit),
-                PeerState::Alive => Word::Alive,
+                PeerState::Alive => Word::Unsaid(Unsaid::Alive),
             })
         };
         let mut heard = self.shared.wait(since + ALONE_WAIT, word);
@@ -68,7 +83,36 @@ impl Context {
         if heard.is_none() && finds_out {
             heard = self.shared.wait(since + self.bounds.most() + VERDICT_WAIT, word);
         }
-        heard.unwrap_or(Word::Silent)
+        heard.unwrap_or(Word::Unsaid(Unsaid::Silent))
+    }
+
+    /// The first cause, as far as it is known here where nobody has said one.
+    pub(crate) fn failure_of(&self, what: Unsaid, concern: &Concern<'_>) -> Failure {
+        let Concern { title, sequence, peer, evidence } = concern;
+        match what {
+            Unsaid::CutOff(failure) => self.cut_off(failure, *sequence),
+            Unsaid::Alive => {
+                let (own, other) = (self.describe(self.own_rank()), self.describe(*peer));
+                let cause =
+                    format!("{title}: {own} and {other} cannot reach each other although both live: {evidence}");
+                self.failure(Status::Link, None, cause, *sequence)
+            }
+            Unsaid::Silent => {
+                let cause =
+                    format!("is probably lost, unconfirmed: in {title}, {evidence}, and the scheduler said nothing");
+                self.failure(Status::PeerLost, self.culprit(*peer), cause, *sequence)
+            }
+        }
+    }
+
+    /// This node hears nobody.
+    pub(crate) fn cut_off(&self, failure: Failure, sequence: u64) -> Failure {
+        Failure { group: Some(self.id()), sequence, ..failure }
+    }
+
+    /// The end of the group.
+    pub(crate) fn failure(&self, status: Status, culprit: Option<Culprit>, cause: String, sequence: u64) -> Failure {
+        Failure { status, culprit, cause, epoch: self.epoch(), group: Some(self.id()), sequence }
     }
 
     /// Several ranks may give up at once, each for its own reason: what reached the scheduler first is what all return. Where
@@ -101,7 +145,7 @@ impl Context {
 
     /// What is wrong on a link, of which both ends are named: all members are told so.
     pub(crate) fn on_link(&self, peer: u32, what: &str) -> String {
-        let own = self.describe(self.rank().unwrap_or(0));
+        let own = self.describe(self.own_rank());
         format!("on the link to {}, as {own} found: {what}", self.describe(peer))
     }
 

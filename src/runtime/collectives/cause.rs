@@ -1,0 +1,263 @@
+//! Why a collective could not go on, as its ranks are told: who is to blame, found out with the scheduler's help.
+//!
+//! A peer's closed link is evidence, not a verdict. So the scheduler is asked, and its word is waited for, but no longer
+//! than [`VERDICT_WAIT`]; without it the error says "unconfirmed". Tested in `failure_test.rs`.
+
+use super::stop::{Awaited, Running, Stop};
+use crate::agent::Command;
+use crate::error::{Culprit, Error, Failure, Status};
+use crate::runtime::base::patience::{VERDICT_WAIT, WAITS_AFTER, WARN_AFTER};
+use crate::runtime::links::link::LinkEnd;
+use crate::runtime::state::node_state::{AgentCommand, NodeView};
+use crate::runtime::state::stragglers::{absent_in_words, place_in_words};
+use crate::runtime::state::verdict::{Concern, Unsaid, Word};
+use crate::types::Call;
+use crate::wire::Absent;
+use std::cmp::Ordering;
+use std::time::Duration;
+
+/// How long the scheduler's word is waited for where ranks called different collectives before the one they are in: the
+/// other says what it called once it has waited for [`WAITS_AFTER`].
+pub(super) const COMPARISON_WAIT: Duration = WAITS_AFTER.saturating_mul(2);
+
+impl Running<'_> {
+    /// The first cause, as far as this rank can know, and whether all know it already.
+    pub(crate) fn cause_of(&self, stop: Stop) -> (Failure, bool) {
+        let cut_off = self.context.shared.learnt().cut_off.clone();
+        match stop {
+            // What a node that hears nobody would say of another is about itself.
+            Stop::Ended(_, LinkEnd::Ended(_) | LinkEnd::Silent(_)) | Stop::Unreached(..) | Stop::Timeout(_)
+                if cut_off.is_some() =>
+            {
+                (self.context.cut_off(cut_off.expect("it was looked at"), self.sequence), false)
+            }
+            Stop::Told(failure) => (*failure, true),
+            Stop::Heard(failure) => (self.context.shared.heard(self.context.formed(), *failure), false),
+            Stop::Ended(peer, end @ (LinkEnd::Ended(_) | LinkEnd::Silent(_))) => self.judge(peer, &end),
+            Stop::Unreached(peer, evidence) => (self.failure_of(Unsaid::Alive, peer, &evidence), false),
+            Stop::Ended(_, LinkEnd::Over(failure)) => (
+                Failure { sequence: self.sequence, ..self.context.shared.heard(self.context.formed(), *failure) },
+                false,
+            ),
+            Stop::Ended(peer, LinkEnd::Corrupt(what)) => {
+                let cause = format!("{}: {}", self.title(), self.context.on_link(peer, &what));
+                (self.failure(Status::Corrupt, None, cause), false)
+            }
+            Stop::Left(peer) => self.judge_left(peer),
+            Stop::Mismatch(peer, sequence, call) => self.differs(peer, sequence, &call),
+            Stop::Earlier(peer) => self.differs_before(peer),
+            Stop::Counts(peer, sent, expected) => {
+                let (own, other) = (self.context.describe(self.context.own_rank()), self.context.describe(peer));
+                let cause = format!(
+                    "{other} sends {own} {sent} elements in {} as collective #{} on {}, where {expected} are expected",
+                    self.call,
+                    self.sequence,
+                    self.context.id()
+                );
+                (self.failure(Status::Mismatch, None, cause), false)
+            }
+            Stop::Timeout(awaited) => self.timed_out(awaited),
+            Stop::Failed(error) => (self.failed(&error), false),
+            Stop::Bug => {
+                let bug = Error::new(Status::Internal, "a bug in this library, printed there; please report it");
+                (self.failed(&bug), false)
+            }
+            Stop::Memory(bytes) => {
+                let cause =
+                    format!("has no memory for the {bytes} bytes beside its buffers that {} takes", self.title());
+                (self.failure(Status::Memory, self.own_culprit(), cause), false)
+            }
+        }
+    }
+
+    /// Something that this process needs for a collective cannot be had.
+    pub(crate) fn failed(&self, error: &Error) -> Failure {
+        if error.status() == Status::Unreachable {
+            let cause = format!("{}: {}", self.title(), error.message()); // the scheduler is gone: no rank is to blame
+            return self.failure(error.status(), None, cause);
+        }
+        let cause = format!("cannot go on with {}: {}", self.title(), error.message());
+        self.failure(error.status(), self.own_culprit(), cause)
+    }
+
+    /// The caller of a collective wants its end.
+    pub(crate) fn cancelled(&self) -> Failure {
+        let cause = format!("cancelled {} before it had ended", self.title());
+        self.failure(Status::Aborted, self.own_culprit(), cause)
+    }
+
+    /// Its time was up before its turn came.
+    pub(crate) fn never_began(&self) -> Failure {
+        let limit = self.limit_ms as f64 / 1000.0;
+        let cause = format!(
+            "{}: the {limit} s that it may take were over before it began, for this rank was still in a collective before it",
+            self.title()
+        );
+        self.failure(Status::Timeout, self.own_culprit(), cause)
+    }
+
+    fn failure(&self, status: Status, culprit: Option<Culprit>, cause: String) -> Failure {
+        self.context.failure(status, culprit, cause, self.sequence)
+    }
+
+    /// What became of the peer is not told: what is known of it.
+    fn failure_of(&self, what: Unsaid, peer: u32, evidence: &str) -> Failure {
+        self.context.failure_of(what, &Concern { title: &self.title(), sequence: self.sequence, peer, evidence })
+    }
+
+    fn own_culprit(&self) -> Option<Culprit> {
+        self.context.culprit(self.context.own_rank())
+    }
+
+    /// A link ended: asks the scheduler what became of the peer.
+    fn judge(&self, peer: u32, end: &LinkEnd) -> (Failure, bool) {
+        let evidence = end.in_words();
+        match self.context.ask_about(peer, &evidence, matches!(end, LinkEnd::Silent(_))) {
+            Word::Told(failure) => (failure, true),
+            Word::Left(culprit) => (self.left(peer, Some(culprit)), false),
+            Word::Unsaid(what) => (self.failure_of(what, peer, &evidence), false),
+        }
+    }
+
+    /// A peer has left. Where the scheduler is away it may have followed a first cause, of which this node hears, too.
+    fn judge_left(&self, peer: u32) -> (Failure, bool) {
+        let (shared, id, epoch) = (&self.context.shared, self.context.id(), self.context.formed().epoch);
+        if shared.learnt().away.is_some() {
+            let first = shared.wait(shared.clock.now() + VERDICT_WAIT, |learnt| learnt.first_cause(id, epoch));
+            if let Some(first) = first {
+                return (first, true);
+            }
+        }
+        (self.left(peer, self.context.culprit(peer)), false)
+    }
+
+    fn left(&self, peer: u32, culprit: Option<Culprit>) -> Failure {
+        let who = if culprit.is_none() { format!("rank {peer} ") } else { String::new() };
+        let cause = format!("{who}{}, and {} needs it", self.context.roster.parted(), self.title());
+        // It may have called something else before it went: the scheduler compares.
+        self.calls.doubt();
+        self.context.ask(Command::Report);
+        self.failure(Status::PeerLeft, culprit, cause)
+    }
+
+    /// A peer called something else under a number of which only the scheduler can know what both called, if both tell it: that
+    /// peer does once it has waited for this rank. The first cause, if that comes of it.
+    fn compared(&self) -> Option<Failure> {
+        let shared = &self.context.shared;
+        if shared.learnt().away.is_some() {
+            return None;
+        }
+        self.calls.doubt();
+        shared.ask(AgentCommand::Brain(Command::Report));
+        // Others' time is up soon after this call's: then they would say so first, and that it is this rank which is absent.
+        let deadline = self.deadline.min(shared.clock.now() + COMPARISON_WAIT);
+        shared.wait(deadline, |learnt| self.context.first_cause(learnt))
+    }
+
+    /// A peer called the same, and something else before.
+    fn differs_before(&self, peer: u32) -> (Failure, bool) {
+        if let Some(first) = self.compared() {
+            return (first, true);
+        }
+        let id = self.context.id();
+        let (own, other) = (self.context.describe(self.context.own_rank()), self.context.describe(peer));
+        let (number, both) = (self.sequence, &self.call);
+        let last = self
+            .calls
+            .called(number - 1)
+            .map_or_else(String::new, |call| format!(": {own} called {call} as #{}", number - 1));
+        let cause =
+            format!("{own} and {other} called {both} as collective #{number} on {id}, but not the same before{last}");
+        (self.failure(Status::Mismatch, None, cause), false)
+    }
+
+    /// A peer called this under this number.
+    fn differs(&self, peer: u32, sequence: u64, call: &Call) -> (Failure, bool) {
+        let is_further = sequence > self.sequence;
+        if let Some(first) = is_further.then(|| self.compared()).flatten() {
+            return (first, true);
+        }
+        let failure = self.failure(Status::Mismatch, None, self.mismatch(peer, sequence, call));
+        // What all called under that number is compared, be it a collective before the one that this rank is in.
+        (Failure { sequence: sequence.min(self.sequence), ..failure }, false)
+    }
+
+    fn mismatch(&self, peer: u32, sequence: u64, call: &Call) -> String {
+        let (own, other, group) =
+            (self.context.describe(self.context.own_rank()), self.context.describe(peer), self.context.id());
+        let (number, mine) = (self.sequence, &self.call);
+        match (sequence.cmp(&number), self.calls.called(sequence).filter(|called| called != call)) {
+            (Ordering::Equal, _) => format!("{own} called {mine} as collective #{number} on {group}, but {other} called {call}"),
+            // A frame that nobody here asked for: the disagreement is about a collective before.
+            (Ordering::Less, Some(called)) => {
+                format!("{own} called {called} as collective #{sequence} on {group}, but {other} called {call}")
+            }
+            (Ordering::Less, _) => {
+                let what = format!("a part of {call} as #{sequence}, for which it did not ask");
+                format!("{own} is in {mine} as collective #{number} on {group}, but {other} has sent it {what}")
+            }
+            (Ordering::Greater, _) => format!(
+                "{own} called {mine} as collective #{number} on {group}, but {other} called something else then: it is in \
+                 {call} as #{sequence} already"
+            ),
+        }
+    }
+
+    /// The time is up: names who is absent; where nobody is, the two whose link is at fault, or whom this rank waits for.
+    fn timed_out(&self, awaited: Option<Awaited>) -> (Failure, bool) {
+        let limit = self.limit_ms as f64 / 1000.0;
+        let (title, absent) = (self.title(), self.ask_absent());
+        let (peer, fault) = awaited.map_or((None, None), |awaited| (Some(awaited.peer), awaited.fault));
+        let own = self.context.describe(self.context.own_rank());
+        let waits = peer.map_or_else(String::new, |peer| format!("; {own} waits for {}", self.context.describe(peer)));
+        let (who, cause) = match absent.as_ref().map(|absent| (absent, absent.members.first())) {
+            Some((absent, Some(first))) => {
+                let place = place_in_words(first, self.context.id());
+                let others = absent_in_words(&absent.members, absent.total, 1, self.context.id());
+                let cause = format!("never entered {title} within the {limit} s that it may take; {place}{others}");
+                (Some(first.culprit.clone()), cause)
+            }
+            Some((_, None)) => {
+                if let (Some(peer), Some(fault)) = (peer, &fault) {
+                    return (self.failure_of(Unsaid::Alive, peer, fault), false);
+                }
+                // The time is up for others, too, and one of them may know which link is at fault.
+                let now = self.context.shared.clock.now();
+                if let Some(first) =
+                    self.context.shared.wait(now + VERDICT_WAIT, |learnt| self.context.first_cause(learnt))
+                {
+                    return (first, true);
+                }
+                let why = "all ranks have entered it, but it did not end: a slow link, or a rank that is stopped";
+                (None, format!("{title}: the {limit} s that it may take are over; {why}{waits}"))
+            }
+            None => {
+                let why = "who is absent is not known, for the scheduler does not answer";
+                let fault = fault.map_or_else(String::new, |fault| format!(": {fault}"));
+                (None, format!("{title}: the {limit} s that it may take are over; {why}{waits}{fault}"))
+            }
+        };
+        (self.failure(Status::Timeout, who, cause), false)
+    }
+
+    /// Says, in the log, who keeps a call waiting.
+    pub(crate) fn warn_of_absent(&self) {
+        let waited = WARN_AFTER.as_secs();
+        let absent = self
+            .ask_absent()
+            .map(|absent| absent_in_words(&absent.members, absent.total, 0, self.context.id()))
+            .unwrap_or_default();
+        self.context.shared.logger.warn(&format!("{} has been waiting for {waited} s{absent}", self.title()));
+    }
+
+    fn ask_absent(&self) -> Option<Absent> {
+        let ask = self.context.shared.next_ask();
+        self.context.ask(Command::WhereAre(ask, self.context.id(), self.sequence, None));
+        let deadline = self.context.shared.clock.now() + VERDICT_WAIT;
+        let answer = |learnt: &mut NodeView| match learnt.absent.remove(&ask) {
+            None => self.context.broken().map(|_| None),
+            answer => Some(answer),
+        };
+        self.context.shared.wait(deadline, answer).flatten()
+    }
+}

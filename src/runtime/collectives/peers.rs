@@ -1,0 +1,76 @@
+//! The peers of a group's collectives, by rank: where the link to each is, and what is said on it beside a call's data.
+
+use super::stop::Stop;
+use crate::agent::Command;
+use crate::error::Failure;
+use crate::runtime::base::link_key::LinkKey;
+use crate::runtime::links::link::{Arrival, Link};
+use crate::runtime::links::peers::Slot;
+use crate::runtime::state::context::Context;
+use crate::runtime::state::node_state::AgentCommand;
+use crate::runtime::state::silence::SilenceWatch;
+use crate::wire::Channel;
+
+/// All of them.
+pub(crate) struct Peers {
+    pub slots: Vec<Slot>,
+    /// Looks at those that the call waits for.
+    pub silence: SilenceWatch,
+}
+
+impl Peers {
+    /// None has a link yet.
+    pub(crate) fn new(context: &Context) -> Peers {
+        let slots = context.roster.members.iter().map(|_| Slot::Unused).collect();
+        Peers { slots, silence: SilenceWatch::new(context.bounds) }
+    }
+
+    /// The link to a peer, if it is open; if it was never asked for, now it is.
+    pub(crate) fn link(&mut self, context: &Context, peer: u32) -> Result<Option<&mut Link>, Stop> {
+        let slot = &mut self.slots[peer as usize];
+        match slot {
+            Slot::Unused => {
+                *slot = Slot::Asked;
+                context.shared.ask(AgentCommand::Open(LinkKey::new(context.id(), Channel::Collectives, peer)));
+                Ok(None)
+            }
+            Slot::Asked => Ok(None),
+            Slot::Up(link) => Ok(Some(link)),
+            Slot::Left(_) => Err(Stop::Left(peer)),
+            Slot::Ended(end) => Err(Stop::Ended(peer, end.clone())),
+        }
+    }
+
+    /// Looks at a link that a call does not read just now: a peer may be giving up, or gone.
+    pub(crate) fn serve(&mut self, context: &Context, peer: u32) -> Result<(), Stop> {
+        let slot = &mut self.slots[peer as usize];
+        let Slot::Up(link) = slot else { return Ok(()) };
+        match link.peek() {
+            Ok(None | Some(Arrival::Data(..) | Arrival::Message(..))) => Ok(()), // found out by who reads it
+            Ok(Some(Arrival::Revoke(failure))) => Err(Stop::Heard(Box::new(failure))),
+            Ok(Some(Arrival::Leave)) => {
+                *slot = Slot::Left(None);
+                Ok(())
+            }
+            Err(end) => {
+                // Evidence; the verdict, if there is one, comes from the scheduler.
+                let evidence = end.in_words();
+                *slot = Slot::Ended(end);
+                let index = context.index_of(peer).expect("a link's peer is a member");
+                context.ask(Command::Suspect { peer: index, evidence });
+                Ok(())
+            }
+        }
+    }
+
+    /// Tells the peers why the group is over, on every link that is open and not in the middle of a frame; the others learn it
+    /// from the scheduler, or by the link's end.
+    pub(crate) fn pass_on(&mut self, context: &Context, cause: &Failure) {
+        let frame = context.last_word_of(cause);
+        for slot in &mut self.slots {
+            if let Slot::Up(link) = slot {
+                link.say_last(&frame);
+            }
+        }
+    }
+}

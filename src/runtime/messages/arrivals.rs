@@ -1,0 +1,241 @@
+//! What a frame does that comes in: where its payload goes once its head is here, and what it means once all of it is.
+
+use super::engine::{Engine, Trouble};
+use super::matching::{MessageId, OpId};
+use super::operation::{misfit, Stage};
+use super::peer::{Bytes, Inbound, InboundStage};
+use crate::error::{Error, Status};
+use crate::schedules::{Buffer, Span};
+use crate::wire::{
+    FrameHeader, MessageHeader, MessagePart, EAGER_COST, EAGER_CREDIT, EAGER_MAX, MESSAGE_PIECE_BYTES, RTS_MAX,
+};
+
+impl Engine {
+    /// Where the payload of a frame goes whose head has come; an error if there can be no such frame.
+    pub(super) fn begin_reading(
+        &mut self,
+        rank: u32,
+        header: &FrameHeader,
+        message: &MessageHeader,
+    ) -> Result<Bytes, String> {
+        let (epoch, group) = (self.transfers.roster.formed.epoch, self.transfers.roster.id);
+        if (message.epoch, message.group) != (epoch, group) {
+            return Err(format!("a message of {} in epoch {}", message.group, message.epoch.0));
+        }
+        let bytes = message.bytes().ok_or_else(|| format!("a message of {} elements", message.count))?;
+        match message.part {
+            MessagePart::Eager => self.eager_comes(rank, header.length, message, bytes),
+            MessagePart::Piece => self.piece_comes(rank, header.length, message, bytes),
+            _ if header.length > 0 => Err(format!("a {:?} with a payload", message.part)),
+            _ => Ok(Bytes::Own(Vec::new())),
+        }
+    }
+
+    fn eager_comes(&mut self, rank: u32, length: u64, message: &MessageHeader, bytes: usize) -> Result<Bytes, String> {
+        let cost = length + EAGER_COST;
+        if length != bytes as u64 || bytes > EAGER_MAX {
+            return Err(format!("an eager message of {bytes} bytes with a payload of {length}"));
+        }
+        let peer = self.transfers.peer(rank);
+        if peer.kept + cost > EAGER_CREDIT {
+            return Err(format!("more eager messages than the {EAGER_CREDIT} bytes that were granted"));
+        }
+        peer.kept += cost;
+        self.announce(rank, message, InboundStage::Arriving(None))?;
+        // A receive that waits for it has met it by now.
+        let number = message.number;
+        let theirs = self.transfers.peer(rank).theirs.get(&number);
+        let met = theirs.and_then(|theirs| if let InboundStage::Arriving(op) = theirs.state { op } else { None });
+        let operation = met.and_then(|op| Some((op, self.transfers.operations.get(&op)?)));
+        Ok(match operation {
+            Some((op, operation)) => Bytes::Callers(op, operation.post.buffers.window(0, bytes)),
+            None => Bytes::Own(self.buffer(rank, bytes)?),
+        })
+    }
+
+    /// Memory for what comes from a peer, and has no place of a caller's.
+    fn buffer(&mut self, rank: u32, bytes: usize) -> Result<Vec<u8>, String> {
+        let buffer = self.transfers.spare.try_take(bytes);
+        buffer.map_err(|_| self.lacks_memory(rank, bytes))
+    }
+
+    /// The peer was told that so much might come, so this is the end of the group's messages.
+    fn lacks_memory(&mut self, rank: u32, bytes: usize) -> String {
+        self.trouble.get_or_insert(Trouble::Memory(rank, bytes));
+        "no memory".to_owned()
+    }
+
+    /// A new message of a peer's.
+    fn announce(&mut self, rank: u32, message: &MessageHeader, state: InboundStage) -> Result<(), String> {
+        let theirs = Inbound { tag: message.tag, dtype: message.dtype, count: message.count, state };
+        if self.transfers.matching.is_full() || self.transfers.peer(rank).is_full() {
+            let made = self.transfers.matching.reserve().and_then(|()| self.transfers.peer(rank).reserve());
+            made.map_err(|_| self.lacks_memory(rank, 0))?;
+        }
+        let all = &mut self.transfers.peer(rank).theirs;
+        if all.insert(message.number, theirs).is_some() {
+            return Err(format!("two messages with number {}", message.number));
+        }
+        if all.len() as u64 > RTS_MAX as u64 + EAGER_CREDIT / EAGER_COST {
+            return Err(format!("more than {RTS_MAX} announced"));
+        }
+        self.transfers.arrive(MessageId { source: rank, number: message.number }, message.tag);
+        Ok(())
+    }
+
+    fn piece_comes(&mut self, rank: u32, length: u64, message: &MessageHeader, bytes: usize) -> Result<Bytes, String> {
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        let odd = || format!("a piece of {length} bytes of a message of {bytes}");
+        if length > MESSAGE_PIECE_BYTES {
+            return Err(odd());
+        }
+        let Some(op) = self.cleared_op(rank, message.number) else { return self.buffer(rank, length).map(Bytes::Own) }; // dropped
+        let Some(operation) = self.transfers.operations.get(&op) else {
+            return self.buffer(rank, length).map(Bytes::Own);
+        };
+        let Stage::Coming(_, here) = operation.stage else { return Err(odd()) };
+        let announced = self.transfers.peers.get(&rank).and_then(|peer| peer.theirs.get(&message.number));
+        let announced = announced.map(|told| (told.count, told.dtype));
+        if announced != Some((message.count, message.dtype)) || length > bytes - here || (length == 0 && bytes > 0) {
+            return Err(odd());
+        }
+        Ok(Bytes::Callers(op, operation.post.buffers.window(here, length)))
+    }
+
+    fn cleared_op(&self, rank: u32, number: u64) -> Option<OpId> {
+        match self.transfers.peers.get(&rank)?.theirs.get(&number)?.state {
+            InboundStage::Cleared(op) => Some(op),
+            _ => None,
+        }
+    }
+
+    /// A frame has come to its end.
+    pub(super) fn heard(
+        &mut self,
+        rank: u32,
+        message: &MessageHeader,
+        length: usize,
+        bytes: Bytes,
+    ) -> Result<(), String> {
+        let number = message.number;
+        match message.part {
+            MessagePart::Eager => self.eager_came(rank, message, length, bytes),
+            MessagePart::Piece => self.piece_came(rank, message, length),
+            MessagePart::Rts => self.announce(rank, message, InboundStage::Requested)?,
+            MessagePart::Cts => self.cleared(rank, number),
+            MessagePart::Withdraw => self.withdrawn(rank, number)?,
+            MessagePart::Refuse | MessagePart::Drop => self.turned_down(rank, message),
+            MessagePart::Credit => {
+                let peer = self.transfers.peer(rank);
+                peer.credit = peer.credit.saturating_add(message.count);
+                if peer.credit > EAGER_CREDIT {
+                    return Err(format!("a credit of {} that was never used", message.count));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn eager_came(&mut self, rank: u32, message: &MessageHeader, length: usize, bytes: Bytes) {
+        let number = message.number;
+        let waits = self.transfers.matching.waits(MessageId { source: rank, number });
+        let Some(theirs) = self.transfers.peer(rank).theirs.get_mut(&number) else { return };
+        let (tag, count, dtype) = (theirs.tag, theirs.count, theirs.dtype);
+        let InboundStage::Arriving(met) = theirs.state else { return };
+        let own = match bytes {
+            Bytes::Callers(..) => None,
+            Bytes::Own(bytes) => Some(bytes),
+        };
+        match (met, own) {
+            (Some(op), own) => {
+                let buffers = self.transfers.operations.get(&op).map(|operation| operation.post.buffers);
+                if let (Some(bytes), Some(buffers)) = (&own, buffers) {
+                    let to = Span::new(Buffer::Output, 0, bytes.len());
+                    buffers.window(0, bytes.len()).memory().bytes_mut(to).copy_from_slice(bytes);
+                }
+                self.transfers.spare.give(own.unwrap_or_default());
+                self.transfers.peer(rank).theirs.remove(&number);
+                self.transfers.received(op, rank, tag, count, dtype);
+            }
+            (None, Some(bytes)) if waits => {
+                theirs.state = InboundStage::Kept(Bytes::Own(bytes));
+                return;
+            }
+            // It met a receive that it does not fit.
+            (None, own) => {
+                self.transfers.spare.give(own.unwrap_or_default());
+                self.transfers.peer(rank).theirs.remove(&number);
+            }
+        }
+        self.transfers.release(rank, length as u64 + EAGER_COST);
+    }
+
+    fn piece_came(&mut self, rank: u32, message: &MessageHeader, length: usize) {
+        let Some(op) = self.cleared_op(rank, message.number) else { return };
+        let Some(operation) = self.transfers.operations.get_mut(&op) else { return };
+        let Stage::Coming(id, here) = operation.stage else { return };
+        operation.stage = Stage::Coming(id, here + length);
+        if Some(here + length) == message.bytes() {
+            let theirs = self.transfers.peer(rank).theirs.remove(&message.number);
+            let Some(Inbound { tag, count, dtype, .. }) = theirs else { return };
+            self.transfers.received(op, rank, tag, count, dtype);
+        }
+    }
+
+    /// A peer CTSs a message of ours; one that was given up meanwhile has been withdrawn.
+    fn cleared(&mut self, rank: u32, number: u64) {
+        let Some(op) = self.transfers.peer(rank).ours.get(&number).copied() else { return };
+        let Some(operation) = self.transfers.operations.get_mut(&op) else { return };
+        if operation.stage == Stage::Requested(number) {
+            operation.stage = Stage::Cleared(number, 0);
+            self.transfers.peer(rank).cleared.push_back(op);
+            self.transfers.dirty.insert(rank);
+        }
+    }
+
+    /// A peer's message will not come, or not to its end. What it was refused, or what was dropped, may not be here.
+    fn withdrawn(&mut self, rank: u32, number: u64) -> Result<(), String> {
+        let message = MessageId { source: rank, number };
+        match self.transfers.peer(rank).theirs.remove(&number).map(|theirs| theirs.state) {
+            None => {}
+            Some(InboundStage::Requested) => drop(self.transfers.matching.take_arrived(message)),
+            Some(InboundStage::Cleared(op)) => {
+                if self
+                    .transfers
+                    .operations
+                    .get(&op)
+                    .is_some_and(|operation| operation.stage == Stage::Coming(message, 0))
+                {
+                    self.transfers.wait_again(op);
+                    return Ok(());
+                }
+                let sentence = format!("{}: its sender gave it up in the middle", self.transfers.title_of(op));
+                self.transfers.end(op, Err(Error::new(Status::Aborted, sentence)));
+            }
+            Some(InboundStage::Arriving(_) | InboundStage::Kept(_)) => {
+                return Err(format!("message {number} is withdrawn, and was never announced"));
+            }
+        }
+        Ok(())
+    }
+
+    /// A peer does not want a message of ours. If that was given up meanwhile, this crosses the word of it, and both ends
+    /// have ended for their own reason: the receive with a misfit, say, and the send cancelled. Neither waits for another.
+    fn turned_down(&mut self, rank: u32, message: &MessageHeader) {
+        let Some(op) = self.transfers.peer(rank).ours.remove(&message.number) else { return };
+        let Some(operation) = self.transfers.operations.get(&op) else { return };
+        let error = if message.part == MessagePart::Refuse {
+            let (sent, room) = ((operation.post.count, operation.post.dtype), (message.count, message.dtype));
+            misfit(
+                sent,
+                room,
+                &self.transfers.roster.describe(self.transfers.own),
+                &self.transfers.roster.describe(rank),
+            )
+        } else {
+            let sentence = format!("{}: its receiver gave up receiving it", self.transfers.title_of(op));
+            Error::new(Status::Aborted, sentence)
+        };
+        self.transfers.end(op, Err(error));
+    }
+}

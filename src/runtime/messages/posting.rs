@@ -1,0 +1,144 @@
+//! How a caller posts operations: what is refused, the memory that they may need, and where each begins to wait.
+
+use super::matching::OpId;
+use super::matching::{MessageId, Wanted};
+use super::operation::{Direction, Operation, Post, Stage};
+use super::peer::{Bytes, Inbound, InboundStage, Peer};
+use super::transfers::Transfers;
+use crate::error::{Error, Result, Status};
+use crate::runtime::base::request::Completer;
+use crate::schedules::{Buffer, Span};
+use crate::types::Time;
+use crate::wire::{EAGER_COST, EAGER_CREDIT, EAGER_MAX};
+use std::collections::TryReserveError;
+
+impl Transfers {
+    /// Whether these may be posted, one after the other: once one of them has been, it is too late to refuse the other.
+    pub(super) fn check(&self, first: &Post, second: Option<&Post>) -> Result<()> {
+        match second {
+            None => self.check_own(first, None),
+            Some(send) => self.check_own(send, first.way.wanted()),
+        }
+    }
+
+    /// To whom one of these sends, and how much of it may have to be kept here, for it is to oneself.
+    pub(super) fn keeps(&self, first: &Post, second: Option<&Post>) -> (Option<u32>, usize) {
+        let send = [Some(first), second].into_iter().flatten().find_map(|post| match post.way {
+            Direction::Send { to, .. } => Some((to, post.bytes())),
+            Direction::Receive { .. } => None,
+        });
+        let kept = send.filter(|(to, bytes)| *to == self.own && *bytes <= EAGER_MAX);
+        (send.map(|(to, _)| to), kept.map_or(0, |(_, bytes)| bytes))
+    }
+
+    /// Whether what is to be posted may need more memory than there is: for two operations and what they wait in, and for a
+    /// message to oneself of so many bytes.
+    pub(super) fn is_full(&self, to: Option<u32>, own_bytes: usize) -> bool {
+        let operations = &self.operations;
+        let peer = to.map(|rank| self.peers.get(&rank));
+        operations.capacity() - operations.len() < 2
+            || peer.is_some_and(|peer| peer.is_none_or(Peer::is_full))
+            || self.matching.is_full()
+            || !self.spare.has(own_bytes)
+    }
+
+    /// Makes place for that.
+    pub(super) fn reserve(&mut self, to: Option<u32>, own_bytes: usize) -> Result<(), TryReserveError> {
+        self.operations.try_reserve(2)?;
+        self.peers.try_reserve(1)?;
+        if let Some(peer) = to.and_then(|rank| self.peers.get_mut(&rank)) {
+            peer.reserve()?;
+        }
+        self.matching.reserve()?;
+        Vec::<u8>::new().try_reserve_exact(2 * own_bytes) // a buffer may be twice as long as what it is for
+    }
+
+    /// Posts an operation that has been checked; it may have ended when this returns.
+    pub(super) fn post(&mut self, post: Post, since: Time, limit_ms: i64, deadline: Time, completer: Completer) {
+        let op = self.next_op;
+        let stage = if post.way.wanted().is_some() { Stage::Posted } else { Stage::Waiting };
+        let operation = Operation { post, stage, since, limit_ms, deadline, completer };
+        self.next_op += 1;
+        let way = operation.post.way;
+        self.operations.insert(op, operation);
+        match way {
+            Direction::Send { to, tag } if to == self.own => self.send_to_self(op, tag),
+            Direction::Send { to, .. } => self.send(op, to),
+            Direction::Receive { from, .. } => self.receive(op, from),
+        }
+    }
+
+    fn send(&mut self, op: OpId, to: u32) {
+        if let Some(error) = self.reach(to) {
+            return self.end(op, Err(error));
+        }
+        self.peer(to).heads.push_back(op);
+        self.dirty.insert(to);
+    }
+
+    fn receive(&mut self, op: OpId, from: Option<u32>) {
+        let Some(wanted) = self.operations.get(&op).and_then(|operation| operation.post.way.wanted()) else { return };
+        if let Some(message) = self.matching.post(op, wanted) {
+            self.meet(op, message);
+            return;
+        }
+        // A link to the sender is wanted even if it never sends: its end tells of the sender's.
+        let missed = match from {
+            Some(from) => Some(from).filter(|from| *from != self.own),
+            None if self.all_left() => self.peers.keys().copied().find(|rank| *rank != self.own),
+            None => None,
+        };
+        if let Some(error) = missed.and_then(|rank| self.reach(rank)) {
+            self.matching.take_posted(op);
+            self.end(op, Err(error));
+        }
+    }
+
+    /// A message to oneself that nobody would ever take is an error, not a hang. `beside`: what a receive asks for that is
+    /// posted just before it.
+    fn check_own(&self, post: &Post, beside: Option<Wanted>) -> Result<()> {
+        let Direction::Send { to, tag } = post.way else { return Ok(()) };
+        let bytes = post.bytes() as u64;
+        let before = beside.and_then(|wanted| self.matching.first_arrived(wanted));
+        let meets = before.is_none() && beside.is_some_and(|wanted| wanted.accepts(to, tag));
+        if to != self.own || meets || self.matching.would_meet(to, tag) {
+            return Ok(());
+        }
+        let what =
+            |why: &str| format!("{} {}, which is this rank itself: {why}", post.words(), self.roster.describe(to));
+        if bytes > EAGER_MAX as u64 {
+            let why = format!("no receive is posted for it, and beyond {EAGER_MAX} bytes nothing is kept for one");
+            return Err(Error::new(Status::State, what(&why)));
+        }
+        let own = self.peers.get(&to);
+        let freed = before.filter(|message| message.source == to).and_then(|message| own?.theirs.get(&message.number));
+        let kept = own.map_or(0, |own| own.kept) - freed.map_or(0, Inbound::cost);
+        if kept + bytes + EAGER_COST > EAGER_CREDIT {
+            let why =
+                format!("what it has sent to itself and not received fills the {EAGER_CREDIT} bytes that are kept");
+            return Err(Error::new(Status::Limit, what(&why)));
+        }
+        Ok(())
+    }
+
+    fn send_to_self(&mut self, op: OpId, tag: i32) {
+        let own = self.own;
+        let Some(operation) = self.operations.get(&op) else { return };
+        let Operation { post: Post { count, dtype, buffers, .. }, .. } = *operation;
+        let length = operation.bytes();
+        let peer = self.peer(own);
+        peer.numbered += 1;
+        peer.kept += length as u64 + EAGER_COST;
+        let number = peer.numbered;
+        let state = InboundStage::Kept(Bytes::Callers(op, buffers));
+        peer.theirs.insert(number, Inbound { tag, dtype, count, state });
+        let misfit = self.arrive(MessageId { source: own, number }, tag);
+        // What no receive waited for is kept, and the caller's memory is not touched any more.
+        if let Some(theirs) = self.peers.get_mut(&own).and_then(|peer| peer.theirs.get_mut(&number)) {
+            let bytes = self.spare.copy(buffers.memory().bytes(Span::new(Buffer::Input, 0, length)));
+            theirs.state = InboundStage::Kept(Bytes::Own(bytes));
+        }
+        // An eager one has ended before it meets anything; a longer one has waited for its receive.
+        self.end(op, misfit.filter(|_| length > EAGER_MAX).map_or(Ok(None), Err));
+    }
+}

@@ -1,0 +1,89 @@
+//! What ends a group because of its messages: damage, a lost peer, a bug. Whom that is blamed on, the scheduler says.
+
+use super::engine::Trouble;
+use super::unreached::Suspect;
+use super::{EngineHandle, Messages};
+use crate::error::{Failure, Result, Status};
+use crate::runtime::base::sync::lock;
+use crate::runtime::links::link::LinkEnd;
+use crate::runtime::state::silence::Finding;
+use crate::runtime::state::verdict::{Concern, Unsaid, Word};
+use std::panic::{catch_unwind, AssertUnwindSafe};
+
+impl Messages {
+    /// The group cannot be used any more.
+    pub(super) fn revoke_for(&self, trouble: Trouble) {
+        match trouble {
+            Trouble::Heard(failure) => self.revoke(self.context.shared.heard(self.context.formed(), failure), false),
+            Trouble::Corrupt(rank, what) => {
+                let cause = format!("{}: {}", self.title(), self.context.on_link(rank, &what));
+                self.revoke(self.context.failure(Status::Corrupt, None, cause, 0), true);
+            }
+            Trouble::Memory(rank, bytes) => {
+                let from = self.context.describe(rank);
+                let cause =
+                    format!("has no memory for a message of {bytes} bytes on {} from {from}", self.context.id());
+                self.revoke(
+                    self.context.failure(Status::Memory, self.context.culprit(self.context.own_rank()), cause, 0),
+                    true,
+                );
+            }
+        }
+    }
+
+    /// Something may be wrong with a peer: what that means is the scheduler's to say.
+    pub(super) fn judge(&self, handle: &EngineHandle, suspect: &Suspect) {
+        let Suspect { rank, end, finding } = suspect;
+        let evidence = end.in_words();
+        let word = match finding {
+            _ if self.context.told().is_some() => return,
+            Finding::Ask => return self.context.ask_early(*rank, &evidence),
+            Finding::Unreached => Word::Unsaid(Unsaid::Alive),
+            Finding::Unknown => self.context.ask_about(*rank, &evidence, matches!(end, LinkEnd::Silent(_))),
+        };
+        match word {
+            Word::Told(failure) => {
+                self.context.break_with(failure);
+                self.context.interrupt();
+            }
+            Word::Left(culprit) => lock(&handle.engine).transfers.peer_left(*rank, Some(culprit)),
+            // Nobody needs it just now; it may be leaving.
+            Word::Unsaid(_) if !lock(&handle.engine).transfers.needs(*rank) => {}
+            Word::Unsaid(what) => {
+                let concern = Concern { title: &self.title(), sequence: 0, peer: *rank, evidence: &evidence };
+                self.revoke(self.context.failure_of(what, &concern), true);
+            }
+        }
+    }
+
+    /// Does something with the messages. A panic there is a bug of this library; it ends all of the group's messages, since
+    /// nobody would move them any more, and what has ended touches no caller's memory.
+    pub(super) fn guarded<T>(&self, body: impl FnOnce() -> Result<T>) -> Result<T> {
+        catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| {
+            let cause = format!("{}: a bug in this library, printed above; please report it", self.title());
+            let failure =
+                self.context.failure(Status::Internal, self.context.culprit(self.context.own_rank()), cause, 0);
+            self.revoke(failure.clone(), true);
+            self.close();
+            Err(self.context.broken().unwrap_or(failure).into())
+        })
+    }
+
+    /// Ends all messages, and says the last word on their links.
+    pub(crate) fn close(&self) {
+        if let (Some(handle), Some(failure)) = (self.handle.get(), self.context.broken()) {
+            lock(&handle.engine).fail(&failure, &self.context.last_word_of(&failure));
+        }
+    }
+
+    fn title(&self) -> String {
+        format!("messages on {}", self.context.id())
+    }
+
+    /// Ends the group for everyone; who drives its links looks up and tells the peers.
+    fn revoke(&self, failure: Failure, is_own: bool) {
+        let cause = self.context.agree_on_cause(failure, is_own);
+        self.context.break_with(cause);
+        self.context.interrupt();
+    }
+}

@@ -1,0 +1,280 @@
+//! The messages of one group: what is posted, what has come, and how they meet. Moves no frame: what is to be sent waits with the
+//! peer ([`Peer`]), which is noted as `dirty`.
+//!
+//! Invariants: an operation ends once, and from then on its buffer is not touched; no more than [`EAGER_CREDIT`] of one peer's
+//! messages is kept. How operations are posted is in `posting`, how frames move in `traffic`; what becomes of all this when a peer
+//! leaves, in `leaving`.
+
+use super::buffer_pool::BufferPool;
+use super::matching::{Matching, MessageId, OpId};
+use super::operation::{misfit, Operation, Stage};
+use super::peer::{InboundStage, Peer};
+use super::queues::Map;
+use super::ranks::Ranks;
+use super::unreached::Suspect;
+use crate::error::{Culprit, Error, Result, Status};
+use crate::runtime::base::request::Received;
+use crate::runtime::links::link::LinkEnd;
+use crate::runtime::links::peers::Slot;
+use crate::runtime::state::roster::Roster;
+use crate::runtime::state::silence::Finding;
+use crate::schedules::{Buffer, Span};
+use crate::types::{DType, Time};
+use crate::wire::{MessageHeader, MessagePart, MessageWait, EAGER_CREDIT, WAITS_MAX};
+use std::sync::Arc;
+
+/// What one group has of them.
+pub(super) struct Transfers {
+    pub roster: Arc<Roster>,
+    pub own: u32,
+    pub peers: Map<u32, Peer>,
+    pub operations: Map<OpId, Operation>,
+    pub matching: Matching,
+    pub next_op: OpId,
+    /// Peers that something is to be sent to.
+    pub dirty: Ranks,
+    /// Peers to which links are wanted.
+    pub wanted: Vec<u32>,
+    /// Peers whose link ended, or is silent.
+    pub suspects: Vec<Suspect>,
+    /// Buffers that were needed before and will be again: so that in the long run nothing is allocated.
+    pub spare: BufferPool,
+}
+
+impl Transfers {
+    /// Nothing posted, nothing come.
+    pub(super) fn new(roster: &Arc<Roster>) -> Transfers {
+        Transfers {
+            roster: Arc::clone(roster),
+            own: roster.rank.unwrap_or(u32::MAX),
+            peers: Map::default(),
+            operations: Map::default(),
+            matching: Matching::default(),
+            next_op: 1,
+            dirty: Ranks::none_of(roster.members.len()),
+            wanted: Vec::new(),
+            suspects: Vec::new(),
+            spare: BufferPool::default(),
+        }
+    }
+
+    /// The number of the operation that is posted next.
+    pub(super) fn upcoming(&self) -> OpId {
+        self.next_op
+    }
+
+    /// What it waits for since before then, the oldest first, as far as that is told. In one pass and with no memory that grows with
+    /// what is posted: there may be very many.
+    pub(super) fn waits(&self, before: Time, now: Time) -> Vec<MessageWait> {
+        let mut oldest: Vec<(Time, OpId)> = Vec::with_capacity(WAITS_MAX + 1);
+        for (op, operation) in self.operations.iter().filter(|(_, operation)| operation.since <= before) {
+            let at = oldest.partition_point(|known| *known < (operation.since, *op));
+            if at < WAITS_MAX {
+                oldest.insert(at, (operation.since, *op));
+                oldest.truncate(WAITS_MAX);
+            }
+        }
+        oldest.iter().filter_map(|(_, op)| Some(self.operations.get(op)?.wait(self.roster.id, now))).collect()
+    }
+
+    /// Sees to it that there is a link; the error of a peer to which there can be none.
+    pub(super) fn reach(&mut self, rank: u32) -> Option<Error> {
+        let peer = self.peers.entry(rank).or_default();
+        if let Slot::Left(culprit) = &peer.slot {
+            let culprit = culprit.clone();
+            return Some(self.left_error(rank, culprit.as_ref()));
+        }
+        if matches!(peer.slot, Slot::Unused) {
+            peer.slot = Slot::Asked;
+            self.wanted.push(rank);
+        }
+        if let Slot::Ended(end) = &peer.slot {
+            let end = end.clone();
+            self.suspect(rank, end);
+        }
+        None
+    }
+
+    /// The link to this peer has ended: what became of the peer is not known.
+    pub(super) fn suspect(&mut self, rank: u32, end: LinkEnd) {
+        self.suspects.push(Suspect { rank, end, finding: Finding::Unknown });
+    }
+
+    pub(super) fn peer(&mut self, rank: u32) -> &mut Peer {
+        self.peers.entry(rank).or_default()
+    }
+
+    /// A word without a payload, to be sent to a peer.
+    pub(super) fn say(&mut self, to: u32, part: MessagePart, number: u64, count: u64, dtype: DType) {
+        let (epoch, group) = (self.roster.formed.epoch, self.roster.id);
+        let header = MessageHeader { epoch, group, part, dtype, tag: 0, number, count };
+        self.peer(to).words.push_back(header);
+        self.dirty.insert(to);
+    }
+
+    /// Ends an operation. Its buffer is not touched any more: a frame that has begun goes on with a copy.
+    pub(super) fn end(&mut self, op: OpId, outcome: Result<Option<Received>>) {
+        let Some(operation) = self.operations.remove(&op) else { return };
+        if let Some(peer) = operation.peer().and_then(|rank| self.peers.get_mut(&rank)) {
+            if let Some(writing) = peer.writing.as_mut().filter(|writing| writing.bytes.is_of(op)) {
+                writing.bytes.adopt(Buffer::Input, writing.length);
+            }
+            if let Some(reading) = peer.reading.as_mut().filter(|reading| reading.bytes.is_of(op)) {
+                reading.bytes.adopt(Buffer::Output, reading.length);
+            }
+        }
+        operation.completer.complete(outcome);
+    }
+
+    /// A receive has got all of its message.
+    pub(super) fn received(&mut self, op: OpId, source: u32, tag: i32, count: u64, dtype: DType) {
+        self.end(op, Ok(Some(Received { source, tag, count, dtype })));
+    }
+
+    /// A message has come, or the head of one: it meets the first receive that asks for it, or waits. Returns what is wrong
+    /// if it does not fit.
+    pub(super) fn arrive(&mut self, message: MessageId, tag: i32) -> Option<Error> {
+        let op = self.matching.arrive(message, tag)?;
+        self.meet(op, message)
+    }
+
+    /// A receive and a message have met. Returns what is wrong if the message does not fit.
+    pub(super) fn meet(&mut self, op: OpId, message: MessageId) -> Option<Error> {
+        let (source, number) = (message.source, message.number);
+        let own = self.own;
+        let operation = self.operations.get_mut(&op)?;
+        let room = (operation.post.count, operation.post.dtype);
+        let buffers = operation.post.buffers;
+        let theirs = self.peers.get_mut(&source)?.theirs.get_mut(&number)?;
+        let sent = (theirs.count, theirs.dtype);
+        let (tag, fits) = (theirs.tag, sent.1 == room.1 && sent.0 <= room.0);
+        match &mut theirs.state {
+            InboundStage::Arriving(of) => {
+                operation.stage = Stage::Met(message);
+                *of = fits.then_some(op); // what nobody will have is dropped when it is here
+            }
+            InboundStage::Kept(_) => {
+                let theirs = self.peer(source).theirs.remove(&number)?;
+                let (cost, length) = (theirs.cost(), theirs.bytes());
+                let InboundStage::Kept(bytes) = theirs.state else { return None };
+                if fits {
+                    let [from, to] = [Buffer::Input, Buffer::Output].map(|buffer| Span::new(buffer, 0, length));
+                    bytes.input().into_output_of(buffers).memory().copy(from, to);
+                }
+                self.release(source, cost);
+                self.spare.give(bytes.into_own());
+                if fits {
+                    self.received(op, source, tag, sent.0, sent.1);
+                }
+            }
+            InboundStage::Requested if fits => {
+                theirs.state = InboundStage::Cleared(op);
+                operation.stage = Stage::Coming(message, 0);
+                self.say(source, MessagePart::Cts, number, 0, sent.1);
+            }
+            InboundStage::Requested => {
+                self.peer(source).theirs.remove(&number);
+                self.say(source, MessagePart::Refuse, number, room.0, room.1);
+            }
+            InboundStage::Cleared(_) => {}
+        }
+        if fits {
+            return None;
+        }
+        let error = misfit(sent, room, &self.roster.describe(source), &self.roster.describe(own));
+        self.end(op, Err(error.clone()));
+        Some(error)
+    }
+
+    /// As if this receive had never met a message: it waits in its old place for another one.
+    pub(super) fn wait_again(&mut self, op: OpId) {
+        let Some(operation) = self.operations.get_mut(&op) else { return };
+        let Some(wanted) = operation.post.way.wanted() else { return };
+        operation.stage = Stage::Posted;
+        if let Some(message) = self.matching.post(op, wanted) {
+            self.meet(op, message);
+        }
+    }
+
+    /// So much of what a peer's messages take here has become free; told in large steps.
+    pub(super) fn release(&mut self, source: u32, cost: u64) {
+        let peer = self.peer(source);
+        peer.kept -= cost;
+        peer.owed += cost;
+        if source != self.own && self.peer(source).owed >= EAGER_CREDIT / 16 {
+            let owed = std::mem::take(&mut self.peer(source).owed);
+            self.say(source, MessagePart::Credit, 0, owed, DType::Uint8);
+        }
+    }
+
+    /// Whether nobody else is left that a message could come from.
+    pub(super) fn all_left(&self) -> bool {
+        let others = self.roster.members.len() - 1;
+        let left = |(rank, peer): (&u32, &Peer)| *rank != self.own && matches!(peer.slot, Slot::Left(_));
+        others > 0 && self.peers.iter().filter(|entry| left(*entry)).count() == others
+    }
+
+    pub(super) fn left_error(&self, rank: u32, culprit: Option<&Culprit>) -> Error {
+        let who = culprit.map_or_else(|| self.roster.describe(rank), ToString::to_string);
+        let what = self.roster.parted();
+        Error::new(Status::PeerLeft, format!("{who} {what}, and a message to or from it cannot be completed"))
+    }
+
+    /// Whether an operation cannot go on without this peer.
+    pub(super) fn needs(&self, rank: u32) -> bool {
+        self.operations.values().any(|operation| operation.peer() == Some(rank))
+    }
+
+    /// `send(4 int8, tag 3) to rank 1 (...) on world`
+    pub(super) fn title(&self, operation: &Operation) -> String {
+        let with = operation.peer().map_or("any rank".to_owned(), |rank| self.roster.describe(rank));
+        format!("{} {with} on {}", operation.post.words(), self.roster.id)
+    }
+
+    pub(super) fn title_of(&self, op: OpId) -> String {
+        self.operations.get(&op).map(|operation| self.title(operation)).unwrap_or_default()
+    }
+
+    /// The caller wants the end of an operation: of one that has not met its other half yet.
+    pub(super) fn cancel(&mut self, op: OpId) {
+        let Some(operation) = self.operations.get(&op) else { return };
+        if matches!(operation.stage, Stage::Waiting | Stage::Requested(_) | Stage::Posted) {
+            let sentence = format!("{} was cancelled", self.title(operation));
+            self.give_up(op, Error::new(Status::Aborted, sentence));
+        }
+    }
+
+    /// Ends an operation before its time; its other half hears of it where it waits for more.
+    pub(super) fn give_up(&mut self, op: OpId, error: Error) {
+        let Some(operation) = self.operations.get(&op) else { return };
+        let (stage, dtype) = (operation.stage, operation.post.dtype);
+        let peer = operation.peer();
+        match (stage, peer) {
+            (Stage::Posted, _) => drop(self.matching.take_posted(op)),
+            (Stage::Requested(number) | Stage::Cleared(number, _), Some(to)) => {
+                self.peer(to).ours.remove(&number);
+                self.say(to, MessagePart::Withdraw, number, 0, dtype);
+            }
+            (Stage::Coming(message, _), Some(from)) => {
+                self.peer(from).theirs.remove(&message.number);
+                self.say(from, MessagePart::Drop, message.number, 0, dtype);
+            }
+            _ => {}
+        }
+        self.end(op, Err(error));
+        if let Stage::Met(message) = stage {
+            self.set_free(message);
+        }
+    }
+
+    /// A message whose receive went while it came in waits for another one.
+    fn set_free(&mut self, message: MessageId) {
+        let theirs = self.peers.get_mut(&message.source).and_then(|peer| peer.theirs.get_mut(&message.number));
+        let Some(theirs) = theirs else { return };
+        if let InboundStage::Arriving(of) = &mut theirs.state {
+            *of = None;
+            let tag = theirs.tag;
+            self.arrive(message, tag);
+        }
+    }
+}
