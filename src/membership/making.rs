@@ -7,12 +7,8 @@ use super::groups::Groups;
 use super::timers::Due;
 use crate::error::{Failure, Status};
 use crate::types::{hash, Call, CallKind, GroupId, Time};
-use crate::wire::{FreedRecord, GroupFreed, GroupMade, GroupWish, MakeGroup, Message, Record};
+use crate::wire::{FreedRecord, GroupFreed, GroupMade, GroupWish, MakeGroup, Message, Record, COMPARED_WITHIN};
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
-
-/// How long members whose histories differ have to say what they called before; they do once they have waited for 0.3 s.
-const COMPARED_WITHIN: Duration = Duration::from_millis(600);
 
 impl Groups {
     /// A node makes once more what was made before it came back; whether that is so.

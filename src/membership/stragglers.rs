@@ -7,7 +7,9 @@ use super::node::Node;
 use super::standing::Presence;
 use super::timers::Due;
 use crate::types::{GroupId, Time};
-use crate::wire::{Absence, AbsenceState, Absent, GroupProgress, Message, MessageWait, StatusGroup, WhereAre};
+use crate::wire::{
+    Absence, AbsenceState, Absent, GroupProgress, Message, MessageWait, StatusGroup, WhereAre, WAITS_AFTER,
+};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -19,8 +21,6 @@ pub(super) const LISTED_MAX: usize = 8;
 const QUERIES_MAX: usize = 256;
 /// How many ask the same question at once; beyond that, the answer is what is known.
 const ASKERS_MAX: usize = 1 << 16;
-/// From when on a call counts as one that waits, in milliseconds: then its rank says so with a heartbeat of its own.
-const WAITS_AFTER_MS: u64 = 300;
 
 /// A question, put by one or more nodes.
 #[derive(Debug)]
@@ -177,7 +177,7 @@ impl View<'_> {
         let waits = |key: &u32| {
             let (progress, told) =
                 self.cluster.nodes.get(key).filter(|node| node.is_member())?.course.progress_in(group)?;
-            let inside = progress.entered > progress.finished && progress.age_ms >= WAITS_AFTER_MS;
+            let inside = progress.entered > progress.finished && Duration::from_millis(progress.age_ms) >= WAITS_AFTER;
             inside.then(|| (progress, Duration::from_millis(progress.age_ms) + self.now.since(*told)))
         };
         let waiting: Vec<(&GroupProgress, Duration)> = members.iter().filter_map(waits).collect();

@@ -33,7 +33,6 @@ mod mischief_test;
 
 pub use crate::schedules::kernels::{Function, UserFunction};
 pub use base::identity::host_of;
-pub use base::patience::WAITS_AFTER;
 pub use base::polling::Tester;
 pub use base::request::{Outcome, Received, Request};
 pub use collectives::job::Work;

@@ -3,6 +3,12 @@
 use super::codec::{record, Decoder, Encoder, Wire, WireError};
 use super::{GONE_ON_MAX, PROGRESS_MAX, WAITS_MAX};
 use crate::types::{Call, GroupId};
+use std::time::Duration;
+
+/// From when on a call counts as one that waits: its rank then says so with a heartbeat of its own, and what it called before.
+pub const WAITS_AFTER: Duration = Duration::from_millis(300);
+/// How long ranks whose call digests differ have to say what they called before: each does once it has waited.
+pub const COMPARED_WITHIN: Duration = WAITS_AFTER.saturating_mul(2);
 
 record! {
     /// How far a node is in one group.

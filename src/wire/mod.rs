@@ -41,7 +41,7 @@ pub use frame::{
     body_bytes, encode_frame, peek_frame, Frame, FrameHeader, CHECKSUM_BYTES, FLAG_UNCHECKED, HEADER_BYTES, MAGIC,
     PIECE_BYTES,
 };
-pub use heartbeat::{GroupProgress, Heartbeat, HeartbeatEcho, MessageWait};
+pub use heartbeat::{GroupProgress, Heartbeat, HeartbeatEcho, MessageWait, COMPARED_WITHIN, WAITS_AFTER};
 pub use launcher::{Abandoned, ChildEnded, HowEnded};
 pub use link::{
     Channel, DataHeader, LinkAccept, LinkBeat, LinkHello, LinkKind, LinkReject, LinkRejectReason, LinkRevoke,

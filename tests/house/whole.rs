@@ -8,20 +8,10 @@ pub const ROOMS: &[&str] =
     &["base", "memory", "state", "scheduler", "links", "collectives", "messages", "groups", "node"];
 
 /// Types whose methods still call each other around several files, by the first of them.
-const KNOWN_CALLS: &[&str] = &[
-    "Agent in src/agent/commands.rs",
-    "Engine in src/runtime/messages/ending.rs",
-    "Messages in src/runtime/messages/attend.rs",
-];
+const KNOWN_CALLS: &[&str] = &["Agent in src/agent/commands.rs"];
 
 /// Types that are still too large. What a user sets, and what a node says of itself, is as long as the list of it.
-const KNOWN_LARGE: &[&str] = &[
-    "agent::Agent",
-    "config::Settings",
-    "runtime/collectives::Collectives",
-    "runtime/messages::Engine",
-    "wire::Register",
-];
+const KNOWN_LARGE: &[&str] = &["agent::Agent", "config::Settings", "wire::Register"];
 
 /// Arrows between the runtime's rooms that point up, or between the two engines.
 pub fn upwards(sources: &[Source]) -> Vec<String> {

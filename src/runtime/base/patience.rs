@@ -2,9 +2,6 @@
 
 use std::time::Duration;
 
-/// From when on a call counts as one that waits: its rank then says so with a heartbeat of its own.
-pub const WAITS_AFTER: Duration = Duration::from_millis(300);
-
 /// When a call that makes no progress says who is absent.
 pub const WARN_AFTER: Duration = Duration::from_secs(10);
 

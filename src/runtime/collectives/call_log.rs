@@ -5,9 +5,8 @@
 //! what ranks called under the same number, so those who have gone on say, once they have to wait themselves, what they
 //! called before. Beyond [`REMEMBERED`] calls the difference is not found; then the time-out names the rank.
 
-use crate::runtime::base::patience::WAITS_AFTER;
 use crate::types::{Call, GroupId, Time};
-use crate::wire::GroupProgress;
+use crate::wire::{GroupProgress, WAITS_AFTER};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// How many calls are remembered.

@@ -6,19 +6,14 @@
 use super::stop::{Awaited, Running, Stop};
 use crate::agent::Command;
 use crate::error::{Culprit, Error, Failure, Status};
-use crate::runtime::base::patience::{VERDICT_WAIT, WAITS_AFTER, WARN_AFTER};
+use crate::runtime::base::patience::{VERDICT_WAIT, WARN_AFTER};
 use crate::runtime::links::link::LinkEnd;
 use crate::runtime::state::node_state::{AgentCommand, NodeView};
 use crate::runtime::state::stragglers::{absent_in_words, place_in_words};
 use crate::runtime::state::verdict::{Concern, Unsaid, Word};
 use crate::types::Call;
-use crate::wire::Absent;
+use crate::wire::{Absent, COMPARED_WITHIN};
 use std::cmp::Ordering;
-use std::time::Duration;
-
-/// How long the scheduler's word is waited for where ranks called different collectives before the one they are in: the
-/// other says what it called once it has waited for [`WAITS_AFTER`].
-pub(super) const COMPARISON_WAIT: Duration = WAITS_AFTER.saturating_mul(2);
 
 impl Running<'_> {
     /// The first cause, as far as this rank can know, and whether all know it already.
@@ -123,7 +118,7 @@ impl Running<'_> {
     fn judge_left(&self, peer: u32) -> (Failure, bool) {
         let (shared, id, epoch) = (&self.context.shared, self.context.id(), self.context.formed().epoch);
         if shared.learnt().away.is_some() {
-            let first = shared.wait(shared.clock.now() + VERDICT_WAIT, |learnt| learnt.first_cause(id, epoch));
+            let first = shared.wait(shared.clock.now() + VERDICT_WAIT, |learnt| learnt.epoch.first_cause(id, epoch));
             if let Some(first) = first {
                 return (first, true);
             }
@@ -150,7 +145,7 @@ impl Running<'_> {
         self.calls.doubt();
         shared.ask(AgentCommand::Brain(Command::Report));
         // Others' time is up soon after this call's: then they would say so first, and that it is this rank which is absent.
-        let deadline = self.deadline.min(shared.clock.now() + COMPARISON_WAIT);
+        let deadline = self.deadline.min(shared.clock.now() + COMPARED_WITHIN);
         shared.wait(deadline, |learnt| self.context.first_cause(learnt))
     }
 

@@ -8,7 +8,7 @@ use super::peers::Peers;
 use super::stop::{Running, Stop};
 use crate::agent::Command;
 use crate::net::Token;
-use crate::runtime::base::patience::{WAITS_AFTER, WARN_AFTER};
+use crate::runtime::base::patience::WARN_AFTER;
 use crate::runtime::base::polling::Idle;
 use crate::runtime::links::link::{Arrival, LinkEnd, Moved};
 use crate::runtime::links::peers::Slot;
@@ -18,7 +18,7 @@ use crate::runtime::state::node_state::{AgentCommand, NodeState};
 use crate::schedules::kernels::UserFunction;
 use crate::schedules::{Action, Algorithm, Landing, Shape, Span};
 use crate::types::{Call, CallKind, DType, Time};
-use crate::wire::{DataHeader, FrameHeader, LinkKind, DATA_HEADER_BYTES};
+use crate::wire::{DataHeader, FrameHeader, LinkKind, DATA_HEADER_BYTES, WAITS_AFTER};
 use std::time::Duration;
 
 /// How often a call that makes progress looks at the clock.

@@ -10,7 +10,6 @@ use crate::runtime::base::clock::Clock;
 use crate::runtime::base::log::Logger;
 use crate::runtime::base::patience::VERDICT_WAIT;
 use crate::runtime::base::sync::Bell;
-use crate::runtime::collectives::cause::COMPARISON_WAIT;
 use crate::runtime::collectives::job::Work;
 use crate::runtime::groups::group::Group;
 use crate::runtime::groups::registry::Registry;
@@ -22,7 +21,7 @@ use crate::runtime::state::node_state::{AgentCommand, NodeState};
 use crate::types::{Call, CallKind, DType, Epoch, GroupId, Process};
 use crate::wire::{
     encode_frame, Agreed, Channel, DataHeader, Encoder, Formed, FrameHeader, LinkKind, LinkRevoke, Member, Members,
-    Wire, PIECE_BYTES,
+    Wire, COMPARED_WITHIN, PIECE_BYTES,
 };
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -504,9 +503,9 @@ fn what_was_called_before_is_not_waited_for_where_that_is_of_no_use() {
             bench.stand(0);
             let before = Instant::now();
             assert_eq!(bench.call().status, Status::Mismatch);
-            before.elapsed() < COMPARISON_WAIT
+            before.elapsed() < COMPARED_WITHIN
         });
-        assert!(soon_enough, "away: {away}: each waited for {COMPARISON_WAIT:?}");
+        assert!(soon_enough, "away: {away}: each waited for {COMPARED_WITHIN:?}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Whose turn it is: the collectives of a group run one after another, in the order in which they were called, whether
+//! The turns of a group: its collectives run one after another, in the order in which they were called, whether
 //! the caller waits for them or not.
 //!
 //! A turn's number is the sequence number of its collective. A thread that has taken one must end it, whatever happens in between,

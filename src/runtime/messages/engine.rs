@@ -3,7 +3,7 @@
 //!
 //! Invariant: on each link eager messages and announced go out in the order in which their sends were posted.
 
-use super::late::Deadlines;
+use super::deadlines::Deadlines;
 use super::operation::Post;
 use super::ranks::Ranks;
 use super::transfers::Transfers;

@@ -10,7 +10,7 @@
 //! | [`transfers`], [`posting`], [`leaving`] | what is posted and what has come; how that begins; what becomes of it when a peer leaves |
 //! | [`engine`] | those transfers, and all that can happen to them: |
 //! | [`traffic`], [`arrivals`] | frames, out and in; what each does that comes in |
-//! | [`late`], [`unreached`] | operations whose time is up; peers that may not be reached |
+//! | [`deadlines`], [`late`], [`unreached`] | when the time of operations is up, and what becomes of them then; peers that may not be reached |
 //! | [`ending`] | what becomes of all that when the group is over |
 //! | [`attend`], [`revoke`] | the thread that sees to it that messages go on by themselves; what ends the group because of them |
 //!
@@ -21,6 +21,7 @@
 mod arrivals;
 mod attend;
 mod buffer_pool;
+mod deadlines;
 mod ending;
 mod engine;
 #[cfg(test)]
@@ -49,7 +50,7 @@ use crate::error::{memory, Error, Failure, Result, Status};
 use crate::net::{thread, Poller, Token};
 use crate::runtime::base::link_key::LinkKey;
 use crate::runtime::base::mailbox::{Mailbox, Signal};
-use crate::runtime::base::patience::{WAITS_AFTER, WARN_AFTER};
+use crate::runtime::base::patience::WARN_AFTER;
 use crate::runtime::base::polling::Idle;
 use crate::runtime::base::request::{Cancels, Operation, Outcome, Request};
 use crate::runtime::base::sync::{lock, Bell, Mutex};
@@ -57,7 +58,7 @@ use crate::runtime::links::peers::{turn_away, Mail};
 use crate::runtime::state::context::Context;
 use crate::runtime::state::node_state::AgentCommand;
 use crate::types::Time;
-use crate::wire::{Channel, MessageWait};
+use crate::wire::{Channel, MessageWait, WAITS_AFTER};
 use engine::Engine;
 use matching::OpId;
 use std::sync::{Arc, OnceLock};

@@ -4,6 +4,7 @@ use super::matching::OpId;
 use crate::runtime::links::link::{Link, LinkEnd, Moved};
 use crate::runtime::links::peers::Slot;
 use crate::runtime::memory::buffer::CallBuffers;
+use crate::runtime::state::silence::Finding;
 use crate::schedules::{Buffer, Span};
 use crate::types::DType;
 use crate::wire::{MessageHeader, EAGER_COST, EAGER_CREDIT};
@@ -161,6 +162,14 @@ impl Peer {
         self.heads.try_reserve(1)?;
         self.theirs.try_reserve(1)
     }
+}
+
+/// A peer that something may be wrong with.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Suspect {
+    pub rank: u32,
+    pub end: LinkEnd,
+    pub finding: Finding,
 }
 
 impl Default for Peer {

@@ -1,7 +1,7 @@
 //! What ends a group because of its messages: damage, a lost peer, a bug. Whom that is blamed on, the scheduler says.
 
 use super::engine::Trouble;
-use super::unreached::Suspect;
+use super::peer::Suspect;
 use super::{EngineHandle, Messages};
 use crate::error::{Failure, Result, Status};
 use crate::runtime::base::sync::lock;

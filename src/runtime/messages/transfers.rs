@@ -8,10 +8,9 @@
 use super::buffer_pool::BufferPool;
 use super::matching::{Matching, MessageId, OpId};
 use super::operation::{misfit, Operation, Stage};
-use super::peer::{InboundStage, Peer};
+use super::peer::{InboundStage, Peer, Suspect};
 use super::queues::Map;
 use super::ranks::Ranks;
-use super::unreached::Suspect;
 use crate::error::{Culprit, Error, Result, Status};
 use crate::runtime::base::request::Received;
 use crate::runtime::links::link::LinkEnd;

@@ -1,19 +1,12 @@
 //! Peers that operations need, and that may not be reached: their link has ended, or it is silent (`state/silence`).
 
 use super::engine::Engine;
+use super::peer::Suspect;
 use crate::runtime::links::link::LinkEnd;
 use crate::runtime::links::peers::Slot;
 use crate::runtime::state::silence::{in_words, Finding, Silent};
 use crate::types::Time;
 use crate::wire::PeerState;
-
-/// A peer that something may be wrong with.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Suspect {
-    pub rank: u32,
-    pub end: LinkEnd,
-    pub finding: Finding,
-}
 
 impl Engine {
     /// Looks at the links to the peers that operations need, if it is time to. Returns when to come again. `answer_about`: what the

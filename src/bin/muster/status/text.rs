@@ -2,9 +2,9 @@
 //! is something to say.
 
 use super::Told;
-use muster::runtime::{absent_in_words, wait_in_words, WAITS_AFTER};
+use muster::runtime::{absent_in_words, wait_in_words};
 use muster::types::GroupId;
-use muster::wire::{GroupProgress, JobPhase, NodeState, StatusGroup, StatusJob, StatusNode};
+use muster::wire::{GroupProgress, JobPhase, NodeState, StatusGroup, StatusJob, StatusNode, WAITS_AFTER};
 use std::fmt::Write;
 
 const HEAD: [&str; 9] = ["ROLE", "RANK", "NODE ID", "HOST", "PID", "STATE", "HEARD", "RESTARTS", "IS IN"];
