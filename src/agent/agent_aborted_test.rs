@@ -3,7 +3,7 @@
 use super::bench::{failure, formed, Bench};
 use super::*;
 use crate::error::Status;
-use crate::types::GroupId;
+use crate::types::{Epoch, GroupId};
 use crate::wire::{Known, Verdict};
 
 fn aborted() -> Failure {

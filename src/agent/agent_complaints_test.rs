@@ -2,6 +2,7 @@
 
 use super::bench::{profile, Bench, MS};
 use super::*;
+use crate::error::{Error, Status};
 use crate::wire::HeartbeatEcho;
 
 /// One that has so long to join.

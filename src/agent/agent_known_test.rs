@@ -2,8 +2,8 @@
 
 use super::bench::{failure, formed, profile, Bench};
 use super::*;
-use crate::error::{Culprit, Status};
-use crate::types::GroupId;
+use crate::error::{Culprit, Error, Status};
+use crate::types::{Epoch, GroupId, JobInstance};
 use crate::wire::{
     Blob, Formed, GroupMade, GroupWish, InEpoch, Known, LostNodes, MakeGroup, Revoked, StoreOperation, StoreReply,
     Told, Verdict,

@@ -2,6 +2,7 @@
 
 use super::bench::{formed, Bench};
 use super::*;
+use crate::error::Status;
 use crate::wire::{Blob, StoreBegin, StoreOperation, StorePiece, StoreReply, STORE_PIECE_BYTES};
 
 fn set(ask: Ask, value: &[u8]) -> Command {

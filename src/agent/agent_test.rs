@@ -2,7 +2,8 @@
 
 use super::bench::{failure, formed, profile, Bench, MS};
 use super::*;
-use crate::types::GroupId;
+use crate::error::Status;
+use crate::types::{Epoch, GroupId, JobInstance};
 use crate::wire::{self, HeartbeatEcho, PeerState, Rejected, Revoked, Verdict};
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::bench::{formed, profile, Bench, MS};
 use super::*;
-use crate::error::{Failure, Status};
+use crate::error::{Error, Failure, Status};
 use crate::types::{Epoch, GroupId};
 use crate::wire::{self, Blob, GroupWish, LinkBeat, MakeGroup, StoreOperation};
 use std::sync::Arc;

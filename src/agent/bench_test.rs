@@ -1,7 +1,8 @@
 //! A bench for the node's brain: the test plays its driver and its scheduler by hand.
 
 use super::*;
-use crate::types::{Device, GroupId, HostName, Incarnation, Process, Role, Secret};
+use crate::error::Status;
+use crate::types::{Device, Epoch, GroupId, HostName, Incarnation, JobInstance, Process, Role, Secret};
 use crate::wire::{self, Agreed, Formed, HeartbeatEcho, Register, Told};
 use std::sync::Arc;
 

@@ -2,19 +2,21 @@
 
 use super::contract::{Command, Event};
 use super::store::StoreRequest;
-use super::{seconds, Agent, Stage};
+use super::watching::Around;
+use super::{seconds, Agent};
 use crate::error::{Error, Status};
 use crate::types::Time;
 use crate::wire::{Message, StoreCancel};
-use std::time::Duration;
 
 impl Agent {
     pub(super) fn command(&mut self, now: Time, command: Command) {
+        let is_over = self.stage.member().is_some_and(|member| member.end_cause().is_some());
+        let is_broken = self.stage.member().is_some_and(|member| member.first_cause().is_some());
         let message = match command {
             Command::Leave => return self.leave(now),
             Command::Report => {
                 if self.line.is_attached() {
-                    self.beat(now);
+                    self.line.beat(now, &mut self.out);
                 }
                 return;
             }
@@ -27,21 +29,7 @@ impl Agent {
             },
             Command::WhereAre(ask, group, sequence, about) => self.asks.where_are(ask, group, sequence, about),
             Command::Locate(ask, index) => self.asks.locate(ask, index),
-            Command::Recover(inside) => match &self.stage {
-                Stage::Member(member) if member.expelled || self.is_aborted() => {
-                    let failure = self.broken.clone();
-                    return failure.into_iter().for_each(|failure| self.tell(Event::NotRecovered(failure)));
-                }
-                // Also to one who does not wait any more: else the scheduler's answer to that would hide it.
-                Stage::Member(_) if self.asks.no_next_epoch().is_some() => {
-                    let failure = self.asks.no_next_epoch();
-                    return failure.into_iter().for_each(|failure| self.tell(Event::NotRecovered(failure)));
-                }
-                Stage::Member(member) if self.broken.is_none() || self.profile.register.recovery => {
-                    self.asks.recover(member.epoch, inside)
-                }
-                _ => return,
-            },
+            Command::Recover(is_inside) => return self.recover(is_inside),
             Command::MakeGroup(wanted) => {
                 let message = self.asks.make_group(wanted);
                 self.answer_timer(now);
@@ -49,13 +37,14 @@ impl Agent {
             }
             Command::FreeGroup(group) => self.asks.free_group(group),
             // A broken cluster has answered these already; one that may be whole again can still be aborted.
-            Command::Suspect { .. } | Command::Revoke(_) if self.broken.is_some() => return,
-            Command::Abort { .. } if self.broken.is_some() && !self.can_recover() => return,
+            Command::Suspect { .. } | Command::Revoke(_) if is_broken => return,
+            Command::Abort { .. } if is_over => return,
             Command::Suspect { peer, evidence } => self.asks.suspect(peer, evidence),
             Command::Revoke(failure) => match self.asks.known(failure.group) {
-                Some(known) => return self.tell(known),
+                Some(known) => return self.out.tell(known),
                 None => {
-                    self.gives_up(&failure);
+                    let mut around = Around::new(now, &self.line, &self.stage, &mut self.asks, &mut self.out);
+                    self.watch.gives_up(&failure, &mut around);
                     self.asks.revoke(failure)
                 }
             },
@@ -66,50 +55,64 @@ impl Agent {
         self.send_if_attached(message);
     }
 
+    /// The caller waits for the next epoch, or not any more.
+    fn recover(&mut self, is_inside: bool) {
+        let Some(member) = self.stage.member() else { return };
+        let is_in_vain = member.is_put_out() || member.is_aborted();
+        // Also to one who does not wait any more: else the scheduler's answer to that would hide it.
+        let why_not = if is_in_vain { member.first_cause().cloned() } else { self.asks.no_next_epoch() };
+        if let Some(failure) = why_not {
+            self.out.tell(Event::NotRecovered(failure));
+        } else if !is_in_vain && (member.first_cause().is_none() || self.profile.register.recovery) {
+            let message = self.asks.recover(member.epoch, is_inside);
+            self.send_if_attached(message);
+        }
+    }
+
     fn store_begin(&mut self, now: Time, ask: u64, request: StoreRequest) {
-        let expelled = matches!(&self.stage, Stage::Member(member) if member.expelled);
-        let begun = match (&self.broken, expelled) {
-            (Some(failure), true) => Err(failure.clone().into()),
-            _ => self.store.begin(ask, request),
+        let put_out = self.stage.member().filter(|member| member.is_put_out());
+        let begun = match put_out.and_then(|member| member.first_cause()) {
+            Some(failure) => Err(failure.clone().into()),
+            None => self.store.begin(ask, request),
         };
         match begun {
             Ok(()) if self.line.is_attached() => {
-                self.store.messages(ask).into_iter().for_each(|message| self.send(message));
+                self.store.messages(ask).into_iter().for_each(|message| self.out.send(message));
             }
             Ok(()) => self.answer_timer(now),
-            Err(error) => self.tell(Event::Stored(ask, Err(error))),
+            Err(error) => self.out.tell(Event::Stored(ask, Err(error))),
         }
     }
 
-    /// When what was asked of the store, and what groups were to be made, ends without an answer: the scheduler has been silent for
-    /// a heartbeat time-out and takes no connection, and without recovery nobody can bring back what it kept. One that is only
-    /// stopped is waited for.
+    /// When what was asked of the store, and what groups were to be made, ends without an answer: the scheduler is gone, and
+    /// without recovery nobody can bring back what it kept.
     pub(super) fn answer_deadline(&self) -> Time {
-        let is_over = !self.profile.register.recovery && !self.line.is_taken();
         let is_asked = self.store.is_asked() || self.asks.makes_groups();
-        let heard = self.line.heard_before().filter(|_| is_over && is_asked);
-        heard.map_or(Time::NEVER, |heard| heard + self.pulse.timeout())
+        match is_asked && !self.profile.register.recovery {
+            true => self.line.gone_at(),
+            false => Time::NEVER,
+        }
     }
 
     pub(super) fn answer_timer(&mut self, now: Time) {
-        if now < self.answer_deadline() || !matches!(self.stage, Stage::Member(_)) {
+        if now < self.answer_deadline() || self.stage.member().is_none() {
             return;
         }
-        let silent = seconds(self.line.heard_before().map_or(Duration::ZERO, |heard| now.since(heard)));
-        let (scheduler, reason) = (self.scheduler(), self.line.last_reason());
+        let silent = seconds(now.since(self.line.heard_at()));
+        let (scheduler, reason) = (self.line.scheduler(), self.line.search.last_reason());
         let gone =
             format!("the scheduler at {scheduler} has not been heard for {silent} ({reason}), and without recovery");
         let error = |what: &str| Error::new(Status::Unreachable, format!("{gone} {what}"));
         let (store, groups) = (error("its store does not come back"), error("no group can be made any more"));
         let mut given_up = self.store.give_up_all(&store);
         given_up.extend(self.asks.make_no_groups(&groups));
-        given_up.into_iter().for_each(|event| self.tell(event));
+        given_up.into_iter().for_each(|event| self.out.tell(event));
     }
 
     /// What waits for an answer is sent at the next attachment otherwise.
     fn send_if_attached(&mut self, message: Message) {
         if self.line.is_attached() {
-            self.send(message);
+            self.out.send(message);
         }
     }
 }

@@ -3,14 +3,17 @@
 //! Only the scheduler of this job is looked for. At a place where it is not the next one is tried at once, and after the last
 //! one the node pauses. The place at which it was found is the first one to be tried when the connection to it has ended.
 
-use super::{Profile, CONNECT_MAX};
 use std::time::Duration;
 
+/// How long one attempt to connect may take.
+const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// How long whoever listens at a place may take to say anything, in the first round: a scheduler answers at once.
 const FIRST_PATIENCE: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Course {
+    /// Their names, in the order in which they are tried.
+    places: Vec<String>,
     /// What was met at each place the last time; empty: it was not tried yet.
     met: Vec<String>,
     at: usize,
@@ -22,8 +25,8 @@ pub(super) struct Course {
 }
 
 impl Course {
-    pub(super) fn new(places: usize) -> Course {
-        Course { met: vec![String::new(); places], at: 0, home: 0, tried: 0, rounds: 0 }
+    pub(super) fn new(places: Vec<String>) -> Course {
+        Course { met: vec![String::new(); places.len()], places, at: 0, home: 0, tried: 0, rounds: 0 }
     }
 
     /// The place to try now.
@@ -31,12 +34,18 @@ impl Course {
         self.at
     }
 
-    pub(super) fn has_several(&self) -> bool {
-        self.met.len() > 1
+    /// Its name.
+    pub(super) fn place(&self) -> &str {
+        &self.places[self.at]
     }
 
-    pub(super) fn home(&self) -> usize {
-        self.home
+    /// The name of the place where it was found last.
+    pub(super) fn home(&self) -> &str {
+        &self.places[self.home]
+    }
+
+    pub(super) fn has_several(&self) -> bool {
+        self.places.len() > 1
     }
 
     /// The scheduler is here.
@@ -78,8 +87,8 @@ impl Course {
     }
 
     /// What was met where.
-    pub(super) fn in_words(&self, profile: &Profile) -> String {
-        let met = profile.schedulers.iter().zip(&self.met).filter(|(_, met)| !met.is_empty());
+    pub(super) fn in_words(&self) -> String {
+        let met = self.places.iter().zip(&self.met).filter(|(_, met)| !met.is_empty());
         let words = met.map(|(place, met)| {
             let is_named = met.starts_with(place.as_str()); // as the network's errors do
             if is_named {
@@ -96,9 +105,13 @@ impl Course {
 mod tests {
     use super::*;
 
+    fn course(places: usize) -> Course {
+        Course::new(vec!["10.0.0.1:8118".to_owned(); places])
+    }
+
     #[test]
     fn each_place_is_tried_once_before_a_pause() {
-        let mut course = Course::new(3);
+        let mut course = course(3);
         let mut tried = Vec::new();
         for _ in 0..2 {
             for last in [false, false, true] {
@@ -111,7 +124,7 @@ mod tests {
 
     #[test]
     fn the_place_where_it_was_found_begins_the_next_round() {
-        let mut course = Course::new(3);
+        let mut course = course(3);
         assert!(course.go_on("refused"));
         course.found();
         assert_eq!(course.at(), 1);
@@ -121,14 +134,14 @@ mod tests {
 
     #[test]
     fn one_place_is_tried_as_ever() {
-        let mut course = Course::new(1);
+        let mut course = course(1);
         assert!(!course.go_on("refused"));
         assert_eq!((course.at(), course.attempt_max()), (0, CONNECT_MAX));
     }
 
     #[test]
     fn patience_grows_with_each_round_up_to_a_bound() {
-        let mut course = Course::new(2);
+        let mut course = course(2);
         let most = Duration::from_secs(5);
         let mut seen = vec![course.patience(most)];
         for _ in 0..4 {

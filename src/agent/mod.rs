@@ -4,9 +4,12 @@
 //! ([`Agent::next_output`]) until there are none.** Nothing else changes its state. It names no socket, thread, file or
 //! clock: time, identity and randomness come in as arguments.
 //!
-//! Owns: one node's view of its scheduler. `line` keeps the connection up, `course` says where it is looked for, `complaints` says when it is not, `received` and
-//! `commands` are the two sides that the brain listens to, `leave` is its end; `asks` and `store` remember what is not
-//! answered yet; `watch` is what the nodes know of each other while there is no scheduler.
+//! Owns: one node's view of its scheduler, in parts that know nothing of each other's state. `line` keeps the connection up, and
+//! `search` says where the scheduler is looked for and what was met there. `stage` is how far this life has come: its enums say how
+//! the cluster stands and whether this node stays in it. `asks` and `store` remember what is not answered yet. `watch` is what the
+//! nodes know of each other while there is no scheduler, and `watching` what they do about it. `outputs` is what is to be done.
+//! The brain itself only leads from one to the other: `received` and `commands` take in what the scheduler says and what the caller
+//! wants, `connection` what becomes of the line, `ending` the first cause and the end. They call each other in this order only.
 //! Invariants: every life registers with one incarnation; after [`Event::Formed`] only the same job instance and epoch is
 //! ever followed; what was asked is sent again on each new connection until it is answered; [`Event::Failed`] and
 //! [`Event::Left`] are the last that is ever heard of it, and one of them always comes.
@@ -18,81 +21,42 @@ mod asks;
 mod backoff;
 mod commands;
 mod complaints;
+mod connection;
 mod contract;
 mod course;
-mod leave;
+mod ending;
 mod line;
+mod outputs;
 mod pulse;
 mod received;
+mod search;
+mod stage;
 mod store;
 mod watch;
 mod watching;
 
 pub use contract::{Ask, Command, Event, Input, Output, PeerSign, PeerWord, Profile, ToPeer};
 
-use crate::error::{Error, Failure, Status};
-use crate::types::{Epoch, JobInstance, Time};
+use crate::error::Failure;
+use crate::types::Time;
 use crate::wire::Message;
-use std::collections::VecDeque;
+use line::{Line, Loss};
+use outputs::Outputs;
+use stage::{Forming, FormingClock, Stage};
 use std::time::Duration;
-
-/// How long one attempt to connect may take.
-const CONNECT_MAX: Duration = Duration::from_secs(5);
-/// How long the scheduler has for its sentence once the time for forming is up.
-const VERDICT_GRACE: Duration = Duration::from_secs(1);
+use watch::Watch;
+use watching::Around;
 
 /// The node's brain.
 #[derive(Debug)]
 pub struct Agent {
     profile: Profile,
-    started: Time,
-    line: line::Line,
+    line: Line,
     stage: Stage,
-    pulse: pulse::Pulse,
     asks: asks::Asks,
     store: store::Requests,
-    watch: watch::Watch,
-    /// The first cause, once the cluster is broken.
-    broken: Option<Failure>,
-    /// It was aborted, and no scheduler has said so yet: it is told on each connection.
-    abort_is_news: bool,
-    outputs: VecDeque<Output>,
-    armed: Option<Time>,
-}
-
-/// How far this life has come.
-#[derive(Debug)]
-enum Stage {
-    /// The cluster is not complete yet.
-    Forming(Forming),
-    /// It is, or was.
-    Member(Member),
-    /// Everything has been said.
-    Over,
-}
-
-#[derive(Debug)]
-struct Forming {
-    /// When the time for it is up.
-    deadline: Time,
-    /// Until when the scheduler may say why, once the time is up.
-    grace: Option<Time>,
-    /// When to say that the scheduler can't be reached.
-    complaints: complaints::Complaints,
-}
-
-#[derive(Debug)]
-struct Member {
-    instance: JobInstance,
-    generation: u64,
-    epoch: Epoch,
-    /// The highest number of a group that was made of one of its own, and it was told of; 0: none.
-    group: u32,
-    /// The nodes lost in it, by index.
-    lost: Vec<u32>,
-    leaving: Option<leave::Leaving>,
-    /// The scheduler has put this node out: nothing will be answered any more.
-    expelled: bool,
+    watch: Watch,
+    out: Outputs,
 }
 
 impl Agent {
@@ -100,20 +64,15 @@ impl Agent {
     pub fn new(profile: Profile, now: Time) -> Agent {
         let deadline = profile.forming_timeout.map_or(Time::NEVER, |timeout| now + timeout);
         let mut agent = Agent {
-            started: now,
-            line: line::Line::new(profile.seed, profile.schedulers.len()),
-            stage: Stage::Forming(Forming { deadline, grace: None, complaints: complaints::Complaints::from(now) }),
-            pulse: pulse::Pulse::new(profile.heartbeat_timeout),
+            line: Line::new(&profile, now, deadline),
+            stage: Stage::Forming(Forming::new(now, deadline)),
             asks: asks::Asks::default(),
             store: store::Requests::default(),
-            watch: watch::Watch::default(),
-            broken: None,
-            abort_is_news: false,
-            outputs: VecDeque::new(),
-            armed: None,
+            watch: Watch::new(&profile.register.host.key),
+            out: Outputs::default(),
             profile,
         };
-        agent.try_again(now);
+        agent.line.try_again(now, &mut agent.out);
         agent.arm();
         agent
     }
@@ -125,138 +84,88 @@ impl Agent {
         }
         match input {
             Input::Connected(addresses) => self.connected(now, addresses),
-            Input::ConnectFailed(reason) => self.connect_failed(now, reason),
+            Input::ConnectFailed(reason) => self.line.connect_failed(now, reason, &mut self.out),
             Input::Received(message) => self.received(now, message),
-            Input::Heard => {
-                if self.line.is_up() {
-                    self.pulse.heard(now);
-                }
+            Input::Heard if self.line.is_up() => self.line.hears(now),
+            Input::Closed(reason) if self.line.is_up() => self.lost(now, Loss::Ended, reason),
+            Input::Strange(reason) if self.line.is_up() => {
+                self.line.search.meets_a_stranger();
+                self.lost(now, Loss::Ended, reason);
             }
-            Input::Closed(reason) => {
-                if self.line.is_up() {
-                    self.line_lost(now, reason);
-                }
-            }
-            Input::Strange(reason) => {
-                if self.line.is_up() {
-                    self.line.meets_a_stranger();
-                    self.line_lost(now, reason);
-                }
-            }
+            Input::Heard | Input::Closed(_) | Input::Strange(_) => {}
             Input::Timer => self.timer(now),
             Input::Command(command) => self.command(now, command),
             Input::Peers(signs) => self.peer_signs(now, signs),
         }
-        self.watch_turn(now);
+        self.with_watch(now, Watch::turn);
         self.arm();
     }
 
     /// The next thing to do, if there is one.
     pub fn next_output(&mut self) -> Option<Output> {
-        self.outputs.pop_front()
+        self.out.next()
     }
 
     /// Everything whose time has come.
     fn timer(&mut self, now: Time) {
-        if let Some(armed) = self.armed.take() {
-            let late = now.since(armed);
-            if late > self.pulse.interval() {
-                self.pulse.paused(now, late);
-                self.watch.paused(now, late);
-            }
+        let late = self.out.timer(now);
+        if self.line.is_late(now, late) {
+            self.watch.paused(now, late);
         }
         self.forming_timer(now);
         self.leave_timer(now);
-        self.line_timer(now);
-        self.watch_timer(now);
+        if let Some(reason) = self.line.timer(now, &mut self.out) {
+            self.lost(now, Loss::Silent, reason);
+        }
+        self.with_watch(now, Watch::timer);
         self.answer_timer(now);
     }
 
     /// The clock of forming: complaints, and its end.
     fn forming_timer(&mut self, now: Time) {
-        self.complain(now);
         let Stage::Forming(forming) = &mut self.stage else { return };
-        match forming.grace {
-            Some(grace) if now >= grace => self.fail(self.time_up_sentence(now)),
-            Some(_) => {}
-            None if now < forming.deadline => {}
-            None if self.line.is_up() => {
-                forming.grace = Some(now + VERDICT_GRACE);
-                self.send(Message::TimeUp);
-            }
-            None => self.fail(self.time_up_sentence(now)),
+        forming.complain(now, &self.line).into_iter().for_each(|line| self.out.warn(line));
+        match forming.clock(now, &self.line) {
+            FormingClock::Runs => {}
+            FormingClock::AsksWhy => self.out.send(Message::TimeUp),
+            FormingClock::IsUp => self.end(Event::Failed(self.time_up(now))),
         }
     }
 
-    /// Says that there is no scheduler, if that is so, and it is time to say it.
-    fn complain(&mut self, now: Time) {
-        let Stage::Forming(forming) = &mut self.stage else { return };
-        if !forming.complaints.looks(now) || !self.line.is_amiss(now, self.pulse.interval()) {
-            return;
+    /// Signs of peers. What follows from a verdict counts for the signs after it.
+    fn peer_signs(&mut self, now: Time, signs: Vec<(u32, PeerSign)>) {
+        let mut is_news = false;
+        for (index, sign) in signs {
+            self.with_watch(now, |watch, around| {
+                let (found, failure) = watch.sign(index, sign, around);
+                is_news |= found;
+                failure
+            });
         }
-        if forming.complaints.says(now, &self.line.wrong(&self.profile)) {
-            let line = format!("still trying: {}", self.line.complaint(&self.profile, now.since(self.started)));
-            self.outputs.push_back(Output::Log { quiet: false, line });
+        if is_news {
+            self.with_watch(now, Watch::look);
         }
     }
 
-    /// This node's own words for a cluster that was not formed in time.
-    fn time_up_sentence(&self, now: Time) -> Error {
-        let complaint = self.line.complaint(&self.profile, now.since(self.started));
-        let setting = &self.profile.forming_setting;
-        if self.line.has_met_nobody() {
-            return Error::new(Status::Unreachable, format!("forming timed out ({setting}): {complaint}"));
+    /// Lets the watch do something. What it finds out is a verdict.
+    fn with_watch(&mut self, now: Time, act: impl FnOnce(&mut Watch, &mut Around) -> Option<Failure>) {
+        let mut around = Around::new(now, &self.line, &self.stage, &mut self.asks, &mut self.out);
+        if let Some(failure) = act(&mut self.watch, &mut around) {
+            self.verdict(now, failure);
         }
-        let why = match self.line.is_up() && self.line.has_met_the_scheduler() {
-            true => format!("the scheduler at {} did not say who is missing", self.scheduler()),
-            false => complaint,
-        };
-        let limit = self.profile.forming_timeout;
-        let limit = limit.map_or_else(String::new, |it| format!(" within {} s ({setting})", it.as_secs_f64()));
-        Error::new(Status::Timeout, format!("the cluster was not complete{limit}, and {why}"))
-    }
-
-    /// `muster_init` fails.
-    fn fail(&mut self, error: Error) {
-        self.end(Event::Failed(error));
-    }
-
-    /// The last event.
-    fn end(&mut self, event: Event) {
-        self.outputs.push_back(Output::Disconnect);
-        self.outputs.push_back(Output::Tell(event));
-        self.line.shut();
-        self.stage = Stage::Over;
-    }
-
-    fn send(&mut self, message: Message) {
-        self.outputs.push_back(Output::Send(message));
-    }
-
-    fn tell(&mut self, event: Event) {
-        self.outputs.push_back(Output::Tell(event));
-    }
-
-    fn inform(&mut self, line: String) {
-        self.outputs.push_back(Output::Log { quiet: true, line });
     }
 
     /// Arms the earliest deadline, if that is not what is armed already.
     fn arm(&mut self) {
         let own = match &self.stage {
-            Stage::Forming(forming) => {
-                let is_fine = self.line.is_up() && self.line.has_met_the_scheduler();
-                let complaint = if is_fine { Time::NEVER } else { forming.complaints.look_at() };
-                forming.grace.unwrap_or(forming.deadline).min(complaint)
+            Stage::Forming(forming) => forming.next_look(&self.line),
+            Stage::Member(member) => {
+                let begins = if self.watch.begins(member) { self.line.doubt_at() } else { Time::NEVER };
+                self.leave_deadline().min(self.watch.deadline()).min(begins).min(self.answer_deadline())
             }
-            Stage::Member(_) => self.leave_deadline().min(self.watch.deadline()).min(self.answer_deadline()),
             Stage::Over => return,
         };
-        let next = own.min(self.line_deadline());
-        if next != Time::NEVER && self.armed != Some(next) {
-            self.armed = Some(next);
-            self.outputs.push_back(Output::Arm(next));
-        }
+        self.out.arm(own.min(self.line.deadline()));
     }
 }
 

@@ -26,6 +26,8 @@ const OTHERS_ASKED: usize = 64;
 /// What a node knows of the others by itself.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
+    /// Of this node's host.
+    pub(super) host_key: String,
     pub(super) own: u32,
     pub(super) members: Option<Members>,
     pub(super) timeout: Duration,
@@ -89,9 +91,8 @@ pub(super) enum Finding {
 }
 
 impl Watch {
-    /// An epoch begins.
-    pub(super) fn form(&mut self, own: u32, members: &Members, timeout: Duration) {
-        *self = Watch { own, members: Some(members.clone()), timeout, ..Watch::default() };
+    pub(super) fn new(host_key: &str) -> Watch {
+        Watch { host_key: host_key.to_owned(), ..Watch::default() }
     }
 
     pub(super) fn interval(&self) -> Duration {
@@ -211,8 +212,8 @@ impl Watch {
     }
 
     /// Whether any other host or process shows that this node reaches it.
-    fn reaches_somebody(&self, own_host: &str, now: Time) -> bool {
-        let is_elsewhere = |index: u32| self.member(index).is_some_and(|member| member.host.key != own_host);
+    fn reaches_somebody(&self, now: Time) -> bool {
+        let is_elsewhere = |index: u32| self.member(index).is_some_and(|member| member.host.key != self.host_key);
         self.peers.iter().any(|(index, peer)| match &peer.standing {
             Standing::Up if self.hears(peer, now) && now.since(peer.heard) < self.interval() * 5 / 2 => true,
             Standing::Refused(_) => is_elsewhere(*index),
@@ -221,9 +222,9 @@ impl Watch {
         })
     }
 
-    pub(super) fn find(&self, own_host: &str, now: Time, judges: bool) -> Option<Finding> {
+    pub(super) fn find(&self, now: Time, judges: bool) -> Option<Finding> {
         let round = self.round.as_ref()?;
-        let is_heard = self.reaches_somebody(own_host, now);
+        let is_heard = self.reaches_somebody(now);
         if self.peers.values().any(|peer| peer.has_scheduler && self.hears(peer, now)) {
             return None;
         }

@@ -3,6 +3,7 @@
 
 use super::bench::{failure, formed, profile, MS};
 use super::*;
+use crate::error::Status;
 use crate::types::{GroupId, HostName};
 use crate::wire::{self, HeartbeatEcho};
 use std::cmp::Reverse;

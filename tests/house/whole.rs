@@ -8,10 +8,10 @@ pub const ROOMS: &[&str] =
     &["base", "memory", "state", "scheduler", "links", "collectives", "messages", "groups", "node"];
 
 /// Types whose methods still call each other around several files, by the first of them.
-const KNOWN_CALLS: &[&str] = &["Agent in src/agent/commands.rs"];
+const KNOWN_CALLS: &[&str] = &[];
 
 /// Types that are still too large. What a user sets, and what a node says of itself, is as long as the list of it.
-const KNOWN_LARGE: &[&str] = &["agent::Agent", "config::Settings", "wire::Register"];
+const KNOWN_LARGE: &[&str] = &["config::Settings", "wire::Register"];
 
 /// Arrows between the runtime's rooms that point up, or between the two engines.
 pub fn upwards(sources: &[Source]) -> Vec<String> {

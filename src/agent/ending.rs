@@ -1,0 +1,138 @@
+//! What ends: the cluster, broken by a first cause; this node's part in it, when it leaves or is put out; and the brain itself.
+//!
+//! A node that leaves says so, and waits for the scheduler's Bye, but never for long. With the scheduler in reach the wait is the
+//! finalize time-out. Without it, the wait ends 5 s after the scheduler was last there (but not sooner than 1 s after the wish to
+//! leave), for nobody but the scheduler misses the goodbye. A broken cluster is left within 1 s, and at once where the scheduler is
+//! away. One case is other: with recovery, a scheduler that does not know yet that the job was aborted is to know, for it would
+//! wait for nodes that nobody starts again.
+
+use super::contract::{Event, Output};
+use super::{Agent, Stage};
+use crate::error::{Culprit, Error, Failure, Status};
+use crate::types::Time;
+use crate::wire::Message;
+
+impl Agent {
+    /// The last event.
+    pub(super) fn end(&mut self, event: Event) {
+        self.out.put(Output::Disconnect);
+        self.out.tell(event);
+        self.line.shut();
+        self.stage = Stage::Over;
+    }
+
+    pub(super) fn leave(&mut self, now: Time) {
+        match &mut self.stage {
+            Stage::Member(member) if member.is_put_out() => {
+                self.end(Event::Left(Some("the scheduler had put this node out of the cluster".to_owned())));
+            }
+            Stage::Member(member) => {
+                if member.leave(now, self.profile.finalize_timeout) {
+                    self.watch.says_that_it_leaves(&mut self.out);
+                    if self.line.is_attached() {
+                        self.out.send(Message::Leave);
+                    }
+                }
+            }
+            Stage::Forming(_) => {
+                if self.line.is_up() {
+                    self.out.send(Message::Leave);
+                }
+                self.end(Event::Left(None));
+            }
+            Stage::Over => {}
+        }
+    }
+
+    pub(super) fn leave_deadline(&self) -> Time {
+        self.stage.member().map_or(Time::NEVER, |member| member.leave_deadline(self.line.away_since()))
+    }
+
+    pub(super) fn leave_timer(&mut self, now: Time) {
+        if now < self.leave_deadline() {
+            return;
+        }
+        let (scheduler, reason) = (self.line.scheduler(), self.line.search.last_reason());
+        let warning = match self.line.is_attached() {
+            true => format!("the scheduler at {scheduler} did not confirm in time that this node has left"),
+            false => format!("left without telling the scheduler at {scheduler}, which is away: {reason}"),
+        };
+        self.end(Event::Left(Some(warning)));
+    }
+
+    /// The first cause of a broken cluster is told to this node.
+    pub(super) fn verdict(&mut self, now: Time, mut failure: Failure) {
+        if self.calls_this_node_lost(&failure) {
+            failure = failure.to_the_lost();
+        }
+        let is_fenced = self.profile.register.recovery && failure.status == Status::Fenced;
+        match &mut self.stage {
+            Stage::Member(member) if failure.epoch != member.epoch => {} // it was told, or will be
+            Stage::Member(member) if is_fenced && !member.is_leaving() => self.put_out(failure),
+            Stage::Member(member) => {
+                member.hasten(now);
+                self.break_up(failure);
+            }
+            Stage::Forming(_) => self.end(Event::Failed(failure.into())),
+            Stage::Over => {}
+        }
+    }
+
+    fn calls_this_node_lost(&self, failure: &Failure) -> bool {
+        let own = &self.profile.register;
+        let is_this = |culprit: &Culprit| culprit.role == own.role && culprit.node_id == own.node_id;
+        failure.status == Status::PeerLost && failure.culprit.as_ref().is_some_and(is_this)
+    }
+
+    /// A peer says that this node is lost. As the scheduler's verdict, which names no group, that holds although the scheduler
+    /// can't say it here; a peer's own belief does not: with recovery it may be wrong, and the scheduler knows better.
+    pub(super) fn heard_of_verdict(&mut self, now: Time, failure: Failure) {
+        if failure.group.is_none() && self.calls_this_node_lost(&failure) {
+            self.verdict(now, failure);
+        }
+    }
+
+    /// A node has ended the job without the scheduler. Where this one has a scheduler, that passes it on.
+    pub(super) fn heard_of_abort(&mut self, now: Time, failure: Failure) {
+        let is_known = self.stage.member().is_some_and(|member| member.is_aborted());
+        if failure.status != Status::Aborted || is_known {
+            return;
+        }
+        self.verdict(now, failure);
+        let Stage::Member(member) = &mut self.stage else { return };
+        if member.hear_abort_of_a_peer() && self.line.is_attached() {
+            member.known(self.asks.all_revoked()).into_iter().for_each(|known| self.out.send(known));
+        }
+    }
+
+    /// The others go on without this life of the node: it has nothing more to say, and nothing to wait for.
+    pub(super) fn put_out(&mut self, failure: Failure) {
+        let Stage::Member(member) = &mut self.stage else { return };
+        let error = Error::from(failure.clone());
+        if member.is_leaving() {
+            return self.end(Event::Left(Some(format!("left without the scheduler's goodbye: {error}"))));
+        }
+        if !member.put_out() {
+            return;
+        }
+        self.out.put(Output::Disconnect);
+        self.line.shut();
+        self.asks.recovers_in_vain(&failure).into_iter().for_each(|event| self.out.tell(event));
+        self.break_up(failure);
+        self.store.fail_all(&error).into_iter().for_each(|event| self.out.tell(event));
+    }
+
+    /// The cluster is broken: the first cause is told, once; and, where it could have been whole again, that it will not.
+    fn break_up(&mut self, failure: Failure) {
+        let Stage::Member(member) = &mut self.stage else { return };
+        let is_news = member.break_by(&failure);
+        let may_recover = member.may_recover();
+        if is_news && self.profile.register.recovery && !may_recover {
+            self.asks.recovers_in_vain(&failure).into_iter().for_each(|event| self.out.tell(event));
+        }
+        self.asks.broken(may_recover);
+        if is_news {
+            self.out.tell(Event::Broken(failure));
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! What this node has met where it looks for its scheduler, and how it says so.
+
+use super::complaints::AFTER;
+use super::contract::Profile;
+use super::course::Course;
+use super::seconds;
+use crate::types::Time;
+use std::time::Duration;
+
+/// Whom it has met at the scheduler's address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Met {
+    /// Nobody takes connections.
+    Nobody,
+    /// Somebody has taken one, then for the first time, and has never answered.
+    Somebody(Time),
+    /// Somebody who does not speak this protocol.
+    Stranger,
+    /// A scheduler: it has answered.
+    Scheduler,
+}
+
+#[derive(Debug)]
+pub(super) struct Search {
+    course: Course,
+    /// The settings that lead to the scheduler, in the user's words.
+    settings: String,
+    began: Time,
+    attempts: u64,
+    met: Met,
+    /// Why the last attempt failed, or the last connection ended.
+    last_reason: String,
+    /// Whether that was because the scheduler wants to be asked again later.
+    sent_away: bool,
+}
+
+impl Search {
+    pub(super) fn new(profile: &Profile, now: Time) -> Search {
+        Search {
+            course: Course::new(profile.schedulers.clone()),
+            settings: profile.scheduler_settings.clone(),
+            began: now,
+            attempts: 0,
+            met: Met::Nobody,
+            last_reason: "no answer yet".to_owned(),
+            sent_away: false,
+        }
+    }
+
+    /// The name of the place where it looks now.
+    pub(super) fn place(&self) -> &str {
+        self.course.place()
+    }
+
+    /// The name of the place where the scheduler was found last.
+    pub(super) fn home(&self) -> &str {
+        self.course.home()
+    }
+
+    pub(super) fn has_several_places(&self) -> bool {
+        self.course.has_several()
+    }
+
+    pub(super) fn has_met_nobody(&self) -> bool {
+        self.met == Met::Nobody
+    }
+
+    pub(super) fn has_met_the_scheduler(&self) -> bool {
+        self.met == Met::Scheduler
+    }
+
+    pub(super) fn last_reason(&self) -> &str {
+        &self.last_reason
+    }
+
+    /// An attempt is made: at which place, and how long it may take.
+    pub(super) fn attempt(&mut self) -> (usize, Duration) {
+        self.attempts += 1;
+        (self.course.at(), self.course.attempt_max())
+    }
+
+    pub(super) fn connected(&mut self, now: Time) {
+        if self.met == Met::Nobody {
+            self.met = Met::Somebody(now);
+            "it takes connections, but has said nothing yet".clone_into(&mut self.last_reason);
+        }
+        self.sent_away = false;
+    }
+
+    pub(super) fn connect_failed(&mut self, reason: String) {
+        self.last_reason = reason;
+        self.sent_away = false;
+        if !self.has_met_the_scheduler() {
+            self.met = Met::Nobody;
+        }
+    }
+
+    pub(super) fn lost(&mut self, reason: String) {
+        self.last_reason = reason;
+    }
+
+    pub(super) fn sent_away(&mut self, reason: String) {
+        self.last_reason = reason;
+        self.sent_away = true;
+    }
+
+    /// How long whoever listens where there may be another than the scheduler has to answer a registration.
+    pub(super) fn patience(&self, most: Duration) -> Option<Duration> {
+        let may_be_another = self.course.has_several() && !self.has_met_the_scheduler();
+        may_be_another.then(|| self.course.patience(most))
+    }
+
+    /// The scheduler is not where the last attempt was made: it is looked for at the next place. Whether at once.
+    pub(super) fn goes_on(&mut self) -> bool {
+        if self.course.has_several() {
+            self.met = Met::Nobody;
+        }
+        self.course.go_on(&self.last_reason)
+    }
+
+    /// It has answered, with a whole message.
+    pub(super) fn meets_the_scheduler(&mut self) {
+        self.met = Met::Scheduler;
+    }
+
+    /// It takes this node for one of its own.
+    pub(super) fn finds_the_scheduler(&mut self) {
+        self.course.found();
+    }
+
+    /// What came in is of no version of this protocol. A scheduler that has once answered stays one, with a fault.
+    pub(super) fn meets_a_stranger(&mut self) {
+        if !self.has_met_the_scheduler() {
+            self.met = Met::Stranger;
+        }
+    }
+
+    /// Whether somebody who waits for the scheduler should know how it stands. A scheduler's first answer, to the first
+    /// heartbeat, comes after an interval.
+    pub(super) fn is_amiss(&self, now: Time, is_up: bool, interval: Duration) -> bool {
+        match self.met {
+            _ if self.sent_away => false,
+            Met::Scheduler => !is_up,
+            Met::Somebody(since) => !is_up || now.since(since) >= interval + AFTER,
+            Met::Nobody | Met::Stranger => true,
+        }
+    }
+
+    /// What is wrong, as far as it does not change with every attempt.
+    pub(super) fn wrong(&self) -> String {
+        match self.is_searching() {
+            true => self.course.in_words(),
+            false => format!("{}: {}", self.what(), self.last_reason),
+        }
+    }
+
+    /// Whether it has not found the scheduler at the first of its places, and looks at the others.
+    fn is_searching(&self) -> bool {
+        self.course.has_several() && !self.has_met_the_scheduler() && !self.sent_away
+    }
+
+    /// What is wrong, in words that name the address and, where that may be wrong, its settings.
+    pub(super) fn complaint(&self, now: Time) -> String {
+        let (attempts, waited, settings) = (self.attempts, seconds(now.since(self.began)), &self.settings);
+        let times = if attempts == 1 { "attempt" } else { "attempts" };
+        if self.is_searching() {
+            let met = self.course.in_words();
+            return format!(
+                "this job's scheduler was not found at any of its ports ({attempts} {times} in {waited}): {met}; check that rank \
+                 0 is started, and that {settings} lead to it"
+            );
+        }
+        let what = self.what();
+        let advice = match self.met {
+            Met::Scheduler => String::new(),
+            Met::Nobody => format!("; check that the scheduler is started, and that {settings} lead to it"),
+            Met::Somebody(_) | Met::Stranger => format!("; check that {settings} lead to the scheduler"),
+        };
+        format!("{what} ({attempts} {times} in {waited}): {}{advice}", self.last_reason)
+    }
+
+    fn what(&self) -> String {
+        let scheduler = self.course.place();
+        match self.met {
+            _ if self.sent_away => format!("the scheduler at {scheduler} lets this node wait"),
+            Met::Nobody => format!("the scheduler at {scheduler} could not be reached"),
+            Met::Scheduler => format!("the scheduler at {scheduler} was lost"),
+            Met::Stranger => format!("what listens at {scheduler} is not a muster scheduler"),
+            Met::Somebody(_) => {
+                format!("what listens at {scheduler} does not answer as a muster scheduler of this version does")
+            }
+        }
+    }
+}
