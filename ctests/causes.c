@@ -211,7 +211,7 @@ static void a_loss(void) {
     for (int i = 0; i < SIZE; i++) {
         await(&ranks->note[i].ready);
     }
-    pause_ms(2000L * patience()); /* who waits says so after 0.3 s, and with each heartbeat */
+    pause_ms(2000L * patience()); /* each says where it waits with a heartbeat; one that is not heard so long would be lost */
     ranks_kill(ranks, 2);
     CHECK(sem_post(&ranks->note[0].go) == 0);
     await_all(ranks);

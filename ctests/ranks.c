@@ -45,6 +45,7 @@ static void be_scheduler(struct ranks *ranks, const struct plan *plan) {
     muster_scheduler_t *scheduler = start_scheduler(plan, ranks->port);
     CHECK(sem_post(&ranks->listening) == 0);
     ranks->scheduler_status = muster_scheduler_wait(scheduler, SCHEDULER_WAIT_MS * patience());
+    snprintf(ranks->scheduler_words, sizeof ranks->scheduler_words, "%s", muster_last_error());
     muster_scheduler_free(scheduler);
 }
 
@@ -149,12 +150,35 @@ void ranks_await(struct ranks *ranks, int rank) {
     CHECK(killed || (WIFEXITED(status) && WEXITSTATUS(status) == 0));
 }
 
-muster_status_t ranks_finish(struct ranks *ranks) {
+muster_status_t ranks_await_scheduler(struct ranks *ranks) {
     int status = await_child(ranks->scheduler);
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    muster_status_t result = ranks->scheduler_status;
-    CHECK(munmap(ranks, sizeof *ranks) == 0);
+    return ranks->scheduler_status;
+}
+
+void ranks_free(struct ranks *ranks) { CHECK(munmap(ranks, sizeof *ranks) == 0); }
+
+muster_status_t ranks_finish(struct ranks *ranks) {
+    muster_status_t result = ranks_await_scheduler(ranks);
+    ranks_free(ranks);
     return result;
+}
+
+void ranks_kill_scheduler(struct ranks *ranks) {
+    CHECK(kill(ranks->scheduler, SIGKILL) == 0);
+    await_child(ranks->scheduler);
+}
+
+void ranks_await_ready(struct ranks *ranks) {
+    for (int i = 0; i < ranks->size; i++) {
+        await(&ranks->note[i].ready);
+    }
+}
+
+void ranks_go(struct ranks *ranks) {
+    for (int i = 0; i < ranks->size; i++) {
+        CHECK(sem_post(&ranks->note[i].go) == 0);
+    }
 }
 
 void keep_failure(struct note *note, muster_cluster_t *cluster, muster_status_t status) {

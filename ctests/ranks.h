@@ -37,6 +37,7 @@ struct ranks {
     pid_t scheduler;
     sem_t listening; /* the scheduler posts it once its port is known */
     muster_status_t scheduler_status;
+    char scheduler_words[WORDS_BYTES]; /* muster_last_error of its end */
     pid_t pid[RANKS_MAX];
     struct note note[RANKS_MAX];
 };
@@ -53,6 +54,14 @@ void ranks_kill(struct ranks *ranks, int rank);
 void ranks_await(struct ranks *ranks, int rank);
 /* Waits for the scheduler, and gives the memory back. Returns what muster_scheduler_wait returned. */
 muster_status_t ranks_finish(struct ranks *ranks);
+/* Likewise, but only waits for the scheduler: what it said lies in `ranks` still. */
+muster_status_t ranks_await_scheduler(struct ranks *ranks);
+void ranks_free(struct ranks *ranks);
+/* The scheduler dies of SIGKILL. */
+void ranks_kill_scheduler(struct ranks *ranks);
+/* In the parent: waits until all ranks have posted `ready`; lets all go on. */
+void ranks_await_ready(struct ranks *ranks);
+void ranks_go(struct ranks *ranks);
 
 /* Waits until a child has ended, 30 s at most; its wait status. */
 int await_child(pid_t pid);

@@ -10,7 +10,10 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 
-enum { SIZE = 5, KIB = 1 << 10, MIB = 1 << 20, LARGE = 64 * MIB, LIMIT_MS = 25000, SHORT_MS = 1000 };
+enum { MOST = 5, MIB = 1 << 20, LARGE = 64 * MIB, LIMIT_MS = 25000, SHORT_MS = 1000 };
+
+/* How many ranks there are: MOST, or two, of which neither is in the majority. */
+static int size = MOST;
 
 /* One rank's part in a case. */
 struct part {
@@ -24,12 +27,17 @@ struct part {
     uint8_t *out; /* likewise */
 };
 
+/* How a scene is played: the failure names the odd one; two ranks play it, too, or they alone. */
+enum { NAMED = 1, BY_TWO = 2, BY_TWO_ALONE = 4 };
+
 struct scene {
     const char *name;
     muster_status_t (*play)(struct part *part);
     muster_status_t status;
     const char *words[3]; /* all of them stand in the cause, if the rank's place does not depend on time */
     int64_t limit_ms;     /* the group's time-out; 0: LIMIT_MS, which is never reached */
+    int how;
+    double within_s; /* all know; 0: no bound */
 };
 
 static void meet(struct part *part, int scene, const char *where);
@@ -54,14 +62,38 @@ static muster_status_t other_root_small(struct part *part) {
     return or_next(part, muster_broadcast(part->world, part->out, 16, MUSTER_UINT8, part->is_odd ? part->odd : 0));
 }
 
+static muster_status_t other_length(struct part *part) {
+    return or_next(part, muster_broadcast(part->world, part->out, part->is_odd ? 3 : 2, MUSTER_UINT8, 0));
+}
+
+/* The root of the one tree has sent and is done; the one that waits for the root of another tree hears nothing from anybody. */
+static muster_status_t no_frames_meet(struct part *part) {
+    CHECK(part->odd > 2); /* no other rank's part of the tree comes from it */
+    muster_status_t status = muster_broadcast(part->world, part->out, 2, MUSTER_UINT8, part->is_odd ? 1 : 0);
+    if (!part->is_odd) {
+        CHECK_OK(status);
+        await(&part->ranks->note[part->rank].go);
+        return muster_barrier(part->world);
+    }
+    for (int i = 0; i < size; i++) {
+        CHECK(i == part->odd || sem_post(&part->ranks->note[i].go) == 0);
+    }
+    return status;
+}
+
+/* Each of two waits for the other's broadcast. */
+static muster_status_t each_waits(struct part *part) {
+    return muster_broadcast(part->world, part->out, 1, MUSTER_UINT8, 1 - part->rank);
+}
+
 /* None waits for the part of the last but one, which takes itself for the root; nor for what it calls then, like the others. */
 static muster_status_t all_have_returned(struct part *part) {
-    bool is_odd = part->rank == SIZE - 2;
-    CHECK_OK(muster_broadcast(part->world, part->out, 16, MUSTER_UINT8, is_odd ? SIZE - 2 : 0));
+    bool is_odd = part->rank == size - 2;
+    CHECK_OK(muster_broadcast(part->world, part->out, 16, MUSTER_UINT8, is_odd ? size - 2 : 0));
     meet(part, -1, "returned");
     muster_status_t status = MUSTER_OK;
     for (int i = 0; i < 3 && status == MUSTER_OK; i++) {
-        status = muster_broadcast(part->world, part->out, 16, MUSTER_UINT8, SIZE - 1);
+        status = muster_broadcast(part->world, part->out, 16, MUSTER_UINT8, size - 1);
     }
     return or_next(part, status);
 }
@@ -96,8 +128,8 @@ static muster_status_t other_algorithm_alltoall(struct part *part) {
 }
 
 static muster_status_t other_vector(struct part *part) {
-    size_t counts[SIZE], displs[SIZE];
-    for (int i = 0; i < SIZE; i++) {
+    size_t counts[MOST], displs[MOST];
+    for (int i = 0; i < size; i++) {
         counts[i] = 100 + (size_t)i + (part->is_odd && i == part->odd ? 1 : 0);
         displs[i] = 1000 * (size_t)i;
     }
@@ -105,12 +137,12 @@ static muster_status_t other_vector(struct part *part) {
 }
 
 static muster_status_t other_alltoall_vector(struct part *part) {
-    size_t counts[SIZE], from[SIZE], displs[SIZE];
-    for (int i = 0; i < SIZE; i++) {
+    size_t counts[MOST], from[MOST], displs[MOST];
+    for (int i = 0; i < size; i++) {
         counts[i] = from[i] = 100;
         displs[i] = 1000 * (size_t)i;
     }
-    counts[(part->odd + 1) % SIZE] = part->is_odd ? 99 : 100; /* its neighbour expects 100 */
+    counts[(part->odd + 1) % size] = part->is_odd ? 99 : 100; /* its neighbour expects 100 */
     muster_status_t status =
         muster_alltoallv(part->world, part->in, counts, displs, part->out, from, displs, MUSTER_INT32);
     return or_next(part, status);
@@ -130,7 +162,7 @@ static muster_status_t root_has_returned(struct part *part) {
     muster_status_t status;
     if (part->rank == 0) {
         CHECK_OK(muster_broadcast(part->world, part->out, 1, MUSTER_UINT8, 0));
-        for (int i = 0; i < SIZE; i++) { /* now the others may begin */
+        for (int i = 0; i < size; i++) { /* now the others may begin */
             CHECK(sem_post(&part->ranks->note[i].go) == 0);
         }
         status = muster_allreduce(part->world, part->in, part->out, 8, MUSTER_INT32, MUSTER_SUM);
@@ -150,7 +182,7 @@ static muster_status_t root_has_returned(struct part *part) {
 static muster_status_t never_comes(struct part *part) {
     muster_status_t status;
     if (part->is_odd) {
-        for (int i = 1; i < SIZE; i++) {
+        for (int i = 1; i < size; i++) {
             await(&part->ranks->note[part->odd].go);
         }
         return muster_barrier(part->world);
@@ -206,7 +238,7 @@ static muster_status_t is_elsewhere(struct part *part) {
     int32_t operation = stops_after(part, 1);
     muster_status_t status = muster_reduce(part->world, part->in, part->out, 16, MUSTER_INT32, operation, part->odd);
     if (part->is_odd) { /* the first of the others has let it go on */
-        for (int i = 2; i < SIZE; i++) {
+        for (int i = 2; i < size; i++) {
             await(&part->ranks->note[part->odd].go);
         }
         return or_next(part, status);
@@ -222,7 +254,7 @@ static muster_status_t stops_in_the_middle(struct part *part, bool cancels) {
     int32_t operation = stops_after(part, LARGE / 8);
     muster_request_t *request = NULL;
     CHECK_OK(muster_iallreduce(part->world, part->in, part->out, LARGE / 4, MUSTER_INT32, operation, &request));
-    int canceller = (part->odd + 1) % SIZE;
+    int canceller = (part->odd + 1) % size;
     if (cancels && part->rank == canceller) {
         CHECK_IS(MUSTER_IN_PROGRESS, muster_request_wait(request, 300));
         CHECK_OK(muster_request_cancel(request));
@@ -286,34 +318,37 @@ static muster_status_t link_is_cut(struct part *part) {
 }
 
 static const struct scene scenes[] = {
-    {"another collective", other_collective, MUSTER_ERR_MISMATCH, {"allgather(", "allreduce("}, 0},
-    {"a barrier", barrier_or_reduce, MUSTER_ERR_MISMATCH, {"barrier()", "reduce("}, 0},
-    {"another root of little", other_root_small, MUSTER_ERR_MISMATCH, {"root"}, 0},
-    {"another root of much", other_root_large, MUSTER_ERR_MISMATCH, {"root"}, 0},
-    {"another root of a gather", other_root_gather, MUSTER_ERR_MISMATCH, {"gather(", "root 1"}, 0},
-    {"another count", other_count_small, MUSTER_ERR_MISMATCH, {"count 15", "count 16"}, 0},
-    {"another algorithm", other_algorithm, MUSTER_ERR_MISMATCH, {"count 4194304", "count 1,"}, 0},
-    {"another algorithm, of most", other_algorithm_back, MUSTER_ERR_MISMATCH, {"count 4194304", "count 1,"}, 0},
-    {"another algorithm of allgather", other_algorithm_allgather, MUSTER_ERR_MISMATCH, {"count 1048576", "count 1,"}, 0},
-    {"another algorithm of alltoall", other_algorithm_alltoall, MUSTER_ERR_MISMATCH, {"count 1048576", "count 1,"}, 0},
-    {"another count vector", other_vector, MUSTER_ERR_MISMATCH, {"allgather"}, 0},
-    {"another count in an alltoall", other_alltoall_vector, MUSTER_ERR_MISMATCH, {"99 elements", "100 are expected"}, 0},
-    {"another type", other_type, MUSTER_ERR_MISMATCH, {"int32", "float32"}, 0},
-    {"another operation", other_operation, MUSTER_ERR_MISMATCH, {"sum", "max"}, 0},
-    {"a root that has returned", root_has_returned, MUSTER_ERR_MISMATCH, {"allgather("}, 0},
-    {"one that never comes", never_comes, MUSTER_ERR_TIMEOUT, {"never entered allreduce #", "on world within the ", "its last was allreduce #1"}, SHORT_MS},
-    {"one that is elsewhere", is_elsewhere, MUSTER_ERR_TIMEOUT, {"never entered barrier #", "on world within the ", "it is in reduce #"}, SHORT_MS},
-    {"one that is stopped", is_stopped, MUSTER_ERR_TIMEOUT, {"never entered barrier #", "on world within the ", "it does not answer the scheduler"}, SHORT_MS},
-    {"time is up in the middle", time_is_up, MUSTER_ERR_TIMEOUT, {"allreduce #", "s that it may take are over"}, SHORT_MS},
-    {"cancelled in the middle", is_cancelled, MUSTER_ERR_ABORTED, {"cancelled allreduce #", "before it had ended"}, 0},
-    {"another root, and all have returned", all_have_returned, MUSTER_ERR_MISMATCH, {"root 0", "root 3", "as collective #2 on world"}, 0},
-    {"a link is cut", link_is_cut, MUSTER_ERR_LINK, {"cannot reach each other although both live"}, 0},
+    {"another collective", other_collective, MUSTER_ERR_MISMATCH, {"allgather(", "allreduce("}, 0, NAMED | BY_TWO, 3},
+    {"a barrier", barrier_or_reduce, MUSTER_ERR_MISMATCH, {"barrier()", "reduce("}, 0, NAMED | BY_TWO, 0},
+    {"another root of little", other_root_small, MUSTER_ERR_MISMATCH, {"root"}, 0, NAMED | BY_TWO, 3},
+    {"another root of much", other_root_large, MUSTER_ERR_MISMATCH, {"root"}, 0, 0, 0},
+    {"another root of a gather", other_root_gather, MUSTER_ERR_MISMATCH, {"gather(", "root 1"}, 0, 0, 0},
+    {"another count", other_count_small, MUSTER_ERR_MISMATCH, {"count 15", "count 16"}, 0, NAMED | BY_TWO, 3},
+    {"another algorithm", other_algorithm, MUSTER_ERR_MISMATCH, {"count 4194304", "count 1,"}, 0, 0, 0},
+    {"another algorithm, of most", other_algorithm_back, MUSTER_ERR_MISMATCH, {"count 4194304", "count 1,"}, 0, 0, 0},
+    {"another algorithm of allgather", other_algorithm_allgather, MUSTER_ERR_MISMATCH, {"count 1048576", "count 1,"}, 0, 0, 0},
+    {"another algorithm of alltoall", other_algorithm_alltoall, MUSTER_ERR_MISMATCH, {"count 1048576", "count 1,"}, 0, 0, 0},
+    {"another count vector", other_vector, MUSTER_ERR_MISMATCH, {"allgather"}, 0, 0, 0},
+    {"another count in an alltoall", other_alltoall_vector, MUSTER_ERR_MISMATCH, {"99 elements", "100 are expected"}, 0, 0, 0},
+    {"another type", other_type, MUSTER_ERR_MISMATCH, {"int32", "float32"}, 0, NAMED | BY_TWO, 0},
+    {"another operation", other_operation, MUSTER_ERR_MISMATCH, {"sum", "max"}, 0, NAMED | BY_TWO, 0},
+    {"a root that has returned", root_has_returned, MUSTER_ERR_MISMATCH, {"allgather("}, 0, 0, 0},
+    {"one that never comes", never_comes, MUSTER_ERR_TIMEOUT, {"never entered allreduce #", "on world within the ", "its last was allreduce #1"}, SHORT_MS, NAMED, 0},
+    {"one that is elsewhere", is_elsewhere, MUSTER_ERR_TIMEOUT, {"never entered barrier #", "on world within the ", "it is in reduce #"}, SHORT_MS, NAMED, 0},
+    {"one that is stopped", is_stopped, MUSTER_ERR_TIMEOUT, {"never entered barrier #", "on world within the ", "it does not answer the scheduler"}, SHORT_MS, NAMED, 0},
+    {"time is up in the middle", time_is_up, MUSTER_ERR_TIMEOUT, {"allreduce #", "s that it may take are over"}, SHORT_MS, 0, 0},
+    {"cancelled in the middle", is_cancelled, MUSTER_ERR_ABORTED, {"cancelled allreduce #", "before it had ended"}, 0, 0, 0},
+    {"another root, and all have returned", all_have_returned, MUSTER_ERR_MISMATCH, {"root 0", "root 3", "as collective #2 on world"}, 0, 0, 0},
+    {"a broadcast of another length", other_length, MUSTER_ERR_MISMATCH, {"count 2,", "count 3,"}, 0, NAMED | BY_TWO, 3},
+    {"no frames meet", no_frames_meet, MUSTER_ERR_MISMATCH, {"root 0", "root 1", " called broadcast("}, 0, NAMED, 5},
+    {"each waits for the other", each_waits, MUSTER_ERR_MISMATCH, {"root 0", "root 1"}, 0, BY_TWO_ALONE, 5},
+    {"a link is cut", link_is_cut, MUSTER_ERR_LINK, {"cannot reach each other although both live"}, 0, 0, 0},
 };
 enum { SCENES = sizeof scenes / sizeof *scenes, ATTEMPTS = 10 };
 
 /* Which rank does something else; never 0, which is the root. */
 static int odd_one(int scene) {
-    return 1 + scene % (SIZE - 1);
+    return 1 + scene % (size - 1);
 }
 
 /* All ranks are here: over the store, which goes on whatever is revoked. */
@@ -324,7 +359,7 @@ static void meet(struct part *part, int epoch, const char *where) {
     snprintf(key, sizeof key, "%d/%s", epoch, where);
     snprintf(all, sizeof all, "%s/all", key);
     CHECK_OK(muster_store_add(part->cluster, key, 1, &here));
-    if (here == SIZE) {
+    if (here == size) {
         CHECK_OK(muster_store_set(part->cluster, all, "", 0));
     }
     CHECK_OK(muster_store_wait(part->cluster, keys, 1, LIMIT_MS * patience()));
@@ -350,7 +385,7 @@ static void compare(struct part *part, int epoch, const char *words) {
 static void works(struct part *part) {
     int32_t sum = 0, mine = 1 << part->rank;
     CHECK_OK(muster_allreduce(part->world, &mine, &sum, 1, MUSTER_INT32, MUSTER_SUM));
-    CHECK_IS((1 << SIZE) - 1, sum);
+    CHECK_IS((1 << size) - 1, sum);
 }
 
 static void play_all(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
@@ -362,12 +397,18 @@ static void play_all(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
     int again = 0;
     for (int i = 0, epoch = 1; i < SCENES; epoch++) {
         const struct scene *scene = &scenes[i];
+        if ((scene->how & (size == 2 ? BY_TWO | BY_TWO_ALONE : BY_TWO_ALONE)) == (size == 2 ? 0 : BY_TWO_ALONE)) {
+            i++, epoch--;
+            continue;
+        }
         part.odd = odd_one(i);
         part.is_odd = rank == part.odd;
         int64_t limit_ms = (scene->limit_ms == 0 ? LIMIT_MS : scene->limit_ms) * patience();
         CHECK_OK(muster_group_set_timeout(part.world, limit_ms));
         meet(&part, epoch, "begin");
+        double begun = now_s();
         muster_status_t status = scene->play(&part);
+        CHECK(scene->within_s == 0 || now_s() - begun < scene->within_s * patience());
         char words[WORDS_BYTES];
         snprintf(words, sizeof words, "%s", muster_last_error());
         /* The scheduler's word that both ends live may not come in its 250 ms: then all are told so, and it is tried again. */
@@ -390,8 +431,14 @@ static void play_all(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
         CHECK_OK(muster_failure(cluster, &failure, sizeof failure));
         CHECK_IS(expected, failure.status);
         CHECK_IS(epoch, failure.epoch);
-        if (scene->status == MUSTER_ERR_TIMEOUT && scene->play != time_is_up) {
+        if ((scene->how & NAMED) != 0 && size > 2) {
             CHECK_IS(part.odd, failure.rank);
+            CHECK_IS(ranks->pid[part.odd], failure.pid);
+        }
+        if ((scene->how & NAMED) != 0) {
+            char process[32];
+            snprintf(process, sizeof process, ", pid %d)", (int)ranks->pid[part.odd]);
+            CHECK_CONTAINS(words, process);
         }
         CHECK_IS(expected, muster_barrier(part.world));
         compare(&part, epoch, words);
@@ -415,7 +462,7 @@ static void wake(struct ranks *ranks) {
     for (int i = 0; i < SCENES; i++) {
         odd = scenes[i].play == is_stopped ? odd_one(i) : odd;
     }
-    for (int other = 0; other < SIZE; other++) {
+    for (int other = 0; other < size; other++) {
         if (other != odd) {
             await(&ranks->note[other].ready);
         }
@@ -423,12 +470,20 @@ static void wake(struct ranks *ranks) {
     CHECK(kill(ranks->pid[odd], SIGCONT) == 0);
 }
 
-int main(void) {
-    struct ranks *ranks = ranks_start(SIZE, play_all, NULL);
-    wake(ranks);
-    for (int rank = 0; rank < SIZE; rank++) {
+static void all_play(int by) {
+    size = by;
+    struct ranks *ranks = ranks_start(size, play_all, NULL);
+    if (size > 2) {
+        wake(ranks);
+    }
+    for (int rank = 0; rank < size; rank++) {
         ranks_await(ranks, rank);
     }
     CHECK_OK(ranks_finish(ranks));
+}
+
+int main(void) {
+    all_play(MOST);
+    all_play(2);
     return 0;
 }

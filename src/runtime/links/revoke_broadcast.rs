@@ -4,8 +4,8 @@
 //!
 //! The first to give up tells; a member that is told passes it on over the links that are open (`collectives/failure`), no further.
 //! As long as the scheduler answers it tells everyone, and nothing of this happens. Here is what is still to be told, and to whom;
-//! the mesh opens the connections. Tested in `mesh_groups_test.rs`, by two meshes, and with processes in `ctests/later.c` and
-//! `ctests/abort_away.c`.
+//! the mesh opens the connections. Tested in `mesh_groups_test.rs`, by two meshes, and with processes in
+//! `ctests/away.c`.
 
 use super::connections::Connections;
 use super::handshake::{frame, HELLO_WAIT};
