@@ -1,6 +1,9 @@
-"""With recovery: with what a lost node comes back, and how soon. One test takes 30 s; the others run meanwhile."""
+"""With recovery: with what a lost node comes back, and how soon; who is waited for, and who is not. What C can show is in
+ctests/returns.c and ctests/fenced.c. One test takes 30 s; the others run meanwhile."""
 
+import re
 import signal
+import socket
 import time
 
 import pytest
@@ -11,6 +14,7 @@ from recovering import LIMIT_SECONDS, Recovering, lives
 
 WITHOUT_TOKEN_SECONDS = 30
 NODE_TIMEOUT = 4.0
+HOST = socket.gethostname()
 # A life that is there, and joins when it is let: how long a process takes to start is no matter then.
 HELD = {"HOLD_FIRST": "come"}
 
@@ -93,22 +97,6 @@ def test_while_forming_too_the_last_life_is_asked(tmp_path):
         job.succeed(timeout=LIMIT_SECONDS)
 
 
-def test_a_node_that_is_known_by_its_launchers_rank_has_one_id_in_all_its_lives(tmp_path):
-    with Recovering(lives(), workers=2, started=0, numbered=False, folder=tmp_path) as job:
-        for rank in range(2):
-            job.start_worker({"RANK_ID": rank})
-        job.await_all("stands_1")
-        before = said(job.workers[1])["node_id"]
-        job.lose(1)
-        again = job.start_again(1, {"RANK_ID": 1})
-        job.let("recover_1")
-        job.await_all("stands_2")
-        assert said(again)["node_id"] == before == "rank 1"
-        assert said(job.workers[0])["broken_1"]["sentence"].startswith('rank 1 (node id "rank 1", ')
-        job.let("end")
-        job.succeed(timeout=LIMIT_SECONDS)
-
-
 def test_one_that_comes_back_on_another_host_counts_there(tmp_path):
     with Recovering(lives(), workers=3, folder=tmp_path) as job:
         assert [place["local"] for place in job.await_all("stands_1")] == [[0, 3], [1, 3], [2, 3]]
@@ -179,22 +167,106 @@ def test_a_survivor_that_asks_when_the_scheduler_has_ended_hears_that_one_has_le
         assert job.workers[1].wait(LIMIT_SECONDS) == 0
 
 
-def test_one_whose_place_another_takes_while_it_waits_is_fenced(tmp_path):
-    with Recovering(lives(), workers=3, folder=tmp_path, env={"MS_NODE_TIMEOUT": NODE_TIMEOUT}) as job:
-        job.await_all("stands_1")
+def test_one_that_dies_before_the_cluster_is_complete_is_not_missed(tmp_path):
+    with Recovering(lives(), workers=3, folder=tmp_path, started=2, env={"MUSTER_LOG": "info"}) as job:
+        job.scheduler.wait_for(rf'admitted worker node "1" on host \S+ \(pid {job.workers[1].pid}\)', 30)
         job.lose(1)
-        second = job.start_again(1)
-        job.scheduler.wait_for(rf"rank 1 .*, pid {second.pid}\) is back, ", 30)
-        second.signal(signal.SIGSTOP)
-        third = job.start_again(1)
-        job.scheduler.wait_for(rf"rank 1 .*, pid {third.pid}\) is back, ", 30)
-        job.let("recover_1")
-        assert [place["restarts"] for place in job.await_all("stands_2")] == [0, 1, 0]
-        second.signal(signal.SIGCONT)
-        assert second.wait(LIMIT_SECONDS) == 1
-        assert said(second)["error"] == "FENCED" and "another process has its place" in said(second)["sentence"]
+        job.scheduler.wait_for(r'node "1".*(free|place)', 30)
+        job.start_again(1)
+        job.start_worker()
+        assert [(place["epoch"], place["restarts"]) for place in job.await_all("stands_1")] == [(1, 0)] * 3
         job.let("end")
         job.succeed(timeout=LIMIT_SECONDS)
+        assert "broken" not in job.scheduler.stderr
+
+
+def test_nothing_goes_on_without_a_survivor_that_stands_still(tmp_path):
+    """It is stopped inside muster_recover, for less than its time-out, while an epoch begins and breaks again."""
+    with Recovering(lives(), workers=4, folder=tmp_path, env={"MS_NODE_TIMEOUT": 40}) as job:
+        job.await_all("stands_1")
+        job.lose(2)
+        job.await_all("broken_1", [0, 1, 3])
+        job.let("recover_1")
+        job.scheduler.wait_for("3 of 4 nodes have called muster_recover", 30)
+        job.workers[3].signal(signal.SIGSTOP)
+        job.start_again(2)
+        job.scheduler.wait_for("epoch 2 has begun", 30)
+        job.workers[2].wait_for('"joined"', 30)
+        job.lose(2)
+        job.await_all("broken_2", [0, 1])
+        job.start_again(2)
+        job.let("recover_2")
+        job.scheduler.wait_for(r'2 of 4 nodes have called muster_recover; awaited: rank 3 \(node id "3"', 30)
+        assert "epoch 3 has begun" not in job.scheduler.stderr
+        job.workers[3].signal(signal.SIGCONT)
+        assert [place["restarts"] for place in job.await_all("stands_3")] == [0, 0, 2, 0]
+        job.let("end")
+        job.succeed(timeout=LIMIT_SECONDS)
+        late = said(job.workers[3])
+        assert late["broken_2"]["error"] == "PEER_LOST" and "stands_2" not in late, late
+        assert late["broken_2"]["sentence"] == said(job.workers[0])["broken_2"]["sentence"]
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_survivor_that_stood_still_for_too_long_goes_on_with_the_others(inside, tmp_path):
+    """It is stopped before it calls muster_recover, or in it, until it counts as lost, too; nobody has taken its place."""
+    with Recovering(lives(), workers=3, folder=tmp_path, env={"MS_NODE_TIMEOUT": 3}) as job:
+        job.await_all("stands_1")
+        job.lose(1)
+        job.await_all("failed_1", [0, 2])
+        if inside:
+            job.let("recover_1")
+            job.scheduler.wait_for("2 of 3 nodes have called muster_recover", 30)
+        job.workers[2].signal(signal.SIGSTOP)
+        job.scheduler.wait_for(r'also gone: rank 2 \(node id "2"', 30)
+        job.let("recover_1")
+        job.workers[2].signal(signal.SIGCONT)
+        job.start_again(1)
+        assert [place["restarts"] for place in job.await_all("stands_2")] == [0, 1, 0]
+        job.let("end")
+        job.succeed(timeout=LIMIT_SECONDS)
+
+
+NAMELESS = """
+    c = join()
+    say(stands=True)
+    words = fails(lambda: [c.world.allreduce([1]) for _ in iter(int, 1)])
+    say(lost=words, ranks=c.failed_ranks())
+    say(waited=fails(c.recover))
+    hold("leave")
+    c.leave()
+"""
+# How long a node that has no name is waited for: the forming time-out.
+FORMING_SECONDS = 8
+
+
+def test_one_without_a_name_is_warned_and_not_waited_for_without_end(tmp_path):
+    env = {"MS_CLUSTER_TIMEOUT": FORMING_SECONDS}
+    with Recovering(node(NAMELESS), workers=3, folder=tmp_path, numbered=False, env=env) as job:
+        job.await_all("stands")
+        for worker in job.workers:
+            assert worker.stderr.count("it cannot come back") == 1, worker.stderr
+            assert "has neither a node id (MS_NODE_ID) nor a rank from its launcher" in worker.stderr
+        victim = job.workers[1]
+        name = rf'rank {said(victim)["rank"]} \(node id "[^"]+", host {re.escape(HOST)}, pid {victim.pid}\)'
+        job.lose(1)
+        for words in job.await_all("lost", [0, 2]):
+            assert words["error"] == "PEER_LOST" and re.match(name, words["sentence"]), words
+        # A new process is not the lost one, and hears so.
+        newcomer = job.start(node(), env={**job.env, "MS_ROLE": "MS_WORKER"}, name="newcomer")
+        failed_at_once(newcomer, "REJECTED", "one too many", f"pid {victim.pid}")
+        for words in job.await_all("waited", [0, 2]):
+            assert words["error"] == "TIMEOUT" and re.search(f"awaited: .*{name}", words["sentence"]), words
+            assert FORMING_SECONDS - 0.1 <= words["after"] < FORMING_SECONDS + 5, words
+        job.let("leave")
+        assert [job.workers[rank].wait(LIMIT_SECONDS) for rank in (0, 2)] == [0, 0]
+        assert job.scheduler.wait(LIMIT_SECONDS) == 1
+        words = said(job.scheduler)
+        assert words["error"] == "PEER_LOST" and re.match(name, words["sentence"]), words
+    # All have left or are lost for good: the next start on the same recovery path is a new job.
+    with Recovering(node(), workers=3, folder=tmp_path, numbered=False) as job:
+        job.succeed(timeout=LIMIT_SECONDS)
+        assert "is done: a new one begins" in job.scheduler.stderr
 
 
 def test_without_a_token_one_is_let_in_30_seconds_after_the_loss_and_says_so(waiting):
