@@ -22,8 +22,6 @@ mod by_hand_test;
 mod cluster_test;
 #[cfg(test)]
 mod damage_test;
-#[cfg(test)]
-mod history_test;
 #[cfg(all(test, loom))]
 mod loom_test;
 #[cfg(all(test, not(loom)))]

@@ -156,3 +156,7 @@ mod tests {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "call_log_test.rs"]
+mod on_frames;

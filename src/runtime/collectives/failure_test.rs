@@ -458,33 +458,41 @@ fn a_frame_that_nobody_asked_for_is_told_with_what_this_rank_called_then() {
     }
 }
 
-/// What that peer called then, only the scheduler can find out; without it the sentence says what is known here.
+/// A peer is in a later call, or has called something else before. What it called then, only the scheduler can find out; without
+/// it the sentence says what is known here.
 #[test]
-fn who_hears_of_a_later_call_asks_for_the_comparison_first() {
-    for compared in [true, false] {
-        let mut bench = Bench::new();
-        let later = DataHeader { sequence: 2, ..DataHeader::of_first(broadcast(2)) };
-        bench.peers[2].write_all(&frame(later)).unwrap();
-        bench.stand(0);
-        std::thread::scope(|scope| {
-            let call = scope.spawn(|| bench.call());
-            let is_report = |asked| matches!(asked, Some(AgentCommand::Brain(Command::Report)));
-            let asked_by = Instant::now() + SOON;
-            while !is_report(bench.shared.next_command()) {
-                assert!(Instant::now() < asked_by, "it does not ask");
-                std::thread::yield_now();
-            }
-            if compared {
-                bench.shared.file(Event::Revoked(cause(1)));
-            }
-            let first = call.join().expect("the call does not panic");
-            match compared {
-                true => assert_eq!(first, cause(1)),
-                false => assert!(first
-                    .cause
-                    .ends_with("called something else then: it is in broadcast(count 2, uint8, root 3) as #2 already")),
-            }
-        });
+fn one_that_differs_under_a_number_that_is_past_is_compared_by_the_scheduler_first() {
+    let later = DataHeader { sequence: 3, ..DataHeader::of_first(broadcast(2)) };
+    let another_past = DataHeader { sequence: 2, history: 1, ..DataHeader::of_first(broadcast(1)) };
+    let is_further = "called something else then: it is in broadcast(count 2, uint8, root 3) as #3 already";
+    let own_last = " called broadcast(count 1, uint8, root 3) as collective #2 on world, but not the same before: rank 0 (node id \"0\", \
+                    host host, pid 1) called broadcast(count 1, uint8, root 0) as #1";
+    for (heard, words) in [(later, is_further), (another_past, own_last)] {
+        for compared in [true, false] {
+            let mut bench = Bench::new();
+            bench.peers[2].write_all(&frame(heard)).unwrap();
+            bench.stand(0);
+            let mut sent = [0];
+            let first = Call { root: Some(0), ..broadcast(1) };
+            bench.group.run(Work::plain(first, CallBuffers::of(&[], &mut sent))).expect("a root waits for nobody");
+            std::thread::scope(|scope| {
+                let call = scope.spawn(|| bench.call());
+                let is_report = |asked| matches!(asked, Some(AgentCommand::Brain(Command::Report)));
+                let asked_by = Instant::now() + SOON;
+                while !is_report(bench.shared.next_command()) {
+                    assert!(Instant::now() < asked_by, "it does not ask");
+                    std::thread::yield_now();
+                }
+                if compared {
+                    bench.shared.file(Event::Revoked(cause(1)));
+                }
+                let first = call.join().expect("the call does not panic");
+                match compared {
+                    true => assert_eq!(first, cause(1)),
+                    false => assert!(first.status == Status::Mismatch && first.cause.ends_with(words), "{first}"),
+                }
+            });
+        }
     }
 }
 
