@@ -125,11 +125,13 @@ rust-tests:
 loom:
 	CARGO_TARGET_DIR=$(TARGET)/loom RUSTFLAGS="--cfg loom" cargo test --profile loom --lib loom_test
 
+# Side by side, as many as there are processors. One that measures runs alone (RUN_SERIAL in ctests/CMakeLists.txt); those of one
+# Python file, or of one resource (tests/python/conftest.py), one after another.
 ctest: ctests
-	$(CTEST) --test-dir $(TARGET)/cmake/ctests --output-on-failure --no-tests=error
+	$(CTEST) --test-dir $(TARGET)/cmake/ctests --output-on-failure --no-tests=error --parallel $(JOBS)
 
-pytest: $(VENV)/has_pytest storm-worker mpi
-	$(PYTHON) -m pytest tests/python
+pytest: $(VENV)/has_pytest $(VENV)/has_pytest-xdist storm-worker mpi
+	$(PYTHON) -m pytest --numprocesses $(JOBS) --dist loadgroup tests/python
 
 # The launchers under which ranks are tested, where they may be installed.
 mpi:

@@ -11,6 +11,14 @@ def interrupt(number, frame):
     raise KeyboardInterrupt
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """The tests of a file share fixtures and programs: one process runs them, as it runs files that say they are of one group."""
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+
+
 def pytest_sessionstart(session):
     signal.signal(signal.SIGTERM, interrupt)  # so that whoever stops the tests stops the processes that they started
     missing = [str(path) for path in (LIBRARY, MUSTER, EXAMPLES / "train_digits") if not path.exists()]

@@ -54,7 +54,7 @@ class Launch(Process):
     def nothing_left(self, timeout=0.0):
         until(lambda: not self.descendants(), timeout, f"nothing left of {self.descendants()}")
 
-    def child(self, name, timeout=10):
+    def child(self, name, timeout=30):
         """The pid of "the scheduler" or "worker 2", as the launcher says it."""
         return int(self.wait_for(rf"muster: {name} has pid (\d+)", timeout)[1])
 
@@ -62,7 +62,7 @@ class Launch(Process):
         path = self.logs / name
         return path.read_text(errors="replace") if path.exists() else ""
 
-    def wait_for_log(self, name, pattern, timeout=10):
+    def wait_for_log(self, name, pattern, timeout=30):
         return until(lambda: re.search(pattern, self.log(name)), timeout, f"{pattern!r} in {name}: {self.log(name)!r}")
 
     def describe(self):

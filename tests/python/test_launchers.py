@@ -16,6 +16,8 @@ from launch import until
 from networks import Hosts
 from nodes import alone_fails_at_once, failed_at_once, listening_ports, node, said
 
+pytestmark = pytest.mark.xdist_group("mpi")  # Open MPI's sessions are the user's
+
 DEFAULT_PORT = 8118
 TALK = "c = join(); say(everyone=c.world.allgather(c.rank)); c.leave()"
 TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")

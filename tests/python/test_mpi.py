@@ -4,6 +4,8 @@ import pytest
 
 import mpi
 
+pytestmark = pytest.mark.xdist_group("mpi")  # Open MPI's sessions are the user's
+
 
 @pytest.fixture(params=mpi.LAUNCHERS)
 def launcher(request):
