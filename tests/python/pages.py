@@ -9,12 +9,13 @@ STRICT = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
 
 
 class Page:
-    """`programs` and `commands` are the blocks of C and of the shell, in order."""
+    """`programs`, `commands` and `outputs` are the blocks of C, of the shell, and of what is printed, in order."""
 
     def __init__(self, *name):
         self.text = TREE.joinpath(*name).read_text()
         self.programs = re.findall(r"```c\n(.*?)```", self.text, re.S)
         self.commands = re.findall(r"```sh\n(.*?)```", self.text, re.S)
+        self.outputs = re.findall(r"```text\n(.*?)```", self.text, re.S)
 
 
 def prepare(folder, **programs):
