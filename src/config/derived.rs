@@ -1,9 +1,9 @@
 //! Which of its launcher's jobs a process is of, and at which ports the ranks of such a job meet.
 //!
 //! Two jobs that are started side by side on one host are told apart by what their launchers say. The mark of a job is
-//! the same for all its ranks, on every host, and no two jobs that live have the same one; it is made anew by each start,
-//! so it is no part of what anything durable is compared by.
-//! Tested in `derived_test.rs`, and under real launchers by `tests/python/test_mpi.py`.
+//! the same for all its ranks, on every host. No two jobs that live have the same one. Each start makes a new one, so
+//! nothing durable is compared by it. Tested in `derived_test.rs`, and under real launchers by
+//! `tests/python/test_mpi.py`.
 
 use super::environment::{Environment, Text};
 use super::launchers::Mark;

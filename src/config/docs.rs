@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::launchers::LAUNCHERS;
 use super::table::{Setting, TABLE};
+use super::value::Kind;
 
 const HEAD: &str = "\
 # Settings
@@ -11,36 +12,65 @@ const HEAD: &str = "\
 <!-- Made from the table in src/config; `MUSTER_BLESS=1 cargo test --test settings_doc` writes it anew. -->
 
 A setting has a name in code, for `muster_config_set`, and a variable: `MUSTER_` and the name in upper case. Many have
-a second variable, `MS_...`, for scripts that exist. What is set in code beats `MUSTER_` variables, which beat `MS_`
-variables, which beat those of another launcher, which beat the default. An empty variable counts as unset. A value that
-is not as it should be is an error that names the variable, the value, and what would be right. An unknown name is an
-error in code; an unknown `MUSTER_` name in the environment is a warning that names the nearest known one.
+a second variable, `MS_...`, for scripts that exist. An empty variable counts as unset. Without any setting a process is a
+cluster of one.
 
-Without any of these a process is a cluster of one.
+Where a setting is given twice, the first of these counts:
+
+1. what is set in code;
+2. a `MUSTER_` variable;
+3. an `MS_` variable;
+4. a variable of another launcher;
+5. the default.
+
+A wrong value is an error that names the variable, the value, and what would be right. An unknown name is an error in
+code. An unknown `MUSTER_` name in the environment is a warning that names the nearest known one.
 
 ";
 
 const LAUNCHERS_HEAD: &str = "
 ## Other launchers
 
-With a role set, other launchers' variables are ignored, except `RANK_ID`, `RANK_SIZE` and `DEVICE_ID`. Without one, the
-first of these launchers whose first two variables are set gives rank, number of workers and local index, and rank 0
-runs the scheduler in its own process. Its host is `MUSTER_SCHED_HOST`, `MS_SCHED_HOST` or `MASTER_ADDR`, or this one
-when all ranks share it; its port `MUSTER_SCHED_PORT`, `MS_SCHED_PORT`, `MASTER_PORT` + 2, or else one of the job's own. A
-launcher's only process is a cluster of one.
+With a role set, other launchers' variables are ignored, except `RANK_ID`, `RANK_SIZE` and `DEVICE_ID`. Without one, muster
+looks for the launchers below, in this order. A launcher is there if the first two of its variables are set. It gives rank, number
+of workers and local index, and rank 0 runs the scheduler in its own process. A launcher's only process is a cluster of one.
+
+- The scheduler's host is `MUSTER_SCHED_HOST`, `MS_SCHED_HOST` or `MASTER_ADDR`. If none is set, all ranks must be on one host.
+- Its port is `MUSTER_SCHED_PORT`, `MS_SCHED_PORT`, or `MASTER_PORT` + 2. If none is set, the job has ports of its own (below).
 
 | launcher | rank | workers | local rank | local workers |
 | --- | --- | --- | --- | --- |
 ";
 
 const LAUNCHERS_TAIL: &str = "
-Two jobs of a launcher may run side by side on one host. They are told apart by what the launcher says. Of torchrun that is
-`TORCHELASTIC_RUN_ID` (but for `none`, its default), of Open MPI `PMIX_NAMESPACE` or `OMPI_MCA_ess_base_jobid`. MPICH and Intel MPI
-are known by `PMI_JOBID`, else by the control port of the nearest `hydra_pmi_proxy` among the process's ancestors, else by `I_MPI_HYDRA_UUID`.
-A job so known has eight ports between 20000 and 29999: rank 0 takes the first that is free and says at `MUSTER_LOG=info` which that
-is; the others try them in turn, and pass by the scheduler of another such job. A process that was given `MUSTER_JOB_ID`, `MUSTER_RANK_ID` or the
-port goes by that alone, and where the job is not known the port is 8118. Between hosts the ports must not be filtered, or
-`MUSTER_SCHED_PORT` must name one that is not. A process that only `SLURM_PROCID` or `PMIX_RANK` knows is a cluster of one, with a warning.
+**Ports of a job's own.** Two jobs of a launcher may run side by side on one host. What the launcher says of a job tells it
+from others:
+
+- torchrun: `TORCHELASTIC_RUN_ID`, except its default, `none`;
+- Open MPI: `PMIX_NAMESPACE` or `OMPI_MCA_ess_base_jobid`;
+- MPICH and Intel MPI: `PMI_JOBID`, else the control port of the nearest `hydra_pmi_proxy` among the process's ancestors, else
+  `I_MPI_HYDRA_UUID`.
+
+Such a job has eight ports between 20000 and 29999. Rank 0 takes the first that is free, and says at `MUSTER_LOG=info` which
+that is. The others try them in turn, and pass by the scheduler of another such job. Between hosts no filter may stand before these
+ports, or `MUSTER_SCHED_PORT` must name one that is open.
+
+If a process was given `MUSTER_JOB_ID`, `MUSTER_RANK_ID` or the port, only that counts. Where the job is not known the port is 8118.
+
+A process that only `SLURM_PROCID` or `PMIX_RANK` knows is a cluster of one, with a warning.
+";
+
+const VALUES: &str = "
+Values:
+
+- *1 to 8*, for instance: a whole number, these two included.
+- *Seconds*: a number that may have a fraction, at least 0.001 and at most 1000000000. A negative number, where it is allowed, is no limit.
+- *Text*: printable, without a blank at its beginning or end. The table says how long it may be.
+";
+
+const MORE: &str = "
+## More about some of them
+
 ";
 
 /// The text of `docs/settings.md`.
@@ -56,10 +86,18 @@ pub fn settings_markdown() -> String {
                 "| `{}` | {} | {} | {default} | {} |",
                 setting.name,
                 variables.join(", "),
-                setting.kind.expectation(),
+                setting.kind.brief(),
                 meaning(setting)
             ),
         );
+    }
+    text.push_str(VALUES);
+    for kind in [Kind::Role, Kind::Host, Kind::Port, Kind::Path, Kind::Addresses, Kind::Level] {
+        line(&mut text, format_args!("- *{}*: {}.", kind.brief(), kind.expectation()));
+    }
+    text.push_str(MORE);
+    for setting in TABLE.iter().filter(|setting| !setting.more.is_empty()) {
+        line(&mut text, format_args!("- **`{}`**: {}", setting.name, setting.more));
     }
     text.push_str(LAUNCHERS_HEAD);
     for launcher in &LAUNCHERS {
@@ -82,6 +120,9 @@ pub fn settings_help() -> String {
         let default = setting.default.map_or_else(String::new, |default| format!(" (default {default})"));
         line(&mut text, format_args!("  {}{default}", variables(setting).join(", ")));
         line(&mut text, format_args!("      {}", meaning(setting)));
+        if !setting.more.is_empty() {
+            line(&mut text, format_args!("      {}", setting.more));
+        }
         line(&mut text, format_args!("      Value: {}.", setting.kind.expectation()));
     }
     text
@@ -119,7 +160,7 @@ mod tests {
                 for name in variables(setting) {
                     assert!(text.contains(&name), "{name}");
                 }
-                assert!(text.contains(setting.doc), "{}", setting.name);
+                assert!(text.contains(setting.doc) && text.contains(setting.more), "{}", setting.name);
             }
         }
     }
@@ -127,6 +168,7 @@ mod tests {
     #[test]
     fn the_table_is_a_table() {
         let markdown = settings_markdown();
+        assert!(TABLE.iter().all(|setting| meaning(setting).len() <= 130), "a cell of two lines");
         let rows: Vec<&str> = markdown.lines().filter(|row| row.starts_with('|')).collect();
         assert_eq!(rows.len(), TABLE.len() + LAUNCHERS.len() + 4);
         assert!(rows.iter().all(|row| row.matches('|').count() == 6), "{rows:#?}");

@@ -1,5 +1,6 @@
 //! JSON text, read strictly: as the standard has it, and no key twice in one object, for of two values one would be
-//! passed over in silence. What is wrong is said in words that follow the file's name; whoever read the file adds that.
+//! passed over in silence. What is wrong is said in words that follow the file's name. The caller, which has read the
+//! file, adds the name.
 
 use std::collections::BTreeSet;
 

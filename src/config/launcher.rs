@@ -1,8 +1,8 @@
 //! Other launchers: what their variables say, in terms of our settings.
 //!
-//! One mechanism: a launcher is a row of [`LAUNCHERS`], and what it says becomes values of our own settings, which then
-//! take the same way as all others (they count less than `MUSTER_` and `MS_` variables). The innermost launcher wins,
-//! in the order of the table; the others' variables are not looked at. Slurm and Kubernetes become further rows.
+//! One mechanism: a launcher is a row of [`LAUNCHERS`], and what it says becomes values of our own settings. These
+//! then take the same way as all others, and count less than `MUSTER_` and `MS_` variables. The innermost launcher
+//! wins, in the order of the table; the others' variables are not looked at. Slurm and Kubernetes become further rows.
 //! Tested in `launcher_test.rs`.
 
 use std::collections::BTreeMap;

@@ -1,8 +1,8 @@
 //! Every setting once: where it comes from, which value wins, and what it becomes.
 //!
-//! Owns the one table of settings ([`Setting`], `table.rs`), their sources (code, environment, other launchers) and the
-//! way from raw text ([`Config`]) to validated [`Settings`], after which nobody checks a setting again. Documentation,
-//! help and suggestions are made from the same table.
+//! Owns the one table of settings ([`Setting`], `table.rs`), their sources (code, environment, other launchers), and
+//! the way from raw text ([`Config`]) to validated [`Settings`]. After that nobody checks a setting again.
+//! Documentation, help and suggestions are made from the same table.
 //!
 //! Invariants: what was set in code beats `MUSTER_` variables, which beat `MS_` variables, which beat those of another
 //! launcher, which beat the default. Every stored value remembers its source, so that an error names the variable that
@@ -125,8 +125,8 @@ impl Config {
         settings::of_process(self)
     }
 
-    /// The validated settings of a scheduler inside a program: the role does not count, the host is this one where
-    /// nothing says another, and the port may be 0, and is where nothing says another, for its caller can ask for it.
+    /// The validated settings of a scheduler inside a program. The role does not count. The host is this one unless
+    /// another is set. The port may be 0, and is 0 unless another is set, for the caller can ask for it.
     pub fn scheduler_settings(&self) -> Result<Settings> {
         settings::of_scheduler(self)
     }

@@ -1,11 +1,11 @@
 //! Which entry of a rank table is this process's, and so which rank it has.
 //!
-//! A rank that is known without the table (`RANK_ID`, a node id that is a number, a launcher's) finds the entry, and must
-//! agree with what the entry says of host and device. Otherwise the entry is found by this host and `DEVICE_ID`. There is
-//! no third way: what is not found, or not without doubt, is an error.
+//! A rank that is known without the table (`RANK_ID`, a node id that is a number, a launcher's) finds the entry. Host
+//! and device must agree with the entry. Otherwise the entry is found by this host and `DEVICE_ID`. There is no third
+//! way: what is not found, or not without doubt, is an error.
 //!
-//! This host is the server whose id or address is one of `MS_WORKER_IP` or is `MUSTER_HOST_ID`; if there is none, the one
-//! whose id is the host's name or whose address is one of this host's. Tested in `rank_entry_test.rs`.
+//! This host is the server whose id or address is one of `MS_WORKER_IP`, or is `MUSTER_HOST_ID`. If there is none, it
+//! is the server whose id is the host's name, or whose address is one of this host's. Tested in `rank_entry_test.rs`.
 
 use std::net::IpAddr;
 
@@ -28,8 +28,8 @@ pub struct Host<'a> {
 }
 
 impl Settings {
-    /// Takes a worker's rank from the rank table that these bytes are; every other process only makes sure that the table
-    /// is right and has as many ranks as there are workers.
+    /// Takes a worker's rank from the rank table in these bytes. Every other process only makes sure that the table is
+    /// right, and has as many ranks as there are workers.
     pub fn take_rank(&mut self, bytes: &[u8], host: &Host<'_>) -> Result<()> {
         let table = RankTable::parse(bytes).map_err(|why| self.rank_table_error(&why))?;
         self.as_many_as_workers(&table)?;

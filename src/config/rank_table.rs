@@ -1,9 +1,10 @@
 //! The HCCL rank table, version 1.0: JSON that says which rank runs on which device of which server.
 //!
-//! Owns the way from a file's bytes to a [`RankTable`] that is known to be right: server ids are unique, device ids within
-//! their server, and the ranks are 0 to n-1, each once. The first irregularity is an error that names the entry, as in
-//! `server_list[1].device[3].rank_id`, what it is, and what would be right. Values are strings, as HCCL wants them; a
-//! number in the place of one would be refused there, so it is here. Fields that say nothing about ranks are left alone.
+//! Owns the way from a file's bytes to a [`RankTable`] that is known to be right: server ids are unique, device ids
+//! are unique within their server, and the ranks are 0 to n-1, each once. The first irregularity is an error that
+//! names the entry, as in `server_list[1].device[3].rank_id`, what it is, and what would be right. Values are strings,
+//! as HCCL wants them; a number in the place of one would be refused there, so it is here. Fields that say nothing
+//! about ranks are left alone.
 //!
 //! Deliberately not here: reading the file (runtime), and which entry is this process's (`rank_entry.rs`).
 //! Tested in `rank_table_test.rs`.
@@ -25,7 +26,7 @@ const COMPLETED: &str = "completed";
 /// The longest server id, as HCCL has it.
 const SERVER_ID_MAX_BYTES: usize = 64;
 
-/// Further fields of a server in which its addresses may stand, by whoever made the table.
+/// Further fields of a server in which its addresses may stand. Makers of tables differ there.
 const ADDRESS_FIELDS: [&str; 5] = ["host_ip", "server_ip", "container_ip", "pod_ip", "host_nic_ip"];
 
 /// What stands in an address field that is not used.

@@ -69,8 +69,10 @@ pub struct Setting {
     pub secret: bool,
     /// Whether it is known but this version refuses to run with it.
     pub refused: bool,
-    /// What it means.
+    /// What it means, short enough for a table.
     pub doc: &'static str,
+    /// What else there is to say; empty for most.
+    pub more: &'static str,
 }
 
 /// How a setting's own variable begins.
@@ -90,7 +92,12 @@ impl Setting {
             secret: false,
             refused: false,
             doc,
+            more: "",
         }
+    }
+
+    const fn more(self, more: &'static str) -> Setting {
+        Setting { more, ..self }
     }
 
     const fn ms(self, ms: &'static [&'static str]) -> Setting {
@@ -168,25 +175,27 @@ pub static TABLE: [Setting; 36] = [
         Key::SchedHost,
         "sched_host",
         Kind::Host,
-        "Where the scheduler is: it binds this address and the nodes connect to it. Needed with a role.",
+        "Where the scheduler is. Needed with a role.",
     )
+    .more("The scheduler binds this address, and the nodes connect to it.")
     .ms(&["MS_SCHED_HOST"])
     .agree(),
     Setting::new(
         Key::SchedPort,
         "sched_port",
         Kind::Port,
-        "The scheduler's port. Needed with a role. Under another launcher that names none it is one of the ports of the \
-         launcher's job, or 8118 where that is not known; see below.",
+        "The scheduler's port. Needed with a role.",
     )
+    .more("Under another launcher it may be unset: then it is one of the ports of the launcher's job, or 8118 where the job is not known. See below.")
     .ms(&["MS_SCHED_PORT"])
     .agree(),
     Setting::new(
         Key::WorkerNum,
         "worker_num",
         Kind::Whole { min: 1, max: NODES_LIMIT },
-        "How many workers the cluster has. Needed with a role; an error without one.",
+        "How many workers the cluster has. Needed with a role.",
     )
+    .more("Without a role it is an error.")
     .ms(&["MS_WORKER_NUM"])
     .others(&["RANK_SIZE"])
     .agree(),
@@ -203,16 +212,15 @@ pub static TABLE: [Setting; 36] = [
         Key::NodeId,
         "node_id",
         Kind::Text { max_bytes: 255 },
-        "This node's name, unique in the cluster. A plain decimal number (no leading zero) below the number of nodes of its \
-         role is the rank. Where unset it is made up: of the rank where a launcher gives one (`rank 3`, `server rank 0`), so that \
-         it is the same when the node is started again; else anew by each process.",
+        "This node's name, unique in the cluster.",
     )
+    .more("A plain decimal number (no leading zero) below the number of nodes of its role is also the rank. An unset id is made of the rank where a launcher gives one (`rank 3`, `server rank 0`): it is the same when the node is started again. Otherwise each process makes up a new one.")
     .ms(&["MS_NODE_ID"]),
     Setting::new(
         Key::RankId,
         "rank_id",
         Kind::Whole { min: 0, max: NODES_LIMIT - 1 },
-        "This node's rank, where a launcher knows it; the scheduler chooses where unset.",
+        "This node's rank, from a launcher. The scheduler chooses if unset.",
     )
     .others(&["RANK_ID"]),
     Setting::new(
@@ -226,52 +234,55 @@ pub static TABLE: [Setting; 36] = [
         Key::DeviceIp,
         "device_ip",
         Kind::Addresses,
-        "The address of this process's device, as rank tables name it: one; where unset, what `/etc/hccn.conf` says of \
-         `device_id`.",
-    ),
+        "The address of this process's device in a rank table.",
+    )
+    .more("Only one. If unset it is what `/etc/hccn.conf` says of `device_id`."),
     Setting::new(
         Key::JobId,
         "job_id",
         Kind::Text { max_bytes: 255 },
-        "The job's name: a node that was given another one than its scheduler is refused. Where only one of the two was \
-         given one, that is no disagreement. Under another launcher it takes the place of the launcher's job; see below.",
-    ),
+        "The job's name. A node with another name than its scheduler is refused.",
+    )
+    .more("If only one of the two has a name, that is no difference. Under another launcher it takes the place of the launcher's job; see below."),
     Setting::new(
         Key::WorkerIp,
         "worker_ip",
         Kind::Addresses,
-        "The addresses that this node binds and tells the others; found by itself where unset.",
+        "The addresses that this node binds, and tells the others.",
     )
+    .more("If unset the node finds them itself.")
     .ms(&["MS_WORKER_IP"]),
     Setting::new(
         Key::HostId,
         "host_id",
         Kind::Text { max_bytes: 255 },
-        "What tells this host from others when local ranks are counted, in place of host name and boot id.",
-    ),
+        "A name of this host, for counting local ranks.",
+    )
+    .more("It takes the place of host name and boot id."),
     Setting::new(
         Key::ClusterTimeout,
         "cluster_timeout",
         Kind::Seconds { min_ms: 1, limitless: true },
-        "How long the cluster may take to form, or to form anew. Of this and `topo_timeout` the smaller one that is \
-         set counts.",
+        "How long the cluster may take to form, or to form anew.",
     )
+    .more("If `topo_timeout` is set, too, the smaller one counts.")
     .ms(&["MS_CLUSTER_TIMEOUT"])
     .default("600"),
     Setting::new(
         Key::TopoTimeout,
         "topo_timeout",
         Kind::Seconds { min_ms: 1, limitless: true },
-        "The same, under the name of the original's second phase; there is one budget for both.",
+        "Another name for `cluster_timeout`.",
     )
+    .more("In MindSpore it limits a second phase. Here one time limits both.")
     .ms(&["MS_TOPO_TIMEOUT"]),
     Setting::new(
         Key::NodeTimeout,
         "node_timeout",
         Kind::Seconds { min_ms: 500, limitless: false },
-        "Heartbeat time-out: a node that is unheard or unhearing for so long is lost. Heartbeats go out five times as \
-         often.",
+        "Heartbeat time-out: after so much silence a node is lost.",
     )
+    .more("A node that does not hear the scheduler for so long is lost, too. A heartbeat goes out every fifth of it.")
     .ms(&["MS_NODE_TIMEOUT"])
     .default("5"),
     Setting::new(
@@ -285,7 +296,7 @@ pub static TABLE: [Setting; 36] = [
         Key::StoreTimeout,
         "store_timeout",
         Kind::Seconds { min_ms: 1, limitless: true },
-        "How long a get or wait on the store may take, where the call does not say.",
+        "How long a get or wait on the store may take by default.",
     )
     .default("300"),
     Setting::new(
@@ -327,39 +338,40 @@ pub static TABLE: [Setting; 36] = [
         Key::Thresholds,
         "thresholds",
         Kind::Text { max_bytes: 4096 },
-        "Where one algorithm of a collective takes over from another: names and numbers such as \
-         `allreduce_tree_bytes=65536,barrier_tree_ranks=8`, in place of the measured ones; the error for a wrong name lists all. \
-         The scheduler's setting counts.",
-    ),
+        "At which sizes one algorithm of a collective takes over from another.",
+    )
+    .more("Names and numbers, such as `allreduce_tree_bytes=65536,barrier_tree_ranks=8`, in place of the measured ones. The error for a wrong name lists all names. The scheduler's setting counts."),
     Setting::new(
         Key::PollUs,
         "poll_us",
         Kind::Whole { min: 0, max: 1_000_000 },
-        "How long a waiting call polls before it sleeps, in microseconds; 0: never. Where unset 50, longer where ranks share \
-         processors, up to 400. Nothing is polled while other programs want the processors.",
-    ),
-    Setting::new(Key::Log, "log", Kind::Level, "The least severe messages that are logged. Lines that standard error does not take are dropped, and a line says how many.").default("warn"),
+        "How many microseconds a waiting call polls before it sleeps.",
+    )
+    .more("0 is never. If unset it is 50, and up to 400 where ranks share processors. Nothing polls while other programs want the processors."),
+    Setting::new(Key::Log, "log", Kind::Level, "The least severe messages that are logged.")
+    .more("If standard error does not take a line, the line is dropped. A later line says how many were.").default("warn"),
     Setting::new(
         Key::SchedFd,
         "sched_fd",
         Kind::Whole { min: 3, max: i32::MAX as u64 },
-        "A listening socket that the scheduler inherits, by descriptor number, in place of binding its port; \
-         `muster run` sets it.",
-    ),
+        "A listening socket that the scheduler inherits; `muster run` sets it.",
+    )
+    .more("The number of its descriptor. The scheduler takes it in place of binding its port."),
     Setting::new(
         Key::LaunchId,
         "launch_id",
         Kind::Secret { max_bytes: 255 },
-        "By what `muster run --join` knows which node runs in the place of which process that it started, also where that is a \
-         script; it sets it anew at each start.",
+        "The name of one start of a process; `muster run --join` sets it.",
     )
+    .more("By it the launcher knows which node belongs to which process that it started, also where that process is a script. Each start has a new one.")
     .secret(),
     Setting::new(
         Key::HcclCmInit,
         "hccl_cm_init",
         Kind::Flag,
-        "Whether HCCL starts by its cluster manager: `muster run` then exports `CM_CHIEF_IP` and its four companions to the workers; muster_hccl_cm answers either way.",
+        "Whether HCCL starts by its cluster manager.",
     )
+    .more("`muster run` then exports `CM_CHIEF_IP` and its four companions to the workers. `muster_hccl_cm` answers either way.")
     .ms(&["MS_HCCL_CM_INIT"])
     .default("0"),
     Setting::new(Key::EnableRecovery, "enable_recovery", Kind::Flag, "Whether lost processes may return.")
@@ -370,23 +382,25 @@ pub static TABLE: [Setting; 36] = [
         Key::RecoveryPath,
         "recovery_path",
         Kind::Path,
-        "The directory for what scheduler and nodes must remember under recovery; made if missing. Recovery needs it.",
+        "The directory of what must outlive a process. Recovery needs it.",
     )
+    .more("The scheduler keeps its journal there, and each node its identity. It is made if missing.")
     .ms(&["MS_RECOVERY_PATH"]),
     Setting::new(
         Key::RankTableFile,
         "rank_table_file",
         Kind::Path,
-        "An HCCL rank table (JSON, version 1.0). A worker's entry, and so its rank, is found by `rank_id` if that is \
-         set, else by its host and `device_id`.",
+        "An HCCL rank table (JSON, version 1.0).",
     )
+    .more("A worker's entry, and so its rank, is found by `rank_id` if that is set, else by its host and `device_id`.")
     .others(&["RANK_TABLE_FILE"]),
     Setting::new(
         Key::JobSecret,
         "job_secret",
         Kind::Secret { max_bytes: 1024 },
-        "A secret that all processes of the job share; it is never sent, and keeps strangers off the scheduler.",
+        "A secret that keeps strangers off the scheduler.",
     )
+    .more("All processes of the job share it. It is never sent.")
     .agree()
     .secret()
     .refused(),

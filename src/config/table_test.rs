@@ -61,5 +61,6 @@ fn every_doc_is_a_sentence() {
     for setting in &TABLE {
         assert!(setting.doc.ends_with('.') && !setting.doc.contains('|'), "{}: {}", setting.name, setting.doc);
         assert!(!setting.doc.contains("  "), "{}: {}", setting.name, setting.doc);
+        assert!(setting.more.is_empty() || setting.more.ends_with('.'), "{}: {}", setting.name, setting.more);
     }
 }

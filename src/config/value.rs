@@ -1,7 +1,7 @@
 //! What values settings take: how each kind is read from text, and the words for what would be right.
 //!
 //! Text is read whole (`80x` is no number), and nothing is trimmed. A reader answers `None` for text that is not of its
-//! kind; who asked knows the variable and makes the sentence.
+//! kind. Its caller knows the variable and makes the sentence.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
@@ -143,6 +143,26 @@ impl Kind {
                 format!("1 to {ADDRESSES_LIMIT} IP addresses of this host, separated by commas")
             }
             Kind::Level => LogLevel::NAMES.map(|(_, name)| name).join(", "),
+        }
+    }
+
+    /// The same in a few words, for a table.
+    pub fn brief(&self) -> String {
+        match *self {
+            Kind::Role => "a role".into(),
+            Kind::Host => "a host".into(),
+            Kind::Port => "a port".into(),
+            Kind::Whole { min, max } => format!("{min} to {max}"),
+            Kind::Seconds { limitless: true, .. } => "seconds, or negative".into(),
+            Kind::Seconds { min_ms, limitless: false } => {
+                format!("seconds from {}", Duration::from_millis(min_ms).as_secs_f64())
+            }
+            Kind::Flag => "0 or 1".into(),
+            Kind::Text { max_bytes } => format!("text, {max_bytes} bytes"),
+            Kind::Path => "a path".into(),
+            Kind::Secret { max_bytes } => format!("any text, {max_bytes} bytes"),
+            Kind::Addresses => "IP addresses".into(),
+            Kind::Level => "a level".into(),
         }
     }
 }
