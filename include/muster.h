@@ -13,16 +13,16 @@
  *   muster_world, muster_servers and muster_universe return belong to their cluster and are not freed.
  * - Outputs are written on success only, unless a function says otherwise.
  * - Texts go out as `buf`, `cap` and `needed`: the length with the zero byte goes to `needed` (may be NULL), also with
- *   MUSTER_ERR_LIMIT, where `cap` is too small and nothing is copied. With `buf` NULL and `cap` 0 one only asks for it.
- * - Structs go out with their size: pass `sizeof *out`. A program whose struct is shorter than the library's gets the
- *   members that it knows, one whose struct is longer gets zeros in the rest; a size that does not hold the first member
- *   is MUSTER_ERR_INVALID.
+ *   MUSTER_ERR_LIMIT, where `cap` is too small and nothing is copied. To ask for the length only, pass NULL and 0.
+ * - Structs go out with their size: pass `sizeof *out`. If the program's struct is shorter than the library's, it gets the
+ *   members that it knows. If it is longer, the rest becomes zero. A size that does not hold the first member is
+ *   MUSTER_ERR_INVALID.
  * - A timeout_ms of INT64_MAX means "no limit", 0 "try once"; what -1 means each function says. Other negative values
  *   are MUSTER_ERR_INVALID.
  * - Calls on clusters, groups, schedulers and the store may come from any thread, several at a time. A configuration and
  *   a request belong to one thread at a time. All ranks of a group call its collectives in the same order.
- * - The library installs no signal handlers, its threads block the program's signals, no call ends early because of one,
- *   and sending to a process that has died raises no SIGPIPE. No function may be called in a signal handler.
+ * - The library installs no signal handlers, and its threads block the program's signals. No call ends early because of
+ *   a signal, and sending to a dead process raises no SIGPIPE. No function may be called in a signal handler.
  * - After fork() calls on inherited handles return MUSTER_ERR_FORKED in the child. It may free them, which touches
  *   nothing of the parent's, and may join a cluster of its own.
  *
@@ -89,10 +89,11 @@
 /**
  * Operation: average: the sum divided by the number of ranks. Integers truncate toward zero, once, at the end.
  *
- * The sums of 8, 16 and 32 bit integers, of float16 and of bfloat16 are made in wider types, so that nothing overflows in between:
- * those averages of integers are exact, and those of halves are rounded to halves once, from sums in float32. They cost what an
- * operation on elements of twice the width costs, and the group keeps memory for them, about twice as much as the input has. The
- * sums of 64 bit integers wrap, and those of float32 and float64 overflow to infinity, like those of MUSTER_SUM.
+ * 8, 16 and 32 bit integers, float16 and bfloat16 are summed in wider types, so that nothing overflows in between.
+ * Averages of these integers are exact. Those of the two half floats are rounded once, from sums in float32. They
+ * cost what an operation on elements of twice the width costs, and the group keeps memory for them, about twice as
+ * much as the input has. The sums of 64 bit integers wrap, and those of float32 and float64 overflow to infinity,
+ * like those of MUSTER_SUM.
  */
 #define MUSTER_AVG 4
 
@@ -105,7 +106,7 @@
 /** Operation: bitwise exclusive or; integer types only. */
 #define MUSTER_XOR 7
 
-/** In place of a sender's rank: whoever it is. */
+/** In place of a sender's rank: any rank. */
 #define MUSTER_ANY_SOURCE (-1)
 
 /** In place of a tag: whatever it is. */
@@ -173,10 +174,11 @@ typedef struct muster_scheduler_t muster_scheduler_t;
 typedef int32_t muster_status_t;
 
 /**
- * Receives log lines: their level (MUSTER_LOG_...), who speaks, the line, which has no line end. The strings live as long as
- * the call. Called from a thread of the library, which blocks the program's signals, one line at a time, in the order in which
- * the lines were logged. It may take as long as it likes, and wait for what the program holds: no call and no sign of life waits
- * for it. Must not call back into this library. A forked child calls it from a thread of its own.
+ * Receives log lines: their level (MUSTER_LOG_...), the speaker, and the line, which has no line end. The strings
+ * live as long as the call. Called from a thread of the library, which blocks the program's signals, one line at a
+ * time, in the order in which the lines were logged. It may take as long as it likes, and wait for what the program
+ * holds: no call and no sign of life waits for it. Must not call back into this library. A forked child calls it from
+ * a thread of its own.
  */
 typedef void (*muster_log_fn)(int32_t level, const char *target, const char *message, void *ctx);
 
@@ -185,9 +187,9 @@ typedef struct {
     /** The status that the failing calls returned. */
     muster_status_t status;
     /**
-     * The role of the node that caused it (MUSTER_ROLE_...); 0 where none did. Of ranks that called different collectives
-     * (MUSTER_ERR_MISMATCH) that is the one that called something else than most of the group's members, the lowest of
-     * several; none where no call is that of most.
+     * The role of the node that caused it (MUSTER_ROLE_...); 0 where none did. If ranks called different collectives
+     * (MUSTER_ERR_MISMATCH) that is the rank that called something else than most of the group's members, the lowest
+     * of several. There is none where no call is that of most.
      */
     int32_t role;
     /** Its rank in its role's rank space; -1 where it has none. Of a process that is cut off, on itself: its own. */
@@ -197,9 +199,9 @@ typedef struct {
     /** The epoch in which it happened. */
     int64_t epoch;
     /**
-     * The group that it broke: 0 world, 1 servers, 2 universe, 3 and up one that was made, which sentences call "group
-     * 3"; -1: the whole cluster. Of a lost node (MUSTER_ERR_PEER_LOST), which breaks the whole cluster: the group
-     * of the collective in which it was heard last, or after which, where it was in none; -1 where it was heard in none.
+     * The group that it broke: 0 world, 1 servers, 2 universe, 3 and up one that was made, which sentences call
+     * "group 3"; -1: the whole cluster. A lost node (MUSTER_ERR_PEER_LOST) breaks the whole cluster. Then this is the
+     * group of the collective in which, or after which, it was heard last; -1 where it was heard in none.
      */
     int64_t group;
     /**
@@ -309,7 +311,7 @@ typedef void (*muster_reduce_fn)(const void *in, void *inout, size_t count, int3
 /** The scheduler, or a peer, could not be reached. */
 #define MUSTER_ERR_UNREACHABLE (-9)
 
-/** The time is up; the sentence names who is missing, or for whom this process waits. */
+/** The time is up. The sentence names the missing nodes, or the rank for which this process waits. */
 #define MUSTER_ERR_TIMEOUT (-10)
 
 /** A process of the cluster was lost. */
@@ -349,10 +351,11 @@ typedef void (*muster_reduce_fn)(const void *in, void *inout, size_t count, int3
 #define MUSTER_ERR_SYSTEM (-21)
 
 /**
- * Out of memory. What grows by a count or a size that a caller or the network gives is tried, and refused with this: requests and
- * messages that wait, memory beside a collective's buffers, values of the store, lists of counts. A few hundred bytes that a call
- * takes at a time are not: 64 KiB are seen to be there before, and where others take even those the process is aborted. So it
- * is where an object (a cluster, a group, a link, a thread) or a control message (at most 1 MiB) finds no memory.
+ * Out of memory. This covers memory whose size a caller or the network gives: requests and messages that wait, memory
+ * beside a collective's buffers, values of the store, lists of counts. It does not cover the few hundred bytes that a
+ * call takes at a time. The library sees first that 64 KiB are there. If others take even those the process is
+ * aborted. So it is where an object (a cluster, a group, a link, a thread) or a control message (at most 1 MiB) finds
+ * no memory.
  */
 #define MUSTER_ERR_MEMORY (-22)
 
@@ -395,18 +398,19 @@ void muster_free(void *value);
  * of standard error; MUSTER_LOG does not count then. NULL for `fn` goes back to standard error: without a callback warnings and
  * errors go there, one line each, and MUSTER_LOG=debug or another level changes that.
  *
- * Nobody who logs waits for the line to be written. Lines wait for a thread of the library, 1,024 of them or 256 KiB at most; what
- * comes when there is no room is dropped, and so is what cannot be written (nobody reads the pipe any more, standard error is
- * closed). Dropped lines are counted, and a line in their place, or before the next that is written, tells how many they were.
- * No SIGPIPE is raised, and the flags of standard error stay what they are. A call that fails first gives what was logged until
- * then 100 ms at most to be written; so does freeing the last handle, but for a thread that had no processor yet, which has 2 s.
- * The thread ends then. Where it does not return (from `fn`, from a terminal that is held, from a disk that does not answer) it is
- * left behind, and the library stays mapped.
+ * Nobody who logs waits for the line to be written. Lines wait for a thread of the library, 1,024 of them or 256 KiB
+ * at most. A line that finds no room is dropped. So is one that cannot be written: nobody reads the pipe any more, or
+ * standard error is closed. Dropped lines are counted, and a line in their place, or before the next that is written,
+ * tells how many they were. No SIGPIPE is raised, and the flags of standard error stay what they are. A call that
+ * fails first waits up to 100 ms until what was logged before is written. So does freeing the last handle; it waits
+ * up to 2 s for a thread that has had no processor yet. The thread ends then. Where it does not return (from `fn`,
+ * from a terminal that is held, from a disk that does not answer) it is left behind, and the library stays mapped.
  *
- * To replace or take away a function drops the lines that still wait for it, uncounted, and returns only when no call to it is
- * running: the caller must not hold what that call waits for. In a forked child, where none of its parent's calls runs,
- * it does not wait for those; the function stays set there. Lines that wait for standard error have 100 ms when a function is
- * set; those that are not written then are counted, and the function is told.
+ * To replace or take away a function drops the lines that still wait for it, uncounted. It returns only when no call
+ * to the function is running. So the caller must not hold a lock that such a call waits for. In a forked child, where
+ * none of its parent's calls runs, it does not wait for those; the function stays set there. Lines that wait for
+ * standard error have 100 ms when a function is set; those that are not written then are counted, and the function is
+ * told.
  *
  * Requires:
  * `fn` must be NULL or a function that may be called, with `ctx`, until another callback has been set.
@@ -466,34 +470,34 @@ muster_status_t muster_config_get(const muster_config_t *config,
 void muster_config_free(muster_config_t *config);
 
 /**
- * Joins the cluster that the settings describe; NULL for `config` means those of the environment. Blocks until all nodes
- * are there (at most for the forming time-out), then gives a handle out. No signal ends the wait early. A language that
- * runs its handlers between its own instructions only runs none meanwhile: in Python Ctrl-C does nothing until this
- * returns, unless SIGINT has its default action (`signal.signal(signal.SIGINT, signal.SIG_DFL)`), or another thread waits.
+ * Joins the cluster that the settings describe; NULL for `config` means those of the environment. Blocks until all
+ * nodes are there (at most for the forming time-out), then gives a handle out. No signal ends the wait early. A
+ * language that runs its handlers between its own instructions only runs none meanwhile. In Python Ctrl-C does
+ * nothing until this returns, unless SIGINT has its default action (`signal.signal(signal.SIGINT, signal.SIG_DFL)`),
+ * or another thread waits here.
  *
  * In a process whose role is scheduler it serves until the job has ended, and then returns MUSTER_SCHEDULER_DONE with
  * `*out` set to NULL, or the job's error. With no settings at all the process is a cluster of one.
  *
  * Errors: MUSTER_ERR_CONFIG, MUSTER_ERR_BIND, MUSTER_ERR_UNREACHABLE (no scheduler), MUSTER_ERR_REJECTED,
  * MUSTER_ERR_TIMEOUT (the sentence names who is missing), MUSTER_ERR_UNSUPPORTED, MUSTER_ERR_ABORTED (the job was
- * ended while it formed, or before this node came back). With recovery also MUSTER_ERR_JOURNAL (what this process keeps
- * in the recovery path cannot be read or written), MUSTER_ERR_PEER_LEFT (this node comes back to a cluster that another
- * has left), and MUSTER_ERR_FENCED (another process has taken this node's place meanwhile). In a scheduler also the
- * job's first cause, as MUSTER_ERR_PEER_LOST.
+ * ended while it formed, or before this node came back). With recovery also: MUSTER_ERR_JOURNAL (what this process
+ * keeps in the recovery path cannot be read or written); MUSTER_ERR_PEER_LEFT (this node comes back to a cluster that
+ * another has left); MUSTER_ERR_FENCED (another process has taken this node's place meanwhile). In a scheduler also
+ * the job's first cause, as MUSTER_ERR_PEER_LOST.
  *
  * Requires:
  * `config` must be NULL or a live configuration; `out` must be NULL or writable.
  */
-muster_status_t muster_init(const muster_config_t *config,
-                            muster_cluster_t **out);
+muster_status_t muster_init(const muster_config_t *config, muster_cluster_t **out);
 
 /**
- * Leaves the cluster in order; does not free the handle. Where all is well that takes milliseconds, however many groups there
- * are. It ends within the setting finalize_timeout (30 s) in any case: when there is no scheduler any more, when the scheduler
- * or a peer stands still or does not read, and while another thread of this process is in a call, which ends with
- * MUSTER_ERR_STATE. A user's function (muster_op_create) that has not returned by then is waited for by muster_cluster_free.
- * Peers that need this node afterwards get MUSTER_ERR_PEER_LEFT. A process that hosts the scheduler waits here for the others
- * to leave. Accepts NULL; a second call does nothing.
+ * Leaves the cluster in order; does not free the handle. Where all is well that takes milliseconds, however many
+ * groups there are. It ends within the setting finalize_timeout (30 s) in any case: without a scheduler, when the
+ * scheduler or a peer stands still or does not read, and while another thread of this process is in a call. Such a
+ * call ends with MUSTER_ERR_STATE. A user's function (muster_op_create) that has not returned by then is waited for
+ * by muster_cluster_free. Peers that need this node afterwards get MUSTER_ERR_PEER_LEFT. A process that hosts the
+ * scheduler waits here for the others to leave. Accepts NULL; a second call does nothing.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster.
@@ -502,63 +506,64 @@ muster_status_t muster_finalize(muster_cluster_t *cluster);
 
 /**
  * Ends the job for every rank: their pending and later calls return MUSTER_ERR_ABORTED with this rank, code and
- * reason, which mean what the program likes; `reason` is UTF-8, and cut after 1,024 bytes.
- * A group that was over before keeps its own first cause. Where a node was lost before, with recovery, muster_failure does too, and
+ * reason. These mean what the program likes; `reason` is UTF-8, and cut after 1,024 bytes. A group that was over
+ * before keeps its own first cause. Where a node was lost before, with recovery, muster_failure does too, and
  * muster_recover returns the abort.
  *
- * Waits up to 250 ms for the scheduler's word. Where that does not come this rank tells every node itself, for 2 s at
- * most: MUSTER_OK once all have been told that are not known to be lost or to have left, else MUSTER_ERR_UNREACHABLE, with
- * how many have not. With recovery a scheduler that is started again tells them, if it still hears of it from any node
- * (muster_finalize gives it 1 s). Of more than 1,024 nodes a rank can tell those only whose addresses it knows. A job that is
- * over already is MUSTER_OK at once; for one that the others have given up MUSTER_ERR_FENCED, and nobody is told. After
- * muster_finalize MUSTER_ERR_STATE.
+ * Waits up to 250 ms for the scheduler's word. If that does not come this rank tells every node itself, for 2 s at
+ * most. It returns MUSTER_OK once all have been told that are not known to be lost or to have left. Otherwise it
+ * returns MUSTER_ERR_UNREACHABLE, and the sentence says how many have not been told. With recovery a scheduler that
+ * is started again tells them, if it still hears of it from any node (muster_finalize gives it 1 s). Of more than
+ * 1,024 nodes a rank can tell those only whose addresses it knows. A job that is over already is MUSTER_OK at once;
+ * for one that the others have given up MUSTER_ERR_FENCED, and nobody is told. After muster_finalize
+ * MUSTER_ERR_STATE.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster; `reason` must be NULL or a string.
  */
-muster_status_t muster_abort(muster_cluster_t *cluster,
-                             int32_t code,
-                             const char *reason);
+muster_status_t muster_abort(muster_cluster_t *cluster, int32_t code, const char *reason);
 
 /**
- * Makes the cluster whole again after a group was revoked: the next epoch begins once every node, workers and servers, is
- * in here. Then every group, those that were made included, is as new under the same handle: nothing of what revoked it is
- * left, its collectives count from 1, its links and messages are new. Ranks, members, time-outs, the store, operations and
- * finished requests stay what they are.
+ * Makes the cluster whole again after a group was revoked: the next epoch begins once every node, workers and
+ * servers, is in here. Then every group, those that were made included, is as new under the same handle. Nothing of
+ * what revoked it is left, its collectives count from 1, and its links and messages are new. Ranks, members,
+ * time-outs, the store, operations and finished requests stay what they are.
  *
- * Blocking, at most `timeout_ms` milliseconds, and 250 ms more where the scheduler does not say at once who is awaited: -1 means
- * the forming time-out (600 s unless set), 0 that only what is there at once counts, INT64_MAX no limit. From the first node's call on all groups with other members are revoked, if they were not:
- * their pending and later calls return MUSTER_ERR_REVOKED with that node's name, so that nobody waits for one who is here. (Where
- * the scheduler is away that begins when it is back: it tells the others. Where a node has left they are revoked, too, and the call
- * fails.) A line a second in the scheduler's log says who is awaited. One thread of a process at a time; other calls may go on
- * meanwhile.
+ * Blocking, at most `timeout_ms` milliseconds, and 250 ms more where the scheduler does not say at once which nodes
+ * are awaited. -1 means the forming time-out (600 s unless set), 0 that only what is there at once counts, INT64_MAX
+ * no limit. The first node's call revokes all groups with other members that were not revoked before. Their pending
+ * and later calls return MUSTER_ERR_REVOKED with that node's name, so that nobody waits for a node that is in here.
+ * (Where the scheduler is away that begins when it is back: it tells the others. Where a node has left they are
+ * revoked, too, and the call fails.) A line a second in the scheduler's log says who is awaited. One thread of a
+ * process at a time; other calls may go on meanwhile.
  *
- * Errors, after which the epoch is what it was, and the call may be repeated: MUSTER_ERR_TIMEOUT (the sentence names who has
- * not called it), MUSTER_ERR_PEER_LEFT (a node has left for good), MUSTER_ERR_STATE (another thread is in it, or this process
- * has left), MUSTER_ERR_INVALID (`timeout_ms`). Where the job is aborted, MUSTER_ERR_ABORTED, each time; and where a node is lost
- * without recovery (while the scheduler is away, once it has been so for a second or two), or its launcher does not start it
- * again, that first cause, MUSTER_ERR_PEER_LOST.
+ * After an error the epoch is what it was, and the call may be repeated: MUSTER_ERR_TIMEOUT (the sentence names the
+ * nodes that have not called it); MUSTER_ERR_PEER_LEFT (a node has left for good); MUSTER_ERR_STATE (another thread
+ * is in it, or this process has left); MUSTER_ERR_INVALID (`timeout_ms`). If the job is aborted it returns
+ * MUSTER_ERR_ABORTED, each time. If a node is lost without recovery, or its launcher does not start it again, it
+ * returns that first cause, MUSTER_ERR_PEER_LOST. While the scheduler is away it says so after a second or two.
  *
- * With recovery (MS_ENABLE_RECOVERY=1, MS_RECOVERY_PATH) this is also how survivors of a loss go on: the epoch begins once every
- * lost node has been started again, with the same node id or the same rank from its launcher, and has called muster_init, which
- * returns in the new epoch. It returns the newest epoch (muster_epoch), and may have skipped some. Work that a loss interrupted
- * is the program's to repeat: agree on the newest state that all have, by an allreduce of its number with MUSTER_MIN. A node
- * that others have replaced, or given up while it was silent, gets MUSTER_ERR_FENCED, each time. Groups that were made go on
- * under their handles; a node that comes back makes them again in the order in which it first did, without the others taking
- * part. Where it calls the other of muster_group_create and muster_group_split, or passes another list of ranks, that is
- * MUSTER_ERR_MISMATCH, and revokes parent on all its members, as a mismatch does: their groups are not the same any more. (Colour and
- * key are not compared: it comes to be where it was.) Operations (muster_op_create) are its process's: it creates them again.
+ * With recovery (MS_ENABLE_RECOVERY=1, MS_RECOVERY_PATH) this is also how survivors of a loss go on. Every lost node
+ * must be started again, with the same node id or the same rank from its launcher, and call muster_init. Then the
+ * epoch begins, and muster_init returns there. muster_recover returns in the newest epoch (muster_epoch), and may
+ * have skipped some. Work that a loss interrupted is the program's to repeat: agree on the newest state that all
+ * have, by an allreduce of its number with MUSTER_MIN. A node that others have replaced, or given up while it was
+ * silent, gets MUSTER_ERR_FENCED, each time. Groups that were made go on under their handles; a node that comes back
+ * makes them again in the order in which it first did, without the others taking part. If it calls the other of
+ * muster_group_create and muster_group_split, or passes another list of ranks, that is MUSTER_ERR_MISMATCH. As every
+ * mismatch it revokes parent on all its members, for their groups are not the same any more. (Colour and key are not
+ * compared: it comes to be where it was.) Operations (muster_op_create) are its process's: it creates them again.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster.
  */
-muster_status_t muster_recover(muster_cluster_t *cluster,
-                               int64_t timeout_ms);
+muster_status_t muster_recover(muster_cluster_t *cluster, int64_t timeout_ms);
 
 /**
  * Frees a cluster, and its built-in groups with it. Accepts NULL. Without muster_finalize before it, the others lose
- * this node; a scheduler that this process hosts ends with it, with recovery such that the job goes on when this node is
- * started again, and without recovery for good. When the last handle has been freed no thread and no descriptor of the library is left.
+ * this node. A scheduler that this process hosts ends with it. With recovery the job goes on when this node is
+ * started again; without recovery it has ended for good. When the last handle has been freed no thread and no
+ * descriptor of the library is left.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster that no other thread is using, and is not to be used any more.
@@ -597,8 +602,9 @@ muster_status_t muster_scheduler_address(const muster_scheduler_t *scheduler, ch
 muster_status_t muster_scheduler_wait(muster_scheduler_t *scheduler, int64_t timeout_ms);
 
 /**
- * Ends the job for whoever is still in it (MUSTER_ERR_ABORTED there), and waits until the scheduler has ended.
- * MUSTER_OK also when the job had ended before. With recovery its journal's disk has 30 s for what is still to be written.
+ * Ends the job for all nodes that are still in it (MUSTER_ERR_ABORTED there), and waits until the scheduler has
+ * ended. MUSTER_OK also when the job had ended before. With recovery its journal's disk has 30 s for what is still to
+ * be written.
  *
  * Requires:
  * `scheduler` must be NULL or a live scheduler.
@@ -670,8 +676,9 @@ int32_t muster_restarts(const muster_cluster_t *cluster);
 int64_t muster_epoch(const muster_cluster_t *cluster);
 
 /**
- * This node's id: the one it was given, or one made of the rank from its launcher, such as "rank 3", which are the same when it is
- * started again; else one that this process made up. Borrowed from the cluster; NULL only if `cluster` is not usable.
+ * This node's id: the one it was given, or one made of the rank from its launcher, such as "rank 3". Both are the
+ * same when the node is started again. Otherwise this process made one up. Borrowed from the cluster; NULL only if
+ * `cluster` is not usable.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster.
@@ -696,10 +703,10 @@ muster_status_t muster_failed_ranks(const muster_cluster_t *cluster,
  *
  * That is what ended the cluster as a whole (a loss, an abort) or one of its own groups (world, servers, universe),
  * whichever this process came to know first. Where they all hold, it is what ended the first of the groups that the
- * program made; one that has been freed does not count. What ends other groups later changes nothing. That a rank called
- * muster_recover (MUSTER_ERR_REVOKED) is told only where nothing else is wrong. While nothing is broken it is the newest
- * message of a group whose time was up: MUSTER_ERR_TIMEOUT, with the rank that it was to or from (-1: any rank); the
- * group still holds then (muster_group_failure says so), and what breaks later takes its place.
+ * program made; one that has been freed does not count. What ends other groups later changes nothing. That a rank
+ * called muster_recover (MUSTER_ERR_REVOKED) is told only where nothing else is wrong. While nothing is broken it is
+ * the newest message whose time was up: MUSTER_ERR_TIMEOUT, with the rank that the message was to or from (-1: any
+ * rank). The group still holds then (muster_group_failure says so), and what breaks later takes its place.
  *
  * A failing call on a group (its status and muster_last_error) and muster_group_failure tell the first cause of that
  * group: what ended it alone, or else the cluster's. So in a program that uses one of the cluster's own groups, which is
@@ -714,8 +721,8 @@ muster_status_t muster_failure(const muster_cluster_t *cluster,
                                size_t size);
 
 /**
- * The same as a sentence, for whoever moves between threads. Copied to `buf`, its length with the zero byte to `needed`
- * (may be NULL). MUSTER_ERR_LIMIT if `cap` is too small, MUSTER_ERR_NOT_FOUND while nothing has failed.
+ * The same as a sentence, in any thread. Copied to `buf`, its length with the zero byte to `needed` (may be NULL).
+ * MUSTER_ERR_LIMIT if `cap` is too small, MUSTER_ERR_NOT_FOUND while nothing has failed.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster, `buf` writable for `cap` bytes or NULL, `needed` writable or NULL.
@@ -735,11 +742,12 @@ muster_status_t muster_hccl_cm(const muster_cluster_t *cluster, muster_hccl_cm_t
  * takes in a later run. `needed` gets its length with the ending zero byte, which is how long `buf` must be; with `buf`
  * NULL and `cap` 0 that is all.
  *
- * One server for each host, in order of its lowest rank: `server_id` is its address (the name of the host where another
- * host has the same one), `host_nic_ip` is "reserve". One device for each worker: `device_id` is its DEVICE_ID, or its
- * local rank where that was not set; `device_ip` its setting `device_ip`, or what `/etc/hccn.conf` on its host says of
- * that device, and left out where neither is known: HCCL wants it on hosts whose devices have network ports of their own.
- * The fields are those of the rank table in Huawei's HCCL documentation.
+ * One server for each host, in order of its lowest rank: `server_id` is its address (the name of the host where
+ * another host has the same one), `host_nic_ip` is "reserve". There is one device for each worker. `device_id` is its
+ * DEVICE_ID, or its local rank where that was not set. `device_ip` is its setting `device_ip`, or what
+ * `/etc/hccn.conf` on its host says of that device. It is left out where neither is known. HCCL wants it on hosts
+ * whose devices have network ports of their own. The fields are those of the rank table in Huawei's HCCL
+ * documentation.
  *
  * MUSTER_ERR_STATE where two workers of a host have the same device, naming both; MUSTER_ERR_LIMIT where `cap` is too
  * small. Thread-safe. Does not block on a cluster of up to 1,024 nodes; in a larger one it asks the scheduler where the
@@ -853,12 +861,12 @@ muster_status_t muster_group_set_timeout(muster_group_t *group, int64_t timeout_
  * group. Called by all of parent's members, with the same list. Gives the group out to those in it, and NULL to the others;
  * it is to be freed with muster_group_free. `ranks` may be NULL where `n` is 0: then nobody gets a group.
  *
- * Blocking, for the scheduler makes the group once all have asked; at most for parent's time-out. Without recovery it ends,
- * and parent with it, with MUSTER_ERR_UNREACHABLE (rank -1) once the scheduler has not been heard for the heartbeat time-out and
- * takes no connection, for nobody else makes groups. It takes its place among the collectives of parent, and errors are as
- * muster_barrier's: a member that passes another list, or calls another collective, is a mismatch. A node that comes back after
- * its loss makes its groups once more, each with the same list: see muster_recover. Thread-safe. The new group has the default
- * time-out.
+ * Blocking, for the scheduler makes the group once all have asked; at most for parent's time-out. Without recovery it
+ * ends, and parent with it, with MUSTER_ERR_UNREACHABLE (rank -1) once the scheduler has not been heard for the
+ * heartbeat time-out and takes no connection. It takes its place among the collectives of parent, and errors are as
+ * muster_barrier's: a member that passes another list, or calls another collective, is a mismatch. A node that comes
+ * back after its loss makes its groups once more, each with the same list: see muster_recover. Thread-safe. The new
+ * group has the default time-out.
  *
  * Requires:
  * `parent` must be NULL or a live group; `ranks` readable for `n` numbers or NULL; `out` NULL or writable.
@@ -869,18 +877,16 @@ muster_status_t muster_group_create(muster_group_t *parent,
                                     muster_group_t **out);
 
 /**
- * Splits a group: all members that pass the same colour come to be in one new group, ordered by `key` and, where keys are
- * equal, by rank in `parent`. Called by all of parent's members. Whose colour is negative is in none, and gets NULL.
+ * Splits a group: all members that pass the same colour come to be in one new group, ordered by `key` and, where keys
+ * are equal, by rank in `parent`. Called by all of parent's members. A member whose colour is negative is in none,
+ * and gets NULL.
  *
  * Otherwise as muster_group_create.
  *
  * Requires:
  * `parent` must be NULL or a live group; `out` NULL or writable.
  */
-muster_status_t muster_group_split(muster_group_t *parent,
-                                   int32_t colour,
-                                   int32_t key,
-                                   muster_group_t **out);
+muster_status_t muster_group_split(muster_group_t *parent, int32_t colour, int32_t key, muster_group_t **out);
 
 /**
  * Frees a group that was made; NULL is nothing, and so is a built-in group, which is its cluster's. Each member frees its own
@@ -897,8 +903,8 @@ void muster_group_free(muster_group_t *group);
  * Returns when every member of the group has called it.
  *
  * Blocking; at most for the group's time-out. An error revokes the group: all members' pending and later calls on it
- * return the same first cause. Only MUSTER_ERR_INVALID, _STATE and _FORKED, with which nothing has begun, do not. Who
- * is no member of the group gets MUSTER_ERR_INVALID.
+ * return the same first cause. Only MUSTER_ERR_INVALID, _STATE and _FORKED, with which nothing has begun, do not. A
+ * process that is no member of the group gets MUSTER_ERR_INVALID.
  *
  * Requires:
  * `group` must be NULL or a live group.
@@ -911,9 +917,8 @@ muster_status_t muster_barrier(muster_group_t *group);
  * `buf` is the caller's again when this returns; on the root it is only read. May be NULL where `count` is 0. Blocking
  * and errors as muster_barrier.
  *
- * Requires:
- * `group` must be NULL or a live group; `buf` must be NULL, or readable and (but for the root) writable for `count`
- * elements, and nobody else may write to it meanwhile.
+ * Requires: `group` must be NULL or a live group; `buf` must be NULL, or readable and (but for the root) writable for
+ * `count` elements. Nobody else may write to it meanwhile.
  */
 muster_status_t muster_broadcast(muster_group_t *group, void *buf, size_t count, int32_t dtype, int32_t root);
 
@@ -1003,10 +1008,10 @@ muster_status_t muster_gather(muster_group_t *group,
                               int32_t root);
 
 /**
- * As muster_gather with parts of different sizes: each rank gives `count` elements of its own, and the root says in
- * `counts[r]` how many it expects of rank r, and in `displs[r]` at which element of `out` they go (NULL: they follow each
- * other; they must not overlap). `out`, `counts` and `displs` are used at the root only. A rank that gives another number than
- * the root expects ends the call with MUSTER_ERR_MISMATCH.
+ * As muster_gather with parts of different sizes. Each rank gives `count` elements of its own. The root says in
+ * `counts[r]` how many it expects of rank r, and in `displs[r]` at which element of `out` they go. With NULL they
+ * follow each other. They must not overlap. `out`, `counts` and `displs` are used at the root only. A rank that gives
+ * another number than the root expects ends the call with MUSTER_ERR_MISMATCH.
  *
  * Requires:
  * As for muster_gather; at the root `counts` must be readable for one number per member of the group, `displs` likewise or
@@ -1022,15 +1027,16 @@ muster_status_t muster_gatherv(muster_group_t *group,
                                int32_t root);
 
 /**
- * Gives each rank its `count` elements of the root's `in`, which has `count` for every member, in order of rank. All ranks
- * pass the same count, element type and root. Elsewhere than at the root `in` is not used and may be NULL; in place at the
- * root where `out` equals `in` plus `count` elements times its rank: then its part just stays there.
+ * Gives each rank its `count` elements of the root's `in`, which has `count` for every member, in order of rank. All
+ * ranks pass the same count, element type and root. Elsewhere than at the root `in` is not used and may be NULL. It
+ * is in place at the root where `out` equals `in` plus `count` elements times its rank: then its part just stays
+ * there.
  *
  * Ownership, NULL, blocking and errors as muster_allreduce.
  *
- * Requires:
- * `group` must be NULL or a live group; at the root `in` must be readable for `count` elements times the group's size; `out`
- * must be writable for `count` elements, or NULL; nobody else may write to them, or read `out`, meanwhile.
+ * Requires: `group` must be NULL or a live group; at the root `in` must be readable for `count` elements times the
+ * group's size; `out` must be writable for `count` elements, or NULL. Nobody else may write to them, or read `out`,
+ * meanwhile.
  */
 muster_status_t muster_scatter(muster_group_t *group,
                                const void *in,
@@ -1040,9 +1046,10 @@ muster_status_t muster_scatter(muster_group_t *group,
                                int32_t root);
 
 /**
- * As muster_scatter with parts of different sizes: the root gives `counts[r]` elements to rank r, from element `displs[r]`
- * of `in` on (NULL: they follow each other), and each rank takes `count`. `in`, `counts` and `displs` are used at the root
- * only. A rank that expects another number than the root gives ends the call with MUSTER_ERR_MISMATCH.
+ * As muster_scatter with parts of different sizes. The root gives `counts[r]` elements to rank r, from element
+ * `displs[r]` of `in` on (NULL: they follow each other). Each rank takes `count`. `in`, `counts` and `displs` are
+ * used at the root only. A rank that expects another number than the root gives ends the call with
+ * MUSTER_ERR_MISMATCH.
  *
  * Requires:
  * As for muster_scatter; at the root `counts` must be readable for one number per member of the group, `displs` likewise or
@@ -1092,8 +1099,8 @@ muster_status_t muster_reduce_scatterv(muster_group_t *group,
                                        int32_t op);
 
 /**
- * Gives every rank a part of every other's input: `in` and `out` have `count` elements for every member, and part r of `in`
- * becomes this rank's part of rank r's `out`. All ranks pass the same count and element type.
+ * Gives every rank a part of every other's input. `in` and `out` have `count` elements for every member. Part r of
+ * `in` becomes this rank's part of rank r's `out`. All ranks pass the same count and element type.
  *
  * In place where `in` equals `out`; otherwise they must not overlap. Ownership, NULL, blocking and errors as
  * muster_allreduce.
@@ -1134,18 +1141,19 @@ muster_status_t muster_alltoallv(muster_group_t *group,
  * the same group which asks for this rank (or any) and this tag (or any). Messages from one rank to another do not overtake
  * each other: of two that a receive fits the one that was sent first is received first.
  *
- * Up to 64 KiB a message is eager: this returns when the system has taken it, and the receiver keeps it until it is
- * received (up to 16 MiB of one sender's; what is beyond waits as longer ones do). A longer one waits for its receive.
- * To oneself, where no receive is posted for it, an eager message is kept (MUSTER_ERR_LIMIT beyond the 16 MiB), and a
- * longer one is MUSTER_ERR_STATE.
+ * A message of up to 64 KiB is eager: this returns when the system has taken it, and the receiver keeps it until it
+ * is received. A receiver keeps up to 16 MiB of one sender's; what is beyond waits as longer ones do. A longer one
+ * waits for its receive. To oneself, where no receive is posted for it, an eager message is kept (MUSTER_ERR_LIMIT
+ * beyond the 16 MiB), and a longer one is MUSTER_ERR_STATE.
  *
  * Messages take no turn among collectives, and progress beside them. `in` may be NULL where `count` is 0, and is the
  * caller's again when this returns. Blocking, at most for the group's time-out: MUSTER_ERR_TIMEOUT (the message may
- * still arrive if a part of it had gone), which ends this call alone. MUSTER_ERR_MISMATCH if a message that waited for
- * its receive met one of another element type, or for fewer elements; MUSTER_ERR_ABORTED if that receive was given up
- * in the middle; MUSTER_ERR_PEER_LEFT if the receiver has left: these end this call alone, too. A lost peer, damaged
- * data or a broken link revokes the group, and a revoked group or a broken cluster ends this call with its first
- * cause, as muster_barrier. A process that is no member of the group gets MUSTER_ERR_INVALID. Thread-safe.
+ * still arrive if a part of it had gone), which ends this call alone. These end this call alone, too:
+ * MUSTER_ERR_MISMATCH if a message that waited for its receive met one of another element type, or for fewer
+ * elements; MUSTER_ERR_ABORTED if that receive was given up in the middle; MUSTER_ERR_PEER_LEFT if the receiver has
+ * left. A lost peer, damaged data or a broken link revokes the group, and a revoked group or a broken cluster ends
+ * this call with its first cause, as muster_barrier. A process that is no member of the group gets
+ * MUSTER_ERR_INVALID. Thread-safe.
  *
  * Requires:
  * `group` must be NULL or a live group; `in` must be readable for `count` elements, or NULL, and nobody may write to it
@@ -1167,9 +1175,9 @@ muster_status_t muster_send(muster_group_t *group,
  * this call alone. `out` may be NULL where `count` is 0; what lies beyond the elements that came is not touched. After
  * an error its contents are undefined.
  *
- * Blocking, time-out and errors as muster_send; MUSTER_ERR_PEER_LEFT if the sender has left and nothing of it waits
- * (any source: when this rank hears that the last of all others has left); MUSTER_ERR_ABORTED if the sender gave up in
- * the middle. Thread-safe.
+ * Blocking, time-out and errors as muster_send. MUSTER_ERR_PEER_LEFT if the sender has left and nothing of it waits;
+ * for any source, when this rank hears that the last of all others has left. MUSTER_ERR_ABORTED if the sender gave up
+ * in the middle. Thread-safe.
  *
  * Requires:
  * `group` must be NULL or a live group; `out` must be writable for `count` elements, or NULL, and nobody else may use it
@@ -1265,24 +1273,22 @@ muster_status_t muster_isendrecv(muster_group_t *group,
 
 /**
  * Sets a key to `len` bytes. Returns when the scheduler has it; from then on every node's get finds it. Keys are
- * strings of 1 to 4,096 bytes, values arbitrary bytes of up to 16 MiB, all together up to 256 MiB (settings
- * store_key_limit, store_value_limit, store_total_limit, of which the scheduler's count); beyond, MUSTER_ERR_LIMIT; an
- * empty key is MUSTER_ERR_INVALID. `value` may be NULL where `len` is 0.
+ * strings of 1 to 4,096 bytes, values arbitrary bytes of up to 16 MiB, all together up to 256 MiB. (The settings
+ * store_key_limit, store_value_limit and store_total_limit change that; the scheduler's count.) Beyond, it is
+ * MUSTER_ERR_LIMIT. An empty key is MUSTER_ERR_INVALID. `value` may be NULL where `len` is 0.
  *
- * Every call on the store waits for the scheduler's answer: muster_store_get and muster_store_wait for as long as they
- * are told, the others, and those that try once, for 300 s at most. Then it returns MUSTER_ERR_TIMEOUT, or
- * MUSTER_ERR_UNREACHABLE where the scheduler is away: without recovery already when that has not been heard for the
- * heartbeat time-out and takes no connection, for what it kept does not come back. In a broken cluster it returns the first cause, after
- * muster_finalize MUSTER_ERR_STATE. No error of the store revokes anything. With recovery a call that was under way when a node was
- * lost, and waits for nobody but the scheduler, still gets its answer.
+ * Every call on the store waits for the scheduler's answer. muster_store_get and muster_store_wait wait for as long
+ * as they are told. The others, and those that try once, wait for 300 s at most. Then it returns MUSTER_ERR_TIMEOUT,
+ * or MUSTER_ERR_UNREACHABLE where the scheduler is away. Without recovery it returns the latter as soon as the
+ * scheduler has not been heard for the heartbeat time-out and takes no connection, for what it kept does not come
+ * back. In a broken cluster it returns the first cause, after muster_finalize MUSTER_ERR_STATE. No error of the store
+ * revokes anything. With recovery a call that was under way when a node was lost, and waits for nobody but the
+ * scheduler, still gets its answer.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster, `key` NULL or a string, `value` readable for `len` bytes or NULL.
  */
-muster_status_t muster_store_set(muster_cluster_t *cluster,
-                                 const char *key,
-                                 const void *value,
-                                 size_t len);
+muster_status_t muster_store_set(muster_cluster_t *cluster, const char *key, const void *value, size_t len);
 
 /**
  * The value of a key, waiting until somebody sets it: the scheduler pushes it, nobody polls. `timeout_ms`: -1 the
@@ -1314,7 +1320,7 @@ muster_status_t muster_store_add(muster_cluster_t *cluster,
                                  int64_t *out);
 
 /**
- * Sets a key to `desired` if its value is `expected` (a key that is not there counts as empty), and gives what it is
+ * Sets a key to `desired` if its value is `expected`; a key that is not there counts as empty. Gives its value
  * afterwards to `current` and `clen`: `desired`, or what was there instead. Freed with muster_free; both may be NULL.
  * Happens exactly once.
  *
@@ -1583,11 +1589,11 @@ muster_status_t muster_ialltoallv(muster_group_t *group,
 /**
  * Makes a reduction operation of a function, and gives its number out, to be passed as `op` on any group of this cluster.
  *
- * `commutative` is 1 if operands may be exchanged, 0 if not; then contributions are folded in order of rank. The
- * function must be associative, as far as its result is to be the same on 4 and on 5 ranks; the same number of ranks
- * always gives the same bits. Operations are numbered in the order in which they are made: ranks that reduce together
- * must have made theirs in the same order, for a number that differs is a mismatch. At most 65,536 are made on one
- * cluster, freed ones included; beyond, MUSTER_ERR_LIMIT. Thread-safe; does not block.
+ * `commutative` is 1 if operands may be exchanged, 0 if not; then contributions are folded in order of rank. The same
+ * number of ranks always gives the same bits. If the result is to be the same on 4 and on 5 ranks the function must
+ * be associative. Operations are numbered in the order in which they are made. Ranks that reduce together must have
+ * made theirs in the same order, for a number that differs is a mismatch. At most 65,536 are made on one cluster,
+ * freed ones included; beyond, MUSTER_ERR_LIMIT. Thread-safe; does not block.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster, `op` NULL or writable; `fn` and `ctx` must be good until muster_op_free has
@@ -1612,10 +1618,11 @@ muster_status_t muster_op_free(muster_cluster_t *cluster, int32_t op);
  * Asks whether the operation has ended: MUSTER_IN_PROGRESS while it goes on, MUSTER_OK once it is done, or its error, with
  * its sentence in muster_last_error. Says the same again however often it is asked.
  *
- * Operations go on by themselves: nobody need ask for that. A test between pieces of other work only looks. Never waits for the
- * end, but a thread that does nothing but test, for which this may be one request or many, keeps the processor from the thread
- * that does the work: after some tests that found nothing within microseconds it lets others run (sched_yield), and sleeps for
- * 0.1 ms at most, or until the end, where processors are short. A caller that can wait does better with muster_request_wait.
+ * Operations go on by themselves: nobody need ask for that. A test between pieces of other work only looks. Never
+ * waits for the end. But a thread that does nothing but test, one request or many, keeps the processor from the
+ * thread that does the work. So after some tests that found nothing within microseconds this lets others run
+ * (sched_yield). Where processors are short it sleeps for 0.1 ms at most, or until the end. A caller that can wait
+ * does better with muster_request_wait.
  *
  * Requires:
  * `request` must be NULL or a live request.
@@ -1623,8 +1630,8 @@ muster_status_t muster_op_free(muster_cluster_t *cluster, int32_t op);
 muster_status_t muster_request_test(muster_request_t *request);
 
 /**
- * Waits until the operation has ended, and answers as muster_request_test; MUSTER_IN_PROGRESS if it goes on after
- * `timeout_ms`, which ends the waiting but not the operation, so that one can wait again.
+ * Waits until the operation has ended, and answers as muster_request_test. MUSTER_IN_PROGRESS if it goes on after
+ * `timeout_ms`: that ends the wait but not the operation, and the caller may wait again.
  *
  * `timeout_ms` is -1 or INT64_MAX to wait for the operation's own end, which its group's time-out bounds, 0 to ask
  * only. Blocking.
@@ -1641,8 +1648,8 @@ muster_status_t muster_request_wait(muster_request_t *request, int64_t timeout_m
  *
  * A message ends so as long as it has not met its other half; otherwise it ends as it would have.
  *
- * A collective cannot be taken back by one rank alone: cancelling one that has not ended, begun or not, revokes its group,
- * and every rank's calls on it return MUSTER_ERR_ABORTED with this rank's name. May wait up to 250 ms for the scheduler's
+ * One rank alone cannot take a collective back. Cancelling one that has not ended, begun or not, revokes its group:
+ * every rank's calls on it return MUSTER_ERR_ABORTED with this rank's name. May wait up to 250 ms for the scheduler's
  * word. MUSTER_OK if the wish was taken note of.
  *
  * Requires:

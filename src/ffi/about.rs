@@ -44,10 +44,11 @@ pub unsafe extern "C" fn muster_free(value: *mut c_void) {
     unsafe { libc::free(value) }
 }
 
-/// Receives log lines: their level (MUSTER_LOG_...), who speaks, the line, which has no line end. The strings live as long as
-/// the call. Called from a thread of the library, which blocks the program's signals, one line at a time, in the order in which
-/// the lines were logged. It may take as long as it likes, and wait for what the program holds: no call and no sign of life waits
-/// for it. Must not call back into this library. A forked child calls it from a thread of its own.
+/// Receives log lines: their level (MUSTER_LOG_...), the speaker, and the line, which has no line end. The strings
+/// live as long as the call. Called from a thread of the library, which blocks the program's signals, one line at a
+/// time, in the order in which the lines were logged. It may take as long as it likes, and wait for what the program
+/// holds: no call and no sign of life waits for it. Must not call back into this library. A forked child calls it from
+/// a thread of its own.
 pub type muster_log_fn =
     Option<unsafe extern "C" fn(level: i32, target: *const c_char, message: *const c_char, ctx: *mut c_void)>;
 
@@ -62,18 +63,19 @@ unsafe impl Sync for Context {}
 /// of standard error; MUSTER_LOG does not count then. NULL for `fn` goes back to standard error: without a callback warnings and
 /// errors go there, one line each, and MUSTER_LOG=debug or another level changes that.
 ///
-/// Nobody who logs waits for the line to be written. Lines wait for a thread of the library, 1,024 of them or 256 KiB at most; what
-/// comes when there is no room is dropped, and so is what cannot be written (nobody reads the pipe any more, standard error is
-/// closed). Dropped lines are counted, and a line in their place, or before the next that is written, tells how many they were.
-/// No SIGPIPE is raised, and the flags of standard error stay what they are. A call that fails first gives what was logged until
-/// then 100 ms at most to be written; so does freeing the last handle, but for a thread that had no processor yet, which has 2 s.
-/// The thread ends then. Where it does not return (from `fn`, from a terminal that is held, from a disk that does not answer) it is
-/// left behind, and the library stays mapped.
+/// Nobody who logs waits for the line to be written. Lines wait for a thread of the library, 1,024 of them or 256 KiB
+/// at most. A line that finds no room is dropped. So is one that cannot be written: nobody reads the pipe any more, or
+/// standard error is closed. Dropped lines are counted, and a line in their place, or before the next that is written,
+/// tells how many they were. No SIGPIPE is raised, and the flags of standard error stay what they are. A call that
+/// fails first waits up to 100 ms until what was logged before is written. So does freeing the last handle; it waits
+/// up to 2 s for a thread that has had no processor yet. The thread ends then. Where it does not return (from `fn`,
+/// from a terminal that is held, from a disk that does not answer) it is left behind, and the library stays mapped.
 ///
-/// To replace or take away a function drops the lines that still wait for it, uncounted, and returns only when no call to it is
-/// running: the caller must not hold what that call waits for. In a forked child, where none of its parent's calls runs,
-/// it does not wait for those; the function stays set there. Lines that wait for standard error have 100 ms when a function is
-/// set; those that are not written then are counted, and the function is told.
+/// To replace or take away a function drops the lines that still wait for it, uncounted. It returns only when no call
+/// to the function is running. So the caller must not hold a lock that such a call waits for. In a forked child, where
+/// none of its parent's calls runs, it does not wait for those; the function stays set there. Lines that wait for
+/// standard error have 100 ms when a function is set; those that are not written then are counted, and the function is
+/// told.
 ///
 /// # Safety
 /// `fn` must be NULL or a function that may be called, with `ctx`, until another callback has been set.

@@ -101,8 +101,9 @@ pub unsafe extern "C" fn muster_epoch(cluster: *const muster_cluster_t) -> i64 {
     unsafe { number(cluster, |cluster| cluster.epoch().0 as i64) }
 }
 
-/// This node's id: the one it was given, or one made of the rank from its launcher, such as "rank 3", which are the same when it is
-/// started again; else one that this process made up. Borrowed from the cluster; NULL only if `cluster` is not usable.
+/// This node's id: the one it was given, or one made of the rank from its launcher, such as "rank 3". Both are the
+/// same when the node is started again. Otherwise this process made one up. Borrowed from the cluster; NULL only if
+/// `cluster` is not usable.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster.
@@ -153,10 +154,10 @@ fn broken(cluster: &Cluster) -> Result<Failure> {
 ///
 /// That is what ended the cluster as a whole (a loss, an abort) or one of its own groups (world, servers, universe),
 /// whichever this process came to know first. Where they all hold, it is what ended the first of the groups that the
-/// program made; one that has been freed does not count. What ends other groups later changes nothing. That a rank called
-/// muster_recover (MUSTER_ERR_REVOKED) is told only where nothing else is wrong. While nothing is broken it is the newest
-/// message of a group whose time was up: MUSTER_ERR_TIMEOUT, with the rank that it was to or from (-1: any rank); the
-/// group still holds then (muster_group_failure says so), and what breaks later takes its place.
+/// program made; one that has been freed does not count. What ends other groups later changes nothing. That a rank
+/// called muster_recover (MUSTER_ERR_REVOKED) is told only where nothing else is wrong. While nothing is broken it is
+/// the newest message whose time was up: MUSTER_ERR_TIMEOUT, with the rank that the message was to or from (-1: any
+/// rank). The group still holds then (muster_group_failure says so), and what breaks later takes its place.
 ///
 /// A failing call on a group (its status and muster_last_error) and muster_group_failure tell the first cause of that
 /// group: what ended it alone, or else the cluster's. So in a program that uses one of the cluster's own groups, which is
@@ -180,8 +181,8 @@ pub unsafe extern "C" fn muster_failure(
     })
 }
 
-/// The same as a sentence, for whoever moves between threads. Copied to `buf`, its length with the zero byte to `needed`
-/// (may be NULL). MUSTER_ERR_LIMIT if `cap` is too small, MUSTER_ERR_NOT_FOUND while nothing has failed.
+/// The same as a sentence, in any thread. Copied to `buf`, its length with the zero byte to `needed` (may be NULL).
+/// MUSTER_ERR_LIMIT if `cap` is too small, MUSTER_ERR_NOT_FOUND while nothing has failed.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster, `buf` writable for `cap` bytes or NULL, `needed` writable or NULL.
@@ -246,11 +247,12 @@ pub unsafe extern "C" fn muster_hccl_cm(
 /// takes in a later run. `needed` gets its length with the ending zero byte, which is how long `buf` must be; with `buf`
 /// NULL and `cap` 0 that is all.
 ///
-/// One server for each host, in order of its lowest rank: `server_id` is its address (the name of the host where another
-/// host has the same one), `host_nic_ip` is "reserve". One device for each worker: `device_id` is its DEVICE_ID, or its
-/// local rank where that was not set; `device_ip` its setting `device_ip`, or what `/etc/hccn.conf` on its host says of
-/// that device, and left out where neither is known: HCCL wants it on hosts whose devices have network ports of their own.
-/// The fields are those of the rank table in Huawei's HCCL documentation.
+/// One server for each host, in order of its lowest rank: `server_id` is its address (the name of the host where
+/// another host has the same one), `host_nic_ip` is "reserve". There is one device for each worker. `device_id` is its
+/// DEVICE_ID, or its local rank where that was not set. `device_ip` is its setting `device_ip`, or what
+/// `/etc/hccn.conf` on its host says of that device. It is left out where neither is known. HCCL wants it on hosts
+/// whose devices have network ports of their own. The fields are those of the rank table in Huawei's HCCL
+/// documentation.
 ///
 /// MUSTER_ERR_STATE where two workers of a host have the same device, naming both; MUSTER_ERR_LIMIT where `cap` is too
 /// small. Thread-safe. Does not block on a cluster of up to 1,024 nodes; in a larger one it asks the scheduler where the

@@ -25,8 +25,8 @@ unsafe fn run(group: *mut muster_group_t, work: impl FnOnce(&Group) -> Result<Wo
 /// Returns when every member of the group has called it.
 ///
 /// Blocking; at most for the group's time-out. An error revokes the group: all members' pending and later calls on it
-/// return the same first cause. Only MUSTER_ERR_INVALID, _STATE and _FORKED, with which nothing has begun, do not. Who
-/// is no member of the group gets MUSTER_ERR_INVALID.
+/// return the same first cause. Only MUSTER_ERR_INVALID, _STATE and _FORKED, with which nothing has begun, do not. A
+/// process that is no member of the group gets MUSTER_ERR_INVALID.
 ///
 /// # Safety
 /// `group` must be NULL or a live group.
@@ -41,9 +41,8 @@ pub unsafe extern "C" fn muster_barrier(group: *mut muster_group_t) -> muster_st
 /// `buf` is the caller's again when this returns; on the root it is only read. May be NULL where `count` is 0. Blocking
 /// and errors as muster_barrier.
 ///
-/// # Safety
-/// `group` must be NULL or a live group; `buf` must be NULL, or readable and (but for the root) writable for `count`
-/// elements, and nobody else may write to it meanwhile.
+/// # Safety `group` must be NULL or a live group; `buf` must be NULL, or readable and (but for the root) writable for
+/// `count` elements. Nobody else may write to it meanwhile.
 #[no_mangle]
 pub unsafe extern "C" fn muster_broadcast(
     group: *mut muster_group_t,
@@ -161,10 +160,10 @@ pub unsafe extern "C" fn muster_gather(
     unsafe { run(group, |group| calls::gather(group, r#in, out, count, dtype, root)) }
 }
 
-/// As muster_gather with parts of different sizes: each rank gives `count` elements of its own, and the root says in
-/// `counts[r]` how many it expects of rank r, and in `displs[r]` at which element of `out` they go (NULL: they follow each
-/// other; they must not overlap). `out`, `counts` and `displs` are used at the root only. A rank that gives another number than
-/// the root expects ends the call with MUSTER_ERR_MISMATCH.
+/// As muster_gather with parts of different sizes. Each rank gives `count` elements of its own. The root says in
+/// `counts[r]` how many it expects of rank r, and in `displs[r]` at which element of `out` they go. With NULL they
+/// follow each other. They must not overlap. `out`, `counts` and `displs` are used at the root only. A rank that gives
+/// another number than the root expects ends the call with MUSTER_ERR_MISMATCH.
 ///
 /// # Safety
 /// As for muster_gather; at the root `counts` must be readable for one number per member of the group, `displs` likewise or
@@ -184,15 +183,16 @@ pub unsafe extern "C" fn muster_gatherv(
     unsafe { run(group, |group| calls::gatherv(group, (r#in, count), out, (counts, displs), dtype, root)) }
 }
 
-/// Gives each rank its `count` elements of the root's `in`, which has `count` for every member, in order of rank. All ranks
-/// pass the same count, element type and root. Elsewhere than at the root `in` is not used and may be NULL; in place at the
-/// root where `out` equals `in` plus `count` elements times its rank: then its part just stays there.
+/// Gives each rank its `count` elements of the root's `in`, which has `count` for every member, in order of rank. All
+/// ranks pass the same count, element type and root. Elsewhere than at the root `in` is not used and may be NULL. It
+/// is in place at the root where `out` equals `in` plus `count` elements times its rank: then its part just stays
+/// there.
 ///
 /// Ownership, NULL, blocking and errors as muster_allreduce.
 ///
-/// # Safety
-/// `group` must be NULL or a live group; at the root `in` must be readable for `count` elements times the group's size; `out`
-/// must be writable for `count` elements, or NULL; nobody else may write to them, or read `out`, meanwhile.
+/// # Safety `group` must be NULL or a live group; at the root `in` must be readable for `count` elements times the
+/// group's size; `out` must be writable for `count` elements, or NULL. Nobody else may write to them, or read `out`,
+/// meanwhile.
 #[no_mangle]
 pub unsafe extern "C" fn muster_scatter(
     group: *mut muster_group_t,
@@ -206,9 +206,10 @@ pub unsafe extern "C" fn muster_scatter(
     unsafe { run(group, |group| calls::scatter(group, r#in, out, count, dtype, root)) }
 }
 
-/// As muster_scatter with parts of different sizes: the root gives `counts[r]` elements to rank r, from element `displs[r]`
-/// of `in` on (NULL: they follow each other), and each rank takes `count`. `in`, `counts` and `displs` are used at the root
-/// only. A rank that expects another number than the root gives ends the call with MUSTER_ERR_MISMATCH.
+/// As muster_scatter with parts of different sizes. The root gives `counts[r]` elements to rank r, from element
+/// `displs[r]` of `in` on (NULL: they follow each other). Each rank takes `count`. `in`, `counts` and `displs` are
+/// used at the root only. A rank that expects another number than the root gives ends the call with
+/// MUSTER_ERR_MISMATCH.
 ///
 /// # Safety
 /// As for muster_scatter; at the root `counts` must be readable for one number per member of the group, `displs` likewise or
@@ -270,8 +271,8 @@ pub unsafe extern "C" fn muster_reduce_scatterv(
     unsafe { run(group, |group| calls::reduce_scatterv(group, r#in, out, counts, (dtype, op))) }
 }
 
-/// Gives every rank a part of every other's input: `in` and `out` have `count` elements for every member, and part r of `in`
-/// becomes this rank's part of rank r's `out`. All ranks pass the same count and element type.
+/// Gives every rank a part of every other's input. `in` and `out` have `count` elements for every member. Part r of
+/// `in` becomes this rank's part of rank r's `out`. All ranks pass the same count and element type.
 ///
 /// In place where `in` equals `out`; otherwise they must not overlap. Ownership, NULL, blocking and errors as
 /// muster_allreduce.

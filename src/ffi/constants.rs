@@ -30,7 +30,7 @@ pub const MUSTER_ERR_REJECTED: muster_status_t = -7;
 pub const MUSTER_ERR_BIND: muster_status_t = -8;
 /// The scheduler, or a peer, could not be reached.
 pub const MUSTER_ERR_UNREACHABLE: muster_status_t = -9;
-/// The time is up; the sentence names who is missing, or for whom this process waits.
+/// The time is up. The sentence names the missing nodes, or the rank for which this process waits.
 pub const MUSTER_ERR_TIMEOUT: muster_status_t = -10;
 /// A process of the cluster was lost.
 pub const MUSTER_ERR_PEER_LOST: muster_status_t = -11;
@@ -55,10 +55,11 @@ pub const MUSTER_ERR_SECURITY: muster_status_t = -19;
 pub const MUSTER_ERR_JOURNAL: muster_status_t = -20;
 /// The operating system refused something.
 pub const MUSTER_ERR_SYSTEM: muster_status_t = -21;
-/// Out of memory. What grows by a count or a size that a caller or the network gives is tried, and refused with this: requests and
-/// messages that wait, memory beside a collective's buffers, values of the store, lists of counts. A few hundred bytes that a call
-/// takes at a time are not: 64 KiB are seen to be there before, and where others take even those the process is aborted. So it
-/// is where an object (a cluster, a group, a link, a thread) or a control message (at most 1 MiB) finds no memory.
+/// Out of memory. This covers memory whose size a caller or the network gives: requests and messages that wait, memory
+/// beside a collective's buffers, values of the store, lists of counts. It does not cover the few hundred bytes that a
+/// call takes at a time. The library sees first that 64 KiB are there. If others take even those the process is
+/// aborted. So it is where an object (a cluster, a group, a link, a thread) or a control message (at most 1 MiB) finds
+/// no memory.
 pub const MUSTER_ERR_MEMORY: muster_status_t = -22;
 /// A bug in this library.
 pub const MUSTER_ERR_INTERNAL: muster_status_t = -23;
@@ -100,10 +101,11 @@ pub const MUSTER_MIN: i32 = 2;
 pub const MUSTER_MAX: i32 = 3;
 /// Operation: average: the sum divided by the number of ranks. Integers truncate toward zero, once, at the end.
 ///
-/// The sums of 8, 16 and 32 bit integers, of float16 and of bfloat16 are made in wider types, so that nothing overflows in between:
-/// those averages of integers are exact, and those of halves are rounded to halves once, from sums in float32. They cost what an
-/// operation on elements of twice the width costs, and the group keeps memory for them, about twice as much as the input has. The
-/// sums of 64 bit integers wrap, and those of float32 and float64 overflow to infinity, like those of MUSTER_SUM.
+/// 8, 16 and 32 bit integers, float16 and bfloat16 are summed in wider types, so that nothing overflows in between.
+/// Averages of these integers are exact. Those of the two half floats are rounded once, from sums in float32. They
+/// cost what an operation on elements of twice the width costs, and the group keeps memory for them, about twice as
+/// much as the input has. The sums of 64 bit integers wrap, and those of float32 and float64 overflow to infinity,
+/// like those of MUSTER_SUM.
 pub const MUSTER_AVG: i32 = 4;
 /// Operation: bitwise and; integer types only.
 pub const MUSTER_AND: i32 = 5;
@@ -112,7 +114,7 @@ pub const MUSTER_OR: i32 = 6;
 /// Operation: bitwise exclusive or; integer types only.
 pub const MUSTER_XOR: i32 = 7;
 
-/// In place of a sender's rank: whoever it is.
+/// In place of a sender's rank: any rank.
 pub const MUSTER_ANY_SOURCE: i32 = -1;
 /// In place of a tag: whatever it is.
 pub const MUSTER_ANY_TAG: i32 = -1;

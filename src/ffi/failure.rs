@@ -11,9 +11,9 @@ use std::ffi::c_char;
 pub struct muster_failure_t {
     /// The status that the failing calls returned.
     pub status: muster_status_t,
-    /// The role of the node that caused it (MUSTER_ROLE_...); 0 where none did. Of ranks that called different collectives
-    /// (MUSTER_ERR_MISMATCH) that is the one that called something else than most of the group's members, the lowest of
-    /// several; none where no call is that of most.
+    /// The role of the node that caused it (MUSTER_ROLE_...); 0 where none did. If ranks called different collectives
+    /// (MUSTER_ERR_MISMATCH) that is the rank that called something else than most of the group's members, the lowest
+    /// of several. There is none where no call is that of most.
     pub role: i32,
     /// Its rank in its role's rank space; -1 where it has none. Of a process that is cut off, on itself: its own.
     pub rank: i32,
@@ -21,9 +21,9 @@ pub struct muster_failure_t {
     pub pid: i32,
     /// The epoch in which it happened.
     pub epoch: i64,
-    /// The group that it broke: 0 world, 1 servers, 2 universe, 3 and up one that was made, which sentences call "group
-    /// 3"; -1: the whole cluster. Of a lost node (MUSTER_ERR_PEER_LOST), which breaks the whole cluster: the group
-    /// of the collective in which it was heard last, or after which, where it was in none; -1 where it was heard in none.
+    /// The group that it broke: 0 world, 1 servers, 2 universe, 3 and up one that was made, which sentences call
+    /// "group 3"; -1: the whole cluster. A lost node (MUSTER_ERR_PEER_LOST) breaks the whole cluster. Then this is the
+    /// group of the collective in which, or after which, it was heard last; -1 where it was heard in none.
     pub group: i64,
     /// The group's collective in which it was noticed, counted from 1; 0 where there was none. Of a lost node: the one in
     /// which, or after which, it was heard last.

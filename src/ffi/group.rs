@@ -222,12 +222,12 @@ pub unsafe extern "C" fn muster_group_set_timeout(group: *mut muster_group_t, ti
 /// group. Called by all of parent's members, with the same list. Gives the group out to those in it, and NULL to the others;
 /// it is to be freed with muster_group_free. `ranks` may be NULL where `n` is 0: then nobody gets a group.
 ///
-/// Blocking, for the scheduler makes the group once all have asked; at most for parent's time-out. Without recovery it ends,
-/// and parent with it, with MUSTER_ERR_UNREACHABLE (rank -1) once the scheduler has not been heard for the heartbeat time-out and
-/// takes no connection, for nobody else makes groups. It takes its place among the collectives of parent, and errors are as
-/// muster_barrier's: a member that passes another list, or calls another collective, is a mismatch. A node that comes back after
-/// its loss makes its groups once more, each with the same list: see muster_recover. Thread-safe. The new group has the default
-/// time-out.
+/// Blocking, for the scheduler makes the group once all have asked; at most for parent's time-out. Without recovery it
+/// ends, and parent with it, with MUSTER_ERR_UNREACHABLE (rank -1) once the scheduler has not been heard for the
+/// heartbeat time-out and takes no connection. It takes its place among the collectives of parent, and errors are as
+/// muster_barrier's: a member that passes another list, or calls another collective, is a mismatch. A node that comes
+/// back after its loss makes its groups once more, each with the same list: see muster_recover. Thread-safe. The new
+/// group has the default time-out.
 ///
 /// # Safety
 /// `parent` must be NULL or a live group; `ranks` readable for `n` numbers or NULL; `out` NULL or writable.
@@ -259,8 +259,9 @@ pub unsafe extern "C" fn muster_group_create(
     })
 }
 
-/// Splits a group: all members that pass the same colour come to be in one new group, ordered by `key` and, where keys are
-/// equal, by rank in `parent`. Called by all of parent's members. Whose colour is negative is in none, and gets NULL.
+/// Splits a group: all members that pass the same colour come to be in one new group, ordered by `key` and, where keys
+/// are equal, by rank in `parent`. Called by all of parent's members. A member whose colour is negative is in none,
+/// and gets NULL.
 ///
 /// Otherwise as muster_group_create.
 ///

@@ -1,5 +1,5 @@
-//! What every entry does around its work: catch panics, turn a result into a status, keep the last error, and refuse
-//! handles that are NULL, inherited through `fork`, or poisoned by an earlier panic.
+//! What every entry does around its work. It catches panics, turns a result into a status, and keeps the last error.
+//! It refuses handles that are NULL, inherited through `fork`, or poisoned by an earlier panic.
 
 use super::constants::muster_status_t;
 use crate::error::{Error, Result, Status};
@@ -57,7 +57,8 @@ fn caught<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
     })
 }
 
-/// What stands behind every opaque pointer: the thing itself, who made it, and whether a panic has spoilt it.
+/// What stands behind every opaque pointer: the thing itself, the process that made it, and whether a panic has spoilt
+/// it.
 pub(super) struct Handle<T> {
     inner: T,
     generation: u64,

@@ -27,20 +27,21 @@ pub(super) unsafe fn settings(
     unsafe { handle(config, "config") }?.with(|config| read(config))
 }
 
-/// Joins the cluster that the settings describe; NULL for `config` means those of the environment. Blocks until all nodes
-/// are there (at most for the forming time-out), then gives a handle out. No signal ends the wait early. A language that
-/// runs its handlers between its own instructions only runs none meanwhile: in Python Ctrl-C does nothing until this
-/// returns, unless SIGINT has its default action (`signal.signal(signal.SIGINT, signal.SIG_DFL)`), or another thread waits.
+/// Joins the cluster that the settings describe; NULL for `config` means those of the environment. Blocks until all
+/// nodes are there (at most for the forming time-out), then gives a handle out. No signal ends the wait early. A
+/// language that runs its handlers between its own instructions only runs none meanwhile. In Python Ctrl-C does
+/// nothing until this returns, unless SIGINT has its default action (`signal.signal(signal.SIGINT, signal.SIG_DFL)`),
+/// or another thread waits here.
 ///
 /// In a process whose role is scheduler it serves until the job has ended, and then returns MUSTER_SCHEDULER_DONE with
 /// `*out` set to NULL, or the job's error. With no settings at all the process is a cluster of one.
 ///
 /// Errors: MUSTER_ERR_CONFIG, MUSTER_ERR_BIND, MUSTER_ERR_UNREACHABLE (no scheduler), MUSTER_ERR_REJECTED,
 /// MUSTER_ERR_TIMEOUT (the sentence names who is missing), MUSTER_ERR_UNSUPPORTED, MUSTER_ERR_ABORTED (the job was
-/// ended while it formed, or before this node came back). With recovery also MUSTER_ERR_JOURNAL (what this process keeps
-/// in the recovery path cannot be read or written), MUSTER_ERR_PEER_LEFT (this node comes back to a cluster that another
-/// has left), and MUSTER_ERR_FENCED (another process has taken this node's place meanwhile). In a scheduler also the
-/// job's first cause, as MUSTER_ERR_PEER_LOST.
+/// ended while it formed, or before this node came back). With recovery also: MUSTER_ERR_JOURNAL (what this process
+/// keeps in the recovery path cannot be read or written); MUSTER_ERR_PEER_LEFT (this node comes back to a cluster that
+/// another has left); MUSTER_ERR_FENCED (another process has taken this node's place meanwhile). In a scheduler also
+/// the job's first cause, as MUSTER_ERR_PEER_LOST.
 ///
 /// # Safety
 /// `config` must be NULL or a live configuration; `out` must be NULL or writable.
@@ -63,12 +64,12 @@ pub unsafe extern "C" fn muster_init(
     })
 }
 
-/// Leaves the cluster in order; does not free the handle. Where all is well that takes milliseconds, however many groups there
-/// are. It ends within the setting finalize_timeout (30 s) in any case: when there is no scheduler any more, when the scheduler
-/// or a peer stands still or does not read, and while another thread of this process is in a call, which ends with
-/// MUSTER_ERR_STATE. A user's function (muster_op_create) that has not returned by then is waited for by muster_cluster_free.
-/// Peers that need this node afterwards get MUSTER_ERR_PEER_LEFT. A process that hosts the scheduler waits here for the others
-/// to leave. Accepts NULL; a second call does nothing.
+/// Leaves the cluster in order; does not free the handle. Where all is well that takes milliseconds, however many
+/// groups there are. It ends within the setting finalize_timeout (30 s) in any case: without a scheduler, when the
+/// scheduler or a peer stands still or does not read, and while another thread of this process is in a call. Such a
+/// call ends with MUSTER_ERR_STATE. A user's function (muster_op_create) that has not returned by then is waited for
+/// by muster_cluster_free. Peers that need this node afterwards get MUSTER_ERR_PEER_LEFT. A process that hosts the
+/// scheduler waits here for the others to leave. Accepts NULL; a second call does nothing.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster.
@@ -84,16 +85,17 @@ pub unsafe extern "C" fn muster_finalize(cluster: *mut muster_cluster_t) -> must
 }
 
 /// Ends the job for every rank: their pending and later calls return MUSTER_ERR_ABORTED with this rank, code and
-/// reason, which mean what the program likes; `reason` is UTF-8, and cut after 1,024 bytes.
-/// A group that was over before keeps its own first cause. Where a node was lost before, with recovery, muster_failure does too, and
+/// reason. These mean what the program likes; `reason` is UTF-8, and cut after 1,024 bytes. A group that was over
+/// before keeps its own first cause. Where a node was lost before, with recovery, muster_failure does too, and
 /// muster_recover returns the abort.
 ///
-/// Waits up to 250 ms for the scheduler's word. Where that does not come this rank tells every node itself, for 2 s at
-/// most: MUSTER_OK once all have been told that are not known to be lost or to have left, else MUSTER_ERR_UNREACHABLE, with
-/// how many have not. With recovery a scheduler that is started again tells them, if it still hears of it from any node
-/// (muster_finalize gives it 1 s). Of more than 1,024 nodes a rank can tell those only whose addresses it knows. A job that is
-/// over already is MUSTER_OK at once; for one that the others have given up MUSTER_ERR_FENCED, and nobody is told. After
-/// muster_finalize MUSTER_ERR_STATE.
+/// Waits up to 250 ms for the scheduler's word. If that does not come this rank tells every node itself, for 2 s at
+/// most. It returns MUSTER_OK once all have been told that are not known to be lost or to have left. Otherwise it
+/// returns MUSTER_ERR_UNREACHABLE, and the sentence says how many have not been told. With recovery a scheduler that
+/// is started again tells them, if it still hears of it from any node (muster_finalize gives it 1 s). Of more than
+/// 1,024 nodes a rank can tell those only whose addresses it knows. A job that is over already is MUSTER_OK at once;
+/// for one that the others have given up MUSTER_ERR_FENCED, and nobody is told. After muster_finalize
+/// MUSTER_ERR_STATE.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster; `reason` must be NULL or a string.
@@ -110,33 +112,35 @@ pub unsafe extern "C" fn muster_abort(
     })
 }
 
-/// Makes the cluster whole again after a group was revoked: the next epoch begins once every node, workers and servers, is
-/// in here. Then every group, those that were made included, is as new under the same handle: nothing of what revoked it is
-/// left, its collectives count from 1, its links and messages are new. Ranks, members, time-outs, the store, operations and
-/// finished requests stay what they are.
+/// Makes the cluster whole again after a group was revoked: the next epoch begins once every node, workers and
+/// servers, is in here. Then every group, those that were made included, is as new under the same handle. Nothing of
+/// what revoked it is left, its collectives count from 1, and its links and messages are new. Ranks, members,
+/// time-outs, the store, operations and finished requests stay what they are.
 ///
-/// Blocking, at most `timeout_ms` milliseconds, and 250 ms more where the scheduler does not say at once who is awaited: -1 means
-/// the forming time-out (600 s unless set), 0 that only what is there at once counts, INT64_MAX no limit. From the first node's call on all groups with other members are revoked, if they were not:
-/// their pending and later calls return MUSTER_ERR_REVOKED with that node's name, so that nobody waits for one who is here. (Where
-/// the scheduler is away that begins when it is back: it tells the others. Where a node has left they are revoked, too, and the call
-/// fails.) A line a second in the scheduler's log says who is awaited. One thread of a process at a time; other calls may go on
-/// meanwhile.
+/// Blocking, at most `timeout_ms` milliseconds, and 250 ms more where the scheduler does not say at once which nodes
+/// are awaited. -1 means the forming time-out (600 s unless set), 0 that only what is there at once counts, INT64_MAX
+/// no limit. The first node's call revokes all groups with other members that were not revoked before. Their pending
+/// and later calls return MUSTER_ERR_REVOKED with that node's name, so that nobody waits for a node that is in here.
+/// (Where the scheduler is away that begins when it is back: it tells the others. Where a node has left they are
+/// revoked, too, and the call fails.) A line a second in the scheduler's log says who is awaited. One thread of a
+/// process at a time; other calls may go on meanwhile.
 ///
-/// Errors, after which the epoch is what it was, and the call may be repeated: MUSTER_ERR_TIMEOUT (the sentence names who has
-/// not called it), MUSTER_ERR_PEER_LEFT (a node has left for good), MUSTER_ERR_STATE (another thread is in it, or this process
-/// has left), MUSTER_ERR_INVALID (`timeout_ms`). Where the job is aborted, MUSTER_ERR_ABORTED, each time; and where a node is lost
-/// without recovery (while the scheduler is away, once it has been so for a second or two), or its launcher does not start it
-/// again, that first cause, MUSTER_ERR_PEER_LOST.
+/// After an error the epoch is what it was, and the call may be repeated: MUSTER_ERR_TIMEOUT (the sentence names the
+/// nodes that have not called it); MUSTER_ERR_PEER_LEFT (a node has left for good); MUSTER_ERR_STATE (another thread
+/// is in it, or this process has left); MUSTER_ERR_INVALID (`timeout_ms`). If the job is aborted it returns
+/// MUSTER_ERR_ABORTED, each time. If a node is lost without recovery, or its launcher does not start it again, it
+/// returns that first cause, MUSTER_ERR_PEER_LOST. While the scheduler is away it says so after a second or two.
 ///
-/// With recovery (MS_ENABLE_RECOVERY=1, MS_RECOVERY_PATH) this is also how survivors of a loss go on: the epoch begins once every
-/// lost node has been started again, with the same node id or the same rank from its launcher, and has called muster_init, which
-/// returns in the new epoch. It returns the newest epoch (muster_epoch), and may have skipped some. Work that a loss interrupted
-/// is the program's to repeat: agree on the newest state that all have, by an allreduce of its number with MUSTER_MIN. A node
-/// that others have replaced, or given up while it was silent, gets MUSTER_ERR_FENCED, each time. Groups that were made go on
-/// under their handles; a node that comes back makes them again in the order in which it first did, without the others taking
-/// part. Where it calls the other of muster_group_create and muster_group_split, or passes another list of ranks, that is
-/// MUSTER_ERR_MISMATCH, and revokes parent on all its members, as a mismatch does: their groups are not the same any more. (Colour and
-/// key are not compared: it comes to be where it was.) Operations (muster_op_create) are its process's: it creates them again.
+/// With recovery (MS_ENABLE_RECOVERY=1, MS_RECOVERY_PATH) this is also how survivors of a loss go on. Every lost node
+/// must be started again, with the same node id or the same rank from its launcher, and call muster_init. Then the
+/// epoch begins, and muster_init returns there. muster_recover returns in the newest epoch (muster_epoch), and may
+/// have skipped some. Work that a loss interrupted is the program's to repeat: agree on the newest state that all
+/// have, by an allreduce of its number with MUSTER_MIN. A node that others have replaced, or given up while it was
+/// silent, gets MUSTER_ERR_FENCED, each time. Groups that were made go on under their handles; a node that comes back
+/// makes them again in the order in which it first did, without the others taking part. If it calls the other of
+/// muster_group_create and muster_group_split, or passes another list of ranks, that is MUSTER_ERR_MISMATCH. As every
+/// mismatch it revokes parent on all its members, for their groups are not the same any more. (Colour and key are not
+/// compared: it comes to be where it was.) Operations (muster_op_create) are its process's: it creates them again.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster.
@@ -149,8 +153,9 @@ pub unsafe extern "C" fn muster_recover(cluster: *mut muster_cluster_t, timeout_
 }
 
 /// Frees a cluster, and its built-in groups with it. Accepts NULL. Without muster_finalize before it, the others lose
-/// this node; a scheduler that this process hosts ends with it, with recovery such that the job goes on when this node is
-/// started again, and without recovery for good. When the last handle has been freed no thread and no descriptor of the library is left.
+/// this node. A scheduler that this process hosts ends with it. With recovery the job goes on when this node is
+/// started again; without recovery it has ended for good. When the last handle has been freed no thread and no
+/// descriptor of the library is left.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster that no other thread is using, and is not to be used any more.

@@ -140,18 +140,19 @@ unsafe fn start(
 /// the same group which asks for this rank (or any) and this tag (or any). Messages from one rank to another do not overtake
 /// each other: of two that a receive fits the one that was sent first is received first.
 ///
-/// Up to 64 KiB a message is eager: this returns when the system has taken it, and the receiver keeps it until it is
-/// received (up to 16 MiB of one sender's; what is beyond waits as longer ones do). A longer one waits for its receive.
-/// To oneself, where no receive is posted for it, an eager message is kept (MUSTER_ERR_LIMIT beyond the 16 MiB), and a
-/// longer one is MUSTER_ERR_STATE.
+/// A message of up to 64 KiB is eager: this returns when the system has taken it, and the receiver keeps it until it
+/// is received. A receiver keeps up to 16 MiB of one sender's; what is beyond waits as longer ones do. A longer one
+/// waits for its receive. To oneself, where no receive is posted for it, an eager message is kept (MUSTER_ERR_LIMIT
+/// beyond the 16 MiB), and a longer one is MUSTER_ERR_STATE.
 ///
 /// Messages take no turn among collectives, and progress beside them. `in` may be NULL where `count` is 0, and is the
 /// caller's again when this returns. Blocking, at most for the group's time-out: MUSTER_ERR_TIMEOUT (the message may
-/// still arrive if a part of it had gone), which ends this call alone. MUSTER_ERR_MISMATCH if a message that waited for
-/// its receive met one of another element type, or for fewer elements; MUSTER_ERR_ABORTED if that receive was given up
-/// in the middle; MUSTER_ERR_PEER_LEFT if the receiver has left: these end this call alone, too. A lost peer, damaged
-/// data or a broken link revokes the group, and a revoked group or a broken cluster ends this call with its first
-/// cause, as muster_barrier. A process that is no member of the group gets MUSTER_ERR_INVALID. Thread-safe.
+/// still arrive if a part of it had gone), which ends this call alone. These end this call alone, too:
+/// MUSTER_ERR_MISMATCH if a message that waited for its receive met one of another element type, or for fewer
+/// elements; MUSTER_ERR_ABORTED if that receive was given up in the middle; MUSTER_ERR_PEER_LEFT if the receiver has
+/// left. A lost peer, damaged data or a broken link revokes the group, and a revoked group or a broken cluster ends
+/// this call with its first cause, as muster_barrier. A process that is no member of the group gets
+/// MUSTER_ERR_INVALID. Thread-safe.
 ///
 /// # Safety
 /// `group` must be NULL or a live group; `in` must be readable for `count` elements, or NULL, and nobody may write to it
@@ -179,9 +180,9 @@ pub unsafe extern "C" fn muster_send(
 /// this call alone. `out` may be NULL where `count` is 0; what lies beyond the elements that came is not touched. After
 /// an error its contents are undefined.
 ///
-/// Blocking, time-out and errors as muster_send; MUSTER_ERR_PEER_LEFT if the sender has left and nothing of it waits
-/// (any source: when this rank hears that the last of all others has left); MUSTER_ERR_ABORTED if the sender gave up in
-/// the middle. Thread-safe.
+/// Blocking, time-out and errors as muster_send. MUSTER_ERR_PEER_LEFT if the sender has left and nothing of it waits;
+/// for any source, when this rank hears that the last of all others has left. MUSTER_ERR_ABORTED if the sender gave up
+/// in the middle. Thread-safe.
 ///
 /// # Safety
 /// `group` must be NULL or a live group; `out` must be writable for `count` elements, or NULL, and nobody else may use it

@@ -80,7 +80,7 @@ impl Report {
 const LEAST: usize = std::mem::size_of::<i32>();
 
 impl muster_request_t {
-    /// A pointer for the caller, who frees it.
+    /// A pointer for the caller, to be freed.
     pub(super) fn give(request: Request) -> *mut muster_request_t {
         muster_request_t::give_reporting(request, Report::NONE)
     }
@@ -115,10 +115,11 @@ fn test(request: &Request) -> Option<Outcome> {
 /// Asks whether the operation has ended: MUSTER_IN_PROGRESS while it goes on, MUSTER_OK once it is done, or its error, with
 /// its sentence in muster_last_error. Says the same again however often it is asked.
 ///
-/// Operations go on by themselves: nobody need ask for that. A test between pieces of other work only looks. Never waits for the
-/// end, but a thread that does nothing but test, for which this may be one request or many, keeps the processor from the thread
-/// that does the work: after some tests that found nothing within microseconds it lets others run (sched_yield), and sleeps for
-/// 0.1 ms at most, or until the end, where processors are short. A caller that can wait does better with muster_request_wait.
+/// Operations go on by themselves: nobody need ask for that. A test between pieces of other work only looks. Never
+/// waits for the end. But a thread that does nothing but test, one request or many, keeps the processor from the
+/// thread that does the work. So after some tests that found nothing within microseconds this lets others run
+/// (sched_yield). Where processors are short it sleeps for 0.1 ms at most, or until the end. A caller that can wait
+/// does better with muster_request_wait.
 ///
 /// # Safety
 /// `request` must be NULL or a live request.
@@ -130,8 +131,8 @@ pub unsafe extern "C" fn muster_request_test(request: *mut muster_request_t) -> 
     })
 }
 
-/// Waits until the operation has ended, and answers as muster_request_test; MUSTER_IN_PROGRESS if it goes on after
-/// `timeout_ms`, which ends the waiting but not the operation, so that one can wait again.
+/// Waits until the operation has ended, and answers as muster_request_test. MUSTER_IN_PROGRESS if it goes on after
+/// `timeout_ms`: that ends the wait but not the operation, and the caller may wait again.
 ///
 /// `timeout_ms` is -1 or INT64_MAX to wait for the operation's own end, which its group's time-out bounds, 0 to ask
 /// only. Blocking.
@@ -160,8 +161,8 @@ pub unsafe extern "C" fn muster_request_wait(request: *mut muster_request_t, tim
 ///
 /// A message ends so as long as it has not met its other half; otherwise it ends as it would have.
 ///
-/// A collective cannot be taken back by one rank alone: cancelling one that has not ended, begun or not, revokes its group,
-/// and every rank's calls on it return MUSTER_ERR_ABORTED with this rank's name. May wait up to 250 ms for the scheduler's
+/// One rank alone cannot take a collective back. Cancelling one that has not ended, begun or not, revokes its group:
+/// every rank's calls on it return MUSTER_ERR_ABORTED with this rank's name. May wait up to 250 ms for the scheduler's
 /// word. MUSTER_OK if the wish was taken note of.
 ///
 /// # Safety

@@ -86,8 +86,9 @@ pub unsafe extern "C" fn muster_scheduler_wait(scheduler: *mut muster_scheduler_
     })
 }
 
-/// Ends the job for whoever is still in it (MUSTER_ERR_ABORTED there), and waits until the scheduler has ended.
-/// MUSTER_OK also when the job had ended before. With recovery its journal's disk has 30 s for what is still to be written.
+/// Ends the job for all nodes that are still in it (MUSTER_ERR_ABORTED there), and waits until the scheduler has
+/// ended. MUSTER_OK also when the job had ended before. With recovery its journal's disk has 30 s for what is still to
+/// be written.
 ///
 /// # Safety
 /// `scheduler` must be NULL or a live scheduler.

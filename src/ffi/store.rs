@@ -23,16 +23,17 @@ fn give_bytes(bytes: &[u8]) -> Result<*mut c_void> {
 }
 
 /// Sets a key to `len` bytes. Returns when the scheduler has it; from then on every node's get finds it. Keys are
-/// strings of 1 to 4,096 bytes, values arbitrary bytes of up to 16 MiB, all together up to 256 MiB (settings
-/// store_key_limit, store_value_limit, store_total_limit, of which the scheduler's count); beyond, MUSTER_ERR_LIMIT; an
-/// empty key is MUSTER_ERR_INVALID. `value` may be NULL where `len` is 0.
+/// strings of 1 to 4,096 bytes, values arbitrary bytes of up to 16 MiB, all together up to 256 MiB. (The settings
+/// store_key_limit, store_value_limit and store_total_limit change that; the scheduler's count.) Beyond, it is
+/// MUSTER_ERR_LIMIT. An empty key is MUSTER_ERR_INVALID. `value` may be NULL where `len` is 0.
 ///
-/// Every call on the store waits for the scheduler's answer: muster_store_get and muster_store_wait for as long as they
-/// are told, the others, and those that try once, for 300 s at most. Then it returns MUSTER_ERR_TIMEOUT, or
-/// MUSTER_ERR_UNREACHABLE where the scheduler is away: without recovery already when that has not been heard for the
-/// heartbeat time-out and takes no connection, for what it kept does not come back. In a broken cluster it returns the first cause, after
-/// muster_finalize MUSTER_ERR_STATE. No error of the store revokes anything. With recovery a call that was under way when a node was
-/// lost, and waits for nobody but the scheduler, still gets its answer.
+/// Every call on the store waits for the scheduler's answer. muster_store_get and muster_store_wait wait for as long
+/// as they are told. The others, and those that try once, wait for 300 s at most. Then it returns MUSTER_ERR_TIMEOUT,
+/// or MUSTER_ERR_UNREACHABLE where the scheduler is away. Without recovery it returns the latter as soon as the
+/// scheduler has not been heard for the heartbeat time-out and takes no connection, for what it kept does not come
+/// back. In a broken cluster it returns the first cause, after muster_finalize MUSTER_ERR_STATE. No error of the store
+/// revokes anything. With recovery a call that was under way when a node was lost, and waits for nobody but the
+/// scheduler, still gets its answer.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster, `key` NULL or a string, `value` readable for `len` bytes or NULL.
@@ -109,7 +110,7 @@ pub unsafe extern "C" fn muster_store_add(
     })
 }
 
-/// Sets a key to `desired` if its value is `expected` (a key that is not there counts as empty), and gives what it is
+/// Sets a key to `desired` if its value is `expected`; a key that is not there counts as empty. Gives its value
 /// afterwards to `current` and `clen`: `desired`, or what was there instead. Freed with muster_free; both may be NULL.
 /// Happens exactly once.
 ///
