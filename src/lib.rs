@@ -1,4 +1,4 @@
-//! muster turns a set of processes into a cluster: a scheduler gathers them over TCP and gives each a rank; from then
+//! muster turns a set of processes into a cluster. A scheduler gathers them over TCP and gives each a rank. From then
 //! on they run host collectives and keep a small shared store. The product is the C ABI in `include/muster.h`.
 //!
 //! The modules, from the ground up; imports point down only (`tests/house.rs` holds them to it):

@@ -56,8 +56,9 @@ pub struct Failure {
     pub status: Status,
     /// The one that caused it, where that is known.
     pub culprit: Option<Culprit>,
-    /// What happened, in words: the end of the sentence that begins with the culprit, or the whole of it; of ranks that called
-    /// different collectives (`Mismatch`) the whole of it, too, which names the culprit behind what most of them called.
+    /// What happened, in words. It is the end of the sentence that begins with the culprit, or the whole of it. For
+    /// ranks that called different collectives (`Mismatch`) it is the whole, which tells what most of them called
+    /// before it names the culprit.
     pub cause: String,
     /// The epoch in which it happened.
     pub epoch: Epoch,
@@ -78,7 +79,7 @@ impl Failure {
         self
     }
 
-    /// The same as the others know it: whom they call lost passes their words on, and not its own.
+    /// The same as the others know it. A node that they call lost passes their words on, and not its own.
     pub fn to_others(mut self) -> Failure {
         if let Some(cause) = self.cause.strip_prefix(GIVEN_UP).filter(|_| self.status == Status::Fenced) {
             (self.status, self.cause) = (Status::PeerLost, cause.to_owned());

@@ -1,8 +1,8 @@
 //! What grows by a count or a size that a caller or the wire gives is tried first, and refused where there is no memory for it.
 //!
-//! Small things of a fixed size are not tried one by one: an allocation that fails ends the process. So whoever is about to make a
-//! few of them has room for them tried, and with it a reserve ([`with_reserve`]), of which the error's own words are made where all
-//! else is used up.
+//! Small things of a fixed size are not tried one by one: an allocation that fails ends the process. So code that is
+//! about to make a few of them first tries whether there is room for them and for a reserve ([`with_reserve`]). From
+//! that reserve the error's own words are made where all else is used up.
 
 use super::{Error, Result, Status};
 use std::collections::TryReserveError;

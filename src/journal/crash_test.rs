@@ -12,7 +12,7 @@ fn outcome(disk: &MemoryDisk, seed: u64) -> Contents {
     all(&open(disk).unwrap_or_else(|error| panic!("seed {seed}: {error}")))
 }
 
-/// Dies in the middle of each operation of `work`, by several seeds; what is left must be one of `allowed`, and the
+/// Dies in the middle of each operation of `work`, by several seeds. What is left must be one of `allowed`, and the
 /// last of them once `work` has come to its end. Each of them must be left at times.
 fn die_everywhere(prepare: impl Fn(&mut Journal), work: impl Fn(&mut Journal) -> Result<()>, allowed: &[&[&[u8]]]) {
     let mut left = vec![0; allowed.len()];

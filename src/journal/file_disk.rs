@@ -1,8 +1,10 @@
 //! The recovery directory on a real disk.
 //!
-//! Invariants: the directory is made with mode 0700 where it is missing, and durable in its parent; every file has mode
-//! 0600, and one that is laxer is mended when it is opened; symbolic links are not followed; a file that stays open is
-//! opened through the [`Keep`] that the caller gives. Tested in `file_disk_test.rs`.
+//! Invariants:
+//! - A missing directory is made with mode 0700, and durable in its parent.
+//! - Every file has mode 0600, and one that is laxer is mended when it is opened.
+//! - Symbolic links are not followed.
+//! - A file that stays open is opened through the [`Keep`] that the caller gives. Tested in `file_disk_test.rs`.
 
 use super::disk::{refused, Appender, Disk, Locked};
 use crate::error::Result;
@@ -24,8 +26,8 @@ const OWNER_WAIT: Duration = Duration::from_millis(100);
 /// A file that stays open.
 pub type Kept = Box<dyn Deref<Target = File> + Send>;
 
-/// Opens a file that stays open, so that it is among the descriptors that a forked child closes: a child that lives
-/// longer than this process would otherwise keep its lock.
+/// Opens a file that stays open, so that it is among the descriptors that a forked child closes. Otherwise a child
+/// that lives longer than this process would keep its lock.
 pub type Keep = fn(&mut dyn FnMut() -> io::Result<File>) -> io::Result<Kept>;
 
 /// A directory of the file system.
@@ -190,7 +192,8 @@ impl Appender for OpenFile {
     }
 }
 
-/// The lock's file stays when the lock goes: who has it open must not lock a file that nobody else finds any more.
+/// The lock's file stays when the lock goes: a process that has it open must not lock a file that nobody else finds
+/// any more.
 struct FileLock {
     file: Kept,
     pid: u32,

@@ -1,7 +1,7 @@
 //! A node's identity file: by what it proves, after a restart, that it is the same node.
 //!
-//! A node stores its next token beside its current one before it registers with the next, so that it has the one that
-//! the scheduler knows whenever either of them dies in between.
+//! A node stores its next token beside its current one before it registers with the next. So it has the one that the
+//! scheduler knows, even if either of them dies in between.
 //!
 //! | bytes | what |
 //! | --- | --- |
@@ -11,7 +11,7 @@
 //!
 //! Version 1, which no release has written, had no place for other jobs' entries: it is refused like any other version.
 //!
-//! Invariants: a file is replaced as a whole, durably; a node reads its own file only, for distinct ids have distinct
+//! Invariants: a file is replaced as a whole, durably. A node reads its own file only: distinct ids have distinct
 //! names (beyond [`ESCAPED_MAX`] by a hash of 128 bits), and the id in it must be its own. Deliberately absent: making
 //! tokens, and any decision about them. Tested in `identity_test.rs`.
 
@@ -35,7 +35,7 @@ pub type Token = [u8; 32];
 /// What a node keeps beyond its life.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Whose it is.
+    /// The node that it belongs to.
     pub node_id: String,
     /// Of the job that it was started for last.
     pub own: Entry,
@@ -55,8 +55,8 @@ pub struct Entry {
 }
 
 impl Identity {
-    /// Keeps every other start with this node id and this directory away until the result is dropped: of two that read and then
-    /// write at once one would lose what the other has kept. Nobody waits for it.
+    /// Keeps every other start with this node id and this directory away until the result is dropped. If two read and
+    /// then write at once, one would lose what the other has kept. Nobody waits for it.
     pub fn lock(disk: &dyn Disk, node_id: &str) -> Result<Locked> {
         let name = format!("{}.lock", file_name(node_id));
         tried(disk, "lock", &name, disk.lock(&name, &format!("{}\n", std::process::id())))

@@ -5,7 +5,7 @@
 //!
 //! Invariants
 //! - A new file is whole and durable before it takes the journal's name, and the name is durable before anything is
-//!   appended: after a crash the journal is the old file or the new one.
+//!   appended. So after a crash the journal is the old file or the new one.
 //! - `synced`, which every record carries, never runs ahead of what a sync has returned for (`record.rs` builds on it).
 //! - The first error of the disk is the last: it is given again at every later call, and nothing is written or synced
 //!   any more. The next start reads what became durable.
@@ -113,8 +113,8 @@ impl Journal {
             let (path, end) = (path.display(), scan.end);
             format!("{path}: {torn} bytes at offset {end} were being written when the scheduler ended, and are cut off")
         });
-        // What is read may be in the system's memory only: the last scheduler died before it synced it, or its sync failed,
-        // and a later one of that file would not say so again. So it is written anew.
+        // What is read may be in the system's memory only. Perhaps the last scheduler died before it synced it, or its
+        // sync failed; a later sync of that file would not say so again. So it is written anew.
         let begun = begin(&*disk, salt, scan.payloads.iter().map(|payload| &bytes[payload.clone()]))?;
         // What was appended cannot be told from a snapshot any more, after several starts at the latest: the next rewrite shows
         // how much one takes.
@@ -176,8 +176,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Whether somebody has removed the file, or put another in its place, as of the last sync: what is appended then is found
-    /// by nobody any more, until [`Journal::rewrite`] makes a new one.
+    /// Whether somebody has removed the file, or put another in its place, as of the last sync. Nobody finds what is
+    /// appended then, until [`Journal::rewrite`] makes a new file.
     pub fn is_displaced(&self) -> bool {
         self.displaced
     }

@@ -9,9 +9,11 @@
 //! | [`identity`] | a node's tokens and job, under its node id |
 //! | [`format`] | what both kinds of file begin with |
 //!
-//! Invariants: what a sync has returned for is read again, or opening fails and says where the file is damaged; what is
-//! read is what was written, in order; a file that is replaced is the old one or the new one after a crash at any point;
-//! after a failed write or sync a journal does nothing more, for a second sync would claim what the first has lost.
+//! Invariants:
+//! - What a sync has returned for is read again, or opening fails and says where the file is damaged.
+//! - What is read is what was written, in order.
+//! - A file that is replaced is the old one or the new one after a crash at any point.
+//! - After a failed write or sync a journal does nothing more, for a second sync would claim what the first has lost.
 //!
 //! Deliberately absent: what a record means, when to sync and who waits for it, threads, and randomness (the salt is an
 //! argument). Errors carry `Status::Journal`, say what was tried on which path, and what would be right.

@@ -14,15 +14,16 @@
 //! A file takes its name when head, first records (a snapshot) and the *mark* behind them are durable. What follows is
 //! appended in batches, and nothing is promised of a batch before it is synced.
 //!
-//! **Tail or middle.** After a crash of the machine what was synced is there, and of the rest any sector may be new, old,
+//! **Tail or middle.** After a crash of the machine what was synced is there. Of the rest any sector may be new, old,
 //! zero or missing, whatever lies behind it. So the first record that is not whole is
-//! - damage, if it lies before the mark, or if any whole record behind it says that the file was synced beyond it: then it
-//!   had been durable, and something promised is lost;
+//! - damage, if it lies before the mark, or if any whole record behind it says that the file was synced beyond it.
+//!   Then it had been durable, and something promised is lost;
 //! - else the tail of the last batch that was never synced: it is cut off, with whatever lies behind it.
 //!
-//! Whole records behind it are found at any offset, also where bytes were lost or added before them, so that neither a damaged
-//! length nor a shift hides one. The salt goes into each checksum, so that what an older file left on the disk is not taken for
-//! one; nor is a payload: bytes of this file that are copied into it come from before, and say nothing of what lies behind them.
+//! Whole records behind it are found at any offset, also where bytes were lost or added before them, so that neither a
+//! damaged length nor a shift hides one. The salt goes into each checksum, so that what an older file left on the disk
+//! is not taken for a record. Nor is a payload that has a copy of this file's own bytes: these come from before, and
+//! say nothing of what lies behind them.
 //!
 //! What this can't see: damage to the very last batch after it was synced looks like a torn tail until another batch
 //! stands behind it. Opening says what it cuts off. Tested in `record_test.rs`.

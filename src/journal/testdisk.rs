@@ -2,8 +2,9 @@
 //!
 //! There are two states of everything, the one that programs see and the durable one, and two ends of a life. When the
 //! *process* dies ([`MemoryDisk::kill`]) what it has written stays. When the *machine* does ([`MemoryDisk::crash`])
-//! names go back to the durable ones, but for any of the changes since; and each sector that was written since is new,
-//! old, zero or garbage, and the file's length one in between. A handle of an earlier life does nothing any more.
+//! names go back to the durable ones, except that any of the changes since may be kept. Each sector that was written
+//! since is new, old, zero or garbage. The file's length is one in between. A handle of an earlier life does nothing
+//! any more.
 //!
 //! Faults: a crash in the middle of any operation, a full disk, refusals, a sync that fails and loses what it was to
 //! save. All but refusals end with the life that they were planned for. Invariant: a seed decides everything.

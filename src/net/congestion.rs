@@ -1,9 +1,9 @@
 //! How TCP decides how much it sends at a time (`TCP_CONGESTION`, tcp(7)), where both ends are on one host.
 //!
-//! There is no path to share there, and what paces the sender only holds it up: where BBR is the system's default, an
-//! allreduce of 1 MiB among 8 ranks of one host takes half as long again. Reno is in every Linux, may be chosen by anybody,
-//! and does not pace. It is chosen before a connection is made, for BBR, once begun, has the kernel pace for good; so a
-//! listener chooses it for all, and who comes from another host is given the system's choice back.
+//! There is no path to share there, and pacing only holds the sender up. Where BBR is the system's default, an
+//! allreduce of 1 MiB among 8 ranks of one host takes half as long again. Reno is in every Linux, may be chosen by
+//! anybody, and does not pace. It is chosen before a connection is made, for once BBR has begun the kernel paces for
+//! good. So a listener chooses it for all, and gives a connection from another host the system's choice back.
 
 use super::call::check;
 use super::interface::address_towards;

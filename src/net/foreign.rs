@@ -1,10 +1,11 @@
-//! Writing to a descriptor that is the program's, such as its standard error: never with a wait that nothing ends, and without
-//! a change to its flags, which belong to whoever opened it.
+//! Writing to a descriptor that is the program's, such as its standard error. No wait is without an end, and the
+//! descriptor's flags stay as they are: they belong to the one that opened it.
 //!
-//! A pipe and a socket take what fits, or say that they are full: they are asked so for each call. (Several processes share one
-//! pipe, so that to poll first would not do.) A terminal and a file are polled before, and may still keep a call: a
-//! terminal that is held meanwhile, a file whose disk does not answer. So this is for a thread that can be left behind. It
-//! must also have SIGPIPE blocked, as the threads of [`super::thread`] have: a reader that has gone is an error here.
+//! A pipe and a socket take what fits, or say that they are full: they are asked so for each call. (Several processes
+//! share one pipe, so to poll first would not do.) A terminal and a file are polled before. They may still keep a
+//! call, if the terminal is held meanwhile, or the file's disk does not answer. So this is for a thread that can be
+//! left behind. It must also have SIGPIPE blocked, as the threads of [`super::thread`] have: a reader that has gone is
+//! an error here.
 
 use super::call::check;
 use std::io;

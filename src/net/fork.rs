@@ -1,19 +1,19 @@
 //! The process-wide table of our descriptors, which a forked child must close.
 //!
-//! A child that kept a copy of our sockets would keep the connections of its parent alive beyond the parent's death, and
-//! so hide it. So every descriptor that `net` makes is held in a [`Guarded`], which enters it into the table; a handler
-//! that `fork` runs in the child closes them all before `fork` returns there.
+//! A child that kept a copy of our sockets would keep the connections of its parent alive beyond the parent's death,
+//! and so hide it. So every descriptor that `net` makes is held in a [`Guarded`], which enters it into the table. A
+//! handler that `fork` runs in the child closes them all before `fork` returns there.
 //!
 //! Invariants
 //! - A descriptor is created and entered, and is taken out and closed, under the table's lock; `fork` takes the same
 //!   lock first. So a child never holds a descriptor of ours that is not in the table.
-//! - In a child the descriptors of its parent's objects are gone and their numbers may belong to others: each object
-//!   remembers the [`generation`] in which it was made, and dropping an inherited one closes nothing.
+//! - In a child the descriptors of its parent's objects are gone, and their numbers may belong to others. So each
+//!   object remembers the [`generation`] in which it was made, and dropping an inherited one closes nothing.
 //! - The handlers use no allocation and no lock but the table's.
 //! - No descriptor of ours has one of the numbers 0 to 2 ([`super::standard`]).
 //!
-//! The handlers are registered through the C library's static `pthread_atfork` (libc_nonshared.a), which passes the
-//! `__dso_handle` of the object that it is linked into: `dlclose` of the shared library takes them away again. The
+//! The handlers are registered through the C library's static `pthread_atfork` (libc_nonshared.a). It passes the
+//! `__dso_handle` of the object that it is linked into, so `dlclose` of the shared library takes them away again. The
 //! shared library must therefore import `__register_atfork`, never a dynamic `pthread_atfork`.
 //!
 //! Not covered, because no handler runs there: `vfork`, `posix_spawn` (both exec at once, and all our descriptors are

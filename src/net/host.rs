@@ -88,8 +88,8 @@ pub fn start_ticks(pid: u32) -> u64 {
 /// How far the way up from a process is followed.
 const ANCESTORS_MAX: usize = 64;
 
-/// The command line of the process that started this one, of the one that started that, and so on, as far as the kernel
-/// tells: arguments that end with a zero byte each. Of one whose command line it keeps to itself it is empty.
+/// The command lines of this process's ancestors, the nearest first, as far as the kernel tells. Each argument ends
+/// with a zero byte. Of one whose command line it keeps to itself it is empty.
 pub fn ancestors() -> Vec<Vec<u8>> {
     let mut lines = Vec::new();
     let mut pid = std::os::unix::process::parent_id();
@@ -116,8 +116,8 @@ pub enum Liveness {
 /// Whether the process that had this number and start time still lives. Without a start time (0) another process of the
 /// same number is taken for it.
 ///
-/// A process closes its sockets shortly before the kernel calls it dead. So that whoever has just seen a connection end
-/// is not told "alive", one whose threads are all on their way out is gone.
+/// A process closes its sockets shortly before the kernel calls it dead. A process whose threads are all on their way
+/// out counts as gone. So a caller that has just seen its connection end is not told "alive".
 pub fn alive(pid: u32, start_ticks: u64) -> Liveness {
     if pid == 0 {
         return Liveness::Unknown;

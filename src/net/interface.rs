@@ -6,7 +6,7 @@ use super::fork::Guarded;
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
-/// The address of this host from which packets to `target` leave: the one to advertise to those who are there, too.
+/// The address of this host from which packets to `target` leave. It is the one to advertise to nodes on that network.
 pub fn address_towards(target: SocketAddr) -> io::Result<IpAddr> {
     let any: IpAddr = if target.is_ipv4() { [0u8; 4].into() } else { [0u8; 16].into() };
     let socket = Guarded::create(|| UdpSocket::bind((any, 0)))?;

@@ -32,9 +32,9 @@ pub fn room_for(connections: u64) -> Result<()> {
     Err(Error::new(Status::Limit, why))
 }
 
-/// Has the kernel make its table of descriptors so long that this number has a place. Where threads share the table the kernel
-/// waits for all processors each time it grows (synchronize_rcu in fs/file.c), and nobody accepts meanwhile: with thousands that
-/// connect at once the backlog overflows, and those that it drops come again a second later.
+/// Has the kernel make its table of descriptors so long that this number has a place. Where threads share the table
+/// the kernel waits for all processors each time it grows (synchronize_rcu in fs/file.c), and nobody accepts
+/// meanwhile. If thousands connect at once the backlog overflows, and those that it drops come again a second later.
 fn lengthen_table(number: u64) {
     let Ok(any) = Waker::new() else { return };
     // A failure costs time later, and nothing else.

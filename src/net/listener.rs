@@ -1,7 +1,7 @@
 //! The listening sockets of one process: several addresses, one port.
 //!
-//! Invariants: SO_REUSEADDR and never SO_REUSEPORT, so that a port in use is an error at once; an IPv6 socket takes IPv6
-//! only, so that both families can be bound side by side.
+//! Invariants: SO_REUSEADDR and never SO_REUSEPORT, so that a port in use is an error at once. An IPv6 socket takes
+//! IPv6 only, so that both families can be bound side by side.
 //!
 //! Deliberately not here: any limit on how many connections are open, and what becomes of them. Tested in
 //! `listener_test.rs`, the want of descriptors in a child process.

@@ -1,7 +1,7 @@
 //! Sleeping until a transport, a listener or a waker is ready.
 //!
 //! Reports edges, under the token with which a thing was registered. A report is a hint, never a promise: a thing that
-//! was closed or moved to another poller since may still be reported, so do not give a token to something new while
+//! was closed or moved to another poller since may still be reported. So do not give a token to something new while
 //! reports of the old may be under way, and ignore tokens that you do not know.
 //!
 //! Deliberately not here: timers (their owner computes the time-out) and any table of tokens. Tested in
@@ -20,7 +20,7 @@ const MAX_REPORTS: usize = 1024;
 /// One report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ready {
-    /// Who.
+    /// What is ready.
     pub token: Token,
     /// Bytes, a connection, the peer's end or an error can be read.
     pub readable: bool,

@@ -1,11 +1,12 @@
 //! From a host's name, or an address as people write it, to socket addresses.
 //!
-//! Literal addresses need no lookup. A name goes through the C library's `getaddrinfo`, which reads /etc/hosts and asks
-//! name servers, and which nothing can interrupt. So it runs on a thread of its own, for which the caller waits until its
-//! time is up. As a rule the thread has ended when `resolve` returns. Where the time is up before, the lookup is
-//! abandoned: its thread ends when the name servers' own time-outs are over (10 to 40 s as they are usually set), touches
-//! nothing of ours, and until then the shared library must stay mapped. `resolve` then pins it, so that a `dlclose` does
-//! not pull the code away under that thread. Only a disk that does not return makes a thread outlast the last handle, too.
+//! Literal addresses need no lookup. A name goes through the C library's `getaddrinfo`, which reads /etc/hosts and
+//! asks name servers, and which nothing can interrupt. So it runs on a thread of its own, for which the caller waits
+//! until its time is up. As a rule the thread has ended when `resolve` returns. If the time is up before, the lookup
+//! is abandoned. Its thread touches nothing of ours. It ends when the name servers' own time-outs are over (10 to 40 s
+//! as they are usually set), and until then the shared library must stay mapped. `resolve` then pins it, so that a
+//! `dlclose` does not pull the code away under that thread. Only a disk that does not return makes a thread outlast
+//! the last handle, too.
 
 use super::{fork, thread};
 use crate::error::{Error, Result, Status};

@@ -32,7 +32,7 @@ pub trait Signs {
     /// seldom from the first.
     fn send_again_evenly(&mut self) {}
 
-    /// Has our kernel take no more once about so many bytes wait in it to be sent: what is urgent and written later waits
-    /// behind no more than these and what is under way.
+    /// Has our kernel take no more once about so many bytes wait in it to be sent. So urgent bytes that are written
+    /// later wait only behind these and what is under way.
     fn bound_unsent(&mut self, _bytes: u32) {}
 }

@@ -1,12 +1,12 @@
 //! The numbers 0 to 2 are never those of our descriptors.
 //!
-//! A program may run without standard streams. The next descriptor that anybody opens then gets such a number, and were it
-//! ours, what the program (or a log line of ours) writes to its standard error would go out on a connection. So while
-//! something of ours is opened something else stands in the closed ones: a timer that never runs, which can neither be written
-//! to nor read, as if the number were still closed.
+//! A program may run without standard streams. The next descriptor that anybody opens then gets such a number. If it
+//! were ours, what the program (or a log line of ours) writes to its standard error would go out on a connection. So
+//! while something of ours is opened a timer that never runs stands in the closed ones. It can neither be written to
+//! nor read, as if the number were still closed.
 //!
-//! What the program opens under such a number meanwhile, from another thread, may get another number; what it puts there
-//! with `dup2` stays, but for one that comes in between the last look and the close.
+//! What the program opens meanwhile, from another thread, may get another number. What it puts there with `dup2`
+//! stays, unless that comes in between the last look and the close.
 //!
 //! The state is part of the table in [`super::fork`], and changes under its lock. Tested in `standard_test.rs`, in children without
 //! standard streams.

@@ -32,8 +32,8 @@ pub(super) fn acknowledged(fd: &impl AsRawFd) -> Acknowledged {
     info.map_or(Acknowledged::default(), |info| Acknowledged { bytes: info.tcpi_bytes_acked, owes: owes(&info) })
 }
 
-/// What is under way is to be acknowledged. Where there is no room for it any more, that it was sent last is to be answered; what
-/// else the peer sends says nothing, for it may be sent again and again because we are not heard.
+/// What is under way is to be acknowledged. If there is no room for it any more, what was sent last is to be answered.
+/// What else the peer sends says nothing, for it may be sent again and again because we are not heard.
 fn owes(info: &libc::tcp_info) -> bool {
     let is_answered = info.tcpi_snd_wnd == 0 && info.tcpi_last_ack_recv <= info.tcpi_last_data_sent;
     (info.tcpi_unacked > 0 && !is_answered) || info.tcpi_probes > 1
@@ -48,8 +48,8 @@ pub(super) fn ask_for_signs(fd: &impl AsRawFd, within: Duration) -> io::Result<(
     set_option(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1)
 }
 
-/// Has the kernel send what few packets are not acknowledged again evenly at first (six times, after 0.2 s each where the network
-/// is quick), and ever more seldom only then: so that a trouble of the network is over soon after it has passed.
+/// Has the kernel resend a few unacknowledged packets evenly at first (six times, after 0.2 s each where the network
+/// is quick), and ever more seldom only then. So a trouble of the network is over soon after it has passed.
 pub(super) fn send_again_evenly(fd: &impl AsRawFd) -> io::Result<()> {
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_THIN_LINEAR_TIMEOUTS, 1)
 }

@@ -1,7 +1,7 @@
 //! Forked children for tests.
 //!
-//! A child of a test program has one thread and the locks of many: its body may call what is safe after a fork from a
-//! program with threads (the C library's allocator is), and ends with an exit code, or with 99 if it panics.
+//! A child of a test program has one thread and the locks of many. So its body may only call what is safe after a fork
+//! from a program with threads (the C library's allocator is). It ends with an exit code, or with 99 if it panics.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 

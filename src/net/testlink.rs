@@ -1,9 +1,9 @@
 //! A link for tests that uses every freedom that the contract of [`Transport`] leaves, over a real TCP connection.
 //!
 //! - It takes and gives at most a few bytes (by default one) per call, so that every frame is cut at every place.
-//! - About every other call says `WouldBlock` although it could go on. Where only the poller could then tell its user to
-//!   try again, it makes the poller report the token once more, so that a user who keeps to the rules always goes on,
-//!   and one who sleeps without having seen `WouldBlock`, or does not sleep but never looks again, is found out.
+//! - About every other call says `WouldBlock` although it could go on. If only the poller could then tell its user to
+//!   try again, it makes the poller report the token once more. So a user that keeps to the rules always goes on. A
+//!   user that sleeps without having seen `WouldBlock`, or that does not sleep but never looks again, is found out.
 //! - It reads ahead into itself: `holds_readable` is true for bytes of which the poller knows nothing more.
 //! - It holds written bytes until `flush`, or until it holds many.
 //!

@@ -1,24 +1,24 @@
 //! The contract of a link: an ordered stream of bytes to one other process.
 //!
 //! A [`Transport`] never blocks and never raises SIGPIPE; interrupted calls are repeated inside. It may hold bytes in
-//! both directions (TLS records, a test link), and whoever uses it must not need to know which kind it is. The rules:
+//! both directions (TLS records, a test link). Its user must not need to know which kind it is. The rules:
 //!
-//! **Reading.** `read` until `WouldBlock`. Then, if `holds_readable()` is false, wait for the poller to report the token:
-//! it reports edges, so a caller that stops before `WouldBlock` hears nothing more. If `holds_readable()` is true there
-//! are bytes of which the poller does not know: the caller may serve others, but must call `read` again without
-//! sleeping, also when the last `read` said `WouldBlock`. `Ok(0)` is the peer's orderly end; it is returned again on each
-//! later call, and `holds_readable()` is false from then on.
+//! **Reading.** `read` until `WouldBlock`. Then, if `holds_readable()` is false, wait for the poller to report the
+//! token: it reports edges, so a caller that stops before `WouldBlock` hears nothing more. If `holds_readable()` is
+//! true there are bytes of which the poller does not know. The caller may serve others first, but must call `read`
+//! again without sleeping, also when the last `read` said `WouldBlock`. `Ok(0)` is the peer's orderly end; it is
+//! returned again on each later call, and `holds_readable()` is false from then on.
 //!
-//! **Writing.** `write` takes a first part of the bytes, of any length, or says `WouldBlock`. What it took counts as sent
-//! for the caller, but may be held inside until `flush`: after the last `write` of a burst call `flush`, and while that
-//! says `WouldBlock`, call it again when the poller next reports the token. (To some transports an ability to read is
-//! what lets a write go on: treat any report of the token as a reason to try both.) `flush` on a transport that holds
-//! nothing costs nothing. A `write` that says `WouldBlock` has itself tried to pass on what is held, so that calling it
-//! again at the next report is enough while there is more to write. One `write` need not take a small frame as a whole.
+//! **Writing.** `write` takes a first part of the bytes, of any length, or says `WouldBlock`. What it took counts as
+//! sent for the caller, but may be held inside until `flush`. So call `flush` after the last `write` of a burst. While
+//! that says `WouldBlock`, call it again when the poller next reports the token. (Some transports must be able to read
+//! before a write can go on. Treat any report of the token as a reason to try both.) `flush` on a transport that holds
+//! nothing costs nothing. A `write` that says `WouldBlock` has itself tried to pass on what is held. So while there is
+//! more to write, calling it again at the next report is enough. One `write` need not take a small frame as a whole.
 //!
-//! **Sleeping.** A caller may sleep in the poller only when for each transport that it wants to read the last `read`
-//! said `WouldBlock` with `holds_readable()` false, and for each that it wants to write the last `write` or `flush` said
-//! `WouldBlock`.
+//! **Sleeping.** A caller may sleep in the poller only under two conditions. For each transport that it wants to read,
+//! the last `read` said `WouldBlock`, and `holds_readable()` is false. For each that it wants to write, the last
+//! `write` or `flush` said `WouldBlock`.
 //!
 //! **Ending.** `flush` to `Ok`, then `shutdown_write`, then read to `Ok(0)`, then drop. Any error other than
 //! `WouldBlock` ends the transport: it is of no more use than to be dropped. Dropping without that order may lose bytes
@@ -26,8 +26,8 @@
 //!
 //! A thread that sleeps in a `Watch` in place of a poller sees levels instead of edges; the rest holds as well.
 //!
-//! A report is used up by the `poll` that returns it: a caller that ignores one for a transport that it does not care
-//! about just now must `read` that transport before it sleeps on it later.
+//! A report is used up by the `poll` that returns it. If a caller ignores one, for a transport that it does not care
+//! about just now, it must `read` that transport before it sleeps on it later.
 //!
 //! Kept by `TcpTransport` and, in tests, by `testlink::TestLink`, which exercises every freedom that these rules leave, and by
 //! `memlink::MemoryLink`, which is no socket. What only some links know of the other end is in [`Signs`].

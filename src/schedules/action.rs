@@ -1,4 +1,5 @@
-//! What one step of a schedule asks of its driver. Plain values, in bytes; whoever carries them out brings the memory.
+//! What one step of a schedule asks of its driver. Plain values, in bytes. The engine that carries them out brings the
+//! memory.
 
 use super::Conversion;
 
@@ -79,9 +80,9 @@ pub enum Action {
     /// Send one frame, receive one frame, or both at once; done when both are done. The peers are ranks of the group.
     /// A span of length zero is still a frame. With neither there is nothing to do.
     Exchange {
-        /// To whom, and what.
+        /// The receiving rank, and what it gets.
         send: Option<(u32, Span)>,
-        /// From whom, and what becomes of it.
+        /// The sending rank, and what becomes of it.
         receive: Option<(u32, Landing)>,
     },
     /// Copy bytes to another place that is as long and does not overlap.

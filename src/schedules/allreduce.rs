@@ -45,9 +45,10 @@ pub(super) fn doubling(shape: &Shape<'_>, step: u32) -> Action {
     Action::Done
 }
 
-/// Tree: what is below each of a binomial tree's two heads is combined on the way up, the heads exchange what they have, and the
-/// result goes down the same way. Nearly twice as many rounds in a row as doubling, but 2(n-1) frames in all in place of
-/// n log2 n, over n-1 links: for ranks that share a few cores. Folds in order of rank.
+/// Tree: a binomial tree with two heads. What is below each head is combined on the way up. The heads exchange what
+/// they have, and the result goes down the same way. It takes nearly twice as many rounds in a row as doubling, but
+/// 2(n-1) frames in all in place of n log2 n, over n-1 links. It is for ranks that share a few cores. Folds in order
+/// of rank.
 pub(super) fn tree(shape: &Shape<'_>, step: u32) -> Action {
     let mut phases = Phases::of(step);
     let (rank, children, other_head) = (shape.rank, children_below_heads(shape), other_head(shape));
@@ -142,8 +143,8 @@ pub(super) fn gather_scratch(shape: &Shape<'_>) -> usize {
     }
 }
 
-/// Ring: the output is cut into n blocks; each goes round once to be reduced, from the rank above its own to its own,
-/// and once more to be spread. 2(n-1) rounds; every link carries each block but one, twice. Each block is
+/// Ring: the output is cut into n blocks. Each goes round once to be reduced, from the rank above its own to its own,
+/// and once more to be spread. That takes 2(n-1) rounds; every link carries each block but one, twice. Each block is
 /// folded in an order of its own, so only what commutes may come here.
 pub(super) fn ring(shape: &Shape<'_>, step: u32) -> Action {
     let block = |behind: u32| {
@@ -170,9 +171,9 @@ pub(super) fn ring(shape: &Shape<'_>, step: u32) -> Action {
     Action::Done
 }
 
-/// Halving and doubling (Rabenseifner): 2 log2 n rounds where n is a power of two. Neighbours of ever larger size
-/// each give away half of what they still have to reduce, until each rank has finished a part; then the parts spread
-/// back the same way. Every link carries no more than in a ring. Folds in order of rank.
+/// Halving and doubling (Rabenseifner): 2 log2 n rounds where n is a power of two. In each round a rank and its
+/// partner each give away half of what they still have to reduce, until each rank has finished a part. Then the parts
+/// spread back the same way. Every link carries no more than in a ring. Folds in order of rank.
 pub(super) fn halving(shape: &Shape<'_>, step: u32) -> Action {
     let mut phases = Phases::of(step);
     let rounds = rounds(shape.size);
@@ -213,11 +214,11 @@ fn share(shape: &Shape<'_>, rank: u32, rounds: u32) -> Span {
     shape.elements(first, end)
 }
 
-/// Circulant: 2 ceil(log2 n) rounds for any n, and every link carries no more than in a ring. The output is cut into
-/// n blocks, counted from this rank going round. To reduce, each rank hands the upper part of what it still has to
-/// the rank which that is nearest to, until it is left with its own block; to spread, the same happens backwards,
-/// which is Bruck's all-gather. A round has a second frame where its blocks reach round the end. Each block is folded
-/// in an order of its own, so only what commutes may come here.
+/// Circulant: 2 ceil(log2 n) rounds for any n, and every link carries no more than in a ring. The output is cut into n
+/// blocks, counted from this rank going round. To reduce, each rank hands the upper part of the blocks that it still
+/// has to the rank nearest to these, until it is left with its own block. To spread, the same happens backwards, which
+/// is Bruck's all-gather. A round has a second frame where its blocks reach round the end. Each block is folded in an
+/// order of its own, so only what commutes may come here.
 pub(super) fn circulant(shape: &Shape<'_>, step: u32) -> Action {
     let mut phases = Phases::of(step);
     let rounds = rounds(shape.size);
@@ -242,8 +243,8 @@ pub(super) fn circulant(shape: &Shape<'_>, step: u32) -> Action {
     Action::Done
 }
 
-/// Half a round, `at`, of the first half of [`circulant`]: what this rank still has to reduce lies at `blocks`, counted
-/// from this one going round; the upper part of it goes to the rank which that is nearest to.
+/// Half a round, `at`, of the first half of [`circulant`]. What this rank still has to reduce lies at `blocks`,
+/// counted from this rank going round. The upper part goes to the rank nearest to it.
 pub(super) fn fold_round(
     shape: &Shape<'_>,
     at: u32,

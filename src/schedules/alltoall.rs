@@ -4,8 +4,8 @@
 use super::phases::{rounds, Phases};
 use super::{Action, Buffer, Landing, Shape, Span};
 
-/// Pairwise: n rounds, in each of which a rank exchanges with one other, or has its own part to copy. In round t those
-/// meet whose ranks add up to t, going round, so that a part which is given away makes room for the one that comes; it
+/// Pairwise: n rounds, in each of which a rank exchanges with one other, or has its own part to copy. In round t two
+/// ranks meet if they add up to t, going round. So a part that is given away makes room for the one that comes. It
 /// goes by way of scratch, for within a round nothing that is sent is written.
 pub(super) fn pairwise(shape: &Shape<'_>, step: u32) -> Action {
     let Some(at) = Phases::of(step).within(2 * shape.size) else { return Action::Done };

@@ -18,9 +18,9 @@ pub(super) fn dissemination(shape: &Shape<'_>, step: u32) -> Action {
     }
 }
 
-/// Tree: each of a binomial tree's two heads hears, through those above it, that all of them have come; the heads tell each other;
-/// and so it goes back. Nearly twice as many rounds in a row as dissemination, but 2(n-1) frames in all in place of n log2 n,
-/// over n-1 links: for ranks that share a few cores.
+/// Tree: each of a binomial tree's two heads hears, through those above it, that all of them have come; the heads tell
+/// each other; and so it goes back. It takes nearly twice as many rounds in a row as dissemination, but 2(n-1) frames
+/// in all in place of n log2 n, over n-1 links. It is for ranks that share a few cores.
 pub(super) fn tree(shape: &Shape<'_>, step: u32) -> Action {
     let mut phases = Phases::of(step);
     let (rank, children) = (shape.rank, children_below_heads(shape));

@@ -1,5 +1,5 @@
-//! Every rank gets the same bits, in every run, whoever is in place: over elements of all magnitudes, where the order of
-//! operations shows, with infinities, NaNs of any sign and payload, denormals and both zeros among them.
+//! Every rank gets the same bits, in every run, whichever ranks are in place. The elements have all magnitudes, where
+//! the order of operations shows. Infinities, NaNs of any sign and payload, denormals and both zeros are among them.
 
 use super::parts_test::{call, case, root};
 use super::simulation::{run_with, InPlace, Random};

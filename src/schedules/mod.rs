@@ -1,5 +1,5 @@
-//! Collectives as schedules: for each rank, which bytes go to whom, which come from whom, and what is combined with
-//! what.
+//! Collectives as schedules: for each rank, which bytes go to which rank, which come from which, and what is combined
+//! with what.
 //!
 //! A schedule is a pure function `(shape, step) -> Action`: it has no state, allocates nothing and knows neither
 //! sockets nor time. The driver in `runtime` asks for step 0, 1, 2 ... until [`Action::Done`] and carries each action
@@ -9,7 +9,7 @@
 //! - *Frame order.* What the schedule of rank A sends to B, and what the schedule of B receives from A, are the same list
 //!   of lengths in the same order. A link is first in, first out, so a frame needs no address.
 //! - *No reliance on buffering.* A schedule finishes even if a send ends only once its receiver has asked for it.
-//! - *Same bits.* Every rank ends with the same bits, the same from run to run: each block is reduced in an order that
+//! - *Same bits.* Every rank ends with the same bits, the same from run to run. Each block is reduced in an order that
 //!   depends on rank, size and count alone, always as op(lower, higher).
 //! - *Which algorithm* depends on the call, the group's size and the thresholds, never on what differs between ranks
 //!   (such as whether the call is in place).
@@ -23,8 +23,9 @@
 //!    the scratch that it needs.
 //! 3. Enter each algorithm as one line of [`ALGORITHMS`], fastest for its purpose first; the last of a kind
 //!    must fit every shape. A line that says when it `suits` may need a field in [`Thresholds`].
-//! 4. Say in `parts_test.rs` what each rank gives and gets. The tests by seed (`soak_test.rs`) then try every line of the
-//!    table by themselves: all types and operations, at odd places, in place on some ranks, with links that hold nothing.
+//! 4. Say in `parts_test.rs` what each rank gives and gets. The tests by seed (`soak_test.rs`) then try every line of
+//!    the table by themselves: all types and operations, at unaligned addresses, in place on some ranks, with links
+//!    that hold nothing.
 //!
 //! What it deliberately does not do: reach memory (but for [`kernels`], which are handed pointers), frame, check,
 //! retry.

@@ -29,8 +29,8 @@ pub(super) fn slots_bytes(bytes: usize) -> usize {
     bytes.min(2 * PIECE_BYTES)
 }
 
-/// A phase in which `pieces` pieces flow through this rank. Which piece it receives and which it sends in this step, if
-/// the step lies there. Whoever does both is a piece behind with its sending.
+/// A phase in which `pieces` pieces flow through this rank. Which piece it receives and which it sends in this step,
+/// if the step lies there. A rank that does both is a piece behind with its sending.
 pub(super) fn flow(
     phases: &mut Phases,
     pieces: u32,

@@ -107,8 +107,9 @@ fn over_ranks<'a>(shape: &Shape<'a>) -> Shape<'a> {
     Shape { call: Call { root: Some(0), ..shape.call }, ..*shape }
 }
 
-/// Two chains, for what does not commute: pieces flow to the root from the first rank up and from the last rank down, and
-/// grow by each rank's elements on their way. The root puts its own between the two. Folds in order of rank.
+/// Two chains, for what does not commute. Pieces flow to the root from the first rank up and from the last rank down.
+/// Each rank on their way combines its own elements into them. The root puts its own between the two. Folds in order
+/// of rank.
 pub(super) fn ordered(shape: &Shape<'_>, step: u32) -> Action {
     let mut phases = Phases::of(step);
     let (rank, last) = (shape.rank, shape.size - 1);

@@ -138,8 +138,8 @@ impl Shape<'_> {
         Span::new(Buffer::Output, first as usize * self.bytes(), (end - first) as usize * self.bytes())
     }
 
-    /// The blocks `first..end` of the output, which is cut into as many blocks as there are ranks; they
-    /// differ by one element at most, and some are empty where the elements are fewer than the ranks.
+    /// The blocks `first..end` of the output, which is cut into as many blocks as there are ranks. They differ by one
+    /// element at most. Some are empty where the elements are fewer than the ranks.
     pub(super) fn blocks(&self, first: u32, end: u32) -> Span {
         let size = self.size as usize;
         let (each, rest) = (self.count() / size, self.count() % size);
@@ -147,9 +147,9 @@ impl Shape<'_> {
         self.elements(start(first), start(end))
     }
 
-    /// The ranks that stand `first..end` above this one, going round, as one or two stretches of ranks: part 0 ends
-    /// where ranks begin anew, part 1 is what follows there, if anything does. Which is above which does not matter: the
-    /// same ranks are cut alike.
+    /// The ranks that stand `first..end` above this one, going round, as one or two stretches of ranks. Part 0 ends
+    /// where ranks begin anew; part 1 is what follows there, if anything does. Which is above which does not matter:
+    /// the same ranks are cut alike.
     pub(super) fn arc(&self, first: u32, end: u32, part: u32) -> Option<(u32, u32)> {
         let start = self.above(first);
         let stop = start + end.saturating_sub(first);

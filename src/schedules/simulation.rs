@@ -76,8 +76,8 @@ struct Member<'a> {
     fold: Fold,
 }
 
-/// How many bytes of input and output a rank has, and, in place, where in the output its input lies (or, negative, where in
-/// the input its output); none where it cannot be in place.
+/// How many bytes of input and output a rank has. And, in place, where in the output its input lies (or, negative,
+/// where in the input its output lies); none where it cannot be in place.
 fn sizes(shape: &Shape<'_>) -> (usize, usize, Option<isize>) {
     let (bytes, all) = (shape.bytes(), shape.bytes() * shape.size as usize);
     let at_root = shape.call.root == Some(shape.rank);

@@ -123,8 +123,8 @@ fn allreduce_is_right_for_every_type_and_operation() {
     }
 }
 
-/// Elements stand for functions x -> ax + b with a in the lower half of their bits and b in the upper; the operation,
-/// which does not commute, does the lower's function first and then the higher's.
+/// Elements stand for functions x -> ax + b with a in the lower half of their bits and b in the upper. The operation
+/// does the lower rank's function first and then the higher's. It does not commute.
 pub(super) fn compose(call: &Call, mine: &mut [u8], other: &[u8], other_lower: bool) {
     let size = call.dtype.expect("it has a type").size();
     let half = 4 * size;
@@ -224,7 +224,7 @@ fn barrier_ends_in_as_few_rounds_as_possible() {
     }
 }
 
-/// One rank in a barrier: how far it is, of whom it has heard, and whether its present step has begun.
+/// One rank in a barrier: how far it is, which ranks it has heard of, and whether its present step has begun.
 #[derive(Clone)]
 struct Comer {
     step: u32,

@@ -1,5 +1,6 @@
-//! Averages of narrow types: their sums may not fit the type, though the average does. So each rank makes a wide copy of what
-//! it gives, the schedule of an average runs on that, in scratch, and the result is made narrow again at the end.
+//! Averages of narrow types: their sums may not fit the type, though the average does. So each rank makes a wide copy
+//! of what it gives, in scratch. The schedule of an average runs on that, and the result is made narrow again at the
+//! end.
 //!
 //! | elements | summed as | |
 //! | --- | --- | --- |

@@ -100,8 +100,8 @@ pub struct Call {
     /// Elements: per rank where each rank has a part; of all ranks together where `layout` is set; 0 where ranks need not
     /// agree on counts (gatherv, scatterv, alltoallv).
     pub count: u64,
-    /// [`hash`] of the counts that all ranks agree on, where each rank's part has a count of its own (allgatherv,
-    /// reduce_scatterv), or of the ranks of a group that is made; else 0.
+    /// [`hash`] of the counts, where each rank's part has a count of its own and all ranks know them (allgatherv,
+    /// reduce_scatterv). [`hash`] of the ranks of a group that is made. Else 0.
     pub layout: u64,
 }
 

@@ -114,8 +114,8 @@ impl fmt::Display for GroupId {
     }
 }
 
-/// What a launcher and a process that it started know each other by, and all that runs in that process's place: a hash of a word
-/// that is drawn at each start, and passed on in the environment.
+/// A launcher knows a process that it started by this, and all that runs in that process's place. It is a hash of a
+/// word that is drawn at each start, and passed on in the environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LaunchId(pub [u8; 16]);
 

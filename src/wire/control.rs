@@ -83,8 +83,8 @@ impl Told {
 }
 
 impl Register {
-    /// What was for the scheduler's eyes when it came: once they have been looked at, nobody needs the tokens in clear, the
-    /// library's version, nor by what a launcher that may be another tomorrow tells its jobs apart.
+    /// Drops what was only for the moment of registration: the tokens in clear, the library's version, and the
+    /// launcher's mark of its job (tomorrow's launcher may be another).
     pub fn forget_what_was_checked(&mut self) {
         if let Some(reentry) = &mut self.reentry {
             reentry.tokens.clear();
@@ -248,8 +248,8 @@ record! {
         pub agreed: Agreed,
         /// How often this node has come back after it was lost.
         pub restarts: u32,
-        /// Of which of the receiver's groups others have been made by now. Whoever makes those again is told what they are;
-        /// the others take no part.
+        /// Of which of the receiver's groups others have been made by now. A node that makes those again is told what
+        /// they are. The others take no part.
         pub makings: Vec<Makings>,
         /// All nodes up to `FULL_TABLE_NODES`; beyond that, those that the schedules on the receiver's groups use.
         pub members: Members,
@@ -369,7 +369,7 @@ code! {
 record! {
     /// One member that has not entered a collective.
     pub struct Absence {
-        /// Who.
+        /// The node.
         pub culprit: Culprit,
         /// Where it is.
         pub state: AbsenceState,
@@ -397,7 +397,7 @@ record! {
 }
 
 record! {
-    /// Who is the node with this index? (Where `Formed` did not say.)
+    /// Which node has this index? (Where `Formed` did not say.)
     pub struct Locate {
         /// Its index.
         pub index: u32,

@@ -97,7 +97,7 @@ impl Wire for Heartbeat {
 record! {
     /// The answer to a heartbeat.
     pub struct HeartbeatEcho {
-        /// Whose.
+        /// The number of the heartbeat that it answers.
         pub sequence: u64,
     }
 }

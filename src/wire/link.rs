@@ -74,7 +74,7 @@ code! {
 }
 
 record! {
-    /// The first frame on a link, from the one who dialled.
+    /// The first frame on a link, from the side that dialled.
     pub struct LinkHello {
         /// The epoch that both must be in.
         pub epoch: Epoch,

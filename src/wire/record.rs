@@ -60,7 +60,7 @@ record! {
         pub parent: GroupId,
         /// The number of that making.
         pub nth: u64,
-        /// One who wanted it.
+        /// A member that wanted it.
         pub by: u32,
         /// And what it called.
         pub call: Call,
@@ -100,8 +100,8 @@ pub struct StoreRecord {
     pub key: Option<Vec<u8>>,
     /// What it holds from now on; none: it is deleted.
     pub value: Option<Blob>,
-    /// Who asked: its index, its life and the request's number; the number in the answer; and the number of this change among those by that
-    /// life.
+    /// The asker: its index, its life and the request's number. Then the number in the answer, and the number of this
+    /// change among those by that life.
     pub by: Option<(u32, Incarnation, u64, i64, u64)>,
 }
 

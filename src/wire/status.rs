@@ -1,4 +1,4 @@
-//! What a scheduler tells whoever asks how its job is: a question, and the parts of the answer.
+//! How the job is: the question, and the parts of the scheduler's answer.
 
 use super::codec::{code, record};
 use super::control::Absence;
@@ -83,7 +83,7 @@ record! {
 record! {
     /// One node.
     pub struct StatusNode {
-        /// Who.
+        /// The node.
         pub who: Culprit,
         /// What it is.
         pub state: NodeState,

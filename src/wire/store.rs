@@ -122,7 +122,7 @@ record! {
 record! {
     /// A part of a value, of a request or of a reply.
     pub struct StorePiece {
-        /// Whose.
+        /// The request that it belongs to.
         pub request: u64,
         /// The next bytes of it.
         pub bytes: Blob,

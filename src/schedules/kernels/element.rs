@@ -8,7 +8,7 @@ pub(super) trait Element: Copy {
     fn max(self, other: Self) -> Self;
     /// Divided by a number that is not zero.
     fn divide(self, by: u32) -> Self;
-    /// Bitwise, as the next two; integers only, which whoever calls has seen to.
+    /// Bitwise, as the next two. Integers only: the caller has seen to that.
     fn and(self, _other: Self) -> Self {
         unreachable!("bitwise operations are for integers")
     }

@@ -92,7 +92,7 @@ macro_rules! through_f32 {
 through_f32!(Float16);
 through_f32!(Bfloat16);
 
-/// `combine` for float16 with the processor's own conversions, which give the same bits: a sum, product, minimum or
+/// `combine` for float16 with the processor's own conversions, which give the same bits. A sum, product, minimum or
 /// maximum of float32 that is NaN is the canonical one, and so becomes the canonical float16.
 // SAFETY: (contract) as for `reduce_any`; and the processor has AVX2 and F16C.
 #[cfg(target_arch = "x86_64")]

@@ -4,8 +4,8 @@
 //! float32 and rounded once, to the nearest, ties to even. NaN propagates, through minimum and maximum too, and every
 //! NaN that is computed is the one canonical quiet NaN. The minimum of the two zeros is -0, their maximum +0.
 //!
-//! The loops are plain Rust that the compiler vectorizes; they are compiled once for what every processor has and
-//! once more for AVX2, and which is run is decided by what this processor has.
+//! The loops are plain Rust that the compiler vectorizes. They are compiled twice, for what every processor has and
+//! for AVX2. What this processor has decides which is run.
 //!
 //! A user's function is called by `user.rs`. Not here: the check that pointers are good. Tested in `kernels_test.rs`.
 

@@ -17,7 +17,7 @@ pub struct UserFunction {
     ctx: *mut c_void,
 }
 
-// SAFETY: whoever makes one promises (`new`) that the function may be called from any thread.
+// SAFETY: the maker of a `User` promises (`new`) that the function may be called from any thread.
 unsafe impl Send for UserFunction {}
 // SAFETY: as above.
 unsafe impl Sync for UserFunction {}
@@ -25,9 +25,8 @@ unsafe impl Sync for UserFunction {}
 impl UserFunction {
     /// A function, and what it is called with.
     ///
-    /// # Safety
-    /// For as long as any copy of this is used, `function` may be called with `ctx` from any thread, by several at a time,
-    /// and does what [`Function`] says, nothing else; it does not unwind.
+    /// # Safety For as long as any copy of this is used, `function` may be called with `ctx` from any thread, by
+    /// several at a time. It does what [`Function`] says and nothing else. It does not unwind.
     pub unsafe fn new(function: Function, ctx: *mut c_void) -> UserFunction {
         UserFunction { function, ctx }
     }
