@@ -1,10 +1,9 @@
 //! `muster scheduler`: the scheduler as a process of its own, with the settings of the environment.
 //!
-//! `muster run` starts it with a listener that is bound already: MUSTER_SCHED_FD is its descriptor. Its exit code tells
-//! the launcher how the job ended: 0, 1 when it broke, 3 when it was aborted, 4 when the scheduler could not begin to serve
-//! it, 5 when its journal failed while it served, 124 when forming timed out; the last line on standard error says why,
-//! after [`LAST_WORDS`].
-//! Tested by `tests/python/test_run.py`.
+//! `muster run` starts it with a listener that is bound already: MUSTER_SCHED_FD is its descriptor. Its exit code
+//! tells the launcher how the job ended: 0 well, 1 broken, 3 aborted, 4 the scheduler could not begin to serve, 5 its
+//! journal failed while it served, 124 forming timed out. The last line on standard error says why, after
+//! [`LAST_WORDS`]. Tested by `tests/python/test_run.py`.
 
 use crate::cli::help;
 use crate::cli::table::Command;

@@ -1,8 +1,9 @@
 //! Starting a process as `posix_spawn` does: the child borrows this process's memory until it executes its program.
 //! Nothing is copied that the child would throw away at once, and an error reaches the parent through that memory.
 //!
-//! What the standard library's `Command` can't do without a copy of the whole process is what the launcher needs: a
-//! process group of its own for the child, no terminal that controls it, and its death with the parent. Tested here, and by `tests/python/test_run.py`.
+//! The launcher needs what the standard library's `Command` can't do without a copy of the whole process: a process
+//! group of its own for the child, no controlling terminal, and its death with the parent. Tested here, and by
+//! `tests/python/test_run.py`.
 
 use crate::sys;
 use std::ffi::{c_char, c_void, CString, OsStr, OsString};
@@ -173,7 +174,7 @@ mod tests {
         let sets: Vec<u64> =
             text.split_whitespace().skip(1).step_by(2).map(|set| u64::from_str_radix(set, 16).unwrap()).collect();
         let [blocked, ignored] = sets[..] else { panic!("{text}") };
-        // What else is ignored here may be so by whoever started this test.
+        // What else is ignored here may come from the program that started this test.
         assert_eq!((blocked, ignored & 1 << (libc::SIGPIPE - 1)), (0, 0));
     }
 

@@ -137,9 +137,9 @@ pub fn prepare_child(dies_with: Option<i32>, listener: Option<RawFd>) -> io::Res
     Ok(())
 }
 
-/// No terminal controls this process any more: it reads from one as from any file, and is not stopped or ended by it. A session
-/// of its own would do the same, but Linux shares the processor among sessions first (autogroup, sched(7)), and then ranks
-/// that wait for each other can't yield to each other.
+/// No terminal controls this process any more: it reads from one as from any file, and is not stopped or ended by it.
+/// A session of its own would do the same. But Linux shares the processor among sessions first (autogroup, sched(7)),
+/// and then ranks that wait for each other can't yield to each other.
 fn leave_terminal() {
     // SAFETY: the path ends with NUL; open is safe after fork. It fails where there is no such terminal.
     let fd = unsafe { libc::open(c"/dev/tty".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC | libc::O_NONBLOCK) };

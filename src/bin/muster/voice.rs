@@ -7,7 +7,7 @@ use muster::runtime::base::outlet::{Holder, Outlet};
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-/// How long whoever reads may take nothing, before the command goes without.
+/// How long a reader may take nothing, before the command goes without it.
 pub const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A standard stream.

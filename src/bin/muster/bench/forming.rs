@@ -54,7 +54,7 @@ pub const COMMAND: Described = Described {
     name: "muster bench forming",
     summary: "time how long a scheduler takes to form a cluster",
     about: "Times a scheduler alone: N nodes that a few processes hold, one connection each, from the processes' \
-            start until each node has its place, and how the scheduler's resident memory grows meanwhile (the \
+            start until each node has its place. Also shows how the scheduler's resident memory grows meanwhile (the \
             kernel's for its sockets not counted).",
     options: &[
         option("nodes", Takes::Value("N"), "1000", "how many nodes register"),

@@ -87,8 +87,8 @@ fn agreed(rank: &Rank, wish: f64) -> Result<usize, String> {
     Ok(rank.gather(&[wish.clamp(ITERATIONS.0, ITERATIONS.1)])?[0] as usize)
 }
 
-/// What a rank's input has at this place: numbers so small that the sums of many ranks are exact, and in an average the same on
-/// every rank, so that it is exact, too.
+/// What a rank's input has at this place. The numbers are so small that the sums of many ranks are exact. In an
+/// average they are the same on every rank, so that it is exact, too.
 fn value(options: &Options, rank: usize, at: usize) -> i64 {
     let rank = if options.op == ReduceOp::Avg { 0 } else { rank };
     let most = if matches!(options.dtype, DType::Float16 | DType::Bfloat16 | DType::Int8) { 4 } else { 31 };

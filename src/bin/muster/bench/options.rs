@@ -115,9 +115,9 @@ pub const COMMAND: Command = Command {
             next).",
     options: &OPTIONS,
     notes: "A size is what one rank contributes; for alltoall, scatter and reduce_scatter what it has for each rank. \
-            Columns: p50 and p95 are the times per call of the slowest rank, algbw is the data of the whole operation by \
-            p50, busbw what each rank's link carries of it at least, as nccl-tests counts: it can be compared between \
-            numbers of ranks. One rank moves nothing, and has no bandwidth.",
+            p50 and p95 are the times per call of the slowest rank. algbw is the data of the whole operation by p50. busbw \
+            is what each rank's link carries of it at least, as nccl-tests counts; it can be compared between numbers of \
+            ranks. One rank moves nothing, and has no bandwidth.",
     ..Command::BLANK
 };
 

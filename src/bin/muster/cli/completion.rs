@@ -1,8 +1,8 @@
 //! What a shell completes: commands, operands, options, and values where the table lists them. Where it has nothing to
 //! offer, and behind the program of `muster run`, the shell offers files.
 //!
-//! The shell runs this command for each word (`complete -C`, bash(1)): the line so far is in COMP_LINE and COMP_POINT, and
-//! each line of the answer is one word that would do.
+//! The shell runs this command for each word (`complete -C`, bash(1)). The line so far is in COMP_LINE and COMP_POINT.
+//! Each line of the answer is one word that would do.
 
 use super::table::{Command, Operands, Opt, Takes};
 

@@ -1,8 +1,8 @@
 //! The parser of all commands: words become options with their values, and operands. What a value means, each command
 //! says itself.
 //!
-//! lexopt splits the words; here is what it leaves open: names with `-` for `_`, flags with a value behind them, and what
-//! is said of a word that nobody knows.
+//! lexopt splits the words. Here is what it leaves open: names with `-` for `_`, flags with a value behind them, and
+//! the error for an unknown word.
 
 use super::table::{Command, Operands, Opt, Takes};
 use lexopt::{Arg, Parser};

@@ -19,8 +19,8 @@ use std::net::TcpListener;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::path::{Path, PathBuf};
 
-/// The settings that the launcher decides. Every variable of the launcher's own environment that sets one of them is
-/// taken out of the children's before its own are put in, so that none contradicts what it tells them.
+/// The settings that the launcher decides. The children do not inherit the variables of the launcher's own environment
+/// that set one of these. So none contradicts what the launcher tells them.
 const DECIDED: [Key; 11] = [
     Key::Role,
     Key::SchedHost,

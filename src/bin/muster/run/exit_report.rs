@@ -1,17 +1,17 @@
 //! Tells the scheduler of workers that have ended: of a process on another host it sees no more than a connection that ends.
 //! And, once this launcher has given up with restarts, that nobody comes back: else the others would wait for it.
 //!
-//! Contract: [`Witness::saw`] and [`Witness::gives_up`] return at once. A thread, which exists from the first word on, carries the words one by one,
-//! each over a connection of its own and within [`PATIENCE`], the look-up of the scheduler's name included. What takes longer
-//! is dropped, and so is what finds no scheduler: the end of the worker's connection tells the same, only later. The run's
-//! end alone waits for what was said last, and no longer than that.
+//! Contract: [`Witness::saw`] and [`Witness::gives_up`] return at once. A thread, which exists from the first word on,
+//! carries the words one by one. Each takes a connection of its own, and [`PATIENCE`] at most, the look-up of the
+//! scheduler's name included. What takes longer is dropped, and so is what finds no scheduler: the end of the worker's
+//! connection tells the same, only later. The run's end alone waits for what was said last, and no longer than that.
 //!
-//! That one ended with code 0 is not told, for as a rule it has left. Which process of a place the scheduler knows depends on
-//! how far each life came, so that a place is given up by the names of all of them. A worker that is the child of a script of the user's is
-//! not the process that this launcher sees: so a word also names what stood in the script's environment, which its children
-//! inherit. The end of a process in whose place no node ran counts for nothing.
-//! What the scheduler makes of a word stands in `membership/launcher.rs`. Tested below, and with real processes by
-//! `tests/python/test_hosts.py`.
+//! That one ended with code 0 is not told, for as a rule it has left. Which process of a place the scheduler knows
+//! depends on how far each life came, so that a place is given up by the names of all of them. If the user starts a
+//! script, the worker is its child, and not the process that this launcher sees. So a word also names what stood in
+//! the script's environment, which its children inherit. The end of a process in whose place no node ran counts for
+//! nothing. What the scheduler makes of a word stands in `membership/launcher.rs`. Tested below, and with real
+//! processes by `tests/python/test_hosts.py`.
 
 use crate::sys::Ending;
 use muster::net::{host, resolve};
@@ -96,7 +96,7 @@ impl Witness {
         let _ = thread.words.send(word);
     }
 
-    /// The run is over: whoever ended last is told of before this process ends, too.
+    /// The run is over. The process that ended last is reported before this one ends, too.
     pub fn finish(self) {
         if let Some(Thread { words, end }) = self.thread {
             drop(words);

@@ -1,9 +1,9 @@
 //! The folder of a run's logs: a run that is alive keeps its own, and a second one that would write there is refused.
 //!
-//! A live run holds locks (flock) on its logs. With --join the launcher holds that of the first one, and no child inherits it:
-//! the run is alive as long as the launcher. Without --join each child, and whatever comes of it, holds the lock of its own
-//! log by the descriptor that it writes to: the run is alive as long as anybody may still write. So a dead run holds nothing,
-//! however it ended, and what it left behind is not looked at.
+//! A live run holds locks (flock) on its logs. With --join the launcher holds that of the first one, and no child
+//! inherits it: the run is alive as long as the launcher. Without --join each child, with its own children, holds the
+//! lock of its log by the descriptor that it writes to. So the run is alive as long as anybody may still write. So a
+//! dead run holds nothing, however it ended, and what it left behind is not looked at.
 //!
 //! The file [`RUNS`] tells whose the logs are, a line for each launcher. It is read and written under a lock of its own, and lines
 //! of dead runs go when the next one begins. Launchers of one run on different hosts may share a folder: they have the same port

@@ -10,7 +10,7 @@ use muster::config::{hccl_chief_port, Config, Key, Value};
 use muster::net::{interface, resolve};
 use std::net::{IpAddr, SocketAddr, TcpListener};
 
-/// Whether a rank table says who has which rank: each worker then finds its own by this host and its device.
+/// Whether a rank table gives the ranks. Each worker then finds its own by this host and its device.
 pub fn has_rank_table() -> bool {
     set(&environment(), Key::RankTableFile).is_some()
 }

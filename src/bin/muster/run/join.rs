@@ -126,8 +126,8 @@ pub fn join(
 impl Run<'_, '_> {
     fn wait(&mut self, signals: &Signals) -> io::Result<()> {
         loop {
-            // Many children that end one by one are no reason to ask as often who is left: that matters to a run that is being
-            // stopped. Otherwise it is for burying those who have ended, whom nothing else explains.
+            // Many children that end one by one are no reason to ask as often who is left: that matters to a run that
+            // is being stopped. Otherwise it is for reaping children that have ended, which nothing else explains.
             if !self.notice_ends() || self.supervisor.is_stopping() {
                 look_for_orphans(&mut self.supervisor, &self.children);
             }
@@ -145,8 +145,8 @@ impl Run<'_, '_> {
 
     /// Whether anybody has ended.
     fn notice_ends(&mut self) -> bool {
-        // All are looked at before the first is told of: that may be the time at which another is to begin its next life, and
-        // until it has begun its number is still that of the last.
+        // All are looked at before the first is reported. A report may be the moment at which another process is to
+        // begin its next life, and until it has begun its number is still that of the last.
         let running = self.children.iter().enumerate().filter(|(index, _)| self.supervisor.runs(*index));
         let ended: Vec<(usize, Ending)> =
             running.filter_map(|(index, child)| Some((index, sys::ended(child.pid)?))).collect();
@@ -170,7 +170,7 @@ impl Run<'_, '_> {
         for index in self.deserters.look(&self.children, lives, self.began.elapsed()) {
             self.supervisor.deserted(index, self.began.elapsed());
         }
-        // Without restarts whoever has started this launcher may start it again.
+        // Without restarts, the one that started this launcher may start it again.
         if self.max_restarts > 0 && self.supervisor.gives_up() {
             let is_worker = |index: &usize| self.children[*index].part != Part::Scheduler;
             let ended = (0..self.children.len()).filter(is_worker).filter(|index| !self.supervisor.runs(*index));

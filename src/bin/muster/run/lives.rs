@@ -1,7 +1,8 @@
 //! How often, and how soon, a child is started again: pure.
 //!
-//! The next life begins at once, so that the others wait no longer than they must. A life that was [`SHORT`] is followed by
-//! a pause, each in a row by one twice as long: a program that dies as it starts must not keep the machine busy.
+//! The next life begins at once, so that the others wait no longer than they must. A life that was [`SHORT`] is
+//! followed by a pause, and each further one in a row by a pause twice as long. A program that dies as it starts must
+//! not keep the machine busy.
 
 use std::time::Duration;
 

@@ -9,25 +9,24 @@
 //! | [`hccl`] | what the environment says for HCCL |
 //! | [`recovery`] | whether lost processes may return |
 //! | [`thresholds`] | whether the scheduler can read them |
-//! | [`folder`] | whose the logs of a folder are |
+//! | [`folder`] | to which run the logs of a folder belong |
 //! | [`children`] | environment, logs and start of each child |
 //! | [`lives`] | how often and how soon a child is started again: pure |
-//! | [`supervise`] | when to stop whom, who comes back, and who failed first: pure |
-//! | [`stop`] | until when whom is left alone then |
+//! | [`supervise`] | when to stop which child, which comes back, and which failed first: pure |
+//! | [`stop`] | how long each child is left alone then |
 //! | [`restart_check`] | asks the scheduler whether the job goes on, before that |
 //! | [`remote_scheduler`] | a scheduler on another host that refuses |
-//! | [`unclean_exits`] | who ended well without leaving, and is awaited |
+//! | [`unclean_exits`] | children that ended with 0 without leaving, and are awaited |
 //! | [`join`] | signals and deadlines around that |
-//! | [`exit_report`] | tells the scheduler who has ended |
+//! | [`exit_report`] | tells the scheduler which children have ended |
 //! | [`tail`] | shows output while it comes |
 //! | [`summary`] | what is said in the end |
 //!
-//! Invariants: nothing is started before every option, the program and the scheduler's port are known to be good. A run
-//! with --join leaves no process behind, unless it ended well. Standard output carries the shown output, or, without
-//! --join, the process ids, and nothing else. Whoever does not read what it says keeps it from nothing, and from its end for
-//! 2 s at most for each stream.
-//! Tested beside each module, and with real processes by `tests/python/test_run.py`, `test_restarts.py` and
-//! `test_hosts.py`.
+//! Invariants: nothing is started before every option, the program and the scheduler's port are known to be good. A
+//! run with --join leaves no process behind, unless it ended well. Standard output carries the shown output, or,
+//! without --join, the process ids, and nothing else. A reader that does not read holds up nothing but the end, for 2
+//! s at most for each stream. Tested beside each module, and with real processes by `tests/python/test_run.py`,
+//! `test_restarts.py` and `test_hosts.py`.
 
 mod children;
 mod exit_report;

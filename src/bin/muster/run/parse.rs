@@ -9,7 +9,7 @@ use muster::config::NODES_LIMIT;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
-/// Whose output is shown while it comes.
+/// The ranks whose output is shown while it comes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tail {
     /// Every worker of this host.
@@ -39,7 +39,7 @@ pub struct RunOptions {
     pub max_restarts: u32,
     /// Seconds for forming; negative: no limit.
     pub cluster_time_out: i64,
-    /// Whose output is shown.
+    /// The ranks whose output is shown.
     pub tail: Tail,
     /// The program and its arguments.
     pub task: Vec<OsString>,

@@ -24,7 +24,7 @@ fn check_with(options: &RunOptions, variables: Vec<(OsString, OsString)>, rank_t
     }
     if options.rank(0).is_none() && !rank_table {
         return Err(format!(
-            "--max_restarts is \"{restarts}\", but only who has a rank of its own finds its place again: with workers on \
+            "--max_restarts is \"{restarts}\", but only a worker with a rank of its own finds its place again: with workers on \
              several hosts give --node_rank, too"
         ));
     }

@@ -1,8 +1,9 @@
 //! The scheduler on another host, as a launcher sees it that has none: whether anything listens at its address.
 //!
-//! The launcher there keeps the port for as long as a scheduler may come back. So where connections are refused for a while the
-//! run is over, and a worker that was started again would wait in `muster_init` for nobody. Whatever else goes wrong (no answer, a
-//! name that is not found) says nothing. (Who asks is `inquiry.rs`.) Tested below, and with real processes by `tests/python/test_hosts.py`.
+//! The launcher there keeps the port for as long as a scheduler may come back. So where connections are refused for a
+//! while the run is over, and a worker that was started again would wait in `muster_init` for nobody. Whatever else
+//! goes wrong (no answer, a name that is not found) says nothing. (`restart_check.rs` asks it.) Tested below, and with
+//! real processes by `tests/python/test_hosts.py`.
 
 use muster::net::resolve;
 use muster::wire::{encode_frame, Message, StatusQuery, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};

@@ -1,10 +1,10 @@
-//! Whether the job goes on, asked of the scheduler before a worker is started again: of one that was aborted nobody comes back,
-//! and what was started would wait for others in vain.
+//! Asks the scheduler whether the job goes on, before a worker is started again. No worker of an aborted job comes
+//! back; one that was started would wait for others in vain.
 //!
-//! The question is that of `muster status`, and takes about a millisecond. Where nothing comes of it within [`PATIENCE`] the
-//! worker is started: a scheduler that was killed too must not keep the others from coming back. A connection that ends
-//! without an answer says nothing either way (the scheduler may have been killed, or be about to end for good), so that it is
-//! asked again within that time; a port that refuses does, and is told at once.
+//! The question is that of `muster status`, and takes about a millisecond. Where nothing comes of it within
+//! [`PATIENCE`] the worker is started: a scheduler that was killed too must not keep the others from coming back. A
+//! connection that ends without an answer says nothing either way (the scheduler may have been killed, or be about to
+//! end for good). So the scheduler is asked again within that time. A port that refuses is an answer at once.
 //!
 //! Contract: [`Inquiry::look`] returns at once, for a thread asks. One question is under way at a time, about all who wait to be
 //! started as it begins: who ends later may have ended because the job was aborted meanwhile. Tested in `inquiry_test.rs`, and
@@ -56,8 +56,8 @@ impl Inquiry {
         Inquiry { scheduler, asked: None }
     }
 
-    /// These have ended and are to be started again now. Gives the answer if there is one, and whom it is about; who is not
-    /// among them waits until [`looks_at`](Inquiry::looks_at).
+    /// These have ended and are to be started again now. Gives the answer if there is one, and the workers that it is
+    /// about. A worker that is not among them waits until [`looks_at`](Inquiry::looks_at).
     pub fn look(&mut self, due: &[usize], now: Duration) -> (Vec<usize>, Answer) {
         let (about, answer) = match self.asked.as_mut().and_then(|asked| asked.look(now)) {
             Some(answer) => (self.asked.take().map_or_else(Vec::new, |asked| asked.about), answer),

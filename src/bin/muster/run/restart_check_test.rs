@@ -44,7 +44,7 @@ fn tell(mut stream: TcpStream, status: Option<Status>) {
     stream.write_all(&frame).unwrap();
 }
 
-/// Looks until there is an answer, and gives that with whom it is about.
+/// Looks until there is an answer, and gives that with the workers that it is about.
 fn answer(inquiry: &mut Inquiry, due: &[usize]) -> (Vec<usize>, Answer) {
     let until = Instant::now() + Duration::from_secs(20);
     while Instant::now() < until {

@@ -1,23 +1,24 @@
-//! When to stop whom, and who failed first: what `--join` decides, without a process, a signal or a clock in it.
+//! What `--join` decides: when to stop which process, and which failed first. It has no process, signal or clock in
+//! it.
 //!
 //! Contract: feed one input ([`Supervisor::ended`], [`signalled`](Supervisor::signalled), [`tick`](Supervisor::tick)),
 //! then drain [`Supervisor::next_action`] until there is none. Nothing else changes its state. Time is what has passed
 //! since the launcher began.
 //!
-//! The first failure is given a moment, [`COLLECT`], in which the survivors can say themselves what they lost; then the
-//! rest is told to end, and what is still there [`KILL_AFTER_FAILURE`] after the failure is killed. The kernel doesn't
-//! tell in which order children ended that are found dead together, so the verdict weighs evidence among those that ended
-//! in that first moment.
+//! After the first failure the survivors have a moment, [`COLLECT`], to say themselves what they lost. Then the rest
+//! is told to end. What is still there [`KILL_AFTER_FAILURE`] after the failure is killed. The kernel doesn't tell in
+//! which order children ended that are found dead together, so the verdict weighs evidence among those that ended in
+//! that first moment.
 //!
-//! With restarts a child that fails is started again, as often as it may; only who has no restart left is a failure. A
-//! scheduler comes back only when something ended it, a disk that refused its journal included; when it ends by itself the
-//! job is over, and of the workers only who was killed comes back, for it may have been about to end well. What the last lives
-//! of all workers say is then the result. Tested in `supervise_test.rs`.
+//! With restarts a child that fails is started again, as often as it may. Only a child with no restart left is a
+//! failure. A scheduler comes back only when something ended it, a disk that refused its journal included. When it
+//! ends by itself the job is over. Then only a worker that was killed comes back, for it may have been about to end
+//! well. What the last lives of all workers say is then the result. Tested in `supervise_test.rs`.
 //!
-//! Decision: a journal that fails while the scheduler serves may be mended by a new start (what was torn is cut off, and the
-//! disk may have room again), so that it costs a restart. One that fails as the scheduler starts is not tried again: on a
-//! disk that stays full restarts and their pauses would only pass the time. Whoever has mended the disk starts the run once
-//! more, and it goes on where it was.
+//! Decision: a journal that fails while the scheduler serves costs a restart. A new start may mend it: what was torn
+//! is cut off, and the disk may have room again. One that fails as the scheduler starts is not tried again: on a disk
+//! that stays full restarts and their pauses would only pass the time. Once the disk is mended the user starts the run
+//! once more, and it goes on where it was.
 
 use super::lives::Lives;
 use super::stop::Stop;
@@ -48,7 +49,7 @@ pub const OVER: Duration = Duration::from_secs(10);
 /// How often killing is repeated, as processes that a dying one leaves behind come into sight only then.
 const KILL_AGAIN: Duration = Duration::from_millis(20);
 
-/// Whom an action is for. A child always stands for its whole process group.
+/// The processes that an action is for. A child always stands for its whole process group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whom {
     /// All workers, also those that have ended: their children may live.
@@ -247,7 +248,7 @@ impl Supervisor {
         self.tick(now);
     }
 
-    /// In the order in which they were lost, as if restarts had not been allowed: those who ended so.
+    /// The processes that ended so, in the order in which they were lost, as if restarts had not been allowed.
     fn fail_those_lost(&mut self, so: fn(Option<Ending>) -> bool, now: Duration) {
         let mut lost = self.lost.clone();
         lost.retain(|child| so(self.members[*child].ending) && self.members[*child].starts_at.take().is_some());
@@ -297,7 +298,7 @@ impl Supervisor {
         self.members.iter().any(|one| one.scheduler && ends.contains(&one.ending))
     }
 
-    /// Whoever was to be started again stays what it is.
+    /// A process that was to be started again stays what it is.
     fn begin_no_more(&mut self) {
         for (index, member) in self.members.iter_mut().enumerate() {
             if member.starts_at.take().is_some() {
@@ -446,7 +447,7 @@ impl Supervisor {
             _ => 3,
         };
         let mut failures = self.failures.clone();
-        // Whom the scheduler names has done it in a life before, if this one was only told to end.
+        // The child that the scheduler names has done it in a life before, if this one was only told to end.
         failures.extend(named.filter(|child| !failures.contains(child) && self.ending_before(*child).is_some()));
         failures.extend(named.filter(|child| !failures.contains(child) && self.cut_short.contains(child)));
         failures.sort_by_key(|child| weight(*child)); // stable: otherwise in the order in which they were noticed

@@ -307,7 +307,7 @@ fn who_gives_up_leaves_the_scheduler_the_time_to_tell_workers_elsewhere() {
     assert!(job.after(250).contains(&KILL[1]), "it has had its time");
     job.ends(SCHEDULER, KILLED);
     assert!(job.supervisor.finished() && job.blamed(None) == 1);
-    // Whom the user ends may be started again.
+    // A process that the user ends may be started again.
     let mut job = returning(1);
     assert!(!job.signal(libc::SIGTERM).supervisor.gives_up());
     job.ends(1, KILLED);

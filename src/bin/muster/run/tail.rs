@@ -1,8 +1,8 @@
 //! `--tail_worker_log`: shows what workers write into their logs, as it comes.
 //!
-//! The workers write to files, never to the launcher, so that nothing the launcher does (or a terminal that is held) can
-//! slow them down. A thread looks at the files, often while something comes and seldom while nothing does: closing the
-//! kernel's own watch (inotify) takes up to 20 ms, more than a small job takes from its start to its end.
+//! The workers write to files, never to the launcher, so that nothing the launcher does (or a terminal that is held)
+//! can slow them down. A thread looks at the files, often while something comes and seldom while nothing does. Closing
+//! the kernel's own watch (inotify) takes up to 20 ms, more than a small job takes from its start to its end.
 //!
 //! One worker's output is passed on byte for byte, as a prompt without a newline has to be seen. That of several is shown
 //! in whole lines, each with its worker before it.
@@ -51,15 +51,16 @@ impl Tail {
         let shown = Arc::new(AtomicU64::new(0));
         let (stopped, finished, count) = (Arc::clone(&stop), Arc::clone(&done), Arc::clone(&shown));
         let thread = std::thread::Builder::new().name("muster-tail".to_owned()).spawn(move || {
-            // An error is that of a reader who has gone away; the run itself goes on.
+            // An error means that the reader has gone away. The run itself goes on.
             let _ = follow(logs, &stopped, &count, &mut io::stdout().lock());
             sys::ring(&finished);
         })?;
         Ok(Tail { thread, stop, done, shown, logs: paths })
     }
 
-    /// Shows what is still to be shown, for as long as somebody takes it: without a pause of [`PATIENCE`], and in a run that was
-    /// stopped for no longer than that. A signal cuts it short. The words for the user, if not all was taken.
+    /// Shows what is still to be shown, for as long as somebody takes it without a pause of [`PATIENCE`]. In a run
+    /// that was stopped it takes no longer than that. A signal cuts it short. The words for the user, if not all was
+    /// taken.
     pub fn finish(self, signals: &Signals, is_stopped: bool) -> Option<String> {
         sys::ring(&self.stop);
         let (mut since, mut shown) = (Instant::now(), self.shown.load(Ordering::Relaxed));

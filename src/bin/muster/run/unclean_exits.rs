@@ -1,10 +1,11 @@
 //! Children that have ended with code 0 without leaving the cluster, while the others wait for it: a loss like any other, of which
 //! only the scheduler knows.
 //!
-//! So the scheduler is asked, as by `muster status`, from the moment on at which a worker ended with code 0: soon, and then
-//! ever more seldom. Where the next epoch is waited for, and the place of one of the worker's lives is neither left nor waits
-//! for it, the worker is a deserter; also one that ended before it joined again. (Where nobody waits it is none: a program may
-//! well end without `muster_finalize` when all is done.) A scheduler that does not answer is asked again.
+//! So the scheduler is asked, as by `muster status`, from the moment on at which a worker ended with code 0: soon, and
+//! then ever more seldom. While the next epoch is waited for, a worker has ended uncleanly if the place of one of its
+//! lives has neither left nor waits for that epoch. So has one that ended before it joined again. (Where nobody waits
+//! it is none: a program may well end without `muster_finalize` when all is done.) A scheduler that does not answer is
+//! asked again.
 //!
 //! Contract: nothing here waits. A thread asks, for [`PATIENCE`] at most. Tested below, and with real processes by
 //! `tests/python/test_restarts.py` and `test_hosts.py`.
@@ -35,7 +36,7 @@ pub struct Deserters {
 
 /// A question under way.
 struct Asked {
-    /// About whom: who ended later may not have been known to have ended.
+    /// The workers it is about. One that ended later may not have been known to have ended.
     about: Vec<usize>,
     answer: Receiver<Vec<StatusNode>>,
     looks_at: Duration,
@@ -104,8 +105,8 @@ impl Deserters {
     }
 }
 
-/// Whether the others wait for this place, which was one of these lives'. Whose child was a script, and the node the child of
-/// that, is known by its rank alone: so it must be lost for sure.
+/// Whether the others wait for this place, which was one of these lives'. If the child was a script, and the node a
+/// child of that, it is known by its rank alone. So it must be lost for sure.
 fn is_awaited(node: &StatusNode, child: &Child, lives: &[Process]) -> bool {
     let is_one = lives.iter().any(|life| life.pid == node.who.pid);
     let is_place = child.part.rank().is_none_or(|rank| node.who.rank == Some(rank));

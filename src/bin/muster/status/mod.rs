@@ -24,7 +24,7 @@ use std::net::SocketAddr;
 
 /// All that was told.
 pub struct Told {
-    /// By whom.
+    /// The address that gave the answer.
     address: SocketAddr,
     /// The job as a whole.
     pub job: StatusJob,

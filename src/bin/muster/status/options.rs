@@ -12,10 +12,10 @@ use std::time::Duration;
 pub const COMMAND: Command = Command {
     name: "muster status",
     summary: "ask a live scheduler how its job is: nodes, and which node waits for which",
-    about: "Asks a live scheduler how its job is, and prints what it answers: how far the job is; each node, with its \
-            state, when it was last heard, and in which collectives it was at its last heartbeat (they come five times in \
-            MS_NODE_TIMEOUT); and for each group in which members wait, which members have not come. To ask costs the job \
-            nothing. Anyone that reaches the scheduler's port may ask.",
+    about: "Asks a live scheduler how its job is, and prints the answer: how far the job is; each node, with its state, when \
+            it was last heard, and the collectives in which it was at its last heartbeat; and for each group in which \
+            members wait, the members that have not come. (Heartbeats come five times in MS_NODE_TIMEOUT.) To ask costs the \
+            job nothing. Anyone that reaches the scheduler's port may ask.",
     options: &[
         option(
             "sched_host",
@@ -54,7 +54,7 @@ pub enum Format {
     Json,
 }
 
-/// Whom to ask, and how.
+/// Which scheduler to ask, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// The scheduler's address or host name.

@@ -134,7 +134,7 @@ fn line(words: &str) -> String {
     plain(words) + "\n"
 }
 
-/// Without what a terminal would take for a command: names come from whoever registered.
+/// Without what a terminal would take for a command: names come from any node that registered.
 pub fn plain(words: &str) -> String {
     let mut text = String::with_capacity(words.len());
     for letter in words.chars() {
