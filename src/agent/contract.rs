@@ -47,7 +47,7 @@ impl Input {
 /// What is seen of another node on a watch.
 #[derive(Clone, Debug)]
 pub enum PeerSign {
-    /// A connection stands, whoever dialled, and both have shown that they know the epoch's secret.
+    /// A connection stands, whichever side dialled, and both have shown that they know the epoch's secret.
     Stands,
     /// It says something.
     Says(PeerWord),
@@ -121,7 +121,7 @@ pub enum Command {
     Recover(bool),
     /// This node no longer uses a group that was made.
     FreeGroup(crate::types::GroupId),
-    /// Who is this index? Answered by `Event::Located`.
+    /// Which node has this index? Answered by `Event::Located`.
     Locate(Ask, u32),
     /// A store request. Answered by `Event::Stored`, unless cancelled.
     Store {

@@ -60,7 +60,7 @@ impl Scheduler {
         if !node.is_abandoned() {
             return;
         }
-        let line = format!("{} is not started again, its launcher says: the job ends as far as it is", node.culprit());
+        let line = format!("{} is not started again, its launcher says: the job ends unfinished", node.culprit());
         if !cluster.job.abandon() {
             return;
         }

@@ -41,7 +41,7 @@ fn an_abort_names_rank_code_and_reason() {
             "rank 1 (node id \"1\", host there, pid 1001) aborted the job with code 3: loss is NaN"
         );
     }
-    // Whoever closes now is a consequence.
+    // A node that closes now is a consequence.
     bench.close(0, Closed::Ended);
     bench.close(1, Closed::Ended);
     assert!(bench.ended.is_none());

@@ -131,7 +131,7 @@ fn a_scripts_child_is_known_by_what_it_inherited() {
     let sentence = cause(&mut bench, 0).expect("told at once");
     let said = "and it was run by a process that exited with code 137 (its launcher); last heard";
     assert!(sentence.contains(said), "{sentence}");
-    // Whoever has the word out of the air puts out nobody who is connected.
+    // A word out of the air puts out no node that is connected.
     let (mut bench, ended) = with_script();
     for beat in 1..=20 {
         word(&mut bench, ended.clone());

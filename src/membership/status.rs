@@ -1,5 +1,4 @@
-//! How the job is, told to whoever asks on a connection that never registers (`muster status`). Tested in
-//! `status_test.rs`.
+//! How the job is, told on a connection that never registers (`muster status`). Tested in `status_test.rs`.
 //!
 //! A part at a time, each when it is asked for, so that nothing is kept of a question but how far its connection has been
 //! told. Invariants: to tell changes nothing else; nobody is asked anything for it, for what heartbeats have told must do;
@@ -58,7 +57,7 @@ fn may_be_told(cluster: &Cluster, known: &Connection, query: &StatusQuery) -> Re
     let (lowest, highest) = (query.protocol_lowest, query.protocol_highest);
     if lowest > PROTOCOL_HIGHEST || highest < PROTOCOL_LOWEST {
         let reason = format!(
-            "who asks speaks protocol {}, this scheduler (library {}) {}: they have none in common",
+            "the one that asks speaks protocol {}, this scheduler (library {}) {}: they have none in common",
             versions(lowest, highest),
             env!("CARGO_PKG_VERSION"),
             versions(PROTOCOL_LOWEST, PROTOCOL_HIGHEST)

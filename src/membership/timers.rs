@@ -1,7 +1,7 @@
 //! When the scheduler's brain wants to be woken, and for what.
 //!
-//! Invariant: an entry is a hint, not a promise. Whoever handles one looks at the state it concerns, so entries are never
-//! searched for and cancelled. Tested through the whole brain in `liveness_test.rs`.
+//! Invariant: an entry is a hint, not a promise. The code that handles one looks at the state it concerns, so entries
+//! are never searched for and cancelled. Tested through the whole brain in `liveness_test.rs`.
 
 use crate::types::{GroupId, Time};
 use std::collections::BTreeSet;

@@ -27,7 +27,7 @@ pub(crate) enum Trouble {
     Flip,
     /// Nothing comes any more; the other end sees that too, once this one has let go.
     Break,
-    /// Whoever reads finds a bug in this library.
+    /// The reader finds a bug in this library.
     Panic,
 }
 

@@ -349,7 +349,7 @@ fn a_request_that_is_dropped_under_way_leaves_its_record_once() {
 
 // ---- turns, and the progress thread ----
 
-/// Whose turn it was, one after another; loom sees to it that they are never two at once.
+/// The turns, one after another; loom sees to it that they are never two at once.
 #[derive(Default)]
 struct Ran {
     inside: AtomicUsize,

@@ -1,9 +1,11 @@
-//! Where lines go out: a descriptor that is the program's, or the program's callback. Whoever has a line to say puts it into a
-//! bounded backlog and goes on; one thread writes.
+//! Where lines go out: a descriptor that is the program's, or the program's callback. A thread that logs puts its line
+//! into a bounded backlog and goes on. One thread writes.
 //!
-//! Invariants: `put` waits for nothing but a lock that nobody holds for long; the thread exists while somebody holds the outlet
-//! ([`Holder`]) and something was put into it; one line at a time is on its way, without the lock; a descriptor's flags stay
-//! what they are.
+//! Invariants:
+//! - `put` waits for nothing but a lock that nobody holds for long.
+//! - The thread exists while somebody holds the outlet ([`Holder`]) and something was put into it.
+//! - One line at a time is on its way, without the lock.
+//! - A descriptor's flags stay what they are.
 //!
 //! What cannot be written is dropped and counted (`backlog`), and the count is told with the next line that goes out. A pipe or
 //! socket that is full is waited for by the thread alone, in slices, so that it sees when it is to end. A thread that does not come
@@ -319,7 +321,7 @@ impl Outlet {
         }
     }
 
-    /// That lines were dropped, for whoever gets what comes next.
+    /// That lines were dropped, for the reader of what comes next.
     fn notice_of(&self, next: &Next, state: &State) -> Option<Line> {
         if next.dropped == 0 {
             return None;

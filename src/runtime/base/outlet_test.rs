@@ -22,7 +22,7 @@ fn say(outlet: &'static Outlet, text: &str) {
     outlet.put(LogLevel::Warn, "test".into(), text.to_owned());
 }
 
-/// Fills a pipe, as whoever else writes into it may.
+/// Fills a pipe, as any other writer may.
 fn fill(writer: &PipeWriter) -> usize {
     let mut all = 0;
     while let Ok(written) = foreign::pour(writer.as_raw_fd(), &[b'.'; 4096]) {

@@ -1,7 +1,7 @@
 //! A request: an operation that goes on while its caller does something else.
 //!
-//! It has two ends. The caller's, [`Request`], asks, waits and cancels; the other, [`Completer`], belongs to whoever
-//! carries the operation out, and ends it once. Until then the operation's buffers are in use.
+//! It has two ends. The caller's, [`Request`], asks, waits and cancels. The other, [`Completer`], belongs to the
+//! thread that carries the operation out, and ends it once. Until then the operation's buffers are in use.
 //!
 //! What both ends share is a record, which goes back to the group's [`Requests`] when the last of them is dropped: so a
 //! request takes no memory where others ended before it. Invariant: a record that is given out anew has no end left of its
@@ -86,7 +86,7 @@ pub struct Request {
     cancel: Option<(std::sync::Arc<dyn Cancels>, Operation)>,
 }
 
-/// The end of whoever carries the operation out, or one of its two parts. Dropped without a word, the operation has failed.
+/// The end that carries the operation out, or one of its two parts. Dropped without a word, the operation has failed.
 pub struct Completer {
     /// None once it has told.
     record: Option<Arc<Record>>,
@@ -268,8 +268,7 @@ impl Completer {
         self.record.as_ref().is_some_and(|record| lock(&record.state).cancelled)
     }
 
-    /// The two ends of whoever carries out two parts: the operation ends with the later one, with the first error of
-    /// either.
+    /// The two ends of an operation of two parts. It ends with the later one, with the first error of either.
     pub(crate) fn halves(self) -> [Completer; 2] {
         let other = self.record.as_ref().map(|record| {
             let mut state = lock(&record.state);

@@ -1,8 +1,8 @@
 //! What becomes of a frame that is being received: where its payload lands, and how it is combined with what is there.
 //!
-//! What is only placed is received where it belongs. What is combined arrives in a scratch that stays in the cache, with room
-//! before it for the frame's head and behind it for the checksum: one read into one place takes all of them, and costs less
-//! than one into three. Tested with the link that receives, in `link_test.rs`.
+//! What is only placed is received where it belongs. What is combined arrives in a scratch that stays in the cache. It
+//! has room before it for the frame's head and behind it for the checksum. So one read into one place takes all of
+//! them, and costs less than one into three. Tested with the link that receives, in `link_test.rs`.
 
 use super::outgoing::HEAD_BYTES;
 use crate::runtime::memory::buffer::{Arithmetic, Memory};

@@ -1,7 +1,8 @@
-//! The checksums of pieces of a call's memory, as long as nothing writes there: a piece that is passed on unchanged, or sent to
-//! several peers, keeps the one that it came with, or got first. So damage within this process shows at the next.
+//! The checksums of pieces of a call's memory, as long as nothing writes there. A piece that is passed on unchanged,
+//! or sent to several peers, keeps the checksum that it came with or got first. So damage within this process shows at
+//! the next.
 //!
-//! Invariant: whoever writes says so first (`forget`), which `drive` does for each action.
+//! Invariant: code that writes says so first (`forget`), which `drive` does for each action.
 
 /// What is shorter is hashed as quickly as it is found here.
 const SHORTEST: usize = 16 << 10;

@@ -1,6 +1,6 @@
 //! Which message meets which receive: by source and tag, in the order in which receives were posted and messages came.
-//! The rules are MPI's (MPI 4.1, section 3.5, "order"): messages of one sender do not overtake each other, and of several
-//! receives that a message fits the one that was posted first gets it.
+//! The rules are MPI's (MPI 4.1, section 3.5, "order"): messages of one sender do not overtake each other. If a
+//! message fits several receives, the one that was posted first gets it.
 //!
 //! A receive stands in one queue, that of what it asks for; an arrived message stands in the four that could ask for it.
 //! So each meeting looks at four queues at most, however much waits. Tested below, against a list that is searched.

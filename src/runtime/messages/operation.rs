@@ -110,7 +110,7 @@ pub(super) struct Operation {
     pub since: Time,
     pub limit_ms: i64,
     pub deadline: Time,
-    /// Whom its end is told: the request, which may stand for two.
+    /// The request that is told its end; it may stand for two operations.
     pub completer: Completer,
 }
 

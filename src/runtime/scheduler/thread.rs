@@ -65,7 +65,7 @@ impl SchedulerThread {
         }
     }
 
-    /// Ends the job, for whoever is still in it, and waits until it has ended.
+    /// Ends the job, for all nodes that are still in it, and waits until it has ended.
     pub fn stop(&self) -> Result<()> {
         self.end(STOP)
     }

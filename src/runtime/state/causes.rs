@@ -1,9 +1,9 @@
 //! Why groups, and the cluster, cannot be used any more, as one node knows it: calls, `muster_failure` and
 //! `muster_group_failure` all ask here, so that they tell the same.
 //!
-//! A group's first cause is what ended it alone, before anything ended the cluster as a whole; or else the cluster's. The
-//! cluster's is what ended it as a whole or one of its own groups (world, servers, universe), whichever this node came to know
-//! first: what a call on world has told is the cause of a made group, too, that ends with the cluster later.
+//! A group's first cause is what ended it alone, before anything ended the cluster as a whole; or else the cluster's.
+//! The cluster's is what ended it as a whole or one of its own groups (world, servers, universe), whichever this node
+//! came to know first. If a made group ends with the cluster later, what a call on world has told is its cause, too.
 //! Where only groups are over that the program made, the cluster's is what ended the first of those.
 //!
 //! Invariants: a cause that was told of a group is told of it from then on, and so is the cluster's, with three exceptions.

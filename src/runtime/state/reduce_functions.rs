@@ -1,5 +1,5 @@
-//! Users' reduction functions. They are numbered in the order in which they are made, so that ranks which make them in the
-//! same order mean the same by the same number; a number is never used again.
+//! Users' reduction functions. They are numbered in the order in which they are made. So ranks that make them in the
+//! same order mean the same by the same number. A number is never used again.
 
 use crate::error::{Error, Result};
 use crate::schedules::kernels::UserFunction;
