@@ -71,7 +71,7 @@ impl Course {
         !is_round_over
     }
 
-    /// How long the listener here may take to be reached, and then to say anything, before the next place is tried. A
+    /// How long whoever listens here may take to be reached, and then to say anything, before the next place is tried. A
     /// scheduler that is slow, since its host is busy, is given longer in each round.
     pub(super) fn patience(&self, most: Duration) -> Duration {
         FIRST_PATIENCE.saturating_mul(1 << self.rounds.min(8)).min(most)

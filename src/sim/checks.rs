@@ -218,7 +218,7 @@ fn failed_rightly(world: &World, node: usize, side: &NodeSide) -> Verdict {
     }
 }
 
-/// Each node that was there when the job broke has been told.
+/// Whoever was there when the job broke has been told.
 fn told_of_the_end(world: &World) -> Verdict {
     let Some((ended, result)) = &world.ended else { return Err("the scheduler never ended".to_owned()) };
     let Err(error) = result else {

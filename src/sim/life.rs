@@ -22,7 +22,7 @@ impl World {
             agent::Event::Failed(error) => {
                 self.nodes[node].failed = Some((self.now, error));
                 self.nodes[node].alive = false;
-                // A node that counted on it loses it now.
+                // Whoever counted on it loses it now.
                 self.nodes[node].to_blame = true;
             }
             agent::Event::Broken(failure) => {

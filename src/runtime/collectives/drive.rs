@@ -299,8 +299,8 @@ struct Exchange<'a> {
     opening: Opening,
 }
 
-/// Which side opens a link that the exchange needs: the one that sends, and of two that send to each other the lower
-/// rank.
+/// Who opens a link that the exchange needs and that is the peer's to open: who sends does, and of two who send to each
+/// other the lower rank.
 enum Opening {
     /// The peer.
     Peer,
@@ -319,7 +319,7 @@ impl Exchange<'_> {
         self.receive.is_none_or(|(peer, _)| heard(peer)) && self.send.is_none_or(|(peer, _)| open(peer))
     }
 
-    /// The ranks it waits for.
+    /// Whom it waits for.
     fn peers(&self) -> [Option<u32>; 2] {
         [self.receive.map(|(peer, _)| peer), self.send.map(|(peer, _)| peer)]
     }

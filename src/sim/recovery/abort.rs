@@ -20,7 +20,7 @@ pub(super) struct Aborting {
     pub(super) callers: BTreeSet<usize>,
     /// This life of the scheduler has told somebody.
     told_by: Option<u64>,
-    /// The nodes that this life of the scheduler could tell.
+    /// Whom that life of the scheduler could tell.
     there: BTreeSet<usize>,
 }
 

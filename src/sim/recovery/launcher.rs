@@ -1,8 +1,7 @@
-//! Words that a process has ended. They come from its launcher, which has seen it end and tells the scheduler, as
-//! `muster run --join` does. Or they come from the process itself, if its program frees its cluster without leaving
-//! it. A word may come late, when another has the place already; wait on the port for a scheduler that is away, or be
-//! lost then; and be a lie, about one that lives. The same goes for the word that nobody is started in a place any
-//! more (`giving_up.rs`).
+//! Who says that a process has ended: its launcher, which has seen it end and tells the scheduler, as `muster run --join` does; or
+//! the process itself, whose program frees its cluster without leaving it. A word may come late, when another has the place
+//! already; wait on the port for a scheduler that is away, or be lost then; and be a lie, about one that lives. The same goes for
+//! the word that nobody is started in a place any more (`giving_up.rs`).
 
 use super::node::{End, Process};
 use super::plan::SILENCE;
@@ -67,7 +66,7 @@ impl World {
         }
     }
 
-    /// The process that a word is about, and what is remarkable of it.
+    /// Whom a word is about, and what is remarkable of it.
     fn manner(&self, word: Word) -> (usize, Option<Met>) {
         let current = |slot: usize| self.slots[slot].current;
         match word {

@@ -13,7 +13,7 @@ pub(super) enum Asked {
         slot: usize,
         version: u64,
     },
-    /// The node of the key, and the newest version that had been acknowledged then.
+    /// Whose key, and the newest version that had been acknowledged then.
     Read {
         of: usize,
         at_least: u64,

@@ -12,7 +12,7 @@ use std::time::Duration;
 /// How long a collective takes before somebody asks who is absent.
 pub(super) const WARN_AFTER: Duration = Duration::from_millis(400);
 
-/// Which nodes have not entered this collective?
+/// Who has not entered this collective?
 #[derive(Clone, Debug)]
 pub(super) struct Question {
     pub(super) group: GroupId,
@@ -54,7 +54,7 @@ impl World {
         checks::located(self, node, asked, member)
     }
 
-    /// Which nodes keep its collective waiting?
+    /// Who keeps its collective waiting?
     pub(super) fn ask_absent(&mut self, node: usize, fails: bool) {
         let program = &mut self.processes[node].program;
         let Some(collective) = &program.collective else { return };
