@@ -76,7 +76,7 @@ ctests: library $(CMAKE_THERE)
 PREFIX ?= /usr/local
 INTO := $(DESTDIR)$(PREFIX)
 
-# Builds nothing: whoever may write there need not be one who can.
+# Builds nothing: a user who may write there need not be able to build.
 install:
 	@[ -e $(RELEASE)/muster ] || { echo "nothing is built yet: run \`make build\` first" >&2; exit 1; }
 	install -d $(INTO)/bin $(INTO)/lib $(INTO)/include

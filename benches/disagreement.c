@@ -92,7 +92,7 @@ static int take(double *times) {
         last_s = shared->entered_s[rank] > last_s ? shared->entered_s[rank] : last_s;
     }
     for (int rank = 0; rank < RANKS; rank++) {
-        /* Who was alone with another call may have been told of the disagreement before the last one came. */
+        /* A rank that was alone with another call may have been told of the disagreement before the last one came. */
         times[rank] = shared->told_s[rank] > last_s ? shared->told_s[rank] - last_s : 0;
         wrong += shared->status[rank] != MUSTER_ERR_MISMATCH;
     }

@@ -14,8 +14,8 @@
 
 class Recovery {
 public:
-    // How long one waits for the others who knows that all have finished: they may have left. Whoever needs it after all
-    // is here by then, or has it started again.
+    // A rank that knows that all have finished waits so long for the others, which may have left. A rank that needs it
+    // after all has come by then, or has it started again.
     static constexpr std::chrono::milliseconds kLastPatience{1500};
 
     Recovery(Cluster &cluster, Trainer &trainer, const Options &options, Trace &trace);

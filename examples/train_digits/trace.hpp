@@ -1,4 +1,4 @@
-// What happens when, for whoever measures a run: a line per event in a file that all processes share.
+// What happens when, for measuring a run: a line per event in a file that all processes share.
 //
 //     <nanoseconds of CLOCK_MONOTONIC> <pid> <rank> <event> <number>
 //
