@@ -4,7 +4,9 @@
 //! - A missing directory is made with mode 0700, and durable in its parent.
 //! - Every file has mode 0600, and one that is laxer is mended when it is opened.
 //! - Symbolic links are not followed.
-//! - A file that stays open is opened through the [`Keep`] that the caller gives. Tested in `file_disk_test.rs`.
+//! - A file that stays open is opened through the [`Keep`] that the caller gives.
+//!
+//! Tested in `file_disk_test.rs`.
 
 use super::disk::{refused, Appender, Disk, Locked};
 use crate::error::Result;

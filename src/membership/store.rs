@@ -1,12 +1,15 @@
 //! The store: a small map from keys to values, asked over the control plane.
 //!
-//! Owns: entries, transfers under way, waiters, and the results that a node may ask for again. Invariants:
+//! Owns: entries, transfers under way, waiters, and the results that a node may ask for again.
+//!
+//! Invariants:
 //! - What is held (keys, values, and all that open requests announced) stays within the total, except for requests
 //!   that are repeated after they were carried out.
 //! - A request is carried out at most once, however often it comes.
-//! - No size that a node announces makes it allocate. Waiting is by push: a waiter costs nothing until its key
-//!   appears. Deliberately absent: connections and time (a node that no longer waits says so). Tested in
-//!   `store_test.rs`.
+//! - No size that a node announces makes it allocate.
+//!
+//! Waiting is by push: a waiter costs nothing until its key appears. Deliberately absent: connections and time (a node
+//! that no longer waits says so). Tested in `store_test.rs`.
 //!
 //! **Exactly once.** Only what changed something is remembered (a set, an addition, a successful compare-and-set, a
 //! deletion of something): anything else may be carried out again. Answers travel in order, so that a node with fewer
