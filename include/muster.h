@@ -917,7 +917,8 @@ muster_status_t muster_barrier(muster_group_t *group);
  * `buf` is the caller's again when this returns; on the root it is only read. May be NULL where `count` is 0. Blocking
  * and errors as muster_barrier.
  *
- * Requires: `group` must be NULL or a live group; `buf` must be NULL, or readable and (but for the root) writable for
+ * Requires:
+ * `group` must be NULL or a live group; `buf` must be NULL, or readable and (but for the root) writable for
  * `count` elements. Nobody else may write to it meanwhile.
  */
 muster_status_t muster_broadcast(muster_group_t *group, void *buf, size_t count, int32_t dtype, int32_t root);
@@ -1034,7 +1035,8 @@ muster_status_t muster_gatherv(muster_group_t *group,
  *
  * Ownership, NULL, blocking and errors as muster_allreduce.
  *
- * Requires: `group` must be NULL or a live group; at the root `in` must be readable for `count` elements times the
+ * Requires:
+ * `group` must be NULL or a live group; at the root `in` must be readable for `count` elements times the
  * group's size; `out` must be writable for `count` elements, or NULL. Nobody else may write to them, or read `out`,
  * meanwhile.
  */

@@ -41,7 +41,8 @@ pub unsafe extern "C" fn muster_barrier(group: *mut muster_group_t) -> muster_st
 /// `buf` is the caller's again when this returns; on the root it is only read. May be NULL where `count` is 0. Blocking
 /// and errors as muster_barrier.
 ///
-/// # Safety `group` must be NULL or a live group; `buf` must be NULL, or readable and (but for the root) writable for
+/// # Safety
+/// `group` must be NULL or a live group; `buf` must be NULL, or readable and (but for the root) writable for
 /// `count` elements. Nobody else may write to it meanwhile.
 #[no_mangle]
 pub unsafe extern "C" fn muster_broadcast(
@@ -190,7 +191,8 @@ pub unsafe extern "C" fn muster_gatherv(
 ///
 /// Ownership, NULL, blocking and errors as muster_allreduce.
 ///
-/// # Safety `group` must be NULL or a live group; at the root `in` must be readable for `count` elements times the
+/// # Safety
+/// `group` must be NULL or a live group; at the root `in` must be readable for `count` elements times the
 /// group's size; `out` must be writable for `count` elements, or NULL. Nobody else may write to them, or read `out`,
 /// meanwhile.
 #[no_mangle]

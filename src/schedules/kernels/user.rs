@@ -25,7 +25,8 @@ unsafe impl Sync for UserFunction {}
 impl UserFunction {
     /// A function, and what it is called with.
     ///
-    /// # Safety For as long as any copy of this is used, `function` may be called with `ctx` from any thread, by
+    /// # Safety
+    /// For as long as any copy of this is used, `function` may be called with `ctx` from any thread, by
     /// several at a time. It does what [`Function`] says and nothing else. It does not unwind.
     pub unsafe fn new(function: Function, ctx: *mut c_void) -> UserFunction {
         UserFunction { function, ctx }
