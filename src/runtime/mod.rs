@@ -1,7 +1,7 @@
 //! Where brains meet sockets.
 //!
 //! Owns every thread and every wait of the library: the scheduler's loop, the agent thread of each node, and the calls
-//! that user threads make; ARCHITECTURE.md describes threads, links and progress. Deliberately absent: any rule of
+//! that user threads make; docs/architecture describes threads, links and progress. Deliberately absent: any rule of
 //! membership or algorithm; those are the brains' and the schedules'. Tested in `cluster_test.rs`, `mischief_test.rs`
 //! and `damage_test.rs` with whole clusters on threads, connection by connection in `mesh_test.rs`, `link_test.rs` and
 //! `control_test.rs`, in every order of threads in `loom_test.rs`, and with processes by `ctests` and `tests/python`.
