@@ -183,7 +183,9 @@ impl Mesh {
             (Channel::Watch, NotDialled::Other(_)) => self.watching.saw(key.rank, PeerSign::Unanswered),
             (_, NotDialled::NoDescriptor(whose)) => {
                 let failure = self.rosters.group(key.group).and_then(|roster| shortage::failure(roster, key, &whose));
-                failure.into_iter().for_each(|failure| self.over(key, failure));
+                if let Some(failure) = failure {
+                    self.over(key, failure);
+                }
             }
             (_, NotDialled::Refused(_)) => self.never_up(key, LinkEnd::Ended(reason)),
             (_, NotDialled::Other(_)) => self.never_up(key, LinkEnd::Silent(reason)),

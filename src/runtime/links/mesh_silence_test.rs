@@ -1,4 +1,4 @@
-//! Links that do not come to stand, for nobody answers.
+//! Links that do not come to stand, for nobody answers, or no more.
 
 use super::*;
 use crate::net::deafen;
@@ -101,4 +101,42 @@ fn a_word_that_a_group_is_over_keeps_its_own_time() {
     assert_eq!(side.mesh.expire(Time(0)), Time::NEVER);
     side.mesh.expire(end());
     assert!(!side.is_idle());
+}
+
+#[test]
+fn whoever_says_nothing_is_closed_when_its_time_is_up() {
+    for wrap in wraps() {
+        let mut side = one(&wrap, nowhere());
+        let (mut silent, mut half_way) = (Peer::dial(&side), Peer::dial(&side));
+        half_way.stream.write_all(&frame(LinkKind::Hello, &hello())[..30]).unwrap();
+        side.now = Time(1000);
+        until(|| {
+            side.turn();
+            (side.mesh.connections.handshakes.len() == 2).then_some(())
+        });
+        let deadline = side.now + HELLO_WAIT;
+        assert_eq!(side.mesh.expire(Time(deadline.0 - 1)), deadline);
+        assert_eq!(side.mesh.connections.handshakes.len(), 2);
+        assert_eq!(side.mesh.expire(deadline), Time::NEVER);
+        assert!(side.is_idle());
+        silent.hear_end(&mut side);
+        // Its bytes may lie unread in the transport, and then the connection is reset.
+        until(|| match half_way.stream.read(&mut [0]) {
+            Ok(count) => (count == 0).then_some(()),
+            Err(error) => (error.kind() != io::ErrorKind::WouldBlock).then_some(()),
+        });
+    }
+}
+
+#[test]
+fn a_link_that_breaks_while_its_peer_is_let_in_is_told() {
+    let broken: Wrap = Arc::new(|_, _| {
+        let transport = Scripted::default();
+        transport.script().coming.extend(frame(LinkKind::Hello, &hello()));
+        transport.script().breaks = true;
+        Box::new(transport)
+    });
+    let mut side = one(&broken, nowhere());
+    let _peer = Peer::dial(&side);
+    assert_eq!(side.failure(), "its end of a new link was closed: broken pipe");
 }

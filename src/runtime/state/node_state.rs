@@ -57,6 +57,9 @@ const NO_EPOCH: u64 = u64::MAX;
 /// A group to be made: in which epoch, of which parent, and its number among the groups of that parent.
 pub type Making = (Epoch, GroupId, u64);
 
+/// What the scheduler answers to a store request: a number, and a value.
+pub type StoreAnswer = Result<(i64, Vec<u8>)>;
+
 /// What is known of the present epoch: all of it goes when the next one begins.
 #[derive(Default)]
 pub struct EpochView {
@@ -133,7 +136,7 @@ pub struct NodeView {
     /// Answers to `Locate`.
     pub located: HashMap<Ask, Member>,
     /// Store requests whose caller still waits, and those that have been answered.
-    pub store: HashMap<Ask, Option<Result<(i64, Vec<u8>)>>>,
+    pub store: HashMap<Ask, Option<StoreAnswer>>,
     /// Which nodes have not heard yet that this one has ended the job without the scheduler, by index; and whether they
     /// are still being told.
     pub untold: Option<(Vec<u32>, bool)>,
