@@ -1,28 +1,23 @@
-//! The socket calls that neither std nor mio offers, one libc call each.
+//! The socket calls that neither std nor mio offers: through `socket2`, and where that has none, one libc call each.
 //!
 //! Owns nothing. Tested through `tcp` and `listener`.
 
 use super::call::check;
 use super::fork::Guarded;
-use libc::{c_int, sockaddr, socklen_t};
-use std::io::{self, IoSlice, IoSliceMut};
+use libc::{c_int, socklen_t};
+use socket2::{Domain, SockRef, Socket, Type};
+use std::io::{self, IoSlice, IoSliceMut, Read};
 use std::mem::size_of;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
 /// The most pieces that one `sendmsg` takes (UIO_MAXIOV).
 pub(super) const MAX_PIECES: usize = 1024;
 
 /// A TCP socket of the address's family: close-on-exec and non-blocking.
 pub(super) fn tcp_socket(address: &SocketAddr) -> io::Result<Guarded<OwnedFd>> {
-    let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-    Guarded::create(|| {
-        // SAFETY: takes three integers.
-        let fd = check(unsafe { libc::socket(family, kind, 0) })?;
-        // SAFETY: the kernel has just made this descriptor and nobody else knows it.
-        Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-    })
+    let kind = Type::STREAM.cloexec().nonblocking();
+    Guarded::create(|| Socket::new_raw(Domain::for_address(*address), kind, None).map(OwnedFd::from))
 }
 
 /// Sets an option that is an integer.
@@ -44,64 +39,39 @@ pub(super) fn option(fd: RawFd, level: c_int, name: c_int) -> io::Result<c_int> 
 }
 
 /// Binds a socket to an address.
-pub(super) fn bind(fd: &impl AsRawFd, address: &SocketAddr) -> io::Result<()> {
-    with_raw_address(address, |raw, length| {
-        // SAFETY: `raw` points to `length` bytes that outlive the call.
-        check(unsafe { libc::bind(fd.as_raw_fd(), raw, length) }).map(drop)
-    })
+pub(super) fn bind(fd: &impl AsFd, address: &SocketAddr) -> io::Result<()> {
+    SockRef::from(fd).bind(&(*address).into())
 }
 
 /// Begins to connect; `EINPROGRESS` and an interruption (after which the kernel goes on) count as begun.
-pub(super) fn connect(fd: &impl AsRawFd, address: &SocketAddr) -> io::Result<()> {
-    let result = with_raw_address(address, |raw, length| {
-        // SAFETY: `raw` points to `length` bytes that outlive the call.
-        check(unsafe { libc::connect(fd.as_raw_fd(), raw, length) }).map(drop)
-    });
-    match result {
+pub(super) fn connect(fd: &impl AsFd, address: &SocketAddr) -> io::Result<()> {
+    match SockRef::from(fd).connect(&(*address).into()) {
         Err(error) if matches!(error.raw_os_error(), Some(libc::EINPROGRESS | libc::EINTR)) => Ok(()),
         result => result,
     }
 }
 
 /// Makes a bound socket a listening one.
-pub(super) fn listen(fd: &impl AsRawFd, backlog: c_int) -> io::Result<()> {
-    // SAFETY: takes two integers.
-    check(unsafe { libc::listen(fd.as_raw_fd(), backlog) }).map(drop)
+pub(super) fn listen(fd: &impl AsFd, backlog: c_int) -> io::Result<()> {
+    SockRef::from(fd).listen(backlog)
 }
 
-/// Reads what is there into the pieces, in order.
-pub(super) fn receive(fd: &impl AsRawFd, pieces: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-    let got = match pieces {
-        // SAFETY: pointer and length are those of the piece. `recv` does less than `readv` on its way to the socket.
-        [one] => unsafe { libc::recv(fd.as_raw_fd(), one.as_mut_ptr().cast(), one.len(), 0) },
-        many => {
-            // SAFETY: an all-zero `msghdr` is a valid empty one. `recvmsg` does less than `readv` on its way to the socket.
-            let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-            // An `IoSliceMut` is an `iovec` by its documentation.
-            message.msg_iov = many.as_mut_ptr().cast();
-            message.msg_iovlen = many.len().min(MAX_PIECES) as _;
-            // SAFETY: `message` points to pieces that are valid for writing and outlive the call, and has no other pointer set.
-            unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut message, 0) }
-        }
-    };
-    usize::try_from(got).map_err(|_| io::Error::last_os_error())
-}
-
-/// Sends without SIGPIPE.
-pub(super) fn send(fd: &impl AsRawFd, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
-    if let [one] = pieces {
-        // SAFETY: pointer and length are those of the piece. `send` does less than `sendmsg` on its way to the socket.
-        let sent = unsafe { libc::send(fd.as_raw_fd(), one.as_ptr().cast(), one.len(), libc::MSG_NOSIGNAL) };
-        return usize::try_from(sent).map_err(|_| io::Error::last_os_error());
+/// Reads what is there into the pieces, in order. `recv` and `recvmsg` do less than `readv` on their way to the socket.
+pub(super) fn receive(fd: &impl AsFd, pieces: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+    let (socket, count) = (SockRef::from(fd), pieces.len().min(MAX_PIECES));
+    match pieces {
+        [one] => (&*socket).read(one),
+        many => (&*socket).read_vectored(&mut many[..count]),
     }
-    // SAFETY: an all-zero `msghdr` is a valid empty one.
-    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-    // An `IoSlice` is an `iovec` by its documentation; the kernel only reads through this pointer.
-    message.msg_iov = pieces.as_ptr().cast_mut().cast();
-    message.msg_iovlen = pieces.len().min(MAX_PIECES) as _;
-    // SAFETY: `message` points to pieces that outlive the call, and has no other pointer set.
-    let sent = unsafe { libc::sendmsg(fd.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) };
-    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+}
+
+/// Sends without SIGPIPE. `send` does less than `sendmsg` on its way to the socket.
+pub(super) fn send(fd: &impl AsFd, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+    let socket = SockRef::from(fd);
+    match pieces {
+        [one] => socket.send_with_flags(one, libc::MSG_NOSIGNAL),
+        many => socket.send_vectored_with_flags(&many[..many.len().min(MAX_PIECES)], libc::MSG_NOSIGNAL),
+    }
 }
 
 /// Bytes in the send queue that the peer has not acknowledged.
@@ -134,29 +104,4 @@ pub(super) fn adopt_flags(fd: RawFd) -> io::Result<()> {
     let flags = check(unsafe { libc::fcntl(fd, libc::F_GETFL) })?;
     // SAFETY: takes integers.
     check(unsafe { libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK) }).map(drop)
-}
-
-/// Calls with the address in the kernel's form.
-fn with_raw_address<T>(address: &SocketAddr, call: impl FnOnce(*const sockaddr, socklen_t) -> T) -> T {
-    match address {
-        SocketAddr::V4(v4) => {
-            let raw = libc::sockaddr_in {
-                sin_family: libc::AF_INET as libc::sa_family_t,
-                sin_port: v4.port().to_be(),
-                sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(v4.ip().octets()) },
-                sin_zero: [0; 8],
-            };
-            call((&raw const raw).cast(), size_of::<libc::sockaddr_in>() as socklen_t)
-        }
-        SocketAddr::V6(v6) => {
-            let raw = libc::sockaddr_in6 {
-                sin6_family: libc::AF_INET6 as libc::sa_family_t,
-                sin6_port: v6.port().to_be(),
-                sin6_flowinfo: v6.flowinfo(),
-                sin6_addr: libc::in6_addr { s6_addr: v6.ip().octets() },
-                sin6_scope_id: v6.scope_id(),
-            };
-            call((&raw const raw).cast(), size_of::<libc::sockaddr_in6>() as socklen_t)
-        }
-    }
 }
