@@ -87,10 +87,14 @@ install:
 	install -m 644 $(RELEASE)/libmuster.a $(INTO)/lib/libmuster.a
 	install -m 644 include/muster.h $(INTO)/include/muster.h
 	install -d $(INTO)/share/man/man1 $(INTO)/share/bash-completion/completions
+	install -d $(INTO)/share/zsh/site-functions $(INTO)/share/fish/vendor_completions.d
 	$(RELEASE)/muster man > $(INTO)/share/man/man1/muster.1
 	ln -sf muster.1 $(INTO)/share/man/man1/msrun.1
 	$(RELEASE)/muster completion bash > $(INTO)/share/bash-completion/completions/muster
 	ln -sf muster $(INTO)/share/bash-completion/completions/msrun
+	$(RELEASE)/muster completion zsh > $(INTO)/share/zsh/site-functions/_muster
+	$(RELEASE)/muster completion fish > $(INTO)/share/fish/vendor_completions.d/muster.fish
+	ln -sf muster.fish $(INTO)/share/fish/vendor_completions.d/msrun.fish
 
 ## Demo
 

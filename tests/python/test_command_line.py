@@ -49,16 +49,28 @@ def test_every_option_of_the_help_is_completed():
         assert [option for option in options if option not in page] == []
 
 
-def test_bash_completes_a_word(tmp_path):
-    """A real bash on a terminal of its own: a line, and the key that completes it."""
+# How each shell is started without the user's files, and how it takes the script.
+SHELLS = {
+    "bash": (["bash", "--norc", "--noprofile", "-i"], "source <(muster completion bash)"),
+    "zsh": (["zsh", "-f", "-i"], "autoload -U compinit; compinit -u -D; source <(muster completion zsh)"),
+    "fish": (["fish", "--no-config", "-i"], "muster completion fish | source"),
+}
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_shell_completes_a_word(shell, tmp_path):
+    """A real shell on a terminal of its own: a line, and the key that completes it."""
+    words, takes_script = SHELLS[shell]
+    if not shutil.which(shell):
+        pytest.skip(f"{shell} is not installed: nothing here can try its script")
     env = {**clean_environment(), "PATH": f"{os.path.dirname(MUSTER)}:{os.environ['PATH']}", "TERM": "dumb", "PS1": "$ "}
     child, terminal = pty.fork()
     if child == 0:
         os.chdir(tmp_path)
-        os.execvpe("bash", ["bash", "--norc", "--noprofile", "-i"], env)
+        os.execvpe(shell, words, env)
     try:
-        os.write(terminal, b"source <(muster completion bash); echo rea''dy\n")
-        await_text(terminal, "\r\nready")
+        os.write(terminal, f"{takes_script}; echo rea''dy\n".encode())
+        await_text(terminal, "ready")
         os.write(terminal, b"echo muster; muster bench allre\t")
         await_text(terminal, "bench allreduce ")
         os.write(terminal, b"--op=av\t")
@@ -81,8 +93,8 @@ def await_text(terminal, text):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["completion"], "for which shell? expected bash"),
-        (["completion", "tcsh"], 'there is no script for "tcsh": expected bash'),
+        (["completion"], "for which shell? expected bash, zsh or fish"),
+        (["completion", "tcsh"], 'there is no script for "tcsh": expected bash, zsh or fish'),
         (["man", "run"], '"run" is not expected'),
     ],
 )

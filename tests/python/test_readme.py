@@ -68,7 +68,8 @@ def test_a_program_is_built_and_runs_with_what_was_installed(folder):
     prefix = folder / "installed"
     with Process(["make", "-C", TREE, "install", f"PREFIX={prefix}"], {**NO_OUTER_MAKE, "DESTDIR": None}) as install:
         assert install.wait(LIMIT) == 0
-    for page in ("man/man1/muster.1", "man/man1/msrun.1", "bash-completion/completions/muster"):
+    completions = ("bash-completion/completions/muster", "zsh/site-functions/_muster", "fish/vendor_completions.d/muster.fish")
+    for page in ("man/man1/muster.1", "man/man1/msrun.1", *completions):
         assert (prefix / "share" / page).stat().st_size > 0, page
     (folder / "include").unlink()
     (folder / "target").unlink()

@@ -43,7 +43,7 @@ pub const COMMAND: Command = Command {
 /// Runs it with the words after `scheduler`.
 pub fn command(words: Vec<OsString>) -> i32 {
     match read(&COMMAND, words) {
-        Ok(Asked::Words(_)) => serve(),
+        Ok(Asked::With(_)) => serve(),
         Ok(Asked::Help) => {
             let settings = muster::config::settings_help();
             let page = help::page(&COMMAND, COMMAND.name);

@@ -67,7 +67,7 @@ impl Ended {
 /// The options and operands of one of the benchmarks.
 pub fn read(command: &'static Command, words: Vec<OsString>) -> Result<Words, Ended> {
     match words::read(command, words).map_err(Ended::usage)? {
-        Asked::Words(words) => Ok(words),
+        Asked::With(words) => Ok(words),
         Asked::Help => Err(Ended::Help),
     }
 }

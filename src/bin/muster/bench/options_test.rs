@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 fn parsed(line: &str) -> Result<Options, String> {
     match read(&COMMAND, line.split_whitespace().map(OsString::from).collect())? {
-        Asked::Words(words) => parse(&words),
+        Asked::With(words) => parse(&words),
         Asked::Help => panic!("{line} asks for no help"),
     }
 }

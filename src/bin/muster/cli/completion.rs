@@ -2,16 +2,49 @@
 //! offer, and behind the program of `muster run`, the shell offers files.
 //!
 //! The shell runs this command for each word (`complete -C`, bash(1)). The line so far is in COMP_LINE and COMP_POINT.
-//! Each line of the answer is one word that would do.
+//! Each line of the answer is one word that would do. The scripts for zsh and fish ask in the same way. There the word that is
+//! completed has the option's name before its `=`, as these shells want it.
 
 use super::table::{Command, Operands, Opt, Takes};
+use std::ffi::OsStr;
 
 /// What the shell calls this command with, behind `muster completion`.
 pub const ANSWER: &str = "--answer";
 
-/// What makes bash ask.
-pub fn bash() -> String {
-    format!("complete -o bashdefault -o default -C 'muster completion {ANSWER}' muster msrun\n")
+/// The shells for which there is a script.
+pub const SHELLS: &[&str] = &["bash", "zsh", "fish"];
+
+const BASH: &str = "complete -o bashdefault -o default -C 'muster completion ANSWER' muster msrun\n";
+
+/// As a file of its own in zsh's search path it is the function, and is called at once.
+const ZSH: &str = r#"#compdef muster msrun
+_muster() {
+    local line="${(j: :)words[1,CURRENT-1]} $PREFIX"
+    local -a offered=("${(@f)$(COMP_LINE=$line COMP_POINT= muster completion ANSWER)}")
+    compset -P '--*='
+    compadd -- ${offered:#} || _files
+}
+if [[ $funcstack[1] == _muster ]]; then _muster "$@"; else compdef _muster muster msrun; fi
+"#;
+
+const FISH: &str = r#"function __muster_offers
+    set -l offered (COMP_LINE=(commandline -cp | string collect) COMP_POINT= muster completion ANSWER)
+    set -l name (string match -r -- '^--[^=]*=' (commandline -ct))
+    test -n "$offered"; and printf '%s\n' "$name"$offered; or __fish_complete_path (commandline -ct)
+end
+complete -c muster -f -a '(__muster_offers)'
+complete -c msrun -f -a '(__muster_offers)'
+"#;
+
+/// What makes this shell ask.
+pub fn script(shell: &OsStr) -> Option<String> {
+    let script = match shell.to_str()? {
+        "bash" => BASH,
+        "zsh" => ZSH,
+        "fish" => FISH,
+        _ => return None,
+    };
+    Some(script.replace("ANSWER", ANSWER))
 }
 
 /// The answer to what bash asks in the environment: the words that may stand where the cursor is.
@@ -124,7 +157,7 @@ mod tests {
             ("muster run --worker_num 4 a.out --jo", &[]),
             ("muster status --format=j", &["json"]),
             ("muster status ", &[]),
-            ("muster completion ", &["bash"]),
+            ("muster completion ", SHELLS),
             ("mus", &[]),
             ("muster nosuch ", &[]),
         ] {

@@ -35,11 +35,11 @@ pub const MAN: Command = Command {
 /// `muster completion`.
 pub const COMPLETION: Command = Command {
     name: "muster completion",
-    operands: Operands::One { called: "shell", among: &["bash"] },
+    operands: Operands::One { called: "shell", among: completion::SHELLS },
     summary: "print what makes a shell complete this command's words",
     about:
-        "Prints a script for bash: `source <(muster completion bash)` makes the shell complete commands, options and \
-            their values. zsh reads it after `autoload -U +X bashcompinit && bashcompinit`. `make install` installs it.",
+        "Prints a script that makes the shell complete commands, options and their values: `source <(muster completion \
+            bash)`, the same with zsh, or `muster completion fish | source`. `make install` installs all three.",
     ..Command::BLANK
 };
 
@@ -51,10 +51,10 @@ pub fn print(command: &'static Command, words: Vec<OsString>) -> i32 {
     }
     let text = match read(command, words) {
         Ok(Asked::Help) => Ok(help::page(command, command.name)),
-        Ok(Asked::Words(words)) => match (command.operands, words.operands.first()) {
-            (Operands::One { .. }, Some(shell)) if shell == "bash" => Ok(completion::bash()),
-            (Operands::One { .. }, Some(shell)) => Err(format!("there is no script for {shell:?}: expected bash")),
-            (Operands::One { .. }, None) => Err("for which shell? expected bash".to_owned()),
+        Ok(Asked::With(words)) => match (command.operands, words.operands.first()) {
+            (Operands::One { .. }, Some(shell)) => completion::script(shell)
+                .ok_or_else(|| format!("there is no script for {shell:?}: expected bash, zsh or fish")),
+            (Operands::One { .. }, None) => Err("for which shell? expected bash, zsh or fish".to_owned()),
             _ => Ok(man::page(&COMMANDS)),
         },
         Err(why) => Err(why),

@@ -10,12 +10,22 @@ use muster::config::closest;
 use std::ffi::{OsStr, OsString};
 
 /// What the words ask for.
-#[derive(Debug)]
-pub enum Asked {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Asked<T> {
     /// The help text.
     Help,
-    /// What the command does.
-    Words(Words),
+    /// What the command does, with these.
+    With(T),
+}
+
+impl<T> Asked<T> {
+    /// What the command makes of them.
+    pub fn then<U>(self, make: impl FnOnce(T) -> Result<U, String>) -> Result<Asked<U>, String> {
+        match self {
+            Asked::Help => Ok(Asked::Help),
+            Asked::With(these) => make(these).map(Asked::With),
+        }
+    }
 }
 
 /// The words of a command line.
@@ -57,7 +67,7 @@ impl Words {
 }
 
 /// Reads the words behind a command's name. The error is a sentence for the user.
-pub fn read(command: &'static Command, words: Vec<OsString>) -> Result<Asked, String> {
+pub fn read(command: &'static Command, words: Vec<OsString>) -> Result<Asked<Words>, String> {
     let mut parser = Parser::from_args(words);
     let mut found = Words { operands: Vec::new(), options: command.options, given: Vec::new() };
     while let Some(word) = parser.next().map_err(|error| error.to_string())? {
@@ -88,7 +98,7 @@ pub fn read(command: &'static Command, words: Vec<OsString>) -> Result<Asked, St
         let value = value.into_string().map_err(|value| format!("--{}: {value:?} is not valid UTF-8", option.name))?;
         found.given.push(Given { option, written, value });
     }
-    Ok(Asked::Words(found))
+    Ok(Asked::With(found))
 }
 
 fn take_operand(command: &Command, operands: &mut Vec<OsString>, operand: OsString) -> Result<(), String> {
@@ -169,7 +179,7 @@ mod tests {
 
     fn words(line: &str) -> Result<Words, String> {
         match read(&PLAIN, line.split_whitespace().map(OsString::from).collect())? {
-            Asked::Words(words) => Ok(words),
+            Asked::With(words) => Ok(words),
             Asked::Help => Err("help".to_owned()),
         }
     }

@@ -49,11 +49,12 @@ mod thresholds;
 mod unclean_exits;
 
 use crate::cli::help;
+use crate::cli::words::Asked;
 use crate::voice::Voice;
 use crate::{code, sys};
 use children::{Child, Launch, Meeting, Part};
 use join::Signals;
-use parse::{Request, RunOptions, Tail};
+use parse::{RunOptions, Tail};
 use std::ffi::OsString;
 use std::io;
 use std::net::TcpListener;
@@ -63,8 +64,8 @@ use supervise::Verdict;
 pub fn run(name: &str, words: Vec<OsString>) -> i32 {
     let voice = Voice::error();
     let options = match parse::parse(words) {
-        Ok(Request::Run(options)) => options,
-        Ok(Request::Help) => {
+        Ok(Asked::With(options)) => options,
+        Ok(Asked::Help) => {
             Voice::output().say(help::page(&options::COMMAND, name));
             return 0;
         }

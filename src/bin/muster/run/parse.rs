@@ -61,21 +61,9 @@ impl RunOptions {
     }
 }
 
-/// What the command line asks for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Request {
-    /// The help text.
-    Help,
-    /// A run.
-    Run(RunOptions),
-}
-
 /// Reads the words after `muster run`.
-pub fn parse(words: Vec<OsString>) -> Result<Request, String> {
-    match read(&COMMAND, words)? {
-        Asked::Help => Ok(Request::Help),
-        Asked::Words(words) => validate(words).map(Request::Run),
-    }
+pub fn parse(words: Vec<OsString>) -> Result<Asked<RunOptions>, String> {
+    read(&COMMAND, words)?.then(validate)
 }
 
 /// The value of this option: a whole number within these bounds.

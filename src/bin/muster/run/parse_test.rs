@@ -1,13 +1,13 @@
 use super::*;
 use crate::cli::table::Takes;
 
-fn request(line: &str) -> Result<Request, String> {
+fn asked(line: &str) -> Result<Asked<RunOptions>, String> {
     parse(line.split_whitespace().map(OsString::from).collect())
 }
 
 fn options(line: &str) -> RunOptions {
-    match request(line) {
-        Ok(Request::Run(options)) => options,
+    match asked(line) {
+        Ok(Asked::With(options)) => options,
         other => panic!("{line}: {other:?}"),
     }
 }
@@ -72,7 +72,7 @@ fn after_a_flag_what_only_elsewhere_is_a_boolean_is_no_program() {
         let words = [("yes", "True"), ("ON", "True"), ("1", "True"), ("No", "False"), ("off", "False"), ("0", "False")];
         words.map(|(word, value)| (flag.name, word, value))
     }) {
-        let error = request(&format!("--{flag} {word} ./hello")).unwrap_err();
+        let error = asked(&format!("--{flag} {word} ./hello")).unwrap_err();
         for said in [format!("--{flag}={value} "), format!("--{flag}=True ./{word} ")] {
             assert!(error.contains(&said), "{said:?} in {error}");
         }
@@ -111,8 +111,8 @@ fn addresses() {
 
 #[test]
 fn help_wins_over_what_comes_after_it() {
-    assert_eq!(request("--worker_num=4 --help"), Ok(Request::Help));
-    assert_eq!(request("-h --bogus"), Ok(Request::Help));
+    assert_eq!(asked("--worker_num=4 --help"), Ok(Asked::Help));
+    assert_eq!(asked("-h --bogus"), Ok(Asked::Help));
     assert_eq!(options("a.out --help").task, ["a.out", "--help"]);
 }
 
@@ -157,7 +157,7 @@ fn complaints_name_option_value_and_what_would_be_right() {
         ("--max_restarts=1 a", "--max_restarts is \"1\", but without --join"),
         ("--max-restarts 1 --join=False a", "without --join"),
     ] {
-        let error = request(line).unwrap_err();
+        let error = asked(line).unwrap_err();
         assert!(error.contains(said), "{line}: {error}");
     }
 }

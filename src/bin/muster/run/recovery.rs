@@ -50,12 +50,13 @@ fn is_on(mut variables: Vec<(OsString, OsString)>) -> Result<bool, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::parse::{parse, Request};
+    use super::super::parse::parse;
     use super::*;
+    use crate::cli::words::Asked;
 
     fn checked(words: &str, variables: &[(&str, &str)]) -> Result<(), String> {
         let words = words.split_whitespace().map(OsString::from).collect();
-        let Ok(Request::Run(options)) = parse(words) else { panic!("{words:?}", words = "a good command line") };
+        let Ok(Asked::With(options)) = parse(words) else { panic!("{words:?}", words = "a good command line") };
         let variables = variables.iter().map(|(name, value)| (name.into(), value.into())).collect();
         check_with(&options, variables, false)
     }

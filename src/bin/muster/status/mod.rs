@@ -14,10 +14,11 @@ pub mod options;
 mod text;
 
 use crate::cli::help;
+use crate::cli::words::Asked;
 use crate::code;
 use crate::voice::Voice;
 use muster::wire::{StatusGroup, StatusJob, StatusNode};
-use options::{Format, Request};
+use options::Format;
 use std::ffi::OsString;
 use std::io::Write;
 use std::net::SocketAddr;
@@ -36,8 +37,8 @@ pub struct Told {
 /// Runs it with the words after `status`. Returns the exit code.
 pub fn command(words: Vec<OsString>) -> i32 {
     let options = match options::parse(words, std::env::vars_os()) {
-        Ok(Request::Ask(options)) => options,
-        Ok(Request::Help) => {
+        Ok(Asked::With(options)) => options,
+        Ok(Asked::Help) => {
             Voice::output().say(help::page(&options::COMMAND, options::COMMAND.name));
             return 0;
         }

@@ -66,28 +66,17 @@ pub struct Options {
     pub format: Format,
 }
 
-/// What the command line asks for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Request {
-    /// The help text.
-    Help,
-    /// The status.
-    Ask(Options),
-}
-
 /// Reads the words after `muster status`, and the environment.
 pub fn parse(
     words: Vec<OsString>,
     environment: impl IntoIterator<Item = (OsString, OsString)>,
-) -> Result<Request, String> {
-    let words = match read(&COMMAND, words)? {
-        Asked::Help => return Ok(Request::Help),
-        Asked::Words(words) => words,
-    };
-    let (host, port) = scheduler(words.value("sched_host"), words.value("sched_port"), environment)?;
-    let timeout = words.value("timeout").map_or(Ok(Duration::from_secs(5)), seconds)?;
-    let format = words.value("format").map_or(Ok(Format::Text), shape)?;
-    Ok(Request::Ask(Options { host, port, timeout, format }))
+) -> Result<Asked<Options>, String> {
+    read(&COMMAND, words)?.then(|words| {
+        let (host, port) = scheduler(words.value("sched_host"), words.value("sched_port"), environment)?;
+        let timeout = words.value("timeout").map_or(Ok(Duration::from_secs(5)), seconds)?;
+        let format = words.value("format").map_or(Ok(Format::Text), shape)?;
+        Ok(Options { host, port, timeout, format })
+    })
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
@@ -146,14 +135,14 @@ fn settle(config: &mut Config) -> Settled<(String, u16)> {
 mod tests {
     use super::*;
 
-    fn parsed(line: &str, environment: &[(&str, &str)]) -> Result<Request, String> {
+    fn parsed(line: &str, environment: &[(&str, &str)]) -> Result<Asked<Options>, String> {
         let variables = environment.iter().map(|(name, value)| (name.into(), value.into()));
         parse(line.split_whitespace().map(OsString::from).collect(), variables.collect::<Vec<_>>())
     }
 
     fn asked(line: &str, environment: &[(&str, &str)]) -> Options {
         match parsed(line, environment) {
-            Ok(Request::Ask(options)) => options,
+            Ok(Asked::With(options)) => options,
             other => panic!("{line}: {other:?}"),
         }
     }
@@ -185,7 +174,7 @@ mod tests {
         assert_eq!((options.timeout, options.format), (Duration::from_secs(5), Format::Text));
         let options = asked("--timeout 0.25 --format=json", &[]);
         assert_eq!((options.timeout, options.format), (Duration::from_millis(250), Format::Json));
-        assert_eq!(parsed("--format json --help", &[]), Ok(Request::Help));
+        assert_eq!(parsed("--format json --help", &[]), Ok(Asked::Help));
     }
 
     #[test]
