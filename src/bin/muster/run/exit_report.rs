@@ -13,14 +13,14 @@
 //! nothing. What the scheduler makes of a word stands in `membership/launcher.rs`. Tested below, and with real
 //! processes by `tests/python/test_hosts.py`.
 
+use crate::status::ask::connect;
 use crate::sys::Ending;
-use muster::net::{host, resolve};
+use muster::net::host;
 use muster::runtime;
 use muster::types::{HostName, LaunchId, Process};
 use muster::wire::{encode_frame, Abandoned, ChildEnded, HowEnded, Message, GIVEN_UP_MAX};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
-use std::net::TcpStream;
 use std::sync::mpsc::{channel, Receiver, Sender};
 use std::time::{Duration, Instant};
 
@@ -139,14 +139,10 @@ fn tell(word: &Message, host: &str, port: u16, until: Instant) -> io::Result<()>
     };
     let mut frame = Vec::new();
     encode_frame(word.kind(), 0, &word.encode(), &mut frame);
-    let addresses = resolve::resolve(host, port, left()?).map_err(|error| io::Error::other(error.to_string()))?;
-    for address in addresses {
-        if let Ok(mut connection) = TcpStream::connect_timeout(&address, left()?) {
-            connection.set_write_timeout(Some(left()?))?;
-            return connection.write_all(&frame);
-        }
-    }
-    Err(io::ErrorKind::ConnectionRefused.into())
+    left()?;
+    let (mut connection, _) = connect(host, port, until).map_err(|why| io::Error::other(why.words))?;
+    connection.set_write_timeout(Some(left()?))?;
+    connection.write_all(&frame)
 }
 
 #[cfg(test)]

@@ -8,8 +8,7 @@
 use super::children::{self, Child, Launch, Part};
 use super::exit_report::Witness;
 use super::parse::RunOptions;
-use super::remote_scheduler::{Elsewhere, Seen, GONE_AFTER, LOOK_AGAIN};
-use super::restart_check::{Answer, Inquiry};
+use super::restart_check::{Answer, Inquiry, GONE_AFTER, LOOK_AGAIN};
 use super::summary;
 use super::supervise::{Action, Supervisor, Verdict, Whom, OVER};
 use super::unclean_exits::Deserters;
@@ -73,8 +72,6 @@ struct Run<'a, 'b> {
     deserters: Deserters,
     witness: Witness,
     inquiry: Inquiry,
-    /// Where this host does not have the scheduler.
-    elsewhere: Option<Elsewhere>,
     began: Instant,
     max_restarts: u32,
     scheduler: (String, u16),
@@ -95,10 +92,9 @@ pub fn join(
     let max_restarts = options.max_restarts;
     let address = (options.master_addr.clone(), launch.port());
     let is_here = schedulers.contains(&true);
-    let elsewhere = (!is_here).then(Elsewhere::default);
     let supervisor = Supervisor::new(schedulers, options.all_here(), max_restarts);
     let witness = Witness::new(host_id(), address.clone());
-    let (deserters, inquiry) = (Deserters::new(address.clone()), Inquiry::new(address.clone()));
+    let (deserters, inquiry) = (Deserters::new(address.clone()), Inquiry::new(address.clone(), !is_here));
     let (began, scheduler, never_formed) = (Instant::now(), address, false);
     let mut run = Run {
         launch,
@@ -108,7 +104,6 @@ pub fn join(
         deserters,
         witness,
         inquiry,
-        elsewhere,
         began,
         max_restarts,
         scheduler,
@@ -218,18 +213,13 @@ impl Run<'_, '_> {
         let (told, not_yet): (Vec<usize>, Vec<usize>) = due.into_iter().partition(|index| about.contains(index));
         not_yet.into_iter().for_each(|index| self.supervisor.put_off(index, self.inquiry.looks_at()));
         let Some(first) = told.first().copied() else { return };
-        let scheduler_runs = self.scheduler_runs();
-        let why = match (answer, &mut self.elsewhere) {
-            (Answer::Aborted(why), _) => why,
-            (answer, Some(elsewhere)) => match elsewhere.seen(answer == Answer::Refused, now) {
-                Seen::There => return told.into_iter().for_each(|index| self.start_again(index)),
-                Seen::Away => return self.put_off(told, now + LOOK_AGAIN),
-                Seen::Gone => {
-                    format!("the scheduler's port has refused for {} s, so the job is over", GONE_AFTER.as_secs())
-                }
-            },
-            // It has ended, which is not yet known, nor how.
-            (Answer::Refused, None) if scheduler_runs => return self.put_off(told, now + LOOK_AGAIN),
+        let why = match answer {
+            Answer::Aborted(why) => why,
+            Answer::Gone => {
+                format!("the scheduler's port has refused for {} s, so the job is over", GONE_AFTER.as_secs())
+            }
+            // One here has ended, which is not yet known, nor how. One elsewhere may come back.
+            Answer::Refused if self.may_listen_again() => return self.put_off(told, now + LOOK_AGAIN),
             _ => return told.into_iter().for_each(|index| self.start_again(index)),
         };
         let how = summary::how(&self.children[first], self.supervisor.ending_of_last(first));
@@ -242,9 +232,10 @@ impl Run<'_, '_> {
         workers.into_iter().for_each(|index| self.supervisor.put_off(index, until));
     }
 
-    fn scheduler_runs(&self) -> bool {
-        let mut children = self.children.iter().enumerate();
-        children.any(|(index, child)| child.part == Part::Scheduler && self.supervisor.runs(index))
+    /// Whether a scheduler whose port refuses may come back: one on another host, or one that still runs here.
+    fn may_listen_again(&self) -> bool {
+        let scheduler = self.children.iter().position(|child| child.part == Part::Scheduler);
+        scheduler.is_none_or(|index| self.supervisor.runs(index))
     }
 
     fn start_again(&mut self, index: usize) {

@@ -15,7 +15,7 @@
 //! | [`supervise`] | when to stop which child, which comes back, and which failed first: pure |
 //! | [`stop`] | how long each child is left alone then |
 //! | [`restart_check`] | asks the scheduler whether the job goes on, before that |
-//! | [`remote_scheduler`] | a scheduler on another host that refuses |
+//! | [`question`] | a thread that asks, for that and the next |
 //! | [`unclean_exits`] | children that ended with 0 without leaving, and are awaited |
 //! | [`join`] | signals and deadlines around that |
 //! | [`exit_report`] | tells the scheduler which children have ended |
@@ -38,8 +38,8 @@ mod master;
 pub mod options;
 mod parse;
 mod program;
+mod question;
 mod recovery;
-mod remote_scheduler;
 mod restart_check;
 mod stop;
 mod summary;

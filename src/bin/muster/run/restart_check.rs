@@ -6,22 +6,27 @@
 //! connection that ends without an answer says nothing either way (the scheduler may have been killed, or be about to
 //! end for good). So the scheduler is asked again within that time. A port that refuses is an answer at once.
 //!
+//! The launcher beside a scheduler keeps its port for as long as that may come back. So where the port of a scheduler on another
+//! host has refused for [`GONE_AFTER`] the run is over, and a worker that was started again would wait in `muster_init` for
+//! nobody.
+//!
 //! Contract: [`Inquiry::look`] returns at once, for a thread asks. One question is under way at a time, about all who wait to be
-//! started as it begins: who ends later may have ended because the job was aborted meanwhile. Tested in `inquiry_test.rs`, and
-//! with real processes by `tests/python/test_restarts.py` and `test_hosts.py`.
+//! started as it begins: a worker that ends later may have ended because the job was aborted meanwhile. Tested in
+//! `restart_check_test.rs`, and with real processes by `tests/python/test_restarts.py` and `test_hosts.py`.
 
-use super::remote_scheduler::refuses;
+use super::question::Question;
 use crate::status::ask::ask;
 use muster::error::Status;
-use std::sync::mpsc::{channel, Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
 /// How long the scheduler may take to answer.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How soon it is looked whether it has answered, and then in twice the time, up to the second of these.
-const LOOKS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(50)];
 /// How soon it is asked again when the connection has ended.
 const ASK_AGAIN: Duration = Duration::from_millis(20);
+/// How long the port on another host may refuse before the run counts as over.
+pub const GONE_AFTER: Duration = Duration::from_secs(5);
+/// How soon a port that refuses is looked at again meanwhile.
+pub const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
 /// What came of a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +37,8 @@ pub enum Answer {
     Aborted(String),
     /// Nobody listens at the scheduler's port.
     Refused,
+    /// Nobody has for long, and it is on another host.
+    Gone,
     /// There is none.
     Silence,
 }
@@ -39,63 +46,50 @@ pub enum Answer {
 /// See the module.
 pub struct Inquiry {
     scheduler: (String, u16),
-    asked: Option<Asked>,
-}
-
-/// A question under way.
-struct Asked {
-    about: Vec<usize>,
-    answer: Receiver<Answer>,
-    looks_at: Duration,
-    pause: Duration,
+    /// The scheduler runs on another host.
+    is_elsewhere: bool,
+    refused_since: Option<Duration>,
+    asked: Option<Question<Answer>>,
 }
 
 impl Inquiry {
     /// Of the scheduler at this address.
-    pub fn new(scheduler: (String, u16)) -> Inquiry {
-        Inquiry { scheduler, asked: None }
+    pub fn new(scheduler: (String, u16), is_elsewhere: bool) -> Inquiry {
+        Inquiry { scheduler, is_elsewhere, refused_since: None, asked: None }
     }
 
     /// These have ended and are to be started again now. Gives the answer if there is one, and the workers that it is
     /// about. A worker that is not among them waits until [`looks_at`](Inquiry::looks_at).
     pub fn look(&mut self, due: &[usize], now: Duration) -> (Vec<usize>, Answer) {
-        let (about, answer) = match self.asked.as_mut().and_then(|asked| asked.look(now)) {
-            Some(answer) => (self.asked.take().map_or_else(Vec::new, |asked| asked.about), answer),
+        let (about, answer) = match Question::look(&mut self.asked, now) {
+            Some((about, answer)) => (about, self.weigh(answer.unwrap_or(Answer::Silence), now)),
             None => (Vec::new(), Answer::Silence),
         };
         let others: Vec<usize> = due.iter().copied().filter(|child| !about.contains(child)).collect();
         if self.asked.is_none() && !others.is_empty() {
-            self.ask(others, now);
+            let (host, port) = self.scheduler.clone();
+            self.asked = Some(Question::ask(others, now, move || how_is_it(&host, port)));
         }
         (about, answer)
     }
 
     /// When to look next.
     pub fn looks_at(&self) -> Duration {
-        self.asked.as_ref().map_or(Duration::ZERO, |asked| asked.looks_at)
+        self.asked.as_ref().map_or(Duration::ZERO, Question::looks_at)
     }
 
-    fn ask(&mut self, about: Vec<usize>, now: Duration) {
-        let ((answers, answer), (host, port)) = (channel(), self.scheduler.clone());
-        let asks = move || {
-            let _ = answers.send(how_is_it(&host, port));
-        };
-        // Without a thread nobody answers.
-        let _ = std::thread::Builder::new().name("muster-inquiry".to_owned()).spawn(asks);
-        self.asked = Some(Asked { about, answer, looks_at: now + LOOKS[0], pause: LOOKS[0] });
-    }
-}
-
-impl Asked {
-    fn look(&mut self, now: Duration) -> Option<Answer> {
-        match self.answer.try_recv() {
-            Ok(answer) => Some(answer),
-            Err(TryRecvError::Disconnected) => Some(Answer::Silence),
-            Err(TryRecvError::Empty) => {
-                self.pause = (self.pause * 2).min(LOOKS[1]);
-                self.looks_at = now + self.pause;
-                None
-            }
+    /// A port that refuses is gone in time.
+    fn weigh(&mut self, answer: Answer, now: Duration) -> Answer {
+        if answer != Answer::Refused {
+            self.refused_since = None;
+            return answer;
+        }
+        let since = *self.refused_since.get_or_insert(now);
+        let is_gone = self.is_elsewhere && now.saturating_sub(since) >= GONE_AFTER;
+        if is_gone {
+            Answer::Gone
+        } else {
+            Answer::Refused
         }
     }
 }
@@ -112,7 +106,7 @@ fn how_is_it(host: &str, port: u16) -> Answer {
                 let aborted = told.job.failure.filter(|first| first.status == Status::Aborted);
                 return aborted.map_or(Answer::GoesOn, |first| Answer::Aborted(first.to_string()));
             }
-            Err(_) if Instant::now() < deadline && refuses(host, port) => return Answer::Refused,
+            Err(why) if why.is_refused => return Answer::Refused,
             Err(_) => std::thread::sleep(ASK_AGAIN),
         }
     }

@@ -1,3 +1,4 @@
+use super::super::question::LOOKS;
 use super::*;
 use crate::status::testing;
 use muster::error::Failure;
@@ -12,7 +13,7 @@ const START: Duration = Duration::from_secs(7);
 fn asked() -> (TcpListener, Inquiry) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = ("127.0.0.1".to_owned(), listener.local_addr().unwrap().port());
-    (listener, Inquiry::new(address))
+    (listener, Inquiry::new(address, false))
 }
 
 /// The next question's connection.
@@ -100,7 +101,7 @@ fn an_answer_that_nobody_waits_for_any_more_is_not_taken_for_anothers() {
 fn a_connection_that_ends_says_nothing_and_a_port_that_refuses_does() {
     let (listener, mut inquiry) = asked();
     inquiry.look(&[1], START);
-    drop(question(&listener)); // and the next one is whether the port refuses
+    drop(question(&listener));
     drop(question(&listener));
     tell(question(&listener), Some(Status::Aborted));
     assert!(matches!(answer(&mut inquiry, &[1]), (_, Answer::Aborted(_))), "it was asked again");
@@ -123,4 +124,27 @@ fn one_that_stands_still_is_waited_for_in_vain_and_not_for_long() {
     assert!(began.elapsed() >= PATIENCE);
     let pauses: Vec<u128> = pauses.iter().map(Duration::as_millis).take(8).collect();
     assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 50, 50]);
+}
+
+#[test]
+fn a_port_on_another_host_that_refuses_for_long_is_gone() {
+    let ms = Duration::from_millis;
+    for is_elsewhere in [true, false] {
+        let mut inquiry = Inquiry::new(("127.0.0.1".to_owned(), 1), is_elsewhere);
+        let gone = if is_elsewhere { Answer::Gone } else { Answer::Refused };
+        for (answer, now, told) in [
+            (Answer::Refused, 1000, Answer::Refused),
+            (Answer::Refused, 5999, Answer::Refused),
+            (Answer::Silence, 6000, Answer::Silence),
+            (Answer::Refused, 7000, Answer::Refused), // the time begins anew
+            (Answer::Refused, 12_000, gone),
+        ] {
+            assert_eq!(inquiry.weigh(answer, ms(now)), told, "at {now} ms");
+        }
+    }
+}
+
+#[test]
+fn a_name_that_leads_nowhere_says_nothing() {
+    assert_eq!(how_is_it("no such host", 1), Answer::Silence);
 }

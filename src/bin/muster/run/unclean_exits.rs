@@ -11,16 +11,14 @@
 //! `tests/python/test_restarts.py` and `test_hosts.py`.
 
 use super::children::Child;
+use super::question::Question;
 use crate::status::ask::ask;
 use muster::types::Process;
 use muster::wire::{JobPhase, NodeState, StatusNode};
-use std::sync::mpsc::{channel, Receiver, TryRecvError};
 use std::time::Duration;
 
 /// How soon after an end the scheduler is asked, and then in twice the time, up to the second of these.
 const PAUSES: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(10)];
-/// How soon it is looked whether it has answered.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// How long it may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -31,15 +29,7 @@ pub struct Deserters {
     /// When to ask next, and how long the pause after that is.
     asks_at: Duration,
     pause: Duration,
-    asked: Option<Asked>,
-}
-
-/// A question under way.
-struct Asked {
-    /// The workers it is about. One that ended later may not have been known to have ended.
-    about: Vec<usize>,
-    answer: Receiver<Vec<StatusNode>>,
-    looks_at: Duration,
+    asked: Option<Question<Vec<StatusNode>>>,
 }
 
 impl Deserters {
@@ -57,7 +47,7 @@ impl Deserters {
 
     /// When to look, if there is a reason to.
     pub fn deadline(&self) -> Option<Duration> {
-        let at = self.asked.as_ref().map_or(self.asks_at, |asked| asked.looks_at);
+        let at = self.asked.as_ref().map_or(self.asks_at, Question::looks_at);
         (!self.doubtful.is_empty()).then_some(at)
     }
 
@@ -71,19 +61,12 @@ impl Deserters {
         if self.deadline().is_none_or(|at| at > now) {
             return Vec::new();
         }
-        let Some(asked) = &mut self.asked else {
+        if self.asked.is_none() {
             self.ask(now);
             return Vec::new();
-        };
-        let nodes = match asked.answer.try_recv() {
-            Ok(nodes) => nodes,
-            Err(TryRecvError::Empty) => {
-                asked.looks_at = now + LOOK_AGAIN;
-                return Vec::new();
-            }
-            Err(TryRecvError::Disconnected) => Vec::new(), // it did not answer
-        };
-        let mut found = self.asked.take().map_or_else(Vec::new, |asked| asked.about);
+        }
+        let Some((mut found, nodes)) = Question::look(&mut self.asked, now) else { return Vec::new() };
+        let nodes = nodes.unwrap_or_default();
         found.retain(|child| nodes.iter().any(|node| is_awaited(node, &children[*child], lives(*child))));
         self.doubtful.retain(|child| !found.contains(child));
         found
@@ -92,16 +75,11 @@ impl Deserters {
     fn ask(&mut self, now: Duration) {
         self.asks_at = now + self.pause;
         self.pause = (self.pause * 2).min(PAUSES[1]);
-        let ((answers, answer), (host, port)) = (channel(), self.scheduler.clone());
-        let asks = move || {
-            if let Ok(told) = ask(&host, port, PATIENCE, |job| job.phase == JobPhase::Recovering) {
-                let is_recovering = told.job.phase == JobPhase::Recovering;
-                let _ = answers.send(if is_recovering { told.nodes } else { Vec::new() });
-            }
-        };
-        // Without a thread nobody answers.
-        let _ = std::thread::Builder::new().name("muster-deserters".to_owned()).spawn(asks);
-        self.asked = Some(Asked { about: self.doubtful.clone(), answer, looks_at: now + LOOK_AGAIN });
+        let (host, port) = self.scheduler.clone();
+        self.asked = Some(Question::ask(self.doubtful.clone(), now, move || {
+            let told = ask(&host, port, PATIENCE, |job| job.phase == JobPhase::Recovering).ok();
+            told.filter(|told| told.job.phase == JobPhase::Recovering).map_or_else(Vec::new, |told| told.nodes)
+        }));
     }
 }
 

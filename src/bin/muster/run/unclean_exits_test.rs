@@ -1,4 +1,5 @@
 use super::super::children::Part;
+use super::super::question::LOOKS;
 use super::*;
 use muster::error::Culprit;
 use muster::types::{Epoch, JobInstance, LaunchId, Role};
@@ -69,7 +70,7 @@ fn found(answer: Option<StatusPart>) -> Vec<usize> {
     deserters.doubt(1, Duration::ZERO);
     assert_eq!(deserters.deadline(), Some(PAUSES[0]));
     let mut look = |now| deserters.look(&children, |child| &lives[child], now);
-    assert!(look(PAUSES[0] - LOOK_AGAIN).is_empty() && look(PAUSES[0]).is_empty());
+    assert!(look(PAUSES[0] - LOOKS[1]).is_empty() && look(PAUSES[0]).is_empty());
     let mut stream = listener.accept().unwrap().0;
     if let Some(answer) = answer {
         stream.read_exact(&mut [0; 24 + 4 + 4]).unwrap();
@@ -80,7 +81,7 @@ fn found(answer: Option<StatusPart>) -> Vec<usize> {
     drop(stream);
     let (mut now, until) = (PAUSES[0], Instant::now() + Duration::from_secs(60));
     loop {
-        now += LOOK_AGAIN;
+        now += LOOKS[1];
         let found = deserters.look(&children, |child| &lives[child], now);
         if deserters.asked.is_none() {
             let is_over = deserters.deadline().is_none();

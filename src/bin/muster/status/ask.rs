@@ -12,11 +12,25 @@ use std::time::{Duration, Instant};
 
 const READ_BYTES: usize = 64 << 10;
 
+/// Why there is no answer.
+#[derive(Debug)]
+pub struct NoAnswer {
+    /// In words.
+    pub words: String,
+    /// Nobody listens there: each address refuses connections.
+    pub is_refused: bool,
+}
+
+impl From<String> for NoAnswer {
+    fn from(words: String) -> NoAnswer {
+        NoAnswer { words, is_refused: false }
+    }
+}
+
 /// Asks, and hears the answer: the whole of it, unless the job is such that the rest is not wanted.
-pub fn ask(host: &str, port: u16, timeout: Duration, wanted: impl Fn(&StatusJob) -> bool) -> Result<Told, String> {
+pub fn ask(host: &str, port: u16, timeout: Duration, wanted: impl Fn(&StatusJob) -> bool) -> Result<Told, NoAnswer> {
     let deadline = Instant::now() + timeout;
-    let addresses = resolve::resolve(host, port, timeout).map_err(|error| error.to_string())?;
-    let (stream, address) = connect(&addresses, deadline).map_err(|why| format!("no scheduler answers: {why}"))?;
+    let (stream, address) = connect(host, port, deadline)?;
     let mut line = Line { stream, address, deadline, timeout, inbound: Vec::new() };
     let (mut job, mut nodes, mut groups) = (None, Vec::new(), Vec::new());
     loop {
@@ -34,18 +48,27 @@ pub fn ask(host: &str, port: u16, timeout: Duration, wanted: impl Fn(&StatusJob)
     }
 }
 
-/// The first of these addresses that takes a connection.
-fn connect(addresses: &[SocketAddr], deadline: Instant) -> Result<(TcpStream, SocketAddr), String> {
-    let mut refusals = Vec::new();
+/// A connection to the first address of this host that takes one.
+pub fn connect(host: &str, port: u16, deadline: Instant) -> Result<(TcpStream, SocketAddr), NoAnswer> {
+    let timeout = deadline.saturating_duration_since(Instant::now());
+    let addresses = resolve::resolve(host, port, timeout).map_err(|error| error.to_string())?;
+    connect_to_any(&addresses, deadline)
+}
+
+fn connect_to_any(addresses: &[SocketAddr], deadline: Instant) -> Result<(TcpStream, SocketAddr), NoAnswer> {
+    let (mut refusals, mut is_refused) = (Vec::new(), !addresses.is_empty());
     for (tried, address) in addresses.iter().enumerate() {
         // None may use up the time of those after it.
         let left = deadline.saturating_duration_since(Instant::now()) / (addresses.len() - tried) as u32;
         match connect_to(*address, left.max(Duration::from_millis(1))) {
             Ok(stream) => return Ok((stream, *address)),
-            Err(error) => refusals.push(format!("{address}: {error}")),
+            Err(error) => {
+                is_refused &= error.kind() == ErrorKind::ConnectionRefused;
+                refusals.push(format!("{address}: {error}"));
+            }
         }
     }
-    Err(refusals.join("; "))
+    Err(NoAnswer { words: format!("no scheduler answers: {}", refusals.join("; ")), is_refused })
 }
 
 fn connect_to(address: SocketAddr, timeout: Duration) -> io::Result<TcpStream> {

@@ -59,7 +59,7 @@ pub fn command(words: Vec<OsString>) -> i32 {
             0
         }
         Err(why) => {
-            eprintln!("muster status: {}", text::plain(&why));
+            eprintln!("muster status: {}", text::plain(&why.words));
             code::UNABLE
         }
     }
