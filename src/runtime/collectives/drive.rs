@@ -290,8 +290,8 @@ struct Exchange<'a> {
     opening: Opening,
 }
 
-/// Who opens a link that the exchange needs and that is the peer's to open: who sends does, and of two who send to each
-/// other the lower rank.
+/// The side that opens a link which the exchange needs, and which is the peer's to open. The sender does; of two that send to
+/// each other, the lower rank.
 enum Opening {
     /// The peer.
     Peer,
