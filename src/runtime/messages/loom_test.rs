@@ -43,7 +43,7 @@ fn engine() -> Arc<Mutex<Engine>> {
 fn post(engine: &Arc<Mutex<Engine>>, way: Direction) -> Request {
     let (request, completer) = request();
     let mut posting = lock(engine);
-    let (op, theirs) = (posting.upcoming(), Arc::clone(engine));
+    let (op, theirs) = (posting.transfers.upcoming(), Arc::clone(engine));
     let told = Told(move || lock(&theirs).cancel(op));
     let request = request.cancelled_by(std::sync::Arc::new(told), Operation::Messages(op..op + 1));
     let message = Post { way, dtype: DType::Uint8, count: 0, buffers: CallBuffers::of(&[], &mut []) };
