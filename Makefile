@@ -9,7 +9,7 @@
 #   make soak     the long runs
 #   make under-load   the tests, three times, beside 20 busy loops: make under-load [LOOPS=20] [TIMES=3] [ONLY="unit ctest ..."]
 #   make mpi      installs Open MPI and MPICH (from Debian) and Intel MPI (into target/impi) for the tests; part of make test
-#   make sim SEEDS=100000   so many simulated stories of loss and return, and the table of what they met
+#   make sim SEEDS=100000   so many simulated stories, and the table of what they met
 #   make detection   kills, stops, silences ranks, lets them disagree, and takes the time until everybody knows, and goes on
 #   make chaos    trains while processes are killed: make chaos [SEED=n] [KILLS=10]
 #   make storm    random work, each result checked, while processes are killed and stopped: make storm [HOURS=2] [SEED=n] [ROUND=n]
@@ -174,11 +174,11 @@ storm: build storm-worker
 chaos: build
 	python3 scripts/chaos.py $(if $(SEED),--seed $(SEED)) $(if $(KILLS),--kills $(KILLS))
 
-# What the 1200 of `make test` may not meet.
+# What the 3000 of `make test` may not meet.
 SEEDS ?= 100000
 
 sim:
-	MUSTER_SIM_SEEDS=$(SEEDS) cargo test --lib sim::recovery::every -- --nocapture
+	MUSTER_SIM_SEEDS=$(SEEDS) cargo test --lib sim::every -- --nocapture
 
 ## Performance
 

@@ -4,7 +4,7 @@
 //!
 //! Invariant: what passes here can be taken up (`promises.rs`) and gone on with. What a restarted scheduler takes as it is
 //! (names, hosts, keys and values of the store) is not looked at. Tested in `history_test.rs`, with senseless records of every
-//! kind, and by every restart of `src/sim/recovery`.
+//! kind, and by every restart of `src/sim`.
 
 use super::group_table::FIRST_MADE;
 use super::ranks::canonical;

@@ -1,10 +1,10 @@
 //! The scheduler's journal as the book of one job: which job it is, how often its scheduler was started, and what is written
-//! in it at once. `writer.rs` does so on a thread of its own, and `src/sim/recovery` in steps between which it dies: nothing
+//! in it at once. `writer.rs` does so on a thread of its own, and `src/sim` in steps between which it dies: nothing
 //! here waits, and the only thing that is touched is the disk.
 //!
 //! Invariants: records are written in the order in which they were given; what was given together, or came while the disk
 //! was busy, is synced together; a record is told of as durable only when a sync that covers it has returned. After a
-//! failure nothing more is written, and the failure is kept. Tested in `writer_test.rs`, and by `src/sim/recovery`.
+//! failure nothing more is written, and the failure is kept. Tested in `writer_test.rs`, and by `src/sim`.
 
 use crate::error::{Error, Result, Status};
 use crate::journal::{Disk, Journal, Opened, Records};

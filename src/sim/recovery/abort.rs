@@ -2,13 +2,13 @@
 //! scheduler that is started again learns of it from those who come back; and the job ends as aborted.
 
 use super::causes::Broken;
+use super::network::Side;
 use super::node::Line;
 use super::program::{Stage, Tick};
 use super::table::Event as Met;
 use super::world::World;
 use crate::agent::Command;
 use crate::error::{Error, Failure, Status};
-use crate::sim::network::Side;
 use crate::wire::Message;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -42,7 +42,11 @@ impl World {
         let can = |slot: usize| {
             let node = self.current(slot)?;
             let process = &self.processes[node];
-            (process.formed.is_some() && process.program.stage != Stage::Leaving).then_some(node)
+            let leaves = match self.plan.recovers() {
+                true => process.program.stage == Stage::Leaving,
+                false => process.asked_to_leave.is_some(), // until then it only waits for the others
+            };
+            (process.formed.is_some() && !leaves).then_some(node)
         };
         let count = self.slots.len();
         let Some(node) = (0..count).find_map(|more| can((slot + more) % count)) else { return };

@@ -2,8 +2,8 @@
 
 use super::cells::cells;
 use super::plan::{Ending, Moment, Plan, Trouble, When};
+use super::random::Random;
 use super::table::{Event as Met, Phase, Written};
-use crate::sim::random::Random;
 use std::time::Duration;
 
 /// How many cells a seed aims at, before the end.
@@ -78,8 +78,8 @@ impl Plan {
         let (mut ends, others): (Vec<_>, Vec<_>) = cells().into_iter().partition(|(event, _)| is_of_abort(*event));
         let (last, before): (Vec<_>, Vec<_>) = others.into_iter().partition(|(_, phase)| *phase == Phase::Finishing);
         let (harmless, losses): (Vec<_>, Vec<_>) = last.into_iter().partition(|(event, _)| is_harmless(*event));
-        let (ending, nth) = Ending::of(self.seed);
-        let mut wanted = share(before, self.seed, AIMS);
+        let (ending, nth) = Ending::of(self.nth);
+        let mut wanted = share(before, self.nth, AIMS);
         match ending {
             Ending::Well => wanted.extend(share(harmless, nth, HARMLESS)),
             Ending::WithLosses => wanted.extend(share(losses, nth, LOSSES)),
@@ -89,7 +89,7 @@ impl Plan {
         for (event, phase) in wanted {
             aims.extend(self.aim(random, event, phase));
         }
-        if self.seed.is_multiple_of(4) {
+        if self.nth.is_multiple_of(4) {
             // Rarely met otherwise: whoever has a connection then is soon a member.
             aims.extend(self.aim(random, Met::ConnectionReset, Phase::Forming));
         }
@@ -119,7 +119,7 @@ impl Plan {
         let longest = match phase {
             Phase::Forming => 1000,
             Phase::Running => 600,
-            Phase::Recovering | Phase::Finishing => 150,
+            Phase::Recovering | Phase::Finishing | Phase::Once => 150,
         };
         let in_phase = When::In(phase, random.span_ms(0..longest));
         let machine = random.once_in(2);

@@ -4,6 +4,7 @@
 //! from then on it says the same; only before may it have found another cause. What nodes hear is what was said.
 
 use super::giving_up::is_first_cause;
+use super::outcome;
 use super::world::World;
 use crate::error::{Failure, Status};
 use crate::types::{Epoch, GroupId};
@@ -38,6 +39,13 @@ impl Causes {
     /// Whether this life of the scheduler was told by one who came back.
     pub(super) fn was_told(&self, life: u64, epoch: Epoch, what: Broken) -> bool {
         self.told_to.get(&(epoch, what)) == Some(&life)
+    }
+
+    /// The revocation of this group that this process has heard of, in whatever epoch.
+    pub(super) fn heard_by(&self, node: usize, group: GroupId) -> Option<&Failure> {
+        let is_of = |key: &Key| key.1 == Broken::Group(Some(group));
+        let (key, _) = self.known_by.iter().find(|(key, nodes)| is_of(key) && nodes.contains(&node))?;
+        self.said.get(key)?.first().map(|(_, failure)| failure)
     }
 }
 
@@ -91,6 +99,11 @@ pub(super) fn heard(world: &mut World, node: usize, failure: &Failure, group: bo
     }
     let causes = &mut world.told.causes;
     causes.known_by.entry(key).or_default().insert(node);
+    // One that hears nobody says so of itself.
+    if outcome::is_of_itself(&world.processes[node], failure) && !world.plan.recovers() {
+        return Ok(());
+    }
+    let causes = &mut world.told.causes;
     let said = causes.said.get(&key).map_or(&[][..], |said| said);
     match said.iter().any(|(_, said)| is_same(said, failure)) {
         true => Ok(()),

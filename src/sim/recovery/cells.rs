@@ -214,9 +214,45 @@ pub(super) fn passed_over(often: impl Iterator<Item = (u8, Phase, u64)>) -> Vec<
     passed
 }
 
-/// What happens by itself in every story, so that no plan aims at it.
+/// What a story without recovery meets.
+const ONCE: [Event; 31] = [
+    Event::NodeKilled,
+    Event::NodeVanished,
+    Event::Aborted,
+    Event::NodeStopped,
+    Event::ConnectionReset,
+    Event::ConnectionHalfOpen,
+    Event::PartitionOfLinks,
+    Event::Delayed,
+    Event::Reordered,
+    Event::Lost,
+    Event::HalfOpenTold,
+    Event::Stalled,
+    Event::ConnectLost,
+    Event::ConnectRefused,
+    Event::RegisteredAgain,
+    Event::LateNode,
+    Event::LateScheduler,
+    Event::NoScheduler,
+    Event::LastWord,
+    Event::Consequence,
+    Event::Replaced,
+    Event::DuplicateId,
+    Event::WrongWorkerNum,
+    Event::Surplus,
+    Event::OneTooFew,
+    Event::Stranger,
+    Event::Mismatch,
+    Event::Revocation,
+    Event::WrongSuspicion,
+    Event::SchedulerPaused,
+    Event::GroupMade,
+];
+
+/// What happens by itself, or by the shape of a story, so that no plan aims at it.
 pub(super) fn unaimed() -> Vec<(Event, Phase)> {
-    Phase::ALL.into_iter().flat_map(|phase| [(Event::Asked, phase), (Event::AskedWhileAway, phase)]).collect()
+    let asked = Phase::ALL.into_iter().flat_map(|phase| [(Event::Asked, phase), (Event::AskedWhileAway, phase)]);
+    asked.chain(ONCE.map(|event| (event, Phase::Once))).collect()
 }
 
 /// Every cell that must be hit, and can be aimed at.

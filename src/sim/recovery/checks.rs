@@ -20,8 +20,8 @@ pub(super) struct Told {
     /// By epoch: what the first was told of it, and by index who was told that it is a member.
     epochs: BTreeMap<Epoch, (Formed, BTreeMap<u32, Incarnation>)>,
     results: BTreeMap<(Epoch, GroupId, u64), Vec<u8>>,
-    /// By number: the making that it came of, and its members.
-    groups: BTreeMap<GroupId, (u64, Vec<u32>)>,
+    /// By number: of which group it was made, its number among those, and its members.
+    groups: BTreeMap<GroupId, (GroupId, u64, Vec<u32>)>,
     /// Since when each member has been in a collective.
     entered: BTreeMap<(Epoch, GroupId, u64), BTreeMap<u32, Time>>,
     /// Why what is broken is so.
@@ -40,6 +40,11 @@ impl Told {
         self.entered.get(&(process.epoch, group, sequence))?.get(&index).copied()
     }
 
+    /// The members of a group that was made.
+    pub(super) fn members(&self, group: GroupId) -> &[u32] {
+        self.groups.get(&group).map_or(&[], |(.., members)| members)
+    }
+
     /// What the member was told of the newest epoch that this twin of it wants to be; as if it was the twin.
     pub(super) fn for_twin(&self, world: &World, node: usize) -> Option<Formed> {
         let twin = world.processes.get(node).filter(|process| process.twin)?;
@@ -54,12 +59,16 @@ impl Told {
 }
 
 /// The nodes that have a place: one life per node id, ranks unique and dense.
-pub(super) fn after_step(world: &World) -> Verdict {
+pub(super) fn after_step(world: &mut World) -> Verdict {
     if let Some(wrong) = &world.wrong {
         return Err(wrong.clone());
     }
     world.nobody_waits_in_vain()?;
+    let has_changed = std::mem::take(&mut world.seats_changed);
     let Some(running) = &world.host.running else { return Ok(()) };
+    if !has_changed {
+        return freed(world, &running.brain);
+    }
     let seats = running.brain.seats().map(|seat| (&seat.register.node_id[..], seat.register.role, seat.rank));
     places(seats, world.plan.workers, world.plan.servers)
         .map_err(|wrong| format!("in the scheduler's book {wrong}"))?;
@@ -69,7 +78,8 @@ pub(super) fn after_step(world: &World) -> Verdict {
 /// A node that has freed a group, and was told that this is kept, does not count as using it.
 fn freed(world: &World, brain: &Scheduler) -> Verdict {
     let holds = |process: &Process| brain.seats().any(|seat| seat.register.incarnation == process.incarnation);
-    for (node, process) in world.processes.iter().enumerate().filter(|(_, process)| process.alive) {
+    let has_freed = |process: &Process| process.alive && !process.program.freed.is_empty();
+    for (node, process) in world.processes.iter().enumerate().filter(|(_, process)| has_freed(process)) {
         let Some(formed) = process.formed.as_ref().filter(|formed| Some(formed.instance) == world.host.instance) else {
             continue;
         };
@@ -88,9 +98,13 @@ pub(super) fn places<'a>(
     servers: u32,
 ) -> Verdict {
     let (mut ids, mut ranks, mut ranked) = (BTreeSet::new(), [0u64; 2], 0);
+    let size = (workers + servers) as usize;
     for (id, role, rank) in seats {
         if !ids.insert(id) {
             return Err(format!("two lives of node {id:?} are admitted"));
+        }
+        if ids.len() > size {
+            return Err(format!("more than {size} nodes are admitted"));
         }
         let Some(rank) = rank else { continue };
         ranked += 1;
@@ -134,16 +148,21 @@ pub(super) fn formed(world: &mut World, node: usize, formed: &Formed) -> Verdict
     places(members, world.plan.workers, world.plan.servers)
         .map_err(|wrong| format!("node {node} was told: {wrong}"))?;
     let own = formed.members.get(formed.index as usize).filter(|own| own.process.pid as usize == 1000 + node);
-    if own.is_none_or(|own| own.rank != formed.rank) {
+    let place = (process.register.role, formed.rank, formed.local_rank);
+    if own.is_none_or(|own| (own.role, own.rank, own.local_rank) != place) {
         return Err(format!("two lives of slot {}: node {node} was given the place of another: {own:?}", process.slot));
     }
+    own_account(world, node, formed)?;
+    table(world, formed)?;
+    let process = &world.processes[node];
     let life = process.incarnation;
     let told = &mut world.told;
     let (first, lives) = told.epochs.entry(formed.epoch).or_insert_with(|| (formed.clone(), BTreeMap::new()));
     if *lives.entry(formed.index).or_insert(life) != life {
         return Err(format!("two lives of index {} are members of epoch {}", formed.index, formed.epoch.0));
     }
-    if (first.secret, &first.members) != (formed.secret, &formed.members) {
+    let of_all = |formed: &Formed| (formed.instance, formed.secret, formed.agreed.clone());
+    if of_all(first) != of_all(formed) || first.members != formed.members {
         return Err(format!("node {node} was told of another epoch {} than others", formed.epoch.0));
     }
     if let Some((_, (earlier, _))) = told.epochs.range(..formed.epoch).next_back() {
@@ -152,6 +171,31 @@ pub(super) fn formed(world: &mut World, node: usize, formed: &Formed) -> Verdict
         if places(earlier) != places(formed) || same_secret {
             return Err(format!("epoch {} is not made of the nodes of the one before", formed.epoch.0));
         }
+    }
+    Ok(())
+}
+
+/// A worker whose id is a rank, or that says its rank, has that.
+fn own_account(world: &World, node: usize, formed: &Formed) -> Verdict {
+    let plan = &world.plan.nodes[world.processes[node].slot];
+    let number = plan.node_id.as_ref().and_then(|id| id.parse().ok());
+    let own = number.filter(|rank: &u32| *rank < world.plan.workers).or(plan.rank);
+    match plan.role == Role::Worker && own.is_some_and(|rank| rank != formed.rank) {
+        true => Err(format!("node {node} is rank {own:?} by its own account, and was given {}", formed.rank)),
+        false => Ok(()),
+    }
+}
+
+/// Workers by rank, then servers by rank; local ranks are dense on each host.
+fn table(world: &World, formed: &Formed) -> Verdict {
+    let mut local: BTreeMap<(Role, &str), u32> = BTreeMap::new();
+    for (at, member) in (0u32..).zip(formed.members.iter()) {
+        let (role, rank) = world.plan.place(at);
+        let next = local.entry((role, &member.host.key)).or_default();
+        if (member.index, member.role, member.rank, member.local_rank) != (at, role, rank, *next) {
+            return Err(format!("place {at} of the table is {member:?}"));
+        }
+        *next += 1;
     }
     Ok(())
 }
@@ -204,20 +248,15 @@ pub(super) fn collective(world: &mut World, node: usize, collective: &Collective
 
 /// A group is the one that was wanted, and the same for all, in every epoch.
 pub(super) fn group_made(world: &mut World, node: usize, made: &GroupMade) -> Verdict {
-    let size = world.plan.nodes.len() as u32;
     let index = world.processes[node].formed.as_ref().map_or(0, |formed| formed.index);
-    let members = super::groups::members(made.nth, index, size);
+    let members = world.members(made.parent, made.nth, index);
     if made.members != members || made.group.is_none() != members.is_empty() {
         return Err(format!("node {node} was told of {made:?}: {members:?} were wanted"));
     }
     let Some(group) = made.group else { return Ok(()) };
-    let told = (made.nth, members);
+    let told = (made.parent, made.nth, members);
     let known = world.told.groups.entry(group).or_insert_with(|| told.clone()).clone();
-    let others = world
-        .told
-        .groups
-        .iter()
-        .find(|(other, (nth, members))| **other != group && *nth == told.0 && members.contains(&index));
+    let others = world.told.groups.iter().find(|(other, known)| **other != group && **known == told);
     match (known == told, others) {
         (true, None) => Ok(()),
         (_, other) => Err(format!("node {node} was told of {made:?}, others of {known:?}, {other:?}")),
@@ -297,13 +336,19 @@ pub(super) fn broken(world: &mut World, node: usize, failure: &Failure) -> Verdi
 
 /// The culprit is a process that failed.
 pub(super) fn culprit(world: &World, failure: &Failure) -> Verdict {
-    // What nobody could confirm says so.
+    // What nobody could confirm says so. Without recovery there is a culprit of all but a revocation.
     let certain = failure.status == Status::PeerLost && !failure.cause.contains("unconfirmed");
-    let Some(named) = failure.culprit.as_ref().filter(|_| certain) else { return Ok(()) };
+    let must_be = !world.plan.recovers() && failure.group.is_none() && failure.status != Status::Aborted;
+    let named = match &failure.culprit {
+        None if must_be => return Err(format!("{failure:?} names nobody")),
+        named => named.as_ref().filter(|_| certain || must_be),
+    };
+    let Some(named) = named else { return Ok(()) };
     let process = world.processes.get((named.pid as usize).wrapping_sub(1000));
-    match process {
-        Some(process) if process.to_blame.is_some_and(|since| since <= world.now) => Ok(()),
-        _ => Err(format!("the culprit did not fail: {failure}")),
+    let has_failed = |process: &&Process| process.to_blame.is_some_and(|since| since <= world.now);
+    match process.filter(has_failed).filter(|process| process.register.node_id == named.node_id) {
+        Some(_) => Ok(()),
+        None => Err(format!("the culprit did not fail: {failure}")),
     }
 }
 

@@ -8,13 +8,12 @@
 //! disproves it, concerns none of them.
 
 use super::launcher::Word;
-use super::node::{End, Line};
+use super::network::Side;
+use super::node::Line;
 use super::sabotage::Sabotage;
 use super::table::Event as Met;
 use super::world::{Event, World};
 use crate::error::{Error, Failure, Status};
-use crate::runtime::scheduler::job_journal::Work;
-use crate::sim::network::Side;
 use crate::types::{Epoch, Time};
 use crate::wire::{Message, Record};
 use std::collections::{BTreeMap, BTreeSet};
@@ -118,11 +117,7 @@ impl World {
             return;
         }
         self.blame(node);
-        self.processes[node].ended = Some((self.now, End::Died));
-        self.processes[node].alive = false;
-        self.disconnect(node);
-        self.end_links(node);
-        self.is_seen_to_end(node);
+        self.let_die(node);
     }
 
     /// A launcher says of a process that lives that nobody is started in its place any more.
@@ -232,9 +227,9 @@ impl World {
     /// The scheduler ends by itself: where the job is not done, because somebody was given up, another run begins.
     pub(super) fn run_ends(&mut self, result: &Result<(), Error>) {
         let Some(running) = &mut self.host.running else { return };
+        let Some(journal) = &mut running.journal else { return };
         if self.sabotage == Some(Sabotage::DoneAllTheSame) && self.giving_up.was_said {
-            let number = u64::MAX;
-            let _ = running.book.write(vec![Work::Append(number, Record::Done)]).and_then(|_| running.book.sync());
+            journal.ends();
         }
         let records = running.brain.snapshot();
         let is_done = records.contains(&Record::Done);

@@ -1,55 +1,131 @@
-//! The groups that the programs make: all alike, only turned round, divided, or without the last node. They are used in every
-//! epoch from then on, also by those who come back, who make them again, and are freed when all is done; the first of them when
-//! half of it is.
+//! The groups that programs make. With recovery all alike, only turned round, divided, or without the last node: they are used in
+//! every epoch from then on, also by those who come back, who make them again, and are freed when all is done; the first of them
+//! when half of it is. Without recovery as the plan wishes: of the universe, and of those again; then they are freed.
 
 use super::checks;
+use super::plan::Plan;
 use super::program::{Next, Tick};
+use super::random::Random;
 use super::rounds::What;
+use super::table::Event as Met;
 use super::world::World;
 use crate::agent::Command;
 use crate::types::GroupId;
 use crate::wire::{GroupMade, GroupWish, MakeGroup};
 
-/// What a node wants of the n-th making.
-fn wish(nth: u64, index: u32, size: u32) -> GroupWish {
-    match nth % 3 {
-        0 => GroupWish::Ranks((0..size - 1).collect()),
-        1 => GroupWish::Colour { colour: Some(index % 2), key: -(index as i32) },
-        _ => GroupWish::Ranks((0..size).rev().collect()),
-    }
+/// How a group is made of the universe.
+#[derive(Clone, Debug)]
+pub(super) enum Wish {
+    Ranks(Vec<u32>),
+    /// Each node's colour and key, by its index.
+    Split(Vec<(Option<u32>, i32)>),
+}
+
+/// What a program does next with groups.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum GroupStep {
+    /// Ask for the n-th group that is made of this one.
+    Make(GroupId, u64),
+    Free(GroupId),
 }
 
 /// The making whose groups are freed early.
 const SHORT_LIVED: u64 = 1;
 
-/// The members of a node's group of the n-th making, in order of rank; none: it is in none.
-pub(super) fn members(nth: u64, index: u32, size: u32) -> Vec<u32> {
-    match nth % 3 {
-        0 if index == size - 1 => Vec::new(),
-        0 => (0..size - 1).collect(),
-        1 => (0..size).rev().filter(|other| other % 2 == index % 2).collect(),
-        _ => (0..size).rev().collect(),
+/// The wishes of a plan without recovery, for so many nodes.
+pub(super) fn wishes(random: &mut Random, nodes: u32) -> Vec<Wish> {
+    let wish = |random: &mut Random| {
+        if random.once_in(2) {
+            let colours = random.below(1..4);
+            let one = |random: &mut Random| {
+                let colour = (!random.once_in(5)).then(|| random.below(0..colours) as u32);
+                (colour, random.below(0..5) as i32 - 2)
+            };
+            return Wish::Split((0..nodes).map(|_| one(random)).collect());
+        }
+        let mut ranks: Vec<u32> = (0..nodes).collect();
+        random.shuffle(&mut ranks);
+        ranks.truncate(random.index(nodes as usize + 1));
+        Wish::Ranks(ranks)
+    };
+    (0..random.below(1..5)).map(|_| wish(random)).collect()
+}
+
+impl Wish {
+    /// What the node with this index wants.
+    fn of(&self, index: u32) -> GroupWish {
+        match self {
+            Wish::Ranks(ranks) => GroupWish::Ranks(ranks.clone()),
+            Wish::Split(wishes) => {
+                let (colour, key) = wishes[index as usize];
+                GroupWish::Colour { colour, key }
+            }
+        }
+    }
+
+    /// The members of its group, in order of rank; none: it is in none.
+    fn members(&self, index: u32) -> Vec<u32> {
+        let members = match self {
+            Wish::Ranks(ranks) => ranks.clone(),
+            Wish::Split(wishes) => {
+                let colour = |index: u32| wishes[index as usize].0;
+                let is_in = |other: &u32| colour(index).is_some() && colour(*other) == colour(index);
+                let mut members: Vec<u32> = (0..wishes.len() as u32).filter(is_in).collect();
+                members.sort_by_key(|index| wishes[*index as usize].1);
+                members
+            }
+        };
+        if members.contains(&index) {
+            members
+        } else {
+            Vec::new()
+        }
+    }
+}
+
+impl Plan {
+    /// The wish of the n-th making of all.
+    fn wish(&self, nth: u64) -> Option<Wish> {
+        let (size, at) = (self.size(), nth as usize - 1);
+        match (&self.once, nth % 3) {
+            (Some(once), _) => once.wishes.get(at).cloned(),
+            (None, 0) => Some(Wish::Ranks((0..size - 1).collect())),
+            (None, 1) => Some(Wish::Split((0..size).map(|index| (Some(index % 2), -(index as i32))).collect())),
+            (None, _) => Some(Wish::Ranks((0..size).rev().collect())),
+        }
     }
 }
 
 impl World {
+    /// The members of the n-th group that is made of this one, in which this node is to be.
+    pub(super) fn members(&self, parent: GroupId, nth: u64, index: u32) -> Vec<u32> {
+        match parent {
+            GroupId::UNIVERSE => self.plan.wish(nth).map_or(Vec::new(), |wish| wish.members(index)),
+            parent => self.told.members(parent).iter().rev().copied().collect(),
+        }
+    }
+
     /// Makes the n-th group of all; `again`: the others have it already.
     pub(super) fn make_group(&mut self, node: usize, nth: u64, again: bool) {
-        let size = self.plan.nodes.len() as u32;
         let process = &mut self.processes[node];
         let Some(index) = process.formed.as_ref().map(|formed| formed.index) else { return };
+        let Some(wish) = self.plan.wish(nth) else { return };
         process.program.sequence += u64::from(!again);
         let sequence = if again { 0 } else { process.program.sequence };
         process.program.calls += 1;
         let call = process.program.calls;
         process.program.making = Some((call, again));
-        let wanted = MakeGroup { parent: GroupId::UNIVERSE, nth, sequence, history: 0, wish: wish(nth, index, size) };
+        let wanted = MakeGroup { parent: GroupId::UNIVERSE, nth, sequence, history: 0, wish: wish.of(index) };
         self.command(node, Command::MakeGroup(wanted));
         self.after(node, super::plan::OPERATION, Tick::OperationOver(call));
     }
 
     pub(super) fn group_made(&mut self, node: usize, made: &GroupMade) -> Result<(), String> {
         checks::group_made(self, node, made)?;
+        self.met(Met::GroupMade);
+        if !self.plan.recovers() {
+            return self.group_comes(node, made);
+        }
         let program = &mut self.processes[node].program;
         program.made = program.made.max(made.nth);
         if let Some(group) = made.group {
@@ -91,5 +167,61 @@ impl World {
         for (group, _) in groups.into_values() {
             self.command(node, Command::FreeGroup(group));
         }
+    }
+
+    /// Without recovery: a node that has joined begins with the first.
+    pub(super) fn begin_groups(&mut self, node: usize) {
+        if self.plan.wish(1).is_some() {
+            self.group_soon(node, GroupStep::Make(GroupId::UNIVERSE, 1));
+        }
+    }
+
+    fn group_soon(&mut self, node: usize, step: GroupStep) {
+        self.processes[node].program.steps += 1;
+        self.soon(node, 0..200, Tick::Group(step));
+    }
+
+    pub(super) fn group_step(&mut self, node: usize, step: GroupStep) {
+        let process = &mut self.processes[node];
+        process.program.steps -= 1;
+        let index = process.formed.as_ref().map_or(0, |formed| formed.index);
+        match step {
+            GroupStep::Make(parent, _) if self.told.causes.heard_by(node, parent).is_some() => {}
+            GroupStep::Make(parent, nth) => {
+                process.program.asked_for.insert((parent, nth));
+                let wish = match self.plan.wish(nth).filter(|_| parent == GroupId::UNIVERSE) {
+                    Some(wish) => wish.of(index),
+                    None => GroupWish::Ranks((0..self.told.members(parent).len() as u32).rev().collect()),
+                };
+                self.command(node, Command::MakeGroup(MakeGroup { parent, nth, sequence: nth, history: 0, wish }));
+            }
+            GroupStep::Free(group) => self.command(node, Command::FreeGroup(group)),
+        }
+        self.leave_if_done(node);
+    }
+
+    /// A node is told of a group that it has asked for.
+    fn group_comes(&mut self, node: usize, made: &GroupMade) -> Result<(), String> {
+        let GroupMade { parent, nth, group, .. } = *made;
+        if !self.processes[node].program.asked_for.remove(&(parent, nth)) {
+            return Err(format!("node {node} was told of {made:?}, which it had not asked for, or twice"));
+        }
+        if self.processes[node].program.stage != super::program::Stage::Working {
+            return Ok(());
+        }
+        match group {
+            Some(group) if parent == GroupId::UNIVERSE && nth % 2 == 1 => {
+                self.group_soon(node, GroupStep::Make(group, 1));
+            }
+            Some(group) => self.group_soon(node, GroupStep::Free(group)),
+            None => {}
+        }
+        if group.is_some() && parent != GroupId::UNIVERSE {
+            self.group_soon(node, GroupStep::Free(parent));
+        }
+        if parent == GroupId::UNIVERSE && self.plan.wish(nth + 1).is_some() {
+            self.group_soon(node, GroupStep::Make(GroupId::UNIVERSE, nth + 1));
+        }
+        Ok(())
     }
 }

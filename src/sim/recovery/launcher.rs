@@ -3,12 +3,12 @@
 //! already; wait on the port for a scheduler that is away, or be lost then; and be a lie, about one that lives. The same goes for
 //! the word that nobody is started in a place any more (`giving_up.rs`).
 
+use super::network::{Fate, Side};
 use super::node::{End, Process};
 use super::plan::SILENCE;
 use super::table::Event as Met;
 use super::world::{Event, World};
 use crate::membership::{self, ConnId};
-use crate::sim::network::{Fate, Side};
 use crate::wire::{Abandoned, ChildEnded, HowEnded, Lane, Message};
 use std::time::Duration;
 

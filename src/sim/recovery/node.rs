@@ -1,9 +1,13 @@
 //! The nodes' processes: the real brain, its connection, as `runtime/node/agent_thread.rs` drives it, and what the real
 //! `runtime/base/identity_store.rs` keeps on its disk.
 
+use super::network::{Fate, Side};
+use super::once;
 use super::plan::{FINALIZE, FORMING, IMPATIENT, IN_VAIN, SILENCE};
 use super::program::Program;
+use super::random::Random;
 use super::rounds::Links;
+use super::sabotage::{self, Sabotage};
 use super::scheduler::host;
 use super::table::Event as Met;
 use super::world::{Event, World};
@@ -11,8 +15,6 @@ use crate::agent::{self, Agent, Profile};
 use crate::error::{Error, Failure, Status};
 use crate::membership::{self, ConnId};
 use crate::runtime::base::identity_store::{lasting_name, IdentityStore};
-use crate::sim::network::{Fate, Side};
-use crate::sim::random::Random;
 use crate::types::{Device, Epoch, GroupId, Incarnation, Time, Token};
 use crate::wire::{
     Called, Formed, Heartbeat, Lane, Message, Reentry, Register, Told, PROTOCOL_HIGHEST, PROTOCOL_LOWEST,
@@ -34,7 +36,8 @@ pub(super) enum Line {
 pub(super) enum End {
     Died,
     Failed(Error),
-    Left,
+    /// Perhaps with a warning.
+    Left(Option<String>),
 }
 
 pub(super) struct Process {
@@ -43,13 +46,19 @@ pub(super) struct Process {
     pub(super) twin: bool,
     pub(super) incarnation: Incarnation,
     agent: Agent,
-    keeper: IdentityStore,
+    /// None: without recovery.
+    keeper: Option<IdentityStore>,
+    pub(super) started: Time,
     pub(super) register: Register,
     /// Its links or its connections have been disturbed: together that is evidence enough against it.
     pub(super) disturbed: [bool; 2],
     pub(super) alive: bool,
     pub(super) line: Line,
     attempts: u64,
+    /// One of them got no answer.
+    connect_lost: bool,
+    /// How often the scheduler heard its registration.
+    pub(super) registered: u64,
     pub(super) armed: Time,
     /// When its newest connection was made.
     pub(super) up_since: Time,
@@ -59,6 +68,9 @@ pub(super) struct Process {
     pub(super) program: Program,
     pub(super) links: Links,
     pub(super) formed: Option<Formed>,
+    /// When it was told of its first epoch, and when it began to leave.
+    pub(super) joined: Option<Time>,
+    pub(super) asked_to_leave: Option<Time>,
     /// The one that it is in; 0: none.
     pub(super) epoch: Epoch,
     pub(super) broken: Option<Failure>,
@@ -105,11 +117,14 @@ fn profile(register: Register, forming: Duration, seed: u64) -> Profile {
 }
 
 impl World {
-    /// What this life shows of what stands on the slot's disk. Its own token is kept before anything is sent.
-    fn keep(&mut self, slot: usize, drawn: Token) -> Result<(Reentry, IdentityStore), Error> {
+    /// What this life shows of what stands on the slot's disk, if there is recovery. Its own token is kept before anything is sent.
+    fn keep(&mut self, slot: usize, drawn: Token) -> Result<Option<(Reentry, IdentityStore)>, Error> {
+        if !self.plan.recovers() {
+            return Ok(None);
+        }
         let (disk, plan) = (Box::new(self.slots[slot].disk.clone()), &self.plan.nodes[slot]);
         let name = lasting_name(plan.role, plan.node_id.as_deref(), plan.rank).expect("a node with an id, or a rank");
-        IdentityStore::begin(disk, name, None, || Ok(drawn.0))
+        IdentityStore::begin(disk, name, None, || Ok(drawn.0)).map(Some)
     }
 
     pub(super) fn start_node(&mut self, slot: usize) -> Result<(), String> {
@@ -119,7 +134,7 @@ impl World {
         {
             return Ok(());
         }
-        if self.host.ended.is_some() {
+        if self.host.ended.is_some() && self.plan.recovers() {
             self.slots[slot].finished = true;
             return Ok(());
         }
@@ -140,6 +155,7 @@ impl World {
     fn time_to_join(&self, slot: usize) -> Duration {
         let lives = self.processes.iter().filter(|process| process.slot == slot).count();
         match () {
+            () if !self.plan.recovers() => once::FORMING,
             () if self.plan.impatient && self.newest > Epoch(0) && lives == 1 => IMPATIENT,
             () if self.awaits_in_vain() => IN_VAIN,
             () => FORMING,
@@ -154,7 +170,7 @@ impl World {
         let incarnation = Incarnation(bytes[..16].try_into().expect("sixteen bytes"));
         let drawn = Token(bytes[16..].try_into().expect("32 bytes"));
         let (reentry, keeper) = match self.keep(slot, drawn) {
-            Ok(kept) => kept,
+            Ok(kept) => kept.unzip(),
             Err(error) if has_crashed(&error) => {
                 self.disk_takes_its_host(slot);
                 return Ok(None);
@@ -162,10 +178,11 @@ impl World {
             Err(error) => return Err(format!("slot {slot}: {error}")),
         };
         let node = self.processes.len();
-        if reentry.tokens.is_empty() && self.processes.iter().any(|process| process.slot == slot && !process.twin) {
+        let has_none = reentry.as_ref().is_some_and(|reentry| reentry.tokens.is_empty());
+        if has_none && self.processes.iter().any(|process| process.slot == slot && !process.twin) {
             self.met(Met::WithoutToken);
         }
-        let forming = self.time_to_join(slot);
+        let forming = self.time_to_join(slot) + sabotage::delays(self.sabotage).0;
         let plan = &self.plan.nodes[slot];
         let register = Register {
             protocol_lowest: PROTOCOL_LOWEST,
@@ -181,13 +198,13 @@ impl World {
             host: host(plan.host),
             process: crate::types::Process { pid: 1000 + node as u32, start_ticks: 1, pid_namespace: 1 },
             addresses: Vec::new(),
-            worker_num: self.plan.workers,
+            worker_num: plan.told_workers,
             server_num: self.plan.servers,
-            recovery: true,
+            recovery: self.plan.recovers(),
             instance: None,
             told: Told::NOTHING,
             device: Device::default(),
-            reentry: Some(Box::new(reentry)),
+            reentry: reentry.map(Box::new),
             launch: None,
             derived_job: None,
         };
@@ -199,18 +216,23 @@ impl World {
             incarnation,
             agent: Agent::new(profile, self.now),
             keeper,
+            started: self.now,
             register,
             disturbed: [false; 2],
             alive: true,
             line: Line::None,
             attempts: 0,
+            connect_lost: false,
+            registered: 0,
             armed: Time::NEVER,
             up_since: Time(0),
             paused_until: Time(0),
             apart_until: Time(0),
-            program: Program::default(),
+            program: Program { errands: plan.errands.clone().into(), ..Program::default() },
             links: Links::default(),
             formed: None,
+            joined: None,
+            asked_to_leave: None,
             epoch: Epoch(0),
             broken: None,
             ended: None,
@@ -224,7 +246,7 @@ impl World {
     pub(super) fn token_holds(&mut self, node: usize) -> Result<bool, String> {
         let process = &mut self.processes[node];
         let slot = process.slot;
-        match process.keeper.joined() {
+        match process.keeper.as_mut().map_or(Ok(()), IdentityStore::joined) {
             Ok(()) => Ok(true),
             Err(error) if has_crashed(&error) => {
                 self.disk_takes_its_host(slot);
@@ -273,6 +295,9 @@ impl World {
             if self.dies_with(node, message.kind()) {
                 return Ok(());
             }
+            if !self.plan.recovers() && self.random.once_in(4) {
+                self.feed_node(node, agent::Input::Heard)?;
+            }
         }
         self.feed_node(node, input)
     }
@@ -291,9 +316,14 @@ impl World {
     }
 
     pub(super) fn feed_node(&mut self, node: usize, input: agent::Input) -> Result<(), String> {
+        let is_deaf = self.sabotage == Some(Sabotage::NoAnswer) && self.processes[node].slot == 0;
+        if is_deaf && matches!(input, agent::Input::Timer) {
+            return Ok(());
+        }
         self.say(|| format!("node {node} <- {input:?}"));
         if let agent::Input::Command(agent::Command::StoreCancel(ask)) = &input {
             self.processes[node].program.asks.remove(ask); // until now it may be answered
+            self.leave_if_done(node);
         }
         if let agent::Input::Command(agent::Command::FreeGroup(group)) = &input {
             self.processes[node].program.sentences.frees(*group);
@@ -304,9 +334,12 @@ impl World {
     }
 
     fn drain_node(&mut self, node: usize) -> Result<(), String> {
-        while self.processes[node].alive {
+        let mut has_ended = false;
+        while self.processes[node].alive || has_ended {
             let Some(output) = self.processes[node].agent.next_output() else { break };
             match output {
+                agent::Output::Tell(event) if has_ended => self.told(node, event)?, // which must not be
+                _ if has_ended => {}
                 agent::Output::Connect { within, .. } => self.connect(node, within),
                 agent::Output::Disconnect => self.disconnect(node),
                 agent::Output::Send(message) => self.send_to_scheduler(node, message),
@@ -330,9 +363,12 @@ impl World {
                 agent::Output::Log { line, .. } => self.say(|| format!("node {node} says: {line}")),
                 agent::Output::Tell(event) => {
                     self.say(|| format!("node {node} tells: {event:?}"));
+                    has_ended = matches!(event, agent::Event::Left(_) | agent::Event::Failed(_));
+                    let again = sabotage::said_again(self.sabotage, &event);
                     self.told(node, event)?;
+                    again.map_or(Ok(()), |event| self.told(node, event))?;
                 }
-                agent::Output::Peer(..) => {} // with recovery the scheduler judges
+                agent::Output::Peer(peer, what) => self.tell_peer(node, peer, what),
             }
         }
         Ok(())
@@ -344,34 +380,28 @@ impl World {
         process.attempts += 1;
         let attempt = process.attempts;
         process.line = Line::Attempt(attempt);
+        // One that has to come back soon is not kept from it.
+        let may_lose = process.formed.is_none() && !process.disturbed[0] && !process.connect_lost;
         let failed = |reason: &str| Event::NotConnected(node, attempt, format!("{SCHEDULER}: {reason}"));
         if process.apart_until > self.now {
             self.queue.put(self.now + within, failed("timed out"));
         } else if self.host.running.is_none() {
+            self.met(Met::ConnectRefused);
             let at = self.now + self.network.delay();
             self.queue.put(at, failed("connection refused"));
+        } else if may_lose && self.loses_connect() {
+            self.processes[node].connect_lost = true;
+            self.met(Met::ConnectLost);
+            self.queue.put(self.now + within, failed("timed out"));
         } else {
             self.open_connection(node);
         }
     }
 
-    /// An attempt that the process does not know of any more comes through: it registers, and ends.
-    pub(super) fn open_duplicate(&mut self, node: usize) {
-        let conn = self.network.connect(Some(node));
-        let Fate::Arrives(at) = self.network.send(self.now, conn, Side::Node, Lane::Urgent) else { return };
-        let opened = membership::Input::Opened(ConnId(conn as u64), format!("10.0.1.{node}:4001"));
-        self.queue.put(at, Event::ToScheduler(self.host.life, Some(conn), opened));
-        let process = &self.processes[node];
-        let mut register = process.register.clone();
-        register.instance = process.formed.as_ref().map(|formed| formed.instance);
-        if let Fate::Arrives(at) = self.network.send(self.now, conn, Side::Node, Lane::Urgent) {
-            let input = membership::Input::Received(ConnId(conn as u64), Message::Register(register));
-            self.queue.put(at, Event::ToScheduler(self.host.life, Some(conn), input));
-        }
-        if let Some(at) = self.network.finish(self.now, conn, Side::Node) {
-            let later = at + self.random.span_ms(0..20);
-            self.closed_at_scheduler(later, conn, "end of stream");
-        }
+    /// Whether an attempt to connect gets no answer.
+    fn loses_connect(&mut self) -> bool {
+        let lost = self.plan.once.as_ref().map_or(0, |once| once.connect_lost_once_in);
+        lost > 0 && self.random.once_in(lost)
     }
 
     /// A connection of which both ends hear.
@@ -410,7 +440,7 @@ impl World {
         self.say(|| format!("node {node} -> {message:?}"));
         let Line::Up(conn) = self.processes[node].line else { return };
         let kind = message.kind();
-        let message = super::sabotage::sent_by_node(self, message);
+        let message = self.through_bytes(sabotage::sent_by_node(self, message));
         if self.loses(conn, kind) {
             return;
         }
@@ -425,9 +455,26 @@ impl World {
         self.dies_with(node, kind);
     }
 
+    /// Now and then a message takes the way through its bytes.
+    pub(super) fn through_bytes(&self, message: Message) -> Message {
+        if !self.steps.is_multiple_of(16) {
+            return message;
+        }
+        let decoded = Message::decode(message.kind(), &message.encode()).expect("what is sent can be read");
+        assert_eq!(decoded, message);
+        decoded
+    }
+
     /// The scheduler hears from a process; whether that had been told of an epoch before.
     pub(super) fn sees_register(&mut self, conn: usize, again: bool) {
-        let Some(node) = self.network.node_of(conn).filter(|_| again) else { return };
+        let Some(node) = self.network.node_of(conn) else { return };
+        self.processes[node].registered += 1;
+        if self.processes[node].registered > 1 {
+            self.met(Met::RegisteredAgain);
+        }
+        if !again {
+            return;
+        }
         let epoch = self.processes[node].epoch;
         let told = self.processes.iter().any(|process| process.epoch == epoch && process.broken.is_some());
         let met = if told { Met::BackAfterVerdict } else { Met::BackBeforeVerdict };

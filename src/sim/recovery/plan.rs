@@ -1,7 +1,11 @@
-//! What a seed stands for: the cluster, how long its programs work, and what goes wrong when.
+//! What a seed stands for: the cluster, how long its programs work, and what goes wrong when. Two stories in five have recovery
+//! and a disk; the others are those of `once`.
 
+use super::network::Side;
+use super::once::{Errand, Once, Shape};
+use super::random::Random;
 use super::table::{Phase, Written};
-use crate::sim::random::Random;
+use crate::membership::Closed;
 use crate::types::Role;
 use std::time::Duration;
 
@@ -91,6 +95,15 @@ pub(super) enum Trouble {
     LinkSilent { one: usize, other: usize, span: Duration },
     /// The same, but it arrives afterwards.
     LinkSlow { one: usize, other: usize, span: Duration },
+    /// A node's connection ends, and one end learns it, the scheduler's in this way; or nobody does. `told`: the other end is told
+    /// when it sends.
+    HalfOpen { slot: usize, hears: Option<Side>, told: bool, how: Closed },
+    /// A node's connection carries nothing for a while, then everything.
+    Stall { slot: usize, span: Duration },
+    /// The scheduler's process stands still.
+    PauseScheduler { span: Duration },
+    /// Somebody else connects to the scheduler's port.
+    Stranger,
 }
 
 impl Trouble {
@@ -141,9 +154,20 @@ pub(super) enum When {
     /// The scheduler dies at this moment, when it comes for the time of this number in this phase.
     At(Moment, Phase, u32),
     /// The node that sends or gets this message dies then: the one of this number among its kind in this phase.
-    With { kind: u8, phase: Phase, nth: u32 },
+    With {
+        kind: u8,
+        phase: Phase,
+        nth: u32,
+    },
     /// This message is lost with its connection: the one of this number among its kind in this phase.
-    Lost { kind: u8, phase: Phase, nth: u32 },
+    Lost {
+        kind: u8,
+        phase: Phase,
+        nth: u32,
+    },
+    /// So long after the beginning, or after the cluster was complete.
+    After(Duration),
+    Formed(Duration),
 }
 
 #[derive(Clone, Debug)]
@@ -153,15 +177,24 @@ pub(super) struct NodePlan {
     pub(super) rank: Option<u32>,
     pub(super) host: usize,
     pub(super) starts: Duration,
+    pub(super) told_workers: u32,
+    /// One that the cluster has no place for, or that has no place in it.
+    pub(super) extra: bool,
+    pub(super) errands: Vec<(Duration, Errand)>,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) seed: u64,
+    /// Its number among the seeds of its kind.
+    pub(super) nth: u64,
+    /// Without recovery and disk; None: with both.
+    pub(super) once: Option<Once>,
     pub(super) ending: Ending,
     pub(super) workers: u32,
     pub(super) servers: u32,
     pub(super) delay_max_us: u64,
+    pub(super) spikes: bool,
     pub(super) sync_max_us: u64,
     /// How many rounds all do together.
     pub(super) rounds: u64,
@@ -182,15 +215,43 @@ pub(super) struct Plan {
 }
 
 impl Plan {
+    /// The plan that this seed stands for.
     pub(super) fn of(seed: u64) -> Plan {
-        let mut random = Random::new(seed ^ 0x7265_636f_7665_7279);
+        match seed % 5 {
+            at @ 0..2 => Plan::recovering(seed, seed / 5 * 2 + at),
+            at => Plan::once(seed, seed / 5 * 3 + at - 2),
+        }
+    }
+
+    /// Nobody, and nothing that goes wrong.
+    pub(super) fn empty(seed: u64, nth: u64, workers: u32, servers: u32) -> Plan {
+        Plan {
+            seed,
+            nth,
+            once: None,
+            ending: Ending::of(nth).0,
+            workers,
+            servers,
+            delay_max_us: 0,
+            spikes: false,
+            sync_max_us: 0,
+            rounds: 0,
+            groups: 0,
+            impatient: false,
+            launched: false,
+            leaves_in_vain: false,
+            port_is_kept: false,
+            rewrite_once_in: 1,
+            nodes: Vec::new(),
+            troubles: Vec::new(),
+        }
+    }
+
+    fn recovering(seed: u64, nth: u64) -> Plan {
+        let mut random = Random::new(nth ^ 0x7265_636f_7665_7279);
         let workers = random.below(2..7) as u32;
         let servers = if random.once_in(4) { random.below(1..3) as u32 } else { 0 };
         let mut plan = Plan {
-            seed,
-            ending: Ending::of(seed).0,
-            workers,
-            servers,
             delay_max_us: [300, 2_000, 8_000][random.index(3)],
             sync_max_us: [200, 2_000, 30_000][random.index(3)],
             rounds: random.below(8..24),
@@ -200,8 +261,7 @@ impl Plan {
             leaves_in_vain: random.once_in(10),
             port_is_kept: random.once_in(2),
             rewrite_once_in: [5, 20, 1000][random.index(3)],
-            nodes: Vec::new(),
-            troubles: Vec::new(),
+            ..Plan::empty(seed, nth, workers, servers)
         };
         plan.people(&mut random);
         plan.aims(&mut random);
@@ -209,22 +269,53 @@ impl Plan {
         plan
     }
 
+    pub(super) fn recovers(&self) -> bool {
+        self.once.is_none()
+    }
+
+    /// Whether a process that dies is started again.
+    pub(super) fn starts_again(&self) -> bool {
+        self.once.as_ref().is_none_or(|once| once.shape == Shape::Replaced)
+    }
+
+    /// Whether this is what a story without recovery is about.
+    pub(super) fn is_about(&self, shape: Shape) -> bool {
+        self.once.as_ref().is_some_and(|once| once.shape == shape)
+    }
+
+    /// Whether the cluster can be whole at all.
+    pub(super) fn can_form(&self) -> bool {
+        let regular = self.nodes.iter().filter(|node| !node.extra).count() as u32;
+        !self.is_about(Shape::NoScheduler) && regular == self.size()
+    }
+
+    /// How many nodes make the cluster whole.
+    pub(super) fn size(&self) -> u32 {
+        self.workers + self.servers
+    }
+
+    /// The role and rank of the node with this index.
+    pub(super) fn place(&self, index: u32) -> (Role, u32) {
+        match index.checked_sub(self.workers) {
+            None => (Role::Worker, index),
+            Some(rank) => (Role::Server, rank),
+        }
+    }
+
     fn people(&mut self, random: &mut Random) {
         let manner = random.below(0..3);
         let hosts = random.below(1..4) as usize;
         for at in 0..self.workers + self.servers {
-            let (role, rank) = match at.checked_sub(self.workers) {
-                None => (Role::Worker, at),
-                Some(rank) => (Role::Server, rank),
-            };
+            let (role, rank) = self.place(at);
             let named = if role == Role::Server { format!("server_{rank}") } else { format!("worker_{rank}") };
             let (node_id, rank) = match (manner, role) {
                 (0, Role::Worker) => (Some(rank.to_string()), None),
                 (1, _) => (None, Some(rank)),
                 _ => (Some(named), None),
             };
-            let host = random.index(hosts + 1);
-            self.nodes.push(NodePlan { role, node_id, rank, host, starts: random.span_ms(0..2500) });
+            let (host, told_workers, errands) = (random.index(hosts + 1), self.workers, Vec::new());
+            let starts = random.span_ms(0..2500);
+            self.nodes.push(NodePlan { role, node_id, rank, host, starts, told_workers, extra: false, errands });
         }
     }
 

@@ -1,9 +1,11 @@
-//! What runs in each process: it joins, agrees on a checkpoint with the others, does its rounds (a collective, something with
-//! the store, now and then a group), goes through `muster_recover` when something breaks, and leaves when all is done.
+//! What runs in each process that recovers: it joins, agrees on a checkpoint with the others, does its rounds (a collective, something with
+//! the store, now and then a group), goes through `muster_recover` when something breaks, and leaves when all is done. Without recovery it goes on `errands`.
 
 use super::checks;
-use super::ledger::Asked;
+use super::groups::GroupStep;
+use super::ledger::{Asked, Request};
 use super::node::End;
+use super::once::Errand;
 use super::questions::Questions;
 use super::rounds::{Collective, What, VERDICT_WAIT};
 use super::sabotage::Sabotage;
@@ -13,7 +15,7 @@ use crate::agent::{self, Ask, Command};
 use crate::error::{Error, Failure, Status};
 use crate::types::GroupId;
 use crate::wire::{Formed, GroupProgress, Message, PeerState};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 /// How long a program waits for the store.
@@ -41,6 +43,11 @@ pub(super) enum Tick {
     /// The scheduler has not said why in time.
     NoWord,
     Leave,
+    /// The next errand, and the next step with groups.
+    Errand,
+    Group(GroupStep),
+    /// The program has waited long enough for its answers.
+    Enough,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -89,7 +96,7 @@ pub(super) struct Program {
     pub(super) calls: u64,
     pub(super) collective: Option<Collective>,
     /// The store's question that is waited for.
-    waits: Option<Ask>,
+    pub(super) waits: Option<Ask>,
     pub(super) asks: BTreeMap<Ask, Asked>,
     pub(super) next_ask: Ask,
     pub(super) questions: Questions,
@@ -108,6 +115,12 @@ pub(super) struct Program {
     /// It was told that a place was given up, and leaves.
     pub(super) leaves_run: bool,
     pub(super) sentences: Sentences,
+    /// What it still has to do, and when, counted from the complete cluster.
+    pub(super) errands: VecDeque<(Duration, Errand)>,
+    /// Groups that it has asked for, and was not told of.
+    pub(super) asked_for: BTreeSet<(GroupId, u64)>,
+    /// Steps with groups that are still to come.
+    pub(super) steps: usize,
 }
 
 impl Program {
@@ -128,6 +141,9 @@ impl Program {
 impl World {
     /// A process's brain tells its program something.
     pub(super) fn told(&mut self, node: usize, event: agent::Event) -> Result<(), String> {
+        if self.processes[node].ended.is_some() {
+            return Err(format!("node {node} goes on talking after its last word: {event:?}"));
+        }
         let event = super::sabotage::misheard(self, node, event);
         self.says_why(node, &event)?;
         match event {
@@ -136,8 +152,12 @@ impl World {
             agent::Event::Broken(failure) => {
                 checks::broken(self, node, &failure)?;
                 let status = failure.status;
-                self.processes[node].broken = Some(failure);
+                let had = self.processes[node].broken.replace(failure).is_some();
                 match status {
+                    _ if !self.plan.recovers() && had => {
+                        return Err(format!("node {node} was told twice that the cluster is broken"));
+                    }
+                    _ if !self.plan.recovers() => self.leaves_soon(node),
                     Status::Fenced => self.gives_up(node),
                     Status::Aborted => self.hears_of_abort(node),
                     _ => self.breaks(node),
@@ -145,29 +165,17 @@ impl World {
             }
             agent::Event::Revoked(failure) => {
                 checks::revoked(self, node, &failure)?;
-                self.breaks(node);
-            }
-            agent::Event::Stored(ask, answer) => {
-                let asked = self.processes[node].program.asks.remove(&ask);
-                let Some(asked) = asked else {
-                    return Err(format!("node {node} was answered {ask}, which it had not asked"));
-                };
-                let formed = self.processes[node].formed.as_ref();
-                let of_this_job = formed.map(|formed| formed.instance) == self.host.instance;
-                if of_this_job && (self.processes[node].broken.is_none() || answer.is_ok()) {
-                    self.ledger.answered(node, &asked, &answer)?;
-                }
-                if self.processes[node].program.waits == Some(ask) {
-                    self.processes[node].program.waits = None;
-                    self.soon(node, 0..60, Tick::Go);
+                match self.plan.recovers() {
+                    true => self.breaks(node),
+                    false => self.waits_for_no_group(node, failure.group),
                 }
             }
+            agent::Event::Stored(ask, answer) => self.stored(node, ask, &answer)?,
             agent::Event::Peer(index, state, culprit) => self.peer(node, index, state, culprit),
             agent::Event::GroupMade(made) => self.group_made(node, &made)?,
-            agent::Event::NotMade(_, nth, error) => {
-                return Err(format!("node {node} gets no group {nth}, although schedulers come back: {error}"));
-            }
+            agent::Event::NotMade(parent, nth, error) => self.not_made(node, parent, nth, &error)?,
             agent::Event::NotRecovered(failure) => self.not_recovered(node, &failure)?,
+            agent::Event::Left(warning) if !self.plan.recovers() => self.is_over_once(node, End::Left(warning)),
             agent::Event::Left(warning) => {
                 if let Some(warning) = &warning {
                     self.say(|| format!("node {node} left: {warning}"));
@@ -175,7 +183,7 @@ impl World {
                     self.may_fail |= !self.processes[node].program.leaves_run;
                     self.processes[node].to_blame.get_or_insert(self.now);
                 }
-                self.process_ends(node, End::Left);
+                self.process_ends(node, End::Left(warning));
                 if self.processes[node].program.leaves_run {
                     self.has_ended_in_vain(node);
                     return Ok(());
@@ -187,6 +195,7 @@ impl World {
             agent::Event::Located(ask, member) => self.located(node, ask, &member)?,
             agent::Event::Lost(_) | agent::Event::SchedulerAway(_) | agent::Event::CutOff(_) => {}
         }
+        self.leave_if_done(node);
         Ok(())
     }
 
@@ -216,6 +225,7 @@ impl World {
         process.epoch = formed.epoch;
         process.broken = None;
         process.formed = Some(formed);
+        process.joined.get_or_insert(self.now);
         let (slot, life) = (process.slot, process.incarnation);
         process.program.enter(Stage::Working);
         process.program.next = Next::MakeAgain;
@@ -225,6 +235,10 @@ impl World {
         process.program.recovering_since = None;
         for other in self.processes.iter_mut().filter(|other| other.slot == slot && other.incarnation != life) {
             other.replaced = true;
+        }
+        if !self.plan.recovers() {
+            self.begin_errands(node);
+            return Ok(());
         }
         if is_first && !self.token_holds(node)? {
             return Ok(()); // its machine has died
@@ -239,6 +253,9 @@ impl World {
     /// `muster_init` fails: the process ends, and its supervisor starts another one where that may help.
     fn failed(&mut self, node: usize, error: Error) {
         let status = error.status();
+        if !self.plan.recovers() {
+            return self.is_over_once(node, End::Failed(error));
+        }
         self.process_ends(node, End::Failed(error));
         let slot = self.processes[node].slot;
         if self.slots[slot].current != Some(node) {
@@ -314,7 +331,10 @@ impl World {
             Tick::Recover => self.goes_inside(node),
             Tick::RecoverOver => self.waits_no_more(node),
             Tick::NoWord => self.tries_again(node),
-            Tick::Leave => self.command(node, Command::Leave),
+            Tick::Leave => self.leaves(node),
+            Tick::Errand => self.errand(node),
+            Tick::Group(step) => self.group_step(node, step),
+            Tick::Enough => self.has_waited_enough(node)?,
         }
         Ok(())
     }
@@ -342,8 +362,13 @@ impl World {
                 process.program.next_ask += 1;
                 let (ask, slot) = (process.program.next_ask, process.slot);
                 let others = self.slots.len();
-                let pick = self.random.below(0..4);
-                let (asked, command) = self.ledger.ask(ask, pick, slot, (slot + round as usize) % others);
+                let request = match self.random.below(0..4) {
+                    0 => Request::Set(8 + self.ledger.versions(slot) % 90),
+                    1 => Request::Read { of: (slot + round as usize) % others, waits: false },
+                    2 if !self.ledger.is_claimed() => Request::Claim,
+                    _ => Request::Add,
+                };
+                let (asked, command) = self.ledger.ask(ask, request, slot);
                 let program = &mut self.processes[node].program;
                 program.asks.insert(ask, asked);
                 program.waits = Some(ask);
@@ -447,6 +472,9 @@ impl World {
 
     /// How far a process is, for its heartbeats.
     pub(super) fn progress(&self, node: usize) -> Vec<GroupProgress> {
+        if !self.plan.recovers() {
+            return self.standing(node);
+        }
         let program = &self.processes[node].program;
         let made = program.sequences.iter().map(|(group, entered)| (*group, *entered));
         std::iter::once((GroupId::UNIVERSE, program.sequence))

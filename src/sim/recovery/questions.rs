@@ -32,6 +32,10 @@ pub(super) struct Questions {
 }
 
 impl Questions {
+    pub(super) fn are_answered(&self) -> bool {
+        self.located.is_empty() && self.absent.is_empty()
+    }
+
     /// A new epoch: who was absent in the last one is not said any more.
     pub(super) fn renew(&mut self) {
         self.absent.clear();
@@ -41,7 +45,7 @@ impl Questions {
 impl World {
     /// Where is some node reached?
     pub(super) fn ask_address(&mut self, node: usize) {
-        let index = self.random.index(self.slots.len()) as u32;
+        let index = self.random.index(self.plan.size() as usize) as u32;
         let program = &mut self.processes[node].program;
         program.next_ask += 1;
         let ask = program.next_ask;
@@ -56,9 +60,21 @@ impl World {
 
     /// Who keeps its collective waiting?
     pub(super) fn ask_absent(&mut self, node: usize, fails: bool) {
-        let program = &mut self.processes[node].program;
-        let Some(collective) = &program.collective else { return };
+        let Some(collective) = &self.processes[node].program.collective else { return };
         let (group, sequence, members) = (collective.group, collective.sequence, collective.members.clone());
+        self.ask_stragglers(node, group, sequence, members, fails);
+    }
+
+    /// Who of these has not entered this collective?
+    pub(super) fn ask_stragglers(
+        &mut self,
+        node: usize,
+        group: GroupId,
+        sequence: u64,
+        members: Vec<u32>,
+        fails: bool,
+    ) {
+        let program = &mut self.processes[node].program;
         program.next_ask += 1;
         let ask = program.next_ask;
         program.questions.absent.insert(ask, Question { group, sequence, members, asked: self.now, fails });

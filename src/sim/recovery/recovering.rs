@@ -71,6 +71,9 @@ impl World {
 
     /// A program that waits for the next epoch is told why there is none.
     pub(super) fn not_recovered(&mut self, node: usize, failure: &Failure) -> Result<(), String> {
+        if !self.plan.recovers() {
+            return Err(format!("node {node} never asked for another epoch, and was told {failure}"));
+        }
         if is_first_cause(failure) {
             causes::heard(self, node, failure, false)?;
         }

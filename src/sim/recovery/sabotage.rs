@@ -1,14 +1,16 @@
 //! Rules broken on purpose: each must be noticed, by the check that is there for it. Most change what passes between the
 //! brains; where a brain itself does not let that through, what it tells is changed.
 
+use super::once::Shape;
 use super::plan::Plan;
 use super::rounds::{Collective, Frame, What};
 use super::world::World;
 use crate::agent;
 use crate::error::{Error, Failure, Status};
 use crate::types::{Epoch, Secret};
-use crate::wire::{AbsenceState, Members, Message, Record};
+use crate::wire::{AbsenceState, Blob, Members, Message, Record};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +88,67 @@ pub(super) enum Sabotage {
     AskingDisturbs,
     /// What is heard last takes the place of the first cause that a call has told.
     LastCause,
+    /// A node is called otherwise by the verdict that names it; or nobody is named.
+    WrongName,
+    NoCulprit,
+    /// The brain says its last word twice, or that the cluster is broken, or that a group is made.
+    TalksOn,
+    BrokenTwice,
+    GroupTwice,
+    /// The table has a wrong local rank; or two nodes register as each other.
+    WrongTable,
+    SwappedIds,
+    /// The cluster has a place too many; or takes one that was told of another size.
+    OneMore,
+    Lenient,
+    /// The node takes longer than it may to say that it failed, or to leave; or never says anything.
+    LateAnswer,
+    LeavesLate,
+    NoAnswer,
+    /// It failed for another reason than it says.
+    WrongError,
+    /// One program is not told that the cluster is broken, that a group is revoked, that the cluster is complete, what the store
+    /// answers; or leaves with a warning.
+    BreakUntold,
+    RevokedUntold,
+    FormedUntold,
+    NoReply,
+    Warned,
+    /// The scheduler says that it ended well, or for another reason; or never ends.
+    EndsWell,
+    EndsOtherwise,
+    NeverEnds,
+    /// A group that is freed stays with the scheduler; one has two numbers; one is not made; and there is no next epoch.
+    FreeLost,
+    TwoNumbers,
+    NotMade,
+    NoNextEpoch,
+    /// The store answers what was not asked; counts too many; holds what nobody wrote; lets two claim.
+    StrangeAnswer,
+    HighSum,
+    NeverWritten,
+    TwoClaims,
+}
+
+/// How much longer a node waits for the cluster, and until it says that it leaves.
+pub(super) fn delays(sabotage: Option<Sabotage>) -> (Duration, Duration) {
+    let longer = Duration::from_secs(12);
+    match sabotage {
+        Some(Sabotage::LateAnswer) => (longer, Duration::ZERO),
+        Some(Sabotage::LeavesLate) => (Duration::ZERO, longer),
+        _ => (Duration::ZERO, Duration::ZERO),
+    }
+}
+
+/// What the brain says once more.
+pub(super) fn said_again(sabotage: Option<Sabotage>, event: &agent::Event) -> Option<agent::Event> {
+    let is_said_again = match event {
+        agent::Event::Left(_) => sabotage == Some(Sabotage::TalksOn),
+        agent::Event::Broken(_) => sabotage == Some(Sabotage::BrokenTwice),
+        agent::Event::GroupMade(_) => sabotage == Some(Sabotage::GroupTwice),
+        _ => false,
+    };
+    is_said_again.then(|| event.clone())
 }
 
 /// What becomes of a message of the scheduler's to this node.
@@ -98,6 +161,17 @@ pub(super) fn tampered(world: &World, to: Option<usize>, mut message: Message) -
         }
         (Sabotage::WrongAborter, Message::Verdict(verdict)) if verdict.failure.status == Status::Aborted => {
             blame_another(world, &mut verdict.failure);
+        }
+        (Sabotage::WrongName, Message::Verdict(verdict)) => {
+            verdict.failure.culprit.iter_mut().for_each(|culprit| culprit.node_id.push('x'));
+        }
+        (Sabotage::RevokedUntold, Message::Revoked(_)) if one => message = Message::Report,
+        (Sabotage::NoReply, Message::StoreReply(_)) if one => message = Message::Report,
+        (Sabotage::WrongTable, Message::Formed(formed)) => {
+            let mut members = formed.members.to_vec();
+            let other = (formed.index as usize + 1) % members.len();
+            Arc::make_mut(&mut members[other]).local_rank += 1;
+            formed.members = Members::new(members);
         }
         (Sabotage::OtherCause, Message::Verdict(verdict)) if one => verdict.failure.cause.push_str(", perhaps"),
         (Sabotage::OtherRevocation, Message::Revoked(revoked)) if one => revoked.failure.cause.push_str(", perhaps"),
@@ -142,10 +216,14 @@ pub(super) fn tampered(world: &World, to: Option<usize>, mut message: Message) -
             }
         }
         (Sabotage::SameSum, Message::StoreReply(reply)) if reply.number > 0 => reply.number = 1,
-        (Sabotage::WrongValue, Message::StorePiece(piece)) if !piece.bytes.as_slice().starts_with(b"slot") => {
+        (Sabotage::HighSum, Message::StoreReply(reply)) if reply.number > 0 => reply.number += 1000,
+        (Sabotage::WrongValue | Sabotage::TwoClaims, Message::StorePiece(piece)) => {
             let mut bytes = piece.bytes.as_slice().to_vec();
-            bytes.iter_mut().take(1).for_each(|byte| *byte ^= 64);
-            piece.bytes = crate::wire::Blob::new(bytes);
+            let is_claim = bytes.starts_with(b"node");
+            if is_claim == (sabotage == Sabotage::TwoClaims) && (one || !is_claim) {
+                bytes.iter_mut().take(1).for_each(|byte| *byte ^= 64);
+            }
+            piece.bytes = Blob::new(bytes);
         }
         _ => {}
     }
@@ -171,9 +249,28 @@ pub(super) fn sent_by_node(world: &World, mut message: Message) -> Message {
         (Some(Sabotage::ForgetCause), Message::Known(known)) => {
             known.failure.iter_mut().for_each(|failure| failure.cause.push_str(", perhaps"));
         }
+        (Some(Sabotage::SwappedIds), Message::Register(register)) => {
+            register.node_id = match &register.node_id[..] {
+                "0" => "1".to_owned(),
+                "1" => "0".to_owned(),
+                other => other.to_owned(),
+            };
+        }
+        (Some(Sabotage::OneMore), Message::Register(register)) => register.worker_num = workers(world),
+        (Some(Sabotage::Lenient), Message::Register(register)) => register.worker_num = world.plan.workers,
+        (Some(Sabotage::FreeLost), Message::FreeGroup(free)) => free.group.0 += 1000,
+        (Some(Sabotage::NeverWritten), Message::StoreBegin(begin)) => {
+            let is_never = |key: &&mut Blob| key.as_slice() == b"never";
+            begin.keys.iter_mut().filter(is_never).for_each(|key| *key = Blob::new(b"counter".to_vec()));
+        }
         _ => {}
     }
     message
+}
+
+/// How many workers the scheduler awaits.
+pub(super) fn workers(world: &World) -> u32 {
+    world.plan.workers + u32::from(world.sabotage == Some(Sabotage::OneMore))
 }
 
 /// Somebody who is well.
@@ -187,10 +284,31 @@ fn blame_another(world: &World, failure: &mut Failure) {
 /// What a program hears of what its brain tells.
 pub(super) fn misheard(world: &World, node: usize, mut event: agent::Event) -> agent::Event {
     let is_survivor = world.processes[node].formed.is_some();
+    let one = world.processes[node].slot == 0;
     let before = |epoch: &mut Epoch| epoch.0 = epoch.0.saturating_sub(1);
     match (world.sabotage, &mut event) {
         (Some(Sabotage::OldVerdict), agent::Event::Broken(failure))
         | (Some(Sabotage::OldRevocation), agent::Event::Revoked(failure)) => before(&mut failure.epoch),
+        (Some(Sabotage::NoCulprit), agent::Event::Broken(failure)) => failure.culprit = None,
+        (Some(Sabotage::FormedUntold), agent::Event::Formed(_)) if one => {
+            event = agent::Event::Failed(Error::new(Status::Rejected, "it is said so"));
+        }
+        (Some(Sabotage::WrongError), agent::Event::Failed(error)) => {
+            *error = Error::new(Status::Internal, "it is said so")
+        }
+        (Some(Sabotage::BreakUntold), agent::Event::Broken(_)) if one => event = agent::Event::Lost(Vec::new()),
+        (Some(Sabotage::NoNextEpoch), agent::Event::Broken(failure)) => {
+            event = agent::Event::NotRecovered(failure.clone());
+        }
+        (Some(Sabotage::Warned), agent::Event::Left(warning)) => *warning = Some("it is said so".to_owned()),
+        (Some(Sabotage::TwoNumbers), agent::Event::GroupMade(made)) if one => {
+            made.group.iter_mut().for_each(|group| group.0 += 1000);
+        }
+        (Some(Sabotage::NotMade), agent::Event::GroupMade(made)) => {
+            let error = Error::new(Status::Internal, "it is said so");
+            event = agent::Event::NotMade(made.parent, made.nth, error);
+        }
+        (Some(Sabotage::StrangeAnswer), agent::Event::Stored(ask, _)) => *ask += 1000,
         (Some(Sabotage::OldStart), agent::Event::Formed(formed)) if is_survivor => formed.generation = 0,
         (Some(Sabotage::OldEpoch), agent::Event::Formed(formed)) if is_survivor => before(&mut formed.epoch),
         _ => {}
@@ -238,20 +356,25 @@ pub(super) fn reread(world: &World, records: &mut Vec<Record>) {
 pub(super) fn misjudged(world: &World, result: Result<(), Error>) -> Result<(), Error> {
     match world.sabotage {
         Some(Sabotage::EndsBadly) if result.is_ok() => Err(Error::new(Status::Internal, "it is said so")),
+        Some(Sabotage::EndsWell) => Ok(()),
+        Some(Sabotage::EndsOtherwise) => result.map_err(|error| match error.failure().cloned() {
+            Some(failure) => Failure { cause: "it is said so".to_owned(), ..failure }.into(),
+            None => error,
+        }),
         _ => result,
     }
 }
 
-/// Plays stories until one is found wrong: how.
-fn noticed(sabotage: Sabotage) -> String {
-    for seed in 0..400 {
-        let mut world = World::new(Plan::of(seed), false);
+/// Plays stories of a kind until one is found wrong: how, where it is not in these words.
+fn noticed_otherwise(sabotage: Sabotage, stories: fn(&Plan) -> bool, words: &str) -> Option<String> {
+    for plan in (0..1000).map(Plan::of).filter(stories) {
+        let mut world = World::new(plan, false);
         world.sabotage = Some(sabotage);
         if let Err(wrong) = world.play() {
-            return wrong;
+            return (!wrong.contains(words)).then(|| format!("{sabotage:?} was noticed as: {wrong}"));
         }
     }
-    "nothing at all".to_owned()
+    Some(format!("{sabotage:?} was not noticed"))
 }
 
 #[test]
@@ -305,10 +428,57 @@ fn each_rule_that_is_broken_is_noticed_by_its_check() {
         (Sabotage::LastCause, "tells two first causes"),
         (Sabotage::AskingDisturbs, "to ask how the job is has changed something"),
     ] {
-        let wrong = noticed(sabotage);
-        if !wrong.contains(words) {
-            otherwise.push(format!("{sabotage:?} was noticed as: {wrong}"));
-        }
+        otherwise.extend(noticed_otherwise(sabotage, Plan::recovers, words));
+    }
+    assert!(otherwise.is_empty(), "{}", otherwise.join("\n"));
+}
+
+#[test]
+fn each_rule_of_stories_without_recovery_is_noticed_by_its_check() {
+    let is_any: fn(&Plan) -> bool = |plan| !plan.recovers();
+    let has_lost: fn(&Plan) -> bool = |plan| plan.is_about(Shape::Killed);
+    let is_plain: fn(&Plan) -> bool = |plan| plan.is_about(Shape::Plain);
+    let has_too_many: fn(&Plan) -> bool = |plan| plan.is_about(Shape::Surplus);
+    let has_too_few: fn(&Plan) -> bool = |plan| plan.is_about(Shape::OneTooFew);
+    let has_stray: fn(&Plan) -> bool = |plan| plan.is_about(Shape::WrongWorkerNum) && !plan.can_form();
+    let has_none: fn(&Plan) -> bool = |plan| plan.is_about(Shape::NoScheduler);
+    let is_revoked: fn(&Plan) -> bool = |plan| plan.is_about(Shape::Revocation) || plan.is_about(Shape::Mismatch);
+    let mut otherwise = Vec::new();
+    for (sabotage, stories, words) in [
+        (Sabotage::WrongName, has_lost, "the culprit did not fail"),
+        (Sabotage::NoCulprit, has_lost, "names nobody"),
+        (Sabotage::InnocentOut, has_lost, "to which nothing had happened, was put out"),
+        (Sabotage::TalksOn, is_any, "goes on talking after its last word"),
+        (Sabotage::BrokenTwice, has_lost, "was told twice that the cluster is broken"),
+        (Sabotage::GroupTwice, is_any, "which it had not asked for, or twice"),
+        (Sabotage::WrongTable, is_any, "of the table is"),
+        (Sabotage::SwappedIds, is_plain, "by its own account"),
+        (Sabotage::OneMore, has_too_many, "nodes are admitted"),
+        (Sabotage::Lenient, has_stray, "joined a cluster that can't be"),
+        (Sabotage::LateAnswer, has_none, "had its answer at"),
+        (Sabotage::LeavesLate, is_plain, "to leave"),
+        (Sabotage::NoAnswer, has_none, "never had an answer"),
+        (Sabotage::WrongError, is_any, "should not have failed so"),
+        (Sabotage::BreakUntold, has_lost, "was not told: "),
+        (Sabotage::RevokedUntold, is_revoked, "is revoked ("),
+        (Sabotage::FormedUntold, has_too_many, "nodes joined"),
+        (Sabotage::NoReply, is_plain, "still waits for answers"),
+        (Sabotage::Warned, is_plain, "ended with None, Some"),
+        (Sabotage::EndsWell, has_lost, "the scheduler says it ended well"),
+        (Sabotage::EndsWell, has_too_few, "and there was no cluster"),
+        (Sabotage::EndsBadly, is_plain, "and all was well"),
+        (Sabotage::EndsOtherwise, has_lost, "the scheduler says Failure"),
+        (Sabotage::NeverEnds, is_plain, "the scheduler never ended"),
+        (Sabotage::FreeLost, is_plain, "the scheduler still keeps"),
+        (Sabotage::TwoNumbers, is_any, "others of"),
+        (Sabotage::NotMade, is_any, "gets no group"),
+        (Sabotage::NoNextEpoch, has_lost, "never asked for another epoch"),
+        (Sabotage::StrangeAnswer, is_any, "which it had not asked"),
+        (Sabotage::HighSum, is_any, "a sum of"),
+        (Sabotage::NeverWritten, is_any, "a key that nobody writes has a value"),
+        (Sabotage::TwoClaims, is_any, "the claim is"),
+    ] {
+        otherwise.extend(noticed_otherwise(sabotage, stories, words));
     }
     assert!(otherwise.is_empty(), "{}", otherwise.join("\n"));
 }

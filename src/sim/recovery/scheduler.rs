@@ -1,41 +1,30 @@
-//! The scheduler's process: the real brain, and the real journal over the simulated disk, written by the real `runtime/scheduler/job_journal.rs`
-//! in steps that are those of `runtime/scheduler/writer.rs`. It dies between any two of them, and is started again.
+//! The scheduler's process: the real brain, with a journal (`journal`) where there is recovery. Then it dies at any moment, and
+//! is started again.
 
 use super::checks;
+use super::journal::Journal;
 use super::launcher::Word;
+use super::network::{Fate, Side};
+use super::once;
 use super::plan::{Moment, Trouble, When, FORMING, SCHEDULER_HOST, SILENCE};
-use super::sabotage::Sabotage;
+use super::random::Random;
+use super::sabotage::{self, Sabotage};
 use super::table::{Event as Met, Written};
 use super::world::{Event, World};
 use crate::error::Error;
 use crate::journal::testdisk::MemoryDisk;
 use crate::membership::{self, ConnId, Identity, Liveness, Rules, Scheduler, StoreLimits};
-use crate::runtime::scheduler::job_journal::{Begun, JobJournal, Read, Work, WriteQueue};
-use crate::sim::network::{Fate, Side};
-use crate::sim::random::Random;
+use crate::runtime::scheduler::job_journal::Work;
 use crate::types::{HostName, JobInstance, Secret, Time};
-use crate::wire::{Agreed, JobRecord, Message};
+use crate::wire::{Agreed, Message, Record};
 use std::time::Duration;
-
-/// One thing that the writing thread does, and what comes of it.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Step {
-    Write,
-    /// The sync returns that makes all up to this record durable.
-    Sync(u64),
-    /// The scheduler's loop is woken, and looks at what there is to tell.
-    Look,
-}
 
 pub(super) struct Running {
     pub(super) brain: Scheduler,
-    pub(super) book: JobJournal,
-    desk: WriteQueue,
-    busy: bool,
-    /// What is put out, and not told of as durable.
-    written: Vec<(u64, Written)>,
+    /// None: without recovery.
+    pub(super) journal: Option<Journal>,
     /// It dies once it has sent one message more.
-    dies_when_told: Option<Written>,
+    pub(super) dies_when_told: Option<Written>,
 }
 
 /// Where the scheduler runs.
@@ -51,12 +40,16 @@ pub(super) struct Host {
     pub(super) instance: Option<JobInstance>,
     /// The journal of a job that was done was put aside.
     pub(super) archived: bool,
-    slow_until: Time,
-    salt: u64,
+    pub(super) slow_until: Time,
+    /// Its process stands still.
+    pub(super) paused_until: Time,
+    pub(super) salt: u64,
     /// When it was started last.
     pub(super) started: Time,
     /// Launchers' words that wait on its port.
     pub(super) words: Vec<Word>,
+    /// How many groups it still kept when the job had ended.
+    pub(super) groups_kept: usize,
 }
 
 impl Host {
@@ -70,10 +63,16 @@ impl Host {
             instance: None,
             archived: false,
             slow_until: Time(0),
+            paused_until: Time(0),
             salt: seed,
             started: Time(0),
             words: Vec::new(),
+            groups_kept: 0,
         }
+    }
+
+    pub(super) fn journal(&mut self) -> Option<&mut Journal> {
+        self.running.as_mut()?.journal.as_mut()
     }
 }
 
@@ -83,14 +82,15 @@ pub(super) fn host(number: usize) -> HostName {
 
 impl World {
     fn rules(&self) -> Rules {
+        let recovers = self.plan.recovers();
         Rules {
             job_id: None,
             derived_job: None,
-            worker_num: self.plan.workers,
+            worker_num: sabotage::workers(self),
             server_num: self.plan.servers,
-            recovery: true,
-            durable: true,
-            forming_timeout: Some(FORMING),
+            recovery: recovers,
+            durable: recovers,
+            forming_timeout: Some(if recovers { FORMING } else { once::FORMING }),
             forming_setting: String::new(),
             agreed: Agreed {
                 heartbeat_timeout_ms: SILENCE.as_millis() as u64,
@@ -110,11 +110,18 @@ impl World {
         }
         self.host.salt = self.host.salt.wrapping_add(7);
         self.say(|| "scheduler starts".to_owned());
-        match self.begin() {
-            Ok(Some(begun)) => {
+        if !self.plan.recovers() {
+            let mut instance = [0; 16];
+            instance.fill_with(|| self.random.bits() as u8);
+            self.go_on(JobInstance(instance), None);
+            return Ok(());
+        }
+        match self.begin_journal() {
+            Ok(Some(mut begun)) => {
                 checks::resumed(self, &begun.records)?;
                 self.remembers_giving_up(&begun.records)?;
-                self.go_on(begun);
+                let (instance, records) = (begun.instance, std::mem::take(&mut begun.records));
+                self.go_on(instance, Some((records, Journal::new(begun))));
                 Ok(())
             }
             Ok(None) => Ok(()), // it died on the way
@@ -128,55 +135,28 @@ impl World {
         }
     }
 
-    /// Reads the journal, and writes down that the scheduler was started.
-    fn begin(&mut self) -> Result<Option<Begun>, Error> {
-        let mut read = Read::new(Box::new(self.host.disk.clone()), self.host.salt)?;
-        if self.sabotage.is_none() {
-            read.check()?;
-        }
-        if let Err(wrong) = self.is_not_done(read.is_done()) {
-            self.wrong.get_or_insert(wrong);
-        }
-        if read.is_done() {
-            // Another job begins, whether or not all of this succeeds now.
-            self.host.archived = true;
-            self.host.instance = None;
-            (self.newest, self.told, self.ledger) = Default::default();
-            self.giving_up.job_is_done();
-        }
-        super::sabotage::reread(self, &mut read.records);
-        let mut instance = [0; 16];
-        instance.fill_with(|| self.random.bits() as u8);
-        let (worker_num, server_num) = (self.plan.workers, self.plan.servers);
-        let new = JobRecord { instance: JobInstance(instance), job_id: None, worker_num, server_num };
-        let is_first = read.is_done() || read.records.is_empty();
-        let written = if is_first { Written::Job } else { Written::Generation };
-        let mut begun = read.begin(new, "MS_RECOVERY_PATH")?;
-        if self.dies_at(Moment::Unsynced(written)) {
-            return Ok(None);
-        }
-        begun.sync()?;
-        Ok((!self.dies_at(Moment::Durable(written))).then_some(begun))
-    }
-
-    fn go_on(&mut self, mut begun: Begun) {
+    fn go_on(&mut self, instance: JobInstance, journal: Option<(Vec<Record>, Journal)>) {
         let mut random = Random::new(self.random.bits());
         let mut secret = [0; 32];
         secret.fill_with(|| random.bits() as u8);
-        let (instance, secret) = (begun.instance, Secret(secret));
-        let identity = Identity { instance, secret, host: host(SCHEDULER_HOST), pid_namespace: 1 };
+        let identity = Identity { instance, secret: Secret(secret), host: host(SCHEDULER_HOST), pid_namespace: 1 };
         self.host.instance = Some(instance);
-        let records = std::mem::take(&mut begun.records);
-        let brain = Scheduler::resume(identity, self.rules(), self.now, records);
-        let (book, desk, written) = (begun.into_book(), WriteQueue::default(), Vec::new());
+        let (brain, journal) = match journal {
+            Some((records, journal)) => (Scheduler::resume(identity, self.rules(), self.now, records), Some(journal)),
+            None => (Scheduler::new(identity, self.rules(), self.now), None),
+        };
         (self.host.armed, self.host.started) = (Time::NEVER, self.now);
-        self.host.running = Some(Running { brain, book, desk, busy: false, written, dies_when_told: None });
+        self.host.running = Some(Running { brain, journal, dies_when_told: None });
+        self.seats_changed = true;
         self.drain_scheduler();
         self.words_are_heard();
     }
 
     pub(super) fn feed_scheduler(&mut self, input: membership::Input) {
         self.say(|| format!("scheduler <- {input:?}"));
+        use Message::{Heartbeat, StoreBegin, StorePiece};
+        self.seats_changed |=
+            !matches!(input, membership::Input::Received(_, Heartbeat(_) | StoreBegin(_) | StorePiece(_)));
         if let membership::Input::Received(ConnId(conn), Message::Register(register)) = &input {
             self.sees_register(*conn as usize, register.instance.is_some());
         }
@@ -231,10 +211,14 @@ impl World {
     }
 
     fn scheduler_ends(&mut self, result: Result<(), Error>) {
-        let result = super::sabotage::misjudged(self, result);
+        if self.sabotage == Some(Sabotage::NeverEnds) {
+            return;
+        }
+        let result = sabotage::misjudged(self, result);
         self.say(|| format!("scheduler ends: {result:?}"));
         self.ends_as_aborted(&result);
         self.run_ends(&result);
+        self.host.groups_kept = self.host.running.as_ref().map_or(0, |running| running.brain.groups_kept());
         self.host.ended = Some((self.now, result));
         self.host.running = None;
         self.host.life += 1;
@@ -255,7 +239,7 @@ impl World {
         if !self.network.is_open(conn, Side::Scheduler) {
             return;
         }
-        let message = super::sabotage::said_twice(self, self.network.node_of(conn), message);
+        let message = sabotage::said_twice(self, self.network.node_of(conn), self.through_bytes(message));
         let sense = self.end_is_said(&message).and_then(|()| checks::sent(self, &message));
         if let Err(wrong) = sense {
             self.wrong.get_or_insert(wrong);
@@ -264,7 +248,7 @@ impl World {
         if self.loses(conn, message.kind()) {
             return;
         }
-        let message = super::sabotage::tampered(self, self.network.node_of(conn), message);
+        let message = sabotage::tampered(self, self.network.node_of(conn), message);
         match (self.network.send(self.now, conn, Side::Scheduler, message.lane()), self.network.node_of(conn)) {
             (Fate::Arrives(at), Some(node)) => {
                 self.queue.put(at, Event::ToNode(node, Some(conn), crate::agent::Input::Received(message)));
@@ -279,157 +263,8 @@ impl World {
         self.queue.put(at, Event::ToScheduler(self.host.life, Some(conn), input));
     }
 
-    fn put_to_work(&mut self, work: Work) {
-        let at = self.now + self.random.span_us(5..60);
-        let life = self.host.life;
-        let Some(running) = &mut self.host.running else { return };
-        if let Work::Append(number, record) = &work {
-            running.written.push((*number, Written::of(record)));
-        }
-        if running.desk.put(work) && !std::mem::replace(&mut running.busy, true) {
-            self.queue.put(at, Event::Writer(life, Step::Write));
-        }
-    }
-
-    /// The writing thread goes on, or the scheduler's loop looks at what it has done.
-    pub(super) fn writer(&mut self, life: u64, step: Step) -> Result<(), String> {
-        if self.host.life != life {
-            return Ok(());
-        }
-        let outcome = match step {
-            Step::Write => self.write(),
-            Step::Sync(last) => self.sync(last),
-            Step::Look => {
-                self.look_at_writer();
-                Ok(())
-            }
-        };
-        let Err(error) = outcome else { return Ok(()) };
-        self.say(|| format!("scheduler's disk: {error}"));
-        if !self.disk_has_failed(&error) {
-            return Err(format!("the journal fails: {error}"));
-        }
-        if error.message().contains("has crashed") {
-            let back = self.random.span_ms(20..1500);
-            self.scheduler_dies(true, back);
-        } else {
-            self.settle(Err(error));
-        }
-        Ok(())
-    }
-
-    /// Writes everything that waits, and begins to sync it.
-    fn write(&mut self) -> Result<(), Error> {
-        let Some(running) = &mut self.host.running else { return Ok(()) };
-        let work = running.desk.take();
-        let rewrites = work.iter().any(|work| matches!(work, Work::Rewrite(_)));
-        let last = running.book.write(work)?;
-        let is_of = |kind| running.written.iter().all(|(_, written)| *written == kind);
-        let is_early = match self.sabotage {
-            Some(Sabotage::AcknowledgeEarly) => is_of(Written::Store),
-            Some(Sabotage::AbandonedEarly) => is_of(Written::GivenUp),
-            _ => false,
-        };
-        let (life, slow) = (self.host.life, self.host.slow_until > self.now);
-        if is_early {
-            running.desk.settle(Ok(last), false);
-            self.queue.put(self.now, Event::Writer(life, Step::Look));
-        }
-        if rewrites {
-            self.met(Met::Rewritten);
-        }
-        let lasts = match slow {
-            true => self.random.span_ms(100..900),
-            false => self.random.span_us(self.plan.sync_max_us / 20..self.plan.sync_max_us),
-        };
-        self.queue.put(self.now + lasts, Event::Writer(life, Step::Sync(last)));
-        Ok(())
-    }
-
-    fn sync(&mut self, last: u64) -> Result<(), Error> {
-        let kinds = self.written_up_to(last);
-        for written in &kinds {
-            if self.dies_at(Moment::Unsynced(*written)) {
-                return Ok(());
-            }
-        }
-        let Some(running) = &mut self.host.running else { return Ok(()) };
-        running.book.sync()?;
-        self.giving_up.settle(last, self.now);
-        for written in &kinds {
-            if self.dies_at(Moment::Durable(*written)) {
-                return Ok(());
-            }
-        }
-        self.settle(Ok(last));
-        Ok(())
-    }
-
-    /// What was written is settled; on with what has come meanwhile.
-    fn settle(&mut self, outcome: Result<u64, Error>) {
-        let soon = self.now + self.random.span_us(2..40);
-        let rewrites = outcome.is_ok() && self.random.once_in(self.plan.rewrite_once_in);
-        let Some(running) = &mut self.host.running else { return };
-        let is_long = running.book.asks_for_rewrite() || rewrites;
-        running.desk.settle(outcome, is_long);
-        running.busy = !running.desk.is_empty();
-        let life = self.host.life;
-        self.queue.put(soon, Event::Writer(life, Step::Look));
-        if running.busy {
-            self.queue.put(soon, Event::Writer(life, Step::Write));
-        }
-    }
-
-    fn written_up_to(&self, last: u64) -> Vec<Written> {
-        let Some(running) = &self.host.running else { return Vec::new() };
-        running.written.iter().filter(|(number, _)| *number <= last).map(|(_, written)| *written).collect()
-    }
-
-    /// What has become durable, or why nothing does any more: as `runtime/scheduler/serving.rs` does it.
-    fn look_at_writer(&mut self) {
-        let Some(running) = &mut self.host.running else { return };
-        let progress = running.desk.progress();
-        if progress.failed.is_some() {
-            let (machine, back) = (self.random.once_in(2), self.random.span_ms(20..1500));
-            return self.scheduler_dies(machine, back);
-        }
-        let kinds = self.written_up_to(progress.durable);
-        if let Some(running) = &mut self.host.running {
-            running.written.retain(|(number, _)| *number > progress.durable);
-            running.dies_when_told = kinds.first().copied();
-        }
-        self.feed_scheduler(membership::Input::Persisted(progress.durable));
-        let Some(running) = &mut self.host.running else { return };
-        running.dies_when_told = None;
-        if progress.is_long {
-            let records = running.brain.snapshot();
-            self.is_rewritten(&records);
-            self.put_to_work(Work::Rewrite(records));
-        }
-    }
-
-    /// Whether the disk is at fault: its machine has died, it is full, or it has lost what it was to sync.
-    fn disk_has_failed(&mut self, error: &Error) -> bool {
-        let failed = match error.message() {
-            words if words.contains("has crashed") => Met::DiskOperation,
-            words if words.starts_with("cannot write to") => Met::DiskFull,
-            words if words.starts_with("cannot sync") => Met::SyncFailed,
-            _ => return false,
-        };
-        self.met(failed);
-        true
-    }
-
-    pub(super) fn disk_is_slow(&self) -> bool {
-        self.host.slow_until > self.now
-    }
-
-    pub(super) fn slow_disk(&mut self, span: Duration) {
-        self.host.slow_until = self.now + span;
-    }
-
     /// Whether it is planned that the scheduler dies now; then it has.
-    fn dies_at(&mut self, moment: Moment) -> bool {
+    pub(super) fn dies_at(&mut self, moment: Moment) -> bool {
         let Some(trouble) = self.due(|when, phase| match when {
             When::At(planned, within, times) if *planned == moment && *within == phase => Some(times),
             _ => None,

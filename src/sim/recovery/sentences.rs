@@ -104,7 +104,7 @@ impl World {
 #[test]
 fn the_stories_have_verdicts_that_come_after_a_call_has_returned() {
     let mut late = 0;
-    for seed in 0..200 {
+    for seed in (0..500).filter(|seed| seed % 5 < 2) {
         let mut world = World::new(super::plan::Plan::of(seed), false);
         world.play().unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
         late += world.late_verdicts;

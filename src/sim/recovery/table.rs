@@ -16,9 +16,12 @@ pub(super) enum Phase {
     Recovering,
     /// Somebody has begun to leave.
     Finishing,
+    /// All of a story without recovery.
+    Once,
 }
 
 impl Phase {
+    /// Those of a story with recovery.
     pub(super) const ALL: [Phase; 4] = [Phase::Forming, Phase::Running, Phase::Recovering, Phase::Finishing];
 }
 
@@ -125,6 +128,43 @@ pub(super) enum Event {
     /// A node attached again, before its loss was said or afterwards.
     BackBeforeVerdict,
     BackAfterVerdict,
+    /// A message took much longer than its neighbours; overtook one that had been sent earlier, over another connection or in the
+    /// other lane; was lost with its connection.
+    Delayed,
+    Reordered,
+    Lost,
+    /// A connection ended at one end; the other learns of it when it sends.
+    HalfOpenTold,
+    /// A connection carried nothing for a while, then everything.
+    Stalled,
+    /// An attempt to connect got no answer, or met nobody.
+    ConnectLost,
+    ConnectRefused,
+    /// A life of a node registered once more.
+    RegisteredAgain,
+    LateNode,
+    LateScheduler,
+    NoScheduler,
+    /// A process said that it ends without leaving.
+    LastWord,
+    /// A process ended because of another's end.
+    Consequence,
+    /// A node died before the cluster was complete, and another life took its place.
+    Replaced,
+    DuplicateId,
+    WrongWorkerNum,
+    Surplus,
+    OneTooFew,
+    /// Somebody else connected to the scheduler's port.
+    Stranger,
+    /// Two ranks called different collectives.
+    Mismatch,
+    Revocation,
+    /// A live peer was suspected.
+    WrongSuspicion,
+    SchedulerPaused,
+    /// No trouble: a node was told of a group.
+    GroupMade,
     /// The scheduler died at a moment of a record.
     Unsynced(Written),
     Durable(Written),
@@ -173,7 +213,7 @@ impl Table {
     }
 
     fn everywhere(&self, event: Event) -> u64 {
-        Phase::ALL.iter().map(|phase| self.of(event, *phase)).sum()
+        Phase::ALL.iter().chain([&Phase::Once]).map(|phase| self.of(event, *phase)).sum()
     }
 
     /// The cells that were not hit so often.
@@ -204,7 +244,9 @@ pub(super) fn name(event: Event) -> String {
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{:44} {:>8} {:>8} {:>10} {:>9}", "", "forming", "running", "recovering", "finishing")?;
+        let heads = ["forming", "running", "recovering", "finishing", "no recovery"];
+        let [forming, running, recovering, finishing, once] = heads;
+        writeln!(f, "{:44} {forming:>8} {running:>8} {recovering:>10} {finishing:>9} {once:>11}", "")?;
         let mut events: Vec<Event> = required().into_iter().map(|(event, _)| event).collect();
         events.extend(self.events.keys().map(|(event, _)| *event));
         events.sort_unstable();
@@ -212,8 +254,8 @@ impl fmt::Display for Table {
         for event in events.into_iter().filter(|event| self.everywhere(*event) > 0) {
             let cell = |phase| self.of(event, phase);
             let (forming, running) = (cell(Phase::Forming), cell(Phase::Running));
-            let (recovering, finishing) = (cell(Phase::Recovering), cell(Phase::Finishing));
-            writeln!(f, "{:44} {forming:>8} {running:>8} {recovering:>10} {finishing:>9}", name(event))?;
+            let (recovering, finishing, once) = (cell(Phase::Recovering), cell(Phase::Finishing), cell(Phase::Once));
+            writeln!(f, "{:44} {forming:>8} {running:>8} {recovering:>10} {finishing:>9} {once:>11}", name(event))?;
         }
         Ok(())
     }

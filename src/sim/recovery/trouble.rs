@@ -1,10 +1,13 @@
 //! What goes wrong: processes, machines, disks, and connections to the scheduler.
 
+use super::network::{Fate, Side};
 use super::node::{End, Line};
 use super::plan::{Trouble, When, SILENCE};
 use super::table::{Event as Met, Phase};
 use super::world::{Event, World};
-use crate::sim::network::Side;
+use crate::membership::{self, Closed, ConnId};
+use crate::types::Epoch;
+use crate::wire::{Lane, Message};
 use std::time::Duration;
 
 /// A process that stands still for no longer than this is not taken for dead.
@@ -29,9 +32,8 @@ impl World {
             Trouble::Vanish { slot, back } => drop(self.process_dies(slot, true, back)),
             Trouble::KillSome { first, count, back } => {
                 self.met(Met::SeveralKilled);
-                for at in 0..count {
-                    let slot = (first + at) % self.slots.len();
-                    self.process_dies(slot, false, back);
+                for at in first..first + count {
+                    self.process_dies(at % self.slots.len(), false, back);
                 }
             }
             Trouble::AllButOne { slot, back } => self.all_but_one_die(slot, back),
@@ -75,17 +77,21 @@ impl World {
             Trouble::DiskOperation { after, .. } => self.host.disk.crash_after(after),
             Trouble::DiskFull { bytes, .. } => self.host.disk.fill_after(bytes),
             Trouble::SyncFails { after, .. } => self.host.disk.fail_sync_after(after),
-            Trouble::SlowDisk { span } => {
-                self.met(Met::SlowDisk);
-                self.fault(span);
-                self.slow_disk(span);
-            }
+            Trouble::SlowDisk { span } => self.slow_disk(span),
             Trouble::Link { .. } | Trouble::LinkSilent { .. } | Trouble::LinkSlow { .. } => {
                 self.trouble_on_link(trouble)
             }
-            Trouble::Reset { .. } | Trouble::OneWay { .. } | Trouble::Partition { .. } | Trouble::Duplicate { .. } => {
-                self.trouble_on_line(trouble);
+            Trouble::PauseScheduler { span } => {
+                self.met(Met::SchedulerPaused);
+                self.host.paused_until = self.now + span;
             }
+            Trouble::Stranger => self.stranger(),
+            Trouble::Reset { .. }
+            | Trouble::OneWay { .. }
+            | Trouble::Partition { .. }
+            | Trouble::Duplicate { .. }
+            | Trouble::HalfOpen { .. }
+            | Trouble::Stall { .. } => self.trouble_on_line(trouble),
         }
         Ok(())
     }
@@ -107,22 +113,26 @@ impl World {
         self.slots[slot].current.filter(|at| self.processes[*at].alive && self.processes[*at].paused_until <= self.now)
     }
 
-    /// This slot, or the next where a process runs.
+    /// This slot, or the next where a process runs; without recovery this one: the others are taken for well.
     pub(super) fn running(&self, slot: usize) -> usize {
-        let count = self.slots.len();
-        (0..count).map(|more| (slot + more) % count).find(|slot| self.current(*slot).is_some()).unwrap_or(slot)
+        let count = if self.plan.recovers() { self.slots.len() } else { 1 };
+        let mut slots = (0..count).map(|more| (slot + more) % self.slots.len());
+        slots.find(|slot| self.current(*slot).is_some()).unwrap_or(slot)
     }
 
     fn trouble_on_line(&mut self, trouble: Trouble) {
         let (Trouble::Reset { slot, .. }
         | Trouble::OneWay { slot, .. }
         | Trouble::Partition { slot, .. }
-        | Trouble::Duplicate { slot }) = trouble
+        | Trouble::Duplicate { slot }
+        | Trouble::HalfOpen { slot, .. }
+        | Trouble::Stall { slot, .. }) = trouble
         else {
             return;
         };
         let count = self.slots.len();
-        let lines = (0..count).filter_map(|more| {
+        let tried = if self.plan.recovers() { count } else { 1 };
+        let lines = (0..tried).filter_map(|more| {
             let node = self.current((slot + more) % count)?;
             let Line::Up(conn) = self.processes[node].line else { return None };
             Some((node, conn))
@@ -133,6 +143,7 @@ impl World {
             Trouble::Reset { quiet, .. } => {
                 self.met(if quiet { Met::ConnectionHalfOpen } else { Met::ConnectionReset });
                 self.reset(node, conn, quiet);
+                self.is_slow_to_return(node);
             }
             Trouble::OneWay { to_scheduler, .. } => {
                 self.met(Met::OneWaySilence);
@@ -140,6 +151,11 @@ impl World {
                 self.blame(node);
             }
             Trouble::Partition { count, span, links, .. } => self.part(node, count, span, links),
+            Trouble::HalfOpen { hears, told, how, .. } => self.half_opens(node, conn, hears, told, how),
+            Trouble::Stall { span, .. } => {
+                self.met(Met::Stalled);
+                self.network.stall(conn, self.now + span);
+            }
             _ => {
                 self.met(Met::DuplicateConnection);
                 self.open_duplicate(node);
@@ -151,8 +167,42 @@ impl World {
         self.fault(Duration::ZERO);
         self.disturb(node, 0);
         // It may be slow to come back: what tells it that it is attached is held back, or its connection had not stood long.
-        if self.disk_is_slow() || self.now.since(self.processes[node].up_since) < STOOD {
+        let stood = self.now.since(self.processes[node].up_since) >= STOOD;
+        if self.plan.recovers() && (self.disk_is_slow() || !stood) {
             self.blame(node);
+        }
+    }
+
+    /// A delay of many times the usual makes every return uncertain.
+    fn is_slow_to_return(&mut self, node: usize) {
+        if self.plan.spikes {
+            self.blame(node);
+        }
+    }
+
+    /// A connection ends, and one end is not told, or none is.
+    fn half_opens(&mut self, node: usize, conn: usize, hears: Option<Side>, told: bool, how: Closed) {
+        self.met(if told { Met::HalfOpenTold } else { Met::ConnectionHalfOpen });
+        let soon = self.now + self.network.delay();
+        match hears {
+            Some(Side::Node) => {
+                self.network.cut(conn, [false, told]);
+                self.queue.put(soon, super::node::closed(node, conn, "connection reset by peer"));
+                self.is_slow_to_return(node);
+            }
+            Some(Side::Scheduler) => {
+                self.network.cut(conn, [told, false]);
+                let input = membership::Input::Closed(ConnId(conn as u64), how, "the network says so".to_owned());
+                self.queue.put(soon, Event::ToScheduler(self.host.life, Some(conn), input));
+                match how == Closed::Ended || !told {
+                    true => self.blame(node),
+                    false => self.is_slow_to_return(node),
+                }
+            }
+            None => {
+                self.network.cut(conn, [false; 2]);
+                self.blame(node);
+            }
         }
     }
 
@@ -164,6 +214,25 @@ impl World {
         if !quiet {
             let later = self.now + self.network.delay();
             self.closed_at_scheduler(later, conn, "connection reset by peer");
+        }
+    }
+
+    /// An attempt that the process does not know of any more comes through: it registers, and ends.
+    pub(super) fn open_duplicate(&mut self, node: usize) {
+        let conn = self.network.connect(Some(node));
+        let Fate::Arrives(at) = self.network.send(self.now, conn, Side::Node, Lane::Urgent) else { return };
+        let opened = membership::Input::Opened(ConnId(conn as u64), format!("10.0.1.{node}:4001"));
+        self.queue.put(at, Event::ToScheduler(self.host.life, Some(conn), opened));
+        let process = &self.processes[node];
+        let mut register = process.register.clone();
+        register.instance = process.formed.as_ref().map(|formed| formed.instance);
+        if let Fate::Arrives(at) = self.network.send(self.now, conn, Side::Node, Lane::Urgent) {
+            let input = membership::Input::Received(ConnId(conn as u64), Message::Register(register));
+            self.queue.put(at, Event::ToScheduler(self.host.life, Some(conn), input));
+        }
+        if let Some(at) = self.network.finish(self.now, conn, Side::Node) {
+            let later = at + self.random.span_ms(0..20);
+            self.closed_at_scheduler(later, conn, "end of stream");
         }
     }
 
@@ -185,7 +254,8 @@ impl World {
 
     /// Whether it is planned that this message is lost with its connection; then it is.
     pub(super) fn loses(&mut self, conn: usize, kind: u8) -> bool {
-        let Some(node) = self.network.node_of(conn).filter(|node| self.processes[*node].alive) else { return false };
+        let is_aimed_at = |node: &usize| self.processes[*node].alive && self.plan.recovers();
+        let Some(node) = self.network.node_of(conn).filter(is_aimed_at) else { return false };
         self.table.sends(kind, self.phase);
         let Some(Trouble::Reset { quiet, .. }) = self.due_loss(kind) else { return false };
         self.met(Met::MessageLost(kind));
@@ -218,8 +288,12 @@ impl World {
     /// From now on this process may rightly be called lost.
     pub(super) fn blame(&mut self, node: usize) {
         self.processes[node].to_blame.get_or_insert(self.now);
-        if self.finishing.is_some() {
-            self.may_fail = true;
+        if self.plan.recovers() {
+            self.may_fail |= self.finishing.is_some();
+        } else {
+            self.processes[node].disturbed[0] = true;
+            // One that is replaced while the cluster forms does no harm.
+            self.may_fail |= self.newest > Epoch(0) || !self.plan.starts_again();
         }
     }
 
@@ -236,6 +310,9 @@ impl World {
         self.met(Met::NodeStopped);
         self.fault(span);
         self.processes[node].paused_until = self.now + span;
+        if !self.plan.recovers() {
+            self.disturb(node, 0);
+        }
         if span > HARMLESS {
             self.blame(node);
         }
@@ -254,17 +331,31 @@ impl World {
             self.met(Met::LostMeanwhile);
         }
         self.blame(node);
-        if with_host {
-            self.host_dies(slot);
-        } else {
-            self.processes[node].ended = Some((self.now, End::Died));
-            self.processes[node].alive = false;
-            self.disconnect(node);
-            self.end_links(node);
-            self.is_seen_to_end(node);
+        match with_host {
+            true => self.host_dies(slot),
+            false => self.let_die(node),
         }
-        self.queue.put(self.now + back, Event::StartNode(slot));
+        if !self.plan.recovers() {
+            self.peers_notice(node, with_host);
+        }
+        match self.plan.starts_again() {
+            true => self.queue.put(self.now + back, Event::StartNode(slot)),
+            false => self.slots[slot].finished = true,
+        }
         true
+    }
+
+    /// A process ends, and its host closes its connections for it.
+    pub(super) fn let_die(&mut self, node: usize) {
+        if !self.plan.recovers() && self.random.once_in(3) {
+            self.met(Met::LastWord);
+            self.send_to_scheduler(node, Message::Gone);
+        }
+        self.processes[node].ended = Some((self.now, End::Died));
+        self.processes[node].alive = false;
+        self.disconnect(node);
+        self.end_links(node);
+        self.is_seen_to_end(node);
     }
 
     /// A slot's machine dies: nobody is told, and what its disk had not made durable is lost.
@@ -282,7 +373,7 @@ impl World {
 
     /// A process has come to its own end.
     pub(super) fn process_ends(&mut self, node: usize, end: End) {
-        let in_order = matches!(end, End::Left);
+        let in_order = matches!(end, End::Left(_));
         self.say(|| format!("node {node} ends: {end:?}"));
         self.processes[node].ended = Some((self.now, end));
         self.processes[node].alive = false;

@@ -1,4 +1,4 @@
-//! The simulated world: the scheduler's process and its disk, the nodes' processes, and what happens next.
+//! The simulated world: the scheduler's process and its disk, if it has one, the nodes' processes, and what happens next.
 //!
 //! A *slot* is a place in the cluster with all that outlives a process: its identity file, its checkpoint. A *process* is
 //! one life of a slot's node; several may run at once. A process that stands still is fed nothing until it goes on.
@@ -7,28 +7,33 @@ use super::abort::Aborting;
 use super::between::Gap;
 use super::checks::{self, Told};
 use super::giving_up::GivingUp;
+use super::journal::Step;
 use super::launcher::Word;
 use super::ledger::Ledger;
+use super::network::{Network, Side};
 use super::node::Process;
+use super::once::{Once, Shape};
+use super::outcome;
 use super::plan::{Ending, Plan, Trouble, When};
 use super::program::Tick;
+use super::queue::Queue;
+use super::random::Random;
 use super::readers::Readers;
 use super::rounds::Frame;
 use super::sabotage::Sabotage;
-use super::scheduler::{Host, Step};
+use super::scheduler::Host;
 use super::table::{Event as Met, Phase, Table};
 use crate::agent;
 use crate::journal::testdisk::MemoryDisk;
 use crate::membership;
-use crate::sim::network::{Network, Side};
-use crate::sim::queue::Queue;
-use crate::sim::random::Random;
 use crate::types::{Epoch, Time};
-use crate::wire::Message;
+use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 /// How long after the last thing that went wrong everything has come to its end.
 const BOUND: Duration = Duration::from_secs(330);
+/// The same where nobody comes back.
+const BOUND_ONCE: Duration = Duration::from_secs(120);
 /// A story with more steps goes round in circles.
 const STEPS_MAX: u64 = 1_500_000;
 /// How often something else goes wrong in a phase that lasts.
@@ -68,6 +73,12 @@ pub(super) enum Event {
     Run,
     /// Somebody asks how the job is.
     Asks,
+    /// What a node says to the one with this index reaches the network.
+    ToPeer(usize, u32, agent::ToPeer),
+    /// A process ends because of another's end.
+    Follow(usize),
+    /// A stranger's connection ends.
+    StrangerGoes(usize),
 }
 
 /// What outlives the processes of one node.
@@ -115,15 +126,18 @@ pub(super) struct World {
     pub(super) late_verdicts: u64,
     pub(super) newest: Epoch,
     pub(super) steps: u64,
-    pub(super) hash: u64,
+    /// All that has happened, step by step, where that is compared: a digest of each event in words.
+    pub(super) trace: Option<Vec<(Time, u64)>>,
+    /// The scheduler may have let somebody in or out.
+    pub(super) seats_changed: bool,
     pub(super) sabotage: Option<Sabotage>,
     pub(super) verbose: bool,
 }
 
 impl World {
     pub(super) fn new(plan: Plan, verbose: bool) -> World {
-        let mut random = Random::new(plan.seed ^ 0x6c69_7665_7321);
-        let network = Network::new(Random::new(random.bits()), plan.delay_max_us, false);
+        let mut random = Random::new(plan.nth ^ 0x6c69_7665_7321);
+        let network = Network::new(Random::new(random.bits()), plan.delay_max_us, plan.spikes);
         let slot = |random: &mut Random| Slot {
             disk: MemoryDisk::new(random.bits()),
             done: 0,
@@ -142,11 +156,11 @@ impl World {
             told: Told::default(),
             aborting: Aborting::default(),
             giving_up: GivingUp::default(),
-            readers: Readers::of(plan.seed),
+            readers: Readers::of(plan.nth),
             gaps: Vec::new(),
             wrong: None,
             table: Table::default(),
-            phase: Phase::Finishing,
+            phase: if plan.recovers() { Phase::Finishing } else { Phase::Once },
             phases: 0,
             troubles: plan.troubles.clone(),
             faults: 0,
@@ -156,18 +170,37 @@ impl World {
             late_verdicts: 0,
             newest: Epoch(0),
             steps: 0,
-            hash: 0,
+            trace: None,
+            seats_changed: false,
             sabotage: None,
             verbose,
             plan,
         };
-        world.await_reader();
-        let first = world.random.span_ms(0..300);
-        world.queue.put(Time(0) + first, Event::StartScheduler);
+        match world.plan.once.clone() {
+            Some(once) => world.begin_once(once),
+            None => {
+                world.await_reader();
+                let first = world.random.span_ms(0..300);
+                world.queue.put(Time(0) + first, Event::StartScheduler);
+            }
+        }
         for slot in 0..world.slots.len() {
             world.queue.put(Time(0) + world.plan.nodes[slot].starts, Event::StartNode(slot));
         }
         world
+    }
+
+    /// A story without recovery: its troubles have their times.
+    fn begin_once(&mut self, once: Once) {
+        once.planned.into_iter().for_each(|planned| self.met(planned));
+        if let Some(starts) = once.scheduler_starts {
+            self.queue.put(Time(0) + starts, Event::StartScheduler);
+        }
+        for (when, trouble) in self.plan.troubles.clone() {
+            if let When::After(span) = when {
+                self.queue.put(Time(0) + span, Event::Trouble(trouble));
+            }
+        }
     }
 
     /// Plays the story to its end; what is wrong with it, if anything is.
@@ -176,31 +209,52 @@ impl World {
         while let Some((at, event)) = self.queue.pop() {
             self.now = at;
             self.steps += 1;
-            if at > self.last_fault + BOUND || self.steps > STEPS_MAX {
+            let bound = if self.plan.recovers() { BOUND } else { BOUND_ONCE };
+            if at > self.last_fault + bound || self.steps > STEPS_MAX {
                 return Err(checks::unended(self));
             }
             self.note(&event);
             self.step(event)?;
             checks::after_step(self)?;
             self.look_at_phase();
+            self.count_messages();
             if self.is_over() {
                 break;
             }
         }
-        checks::at_end(self)
+        match self.plan.recovers() {
+            true => checks::at_end(self),
+            false => outcome::at_end(self),
+        }
+    }
+
+    /// What happened to messages on the network; with recovery each loss is aimed at.
+    fn count_messages(&mut self) {
+        let met = std::mem::take(&mut self.network.met);
+        met.into_iter().filter(|_| !self.plan.recovers()).for_each(|met| self.table.count(met, self.phase));
     }
 
     /// Nothing more will come of it.
     pub(super) fn is_over(&self) -> bool {
-        self.host.ended.is_some()
+        (self.host.ended.is_some() || self.never_starts())
             && !self.giving_up.begins_again
             && self.slots.iter().all(|slot| slot.finished)
             && !self.processes.iter().any(|it| it.alive)
     }
 
+    /// No scheduler is ever started.
+    pub(super) fn never_starts(&self) -> bool {
+        self.plan.is_about(Shape::NoScheduler)
+    }
+
     fn step(&mut self, event: Event) -> Result<(), String> {
         match event {
             Event::StartScheduler => self.start_scheduler()?,
+            Event::ToScheduler(..) | Event::SchedulerTimer(..) if self.host.paused_until > self.now => {
+                // A timer comes after all that is readable.
+                let after = Duration::from_nanos(u64::from(matches!(event, Event::SchedulerTimer(..))));
+                self.queue.put(self.host.paused_until + after, event);
+            }
             Event::ToScheduler(life, conn, input) => self.reach_scheduler(life, conn, input)?,
             Event::SchedulerTimer(life, armed) => {
                 if self.host.life == life && self.host.armed == armed {
@@ -229,6 +283,9 @@ impl World {
             Event::Cleared(slot) => self.cleared(slot),
             Event::Run => self.runs_again()?,
             Event::Asks => self.one_asks()?,
+            Event::ToPeer(node, peer, what) => self.tell_peer(node, peer, what),
+            Event::Follow(node) => self.follows(node),
+            Event::StrangerGoes(conn) => self.stranger_goes(conn),
         }
         Ok(())
     }
@@ -269,6 +326,9 @@ impl World {
 
     /// How far the story is, as everybody together shows.
     fn look_at_phase(&mut self) {
+        if !self.plan.recovers() {
+            return;
+        }
         let works = |slot: &Slot| {
             slot.current.is_some_and(|at| {
                 let process = &self.processes[at];
@@ -357,19 +417,12 @@ impl World {
         }
     }
 
-    /// One number for all that has happened.
+    /// What happens, where it is compared.
     fn note(&mut self, event: &Event) {
-        let what = match event {
-            Event::ToScheduler(_, conn, membership::Input::Received(_, message)) => sum(conn.unwrap_or(0), message),
-            Event::ToNode(node, _, agent::Input::Received(message)) => sum(*node, message),
-            Event::ToNode(node, ..) | Event::NodeTimer(node, _) | Event::Program(node, ..) => *node as u64,
-            Event::Frame(node, frame) => *node as u64 ^ frame.sequence << 32,
-            _ => 1,
-        };
-        self.hash = (self.hash ^ self.now.0 ^ what.rotate_left(17)).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(29);
+        if let Some(trace) = &mut self.trace {
+            let mut digest = std::hash::DefaultHasher::new();
+            format!("{event:?}").hash(&mut digest);
+            trace.push((self.now, digest.finish()));
+        }
     }
-}
-
-fn sum(party: usize, message: &Message) -> u64 {
-    (party as u64) << 8 | u64::from(message.kind())
 }

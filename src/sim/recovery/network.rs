@@ -4,8 +4,8 @@
 //! between the two lanes, they do not. A connection can be cut: from then on nothing passes, and each end learns of it
 //! when the plan says so, when it sends, or never.
 
-use super::faults::{Fault, Tally};
 use super::random::Random;
+use super::table::Event as Met;
 use crate::types::Time;
 use crate::wire::Lane;
 use std::time::Duration;
@@ -49,26 +49,20 @@ pub(super) struct Network {
     spikes: bool,
     /// When the message that was sent last, over whatever, arrives.
     last_arrival: Time,
-    pub(super) tally: Tally,
+    /// What happened to messages, and has not been counted.
+    pub(super) met: Vec<Met>,
 }
 
 impl Network {
     pub(super) fn new(random: Random, delay_max_us: u64, spikes: bool) -> Network {
-        Network {
-            connections: Vec::new(),
-            random,
-            delay_max_us,
-            spikes,
-            last_arrival: Time(0),
-            tally: Tally::default(),
-        }
+        Network { connections: Vec::new(), random, delay_max_us, spikes, last_arrival: Time(0), met: Vec::new() }
     }
 
     /// How long a message is on its way.
     pub(super) fn delay(&mut self) -> Duration {
         let max = self.delay_max_us;
         if self.spikes && self.random.once_in(50) {
-            self.tally.count(Fault::MessageDelayed);
+            self.met.push(Met::Delayed);
             return self.random.span_us(max..max * 5);
         }
         self.random.span_us(max / 10..max)
@@ -109,12 +103,12 @@ impl Network {
         let delay = self.delay();
         let connection = &mut self.connections[conn];
         if connection.cut {
-            self.tally.count(Fault::MessageLost);
+            self.met.push(Met::Lost);
             let told = std::mem::take(&mut connection.tells[from as usize]);
             return if told { Fate::Refused(now + delay * 2) } else { Fate::Lost };
         }
         if connection.mute[from as usize] {
-            self.tally.count(Fault::MessageLost);
+            self.met.push(Met::Lost);
             return Fate::Lost;
         }
         let [urgent, bulk] = &mut connection.newest[from as usize];
@@ -122,7 +116,7 @@ impl Network {
         let at = match lane {
             Lane::Urgent => {
                 if *bulk > soonest.max(*urgent) {
-                    self.tally.count(Fault::Reordered);
+                    self.met.push(Met::Reordered);
                 }
                 *urgent = soonest.max(*urgent);
                 *urgent
@@ -133,7 +127,7 @@ impl Network {
             }
         };
         if at < self.last_arrival {
-            self.tally.count(Fault::Reordered);
+            self.met.push(Met::Reordered);
         }
         self.last_arrival = at;
         Fate::Arrives(at)
