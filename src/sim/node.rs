@@ -368,6 +368,7 @@ impl World {
                     self.told(node, event)?;
                     again.map_or(Ok(()), |event| self.told(node, event))?;
                 }
+                agent::Output::Peer(..) if self.plan.recovers() => {} // there the scheduler judges
                 agent::Output::Peer(peer, what) => self.tell_peer(node, peer, what),
             }
         }

@@ -119,7 +119,7 @@ pub(super) enum Sabotage {
     EndsOtherwise,
     NeverEnds,
     /// A group that is freed stays with the scheduler; one has two numbers; one is not made; and there is no next epoch.
-    FreeLost,
+    KeepsGroup,
     TwoNumbers,
     NotMade,
     NoNextEpoch,
@@ -258,7 +258,6 @@ pub(super) fn sent_by_node(world: &World, mut message: Message) -> Message {
         }
         (Some(Sabotage::OneMore), Message::Register(register)) => register.worker_num = workers(world),
         (Some(Sabotage::Lenient), Message::Register(register)) => register.worker_num = world.plan.workers,
-        (Some(Sabotage::FreeLost), Message::FreeGroup(free)) => free.group.0 += 1000,
         (Some(Sabotage::NeverWritten), Message::StoreBegin(begin)) => {
             let is_never = |key: &&mut Blob| key.as_slice() == b"never";
             begin.keys.iter_mut().filter(is_never).for_each(|key| *key = Blob::new(b"counter".to_vec()));
@@ -469,7 +468,7 @@ fn each_rule_of_stories_without_recovery_is_noticed_by_its_check() {
         (Sabotage::EndsBadly, is_plain, "and all was well"),
         (Sabotage::EndsOtherwise, has_lost, "the scheduler says Failure"),
         (Sabotage::NeverEnds, is_plain, "the scheduler never ended"),
-        (Sabotage::FreeLost, is_plain, "the scheduler still keeps"),
+        (Sabotage::KeepsGroup, is_plain, "the scheduler still keeps"),
         (Sabotage::TwoNumbers, is_any, "others of"),
         (Sabotage::NotMade, is_any, "gets no group"),
         (Sabotage::NoNextEpoch, has_lost, "never asked for another epoch"),

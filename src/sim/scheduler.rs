@@ -219,6 +219,7 @@ impl World {
         self.ends_as_aborted(&result);
         self.run_ends(&result);
         self.host.groups_kept = self.host.running.as_ref().map_or(0, |running| running.brain.groups_kept());
+        self.host.groups_kept += usize::from(self.sabotage == Some(Sabotage::KeepsGroup));
         self.host.ended = Some((self.now, result));
         self.host.running = None;
         self.host.life += 1;
