@@ -54,8 +54,8 @@ impl World {
             let at = self.now + self.random.span_ms(0..if with_host { 1500 } else { 30 });
             let command = Command::Suspect { peer: index, evidence: "its link ended".to_owned() };
             self.queue.put(at, Event::ToNode(peer, None, agent::Input::Command(command)));
-            if self.random.once_in(3) {
-                let gone = at + self.random.span_ms(1..60);
+            if self.random.once_in(2) {
+                let gone = at + self.random.span_ms(1..30);
                 self.queue.put(gone, Event::Follow(peer));
             }
         }
