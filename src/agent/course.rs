@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// How long one attempt to connect may take.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
-/// How long whoever listens at a place may take to say anything, in the first round: a scheduler answers at once.
+/// How long a listener at a place may take to say anything, in the first round. A scheduler answers at once.
 const FIRST_PATIENCE: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -71,7 +71,7 @@ impl Course {
         !is_round_over
     }
 
-    /// How long whoever listens here may take to be reached, and then to say anything, before the next place is tried. A
+    /// How long the listener here may take to be reached, and then to say anything, before the next place is tried. A
     /// scheduler that is slow, since its host is busy, is given longer in each round.
     pub(super) fn patience(&self, most: Duration) -> Duration {
         FIRST_PATIENCE.saturating_mul(1 << self.rounds.min(8)).min(most)

@@ -334,8 +334,8 @@ impl Line {
         }
     }
 
-    /// When whoever listens where there may be another than the scheduler has taken too long to answer a registration. A
-    /// member's scheduler that was started again may have to read its journal.
+    /// When a listener that may not be the scheduler has taken too long to answer a registration. A member's scheduler
+    /// that was started again may have to read its journal.
     fn unanswered_at(&self) -> Time {
         let is_first = self.state == State::Registered && self.away.is_none();
         match self.search.patience(self.pulse.patience()).filter(|_| is_first) {

@@ -4,18 +4,21 @@
 //! ([`Agent::next_output`]) until there are none.** Nothing else changes its state. It names no socket, thread, file or
 //! clock: time, identity and randomness come in as arguments.
 //!
-//! Owns: one node's view of its scheduler, in parts that know nothing of each other's state. `line` keeps the connection up, and
-//! `search` says where the scheduler is looked for and what was met there. `stage` is how far this life has come: its enums say how
-//! the cluster stands and whether this node stays in it. `asks` and `store` remember what is not answered yet. `watch` is what the
-//! nodes know of each other while there is no scheduler, and `watching` what they do about it. `outputs` is what is to be done.
-//! The brain itself only leads from one to the other: `received` and `commands` take in what the scheduler says and what the caller
-//! wants, `connection` what becomes of the line, `ending` the first cause and the end. They call each other in this order only.
-//! Invariants: every life registers with one incarnation; after [`Event::Formed`] only the same job instance and epoch is
-//! ever followed; what was asked is sent again on each new connection until it is answered; [`Event::Failed`] and
-//! [`Event::Left`] are the last that is ever heard of it, and one of them always comes.
-//! Deliberately absent: judging peers while the scheduler can, links between nodes, and waiting: an answer that never comes
-//! is bounded by whoever asked.
-//! Tested in `agent_test.rs` and the `agent_*_test.rs` beside it, and with the scheduler's brain in `sim`.
+//! Owns: one node's view of its scheduler, in parts that know nothing of each other's state. `line` keeps the
+//! connection up, and `search` says where the scheduler is looked for and what was met there. `stage` is how far this
+//! life has come: its enums say how the cluster stands and whether this node stays in it. `asks` and `store` remember
+//! what is not answered yet. `watch` is what the nodes know of each other while there is no scheduler, and `watching`
+//! what they do about it. `outputs` is what is to be done. The brain itself only leads from one to the other:
+//! `received` and `commands` take in what the scheduler says and what the caller wants, `connection` what becomes of
+//! the line, `ending` the first cause and the end. They call each other in this order only. Invariants:
+//! - Every life registers with one incarnation.
+//! - After [`Event::Formed`] only the same job instance and epoch is ever followed.
+//! - What was asked is sent again on each new connection until it is answered.
+//! - [`Event::Failed`] and [`Event::Left`] are the last that is ever heard of it, and one of them always comes.
+//!
+//! Deliberately absent: judging peers while the scheduler can; links between nodes; waiting. A caller bounds the wait
+//! for its own answer. Tested in `agent_test.rs` and the `agent_*_test.rs` beside it, and with the scheduler's brain
+//! in `sim`.
 
 mod asks;
 mod backoff;

@@ -5,10 +5,10 @@
 //! name the same one, of several the lowest. Where the one that would keep the watch is itself dead, all find that out, and there
 //! is none lower. The first loss ends a job without recovery, so that nobody need keep the watch after that.
 //!
-//! Dead is one whose process has gone, or whose port refuses, if it was needed or had been heard in this watch; and one that
-//! says nothing for the heartbeat time-out: it is stopped where its host still answers. Where one is dead, a lower one that has
-//! been silent for nearly as long is waited for. Not dead is one that said that it leaves, or why it gives up, before it went. A
-//! node that hears nobody at all is cut off itself, and says so.
+//! A node is dead if its process has gone or its port refuses, and if it was needed or had been heard in this watch. A
+//! node is dead, too, if it says nothing for the heartbeat time-out. If its host still answers it is stopped. Where
+//! one is dead, a lower one that has been silent for nearly as long is waited for. Not dead is one that said that it
+//! leaves, or why it gives up, before it went. A node that hears nobody at all is cut off itself, and says so.
 //!
 //! Deliberately absent: judging others with recovery, for the scheduler comes back and does that; there a node only says that it is
 //! cut off. Nobody judges while one that is heard has its scheduler. `watching` feeds it and acts on it. Tested in `agent_watch_test.rs` and by seed in `watch_sim_test.rs`.
@@ -152,7 +152,7 @@ impl Watch {
         peer.standing == Standing::Up && now.since(peer.heard) < self.timeout
     }
 
-    /// Whom this node should be connected to, and is not.
+    /// The nodes that this node should be connected to, and is not.
     pub(super) fn wanted(&self, now: Time) -> Vec<u32> {
         let Some(round) = &self.round else { return Vec::new() };
         let (keeper, others) =

@@ -375,7 +375,7 @@ fn who_is_refused_again_and_again_is_mentioned_once() {
         let noted = refusals(&bench.notes);
         assert_eq!((refusals(&bench.lines), noted), (mentioned, conn as usize - mentioned), "connection {conn}");
     }
-    // Whoever has lives without number does not take memory without end.
+    // A node that has lives without number does not take memory without end.
     let limit = crate::membership::joining::REFUSED_MAX as u32;
     for serial in 3..limit + 3 {
         bench.join(u64::from(serial) + 5, named(serial, 5, "3"));

@@ -34,7 +34,7 @@ pub(super) enum Next {
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) address: String,
-    /// Whose it is, once it has registered.
+    /// The node that it belongs to, once it has registered.
     pub(super) node: Option<u32>,
     /// It asks how the job is, and has been told so far.
     pub(super) reading: Option<Reading>,

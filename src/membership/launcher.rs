@@ -1,10 +1,10 @@
 //! What a launcher says: a process that it had started has ended, and nobody will be started in its place. Tested in
 //! `launcher_test.rs` and `abandoned_test.rs`.
 //!
-//! It is a witness of a node's end like a peer whose link ended, and one that knows the process itself: it counts however
-//! the node's connection ended, and says how the process did.
+//! Its word is evidence of a node's end, like that of a peer whose link ended. But a launcher knows the process
+//! itself. So its word counts however the node's connection ended, and it says how the process ended.
 //!
-//! Decision: whoever reaches the port can say such a thing, so the word never puts out a node by itself.
+//! Decision: anybody that reaches the port can say such a thing, so the word never puts out a node by itself.
 //!
 //! - It must name the process as that registered: host, number, start time and pid namespace. No stranger is told those,
 //!   and the next process of the same number has another start time. Where the kernel does not tell the start time the
@@ -15,9 +15,10 @@
 //! - A node whose connection stands is asked for a sign, or its process is looked at where it can be seen from here, as when
 //!   a peer suspects it. So a lie costs a heartbeat. Elsewhere a connection that outlives its process (a child forked past
 //!   the library's back holds it) lasts for the heartbeat time-out as before.
-//! - A node whose connection has ended is lost at once, but on this host only once its process is seen to be gone. Whoever
-//!   lies then takes from it the time that it has to come back: 100 ms, or the heartbeat time-out where the network broke
-//!   or this scheduler was started again. To know what to say such a liar must look at the node's process on its own host.
+//! - A node whose connection has ended is lost at once, but on this host only once its process is seen to be gone. A
+//!   liar then takes from it the time that it has to come back: 100 ms, or the heartbeat time-out where the network
+//!   broke or this scheduler was started again. To know what to say such a liar must look at the node's process on its
+//!   own host.
 //! - A node that attaches again, or is heard a while later, has disproved the word.
 //!
 //! With recovery the launcher may add that it starts nobody in a place any more: its restarts are used up. Then the others
@@ -27,9 +28,10 @@
 //!   It must name the process as the other word does, of any life that had the place.
 //! - No epoch is formed with a node of which that stands: it dies, most likely, and the end of its connection is on its way. A
 //!   lie delays the next epoch until the node's next heartbeat.
-//! - So a lie costs a job that has lost this very node, by other evidence, its next epoch: whoever can say it could as well
-//!   keep the node from being started again. Nothing durable is lost: the job is not done, and goes on where it was when all
-//!   are started once more. A node that leaves then leaves this run of the job: it gets its Bye, and that is not written.
+//! - So a lie costs a job that has lost this very node, by other evidence, its next epoch. A liar could as well keep
+//!   the node from being started again. Nothing durable is lost: the job is not done, and goes on where it was when
+//!   all are started once more. A node that leaves then leaves this run of the job: it gets its Bye, and that is not
+//!   written.
 //! - It is written down, before anybody is told what follows from it: a launcher that has given up is not there to say it again
 //!   when the scheduler dies. The next scheduler cannot know whether it was started for those who still wait, or with everybody
 //!   else for the job to go on. So what was written counts once a node attaches again that was in this epoch before, and no more

@@ -12,12 +12,14 @@
 //! | [`Forming`], [`FailureDetector`], [`Groups`], [`Stragglers`], [`Recovery`], [`Store`] | one matter each; none knows another, but that `Stragglers` reads `Groups` |
 //! | [`Cluster`] | the job's state ([`Job`]), its [`Nodes`], their [`Connections`], and what goes out ([`Outbox`]) |
 //!
-//! Owns: who is a member, which rank each has, who is lost and why, what is revoked, and the store. Invariants: ranks are
-//! unique and dense; the first cause of a broken job or group is kept, and nothing later replaces it; a connection that
-//! was closed by an [`Output::Close`] is forgotten, whatever else is fed of it; the work for a heartbeat or a request to the
-//! store does not grow with the number of nodes. Deliberately absent: files: what is to be
-//! durable is an output like others.
-//! Tested in the `*_test.rs` beside the files, through `testing.rs`, and in `src/sim`.
+//! Owns: who is a member, which rank each has, who is lost and why, what is revoked, and the store. Invariants:
+//! - Ranks are unique and dense.
+//! - The first cause of a broken job or group is kept, and nothing later replaces it.
+//! - A connection that was closed by an [`Output::Close`] is forgotten, whatever else is fed of it.
+//! - The work for a heartbeat or a request to the store does not grow with the number of nodes.
+//!
+//! Deliberately absent: files: what is to be durable is an output like others. Tested in the `*_test.rs` beside the
+//! files, through `testing.rs`, and in `src/sim`.
 
 mod admission;
 mod breaking;

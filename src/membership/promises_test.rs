@@ -374,7 +374,7 @@ fn an_abort_is_known_again_after_a_restart_whatever_else_was_noticed_first() {
         let refused =
             |message: &Message| matches!(message, Message::NotRecovered(no) if no.failure.status == Status::Aborted);
         assert!(told.iter().any(refused), "who waits for an epoch waits in vain: {told:?}");
-        // Who has come back hears so, or who comes back now.
+        // A node that has come back hears so, or one that comes back now.
         if !is_noticed_first {
             again.feed(Input::Probed(register(2, 3).process, Liveness::Gone));
             again.join(13, second(2, 3));

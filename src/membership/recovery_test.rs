@@ -95,7 +95,7 @@ fn that_the_cluster_cannot_be_whole_again_is_told_before_anybody_asks() {
         let status = Status::PeerLeft;
         assert_eq!(words, [(1, status, Epoch(1)), (3, status, Epoch(1))], "when they ask the scheduler may be gone");
         assert!(told[0].1.to_string().contains("rank 0"), "{told:?}");
-        // Whose connection was broken meanwhile is told, too; nobody is told twice over one connection.
+        // A node whose connection was broken meanwhile is told, too. Nobody is told twice over one connection.
         bench.close(3, Closed::Broken);
         let instance = Some(bench.scheduler.cluster.identity.instance);
         bench.join(13, Register { instance, recovery: true, host: host("there"), ..named(3, 4, "3") });

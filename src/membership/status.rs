@@ -1,5 +1,4 @@
-//! How the job is, told to whoever asks on a connection that never registers (`muster status`). Tested in
-//! `status_test.rs`.
+//! How the job is, told on a connection that never registers (`muster status`). Tested in `status_test.rs`.
 //!
 //! A part at a time, each when it is asked for, so that nothing is kept of a question but how far its connection has been
 //! told. Invariants: to tell changes nothing else; nobody is asked anything for it, for what heartbeats have told must do;

@@ -414,8 +414,9 @@ fn another_protocol_is_refused_in_words_that_name_both() {
     let (status, reason) = bench.rejected(ASKER);
     assert_eq!(status, Status::Rejected);
     let version = env!("CARGO_PKG_VERSION");
-    let said =
-        format!("who asks speaks protocol versions 7 to 9, this scheduler (library {version}) version 1: they have");
+    let said = format!(
+        "the one that asks speaks protocol versions 7 to 9, this scheduler (library {version}) version 1: they have"
+    );
     assert!(reason.starts_with(&said), "{reason}");
 }
 

@@ -1,5 +1,5 @@
-//! The ranks that have not entered a collective, and where they are instead: for members who wait in it, and for whoever asks how the
-//! job is. Tested in `stragglers_test.rs` and `status_test.rs`.
+//! The ranks that have not entered a collective, and where they are instead: for members that wait in it, and for
+//! `muster status`. Tested in `stragglers_test.rs` and `status_test.rs`.
 
 use super::cluster::Cluster;
 use super::groups::Groups;

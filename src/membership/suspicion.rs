@@ -1,7 +1,7 @@
 //! The true culprit: what nodes say of each other, and whose loss is only the consequence of another's.
 //!
-//! A node that closes after it suspected X is not called lost before X has been judged: X lost, it is a consequence; X
-//! heard again since, it is a culprit of its own. Tested in `suspicion_test.rs`.
+//! A node that closes after it suspected X is not called lost before X has been judged. If X is lost, it is a
+//! consequence. If X has been heard again since, it is a culprit of its own. Tested in `suspicion_test.rs`.
 
 use super::cluster::Cluster;
 use super::node::{Suspicion, Witness};

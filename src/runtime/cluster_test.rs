@@ -236,7 +236,7 @@ fn both_planes_are_wrapped_and_each_end_knows_its_side() {
 fn a_mismatch_is_told_to_everyone() {
     for wrap in [plain(), hard(1)] {
         let outcomes = run(4, &wrap, |_, world| {
-            // Whoever is still in the first while others disagree about the second hears of that already.
+            // A rank that is still in the first while others disagree about the second hears of that already.
             let first = allreduce(world, &[1.0]);
             if let Err(error) = first {
                 return Some(error);

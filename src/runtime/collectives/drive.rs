@@ -310,7 +310,7 @@ impl Exchange<'_> {
         self.receive.is_none_or(|(peer, _)| heard(peer)) && self.send.is_none_or(|(peer, _)| open(peer))
     }
 
-    /// Whom it waits for.
+    /// The ranks it waits for.
     fn peers(&self) -> [Option<u32>; 2] {
         [self.receive.map(|(peer, _)| peer), self.send.map(|(peer, _)| peer)]
     }

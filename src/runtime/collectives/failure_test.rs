@@ -151,7 +151,7 @@ fn revoke(failure: Failure) -> Vec<u8> {
     frame
 }
 
-/// Whoever revokes: the peer that is waited for, or others; one, or several, each for its own reason.
+/// The ones that revoke: the peer that is waited for, or others; one, or several, each for its own reason.
 #[test]
 fn a_revocation_that_is_heard_is_passed_on_once_over_each_link_and_told_to_the_scheduler_once() {
     for revokers in [&[3][..], &[1], &[1, 3], &[2, 1], &[1, 2, 3]] {

@@ -52,7 +52,7 @@ fn fault(slot: &mut Slot, context: &Context, peer: u32, waited: Duration, now: T
             // Where it is not known where the peer is, nobody has tried yet.
             let address = *context.roster.member(peer)?.addresses.first()?;
             let seconds = waited.as_secs_f64();
-            Some(format!("their link has not come to stand for {seconds:.1} s, be it to {address} or from there"))
+            Some(format!("their link could not be opened for {seconds:.1} s, neither to {address} nor from there"))
         }
         Slot::Up(_) | Slot::Unused | Slot::Left(_) | Slot::Ended(_) => {
             let silence = slot.silence(now, Duration::ZERO)?.min(waited);

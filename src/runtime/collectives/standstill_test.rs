@@ -127,7 +127,7 @@ fn who_runs_out_of_time_knows_whom_it_waited_for_and_whose_link_is_at_fault() {
     assert_eq!(awaited(2.0, [Some(0), None]), waits_for(0), "it is the peer's to open that one");
     assert_eq!(awaited(0.9, [Some(1), None]), waits_for(1), "it has not had the time");
     let fault = awaited(2.0, [Some(1), Some(2)]).unwrap().fault.unwrap();
-    assert_eq!(fault, "their link has not come to stand for 2.0 s, be it to 127.0.0.1:2 or from there");
+    assert_eq!(fault, "their link could not be opened for 2.0 s, neither to 127.0.0.1:2 nor from there");
     scripts[1].script().acknowledged.owes = true;
     assert_eq!(awaited(0.9, PEERS), waits_for(2));
     assert_eq!(awaited(2.0, PEERS), waits_for(2), "nobody has looked so far");

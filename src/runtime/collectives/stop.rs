@@ -7,7 +7,7 @@ use crate::runtime::state::context::Context;
 use crate::types::{Call, Time};
 use crate::wire::DataHeader;
 
-/// Whom a call waited for when its time was up.
+/// The ranks that a call waited for when its time was up.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Awaited {
     pub peer: u32,

@@ -1,5 +1,6 @@
-//! Making groups of a group, and freeing them. The scheduler makes them; here is the wait for its answer, which takes its
-//! turn among the parent's collectives, so that who is absent or calls something else is found as it is there.
+//! Making groups of a group, and freeing them. The scheduler makes them. Here is the wait for its answer. It takes a
+//! turn among the parent's collectives, so that a member that is absent, or calls something else, is found as in any
+//! collective.
 
 use super::group::Group;
 use super::handle::GroupHandle;

@@ -1,9 +1,10 @@
 //! How the use of a group ends, when its node leaves, frees the group, or goes on in the next epoch: its calls end, the peers are
 //! told, its threads end, its links are dropped.
 //!
-//! Invariants: when a node leaves or goes on nothing waits but [`await_farewell`] and [`join`], each until a moment that its caller
-//! says, and all groups together (one that is freed by itself waits for its own threads, `end_progress`); so one group that is stuck (in a user's function, or on a peer that does not read) holds up no other. What is stuck
-//! beyond that moment ends by itself later.
+//! Invariants: when a node leaves or goes on, only [`await_farewell`] and [`join`] wait, each until a moment that its
+//! caller says, and for all groups together. (A group that is freed by itself waits for its own threads,
+//! `end_progress`.) So one group that is stuck, in a user's function or on a peer that does not read, holds up no
+//! other. What is stuck beyond that moment ends by itself later.
 
 use super::group::Group;
 use crate::agent::Command;

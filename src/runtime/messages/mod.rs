@@ -14,9 +14,9 @@
 //! | [`ending`] | what becomes of all that when the group is over |
 //! | [`attend`], [`revoke`] | the thread that sees to it that messages go on by themselves; what ends the group because of them |
 //!
-//! A group's messages have links of their own. From the first use on one thread waits for those links; whoever posts an
-//! operation moves what can be moved at once, and a caller who waits drives its message for a short while before it
-//! sleeps. All of it under one lock, so that a message is handed from thread to thread only where somebody sleeps.
+//! A group's messages have links of their own. From the first use on one thread waits for those links. The thread that
+//! posts an operation moves what can be moved at once. A caller that waits drives its message for a short while before
+//! it sleeps. All of it under one lock, so that a message is handed from thread to thread only where somebody sleeps.
 
 mod arrivals;
 mod attend;

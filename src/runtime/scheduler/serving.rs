@@ -255,7 +255,7 @@ impl Serving {
         if let (true, Ok((lowest, highest))) = (WITH_RANGE.contains(&kind), Register::protocol_range(payload)) {
             if lowest > PROTOCOL_HIGHEST || highest < PROTOCOL_LOWEST {
                 let reason = format!(
-                    "who asks speaks protocols {lowest} to {highest}, the scheduler speaks {PROTOCOL_LOWEST} to \
+                    "the one that asks speaks protocols {lowest} to {highest}, the scheduler speaks {PROTOCOL_LOWEST} to \
                      {PROTOCOL_HIGHEST}: they have none in common; both need libraries of about the same age"
                 );
                 self.send(id, Message::Rejected(Rejected { status: Status::Rejected, reason }));

@@ -250,8 +250,8 @@ impl NodeState {
         self.changed.notify_all();
     }
 
-    /// Makes whoever waits look again, at what is none of the agent thread's to tell. Not to be called by one who holds what was
-    /// learnt.
+    /// Makes all that wait look again, at something that is not the agent thread's to tell. Not to be called by one
+    /// who holds what was learnt.
     pub fn nudge(&self) {
         drop(self.learnt()); // who has looked and does not sleep yet holds it
         self.changed.notify_all();

@@ -1,12 +1,12 @@
 //! Peers that live, as far as anybody knows, and that this node's packets do not reach: a link that falls silent, or one that
 //! does not come to stand.
 //!
-//! A network that loses packets ends no connection for a quarter of an hour. So who waits on a link looks at it now and then:
-//! whether the peer's kernel still acknowledges what is sent. It does so for a process that is stopped, or does not read. Silence
-//! is evidence like a link's end: the scheduler knows whether the peer lives. It is asked early, while the call goes on, so that
-//! its answer is there when the time is up; where it has none by then it may still be finding out that the peer's host is
-//! silent for everybody, which takes it no longer than an interval. Nobody looks who does not wait, so that a trouble of the
-//! network that has passed by then costs nothing.
+//! A network that loses packets ends no connection for a quarter of an hour. So who waits on a link looks at it now
+//! and then: whether the peer's kernel still acknowledges what is sent. It does so for a process that is stopped, or
+//! does not read. Silence is evidence like a link's end: the scheduler knows whether the peer lives. It is asked
+//! early, while the call goes on, so that its answer is there when the time is up. If it has none by then it may still
+//! be finding out that the peer's host is silent for everybody. That takes it no longer than an interval. Nobody looks
+//! who does not wait, so that a trouble of the network that has passed by then costs nothing.
 //!
 //! Both engines look by a [`SilenceWatch`]: a collective while it stands still, messages while operations are under way. A link
 //! that does not come to stand is the mesh's matter. Pure: tested in `silence_test.rs`.
