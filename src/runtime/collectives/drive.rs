@@ -245,22 +245,31 @@ impl Collectives {
         watch.add(Token(WAKER), self.bell(), true, false);
         for (peer, slot) in peers.slots.iter_mut().enumerate() {
             let Slot::Up(link) = slot else { continue };
+            // A rank that gives up says why behind what it sent before, which this rank may not come to read for long.
+            if receiving != Some(peer) {
+                if let Some(failure) = link.last_word() {
+                    return Err(Stop::Heard(Box::new(failure)));
+                }
+            }
             if link.holds_readable() && (receiving == Some(peer) || !link.is_waited_for()) {
                 return if receiving == Some(peer) { Ok(()) } else { peers.serve(&self.context, peer as u32) };
             }
-            // What nobody has asked for yet stays where it is, and so does what the peer has said behind it.
+            // What nobody has asked for yet stays where it is; the peer's end behind it is told once.
             let (reads, writes) = (receiving == Some(peer) || !link.is_waited_for(), sending == Some(peer));
-            if reads || writes {
+            if reads || writes || !link.end_is_noted() {
                 watch.add(Token(peer), link.descriptor(), reads, writes);
             }
         }
         let until = running.deadline.min(patience.warn_at).min(patience.report_at).min(opening);
         let until = until.min(peers.silence.look_at());
         watch.wait(self.context.shared.clock.until(until)).expect("poll fails only for bad arguments");
-        for token in watch.ready().map(|ready| ready.token.0) {
+        for (token, closed) in watch.ready().map(|ready| (ready.token.0, ready.closed)) {
             if token == WAKER {
                 self.hush();
                 continue;
+            }
+            if let Slot::Up(link) = &mut peers.slots[token] {
+                link.note_end(closed);
             }
             if receiving != Some(token) {
                 peers.serve(&self.context, token as u32)?;

@@ -202,6 +202,11 @@ impl Link {
         self.transport.descriptor()
     }
 
+    /// Whether it has been told that the peer will send nothing more.
+    pub fn end_is_noted(&self) -> bool {
+        self.noted_end
+    }
+
     /// As `peek`, for who knows what should come: if it is long, what is there of it lands where it belongs at once, and
     /// `receive` finds it there. What turns out to be something else is put behind its head, as if it had been read ahead.
     pub fn peek_for(&mut self, sink: &Sink<'_>, scratch: &mut [u8]) -> Result<Option<Arrival>, LinkEnd> {
