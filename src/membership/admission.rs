@@ -4,6 +4,7 @@
 //! servers together. Tested in `admission_test.rs`.
 
 use super::cluster::Cluster;
+use super::conductor::Conductor;
 use super::forming::Forming;
 use super::node::{counted, name, span};
 use super::ranks::rank_of_id;
@@ -28,7 +29,11 @@ pub(super) struct Newcomer<'a> {
     pub(super) register: &'a Register,
 }
 
-impl Newcomer<'_> {
+impl<'a> Newcomer<'a> {
+    pub(super) fn of(conductor: &'a Conductor, now: Time, register: &'a Register) -> Newcomer<'a> {
+        Newcomer { cluster: &conductor.cluster, forming: &conductor.forming, now, register }
+    }
+
     /// The explicit rank of a node that may come in, or why it may not.
     pub(super) fn check(&self) -> Result<Option<u32>, Refusal> {
         let rank = self.check_life()?;

@@ -1,15 +1,15 @@
 //! What follows from a loss: the search for the culprit, the verdict, and the first cause that breaks the job. Tested in
 //! `liveness_test.rs`, `suspicion_test.rs`, `ending_test.rs` and `held_test.rs`.
 
+use super::conductor::Conductor;
 use super::liveness::{Loss, REATTACH};
 use super::suspicion::Search;
 use super::timers::Due;
-use super::Scheduler;
 use crate::error::{Culprit, Failure, Status};
 use crate::types::Time;
 use crate::wire::{Known, Message, Verdict};
 
-impl Scheduler {
+impl Conductor {
     /// Looks at a member without a connection, or at one whose loss waits for another's.
     pub(super) fn judge(&mut self, now: Time, key: u32) {
         let cluster = &mut self.cluster;
@@ -64,7 +64,7 @@ impl Scheduler {
         let culprit = Culprit { last_call: node.course.last_call(), ..node.culprit() };
         let lost = cluster.failure(Status::PeerLost, Some(culprit), cause);
         let waits = self.recovery.holds(key); // then it was about to go on
-        let before = self.groups.cause_before(cluster, key, cluster.gone_since(key)).filter(|_| !waits);
+        let before = self.groups.cause_before(cluster, key, cluster.nodes.gone_since(key)).filter(|_| !waits);
         self.lose(now, key);
         if !self.cluster.rules.recovery {
             self.store.gone(key);

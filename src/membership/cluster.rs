@@ -5,6 +5,7 @@
 use super::connections::Connections;
 use super::contract::{ConnId, Identity, Output, Rules};
 use super::job::Job;
+use super::member_table::MemberTable;
 use super::node::counted;
 use super::nodes::Nodes;
 use super::outbox::Outbox;
@@ -12,7 +13,7 @@ use super::promises::{Behind, Queued};
 use super::FIRST_EPOCH;
 use crate::error::{Culprit, Error, Failure, Status};
 use crate::types::{Epoch, Role, Time};
-use crate::wire::{Located, LostNodes, Member, Members, Message, Rejected};
+use crate::wire::{Located, LostNodes, Member, Message, Rejected};
 use std::time::Duration;
 
 /// The job and its nodes, as the scheduler knows them.
@@ -27,10 +28,8 @@ pub(super) struct Cluster {
     pub(super) epoch: Epoch,
     pub(super) job: Job,
     pub(super) nodes: Nodes,
-    /// Once formed: every node.
-    pub(super) members: Members,
-    /// Whether they are all on one host.
-    pub(super) is_one_host: bool,
+    /// Once formed: every node, as the others are told of it.
+    pub(super) table: MemberTable,
     pub(super) connections: Connections,
     pub(super) out: Outbox,
 }
@@ -43,8 +42,7 @@ impl Cluster {
             epoch: FIRST_EPOCH,
             job: Job::new(rules.recovery),
             nodes: Nodes::default(),
-            members: Members::new(Vec::new()),
-            is_one_host: false,
+            table: MemberTable::default(),
             connections: Connections::new(rules.worker_num, rules.server_num),
             out: Outbox::new(rules.durable),
             identity,
@@ -89,13 +87,6 @@ impl Cluster {
         self.nodes.get(&key).is_some_and(|node| first.culprit.as_ref().is_some_and(|named| named.is(&node.culprit())))
     }
 
-    /// Whether this is another node than `key`, connected and not known to be gone.
-    pub(super) fn is_well(&self, named: Option<&Culprit>, key: u32) -> bool {
-        let missed = named.and_then(|named| self.nodes.named(&named.node_id));
-        let node = missed.filter(|missed| *missed != key).and_then(|missed| self.nodes.get(&missed));
-        node.is_some_and(|node| node.is_member() && node.conn.is_some() && node.evidence.confirmed_lost.is_none())
-    }
-
     /// A cause in this epoch, of no group.
     pub(super) fn failure(&self, status: Status, culprit: Option<Culprit>, cause: String) -> Failure {
         Failure { status, culprit, cause, epoch: self.epoch, group: None, sequence: 0 }
@@ -121,12 +112,14 @@ impl Cluster {
 
     /// Where a node can be reached.
     pub(super) fn locate(&mut self, key: u32, index: u32) {
-        match self.members.get(index as usize) {
+        match self.table.members.get(index as usize) {
             Some(member) => {
                 let member = Member::clone(member);
                 self.send_to(key, Message::Located(Located { member }));
             }
-            None => self.out.note(format!("a node asked for index {index}: there are {} nodes", self.members.len())),
+            None => {
+                self.out.note(format!("a node asked for index {index}: there are {} nodes", self.table.members.len()))
+            }
         }
     }
 

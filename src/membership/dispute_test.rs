@@ -1,4 +1,4 @@
-use super::super::revocation::tests::{enters, revoked, ALLREDUCE, BARRIER};
+use super::super::revoking::tests::{enters, revoked, ALLREDUCE, BARRIER};
 use super::super::testing::Bench;
 use crate::error::{Failure, Status};
 use crate::membership::Closed;

@@ -1,12 +1,12 @@
 //! How a job ends: nobody is left, nobody will come back, or the survivors of a broken job have had their time. Tested in
 //! `ending_test.rs` and `abandoned_test.rs`.
 
+use super::conductor::Conductor;
 use super::timers::Due;
-use super::Scheduler;
 use crate::types::Time;
 use crate::wire::Record;
 
-impl Scheduler {
+impl Conductor {
     pub(super) fn end_if_empty(&mut self, now: Time) {
         let cluster = &mut self.cluster;
         if cluster.nodes.present() > 0 || !cluster.job.is_complete() {

@@ -3,15 +3,11 @@
 
 use super::cluster::Cluster;
 use super::contract::ConnId;
+use super::member_table::MemberTable;
 use super::node::Node;
 use super::promises::{Behind, Queued};
-use super::ranks::{places, schedule_peers};
-use crate::types::Role;
-use crate::wire::{
-    Agreed, EpochRecord, Formed, Makings, Member, Members, Record, Register, SeatRecord, FULL_TABLE_NODES,
-};
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use super::ranks::places;
+use crate::wire::{Agreed, EpochRecord, Formed, Makings, Record, Register, SeatRecord};
 
 impl Cluster {
     /// Ranks stay; hosts, and what follows from them, may have changed.
@@ -22,14 +18,7 @@ impl Cluster {
         for ((_, node), place) in self.nodes.all_mut().zip(places) {
             node.place = Some(place);
         }
-        self.list_members();
-    }
-
-    /// The table of all nodes, as they are now.
-    pub(super) fn list_members(&mut self) {
-        self.members = Members::new(self.nodes.iter().map(|(index, node)| Arc::new(member(*index, node))).collect());
-        let first = self.members.first().map(|member| &member.host.key);
-        self.is_one_host = self.members.iter().all(|member| Some(&member.host.key) == first);
+        self.table = MemberTable::of(&self.nodes);
     }
 
     /// Every node that is connected is told of the epoch.
@@ -57,44 +46,24 @@ impl Cluster {
             worker_num: self.rules.worker_num,
             server_num: self.rules.server_num,
             secret: self.identity.secret,
-            agreed: self.agreed(),
+            agreed: self.table.agreed(&self.rules),
             restarts: node.lives.restarts,
             makings,
-            members: self.members_told(index, place.rank, node.role()),
+            members: self.table.told(index, place.rank, self.number_of(node.role())),
         }
-    }
-
-    fn agreed(&self) -> Agreed {
-        let mut agreed = self.rules.agreed.clone();
-        if self.is_one_host {
-            agreed.thresholds.clone_from(&self.rules.one_host);
-        }
-        agreed
     }
 
     /// What an epoch had agreed on that was begun before this scheduler was started. Some have been told of it already: the others
     /// are told the same, wherever this scheduler was started.
     pub(super) fn take_up_agreed(&mut self, agreed: Agreed) {
-        if self.is_one_host {
+        if self.table.is_one_host {
             self.rules.one_host.clone_from(&agreed.thresholds);
         }
         let thresholds = std::mem::take(&mut self.rules.agreed.thresholds);
         self.rules.agreed = agreed;
-        if self.is_one_host {
+        if self.table.is_one_host {
             self.rules.agreed.thresholds = thresholds;
         }
-    }
-
-    /// All, or in a large cluster those that the schedules on the node's groups use: that of its role, and the universe.
-    fn members_told(&self, index: u32, rank: u32, role: Role) -> Members {
-        if self.members.len() <= FULL_TABLE_NODES {
-            return self.members.clone();
-        }
-        let first = index - rank;
-        let of_role = schedule_peers(rank, self.number_of(role));
-        let mut peers: BTreeSet<u32> = of_role.into_iter().map(|peer| first + peer).collect();
-        peers.extend(schedule_peers(index, self.members.len() as u32));
-        Members::new(peers.into_iter().map(|peer| Arc::clone(&self.members[peer as usize])).collect())
     }
 
     pub(super) fn promise_epoch(&mut self) {
@@ -114,24 +83,9 @@ impl Cluster {
         EpochRecord {
             epoch: self.epoch,
             secret: self.identity.secret,
-            agreed: self.agreed(),
+            agreed: self.table.agreed(&self.rules),
             seats: self.nodes.values().map(|node| seat(node)).collect(),
             fenced: self.nodes.fenced(),
         }
-    }
-}
-
-fn member(index: u32, node: &Node) -> Member {
-    let place = node.place.expect("places were just given");
-    Member {
-        index,
-        role: node.role(),
-        rank: place.rank,
-        local_rank: place.local_rank,
-        node_id: node.register.node_id.clone(),
-        host: node.register.host.clone(),
-        process: node.register.process,
-        addresses: node.register.addresses.clone(),
-        device: node.register.device,
     }
 }

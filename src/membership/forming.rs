@@ -2,6 +2,7 @@
 
 use super::cluster::Cluster;
 use super::contract::{Closed, ConnId};
+use super::member_table::MemberTable;
 use super::node::{counted, name, span, Detached, Node};
 use super::ranks::{assign, Candidate};
 use super::timers::Due;
@@ -91,7 +92,7 @@ impl Forming {
                 cluster.connections.belongs_to(conn, *index);
             }
         }
-        cluster.list_members();
+        cluster.table = MemberTable::of(&cluster.nodes);
         cluster.promise_epoch();
         self.ranks_held = HashMap::new();
         let (after, size) = (span(now.since(cluster.started)), cluster.size_in_words());

@@ -30,7 +30,7 @@ fn with_group() -> Bench {
     let wish = GroupWish::Ranks(vec![0, 1]);
     let wanted = MakeGroup { parent: GroupId::WORLD, nth: 1, sequence: 1, history: 0, wish };
     (0..NODES.into()).for_each(|conn| bench.say(conn, Message::MakeGroup(wanted.clone())));
-    assert_eq!(bench.scheduler.groups.table.members_of(MADE), Some(vec![0, 1]));
+    assert_eq!(bench.scheduler.conductor.groups.table.members_of(MADE), Some(vec![0, 1]));
     bench
 }
 
@@ -59,9 +59,9 @@ fn a_group_that_all_have_freed_is_not_known_again() {
         let mut bench = with_group();
         let before = bench.written.len();
         (0..2).for_each(|conn| free(&mut bench, conn));
-        assert_eq!((bench.scheduler.groups.table.members_of(MADE), bench.written.len()), (None, before + 2));
+        assert_eq!((bench.scheduler.conductor.groups.table.members_of(MADE), bench.written.len()), (None, before + 2));
         let again = started_again(&bench, rewritten);
-        assert_eq!((again.scheduler.groups.table.members_of(MADE), again.scheduler.groups_kept()), (None, 0));
+        assert_eq!((again.scheduler.conductor.groups.table.members_of(MADE), again.scheduler.groups_kept()), (None, 0));
     }
 }
 
@@ -90,10 +90,13 @@ fn it_is_answered_when_it_is_durable() {
     again.syncs = false;
     (0..2).for_each(|conn| free(&mut again, conn));
     let mut once_more = started_again(&bench, false);
-    assert_eq!(once_more.scheduler.groups.table.members_of(MADE), Some(vec![0, 1]));
+    assert_eq!(once_more.scheduler.conductor.groups.table.members_of(MADE), Some(vec![0, 1]));
     once_more.sent.clear();
     (0..2).for_each(|conn| free(&mut once_more, conn));
-    assert_eq!((once_more.scheduler.groups.table.members_of(MADE), once_more.scheduler.groups_kept()), (None, 0));
+    assert_eq!(
+        (once_more.scheduler.conductor.groups.table.members_of(MADE), once_more.scheduler.groups_kept()),
+        (None, 0)
+    );
     assert_eq!((answers(&mut once_more, 0), answers(&mut once_more, 1)), (1, 1));
     // What is not used any more, or never was, is answered all the same: nobody is to say it for ever.
     free(&mut once_more, 0);
@@ -118,9 +121,9 @@ fn who_had_freed_it_before_counts_after() {
         let freed = |record: &&Record| matches!(record, Record::Freed(_));
         assert_eq!(bench.written.iter().filter(freed).count(), 1, "once, and by members only");
         let mut again = started_again(&bench, rewritten);
-        assert_eq!(again.scheduler.groups.table.members_of(MADE), Some(vec![0, 1]));
+        assert_eq!(again.scheduler.conductor.groups.table.members_of(MADE), Some(vec![0, 1]));
         free(&mut again, 1);
-        assert_eq!(again.scheduler.groups.table.members_of(MADE), None);
+        assert_eq!(again.scheduler.conductor.groups.table.members_of(MADE), None);
     }
 }
 
@@ -130,15 +133,15 @@ fn who_has_left_uses_it_no_more_after_it_either() {
         let mut bench = with_group();
         free(&mut bench, 0);
         bench.say(1, Message::Leave);
-        assert_eq!(bench.scheduler.groups.table.members_of(MADE), None);
+        assert_eq!(bench.scheduler.conductor.groups.table.members_of(MADE), None);
         let again = started_again(&bench, rewritten);
-        assert_eq!(again.scheduler.groups.table.members_of(MADE), None);
+        assert_eq!(again.scheduler.conductor.groups.table.members_of(MADE), None);
         // And the other way round.
         let mut bench = with_group();
         bench.say(0, Message::Leave);
         let mut again = started_again(&bench, rewritten);
         free(&mut again, 1);
-        assert_eq!(again.scheduler.groups.table.members_of(MADE), None);
+        assert_eq!(again.scheduler.conductor.groups.table.members_of(MADE), None);
     }
 }
 
@@ -157,21 +160,21 @@ fn the_next_life_of_a_node_uses_again_what_its_last_life_had_freed() {
             bench.say(conn, Message::Recover(Recover { epoch: Epoch(1), inside: true }));
         }
         assert_eq!(
-            (bench.scheduler.cluster.epoch, bench.scheduler.groups.table.members_of(MADE)),
+            (bench.scheduler.conductor.cluster.epoch, bench.scheduler.conductor.groups.table.members_of(MADE)),
             (Epoch(2), Some(vec![0, 1]))
         );
         let mut again = started_again(&bench, rewritten);
-        assert_eq!(again.scheduler.groups.table.members_of(MADE), Some(vec![0, 1]));
+        assert_eq!(again.scheduler.conductor.groups.table.members_of(MADE), Some(vec![0, 1]));
         let next = Register { instance: Some(JobInstance([9; 16])), ..life(1, 1) };
         again.join(21, next);
         for conn in [0, 2, 21] {
             again.say(conn, Message::InEpoch(InEpoch { epoch: Epoch(2) }));
         }
         free(&mut again, 21);
-        assert_eq!(again.scheduler.groups.table.members_of(MADE).is_none(), frees);
+        assert_eq!(again.scheduler.conductor.groups.table.members_of(MADE).is_none(), frees);
         if !frees {
             free(&mut again, 0);
-            assert_eq!(again.scheduler.groups.table.members_of(MADE), None);
+            assert_eq!(again.scheduler.conductor.groups.table.members_of(MADE), None);
         }
     }
 }

@@ -127,8 +127,8 @@ fn what_makes_no_sense_is_ignored() {
         let answer = Message::GroupFreed(GroupFreed { group });
         assert_eq!(bench.told(0), [answer], "it may have been one that nobody uses any more");
     }
-    assert_eq!(bench.scheduler.groups.table.members_of(GroupId::WORLD), Some(vec![0, 1]));
-    assert_eq!(bench.scheduler.groups.table.entries(), 0);
+    assert_eq!(bench.scheduler.conductor.groups.table.members_of(GroupId::WORLD), Some(vec![0, 1]));
+    assert_eq!(bench.scheduler.conductor.groups.table.entries(), 0);
 }
 
 #[test]
@@ -142,13 +142,13 @@ fn nothing_is_kept_of_groups_that_all_have_freed() {
         assert_eq!(made(&mut bench, 0), [(nth, Some(group), vec![0, 1])], "a number is never used again");
         ask(&mut bench, 0, (group, 1), ranks(&[0]));
         bench.say(0, Message::FreeGroup(FreeGroup { group }));
-        assert!(bench.scheduler.groups.table.members_of(group).is_some(), "rank 1 has it still");
+        assert!(bench.scheduler.conductor.groups.table.members_of(group).is_some(), "rank 1 has it still");
         bench.say(1, Message::FreeGroup(FreeGroup { group }));
-        assert!(bench.scheduler.groups.table.members_of(group).is_none());
-        assert!(bench.scheduler.groups.table.entries() <= 1, "but the answer to the newest");
+        assert!(bench.scheduler.conductor.groups.table.members_of(group).is_none());
+        assert!(bench.scheduler.conductor.groups.table.entries() <= 1, "but the answer to the newest");
         bench.sent.clear();
     }
-    assert!(bench.scheduler.groups.calls.len() <= 1 && bench.scheduler.groups.revoked.is_empty());
+    assert!(bench.scheduler.conductor.groups.calls.len() <= 1 && bench.scheduler.conductor.groups.revoked.is_empty());
 }
 
 #[test]

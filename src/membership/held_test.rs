@@ -115,7 +115,10 @@ fn who_asks_again_over_a_new_connection_is_not_refused_for_what_the_old_one_was_
         assert_eq!(replies(&mut bench, conn), [], "none is refused");
     }
     assert_eq!(bench.written.len(), written, "and none carried out twice");
-    assert!(bench.scheduler.cluster.out.promises.held() < 2 * OPEN_MAX, "what nobody can be told any more is not kept");
+    assert!(
+        bench.scheduler.conductor.cluster.out.promises.held() < 2 * OPEN_MAX,
+        "what nobody can be told any more is not kept"
+    );
     bench.feed(Input::Persisted(written as u64));
     let numbers: Vec<i64> = replies(&mut bench, 12).iter().map(|reply| reply.number).collect();
     assert_eq!(numbers, Vec::from_iter(1..=OPEN_MAX as i64));
@@ -270,7 +273,7 @@ fn what_one_that_was_given_up_still_wants_does_not_count() {
         (0..2).for_each(|conn| bench.feed(Input::Heard(ConnId(conn))));
     });
     bench.feed(Input::Probed(life(2, 0).process, Liveness::Alive)); // it is stopped
-    assert_eq!(bench.scheduler.cluster.nodes.lost(), [2]);
+    assert_eq!(bench.scheduler.conductor.cluster.nodes.lost(), [2]);
     ask(&mut bench, 2, 1, StoreOperation::Add);
     let wish = GroupWish::Ranks(vec![0]);
     bench.say(2, Message::MakeGroup(MakeGroup { parent: GroupId::WORLD, nth: 1, sequence: 1, history: 0, wish }));
@@ -280,7 +283,7 @@ fn what_one_that_was_given_up_still_wants_does_not_count() {
     let told = bench.told(2);
     let [Message::NotRecovered(word)] = &told[..] else { panic!("{told:?}") };
     assert_eq!(word.failure.status, Status::Fenced);
-    assert_eq!(bench.scheduler.cluster.job.verdict().map(|first| first.status), Some(Status::PeerLost));
+    assert_eq!(bench.scheduler.conductor.cluster.job.verdict().map(|first| first.status), Some(Status::PeerLost));
     ask(&mut bench, 0, 1, StoreOperation::TryGet);
     assert_eq!(replies(&mut bench, 0)[0].status, Status::NotFound.code());
 }
@@ -307,9 +310,11 @@ fn nobody_on_another_host_is_judged_before_the_heartbeat_time_out_either_whateve
     again.say(0, Message::Suspect(Suspect { peer: 1, evidence: "its link ended".to_owned() }));
     let heard = |bench: &mut Bench| bench.feed(Input::Heard(ConnId(0)));
     again.pass_with(Duration::from_millis(4_900), heard);
-    assert!(again.scheduler.cluster.nodes.lost().is_empty() && !again.scheduler.cluster.job.is_broken());
+    assert!(
+        again.scheduler.conductor.cluster.nodes.lost().is_empty() && !again.scheduler.conductor.cluster.job.is_broken()
+    );
     again.pass_with(Duration::from_millis(1_200), heard);
-    assert_eq!(again.scheduler.cluster.nodes.lost(), [1, 2]);
+    assert_eq!(again.scheduler.conductor.cluster.nodes.lost(), [1, 2]);
 }
 
 #[test]

@@ -18,22 +18,22 @@ pub(super) const REFUSED_MAX: usize = 4096;
 impl Scheduler {
     pub(super) fn register(&mut self, now: Time, conn: ConnId, register: Register) {
         let (life, has_joined) = (register.incarnation, register.instance.is_some());
-        let newcomer = self.newcomer(now, &register);
+        let newcomer = Newcomer::of(&self.conductor, now, &register);
         let is_elsewheres = newcomer.has_another_job();
-        let answer = match self.cluster.nodes.of_life(life) {
+        let answer = match self.conductor.cluster.nodes.of_life(life) {
             Some(key) => {
                 let checked = newcomer.check_instance().and_then(|()| newcomer.check_same_life(key));
-                let behind = newcomer.is_behind(key, &self.store, &self.groups.table);
+                let behind = newcomer.is_behind(key, &self.conductor.store, &self.conductor.groups.table);
                 checked.map(|()| match behind {
                     Some(words) => {
                         let error = is_older_copy(&words);
-                        self.cluster.out.warn(error.message().to_owned());
-                        self.cluster.end(Err(error));
+                        self.conductor.cluster.out.warn(error.message().to_owned());
+                        self.conductor.cluster.end(Err(error));
                     }
                     None => self.register_again(now, conn, key, has_joined),
                 })
             }
-            None if self.cluster.rules.recovery && self.cluster.job.is_complete() => {
+            None if self.conductor.cluster.rules.recovery && self.conductor.cluster.job.is_complete() => {
                 newcomer.check_fenced().and_then(|()| self.come_back(now, conn, register))
             }
             None => self.come(now, conn, register),
@@ -44,28 +44,24 @@ impl Scheduler {
             self.refused.clear();
         }
         match self.refused.insert(life) && !is_elsewheres {
-            true => self.cluster.out.warn(line),
-            false => self.cluster.out.note(line), // it asks again and again
+            true => self.conductor.cluster.out.warn(line),
+            false => self.conductor.cluster.out.note(line), // it asks again and again
         }
         let answer = match is_elsewheres {
             true => Message::PassBy(PassBy { reason }),
             false => Message::Rejected(Rejected { status, reason }),
         };
-        self.cluster.out.send(conn, answer);
-        self.cluster.drop_connection(conn);
-    }
-
-    pub(super) fn newcomer<'a>(&'a self, now: Time, register: &'a Register) -> Newcomer<'a> {
-        Newcomer { cluster: &self.cluster, forming: &self.forming, now, register }
+        self.conductor.cluster.out.send(conn, answer);
+        self.conductor.cluster.drop_connection(conn);
     }
 
     /// A life that is not known registers while the cluster forms, or in vain. With recovery it may be a node's next one, whose
     /// last one still waits here: that is asked whether it lives, as when the cluster is complete.
     fn come(&mut self, now: Time, conn: ConnId, register: Register) -> Result<(), Refusal> {
-        let newcomer = self.newcomer(now, &register);
+        let newcomer = Newcomer::of(&self.conductor, now, &register);
         let Some(key) = newcomer.last_life() else {
             let rank = newcomer.check()?;
-            self.forming.admit(&mut self.cluster, now, conn, register, rank);
+            self.conductor.forming.admit(&mut self.conductor.cluster, now, conn, register, rank);
             return Ok(());
         };
         newcomer.check_life()?;
@@ -76,43 +72,43 @@ impl Scheduler {
 
     /// The same life of a node once more, over a new connection or the same: it gets the same answer.
     fn register_again(&mut self, now: Time, conn: ConnId, key: u32, has_joined: bool) {
-        let Some(node) = self.cluster.nodes.get(&key) else { return };
+        let Some(node) = self.conductor.cluster.nodes.get(&key) else { return };
         let (presence, is_back) = (node.presence, node.is_back());
         if presence == Presence::Left {
-            self.cluster.out.send(conn, Message::Bye);
-            return self.cluster.drop_connection(conn);
+            self.conductor.cluster.out.send(conn, Message::Bye);
+            return self.conductor.cluster.drop_connection(conn);
         }
-        if presence.is_lost() && !is_back && self.cluster.is_culprit(key) {
-            let first = self.cluster.job.verdict().map_or_else(String::new, ToString::to_string);
-            self.cluster.out.send(
+        if presence.is_lost() && !is_back && self.conductor.cluster.is_culprit(key) {
+            let first = self.conductor.cluster.job.verdict().map_or_else(String::new, ToString::to_string);
+            self.conductor.cluster.out.send(
                 conn,
                 Message::Rejected(Rejected {
                     status: Status::Fenced,
                     reason: format!("this node was given up: {first}"),
                 }),
             );
-            if let Some(node) = self.cluster.nodes.get_mut(key).filter(|node| node.conn == Some(conn)) {
+            if let Some(node) = self.conductor.cluster.nodes.get_mut(key).filter(|node| node.conn == Some(conn)) {
                 node.conn = None; // it was given up although its connection stood
             }
-            return self.cluster.drop_connection(conn);
+            return self.conductor.cluster.drop_connection(conn);
         }
-        if let Some(failure) = self.cluster.cannot_recover().filter(|_| is_back) {
-            return self.cluster.reject(conn, failure.status, format!("it comes back in vain: {failure}"));
+        if let Some(failure) = self.conductor.cluster.cannot_recover().filter(|_| is_back) {
+            return self.conductor.cluster.reject(conn, failure.status, format!("it comes back in vain: {failure}"));
         }
         if presence.is_lost() {
             // It closed after the job broke, perhaps before it could hear so.
-            self.cluster.nodes.counts_again(key);
+            self.conductor.cluster.nodes.counts_again(key);
         }
         self.attach(now, conn, key);
-        match self.cluster.job.is_forming() {
-            true => self.forming.complete(&mut self.cluster, now),
+        match self.conductor.cluster.job.is_forming() {
+            true => self.conductor.forming.complete(&mut self.conductor.cluster, now),
             false => self.goes_on(now, conn, key, has_joined, presence.is_lost()),
         }
     }
 
     /// A node's connection is this one from now on.
     fn attach(&mut self, now: Time, conn: ConnId, key: u32) {
-        let cluster = &mut self.cluster;
+        let cluster = &mut self.conductor.cluster;
         let (silence, interval) = (cluster.silence(), cluster.interval());
         let Some(node) = cluster.nodes.get_mut(key) else { return };
         // One whose connection ended has an interval to show that it hears. A member is told of its epoch now, and answers; one
@@ -124,37 +120,37 @@ impl Scheduler {
             cluster.close_at_once(old);
         }
         cluster.connections.belongs_to(conn, key);
-        self.store.detached(key);
+        self.conductor.store.detached(key);
         cluster.out.at(now, Due::Answer(key));
     }
 
     /// A node of the complete cluster is attached again: it is told what it may have missed.
     fn goes_on(&mut self, now: Time, conn: ConnId, key: u32, has_joined: bool, was_lost: bool) {
-        let epoch = self.cluster.epoch;
-        let Some(node) = self.cluster.nodes.get_mut(key) else { return };
+        let epoch = self.conductor.cluster.epoch;
+        let Some(node) = self.conductor.cluster.nodes.get_mut(key) else { return };
         let is_back = node.is_back();
         if is_back {
-            self.recovery.begin(&mut self.cluster, now); // it may have been lost meanwhile
+            self.conductor.recovery.begin(&mut self.conductor.cluster, now); // it may have been lost meanwhile
         } else if !has_joined {
             node.epoch = epoch; // the first that it hears of
         }
-        self.recover_if_complete(now); // then all are told
-        if self.cluster.epoch != epoch || is_back {
+        self.conductor.recover_if_complete(now); // then all are told
+        if self.conductor.cluster.epoch != epoch || is_back {
             return;
         }
         self.repeat_answers(conn, key);
-        if was_lost && self.cluster.job.is_recoverable() {
-            self.cluster.tell_lost();
+        if was_lost && self.conductor.cluster.job.is_recoverable() {
+            self.conductor.cluster.tell_lost();
         }
         // It is to know of the nodes for which it waits in vain.
-        for key in self.cluster.nodes.count_earlier_words(now) {
-            self.end_if_abandoned(now, key);
+        for key in self.conductor.cluster.nodes.count_earlier_words(now) {
+            self.conductor.end_if_abandoned(now, key);
         }
     }
 
     /// Everything that a node which was away must know.
     fn repeat_answers(&mut self, conn: ConnId, key: u32) {
-        let cluster = &mut self.cluster;
+        let cluster = &mut self.conductor.cluster;
         cluster.queue_formed(conn, key);
         if let Some(failure) = cluster.job.verdict().cloned() {
             let lost = LostNodes { epoch: cluster.epoch, nodes: cluster.nodes.lost() };
@@ -164,8 +160,8 @@ impl Scheduler {
                 cluster.tell_no_next_epoch(conn);
             }
         }
-        for (group, Revocation { failure, .. }) in &self.groups.revoked {
-            if self.groups.table.is_in(*group, key) {
+        for (group, Revocation { failure, .. }) in &self.conductor.groups.revoked {
+            if self.conductor.groups.table.is_in(*group, key) {
                 cluster.out.send(conn, Message::Revoked(Revoked { failure: failure.clone() }));
             }
         }

@@ -57,7 +57,7 @@ fn a_loss_says_in_which_call_its_victim_was_heard_last() {
             assert_eq!(culprit.last_call.map(|last| (last.group, last.sequence)), last, "{witness}");
             assert!(failure.cause.contains(words) || (last.is_none() && witness == "itself"), "{witness}: {failure}");
             assert_eq!(failure.group, None, "it is the whole cluster that is broken");
-            assert!(bench.scheduler.cluster.is_culprit(1));
+            assert!(bench.scheduler.conductor.cluster.is_culprit(1));
         }
     }
 }

@@ -48,7 +48,7 @@ use std::collections::HashSet;
 
 impl Scheduler {
     pub(super) fn child_ended(&mut self, now: Time, conn: ConnId, word: &ChildEnded) {
-        let cluster = &mut self.cluster;
+        let cluster = &mut self.conductor.cluster;
         cluster.drop_connection(conn); // it was made for this
         let is_it = |node: &Node| ran_on(&word.host, &node.register) && node.register.process == word.process;
         let of_node = cluster.nodes.iter().find(|(_, node)| is_it(node));
@@ -59,29 +59,29 @@ impl Scheduler {
         if cluster.job.is_forming() {
             // What ended otherwise than by a broken network has lost its place already.
             if node.conn.is_none() {
-                self.forming.free_place(cluster, key, &format!("it {evidence}"));
+                self.conductor.forming.free_place(cluster, key, &format!("it {evidence}"));
             }
             return;
         }
         node.evidence.witness = Some(Witness { by: None, at: now, evidence });
         if !cluster.job.is_broken_for_good() {
-            self.detector.look_into(cluster, now, key);
+            self.conductor.detector.look_into(cluster, now, key);
         }
     }
 
     /// Nobody is started in the places of these processes any more.
     pub(super) fn abandoned(&mut self, now: Time, conn: ConnId, word: &Abandoned) {
-        self.cluster.drop_connection(conn); // it was made for this
-        if self.cluster.job.is_forming() {
+        self.conductor.cluster.drop_connection(conn); // it was made for this
+        if self.conductor.cluster.job.is_forming() {
             return; // the nodes that are missing will be, and that has its own time
         }
-        for key in self.cluster.nodes.meant_by(word) {
-            if self.cluster.nodes.abandon(key, now) && self.cluster.rules.recovery {
-                self.cluster.out.promise(Record::Abandoned(key));
+        for key in self.conductor.cluster.nodes.meant_by(word) {
+            if self.conductor.cluster.nodes.abandon(key, now) && self.conductor.cluster.rules.recovery {
+                self.conductor.cluster.out.promise(Record::Abandoned(key));
             }
-            self.end_if_abandoned(now, key);
+            self.conductor.end_if_abandoned(now, key);
         }
-        self.end_if_empty(now);
+        self.conductor.end_if_empty(now);
     }
 }
 

@@ -1,13 +1,13 @@
 //! Nodes that leave, go, or abort the job, and the program that hosts the scheduler and stops it. Tested in `ending_test.rs`.
 
+use super::conductor::Conductor;
 use super::contract::ConnId;
 use super::timers::Due;
-use super::Scheduler;
 use crate::error::Status;
 use crate::types::Time;
 use crate::wire::{Abort, Message, Record, Verdict};
 
-impl Scheduler {
+impl Conductor {
     pub(super) fn leave(&mut self, now: Time, key: u32) {
         let cluster = &mut self.cluster;
         let Some((node, conn)) = cluster.nodes.get(&key).and_then(|node| Some((node, node.conn?))) else { return };

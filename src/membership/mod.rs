@@ -8,7 +8,8 @@
 //!
 //! | type | what it owns |
 //! | --- | --- |
-//! | [`Scheduler`] | the parts, and what follows in several of them from one thing: joining, breaking, leaving, ending |
+//! | [`Scheduler`] | what comes in, and to which part it goes; which life may join |
+//! | [`Conductor`] | the parts, and what follows in several of them from one thing: breaking, leaving, rejoining, ending |
 //! | [`Forming`], [`FailureDetector`], [`Groups`], [`Stragglers`], [`Recovery`], [`Store`] | one matter each; none knows another, but that `Stragglers` reads `Groups` |
 //! | [`Cluster`] | the job's state ([`Job`]), its [`Nodes`], their [`Connections`], and what goes out ([`Outbox`]) |
 //!
@@ -24,6 +25,8 @@
 mod admission;
 mod breaking;
 mod cluster;
+mod comparing;
+mod conductor;
 mod connections;
 mod contract;
 mod course;
@@ -40,6 +43,7 @@ mod launcher;
 mod leaving;
 mod liveness;
 mod making;
+mod member_table;
 mod next_epoch;
 mod node;
 mod nodes;
@@ -52,6 +56,7 @@ mod rejoining;
 mod restart;
 mod returning;
 mod revocation;
+mod revoking;
 mod signs;
 mod standing;
 mod status;
@@ -70,20 +75,17 @@ pub use record_check::{check_history, Absurd};
 
 use crate::types::{Epoch, Incarnation, Time};
 use crate::wire::{Heartbeat, Message, Record, StorePiece, StoreRecord, STORE_PIECE_BYTES};
-use cluster::Cluster;
-use forming::Forming;
-use group_table::GroupTable;
-use groups::Groups;
-use liveness::FailureDetector;
+use conductor::Conductor;
 use promises::{Behind, Queued};
-use recovery::Recovery;
 use std::collections::HashSet;
 use store::Store;
-use stragglers::Stragglers;
 use timers::Due;
 
 #[cfg(doc)]
-use {connections::Connections, job::Job, nodes::Nodes, outbox::Outbox};
+use {
+    cluster::Cluster, connections::Connections, forming::Forming, groups::Groups, job::Job, liveness::FailureDetector,
+    nodes::Nodes, outbox::Outbox, recovery::Recovery, stragglers::Stragglers,
+};
 
 /// The first epoch.
 const FIRST_EPOCH: Epoch = Epoch(1);
@@ -91,13 +93,7 @@ const FIRST_EPOCH: Epoch = Epoch(1);
 /// The scheduler's brain. See the module's head for its drive contract.
 #[derive(Debug)]
 pub struct Scheduler {
-    cluster: Cluster,
-    forming: Forming,
-    detector: FailureDetector,
-    groups: Groups,
-    stragglers: Stragglers,
-    recovery: Recovery,
-    store: Store,
+    conductor: Conductor,
     /// Lives that were refused, of which the log knows.
     refused: HashSet<Incarnation>,
 }
@@ -105,31 +101,37 @@ pub struct Scheduler {
 impl Scheduler {
     /// A scheduler that begins to form its cluster now.
     pub fn new(identity: Identity, rules: Rules, now: Time) -> Scheduler {
-        let mut scheduler = Scheduler {
-            forming: Forming::new(rules.forming_timeout.map(|span| now + span)),
-            detector: FailureDetector::new(now),
-            groups: Groups::new(GroupTable::new(rules.worker_num, rules.server_num, rules.recovery)),
-            stragglers: Stragglers::default(),
-            recovery: Recovery::default(),
-            store: Store::new(rules.store, rules.durable),
-            refused: HashSet::new(),
-            cluster: Cluster::new(identity, rules, now),
-        };
-        let tick = now + scheduler.cluster.interval();
-        scheduler.cluster.out.at(now + forming::FIRST_LINE, Due::FormingLine);
-        scheduler.cluster.out.at(tick, Due::Tick);
+        let mut scheduler = Scheduler { conductor: Conductor::new(identity, rules, now), refused: HashSet::new() };
+        let cluster = &mut scheduler.conductor.cluster;
+        cluster.out.at(now + forming::FIRST_LINE, Due::FormingLine);
+        cluster.out.at(now + cluster.interval(), Due::Tick);
         scheduler.arm();
         scheduler
+    }
+
+    /// A scheduler that goes on with a job of which this is recorded, as [`check_history`] has found it possible; without an epoch
+    /// in it the job forms anew.
+    pub fn resume(identity: Identity, rules: Rules, now: Time, records: Vec<Record>) -> Scheduler {
+        let mut scheduler = Scheduler::new(identity, rules, now);
+        records.into_iter().for_each(|record| scheduler.conductor.take_up(now, record));
+        scheduler.conductor.goes_on_again(now);
+        scheduler.arm();
+        scheduler
+    }
+
+    /// Everything that a scheduler must know that is started again: what stands in the journal's place when that is rewritten.
+    pub fn snapshot(&self) -> Vec<Record> {
+        self.conductor.snapshot()
     }
 
     /// Takes one thing that has happened. Drain the outputs afterwards.
     pub fn handle(&mut self, now: Time, input: Input) {
         if let (true, Input::Persisted(number)) = (self.has_ended(), &input) {
-            return self.cluster.out.persisted(*number);
+            return self.conductor.cluster.out.persisted(*number);
         }
         if let Input::Received(conn, Message::Heartbeat(heartbeat)) = &input {
-            if self.cluster.connections.get(*conn).is_none() {
-                return self.cluster.answer_behind_goodbye(*conn, heartbeat.sequence);
+            if self.conductor.cluster.connections.get(*conn).is_none() {
+                return self.conductor.cluster.answer_behind_goodbye(*conn, heartbeat.sequence);
             }
         }
         if self.has_ended() {
@@ -138,57 +140,57 @@ impl Scheduler {
         self.forgive_own_lateness(now);
         match input {
             Input::Opened(conn, address) => {
-                self.cluster.connections.opened(now, conn, address, &mut self.cluster.out);
+                self.conductor.cluster.connections.opened(now, conn, address, &mut self.conductor.cluster.out);
             }
             Input::Received(conn, message) => self.received(now, conn, message),
             Input::Heard(conn) => {
-                let key = self.cluster.connections.node(conn);
-                if let Some(node) = key.and_then(|key| self.cluster.nodes.get_mut(key)) {
+                let key = self.conductor.cluster.connections.node(conn);
+                if let Some(node) = key.and_then(|key| self.conductor.cluster.nodes.get_mut(key)) {
                     node.signs.heard = now;
                 }
             }
             Input::Closed(conn, how, words) => self.closed(now, conn, how, words),
             Input::Probed(process, liveness) => {
-                let losses = self.detector.probed(&mut self.cluster, now, process, liveness);
-                self.confirm_losses(now, losses);
+                let losses = self.conductor.detector.probed(&mut self.conductor.cluster, now, process, liveness);
+                self.conductor.confirm_losses(now, losses);
             }
-            Input::Secret(secret) => self.secret(now, secret),
-            Input::Persisted(number) => self.cluster.out.persisted(number),
+            Input::Secret(secret) => self.conductor.secret(now, secret),
+            Input::Persisted(number) => self.conductor.cluster.out.persisted(number),
             Input::Timer => {
-                self.cluster.out.is_woken();
+                self.conductor.cluster.out.is_woken();
                 self.timer(now);
             }
-            Input::Stop => self.stop(),
+            Input::Stop => self.conductor.stop(),
         }
         self.arm();
     }
 
     /// Whether nothing follows any more but what waits to be durable.
     pub fn has_ended(&self) -> bool {
-        self.cluster.job.has_ended()
+        self.conductor.cluster.job.has_ended()
     }
 
     /// The next thing to do; `None`: nothing until the next input.
     pub fn next_output(&mut self) -> Option<Output> {
         loop {
-            match self.cluster.out.pop()? {
+            match self.conductor.cluster.out.pop()? {
                 Queued::Ready(output) => return Some(output),
                 Queued::Formed(epoch, mut to) => {
                     let Some((conn, index)) = to.pop_front() else { continue };
                     if !to.is_empty() {
-                        self.cluster.out.put_back(Queued::Formed(epoch, to));
+                        self.conductor.cluster.out.put_back(Queued::Formed(epoch, to));
                     }
-                    if epoch != self.cluster.epoch || self.cluster.nodes.conn(index) != Some(conn) {
+                    if epoch != self.conductor.cluster.epoch || self.conductor.cluster.nodes.conn(index) != Some(conn) {
                         continue; // it will be told of what is now
                     }
-                    let formed = self.cluster.formed(index, self.groups.table.makings_of(index));
+                    let formed = self.conductor.cluster.formed(index, self.conductor.groups.table.makings_of(index));
                     return Some(Output::Send(conn, Message::Formed(formed)));
                 }
                 Queued::Value(conn, request, value, at) => {
                     let end = (at + STORE_PIECE_BYTES).min(value.len());
                     let bytes = value.slice(at, end);
                     if end < value.len() {
-                        self.cluster.out.put_back(Queued::Value(conn, request, value, end));
+                        self.conductor.cluster.out.put_back(Queued::Value(conn, request, value, end));
                     }
                     return Some(Output::Send(conn, Message::StorePiece(StorePiece { request, bytes })));
                 }
@@ -199,92 +201,94 @@ impl Scheduler {
     /// Tells the driver when to wake it, where that has changed.
     fn arm(&mut self) {
         if !self.has_ended() {
-            let forming = self.forming.deadline.filter(|_| self.cluster.job.is_forming());
-            self.cluster.out.arm(forming);
+            let forming = self.conductor.forming.deadline.filter(|_| self.conductor.cluster.job.is_forming());
+            self.conductor.cluster.out.arm(forming);
         }
     }
 
     /// If this scheduler was itself kept from running, everybody's deadlines move by as much. Not that of forming: it is
     /// a budget, and the nodes count it too.
     fn forgive_own_lateness(&mut self, now: Time) {
-        let cluster = &mut self.cluster;
+        let cluster = &mut self.conductor.cluster;
         let Some(first) = cluster.out.first_due() else { return };
         let late = now.since(first);
         if late <= cluster.interval() {
             return;
         }
         cluster.out.shift_timers(late);
-        self.detector.stood_still(now);
+        self.conductor.detector.stood_still(now);
         cluster.connections.forgive(late);
         cluster.nodes.all_mut().for_each(|(_, node)| node.forgive(late, now));
-        self.groups.forgive(late, now);
+        self.conductor.groups.forgive(late, now);
         cluster.out.note(format!("this scheduler stood still for {}: all deadlines move by as much", node::span(late)));
     }
 
     fn timer(&mut self, now: Time) {
-        if self.cluster.job.is_forming() && self.forming.deadline.is_some_and(|deadline| deadline <= now) {
-            return self.forming.time_is_up(&mut self.cluster, now, None);
+        if self.conductor.cluster.job.is_forming()
+            && self.conductor.forming.deadline.is_some_and(|deadline| deadline <= now)
+        {
+            return self.conductor.forming.time_is_up(&mut self.conductor.cluster, now, None);
         }
         while !self.has_ended() {
-            let cluster = &mut self.cluster;
+            let cluster = &mut self.conductor.cluster;
             let Some(due) = cluster.out.take_due(now) else { break };
             match due {
                 Due::Greeting => cluster.connections.greeting_due(now, &mut cluster.out),
-                Due::FormingLine => self.forming.line(cluster, now),
+                Due::FormingLine => self.conductor.forming.line(cluster, now),
                 Due::Tick => self.tick(now),
-                Due::Judge(key) => self.judge(now, key),
+                Due::Judge(key) => self.conductor.judge(now, key),
                 Due::Answer(key) => cluster.answer_suspicions(now, key),
-                Due::Query(id) => self.stragglers.query_due(cluster, &self.groups, now, id),
-                Due::Dispute(group, id) => self.groups.dispute_due(cluster, now, group, id),
-                Due::Linger => self.end_broken(),
-                Due::RecoveryLine => self.recovery.line(cluster, now),
-                Due::Vacant => self.vacant(now),
-                Due::Makings => self.groups.settle_makings(cluster, now),
+                Due::Query(id) => self.conductor.stragglers.query_due(cluster, &self.conductor.groups, now, id),
+                Due::Dispute(group, id) => self.conductor.groups.dispute_due(cluster, now, group, id),
+                Due::Linger => self.conductor.end_broken(),
+                Due::RecoveryLine => self.conductor.recovery.line(cluster, now),
+                Due::Vacant => self.conductor.vacant(now),
+                Due::Makings => self.conductor.groups.settle_makings(cluster, now),
             }
         }
     }
 
     /// An interval is over.
     fn tick(&mut self, now: Time) {
-        let cluster = &mut self.cluster;
+        let cluster = &mut self.conductor.cluster;
         cluster.out.at(now + cluster.interval(), Due::Tick);
         if cluster.job.is_forming() {
-            return self.forming.free_silent_places(cluster, now);
+            return self.conductor.forming.free_silent_places(cluster, now);
         }
-        let losses = self.detector.tick(cluster, now);
-        self.confirm_losses(now, losses);
+        let losses = self.conductor.detector.tick(cluster, now);
+        self.conductor.confirm_losses(now, losses);
     }
 
     /// A message of a registered node, or the first of a connection.
     fn received(&mut self, now: Time, conn: ConnId, message: Message) {
-        let Some(known) = self.cluster.connections.get(conn) else { return };
+        let Some(known) = self.conductor.cluster.connections.get(conn) else { return };
         let (key, is_told) = (known.node, known.reading.is_some());
         let Some(key) = key else { return self.first_message(now, conn, is_told, message) };
-        let Some(node) = self.cluster.nodes.get_mut(key) else { return };
+        let Some(node) = self.conductor.cluster.nodes.get_mut(key) else { return };
         node.signs.heard = now;
         let (is_lost, life) = (node.presence.is_lost(), node.register.incarnation);
         match message {
             Message::Register(register) if register.incarnation == life => self.register(now, conn, register),
-            Message::Leave => self.leave(now, key),
+            Message::Leave => self.conductor.leave(now, key),
             // It has been told that it is lost; nothing that it still wants counts.
             message if is_lost && !matches!(message, Message::Register(_)) => {
                 self.heard_of_lost(now, conn, key, &message);
             }
             Message::Heartbeat(heartbeat) => self.heartbeat(now, key, heartbeat),
-            Message::TimeUp if self.cluster.job.is_forming() => {
-                self.forming.time_is_up(&mut self.cluster, now, Some(key));
+            Message::TimeUp if self.conductor.cluster.job.is_forming() => {
+                self.conductor.forming.time_is_up(&mut self.conductor.cluster, now, Some(key));
             }
-            Message::TimeUp => self.gives_up_returning(now, key),
-            Message::Gone => self.gone(now, key, conn),
-            Message::Abort(abort) => self.abort(now, key, &abort),
-            message if self.cluster.job.is_forming() => self.misbehaved(now, conn, &message),
-            Message::InEpoch(word) => self.in_epoch(key, &word),
-            Message::Known(known) => self.known(now, known),
-            Message::Recover(wish) => self.recover(now, key, &wish),
-            Message::Locate(locate) => self.cluster.locate(key, locate.index),
-            Message::FreeGroup(free) => self.groups.free_group(&mut self.cluster, key, free.group),
+            Message::TimeUp => self.conductor.gives_up_returning(now, key),
+            Message::Gone => self.conductor.gone(now, key, conn),
+            Message::Abort(abort) => self.conductor.abort(now, key, &abort),
+            message if self.conductor.cluster.job.is_forming() => self.misbehaved(now, conn, &message),
+            Message::InEpoch(word) => self.conductor.in_epoch(key, &word),
+            Message::Known(known) => self.conductor.known(now, known),
+            Message::Recover(wish) => self.conductor.recover(now, key, &wish),
+            Message::Locate(locate) => self.conductor.cluster.locate(key, locate.index),
+            Message::FreeGroup(free) => self.conductor.groups.free_group(&mut self.conductor.cluster, key, free.group),
             Message::StoreBegin(begin) => {
-                let held = self.cluster.out.promises.replies_to(conn);
+                let held = self.conductor.cluster.out.promises.replies_to(conn);
                 self.store(|store| store.begin(key, begin, held));
             }
             Message::StorePiece(piece) => self.store(|store| store.piece(key, piece)),
@@ -307,23 +311,23 @@ impl Scheduler {
     }
 
     fn stranger(&mut self, conn: ConnId, why: &str) {
-        self.cluster.connections.stranger(conn, why, &mut self.cluster.out);
+        self.conductor.cluster.connections.stranger(conn, why, &mut self.conductor.cluster.out);
     }
 
     /// A node that is lost is heard over the connection that it had when it fell silent. One that may go on is to register again,
     /// so that it learns what it has missed, and asks anew what was not answered.
     fn heard_of_lost(&mut self, now: Time, conn: ConnId, key: u32, message: &Message) {
         if self.may_go_on(key) {
-            self.cluster.out.output(Output::Close(conn));
+            self.conductor.cluster.out.output(Output::Close(conn));
             self.closed(now, conn, Closed::Ended, "it was lost, and is heard again".to_owned());
         } else if matches!(message, Message::Recover(_)) {
-            self.cluster.refuse_recovery_of_lost(key);
+            self.conductor.cluster.refuse_recovery_of_lost(key);
         }
     }
 
     /// A message about groups, or about a peer: it counts where its sender has taken up the present epoch.
     fn of_epoch(&mut self, now: Time, conn: ConnId, key: u32, message: Message) {
-        let cluster = &mut self.cluster;
+        let cluster = &mut self.conductor.cluster;
         let counts = cluster.is_present(key);
         match message {
             Message::Suspect(_)
@@ -335,69 +339,71 @@ impl Scheduler {
             Message::Suspect(suspect) => {
                 let peer = suspect.peer;
                 if cluster.suspect(now, key, suspect) {
-                    self.detector.look_into(cluster, now, peer);
+                    self.conductor.detector.look_into(cluster, now, peer);
                 }
             }
-            Message::Revoke(revoke) => self.groups.revoke(cluster, now, key, revoke.failure),
-            Message::WhereAre(question) => self.stragglers.where_are(cluster, &self.groups, now, key, question),
-            Message::Called(called) => self.groups.called(cluster, now, key, &called),
-            Message::MakeGroup(wanted) => self.groups.make_group(cluster, now, key, wanted),
+            Message::Revoke(revoke) => self.conductor.groups.revoke(cluster, now, key, revoke.failure),
+            Message::WhereAre(question) => {
+                self.conductor.stragglers.where_are(cluster, &self.conductor.groups, now, key, question)
+            }
+            Message::Called(called) => self.conductor.groups.called(cluster, now, key, &called),
+            Message::MakeGroup(wanted) => self.conductor.groups.make_group(cluster, now, key, wanted),
             message => self.misbehaved(now, conn, &message),
         }
     }
 
     fn heartbeat(&mut self, now: Time, key: u32, heartbeat: Heartbeat) {
-        let cluster = &mut self.cluster;
-        self.detector.heartbeat(cluster, now, key, &heartbeat);
+        let cluster = &mut self.conductor.cluster;
+        self.conductor.detector.heartbeat(cluster, now, key, &heartbeat);
         if cluster.job.is_complete() && cluster.is_present(key) {
-            let groups = &mut self.groups;
+            let groups = &mut self.conductor.groups;
             groups.compare_calls(cluster, now, key, &heartbeat.progress);
             // Before the next answers those who asked where it is.
-            self.stragglers.keep_waits(cluster, groups, now, key, heartbeat.waits);
-            self.stragglers.keep_progress(cluster, groups, now, key, heartbeat.progress);
+            self.conductor.stragglers.keep_waits(cluster, groups, now, key, heartbeat.waits);
+            self.conductor.stragglers.keep_progress(cluster, groups, now, key, heartbeat.progress);
             groups.keep_gone_on(key, &heartbeat.gone_on);
         }
         let is_said = |key| cluster.nodes.get(key).is_some_and(|node| node.abandoned.is_said_here());
-        if self.recovery.is_open() && is_said(&key) {
-            self.recover_if_complete(now); // it lives, and may be the last that was awaited
+        if self.conductor.recovery.is_open() && is_said(&key) {
+            self.conductor.recover_if_complete(now); // it lives, and may be the last that was awaited
         }
     }
 
     /// A registered node sent what a node never sends at this moment: that ends its connection.
     fn misbehaved(&mut self, now: Time, conn: ConnId, message: &Message) {
-        self.cluster.out.output(Output::Close(conn));
+        self.conductor.cluster.out.output(Output::Close(conn));
         let words = format!("it sent a message of kind {} out of turn", message.kind());
         self.closed(now, conn, Closed::Garbage, words);
     }
 
     fn closed(&mut self, now: Time, conn: ConnId, how: Closed, words: String) {
-        let cluster = &mut self.cluster;
+        let cluster = &mut self.conductor.cluster;
         let Some(key) = cluster.connections.closed(conn, how, &words, &mut cluster.out) else { return };
         if cluster.nodes.conn(key) != Some(conn) {
             return;
         }
         if cluster.job.is_forming() {
-            self.forming.detached(cluster, now, key, how, words);
+            self.conductor.forming.detached(cluster, now, key, how, words);
         } else if cluster.job.is_complete() {
-            self.store.detached(key);
+            self.conductor.store.detached(key);
             if cluster.detached(now, key, how, words) {
-                self.answers_no_more(now, key);
-                self.detector.judge_soon(&mut self.cluster, now, key);
+                self.conductor.answers_no_more(now, key);
+                self.conductor.detector.judge_soon(&mut self.conductor.cluster, now, key);
             }
         }
     }
 
     /// Lets the store act, and passes on what it answers.
     fn store(&mut self, act: impl FnOnce(&mut Store)) {
-        act(&mut self.store);
-        let cluster = &mut self.cluster;
-        while let Some(change) = self.store.next_change() {
+        act(&mut self.conductor.store);
+        let cluster = &mut self.conductor.cluster;
+        while let Some(change) = self.conductor.store.next_change() {
             let by = change.by.and_then(|(node, request, number, nth)| {
                 Some((node, cluster.nodes.get(&node)?.register.incarnation, request, number, nth))
             });
             cluster.out.promise(Record::Store(StoreRecord { key: Some(change.key), value: change.value, by }));
         }
-        while let Some(answer) = self.store.next_answer() {
+        while let Some(answer) = self.conductor.store.next_answer() {
             let Some(conn) = cluster.nodes.conn(answer.to) else { continue };
             let request = answer.reply.request;
             if answer.is_too_much {

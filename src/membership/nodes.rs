@@ -7,6 +7,7 @@ use super::contract::ConnId;
 use super::node::{Node, Place};
 use super::ranks::canonical;
 use super::standing::Presence;
+use crate::error::Culprit;
 use crate::types::{Epoch, Incarnation, Role, Time};
 use crate::wire::Register;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -197,5 +198,18 @@ impl Nodes {
 
     pub(super) fn is_confirmed_lost(&self, key: u32) -> bool {
         self.get(&key).is_some_and(|node| node.evidence.confirmed_lost.is_some())
+    }
+
+    /// Since when a node whose loss is confirmed has been gone: its connection ended, or it was last heard.
+    pub(super) fn gone_since(&self, key: u32) -> Time {
+        let since = |node: &Node| node.detached.as_ref().map_or(node.signs.heard, |gone| gone.since);
+        self.get(&key).map_or(Time(0), |node| since(node))
+    }
+
+    /// Whether this is another node than `key`, connected and not known to be gone.
+    pub(super) fn is_well(&self, named: Option<&Culprit>, key: u32) -> bool {
+        let missed = named.and_then(|named| self.named(&named.node_id)).filter(|missed| *missed != key);
+        let node = missed.and_then(|missed| self.get(&missed));
+        node.is_some_and(|node| node.is_member() && node.conn.is_some() && node.evidence.confirmed_lost.is_none())
     }
 }

@@ -181,7 +181,7 @@ fn a_scheduler_that_is_started_again_knows_what_it_had_promised() {
         set(&mut bench, 0, 1, "a", b"x");
         assert_eq!(add(&mut bench, 1, 5, "n"), Some(1));
         (0..2).for_each(|conn| bench.say(conn, Message::MakeGroup(wanted(1))));
-        let secret = bench.scheduler.cluster.formed(0, Vec::new()).secret;
+        let secret = bench.scheduler.conductor.cluster.formed(0, Vec::new()).secret;
         if compacted {
             bench.written = bench.scheduler.snapshot();
         }
@@ -194,9 +194,13 @@ fn a_scheduler_that_is_started_again_knows_what_it_had_promised() {
         (0..2).for_each(|conn| again.say(conn, Message::InEpoch(InEpoch { epoch: Epoch(1) })));
         assert_eq!(add(&mut again, 1, 5, "n"), Some(1), "the same request again");
         assert_eq!(add(&mut again, 1, 6, "n"), Some(2));
-        assert_eq!(again.scheduler.groups.table.members_of(GroupId(3)), Some(vec![1, 0]));
+        assert_eq!(again.scheduler.conductor.groups.table.members_of(GroupId(3)), Some(vec![1, 0]));
         (0..2).for_each(|conn| again.say(conn, Message::MakeGroup(wanted(2))));
-        assert_eq!(again.scheduler.groups.table.members_of(GroupId(4)), Some(vec![1, 0]), "no number is used again");
+        assert_eq!(
+            again.scheduler.conductor.groups.table.members_of(GroupId(4)),
+            Some(vec![1, 0]),
+            "no number is used again"
+        );
     }
 }
 
@@ -246,19 +250,19 @@ fn a_scheduler_that_is_started_again_judges_nobody_before_the_heartbeat_time_out
     assert_eq!(again.probes.len(), 3, "all run on its host");
     again.feed(Input::Probed(process(0), Liveness::Alive));
     again.feed(Input::Probed(process(1), Liveness::Alive));
-    assert!(!again.scheduler.cluster.job.is_broken());
+    assert!(!again.scheduler.conductor.cluster.job.is_broken());
     again.feed(Input::Probed(process(2), Liveness::Gone));
-    let verdict = again.scheduler.cluster.job.verdict().cloned().expect("rank 2 is gone for certain");
+    let verdict = again.scheduler.conductor.cluster.job.verdict().cloned().expect("rank 2 is gone for certain");
     assert_eq!(verdict.culprit.and_then(|culprit| culprit.rank), Some(2));
     again.join(0, attached(0, 3));
     again.pass(Duration::from_secs(4));
-    assert_eq!(again.scheduler.cluster.nodes.lost().len(), 1);
+    assert_eq!(again.scheduler.conductor.cluster.nodes.lost().len(), 1);
     for _ in 0..20 {
         again.feed(Input::Heard(ConnId(0)));
         again.pass(Duration::from_millis(200));
         again.feed(Input::Probed(process(1), Liveness::Alive));
     }
-    assert_eq!(again.scheduler.cluster.nodes.lost().len(), 2, "rank 1 lives, and does not come");
+    assert_eq!(again.scheduler.conductor.cluster.nodes.lost().len(), 2, "rank 1 lives, and does not come");
 }
 
 #[test]
@@ -266,7 +270,7 @@ fn what_nodes_were_told_before_is_told_to_all() {
     let mut again = started_again(formed(3), 3);
     (0..2).for_each(|rank| again.join(u64::from(rank), attached(rank, 3)));
     again.sent.clear();
-    let culprit = Some(again.scheduler.cluster.nodes[&2].culprit());
+    let culprit = Some(again.scheduler.conductor.cluster.nodes[&2].culprit());
     let cause = "is lost: its process has ended".to_owned();
     let failure = Failure { status: Status::PeerLost, culprit, cause, epoch: Epoch(1), group: None, sequence: 0 };
     let known = Known { epoch: Epoch(1), failure: Some(failure.clone()), lost: vec![2], revoked: Vec::new() };
@@ -274,7 +278,7 @@ fn what_nodes_were_told_before_is_told_to_all() {
     assert_eq!(again.verdict(1), Some(failure));
     let old = Known { epoch: Epoch(7), lost: vec![0, 1], ..known };
     again.say(0, Message::Known(old));
-    assert_eq!(again.scheduler.cluster.nodes.lost(), [2]);
+    assert_eq!(again.scheduler.conductor.cluster.nodes.lost(), [2]);
 }
 
 #[test]
@@ -296,7 +300,7 @@ fn each_brings_what_it_was_told_and_all_of_it_counts() {
         let failure = Some(failure(Status::PeerLost, None));
         again.say(conn, Message::Known(Known { epoch: Epoch(1), failure, lost, revoked: Vec::new() }));
     }
-    assert_eq!(again.scheduler.cluster.nodes.lost(), [2, 3]);
+    assert_eq!(again.scheduler.conductor.cluster.nodes.lost(), [2, 3]);
     let last = again.told(0).into_iter().rev().find_map(|message| match message {
         Message::LostNodes(lost) => Some(lost.nodes),
         _ => None,
@@ -351,7 +355,10 @@ fn an_abort_is_known_again_after_a_restart_whatever_else_was_noticed_first() {
         let mut again = started_again(bench, 3);
         if is_noticed_first {
             again.feed(Input::Probed(register(2, 3).process, Liveness::Gone));
-            assert_eq!(again.scheduler.cluster.job.verdict().map(|first| first.status), Some(Status::PeerLost));
+            assert_eq!(
+                again.scheduler.conductor.cluster.job.verdict().map(|first| first.status),
+                Some(Status::PeerLost)
+            );
         }
         for rank in [1, 0] {
             again.join(u64::from(rank), attached(rank, 3));
@@ -395,12 +402,12 @@ fn an_abort_is_known_again_after_a_restart_whatever_else_was_noticed_first() {
 fn an_abort_of_which_nodes_were_told_before_is_not_forgotten_over_a_loss() {
     let mut again = started_again(formed(3), 3);
     again.feed(Input::Probed(register(2, 3).process, Liveness::Gone));
-    assert_eq!(again.scheduler.cluster.job.verdict().map(|first| first.status), Some(Status::PeerLost));
+    assert_eq!(again.scheduler.conductor.cluster.job.verdict().map(|first| first.status), Some(Status::PeerLost));
     (0..2).for_each(|rank| again.join(u64::from(rank), attached(rank, 3)));
     again.say(1, Message::InEpoch(InEpoch { epoch: Epoch(1) }));
     again.say(1, Message::Recover(Recover { epoch: Epoch(1), inside: true }));
     again.sent.clear();
-    let culprit = Some(again.scheduler.cluster.nodes[&0].culprit());
+    let culprit = Some(again.scheduler.conductor.cluster.nodes[&0].culprit());
     let cause = "aborted the job with code 3: enough".to_owned();
     let failure = Failure { status: Status::Aborted, culprit, cause, epoch: Epoch(1), group: None, sequence: 0 };
     let known = Known { epoch: Epoch(1), failure: Some(failure.clone()), lost: Vec::new(), revoked: Vec::new() };
@@ -421,11 +428,11 @@ fn an_abort_is_known_again_although_somebody_has_left_since() {
     again.feed(Input::Probed(register(2, 3).process, Liveness::Gone));
     again.join(0, attached(0, 3));
     let (culprit, cause) =
-        (Some(again.scheduler.cluster.nodes[&1].culprit()), "aborted the job with code 3".to_owned());
+        (Some(again.scheduler.conductor.cluster.nodes[&1].culprit()), "aborted the job with code 3".to_owned());
     let failure = Failure { status: Status::Aborted, culprit, cause, epoch: Epoch(1), group: None, sequence: 0 };
     let known = Known { epoch: Epoch(1), failure: Some(failure.clone()), lost: Vec::new(), revoked: Vec::new() };
     again.say(0, Message::Known(known));
-    assert_eq!(again.scheduler.cluster.job.verdict().cloned(), Some(failure));
+    assert_eq!(again.scheduler.conductor.cluster.job.verdict().cloned(), Some(failure));
 }
 
 #[test]
@@ -545,7 +552,7 @@ fn a_snapshot_of_an_epoch_holds_its_own_lives_not_those_that_wait_for_the_next()
     let tokens = vec![Token([1; 32])];
     let reentry = Some(Box::new(Reentry { tokens, next: TokenHash::of(&Token([77; 32])) }));
     bench.join(11, Register { reentry, ..named_again(1) });
-    assert!(bench.scheduler.cluster.nodes[&1].is_back());
+    assert!(bench.scheduler.conductor.cluster.nodes[&1].is_back());
     let epochs = bench.scheduler.snapshot().into_iter().filter_map(|record| match record {
         Record::Epoch(epoch) => Some(epoch),
         _ => None,

@@ -215,7 +215,7 @@ fn run(seed: u64, sent: &mut BTreeMap<u8, usize>) {
 }
 
 fn check(seed: u64, bench: &Bench) {
-    let brain = &bench.scheduler.cluster;
+    let brain = &bench.scheduler.conductor.cluster;
     if brain.job.has_ended() {
         assert!(bench.ended.is_some());
         return;
@@ -230,7 +230,7 @@ fn check(seed: u64, bench: &Bench) {
     }
     assert_eq!(brain.nodes.lives(), brain.nodes.len(), "seed {seed}");
     assert_eq!(brain.connections.readers(), 0, "seed {seed}: one part tells all of a small cluster");
-    bench.scheduler.store.check_sums(seed);
+    bench.scheduler.conductor.store.check_sums(seed);
 }
 
 #[test]

@@ -97,7 +97,7 @@ fn that_the_cluster_cannot_be_whole_again_is_told_before_anybody_asks() {
         assert!(told[0].1.to_string().contains("rank 0"), "{told:?}");
         // A node whose connection was broken meanwhile is told, too. Nobody is told twice over one connection.
         bench.close(3, Closed::Broken);
-        let instance = Some(bench.scheduler.cluster.identity.instance);
+        let instance = Some(bench.scheduler.conductor.cluster.identity.instance);
         bench.join(13, Register { instance, recovery: true, host: host("there"), ..named(3, 4, "3") });
         let told = not_recovered(&mut bench);
         assert_eq!(told.iter().map(|(conn, word)| (*conn, word.status)).collect::<Vec<_>>(), [(13, status)]);

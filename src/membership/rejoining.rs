@@ -1,12 +1,12 @@
 //! A node calls `muster_recover`, and the next epoch begins. Tested in `recovery_test.rs`.
 
+use super::conductor::Conductor;
 use super::node::span;
-use super::Scheduler;
 use crate::error::Status;
 use crate::types::{Epoch, GroupId, Secret, Time};
 use crate::wire::{InEpoch, Recover};
 
-impl Scheduler {
+impl Conductor {
     /// A node wants the cluster made whole, or does not wait for that any more.
     pub(super) fn recover(&mut self, now: Time, key: u32, wish: &Recover) {
         if wish.epoch != self.cluster.epoch {

@@ -5,45 +5,39 @@
 //! [`Known`]: crate::wire::Known
 
 use super::cluster::Cluster;
-use super::contract::{Closed, ConnId, Identity, Rules};
+use super::conductor::Conductor;
+use super::contract::{Closed, ConnId};
+use super::member_table::MemberTable;
 use super::node::{Detached, Node};
 use super::ranks::places;
 use super::standing::Presence;
 use super::timers::Due;
-use super::Scheduler;
 use crate::types::{Epoch, Incarnation, Role, Time};
 use crate::wire::{EpochRecord, Record};
 use std::time::Duration;
 
-impl Scheduler {
-    /// A scheduler that goes on with a job of which this is recorded, as [`check_history`] has found it possible; without an epoch
-    /// in it the job forms anew.
-    ///
-    /// [`check_history`]: super::check_history
-    pub fn resume(identity: Identity, rules: Rules, now: Time, records: Vec<Record>) -> Scheduler {
-        let mut scheduler = Scheduler::new(identity, rules, now);
-        for record in records {
-            scheduler.take_up(now, record);
+impl Conductor {
+    /// What was recorded is taken up: the job goes on.
+    pub(super) fn goes_on_again(&mut self, now: Time) {
+        let cluster = &mut self.cluster;
+        if !cluster.job.is_complete() {
+            return;
         }
-        let cluster = &mut scheduler.cluster;
-        if cluster.job.is_complete() {
-            let (times, epoch, size) = (cluster.generation, cluster.epoch.0, cluster.size_in_words());
-            cluster
-                .out
-                .warn(format!("this scheduler was started again ({times} times now): epoch {epoch} of {size} goes on"));
-            for key in cluster.nodes.keys().copied().collect::<Vec<_>>() {
-                scheduler.detector.judge_soon(cluster, now, key);
-            }
-            if cluster.nodes.present() == 0 {
-                // All have left, and may not have heard so.
-                cluster.out.at(now + cluster.silence(), Due::Vacant);
-            }
+        let (times, epoch, size) = (cluster.generation, cluster.epoch.0, cluster.size_in_words());
+        cluster
+            .out
+            .warn(format!("this scheduler was started again ({times} times now): epoch {epoch} of {size} goes on"));
+        for key in cluster.nodes.keys().copied().collect::<Vec<_>>() {
+            self.detector.judge_soon(cluster, now, key);
         }
-        scheduler.arm();
-        scheduler
+        if cluster.nodes.present() == 0 {
+            // All have left, and may not have heard so.
+            cluster.out.at(now + cluster.silence(), Due::Vacant);
+        }
     }
 
-    fn take_up(&mut self, now: Time, record: Record) {
+    /// The next of the records, in order.
+    pub(super) fn take_up(&mut self, now: Time, record: Record) {
         let cluster = &mut self.cluster;
         match record {
             Record::Job(_) | Record::Done => {}
@@ -77,10 +71,10 @@ impl Scheduler {
     }
 
     /// Everything that a scheduler must know that is started again: what stands in the journal's place when that is rewritten.
-    pub fn snapshot(&self) -> Vec<Record> {
+    pub(super) fn snapshot(&self) -> Vec<Record> {
         let cluster = &self.cluster;
         let mut records = vec![Record::Generation(cluster.generation)];
-        if !cluster.members.is_empty() {
+        if !cluster.table.members.is_empty() {
             records.push(Record::Epoch(cluster.epoch_record()));
         }
         records.extend(self.groups.table.records());
@@ -122,7 +116,7 @@ impl Cluster {
             node.epoch = Epoch(0); // it says so
             self.nodes.insert(index, Box::new(node));
         }
-        self.list_members();
+        self.table = MemberTable::of(&self.nodes);
         self.take_up_agreed(record.agreed);
         replaced
     }

@@ -7,7 +7,7 @@
 //!
 //! Invariant: of a place one life at most is a member; one that was replaced is fenced for good.
 
-use super::admission::{refused, Refusal};
+use super::admission::{refused, Newcomer, Refusal};
 use super::contract::ConnId;
 use super::node::{name, span};
 use super::standing::Presence;
@@ -33,13 +33,13 @@ pub(super) struct Wait {
 impl Scheduler {
     /// A life that is not known registers with a cluster that is complete: perhaps it has a place there.
     pub(super) fn come_back(&mut self, now: Time, conn: ConnId, register: Register) -> Result<(), Refusal> {
-        let newcomer = self.newcomer(now, &register);
+        let newcomer = Newcomer::of(&self.conductor, now, &register);
         let rank = newcomer.check_life()?;
         let Some(key) = newcomer.place_of(rank)? else {
             newcomer.check_id()?;
             return newcomer.check_complete();
         };
-        if let Some(node) = self.cluster.nodes.get_mut(key) {
+        if let Some(node) = self.conductor.cluster.nodes.get_mut(key) {
             node.abandoned.forget_earlier(); // somebody was started in this place
         }
         match self.entry(now, key, &register)? {
@@ -51,27 +51,27 @@ impl Scheduler {
 
     /// A newcomer is told when to register again, and let go.
     pub(super) fn let_wait(&mut self, conn: ConnId, Wait { time, reason, long }: Wait) {
-        let out = &mut self.cluster.out;
+        let out = &mut self.conductor.cluster.out;
         match long {
             true => out.warn(format!("not yet: {reason}")),
             false => out.note(format!("not yet: {reason}")),
         }
         let wait_ms = time.as_millis() as u64;
         out.send(conn, Message::NotYet(NotYet { wait_ms, reason, long }));
-        self.cluster.drop_connection(conn);
+        self.conductor.cluster.drop_connection(conn);
     }
 
     /// Whether this newcomer may have this place now, or has to wait.
     fn entry(&mut self, now: Time, key: u32, register: &Register) -> Result<Option<Wait>, Refusal> {
-        let (newcomer, node) = (self.newcomer(now, register), &self.cluster.nodes[&key]);
+        let (newcomer, node) = (Newcomer::of(&self.conductor, now, register), &self.conductor.cluster.nodes[&key]);
         match node.presence {
-            Presence::Left if !self.cluster.job.is_abandoned() => {
+            Presence::Left if !self.conductor.cluster.job.is_abandoned() => {
                 newcomer.check_id()?;
                 newcomer.check_complete().map(|()| None)
             }
             Presence::Member => self.challenge(now, key, register).map(Some),
             Presence::Left | Presence::Lost { .. } => {
-                if let Some(failure) = self.cluster.cannot_recover() {
+                if let Some(failure) = self.conductor.cluster.cannot_recover() {
                     return Err((failure.status, format!("{} comes back in vain: {failure}", name(register))));
                 }
                 let tokens = register.reentry.iter().flat_map(|reentry| &reentry.tokens);
@@ -94,7 +94,7 @@ impl Scheduler {
 
     /// Asks the present life of a node for a sign, and judges by it.
     pub(super) fn challenge(&mut self, now: Time, key: u32, register: &Register) -> Result<Wait, Refusal> {
-        let node = self.cluster.nodes.get_mut(key).expect("the caller has found it");
+        let node = self.conductor.cluster.nodes.get_mut(key).expect("the caller has found it");
         let asked = node.challenged.filter(|asked| now.since(*asked) < CHALLENGE);
         if asked.is_some_and(|asked| node.conn.is_some() && node.signs.heard > asked) {
             node.challenged = None;
@@ -107,7 +107,7 @@ impl Scheduler {
         let reason = format!("{} comes back, but {} may still live: it is asked", name(register), node.culprit());
         if asked.is_none() {
             node.challenged = Some(now);
-            self.detector.look_into(&mut self.cluster, now, key);
+            self.conductor.detector.look_into(&mut self.conductor.cluster, now, key);
         }
         Ok(Wait { time: ASK_AGAIN, reason, long: false })
     }
@@ -115,7 +115,7 @@ impl Scheduler {
     /// A new life takes a lost node's place; it takes part from the next epoch on.
     fn take_back(&mut self, now: Time, conn: ConnId, key: u32, mut register: Register) {
         register.forget_what_was_checked();
-        let cluster = &mut self.cluster;
+        let cluster = &mut self.conductor.cluster;
         let lost_since = cluster.nodes.get(&key).and_then(|node| node.presence.lost_since());
         let away = lost_since.map_or(Duration::ZERO, |since| now.since(since));
         let old_conn = cluster.nodes.replace_life(key, register);
@@ -130,16 +130,16 @@ impl Scheduler {
             cluster.drop_connection(old);
         }
         cluster.connections.belongs_to(conn, key);
-        self.store.gone(key);
-        self.groups.table.uses_again(key);
+        self.conductor.store.gone(key);
+        self.conductor.groups.table.uses_again(key);
         cluster.out.warn(line);
-        self.recovery.begin(cluster, now);
-        self.recover_if_complete(now);
+        self.conductor.recovery.begin(cluster, now);
+        self.conductor.recover_if_complete(now);
     }
 
     /// Whether this lost node goes on if it lives: another one was the first to be lost, and nobody has its place.
     pub(super) fn may_go_on(&self, key: u32) -> bool {
-        let cluster = &self.cluster;
+        let cluster = &self.conductor.cluster;
         let is_hoped = cluster.job.is_broken() && cluster.job.is_recoverable();
         is_hoped && !cluster.is_culprit(key) && !cluster.nodes[&key].is_back()
     }

@@ -1,13 +1,8 @@
-//! Revoked groups, and ranks that call different collectives. Tested in `revocation_test.rs`.
+//! Why a group is over, and what its members called in its newest collectives.
 
-use super::cluster::Cluster;
-use super::groups::Groups;
-use super::timers::HELD;
-use crate::error::{Failure, Status};
-use crate::types::{Call, GroupId, Time};
-use crate::wire::{GroupProgress, Message, Revoked};
+use crate::error::Failure;
+use crate::types::{Call, Time};
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 /// How many of a group's newest collectives are remembered for comparison.
 const CALLS_KEPT: usize = 1024;
@@ -40,7 +35,7 @@ pub(super) struct Revocation {
     pub(super) at: Time,
     pub(super) failure: Failure,
     /// Members whose program has gone on after it.
-    gone_on: BTreeSet<u32>,
+    pub(super) gone_on: BTreeSet<u32>,
 }
 
 impl Revocation {
@@ -48,85 +43,3 @@ impl Revocation {
         Revocation { at, failure, gone_on: BTreeSet::new() }
     }
 }
-
-impl Groups {
-    /// Keeps the first cause, and tells every member.
-    pub(super) fn revoke_group(&mut self, cluster: &mut Cluster, now: Time, group: GroupId, failure: Failure) {
-        // Its members are being asked what they called: that is the first cause, and is told soon.
-        let is_known = self.revoked.contains_key(&group) || self.disputes.contains_key(&group);
-        let Some(members) = self.table.members_of(group).filter(|_| !is_known) else { return };
-        cluster.out.warn(format!("{group} is revoked: {failure}"));
-        self.revoked.insert(group, Revocation::new(now, failure.clone()));
-        self.calls.remove(&group);
-        self.table.give_up(group);
-        for key in members {
-            cluster.send_to(key, Message::Revoked(Revoked { failure: failure.clone() }));
-        }
-    }
-
-    /// Revokes a group whose members do not want the same.
-    pub(super) fn disagree(&mut self, cluster: &mut Cluster, now: Time, group: GroupId, sequence: u64, cause: String) {
-        let failure = Failure {
-            status: Status::Mismatch,
-            culprit: None,
-            cause,
-            epoch: cluster.epoch,
-            group: Some(group),
-            sequence,
-        };
-        self.revoke_group(cluster, now, group, failure);
-    }
-
-    /// The cause of which a node's end is the consequence: one of its groups was revoked before it went. Not where that was
-    /// because somebody was missed, and that was this node, or a node that may be lost indeed; a node that is well was out of reach.
-    /// Nor where this node has gone on since it was told of a group that its program had made: for longer than the heartbeat
-    /// time-out, or with other groups.
-    pub(super) fn cause_before(&self, cluster: &Cluster, key: u32, gone: Time) -> Option<Failure> {
-        // Of a group that its program has made it may think little, and go on.
-        let patience = cluster.silence();
-        let may_be_why =
-            |revoked: &Revocation| gone.since(revoked.at) <= patience && !self.has_gone_on(cluster, key, revoked);
-        let led_to_it = |group: GroupId, revoked: &Revocation| {
-            revoked.at <= gone && (group <= GroupId::UNIVERSE || may_be_why(revoked))
-        };
-        let groups = self
-            .revoked
-            .iter()
-            .filter(|(group, revoked)| led_to_it(**group, revoked) && self.table.is_in(**group, key));
-        let groups = groups.filter(|(_, revoked)| revoked.failure.status != Status::Revoked);
-        let first = groups.map(|(_, revoked)| revoked).min_by_key(|revoked| revoked.at)?;
-        let missed = matches!(first.failure.status, Status::PeerLost | Status::Link);
-        match missed {
-            false => Some(first.failure.clone()),
-            true if cluster.is_well(first.failure.culprit.as_ref(), key) => {
-                Some(Failure { status: Status::Link, ..first.failure.clone() })
-            }
-            true => None,
-        }
-    }
-
-    /// What a node says of groups that are over.
-    pub(super) fn keep_gone_on(&mut self, key: u32, gone_on: &[GroupId]) {
-        for group in gone_on {
-            if let Some(revoked) = self.revoked.get_mut(group) {
-                revoked.gone_on.insert(key);
-            }
-        }
-    }
-
-    /// Whether this node's program has gone on since this group was over: its heartbeats say so, or that it has entered a
-    /// collective of a group that is not over, well after that.
-    fn has_gone_on(&self, cluster: &Cluster, key: u32, revoked: &Revocation) -> bool {
-        let Some(node) = cluster.nodes.get(&key) else { return false };
-        if revoked.gone_on.contains(&key) {
-            return true;
-        }
-        let entered = |(progress, told): &(GroupProgress, Time)| *told - Duration::from_millis(progress.age_ms);
-        let goes_on = |group: GroupId| !self.revoked.contains_key(&group);
-        node.course.progress.iter().any(|known| goes_on(known.0.group) && entered(known) > revoked.at + HELD)
-    }
-}
-
-#[cfg(test)]
-#[path = "revocation_test.rs"]
-pub(super) mod tests;

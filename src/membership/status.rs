@@ -35,20 +35,20 @@ pub(super) const CALLS_MAX: usize = 8;
 impl Scheduler {
     /// Tells the next part.
     pub(super) fn tell_status(&mut self, now: Time, conn: ConnId, query: &StatusQuery) {
-        let Some(known) = self.cluster.connections.get(conn) else { return };
-        if let Err((status, reason)) = may_be_told(&self.cluster, known, query) {
+        let Some(known) = self.conductor.cluster.connections.get(conn) else { return };
+        if let Err((status, reason)) = may_be_told(&self.conductor.cluster, known, query) {
             let line = format!("no status for {}: {reason}", known.address);
-            self.cluster.out.note(line);
-            return self.cluster.reject(conn, status, reason);
+            self.conductor.cluster.out.note(line);
+            return self.conductor.cluster.reject(conn, status, reason);
         }
-        let view = View { cluster: &self.cluster, groups: &self.groups, now };
-        let status = JobStatus { view, forming: &self.forming, recovery: &self.recovery };
+        let view = View { cluster: &self.conductor.cluster, groups: &self.conductor.groups, now };
+        let status = JobStatus { view, forming: &self.conductor.forming, recovery: &self.conductor.recovery };
         let (part, reading) = status.next_part(known.reading);
         let last = part.last;
-        self.cluster.connections.reads(conn, reading);
-        self.cluster.out.send_behind(Behind::Nothing, conn, Message::StatusPart(part));
+        self.conductor.cluster.connections.reads(conn, reading);
+        self.conductor.cluster.out.send_behind(Behind::Nothing, conn, Message::StatusPart(part));
         if last {
-            self.cluster.drop_connection(conn);
+            self.conductor.cluster.drop_connection(conn);
         }
     }
 }
@@ -207,11 +207,11 @@ impl JobStatus<'_> {
 impl Scheduler {
     /// Everything that this scheduler knows, but for its connections and when it is woken for them.
     pub(crate) fn all_but_connections(&self) -> String {
-        let cluster = &self.cluster;
+        let cluster = &self.conductor.cluster;
         let job = (&cluster.identity, &cluster.rules, cluster.started, &cluster.job, cluster.epoch, cluster.generation);
-        let nodes = (&self.forming, &cluster.nodes, &cluster.members, cluster.is_one_host);
-        let asked = (&self.groups, &self.stragglers, &self.store, &cluster.out.promises);
-        let next = (&self.recovery, &self.detector, cluster.out.queued());
+        let nodes = (&self.conductor.forming, &cluster.nodes, &cluster.table);
+        let asked = (&self.conductor.groups, &self.conductor.stragglers, &self.conductor.store, &cluster.out.promises);
+        let next = (&self.conductor.recovery, &self.conductor.detector, cluster.out.queued());
         format!("{job:?} {nodes:?} {asked:?} {next:?}")
     }
 }

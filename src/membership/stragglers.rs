@@ -5,7 +5,7 @@ use super::cluster::Cluster;
 use super::groups::Groups;
 use super::node::Node;
 use super::standing::Presence;
-use super::timers::Due;
+use super::timers::{Due, PATIENCE};
 use crate::types::{GroupId, Time};
 use crate::wire::{
     Absence, AbsenceState, Absent, GroupProgress, Message, MessageWait, StatusGroup, WhereAre, WAITS_AFTER,
@@ -13,8 +13,6 @@ use crate::wire::{
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// How long those who are asked may take.
-pub(super) const PATIENCE: Duration = Duration::from_millis(100);
 /// How many absent members an answer lists.
 pub(super) const LISTED_MAX: usize = 8;
 /// How many different questions are open at once; beyond that the answer is what is known.

@@ -104,7 +104,7 @@ impl Cluster {
 
     /// Follows the suspicions from a node whose loss is confirmed to the one that is the cause, if that is known yet.
     pub(super) fn find_culprit(&self, now: Time, key: u32) -> Search {
-        let has_waited = now.since(self.gone_since(key)) >= self.silence() * 2;
+        let has_waited = now.since(self.nodes.gone_since(key)) >= self.silence() * 2;
         match self.nodes.abandoned_earlier(key) {
             Some(first) if self.nodes.is_confirmed_lost(first) => return Search::Culprit(first),
             Some(_) if !has_waited => return Search::Again(now + LOOK_AGAIN),
@@ -117,7 +117,7 @@ impl Cluster {
             }
             if let Some(start) = chain.iter().position(|known| *known == blamed) {
                 // They blame each other: the one that went first.
-                let first = chain[start..].iter().copied().min_by_key(|known| (self.gone_since(*known), *known));
+                let first = chain[start..].iter().copied().min_by_key(|known| (self.nodes.gone_since(*known), *known));
                 return Search::Culprit(first.unwrap_or(key));
             }
             chain.push(blamed);
@@ -141,7 +141,7 @@ impl Cluster {
     fn blames(&self, now: Time, key: u32) -> Option<u32> {
         let node = self.nodes.get(&key)?;
         node.evidence.confirmed_lost.as_ref()?;
-        let (gone, silence) = (self.gone_since(key), self.silence());
+        let (gone, silence) = (self.nodes.gone_since(key), self.silence());
         let mut gone_too = None;
         for suspicion in node.suspicions.iter().filter(|suspicion| gone.since(suspicion.at) < silence) {
             if self.is_cleared(now, suspicion) {
@@ -153,11 +153,6 @@ impl Cluster {
             gone_too = gone_too.or(Some(suspicion.peer));
         }
         gone_too
-    }
-
-    /// Since when a node whose loss is confirmed has been gone: its connection ended, or it was last heard.
-    pub(super) fn gone_since(&self, key: u32) -> Time {
-        self.nodes.get(&key).map_or(Time(0), |node| node.detached.as_ref().map_or(node.signs.heard, |gone| gone.since))
     }
 }
 

@@ -236,17 +236,18 @@ pub(crate) struct Seat<'a> {
 impl Scheduler {
     /// How many groups that were made are still in use.
     pub(crate) fn groups_kept(&self) -> usize {
-        self.groups.table.kept()
+        self.conductor.groups.table.kept()
     }
 
     /// Whether this node, by its index, counts as using this group that was made.
     pub(crate) fn counts_as_using(&self, node: u32, group: GroupId) -> bool {
-        self.groups.table.uses(node, group)
+        self.conductor.groups.table.uses(node, group)
     }
 
     /// Everybody who has a place.
     pub(crate) fn seats(&self) -> impl Iterator<Item = Seat<'_>> {
-        self.cluster
+        self.conductor
+            .cluster
             .nodes
             .values()
             .map(|node| Seat { register: &node.register, rank: node.place.map(|place| place.rank) })

@@ -11,6 +11,9 @@ use std::time::Duration;
 /// this time of its loss, or a launcher of its end, may have crossed it on the way.
 pub(super) const HELD: Duration = Duration::from_millis(150);
 
+/// How long the nodes that are asked may take.
+pub(super) const PATIENCE: Duration = Duration::from_millis(100);
+
 /// What is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Due {
