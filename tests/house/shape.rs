@@ -27,12 +27,16 @@ pub struct Large {
 pub const FIELDS_MAX: usize = 15;
 pub const METHODS_MAX: usize = 40;
 
-/// `runtime/links` for a file there; `wire` for one of `src/wire`. Files right in `src/runtime` are tests, or list the rooms.
+/// `runtime/links` for a file there; `wire` for one of `src/wire`; `bin/muster/run` for one of the launcher's. Files right in `src/runtime` are tests, or list the rooms.
 pub fn room_of(path: &str) -> String {
     let inside = path.strip_prefix("src/").unwrap_or(path);
     let parts: Vec<&str> = inside.split('/').collect();
-    let deep = matches!(parts[0], "runtime" | "bin") && parts.len() > 2;
-    parts[..parts.len().min(if deep { 3 } else { 2 }) - 1].join("/")
+    let depth = match parts[0] {
+        "runtime" if parts.len() > 2 => 3,
+        "bin" => 4,
+        _ => 2,
+    };
+    parts[..parts.len().min(depth) - 1].join("/")
 }
 
 /// The file that holds the longest part of a name, if one of these does.
@@ -43,7 +47,7 @@ fn file_of(parts: &[String], files: &BTreeMap<String, String>) -> Option<String>
 }
 
 fn product(sources: &[Source]) -> impl Iterator<Item = &Source> {
-    sources.iter().filter(|source| !source.is_test() && source.room() != "bin")
+    sources.iter().filter(|source| !source.is_test())
 }
 
 fn files(sources: &[Source]) -> BTreeMap<String, String> {

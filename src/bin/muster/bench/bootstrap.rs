@@ -13,7 +13,7 @@ use std::time::Instant;
 /// What each of the processes is told to do.
 const PART: &str = "--part";
 
-struct Options {
+struct BootstrapOptions {
     worker_num: u32,
     iterations: u32,
     format: Format,
@@ -64,8 +64,8 @@ pub fn command(words: Vec<OsString>) -> Result<(), Ended> {
     Ok(())
 }
 
-fn parse(words: &Words) -> Result<Options, String> {
-    Ok(Options {
+fn parse(words: &Words) -> Result<BootstrapOptions, String> {
+    Ok(BootstrapOptions {
         worker_num: count(words, "worker_num", 8, 1024)? as u32,
         iterations: count(words, "iters", 5, 1000)? as u32,
         format: format(words)?,

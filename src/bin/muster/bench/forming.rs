@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const LOOK: Duration = Duration::from_millis(2);
 const MOST_PROCESSES: u64 = 64;
 
-struct Options {
+struct FormingOptions {
     nodes: u32,
     processes: u32,
     iterations: u32,
@@ -80,9 +80,9 @@ pub fn command(words: Vec<OsString>) -> Result<(), Ended> {
     Ok(())
 }
 
-fn parse(words: &Words) -> Result<Options, String> {
+fn parse(words: &Words) -> Result<FormingOptions, String> {
     let nodes = count(words, "nodes", 1000, NODES_LIMIT)? as u32;
-    Ok(Options {
+    Ok(FormingOptions {
         nodes,
         processes: (count(words, "processes", 2, MOST_PROCESSES)? as u32).min(nodes),
         iterations: count(words, "iters", 1, 1000)? as u32,
@@ -90,7 +90,7 @@ fn parse(words: &Words) -> Result<Options, String> {
     })
 }
 
-fn report(options: &Options, found: &[Figures]) -> String {
+fn report(options: &FormingOptions, found: &[Figures]) -> String {
     let median = |figure: &dyn Fn(&Figures) -> f64| {
         let mut figures: Vec<f64> = found.iter().map(figure).collect();
         figures.sort_by(f64::total_cmp);
@@ -238,12 +238,12 @@ fn this_program() -> Result<Command, String> {
     Ok(command)
 }
 
-fn once(options: &Options) -> Result<Figures, String> {
+fn once(options: &FormingOptions) -> Result<Figures, String> {
     let mut scheduler = SchedulerProcess::start(options.nodes)?;
     form(options, &mut scheduler).map_err(|why| why + &scheduler.last_words())
 }
 
-fn form(options: &Options, scheduler: &mut SchedulerProcess) -> Result<Figures, String> {
+fn form(options: &FormingOptions, scheduler: &mut SchedulerProcess) -> Result<Figures, String> {
     scheduler.await_serving().map_err(|error| format!("the scheduler does not serve: {error}"))?;
     let (before_kib, computed) = (scheduler.resident_kib()?, scheduler.computed_s()?);
     let (tell, told) = mpsc::channel();
@@ -277,7 +277,7 @@ struct Told {
     ranks: Vec<u32>,
 }
 
-fn start_part(options: &Options, index: u32, to: SocketAddr, tell: &Sender<String>) -> Result<Started, String> {
+fn start_part(options: &FormingOptions, index: u32, to: SocketAddr, tell: &Sender<String>) -> Result<Started, String> {
     let border = |index: u32| (u64::from(options.nodes) * u64::from(index) / u64::from(options.processes)) as u32;
     let mut command = this_program()?;
     command.args(["bench", "forming", PART, &index.to_string()]);

@@ -1,7 +1,7 @@
 //! Tells the scheduler of workers that have ended: of a process on another host it sees no more than a connection that ends.
 //! And, once this launcher has given up with restarts, that nobody comes back: else the others would wait for it.
 //!
-//! Contract: [`Witness::saw`] and [`Witness::gives_up`] return at once. A thread, which exists from the first word on,
+//! Contract: [`ExitReport::saw`] and [`ExitReport::gives_up`] return at once. A thread, which exists from the first word on,
 //! carries the words one by one. Each takes a connection of its own, and [`PATIENCE`] at most, the look-up of the
 //! scheduler's name included. What takes longer is dropped, and so is what finds no scheduler: the end of the worker's
 //! connection tells the same, only later. The run's end alone waits for what was said last, and no longer than that.
@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// See the module.
-pub struct Witness {
+pub struct ExitReport {
     host_id: Option<String>,
     scheduler: (String, u16),
     thread: Option<Thread>,
@@ -46,11 +46,11 @@ struct Thread {
     end: Receiver<()>,
 }
 
-impl Witness {
+impl ExitReport {
     /// Of workers that found `host_id` in their environment, for the scheduler at this address. Has no thread yet.
-    pub fn new(host_id: Option<String>, scheduler: (String, u16)) -> Witness {
+    pub fn new(host_id: Option<String>, scheduler: (String, u16)) -> ExitReport {
         let (lives, launches, abandoned) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
-        Witness { host_id, scheduler, thread: None, lives, launches, abandoned }
+        ExitReport { host_id, scheduler, thread: None, lives, launches, abandoned }
     }
 
     /// This child's process, a worker's that has not been reaped yet, has ended. It knew itself by `launch`.
@@ -87,7 +87,7 @@ impl Witness {
             let ((words, said), (ends, end)) = (channel(), channel::<()>());
             let (host, port) = self.scheduler.clone();
             // Without a thread nobody takes what is sent.
-            let _ = std::thread::Builder::new().name("muster-witness".to_owned()).spawn(move || {
+            let _ = std::thread::Builder::new().name("muster-report".to_owned()).spawn(move || {
                 carry(&said, &host, port);
                 drop(ends);
             });
@@ -152,8 +152,8 @@ mod tests {
     use std::io::Read;
     use std::net::TcpListener;
 
-    fn here(port: u16) -> Witness {
-        Witness::new(Some("rack-1".to_owned()), ("127.0.0.1".to_owned(), port))
+    fn here(port: u16) -> ExitReport {
+        ExitReport::new(Some("rack-1".to_owned()), ("127.0.0.1".to_owned(), port))
     }
 
     /// The next word that comes, over a connection that then ends.
@@ -183,12 +183,12 @@ mod tests {
     #[test]
     fn it_names_the_process_as_that_registers() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut witness = here(listener.local_addr().unwrap().port());
+        let mut exit_report = here(listener.local_addr().unwrap().port());
         let this = std::process::id();
-        witness.saw(0, this as i32, known_by(1), Ending::Exit(0)); // not told of
-        witness.saw(0, this as i32, known_by(2), Ending::Signal(9));
-        witness.saw(0, this as i32, known_by(3), Ending::Exit(3));
-        witness.finish();
+        exit_report.saw(0, this as i32, known_by(1), Ending::Exit(0)); // not told of
+        exit_report.saw(0, this as i32, known_by(2), Ending::Signal(9));
+        exit_report.saw(0, this as i32, known_by(3), Ending::Exit(3));
+        exit_report.finish();
         let (killed, exited) = (end_heard(&listener), end_heard(&listener));
         let own = Process { pid: this, start_ticks: host::own_start_ticks(), pid_namespace: host::pid_namespace() };
         assert_ne!(own.start_ticks, 0);
@@ -217,15 +217,15 @@ mod tests {
     #[test]
     fn a_place_is_given_up_once_and_by_all_its_lives() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut witness = here(listener.local_addr().unwrap().port());
+        let mut exit_report = here(listener.local_addr().unwrap().port());
         let pids = [std::process::id(), std::os::unix::process::parent_id()];
         for (life, pid) in (1..).zip(pids) {
-            witness.saw(2, pid as i32, known_by(life), Ending::Exit(0));
+            exit_report.saw(2, pid as i32, known_by(life), Ending::Exit(0));
         }
-        witness.gives_up([1, 2]); // of the other no process has ended
-        witness.saw(3, pids[0] as i32, known_by(3), Ending::Exit(0));
-        witness.gives_up([1, 2, 3]);
-        witness.finish();
+        exit_report.gives_up([1, 2]); // of the other no process has ended
+        exit_report.saw(3, pids[0] as i32, known_by(3), Ending::Exit(0));
+        exit_report.gives_up([1, 2, 3]);
+        exit_report.finish();
         let lives = [known_by(1), known_by(2)];
         for (processes, launches) in [(pids.map(of).to_vec(), lives.to_vec()), (vec![of(pids[0])], vec![known_by(3)])] {
             match heard(&listener) {
@@ -241,11 +241,11 @@ mod tests {
 
     #[test]
     fn of_a_place_with_many_lives_the_newest_are_kept() {
-        let mut witness = here(1);
+        let mut exit_report = here(1);
         for pid in 0..GIVEN_UP_MAX + 5 {
-            witness.saw(0, 2_000_000_000 + pid as i32, known_by(1), Ending::Exit(0));
+            exit_report.saw(0, 2_000_000_000 + pid as i32, known_by(1), Ending::Exit(0));
         }
-        let pids: Vec<u32> = witness.lives(0).iter().map(|process| process.pid).collect();
+        let pids: Vec<u32> = exit_report.lives(0).iter().map(|process| process.pid).collect();
         assert_eq!((pids.len(), pids[0]), (GIVEN_UP_MAX, 2_000_000_005));
     }
 }

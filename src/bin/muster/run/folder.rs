@@ -11,8 +11,8 @@
 //!
 //! Where a file system has no locks a warning says so, and nobody is refused.
 
-use super::children::Part;
 use super::parse::RunOptions;
+use super::part::Part;
 use crate::voice::Voice;
 use muster::net::host;
 use std::fs::{File, OpenOptions, TryLockError};

@@ -5,13 +5,14 @@
 //! decides everything. Children that have ended stay zombies until the end, or until the next life has begun, so that the
 //! number of their group can't come to mean another.
 
-use super::children::{self, Child, Launch, Part};
-use super::exit_report::Witness;
+use super::children::{self, Child, Launch};
+use super::exit_report::ExitReport;
 use super::parse::RunOptions;
-use super::restart_check::{Answer, Inquiry, GONE_AFTER, LOOK_AGAIN};
+use super::part::Part;
+use super::restart_check::{Answer, RestartCheck, GONE_AFTER, LOOK_AGAIN};
 use super::summary;
 use super::supervise::{Action, Supervisor, Verdict, Whom, OVER};
-use super::unclean_exits::Deserters;
+use super::unclean_exits::UncleanExits;
 use crate::code;
 use crate::status::ask::ask;
 use crate::sys::{self, Ending};
@@ -69,9 +70,9 @@ struct Run<'a, 'b> {
     voice: &'a Voice,
     children: Vec<Child>,
     supervisor: Supervisor,
-    deserters: Deserters,
-    witness: Witness,
-    inquiry: Inquiry,
+    unclean_exits: UncleanExits,
+    exit_report: ExitReport,
+    restart_check: RestartCheck,
     began: Instant,
     max_restarts: u32,
     scheduler: (String, u16),
@@ -93,17 +94,18 @@ pub fn join(
     let address = (options.master_addr.clone(), launch.port());
     let is_here = schedulers.contains(&true);
     let supervisor = Supervisor::new(schedulers, options.all_here(), max_restarts);
-    let witness = Witness::new(host_id(), address.clone());
-    let (deserters, inquiry) = (Deserters::new(address.clone()), Inquiry::new(address.clone(), !is_here));
+    let exit_report = ExitReport::new(host_id(), address.clone());
+    let (unclean_exits, restart_check) =
+        (UncleanExits::new(address.clone()), RestartCheck::new(address.clone(), !is_here));
     let (began, scheduler, never_formed) = (Instant::now(), address, false);
     let mut run = Run {
         launch,
         voice,
         children,
         supervisor,
-        deserters,
-        witness,
-        inquiry,
+        unclean_exits,
+        exit_report,
+        restart_check,
         began,
         max_restarts,
         scheduler,
@@ -114,7 +116,7 @@ pub fn join(
         return Err(error);
     }
     let outcome = run.outcome(named);
-    run.witness.finish();
+    run.exit_report.finish();
     Ok(outcome)
 }
 
@@ -149,7 +151,7 @@ impl Run<'_, '_> {
         for (index, ending) in ended {
             let now = self.began.elapsed();
             if self.children[index].part != Part::Scheduler {
-                self.witness.saw(index, self.children[index].pid, self.children[index].launch, ending);
+                self.exit_report.saw(index, self.children[index].pid, self.children[index].launch, ending);
             }
             self.supervisor.ended(index, ending, now);
             if self.children[index].part == Part::Scheduler && self.supervisor.is_over() {
@@ -158,18 +160,18 @@ impl Run<'_, '_> {
                 self.voice.say(words);
             }
             if self.max_restarts > 0 && ending == Ending::Exit(0) && self.children[index].part != Part::Scheduler {
-                self.deserters.doubt(index, now);
+                self.unclean_exits.doubt(index, now);
             }
         }
-        let lives = |index| self.witness.lives(index);
-        for index in self.deserters.look(&self.children, lives, self.began.elapsed()) {
+        let lives = |index| self.exit_report.lives(index);
+        for index in self.unclean_exits.look(&self.children, lives, self.began.elapsed()) {
             self.supervisor.deserted(index, self.began.elapsed());
         }
         // Without restarts, the one that started this launcher may start it again.
         if self.max_restarts > 0 && self.supervisor.gives_up() {
             let is_worker = |index: &usize| self.children[*index].part != Part::Scheduler;
             let ended = (0..self.children.len()).filter(is_worker).filter(|index| !self.supervisor.runs(*index));
-            self.witness.gives_up(ended);
+            self.exit_report.gives_up(ended);
         }
         has_ended
     }
@@ -209,9 +211,9 @@ impl Run<'_, '_> {
     /// Starts these workers again, unless the job is over; some of them only later, when that is known.
     fn start_if_it_goes_on(&mut self, due: Vec<usize>) {
         let now = self.began.elapsed();
-        let (about, answer) = self.inquiry.look(&due, now);
+        let (about, answer) = self.restart_check.look(&due, now);
         let (told, not_yet): (Vec<usize>, Vec<usize>) = due.into_iter().partition(|index| about.contains(index));
-        not_yet.into_iter().for_each(|index| self.supervisor.put_off(index, self.inquiry.looks_at()));
+        not_yet.into_iter().for_each(|index| self.supervisor.put_off(index, self.restart_check.looks_at()));
         let Some(first) = told.first().copied() else { return };
         let why = match answer {
             Answer::Aborted(why) => why,
@@ -252,7 +254,7 @@ impl Run<'_, '_> {
     }
 
     fn patience(&self) -> Option<Duration> {
-        let deadline = self.supervisor.deadline().into_iter().chain(self.deserters.deadline()).min();
+        let deadline = self.supervisor.deadline().into_iter().chain(self.unclean_exits.deadline()).min();
         deadline.map(|deadline| deadline.saturating_sub(self.began.elapsed()))
     }
 

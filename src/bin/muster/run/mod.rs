@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`options`] | the options, once |
 //! | [`parse`] | words become validated options |
+//! | [`part`] | what a child is in the job |
 //! | [`program`] | which file a task names |
 //! | [`master`] | whether the scheduler belongs here, and its listener |
 //! | [`hccl`] | what the environment says for HCCL |
@@ -37,6 +38,7 @@ mod lives;
 mod master;
 pub mod options;
 mod parse;
+mod part;
 mod program;
 mod question;
 mod recovery;
@@ -52,9 +54,10 @@ use crate::cli::help;
 use crate::cli::words::Asked;
 use crate::voice::Voice;
 use crate::{code, sys};
-use children::{Child, Launch, Meeting, Part};
+use children::{Child, Launch, Meeting};
 use join::Signals;
 use parse::{RunOptions, Tail};
+use part::Part;
 use std::ffi::OsString;
 use std::io;
 use std::net::TcpListener;

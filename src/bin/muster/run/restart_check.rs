@@ -10,7 +10,7 @@
 //! host has refused for [`GONE_AFTER`] the run is over, and a worker that was started again would wait in `muster_init` for
 //! nobody.
 //!
-//! Contract: [`Inquiry::look`] returns at once, for a thread asks. One question is under way at a time, about all who wait to be
+//! Contract: [`RestartCheck::look`] returns at once, for a thread asks. One question is under way at a time, about all who wait to be
 //! started as it begins: a worker that ends later may have ended because the job was aborted meanwhile. Tested in
 //! `restart_check_test.rs`, and with real processes by `tests/python/test_restarts.py` and `test_hosts.py`.
 
@@ -44,7 +44,7 @@ pub enum Answer {
 }
 
 /// See the module.
-pub struct Inquiry {
+pub struct RestartCheck {
     scheduler: (String, u16),
     /// The scheduler runs on another host.
     is_elsewhere: bool,
@@ -52,14 +52,14 @@ pub struct Inquiry {
     asked: Option<Question<Answer>>,
 }
 
-impl Inquiry {
+impl RestartCheck {
     /// Of the scheduler at this address.
-    pub fn new(scheduler: (String, u16), is_elsewhere: bool) -> Inquiry {
-        Inquiry { scheduler, is_elsewhere, refused_since: None, asked: None }
+    pub fn new(scheduler: (String, u16), is_elsewhere: bool) -> RestartCheck {
+        RestartCheck { scheduler, is_elsewhere, refused_since: None, asked: None }
     }
 
     /// These have ended and are to be started again now. Gives the answer if there is one, and the workers that it is
-    /// about. A worker that is not among them waits until [`looks_at`](Inquiry::looks_at).
+    /// about. A worker that is not among them waits until [`looks_at`](RestartCheck::looks_at).
     pub fn look(&mut self, due: &[usize], now: Duration) -> (Vec<usize>, Answer) {
         let (about, answer) = match Question::look(&mut self.asked, now) {
             Some((about, answer)) => (about, self.weigh(answer.unwrap_or(Answer::Silence), now)),

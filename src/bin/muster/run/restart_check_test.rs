@@ -10,10 +10,10 @@ use std::net::{TcpListener, TcpStream};
 const START: Duration = Duration::from_secs(7);
 
 /// A scheduler that says nothing of itself, and who asks it.
-fn asked() -> (TcpListener, Inquiry) {
+fn asked() -> (TcpListener, RestartCheck) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = ("127.0.0.1".to_owned(), listener.local_addr().unwrap().port());
-    (listener, Inquiry::new(address, false))
+    (listener, RestartCheck::new(address, false))
 }
 
 /// The next question's connection.
@@ -46,7 +46,7 @@ fn tell(mut stream: TcpStream, status: Option<Status>) {
 }
 
 /// Looks until there is an answer, and gives that with the workers that it is about.
-fn answer(inquiry: &mut Inquiry, due: &[usize]) -> (Vec<usize>, Answer) {
+fn answer(inquiry: &mut RestartCheck, due: &[usize]) -> (Vec<usize>, Answer) {
     let until = Instant::now() + Duration::from_secs(20);
     while Instant::now() < until {
         let (about, answer) = inquiry.look(due, START);
@@ -130,7 +130,7 @@ fn one_that_stands_still_is_waited_for_in_vain_and_not_for_long() {
 fn a_port_on_another_host_that_refuses_for_long_is_gone() {
     let ms = Duration::from_millis;
     for is_elsewhere in [true, false] {
-        let mut inquiry = Inquiry::new(("127.0.0.1".to_owned(), 1), is_elsewhere);
+        let mut inquiry = RestartCheck::new(("127.0.0.1".to_owned(), 1), is_elsewhere);
         let gone = if is_elsewhere { Answer::Gone } else { Answer::Refused };
         for (answer, now, told) in [
             (Answer::Refused, 1000, Answer::Refused),

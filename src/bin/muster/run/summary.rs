@@ -1,6 +1,7 @@
 //! What is said when a run has failed: the first failure first, with what its log has to say, then the others.
 
-use super::children::{Child, Part, NEXT_LIFE};
+use super::children::{Child, NEXT_LIFE};
+use super::part::Part;
 use super::supervise::{exit_code, Verdict};
 use crate::code;
 use crate::scheduler::LAST_WORDS;

@@ -454,8 +454,8 @@ impl Supervisor {
         failures.extend(self.cut_short.iter().filter(|child| Some(**child) != named));
         let Some(gives_code) = failures.first().copied() else { return Verdict::Success };
         // To end well without leaving the cluster is a failure too, which only the scheduler sees.
-        let deserter = named.filter(|child| ending(*child) == Some(Ending::Exit(0)));
-        let first = deserter.unwrap_or(gives_code);
+        let unclean = named.filter(|child| ending(*child) == Some(Ending::Exit(0)));
+        let first = unclean.unwrap_or(gives_code);
         Verdict::Failed { first, gives_code, then: failures.into_iter().filter(|child| *child != first).collect() }
     }
 }

@@ -531,7 +531,7 @@ fn the_users_signal_ends_all_restarts() {
 }
 
 #[test]
-fn a_deserter_is_a_loss() {
+fn an_unclean_exit_is_a_loss() {
     let mut job = returning(1);
     assert!(job.ends(2, Ending::Exit(0)).actions().is_empty());
     job.supervisor.deserted(2, job.now);

@@ -23,7 +23,7 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(1
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Those who ended with code 0, and what is asked about them.
-pub struct Deserters {
+pub struct UncleanExits {
     scheduler: (String, u16),
     doubtful: Vec<usize>,
     /// When to ask next, and how long the pause after that is.
@@ -32,11 +32,11 @@ pub struct Deserters {
     asked: Option<Question<Vec<StatusNode>>>,
 }
 
-impl Deserters {
+impl UncleanExits {
     /// Nobody yet; the scheduler at this address knows.
-    pub fn new(scheduler: (String, u16)) -> Deserters {
+    pub fn new(scheduler: (String, u16)) -> UncleanExits {
         let (asks_at, pause) = (Duration::ZERO, PAUSES[0]);
-        Deserters { scheduler, doubtful: Vec::new(), asks_at, pause, asked: None }
+        UncleanExits { scheduler, doubtful: Vec::new(), asks_at, pause, asked: None }
     }
 
     /// This worker has ended with code 0.

@@ -1,4 +1,4 @@
-use super::super::children::Part;
+use super::super::part::Part;
 use super::super::question::LOOKS;
 use super::*;
 use muster::error::Culprit;
@@ -63,7 +63,7 @@ fn only_a_place_of_its_own_that_is_neither_left_nor_waits_is_awaited() {
 /// What is found of a worker whose scheduler answers with this. Each look is at a time of its own.
 fn found(answer: Option<StatusPart>) -> Vec<usize> {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut deserters = Deserters::new(("127.0.0.1".to_owned(), listener.local_addr().unwrap().port()));
+    let mut deserters = UncleanExits::new(("127.0.0.1".to_owned(), listener.local_addr().unwrap().port()));
     let children = [child(0, 70), child(1, 71)];
     let lives = [[life(70)], [life(71)]];
     assert_eq!(deserters.deadline(), None);
@@ -106,7 +106,7 @@ fn the_scheduler_says_who_is_awaited() {
 #[test]
 fn it_is_asked_ever_more_seldom() {
     let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let mut deserters = Deserters::new(("127.0.0.1".to_owned(), gone));
+    let mut deserters = UncleanExits::new(("127.0.0.1".to_owned(), gone));
     deserters.doubt(0, Duration::ZERO);
     let mut asked = Vec::new();
     for _ in 0..8 {

@@ -1,0 +1,50 @@
+//! What a child is in the job.
+
+use std::fmt;
+
+/// What a child is in the job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The scheduler.
+    Scheduler,
+    /// A worker: its index on this host, and its rank where that is known.
+    Worker {
+        /// From 0 on this host.
+        index: u32,
+        /// In the cluster.
+        rank: Option<u32>,
+    },
+}
+
+impl Part {
+    /// The number in the name of its log: its rank, or its index on this host where the rank isn't known.
+    pub fn number(self) -> Option<u32> {
+        match self {
+            Part::Scheduler => None,
+            Part::Worker { index, rank } => Some(rank.unwrap_or(index)),
+        }
+    }
+
+    /// Its rank, where that is known.
+    pub fn rank(self) -> Option<u32> {
+        match self {
+            Part::Scheduler => None,
+            Part::Worker { rank, .. } => rank,
+        }
+    }
+
+    /// The name of its log.
+    pub fn log_name(self) -> String {
+        self.number().map_or_else(|| "scheduler.log".to_owned(), |number| format!("worker_{number}.log"))
+    }
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Part::Scheduler => f.write_str("the scheduler"),
+            Part::Worker { rank: Some(rank), .. } => write!(f, "worker {rank}"),
+            Part::Worker { index, rank: None } => write!(f, "local worker {index}"),
+        }
+    }
+}
