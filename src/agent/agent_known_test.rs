@@ -100,7 +100,7 @@ fn what_needs_the_scheduler_waits_for_it_and_is_asked_on_each_connection_until_i
     let mut bench = joined(1);
     bench.feed(Input::Closed("reset".to_owned()));
     let wish = GroupWish::Ranks(vec![0]);
-    let group = MakeGroup { parent: GroupId::WORLD, nth: 1, sequence: 1, history: 0, wish };
+    let group = MakeGroup { parent: GroupId::WORLD, nth: 1, sequence: 1, digest: 0, wish };
     bench.command(Command::MakeGroup(group.clone()));
     bench.command(Command::Locate(1, 2000));
     bench.command(Command::Recover(true));

@@ -41,7 +41,7 @@ fn store_requests_end_a_heartbeat_timeout_after_the_scheduler_was_heard_last() {
 
 fn make(nth: u64) -> Command {
     let wish = GroupWish::Ranks(vec![0]);
-    Command::MakeGroup(MakeGroup { parent: GroupId::WORLD, nth, sequence: nth, history: 0, wish })
+    Command::MakeGroup(MakeGroup { parent: GroupId::WORLD, nth, sequence: nth, digest: 0, wish })
 }
 
 fn not_made(bench: &Bench) -> Vec<(GroupId, u64, Status, String)> {

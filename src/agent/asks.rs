@@ -20,7 +20,7 @@ pub(super) struct Asks {
     revoked: BTreeMap<Option<GroupId>, Failure>,
     where_are: BTreeMap<Ask, (GroupId, u64, Option<u32>)>,
     locates: BTreeMap<Ask, u32>,
-    makings: BTreeMap<(GroupId, u64), MakeGroup>,
+    creations: BTreeMap<(GroupId, u64), MakeGroup>,
     /// Freed, and the scheduler has not said that this is kept. Never more than the groups that this node had at one time: no
     /// other is made before that is said, for both come in the order in which they are durable.
     freed: BTreeSet<GroupId>,
@@ -65,7 +65,7 @@ impl Asks {
     pub(super) fn revoked(&mut self, failure: Failure) -> Option<Event> {
         self.revokes.remove(&failure.group);
         // What was to be made of it will not be.
-        self.makings.retain(|(parent, _), _| Some(*parent) != failure.group);
+        self.creations.retain(|(parent, _), _| Some(*parent) != failure.group);
         if self.revoked.contains_key(&failure.group) {
             return None;
         }
@@ -100,24 +100,24 @@ impl Asks {
     }
 
     pub(super) fn make_group(&mut self, wanted: MakeGroup) -> Message {
-        self.makings.insert((wanted.parent, wanted.nth), wanted.clone());
+        self.creations.insert((wanted.parent, wanted.nth), wanted.clone());
         Message::MakeGroup(wanted)
     }
 
     /// A group is made; once for each that was asked for.
     pub(super) fn made(&mut self, made: GroupMade) -> Option<Event> {
-        self.makings.remove(&(made.parent, made.nth)).map(|_| Event::GroupMade(made))
+        self.creations.remove(&(made.parent, made.nth)).map(|_| Event::GroupMade(made))
     }
 
     /// Whether a group is to be made.
     pub(super) fn makes_groups(&self) -> bool {
-        !self.makings.is_empty()
+        !self.creations.is_empty()
     }
 
     /// Nobody makes them any more: each fails with this.
     pub(super) fn make_no_groups(&mut self, error: &Error) -> Vec<Event> {
-        let makings = std::mem::take(&mut self.makings);
-        makings.into_keys().map(|(parent, nth)| Event::NotMade(parent, nth, error.clone())).collect()
+        let creations = std::mem::take(&mut self.creations);
+        creations.into_keys().map(|(parent, nth)| Event::NotMade(parent, nth, error.clone())).collect()
     }
 
     pub(super) fn free_group(&mut self, group: GroupId) -> Message {
@@ -183,7 +183,7 @@ impl Asks {
     pub(super) fn broken(&mut self, recovery: bool) {
         self.suspects.clear();
         self.revokes.clear();
-        self.makings.clear();
+        self.creations.clear();
         self.recover.take_if(|_| !recovery);
         self.abort.take_if(|_| !recovery);
     }
@@ -201,14 +201,14 @@ impl Asks {
             Message::WhereAre(WhereAre { query: *ask, group: *group, sequence: *sequence, about: *about })
         });
         let locates = self.locates.values().map(|index| Message::Locate(Locate { index: *index }));
-        let makings = self.makings.values().map(|wanted| Message::MakeGroup(wanted.clone()));
+        let creations = self.creations.values().map(|wanted| Message::MakeGroup(wanted.clone()));
         let recover = self.recover.iter().map(|wish| Message::Recover(wish.clone()));
         abort
             .chain(suspects)
             .chain(revokes)
             .chain(where_are)
             .chain(locates)
-            .chain(makings)
+            .chain(creations)
             .chain(freed)
             .chain(recover)
             .collect()

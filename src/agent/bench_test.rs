@@ -85,7 +85,7 @@ pub(super) fn formed(instance: u8, epoch: u64) -> Formed {
             store_value_max: 16 << 20,
         },
         restarts: 0,
-        makings: Vec::new(),
+        creations: Vec::new(),
         members: wire::Members::new(vec![Arc::new(member)]),
     }
 }

@@ -133,8 +133,7 @@ fn who_leaves_then_leaves_this_run_and_not_the_job() {
     let wish = GroupWish::Ranks(vec![0, 2]);
     for conn in 0..4 {
         let wish = wish.clone();
-        bench
-            .say(conn, Message::MakeGroup(MakeGroup { parent: GroupId::WORLD, nth: 1, sequence: 1, history: 0, wish }));
+        bench.say(conn, Message::MakeGroup(MakeGroup { parent: GroupId::WORLD, nth: 1, sequence: 1, digest: 0, wish }));
     }
     lose(&mut bench);
     gives_up(&mut bench, &[1], "there");

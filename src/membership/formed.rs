@@ -7,7 +7,7 @@ use super::member_table::MemberTable;
 use super::node::Node;
 use super::promises::{Behind, Queued};
 use super::ranks::places;
-use crate::wire::{Agreed, EpochRecord, Formed, Makings, Record, Register, SeatRecord};
+use crate::wire::{Agreed, Creations, EpochRecord, Formed, Record, Register, SeatRecord};
 
 impl Cluster {
     /// Ranks stay; hosts, and what follows from them, may have changed.
@@ -32,7 +32,7 @@ impl Cluster {
     }
 
     /// What this node is told of the complete cluster.
-    pub(super) fn formed(&self, index: u32, makings: Vec<Makings>) -> Formed {
+    pub(super) fn formed(&self, index: u32, creations: Vec<Creations>) -> Formed {
         let node = &self.nodes[&index];
         let place = node.place.expect("the cluster has formed");
         Formed {
@@ -48,7 +48,7 @@ impl Cluster {
             secret: self.identity.secret,
             agreed: self.table.agreed(&self.rules),
             restarts: node.lives.restarts,
-            makings,
+            creations,
             members: self.table.told(index, place.rank, self.number_of(node.role())),
         }
     }

@@ -28,7 +28,7 @@ fn with_group() -> Bench {
     let mut bench = Bench::new(durable());
     (0..NODES).for_each(|rank| bench.join(rank.into(), life(rank, 0)));
     let wish = GroupWish::Ranks(vec![0, 1]);
-    let wanted = MakeGroup { parent: GroupId::WORLD, nth: 1, sequence: 1, history: 0, wish };
+    let wanted = MakeGroup { parent: GroupId::WORLD, nth: 1, sequence: 1, digest: 0, wish };
     (0..NODES.into()).for_each(|conn| bench.say(conn, Message::MakeGroup(wanted.clone())));
     assert_eq!(bench.scheduler.conductor.groups.table.members_of(MADE), Some(vec![0, 1]));
     bench
@@ -201,8 +201,7 @@ fn who_comes_back_is_answered_what_was_made_and_nobody_else_takes_part_unless_it
         }
         bench.sent.clear();
         let wish = GroupWish::Ranks(ranks.clone());
-        bench
-            .say(conn, Message::MakeGroup(MakeGroup { parent: GroupId::WORLD, nth: 1, sequence: 0, history: 0, wish }));
+        bench.say(conn, Message::MakeGroup(MakeGroup { parent: GroupId::WORLD, nth: 1, sequence: 0, digest: 0, wish }));
         let told = bench.told(conn);
         match ranks[0] {
             0 => {
@@ -216,7 +215,7 @@ fn who_comes_back_is_answered_what_was_made_and_nobody_else_takes_part_unless_it
                 assert_eq!(
                     word.failure.to_string(),
                     "rank 1 (node id \"1\", host there, pid 1101) came back and called group_create(2 ranks, list 4dea4c24) as \
-                     making #1 of world, which was made by group_create(2 ranks, list 56101a44) in an earlier epoch: a node that \
+                     creation #1 of world, which was made by group_create(2 ranks, list 56101a44) in an earlier epoch: a node that \
                      comes back makes its groups again in the order in which it first did"
                 );
                 let others = [0, 2].map(|conn| bench.told(conn));

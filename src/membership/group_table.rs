@@ -4,7 +4,7 @@
 //! `freed_test.rs`, through the whole brain.
 
 use crate::types::{Call, GroupId, Time};
-use crate::wire::{FreedRecord, GroupRecord, GroupWish, MakingRecord, Makings, Record, MAKINGS_MAX};
+use crate::wire::{CreationRecord, Creations, FreedRecord, GroupRecord, GroupWish, Record, CREATIONS_MAX};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -16,10 +16,10 @@ pub(super) const FIRST_MADE: u32 = GroupId::UNIVERSE.0 + 1;
 pub(super) struct GroupTable {
     worker_num: u32,
     server_num: u32,
-    /// Whether makings are told again to nodes that come back.
+    /// Whether creations are told again to nodes that come back.
     recovery: bool,
     made: BTreeMap<GroupId, Made>,
-    makings: BTreeMap<(GroupId, u64), Making>,
+    creations: BTreeMap<(GroupId, u64), Creation>,
     /// How many were ever made: numbers are never used again.
     count: u32,
 }
@@ -33,13 +33,13 @@ struct Made {
     freed: BTreeSet<u32>,
 }
 
-/// The n-th making of a group of one parent.
+/// The n-th creation of a group of one parent.
 #[derive(Debug, Default)]
-pub(super) struct Making {
+pub(super) struct Creation {
     pub(super) sequence: u64,
     pub(super) wishes: BTreeMap<u32, GroupWish>,
     /// The one that asked first, and what it had called before.
-    pub(super) history: Option<(u32, u32)>,
+    pub(super) digest: Option<(u32, u32)>,
     /// One who had called something else, and since when that is known: it is not made then.
     pub(super) differs: Option<(u32, Time)>,
     /// What it was, and one who wanted it, once it is done.
@@ -50,7 +50,7 @@ pub(super) struct Making {
 
 impl GroupTable {
     pub(super) fn new(worker_num: u32, server_num: u32, recovery: bool) -> GroupTable {
-        GroupTable { worker_num, server_num, recovery, made: BTreeMap::new(), makings: BTreeMap::new(), count: 0 }
+        GroupTable { worker_num, server_num, recovery, made: BTreeMap::new(), creations: BTreeMap::new(), count: 0 }
     }
 
     /// The indices of a group's members, in order of rank; none for a group that is not known here.
@@ -81,58 +81,61 @@ impl GroupTable {
 
     /// Whether a node is, or was, a member of a group.
     pub(super) fn was_in(&self, group: GroupId, key: u32) -> bool {
-        let made = self.makings.values().flat_map(|making| &making.done).flatten();
+        let made = self.creations.values().flat_map(|creation| &creation.done).flatten();
         self.is_in(group, key) || made.into_iter().any(|(made, members)| *made == group && members.contains(&key))
     }
 
     /// Of which of a node's groups others have been made, and how many.
-    pub(super) fn makings_of(&self, key: u32) -> Vec<Makings> {
-        let done = self.makings.iter().filter(|(_, making)| making.done.is_some());
+    pub(super) fn creations_of(&self, key: u32) -> Vec<Creations> {
+        let done = self.creations.iter().filter(|(_, creation)| creation.done.is_some());
         let mut counts: BTreeMap<GroupId, u64> = BTreeMap::new();
         for ((parent, nth), _) in done.filter(|_| self.recovery) {
             let count = counts.entry(*parent).or_default();
             *count = (*count).max(*nth);
         }
         let own = counts.into_iter().filter(|(parent, _)| self.was_in(*parent, key));
-        own.map(|(parent, count)| Makings { parent, count }).take(MAKINGS_MAX).collect()
+        own.map(|(parent, count)| Creations { parent, count }).take(CREATIONS_MAX).collect()
     }
 
-    /// The making of this number, if it was begun.
-    pub(super) fn making(&self, parent: GroupId, nth: u64) -> Option<&Making> {
-        self.makings.get(&(parent, nth))
+    /// The creation of this number, if it was begun.
+    pub(super) fn creation(&self, parent: GroupId, nth: u64) -> Option<&Creation> {
+        self.creations.get(&(parent, nth))
     }
 
-    /// The making of this number, which begins now if it has not.
-    pub(super) fn making_mut(&mut self, parent: GroupId, nth: u64) -> &mut Making {
-        self.makings.entry((parent, nth)).or_default()
+    /// The creation of this number, which begins now if it has not.
+    pub(super) fn creation_mut(&mut self, parent: GroupId, nth: u64) -> &mut Creation {
+        self.creations.entry((parent, nth)).or_default()
     }
 
-    /// The makings that are not done, and of which group each is.
-    pub(super) fn open_makings(&self) -> impl Iterator<Item = (GroupId, &Making)> {
-        self.makings.iter().filter(|(_, making)| making.done.is_none()).map(|((parent, _), making)| (*parent, making))
+    /// The creations that are not done, and of which group each is.
+    pub(super) fn open_creations(&self) -> impl Iterator<Item = (GroupId, &Creation)> {
+        self.creations
+            .iter()
+            .filter(|(_, creation)| creation.done.is_none())
+            .map(|((parent, _), creation)| (*parent, creation))
     }
 
-    /// A making is done, by this call of this node: it came to groups of these members. The record of it.
+    /// A creation is done, by this call of this node: it came to groups of these members. The record of it.
     pub(super) fn finish(
         &mut self,
         parent: GroupId,
         nth: u64,
         call: (u32, Call),
         groups: Vec<Vec<u32>>,
-    ) -> MakingRecord {
+    ) -> CreationRecord {
         let done: Vec<(GroupId, Vec<u32>)> = groups.into_iter().map(|members| self.make(members)).collect();
         // A node that has asked for this one has had the answer to the one before.
         if !self.recovery {
-            self.makings.remove(&(parent, nth.saturating_sub(1)));
+            self.creations.remove(&(parent, nth.saturating_sub(1)));
         }
-        let making = self.making_mut(parent, nth);
-        (making.call, making.done) = (Some(call), Some(done));
+        let creation = self.creation_mut(parent, nth);
+        (creation.call, creation.done) = (Some(call), Some(done));
         self.record(parent, nth).expect("it was just done")
     }
 
-    /// A node makes the groups of this making once more: it uses them again.
+    /// A node makes the groups of this creation once more: it uses them again.
     pub(super) fn is_made_again(&mut self, parent: GroupId, nth: u64, by: u32) {
-        let done = self.makings.get(&(parent, nth)).and_then(|making| making.done.as_ref());
+        let done = self.creations.get(&(parent, nth)).and_then(|creation| creation.done.as_ref());
         for (group, _) in done.into_iter().flatten() {
             if let Some(made) = self.made.get_mut(group) {
                 made.freed.remove(&by);
@@ -155,7 +158,7 @@ impl GroupTable {
         if is_last {
             self.made.remove(&group);
             if !self.recovery {
-                self.makings.retain(|(parent, _), _| *parent != group);
+                self.creations.retain(|(parent, _), _| *parent != group);
             }
         }
         Some(is_last)
@@ -175,7 +178,7 @@ impl GroupTable {
 
     /// What was to be made of a group that is revoked will not be.
     pub(super) fn give_up(&mut self, parent: GroupId) {
-        self.makings.retain(|(of, _), making| *of != parent || making.done.is_some());
+        self.creations.retain(|(of, _), creation| *of != parent || creation.done.is_some());
     }
 
     /// Every group that was made and is in use.
@@ -185,13 +188,13 @@ impl GroupTable {
 
     /// An epoch was written down after these: with recovery, what was made is told again in it.
     pub(super) fn take_up_epoch(&mut self) {
-        self.makings.retain(|_, making| making.done.is_some());
+        self.creations.retain(|_, creation| creation.done.is_some());
     }
 
-    /// A new epoch counts its makings anew; with recovery it goes on counting, and what was made is told again to nodes that
+    /// A new epoch counts its creations anew; with recovery it goes on counting, and what was made is told again to nodes that
     /// come back.
     pub(super) fn begin_epoch(&mut self) {
-        self.makings.retain(|_, making| self.recovery && making.done.is_some());
+        self.creations.retain(|_, creation| self.recovery && creation.done.is_some());
     }
 
     /// A node that comes back makes its groups again, and frees them again.
@@ -201,29 +204,29 @@ impl GroupTable {
         }
     }
 
-    /// One making that is done, as it is written down.
-    fn record(&self, parent: GroupId, nth: u64) -> Option<MakingRecord> {
-        let making = self.makings.get(&(parent, nth))?;
-        let ((by, call), done) = (making.call?, making.done.as_ref()?);
+    /// One creation that is done, as it is written down.
+    fn record(&self, parent: GroupId, nth: u64) -> Option<CreationRecord> {
+        let creation = self.creations.get(&(parent, nth))?;
+        let ((by, call), done) = (creation.call?, creation.done.as_ref()?);
         let group = |(group, members): &(GroupId, Vec<u32>)| {
             let used = self.made.contains_key(group);
             GroupRecord { group: *group, members: members.clone(), used }
         };
-        Some(MakingRecord { parent, nth, by, call, groups: done.iter().map(group).collect() })
+        Some(CreationRecord { parent, nth, by, call, groups: done.iter().map(group).collect() })
     }
 
-    /// All makings that are done, and who has freed which of their groups.
+    /// All creations that are done, and who has freed which of their groups.
     pub(super) fn records(&self) -> Vec<Record> {
-        let made = self.makings.keys().filter_map(|(parent, nth)| self.record(*parent, *nth)).map(Record::Making);
+        let made = self.creations.keys().filter_map(|(parent, nth)| self.record(*parent, *nth)).map(Record::Creation);
         let freed = self.made.iter().flat_map(|(group, made)| {
             made.freed.iter().map(|by| Record::Freed(FreedRecord { group: *group, by: *by, last: false }))
         });
         made.chain(freed).collect()
     }
 
-    /// A making that was written down.
-    pub(super) fn restore(&mut self, record: MakingRecord) {
-        let MakingRecord { parent, nth, by, call, groups } = record;
+    /// A creation that was written down.
+    pub(super) fn restore(&mut self, record: CreationRecord) {
+        let CreationRecord { parent, nth, by, call, groups } = record;
         for GroupRecord { group, members, used } in &groups {
             self.count = self.count.max(group.0 + 1 - FIRST_MADE);
             if *used {
@@ -231,8 +234,8 @@ impl GroupTable {
             }
         }
         let done = groups.into_iter().map(|made| (made.group, made.members)).collect();
-        let making = Making { call: Some((by, call)), done: Some(done), ..Making::default() };
-        self.makings.insert((parent, nth), making);
+        let creation = Creation { call: Some((by, call)), done: Some(done), ..Creation::default() };
+        self.creations.insert((parent, nth), creation);
     }
 
     /// That a group was freed was written down.
@@ -259,6 +262,6 @@ impl GroupTable {
     /// How many entries there are, of whatever kind.
     #[cfg(test)]
     pub(super) fn entries(&self) -> usize {
-        self.made.len() + self.makings.len()
+        self.made.len() + self.creations.len()
     }
 }

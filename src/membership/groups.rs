@@ -1,6 +1,6 @@
 //! The groups of an epoch: which there are, what their members call, and which are revoked.
 //!
-//! `revoking.rs` ends groups, `comparing.rs` compares what their members call, `making.rs` makes and frees them; each calls those
+//! `revoking.rs` ends groups, `comparing.rs` compares what their members call, `creation.rs` makes and frees them; each calls those
 //! before it.
 
 use super::dispute::Dispute;

@@ -17,12 +17,12 @@ fn cluster(workers: u32) -> Bench {
     bench
 }
 
-fn ask(bench: &mut Bench, rank: u32, making: (GroupId, u64), wish: GroupWish) {
-    ask_after(bench, rank, making, 0, wish);
+fn ask(bench: &mut Bench, rank: u32, creation: (GroupId, u64), wish: GroupWish) {
+    ask_after(bench, rank, creation, 0, wish);
 }
 
-fn ask_after(bench: &mut Bench, rank: u32, (parent, nth): (GroupId, u64), history: u32, wish: GroupWish) {
-    bench.say(u64::from(rank), Message::MakeGroup(MakeGroup { parent, nth, sequence: nth, history, wish }));
+fn ask_after(bench: &mut Bench, rank: u32, (parent, nth): (GroupId, u64), digest: u32, wish: GroupWish) {
+    bench.say(u64::from(rank), Message::MakeGroup(MakeGroup { parent, nth, sequence: nth, digest, wish }));
 }
 
 fn ranks(ranks: &[u32]) -> GroupWish {
@@ -162,7 +162,7 @@ fn who_comes_back_can_ask_again() {
     bench.sent.clear();
     bench.say(
         7,
-        Message::MakeGroup(MakeGroup { parent: GroupId::WORLD, nth: 1, sequence: 1, history: 0, wish: ranks(&[0, 1]) }),
+        Message::MakeGroup(MakeGroup { parent: GroupId::WORLD, nth: 1, sequence: 1, digest: 0, wish: ranks(&[0, 1]) }),
     );
     assert_eq!(made(&mut bench, 7).len(), 1);
 }
@@ -178,7 +178,7 @@ fn a_rank_that_leaves_after_the_job_broke_is_no_first_cause() {
     bench.say(0, Message::Revoke(Revoke { failure }));
     assert_eq!(revoked(&mut bench, 0).first().map(|first| first.0), Some(Status::Aborted));
     bench.say(2, Message::Leave);
-    assert_eq!(revoked(&mut bench, 0), [], "the making that needs rank 2 has ended before");
+    assert_eq!(revoked(&mut bench, 0), [], "the creation that needs rank 2 has ended before");
 }
 
 /// Three ranks with a group that they have made, and why this one is over.

@@ -244,9 +244,9 @@ fn a_group_is_told_of_when_it_is_durable_and_a_verdict_at_once() {
     let mut bench = formed();
     bench.syncs = false;
     let wish = GroupWish::Ranks(vec![0, 1]);
-    let wanted = MakeGroup { parent: GroupId::WORLD, nth: 1, sequence: 1, history: 0, wish };
+    let wanted = MakeGroup { parent: GroupId::WORLD, nth: 1, sequence: 1, digest: 0, wish };
     (0..NODES.into()).for_each(|conn| bench.say(conn, Message::MakeGroup(wanted.clone())));
-    assert!(matches!(bench.written.last(), Some(Record::Making(_))), "{:?}", bench.written);
+    assert!(matches!(bench.written.last(), Some(Record::Creation(_))), "{:?}", bench.written);
     assert!(bench.sent.is_empty(), "{:?}", bench.sent);
     bench.feed(Input::Persisted(2));
     for conn in 0..NODES.into() {
@@ -276,7 +276,7 @@ fn what_one_that_was_given_up_still_wants_does_not_count() {
     assert_eq!(bench.scheduler.conductor.cluster.nodes.lost(), [2]);
     ask(&mut bench, 2, 1, StoreOperation::Add);
     let wish = GroupWish::Ranks(vec![0]);
-    bench.say(2, Message::MakeGroup(MakeGroup { parent: GroupId::WORLD, nth: 1, sequence: 1, history: 0, wish }));
+    bench.say(2, Message::MakeGroup(MakeGroup { parent: GroupId::WORLD, nth: 1, sequence: 1, digest: 0, wish }));
     bench.say(2, Message::Abort(Abort { code: 7, reason: "enough".to_owned() }));
     bench.sent.clear();
     recover(&mut bench, 2, true);

@@ -167,7 +167,7 @@ fn one_that_lacks_a_group_or_an_epoch_is_not_gone_on_with_either() {
     let mut bench = formed();
     let copy = bench.written.clone();
     let wish = GroupWish::Ranks(vec![0, 1]);
-    let wanted = MakeGroup { parent: GroupId::WORLD, nth: 1, sequence: 1, history: 0, wish };
+    let wanted = MakeGroup { parent: GroupId::WORLD, nth: 1, sequence: 1, digest: 0, wish };
     (0..NODES.into()).for_each(|conn| bench.say(conn, Message::MakeGroup(wanted.clone())));
     is_let_in(&mut started(bench.written.clone()), 10, again(0, 1, 0, 3));
     is_let_in(&mut started(bench.scheduler.snapshot()), 10, again(0, 1, 0, 3));

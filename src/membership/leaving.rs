@@ -36,7 +36,7 @@ impl Conductor {
         self.store.gone(key);
         self.answers_no_more(now, key);
         let cluster = &mut self.cluster;
-        self.groups.settle_makings(cluster, now);
+        self.groups.settle_creations(cluster, now);
         if for_good {
             self.groups.free_groups_of(cluster, key);
         }

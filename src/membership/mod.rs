@@ -30,6 +30,7 @@ mod conductor;
 mod connections;
 mod contract;
 mod course;
+mod creation;
 mod dispute;
 mod ending;
 mod formed;
@@ -42,7 +43,6 @@ mod journal_rollback;
 mod launcher;
 mod leaving;
 mod liveness;
-mod making;
 mod member_table;
 mod next_epoch;
 mod node;
@@ -71,7 +71,7 @@ mod random_test;
 pub(crate) mod testing;
 
 pub use contract::{Closed, ConnId, Identity, Input, Liveness, Output, Rules, StoreLimits};
-pub use record_check::{check_history, Absurd};
+pub use record_check::{check_records, Absurd};
 
 use crate::types::{Epoch, Incarnation, Time};
 use crate::wire::{Heartbeat, Message, Record, StorePiece, StoreRecord, STORE_PIECE_BYTES};
@@ -109,7 +109,7 @@ impl Scheduler {
         scheduler
     }
 
-    /// A scheduler that goes on with a job of which this is recorded, as [`check_history`] has found it possible; without an epoch
+    /// A scheduler that goes on with a job of which this is recorded, as [`check_records`] has found it possible; without an epoch
     /// in it the job forms anew.
     pub fn resume(identity: Identity, rules: Rules, now: Time, records: Vec<Record>) -> Scheduler {
         let mut scheduler = Scheduler::new(identity, rules, now);
@@ -183,7 +183,7 @@ impl Scheduler {
                     if epoch != self.conductor.cluster.epoch || self.conductor.cluster.nodes.conn(index) != Some(conn) {
                         continue; // it will be told of what is now
                     }
-                    let formed = self.conductor.cluster.formed(index, self.conductor.groups.table.makings_of(index));
+                    let formed = self.conductor.cluster.formed(index, self.conductor.groups.table.creations_of(index));
                     return Some(Output::Send(conn, Message::Formed(formed)));
                 }
                 Queued::Value(conn, request, value, at) => {
@@ -243,7 +243,7 @@ impl Scheduler {
                 Due::Linger => self.conductor.end_broken(),
                 Due::RecoveryLine => self.conductor.recovery.line(cluster, now),
                 Due::Vacant => self.conductor.vacant(now),
-                Due::Makings => self.conductor.groups.settle_makings(cluster, now),
+                Due::Creations => self.conductor.groups.settle_creations(cluster, now),
             }
         }
     }

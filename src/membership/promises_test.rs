@@ -175,7 +175,7 @@ fn nothing_is_promised_before_it_is_durable() {
 #[test]
 fn a_scheduler_that_is_started_again_knows_what_it_had_promised() {
     let wanted =
-        |nth| MakeGroup { parent: GroupId::WORLD, nth, sequence: nth, history: 0, wish: GroupWish::Ranks(vec![1, 0]) };
+        |nth| MakeGroup { parent: GroupId::WORLD, nth, sequence: nth, digest: 0, wish: GroupWish::Ranks(vec![1, 0]) };
     for compacted in [false, true] {
         let mut bench = formed(2);
         set(&mut bench, 0, 1, "a", b"x");
@@ -526,7 +526,7 @@ fn who_first_hears_of_its_epoch_after_a_restart_is_listened_to() {
     (0..2).for_each(|rank| again.join(u64::from(rank), register(rank, 2)));
     assert_eq!(again.formed_message(1).epoch, Epoch(1));
     let wanted =
-        MakeGroup { parent: GroupId::WORLD, nth: 1, sequence: 1, history: 0, wish: GroupWish::Ranks(vec![1, 0]) };
+        MakeGroup { parent: GroupId::WORLD, nth: 1, sequence: 1, digest: 0, wish: GroupWish::Ranks(vec![1, 0]) };
     (0..2).for_each(|conn| again.say(conn, Message::MakeGroup(wanted.clone())));
     assert!(matches!(again.told(1)[..], [Message::GroupMade(_)]));
 }

@@ -3,13 +3,13 @@
 //! would break later, and where nobody looks for the cause.
 //!
 //! Invariant: what passes here can be taken up (`promises.rs`) and gone on with. What a restarted scheduler takes as it is
-//! (names, hosts, keys and values of the store) is not looked at. Tested in `history_test.rs`, with senseless records of every
+//! (names, hosts, keys and values of the store) is not looked at. Tested in `record_check_test.rs`, with senseless records of every
 //! kind, and by every restart of `src/sim`.
 
 use super::group_table::FIRST_MADE;
 use super::ranks::canonical;
 use crate::types::{CallKind, Epoch, GroupId, Role};
-use crate::wire::{EpochRecord, FreedRecord, MakingRecord, Record, StoreRecord};
+use crate::wire::{CreationRecord, EpochRecord, FreedRecord, Record, StoreRecord};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// Heartbeat time-outs that settings can ask for lie well within these, in milliseconds.
@@ -27,20 +27,20 @@ pub struct Absurd {
 }
 
 /// What has been said so far.
-struct History {
+struct Recorded {
     workers: u32,
     servers: u32,
     generation: u64,
     epoch: Option<Epoch>,
     /// Every group that was ever made.
     groups: HashMap<GroupId, BTreeSet<u32>>,
-    makings: HashSet<(GroupId, u64)>,
+    creations: HashSet<(GroupId, u64)>,
 }
 
 /// Looks at everything that is recorded of a job of so many workers and servers, in order.
-pub fn check_history(workers: u32, servers: u32, records: &[Record]) -> Result<(), Absurd> {
-    let (groups, makings) = (HashMap::new(), HashSet::new());
-    let mut history = History { workers, servers, generation: 0, epoch: None, groups, makings };
+pub fn check_records(workers: u32, servers: u32, records: &[Record]) -> Result<(), Absurd> {
+    let (groups, creations) = (HashMap::new(), HashSet::new());
+    let mut recorded = Recorded { workers, servers, generation: 0, epoch: None, groups, creations };
     for (at, record) in records.iter().enumerate() {
         let is_last = at + 1 == records.len();
         let sense = match record {
@@ -48,13 +48,13 @@ pub fn check_history(workers: u32, servers: u32, records: &[Record]) -> Result<(
             Record::Job(_) => Err("the job begins once more".to_owned()),
             Record::Done if is_last => Ok(()),
             Record::Done => Err("something follows the end of the job".to_owned()),
-            Record::Generation(number) => history.generation(*number),
-            Record::Epoch(epoch) => history.epoch(epoch),
-            _ if history.epoch.is_none() => Err("something happens before the first epoch".to_owned()),
-            Record::Making(making) => history.making(making),
-            Record::Freed(freed) => history.freed(freed),
-            Record::Store(change) => history.store(change),
-            Record::Left(node) | Record::Abandoned(node) => history.node(*node),
+            Record::Generation(number) => recorded.generation(*number),
+            Record::Epoch(epoch) => recorded.epoch(epoch),
+            _ if recorded.epoch.is_none() => Err("something happens before the first epoch".to_owned()),
+            Record::Creation(creation) => recorded.creation(creation),
+            Record::Freed(freed) => recorded.freed(freed),
+            Record::Store(change) => recorded.store(change),
+            Record::Left(node) | Record::Abandoned(node) => recorded.node(*node),
         };
         sense.map_err(|words| Absurd { record: at, words })?;
     }
@@ -70,7 +70,7 @@ fn sense(holds: bool, otherwise: impl FnOnce() -> String) -> Sense {
     }
 }
 
-impl History {
+impl Recorded {
     fn size(&self) -> u32 {
         self.workers.saturating_add(self.servers)
     }
@@ -118,15 +118,15 @@ impl History {
         }
     }
 
-    fn making(&mut self, record: &MakingRecord) -> Sense {
-        let MakingRecord { parent, nth, by, call, groups } = record;
+    fn creation(&mut self, record: &CreationRecord) -> Sense {
+        let CreationRecord { parent, nth, by, call, groups } = record;
         let parents = self.members(*parent).ok_or_else(|| format!("a group made of {parent}, which never was"))?;
         sense(parents.contains(by), || format!("a group of {parent} wanted by node {by}, which is not in it"))?;
         let is_one = call.kind == CallKind::GroupCreate;
         sense(is_one || call.kind == CallKind::GroupSplit, || format!("a group made by {}", call.kind))?;
         sense(!is_one || groups.len() <= 1, || format!("{} groups made by one {}", groups.len(), call.kind))?;
         let is_countable = (1..u64::from(GROUPS_MAX)).contains(nth);
-        sense(is_countable && self.makings.insert((*parent, *nth)), || format!("making {nth} of {parent}"))?;
+        sense(is_countable && self.creations.insert((*parent, *nth)), || format!("creation {nth} of {parent}"))?;
         let mut placed = BTreeSet::new();
         for made in groups {
             let (group, number) = (made.group, made.group.0);

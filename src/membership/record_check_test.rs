@@ -36,7 +36,7 @@ fn register(index: u32, life: u32) -> Register {
 }
 
 fn make(bench: &mut Bench, conns: &[u64], parent: GroupId, nth: u64, wish: &GroupWish) {
-    let wanted = MakeGroup { parent, nth, sequence: nth, history: 0, wish: wish.clone() };
+    let wanted = MakeGroup { parent, nth, sequence: nth, digest: 0, wish: wish.clone() };
     conns.iter().for_each(|conn| bench.say(*conn, Message::MakeGroup(wanted.clone())));
 }
 
@@ -99,7 +99,7 @@ fn journals() -> [Vec<Record>; 2] {
 }
 
 fn check(records: &[Record]) -> Result<(), Absurd> {
-    check_history(WORKERS, SERVERS, records)
+    check_records(WORKERS, SERVERS, records)
 }
 
 #[test]
@@ -127,9 +127,9 @@ fn of_epoch(change: impl Fn(&mut EpochRecord)) -> String {
     })
 }
 
-fn of_making(change: impl Fn(&mut MakingRecord)) -> String {
+fn of_creation(change: impl Fn(&mut CreationRecord)) -> String {
     changed(|record| match record {
-        Record::Making(making) => (change(making), true).1,
+        Record::Creation(creation) => (change(creation), true).1,
         _ => false,
     })
 }
@@ -157,22 +157,22 @@ fn each_rule_is_held() {
         let words = format!("a heartbeat time-out of {silence} ms");
         assert_eq!(of_epoch(|record| record.agreed.heartbeat_timeout_ms = silence), words);
     }
-    assert_eq!(of_making(|record| record.parent = GroupId(9)), "a group made of group 9, which never was");
-    assert_eq!(of_making(|record| record.by = 3), "a group of world wanted by node 3, which is not in it");
+    assert_eq!(of_creation(|record| record.parent = GroupId(9)), "a group made of group 9, which never was");
+    assert_eq!(of_creation(|record| record.by = 3), "a group of world wanted by node 3, which is not in it");
     for nth in [0, u64::MAX] {
-        assert_eq!(of_making(|record| record.nth = nth), format!("making {nth} of world"));
+        assert_eq!(of_creation(|record| record.nth = nth), format!("creation {nth} of world"));
     }
-    assert_eq!(of_making(|record| record.nth = 2), "making 2 of world", "the second time");
-    assert_eq!(of_making(|record| record.call.kind = CallKind::Barrier), "a group made by barrier");
+    assert_eq!(of_creation(|record| record.nth = 2), "creation 2 of world", "the second time");
+    assert_eq!(of_creation(|record| record.call.kind = CallKind::Barrier), "a group made by barrier");
     for number in [0, 2, u32::MAX] {
         let words = format!("a made group with the number {number}");
-        assert_eq!(of_making(|record| record.groups[0].group = GroupId(number)), words);
+        assert_eq!(of_creation(|record| record.groups[0].group = GroupId(number)), words);
     }
-    assert_eq!(of_making(|record| record.groups[0].group = GroupId(4)), "group 4 made twice");
-    assert_eq!(of_making(|record| record.groups[0].members.clear()), "group 3 without members");
-    assert_eq!(of_making(|record| record.groups[0].members = vec![0, 0]), "node 0 in group 3, made of world");
-    assert_eq!(of_making(|record| record.groups[0].members = vec![3]), "node 3 in group 3, made of world");
-    assert_eq!(of_making(|record| record.groups.push(record.groups[0].clone())), "2 groups made by one group_create");
+    assert_eq!(of_creation(|record| record.groups[0].group = GroupId(4)), "group 4 made twice");
+    assert_eq!(of_creation(|record| record.groups[0].members.clear()), "group 3 without members");
+    assert_eq!(of_creation(|record| record.groups[0].members = vec![0, 0]), "node 0 in group 3, made of world");
+    assert_eq!(of_creation(|record| record.groups[0].members = vec![3]), "node 3 in group 3, made of world");
+    assert_eq!(of_creation(|record| record.groups.push(record.groups[0].clone())), "2 groups made by one group_create");
     let freed = |change: fn(&mut FreedRecord)| {
         changed(|record| match record {
             Record::Freed(freed) => (change(freed), true).1,

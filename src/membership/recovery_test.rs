@@ -192,7 +192,7 @@ fn nothing_of_the_epoch_before_is_acted_on() {
         mismatch(GroupId::WORLD, 2), // it says so, but has not taken epoch 2 up
         Message::Suspect(Suspect { peer: 1, evidence: "its link ended".to_owned() }),
         Message::WhereAre(WhereAre { query: 1, group: GroupId::WORLD, sequence: 1, about: None }),
-        Message::MakeGroup(MakeGroup { parent: GroupId::WORLD, nth: 1, sequence: 1, history: 0, wish }),
+        Message::MakeGroup(MakeGroup { parent: GroupId::WORLD, nth: 1, sequence: 1, digest: 0, wish }),
     ];
     for message in old {
         bench.say(0, message);

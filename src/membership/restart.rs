@@ -49,7 +49,7 @@ impl Conductor {
                     self.groups.table.uses_again(index);
                 }
             }
-            Record::Making(making) => self.groups.table.restore(making),
+            Record::Creation(creation) => self.groups.table.restore(creation),
             Record::Store(mut change) => {
                 // What an earlier life has asked is not asked again.
                 let is_life = |(node, life, ..): &(u32, Incarnation, u64, i64, u64)| {

@@ -298,7 +298,7 @@ fn make_groups(bench: &mut Bench, number: u64) {
     for nth in 1..=number {
         for conn in [0, 1] {
             let (parent, wish) = (GroupId::WORLD, GroupWish::Ranks(vec![0, 1]));
-            bench.say(conn, Message::MakeGroup(MakeGroup { parent, nth, sequence: nth, history: 0, wish }));
+            bench.say(conn, Message::MakeGroup(MakeGroup { parent, nth, sequence: nth, digest: 0, wish }));
         }
     }
     bench.sent.clear();

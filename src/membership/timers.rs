@@ -32,7 +32,7 @@ pub(super) enum Due {
     /// Members of this group have had their time to say what they called.
     Dispute(GroupId, u64),
     /// Members that make a group have had their time to say what they called before.
-    Makings,
+    Creations,
     /// The survivors of a broken job have had their time.
     Linger,
     /// Say who is awaited for the next epoch.

@@ -128,7 +128,7 @@ const RECORDS: &[(Written, &[Phase], &[Phase])] = &[
     (Written::Job, FORMING, NEVER),
     (Written::Generation, ALL, NEVER),
     (Written::Epoch, &[Phase::Forming, Phase::Recovering], &[Phase::Forming, Phase::Recovering]),
-    (Written::Making, RUNNING, RUNNING),
+    (Written::Creation, RUNNING, RUNNING),
     (Written::Freed, ENDS, ENDS),
     (Written::Store, WORKING, WORKING),
     (Written::Left, FINISHING, FINISHING),

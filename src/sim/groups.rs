@@ -29,7 +29,7 @@ pub(super) enum GroupStep {
     Free(GroupId),
 }
 
-/// The making whose groups are freed early.
+/// The creation whose groups are freed early.
 const SHORT_LIVED: u64 = 1;
 
 /// The wishes of a plan without recovery, for so many nodes.
@@ -84,7 +84,7 @@ impl Wish {
 }
 
 impl Plan {
-    /// The wish of the n-th making of all.
+    /// The wish of the n-th creation of all.
     fn wish(&self, nth: u64) -> Option<Wish> {
         let (size, at) = (self.size(), nth as usize - 1);
         match (&self.once, nth % 3) {
@@ -114,8 +114,8 @@ impl World {
         let sequence = if again { 0 } else { process.program.sequence };
         process.program.calls += 1;
         let call = process.program.calls;
-        process.program.making = Some((call, again));
-        let wanted = MakeGroup { parent: GroupId::UNIVERSE, nth, sequence, history: 0, wish: wish.of(index) };
+        process.program.creation = Some((call, again));
+        let wanted = MakeGroup { parent: GroupId::UNIVERSE, nth, sequence, digest: 0, wish: wish.of(index) };
         self.command(node, Command::MakeGroup(wanted));
         self.after(node, super::plan::OPERATION, Tick::OperationOver(call));
     }
@@ -131,7 +131,7 @@ impl World {
         if let Some(group) = made.group {
             program.groups.insert(made.nth, (group, made.members.clone()));
         }
-        if program.making.take().is_some() {
+        if program.creation.take().is_some() {
             self.soon(node, 0..60, Tick::Go);
         }
         Ok(())
@@ -193,7 +193,7 @@ impl World {
                     Some(wish) => wish.of(index),
                     None => GroupWish::Ranks((0..self.told.members(parent).len() as u32).rev().collect()),
                 };
-                self.command(node, Command::MakeGroup(MakeGroup { parent, nth, sequence: nth, history: 0, wish }));
+                self.command(node, Command::MakeGroup(MakeGroup { parent, nth, sequence: nth, digest: 0, wish }));
             }
             GroupStep::Free(group) => self.command(node, Command::FreeGroup(group)),
         }

@@ -106,8 +106,8 @@ pub(super) struct Program {
     pub(super) groups: BTreeMap<u64, (GroupId, Vec<u32>)>,
     /// Those that it has freed.
     pub(super) freed: Vec<GroupId>,
-    /// The making that it waits for; whether the others have made that before.
-    pub(super) making: Option<(u64, bool)>,
+    /// The creation that it waits for; whether the others have made that before.
+    pub(super) creation: Option<(u64, bool)>,
     /// Since when it has been trying to recover.
     pub(super) recovering_since: Option<crate::types::Time>,
     /// It waits in `muster_recover`.
@@ -133,7 +133,7 @@ impl Program {
         self.token += 1;
         self.collective = None;
         self.waits = None;
-        self.making = None;
+        self.creation = None;
         self.is_inside = false;
     }
 }
@@ -301,12 +301,12 @@ impl World {
             Tick::OperationOver(call) => {
                 let program = &self.processes[node].program;
                 let inside = program.collective.as_ref().is_some_and(|it| it.number == call);
-                if program.making == Some((call, true)) {
+                if program.creation == Some((call, true)) {
                     self.gives_up(node);
                 } else if inside {
                     self.ask_absent(node, true);
                     self.after(node, VERDICT_WAIT, Tick::NoAnswer(call));
-                } else if program.making == Some((call, false)) {
+                } else if program.creation == Some((call, false)) {
                     self.times_out(node, None);
                 }
             }
@@ -346,7 +346,7 @@ impl World {
         }
         let process = &mut self.processes[node];
         let Some(formed) = &process.formed else { return Ok(()) };
-        let known = formed.makings.iter().find(|made| made.parent == GroupId::UNIVERSE).map_or(0, |made| made.count);
+        let known = formed.creations.iter().find(|made| made.parent == GroupId::UNIVERSE).map_or(0, |made| made.count);
         match process.program.next {
             Next::MakeAgain if process.program.made < known => {
                 let nth = process.program.made + 1;
@@ -456,7 +456,7 @@ impl World {
         }
     }
 
-    /// Gives up on the group of its collective, or of its making, for this cause.
+    /// Gives up on the group of its collective, or of its creation, for this cause.
     pub(super) fn revoke(&mut self, node: usize, status: Status, cause: &str, peer: Option<u32>) {
         let process = &self.processes[node];
         let Some(formed) = &process.formed else { return };

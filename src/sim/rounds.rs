@@ -63,7 +63,7 @@ pub(super) enum What {
     /// The checkpoint that all have.
     Agree,
     Round(u64),
-    /// On the group of this making, in this round.
+    /// On the group of this creation, in this round.
     OnGroup(u64, u64),
     /// All have done everything.
     Last,

@@ -46,7 +46,7 @@ written! {
     /// The scheduler is started again.
     Generation,
     Epoch,
-    Making,
+    Creation,
     Freed,
     Store,
     Left,
@@ -60,7 +60,7 @@ impl Written {
             Record::Job(_) => Written::Job,
             Record::Generation(_) => Written::Generation,
             Record::Epoch(_) => Written::Epoch,
-            Record::Making(_) => Written::Making,
+            Record::Creation(_) => Written::Creation,
             Record::Freed(_) => Written::Freed,
             Record::Store(_) => Written::Store,
             Record::Left(_) => Written::Left,

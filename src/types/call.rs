@@ -240,9 +240,9 @@ mod tests {
     #[test]
     fn histories_differ_for_good_where_one_call_did() {
         let after = |calls: &[u64]| {
-            let mut history = CallDigest::default();
-            calls.iter().for_each(|signature| history.add(hash([*signature])));
-            history.in_short()
+            let mut digest = CallDigest::default();
+            calls.iter().for_each(|signature| digest.add(hash([*signature])));
+            digest.in_short()
         };
         assert_eq!(after(&[]), 0);
         assert_ne!(after(&[1]), 0);

@@ -49,10 +49,10 @@ record! {
         pub parent: GroupId,
         /// Its number among the groups that are made of it, from 1.
         pub nth: u64,
-        /// The sequence number that the making takes on the parent.
+        /// The sequence number that the creation takes on the parent.
         pub sequence: u64,
         /// What its maker called on the parent before: `CallDigest::in_short`.
-        pub history: u32,
+        pub digest: u32,
         /// What is to be made.
         pub wish: GroupWish,
     }

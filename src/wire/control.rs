@@ -213,7 +213,7 @@ record! {
 
 record! {
     /// How many groups have been made of one.
-    pub struct Makings {
+    pub struct Creations {
         /// The group that they were made of.
         pub parent: GroupId,
         /// How many.
@@ -250,7 +250,7 @@ record! {
         pub restarts: u32,
         /// Of which of the receiver's groups others have been made by now. A node that makes those again is told what
         /// they are. The others take no part.
-        pub makings: Vec<Makings>,
+        pub creations: Vec<Creations>,
         /// All nodes up to `FULL_TABLE_NODES`; beyond that, those that the schedules on the receiver's groups use.
         pub members: Members,
     }

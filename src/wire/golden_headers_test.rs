@@ -11,17 +11,17 @@ fn two_calls() -> [Call; 2] {
 }
 
 /// After none, one and both of these.
-fn histories() -> [CallDigest; 3] {
-    let mut histories = [CallDigest::default(); 3];
+fn digests() -> [CallDigest; 3] {
+    let mut digests = [CallDigest::default(); 3];
     for (at, call) in two_calls().iter().enumerate() {
-        histories[at + 1..].iter_mut().for_each(|history| history.add(call.signature()));
+        digests[at + 1..].iter_mut().for_each(|digest| digest.add(call.signature()));
     }
-    histories
+    digests
 }
 
 fn data_header() -> DataHeader {
-    let (signature, history) = (call().signature(), histories()[2].in_short());
-    DataHeader { epoch: Epoch(1), group: GroupId::WORLD, sequence: 3, signature, call: call(), history }
+    let (signature, digest) = (call().signature(), digests()[2].in_short());
+    DataHeader { epoch: Epoch(1), group: GroupId::WORLD, sequence: 3, signature, call: call(), digest }
 }
 
 const DATA_HEADER: &str =
@@ -37,7 +37,7 @@ const MESSAGE_HEADER: &str =
 /// The signatures of a barrier; a broadcast of 128 uint8 from root 0; and the allreduce of the data header above.
 const SIGNATURES: [&str; 3] = ["0151dba3e74b54f8", "a8d9d13c8a0bc6ff", "a8e9c32aa6ad8474"];
 /// What a data header says of the calls before, after that barrier; and after the broadcast behind it.
-const HISTORIES: [&str; 2] = ["a11b42a0", "415acef3"];
+const DIGESTS: [&str; 2] = ["a11b42a0", "415acef3"];
 
 #[test]
 fn data_headers_and_signatures_are_their_golden_bytes() {
@@ -45,9 +45,9 @@ fn data_headers_and_signatures_are_their_golden_bytes() {
     assert_eq!(DataHeader::decode(&data_header().encode()), Ok(data_header()));
     let [barrier, id] = two_calls();
     assert_eq!([barrier, id, call()].map(|call| format!("{:016x}", call.signature())), SIGNATURES);
-    let [before, after @ ..] = histories();
+    let [before, after @ ..] = digests();
     assert_eq!(before.in_short(), 0);
-    assert_eq!(after.map(|history| format!("{:08x}", history.in_short())), HISTORIES);
+    assert_eq!(after.map(|digest| format!("{:08x}", digest.in_short())), DIGESTS);
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn message_headers_are_their_golden_bytes() {
 fn the_document_shows_the_same_bytes() {
     let mut wanted = vec![("the data header", DATA_HEADER), ("the message header", MESSAGE_HEADER)];
     wanted.extend(SIGNATURES.map(|golden| ("a signature", golden)));
-    wanted.extend(HISTORIES.map(|golden| ("a history", golden)));
+    wanted.extend(DIGESTS.map(|golden| ("a digest", golden)));
     shows(wanted);
 }
 

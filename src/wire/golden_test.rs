@@ -112,7 +112,7 @@ fn formed() -> Formed {
             store_value_max: 16 << 20,
         },
         restarts: 1,
-        makings: vec![Makings { parent: GroupId::WORLD, count: 2 }],
+        creations: vec![Creations { parent: GroupId::WORLD, count: 2 }],
         members: Members::new(vec![Arc::new(member(0)), Arc::new(member(1))]),
     }
 }
@@ -265,7 +265,7 @@ fn asking() -> Vec<Row> {
         ("Locate", Message::Locate(Locate { index: 3 }), "03000000"),
         (
             "MakeGroup",
-            Message::MakeGroup(MakeGroup { parent: GroupId(4), nth: 2, sequence: 9, history: 0x0102_0304, wish: GroupWish::Ranks(vec![2, 0]) }),
+            Message::MakeGroup(MakeGroup { parent: GroupId(4), nth: 2, sequence: 9, digest: 0x0102_0304, wish: GroupWish::Ranks(vec![2, 0]) }),
             "04000000020000000000000009000000000000000403020101020000000200000000000000",
         ),
         (
@@ -274,7 +274,7 @@ fn asking() -> Vec<Row> {
                 parent: GroupId(4),
                 nth: 3,
                 sequence: 10,
-                history: 0, wish: GroupWish::Colour { colour: Some(7), key: -1 },
+                digest: 0, wish: GroupWish::Colour { colour: Some(7), key: -1 },
             }),
             "0400000003000000000000000a0000000000000000000000020107000000ffffffff",
         ),

@@ -148,7 +148,7 @@ fn the_largest_registration_fits_before_registration_and_the_largest_table_after
             store_value_max: 16 << 20,
         },
         restarts: 0,
-        makings: vec![Makings { parent: GroupId::WORLD, count: 1 }; MAKINGS_MAX],
+        creations: vec![Creations { parent: GroupId::WORLD, count: 1 }; CREATIONS_MAX],
         members: Members::new(
             (0..FULL_TABLE_NODES as u32).map(|index| Arc::new(member(index, &name, ADDRESSES_MAX))).collect(),
         ),

@@ -157,12 +157,12 @@ pub struct DataHeader {
     /// The readable form of the signature.
     pub call: Call,
     /// What the sender called before on this group: `CallDigest::in_short`.
-    pub history: u32,
+    pub digest: u32,
 }
 
 /// The data header's fields with their padding, without the checksum.
 const FIELDS_BYTES: usize = DATA_HEADER_BYTES - CHECKSUM_BYTES;
-/// Those before the history, with their padding.
+/// Those before the digest, with their padding.
 const CALL_END: usize = FIELDS_BYTES - size_of::<u32>();
 
 impl DataHeader {
@@ -170,7 +170,7 @@ impl DataHeader {
     #[cfg(test)]
     pub fn of_first(call: Call) -> DataHeader {
         let (epoch, group, signature) = (Epoch(1), GroupId::WORLD, call.signature());
-        DataHeader { epoch, group, sequence: 1, signature, call, history: 0 }
+        DataHeader { epoch, group, sequence: 1, signature, call, digest: 0 }
     }
 
     /// As it lies on the wire: the fields, with zeroes up to 56 bytes before the last, and their crc32.
@@ -188,7 +188,7 @@ impl DataHeader {
         self.signature.put(&mut to);
         self.call.put(&mut to);
         to.bytes.resize(CALL_END, 0);
-        self.history.put(&mut to);
+        self.digest.put(&mut to);
         crc32fast::hash(&to.bytes).put(&mut to);
         let encoded = to.bytes[..].try_into().expect("fields, padding and checksum add up to DATA_HEADER_BYTES");
         *scratch = to.bytes;
@@ -209,7 +209,7 @@ impl DataHeader {
             sequence: Wire::take(&mut from)?,
             signature: Wire::take(&mut from)?,
             call: Wire::take(&mut from)?,
-            history: Wire::take(&mut last)?,
+            digest: Wire::take(&mut last)?,
         };
         if from.remainder().iter().any(|byte| *byte != 0) {
             return Err(WireError("a data header with something in its padding".to_owned()));

@@ -34,7 +34,7 @@ pub use calls::{AskCall, Called};
 pub use change::{FreeGroup, GroupFreed, GroupMade, GroupWish, InEpoch, MakeGroup, NotRecovered, NotYet, Recover};
 pub use codec::{Decoder, Encoder, Wire, WireError};
 pub use control::{
-    Abort, Absence, AbsenceState, Absent, Agreed, Formed, Known, Locate, Located, LostNodes, Makings, PassBy,
+    Abort, Absence, AbsenceState, Absent, Agreed, Creations, Formed, Known, Locate, Located, LostNodes, PassBy,
     PeerReport, PeerState, Reentry, Register, Rejected, Revoke, Revoked, Suspect, Told, Verdict, WhereAre,
 };
 pub use frame::{
@@ -52,7 +52,7 @@ pub use message::{Lane, Message};
 pub use point::{
     MessageHeader, MessagePart, EAGER_COST, EAGER_CREDIT, EAGER_MAX, MESSAGE_HEADER_BYTES, MESSAGE_PIECE_BYTES, RTS_MAX,
 };
-pub use record::{EpochRecord, FreedRecord, GroupRecord, JobRecord, MakingRecord, Record, SeatRecord, StoreRecord};
+pub use record::{CreationRecord, EpochRecord, FreedRecord, GroupRecord, JobRecord, Record, SeatRecord, StoreRecord};
 pub use status::{JobPhase, NodeState, StatusGroup, StatusJob, StatusNode, StatusPart, StatusQuery};
 pub use store::{Blob, StoreBegin, StoreCancel, StoreOperation, StorePiece, StoreReply, STORE_PIECE_BYTES};
 
@@ -69,7 +69,7 @@ pub const NAME_MAX: usize = 255;
 /// The longest sentence that travels, in bytes; a longer one is cut at a character border.
 pub const SENTENCE_MAX: usize = 4096;
 /// How many groups with groups made of them `Formed` lists.
-pub const MAKINGS_MAX: usize = 1024;
+pub const CREATIONS_MAX: usize = 1024;
 /// How many tokens a node may show.
 pub const TOKENS_MAX: usize = 2;
 /// How many processes one word of a launcher names at most: it keeps within [`UNREGISTERED_PAYLOAD_MAX`].

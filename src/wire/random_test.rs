@@ -207,7 +207,7 @@ impl Random {
                 store_value_max: self.u64(),
             },
             restarts: self.u32(),
-            makings: self.list(9, |random| Makings { parent: GroupId(random.u32()), count: random.u64() }),
+            creations: self.list(9, |random| Creations { parent: GroupId(random.u32()), count: random.u64() }),
             members: Members::new(self.list(20, |random| Arc::new(random.member()))),
         }
     }
@@ -348,8 +348,8 @@ impl Random {
             0 => GroupWish::Ranks(self.list(40, Random::u32)),
             _ => GroupWish::Colour { colour: self.option(Random::u32), key: self.number() as i32 },
         };
-        let (parent, history) = (GroupId(self.u32()), self.u32());
-        MakeGroup { parent, nth: self.u64(), sequence: self.u64(), history, wish }
+        let (parent, digest) = (GroupId(self.u32()), self.u32());
+        MakeGroup { parent, nth: self.u64(), sequence: self.u64(), digest, wish }
     }
 
     fn group_made(&mut self) -> GroupMade {
@@ -455,8 +455,8 @@ fn random_data_headers_survive_the_wire() {
         let mut random = Random::new(seed);
         let call = random.call();
         let (epoch, group) = (Epoch(random.u64()), GroupId(random.u32()));
-        let (sequence, signature, history) = (random.u64(), call.signature(), random.u32());
-        let header = DataHeader { epoch, group, sequence, signature, call, history };
+        let (sequence, signature, digest) = (random.u64(), call.signature(), random.u32());
+        let header = DataHeader { epoch, group, sequence, signature, call, digest };
         assert_eq!(DataHeader::decode(&header.encode()), Ok(header), "seed {seed}");
     }
 }

@@ -55,10 +55,10 @@ record! {
 
 record! {
     /// Groups were made of one.
-    pub struct MakingRecord {
+    pub struct CreationRecord {
         /// The group that they were made of.
         pub parent: GroupId,
-        /// The number of that making.
+        /// The number of that creation.
         pub nth: u64,
         /// A member that wanted it.
         pub by: u32,
@@ -163,7 +163,7 @@ pub enum Record {
     /// An epoch is complete.
     Epoch(EpochRecord),
     /// Groups were made.
-    Making(MakingRecord),
+    Creation(CreationRecord),
     /// The store was changed.
     Store(StoreRecord),
     /// This node has left.
@@ -184,7 +184,7 @@ impl Record {
             Record::Job(record) => (1u8.put(&mut to), record.put(&mut to)).1,
             Record::Generation(number) => (2u8.put(&mut to), number.put(&mut to)).1,
             Record::Epoch(record) => (3u8.put(&mut to), record.put(&mut to)).1,
-            Record::Making(record) => (4u8.put(&mut to), record.put(&mut to)).1,
+            Record::Creation(record) => (4u8.put(&mut to), record.put(&mut to)).1,
             Record::Store(record) => (5u8.put(&mut to), record.put(&mut to)).1,
             Record::Left(index) => (6u8.put(&mut to), index.put(&mut to)).1,
             Record::Done => 7u8.put(&mut to),
@@ -201,7 +201,7 @@ impl Record {
             1 => Record::Job(Wire::take(&mut from)?),
             2 => Record::Generation(Wire::take(&mut from)?),
             3 => Record::Epoch(Wire::take(&mut from)?),
-            4 => Record::Making(Wire::take(&mut from)?),
+            4 => Record::Creation(Wire::take(&mut from)?),
             5 => Record::Store(Wire::take(&mut from)?),
             6 => Record::Left(Wire::take(&mut from)?),
             7 => Record::Done,
@@ -248,7 +248,7 @@ mod tests {
                 seats: vec![seat(), SeatRecord { token: None, ..seat() }],
                 fenced: vec![Incarnation([8; 16])],
             }),
-            Record::Making(MakingRecord { parent: GroupId::WORLD, nth: 2, by: 1, call, groups: vec![group] }),
+            Record::Creation(CreationRecord { parent: GroupId::WORLD, nth: 2, by: 1, call, groups: vec![group] }),
             Record::Store(StoreRecord { key: Some(b"k".to_vec()), value: Some(Blob::new(vec![1; 100_000])), by }),
             Record::Store(StoreRecord { key: Some(Vec::new()), value: None, by: None }),
             Record::Store(StoreRecord { key: None, value: None, by }),

@@ -40,7 +40,7 @@ impl Collectives {
         let (epoch, limit_ms, deadline) =
             (self.context.epoch(), self.context.timeout_ms(), self.context.deadline(since));
         let data =
-            DataHeader { epoch, group: self.context.id(), sequence, signature: call.signature(), call, history: 0 };
+            DataHeader { epoch, group: self.context.id(), sequence, signature: call.signature(), call, digest: 0 };
         Running { context: &self.context, calls: &self.calls, call, sequence, data, deadline, limit_ms, since }
     }
 
@@ -353,7 +353,7 @@ fn agree(running: &Running<'_>, peer: u32, header: &FrameHeader, data: &DataHead
     if data.sequence != running.sequence || data.signature != running.data.signature {
         return Err(Stop::Mismatch(peer, data.sequence, data.call));
     }
-    if data.history != running.data.history {
+    if data.digest != running.data.digest {
         return Err(Stop::Earlier(peer));
     }
     let element = running.call.dtype.map_or(1, DType::size) as u64;

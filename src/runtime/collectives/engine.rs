@@ -37,7 +37,7 @@ pub(crate) struct Driver {
     /// Where data headers are encoded.
     pub head: Vec<u8>,
     /// All that have ended.
-    pub history: CallDigest,
+    pub digest: CallDigest,
     /// From when on a call that begins looks for peers that have given up.
     pub overhears_from: Time,
 }
@@ -68,7 +68,7 @@ impl Collectives {
                 scratch: Vec::new(),
                 checksums: Checksums::default(),
                 head: Vec::with_capacity(DATA_HEADER_BYTES),
-                history: CallDigest::default(),
+                digest: CallDigest::default(),
                 overhears_from: Time::default(),
             }),
             mailbox,

@@ -393,7 +393,7 @@ fn who_gives_up_for_a_reason_of_its_own_tells_its_peers_and_the_scheduler() {
             Found::Nothing => bench.group.set_timeout_ms(50).unwrap(),
             Found::AnotherCall => peer.write_all(&broadcast_frame(2)).unwrap(),
             Found::AnotherPast => {
-                peer.write_all(&frame(DataHeader { history: 1, ..DataHeader::of_first(broadcast(1)) })).unwrap()
+                peer.write_all(&frame(DataHeader { digest: 1, ..DataHeader::of_first(broadcast(1)) })).unwrap()
             }
             Found::Damage => {
                 let mut bytes = broadcast_frame(1);
@@ -463,7 +463,7 @@ fn a_frame_that_nobody_asked_for_is_told_with_what_this_rank_called_then() {
 #[test]
 fn one_that_differs_under_a_number_that_is_past_is_compared_by_the_scheduler_first() {
     let later = DataHeader { sequence: 3, ..DataHeader::of_first(broadcast(2)) };
-    let another_past = DataHeader { sequence: 2, history: 1, ..DataHeader::of_first(broadcast(1)) };
+    let another_past = DataHeader { sequence: 2, digest: 1, ..DataHeader::of_first(broadcast(1)) };
     let is_further = "called something else then: it is in broadcast(count 2, uint8, root 3) as #3 already";
     let own_last = " called broadcast(count 1, uint8, root 3) as collective #2 on world, but not the same before: rank 0 (node id \"0\", \
                     host host, pid 1) called broadcast(count 1, uint8, root 0) as #1";
@@ -507,7 +507,7 @@ fn what_was_called_before_is_not_waited_for_where_that_is_of_no_use() {
                 true => bench.registry.file(Event::SchedulerAway(Some("it is gone".to_owned()))),
                 false => bench.group.set_timeout_ms(50).unwrap(),
             }
-            bench.peers[2].write_all(&frame(DataHeader { history: 1, ..DataHeader::of_first(broadcast(1)) })).unwrap();
+            bench.peers[2].write_all(&frame(DataHeader { digest: 1, ..DataHeader::of_first(broadcast(1)) })).unwrap();
             bench.stand(0);
             let before = Instant::now();
             assert_eq!(bench.call().status, Status::Mismatch);

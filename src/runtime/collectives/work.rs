@@ -124,12 +124,12 @@ impl Collectives {
         let mut driver = self.driver();
         self.context.refuse_if_broken()?;
         let driver = &mut *driver;
-        running.data.history = driver.history.in_short();
+        running.data.digest = driver.digest.in_short();
         self.calls.enter(running.sequence, call, since);
         let guarded = AssertUnwindSafe(|| self.overhear(driver, &running).and_then(|()| body(driver, &running)));
         match catch_unwind(guarded).unwrap_or(Err(Stop::Bug)) {
             Ok(result) => {
-                driver.history.add(running.data.signature);
+                driver.digest.add(running.data.signature);
                 self.calls.finish(running.sequence);
                 Ok(result)
             }

@@ -62,13 +62,14 @@ impl Registry {
             return self.make_again(group, &group.collectives.running(call, 0, since), wish);
         }
         let turn = group.collectives.turns.take();
-        let made = group.collectives.in_turn(&turn, call, since, |_, running| self.await_making(group, running, wish));
+        let made =
+            group.collectives.in_turn(&turn, call, since, |_, running| self.await_creation(group, running, wish));
         group.context.told_by(made)
     }
 
     /// The others take no part in this, so it takes no turn, and its failure revokes nothing.
     fn make_again(&self, group: &Group, running: &Running<'_>, wish: GroupWish) -> Result<Option<Arc<GroupHandle>>> {
-        self.await_making(group, running, wish).map_err(|stop| match stop {
+        self.await_creation(group, running, wish).map_err(|stop| match stop {
             Stop::Told(failure) => (*failure).into(),
             Stop::Failed(error) => error,
             _ => {
@@ -80,17 +81,17 @@ impl Registry {
         })
     }
 
-    fn await_making(
+    fn await_creation(
         &self,
         group: &Group,
         running: &Running<'_>,
         wish: GroupWish,
     ) -> std::result::Result<Option<Arc<GroupHandle>>, Stop> {
-        let nth = group.makings.load(Ordering::Relaxed) + 1;
+        let nth = group.creations.load(Ordering::Relaxed) + 1;
         let (shared, key) = (&running.context.shared, (group.epoch(), group.id(), nth));
-        shared.learnt().making.insert(key);
-        let (parent, nth, history) = (key.1, key.2, running.data.history);
-        let wanted = MakeGroup { parent, nth, sequence: running.sequence, history, wish };
+        shared.learnt().creating.insert(key);
+        let (parent, nth, digest) = (key.1, key.2, running.data.digest);
+        let wanted = MakeGroup { parent, nth, sequence: running.sequence, digest, wish };
         group.context.ask(Command::MakeGroup(wanted));
         let (mut report_at, mut warn_at) = (running.since + WAITS_AFTER, running.since + WARN_AFTER);
         let outcome = loop {
@@ -127,7 +128,7 @@ impl Registry {
         };
         let late = {
             let mut learnt = shared.learnt();
-            learnt.making.remove(&key);
+            learnt.creating.remove(&key);
             learnt.made.remove(&key)
         };
         if let Some(handle) = late.and_then(Result::ok).flatten().and_then(|id| self.handle(id)) {
@@ -174,6 +175,6 @@ impl Registry {
 /// Whether the others have made the next group already: before this process came back.
 fn was_made_before(group: &Group) -> bool {
     let made =
-        group.context.formed().makings.iter().find(|made| made.parent == group.id()).map_or(0, |made| made.count);
-    group.makings.load(Ordering::Relaxed) < made
+        group.context.formed().creations.iter().find(|made| made.parent == group.id()).map_or(0, |made| made.count);
+    group.creations.load(Ordering::Relaxed) < made
 }

@@ -26,7 +26,7 @@ pub struct Group {
     pub(crate) collectives: Arc<Collectives>,
     pub(crate) messages: Arc<Messages>,
     /// How many groups have been made of this one, as far as this node's program is; with recovery in all epochs.
-    pub(crate) makings: AtomicU64,
+    pub(crate) creations: AtomicU64,
 }
 
 impl Group {
@@ -45,7 +45,7 @@ impl Group {
             collectives: Arc::new(Collectives::new(&context, Mailbox::new(signal))),
             messages: Arc::new(Messages::new(&context)),
             context,
-            makings: AtomicU64::new(0),
+            creations: AtomicU64::new(0),
         })
     }
 
@@ -55,7 +55,7 @@ impl Group {
         let next = Group::new(own.id(), own.roster.members.clone(), &own.shared, formed, own.default_timeout_ms)?;
         next.context.set_timeout_ms(own.timeout_ms())?;
         if own.shared.recovery {
-            next.makings.store(self.makings.load(Ordering::Relaxed), Ordering::Relaxed);
+            next.creations.store(self.creations.load(Ordering::Relaxed), Ordering::Relaxed);
         }
         Ok(next)
     }
@@ -92,7 +92,7 @@ impl Group {
 
     /// So many groups have been made of this one.
     pub(crate) fn has_made(&self, nth: u64) {
-        self.makings.store(nth, Ordering::Relaxed);
+        self.creations.store(nth, Ordering::Relaxed);
     }
 
     /// The rank among all workers of the member with this rank.

@@ -122,7 +122,7 @@ impl Registry {
         let group = group.transpose();
         let mut wanted = Ok(None);
         shared.learn(|learnt| {
-            if learnt.making.contains(&key) {
+            if learnt.creating.contains(&key) {
                 wanted = group.clone().map_err(|error| cannot_make(&formed, made.group, &error));
                 let mut kept = self.kept();
                 let id = group.map(|group| {

@@ -40,7 +40,7 @@ fn failure(status: Status, group: Option<GroupId>) -> Failure {
 
 /// A caller asks for the first group of world, of both, and the scheduler answers.
 fn make(registry: &Arc<Registry>) -> Option<Arc<Group>> {
-    registry.shared.learnt().making.insert((Epoch(1), GroupId::WORLD, 1));
+    registry.shared.learnt().creating.insert((Epoch(1), GroupId::WORLD, 1));
     let word = GroupMade { parent: GroupId::WORLD, nth: 1, group: Some(MADE), members: vec![0, 1] };
     registry.made(word, LIMIT_MS).expect("there is room for it")
 }
@@ -64,10 +64,10 @@ fn the_first_cause_outlives_its_epoch_for_those_who_have_not_heard_it() {
 }
 
 #[test]
-fn a_making_is_counted_when_it_is_filed_and_not_when_its_caller_wakes() {
+fn a_creation_is_counted_when_it_is_filed_and_not_when_its_caller_wakes() {
     let registry = registry();
     begin(&registry, 1);
-    let count = || present(&registry, GroupId::WORLD).unwrap().makings.load(Ordering::Relaxed);
+    let count = || present(&registry, GroupId::WORLD).unwrap().creations.load(Ordering::Relaxed);
     let unasked = GroupMade { parent: GroupId::WORLD, nth: 1, group: Some(MADE), members: vec![0, 1] };
     assert!(matches!(registry.made(unasked, LIMIT_MS), Ok(None)) && count() == 0, "nobody waits for it");
     assert!(make(&registry).is_some() && count() == 1);

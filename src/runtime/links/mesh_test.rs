@@ -162,7 +162,7 @@ pub(in crate::runtime) fn formed(index: u32, addresses: [SocketAddr; 2]) -> Form
         secret: SECRET,
         agreed,
         restarts: 0,
-        makings: Vec::new(),
+        creations: Vec::new(),
         members: Members::new([member(0, addresses[0]), member(1, addresses[1])].map(Arc::new).to_vec()),
     }
 }

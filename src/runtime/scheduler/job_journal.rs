@@ -8,7 +8,7 @@
 
 use crate::error::{Error, Result, Status};
 use crate::journal::{Disk, Journal, Opened, Records};
-use crate::membership::check_history;
+use crate::membership::check_records;
 use crate::types::JobInstance;
 use crate::wire::{JobRecord, Record};
 use std::path::PathBuf;
@@ -124,7 +124,7 @@ impl Read {
     /// Whether what is recorded of a job that goes on can have been.
     pub(crate) fn check(&self) -> Result<()> {
         match self.records.first() {
-            Some(Record::Job(job)) if !self.is_done() => check_history(job.worker_num, job.server_num, &self.records)
+            Some(Record::Job(job)) if !self.is_done() => check_records(job.worker_num, job.server_num, &self.records)
                 .map_err(|absurd| senseless(&self.journal, self.raw.offset(absurd.record), &absurd.words)),
             _ => Ok(()),
         }

@@ -55,7 +55,7 @@ pub enum Stirred {
 const NO_EPOCH: u64 = u64::MAX;
 
 /// A group to be made: in which epoch, of which parent, and its number among the groups of that parent.
-pub type Making = (Epoch, GroupId, u64);
+pub type Creation = (Epoch, GroupId, u64);
 
 /// What the scheduler answers to a store request: a number, and a value.
 pub type StoreAnswer = Result<(i64, Vec<u8>)>;
@@ -130,9 +130,9 @@ pub struct NodeView {
     /// Answers to `WhereAre`.
     pub absent: HashMap<Ask, Absent>,
     /// Groups that somebody waits to be made.
-    pub making: HashSet<Making>,
+    pub creating: HashSet<Creation>,
     /// Those that have been made, by number; none where this node is not in it.
-    pub made: HashMap<Making, Result<Option<GroupId>>>,
+    pub made: HashMap<Creation, Result<Option<GroupId>>>,
     /// Answers to `Locate`.
     pub located: HashMap<Ask, Member>,
     /// Store requests whose caller still waits, and those that have been answered.
@@ -352,7 +352,7 @@ impl NodeState {
             Event::GroupMade(_) => {} // the agent thread makes it, and says so itself
             Event::NotMade(parent, nth, error) => {
                 let key = learnt.epoch.formed.as_ref().map(|formed| (formed.epoch, parent, nth));
-                if let Some(key) = key.filter(|key| learnt.making.contains(key)) {
+                if let Some(key) = key.filter(|key| learnt.creating.contains(key)) {
                     learnt.made.insert(key, Err(error));
                 }
             }

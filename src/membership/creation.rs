@@ -2,7 +2,7 @@
 //! `freed_test.rs`.
 
 use super::cluster::Cluster;
-use super::group_table::Making;
+use super::group_table::Creation;
 use super::groups::Groups;
 use super::timers::Due;
 use crate::error::{Failure, Status};
@@ -14,15 +14,17 @@ impl Groups {
     /// A node makes once more what was made before it came back; whether that is so.
     fn make_again(&mut self, cluster: &mut Cluster, now: Time, key: u32, wanted: &MakeGroup) -> bool {
         let (parent, nth, call) = (wanted.parent, wanted.nth, call(&wanted.wish));
-        let Some(making) = self.table.making(parent, nth).filter(|making| making.done.is_some()) else { return false };
-        let Some((_, made)) = making.call.filter(|(_, made)| made.signature() != call.signature()) else {
+        let Some(creation) = self.table.creation(parent, nth).filter(|creation| creation.done.is_some()) else {
+            return false;
+        };
+        let Some((_, made)) = creation.call.filter(|(_, made)| made.signature() != call.signature()) else {
             self.table.is_made_again(parent, nth, key);
             self.tell_made(cluster, key, parent, nth);
             return true;
         };
         // Its own earlier life may be the one that wanted the other: no process is named for that.
         let cause = format!(
-            "{} came back and called {call} as making #{nth} of {parent}, which was made by {made} in an earlier epoch: a node \
+            "{} came back and called {call} as creation #{nth} of {parent}, which was made by {made} in an earlier epoch: a node \
              that comes back makes its groups again in the order in which it first did",
             cluster.nodes.in_words(key)
         );
@@ -38,7 +40,7 @@ impl Groups {
         {
             return;
         }
-        let MakeGroup { parent, nth, sequence, history, wish } = wanted;
+        let MakeGroup { parent, nth, sequence, digest, wish } = wanted;
         let Some(members) = self.table.members_of(parent).filter(|members| members.contains(&key)) else {
             return cluster
                 .out
@@ -59,45 +61,45 @@ impl Groups {
         if let Some(other) = self.calls.entry(parent).or_default().disagreement(key, sequence, call) {
             return self.differ(cluster, now, parent, sequence, (key, call), other);
         }
-        let making = self.table.making_mut(parent, nth);
-        making.sequence = sequence;
-        making.wishes.insert(key, wish);
-        let (_, first) = *making.history.get_or_insert((key, history));
-        if first != history && making.differs.is_none() {
-            making.differs = Some((key, now));
-            cluster.out.at(now + COMPARED_WITHIN, Due::Makings);
+        let creation = self.table.creation_mut(parent, nth);
+        creation.sequence = sequence;
+        creation.wishes.insert(key, wish);
+        let (_, first) = *creation.digest.get_or_insert((key, digest));
+        if first != digest && creation.differs.is_none() {
+            creation.differs = Some((key, now));
+            cluster.out.at(now + COMPARED_WITHIN, Due::Creations);
         }
-        if making.done.is_none() && making.differs.is_none() && making.wishes.len() == members.len() {
-            let wishes = std::mem::take(&mut making.wishes);
+        if creation.done.is_none() && creation.differs.is_none() && creation.wishes.len() == members.len() {
+            let wishes = std::mem::take(&mut creation.wishes);
             let record = self.table.finish(parent, nth, (key, call), divided(&members, &wishes));
-            cluster.out.promise(Record::Making(record));
+            cluster.out.promise(Record::Creation(record));
             return members.into_iter().for_each(|member| self.tell_made(cluster, member, parent, nth));
         }
-        self.settle_makings(cluster, now);
+        self.settle_creations(cluster, now);
     }
 
-    /// Tells a member what became of a making, if it is done.
+    /// Tells a member what became of a creation, if it is done.
     fn tell_made(&self, cluster: &mut Cluster, key: u32, parent: GroupId, nth: u64) {
-        let Some(done) = self.table.making(parent, nth).and_then(|making| making.done.as_ref()) else { return };
+        let Some(done) = self.table.creation(parent, nth).and_then(|creation| creation.done.as_ref()) else { return };
         let own = done.iter().find(|(_, members)| members.contains(&key));
         let (group, members) = own.map_or((None, Vec::new()), |(group, members)| (Some(*group), members.clone()));
         cluster.send_to(key, Message::GroupMade(GroupMade { parent, nth, group, members }));
     }
 
-    /// A making that needs one who has left cannot end; nor one whose makers have not called the same before.
-    pub(super) fn settle_makings(&mut self, cluster: &mut Cluster, now: Time) {
+    /// A creation that needs one who has left cannot end; nor one whose makers have not called the same before.
+    pub(super) fn settle_creations(&mut self, cluster: &mut Cluster, now: Time) {
         let mut stuck = Vec::new();
-        for (parent, making) in self.table.open_makings() {
-            if let Some(failure) = differing(cluster, now, parent, making) {
+        for (parent, creation) in self.table.open_creations() {
+            if let Some(failure) = differing(cluster, now, parent, creation) {
                 stuck.push(failure);
                 continue;
             }
             let members = self.table.members_of(parent).into_iter().flatten();
-            let mut missing = members.filter(|key| !making.wishes.contains_key(key));
+            let mut missing = members.filter(|key| !creation.wishes.contains_key(key));
             let left = missing.find(|key| cluster.nodes.has_left(*key));
             if let Some(node) = left.and_then(|key| cluster.nodes.get(&key)) {
-                let kind = making.wishes.values().next().map_or(CallKind::GroupCreate, |wish| call(wish).kind);
-                let sequence = making.sequence;
+                let kind = creation.wishes.values().next().map_or(CallKind::GroupCreate, |wish| call(wish).kind);
+                let sequence = creation.sequence;
                 stuck.push(Failure {
                     status: Status::PeerLeft,
                     culprit: Some(node.culprit()),
@@ -145,11 +147,11 @@ impl Groups {
     }
 }
 
-/// Why a making cannot be, if its makers have called different collectives before, and have not said which in time.
-fn differing(cluster: &Cluster, now: Time, parent: GroupId, making: &Making) -> Option<Failure> {
-    let (other, _) = making.differs.filter(|(_, since)| now >= *since + COMPARED_WITHIN)?;
-    let (first, _) = making.history?;
-    let (sequence, both) = (making.sequence, call(making.wishes.get(&first)?));
+/// Why a creation cannot be, if its makers have called different collectives before, and have not said which in time.
+fn differing(cluster: &Cluster, now: Time, parent: GroupId, creation: &Creation) -> Option<Failure> {
+    let (other, _) = creation.differs.filter(|(_, since)| now >= *since + COMPARED_WITHIN)?;
+    let (first, _) = creation.digest?;
+    let (sequence, both) = (creation.sequence, call(creation.wishes.get(&first)?));
     let (one, other) = (cluster.nodes.in_words(first.min(other)), cluster.nodes.in_words(first.max(other)));
     let cause =
         format!("{one} and {other} called {both} as collective #{sequence} on {parent}, but not the same before");
@@ -163,7 +165,7 @@ fn differing(cluster: &Cluster, now: Time, parent: GroupId, making: &Making) -> 
     })
 }
 
-/// The making as a collective of the parent.
+/// The creation as a collective of the parent.
 fn call(wish: &GroupWish) -> Call {
     let call = Call { kind: CallKind::GroupSplit, dtype: None, op: None, root: None, count: 0, layout: 0 };
     match wish {
