@@ -44,7 +44,7 @@ fn post(engine: &Arc<Mutex<Engine>>, way: Direction) -> Request {
     let (request, completer) = request();
     let mut posting = lock(engine);
     let (op, theirs) = (posting.transfers.upcoming(), Arc::clone(engine));
-    let told = Told(move || lock(&theirs).cancel(op));
+    let told = Told(move || lock(&theirs).transfers.cancel(op));
     let request = request.cancelled_by(std::sync::Arc::new(told), Operation::Messages(op..op + 1));
     let message = Post { way, dtype: DType::Uint8, count: 0, buffers: CallBuffers::of(&[], &mut []) };
     posting.check(&message, None).unwrap();
