@@ -75,9 +75,7 @@ static void leaves(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
 }
 
 static void await_loss(struct ranks *ranks) {
-    for (int rank = 0; rank < SIZE; rank++) {
-        await(&ranks->note[rank].ready);
-    }
+    ranks_await_ready(ranks);
 }
 
 static void ends(rank_body body, const char *const *settings, muster_status_t expected) {

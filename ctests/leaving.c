@@ -71,9 +71,7 @@ static void leave(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
 
 static struct ranks *all_ready(int size, rank_body body, const char *const *settings) {
     struct ranks *ranks = ranks_start(size, body, settings);
-    for (int rank = 0; rank < size; rank++) {
-        await(&ranks->note[rank].ready);
-    }
+    ranks_await_ready(ranks);
     return ranks;
 }
 

@@ -162,8 +162,7 @@ int main(void) {
     await_all(ranks, LOST);
     ranks_start_rank(ranks, LOST);
     await_all(ranks, SIZE);
-    CHECK(kill(ranks->scheduler, SIGKILL) == 0);
-    await_child(ranks->scheduler);
+    ranks_kill_scheduler(ranks);
     ranks_start_scheduler(ranks);
     for (int rank = 0; rank < SIZE; rank++) {
         CHECK(sem_post(&ranks->note[1].go) == 0);

@@ -29,9 +29,7 @@ static void meet_until_broken(muster_cluster_t *cluster, int rank, struct ranks 
 }
 
 static void await_all(struct ranks *ranks) {
-    for (int i = 0; i < ranks->size; i++) {
-        await(&ranks->note[i].ready);
-    }
+    ranks_await_ready(ranks);
 }
 
 static void stopped(void) {

@@ -29,9 +29,7 @@ static void wait_for_value(muster_cluster_t *cluster, int rank, struct ranks *ra
 
 static void told_of_a_loss(void) {
     struct ranks *ranks = ranks_start(SIZE, wait_for_value, NULL);
-    for (int i = 0; i < SIZE; i++) {
-        await(&ranks->note[i].ready);
-    }
+    ranks_await_ready(ranks);
     double begin = now_s();
     ranks_kill(ranks, VICTIM);
     for (int i = 0; i < SIZE; i++) {
