@@ -9,7 +9,7 @@
 //! was told more, others are served.
 //!
 //! Only the word of a life that is known, with its token, ends a scheduler; anybody else's is a reason to refuse him, for anybody
-//! can reach the port. Tested in `older_copy_test.rs`.
+//! can reach the port. Tested in `journal_rollback_test.rs`.
 //!
 //! [`Formed`]: crate::wire::Formed
 //! [`GroupMade`]: crate::wire::GroupMade

@@ -5,7 +5,7 @@
 //! and registers with the same again.
 //!
 //! A start with another job's id, perhaps by mistake, loses nothing: what the jobs before have is put aside, until the cluster
-//! of this one is complete. Tested in `keeper_test.rs`, and by `src/sim`, whose nodes keep theirs so.
+//! of this one is complete. Tested in `identity_store_test.rs`, and by `src/sim`, whose nodes keep theirs so.
 
 use super::disk::OwnDisk;
 use crate::config::{Assignment, Settings};
