@@ -23,7 +23,7 @@ const FOUND: [(u64, &str); 11] = [
 ];
 
 /// What `plan` and `aims` made of them when they were entered.
-const PLANS: u64 = 5_564_559_430_512_502_659;
+const PLANS: u64 = 14_372_665_231_294_887_927;
 
 #[test]
 fn what_was_found_once_is_not_found_again() {
