@@ -12,6 +12,8 @@ const SOON: Duration = Duration::from_secs(10);
 /// How soon a disagreement is found; and what a busy machine may add.
 const WITHIN_A_SECOND: Duration = Duration::from_secs(1);
 const SLACK: Duration = Duration::from_secs(2);
+/// How often what a starved scheduler may miss is tried.
+const ATTEMPTS: usize = 10;
 
 #[test]
 fn a_peer_that_waits_on_a_link_which_nobody_took_in_is_told() {
@@ -155,7 +157,17 @@ fn nobody_comes_through_a_barrier_or_makes_a_group_behind_a_disagreement() {
     }
 }
 
+/// The scheduler may not compare the calls within its 0.6 s on a starved machine. Then each rank says what it knows itself, which is
+/// right, and it is tried again.
 fn behind_a_disagreement(size: u32, odd: u32, call: fn(&Cluster, &Group) -> Result<()>) {
+    let sentences = (0..ATTEMPTS).map(|_| sentence_behind_a_disagreement(size, odd, call));
+    let sentence = sentences.into_iter().find(|sentence| !sentence.contains("but not the same before"));
+    let sentence = sentence.expect("the scheduler compares the calls at last");
+    let both = sentence.contains("root 0") && sentence.contains(&format!("root {odd}"));
+    assert!(both, "rank {odd} of {size}: {sentence}");
+}
+
+fn sentence_behind_a_disagreement(size: u32, odd: u32, call: fn(&Cluster, &Group) -> Result<()>) -> String {
     let errors = run(size, &plain(), |cluster, world| {
         let first = barrier(world); // the others may be further, and have fallen out already
         let root = if world.rank() == Some(odd) { odd } else { 0 };
@@ -165,7 +177,5 @@ fn behind_a_disagreement(size: u32, odd: u32, call: fn(&Cluster, &Group) -> Resu
         assert!(before.elapsed() < WITHIN_A_SECOND + SLACK, "it took {:?}", before.elapsed());
         Some(error)
     });
-    let sentence = one_cause(errors, Status::Mismatch);
-    let both = sentence.contains("root 0") && sentence.contains(&format!("root {odd}"));
-    assert!(both, "rank {odd} of {size}: {sentence}");
+    one_cause(errors, Status::Mismatch)
 }
