@@ -224,12 +224,15 @@ def test_another_jobs_scheduler_on_the_same_port_is_passed_by():
         zero, late = of_job(second, MUSTER_LOG="info")
         with started([late]) as (late,):
             until(lambda: "belongs to another job than this scheduler" in late.stderr, 60, "it has been there")
-            with started([zero, of_job(first)[1]]) as (zero, partner):
-                for process in (late, zero, holder, partner):
-                    assert process.wait(timeout=60) == 0, process.stderr
-                    assert said(process)["everyone"] == [0, 1]
-                where = re.search(r"the scheduler listens at 127\.0\.0\.1:(\d+), for the job", zero.stderr)
-                assert where and int(where[1]) in ports_of(f"Open MPI {second}")[1:]
+            with started([zero]) as (zero,):
+                # Before the first job ends: its port would be free then.
+                listening = lambda: re.search(r"the scheduler listens at 127\.0\.0\.1:(\d+), for the job", zero.stderr)
+                until(listening, 60, "the second job's scheduler listens")
+                assert int(listening()[1]) in ports_of(f"Open MPI {second}")[1:]
+                with started(of_job(first)[1:]) as (partner,):
+                    for process in (late, zero, holder, partner):
+                        assert process.wait(timeout=60) == 0, process.stderr
+                        assert said(process)["everyone"] == [0, 1]
 
 
 @pytest.mark.parametrize("says", [None, b"HTTP/1.1 400 Bad Request\r\n\r\n", b""], ids=["nothing", "something else", "goodbye"])
