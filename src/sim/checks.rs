@@ -278,7 +278,7 @@ pub(super) fn located(world: &World, node: usize, asked: Option<u32>, member: &M
 /// How old what is said of a node may be: from before it was asked, by a question of somebody else's.
 const STALE: Duration = Duration::from_millis(300);
 
-/// Who is said to be absent from a collective had not entered it when somebody asked; who is not has entered it.
+/// A rank that is said to be absent from a collective had not entered it when somebody asked. All others had.
 pub(super) fn absent(world: &World, node: usize, question: &Question, absent: &Absent) -> Verdict {
     let process = &world.processes[node];
     let Some(formed) = process.formed.as_ref().filter(|formed| Some(formed.instance) == world.host.instance) else {
