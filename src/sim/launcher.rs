@@ -1,4 +1,4 @@
-//! Who says that a process has ended: its launcher, which has seen it end and tells the scheduler, as `muster run --join` does; or
+//! The end of a process is told by its launcher, which has seen it end and tells the scheduler, as `muster run --join` does; or
 //! the process itself, whose program frees its cluster without leaving it. A word may come late, when another has the place
 //! already; wait on the port for a scheduler that is away, or be lost then; and be a lie, about one that lives. The same goes for
 //! the word that nobody is started in a place any more (`giving_up.rs`).
