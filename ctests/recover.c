@@ -163,7 +163,7 @@ static void is_awaited(muster_cluster_t *cluster, int index, void *context) {
     works(muster_world(cluster));
 }
 
-/* Whoever has left will not come. */
+/* A rank that has left will not come. */
 static void has_left(muster_cluster_t *cluster, int index, void *context) {
     int rank = muster_rank(cluster);
     (void)context;

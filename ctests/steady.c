@@ -277,7 +277,7 @@ static muster_status_t under_way(struct memory *memory, size_t bytes, int nth) {
     return end(requests, 2 * UNDER_WAY);
 }
 
-/* Whoever has the message that was sent last has, or has been offered, all before it: nobody has asked for them. */
+/* A rank that has the message that was sent last has, or has been offered, all before it: nobody has asked for them. */
 static muster_status_t unasked(struct memory *memory, size_t bytes, int nth) {
     muster_request_t *requests[UNDER_WAY];
     uint8_t last = 0;

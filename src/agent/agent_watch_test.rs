@@ -200,6 +200,44 @@ fn one_that_hears_nobody_is_cut_off_itself() {
     }
 }
 
+/// Peer 0 is suspected, and refuses; the scheduler has gone, or fell silent before that. What this node says after what follows.
+fn found_gone(is_silent: bool, follows: impl Fn(&mut Bench)) -> Option<(Status, Option<u32>, String)> {
+    let mut bench = one_of_two(false);
+    match is_silent {
+        true => bench.pass(4 * 200, false),
+        false => bench.feed(Input::Closed("reset".to_owned())),
+    }
+    bench.command(Command::Suspect { peer: 0, evidence: "its link ended".to_owned() });
+    bench.feed(Input::of_peer(0, PeerSign::Refused("connection refused".to_owned())));
+    follows(&mut bench);
+    bench.told().into_iter().find_map(|event| match event {
+        Event::Broken(failure) => Some((failure.status, failure.culprit?.rank, failure.cause)),
+        _ => None,
+    })
+}
+
+#[test]
+fn one_that_missed_the_end_of_its_scheduler_cannot_tell_who_went_first() {
+    let refuses = |bench: &mut Bench| {
+        bench.feed(Input::ConnectFailed("connection refused".to_owned()));
+        bench.pass_unreachable(200);
+    };
+    let (status, rank, cause) = found_gone(true, refuses).expect("it says so");
+    assert_eq!((status, rank), (Status::Unreachable, Some(1)), "{cause}");
+    let (of_itself, gone) = ("it seems to have been cut off itself", "and finds them gone");
+    assert!(cause.contains(of_itself) && cause.contains(gone), "{cause}");
+    assert_eq!(found_gone(true, |bench| bench.pass(200, false)), None, "the scheduler may be there");
+    let is_lost = |found: Option<(Status, Option<u32>, String)>| {
+        let (status, rank, cause) = found.expect("it says that the peer is lost");
+        assert_eq!((status, rank), (Status::PeerLost, Some(0)), "{cause}");
+    };
+    is_lost(found_gone(false, refuses));
+    is_lost(found_gone(true, |bench| {
+        bench.feed(Input::Connected(Vec::new()));
+        bench.pass(200, false);
+    }));
+}
+
 #[test]
 fn what_was_said_of_a_node_that_was_cut_off_does_not_outlive_the_epoch() {
     let mut bench = one_of_two(true);

@@ -39,10 +39,31 @@ struct Away {
     since: Time,
     /// When the scheduler had been heard last.
     heard: Time,
-    /// The last attempt came to stand, and has not been answered: a scheduler that is stopped, or very busy, may go on.
-    is_taken: bool,
+    /// How the connection was lost with which it began.
+    loss: Loss,
+    attempt: Attempt,
     is_told: bool,
     is_warned_of: bool,
+}
+
+/// What came of the last attempt in such a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Attempt {
+    Unknown,
+    /// It came to stand, and has not been answered: a scheduler that is stopped, or very busy, may go on.
+    Taken,
+    Failed,
+}
+
+/// How the scheduler of a member has gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Departure {
+    /// Its end was seen, or it may go on: it has judged nobody unseen.
+    Seen,
+    /// It fell silent, and takes no connection now. In between it may have judged, this node too.
+    Unseen,
+    /// It fell silent, and nothing is known yet of a new connection.
+    Open,
 }
 
 /// How a connection is lost.
@@ -124,8 +145,18 @@ impl Line {
     /// When a member's scheduler has been silent for a heartbeat time-out and takes no connection. One that is only stopped takes
     /// them.
     pub(super) fn gone_at(&self) -> Time {
-        let away = self.away.as_ref().filter(|away| !away.is_taken);
+        let away = self.away.as_ref().filter(|away| away.attempt != Attempt::Taken);
         away.map_or(Time::NEVER, |away| away.heard + self.pulse.timeout())
+    }
+
+    /// How the scheduler has gone, of a member that is without it.
+    pub(super) fn departure(&self) -> Departure {
+        let Some(away) = &self.away else { return Departure::Open };
+        match (away.loss, away.attempt) {
+            (Loss::Silent, Attempt::Unknown) => Departure::Open,
+            (Loss::Silent, Attempt::Failed) => Departure::Unseen,
+            _ => Departure::Seen,
+        }
     }
 
     /// Whether somebody who waits for the scheduler should know how it stands.
@@ -181,7 +212,7 @@ impl Line {
         }
         self.state = State::Registered;
         if let Some(away) = &mut self.away {
-            away.is_taken = true;
+            away.attempt = Attempt::Taken;
         }
         self.search.connected(now);
         self.up_since = now;
@@ -194,7 +225,7 @@ impl Line {
             return;
         }
         if let Some(away) = &mut self.away {
-            away.is_taken = false;
+            away.attempt = Attempt::Failed;
         }
         self.search.connect_failed(reason);
         self.try_elsewhere(now, out);
@@ -249,7 +280,7 @@ impl Line {
             Loss::AnotherJob => {}
         }
         self.search.lost(reason.clone());
-        self.miss(now, reason, is_awaited, out);
+        self.miss(now, loss, reason, is_awaited, out);
         match loss {
             Loss::Refused => {
                 let wait = if self.search.goes_on() { Duration::ZERO } else { self.backoff.long_wait() };
@@ -282,7 +313,7 @@ impl Line {
     }
 
     /// This node is without its scheduler from now on, if it was not already.
-    fn miss(&mut self, now: Time, reason: String, is_awaited: bool, out: &mut Outputs) {
+    fn miss(&mut self, now: Time, loss: Loss, reason: String, is_awaited: bool, out: &mut Outputs) {
         let is_member = self.is_attached() || self.away.is_some();
         if !is_member {
             let scheduler = self.scheduler();
@@ -290,7 +321,8 @@ impl Line {
                 .inform(format!("the connection to the scheduler at {scheduler} ended ({reason}): registering again"));
         }
         let heard = self.pulse.heard_at().min(now);
-        let away = Away { since: now, heard, is_taken: false, is_told: false, is_warned_of: false };
+        let attempt = Attempt::Unknown;
+        let away = Away { since: now, heard, loss, attempt, is_told: false, is_warned_of: false };
         let away = self.away.get_or_insert(away);
         if !away.is_told && is_awaited {
             away.is_told = true;

@@ -8,11 +8,13 @@
 //! A node is dead if its process has gone or its port refuses, and if it was needed or had been heard in this watch. A
 //! node is dead, too, if it says nothing for the heartbeat time-out. If its host still answers it is stopped. Where
 //! one is dead, a lower one that has been silent for nearly as long is waited for. Not dead is one that said that it
-//! leaves, or why it gives up, before it went. A node that hears nobody at all is cut off itself, and says so.
+//! leaves, or why it gives up, before it went. A node that hears nobody at all is cut off itself, and says so. So does one that
+//! has heard nobody and finds all gone, if its scheduler had fallen silent before: they may have ended because it was lost.
 //!
 //! Deliberately absent: judging others with recovery, for the scheduler comes back and does that; there a node only says that it is
 //! cut off. Nobody judges while one that is heard has its scheduler. `watching` feeds it and acts on it. Tested in `agent_watch_test.rs` and by seed in `watch_sim_test.rs`.
 
+use super::line::Departure;
 use super::seconds;
 use crate::error::Failure;
 use crate::types::{GroupId, Time};
@@ -88,6 +90,8 @@ pub(super) enum Finding {
     /// One that somebody needs has gone after it gave up, for this.
     Followed(Failure),
     CutOff(Duration),
+    /// All are gone, and may have gone after they had judged this node.
+    LeftBehind(Duration),
 }
 
 impl Watch {
@@ -222,7 +226,14 @@ impl Watch {
         })
     }
 
-    pub(super) fn find(&self, now: Time, judges: bool) -> Option<Finding> {
+    /// Nobody was heard in this watch, and this one, which is dead, has gone: what came first nobody tells.
+    fn is_left_alone(&self, round: &Round, dead: u32) -> bool {
+        let has_gone =
+            |peer: &Peer| matches!(peer.standing, Standing::Refused(_)) || peer.seen.is_some_and(|seen| seen.is_gone);
+        round.heard_at <= round.began && self.peers.get(&dead).is_some_and(has_gone)
+    }
+
+    pub(super) fn find(&self, now: Time, judges: bool, departure: Departure) -> Option<Finding> {
         let round = self.round.as_ref()?;
         let is_heard = self.reaches_somebody(now);
         if self.peers.values().any(|peer| peer.has_scheduler && self.hears(peer, now)) {
@@ -249,7 +260,11 @@ impl Watch {
             return None;
         }
         if let Some((index, why)) = dead {
-            return Some(Finding::Lost(index, why));
+            return match departure {
+                Departure::Unseen if self.is_left_alone(round, index) => Some(Finding::LeftBehind(silent)),
+                Departure::Open if self.is_left_alone(round, index) => None,
+                _ => Some(Finding::Lost(index, why)),
+            };
         }
         let gone = self.peers.values().find(|peer| peer.suspected.is_some() && peer.standing != Standing::Up);
         gone.and_then(|peer| peer.followed(self.timeout).cloned()).map(Finding::Followed)

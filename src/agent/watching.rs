@@ -315,7 +315,7 @@ impl Watch {
     /// Decides, if there is enough to decide.
     fn settle(&mut self, around: &mut Around) -> Option<Failure> {
         let (now, member) = (around.now, around.member?);
-        let found = self.find(now, around.judges());
+        let found = self.find(now, around.judges(), around.line.departure());
         let in_doubt = match &found {
             Some(Finding::Lost(index, _)) => self.doubt_below(*index, now),
             _ => Duration::ZERO,
@@ -329,14 +329,16 @@ impl Watch {
                     around.out.tell(Event::CutOff(None));
                 }
             }
-            Some(Finding::CutOff(silent)) if !std::mem::replace(&mut round.is_cut_off, true) => {
-                let failure = self.first_cause(Finding::CutOff(silent), member);
+            Some(of_itself @ (Finding::CutOff(_) | Finding::LeftBehind(_))) => {
+                if std::mem::replace(&mut round.is_cut_off, true) {
+                    return None;
+                }
+                let failure = self.first_cause(of_itself, member);
                 if !member.may_recover() && member.first_cause().is_none() {
                     return Some(failure);
                 }
                 around.out.tell(Event::CutOff(Some(failure)));
             }
-            Some(Finding::CutOff(_)) => {}
             Some(finding) => match round.settles_at {
                 Some(at) if now >= at => {
                     let failure = self.first_cause(finding, member);
@@ -363,6 +365,14 @@ impl Watch {
                 let silent = seconds(silent);
                 let cause = format!(
                     "has heard neither the scheduler nor any other rank for {silent}: it seems to be cut off itself"
+                );
+                (Status::Unreachable, self.own, cause)
+            }
+            Finding::LeftBehind(silent) => {
+                let silent = seconds(silent);
+                let cause = format!(
+                    "has heard neither the scheduler nor any other rank for {silent}, and finds them gone: it seems to have \
+                     been cut off itself"
                 );
                 (Status::Unreachable, self.own, cause)
             }

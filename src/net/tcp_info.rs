@@ -87,6 +87,7 @@ fn undeafen(fd: &impl AsRawFd) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::net::socket::option;
     use crate::net::testlink::tcp_pair;
     use crate::net::{Signs, TcpTransport, Transport};
     use std::io::{IoSlice, IoSliceMut};
@@ -134,6 +135,17 @@ mod tests {
         }
         undeafen(&peer.descriptor());
         until("it hears", || matches!(own.acknowledged(), Acknowledged { bytes: 5 | 6, owes: false }));
+    }
+
+    #[test]
+    fn a_trouble_of_the_network_is_over_soon_after_it_has_passed() {
+        let (mut own, _peer) = tcp_pair();
+        let is_even = |own: &TcpTransport| {
+            option(own.descriptor().as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_THIN_LINEAR_TIMEOUTS).unwrap()
+        };
+        assert_eq!(is_even(&own), 0);
+        own.send_again_evenly();
+        assert_eq!(is_even(&own), 1);
     }
 
     #[test]

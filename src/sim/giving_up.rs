@@ -19,7 +19,7 @@ use crate::wire::{Message, Record};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Whoever waits for the next epoch is told so soon that there is none, when nothing goes wrong any more.
+/// A node that waits for the next epoch is told soon that there is none, when nothing goes wrong any more.
 const SOON: Duration = Duration::from_secs(10);
 
 /// What launchers have given up in this run, and what the scheduler makes of it.

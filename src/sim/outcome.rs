@@ -113,7 +113,7 @@ fn failed_rightly(world: &World, node: usize, process: &Process) -> Verdict {
     }
 }
 
-/// Whoever was there when the job broke has been told.
+/// A node that was there when the job broke has been told.
 fn told_of_the_end(world: &World) -> Verdict {
     let Some((ended, result)) = &world.host.ended else { return Err("the scheduler never ended".to_owned()) };
     let Err(error) = result else {

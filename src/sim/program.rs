@@ -179,7 +179,7 @@ impl World {
             agent::Event::Left(warning) => {
                 if let Some(warning) = &warning {
                     self.say(|| format!("node {node} left: {warning}"));
-                    // Whoever was not told calls it lost.
+                    // A node that was not told calls it lost.
                     self.may_fail |= !self.processes[node].program.leaves_run;
                     self.processes[node].to_blame.get_or_insert(self.now);
                 }

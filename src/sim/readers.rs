@@ -1,5 +1,5 @@
 //! Somebody who asks how the job is (`muster status`), at any moment: while it forms, runs, recovers and ends, while the disk is
-//! slow, and while the scheduler is away, when nobody answers. Whoever reaches the scheduler is answered at once, by what is so;
+//! slow, and while the scheduler is away, when nobody answers. One that reaches the scheduler is answered at once, by what is so;
 //! and that he asks changes nothing.
 //!
 //! Invariant: with or without readers a seed gives the same story, for they have a source of chance of their own, and come over

@@ -118,7 +118,7 @@ class ReadOnly(Mounted):
 
 
 class Forbidden(Disk):
-    """Whoever has a file open there may go on writing to it, too."""
+    """A process that has a file open there may go on writing to it, too."""
 
     words = ("Permission denied", "expected a recovery path (MS_RECOVERY_PATH) that this process's user owns")
 

@@ -139,7 +139,7 @@ def test_one_worker_too_many_after_the_cluster_has_formed(tmp_path):
 
 
 def test_five_at_once_for_two_places(tmp_path):
-    """Whoever comes first is in; the surplus ones are refused, and the job runs."""
+    """Those that come first are in; the surplus ones are refused, and the job runs."""
     lines = "c = join(); hold('go'); c.leave()"
     with Cluster(node(lines), workers=2, started=5, numbered=False, env={**PATIENT, "HOLD_FOLDER": tmp_path}) as cluster:
         until(lambda: sum(worker.returncode == 1 for worker in cluster.workers) == 3, 30, "three are refused")

@@ -2,7 +2,7 @@
 //!
 //! It acknowledges what is sent to it, also for a process that is stopped, or does not read. Where nothing is under way an
 //! empty frame is sent, which the peer's library passes over: the kernel's own keepalive asks once a second at most. Tested in
-//! `link_test.rs`.
+//! `link_test.rs`, and here.
 
 use crate::net::{Acknowledged, Transport};
 use crate::types::Time;
@@ -63,5 +63,22 @@ impl KeepAlive {
     /// Whether a part of the frame has gone out, and the rest has not.
     pub(crate) fn is_mid_frame(&self) -> bool {
         (1..HEADER_BYTES).contains(&self.rest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::base::control::tests::Scripted;
+
+    #[test]
+    fn the_first_look_has_the_kernel_send_again_evenly_and_asks_for_an_answer() {
+        let mut transport = Scripted::default();
+        transport.script().room = usize::MAX;
+        assert!(!transport.script().sends_again_evenly);
+        let owed = KeepAlive::default().look(&mut transport, Time(0), Duration::ZERO, true);
+        assert_eq!(owed, Duration::ZERO);
+        assert!(transport.script().sends_again_evenly);
+        assert_eq!(transport.script().sent.len(), HEADER_BYTES);
     }
 }
