@@ -298,3 +298,22 @@ fn nobody_is_lost_because_this_node_has_no_descriptor() {
     }
     assert!(!bench.told().iter().any(|event| matches!(event, Event::Broken(_))), "{:?}", bench.told());
 }
+
+/// One that was cut off opens a watch to those that have their scheduler: it hears what it has missed.
+#[test]
+fn one_that_looks_for_others_hears_that_the_job_has_ended_and_that_they_leave() {
+    let mut bench = one_of_two(false);
+    let cause = "is lost: nothing was heard from it for 1 s".to_owned();
+    let (status, epoch) = (Status::PeerLost, Epoch(1));
+    let failure = Failure { status, culprit: None, cause, epoch, group: None, sequence: 0 };
+    bench.receive(Message::Verdict(wire::Verdict { failure: failure.clone() }));
+    bench.feed(Input::of_peer(0, PeerSign::Stands));
+    assert!(to_peer(&bench).contains(&format!("0: Say({:?})", PeerWord::GivesUp(failure))), "{:?}", to_peer(&bench));
+    let leaves = "0: Say(Leaves)".to_owned();
+    assert!(!to_peer(&bench).contains(&leaves));
+    bench.feed(Input::of_peer(0, PeerSign::Ended("it closed the connection".to_owned())));
+    bench.command(Command::Leave);
+    assert!(!to_peer(&bench).contains(&leaves), "nobody is there to hear it");
+    bench.feed(Input::of_peer(0, PeerSign::Stands));
+    assert!(to_peer(&bench).contains(&leaves), "{:?}", to_peer(&bench));
+}

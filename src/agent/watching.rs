@@ -205,8 +205,12 @@ impl Watch {
         (peer.standing, peer.heard, peer.seen) = (Standing::Up, around.now, None);
         self.look_at.get_or_insert(around.now);
         around.beat(index, true, false);
-        if let Some(failure) = around.member.and_then(Member::end_cause).filter(|_| !around.has_scheduler()) {
+        // What it would have heard, had it been in reach: also by one that has its scheduler, which judged it perhaps.
+        if let Some(failure) = around.member.and_then(Member::end_cause) {
             around.say(index, PeerWord::GivesUp(failure.clone().to_others()));
+        }
+        if around.member.is_some_and(Member::is_leaving) {
+            around.say(index, PeerWord::Leaves);
         }
         if index == self.keeper() {
             let suspects = self.peers.iter().filter_map(|(peer, it)| Some((*peer, it.suspected.clone()?)));
