@@ -14,6 +14,7 @@
 //! | [`schedules`] | schedules as step machines, choice of algorithm, kernels |
 //! | [`journal`] | the scheduler's append-only log and the node's identity file, on a disk |
 //! | [`net`] | sockets, pollers, wakers, names; knows nothing of ranks |
+//! | [`tls`] | certificates, and the encrypted link |
 //! | [`runtime`] | where brains meet sockets |
 //! | [`ffi`] | the C ABI: convert, call, convert |
 
@@ -31,5 +32,6 @@ pub mod runtime;
 pub mod schedules;
 #[cfg(test)]
 mod sim;
+pub mod tls;
 pub mod types;
 pub mod wire;

@@ -5,7 +5,7 @@ use super::launchers::MASTER_ADDR;
 use super::reader::Reader;
 use super::table::{Key, TABLE};
 use super::value::{plain_decimal, LogLevel};
-use super::{wrong, Config, DerivedJob, Origin};
+use super::{wrong, Config, DerivedJob, Origin, TlsSettings};
 use crate::error::{Error, Result};
 use crate::types::Role;
 use std::collections::BTreeMap;
@@ -112,8 +112,8 @@ pub struct Settings {
     pub recovery_path: Option<PathBuf>,
     /// An HCCL rank table to take ranks from.
     pub rank_table_file: Option<PathBuf>,
-    /// Whether connections run TLS.
-    pub enable_ssl: bool,
+    /// What TLS is to use, where all connections run it.
+    pub tls: Option<TlsSettings>,
     /// What is set that this version cannot honour, one sentence each; to run all the same would break a promise.
     pub unsupported: Vec<String>,
     /// What is odd though not wrong, one sentence each.
@@ -356,7 +356,7 @@ impl Reader<'_> {
             enable_recovery,
             recovery_path,
             rank_table_file: self.text(Key::RankTableFile)?.map(PathBuf::from),
-            enable_ssl: self.flag(Key::EnableSsl)?,
+            tls: self.tls()?,
         })
     }
 }

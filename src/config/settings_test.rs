@@ -47,7 +47,7 @@ fn nothing_set_is_a_cluster_of_one_with_the_documented_times() {
     assert_eq!(settings.heartbeat_timeout, Duration::from_secs(5));
     assert_eq!(settings.store_limits, StoreLimits { key: 4 << 10, value: 16 << 20, total: 256 << 20 });
     assert_eq!((settings.checksums, settings.log_level, settings.poll), (true, LogLevel::Warn, None));
-    assert!(!settings.hccl_cm_init && !settings.enable_recovery && !settings.enable_ssl);
+    assert!(!settings.hccl_cm_init && !settings.enable_recovery && settings.tls.is_none());
     assert!(settings.warnings.is_empty() && settings.unsupported.is_empty());
     assert_eq!((settings.sched_fd, settings.device_id, settings.job_id), (None, None, None));
     assert!(settings.worker_addresses.is_empty());
@@ -279,15 +279,26 @@ fn settings_know_where_they_came_from() {
 
 #[test]
 fn what_this_version_cannot_honour_is_said() {
-    let settings = worker(&[("MUSTER_ENABLE_SSL", "true"), ("MUSTER_JOB_SECRET", "s")]);
-    let settings = settings.settings().unwrap();
-    assert!(settings.enable_ssl);
+    let settings = worker(&[("MUSTER_JOB_SECRET", "s")]).settings().unwrap();
     let rest = "which this version of muster does not support: expected it to be unset";
-    assert_eq!(
-        settings.unsupported,
-        [format!("MUSTER_JOB_SECRET is set, {rest}"), format!("MUSTER_ENABLE_SSL is \"1\", {rest}"),]
-    );
-    assert!(worker(&[("MUSTER_ENABLE_SSL", "0")]).settings().unwrap().unsupported.is_empty());
+    assert_eq!(settings.unsupported, [format!("MUSTER_JOB_SECRET is set, {rest}")]);
+}
+
+#[test]
+fn tls_wants_a_configuration_file_and_shows_no_password() {
+    let error = worker(&[("MUSTER_ENABLE_SSL", "1")]).settings().unwrap_err();
+    let rest = "expected the path of a JSON file that names certificates";
+    let sentence = format!("MUSTER_ENABLE_SSL is on, but MUSTER_CONFIG_FILE_PATH is not set: {rest}");
+    assert_eq!((error.status(), error.message()), (Status::Config, &sentence[..]));
+    let set =
+        [("MUSTER_ENABLE_SSL", "1"), ("MUSTER_CONFIG_FILE_PATH", "tls.json"), ("MUSTER_CLIENT_PASSWORD", "hunter2")];
+    let settings = worker(&set).settings().unwrap();
+    assert!(!format!("{settings:?}").contains("hunter2"));
+    let tls = settings.tls.expect("it is on");
+    assert_eq!(tls.config_file.to_str(), Some("tls.json"));
+    assert_eq!(tls.client_password.0.expect("it is set").reveal(), "hunter2");
+    let off = [("MUSTER_ENABLE_SSL", "0"), ("MUSTER_CONFIG_FILE_PATH", "tls.json")];
+    assert!(worker(&off).settings().unwrap().tls.is_none());
 }
 
 #[test]

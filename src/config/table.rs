@@ -406,8 +406,7 @@ pub static TABLE: [Setting; 36] = [
     .refused(),
     Setting::new(Key::EnableSsl, "enable_ssl", Kind::Flag, "Whether all connections run TLS.")
         .default("0")
-        .agree()
-        .refused(),
+        .agree(),
     Setting::new(
         Key::ConfigFilePath,
         "config_file_path",

@@ -16,6 +16,7 @@
 //! | [`limit`] | how many descriptors this process may hold |
 //! | [`fork`] | the table of descriptors that a forked child must close |
 //! | `standard` | what keeps them off the numbers 0 to 2 |
+//! | [`file`] | a small file, read as a whole |
 //! | [`foreign`] | writing to the program's own descriptors |
 //! | [`host`] | host name, boot, process identity, randomness |
 //!
@@ -27,6 +28,7 @@
 
 mod call;
 mod congestion;
+pub mod file;
 pub mod foreign;
 pub mod fork;
 pub mod host;

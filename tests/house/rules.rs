@@ -34,9 +34,13 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("schedules", &["wire", "config", "error", "types"]),
     ("journal", &["wire", "config", "error", "types"]),
     ("net", &["wire", "config", "error", "types"]),
-    ("runtime", &["net", "journal", "membership", "agent", "schedules", "wire", "config", "error", "types"]),
-    ("ffi", &["runtime", "net", "journal", "membership", "agent", "schedules", "wire", "config", "error", "types"]),
-    ("bin", &["ffi", "runtime", "net", "wire", "config", "error", "types"]),
+    ("tls", &["net", "config", "error", "types"]),
+    ("runtime", &["tls", "net", "journal", "membership", "agent", "schedules", "wire", "config", "error", "types"]),
+    (
+        "ffi",
+        &["runtime", "tls", "net", "journal", "membership", "agent", "schedules", "wire", "config", "error", "types"],
+    ),
+    ("bin", &["ffi", "runtime", "tls", "net", "wire", "config", "error", "types"]),
 ];
 
 const IO_FREE: &[&str] = &["types", "wire", "membership", "agent", "schedules"];

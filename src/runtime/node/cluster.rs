@@ -8,7 +8,7 @@ use super::rank_table;
 use crate::agent::{Agent, Command, Profile};
 use crate::config::{Assignment, Key, Settings};
 use crate::error::{Error, Failure, Result, Status};
-use crate::net::{host, unwrapped, Wrap};
+use crate::net::{host, Wrap};
 use crate::runtime::base::clock::Clock;
 use crate::runtime::base::identity;
 use crate::runtime::base::identity_store::{lasting_name, IdentityStore};
@@ -27,6 +27,7 @@ use crate::runtime::scheduler::serving::Serving;
 use crate::runtime::scheduler::thread::SchedulerThread;
 use crate::runtime::state::node_state::{AgentCommand, NodeState, NodeView};
 use crate::runtime::state::reduce_functions::Operations;
+use crate::tls;
 use crate::types::{Epoch, GroupId, Incarnation, LaunchId, Role, Time};
 use crate::wire::{Abort, Formed, Member, Register, Told, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
 use std::net::{IpAddr, SocketAddr};
@@ -82,16 +83,18 @@ pub struct HcclCm {
 }
 
 /// Does what the settings say: serves as the scheduler until the job ends, or joins the cluster as a node.
-pub fn join(settings: Settings) -> Result<Joined> {
-    join_over(settings, unwrapped(), Upgrade::none())
-}
-
-/// As [`join`], with every connection wrapped, and links upgraded where their peers offer the same.
-pub fn join_over(mut settings: Settings, wrap: Wrap, upgrade: Upgrade) -> Result<Joined> {
+pub fn join(mut settings: Settings) -> Result<Joined> {
     if let Assignment::Scheduler { .. } = settings.assignment {
         serving(&settings)?.run()?;
         return Ok(Joined::SchedulerDone);
     }
+    let tls = tls::open(settings.tls.as_ref())?;
+    settings.warnings.extend(tls.warnings);
+    join_over(settings, tls.wrap, Upgrade::none())
+}
+
+/// As [`join`] for a node, with every connection wrapped, and links upgraded where their peers offer the same.
+pub fn join_over(mut settings: Settings, wrap: Wrap, upgrade: Upgrade) -> Result<Joined> {
     refuse_unsupported(&settings)?;
     rank_table::take_rank(&mut settings)?;
     let scheduler = hosted_scheduler(&settings)?;

@@ -7,11 +7,9 @@
 use crate::config::{rank_table_text, Host, Seat, Settings};
 use crate::error::{Error, Result, Status};
 use crate::net::fork::beyond_standard;
-use crate::net::{host, interface};
+use crate::net::{file, host, interface};
 use crate::types::Device;
 use crate::wire::Member;
-use std::fs::File;
-use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
@@ -63,18 +61,7 @@ pub fn text(workers: &[Member]) -> Result<String> {
 }
 
 fn read(path: &Path) -> std::result::Result<Vec<u8>, String> {
-    let unreadable = |error: io::Error| format!("can't be read: {error}: expected a file in JSON");
-    // Asked first, for opening a pipe would wait for its writer.
-    if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
-        return Err("is no file: expected one in JSON".to_owned());
-    }
-    let mut bytes = Vec::new();
-    let mut read = || File::open(path)?.take(FILE_MAX_BYTES + 1).read_to_end(&mut bytes);
-    beyond_standard(&mut read).and_then(|read| read).map_err(unreadable)?;
-    if bytes.len() as u64 > FILE_MAX_BYTES {
-        return Err(format!("is too long: expected at most {FILE_MAX_BYTES} bytes"));
-    }
-    Ok(bytes)
+    file::read(path, FILE_MAX_BYTES).map_err(|why| format!("{why}: expected a file in JSON"))
 }
 
 #[cfg(test)]

@@ -14,12 +14,13 @@ use crate::config::{Assignment, Settings};
 use crate::error::{Error, Result, Status};
 use crate::journal::Disk;
 use crate::membership::{self, Closed, ConnId, Identity, Input, Output};
-use crate::net::{host, limit, listener, unwrapped, Listener, Poller, Token, Waker, Wrap};
+use crate::net::{host, limit, listener, Listener, Poller, Token, Waker, Wrap};
 use crate::runtime::base::clock::Clock;
 use crate::runtime::base::control::ControlEnd;
 use crate::runtime::base::disk::OwnDisk;
 use crate::runtime::base::identity;
 use crate::runtime::base::log::Logger;
+use crate::tls;
 use crate::types::{JobInstance, Secret, Time};
 use crate::wire::{Message, Register, Rejected, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
 use std::collections::VecDeque;
@@ -63,7 +64,10 @@ pub struct Serving {
 impl Serving {
     /// Binds, and is ready to serve the job that the settings describe.
     pub fn new(settings: &Settings) -> Result<Serving> {
-        Serving::over(settings, unwrapped(), || Ok(Box::new(OwnDisk::of(settings)?)))
+        let tls = tls::open(settings.tls.as_ref())?;
+        let mut settings = settings.clone();
+        settings.warnings.extend(tls.warnings);
+        Serving::over(&settings, tls.wrap, || Ok(Box::new(OwnDisk::of(&settings)?)))
     }
 
     /// The same, with each connection wrapped and, with recovery, the journal on the disk that this opens.

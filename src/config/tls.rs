@@ -1,0 +1,176 @@
+//! What TLS is to use: the settings that name it, and the configuration file that they lead to.
+//!
+//! The file is JSON, with the keys of MindSpore's. Deliberately not here: reading it, and the files that it names (`tls`).
+
+use super::reader::Reader;
+use super::table::Key;
+use super::{json, show};
+use crate::error::{Error, Result as Outcome};
+use serde_json::{Map, Value};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// A text that is never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Password(String);
+
+impl Password {
+    /// Hides it.
+    pub fn new(text: String) -> Password {
+        Password(text)
+    }
+
+    /// The text, for the one that needs it.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(secret)")
+    }
+}
+
+/// What is set about TLS, where it is on.
+#[derive(Clone, Debug)]
+pub struct TlsSettings {
+    /// The configuration file.
+    pub config_file: PathBuf,
+    /// How the user knows the setting that names it.
+    pub(super) origin: String,
+    /// The password of the client's file, and how the user knows its setting.
+    pub client_password: (Option<Password>, String),
+    /// The same of the server's.
+    pub server_password: (Option<Password>, String),
+}
+
+impl TlsSettings {
+    /// An error about the configuration file; the words follow its name.
+    pub fn error(&self, why: &str) -> Error {
+        Error::config(format!("{} is {}, which {why}", self.origin, show(&self.config_file.to_string_lossy())))
+    }
+}
+
+impl Reader<'_> {
+    /// What is set about TLS; none where it is off.
+    pub(super) fn tls(&self) -> Outcome<Option<TlsSettings>> {
+        if !self.flag(Key::EnableSsl)? {
+            return Ok(None);
+        }
+        let (flag, origin) = (self.name(Key::EnableSsl), self.name(Key::ConfigFilePath));
+        let Some(config_file) = self.text(Key::ConfigFilePath)?.map(PathBuf::from) else {
+            let what = "the path of a JSON file that names certificates";
+            return Err(Error::config(format!("{flag} is on, but {origin} is not set: expected {what}")));
+        };
+        let password = |key| -> Outcome<_> { Ok((self.text(key)?.map(Password::new), self.name(key))) };
+        Ok(Some(TlsSettings {
+            config_file,
+            origin,
+            client_password: password(Key::ClientPassword)?,
+            server_password: password(Key::ServerPassword)?,
+        }))
+    }
+}
+
+/// What a configuration file says. Paths are as they are to be opened.
+#[derive(Debug)]
+pub struct TlsFile {
+    /// What is shown to those that connect.
+    pub server_cert: PathBuf,
+    /// What is shown to those that are connected to.
+    pub client_cert: PathBuf,
+    /// The certificates that sign those of others.
+    pub ca_cert: PathBuf,
+    /// The revocation list.
+    pub crl: Option<PathBuf>,
+    /// OpenSSL's names, separated by colons.
+    pub cipher_list: Option<String>,
+    /// From how many days before the end of a certificate of our own this is said.
+    pub warning_days: u32,
+    /// Keys that mean nothing here.
+    pub unknown: Vec<String>,
+}
+
+const SERVER_CERT: &str = "server_cert_path";
+const CLIENT_CERT: &str = "client_cert_path";
+const CA_CERT: &str = "ca_cert_path";
+const CRL: &str = "crl_path";
+const CIPHERS: &str = "cipher_list";
+const WARNING_DAYS: &str = "cert_expire_warning_time_in_day";
+const KEYS: [&str; 6] = [SERVER_CERT, CLIENT_CERT, CA_CERT, CRL, CIPHERS, WARNING_DAYS];
+
+const DAYS: std::ops::RangeInclusive<u64> = 7..=180;
+const DAYS_DEFAULT: u32 = 90;
+
+impl TlsFile {
+    /// The file of these bytes in this folder. An error's words follow the file's name.
+    pub fn parse(bytes: &[u8], folder: &Path) -> Result<TlsFile, String> {
+        let value = json::parse(bytes)?;
+        let Value::Object(entries) = &value else {
+            return Err(format!("is {}: expected an object in braces", kind(&value)));
+        };
+        let path = |key| text(entries, key).map(|text| text.map(|text| folder.join(text)));
+        let needed = |key, what: &str| path(key)?.ok_or_else(|| format!("has no {key}: expected the path of {what}"));
+        Ok(TlsFile {
+            server_cert: needed(SERVER_CERT, "a certificate with its key, in PKCS#12 or PEM")?,
+            client_cert: needed(CLIENT_CERT, "a certificate with its key, in PKCS#12 or PEM")?,
+            ca_cert: needed(CA_CERT, "the certificates of the CA, in PEM")?,
+            crl: path(CRL)?,
+            cipher_list: text(entries, CIPHERS)?.map(str::to_owned),
+            warning_days: days(entries)?,
+            unknown: entries.keys().filter(|key| !KEYS.contains(&key.as_str())).cloned().collect(),
+        })
+    }
+
+    /// The name of the key by which a file was named.
+    pub fn key_of(&self, path: &Path) -> &'static str {
+        match path {
+            _ if path == self.server_cert => SERVER_CERT,
+            _ if path == self.client_cert => CLIENT_CERT,
+            _ if path == self.ca_cert => CA_CERT,
+            _ => CRL,
+        }
+    }
+}
+
+/// What stands there, if anything does.
+fn text<'a>(entries: &'a Map<String, Value>, key: &str) -> Result<Option<&'a str>, String> {
+    match entries.get(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) if text.contains('\0') => {
+            Err(format!("has {key} {}: expected no zero byte in it", show(text)))
+        }
+        Some(Value::String(text)) => Ok(Some(text.as_str()).filter(|text| !text.is_empty())),
+        Some(other) => Err(format!("has {key}, which is {}: expected text in quotes", kind(other))),
+    }
+}
+
+fn days(entries: &Map<String, Value>) -> Result<u32, String> {
+    let number = match entries.get(WARNING_DAYS) {
+        None | Some(Value::Null) => return Ok(DAYS_DEFAULT),
+        Some(Value::Number(number)) => number.as_u64(),
+        Some(Value::String(text)) => text.parse().ok(), // the original takes a number in quotes, too
+        Some(_) => None,
+    };
+    let right = number.filter(|number| DAYS.contains(number));
+    right.map(|days| days as u32).ok_or_else(|| {
+        let shown = show(&entries[WARNING_DAYS].to_string());
+        format!("has {WARNING_DAYS} {shown}: expected a whole number of days from {} to {}", DAYS.start(), DAYS.end())
+    })
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "true or false",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
+
+#[cfg(test)]
+#[path = "tls_test.rs"]
+mod tests;

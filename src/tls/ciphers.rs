@@ -1,0 +1,100 @@
+//! Cipher suites by the names that OpenSSL gives them, as a `cipher_list` has them.
+//!
+//! As in OpenSSL a list of names of TLS 1.2 leaves the suites of TLS 1.3 alone. A list that names suites of 1.3 allows those
+//! only.
+
+use rustls::crypto::ring::cipher_suite as suites;
+use rustls::{SupportedCipherSuite, SupportedProtocolVersion};
+
+const KNOWN: [(&str, SupportedCipherSuite); 9] = [
+    ("TLS_AES_256_GCM_SHA384", suites::TLS13_AES_256_GCM_SHA384),
+    ("TLS_AES_128_GCM_SHA256", suites::TLS13_AES_128_GCM_SHA256),
+    ("TLS_CHACHA20_POLY1305_SHA256", suites::TLS13_CHACHA20_POLY1305_SHA256),
+    ("ECDHE-ECDSA-AES256-GCM-SHA384", suites::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384),
+    ("ECDHE-ECDSA-AES128-GCM-SHA256", suites::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256),
+    ("ECDHE-ECDSA-CHACHA20-POLY1305", suites::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256),
+    ("ECDHE-RSA-AES256-GCM-SHA384", suites::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384),
+    ("ECDHE-RSA-AES128-GCM-SHA256", suites::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256),
+    ("ECDHE-RSA-CHACHA20-POLY1305", suites::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256),
+];
+
+/// What a list stands for.
+pub struct Chosen {
+    /// In the list's order; those of TLS 1.3 first.
+    pub suites: Vec<SupportedCipherSuite>,
+    /// The names that stand for none.
+    pub unknown: Vec<String>,
+}
+
+/// All names that are known.
+pub fn names() -> [&'static str; 9] {
+    KNOWN.map(|(name, _)| name)
+}
+
+/// All, in the order that the makers of rustls prefer.
+pub fn all() -> Vec<SupportedCipherSuite> {
+    rustls::crypto::ring::ALL_CIPHER_SUITES.to_vec()
+}
+
+/// The suites that this list allows; none if not one of its names can be used.
+pub fn choose(list: &str) -> Option<Chosen> {
+    let names = list.split(':').filter(|name| !name.is_empty());
+    let (mut named, mut unknown) = (Vec::new(), Vec::new());
+    for name in names {
+        match KNOWN.iter().find(|(known, _)| *known == name) {
+            Some((_, suite)) => named.push(*suite),
+            None => unknown.push(name.to_owned()),
+        }
+    }
+    if named.is_empty() {
+        return None;
+    }
+    let is_newest = |suite: &SupportedCipherSuite| is_of(*suite, &rustls::version::TLS13);
+    if !named.iter().any(is_newest) {
+        named.extend(all().into_iter().filter(is_newest));
+    }
+    named.sort_by_key(|suite| !is_newest(suite));
+    Some(Chosen { suites: named, unknown })
+}
+
+fn is_of(suite: SupportedCipherSuite, version: &SupportedProtocolVersion) -> bool {
+    suite.version() == version
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(list: &str) -> (Vec<String>, Vec<String>) {
+        let chosen = choose(list).expect("something of it can be used");
+        let name = |suite: &SupportedCipherSuite| {
+            KNOWN.iter().find(|(_, known)| known == suite).expect("all are known").0.to_owned()
+        };
+        (chosen.suites.iter().map(name).collect(), chosen.unknown)
+    }
+
+    #[test]
+    fn names_of_the_older_version_leave_the_newer_one_alone() {
+        let (suites, unknown) = names("ECDHE-RSA-AES128-GCM-SHA256:DHE-RSA-AES128-GCM-SHA256");
+        let newest = ["TLS_AES_256_GCM_SHA384", "TLS_AES_128_GCM_SHA256", "TLS_CHACHA20_POLY1305_SHA256"];
+        assert_eq!(suites[..3], newest);
+        assert_eq!(suites[3..], ["ECDHE-RSA-AES128-GCM-SHA256"]);
+        assert_eq!(unknown, ["DHE-RSA-AES128-GCM-SHA256"]);
+    }
+
+    #[test]
+    fn a_list_that_names_suites_of_the_newer_version_allows_no_other() {
+        let (suites, unknown) = names("TLS_AES_128_GCM_SHA256");
+        assert_eq!((suites, unknown), (vec!["TLS_AES_128_GCM_SHA256".to_owned()], Vec::new()));
+    }
+
+    #[test]
+    fn a_list_without_a_usable_name_is_none() {
+        assert!(choose("").is_none() && choose("RC4-SHA:aNULL").is_none());
+    }
+
+    #[test]
+    fn each_suite_that_there_is_has_a_name() {
+        assert!(all().iter().all(|suite| KNOWN.iter().any(|(_, known)| known == suite)));
+    }
+}

@@ -1,0 +1,219 @@
+//! The files that the configuration names: certificates with their keys, the CA, the revocation list.
+//!
+//! All of them are read and judged before the first connection: what others would not take is an error here.
+
+use super::ciphers;
+use super::sentence::sentence;
+use super::trust::Trust;
+use crate::config::{Password, TlsFile, TlsSettings};
+use crate::error::{Error, Result};
+use crate::net::file;
+use rustls::client::Resumption;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, UnixTime};
+use rustls::{CertificateError, ClientConfig, RootCertStore, ServerConfig};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The largest file that is read: a revocation list with a hundred thousand entries fits.
+const FILE_MAX_BYTES: u64 = 16 << 20;
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// What each end of a connection uses.
+pub struct Credentials {
+    pub client: Arc<ClientConfig>,
+    pub server: Arc<ServerConfig>,
+    /// One sentence each.
+    pub warnings: Vec<String>,
+}
+
+/// A certificate with those that lead to the CA, and its key.
+struct Identity {
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+}
+
+/// What is wrong, in words that follow a file's name.
+type Said<T> = std::result::Result<T, String>;
+
+/// Reads all that the settings name.
+pub fn read(settings: &TlsSettings) -> Result<Credentials> {
+    let bytes = file::read(&settings.config_file, FILE_MAX_BYTES)
+        .map_err(|why| settings.error(&format!("{why}: expected a file in JSON")))?;
+    let folder = settings.config_file.parent().unwrap_or_else(|| Path::new(""));
+    let file = TlsFile::parse(&bytes, folder).map_err(|why| settings.error(&why))?;
+    Reader { settings, file: &file }.credentials()
+}
+
+struct Reader<'a> {
+    settings: &'a TlsSettings,
+    file: &'a TlsFile,
+}
+
+impl Reader<'_> {
+    /// An error about a file that the configuration names.
+    fn error(&self, path: &Path, why: &str) -> Error {
+        let key = self.file.key_of(path);
+        self.settings.error(&format!("has {key} \"{}\", which {why}", path.display()))
+    }
+
+    fn credentials(&self) -> Result<Credentials> {
+        let mut warnings = self.unknown_keys();
+        let provider = Arc::new(self.provider(&mut warnings)?);
+        let trust = self.trust(&provider)?;
+        let (server_path, client_path) = (&self.file.server_cert, &self.file.client_cert);
+        let of_server = self.identity(server_path, &self.settings.server_password)?;
+        let of_client = self.identity(client_path, &self.settings.client_password)?;
+        let judge = |at| trust.judge_server(&of_server.chain, at);
+        warnings.extend(self.judge(server_path, judge)?);
+        let judge = |at| trust.judge_client(&of_client.chain, at);
+        warnings.extend(self.judge(client_path, judge)?.filter(|_| client_path != server_path));
+        let versions = rustls::ALL_VERSIONS;
+        let unusable = |error: rustls::Error| self.settings.error(&format!("cannot be used: {error}"));
+        let server = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_protocol_versions(versions)
+            .map_err(unusable)?
+            .with_client_cert_verifier(Arc::clone(&trust.clients))
+            .with_single_cert(of_server.chain, of_server.key)
+            .map_err(|error| self.error(server_path, &mismatch(&error)))?;
+        let mut client = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(versions)
+            .map_err(unusable)?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(trust))
+            .with_client_auth_cert(of_client.chain, of_client.key)
+            .map_err(|error| self.error(client_path, &mismatch(&error)))?;
+        client.resumption = Resumption::disabled();
+        Ok(Credentials { client: Arc::new(client), server: Arc::new(server), warnings })
+    }
+
+    fn unknown_keys(&self) -> Vec<String> {
+        match &self.file.unknown[..] {
+            [] => Vec::new(),
+            unknown => {
+                let path = self.settings.config_file.display();
+                vec![format!("nothing comes of what \"{path}\" says of {}", unknown.join(", "))]
+            }
+        }
+    }
+
+    fn provider(&self, warnings: &mut Vec<String>) -> Result<CryptoProvider> {
+        let mut provider = rustls::crypto::ring::default_provider();
+        let Some(list) = &self.file.cipher_list else { return Ok(provider) };
+        let Some(chosen) = ciphers::choose(list) else {
+            let known = ciphers::names().join(", ");
+            let why = format!("has a cipher_list of which nothing can be used: expected at least one of {known}");
+            return Err(self.settings.error(&why));
+        };
+        provider.cipher_suites = chosen.suites;
+        if !chosen.unknown.is_empty() {
+            let unknown = chosen.unknown.join(", ");
+            warnings.push(format!("the cipher_list has names of which no use can be made: {unknown}"));
+        }
+        Ok(provider)
+    }
+
+    fn trust(&self, provider: &Arc<CryptoProvider>) -> Result<Trust> {
+        let path = &self.file.ca_cert;
+        let bytes = self.read(path)?;
+        let certificates = certificates(&bytes).map_err(|why| self.error(path, &why))?;
+        let mut roots = RootCertStore::empty();
+        for certificate in certificates {
+            roots.add(certificate).map_err(|error| {
+                self.error(path, &format!("has a certificate that cannot be used: {}", sentence(&error)))
+            })?;
+        }
+        let revoked = match &self.file.crl {
+            Some(path) => revoked(&self.read(path)?).map_err(|why| self.error(path, &why))?,
+            None => Vec::new(),
+        };
+        Trust::new(roots, revoked, provider).map_err(|error| match &self.file.crl {
+            Some(path) => self.error(path, &format!("cannot be used: {error}: expected a revocation list of the CA's")),
+            None => self.error(path, &format!("cannot be used: {error}")),
+        })
+    }
+
+    fn read(&self, path: &Path) -> Result<Vec<u8>> {
+        file::read(path, FILE_MAX_BYTES).map_err(|why| self.error(path, &why))
+    }
+
+    fn identity(&self, path: &Path, (password, setting): &(Option<Password>, String)) -> Result<Identity> {
+        let bytes = self.read(path)?;
+        identity(&bytes, password.as_ref(), setting).map_err(|why| self.error(path, &why))
+    }
+
+    /// Whether others will take a certificate of ours, now and for some days. The error or the warning.
+    fn judge(
+        &self,
+        path: &Path,
+        judge: impl Fn(UnixTime) -> std::result::Result<(), rustls::Error>,
+    ) -> Result<Option<String>> {
+        let now = UnixTime::now();
+        judge(now).map_err(|error| self.error(path, &format!("others will not take: {}", sentence(&error))))?;
+        let ahead = |days: u32| UnixTime::since_unix_epoch(Duration::from_secs(now.as_secs()) + DAY * days);
+        let days = self.file.warning_days;
+        let Err(rustls::Error::InvalidCertificate(CertificateError::ExpiredContext { not_after, .. })) =
+            judge(ahead(days))
+        else {
+            return Ok(None);
+        };
+        let left = not_after.as_secs().saturating_sub(now.as_secs()) / DAY.as_secs();
+        let key = self.file.key_of(path);
+        Ok(Some(format!("the certificate of {key} (\"{}\") ends in {left} days: renew it", path.display())))
+    }
+}
+
+/// Why a certificate and its key can't be used.
+fn mismatch(error: &rustls::Error) -> String {
+    match error {
+        rustls::Error::InconsistentKeys(_) => {
+            "has a key that does not belong to its first certificate: expected the node's own certificate first, then \
+             those that lead to the CA"
+                .to_owned()
+        }
+        other => format!("cannot be used: {other}"),
+    }
+}
+
+fn wrong_pem(error: &pem::Error) -> String {
+    format!("is not PEM as expected: {error}")
+}
+
+fn certificates(bytes: &[u8]) -> Said<Vec<CertificateDer<'static>>> {
+    let found = CertificateDer::pem_slice_iter(bytes).collect::<std::result::Result<Vec<_>, _>>();
+    match found.map_err(|error| wrong_pem(&error))? {
+        none if none.is_empty() => Err("has no certificate in PEM in it".to_owned()),
+        found => Ok(found),
+    }
+}
+
+fn revoked(bytes: &[u8]) -> Said<Vec<CertificateRevocationListDer<'static>>> {
+    if !is_pem(bytes) {
+        return Ok(vec![CertificateRevocationListDer::from(bytes.to_vec())]);
+    }
+    let found = CertificateRevocationListDer::pem_slice_iter(bytes).collect::<std::result::Result<Vec<_>, _>>();
+    match found.map_err(|error| wrong_pem(&error))? {
+        none if none.is_empty() => Err("has no revocation list (X509 CRL) in it".to_owned()),
+        found => Ok(found),
+    }
+}
+
+fn is_pem(bytes: &[u8]) -> bool {
+    bytes.windows(10).any(|window| window == b"-----BEGIN")
+}
+
+#[cfg(test)]
+#[path = "credentials_test.rs"]
+mod tests;
+
+fn identity(bytes: &[u8], password: Option<&Password>, setting: &str) -> Said<Identity> {
+    let _ = (password, setting);
+    let chain = certificates(bytes)?;
+    let key = PrivateKeyDer::from_pem_slice(bytes).map_err(|error| match error {
+        pem::Error::NoItemsFound => "has a certificate, but no key: expected both in one file".to_owned(),
+        error => wrong_pem(&error),
+    })?;
+    Ok(Identity { chain, key })
+}

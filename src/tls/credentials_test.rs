@@ -1,0 +1,124 @@
+//! What is wrong with a file is said before the first connection.
+
+use crate::tls::testing::{ca, Files};
+use rcgen::{CertificateRevocationListParams, CertifiedIssuer, KeyIdMethod, KeyPair, RevokedCertParams, SerialNumber};
+use std::time::{Duration, SystemTime};
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+fn wrong(files: &Files) -> String {
+    files.read().expect_err("it is refused")
+}
+
+#[test]
+fn what_is_right_needs_no_word() {
+    assert_eq!(Files::new().read(), Ok(Vec::new()));
+}
+
+#[test]
+fn files_that_are_not_what_they_should_be() {
+    let files = Files::new();
+    std::fs::remove_file(files.folder.join("ca.pem")).unwrap();
+    assert_eq!(
+        wrong(&files),
+        "has ca_cert_path \"ca.pem\", which can't be read: No such file or directory (os error 2)"
+    );
+    files.write("ca.pem", "no certificate");
+    assert_eq!(wrong(&files), "has ca_cert_path \"ca.pem\", which has no certificate in PEM in it");
+    let files = Files::new();
+    files.write("server.pem", files.ca.pem());
+    let without_key = "has a certificate, but no key: expected both in one file";
+    assert_eq!(wrong(&files), format!("has server_cert_path \"server.pem\", which {without_key}"));
+    files.write("tls.json", "{");
+    assert!(wrong(&files).starts_with("is not JSON as expected"), "{}", wrong(&files));
+}
+
+#[test]
+fn a_key_of_another_certificate_is_found() {
+    let files = Files::new();
+    let other = files.node("other", |_| ());
+    let key = &other[other.find("-----BEGIN PRIVATE KEY").expect("it has a key")..];
+    let own = files.node("client", |_| ());
+    let certificate = &own[..own.find("-----BEGIN PRIVATE KEY").expect("it has a key")];
+    files.write("client.pem", format!("{certificate}{key}"));
+    let wrong = wrong(&files);
+    let start = "has client_cert_path \"client.pem\", which has a key that does not belong to its first certificate";
+    assert!(wrong.starts_with(start), "{wrong}");
+}
+
+#[test]
+fn certificates_that_others_would_not_take() {
+    let files = Files::new();
+    let refused = |files: &Files, certificate: String| {
+        files.write("client.pem", certificate);
+        wrong(files)
+            .strip_prefix("has client_cert_path \"client.pem\", which others will not take: ")
+            .unwrap()
+            .to_owned()
+    };
+    let now = SystemTime::now();
+    let expired = files.node("client", |params| {
+        (params.not_before, params.not_after) = ((now - 9 * DAY).into(), (now - DAY).into());
+    });
+    assert_eq!(refused(&files, expired), "its certificate has expired");
+    let early = files.node("client", |params| params.not_before = (now + DAY).into());
+    assert_eq!(refused(&files, early), "its certificate is not valid yet");
+    let foreign = files.signed_by(&ca("another CA"), "client", |_| ());
+    assert_eq!(refused(&files, foreign), "its certificate is not signed by the CA that is trusted here (ca_cert_path)");
+}
+
+fn list(ca: &CertifiedIssuer<'static, KeyPair>, serial: &[u8], days: u32) -> String {
+    let now = SystemTime::now();
+    let entry = RevokedCertParams {
+        serial_number: SerialNumber::from_slice(serial),
+        revocation_time: (now - DAY).into(),
+        reason_code: None,
+        invalidity_date: None,
+    };
+    let params = CertificateRevocationListParams {
+        this_update: (now - 2 * DAY).into(),
+        next_update: (now - DAY + DAY * days).into(),
+        crl_number: SerialNumber::from_slice(&[1]),
+        issuing_distribution_point: None,
+        revoked_certs: vec![entry],
+        key_identifier_method: KeyIdMethod::Sha256,
+    };
+    params.signed_by(ca).unwrap().pem().unwrap()
+}
+
+#[test]
+fn a_revocation_list_is_kept_to() {
+    let files = Files::new();
+    files.write(
+        "client.pem",
+        files.node("client", |params| params.serial_number = Some(SerialNumber::from_slice(&[7]))),
+    );
+    files.configure(r#", "crl_path": "crl.pem""#);
+    files.write("crl.pem", list(&files.ca, &[8], 9));
+    assert_eq!(files.read(), Ok(Vec::new()));
+    files.write("crl.pem", list(&files.ca, &[7], 9));
+    let start = "has client_cert_path \"client.pem\", which others will not take: its certificate is revoked";
+    assert_eq!(wrong(&files), start);
+    files.write("crl.pem", list(&files.ca, &[8], 0));
+    assert!(wrong(&files).ends_with("the revocation list (crl_path) has expired"), "{}", wrong(&files));
+    files.write("crl.pem", list(&ca("another CA"), &[8], 9));
+    assert!(wrong(&files).ends_with("the revocation list (crl_path) says nothing"), "{}", wrong(&files));
+}
+
+#[test]
+fn an_end_that_is_near_and_what_has_no_use_are_warned_of() {
+    let files = Files::new();
+    let soon = SystemTime::now() + 10 * DAY + DAY / 2;
+    files.write("server.pem", files.node("server", |params| params.not_after = soon.into()));
+    files.configure(r#", "cipher_list": "ECDHE-R SA-AES128-GCM-SHA256:ECDHE-RSA-AES256-GCM-SHA384", "colour": "red""#);
+    assert_eq!(
+        files.read().unwrap(),
+        [
+            "nothing comes of what \"tls.json\" says of colour",
+            "the cipher_list has names of which no use can be made: ECDHE-R SA-AES128-GCM-SHA256",
+            "the certificate of server_cert_path (\"server.pem\") ends in 10 days: renew it",
+        ]
+    );
+    files.configure(r#", "cipher_list": "RC4-SHA""#);
+    assert!(wrong(&files).starts_with("has a cipher_list of which nothing can be used"), "{}", wrong(&files));
+}

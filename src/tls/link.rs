@@ -1,0 +1,260 @@
+//! The encrypted link: TLS around another.
+//!
+//! Invariants: no byte goes out in clear; what was read came from a peer that has shown its certificate; the peer's end is in order
+//! only if it has said so (close_notify): an end without it is an error. Nothing can be damaged on the way unseen.
+//!
+//! The handshake goes on inside `read`, `write` and `flush`. What is written before it is over is held until then. Tested in
+//! `link_test.rs`, over test links, too.
+
+use super::sentence::sentence;
+use crate::net::{Acknowledged, Registry, Signs, Token, Transport};
+use rustls::Connection;
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::net::SocketAddr;
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+/// How much of what was taken is held inside before `write` says `WouldBlock`.
+const HELD_MAX: usize = 256 << 10;
+
+/// TLS around another transport.
+pub struct TlsTransport<T> {
+    inner: T,
+    /// Or why it is of no more use.
+    session: Result<Connection, String>,
+    /// Bytes that `write` took since all that was held had gone out.
+    held: usize,
+    /// Bytes that are decrypted, and not read yet.
+    readable: usize,
+    has_said_end: bool,
+}
+
+fn unusable(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
+}
+
+/// The peer ended in a way that a stranger in the network could feign.
+fn without_a_word() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "it ended without saying so")
+}
+
+fn would_block(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::WouldBlock
+}
+
+impl<T: Transport> TlsTransport<T> {
+    /// Begins the handshake, on a connection that has not carried a byte yet. Without a session each use of it fails, with why
+    /// there is none.
+    pub fn new(inner: T, session: Result<Connection, rustls::Error>) -> TlsTransport<T> {
+        let mut session = session.map_err(|error| sentence(&error));
+        session.iter_mut().for_each(|tls| tls.set_buffer_limit(Some(HELD_MAX)));
+        TlsTransport { inner, session, held: 0, readable: 0, has_said_end: false }
+    }
+
+    fn session(&mut self) -> io::Result<&mut Connection> {
+        self.session.as_mut().map_err(|why| unusable(why))
+    }
+
+    /// Passes on what is held; `WouldBlock` while something is left. What is written before the handshake is over waits inside, so
+    /// this goes on with the handshake, too.
+    fn push(&mut self) -> io::Result<()> {
+        loop {
+            let tls = self.session.as_mut().map_err(|why| unusable(why))?;
+            while tls.wants_write() {
+                let sent = tls.write_tls(&mut Sink(&mut self.inner))?;
+                if !tls.is_handshaking() {
+                    self.held = self.held.saturating_sub(sent).max(usize::from(self.held > 0));
+                }
+            }
+            self.inner.flush()?;
+            if self.held == 0 || !tls.is_handshaking() {
+                self.held = 0;
+                return Ok(());
+            }
+            if self.pull()? == 0 {
+                return Err(without_a_word());
+            }
+        }
+    }
+
+    /// Takes in what has come: once, or `WouldBlock`. Returns how many bytes, 0 for the end.
+    fn pull(&mut self) -> io::Result<usize> {
+        let tls = self.session.as_mut().map_err(|why| unusable(why))?;
+        let count = tls.read_tls(&mut Source(&mut self.inner))?;
+        match tls.process_new_packets() {
+            Ok(state) => self.readable = state.plaintext_bytes_to_read(),
+            Err(error) => return Err(self.fail(&error)),
+        }
+        Ok(count)
+    }
+
+    fn try_to_push(&mut self) -> io::Result<()> {
+        self.push().or_else(|error| if would_block(&error) { Ok(()) } else { Err(error) })
+    }
+
+    /// The link is of no more use. The peer is told why, as far as the kernel takes that at once.
+    fn fail(&mut self, error: &rustls::Error) -> io::Error {
+        if let Ok(tls) = &mut self.session {
+            while tls.wants_write() && tls.write_tls(&mut Sink(&mut self.inner)).is_ok() {}
+            let _ = self.inner.flush();
+        }
+        let why = sentence(error);
+        let error = unusable(&why);
+        self.session = Err(why);
+        error
+    }
+
+    /// Takes decrypted bytes. `None` if there are none yet.
+    fn take(&mut self, buffers: &mut [IoSliceMut<'_>]) -> Option<io::Result<usize>> {
+        let tls = match self.session() {
+            Ok(tls) => tls,
+            Err(error) => return Some(Err(error)),
+        };
+        let mut taken = 0;
+        for buffer in buffers.iter_mut() {
+            let mut at = 0;
+            while at < buffer.len() {
+                match tls.reader().read(&mut buffer[at..]) {
+                    Ok(0) if taken == 0 => return Some(Ok(0)),
+                    Err(error) if taken == 0 && would_block(&error) => return None,
+                    Err(_) if taken == 0 => return Some(Err(without_a_word())),
+                    Ok(0) | Err(_) => break,
+                    Ok(count) => (at, taken) = (at + count, taken + count),
+                }
+            }
+            if at < buffer.len() {
+                break;
+            }
+        }
+        self.readable -= taken;
+        Some(Ok(taken))
+    }
+}
+
+impl<T: Transport> Transport for TlsTransport<T> {
+    fn read(&mut self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        if buffers.iter().all(|buffer| buffer.is_empty()) {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "no room to read into"));
+        }
+        loop {
+            if let Some(taken) = self.take(buffers) {
+                return taken;
+            }
+            let came = self.pull();
+            if came.as_ref().err().is_none_or(would_block) {
+                self.try_to_push()?;
+            }
+            came?;
+        }
+    }
+
+    fn write(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
+        for _ in 0..2 {
+            let taken = self.session()?.writer().write_vectored(buffers)?;
+            self.held += taken;
+            if taken > 0 || buffers.iter().all(|buffer| buffer.is_empty()) {
+                return Ok(taken);
+            }
+            self.push()?;
+        }
+        Err(io::ErrorKind::WouldBlock.into())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.push()
+    }
+
+    fn holds_readable(&self) -> bool {
+        self.readable > 0 || self.inner.holds_readable()
+    }
+
+    fn shutdown_write(&mut self) -> io::Result<()> {
+        if !std::mem::replace(&mut self.has_said_end, true) {
+            self.session()?.send_close_notify();
+        }
+        self.push()?;
+        self.inner.shutdown_write()
+    }
+
+    fn unsent(&self) -> usize {
+        let wants_write = self.session.as_ref().is_ok_and(|tls| tls.wants_write());
+        self.held.max(usize::from(wants_write)) + self.inner.unsent()
+    }
+
+    fn is_intact(&self) -> bool {
+        true
+    }
+
+    fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        self.try_to_push()?; // a client speaks first
+        self.inner.register(registry, token)
+    }
+
+    fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
+        self.inner.deregister(registry)
+    }
+
+    fn descriptor(&self) -> RawFd {
+        self.inner.descriptor()
+    }
+
+    fn local_address(&self) -> SocketAddr {
+        self.inner.local_address()
+    }
+
+    fn peer_address(&self) -> SocketAddr {
+        self.inner.peer_address()
+    }
+}
+
+impl<T: Transport> Signs for TlsTransport<T> {
+    fn silence(&self) -> Option<Duration> {
+        self.inner.silence()
+    }
+
+    fn acknowledged(&self) -> Acknowledged {
+        self.inner.acknowledged()
+    }
+
+    fn ask_for_signs(&mut self, within: Duration) {
+        self.inner.ask_for_signs(within);
+    }
+
+    fn send_again_evenly(&mut self) {
+        self.inner.send_again_evenly();
+    }
+
+    fn bound_unsent(&mut self, bytes: u32) {
+        self.inner.bound_unsent(bytes);
+    }
+}
+
+/// What is inside, as rustls reads it.
+struct Source<'a, T>(&'a mut T);
+
+impl<T: Transport> Read for Source<'_, T> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.0.read(&mut [IoSliceMut::new(into)])
+    }
+}
+
+/// What is inside, as rustls writes to it.
+struct Sink<'a, T>(&'a mut T);
+
+impl<T: Transport> Write for Sink<'_, T> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(&[IoSlice::new(bytes)])
+    }
+
+    fn write_vectored(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.0.write(buffers)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+#[cfg(test)]
+#[path = "link_test.rs"]
+mod tests;

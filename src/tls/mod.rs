@@ -1,0 +1,57 @@
+//! TLS: whose certificate a process shows, whose it takes, and the link that both ends then have.
+//!
+//! | file | what it owns |
+//! | --- | --- |
+//! | [`link`] | a transport that is encrypted |
+//! | `credentials` | the files that the configuration names: certificates, keys, the revocation list |
+//! | `trust` | whether a certificate of somebody else's is taken |
+//! | `ciphers` | which suites a list of OpenSSL's names stands for |
+//! | `sentence` | what went wrong in a handshake, in words |
+//!
+//! Invariants: with TLS no connection is ever made without; both ends show a certificate, and take only those that the CA has signed,
+//! that have begun and not ended, and that are not revoked. Names are not checked: a rank has none.
+//!
+//! Deliberately absent: what the settings are (`config`), and where a connection comes from (`net`).
+
+mod ciphers;
+mod credentials;
+pub mod link;
+mod sentence;
+#[cfg(test)]
+pub(crate) mod testing;
+mod trust;
+
+use crate::config::TlsSettings;
+use crate::error::Result;
+use crate::net::{unwrapped, Side, TcpTransport, Transport, Wrap};
+use credentials::Credentials;
+use link::TlsTransport;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConnection, Connection, ServerConnection};
+use std::sync::Arc;
+
+/// What a process needs to speak TLS, and what its user should know.
+pub struct Tls {
+    /// Puts TLS around each connection.
+    pub wrap: Wrap,
+    /// One sentence each.
+    pub warnings: Vec<String>,
+}
+
+/// Reads what the settings name. Everything that is wrong with it is an error now, and not at the first connection. Without
+/// settings connections stay as they are.
+pub fn open(settings: Option<&TlsSettings>) -> Result<Tls> {
+    let Some(settings) = settings else { return Ok(Tls { wrap: unwrapped(), warnings: Vec::new() }) };
+    let Credentials { client, server, warnings } = credentials::read(settings)?;
+    let wrap = move |transport: TcpTransport, side| -> Box<dyn Transport> {
+        let session = match side {
+            Side::Client => {
+                let name = ServerName::from(transport.peer_address().ip());
+                ClientConnection::new(Arc::clone(&client), name).map(Connection::Client)
+            }
+            Side::Server => ServerConnection::new(Arc::clone(&server)).map(Connection::Server),
+        };
+        Box::new(TlsTransport::new(transport, session))
+    };
+    Ok(Tls { wrap: Arc::new(wrap), warnings })
+}

@@ -1,0 +1,64 @@
+//! What went wrong in a handshake, in words that follow the peer's name and a colon.
+
+use rustls::{AlertDescription, CertificateError, Error, PeerIncompatible};
+
+/// Why a peer's certificate is not taken.
+fn of_certificate(error: &CertificateError) -> String {
+    let what = match error {
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => "has expired",
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => "is not valid yet",
+        CertificateError::Revoked => "is revoked",
+        CertificateError::UnknownIssuer => "is not signed by the CA that is trusted here (ca_cert_path)",
+        CertificateError::UnknownRevocationStatus => {
+            "is signed by a CA of which the revocation list (crl_path) says nothing"
+        }
+        CertificateError::ExpiredRevocationList | CertificateError::ExpiredRevocationListContext { .. } => {
+            "cannot be judged, for the revocation list (crl_path) has expired"
+        }
+        CertificateError::BadSignature => {
+            "names the CA that is trusted here (ca_cert_path) as its signer, and is not signed by it"
+        }
+        CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
+            "is not meant for this end of a connection (its extended key usage)"
+        }
+        other => return format!("its certificate is not taken: {other}"),
+    };
+    format!("its certificate {what}")
+}
+
+/// Why the peer has ended the handshake.
+fn of_alert(alert: AlertDescription) -> String {
+    let what = match alert {
+        AlertDescription::CertificateExpired => "it says that our certificate has expired, or is not valid yet",
+        AlertDescription::CertificateRevoked => "it says that our certificate is revoked",
+        AlertDescription::UnknownCA | AlertDescription::DecryptError => {
+            "it does not trust the CA that has signed our certificate"
+        }
+        AlertDescription::CertificateRequired => "it wants a certificate, and was shown none",
+        AlertDescription::BadCertificate
+        | AlertDescription::UnsupportedCertificate
+        | AlertDescription::CertificateUnknown
+        | AlertDescription::AccessDenied => "it does not take our certificate",
+        AlertDescription::HandshakeFailure | AlertDescription::ProtocolVersion => {
+            "it has no version of TLS, cipher suite or signature in common with this process"
+        }
+        other => return format!("it has ended the connection with the TLS alert {other:?}"),
+    };
+    what.to_owned()
+}
+
+/// What went wrong.
+pub fn sentence(error: &Error) -> String {
+    match error {
+        Error::InvalidCertificate(why) => of_certificate(why),
+        Error::NoCertificatesPresented => "it shows no certificate".to_owned(),
+        Error::AlertReceived(alert) => of_alert(*alert),
+        Error::InvalidMessage(_) | Error::InappropriateMessage { .. } => {
+            "it does not speak TLS as expected: TLS (enable_ssl) is on here, and seems to be off there".to_owned()
+        }
+        Error::PeerIncompatible(
+            PeerIncompatible::NoCipherSuitesInCommon | PeerIncompatible::NoSignatureSchemesInCommon,
+        ) => "it has no cipher suite or signature in common with this process (cipher_list)".to_owned(),
+        other => format!("TLS with it failed: {other}"),
+    }
+}
