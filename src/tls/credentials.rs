@@ -3,6 +3,7 @@
 //! All of them are read and judged before the first connection: what others would not take is an error here.
 
 use super::ciphers;
+use super::pkcs12::{self, Opened, Wrong};
 use super::sentence::sentence;
 use super::trust::Trust;
 use crate::config::{Password, TlsFile, TlsSettings};
@@ -204,16 +205,68 @@ fn is_pem(bytes: &[u8]) -> bool {
     bytes.windows(10).any(|window| window == b"-----BEGIN")
 }
 
+/// A certificate and its key, out of PEM or PKCS#12.
+fn identity(bytes: &[u8], password: Option<&Password>, setting: &str) -> Said<Identity> {
+    let unlocked = |wrong| match (wrong, password) {
+        (Wrong::Content(why), _) => why,
+        (Wrong::Password, Some(_)) => {
+            format!("does not open with the password of {setting}: it is wrong, or the file is damaged")
+        }
+        (Wrong::Password, None) => format!("is encrypted, and {setting} is not set: expected its password"),
+    };
+    let password = password.map_or("", Password::reveal);
+    if !is_pem(bytes) {
+        return of_pkcs12(pkcs12::open(bytes, password).map_err(unlocked)?);
+    }
+    let chain = certificates(bytes)?;
+    let key = match (PrivateKeyDer::from_pem_slice(bytes), encrypted_key(bytes)?) {
+        (Ok(key), _) => key,
+        (Err(_), Some(sealed)) => private_key(pkcs12::open_key(&sealed, password).map_err(unlocked)?)?,
+        (Err(pem::Error::NoItemsFound), None) => {
+            return Err("has a certificate, but no key: expected both in one file".to_owned());
+        }
+        (Err(error), None) => return Err(wrong_pem(&error)),
+    };
+    Ok(Identity { chain, key })
+}
+
+fn of_pkcs12(opened: Opened) -> Said<Identity> {
+    let Opened { certificates, mut keys, .. } = opened;
+    match (certificates.is_empty(), keys.len()) {
+        (true, _) => Err("has no certificate in it".to_owned()),
+        (false, 0) => Err("has a certificate, but no key: expected both in one file".to_owned()),
+        (false, 1) => {
+            let chain = certificates.into_iter().map(CertificateDer::from).collect();
+            Ok(Identity { chain, key: private_key(keys.remove(0))? })
+        }
+        (false, many) => Err(format!("has {many} keys in it: expected one")),
+    }
+}
+
+fn private_key(bytes: Vec<u8>) -> Said<PrivateKeyDer<'static>> {
+    PrivateKeyDer::try_from(bytes).map_err(|why| format!("has a key that is not right: {why}"))
+}
+
+/// The bytes of an encrypted key in PEM, if there is one.
+fn encrypted_key(bytes: &[u8]) -> Said<Option<Vec<u8>>> {
+    const LABEL: &str = "ENCRYPTED PRIVATE KEY";
+    let Ok(text) = std::str::from_utf8(bytes) else { return Ok(None) };
+    if text.contains("Proc-Type: 4,ENCRYPTED") {
+        let command = "openssl pkcs8 -topk8 -in OLD -out NEW";
+        return Err(format!(
+            "has a key that is encrypted as OpenSSL did before PKCS#8: expected PKCS#8 (make it with: {command})"
+        ));
+    }
+    let (first, last) = (format!("-----BEGIN {LABEL}-----"), format!("-----END {LABEL}-----"));
+    let Some(start) = text.find(&first) else { return Ok(None) };
+    let Some(length) = text[start..].find(&last) else {
+        return Err(format!("is not PEM as expected: it has no \"{last}\""));
+    };
+    let block = &text[start..start + length + last.len()];
+    let (_, sealed) = der::Document::from_pem(block).map_err(|error| format!("is not PEM as expected: {error}"))?;
+    Ok(Some(sealed.as_bytes().to_vec()))
+}
+
 #[cfg(test)]
 #[path = "credentials_test.rs"]
 mod tests;
-
-fn identity(bytes: &[u8], password: Option<&Password>, setting: &str) -> Said<Identity> {
-    let _ = (password, setting);
-    let chain = certificates(bytes)?;
-    let key = PrivateKeyDer::from_pem_slice(bytes).map_err(|error| match error {
-        pem::Error::NoItemsFound => "has a certificate, but no key: expected both in one file".to_owned(),
-        error => wrong_pem(&error),
-    })?;
-    Ok(Identity { chain, key })
-}

@@ -24,6 +24,8 @@ pub struct TlsTransport<T> {
     session: Result<Connection, String>,
     /// Bytes that `write` took since all that was held had gone out.
     held: usize,
+    /// How writing has failed: nothing goes out any more. What came before the end can still be read.
+    unwritable: Option<io::ErrorKind>,
     /// Bytes that are decrypted, and not read yet.
     readable: usize,
     has_said_end: bool,
@@ -48,7 +50,7 @@ impl<T: Transport> TlsTransport<T> {
     pub fn new(inner: T, session: Result<Connection, rustls::Error>) -> TlsTransport<T> {
         let mut session = session.map_err(|error| sentence(&error));
         session.iter_mut().for_each(|tls| tls.set_buffer_limit(Some(HELD_MAX)));
-        TlsTransport { inner, session, held: 0, readable: 0, has_said_end: false }
+        TlsTransport { inner, session, held: 0, unwritable: None, readable: 0, has_said_end: false }
     }
 
     fn session(&mut self) -> io::Result<&mut Connection> {
@@ -59,15 +61,8 @@ impl<T: Transport> TlsTransport<T> {
     /// this goes on with the handshake, too.
     fn push(&mut self) -> io::Result<()> {
         loop {
-            let tls = self.session.as_mut().map_err(|why| unusable(why))?;
-            while tls.wants_write() {
-                let sent = tls.write_tls(&mut Sink(&mut self.inner))?;
-                if !tls.is_handshaking() {
-                    self.held = self.held.saturating_sub(sent).max(usize::from(self.held > 0));
-                }
-            }
-            self.inner.flush()?;
-            if self.held == 0 || !tls.is_handshaking() {
+            self.pass_on()?;
+            if self.held == 0 || !self.session()?.is_handshaking() {
                 self.held = 0;
                 return Ok(());
             }
@@ -75,6 +70,29 @@ impl<T: Transport> TlsTransport<T> {
                 return Err(without_a_word());
             }
         }
+    }
+
+    /// Passes on what is encrypted.
+    fn pass_on(&mut self) -> io::Result<()> {
+        if let Some(kind) = self.unwritable {
+            return Err(kind.into());
+        }
+        self.write_out().inspect_err(|error| {
+            if !would_block(error) {
+                (self.held, self.unwritable) = (0, Some(error.kind()));
+            }
+        })
+    }
+
+    fn write_out(&mut self) -> io::Result<()> {
+        let tls = self.session.as_mut().map_err(|why| unusable(why))?;
+        while tls.wants_write() {
+            let sent = tls.write_tls(&mut Sink(&mut self.inner))?;
+            if !tls.is_handshaking() {
+                self.held = self.held.saturating_sub(sent).max(usize::from(self.held > 0));
+            }
+        }
+        self.inner.flush()
     }
 
     /// Takes in what has come: once, or `WouldBlock`. Returns how many bytes, 0 for the end.
@@ -88,16 +106,9 @@ impl<T: Transport> TlsTransport<T> {
         Ok(count)
     }
 
-    fn try_to_push(&mut self) -> io::Result<()> {
-        self.push().or_else(|error| if would_block(&error) { Ok(()) } else { Err(error) })
-    }
-
     /// The link is of no more use. The peer is told why, as far as the kernel takes that at once.
     fn fail(&mut self, error: &rustls::Error) -> io::Error {
-        if let Ok(tls) = &mut self.session {
-            while tls.wants_write() && tls.write_tls(&mut Sink(&mut self.inner)).is_ok() {}
-            let _ = self.inner.flush();
-        }
+        let _ = self.pass_on();
         let why = sentence(error);
         let error = unusable(&why);
         self.session = Err(why);
@@ -141,9 +152,7 @@ impl<T: Transport> Transport for TlsTransport<T> {
                 return taken;
             }
             let came = self.pull();
-            if came.as_ref().err().is_none_or(would_block) {
-                self.try_to_push()?;
-            }
+            let _ = self.pass_on(); // the handshake's answer; the one that writes finds out if it fails
             came?;
         }
     }
@@ -177,7 +186,7 @@ impl<T: Transport> Transport for TlsTransport<T> {
     }
 
     fn unsent(&self) -> usize {
-        let wants_write = self.session.as_ref().is_ok_and(|tls| tls.wants_write());
+        let wants_write = self.unwritable.is_none() && self.session.as_ref().is_ok_and(|tls| tls.wants_write());
         self.held.max(usize::from(wants_write)) + self.inner.unsent()
     }
 
@@ -186,7 +195,7 @@ impl<T: Transport> Transport for TlsTransport<T> {
     }
 
     fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
-        self.try_to_push()?; // a client speaks first
+        let _ = self.pass_on(); // a client speaks first
         self.inner.register(registry, token)
     }
 

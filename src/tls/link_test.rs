@@ -162,3 +162,31 @@ fn both_sides_say_why_a_certificate_is_not_taken() {
         "its certificate names the CA that is trusted here (ca_cert_path) as its signer, and is not signed by it";
     assert_eq!(refused(&ours, &Files::new()), [feigned, alert]);
 }
+
+#[test]
+fn what_cannot_go_out_any_more_is_not_unsent() {
+    let files = Files::new();
+    let (one, other) = tcp_pair();
+    let (mut client, mut server) = ends(&files, one, other);
+    client.write(&[IoSlice::new(b"hello")]).unwrap();
+    let mut room = [0; 3];
+    let heard = loop {
+        let _ = client.flush();
+        match server.read(&mut [IoSliceMut::new(&mut room)]) {
+            Err(error) if would_block(&error) => std::thread::sleep(Duration::from_millis(1)),
+            other => break other.unwrap(),
+        }
+    };
+    assert_eq!((heard, server.holds_readable()), (3, true));
+    drop(server);
+    let since = std::time::Instant::now();
+    let block = vec![1; 1 << 16];
+    let error = loop {
+        match client.write(&[IoSlice::new(&block)]).and_then(|_| client.flush()) {
+            Err(error) if !would_block(&error) => break error,
+            _ => assert!(since.elapsed() < LIMIT, "it takes more and more"),
+        }
+    };
+    assert!(matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset), "{error}");
+    assert_eq!(client.unsent(), 0);
+}

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`link`] | a transport that is encrypted |
 //! | `credentials` | the files that the configuration names: certificates, keys, the revocation list |
+//! | `pkcs12` | what is in a PKCS#12 file, or in an encrypted key |
 //! | `trust` | whether a certificate of somebody else's is taken |
 //! | `ciphers` | which suites a list of OpenSSL's names stands for |
 //! | `sentence` | what went wrong in a handshake, in words |
@@ -16,6 +17,7 @@
 mod ciphers;
 mod credentials;
 pub mod link;
+mod pkcs12;
 mod sentence;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -1,0 +1,227 @@
+//! A certificate and its key out of a PKCS#12 file (RFC 7292), and a key out of encrypted PKCS#8.
+//!
+//! Both kinds of OpenSSL's are read: RC2 or triple DES with SHA-1, as version 1.1 makes them, and AES with PBKDF2 (PBES2).
+//! Deliberately not here: which certificate belongs to which key is left to rustls, which compares them.
+
+use cbc::cipher::{block_padding::Pkcs7, BlockCipher, BlockDecryptMut, InnerIvInit, KeyInit};
+use der::asn1::{ContextSpecific, ObjectIdentifier, OctetString};
+use der::{Any, Decode, Encode};
+use hmac::{Mac, SimpleHmac};
+use pkcs12::cert_type::CertBag;
+use pkcs12::kdf::{derive_key_utf8, Pkcs12KeyType};
+use pkcs12::mac_data::MacData;
+use pkcs12::pbe_params::{EncryptedPrivateKeyInfo, Pkcs12PbeParams};
+use pkcs12::pfx::Pfx;
+use pkcs12::safe_bag::{SafeBag, SafeContents};
+use pkcs8::pkcs5::EncryptionScheme;
+use pkcs8::spki::AlgorithmIdentifierOwned;
+use sha1::Sha1;
+use sha2::{Sha256, Sha384, Sha512};
+
+const DATA: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.7.1");
+const ENCRYPTED_DATA: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.7.6");
+const KEY_BAG: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.12.10.1.1");
+const SHROUDED_KEY_BAG: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.12.10.1.2");
+const CERT_BAG: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.12.10.1.3");
+const LOCAL_KEY_ID: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.9.21");
+const PBE_SHA1_3DES: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.12.1.3");
+const PBE_SHA1_RC2_128: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.12.1.5");
+const PBE_SHA1_RC2_40: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.12.1.6");
+const SHA1: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.14.3.2.26");
+const SHA256: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.16.840.1.101.3.4.2.1");
+const SHA384: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.16.840.1.101.3.4.2.2");
+const SHA512: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.16.840.1.101.3.4.2.3");
+
+/// More rounds of a key's derivation would take minutes.
+const ROUNDS_MAX: i32 = 10_000_000;
+
+/// What is wrong with a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wrong {
+    /// It is encrypted with another password, or damaged.
+    Password,
+    /// It is not what it should be; the words follow its name.
+    Content(String),
+}
+
+/// What a file holds, in DER.
+#[derive(Default)]
+pub struct Opened {
+    /// The key's own certificate first, where the file tells.
+    pub certificates: Vec<Vec<u8>>,
+    /// PKCS#8.
+    pub keys: Vec<Vec<u8>>,
+    /// Which certificates belong to the keys.
+    key_ids: Vec<Vec<u8>>,
+    certificate_ids: Vec<Option<Vec<u8>>>,
+}
+
+fn content(what: &str) -> Wrong {
+    Wrong::Content(format!("is no PKCS#12 file as expected: {what}"))
+}
+
+fn der<T>(decoded: der::Result<T>) -> Result<T, Wrong> {
+    decoded.map_err(|error| content(&error.to_string()))
+}
+
+/// Opens a file.
+pub fn open(bytes: &[u8], password: &str) -> Result<Opened, Wrong> {
+    let file = der(Pfx::from_der(bytes))?;
+    if file.auth_safe.content_type != DATA {
+        return Err(content("it is signed with a key, and not with a password"));
+    }
+    let safe = der(file.auth_safe.content.decode_as::<OctetString>())?;
+    if let Some(mac) = &file.mac_data {
+        verify(mac, safe.as_bytes(), password)?;
+    }
+    let mut opened = Opened::default();
+    for part in der(Vec::<cms::content_info::ContentInfo>::from_der(safe.as_bytes()))? {
+        let plain = match part.content_type {
+            DATA => der(part.content.decode_as::<OctetString>())?.as_bytes().to_vec(),
+            ENCRYPTED_DATA => decrypted_part(&part.content, password)?,
+            other => return Err(content(&format!("a part of it is of an unknown kind ({other})"))),
+        };
+        for bag in der(SafeContents::from_der(&plain))? {
+            opened.take(&bag, password)?;
+        }
+    }
+    opened.put_own_first();
+    Ok(opened)
+}
+
+/// The key of an encrypted PKCS#8 file.
+pub fn open_key(bytes: &[u8], password: &str) -> Result<Vec<u8>, Wrong> {
+    let info = der(EncryptedPrivateKeyInfo::from_der(bytes))?;
+    decrypt(&info.encryption_algorithm, info.encrypted_data.as_bytes(), password)
+}
+
+fn decrypted_part(part: &Any, password: &str) -> Result<Vec<u8>, Wrong> {
+    let part = der(part.decode_as::<cms::encrypted_data::EncryptedData>())?;
+    let info = part.enc_content_info;
+    let sealed = info.encrypted_content.ok_or_else(|| content("an encrypted part of it is empty"))?;
+    decrypt(&info.content_enc_alg, sealed.as_bytes(), password)
+}
+
+impl Opened {
+    fn take(&mut self, bag: &SafeBag, password: &str) -> Result<(), Wrong> {
+        let id = local_key_id(bag);
+        match bag.bag_id {
+            CERT_BAG => {
+                let bag = der(ContextSpecific::<CertBag>::from_der(&bag.bag_value))?.value;
+                self.certificates.push(bag.cert_value.as_bytes().to_vec());
+                self.certificate_ids.push(id);
+            }
+            KEY_BAG => {
+                let key = der(ContextSpecific::<Any>::from_der(&bag.bag_value))?.value;
+                self.keys.push(der(key.to_der())?);
+                self.key_ids.extend(id);
+            }
+            SHROUDED_KEY_BAG => {
+                let info = der(ContextSpecific::<EncryptedPrivateKeyInfo>::from_der(&bag.bag_value))?.value;
+                self.keys.push(decrypt(&info.encryption_algorithm, info.encrypted_data.as_bytes(), password)?);
+                self.key_ids.extend(id);
+            }
+            _ => {} // a revocation list, or what only its maker knows
+        }
+        Ok(())
+    }
+
+    /// OpenSSL writes the key's own certificate first, other makers anywhere.
+    fn put_own_first(&mut self) {
+        let is_own = |id: &Option<Vec<u8>>| id.as_ref().is_some_and(|id| self.key_ids.contains(id));
+        if let Some(at) = self.certificate_ids.iter().position(is_own) {
+            self.certificates[..=at].rotate_right(1);
+        }
+    }
+}
+
+fn local_key_id(bag: &SafeBag) -> Option<Vec<u8>> {
+    let attribute = bag.bag_attributes.as_ref()?.iter().find(|attribute| attribute.oid == LOCAL_KEY_ID)?;
+    attribute.values.get(0)?.to_der().ok()
+}
+
+/// Whether the file was made with this password.
+fn verify(mac: &MacData, bytes: &[u8], password: &str) -> Result<(), Wrong> {
+    macro_rules! is_right {
+        ($hash:ty, $length:expr) => {{
+            let (salt, rounds) = (mac.mac_salt.as_bytes(), rounds(mac.iterations)?);
+            let key = der(derive_key_utf8::<$hash>(password, salt, Pkcs12KeyType::Mac, rounds, $length))?;
+            let hmac = <SimpleHmac<$hash> as Mac>::new_from_slice(&key).expect("any length is right");
+            hmac.chain_update(bytes).verify_slice(mac.mac.digest.as_bytes()).is_ok()
+        }};
+    }
+    let is_right = match mac.mac.algorithm.oid {
+        SHA1 => is_right!(Sha1, 20),
+        SHA256 => is_right!(Sha256, 32),
+        SHA384 => is_right!(Sha384, 48),
+        SHA512 => is_right!(Sha512, 64),
+        other => return Err(content(&format!("its password is checked by an unknown method ({other})"))),
+    };
+    match is_right {
+        true => Ok(()),
+        false => Err(Wrong::Password),
+    }
+}
+
+fn rounds(rounds: i32) -> Result<i32, Wrong> {
+    match (1..=ROUNDS_MAX).contains(&rounds) {
+        true => Ok(rounds),
+        false => Err(content(&format!("its password is to be hashed {rounds} times: expected 1 to {ROUNDS_MAX}"))),
+    }
+}
+
+fn decrypt(algorithm: &AlgorithmIdentifierOwned, sealed: &[u8], password: &str) -> Result<Vec<u8>, Wrong> {
+    match algorithm.oid {
+        PBE_SHA1_3DES => {
+            let (key, iv) = derive(algorithm, password, 24)?;
+            open_blocks(des::TdesEde3::new_from_slice(&key).ok(), &iv, sealed)
+        }
+        PBE_SHA1_RC2_128 => {
+            let (key, iv) = derive(algorithm, password, 16)?;
+            open_blocks(Some(rc2::Rc2::new_with_eff_key_len(&key, 128)), &iv, sealed)
+        }
+        PBE_SHA1_RC2_40 => {
+            let (key, iv) = derive(algorithm, password, 5)?;
+            open_blocks(Some(rc2::Rc2::new_with_eff_key_len(&key, 40)), &iv, sealed)
+        }
+        _ => {
+            let encoded = der(algorithm.to_der())?;
+            let scheme = der(EncryptionScheme::from_der(&encoded))?;
+            match &scheme {
+                EncryptionScheme::Pbes2(scheme) if too_many(scheme) => return rounds(i32::MAX).map(|_| Vec::new()),
+                _ => {}
+            }
+            scheme.decrypt(password, sealed).map_err(|_| Wrong::Password)
+        }
+    }
+}
+
+fn too_many(scheme: &pkcs8::pkcs5::pbes2::Parameters) -> bool {
+    scheme.kdf.pbkdf2().is_some_and(|kdf| kdf.iteration_count > ROUNDS_MAX as u32)
+}
+
+/// Key and initial vector of the older methods.
+fn derive(algorithm: &AlgorithmIdentifierOwned, password: &str, length: usize) -> Result<(Vec<u8>, Vec<u8>), Wrong> {
+    let parameters = algorithm.parameters.as_ref().ok_or_else(|| content("its encryption has no parameters"))?;
+    let parameters = der(parameters.decode_as::<Pkcs12PbeParams>())?;
+    let (salt, rounds) = (parameters.salt.as_bytes(), rounds(parameters.iterations)?);
+    let derive = |what, length| der(derive_key_utf8::<Sha1>(password, salt, what, rounds, length));
+    Ok((derive(Pkcs12KeyType::EncryptionKey, length)?, derive(Pkcs12KeyType::Iv, 8)?))
+}
+
+fn open_blocks<C: BlockCipher + BlockDecryptMut>(
+    cipher: Option<C>,
+    iv: &[u8],
+    sealed: &[u8],
+) -> Result<Vec<u8>, Wrong> {
+    let cipher = cipher.and_then(|cipher| cbc::Decryptor::inner_iv_slice_init(cipher, iv).ok());
+    let cipher = cipher.ok_or_else(|| content("its encryption has a key of another length"))?;
+    let mut bytes = sealed.to_vec();
+    let length = cipher.decrypt_padded_mut::<Pkcs7>(&mut bytes).map_err(|_| Wrong::Password)?.len();
+    bytes.truncate(length);
+    Ok(bytes)
+}
+
+#[cfg(test)]
+#[path = "pkcs12_test.rs"]
+mod tests;

@@ -1,0 +1,95 @@
+//! Files that OpenSSL has made, of both its generations.
+
+use super::*;
+use std::path::Path;
+use std::process::Command;
+
+/// A folder with a key, its certificate, and a CA's, made by OpenSSL.
+fn folder(name: &str) -> std::path::PathBuf {
+    let folder = std::env::temp_dir().join(format!("muster-pkcs12-{}-{name}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir(&folder).unwrap();
+    for who in ["ca", "node"] {
+        let new = format!("req -x509 -newkey rsa:2048 -nodes -keyout {who}.key -out {who}.crt -days 9 -subj /CN={who}");
+        openssl(&folder, &new);
+    }
+    folder
+}
+
+fn openssl(folder: &Path, arguments: &str) {
+    let run = Command::new("openssl").args(arguments.split(' ')).current_dir(folder).output();
+    let run = run.expect("the tests need the command openssl");
+    assert!(run.status.success(), "openssl {arguments}: {}", String::from_utf8_lossy(&run.stderr));
+}
+
+/// What is between the lines of a PEM file of one block.
+fn der_of(path: &Path) -> Vec<u8> {
+    let text = std::fs::read_to_string(path).unwrap();
+    der::Document::from_pem(text.trim()).unwrap().1.as_bytes().to_vec()
+}
+
+#[test]
+fn files_of_both_generations_of_openssl_open_with_their_password_only() {
+    let folder = folder("generations");
+    let kinds = [
+        ("new", ""),
+        ("old", " -legacy"),
+        ("triple", " -legacy -certpbe PBE-SHA1-3DES -keypbe PBE-SHA1-3DES"),
+        ("rc2", " -legacy -certpbe PBE-SHA1-RC2-128 -keypbe PBE-SHA1-RC2-40"),
+        ("plain", " -certpbe NONE -keypbe NONE"),
+        ("unchecked", " -nomac"),
+        ("sha1", " -macalg sha1"),
+        ("sha512", " -macalg sha512"),
+    ];
+    let (key, own, ca) =
+        (der_of(&folder.join("node.key")), der_of(&folder.join("node.crt")), der_of(&folder.join("ca.crt")));
+    for (name, options) in kinds {
+        let made = "pkcs12 -export -inkey node.key -in node.crt -certfile ca.crt -passout pass:h\u{fc}nter";
+        openssl(&folder, &format!("{made} -out {name}.p12{options}"));
+        let bytes = std::fs::read(folder.join(format!("{name}.p12"))).unwrap();
+        let opened = open(&bytes, "h\u{fc}nter").unwrap_or_else(|wrong| panic!("{name}: {wrong:?}"));
+        assert_eq!(opened.certificates, [own.clone(), ca.clone()], "{name}");
+        assert_eq!(opened.keys, [key.clone()], "{name}");
+        for wrong in ["hunter", ""] {
+            assert!(matches!(open(&bytes, wrong), Err(Wrong::Password)), "{name}");
+        }
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn encrypted_keys_open_with_their_password_only() {
+    let folder = folder("keys");
+    let key = der_of(&folder.join("node.key"));
+    for method in ["-v2 aes-256-cbc", "-v2 aes-128-cbc -v2prf hmacWithSHA512", "-v2 des3", "-v1 PBE-SHA1-3DES"] {
+        openssl(&folder, &format!("pkcs8 -topk8 -in node.key -out sealed.pem -passout pass:hunter2 {method}"));
+        let sealed = der_of(&folder.join("sealed.pem"));
+        assert_eq!(open_key(&sealed, "hunter2").unwrap_or_else(|wrong| panic!("{method}: {wrong:?}")), key);
+        assert!(matches!(open_key(&sealed, "hunter"), Err(Wrong::Password)), "{method}");
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn what_is_no_such_file_is_an_error() {
+    for bytes in [&b""[..], b"hello", &[0x30, 0x03, 2, 1, 3], &[0x30, 0x84, 255, 255, 255, 255]] {
+        assert!(matches!(open(bytes, ""), Err(Wrong::Content(_))), "{bytes:?}");
+        assert!(matches!(open_key(bytes, ""), Err(Wrong::Content(_))), "{bytes:?}");
+    }
+}
+
+/// Nothing panics, whichever byte of a file is damaged.
+#[test]
+fn a_damaged_file_is_an_error() {
+    let folder = folder("damaged");
+    openssl(&folder, "pkcs12 -export -inkey node.key -in node.crt -passout pass:x -iter 1 -maciter -out node.p12");
+    let bytes = std::fs::read(folder.join("node.p12")).unwrap();
+    assert!(open(&bytes, "x").is_ok());
+    for at in 0..bytes.len() {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 1 << (at % 8);
+        assert!(open(&damaged, "x").is_err(), "byte {at}");
+        assert!(open(&bytes[..at], "x").is_err(), "byte {at}");
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}
