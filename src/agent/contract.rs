@@ -27,6 +27,8 @@ pub enum Input {
     Closed(String),
     /// It was given up, because what came in is of no version of this protocol; in words.
     Strange(String),
+    /// One side does not take the other: a certificate, say. The connection has ended.
+    Refused(String),
     /// The armed time has come. Fed only after everything readable has been fed.
     Timer,
     /// The caller wants something.

@@ -95,7 +95,11 @@ impl Agent {
                 self.line.search.meets_a_stranger();
                 self.lost(now, Loss::Ended, reason);
             }
-            Input::Heard | Input::Closed(_) | Input::Strange(_) => {}
+            Input::Refused(reason) if self.line.is_up() => {
+                self.line.search.meets_a_stranger();
+                self.lost(now, Loss::Refused, reason);
+            }
+            Input::Heard | Input::Closed(_) | Input::Strange(_) | Input::Refused(_) => {}
             Input::Timer => self.timer(now),
             Input::Command(command) => self.command(now, command),
             Input::Peers(signs) => self.peer_signs(now, signs),

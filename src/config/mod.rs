@@ -53,6 +53,7 @@ use std::fmt;
 use crate::error::{Error, Result};
 use environment::{Environment, Text};
 use launcher::Placement;
+use reader::Reader;
 
 /// Settings as somebody wrote them: text, from code and from the environment.
 #[derive(Clone, Default)]
@@ -131,6 +132,11 @@ impl Config {
     /// another is set. The port may be 0, and is 0 unless another is set, for the caller can ask for it.
     pub fn scheduler_settings(&self) -> Result<Settings> {
         settings::of_scheduler(self)
+    }
+
+    /// What is set about TLS, whatever else is set; none where it is off.
+    pub fn tls_settings(&self) -> Result<Option<TlsSettings>> {
+        Reader { config: self, placement: None }.tls()
     }
 
     /// What another launcher says; nothing where a role is set.

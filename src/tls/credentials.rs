@@ -41,11 +41,25 @@ type Said<T> = std::result::Result<T, String>;
 
 /// Reads all that the settings name.
 pub fn read(settings: &TlsSettings) -> Result<Credentials> {
+    let file = configuration(settings)?;
+    Reader { settings, file: &file }.credentials()
+}
+
+/// The same for one that only connects, and has no server's certificate.
+pub fn client(settings: &TlsSettings) -> Result<Arc<ClientConfig>> {
+    let file = configuration(settings)?;
+    let reader = Reader { settings, file: &file };
+    let mut warnings = Vec::new();
+    let provider = Arc::new(reader.provider(&mut warnings)?);
+    let trust = reader.trust(&provider)?;
+    reader.client(provider, trust, &mut warnings)
+}
+
+fn configuration(settings: &TlsSettings) -> Result<TlsFile> {
     let bytes = file::read(&settings.config_file, FILE_MAX_BYTES)
         .map_err(|why| settings.error(&format!("{why}: expected a file in JSON")))?;
     let folder = settings.config_file.parent().unwrap_or_else(|| Path::new(""));
-    let file = TlsFile::parse(&bytes, folder).map_err(|why| settings.error(&why))?;
-    Reader { settings, file: &file }.credentials()
+    TlsFile::parse(&bytes, folder).map_err(|why| settings.error(&why))
 }
 
 struct Reader<'a> {
@@ -64,30 +78,52 @@ impl Reader<'_> {
         let mut warnings = self.unknown_keys();
         let provider = Arc::new(self.provider(&mut warnings)?);
         let trust = self.trust(&provider)?;
-        let (server_path, client_path) = (&self.file.server_cert, &self.file.client_cert);
-        let of_server = self.identity(server_path, &self.settings.server_password)?;
-        let of_client = self.identity(client_path, &self.settings.client_password)?;
-        let judge = |at| trust.judge_server(&of_server.chain, at);
-        warnings.extend(self.judge(server_path, judge)?);
-        let judge = |at| trust.judge_client(&of_client.chain, at);
-        warnings.extend(self.judge(client_path, judge)?.filter(|_| client_path != server_path));
-        let versions = rustls::ALL_VERSIONS;
-        let unusable = |error: rustls::Error| self.settings.error(&format!("cannot be used: {error}"));
-        let server = ServerConfig::builder_with_provider(Arc::clone(&provider))
-            .with_protocol_versions(versions)
-            .map_err(unusable)?
+        let server = self.server(Arc::clone(&provider), &trust, &mut warnings)?;
+        let client = self.client(provider, trust, &mut warnings)?;
+        Ok(Credentials { client, server, warnings })
+    }
+
+    fn server(
+        &self,
+        provider: Arc<CryptoProvider>,
+        trust: &Trust,
+        warnings: &mut Vec<String>,
+    ) -> Result<Arc<ServerConfig>> {
+        let path = &self.file.server_cert;
+        let own = self.identity(path, &self.settings.server_password)?;
+        warnings.extend(self.judge(path, |at| trust.judge_server(&own.chain, at))?);
+        ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(rustls::ALL_VERSIONS)
+            .map_err(|error| self.unusable(&error))?
             .with_client_cert_verifier(Arc::clone(&trust.clients))
-            .with_single_cert(of_server.chain, of_server.key)
-            .map_err(|error| self.error(server_path, &mismatch(&error)))?;
-        let mut client = ClientConfig::builder_with_provider(provider)
-            .with_protocol_versions(versions)
-            .map_err(unusable)?
+            .with_single_cert(own.chain, own.key)
+            .map_err(|error| self.error(path, &mismatch(&error)))
+            .map(Arc::new)
+    }
+
+    fn client(
+        &self,
+        provider: Arc<CryptoProvider>,
+        trust: Trust,
+        warnings: &mut Vec<String>,
+    ) -> Result<Arc<ClientConfig>> {
+        let path = &self.file.client_cert;
+        let own = self.identity(path, &self.settings.client_password)?;
+        let warning = self.judge(path, |at| trust.judge_client(&own.chain, at))?;
+        warnings.extend(warning.filter(|_| *path != self.file.server_cert));
+        let mut config = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(rustls::ALL_VERSIONS)
+            .map_err(|error| self.unusable(&error))?
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(trust))
-            .with_client_auth_cert(of_client.chain, of_client.key)
-            .map_err(|error| self.error(client_path, &mismatch(&error)))?;
-        client.resumption = Resumption::disabled();
-        Ok(Credentials { client: Arc::new(client), server: Arc::new(server), warnings })
+            .with_client_auth_cert(own.chain, own.key)
+            .map_err(|error| self.error(path, &mismatch(&error)))?;
+        config.resumption = Resumption::disabled();
+        Ok(Arc::new(config))
+    }
+
+    fn unusable(&self, error: &rustls::Error) -> Error {
+        self.settings.error(&format!("cannot be used: {error}"))
     }
 
     fn unknown_keys(&self) -> Vec<String> {

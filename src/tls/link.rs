@@ -35,11 +35,6 @@ fn unusable(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
-/// The peer ended in a way that a stranger in the network could feign.
-fn without_a_word() -> io::Error {
-    io::Error::new(io::ErrorKind::UnexpectedEof, "it ended without saying so")
-}
-
 fn would_block(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::WouldBlock
 }
@@ -67,7 +62,7 @@ impl<T: Transport> TlsTransport<T> {
                 return Ok(());
             }
             if self.pull()? == 0 {
-                return Err(without_a_word());
+                return Err(self.ended());
             }
         }
     }
@@ -115,6 +110,14 @@ impl<T: Transport> TlsTransport<T> {
         error
     }
 
+    /// The peer has ended in a way that a stranger in the network could feign.
+    fn ended(&self) -> io::Error {
+        match self.session.as_ref().is_ok_and(|tls| tls.is_handshaking()) {
+            true => unusable("it ended the connection before TLS was agreed on: perhaps TLS (enable_ssl) is off there"),
+            false => io::Error::new(io::ErrorKind::UnexpectedEof, "it ended without saying so"),
+        }
+    }
+
     /// Takes decrypted bytes. `None` if there are none yet.
     fn take(&mut self, buffers: &mut [IoSliceMut<'_>]) -> Option<io::Result<usize>> {
         let tls = match self.session() {
@@ -128,7 +131,7 @@ impl<T: Transport> TlsTransport<T> {
                 match tls.reader().read(&mut buffer[at..]) {
                     Ok(0) if taken == 0 => return Some(Ok(0)),
                     Err(error) if taken == 0 && would_block(&error) => return None,
-                    Err(_) if taken == 0 => return Some(Err(without_a_word())),
+                    Err(_) if taken == 0 => return Some(Err(self.ended())),
                     Ok(0) | Err(_) => break,
                     Ok(count) => (at, taken) = (at + count, taken + count),
                 }

@@ -3,6 +3,7 @@
 //! | file | what it owns |
 //! | --- | --- |
 //! | [`link`] | a transport that is encrypted |
+//! | [`blocking`] | the same for the command, which asks and waits |
 //! | `credentials` | the files that the configuration names: certificates, keys, the revocation list |
 //! | `pkcs12` | what is in a PKCS#12 file, or in an encrypted key |
 //! | `trust` | whether a certificate of somebody else's is taken |
@@ -14,6 +15,7 @@
 //!
 //! Deliberately absent: what the settings are (`config`), and where a connection comes from (`net`).
 
+pub mod blocking;
 mod ciphers;
 mod credentials;
 pub mod link;

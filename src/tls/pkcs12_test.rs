@@ -84,11 +84,14 @@ fn a_damaged_file_is_an_error() {
     let folder = folder("damaged");
     openssl(&folder, "pkcs12 -export -inkey node.key -in node.crt -passout pass:x -iter 1 -maciter -out node.p12");
     let bytes = std::fs::read(folder.join("node.p12")).unwrap();
-    assert!(open(&bytes, "x").is_ok());
+    let whole = open(&bytes, "x").unwrap();
     for at in 0..bytes.len() {
         let mut damaged = bytes.clone();
         damaged[at] ^= 1 << (at % 8);
-        assert!(open(&damaged, "x").is_err(), "byte {at}");
+        // What is not covered by the check is of no use: the parameters of a hash that has none.
+        if let Ok(opened) = open(&damaged, "x") {
+            assert_eq!((&opened.keys, &opened.certificates), (&whole.keys, &whole.certificates), "byte {at}");
+        }
         assert!(open(&bytes[..at], "x").is_err(), "byte {at}");
     }
     std::fs::remove_dir_all(folder).unwrap();

@@ -104,14 +104,22 @@ pub fn encode_frame(kind: u8, node: u32, payload: &[u8], to: &mut Vec<u8>) {
     }
 }
 
+/// What these first bytes are, that are not those of a frame.
+fn no_frame(start: &[u8]) -> String {
+    // A record of TLS, of which the first is a handshake's or, if the other end is refused, an alert.
+    if matches!(start, [0x15 | 0x16, 3, ..]) {
+        return "it speaks TLS, which is off here (enable_ssl)".to_owned();
+    }
+    format!("not a frame of this protocol: it begins with {:?}", String::from_utf8_lossy(start))
+}
+
 /// The first whole frame in `bytes` and how many bytes it took; `None` while it is not all there. A payload longer than
 /// `payload_max` fails as soon as its header is there.
 pub fn peek_frame(bytes: &[u8], payload_max: u64) -> Result<Option<(Frame<'_>, usize)>, WireError> {
     // What cannot become a header is refused at once: a stranger may send less than a header and then wait.
     let start = bytes.len().min(4);
     if bytes[..start] != MAGIC.to_le_bytes()[..start] {
-        let shown = String::from_utf8_lossy(&bytes[..start]).into_owned();
-        return Err(WireError(format!("not a frame of this protocol: it begins with {shown:?}")));
+        return Err(WireError(no_frame(&bytes[..start])));
     }
     let Some(head) = bytes.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
     let header = FrameHeader::decode(head)?;

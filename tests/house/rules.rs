@@ -120,6 +120,7 @@ pub const STATICS: &[(&str, &str, &str)] = &[
     ("src/net/fork.rs", "GENERATION", "part of that table: how often this process was forked"),
     ("src/net/fork.rs", "HANDLERS", "part of that table: registered once"),
     ("src/net/fork.rs", "HELD", "part of that table: its lock, while this thread forks"),
+    ("src/bin/muster/status/ask.rs", "ASKER", "process-wide: what the command shows a scheduler under TLS"),
     ("src/config/table.rs", "TABLE", "constant: every setting"),
     ("src/config/launchers.rs", "LAUNCHERS", "constant: the launchers that are known"),
     ("src/schedules/algorithm.rs", "ALGORITHMS", "constant: the algorithms"),

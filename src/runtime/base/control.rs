@@ -35,6 +35,8 @@ pub enum ControlEnd {
     Garbage(String),
     /// The peer sent what is of no version of this protocol.
     Strange(String),
+    /// With TLS: one side does not take the other.
+    Refused(String),
 }
 
 impl ControlEnd {
@@ -44,7 +46,8 @@ impl ControlEnd {
             ControlEnd::Ended(reason)
             | ControlEnd::Broken(reason)
             | ControlEnd::Garbage(reason)
-            | ControlEnd::Strange(reason) => reason,
+            | ControlEnd::Strange(reason)
+            | ControlEnd::Refused(reason) => reason,
         }
     }
 
@@ -53,6 +56,7 @@ impl ControlEnd {
         use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
         match error.kind() {
             ConnectionReset | ConnectionAborted | BrokenPipe | UnexpectedEof => ControlEnd::Ended(error.to_string()),
+            io::ErrorKind::InvalidData => ControlEnd::Refused(error.to_string()),
             _ => ControlEnd::Broken(error.to_string()),
         }
     }

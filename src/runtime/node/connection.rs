@@ -195,6 +195,10 @@ impl Connection {
         if matches!(end, ControlEnd::Garbage(_)) {
             logger.warn(&format!("the connection to the scheduler is closed, and made anew: {reason}"));
         }
-        Some(if matches!(end, ControlEnd::Strange(_)) { Input::Strange(reason) } else { Input::Closed(reason) })
+        Some(match end {
+            ControlEnd::Strange(_) => Input::Strange(reason),
+            ControlEnd::Refused(_) => Input::Refused(reason),
+            _ => Input::Closed(reason),
+        })
     }
 }

@@ -275,7 +275,7 @@ impl Serving {
         if self.connections.remove(id) {
             let how = match end {
                 ControlEnd::Ended(_) => Closed::Ended,
-                ControlEnd::Broken(_) => Closed::Broken,
+                ControlEnd::Broken(_) | ControlEnd::Refused(_) => Closed::Broken,
                 ControlEnd::Garbage(_) | ControlEnd::Strange(_) => Closed::Garbage,
             };
             self.feed(Input::Closed(id, how, end.reason().to_owned()));

@@ -141,8 +141,10 @@ fn tell(word: &Message, host: &str, port: u16, until: Instant) -> io::Result<()>
     encode_frame(word.kind(), 0, &word.encode(), &mut frame);
     left()?;
     let (mut connection, _) = connect(host, port, until).map_err(|why| io::Error::other(why.words))?;
-    connection.set_write_timeout(Some(left()?))?;
-    connection.write_all(&frame)
+    connection.connection().set_write_timeout(Some(left()?))?;
+    connection.connection().set_read_timeout(Some(left()?))?;
+    connection.write_all(&frame)?;
+    connection.end()
 }
 
 #[cfg(test)]

@@ -1,13 +1,16 @@
 //! The question and its answer, over one connection that ends with them; and, where there is no answer, why.
 
 use super::Told;
+use muster::config::Config;
 use muster::net::resolve;
+use muster::tls::blocking::{Asker, Stream};
 use muster::wire::{
     encode_frame, peek_frame, Message, StatusJob, StatusPart, StatusQuery, CONTROL_PAYLOAD_MAX, PROTOCOL_HIGHEST,
     PROTOCOL_LOWEST,
 };
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 const READ_BYTES: usize = 64 << 10;
@@ -48,11 +51,27 @@ pub fn ask(host: &str, port: u16, timeout: Duration, wanted: impl Fn(&StatusJob)
     }
 }
 
-/// A connection to the first address of this host that takes one.
-pub fn connect(host: &str, port: u16, deadline: Instant) -> Result<(TcpStream, SocketAddr), NoAnswer> {
+/// What this command shows a scheduler, by the environment's settings of TLS: read once.
+static ASKER: OnceLock<Result<Asker, String>> = OnceLock::new();
+
+fn asker() -> Result<&'static Asker, String> {
+    let asker = ASKER.get_or_init(|| {
+        let mut config = Config::new();
+        config.load_env(std::env::vars_os());
+        let asker = config.tls_settings().and_then(|settings| Asker::open(settings.as_ref()));
+        asker.map_err(|error| error.to_string())
+    });
+    asker.as_ref().map_err(Clone::clone)
+}
+
+/// A connection to the first address of this host that takes one; with TLS where the environment says so.
+pub fn connect(host: &str, port: u16, deadline: Instant) -> Result<(Stream, SocketAddr), NoAnswer> {
+    let asker = asker()?;
     let timeout = deadline.saturating_duration_since(Instant::now());
     let addresses = resolve::resolve(host, port, timeout).map_err(|error| error.to_string())?;
-    connect_to_any(&addresses, deadline)
+    let (connection, address) = connect_to_any(&addresses, deadline)?;
+    let stream = asker.over(connection).map_err(|error| error.to_string())?;
+    Ok((stream, address))
 }
 
 fn connect_to_any(addresses: &[SocketAddr], deadline: Instant) -> Result<(TcpStream, SocketAddr), NoAnswer> {
@@ -83,7 +102,7 @@ fn connect_to(address: SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
 
 /// The connection.
 struct Line {
-    stream: TcpStream,
+    stream: Stream,
     address: SocketAddr,
     deadline: Instant,
     timeout: Duration,
@@ -96,8 +115,10 @@ impl Line {
         let question = StatusQuery { protocol_lowest: PROTOCOL_LOWEST, protocol_highest: PROTOCOL_HIGHEST };
         let (question, mut frame) = (Message::StatusQuery(question), Vec::new());
         encode_frame(question.kind(), 0, &question.encode(), &mut frame);
+        self.limit(TcpStream::set_write_timeout)?;
+        self.limit(TcpStream::set_read_timeout)?; // a handshake reads, too
         if let Err(error) = self.stream.write_all(&frame) {
-            return Err(self.ended(&error.to_string()));
+            return Err(self.failed(&error));
         }
         match self.message()? {
             Message::StatusPart(part) => Ok(part),
@@ -124,12 +145,7 @@ impl Line {
     }
 
     fn read(&mut self) -> Result<(), String> {
-        let left = self.deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(self.silent());
-        }
-        let set = self.stream.set_read_timeout(Some(left));
-        set.map_err(|error| format!("cannot wait for {}: {error}", self.address))?;
+        self.limit(TcpStream::set_read_timeout)?;
         let mut through = vec![0; READ_BYTES];
         match self.stream.read(&mut through) {
             Ok(0) => Err(self.ended("it closes the connection")),
@@ -138,8 +154,24 @@ impl Line {
                 Ok(())
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => Err(self.silent()),
-            Err(error) => Err(self.ended(&error.to_string())),
+            Err(error) => Err(self.failed(&error)),
+        }
+    }
+
+    /// Lets a call that waits end in time.
+    fn limit(&self, set: fn(&TcpStream, Option<Duration>) -> io::Result<()>) -> Result<(), String> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(self.silent());
+        }
+        set(self.stream.connection(), Some(left)).map_err(|error| format!("cannot wait for {}: {error}", self.address))
+    }
+
+    fn failed(&self, error: &io::Error) -> String {
+        match error.kind() {
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => self.silent(),
+            ErrorKind::InvalidData => format!("the scheduler at {} cannot be asked: {error}", self.address),
+            _ => self.ended(&error.to_string()),
         }
     }
 
