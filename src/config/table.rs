@@ -417,14 +417,14 @@ pub static TABLE: [Setting; 36] = [
         Key::ClientPassword,
         "client_password",
         Kind::Secret { max_bytes: 1024 },
-        "The password of the client's PKCS#12 file; used only with `enable_ssl`.",
+        "The password of the client's certificate file: PKCS#12, or PEM with an encrypted key.",
     )
     .secret(),
     Setting::new(
         Key::ServerPassword,
         "server_password",
         Kind::Secret { max_bytes: 1024 },
-        "The password of the server's PKCS#12 file; used only with `enable_ssl`.",
+        "The password of the server's certificate file: PKCS#12, or PEM with an encrypted key.",
     )
     .secret(),
 ];

@@ -22,6 +22,7 @@ pub mod link;
 mod pkcs12;
 mod sentence;
 #[cfg(test)]
+#[path = "testing_test.rs"]
 pub(crate) mod testing;
 mod trust;
 

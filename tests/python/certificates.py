@@ -1,0 +1,58 @@
+"""Certificates for a test, made by the command openssl: a CA, what it signs, and the configuration file.
+
+    files = Certificates(tmp_path)
+    with Cluster(node(), workers=2, env=files.env()) as cluster: ...
+"""
+
+import json
+import subprocess
+
+PASSWORD = "hunter2"
+
+
+class Certificates:
+    """A folder with `ca.pem`, `server.*`, `client.*` and `tls.json`.
+
+    ca      the name of the CA
+    kind    what the configuration names: "pem", "p12" (as OpenSSL 3 writes it), "old" (as OpenSSL 1.1 did)
+    """
+
+    def __init__(self, folder, ca="a CA", kind="pem"):
+        self.folder = folder
+        self.kind = kind
+        folder.mkdir(exist_ok=True)
+        self.openssl("req", "-x509", *self.key("ca"), "-out", "ca.pem", "-days", "30", "-subj", f"/CN={ca}",
+                     "-addext", "keyUsage=critical,keyCertSign,cRLSign")
+        for name in ("server", "client"):
+            self.sign(name)
+        self.configure()
+
+    @staticmethod
+    def key(name):
+        return ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", f"{name}.key"]
+
+    def openssl(self, *words, **more):
+        run = subprocess.run(["openssl", *words], cwd=self.folder, capture_output=True, text=True, timeout=60, **more)
+        assert run.returncode == 0, f"openssl {' '.join(words)}: {run.stderr}"
+        return run.stdout
+
+    def sign(self, name, *more):
+        """A certificate in every form."""
+        self.openssl("req", *self.key(name), "-out", f"{name}.csr", "-subj", f"/CN={name}")
+        self.openssl("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial",
+                     "-days", "200", "-out", f"{name}.crt", *more)
+        both = (self.folder / f"{name}.crt").read_text() + (self.folder / f"{name}.key").read_text()
+        (self.folder / f"{name}.pem").write_text(both)
+        export = ["pkcs12", "-export", "-inkey", f"{name}.key", "-in", f"{name}.crt", "-passout", f"pass:{PASSWORD}"]
+        self.openssl(*export, "-out", f"{name}.p12")
+        self.openssl(*export, "-legacy", "-out", f"{name}.old")
+
+    def configure(self, **more):
+        ends = {f"{name}_cert_path": f"{name}.{self.kind}" for name in ("server", "client")}
+        entries = {**ends, "ca_cert_path": "ca.pem", **more}
+        (self.folder / "tls.json").write_text(json.dumps(entries))
+
+    def env(self):
+        """The settings of a process that has these files."""
+        words = {} if self.kind == "pem" else {"MUSTER_SERVER_PASSWORD": PASSWORD, "MUSTER_CLIENT_PASSWORD": PASSWORD}
+        return {"MUSTER_ENABLE_SSL": 1, "MUSTER_CONFIG_FILE_PATH": self.folder / "tls.json", **words}

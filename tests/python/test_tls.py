@@ -1,0 +1,153 @@
+"""TLS on both planes: real certificates, real clusters, and OpenSSL at the other end."""
+
+import re
+import signal
+import subprocess
+
+import pytest
+
+from certificates import Certificates
+from cluster import EXAMPLES, MUSTER, Cluster, clean_environment
+from nodes import alone_fails_at_once, node, said
+
+LIMIT = 60
+WORK = """
+    c = join()
+    c.world.barrier()
+    total = c.world.allreduce([c.rank + 1] * 300_000)
+    c.store_set(f"of {c.rank}", b"x" * 200_000)
+    other = c.store_get(f"of {(c.rank + 1) % c.size}", 30_000)
+    say(sum=total[-1], other=len(other))
+    c.leave()
+"""
+
+
+@pytest.mark.parametrize("kind", ["pem", "p12", "old"])
+def test_a_cluster_works_with_every_kind_of_file(kind, tmp_path):
+    files = Certificates(tmp_path / "files", kind=kind)
+    with Cluster(node(WORK), workers=3, env=files.env()) as cluster:
+        for worker in cluster.succeed(timeout=LIMIT):
+            assert said(worker)["sum"] == 6 and said(worker)["other"] == 200_000
+        assert not any("warning" in process.stderr for process in cluster.processes)
+
+
+def test_the_launcher_and_what_it_asks_speak_tls_too(tmp_path):
+    files = Certificates(tmp_path / "files", kind="p12")
+    words = ["run", "--worker_num", "2", "--master_port", "0", "--join", "--log_dir", "logs", EXAMPLES / "allgather"]
+    environment = clean_environment(files.env())
+    run = subprocess.run([MUSTER, *words], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=LIMIT)
+    assert run.returncode == 0, run.stderr
+    logs = "".join(path.read_text() for path in (tmp_path / "logs").iterdir())
+    assert logs.count("[[0.], [1.]]") == 2 and "stranger" not in logs, logs
+
+
+def test_status_is_told_over_tls_only(tmp_path):
+    files = Certificates(tmp_path / "files")
+    with Cluster(node(), workers=2, started=1, env=files.env()) as cluster:
+        def status(env):
+            words = [MUSTER, "status", f"--sched_port={cluster.port}"]
+            return subprocess.run(words, env=clean_environment(env), capture_output=True, text=True, timeout=LIMIT)
+
+        told = status(files.env())
+        assert told.returncode == 0 and "forming" in told.stdout, told.stderr
+        told = status({})
+        assert told.returncode == 4 and "it speaks TLS, which is off here (enable_ssl)" in told.stderr
+
+
+def refused(cluster, worker, at_worker, at_scheduler):
+    """Both say so while they still try."""
+    worker.wait_for(re.escape(at_worker), LIMIT)
+    cluster.scheduler.wait_for(re.escape(at_scheduler), LIMIT)
+    assert worker.returncode is None and cluster.scheduler.returncode is None
+
+
+def test_one_that_speaks_tls_and_one_that_does_not(tmp_path):
+    files = Certificates(tmp_path / "files")
+    with Cluster(node(), workers=1, started=0, env=files.env()) as cluster:
+        plain = cluster.start_worker({"MUSTER_ENABLE_SSL": 0})
+        refused(cluster, plain, "it speaks TLS, which is off here (enable_ssl)", "does not speak TLS as expected")
+    with Cluster(node(), workers=1, started=0) as cluster:
+        encrypted = cluster.start_worker(files.env())
+        refused(cluster, encrypted, "perhaps TLS (enable_ssl) is off there", "it speaks TLS, which is off here (enable_ssl)")
+
+
+def test_a_certificate_of_another_ca_is_refused_on_both_sides(tmp_path):
+    ours, theirs = (Certificates(tmp_path / name, ca=name) for name in ("ours", "theirs"))
+    with Cluster(node(), workers=1, started=0, env=ours.env()) as cluster:
+        foreign = cluster.start_worker(theirs.env())
+        at_worker = "its certificate is not signed by the CA that is trusted here (ca_cert_path)"
+        refused(cluster, foreign, at_worker, "it does not trust the CA that has signed our certificate")
+
+
+def test_what_is_wrong_with_ones_own_files_is_said_before_anything_else(tmp_path):
+    files = Certificates(tmp_path / "files", kind="p12")
+    wrong = {**files.env(), "MUSTER_CLIENT_PASSWORD": "hunter3"}
+    sentence = alone_fails_at_once(wrong, "CONFIG", "client_cert_path", "MUSTER_CLIENT_PASSWORD", "it is wrong")
+    assert "hunter" not in sentence
+    alone_fails_at_once({"MUSTER_ENABLE_SSL": 1}, "CONFIG", "MUSTER_CONFIG_FILE_PATH is not set")
+    files.configure(cipher_list="RC4-SHA")
+    alone_fails_at_once(files.env(), "CONFIG", "cipher_list", "ECDHE-RSA-AES256-GCM-SHA384")
+
+
+def s_client(files, port, *words):
+    """OpenSSL connects, and says which version and suite both have chosen; or the alert that it gets."""
+    command = ["openssl", "s_client", "-connect", f"127.0.0.1:{port}", "-CAfile", "ca.pem", *words]
+    run = subprocess.run(command, cwd=files.folder, input="", capture_output=True, text=True, timeout=LIMIT)
+    return run.stdout + run.stderr
+
+
+def test_openssl_finds_a_server_that_wants_a_certificate(tmp_path):
+    files = Certificates(tmp_path / "files")
+    own = ["-cert", "client.crt", "-key", "client.key"]
+    with Cluster(node(), workers=2, started=0, env=files.env()) as cluster:
+        newest = s_client(files, cluster.port, *own)
+        assert "New, TLSv1.3" in newest and "Verify return code: 0 (ok)" in newest, newest
+        older = s_client(files, cluster.port, "-tls1_2", *own)
+        assert "New, TLSv1.2" in older and "Verify return code: 0 (ok)" in older, older
+        assert "certificate required" in s_client(files, cluster.port, "-tls1_3", "-ign_eof"), "it shows none"
+        assert "alert" in s_client(files, cluster.port, "-tls1_1", *own), "that version is too old"
+
+
+LOSS = """
+    c = join()
+    c.world.barrier()
+    if c.rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    say(broken=fails(c.world.allreduce, [1] * 100_000))
+"""
+
+
+def test_a_death_is_noticed_as_soon_and_named(tmp_path):
+    files = Certificates(tmp_path / "files")
+    with Cluster(node(LOSS), workers=3, env=files.env()) as cluster:
+        cluster.wait(timeout=LIMIT)
+        assert cluster.workers[1].returncode == -signal.SIGKILL
+        for rank in (0, 2):
+            broken = said(cluster.workers[rank])["broken"]
+            assert broken["error"] == "PEER_LOST" and "rank 1 (" in broken["sentence"], broken
+            assert broken["after"] < LIMIT / 4, broken
+
+
+BACK = """
+    c = join()
+    if c.restarts == 0:
+        c.world.barrier()
+        if c.rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        say(broken=fails(c.world.barrier))
+        c.recover(60_000)
+    say(sum=c.world.allreduce([c.rank]), epoch=c.epoch)
+    c.leave()
+"""
+
+
+def test_one_that_died_comes_back(tmp_path):
+    files = Certificates(tmp_path / "files")
+    env = {**files.env(), "MS_ENABLE_RECOVERY": 1, "MS_RECOVERY_PATH": tmp_path / "recovery"}
+    with Cluster(node(BACK), workers=2, env=env) as cluster:
+        assert cluster.workers[1].wait(timeout=LIMIT) == -signal.SIGKILL
+        cluster.start_worker({"MS_NODE_ID": 1})
+        for process in (cluster.workers[0], cluster.workers[2], cluster.scheduler):
+            assert process.wait(timeout=LIMIT) == 0, process.describe()
+        for process in (cluster.workers[0], cluster.workers[2]):
+            assert said(process)["sum"] == [1] and said(process)["epoch"] == 2
