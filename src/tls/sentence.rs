@@ -21,6 +21,15 @@ fn of_certificate(error: &CertificateError) -> String {
         CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
             "is not meant for this end of a connection (its extended key usage)"
         }
+        CertificateError::UnsupportedSignatureAlgorithmContext { .. }
+        | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
+            "is signed in a way that is not taken any more: expected SHA-256 or better (openssl x509 -req -sha256 ...)"
+        }
+        // rustls has no word of its own for it.
+        CertificateError::Other(why) if why.to_string().contains("UnsupportedCertVersion") => {
+            "is of X.509 version 1: expected version 3 (openssl x509 -req -extfile FILE ..., where FILE says \
+             \"basicConstraints=CA:FALSE\")"
+        }
         other => return format!("its certificate is not taken: {other}"),
     };
     format!("its certificate {what}")

@@ -39,8 +39,10 @@ class Certificates:
     def sign(self, name, *more):
         """A certificate in every form."""
         self.openssl("req", *self.key(name), "-out", f"{name}.csr", "-subj", f"/CN={name}")
+        (self.folder / "node.ext").write_text("basicConstraints=CA:FALSE\n")
+        extensions = more or ("-extfile", "node.ext")
         self.openssl("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial",
-                     "-days", "200", "-out", f"{name}.crt", *more)
+                     "-days", "200", "-out", f"{name}.crt", *extensions)
         both = (self.folder / f"{name}.crt").read_text() + (self.folder / f"{name}.key").read_text()
         (self.folder / f"{name}.pem").write_text(both)
         export = ["pkcs12", "-export", "-inkey", f"{name}.key", "-in", f"{name}.crt", "-passout", f"pass:{PASSWORD}"]

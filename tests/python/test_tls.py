@@ -85,6 +85,9 @@ def test_what_is_wrong_with_ones_own_files_is_said_before_anything_else(tmp_path
     sentence = alone_fails_at_once(wrong, "CONFIG", "client_cert_path", "MUSTER_CLIENT_PASSWORD", "it is wrong")
     assert "hunter" not in sentence
     alone_fails_at_once({"MUSTER_ENABLE_SSL": 1}, "CONFIG", "MUSTER_CONFIG_FILE_PATH is not set")
+    files.sign("client", "-sha256")  # without extensions OpenSSL makes version 1
+    alone_fails_at_once(files.env(), "CONFIG", "client_cert_path", "version 1", "-extfile")
+    files.sign("client")
     files.configure(cipher_list="RC4-SHA")
     alone_fails_at_once(files.env(), "CONFIG", "cipher_list", "ECDHE-RSA-AES256-GCM-SHA384")
 
