@@ -11,11 +11,12 @@ QUOTED = re.compile(r"\*\*`([^`]+)`")
 def source():
     """The text of all sentences: joined where a line is continued, with `...` for what is put in."""
     text = "\n".join(path.read_text() for path in sorted((ROOT / "src").rglob("*.rs")) if not path.name.endswith("_test.rs"))
-    return re.sub(r"\{[^{}]*\}", "...", re.sub(r"\\\n\s*", "", text))
+    return re.sub(r"\{[^{}\n\"]*\}", "...", re.sub(r"\\\n\s*", "", text))
 
 
 def missing(page, text):
-    parts = [part.strip() for quote in QUOTED.findall(page) for part in re.split(r"\.\.\.|[:;]", quote)]
+    quotes = (" ".join(quote.split()) for quote in QUOTED.findall(page))
+    parts = [part.strip() for quote in quotes for part in re.split(r"\.\.\.|[:;]", quote)]
     return [part for part in parts if part and part not in text]
 
 
