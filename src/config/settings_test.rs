@@ -1,4 +1,5 @@
 use super::*;
+use crate::config::{Password, PasswordSource};
 use crate::error::Status;
 
 /// A worker's settings, complete, with these changes; an empty value takes one away.
@@ -296,7 +297,14 @@ fn tls_wants_a_configuration_file_and_shows_no_password() {
     assert!(!format!("{settings:?}").contains("hunter2"));
     let tls = settings.tls.expect("it is on");
     assert_eq!(tls.config_file.to_str(), Some("tls.json"));
-    assert_eq!(tls.client_password.0.expect("it is set").reveal(), "hunter2");
+    assert_eq!(tls.client_lock.source, PasswordSource::Given(Password::new("hunter2".to_owned())));
+    assert_eq!(
+        (tls.server_lock.source, &tls.server_lock.setting[..]),
+        (PasswordSource::None, "MUSTER_SERVER_PASSWORD")
+    );
+    let both = [set[0], set[1], set[2], ("MUSTER_CLIENT_PASSWORD_FILE", "word")];
+    let sentence = "MUSTER_CLIENT_PASSWORD and MUSTER_CLIENT_PASSWORD_FILE are both set: expected one of them";
+    assert_eq!(worker(&both).settings().unwrap_err().message(), sentence);
     let off = [("MUSTER_ENABLE_SSL", "0"), ("MUSTER_CONFIG_FILE_PATH", "tls.json")];
     assert!(worker(&off).settings().unwrap().tls.is_none());
 }

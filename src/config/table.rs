@@ -46,6 +46,8 @@ pub enum Key {
     ConfigFilePath,
     ClientPassword,
     ServerPassword,
+    ClientPasswordFile,
+    ServerPasswordFile,
 }
 
 /// One row of the table.
@@ -169,7 +171,7 @@ const KIB: u64 = 1 << 10;
 const GIB: u64 = 1 << 30;
 
 /// Every setting, once, in the order of the documentation.
-pub static TABLE: [Setting; 36] = [
+pub static TABLE: [Setting; 38] = [
     Setting::new(Key::Role, "role", Kind::Role, "What this process is in its cluster.").ms(&["MS_ROLE"]),
     Setting::new(
         Key::SchedHost,
@@ -427,6 +429,20 @@ pub static TABLE: [Setting; 36] = [
         "The password of the server's certificate file: PKCS#12, or PEM with an encrypted key.",
     )
     .secret(),
+    Setting::new(
+        Key::ClientPasswordFile,
+        "client_password_file",
+        Kind::Path,
+        "A file with that password, in place of `client_password`.",
+    )
+    .more("One newline at its end is not part of the password. A file that any user can read is refused."),
+    Setting::new(
+        Key::ServerPasswordFile,
+        "server_password_file",
+        Kind::Path,
+        "A file with that password, in place of `server_password`.",
+    )
+    .more("As `client_password_file`."),
 ];
 
 #[cfg(test)]

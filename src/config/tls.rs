@@ -9,15 +9,16 @@ use crate::error::{Error, Result as Outcome};
 use serde_json::{Map, Value};
 use std::fmt;
 use std::path::{Path, PathBuf};
+use zeroize::Zeroizing;
 
-/// A text that is never shown.
+/// A text that is never shown, and wiped when it is dropped.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Password(String);
+pub struct Password(Zeroizing<String>);
 
 impl Password {
     /// Hides it.
     pub fn new(text: String) -> Password {
-        Password(text)
+        Password(Zeroizing::new(text))
     }
 
     /// The text, for the one that needs it.
@@ -39,10 +40,37 @@ pub struct TlsSettings {
     pub config_file: PathBuf,
     /// How the user knows the setting that names it.
     pub(super) origin: String,
-    /// The password of the client's file, and how the user knows its setting.
-    pub client_password: (Option<Password>, String),
-    /// The same of the server's.
-    pub server_password: (Option<Password>, String),
+    /// Opens the client's file.
+    pub client_lock: Lock,
+    /// Opens the server's.
+    pub server_lock: Lock,
+}
+
+/// What opens a file.
+#[derive(Clone, Debug)]
+pub struct Lock {
+    /// Where its password comes from.
+    pub source: PasswordSource,
+    /// How the user knows the setting that says so, or would.
+    pub setting: String,
+}
+
+/// Where a password comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PasswordSource {
+    /// There is none.
+    None,
+    /// A setting.
+    Given(Password),
+    /// A file.
+    File(PathBuf),
+}
+
+impl Lock {
+    /// An error about the password's file; the words follow its name.
+    pub fn error(&self, path: &Path, why: &str) -> Error {
+        Error::config(format!("{} is {}, which {why}", self.setting, show(&path.to_string_lossy())))
+    }
 }
 
 impl TlsSettings {
@@ -63,13 +91,25 @@ impl Reader<'_> {
             let what = "the path of a JSON file that names certificates";
             return Err(Error::config(format!("{flag} is on, but {origin} is not set: expected {what}")));
         };
-        let password = |key| -> Outcome<_> { Ok((self.text(key)?.map(Password::new), self.name(key))) };
         Ok(Some(TlsSettings {
             config_file,
             origin,
-            client_password: password(Key::ClientPassword)?,
-            server_password: password(Key::ServerPassword)?,
+            client_lock: self.lock(Key::ClientPassword, Key::ClientPasswordFile)?,
+            server_lock: self.lock(Key::ServerPassword, Key::ServerPasswordFile)?,
         }))
+    }
+
+    fn lock(&self, given: Key, file: Key) -> Outcome<Lock> {
+        let (source, key) = match (self.text(given)?, self.text(file)?) {
+            (Some(_), Some(_)) => {
+                let (given, file) = (self.name(given), self.name(file));
+                return Err(Error::config(format!("{given} and {file} are both set: expected one of them")));
+            }
+            (Some(password), None) => (PasswordSource::Given(Password::new(password)), given),
+            (None, Some(path)) => (PasswordSource::File(PathBuf::from(path)), file),
+            (None, None) => (PasswordSource::None, given),
+        };
+        Ok(Lock { source, setting: self.name(key) })
     }
 }
 

@@ -3,7 +3,13 @@
 use super::fork::beyond_standard;
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+
+/// Whether any user of this host can read this file.
+pub fn is_public(path: &Path) -> std::io::Result<bool> {
+    Ok(std::fs::metadata(path)?.permissions().mode() & 0o004 != 0)
+}
 
 /// The bytes of a file, `most` at the most. What is wrong is said in words that follow its name.
 pub fn read(path: &Path, most: u64) -> Result<Vec<u8>, String> {

@@ -6,7 +6,7 @@ use super::ciphers;
 use super::pkcs12::{self, Opened, Wrong};
 use super::sentence::sentence;
 use super::trust::Trust;
-use crate::config::{Password, TlsFile, TlsSettings};
+use crate::config::{Lock, Password, PasswordSource, TlsFile, TlsSettings};
 use crate::error::{Error, Result};
 use crate::net::file;
 use rustls::client::Resumption;
@@ -17,9 +17,12 @@ use rustls::{CertificateError, ClientConfig, RootCertStore, ServerConfig};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use zeroize::Zeroizing;
 
 /// The largest file that is read: a revocation list with a hundred thousand entries fits.
 const FILE_MAX_BYTES: u64 = 16 << 20;
+/// The longest file with a password.
+const PASSWORD_MAX_BYTES: u64 = 1025;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What each end of a connection uses.
@@ -90,7 +93,7 @@ impl Reader<'_> {
         warnings: &mut Vec<String>,
     ) -> Result<Arc<ServerConfig>> {
         let path = &self.file.server_cert;
-        let own = self.identity(path, &self.settings.server_password)?;
+        let own = self.identity(path, &self.settings.server_lock)?;
         warnings.extend(self.judge(path, |at| trust.judge_server(&own.chain, at))?);
         ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(rustls::ALL_VERSIONS)
@@ -108,7 +111,7 @@ impl Reader<'_> {
         warnings: &mut Vec<String>,
     ) -> Result<Arc<ClientConfig>> {
         let path = &self.file.client_cert;
-        let own = self.identity(path, &self.settings.client_password)?;
+        let own = self.identity(path, &self.settings.client_lock)?;
         let warning = self.judge(path, |at| trust.judge_client(&own.chain, at))?;
         warnings.extend(warning.filter(|_| *path != self.file.server_cert));
         let mut config = ClientConfig::builder_with_provider(provider)
@@ -176,9 +179,10 @@ impl Reader<'_> {
         file::read(path, FILE_MAX_BYTES).map_err(|why| self.error(path, &why))
     }
 
-    fn identity(&self, path: &Path, (password, setting): &(Option<Password>, String)) -> Result<Identity> {
-        let bytes = self.read(path)?;
-        identity(&bytes, password.as_ref(), setting).map_err(|why| self.error(path, &why))
+    fn identity(&self, path: &Path, lock: &Lock) -> Result<Identity> {
+        let bytes = Zeroizing::new(self.read(path)?);
+        let password = password(lock)?;
+        identity(&bytes, password.as_ref(), &lock.setting).map_err(|why| self.error(path, &why))
     }
 
     /// Whether others will take a certificate of ours, now and for some days. The error or the warning.
@@ -200,6 +204,23 @@ impl Reader<'_> {
         let key = self.file.key_of(path);
         Ok(Some(format!("the certificate of {key} (\"{}\") ends in {left} days: renew it", path.display())))
     }
+}
+
+/// The password that opens a file, if there is one.
+fn password(lock: &Lock) -> Result<Option<Password>> {
+    let path = match &lock.source {
+        PasswordSource::None => return Ok(None),
+        PasswordSource::Given(password) => return Ok(Some(password.clone())),
+        PasswordSource::File(path) => path,
+    };
+    let bytes = file::read(path, PASSWORD_MAX_BYTES).map(Zeroizing::new).map_err(|why| lock.error(path, &why))?;
+    if file::is_public(path).is_ok_and(|is_public| is_public) {
+        return Err(
+            lock.error(path, "any user of this host can read: expected a file that only its owner can (chmod 600)")
+        );
+    }
+    let text = std::str::from_utf8(&bytes).map_err(|_| lock.error(path, "is not text in UTF-8"))?;
+    Ok(Some(Password::new(text.strip_suffix('\n').unwrap_or(text).to_owned())))
 }
 
 /// Why a certificate and its key can't be used.

@@ -6,8 +6,8 @@ import subprocess
 
 import pytest
 
-from certificates import Certificates
-from cluster import EXAMPLES, MUSTER, Cluster, clean_environment
+from certificates import PASSWORD, Certificates
+from cluster import EXAMPLES, MUSTER, Cluster, Process, clean_environment
 from nodes import alone_fails_at_once, node, said
 
 LIMIT = 60
@@ -85,6 +85,14 @@ def test_what_is_wrong_with_ones_own_files_is_said_before_anything_else(tmp_path
     sentence = alone_fails_at_once(wrong, "CONFIG", "client_cert_path", "MUSTER_CLIENT_PASSWORD", "it is wrong")
     assert "hunter" not in sentence
     alone_fails_at_once({"MUSTER_ENABLE_SSL": 1}, "CONFIG", "MUSTER_CONFIG_FILE_PATH is not set")
+    word = tmp_path / "word"
+    word.write_text(f"{PASSWORD}\n")
+    by_file = {**files.env(), "MUSTER_CLIENT_PASSWORD": None, "MUSTER_CLIENT_PASSWORD_FILE": word}
+    word.chmod(0o644)
+    alone_fails_at_once(by_file, "CONFIG", "MUSTER_CLIENT_PASSWORD_FILE", "any user of this host can read")
+    word.chmod(0o600)
+    with Process(node(), by_file) as alone:
+        assert alone.wait(timeout=LIMIT) == 0, alone.describe()
     files.sign("client", "-sha256")  # without extensions OpenSSL makes version 1
     alone_fails_at_once(files.env(), "CONFIG", "client_cert_path", "version 1", "-extfile")
     files.sign("client")
