@@ -261,9 +261,10 @@ impl Watch {
         }
         if let Some((index, why)) = dead {
             return match departure {
-                Departure::Unseen if self.is_left_alone(round, index) => Some(Finding::LeftBehind(silent)),
-                Departure::Open if self.is_left_alone(round, index) => None,
-                _ => Some(Finding::Lost(index, why)),
+                Departure::Seen => Some(Finding::Lost(index, why)),
+                _ if !self.is_left_alone(round, index) => Some(Finding::Lost(index, why)),
+                Departure::Unseen => Some(Finding::LeftBehind(silent)),
+                Departure::Open => None,
             };
         }
         let gone = self.peers.values().find(|peer| peer.suspected.is_some() && peer.standing != Standing::Up);

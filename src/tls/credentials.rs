@@ -213,12 +213,8 @@ fn password(lock: &Lock) -> Result<Option<Password>> {
         PasswordSource::Given(password) => return Ok(Some(password.clone())),
         PasswordSource::File(path) => path,
     };
-    let bytes = file::read(path, PASSWORD_MAX_BYTES).map(Zeroizing::new).map_err(|why| lock.error(path, &why))?;
-    if file::is_public(path).is_ok_and(|is_public| is_public) {
-        return Err(
-            lock.error(path, "any user of this host can read: expected a file that only its owner can (chmod 600)")
-        );
-    }
+    let read = file::read_private(path, PASSWORD_MAX_BYTES).map(Zeroizing::new);
+    let bytes = read.map_err(|why| lock.error(path, &why))?;
     let text = std::str::from_utf8(&bytes).map_err(|_| lock.error(path, "is not text in UTF-8"))?;
     Ok(Some(Password::new(text.strip_suffix('\n').unwrap_or(text).to_owned())))
 }

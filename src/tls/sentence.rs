@@ -1,6 +1,6 @@
 //! What went wrong in a handshake, in words that follow the peer's name and a colon.
 
-use rustls::{AlertDescription, CertificateError, Error, PeerIncompatible};
+use rustls::{AlertDescription, CertificateError, Error, InvalidMessage, PeerIncompatible};
 
 /// Why a peer's certificate is not taken.
 fn of_certificate(error: &CertificateError) -> String {
@@ -62,7 +62,7 @@ pub fn sentence(error: &Error) -> String {
         Error::InvalidCertificate(why) => of_certificate(why),
         Error::NoCertificatesPresented => "it shows no certificate".to_owned(),
         Error::AlertReceived(alert) => of_alert(*alert),
-        Error::InvalidMessage(_) | Error::InappropriateMessage { .. } => {
+        Error::InvalidMessage(InvalidMessage::InvalidContentType | InvalidMessage::UnknownProtocolVersion) => {
             "it does not speak TLS as expected: TLS (enable_ssl) is on here, and seems to be off there".to_owned()
         }
         Error::PeerIncompatible(
