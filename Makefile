@@ -243,8 +243,9 @@ asan: $(CMAKE_THERE)
 	    $(ASAN_CARGO) cargo test --lib --target $(TRIPLE) runtime::
 
 # Helgrind sees how threads take turns by what ctests/helgrind/announce.c tells it, which needs every atomic access to be
-# a call: nothing is optimized, and the standard library is built with the rest.
-HELGRIND := valgrind --tool=helgrind --trace-children=yes --free-is-write=yes --track-lockorders=no \
+# a call: nothing is optimized, and the standard library is built with the rest. Valgrind runs one thread of a process at a
+# time. They take fair turns: otherwise threads that look again and again keep out the one that they wait for, for minutes.
+HELGRIND := valgrind --fair-sched=yes --tool=helgrind --trace-children=yes --free-is-write=yes --track-lockorders=no \
     --suppressions=$(CURDIR)/ctests/helgrind/helgrind.supp
 VALGRIND_CARGO = $(UNSTABLE) CARGO_TARGET_DIR=$(VALGRIND) CARGO_PROFILE_DEV_OPT_LEVEL=0 \
     $(TRIPLE_RUSTFLAGS)="-Csymbol-mangling-version=v0"

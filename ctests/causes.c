@@ -99,6 +99,9 @@ static void calls_late(muster_cluster_t *cluster, int rank, struct ranks *ranks)
         note->group_status = muster_group_failure(group, &note->group_failure, sizeof note->group_failure);
     }
     CHECK_OK(muster_recover(cluster, LIMIT_MS * patience()));
+    if (muster_group_failure(group, &failure, sizeof failure) == MUSTER_OK) {
+        fprintf(stderr, "    rank %d, after muster_recover: \"%s\"\n", rank, failure.cause);
+    }
     CHECK_FAILS(MUSTER_ERR_NOT_FOUND, "nothing has failed", muster_group_failure(group, &failure, sizeof failure));
     CHECK_FAILS(MUSTER_ERR_NOT_FOUND, "nothing has failed", muster_failure(cluster, &failure, sizeof failure));
     CHECK_OK(muster_barrier(group));

@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-enum { NODES_MAX = 128, SCHEDULER_WAIT_MS = 20000 };
+enum { NODES_MAX = 128, SCHEDULER_WAIT_MS = 20000, FINALIZE_S = 30 };
 
 const char *const rank_ids[] = {
     "0",  "1",  "2",  "3",  "4",  "5",  "6",  "7",  "8",  "9",  "10", "11", "12", "13", "14", "15",
@@ -27,6 +27,8 @@ static muster_config_t *configuration(const struct plan *plan) {
     if (patience() > 1) {
         snprintf(number, sizeof number, "%d", 5 * patience());
         CHECK_OK(muster_config_set(config, "node_timeout", number));
+        snprintf(number, sizeof number, "%d", FINALIZE_S * patience());
+        CHECK_OK(muster_config_set(config, "finalize_timeout", number));
     }
     CHECK_OK(muster_config_set(config, "sched_host", plan->host == NULL ? "127.0.0.1" : plan->host));
     for (const char *const *setting = plan->settings; setting != NULL && *setting != NULL; setting += 2) {

@@ -84,6 +84,6 @@ impl Slot {
 pub(crate) fn turn_away(mail: Mail, last_word: Option<&Vec<u8>>) {
     if let (Mail::Up(_, mut transport, _), Some(word)) = (mail, last_word) {
         // A new connection takes these few bytes; if not, its end is all that the peer hears.
-        let _ = transport.write(&[IoSlice::new(word)]);
+        let _ = transport.write(&[IoSlice::new(word)]).and_then(|_| transport.flush());
     }
 }
