@@ -30,6 +30,7 @@ pub mod membership;
 pub mod net;
 pub mod runtime;
 pub mod schedules;
+pub mod secret;
 #[cfg(test)]
 mod sim;
 pub mod tls;

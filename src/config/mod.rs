@@ -9,8 +9,7 @@
 //! somebody has to mend. A secret is never shown, neither by `get` nor in an error nor by `Debug`.
 //!
 //! Deliberately not here: the environment and the rank table's bytes (they are passed in), name resolution and any other
-//! question to the system, the agreement between nodes (membership). The refusal of settings that this version cannot
-//! honour is prepared here ([`Settings::unsupported`]) and made by the runtime.
+//! question to the system, the agreement between nodes (membership).
 //!
 //! Tested in `config_test.rs`, `settings_test.rs`, and beside each file; `tests/settings_doc.rs` holds the documentation
 //! to the table.
@@ -132,6 +131,11 @@ impl Config {
     /// another is set. The port may be 0, and is 0 unless another is set, for the caller can ask for it.
     pub fn scheduler_settings(&self) -> Result<Settings> {
         settings::of_scheduler(self)
+    }
+
+    /// Where the secret of a job comes from, for one that asks its scheduler.
+    pub fn job_secret(&self) -> Result<Lock> {
+        Reader { config: self, placement: None }.lock(Key::JobSecret, Key::JobSecretFile)
     }
 
     /// What is set about TLS, whatever else is set; none where it is off.

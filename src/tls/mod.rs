@@ -29,6 +29,7 @@ mod trust;
 use crate::config::TlsSettings;
 use crate::error::Result;
 use crate::net::{unwrapped, Side, TcpTransport, Transport, Wrap};
+pub(crate) use credentials::password;
 use credentials::Credentials;
 use link::TlsTransport;
 use rustls::pki_types::ServerName;

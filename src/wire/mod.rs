@@ -17,6 +17,7 @@ mod members;
 mod message;
 mod nouns;
 mod point;
+mod proof;
 mod record;
 mod status;
 mod store;
@@ -52,6 +53,7 @@ pub use message::{Lane, Message};
 pub use point::{
     MessageHeader, MessagePart, EAGER_COST, EAGER_CREDIT, EAGER_MAX, MESSAGE_HEADER_BYTES, MESSAGE_PIECE_BYTES, RTS_MAX,
 };
+pub use proof::{NONCE_BYTES, PROOF_ASK, PROOF_CHALLENGE, PROOF_MAC};
 pub use record::{CreationRecord, EpochRecord, FreedRecord, GroupRecord, JobRecord, Record, SeatRecord, StoreRecord};
 pub use status::{JobPhase, NodeState, StatusGroup, StatusJob, StatusNode, StatusPart, StatusQuery};
 pub use store::{Blob, StoreBegin, StoreCancel, StoreOperation, StorePiece, StoreReply, STORE_PIECE_BYTES};

@@ -35,12 +35,29 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("journal", &["wire", "config", "error", "types"]),
     ("net", &["wire", "config", "error", "types"]),
     ("tls", &["net", "config", "error", "types"]),
-    ("runtime", &["tls", "net", "journal", "membership", "agent", "schedules", "wire", "config", "error", "types"]),
+    ("secret", &["tls", "net", "wire", "config", "error", "types"]),
+    (
+        "runtime",
+        &["secret", "tls", "net", "journal", "membership", "agent", "schedules", "wire", "config", "error", "types"],
+    ),
     (
         "ffi",
-        &["runtime", "tls", "net", "journal", "membership", "agent", "schedules", "wire", "config", "error", "types"],
+        &[
+            "runtime",
+            "secret",
+            "tls",
+            "net",
+            "journal",
+            "membership",
+            "agent",
+            "schedules",
+            "wire",
+            "config",
+            "error",
+            "types",
+        ],
     ),
-    ("bin", &["ffi", "runtime", "tls", "net", "wire", "config", "error", "types"]),
+    ("bin", &["ffi", "runtime", "secret", "tls", "net", "wire", "config", "error", "types"]),
 ];
 
 const IO_FREE: &[&str] = &["types", "wire", "membership", "agent", "schedules"];
