@@ -25,6 +25,8 @@ pub mod agent;
 pub mod config;
 pub mod error;
 pub mod ffi;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 pub mod journal;
 pub mod membership;
 pub mod net;

@@ -249,6 +249,12 @@ fn show(value: &str) -> String {
     format!("{shown:?}")
 }
 
+/// The rank table's decoder, as a function of bytes.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn fuzz_rank_table(bytes: &[u8]) {
+    let _ = rank_table::RankTable::parse(bytes);
+}
+
 #[cfg(test)]
 #[path = "config_test.rs"]
 mod tests;

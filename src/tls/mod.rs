@@ -18,6 +18,8 @@
 pub mod blocking;
 mod ciphers;
 mod credentials;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 pub mod link;
 mod pkcs12;
 mod sentence;

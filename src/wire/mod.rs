@@ -26,6 +26,11 @@ mod store;
 mod golden_headers_test;
 #[cfg(test)]
 mod golden_test;
+/// Each kind of message once.
+#[cfg(test)]
+pub(crate) fn golden_messages() -> Vec<Message> {
+    golden_test::messages().into_iter().map(|(_, message, _)| message).collect()
+}
 #[cfg(test)]
 mod limits_test;
 #[cfg(test)]

@@ -146,7 +146,7 @@ pub const STATICS: &[(&str, &str, &str)] = &[
 /// Imports point down only.
 fn layers(source: &Source) -> Broken {
     let room = source.room();
-    if room == "sim" {
+    if ["sim", "fuzz"].contains(&room) {
         return Vec::new();
     }
     let product = source.names.iter().filter(|name| !name.test);

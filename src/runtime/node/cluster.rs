@@ -93,6 +93,7 @@ pub fn join(mut settings: Settings) -> Result<Joined> {
     join_with(settings, guard.wrap, guard.secret, Upgrade::none())
 }
 
+#[cfg(test)]
 /// As [`join`] for a node, with every connection wrapped, and links upgraded where their peers offer the same.
 pub fn join_over(settings: Settings, wrap: Wrap, upgrade: Upgrade) -> Result<Joined> {
     join_with(settings, wrap, None, upgrade)
