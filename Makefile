@@ -15,6 +15,7 @@
 #   make storm    random work, each result checked, while processes are killed and stopped: make storm [HOURS=2] [SEED=n] [ROUND=n]
 #   make bench-peers   lays muster beside Open MPI and Gloo, which it installs from Debian, and writes docs/performance.md
 #   make sanitize the tests with sockets under AddressSanitizer and under Valgrind's helgrind; also needs rustup's rust-src
+#   make fuzz FUZZ_TARGET=messages   libFuzzer on one decoder, for 20 minutes (FUZZ_SECONDS)
 #   make header   writes include/muster.h anew from src/ffi
 #   make clean
 
@@ -47,7 +48,7 @@ JOBS := $(shell nproc)
 STRICT := -DCMAKE_COMPILE_WARNING_AS_ERROR=ON
 
 .PHONY: build library examples ctests install demo test fmt clippy rust-tests loom ctest pytest mpi header soak under-load \
-    sim chaos storm storm-worker bench-peers detection sanitize asan helgrind valgrind clean
+    sim chaos storm storm-worker bench-peers detection sanitize asan helgrind valgrind fuzz clean
 
 ## Build
 
@@ -241,6 +242,21 @@ asan: $(CMAKE_THERE)
 	$(call RUN_CTESTS,$(ASAN))
 	ASAN_OPTIONS=$(ASAN_OPTIONS) LSAN_OPTIONS=suppressions=$(CURDIR)/ctests/asan/lsan.supp:print_suppressions=0 \
 	    $(ASAN_CARGO) cargo test --lib --target $(TRIPLE) runtime::
+
+# libFuzzer on one of the decoders that src/fuzz names, for so many seconds; what it has found stays in the folder.
+FUZZ := $(TARGET)/fuzz
+FUZZ_TARGET := messages
+FUZZ_SECONDS := 1200
+FUZZ_RUSTFLAGS := --cfg fuzzing -Zsanitizer=address -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+    -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
+    -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1
+
+fuzz:
+	mkdir -p $(FUZZ)/corpus/$(FUZZ_TARGET) fuzz/corpus/$(FUZZ_TARGET)
+	$(UNSTABLE) CARGO_TARGET_DIR=$(FUZZ) $(TRIPLE_RUSTFLAGS)="$(FUZZ_RUSTFLAGS)" \
+	    cargo build --release --manifest-path fuzz/Cargo.toml --target $(TRIPLE)
+	FUZZ_TARGET=$(FUZZ_TARGET) $(FUZZ)/$(TRIPLE)/release/muster-fuzz -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=2048 \
+	    -print_final_stats=1 -artifact_prefix=$(FUZZ)/$(FUZZ_TARGET)- $(FUZZ)/corpus/$(FUZZ_TARGET) fuzz/corpus/$(FUZZ_TARGET)
 
 # Helgrind sees how threads take turns by what ctests/helgrind/announce.c tells it, which needs every atomic access to be
 # a call: nothing is optimized, and the standard library is built with the rest. Valgrind runs one thread of a process at a

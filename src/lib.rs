@@ -25,11 +25,14 @@ pub mod agent;
 pub mod config;
 pub mod error;
 pub mod ffi;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 pub mod journal;
 pub mod membership;
 pub mod net;
 pub mod runtime;
 pub mod schedules;
+pub mod secret;
 #[cfg(test)]
 mod sim;
 pub mod tls;

@@ -109,7 +109,6 @@ fn a_secret_is_never_shown() {
     let settings = config.settings().unwrap();
     let all = format!("{debug}{bad}{settings:?}");
     assert!(!all.contains("sesame") && !all.contains("hunter2") && !all.contains("bad\\0secret"), "{all}");
-    assert!(settings.unsupported[0].starts_with("MUSTER_JOB_SECRET is set, which"), "{:?}", settings.unsupported);
 }
 
 #[cfg(unix)]

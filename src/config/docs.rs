@@ -136,11 +136,7 @@ fn variables(setting: &Setting) -> Vec<String> {
 
 /// The table's sentence and what its marks add to it.
 fn meaning(setting: &Setting) -> String {
-    let marks = [
-        (setting.agree, " The same on all nodes."),
-        (setting.secret, " Never shown."),
-        (setting.refused, " Known, but refused by this version."),
-    ];
+    let marks = [(setting.agree, " The same on all nodes."), (setting.secret, " Never shown.")];
     let added = marks.into_iter().filter(|(holds, _)| *holds).map(|(_, sentence)| sentence);
     std::iter::once(setting.doc).chain(added).collect()
 }

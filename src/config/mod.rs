@@ -9,8 +9,7 @@
 //! somebody has to mend. A secret is never shown, neither by `get` nor in an error nor by `Debug`.
 //!
 //! Deliberately not here: the environment and the rank table's bytes (they are passed in), name resolution and any other
-//! question to the system, the agreement between nodes (membership). The refusal of settings that this version cannot
-//! honour is prepared here ([`Settings::unsupported`]) and made by the runtime.
+//! question to the system, the agreement between nodes (membership).
 //!
 //! Tested in `config_test.rs`, `settings_test.rs`, and beside each file; `tests/settings_doc.rs` holds the documentation
 //! to the table.
@@ -134,6 +133,11 @@ impl Config {
         settings::of_scheduler(self)
     }
 
+    /// Where the secret of a job comes from, for one that asks its scheduler.
+    pub fn job_secret(&self) -> Result<Lock> {
+        Reader { config: self, placement: None }.lock(Key::JobSecret, Key::JobSecretFile)
+    }
+
     /// What is set about TLS, whatever else is set; none where it is off.
     pub fn tls_settings(&self) -> Result<Option<TlsSettings>> {
         Reader { config: self, placement: None }.tls()
@@ -243,6 +247,12 @@ fn show(value: &str) -> String {
     let cut = value.char_indices().nth(SHOWN_CHARS).map(|(at, _)| at);
     let shown: Cow<'_, str> = cut.map_or(value.into(), |at| format!("{}...", &value[..at]).into());
     format!("{shown:?}")
+}
+
+/// The rank table's decoder, as a function of bytes.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn fuzz_rank_table(bytes: &[u8]) {
+    let _ = rank_table::RankTable::parse(bytes);
 }
 
 #[cfg(test)]

@@ -3,35 +3,10 @@
 use super::environment::Environment;
 use super::launcher;
 use super::nearest;
-use super::reader::{misread, Reader};
-use super::show;
-use super::table::{Key, TABLE};
-use super::value::Value;
-use crate::error::Result;
+use super::reader::Reader;
+use super::table::Key;
 
 impl Reader<'_> {
-    /// What this version cannot honour. A flag that is off asks for nothing.
-    pub(super) fn unsupported(&self) -> Result<Vec<String>> {
-        let mut sentences = Vec::new();
-        for setting in TABLE.iter().filter(|setting| setting.refused) {
-            if self.set_by(setting.key).is_none() {
-                continue;
-            }
-            let shown = match self.value(setting.key)? {
-                Some(Value::Flag(false)) | None => continue,
-                _ if setting.secret => "set".to_string(),
-                Some(Value::Flag(true)) => "\"1\"".to_string(),
-                Some(Value::Text(text)) => show(&text),
-                Some(other) => misread(setting.key, &other),
-            };
-            sentences.push(format!(
-                "{} is {shown}, which this version of muster does not support: expected it to be unset",
-                self.name(setting.key)
-            ));
-        }
-        Ok(sentences)
-    }
-
     /// What is odd though not wrong, one sentence each.
     pub(super) fn warnings(&self, is_alone: bool) -> Vec<String> {
         let environment = &self.config.environment;

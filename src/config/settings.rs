@@ -5,7 +5,7 @@ use super::launchers::MASTER_ADDR;
 use super::reader::Reader;
 use super::table::{Key, TABLE};
 use super::value::{plain_decimal, LogLevel};
-use super::{wrong, Config, DerivedJob, Origin, TlsSettings};
+use super::{wrong, Config, DerivedJob, Lock, Origin, TlsSettings};
 use crate::error::{Error, Result};
 use crate::types::Role;
 use std::collections::BTreeMap;
@@ -112,10 +112,10 @@ pub struct Settings {
     pub recovery_path: Option<PathBuf>,
     /// An HCCL rank table to take ranks from.
     pub rank_table_file: Option<PathBuf>,
+    /// Where the job's secret comes from, if it has one.
+    pub job_secret: Lock,
     /// What TLS is to use, where all connections run it.
     pub tls: Option<TlsSettings>,
-    /// What is set that this version cannot honour, one sentence each; to run all the same would break a promise.
-    pub unsupported: Vec<String>,
     /// What is odd though not wrong, one sentence each.
     pub warnings: Vec<String>,
     /// Of those that are set.
@@ -324,7 +324,6 @@ impl Reader<'_> {
         }
         Ok(Settings {
             warnings: self.warnings(matches!(assignment, Assignment::Alone { .. })),
-            unsupported: self.unsupported()?,
             origins: TABLE.iter().filter_map(|setting| Some((setting.key, self.set_by(setting.key)?))).collect(),
             assignment,
             worker_num,
@@ -356,6 +355,7 @@ impl Reader<'_> {
             enable_recovery,
             recovery_path,
             rank_table_file: self.text(Key::RankTableFile)?.map(PathBuf::from),
+            job_secret: self.lock(Key::JobSecret, Key::JobSecretFile)?,
             tls: self.tls()?,
         })
     }

@@ -49,7 +49,7 @@ fn nothing_set_is_a_cluster_of_one_with_the_documented_times() {
     assert_eq!(settings.store_limits, StoreLimits { key: 4 << 10, value: 16 << 20, total: 256 << 20 });
     assert_eq!((settings.checksums, settings.log_level, settings.poll), (true, LogLevel::Warn, None));
     assert!(!settings.hccl_cm_init && !settings.enable_recovery && settings.tls.is_none());
-    assert!(settings.warnings.is_empty() && settings.unsupported.is_empty());
+    assert!(settings.warnings.is_empty());
     assert_eq!((settings.sched_fd, settings.device_id, settings.job_id), (None, None, None));
     assert!(settings.worker_addresses.is_empty());
 }
@@ -263,7 +263,7 @@ fn the_rest_arrives_as_it_was_said() {
     assert_eq!((settings.checksums, settings.log_level, settings.hccl_cm_init), (false, LogLevel::Debug, true));
     assert_eq!(settings.recovery_path, Some(PathBuf::from("/var/muster")));
     assert_eq!(settings.rank_table_file, Some(PathBuf::from("/tmp/table.json")));
-    assert!(settings.unsupported.is_empty() && settings.warnings.is_empty());
+    assert!(settings.warnings.is_empty());
 }
 
 #[test]
@@ -279,10 +279,11 @@ fn settings_know_where_they_came_from() {
 }
 
 #[test]
-fn what_this_version_cannot_honour_is_said() {
+fn a_job_secret_comes_from_one_place() {
     let settings = worker(&[("MUSTER_JOB_SECRET", "s")]).settings().unwrap();
-    let rest = "which this version of muster does not support: expected it to be unset";
-    assert_eq!(settings.unsupported, [format!("MUSTER_JOB_SECRET is set, {rest}")]);
+    assert_eq!(settings.job_secret.source, PasswordSource::Given(Password::new("s".to_owned())));
+    let both = worker(&[("MUSTER_JOB_SECRET", "s"), ("MUSTER_JOB_SECRET_FILE", "/f")]).settings().unwrap_err();
+    assert_eq!(both.message(), "MUSTER_JOB_SECRET and MUSTER_JOB_SECRET_FILE are both set: expected one of them");
 }
 
 #[test]

@@ -42,6 +42,7 @@ pub enum Key {
     RecoveryPath,
     RankTableFile,
     JobSecret,
+    JobSecretFile,
     EnableSsl,
     ConfigFilePath,
     ClientPassword,
@@ -69,8 +70,6 @@ pub struct Setting {
     pub agree: bool,
     /// Whether it is never shown.
     pub secret: bool,
-    /// Whether it is known but this version refuses to run with it.
-    pub refused: bool,
     /// What it means, short enough for a table.
     pub doc: &'static str,
     /// What else there is to say; empty for most.
@@ -83,19 +82,7 @@ const OWN_PREFIX: &str = "MUSTER_";
 impl Setting {
     /// A row with nothing special about it, to be refined.
     const fn new(key: Key, name: &'static str, kind: Kind, doc: &'static str) -> Setting {
-        Setting {
-            key,
-            name,
-            ms: &[],
-            others: &[],
-            kind,
-            default: None,
-            agree: false,
-            secret: false,
-            refused: false,
-            doc,
-            more: "",
-        }
+        Setting { key, name, ms: &[], others: &[], kind, default: None, agree: false, secret: false, doc, more: "" }
     }
 
     const fn more(self, more: &'static str) -> Setting {
@@ -120,10 +107,6 @@ impl Setting {
 
     const fn secret(self) -> Setting {
         Setting { secret: true, ..self }
-    }
-
-    const fn refused(self) -> Setting {
-        Setting { refused: true, ..self }
     }
 
     /// Its own variable: `MUSTER_SCHED_PORT` for `sched_port`.
@@ -171,7 +154,7 @@ const KIB: u64 = 1 << 10;
 const GIB: u64 = 1 << 30;
 
 /// Every setting, once, in the order of the documentation.
-pub static TABLE: [Setting; 38] = [
+pub static TABLE: [Setting; 39] = [
     Setting::new(Key::Role, "role", Kind::Role, "What this process is in its cluster.").ms(&["MS_ROLE"]),
     Setting::new(
         Key::SchedHost,
@@ -400,12 +383,14 @@ pub static TABLE: [Setting; 38] = [
         Key::JobSecret,
         "job_secret",
         Kind::Secret { max_bytes: 1024 },
-        "A secret that keeps strangers off the scheduler.",
+        "A secret that keeps strangers off the job. Long and random: 32 bytes in hexadecimal, for instance.",
     )
-    .more("All processes of the job share it. It is never sent.")
+    .more("All processes of the job share it. Each proves on each connection that it knows it. It is never sent.")
     .agree()
-    .secret()
-    .refused(),
+    .secret(),
+    Setting::new(Key::JobSecretFile, "job_secret_file", Kind::Path, "A file with that secret, in place of `job_secret`.")
+        .more("One newline at its end is not part of the secret. A file that any user can read is refused.")
+        .agree(),
     Setting::new(Key::EnableSsl, "enable_ssl", Kind::Flag, "Whether all connections run TLS.")
         .default("0")
         .agree(),

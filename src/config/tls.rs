@@ -99,7 +99,7 @@ impl Reader<'_> {
         }))
     }
 
-    fn lock(&self, given: Key, file: Key) -> Outcome<Lock> {
+    pub(super) fn lock(&self, given: Key, file: Key) -> Outcome<Lock> {
         let (source, key) = match (self.text(given)?, self.text(file)?) {
             (Some(_), Some(_)) => {
                 let (given, file) = (self.name(given), self.name(file));

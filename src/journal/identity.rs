@@ -96,18 +96,23 @@ impl Identity {
         tried_directory(disk, "sync the directory", disk.sync())
     }
 
-    fn encode(&self) -> Vec<u8> {
+    pub(super) fn encode(&self) -> Vec<u8> {
         let mut body = Encoder::default();
         self.node_id.put(&mut body);
         self.own.put(&mut body);
         self.aside.put(&mut body);
-        let check = crc32fast::hash(&body.bytes).to_le_bytes();
-        [&prefix(MAGIC, VERSION)[..], &check, &body.bytes].concat()
+        around(&body.bytes)
     }
 }
 
+/// A file with this body.
+pub(super) fn around(body: &[u8]) -> Vec<u8> {
+    let check = crc32fast::hash(body).to_le_bytes();
+    [&prefix(MAGIC, VERSION)[..], &check, body].concat()
+}
+
 /// An error is the end of the sentence that begins with the file's path.
-fn decode(bytes: &[u8]) -> Result<Identity, String> {
+pub(super) fn decode(bytes: &[u8]) -> Result<Identity, String> {
     check_prefix(bytes, MAGIC, VERSION)?;
     let (begin, body) = bytes.split_at_checked(BODY).ok_or("is damaged: it is cut short")?;
     if crc32fast::hash(body).to_le_bytes() != begin[PREFIX_BYTES..] {

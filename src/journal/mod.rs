@@ -23,6 +23,8 @@
 pub mod disk;
 pub mod file_disk;
 mod format;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 pub mod identity;
 pub mod log;
 mod record;

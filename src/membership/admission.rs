@@ -80,12 +80,18 @@ impl<'a> Newcomer<'a> {
                 ));
             }
         }
-        if let (Some(theirs), Some(ours)) = (&register.job_id, &self.cluster.rules.job_id) {
-            if theirs != ours {
-                return refused(format!(
-                    "{node} belongs to job {theirs:?}, this scheduler to job {ours:?}: MUSTER_JOB_ID must be the same everywhere"
-                ));
+        let rule = "MUSTER_JOB_ID must be the same everywhere";
+        match (&register.job_id, &self.cluster.rules.job_id) {
+            (Some(theirs), Some(ours)) if theirs != ours => {
+                return refused(format!("{node} belongs to job {theirs:?}, this scheduler to job {ours:?}: {rule}"));
             }
+            (None, Some(ours)) => {
+                return refused(format!("{node} names no job, this scheduler is of job {ours:?}: {rule}"))
+            }
+            (Some(theirs), None) => {
+                return refused(format!("{node} belongs to job {theirs:?}, this scheduler names none: {rule}"))
+            }
+            _ => {}
         }
         for (theirs, ours, what, setting) in [
             (register.worker_num, self.cluster.rules.worker_num, "worker", "MS_WORKER_NUM"),

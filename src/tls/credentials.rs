@@ -206,8 +206,8 @@ impl Reader<'_> {
     }
 }
 
-/// The password that opens a file, if there is one.
-fn password(lock: &Lock) -> Result<Option<Password>> {
+/// The password that opens a file, or the secret that is set like one, if there is any.
+pub(crate) fn password(lock: &Lock) -> Result<Option<Password>> {
     let path = match &lock.source {
         PasswordSource::None => return Ok(None),
         PasswordSource::Given(password) => return Ok(Some(password.clone())),

@@ -18,6 +18,8 @@
 pub mod blocking;
 mod ciphers;
 mod credentials;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 pub mod link;
 mod pkcs12;
 mod sentence;
@@ -29,6 +31,7 @@ mod trust;
 use crate::config::TlsSettings;
 use crate::error::Result;
 use crate::net::{unwrapped, Side, TcpTransport, Transport, Wrap};
+pub(crate) use credentials::password;
 use credentials::Credentials;
 use link::TlsTransport;
 use rustls::pki_types::ServerName;

@@ -17,6 +17,7 @@ mod members;
 mod message;
 mod nouns;
 mod point;
+mod proof;
 mod record;
 mod status;
 mod store;
@@ -25,6 +26,11 @@ mod store;
 mod golden_headers_test;
 #[cfg(test)]
 mod golden_test;
+/// Each kind of message once.
+#[cfg(test)]
+pub(crate) fn golden_messages() -> Vec<Message> {
+    golden_test::messages().into_iter().map(|(_, message, _)| message).collect()
+}
 #[cfg(test)]
 mod limits_test;
 #[cfg(test)]
@@ -52,6 +58,7 @@ pub use message::{Lane, Message};
 pub use point::{
     MessageHeader, MessagePart, EAGER_COST, EAGER_CREDIT, EAGER_MAX, MESSAGE_HEADER_BYTES, MESSAGE_PIECE_BYTES, RTS_MAX,
 };
+pub use proof::{NONCE_BYTES, PROOF_ASK, PROOF_CHALLENGE, PROOF_MAC};
 pub use record::{CreationRecord, EpochRecord, FreedRecord, GroupRecord, JobRecord, Record, SeatRecord, StoreRecord};
 pub use status::{JobPhase, NodeState, StatusGroup, StatusJob, StatusNode, StatusPart, StatusQuery};
 pub use store::{Blob, StoreBegin, StoreCancel, StoreOperation, StorePiece, StoreReply, STORE_PIECE_BYTES};

@@ -35,12 +35,29 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("journal", &["wire", "config", "error", "types"]),
     ("net", &["wire", "config", "error", "types"]),
     ("tls", &["net", "config", "error", "types"]),
-    ("runtime", &["tls", "net", "journal", "membership", "agent", "schedules", "wire", "config", "error", "types"]),
+    ("secret", &["tls", "net", "wire", "config", "error", "types"]),
+    (
+        "runtime",
+        &["secret", "tls", "net", "journal", "membership", "agent", "schedules", "wire", "config", "error", "types"],
+    ),
     (
         "ffi",
-        &["runtime", "tls", "net", "journal", "membership", "agent", "schedules", "wire", "config", "error", "types"],
+        &[
+            "runtime",
+            "secret",
+            "tls",
+            "net",
+            "journal",
+            "membership",
+            "agent",
+            "schedules",
+            "wire",
+            "config",
+            "error",
+            "types",
+        ],
     ),
-    ("bin", &["ffi", "runtime", "tls", "net", "wire", "config", "error", "types"]),
+    ("bin", &["ffi", "runtime", "secret", "tls", "net", "wire", "config", "error", "types"]),
 ];
 
 const IO_FREE: &[&str] = &["types", "wire", "membership", "agent", "schedules"];
@@ -129,7 +146,7 @@ pub const STATICS: &[(&str, &str, &str)] = &[
 /// Imports point down only.
 fn layers(source: &Source) -> Broken {
     let room = source.room();
-    if room == "sim" {
+    if ["sim", "fuzz"].contains(&room) {
         return Vec::new();
     }
     let product = source.names.iter().filter(|name| !name.test);

@@ -84,7 +84,7 @@ impl Source {
 
     /// Whether the whole file is for tests.
     pub fn is_test(&self) -> bool {
-        self.path.ends_with("_test.rs") || self.path.starts_with("src/sim/")
+        self.path.ends_with("_test.rs") || self.path.starts_with("src/sim/") || self.path.starts_with("src/fuzz/")
     }
 
     /// `wire` for `src/wire/frame.rs`, `bin` for the command; empty for `src/lib.rs`.

@@ -10,7 +10,7 @@ use crate::runtime::base::link_key::LinkKey;
 use crate::types::{Secret, Time};
 use crate::wire::{
     encode_frame, peek_frame, Decoder, Encoder, LinkAccept, LinkBeat, LinkHello, LinkKind, LinkReject,
-    LinkRejectReason, LinkRevoke, LinkSuspect, Wire, WireError, PROOF_BYTES,
+    LinkRejectReason, LinkRevoke, LinkSuspect, Wire, WireError, PROOF_ASK, PROOF_BYTES,
 };
 use std::io::{self, IoSlice, IoSliceMut};
 use std::time::Duration;
@@ -144,6 +144,9 @@ impl Handshake {
     fn heard(&self, kind: u8, payload: &[u8], secret: Option<Secret>) -> Result<Next, WireError> {
         if let Stage::Watching(key) = self.stage {
             return word_of(LinkKind::from_code(kind)?, payload).map(|word| Next::Says(key, word));
+        }
+        if kind == PROOF_ASK {
+            return Err(WireError("it proves a job secret, and none is set here (job_secret)".to_owned()));
         }
         let mut from = Decoder::new(payload);
         match (LinkKind::from_code(kind)?, &self.stage) {

@@ -12,6 +12,7 @@ use crate::runtime::groups::registry::Registry;
 use crate::runtime::links::address_lookup::{ask_for, is_for_links};
 use crate::runtime::links::{handshake::leave, mesh::Mesh, peers::turn_away, peers::MeshEvent, upgrade::Upgrade};
 use crate::runtime::state::node_state::{AgentCommand, NodeState};
+use crate::secret::JobSecret;
 use crate::types::{Epoch, GroupId, Time};
 use crate::wire::{Called, Formed, GroupMade, Heartbeat, Message};
 use std::collections::VecDeque;
@@ -39,6 +40,8 @@ pub struct Setup {
     pub operation_timeout_ms: i64,
     /// What becomes of each connection, to the scheduler and to peers.
     pub wrap: Wrap,
+    /// The job's secret, if it has one.
+    pub secret: Option<Arc<JobSecret>>,
     /// What becomes of a link once its peer has let it in.
     pub upgrade: Upgrade,
 }
@@ -71,7 +74,7 @@ impl Node {
         let watched = shared.waker.register(poller.registry(), WAKER);
         watched.map_err(|error| Error::system("the agent thread's waker cannot be watched", &error))?;
         let mesh = Mesh::new(incarnation, Arc::clone(&shared.logger), Arc::clone(&setup.wrap), setup.upgrade.clone());
-        let connection = Connection::new(Arc::clone(&setup.wrap));
+        let connection = Connection::new(Arc::clone(&setup.wrap), setup.secret.clone());
         let mut node = Node {
             shared,
             registry,

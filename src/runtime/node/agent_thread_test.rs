@@ -43,6 +43,7 @@ fn node_over(scheduler: SocketAddr, wrap: Wrap) -> Node {
         own_setting: "worker_ip".to_owned(),
         operation_timeout_ms: 60_000,
         wrap,
+        secret: None,
         upgrade: Upgrade::none(),
     };
     let shared = Arc::new(NodeState::new(logger, clock, Bell::new().unwrap()));

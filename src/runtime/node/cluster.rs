@@ -27,7 +27,7 @@ use crate::runtime::scheduler::serving::Serving;
 use crate::runtime::scheduler::thread::SchedulerThread;
 use crate::runtime::state::node_state::{AgentCommand, NodeState, NodeView};
 use crate::runtime::state::reduce_functions::Operations;
-use crate::tls;
+use crate::secret::{self, JobSecret};
 use crate::types::{Epoch, GroupId, Incarnation, LaunchId, Role, Time};
 use crate::wire::{Abort, Formed, Member, Register, Told, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
 use std::net::{IpAddr, SocketAddr};
@@ -88,17 +88,21 @@ pub fn join(mut settings: Settings) -> Result<Joined> {
         serving(&settings)?.run()?;
         return Ok(Joined::SchedulerDone);
     }
-    let tls = tls::open(settings.tls.as_ref())?;
-    settings.warnings.extend(tls.warnings);
-    join_over(settings, tls.wrap, Upgrade::none())
+    let guard = secret::open(&settings)?;
+    settings.warnings.extend(guard.warnings);
+    join_with(settings, guard.wrap, guard.secret, Upgrade::none())
 }
 
+#[cfg(test)]
 /// As [`join`] for a node, with every connection wrapped, and links upgraded where their peers offer the same.
-pub fn join_over(mut settings: Settings, wrap: Wrap, upgrade: Upgrade) -> Result<Joined> {
-    refuse_unsupported(&settings)?;
+pub fn join_over(settings: Settings, wrap: Wrap, upgrade: Upgrade) -> Result<Joined> {
+    join_with(settings, wrap, None, upgrade)
+}
+
+fn join_with(mut settings: Settings, wrap: Wrap, secret: Option<Arc<JobSecret>>, upgrade: Upgrade) -> Result<Joined> {
     rank_table::take_rank(&mut settings)?;
     let scheduler = hosted_scheduler(&settings)?;
-    Cluster::join(settings, scheduler, wrap, upgrade).map(|cluster| Joined::Node(Box::new(cluster)))
+    Cluster::join(settings, scheduler, (wrap, secret), upgrade).map(|cluster| Joined::Node(Box::new(cluster)))
 }
 
 /// A scheduler that is ready to serve on the thread that runs it.
@@ -114,16 +118,7 @@ pub fn start_scheduler(settings: &Settings) -> Result<SchedulerThread> {
 }
 
 fn check_scheduler(settings: &Settings) -> Result<()> {
-    refuse_unsupported(settings)?;
     rank_table::take_rank(&mut settings.clone()) // it has no rank, but the table must be right
-}
-
-/// What this version cannot honour is refused; going on without it would break a promise.
-fn refuse_unsupported(settings: &Settings) -> Result<()> {
-    match settings.unsupported.first() {
-        Some(what) => Err(Error::new(Status::Unsupported, what.clone())),
-        None => Ok(()),
-    }
 }
 
 /// The scheduler that a cluster of one, or rank 0 under another launcher, runs in its own process.
@@ -142,7 +137,12 @@ fn hosted_scheduler(settings: &Settings) -> Result<Option<SchedulerThread>> {
 }
 
 impl Cluster {
-    fn join(settings: Settings, scheduler: Option<SchedulerThread>, wrap: Wrap, upgrade: Upgrade) -> Result<Cluster> {
+    fn join(
+        settings: Settings,
+        scheduler: Option<SchedulerThread>,
+        (wrap, secret): (Wrap, Option<Arc<JobSecret>>),
+        upgrade: Upgrade,
+    ) -> Result<Cluster> {
         let incarnation = identity::incarnation()?;
         let mut register = registration(&settings, incarnation)?;
         let node_id = register.node_id.clone();
@@ -177,6 +177,7 @@ impl Cluster {
             own_setting: settings.origin(Key::WorkerIp),
             operation_timeout_ms: limit_ms(settings.operation_timeout),
             wrap,
+            secret,
             upgrade,
         };
         let registry = Registry::new(&shared);

@@ -7,9 +7,11 @@ use crate::runtime::base::control::{ControlEnd, ControlLink, FIRST_READ_BYTES};
 use crate::runtime::base::log::Logger;
 use crate::runtime::links::connections::FIRST_TOKEN;
 use crate::runtime::links::dial::{Dial, Dialled};
+use crate::secret::JobSecret;
 use crate::types::Time;
 use crate::wire::Message;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) const CONTROL: Token = Token(1);
@@ -40,6 +42,7 @@ pub(crate) enum Attempt {
 pub(crate) struct Connection {
     stage: Stage,
     wrap: Wrap,
+    secret: Option<Arc<JobSecret>>,
     /// Which of the scheduler's places it tries, or is connected to.
     pub place: usize,
     next_dial: usize,
@@ -49,10 +52,11 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(wrap: Wrap) -> Connection {
+    pub(crate) fn new(wrap: Wrap, secret: Option<Arc<JobSecret>>) -> Connection {
         Connection {
             stage: Stage::None,
             wrap,
+            secret,
             place: 0,
             next_dial: FIRST_DIAL,
             through: vec![0; FIRST_READ_BYTES],
@@ -147,8 +151,12 @@ impl Connection {
     }
 
     /// Sends a message; why it has ended, if it has.
-    pub(crate) fn send(&mut self, message: Message) -> Option<ControlEnd> {
+    pub(crate) fn send(&mut self, mut message: Message) -> Option<ControlEnd> {
         let Stage::Up(link) = &mut self.stage else { return None };
+        if let (Some(secret), Message::Register(register)) = (&self.secret, &mut message) {
+            let life = register.incarnation;
+            register.reentry.iter_mut().for_each(|reentry| secret.mask(life, &mut reentry.tokens));
+        }
         link.queue(message).err()
     }
 
@@ -177,6 +185,12 @@ impl Connection {
         }
         for arrival in arrivals {
             match arrival {
+                Ok(Message::Formed(mut formed)) => {
+                    if let Some(secret) = &self.secret {
+                        formed.secret = secret.of_epoch(formed.instance, formed.epoch);
+                    }
+                    inputs.push(Input::Received(Message::Formed(formed)));
+                }
                 Ok(message) => inputs.push(Input::Received(message)),
                 Err((_, _, error)) => return (inputs, Some(ControlEnd::Garbage(error.0))),
             }

@@ -20,9 +20,9 @@ use crate::runtime::base::control::ControlEnd;
 use crate::runtime::base::disk::OwnDisk;
 use crate::runtime::base::identity;
 use crate::runtime::base::log::Logger;
-use crate::tls;
+use crate::secret::{self, JobSecret};
 use crate::types::{JobInstance, Secret, Time};
-use crate::wire::{Message, Register, Rejected, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
+use crate::wire::{Message, Register, Rejected, PROOF_ASK, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -50,6 +50,8 @@ pub struct Serving {
     inputs: VecDeque<Input>,
     feeding: bool,
     connections: Connections,
+    /// The job's secret, if it has one.
+    secret: Option<Arc<JobSecret>>,
     armed: Time,
     accept_again: Time,
     ended: Option<Result<()>>,
@@ -64,10 +66,11 @@ pub struct Serving {
 impl Serving {
     /// Binds, and is ready to serve the job that the settings describe.
     pub fn new(settings: &Settings) -> Result<Serving> {
-        let tls = tls::open(settings.tls.as_ref())?;
+        let guard = secret::open(settings)?;
         let mut settings = settings.clone();
-        settings.warnings.extend(tls.warnings);
-        Serving::over(&settings, tls.wrap, || Ok(Box::new(OwnDisk::of(&settings)?)))
+        settings.warnings.extend(guard.warnings);
+        let serving = Serving::over(&settings, guard.wrap, || Ok(Box::new(OwnDisk::of(&settings)?)))?;
+        Ok(Serving { secret: guard.secret, ..serving })
     }
 
     /// The same, with each connection wrapped and, with recovery, the journal on the disk that this opens.
@@ -110,6 +113,7 @@ impl Serving {
             inputs: VecDeque::new(),
             feeding: false,
             connections: Connections::new(wrap),
+            secret: None,
             armed: Time::NEVER,
             accept_again: Time::NEVER,
             ended: None,
@@ -244,6 +248,12 @@ impl Serving {
         }
         for arrival in read.arrivals {
             match arrival {
+                Ok(Message::Register(mut register)) => {
+                    if let (Some(secret), Some(reentry)) = (&self.secret, &mut register.reentry) {
+                        secret.mask(register.incarnation, &mut reentry.tokens);
+                    }
+                    self.feed(Input::Received(id, Message::Register(register)));
+                }
                 Ok(message) => self.feed(Input::Received(id, message)),
                 Err((kind, payload, error)) => return self.undecodable(id, kind, &payload, &error.0),
             }
@@ -256,6 +266,17 @@ impl Serving {
 
     /// A message that cannot be understood ends its connection. One that asks in another protocol is told so.
     fn undecodable(&mut self, id: ConnId, kind: u8, payload: &[u8], why: &str) {
+        if kind == PROOF_ASK {
+            let why = "the one that asks proves a job secret, and this scheduler has none";
+            let reason = format!("{why}: MUSTER_JOB_SECRET (or MUSTER_JOB_SECRET_FILE) must be the same everywhere");
+            self.send(id, Message::Rejected(Rejected { status: Status::Rejected, reason }));
+            self.connections.close(id, self.clock.now());
+            self.connections.write();
+            return self.lose(
+                id,
+                &ControlEnd::Garbage("it proves a job secret, and none is set here (job_secret)".to_owned()),
+            );
+        }
         if let (true, Ok((lowest, highest))) = (WITH_RANGE.contains(&kind), Register::protocol_range(payload)) {
             if lowest > PROTOCOL_HIGHEST || highest < PROTOCOL_LOWEST {
                 let reason = format!(
@@ -335,7 +356,10 @@ impl Serving {
         }
     }
 
-    fn send(&mut self, id: ConnId, message: Message) {
+    fn send(&mut self, id: ConnId, mut message: Message) {
+        if let (Some(_), Message::Formed(formed)) = (&self.secret, &mut message) {
+            formed.secret = Secret([0; 32]); // the node makes it itself
+        }
         if let Err(end) = self.connections.send(id, message) {
             self.lose(id, &end);
         }

@@ -3,7 +3,7 @@
 use super::Told;
 use muster::config::Config;
 use muster::net::resolve;
-use muster::tls::blocking::{Asker, Stream};
+use muster::secret::blocking::{Asker, Stream};
 use muster::wire::{
     encode_frame, peek_frame, Message, StatusJob, StatusPart, StatusQuery, CONTROL_PAYLOAD_MAX, PROTOCOL_HIGHEST,
     PROTOCOL_LOWEST,
@@ -58,7 +58,7 @@ fn asker() -> Result<&'static Asker, String> {
     let asker = ASKER.get_or_init(|| {
         let mut config = Config::new();
         config.load_env(std::env::vars_os());
-        let asker = config.tls_settings().and_then(|settings| Asker::open(settings.as_ref()));
+        let asker = config.tls_settings().and_then(|tls| Asker::open(tls.as_ref(), &config.job_secret()?));
         asker.map_err(|error| error.to_string())
     });
     asker.as_ref().map_err(Clone::clone)

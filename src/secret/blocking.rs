@@ -1,0 +1,121 @@
+//! The same for one that asks a scheduler something, and can wait for the answer: the command.
+
+use super::session::Session;
+use super::{read, JobSecret};
+use crate::error::Result;
+use crate::net::{host, Side};
+use crate::tls::blocking::{self as tls, Stream as Inner};
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+
+/// What is needed to ask.
+#[derive(Clone, Default)]
+pub struct Asker {
+    tls: tls::Asker,
+    secret: Option<Arc<JobSecret>>,
+}
+
+/// A connection to a scheduler, encrypted or not, and with a proof of the job's secret or without.
+pub struct Stream {
+    inner: Inner,
+    session: Option<Box<Session>>,
+}
+
+impl Asker {
+    /// Reads what the settings name, as far as one needs it that asks.
+    pub fn open(tls: Option<&crate::config::TlsSettings>, secret: &crate::config::Lock) -> Result<Asker> {
+        Ok(Asker { tls: tls::Asker::open(tls)?, secret: read(secret)? })
+    }
+
+    /// Over this connection, which has not carried a byte yet. What is to be proved is proved with the first message.
+    pub fn over(&self, connection: TcpStream) -> io::Result<Stream> {
+        let inner = self.tls.over(connection)?;
+        let Some(secret) = &self.secret else { return Ok(Stream { inner, session: None }) };
+        let nonce = host::random_bytes().map_err(|error| io::Error::other(error.to_string()))?;
+        let session = Session::new(Arc::clone(secret), Side::Client, nonce);
+        Ok(Stream { inner, session: Some(Box::new(session)) })
+    }
+}
+
+fn unusable(why: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
+}
+
+impl Stream {
+    /// The connection, for its time limits.
+    pub fn connection(&self) -> &TcpStream {
+        self.inner.connection()
+    }
+
+    /// Says that nothing more follows.
+    pub fn end(&mut self) -> io::Result<()> {
+        self.inner.end()
+    }
+
+    /// Sends what goes out first, and, while ours waits for the other end's challenge, hears that.
+    fn settle(inner: &mut Inner, session: &mut Session) -> io::Result<()> {
+        loop {
+            inner.write_all(&std::mem::take(&mut session.outgoing))?;
+            inner.flush()?;
+            if session.held() == 0 || session.is_refused() {
+                return Ok(());
+            }
+            Stream::pull(inner, session)?;
+        }
+    }
+
+    fn pull(inner: &mut Inner, session: &mut Session) -> io::Result<()> {
+        let mut through = [0; 4096];
+        match inner.read(&mut through)? {
+            0 => Err(unusable(
+                "it ended the connection before it had proved that it knows the job secret: perhaps none is set there \
+                 (job_secret)"
+                    .to_owned(),
+            )),
+            count => session.heard(&through[..count]).map_err(unusable),
+        }
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let Some(session) = self.session.as_deref_mut() else { return self.inner.read(into) };
+        loop {
+            if !session.readable.is_empty() {
+                let count = into.len().min(session.readable.len());
+                into[..count].copy_from_slice(&session.readable[..count]);
+                session.readable.drain(..count);
+                return Ok(count);
+            }
+            if session.reads_freely() {
+                return self.inner.read(into);
+            }
+            if session.is_refused() {
+                return Ok(0);
+            }
+            Stream::pull(&mut self.inner, session)?;
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let Some(session) = self.session.as_deref_mut() else { return self.inner.write(bytes) };
+        if session.writes_freely() {
+            self.flush()?;
+            return self.inner.write(bytes);
+        }
+        match session.take(bytes) {
+            0 if !bytes.is_empty() => Err(io::Error::new(io::ErrorKind::InvalidInput, "the first message is too long")),
+            count => Ok(count),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self.session.as_deref_mut() {
+            Some(session) => Stream::settle(&mut self.inner, session),
+            None => self.inner.flush(),
+        }
+    }
+}

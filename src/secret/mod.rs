@@ -1,0 +1,93 @@
+//! The job's secret: who knows it is of the job, and proves that on each connection without sending it.
+//!
+//! | file | what it owns |
+//! | --- | --- |
+//! | [`session`] | what two ends say to each other before they believe the other's first message |
+//! | [`link`] | a transport that does that, around any other |
+//! | [`blocking`] | the same for the command, which asks and waits |
+//!
+//! Invariants: with a secret no connection is ever made without its proof, on both planes; the secret is in no message and in no log.
+//! TLS, where it is on, lies below: the proof is made inside it.
+//!
+//! Deliberately absent: what a message means. `docs/security.md` says what the proof is good for, and what not; `docs/protocol.md`
+//! has its bytes.
+
+pub mod blocking;
+pub mod link;
+pub mod session;
+
+use crate::config::{Lock, Settings};
+use crate::error::Result;
+use crate::net::{host, Side, TcpTransport, Transport, Wrap};
+use crate::tls;
+use crate::types::{Epoch, Incarnation, JobInstance, Secret, Token};
+use link::ProvedTransport;
+use ring::hmac;
+use session::Session;
+use std::sync::Arc;
+
+/// The secret of a job.
+pub struct JobSecret {
+    key: hmac::Key,
+}
+
+impl JobSecret {
+    /// Of these bytes.
+    pub fn new(bytes: &[u8]) -> JobSecret {
+        JobSecret { key: hmac::Key::new(hmac::HMAC_SHA256, bytes) }
+    }
+
+    fn derive(&self, parts: [&[u8]; 3]) -> [u8; 32] {
+        let mut context = hmac::Context::with_key(&self.key);
+        parts.iter().for_each(|part| context.update(part));
+        context.sign().as_ref().try_into().expect("SHA-256 gives 32 bytes")
+    }
+
+    /// What stands in an epoch's secret's place: all members make it themselves, and no message carries it.
+    pub fn of_epoch(&self, instance: JobInstance, epoch: Epoch) -> Secret {
+        Secret(self.derive([b"muster job secret, version 1: epoch", &instance.0, &epoch.0.to_le_bytes()]))
+    }
+
+    /// Hides tokens from those that do not know the secret, for the way to the scheduler; done twice, it shows them again. A life
+    /// shows the same tokens each time, so what hides them hides nothing else.
+    pub fn mask(&self, life: Incarnation, tokens: &mut [Token]) {
+        for (nth, token) in (0u64..).zip(tokens) {
+            let pad = self.derive([b"muster job secret, version 1: token", &life.0, &nth.to_le_bytes()]);
+            token.0.iter_mut().zip(pad).for_each(|(byte, pad)| *byte ^= pad);
+        }
+    }
+}
+
+/// What a process puts around its connections, what it proves, and what its user should know.
+pub struct Guard {
+    /// TLS and the proof, where they are set.
+    pub wrap: Wrap,
+    /// The secret, if there is one.
+    pub secret: Option<Arc<JobSecret>>,
+    /// One sentence each.
+    pub warnings: Vec<String>,
+}
+
+/// Reads what the settings name. Everything that is wrong with it is an error now, and not at the first connection.
+pub fn open(settings: &Settings) -> Result<Guard> {
+    let tls = tls::open(settings.tls.as_ref())?;
+    let secret = read(&settings.job_secret)?;
+    let wrap = secret.as_ref().map_or_else(|| Arc::clone(&tls.wrap), |secret| around(&tls.wrap, secret));
+    Ok(Guard { wrap, secret, warnings: tls.warnings })
+}
+
+/// The secret that the settings name, if any.
+fn read(lock: &Lock) -> Result<Option<Arc<JobSecret>>> {
+    let password = tls::password(lock)?;
+    Ok(password.map(|password| Arc::new(JobSecret::new(password.reveal().as_bytes()))))
+}
+
+/// A wrap with the proof in it.
+pub fn around(wrap: &Wrap, secret: &Arc<JobSecret>) -> Wrap {
+    let (wrap, secret) = (Arc::clone(wrap), Arc::clone(secret));
+    Arc::new(move |transport: TcpTransport, side: Side| -> Box<dyn Transport> {
+        let nonce = host::random_bytes().map_err(|error| error.to_string());
+        let session = nonce.map(|nonce| Session::new(Arc::clone(&secret), side, nonce));
+        Box::new(ProvedTransport::new(wrap(transport, side), session))
+    })
+}

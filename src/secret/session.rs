@@ -1,0 +1,260 @@
+//! What two ends say to each other before they believe the other's first message. It moves no bytes itself.
+//!
+//! The dialler sends a nonce, and gets the accepter's. Then each side's first message is followed by a MAC of it, of both nonces and
+//! of the role: first the dialler's, so that one that only asks learns nothing to guess by. The accepter's covers the dialler's MAC,
+//! too. What comes later is as it is without a secret.
+//!
+//! Invariants: no byte of a side that has not proved the secret is passed on, with two exceptions, which can do no more than end the
+//! connection. A refusal is passed on: one that has another secret, or none, must be able to say so. Bytes that are no frame at all are
+//! passed on, for their reader says best what is wrong with them. Tested in `session_test.rs`.
+
+use super::JobSecret;
+use crate::error::Status;
+use crate::net::Side;
+use crate::wire::{
+    encode_frame, peek_frame, LinkKind, LinkReject, LinkRejectReason, Message, Rejected, Wire, CONTROL_PAYLOAD_MAX,
+    MAGIC, NONCE_BYTES, PROOF_ASK, PROOF_CHALLENGE, PROOF_MAC, UNREGISTERED_PAYLOAD_MAX,
+};
+use ring::hmac;
+use std::sync::Arc;
+
+const DIALLER: &[u8] = b"muster job secret, version 1: the dialler's first message";
+const ACCEPTER: &[u8] = b"muster job secret, version 1: the accepter's first message";
+/// How much of what is written is held before the other side has proved itself; it is refused beyond that.
+const HELD_MAX: usize = 64 << 10;
+
+/// What is awaited of the other side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Incoming {
+    /// The dialler's nonce.
+    Ask,
+    /// The accepter's.
+    Challenge,
+    /// Its first message, and the MAC.
+    First,
+    /// It has proved itself: bytes come as they are.
+    Open,
+    /// It refuses: nothing counts after that.
+    Refused,
+}
+
+/// One end's side of it.
+pub struct Session {
+    secret: Arc<JobSecret>,
+    side: Side,
+    own_nonce: [u8; NONCE_BYTES],
+    nonce: [u8; NONCE_BYTES],
+    /// The dialler's MAC, once it is known.
+    dialler_mac: Vec<u8>,
+    incoming: Incoming,
+    inbound: Vec<u8>,
+    /// What is for the reader.
+    pub readable: Vec<u8>,
+    /// What was written, until the first message of ours has gone.
+    first: Vec<u8>,
+    has_sent_first: bool,
+    /// What is to go out before all else.
+    pub outgoing: Vec<u8>,
+}
+
+impl Session {
+    /// Begins, with a nonce that nobody could foresee.
+    pub fn new(secret: Arc<JobSecret>, side: Side, own_nonce: [u8; NONCE_BYTES]) -> Session {
+        let mut outgoing = Vec::new();
+        if side == Side::Client {
+            encode_frame(PROOF_ASK, 0, &own_nonce, &mut outgoing);
+        }
+        Session {
+            secret,
+            side,
+            own_nonce,
+            nonce: [0; NONCE_BYTES],
+            dialler_mac: Vec::new(),
+            incoming: if side == Side::Client { Incoming::Challenge } else { Incoming::Ask },
+            inbound: Vec::new(),
+            readable: Vec::new(),
+            first: Vec::new(),
+            has_sent_first: false,
+            outgoing,
+        }
+    }
+
+    /// Whether what is written goes out as it is, behind `outgoing`.
+    pub fn writes_freely(&self) -> bool {
+        self.has_sent_first
+    }
+
+    /// Whether what comes in is for the reader as it is, behind `readable`.
+    pub fn reads_freely(&self) -> bool {
+        self.incoming == Incoming::Open
+    }
+
+    /// Whether the other side refuses, so that nothing follows.
+    pub fn is_refused(&self) -> bool {
+        self.incoming == Incoming::Refused
+    }
+
+    /// Whether the dialler has not said a byte.
+    pub fn is_unasked(&self) -> bool {
+        self.incoming == Incoming::Ask && self.inbound.is_empty()
+    }
+
+    /// How many bytes wait for the other side's proof.
+    pub fn held(&self) -> usize {
+        self.first.len()
+    }
+
+    /// Takes what is written before the first message has gone: how many bytes, 0 where enough waits.
+    pub fn take(&mut self, bytes: &[u8]) -> usize {
+        let count = bytes.len().min(HELD_MAX.saturating_sub(self.first.len()));
+        self.first.extend_from_slice(&bytes[..count]);
+        self.send_first();
+        count
+    }
+
+    /// Our first message goes out with its MAC, as soon as it is whole and the other side is ready for it.
+    fn send_first(&mut self) {
+        let is_ready = match self.side {
+            Side::Client => matches!(self.incoming, Incoming::First),
+            Side::Server => self.incoming == Incoming::Open,
+        };
+        if self.has_sent_first || !is_ready {
+            return;
+        }
+        let Ok(Some((_, length))) = peek_frame(&self.first, u64::MAX) else { return };
+        let mac = self.mac(self.side, &self.first[..length]);
+        let rest = self.first.split_off(length);
+        self.outgoing.append(&mut self.first);
+        encode_frame(PROOF_MAC, 0, mac.as_ref(), &mut self.outgoing);
+        self.outgoing.extend_from_slice(&rest);
+        self.first = Vec::new();
+        self.has_sent_first = true;
+        if self.side == Side::Client {
+            self.dialler_mac = mac.as_ref().to_vec();
+        }
+    }
+
+    /// The MAC of this side's first message.
+    fn mac(&self, of: Side, frame: &[u8]) -> hmac::Tag {
+        let (dialler, accepter) = match self.side {
+            Side::Client => (&self.own_nonce, &self.nonce),
+            Side::Server => (&self.nonce, &self.own_nonce),
+        };
+        let mut context = hmac::Context::with_key(&self.secret.key);
+        context.update(if of == Side::Client { DIALLER } else { ACCEPTER });
+        context.update(dialler);
+        context.update(accepter);
+        if of == Side::Server {
+            context.update(&self.dialler_mac);
+        }
+        context.update(frame);
+        context.sign()
+    }
+
+    /// Takes what has come in, while it does not come freely. An error ends the connection: `outgoing` may still hold an answer.
+    pub fn heard(&mut self, bytes: &[u8]) -> Result<(), String> {
+        self.inbound.extend_from_slice(bytes);
+        while self.step()? {}
+        Ok(())
+    }
+
+    fn step(&mut self) -> Result<bool, String> {
+        let payload_max = if self.side == Side::Client { CONTROL_PAYLOAD_MAX } else { UNREGISTERED_PAYLOAD_MAX };
+        if matches!(self.incoming, Incoming::Open | Incoming::Refused) {
+            return Ok(false);
+        }
+        let (kind, payload, length) = match peek_frame(&self.inbound, payload_max) {
+            Ok(None) => return Ok(false),
+            Ok(Some((frame, length))) => (frame.header.kind, frame.payload.into_owned(), length),
+            Err(_) if !self.inbound.starts_with(&MAGIC.to_le_bytes()) => {
+                self.open_with(Vec::new());
+                return Ok(false);
+            }
+            Err(error) => return Err(error.0),
+        };
+        if self.side == Side::Client && is_refusal(kind) {
+            self.inbound.truncate(length);
+            self.readable = std::mem::take(&mut self.inbound);
+            self.incoming = Incoming::Refused;
+            return Ok(false);
+        }
+        match (self.incoming, kind) {
+            (Incoming::Ask, PROOF_ASK) | (Incoming::Challenge, PROOF_CHALLENGE) => {
+                self.nonce = payload.try_into().map_err(|_| "its nonce is of a wrong length".to_owned())?;
+                self.inbound.drain(..length);
+                if self.incoming == Incoming::Ask {
+                    encode_frame(PROOF_CHALLENGE, 0, &self.own_nonce, &mut self.outgoing);
+                }
+                self.incoming = Incoming::First;
+                self.send_first();
+                Ok(true)
+            }
+            (Incoming::Ask, kind) => {
+                self.refuse(kind, "this job has a secret, and the one that asks shows none");
+                Err("it shows no job secret, and one is set here (job_secret)".to_owned())
+            }
+            (Incoming::Challenge, _) => {
+                Err("it answers without a proof of the job secret: perhaps none is set there (job_secret)".to_owned())
+            }
+            (_, kind) => self.judge(kind, length),
+        }
+    }
+
+    /// The other side's first message is there; its MAC follows, or is there, too.
+    fn judge(&mut self, kind: u8, length: usize) -> Result<bool, String> {
+        let Some((proof, proof_length)) = peek_frame(&self.inbound[length..], 64).map_err(|error| error.0)? else {
+            return Ok(false);
+        };
+        let other = if self.side == Side::Client { Side::Server } else { Side::Client };
+        let expected = self.mac(other, &self.inbound[..length]);
+        let is_right = proof.header.kind == PROOF_MAC && is_same(expected.as_ref(), &proof.payload);
+        if !is_right {
+            if self.side == Side::Server {
+                self.refuse(kind, "the job's secret is another than that of the one that asks");
+            }
+            return Err("its job secret is another than the one that is set here (job_secret)".to_owned());
+        }
+        if other == Side::Client {
+            self.dialler_mac = expected.as_ref().to_vec();
+        }
+        let rest = self.inbound.split_off(length + proof_length);
+        self.inbound.truncate(length);
+        self.open_with(rest);
+        self.send_first();
+        Ok(false)
+    }
+
+    /// All that has come is for the reader.
+    fn open_with(&mut self, mut rest: Vec<u8>) {
+        self.readable = std::mem::take(&mut self.inbound);
+        self.readable.append(&mut rest);
+        self.incoming = Incoming::Open;
+    }
+
+    /// An answer that also one understands that knows nothing of secrets.
+    fn refuse(&mut self, kind: u8, why: &str) {
+        if kind == LinkKind::Hello as u8 {
+            let mut payload = crate::wire::Encoder::default();
+            LinkReject { reason: LinkRejectReason::Stranger }.put(&mut payload);
+            return encode_frame(LinkKind::Reject as u8, 0, &payload.bytes, &mut self.outgoing);
+        }
+        let reason = format!("{why}: MUSTER_JOB_SECRET (or MUSTER_JOB_SECRET_FILE) must be the same everywhere");
+        let message = Message::Rejected(Rejected { status: Status::Rejected, reason });
+        encode_frame(message.kind(), 0, &message.encode(), &mut self.outgoing);
+    }
+}
+
+/// Whether a message of this kind can do no more than to refuse.
+fn is_refusal(kind: u8) -> bool {
+    let rejected = Message::Rejected(Rejected { status: Status::Rejected, reason: String::new() });
+    kind == LinkKind::Reject as u8 || kind == rejected.kind()
+}
+
+/// Whether two MACs are equal, in a time that does not tell where they differ.
+fn is_same(one: &[u8], other: &[u8]) -> bool {
+    one.len() == other.len() && one.iter().zip(other).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
+}
+
+#[cfg(test)]
+#[path = "session_test.rs"]
+mod tests;
