@@ -38,9 +38,8 @@ fn node_over(scheduler: SocketAddr, wrap: Wrap) -> Node {
     let (clock, logger) = (Clock::start(), Logger::new(LogLevel::Off, "test"));
     let setup = Setup {
         agent: Agent::new(profile, clock.now()),
-        schedulers: vec![vec![scheduler]],
-        own: Vec::new(),
-        own_setting: "worker_ip".to_owned(),
+        schedulers: Places::Here(vec![scheduler]),
+        own: OwnAddresses::default(),
         operation_timeout_ms: 60_000,
         wrap,
         upgrade: Upgrade::none(),
