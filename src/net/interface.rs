@@ -4,6 +4,7 @@
 
 use super::call::check;
 use super::fork::{beyond_standard, Guarded};
+use super::resolve::with_port;
 use crate::config::is_of_many;
 use std::ffi::CStr;
 use std::io;
@@ -37,11 +38,11 @@ pub fn is_shared(address: SocketAddr) -> bool {
     is_of_many(address.ip()) || (address.is_ipv4() && !address.ip().is_unspecified() && is_broadcast())
 }
 
-/// The address with the interface on which this host has it, where it holds on one link only (`fe80::`).
-pub fn scoped(ip: IpAddr) -> SocketAddr {
-    let own = own_addresses().unwrap_or_default();
-    let address = own.iter().map(|own| own.address).find(|own| is_link_local(ip) && own.ip() == ip);
-    address.unwrap_or_else(|| SocketAddr::new(ip, 0))
+/// The address with this port and, where it holds on one link only (`fe80::`), with the interface on which this host has it.
+pub fn scoped(ip: IpAddr, port: u16) -> SocketAddr {
+    let own = if is_link_local(ip) { own_addresses().unwrap_or_default() } else { Vec::new() };
+    let address = own.iter().map(|own| own.address).find(|own| own.ip() == ip);
+    with_port(address.unwrap_or_else(|| SocketAddr::new(ip, 0)), port)
 }
 
 /// The address, once for each link on which it may be meant: one that holds on one link only, and does not say on which, may be
@@ -213,6 +214,6 @@ mod tests {
             .iter()
             .all(|found| found.port() == 80 && found.ip() == IpAddr::from([0xfe80, 0, 0, 0, 0, 0, 0, 1])));
         assert!(!found.is_empty() && found.len() <= links.len().max(1));
-        assert_eq!(scoped("127.0.0.1".parse().unwrap()), "127.0.0.1:0".parse().unwrap());
+        assert_eq!(scoped("127.0.0.1".parse().unwrap(), 7), "127.0.0.1:7".parse().unwrap());
     }
 }

@@ -51,7 +51,7 @@ impl OwnAddresses {
             ([], Some(interfaces)) => (self.of_interfaces(interfaces)?, &self.names.interfaces),
             ([], None) if !self.reach.advertise.is_empty() => (everywhere(), &self.names.advertise),
             ([], None) => return Ok(None),
-            (given, _) => (given.iter().map(|ip| scoped(*ip)).collect(), &self.names.given),
+            (given, _) => (given.iter().map(|ip| scoped(*ip, 0)).collect(), &self.names.given),
         };
         self.listen(&addresses, setting).map(Some)
     }

@@ -56,7 +56,7 @@ fn under(setting: &str, error: &Error) -> Error {
 /// all, where it has none.
 fn own_addresses(settings: &Settings, host: &str) -> Result<(Vec<SocketAddr>, String)> {
     if !settings.reach.sched_bind.is_empty() {
-        let given: Vec<SocketAddr> = settings.reach.sched_bind.iter().map(|ip| interface::scoped(*ip)).collect();
+        let given: Vec<SocketAddr> = settings.reach.sched_bind.iter().map(|ip| interface::scoped(*ip, 0)).collect();
         return Ok((interface::of_families(&given), settings.origin(Key::SchedBind)));
     }
     let unknown =
