@@ -185,7 +185,7 @@ impl Kind {
             Kind::Path => "a path".into(),
             Kind::Secret { max_bytes } => format!("any text, {max_bytes} bytes"),
             Kind::Addresses => "IP addresses".into(),
-            Kind::Binds => "`*`, or IP addresses".into(),
+            Kind::Binds => "IP addresses, or `*`".into(),
             Kind::Endpoints => "IP addresses and ports".into(),
             Kind::Ports => "first-last".into(),
             Kind::Interfaces => "interfaces".into(),

@@ -212,9 +212,6 @@ fn alternating(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
 /// this host: on the way to a peer on another it is left out. To a peer on this host it is the shortest way. Where nothing else is
 /// known it is tried all the same.
 pub fn worth_a_try(addresses: &[SocketAddr], is_here: bool, is_own: impl Fn(&SocketAddr) -> bool) -> Vec<SocketAddr> {
-    if addresses.len() < 2 {
-        return addresses.to_vec();
-    }
     let (own, others): (Vec<SocketAddr>, Vec<SocketAddr>) = addresses.iter().partition(|address| is_own(address));
     match others.is_empty() || is_here {
         true => own.into_iter().chain(others).collect(),
