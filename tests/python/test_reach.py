@@ -204,6 +204,20 @@ def test_a_scheduler_binds_another_address_than_the_one_that_nodes_are_told():
                 assert "set MUSTER_SCHED_BIND=*" in scheduler.stderr, scheduler.describe()
 
 
+def test_a_rank_that_runs_the_scheduler_at_every_address_tells_the_one_that_others_reach():
+    with Hosts("net") as hosts, contextlib.ExitStack() as stack:
+        master = {"MASTER_ADDR": hosts.address("net", 0), "MASTER_PORT": PORT, "WORLD_SIZE": 2, "MUSTER_SCHED_BIND": "*"}
+        ranks = []
+        for rank in range(2):
+            own = {"RANK": rank, "LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 1, "MUSTER_HOST_ID": f"host {rank}"}
+            process = Process(hosts.command(rank, node(LINES)), {**master, **own}, f"rank {rank}")
+            ranks.append(stack.enter_context(process))
+        for process in ranks:
+            assert process.wait(LIMIT) == 0, process.describe()
+        told = said(ranks[1])["addresses"]
+        assert [address.split(":")[0] for address in told] == [hosts.address("net", rank) for rank in range(2)]
+
+
 @pytest.mark.parametrize("address, names", [("10.77.0.255", "multicast or broadcast")])
 def test_the_broadcast_address_of_a_network_is_refused_and_not_bound(address, names):
     with Hosts("net") as hosts:

@@ -154,6 +154,14 @@ impl Dial {
         Some(failed.chain([addresses.join(", ")]).collect())
     }
 
+    /// What has come of it when its time is up: how each address has failed, and which have not answered; empty, where none is known.
+    pub fn so_far(&self) -> String {
+        let pending: Vec<String> = self.attempts.iter().map(|(_, it)| it.peer_address().to_string()).collect();
+        let silent = (!pending.is_empty()).then(|| format!("{}: no answer in time", pending.join(", ")));
+        let words: Vec<String> = self.failures.iter().map(ToString::to_string).chain(silent).collect();
+        words.join("; ")
+    }
+
     /// Looks at every attempt.
     pub fn look(&mut self, poller: &Poller, mut next_token: impl FnMut() -> Token) -> Dialled {
         let mut at = 0;

@@ -117,7 +117,11 @@ fn what_is_unanswered_is_told_behind_what_has_failed() {
     let (mut side, gone, (_deaf, deaf)) = (Side::new(), nowhere(), deaf());
     let mut dial = side.start(&[gone, deaf]);
     assert!(matches!(side.look(&mut dial), Dialled::Pending));
-    assert_eq!(dial.unanswered(), Some(format!("{gone}: Connection refused (os error 111); {deaf}")));
+    let refused = format!("{gone}: Connection refused (os error 111)");
+    assert_eq!(dial.unanswered(), Some(format!("{refused}; {deaf}")));
+    assert_eq!(dial.so_far(), format!("{refused}; {deaf}: no answer in time"));
+    let mut dial = side.start(&[gone]);
+    assert!(side.end(&mut dial).is_err() && dial.so_far() == refused);
 }
 
 #[test]

@@ -102,9 +102,8 @@ impl Connection {
         }
         match std::mem::replace(&mut self.stage, Stage::None) {
             Stage::Dialling(dial, _) => {
-                let untried = dial.unanswered().filter(|words| !words.is_empty());
-                let unanswered = untried.map(|words| format!("{words}: no answer in time"));
-                let words: Vec<String> = unanswered.into_iter().chain(self.whereabouts.unanswered()).collect();
+                let words = [Some(dial.so_far()).filter(|words| !words.is_empty()), self.whereabouts.unanswered()];
+                let words: Vec<String> = words.into_iter().flatten().collect();
                 let none = || "no answer in time".to_owned();
                 Some(Input::ConnectFailed(if words.is_empty() { none() } else { words.join("; ") }))
             }
