@@ -29,13 +29,17 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("error", &["types"]),
     ("config", &["error", "types"]),
     ("wire", &["config", "error", "types"]),
-    ("membership", &["wire", "config", "error", "types"]),
+    ("strangers", &["types"]),
+    ("membership", &["strangers", "wire", "config", "error", "types"]),
     ("agent", &["wire", "config", "error", "types"]),
     ("schedules", &["wire", "config", "error", "types"]),
     ("journal", &["wire", "config", "error", "types"]),
     ("net", &["wire", "config", "error", "types"]),
     ("tls", &["net", "config", "error", "types"]),
-    ("runtime", &["tls", "net", "journal", "membership", "agent", "schedules", "wire", "config", "error", "types"]),
+    (
+        "runtime",
+        &["strangers", "tls", "net", "journal", "membership", "agent", "schedules", "wire", "config", "error", "types"],
+    ),
     (
         "ffi",
         &["runtime", "tls", "net", "journal", "membership", "agent", "schedules", "wire", "config", "error", "types"],
@@ -43,7 +47,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("bin", &["ffi", "runtime", "tls", "net", "wire", "config", "error", "types"]),
 ];
 
-const IO_FREE: &[&str] = &["types", "wire", "membership", "agent", "schedules"];
+const IO_FREE: &[&str] = &["types", "strangers", "wire", "membership", "agent", "schedules"];
 
 /// What a room without IO may not name, and the exceptions: plain values.
 const IO: &[&str] = &[
