@@ -6,7 +6,7 @@
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
-use crate::types::Role;
+use crate::types::{is_hidden, Role};
 
 /// Lowest port that a scheduler may be given.
 pub const PORT_MIN: u64 = 1024;
@@ -209,7 +209,7 @@ fn flag(text: &str) -> Option<bool> {
 }
 
 fn printable(text: &str, max_bytes: usize) -> bool {
-    !text.is_empty() && text.len() <= max_bytes && text == text.trim() && !text.chars().any(char::is_control)
+    !text.is_empty() && text.len() <= max_bytes && text == text.trim() && !text.chars().any(is_hidden)
 }
 
 /// Text in which every character may have its meaning; C has no NUL within it.

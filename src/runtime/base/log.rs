@@ -114,10 +114,14 @@ impl Logger {
 
 /// A line as people may see it, whatever of it came from outside: on one line, of a bounded length, and nothing in it hidden.
 fn as_shown(line: &str) -> String {
-    let cut = line.floor_char_boundary(LINE_MAX);
-    let shown = shown(&line[..cut]).replace("\\u{a}", " ");
+    let mut cut = line.len().min(LINE_MAX);
+    while !line.is_char_boundary(cut) {
+        cut -= 1;
+    }
+    let line_alone = line[..cut].replace('\n', " ");
+    let shown = shown(&line_alone);
     match line.len() - cut {
-        0 => shown,
+        0 => shown.into_owned(),
         more => format!("{shown}... ({more} bytes more)"),
     }
 }
