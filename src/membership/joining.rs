@@ -16,7 +16,7 @@ use crate::wire::{LostNodes, Message, PassBy, Register, Rejected, Revoked, Verdi
 /// How many lives that were refused are remembered.
 pub(super) const REFUSED_MAX: usize = 4096;
 /// Lives that are refused are told one by one, up to so many.
-const REFUSED: Kind = Kind { name: "registrations that were refused", lines: 32 };
+const REFUSED: Kind = Kind { name: "registrations that were refused", lines: 8 };
 
 impl Scheduler {
     pub(super) fn register(&mut self, now: Time, conn: ConnId, register: Register) {

@@ -3,7 +3,7 @@
 //! Deliberately not told: a connection that ends before it has said anything. Peers make such ones: of several attempts at
 //! one peer, and of two that cross, one is dropped.
 
-use super::handshake::{Handshake, HELLO_WAIT};
+use super::handshake::HELLO_WAIT;
 use crate::runtime::base::log::Logger;
 use crate::strangers::{Kind, Nuisances};
 use crate::types::Time;
@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 const GARBAGE: Kind = Kind { name: "connections that sent what is not this protocol", lines: 1 };
-const DAMAGED: Kind = Kind { name: "connections on which something was damaged", lines: 4 };
+const DAMAGED: Kind = Kind { name: "connections on which something was damaged", lines: 1 };
 const REFUSED: Kind = Kind { name: "connections that did not know this epoch's secret", lines: 1 };
 const SILENT: Kind = Kind { name: "connections that did not introduce themselves in time", lines: 1 };
 pub(crate) const CROWD: Kind = Kind { name: "connections that were closed to make room", lines: 1 };
@@ -35,9 +35,8 @@ impl Complaints {
     }
 
     /// What came on this connection was not understood.
-    pub fn turned_away_for(&mut self, shake: &Handshake, why: &WireError) {
-        let from = shake.transport.peer_address();
-        if !shake.is_damaged() {
+    pub fn not_understood(&mut self, from: SocketAddr, why: &WireError) {
+        if !why.is_damage() {
             return self.turned_away(GARBAGE, from, &why.0);
         }
         let line = format!("what came from {from} for a new link was damaged on the way ({why}): a peer dials again");

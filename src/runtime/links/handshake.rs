@@ -10,7 +10,7 @@ use crate::runtime::base::link_key::LinkKey;
 use crate::types::{Secret, Time};
 use crate::wire::{
     encode_frame, peek_frame, Decoder, Encoder, LinkAccept, LinkBeat, LinkHello, LinkKind, LinkReject,
-    LinkRejectReason, LinkRevoke, LinkSuspect, Wire, WireError, MAGIC, PROOF_BYTES,
+    LinkRejectReason, LinkRevoke, LinkSuspect, Wire, WireError, PROOF_BYTES,
 };
 use std::io::{self, IoSlice, IoSliceMut};
 use std::time::Duration;
@@ -149,14 +149,9 @@ impl Handshake {
         }
     }
 
-    /// Whether it begins as this protocol does: what is wrong with it was damaged on the way, most likely.
-    pub(crate) fn is_damaged(&self) -> bool {
-        self.inbound.starts_with(&MAGIC.to_le_bytes())
-    }
-
     /// What becomes of a link whose dialler was answered so.
-    pub(crate) fn is_no_peer(&self, why: &WireError) -> LinkEnd {
-        match self.is_damaged() {
+    pub(crate) fn is_no_peer(why: &WireError) -> LinkEnd {
+        match why.is_damage() {
             true => LinkEnd::Corrupt(format!("its answer for a new link was damaged on the way: {why}")),
             false => LinkEnd::Ended(format!("what answers there is no peer: {why}")),
         }

