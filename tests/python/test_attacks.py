@@ -7,13 +7,14 @@ import pathlib
 import re
 import resource
 import socket
+import threading
 import time
 
 import pytest
 
 import attacks
 import wire
-from attacks import attack, connect, is_open, silent
+from attacks import attack, connect, is_open, many_descriptors, silent
 from cluster import Cluster, Process
 from nodes import await_joined, listening_ports, node, said
 
@@ -273,3 +274,49 @@ def test_what_a_scheduler_says_of_the_cluster_is_held_against_the_nodes_own_sett
             assert words["error"] == "REJECTED", words
             expected = f"the number of workers is {workers}, and this node was told {told} (MS_WORKER_NUM)"
             assert expected in words["sentence"], words
+
+
+def keeps_coming(port, stop):
+    """Silent connections without end: 1,500 at a time, more than the scheduler holds of those that have not registered."""
+    while not stop.is_set():
+        with contextlib.suppress(OSError), silent(port, 1500):
+            pass
+
+
+def register_by_hand(port, rank, workers):
+    own = wire.connect(port, timeout=attacks.SLACK_SECONDS)
+    payload = wire.register(node_id=str(rank), workers=workers, incarnation=rank.to_bytes(16, "little"))
+    with contextlib.suppress(ConnectionError):  # put out: it shows when it is to hear something
+        own.send(wire.REGISTER, payload)
+    return own
+
+
+def test_1024_nodes_of_one_address_form_while_strangers_keep_coming_from_there():
+    """A node that is put out among them registers again, as the library does."""
+    count = 1024
+    nodes = []
+    with Cluster(node(), workers=count, started=0, env={"MS_NODE_TIMEOUT": 100}) as cluster, many_descriptors():
+        stop = threading.Event()
+        flood = threading.Thread(target=keeps_coming, args=(cluster.port, stop))
+        flood.start()
+        try:
+            nodes += [register_by_hand(cluster.port, rank, count) for rank in range(count)]
+            waiting, deadline = set(range(count)), time.monotonic() + 120
+            while waiting:
+                assert time.monotonic() < deadline, f"{len(waiting)} nodes have not joined"
+                rank = waiting.pop()
+                try:
+                    kind, payload = nodes[rank].receive(timeout=5)
+                except (EOFError, ConnectionError, TimeoutError):
+                    # All come again sooner or later, and those that were put out are let in. The cluster needs all of them.
+                    nodes[rank].socket.close()
+                    nodes[rank] = register_by_hand(cluster.port, rank, count)
+                    waiting.add(rank)
+                    continue
+                assert kind == wire.FORMED, (rank, kind, payload[:100])
+                assert wire.formed(payload)["rank"] == rank
+        finally:
+            stop.set()
+            flood.join()
+            for own in nodes:
+                own.socket.close()
