@@ -138,7 +138,7 @@ fn a_watch_is_closed_when_both_have_their_scheduler_again() {
         bench.feed(says(!is_first));
         bench.outputs.clear();
         bench.feed(Input::Connected(Vec::new()));
-        bench.receive(Message::Formed(formed(1, 1)));
+        bench.receive(Message::Formed(formed_of_two(1)));
         if is_first {
             assert!(!to_peer(&bench).contains(&"0: Close".to_owned()), "the other needs it yet");
             bench.feed(says(true));

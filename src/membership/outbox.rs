@@ -59,6 +59,13 @@ impl Outbox {
         }
     }
 
+    /// The same, for those who look for it.
+    pub(super) fn quiet_nuisance(&mut self, kind: Kind, from: &str, line: &str) {
+        if let Some(line) = self.nuisances.mention(kind, from, line) {
+            self.note(line);
+        }
+    }
+
     /// Tells what was only counted, once in a while.
     pub(super) fn tell_counted(&mut self, now: Time) {
         self.nuisances.due(now).into_iter().for_each(|line| self.warn(line));

@@ -40,6 +40,8 @@ struct Side {
     listener: Listener,
     shared: Arc<NodeState>,
     now: Time,
+    /// When it lets more in of which the poller does not tell.
+    accept_again: Time,
     /// What its group was told.
     mail: Vec<Mail>,
     /// What others were.
@@ -59,7 +61,16 @@ impl Side {
         let logger = Logger::new(LogLevel::Off, "test");
         let mesh = Mesh::new(Incarnation([1; 16]), Arc::clone(&logger), wrap, upgrade);
         let shared = Arc::new(NodeState::new(logger, Clock::start(), Bell::new().unwrap()));
-        Side { mesh, poller, listener, shared, now: Time(0), mail: Vec::new(), other_mail: Vec::new() }
+        Side {
+            mesh,
+            poller,
+            listener,
+            shared,
+            now: Time(0),
+            accept_again: Time::NEVER,
+            mail: Vec::new(),
+            other_mail: Vec::new(),
+        }
     }
 
     fn address(&self) -> SocketAddr {
@@ -77,7 +88,8 @@ impl Side {
     }
 
     fn accept(&mut self) -> Time {
-        self.mesh.accept(&mut self.listener, &self.poller, self.now)
+        self.accept_again = self.mesh.accept(&mut self.listener, &self.poller, self.now);
+        self.accept_again
     }
 
     /// Serves what is ready, once, as the agent thread does.
@@ -90,6 +102,9 @@ impl Side {
             } else {
                 self.mesh.ready(token, &self.poller);
             }
+        }
+        if self.accept_again <= self.now {
+            self.accept();
         }
         self.mesh.look_again(&self.poller);
         self.mesh.dial_again(self.now, &self.poller);
@@ -110,9 +125,10 @@ impl Side {
         }
     }
 
-    /// Why the one link that it dialled failed.
+    /// Why the one link that it dialled failed, however often that is tried.
     fn failure(&mut self) -> String {
         until(|| {
+            self.now = self.now + Duration::from_millis(100);
             self.turn();
             (!self.mail.is_empty()).then_some(())
         });
