@@ -8,6 +8,7 @@
 //! | [`types`] | the nouns: roles, identities, element types, calls, time |
 //! | [`error`] | `Error`, and the one table from it to status code and text |
 //! | [`config`] | every setting once; environment and other launchers become validated settings |
+//! | [`strangers`] | connections that have proved nothing: how many a port holds, what the log says of them |
 //! | [`wire`] | frames and messages: encode, decode, limits |
 //! | [`membership`] | the scheduler's brain |
 //! | [`agent`] | the node's brain |
@@ -35,6 +36,7 @@ pub mod schedules;
 pub mod secret;
 #[cfg(test)]
 mod sim;
+pub mod strangers;
 pub mod tls;
 pub mod types;
 pub mod wire;

@@ -87,18 +87,24 @@ fn one_of_two(recovery: bool) -> Bench {
     let mut profile = profile();
     profile.register.recovery = recovery;
     profile.register.node_id = "1".to_owned();
+    profile.register.worker_num = 2;
     let mut bench = Bench { agent: Agent::new(profile, Time(0)), ..Bench::new() };
     bench.outputs.clear();
     bench.drain();
     bench.feed(Input::Connected(Vec::new()));
+    bench.receive(Message::Formed(formed_of_two(1)));
+    bench.outputs.clear();
+    bench
+}
+
+/// What it is told of an epoch.
+fn formed_of_two(epoch: u64) -> wire::Formed {
     let member = |index: u32| {
         let member = wire::Member::clone(&formed(1, 1).members[0]);
         Arc::new(wire::Member { index, rank: index, node_id: index.to_string(), ..member })
     };
     let members = wire::Members::new(vec![member(0), member(1)]);
-    bench.receive(Message::Formed(wire::Formed { index: 1, members, ..formed(1, 1) }));
-    bench.outputs.clear();
-    bench
+    wire::Formed { index: 1, rank: 1, worker_num: 2, members, ..formed(1, epoch) }
 }
 
 fn to_peer(bench: &Bench) -> Vec<String> {
@@ -132,7 +138,7 @@ fn a_watch_is_closed_when_both_have_their_scheduler_again() {
         bench.feed(says(!is_first));
         bench.outputs.clear();
         bench.feed(Input::Connected(Vec::new()));
-        bench.receive(Message::Formed(formed(1, 1)));
+        bench.receive(Message::Formed(formed_of_two(1)));
         if is_first {
             assert!(!to_peer(&bench).contains(&"0: Close".to_owned()), "the other needs it yet");
             bench.feed(says(true));
@@ -250,7 +256,7 @@ fn what_was_said_of_a_node_that_was_cut_off_does_not_outlive_the_epoch() {
     assert!(bench.told().iter().any(|event| matches!(event, Event::CutOff(Some(_)))));
     bench.outputs.clear();
     bench.feed(Input::Connected(Vec::new()));
-    bench.receive(Message::Formed(wire::Formed { epoch: Epoch(2), ..formed(1, 1) }));
+    bench.receive(Message::Formed(formed_of_two(2)));
     assert!(bench.told().iter().any(|event| matches!(event, Event::CutOff(None))), "{:?}", bench.told());
 }
 

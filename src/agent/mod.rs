@@ -22,6 +22,7 @@
 
 mod asks;
 mod backoff;
+mod believing;
 mod commands;
 mod complaints;
 mod connection;

@@ -1,5 +1,6 @@
 //! What the scheduler says.
 
+use super::believing::{check_formed, check_made};
 use super::contract::{Event, Output};
 use super::line::Loss;
 use super::stage::Member;
@@ -54,6 +55,9 @@ impl Agent {
             Message::Revoked(revoked) => Ok(self.asks.revoked(revoked.failure)),
             Message::Absent(absent) => Ok(self.asks.absent(absent)),
             Message::GroupMade(made) => {
+                if let Err(reason) = check_made(&self.profile.register, &made) {
+                    return self.refuse(now, reason);
+                }
                 if let (Stage::Member(member), Some(group)) = (&mut self.stage, made.group) {
                     member.group_made(group.0);
                 }
@@ -84,6 +88,16 @@ impl Agent {
     }
 
     fn formed(&mut self, now: Time, formed: Formed) {
+        if let Err(reason) = check_formed(&self.profile.register, &formed) {
+            return match self.stage {
+                Stage::Forming(_) => {
+                    let scheduler = self.line.scheduler();
+                    let reason = format!("the scheduler at {scheduler} is not this job's: {reason}");
+                    self.end(Event::Failed(Error::new(Status::Rejected, reason)));
+                }
+                _ => self.refuse(now, reason),
+            };
+        }
         match &self.stage {
             Stage::Forming(_) => self.joined(now, formed),
             Stage::Member(member) if formed.instance == member.instance && formed.generation < member.generation => {
@@ -143,9 +157,6 @@ impl Agent {
 
     /// The cluster is complete, for the first time.
     fn joined(&mut self, now: Time, formed: Formed) {
-        if !formed.members.has(formed.index) {
-            return self.refuse(now, format!("its table of nodes does not name this node, {}", formed.index));
-        }
         self.line.agree(now, Duration::from_millis(formed.agreed.heartbeat_timeout_ms));
         self.store.set_limits(&formed.agreed);
         self.watch.form(&formed, &mut self.out);

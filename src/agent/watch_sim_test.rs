@@ -114,6 +114,7 @@ impl Story {
             let mut profile = profile();
             profile.seed = story.random(1000);
             profile.register.node_id = node.to_string();
+            profile.register.worker_num = count as u32;
             profile.register.host = host_of(node, hosts);
             let agent = Agent::new(profile, Time(0));
             let after = [After::Stays, After::Exits, After::Leaves][story.random(3) as usize];
@@ -144,7 +145,8 @@ impl Story {
             }
         }
         for node in 0..count {
-            let table = wire::Formed { index: node as u32, members: members.clone(), ..formed(1, 1) };
+            let (index, worker_num, members) = (node as u32, count as u32, members.clone());
+            let table = wire::Formed { index, rank: index, worker_num, members, ..formed(1, 1) };
             story.feed(node, Input::Connected(Vec::new()));
             story.feed(node, Input::Received(Message::Formed(table)));
             if let Fate::Killed(at) = story.nodes[node].fate {

@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::reach::{self, Endpoint, Interfaces, ADDRESSES_LIMIT};
-use crate::types::Role;
+use crate::types::{is_hidden, Role};
 
 /// Lowest port that a scheduler may be given.
 pub const PORT_MIN: u64 = 1024;
@@ -236,7 +236,7 @@ fn flag(text: &str) -> Option<bool> {
 }
 
 fn printable(text: &str, max_bytes: usize) -> bool {
-    !text.is_empty() && text.len() <= max_bytes && text == text.trim() && !text.chars().any(char::is_control)
+    !text.is_empty() && text.len() <= max_bytes && text == text.trim() && !text.chars().any(is_hidden)
 }
 
 /// Text in which every character may have its meaning; C has no NUL within it.

@@ -3,13 +3,14 @@
 //! Invariants:
 //! - A missing directory is made with mode 0700, and durable in its parent.
 //! - Every file has mode 0600, and one that is laxer is mended when it is opened.
-//! - Symbolic links are not followed.
+//! - Symbolic links are not followed, and no file is read or written that has a second name or is another user's.
+//! - A directory in which others may rename and remove files, or that is another user's, is refused.
 //! - A file that stays open is opened through the [`Keep`] that the caller gives.
 //!
 //! Tested in `file_disk_test.rs`.
 
 use super::disk::{refused, Appender, Disk, Locked};
-use crate::error::Result;
+use crate::error::{Error, Result, Status};
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, ErrorKind, Read, Write};
 use std::ops::Deref;
@@ -20,6 +21,7 @@ use std::time::{Duration, Instant};
 
 const DIRECTORY_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
+const SUPERUSER: u32 = 0;
 /// How much of a lock's file is read.
 const OWNER_MAX_BYTES: usize = 64;
 /// How long an owner is waited for that has not said who it is.
@@ -36,14 +38,31 @@ pub type Keep = fn(&mut dyn FnMut() -> io::Result<File>) -> io::Result<Kept>;
 pub struct FileDisk {
     path: PathBuf,
     keep: Keep,
+    /// Whose files are taken for this process's own.
+    users: Users,
+}
+
+/// The user of this process, the superuser, and one that the superuser's process trusts because the directory is his.
+#[derive(Clone, Copy)]
+struct Users {
+    own: u32,
+    directory: u32,
+}
+
+impl Users {
+    fn has(self, user: u32) -> bool {
+        [self.own, SUPERUSER, self.directory].contains(&user)
+    }
 }
 
 impl FileDisk {
-    /// The directory at `path`, which is made, parents included, where it is missing.
-    pub fn open(path: impl Into<PathBuf>, keep: Keep) -> Result<FileDisk> {
+    /// The directory at `path`, which is made, parents included, where it is missing; for a process of this (effective) user.
+    pub fn open(path: impl Into<PathBuf>, keep: Keep, user: u32) -> Result<FileDisk> {
         let path = path.into();
         make_directory(&path).map_err(|error| refused("make the directory", &path, &error))?;
-        Ok(FileDisk { path, keep })
+        let about = fs::metadata(&path).map_err(|error| refused("look at the directory", &path, &error))?;
+        check_directory(&path, about.mode(), about.uid(), user)?;
+        Ok(FileDisk { path, keep, users: Users { own: user, directory: about.uid() } })
     }
 
     fn keep(&self, options: &OpenOptions, name: &str) -> io::Result<Kept> {
@@ -74,6 +93,24 @@ fn make_directory(path: &Path) -> io::Result<()> {
     File::open(parent)?.sync_all()
 }
 
+/// Who may remove a journal, and put another in its place, may say what the job is.
+fn check_directory(path: &Path, mode: u32, owner: u32, user: u32) -> Result<()> {
+    let is_open = mode & libc::S_IWOTH != 0 && mode & libc::S_ISVTX == 0;
+    let is_foreign = ![user, SUPERUSER].contains(&owner) && user != SUPERUSER;
+    let (what, expected) = match (is_open, is_foreign) {
+        (true, _) => {
+            ("every user of this host may change what is in it", "a directory that others cannot write to (chmod o-w)")
+        }
+        (_, true) => ("it is another user's", "a directory that this process's user owns (chown)"),
+        _ => return Ok(()),
+    };
+    let path = path.display();
+    Err(Error::new(
+        Status::Journal,
+        format!("{path} cannot be trusted: {what}: expected {expected}, or one below it, which is made"),
+    ))
+}
+
 fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
     // Where a pipe has the name nobody waits for its other end.
@@ -81,11 +118,16 @@ fn options() -> OpenOptions {
     options
 }
 
-fn check_regular(file: &File) -> io::Result<()> {
-    match file.metadata()?.is_file() {
-        true => Ok(()),
-        false => Err(io::Error::new(ErrorKind::InvalidInput, "it is not a regular file: remove it")),
-    }
+/// Whether it is a plain file of this process's user, and of no other name: what was put there in its place is left as it is.
+fn check_own(file: &File, users: Users) -> io::Result<()> {
+    let about = file.metadata()?;
+    let wrong = match () {
+        () if !about.is_file() => "it is not a regular file: remove it",
+        () if about.nlink() > 1 => "it is a hard link, the same file as one of another name: remove it",
+        () if !users.has(about.uid()) => "it is another user's: remove it, or make it this user's (chown)",
+        () => return Ok(()),
+    };
+    Err(io::Error::new(ErrorKind::InvalidInput, wrong))
 }
 
 fn mend_mode(file: &File) -> io::Result<()> {
@@ -105,7 +147,7 @@ impl Disk for FileDisk {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             opened => opened?,
         };
-        check_regular(&file)?;
+        check_own(&file, self.users)?;
         mend_mode(&file)?;
         // Sets the room aside beforehand, and gives an error where there is not enough.
         let mut bytes = Vec::new();
@@ -142,7 +184,7 @@ impl Disk for FileDisk {
 
     fn lock(&self, name: &str, owner: &str) -> io::Result<Locked> {
         let file = self.keep(options().read(true).write(true).create(true).truncate(false), name)?;
-        check_regular(&file)?;
+        check_own(&file, self.users)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Ok(Locked::Taken(owner_of(&file, OWNER_WAIT)?)),

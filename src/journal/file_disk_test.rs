@@ -2,6 +2,7 @@ use super::*;
 use crate::error::Status;
 use crate::journal::{Entry, Identity, Journal};
 use crate::net::fork::Guarded;
+use crate::net::host::user;
 use crate::net::testfork::ForkedChild;
 use std::os::unix::fs::symlink;
 use std::process::Command;
@@ -44,7 +45,7 @@ fn plain(open: &mut dyn FnMut() -> io::Result<File>) -> io::Result<Kept> {
 }
 
 fn disk(path: &Path) -> FileDisk {
-    FileDisk::open(path, guarded).unwrap()
+    FileDisk::open(path, guarded, user()).unwrap()
 }
 
 fn open(path: &Path) -> Result<Journal> {
@@ -113,7 +114,7 @@ fn what_is_no_directory_is_refused_in_words() {
     let folder = Folder::new("no-directory");
     fs::write(folder.recovery(), "").unwrap();
     for path in [folder.recovery(), folder.recovery().join("deeper")] {
-        let error = FileDisk::open(&path, guarded).err().unwrap();
+        let error = FileDisk::open(&path, guarded, user()).err().unwrap();
         assert_eq!(error.status(), Status::Journal);
         assert!(error.message().starts_with(&format!("cannot make the directory {}", path.display())), "{error}");
         assert!(
@@ -254,7 +255,7 @@ fn a_forked_child_that_drops_its_copy_does_not_give_the_lock_back() {
     for keep in [guarded as Keep, plain] {
         let folder = Folder::new("copy");
         let path = folder.recovery();
-        let opened = Journal::open(Box::new(FileDisk::open(&path, keep).unwrap()), 1).unwrap();
+        let opened = Journal::open(Box::new(FileDisk::open(&path, keep, user()).unwrap()), 1).unwrap();
         let mut journal = Some(opened.journal);
         let child = ForkedChild::start(|| {
             drop(journal.take());
@@ -294,9 +295,67 @@ fn the_lock_is_given_back_though_a_child_still_has_the_file_open() {
     // As a program has it that is just being started by another thread.
     let folder = Folder::new("starting");
     let path = folder.recovery();
-    let open_plain = || Journal::open(Box::new(FileDisk::open(&path, plain).unwrap()), 1);
+    let open_plain = || Journal::open(Box::new(FileDisk::open(&path, plain, user()).unwrap()), 1);
     let opened = open_plain().unwrap();
     let _child = ForkedChild::start(|| sleep_on());
     drop(opened);
     open_plain().unwrap();
+}
+
+#[test]
+fn a_hard_link_is_refused_and_what_it_leads_to_is_left_as_it_is() {
+    let folder = Folder::new("hard-link");
+    let (path, precious) = (folder.recovery(), folder.0.join("precious"));
+    drop(open(&path).unwrap());
+    fs::write(&precious, "what somebody needs").unwrap();
+    for entry in fs::read_dir(&path).unwrap() {
+        let name = entry.unwrap().path();
+        fs::remove_file(&name).unwrap();
+        fs::hard_link(&precious, &name).unwrap();
+    }
+    fs::set_permissions(&precious, Permissions::from_mode(0o644)).unwrap();
+    let error = open(&path).err().expect("it is no lock of ours");
+    assert_eq!(error.status(), Status::Journal);
+    assert!(error.message().contains("it is a hard link, the same file as one of another name: remove it"), "{error}");
+    assert_eq!(fs::read_to_string(&precious).unwrap(), "what somebody needs");
+    assert_eq!(mode(&precious), 0o644);
+}
+
+#[test]
+fn a_directory_that_others_may_change_is_refused() {
+    let folder = Folder::new("open");
+    let path = folder.recovery();
+    fs::create_dir(&path).unwrap();
+    for (open, refused) in [(0o777, true), (0o773, true), (0o1777, false), (0o775, false), (0o700, false)] {
+        fs::set_permissions(&path, Permissions::from_mode(open)).unwrap();
+        match FileDisk::open(&path, guarded, user()) {
+            Ok(_) => assert!(!refused, "{open:o}"),
+            Err(error) => {
+                assert!(refused, "{open:o}: {error}");
+                let words = "every user of this host may change what is in it: expected a directory that others cannot write to";
+                assert!(error.status() == Status::Journal && error.message().contains(words), "{error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_directory_and_a_file_of_another_user_are_refused() {
+    let folder = Folder::new("foreign");
+    let (path, own) = (folder.recovery(), user());
+    fs::create_dir(&path).unwrap();
+    let other = own + 1; // as if this process were that user's: the directory and its files are not
+    if own == SUPERUSER {
+        std::os::unix::fs::chown(&path, Some(other + 1), None).unwrap();
+    }
+    let error = FileDisk::open(&path, guarded, other).err().expect("it is another user's");
+    assert!(
+        error.message().contains("it is another user's: expected a directory that this process's user owns"),
+        "{error}"
+    );
+    let disk = FileDisk { path: path.clone(), keep: guarded, users: Users { own: own + 7, directory: own + 7 } };
+    fs::write(path.join("planted"), "a journal").unwrap();
+    let expected = (own != SUPERUSER).then_some("it is another user's: remove it, or make it this user's (chown)");
+    let found = disk.read("planted").err().map(|error| error.to_string());
+    assert_eq!(found.as_deref(), expected);
 }

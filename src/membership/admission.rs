@@ -10,8 +10,8 @@ use super::node::{counted, name, span};
 use super::ranks::rank_of_id;
 use super::standing::Presence;
 use crate::error::Status;
-use crate::types::{Role, Time};
-use crate::wire::{Register, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
+use crate::types::{is_hidden, shown, Role, Time};
+use crate::wire::{Register, NAME_MAX, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
 
 /// Why not, and as which status.
 pub(super) type Refusal = (Status, String);
@@ -49,6 +49,7 @@ impl<'a> Newcomer<'a> {
     /// What must be right of every life that begins: the rank that its id or its launcher gives it.
     pub(super) fn check_life(&self) -> Result<Option<u32>, Refusal> {
         check_protocol(self.register)?;
+        check_id_shows(self.register)?;
         self.check_settings()?;
         self.check_instance()?;
         if self.register.instance.is_some() {
@@ -292,6 +293,24 @@ fn check_protocol(register: &Register) -> Result<(), Refusal> {
         env!("CARGO_PKG_VERSION"),
         versions(PROTOCOL_LOWEST, PROTOCOL_HIGHEST)
     ))
+}
+
+/// Whether people can tell the id from another.
+fn check_id_shows(register: &Register) -> Result<(), Refusal> {
+    let (host, pid) = (&register.host.name, register.process.pid);
+    let who = format!("the {} on host {host:?} (pid {pid}) registers with", register.role);
+    if register.node_id.is_empty() {
+        return refused(format!("{who} an empty node id: expected one of 1 to {NAME_MAX} bytes (MS_NODE_ID)"));
+    }
+    match register.node_id.chars().find(|c| is_hidden(*c)) {
+        Some(hidden) => {
+            let (id, code) = (shown(&register.node_id), u32::from(hidden));
+            refused(format!(
+                "{who} node id \"{id}\", which has the invisible character U+{code:04X} in it (MS_NODE_ID)"
+            ))
+        }
+        None => Ok(()),
+    }
 }
 
 /// `version 1`, `versions 2 to 4`

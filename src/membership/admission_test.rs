@@ -301,7 +301,7 @@ fn who_left_is_told_so_again() {
 }
 
 #[test]
-fn strangers_are_mentioned_once_and_closed() {
+fn strangers_are_mentioned_once_of_each_kind_and_closed() {
     let mut bench = Bench::new(rules(1, 0));
     bench.open(1);
     bench.close(1, Closed::Garbage);
@@ -311,7 +311,7 @@ fn strangers_are_mentioned_once_and_closed() {
     bench.open(1);
     bench.say(1, Message::TimeUp);
     assert_eq!(bench.closed, [ConnId(1)]);
-    assert_eq!(bench.lines.len(), 1, "{:?}", bench.lines);
+    assert_eq!(bench.lines.len(), 2, "it is another kind: {:?}", bench.lines);
     bench.open(2);
     bench.pass(Duration::from_millis(4_900));
     assert_eq!(bench.closed, [ConnId(1)]);
@@ -323,15 +323,34 @@ fn strangers_are_mentioned_once_and_closed() {
 }
 
 #[test]
-fn strangers_beyond_those_that_are_remembered_are_closed_in_silence() {
+fn of_many_strangers_one_is_told_and_the_others_are_counted() {
     let mut bench = Bench::new(rules(1, 0));
-    let limit = crate::membership::connections::STRANGERS_MAX;
-    for conn in 0..limit as u64 + 5 {
+    for conn in 0..5000 {
         bench.open(conn);
         bench.say(conn, Message::TimeUp);
     }
-    assert_eq!(bench.closed.len(), limit + 5);
-    assert_eq!(bench.lines.len(), limit);
+    assert_eq!((bench.closed.len(), bench.lines.len()), (5000, 1), "{:?}", bench.lines);
+    assert!(bench.lines[0].contains("10.0.0.0:5000"), "{:?}", bench.lines);
+    bench.lines.clear();
+    bench.pass(crate::strangers::WINDOW + Duration::from_secs(2));
+    let counted: Vec<&String> = bench.lines.iter().filter(|line| line.contains(" more connections ")).collect();
+    assert_eq!(counted.len(), 1, "{:?}", bench.lines);
+    assert!(counted[0].starts_with("4999 more connections that began with what no node begins with, the last from "));
+}
+
+#[test]
+fn where_descriptors_are_short_few_may_be_unregistered() {
+    let mut bench = Bench::new(rules(2, 0));
+    bench.join(0, worker(0, 2));
+    for conn in 1..=100 {
+        bench.open(conn);
+    }
+    assert!(bench.closed.is_empty());
+    bench.feed(crate::membership::Input::ShortOfDescriptors);
+    let kept = crate::membership::connections::UNREGISTERED_WHEN_SHORT as u64;
+    assert_eq!(bench.closed, (1..=100 - kept).map(ConnId).collect::<Vec<_>>(), "the oldest, and no node");
+    bench.join(100, worker(1, 2));
+    assert_eq!(bench.formed_message(100).rank, 1, "the newest is still there");
 }
 
 #[test]
@@ -369,11 +388,12 @@ fn who_is_refused_again_and_again_is_mentioned_once() {
     let mut bench = Bench::new(rules(4, 0));
     let refusals = |lines: &[String]| lines.iter().filter(|line| line.starts_with("refused: ")).count();
     for (conn, serial, mentioned) in [(1, 1, 1), (2, 1, 1), (3, 1, 1), (4, 2, 2), (5, 1, 2)] {
+        let address = format!("(it asks from 10.0.0.{conn}:5000)");
         bench.join(conn, named(serial, 5, "3"));
         let (_, reason) = bench.rejected(conn);
         assert!(reason.contains("expects 5 workers"), "each time it is told: {reason}");
-        let noted = refusals(&bench.notes);
-        assert_eq!((refusals(&bench.lines), noted), (mentioned, conn as usize - mentioned), "connection {conn}");
+        assert_eq!(refusals(&bench.lines), mentioned, "connection {conn}");
+        assert!([2, 3, 5].contains(&conn) || bench.lines.last().is_some_and(|line| line.ends_with(&address)));
     }
     // A node that has lives without number does not take memory without end.
     let limit = crate::membership::joining::REFUSED_MAX as u32;
@@ -381,4 +401,5 @@ fn who_is_refused_again_and_again_is_mentioned_once() {
         bench.join(u64::from(serial) + 5, named(serial, 5, "3"));
     }
     assert_eq!(bench.scheduler.refused.len(), 2);
+    assert_eq!(refusals(&bench.lines), 8, "the others are counted");
 }

@@ -160,6 +160,7 @@ impl Cluster {
             self.drop_connection(conn);
         }
         self.job.end();
+        self.out.tell_last_counted();
         self.out.put_out(Behind::Everything, Queued::Ready(Output::Ended(result)));
     }
 }

@@ -1,18 +1,29 @@
-//! Connections before and after they belong to a node, and what strangers on the port are worth: one line each.
+//! Connections before and after they belong to a node, and what becomes of strangers on the port.
+//!
+//! Those that have not registered are a [`Crowd`]: where there are too many, or descriptors are short, it says which goes.
 
 use super::contract::{Closed, ConnId, Output};
 use super::outbox::Outbox;
 use super::timers::Due;
+use crate::strangers::{Crowd, Kind};
 use crate::types::{Epoch, GroupId, Time};
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 /// How long a connection may take to register.
 pub(super) const GREETING: Duration = Duration::from_secs(5);
-/// How many connections may be unregistered beyond one for each node; then the oldest is closed.
+/// How many connections may be unregistered beyond one for each node; then one is closed.
 pub(super) const UNREGISTERED_SPARE: usize = 256;
-/// How many strangers' addresses are remembered, so that each is mentioned once.
-pub(super) const STRANGERS_MAX: usize = 1024;
+/// How many may be where this process is short of descriptors.
+pub(super) const UNREGISTERED_WHEN_SHORT: usize = 32;
+/// How many deadlines of connections are kept that have registered or closed since.
+const STALE_MAX: usize = 1024;
+
+const ENDED: Kind = Kind { name: "connections that ended before they registered", lines: 1 };
+const GARBAGE: Kind = Kind { name: "connections that sent what is not this protocol", lines: 1 };
+const CROWD: Kind = Kind { name: "connections that were closed to make room", lines: 1 };
+const SILENT: Kind = Kind { name: "connections that did not register in time", lines: 1 };
+const OUT_OF_TURN: Kind = Kind { name: "connections that began with what no node begins with", lines: 1 };
 
 /// How far a connection has been told how the job is.
 #[derive(Clone, Copy, Debug)]
@@ -46,11 +57,11 @@ pub(super) struct Connections {
     open: HashMap<ConnId, Connection>,
     /// In order of opening, with their deadlines; some have registered or closed since.
     unregistered: VecDeque<(Time, ConnId)>,
-    unregistered_count: usize,
+    /// The same, by the host from which each comes.
+    crowd: Crowd<ConnId, String>,
     unregistered_max: usize,
     /// How many are being told how the job is.
     readers: usize,
-    strangers: HashSet<String>,
 }
 
 impl Connections {
@@ -58,10 +69,9 @@ impl Connections {
         Connections {
             open: HashMap::new(),
             unregistered: VecDeque::new(),
-            unregistered_count: 0,
+            crowd: Crowd::new(),
             unregistered_max: worker_num as usize + server_num as usize + UNREGISTERED_SPARE,
             readers: 0,
-            strangers: HashSet::new(),
         }
     }
 
@@ -75,9 +85,8 @@ impl Connections {
 
     pub(super) fn belongs_to(&mut self, conn: ConnId, key: u32) {
         if let Some(connection) = self.open.get_mut(&conn) {
-            if connection.node.replace(key).is_none() {
-                self.unregistered_count -= 1;
-            }
+            connection.node = Some(key);
+            self.crowd.leave(conn);
         }
     }
 
@@ -90,6 +99,7 @@ impl Connections {
         if let Some(connection) = self.open.get_mut(&conn) {
             if connection.reading.replace(reading).is_none() {
                 self.readers += 1;
+                self.crowd.speaks(conn);
             }
         }
     }
@@ -99,9 +109,7 @@ impl Connections {
         if connection.reading.is_some() {
             self.readers -= 1;
         }
-        if connection.node.is_none() {
-            self.unregistered_count -= 1;
-        }
+        self.crowd.leave(conn);
         Some(connection)
     }
 
@@ -132,13 +140,25 @@ impl Connections {
         if self.oldest_unregistered().is_none() {
             out.at(deadline, Due::Greeting);
         }
+        self.crowd.enter(conn, host_of(&address).to_owned());
         self.open.insert(conn, Connection { address, node: None, reading: None });
         self.unregistered.push_back((deadline, conn));
-        self.unregistered_count += 1;
-        if self.unregistered_count > self.unregistered_max {
-            if let Some((_, oldest)) = self.oldest_unregistered() {
-                self.stranger(oldest, "too many connections have not registered, and it is the oldest", out);
-            }
+        if self.unregistered.len() > 2 * self.crowd.len() + STALE_MAX {
+            self.unregistered.retain(|(_, conn)| self.open.get(conn).is_some_and(|it| it.node.is_none()));
+        }
+        self.make_room(self.unregistered_max, "too many connections have not registered", out);
+    }
+
+    /// This process is short of descriptors: they are for nodes, and for the program that it may belong to.
+    pub(super) fn are_short(&mut self, out: &mut Outbox) {
+        self.make_room(UNREGISTERED_WHEN_SHORT, "this process is short of descriptors", out);
+    }
+
+    fn make_room(&mut self, most: usize, why: &str, out: &mut Outbox) {
+        while self.crowd.len() > most {
+            let Some(first) = self.crowd.first_to_go() else { break };
+            let why = format!("{why}, and it is the oldest from there that has said nothing");
+            self.put_out(first, CROWD, &why, out);
         }
     }
 
@@ -147,28 +167,25 @@ impl Connections {
         out.promises.forget(conn);
         let connection = self.forget(conn)?;
         if connection.node.is_none() && (connection.reading.is_none() || how == Closed::Garbage) {
-            let what = match how {
-                Closed::Garbage => "it sent what is not this protocol",
-                Closed::Ended | Closed::Broken => "its connection ended before it registered",
+            let (kind, what) = match how {
+                Closed::Garbage => (GARBAGE, "it sent what is not this protocol"),
+                Closed::Ended | Closed::Broken => (ENDED, "its connection ended before it registered"),
             };
-            self.mention_stranger(&connection.address, &format!("{what} ({words})"), out);
+            mention(kind, &connection.address, &format!("{what} ({words})"), out);
         }
         connection.node
     }
 
-    /// Closes a connection that is not a node's.
+    /// Closes a connection that has begun with what no node begins with.
     pub(super) fn stranger(&mut self, conn: ConnId, why: &str, out: &mut Outbox) {
-        if let Some(connection) = self.forget(conn) {
-            out.output(Output::Close(conn));
-            self.mention_stranger(&connection.address, why, out);
-        }
+        self.put_out(conn, OUT_OF_TURN, why, out);
     }
 
-    /// One line for each address, whatever comes from it.
-    fn mention_stranger(&mut self, address: &str, why: &str, out: &mut Outbox) {
-        let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
-        if self.strangers.len() < STRANGERS_MAX && self.strangers.insert(host.to_string()) {
-            out.warn(format!("a stranger connected from {address}: {why}; others from there are not mentioned"));
+    /// Closes a connection that is not a node's.
+    fn put_out(&mut self, conn: ConnId, kind: Kind, why: &str, out: &mut Outbox) {
+        if let Some(connection) = self.forget(conn) {
+            out.output(Output::Close(conn));
+            mention(kind, &connection.address, why, out);
         }
     }
 
@@ -182,7 +199,16 @@ impl Connections {
                 true => "it asked how the job is, and did not take the answer",
                 false => "it did not register",
             };
-            self.stranger(conn, &format!("{what} within {} s", GREETING.as_secs()), out);
+            self.put_out(conn, SILENT, &format!("{what} within {} s", GREETING.as_secs()), out);
         }
     }
+}
+
+fn mention(kind: Kind, address: &str, why: &str, out: &mut Outbox) {
+    out.nuisance(kind, address, &format!("a stranger connected from {address}: {why}"));
+}
+
+/// An address without its port.
+fn host_of(address: &str) -> &str {
+    address.rsplit_once(':').map_or(address, |(host, _)| host)
 }

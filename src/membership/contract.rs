@@ -35,6 +35,8 @@ pub enum Liveness {
 pub enum Input {
     /// A connection was accepted, from this address (for sentences).
     Opened(ConnId, String),
+    /// This process has few descriptors left, or none.
+    ShortOfDescriptors,
     /// A whole message came in.
     Received(ConnId, Message),
     /// Bytes came in that do not yet make a message, or do: a sign of life. Told at most once per round of reading.

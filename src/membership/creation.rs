@@ -2,13 +2,17 @@
 //! `freed_test.rs`.
 
 use super::cluster::Cluster;
-use super::group_table::Creation;
+use super::group_table::{Creation, OPEN_MAX};
 use super::groups::Groups;
 use super::timers::Due;
 use crate::error::{Failure, Status};
+use crate::strangers::Kind;
 use crate::types::{hash, Call, CallKind, GroupId, Time};
 use crate::wire::{FreedRecord, GroupFreed, GroupMade, GroupWish, MakeGroup, Message, Record, COMPARED_WITHIN};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// What a member asks for that is out of its mind.
+const TOO_MANY: Kind = Kind { name: "groups that were asked for beyond the limit", lines: 1 };
 
 impl Groups {
     /// A node makes once more what was made before it came back; whether that is so.
@@ -57,6 +61,11 @@ impl Groups {
                     .note(format!("node {key} makes a group of ranks that {parent} does not have: ignored"));
             }
         }
+        if !self.table.may_begin(parent, nth) {
+            let line =
+                format!("node {key} makes more than {OPEN_MAX} groups of {parent} at a time: the others are ignored");
+            return cluster.out.nuisance(TOO_MANY, &cluster.nodes.in_words(key), &line);
+        }
         let call = call(&wish);
         if let Some(other) = self.calls.entry(parent).or_default().disagreement(key, sequence, call) {
             return self.differ(cluster, now, parent, sequence, (key, call), other);
@@ -75,7 +84,7 @@ impl Groups {
             cluster.out.promise(Record::Creation(record));
             return members.into_iter().for_each(|member| self.tell_made(cluster, member, parent, nth));
         }
-        self.settle_creations(cluster, now);
+        self.settle(cluster, now, &[(parent, nth)]);
     }
 
     /// Tells a member what became of a creation, if it is done.
@@ -88,8 +97,17 @@ impl Groups {
 
     /// A creation that needs one who has left cannot end; nor one whose makers have not called the same before.
     pub(super) fn settle_creations(&mut self, cluster: &mut Cluster, now: Time) {
+        let open: Vec<(GroupId, u64)> = self.table.open_creations().collect();
+        self.settle(cluster, now, &open);
+    }
+
+    /// The same, of these alone.
+    fn settle(&mut self, cluster: &mut Cluster, now: Time, those: &[(GroupId, u64)]) {
         let mut stuck = Vec::new();
-        for (parent, creation) in self.table.open_creations() {
+        for (parent, nth) in those.iter().copied() {
+            let Some(creation) = self.table.creation(parent, nth).filter(|creation| creation.done.is_none()) else {
+                continue;
+            };
             if let Some(failure) = differing(cluster, now, parent, creation) {
                 stuck.push(failure);
                 continue;

@@ -11,6 +11,9 @@ use std::ops::Range;
 /// The first number of a group that is made.
 pub(super) const FIRST_MADE: u32 = GroupId::UNIVERSE.0 + 1;
 
+/// How many creations of groups of one parent may be open at a time.
+pub(super) const OPEN_MAX: usize = 16;
+
 /// All groups: the built-in ones, those that were made, and those that are being made.
 #[derive(Debug)]
 pub(super) struct GroupTable {
@@ -20,6 +23,8 @@ pub(super) struct GroupTable {
     recovery: bool,
     made: BTreeMap<GroupId, Made>,
     creations: BTreeMap<(GroupId, u64), Creation>,
+    /// Those of them that are not done.
+    open: BTreeSet<(GroupId, u64)>,
     /// How many were ever made: numbers are never used again.
     count: u32,
 }
@@ -50,7 +55,8 @@ pub(super) struct Creation {
 
 impl GroupTable {
     pub(super) fn new(worker_num: u32, server_num: u32, recovery: bool) -> GroupTable {
-        GroupTable { worker_num, server_num, recovery, made: BTreeMap::new(), creations: BTreeMap::new(), count: 0 }
+        let (made, creations, open) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
+        GroupTable { worker_num, server_num, recovery, made, creations, open, count: 0 }
     }
 
     /// The indices of a group's members, in order of rank; none for a group that is not known here.
@@ -104,15 +110,22 @@ impl GroupTable {
 
     /// The creation of this number, which begins now if it has not.
     pub(super) fn creation_mut(&mut self, parent: GroupId, nth: u64) -> &mut Creation {
-        self.creations.entry((parent, nth)).or_default()
+        let (open, of) = (&mut self.open, (parent, nth));
+        self.creations.entry(of).or_insert_with(|| {
+            open.insert(of);
+            Creation::default()
+        })
     }
 
-    /// The creations that are not done, and of which group each is.
-    pub(super) fn open_creations(&self) -> impl Iterator<Item = (GroupId, &Creation)> {
-        self.creations
-            .iter()
-            .filter(|(_, creation)| creation.done.is_none())
-            .map(|((parent, _), creation)| (*parent, creation))
+    /// Whether one more may be begun. Members make the groups of one parent one after the other, so that hardly more than one is open.
+    pub(super) fn may_begin(&self, parent: GroupId, nth: u64) -> bool {
+        let of_parent = self.open.range((parent, 0)..=(parent, u64::MAX));
+        self.creations.contains_key(&(parent, nth)) || of_parent.take(OPEN_MAX).count() < OPEN_MAX
+    }
+
+    /// The creations that are not done, by parent and number.
+    pub(super) fn open_creations(&self) -> impl Iterator<Item = (GroupId, u64)> + '_ {
+        self.open.iter().copied()
     }
 
     /// A creation is done, by this call of this node: it came to groups of these members. The record of it.
@@ -127,9 +140,11 @@ impl GroupTable {
         // A node that has asked for this one has had the answer to the one before.
         if !self.recovery {
             self.creations.remove(&(parent, nth.saturating_sub(1)));
+            self.open.remove(&(parent, nth.saturating_sub(1)));
         }
         let creation = self.creation_mut(parent, nth);
         (creation.call, creation.done) = (Some(call), Some(done));
+        self.open.remove(&(parent, nth));
         self.record(parent, nth).expect("it was just done")
     }
 
@@ -159,6 +174,7 @@ impl GroupTable {
             self.made.remove(&group);
             if !self.recovery {
                 self.creations.retain(|(parent, _), _| *parent != group);
+                self.open.retain(|(parent, _)| *parent != group);
             }
         }
         Some(is_last)
@@ -179,6 +195,7 @@ impl GroupTable {
     /// What was to be made of a group that is revoked will not be.
     pub(super) fn give_up(&mut self, parent: GroupId) {
         self.creations.retain(|(of, _), creation| *of != parent || creation.done.is_some());
+        self.open.retain(|(of, _)| *of != parent);
     }
 
     /// Every group that was made and is in use.
@@ -189,12 +206,14 @@ impl GroupTable {
     /// An epoch was written down after these: with recovery, what was made is told again in it.
     pub(super) fn take_up_epoch(&mut self) {
         self.creations.retain(|_, creation| creation.done.is_some());
+        self.open.clear();
     }
 
     /// A new epoch counts its creations anew; with recovery it goes on counting, and what was made is told again to nodes that
     /// come back.
     pub(super) fn begin_epoch(&mut self) {
         self.creations.retain(|_, creation| self.recovery && creation.done.is_some());
+        self.open.clear();
     }
 
     /// A node that comes back makes its groups again, and frees them again.
@@ -235,6 +254,7 @@ impl GroupTable {
         }
         let done = groups.into_iter().map(|made| (made.group, made.members)).collect();
         let creation = Creation { call: Some((by, call)), done: Some(done), ..Creation::default() };
+        self.open.remove(&(parent, nth));
         self.creations.insert((parent, nth), creation);
     }
 

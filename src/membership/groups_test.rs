@@ -281,3 +281,25 @@ fn who_called_something_else_before_makes_no_group_with_the_others() {
         }
     }
 }
+
+#[test]
+fn a_member_that_begins_ever_more_groups_is_heard_up_to_a_limit() {
+    let mut bench = cluster(3);
+    for nth in 1..=40_000 {
+        ask(&mut bench, 1, (GroupId::WORLD, nth), ranks(&[0, 1]));
+    }
+    let limit = crate::membership::group_table::OPEN_MAX;
+    assert_eq!(bench.scheduler.conductor.groups.table.entries(), limit);
+    let told: Vec<&String> = bench.lines.iter().filter(|line| line.contains("groups of world at a time")).collect();
+    assert_eq!(told.len(), 1, "{:?}", bench.lines);
+    // What the others make with it is made, and leaves room for what follows.
+    for nth in 1..=3 * limit as u64 {
+        let asks_again = nth > limit as u64; // it has asked for the first ones already
+        for rank in [0, 2, 1].into_iter().take(if asks_again { 3 } else { 2 }) {
+            ask(&mut bench, rank, (GroupId::WORLD, nth), ranks(&[0, 1]));
+        }
+        for rank in 0..3 {
+            assert_eq!(made(&mut bench, rank).len(), 1, "creation {nth} for rank {rank}");
+        }
+    }
+}

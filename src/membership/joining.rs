@@ -9,11 +9,14 @@ use super::standing::Presence;
 use super::timers::Due;
 use super::Scheduler;
 use crate::error::Status;
+use crate::strangers::Kind;
 use crate::types::Time;
 use crate::wire::{LostNodes, Message, PassBy, Register, Rejected, Revoked, Verdict};
 
 /// How many lives that were refused are remembered.
 pub(super) const REFUSED_MAX: usize = 4096;
+/// Lives that are refused are told one by one, up to so many.
+const REFUSED: Kind = Kind { name: "registrations that were refused", lines: 8 };
 
 impl Scheduler {
     pub(super) fn register(&mut self, now: Time, conn: ConnId, register: Register) {
@@ -39,14 +42,14 @@ impl Scheduler {
             None => self.come(now, conn, register),
         };
         let Err((status, reason)) = answer else { return };
-        let line = format!("refused: {reason}");
+        let from = self.conductor.cluster.connections.get(conn).map_or_else(String::new, |it| it.address.clone());
+        let line = format!("refused: {reason} (it asks from {from})");
         if self.refused.len() == REFUSED_MAX {
             self.refused.clear();
         }
-        match self.refused.insert(life) && !is_elsewheres {
-            true => self.conductor.cluster.out.warn(line),
-            false => self.conductor.cluster.out.note(line), // it asks again and again
-        }
+        if self.refused.insert(life) && !is_elsewheres {
+            self.conductor.cluster.out.nuisance(REFUSED, &from, &line);
+        } // else it asks again and again, or looks for its own
         let answer = match is_elsewheres {
             true => Message::PassBy(PassBy { reason }),
             false => Message::Rejected(Rejected { status, reason }),

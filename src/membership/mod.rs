@@ -142,6 +142,9 @@ impl Scheduler {
             Input::Opened(conn, address) => {
                 self.conductor.cluster.connections.opened(now, conn, address, &mut self.conductor.cluster.out);
             }
+            Input::ShortOfDescriptors => {
+                self.conductor.cluster.connections.are_short(&mut self.conductor.cluster.out);
+            }
             Input::Received(conn, message) => self.received(now, conn, message),
             Input::Heard(conn) => {
                 let key = self.conductor.cluster.connections.node(conn);
@@ -252,6 +255,7 @@ impl Scheduler {
     fn tick(&mut self, now: Time) {
         let cluster = &mut self.conductor.cluster;
         cluster.out.at(now + cluster.interval(), Due::Tick);
+        cluster.out.tell_counted(now);
         if cluster.job.is_forming() {
             return self.conductor.forming.free_silent_places(cluster, now);
         }

@@ -5,6 +5,7 @@
 use super::contract::{ConnId, Output};
 use super::promises::{Behind, Promises, Queued};
 use super::timers::{Due, Timers};
+use crate::strangers::{Kind, Nuisances};
 use crate::types::Time;
 use crate::wire::{Message, Record};
 use std::collections::VecDeque;
@@ -19,12 +20,13 @@ pub(super) struct Outbox {
     armed: Option<Time>,
     /// Whether what is promised is written down first.
     durable: bool,
+    nuisances: Nuisances,
 }
 
 impl Outbox {
     pub(super) fn new(durable: bool) -> Outbox {
         let (queued, promises, timers) = (VecDeque::new(), Promises::default(), Timers::default());
-        Outbox { queued, promises, timers, armed: None, durable }
+        Outbox { queued, promises, timers, armed: None, durable, nuisances: Nuisances::default() }
     }
 
     pub(super) fn pop(&mut self) -> Option<Queued> {
@@ -48,6 +50,30 @@ impl Outbox {
     /// A line for those who look for it.
     pub(super) fn note(&mut self, line: String) {
         self.output(Output::Log { quiet: true, line });
+    }
+
+    /// A line of which anybody who reaches the port can make as many as he likes: some are told, the others counted.
+    pub(super) fn nuisance(&mut self, kind: Kind, from: &str, line: &str) {
+        if let Some(line) = self.nuisances.mention(kind, from, line) {
+            self.warn(line);
+        }
+    }
+
+    /// The same, for those who look for it.
+    pub(super) fn quiet_nuisance(&mut self, kind: Kind, from: &str, line: &str) {
+        if let Some(line) = self.nuisances.mention(kind, from, line) {
+            self.note(line);
+        }
+    }
+
+    /// Tells what was only counted, once in a while.
+    pub(super) fn tell_counted(&mut self, now: Time) {
+        self.nuisances.due(now).into_iter().for_each(|line| self.warn(line));
+    }
+
+    /// The same, for the last time.
+    pub(super) fn tell_last_counted(&mut self) {
+        self.nuisances.left_out().into_iter().for_each(|line| self.warn(line));
     }
 
     pub(super) fn send(&mut self, conn: ConnId, message: Message) {

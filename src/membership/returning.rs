@@ -12,6 +12,7 @@ use super::contract::ConnId;
 use super::node::{name, span};
 use super::standing::Presence;
 use super::Scheduler;
+use crate::strangers::Kind;
 use crate::types::{Epoch, Time, TokenHash};
 use crate::wire::{Message, NotYet, Register};
 use std::time::Duration;
@@ -29,6 +30,9 @@ pub(super) struct Wait {
     reason: String,
     long: bool,
 }
+
+const NOT_YET: Kind = Kind { name: "registrations that have to wait", lines: 16 };
+const NOT_YET_SOON: Kind = Kind { name: "registrations that have to wait a moment", lines: 16 };
 
 impl Scheduler {
     /// A life that is not known registers with a cluster that is complete: perhaps it has a place there.
@@ -51,10 +55,12 @@ impl Scheduler {
 
     /// A newcomer is told when to register again, and let go.
     pub(super) fn let_wait(&mut self, conn: ConnId, Wait { time, reason, long }: Wait) {
-        let out = &mut self.conductor.cluster.out;
+        let (out, connections) = (&mut self.conductor.cluster.out, &self.conductor.cluster.connections);
+        let from = connections.get(conn).map_or("", |known| &known.address);
+        let line = format!("not yet: {reason} (it asks from {from})");
         match long {
-            true => out.warn(format!("not yet: {reason}")),
-            false => out.note(format!("not yet: {reason}")),
+            true => out.nuisance(NOT_YET, from, &line),
+            false => out.quiet_nuisance(NOT_YET_SOON, from, &line),
         }
         let wait_ms = time.as_millis() as u64;
         out.send(conn, Message::NotYet(NotYet { wait_ms, reason, long }));

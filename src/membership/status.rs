@@ -17,6 +17,7 @@ use super::standing::Presence;
 use super::stragglers::{milliseconds, View};
 use super::Scheduler;
 use crate::error::Status;
+use crate::strangers::Kind;
 use crate::types::{Epoch, GroupId, Time};
 use crate::wire::{
     Encoder, JobPhase, Message, NodeState, StatusGroup, StatusJob, StatusNode, StatusPart, StatusQuery, Wire,
@@ -32,13 +33,17 @@ const LOOKED_AT_MAX: usize = 1 << 15;
 /// How many calls of a node are told.
 pub(super) const CALLS_MAX: usize = 8;
 
+/// Of those who are not told some are named.
+const REFUSED: Kind = Kind { name: "questions how the job is that were refused", lines: 8 };
+
 impl Scheduler {
     /// Tells the next part.
     pub(super) fn tell_status(&mut self, now: Time, conn: ConnId, query: &StatusQuery) {
         let Some(known) = self.conductor.cluster.connections.get(conn) else { return };
         if let Err((status, reason)) = may_be_told(&self.conductor.cluster, known, query) {
-            let line = format!("no status for {}: {reason}", known.address);
-            self.conductor.cluster.out.note(line);
+            let from = known.address.clone();
+            let line = format!("no status for {from}: {reason}");
+            self.conductor.cluster.out.quiet_nuisance(REFUSED, &from, &line);
             return self.conductor.cluster.reject(conn, status, reason);
         }
         let view = View { cluster: &self.conductor.cluster, groups: &self.conductor.groups, now };

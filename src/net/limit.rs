@@ -8,13 +8,25 @@ use super::fork::Guarded;
 use super::waker::Waker;
 use crate::error::{Error, Result, Status};
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
 /// What a process holds besides its connections ...
 const OTHERS: u64 = 32;
 /// ... and what is good to have beyond that: strangers connect, and who comes back may come before its old connection
 /// has gone.
 const SPARE: u64 = 512;
+
+/// The last part of what this process may hold is left to the program that it is, or belongs to: one in so many, ...
+const KEPT_PART: u64 = 8;
+/// ... and so many at most.
+const KEPT_MAX: u64 = 256;
+
+/// Whether so few descriptors are left that strangers are to have none of them. The kernel gives the lowest number that is free,
+/// so a new one's number tells how many are in use at least.
+pub fn is_short(newest: RawFd) -> bool {
+    // Where the limit cannot be read there is no telling.
+    descriptors(0).is_ok_and(|most| newest as u64 + (most / KEPT_PART).min(KEPT_MAX) >= most)
+}
 
 /// Makes room for so many connections; an error where there cannot be.
 pub fn room_for(connections: u64) -> Result<()> {
@@ -112,6 +124,13 @@ mod tests {
         assert_eq!(child_gets(64, 128, 200), 128, "not beyond the hard limit");
         assert_eq!(child_gets(64, 128, 32), 64, "never lowered");
         assert_eq!(child_gets(128, 128, 200), 128);
+    }
+
+    #[test]
+    fn the_end_of_the_limit_is_left_to_the_program() {
+        let short_from =
+            |soft: u64| child_with(soft, 4096, || (0..).take_while(|fd| !is_short(*fd)).count() as i32 / 16);
+        assert_eq!([64, 1024, 4096].map(short_from), [56 / 16, 896 / 16, 3840 / 16]);
     }
 
     #[test]

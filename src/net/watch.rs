@@ -10,6 +10,9 @@ use std::io;
 use std::os::fd::RawFd;
 use std::time::{Duration, Instant};
 
+/// The pause between two looks where the kernel does not sleep for us.
+const NAP: Duration = Duration::from_millis(1);
+
 /// The descriptors of one sleep.
 #[derive(Debug, Default)]
 pub struct Watch {
@@ -49,7 +52,10 @@ impl Watch {
     }
 
     /// Sleeps until something is ready or the time is up (`None`: no limit). Sleeps again when a signal interrupts it.
-    pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+    ///
+    /// The kernel may refuse to look at so many: the program has lowered its limit of descriptors below what is open, or memory is
+    /// short. Then they are looked at one by one, again and again.
+    pub fn wait(&mut self, timeout: Option<Duration>) {
         let deadline = timeout.and_then(|span| Instant::now().checked_add(span));
         loop {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
@@ -62,8 +68,22 @@ impl Watch {
             // SAFETY: pointer and number are those of `polled`, `span` is null or points to `left`, and no mask is set.
             match check(unsafe { libc::ppoll(polled, number, span, std::ptr::null()) }) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                result => return result.map(drop),
+                Ok(_) => return,
+                Err(_) => return self.wait_one_by_one(deadline),
             }
+        }
+    }
+
+    #[cold]
+    fn wait_one_by_one(&mut self, deadline: Option<Instant>) {
+        loop {
+            self.polled.iter_mut().for_each(look_at);
+            let is_ready = self.polled.iter().any(|one| one.revents != 0);
+            let left = deadline.map_or(NAP, |deadline| deadline.saturating_duration_since(Instant::now()));
+            if is_ready || left.is_zero() {
+                return;
+            }
+            std::thread::sleep(left.min(NAP));
         }
     }
 
@@ -82,9 +102,19 @@ impl Watch {
     }
 }
 
+/// Finds out about one alone. Where the kernel refuses that as well, what was asked for may be there: a report is a hint.
+fn look_at(one: &mut libc::pollfd) {
+    one.revents = 0;
+    // SAFETY: the pointer is to one such entry, which outlives the call. With a time-out of zero it only looks.
+    if unsafe { libc::poll(one, 1, 0) } < 0 {
+        one.revents = one.events & (libc::POLLIN | libc::POLLOUT);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::net::testfork::ForkedChild;
     use std::io::Write;
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsRawFd;
@@ -94,8 +124,41 @@ mod tests {
     fn found(watch: &mut Watch, fd: RawFd, readable: bool, writable: bool, timeout: Option<Duration>) -> Vec<Ready> {
         watch.clear();
         watch.add(Token(3), fd, readable, writable);
-        watch.wait(timeout).unwrap();
+        watch.wait(timeout);
         watch.ready().collect()
+    }
+
+    /// Does this in a child whose limit of descriptors is lower than what is open.
+    fn below(limit: u64, act: impl FnOnce() -> bool) {
+        let child = ForkedChild::start(|| {
+            let limit = libc::rlimit { rlim_cur: limit, rlim_max: limit };
+            // SAFETY: `limit` outlives the call.
+            let lowered = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) } == 0;
+            i32::from(!(lowered && act()))
+        });
+        assert_eq!(child.exit_code(), 0, "with a limit of {limit}");
+    }
+
+    #[test]
+    fn a_limit_below_what_is_open_only_makes_it_slower() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (own, _) = listener.accept().unwrap();
+        let mut watch = Watch::default();
+        let watch = &mut watch;
+        (0..5).for_each(|token| watch.add(Token(token), own.as_raw_fd(), true, false));
+        let soon = Some(Duration::from_millis(5));
+        below(4, || {
+            watch.wait(soon);
+            watch.ready().count() == 0
+        });
+        peer.write_all(b"x").unwrap();
+        for limit in [4, 1, 0] {
+            below(limit, || {
+                watch.wait(LONG);
+                watch.ready().count() == 5 && watch.ready().all(|ready| ready.readable && !ready.closed)
+            });
+        }
     }
 
     #[test]

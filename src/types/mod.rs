@@ -3,6 +3,7 @@
 mod call;
 mod identity;
 mod numeric;
+mod shown;
 mod time;
 
 pub use call::{hash, Call, CallDigest, CallKind, NO_VALUE};
@@ -10,4 +11,5 @@ pub use identity::{
     Device, Epoch, GroupId, HostName, Incarnation, JobInstance, LaunchId, Process, Role, Secret, Token, TokenHash,
 };
 pub use numeric::{DType, ReduceOp};
+pub use shown::{is_hidden, shown};
 pub use time::Time;

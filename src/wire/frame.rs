@@ -13,6 +13,8 @@ pub const HEADER_BYTES: usize = 24;
 pub const CHECKSUM_BYTES: usize = 4;
 /// The longest piece of a payload that shares one checksum.
 pub const PIECE_BYTES: usize = 256 << 10;
+/// What a sentence about damage ends with.
+const WRONG_CHECKSUM: &str = "a wrong checksum";
 /// A flag: the payload's pieces carry no checksums.
 pub const FLAG_UNCHECKED: u16 = 1;
 
@@ -62,7 +64,7 @@ impl FrameHeader {
             length: Wire::take(&mut from)?,
         };
         if u32::take(&mut from)? != crc32fast::hash(&bytes[..HEADER_BYTES - CHECKSUM_BYTES]) {
-            return Err(WireError("a frame header with a wrong checksum".to_owned()));
+            return Err(WireError(format!("a frame header with {WRONG_CHECKSUM}")));
         }
         if version != FRAME_VERSION {
             return Err(WireError(format!("frame version {version}: this library knows {FRAME_VERSION}")));
@@ -104,6 +106,13 @@ pub fn encode_frame(kind: u8, node: u32, payload: &[u8], to: &mut Vec<u8>) {
     }
 }
 
+impl WireError {
+    /// Whether it begins as this protocol does, and was damaged on the way.
+    pub fn is_damage(&self) -> bool {
+        self.0.ends_with(WRONG_CHECKSUM)
+    }
+}
+
 /// What these first bytes are, that are not those of a frame.
 fn no_frame(start: &[u8]) -> String {
     // A record of TLS, of which the first is a handshake's or, if the other end is refused, an alert.
@@ -135,7 +144,7 @@ pub fn peek_frame(bytes: &[u8], payload_max: u64) -> Result<Option<(Frame<'_>, u
     for piece in body.chunks(PIECE_BYTES + CHECKSUM_BYTES) {
         let (data, sum) = piece.split_at(piece.len() - CHECKSUM_BYTES);
         if crc32fast::hash(data).to_le_bytes() != sum {
-            return Err(WireError("a frame with a wrong checksum".to_owned()));
+            return Err(WireError(format!("a frame with {WRONG_CHECKSUM}")));
         }
         match payload.is_empty() {
             true => payload = data.into(),
@@ -180,7 +189,8 @@ mod tests {
             let mut damaged = bytes.clone();
             damaged[at] ^= 0x10;
             let seen = peek_frame(&damaged, 1 << 20);
-            assert!(seen.is_err(), "byte {at}: {seen:?}");
+            let is_damage = seen.as_ref().is_err_and(WireError::is_damage);
+            assert_eq!(is_damage, at >= 4, "byte {at}: {seen:?}");
         }
     }
 

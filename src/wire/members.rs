@@ -150,6 +150,17 @@ impl Members {
         (0..self.len()).any(|at| self.index_at(at) == index)
     }
 
+    /// Whether each index comes after the one before, and is below this.
+    pub fn are_in_order_below(&self, limit: u64) -> bool {
+        let mut next = 0;
+        (0..self.len()).all(|at| {
+            let index = u64::from(self.index_at(at));
+            let is_next = index >= next && index < limit;
+            next = index + 1;
+            is_next
+        })
+    }
+
     fn bytes_at(&self, at: usize) -> &[u8] {
         &self.0.bytes[self.0.starts[at] as usize..self.0.starts[at + 1] as usize]
     }

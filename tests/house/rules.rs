@@ -29,7 +29,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("error", &["types"]),
     ("config", &["error", "types"]),
     ("wire", &["config", "error", "types"]),
-    ("membership", &["wire", "config", "error", "types"]),
+    ("strangers", &["types"]),
+    ("membership", &["strangers", "wire", "config", "error", "types"]),
     ("agent", &["wire", "config", "error", "types"]),
     ("schedules", &["wire", "config", "error", "types"]),
     ("journal", &["wire", "config", "error", "types"]),
@@ -38,7 +39,20 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("secret", &["tls", "net", "wire", "config", "error", "types"]),
     (
         "runtime",
-        &["secret", "tls", "net", "journal", "membership", "agent", "schedules", "wire", "config", "error", "types"],
+        &[
+            "secret",
+            "strangers",
+            "tls",
+            "net",
+            "journal",
+            "membership",
+            "agent",
+            "schedules",
+            "wire",
+            "config",
+            "error",
+            "types",
+        ],
     ),
     (
         "ffi",
@@ -60,7 +74,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("bin", &["ffi", "runtime", "secret", "tls", "net", "wire", "config", "error", "types"]),
 ];
 
-const IO_FREE: &[&str] = &["types", "wire", "membership", "agent", "schedules"];
+const IO_FREE: &[&str] = &["types", "strangers", "wire", "membership", "agent", "schedules"];
 
 /// What a room without IO may not name, and the exceptions: plain values.
 const IO: &[&str] = &[

@@ -5,6 +5,7 @@ use crate::config::{Key, Settings};
 use crate::error::{Error, Result};
 use crate::journal::{Appender, Disk, FileDisk, Kept, Locked};
 use crate::net::fork::{beyond_standard, Guarded};
+use crate::net::host;
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -17,7 +18,7 @@ impl OwnDisk {
     pub(crate) fn of(settings: &Settings) -> Result<OwnDisk> {
         let path = settings.recovery_path.as_ref();
         let path = path.ok_or_else(|| Error::config("recovery is on: expected a recovery path (MS_RECOVERY_PATH)"))?;
-        let opened = beyond_standard(|| FileDisk::open(path, keep));
+        let opened = beyond_standard(|| FileDisk::open(path, keep, host::user()));
         let opened = opened.map_err(|error| Error::system("cannot open a directory", &error))?;
         opened.map(OwnDisk).map_err(|error| {
             let setting = settings.origin(Key::RecoveryPath);

@@ -8,9 +8,13 @@ pub use super::outlet::Callback;
 use super::outlet::{Holder, Outlet, CALL_WAIT};
 use crate::config::LogLevel;
 use crate::net::fork;
+use crate::types::shown;
 use std::cell::Cell;
 use std::mem::ManuallyDrop;
 use std::sync::{Arc, MutexGuard, OnceLock, PoisonError, RwLock};
+
+/// The longest line, in bytes; what is beyond is counted.
+const LINE_MAX: usize = 8 << 10;
 
 static SINK: Outlet = Outlet::new(libc::STDERR_FILENO, dressed, notice);
 /// What `fork::have_called` returned, once it was called.
@@ -99,12 +103,26 @@ impl Logger {
             return;
         }
         let speaker = Arc::clone(&self.speaker.read().unwrap_or_else(PoisonError::into_inner));
-        let line = line.replace('\n', " ");
+        let line = as_shown(line);
         #[cfg(test)]
         if !SINK.has_callback() {
             return show(&dressed(level, &speaker, &line));
         }
         SINK.put(level, speaker, line);
+    }
+}
+
+/// A line as people may see it, whatever of it came from outside: on one line, of a bounded length, and nothing in it hidden.
+fn as_shown(line: &str) -> String {
+    let mut cut = line.len().min(LINE_MAX);
+    while !line.is_char_boundary(cut) {
+        cut -= 1;
+    }
+    let line_alone = line[..cut].replace('\n', " ");
+    let shown = shown(&line_alone);
+    match line.len() - cut {
+        0 => shown.into_owned(),
+        more => format!("{shown}... ({more} bytes more)"),
     }
 }
 
@@ -142,6 +160,17 @@ mod tests {
     use std::process::Command;
 
     const LOGGED: &str = "trouble that a test makes on purpose";
+
+    #[test]
+    fn what_comes_from_outside_forges_no_line_and_hides_nothing() {
+        assert_eq!(as_shown("two\nlines"), "two lines");
+        let forged = "host \u{1b}[2K\rmuster error [scheduler] \u{202e}dedne sah boj eht";
+        let shown = as_shown(forged);
+        assert!(!shown.chars().any(crate::types::is_hidden), "{shown}");
+        assert_eq!(shown, r"host \u{1b}[2K\u{d}muster error [scheduler] \u{202e}dedne sah boj eht");
+        let long = "é".repeat(LINE_MAX);
+        assert_eq!(as_shown(&long), format!("{}... ({LINE_MAX} bytes more)", "é".repeat(LINE_MAX / 2)));
+    }
 
     #[test]
     fn a_test_that_passes() {

@@ -262,7 +262,7 @@ impl Collectives {
         }
         let until = running.deadline.min(patience.warn_at).min(patience.report_at).min(opening);
         let until = until.min(peers.silence.look_at());
-        watch.wait(self.context.shared.clock.until(until)).expect("poll fails only for bad arguments");
+        watch.wait(self.context.shared.clock.until(until));
         for (token, closed) in watch.ready().map(|ready| (ready.token.0, ready.closed)) {
             if token == WAKER {
                 self.hush();

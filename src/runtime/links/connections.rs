@@ -7,18 +7,21 @@ use super::dial::{Dial, Dialled};
 use super::handshake::{Handshake, Next, Stage};
 use crate::net::{Poller, Side, TcpTransport, Token, Transport, Wrap};
 use crate::runtime::base::link_key::LinkKey;
+use crate::strangers::Crowd;
 use crate::types::{GroupId, Secret, Time};
 use crate::wire::{Channel, LinkHello, WireError};
 use std::collections::HashMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 /// Where the mesh's tokens begin in the agent thread's poller.
 pub const FIRST_TOKEN: usize = 1 << 20;
-/// How many connections may be in the middle of a handshake; more wait in the listener's backlog.
-pub(super) const HANDSHAKES_MAX: usize = 1024;
-/// How many hellos of the next epoch wait beyond their time for the scheduler's word, which may be away.
+/// How many connections that others opened may have proved nothing yet; beyond that one of them is closed.
+pub(super) const UNPROVED_MAX: usize = 1024;
+/// How many may where this process is short of descriptors.
+pub(super) const UNPROVED_WHEN_SHORT: usize = 32;
+/// How many hellos wait beyond their time for the scheduler's word of the epoch, which may be away.
 pub(super) const EARLY_MAX: usize = 128;
 
 /// The table.
@@ -26,13 +29,16 @@ pub(crate) struct Connections {
     wrap: Wrap,
     pub(super) dials: HashMap<LinkKey, Dial>,
     pub(super) handshakes: HashMap<Token, Handshake>,
+    /// Those of them that others opened and that have proved nothing yet.
+    crowd: Crowd<Token, IpAddr>,
     next_token: usize,
 }
 
 impl Connections {
     /// None yet.
     pub fn new(wrap: Wrap) -> Connections {
-        Connections { wrap, dials: HashMap::new(), handshakes: HashMap::new(), next_token: FIRST_TOKEN }
+        let (dials, handshakes, crowd) = (HashMap::new(), HashMap::new(), Crowd::new());
+        Connections { wrap, dials, handshakes, crowd, next_token: FIRST_TOKEN }
     }
 
     /// A new epoch has begun: only what nobody has said of which epoch it is goes on.
@@ -124,10 +130,24 @@ impl Connections {
         self.handshakes.remove(&token).map(|shake| shake.transport.peer_address().to_string())
     }
 
-    /// Whether so many are in the middle of a handshake that no more are let in. Watches are not: they stay.
-    pub fn is_full(&self) -> bool {
-        let watches = self.handshakes.values().filter(|shake| matches!(shake.stage, Stage::Watching(_)));
-        self.handshakes.len() >= HANDSHAKES_MAX + watches.count()
+    /// How many have proved nothing yet.
+    pub fn unproved(&self) -> usize {
+        self.crowd.len()
+    }
+
+    /// The first of those that is to go.
+    pub fn take_first_to_go(&mut self) -> Option<Handshake> {
+        self.crowd.first_to_go().and_then(|token| self.remove(token))
+    }
+
+    /// Its hello waits for what this node is to be told, and has proved nothing.
+    pub fn waits_unproved(&mut self, token: Token) {
+        self.crowd.speaks(token);
+    }
+
+    /// It has shown that it knows the epoch's secret.
+    pub fn is_proved(&mut self, token: Token) {
+        self.crowd.leave(token);
     }
 
     /// Wraps and watches a connection. Where it cannot be watched it is dropped, and what it was for is returned.
@@ -145,6 +165,9 @@ impl Connections {
         if let Err(error) = transport.register(poller.registry(), token) {
             return Err((stage, error));
         }
+        if matches!(stage, Stage::Accepted | Stage::AcceptedOnSpare(_)) {
+            self.crowd.enter(token, transport.peer_address().ip());
+        }
         self.handshakes.insert(token, Handshake { transport, inbound: Vec::new(), outbound, deadline, stage });
         Ok(token)
     }
@@ -161,6 +184,7 @@ impl Connections {
 
     /// A connection that is one of these no more.
     pub fn remove(&mut self, token: Token) -> Option<Handshake> {
+        self.crowd.leave(token);
         self.handshakes.remove(&token)
     }
 
@@ -184,21 +208,34 @@ impl Connections {
         held.collect()
     }
 
-    /// Ends handshakes whose time is up. A hello of this epoch has proven itself and waits on; of those of the next epoch, which have
-    /// not yet, only so many do. Returns when to come again.
-    pub fn expire(&mut self, now: Time, is_of_next_epoch: impl Fn(&LinkHello) -> bool) -> Time {
-        let mut early = 0;
-        let mut waits = |stage: &Stage| match stage {
-            Stage::Held(hello) if !is_of_next_epoch(hello) => true,
-            Stage::Held(_) => {
-                early += 1;
-                early <= EARLY_MAX
+    /// Ends handshakes whose time is up. A hello of this epoch has proven itself and waits on; of others, which have not yet, only so
+    /// many do. Returns from where those came that have not said who they are, and when to come again.
+    pub fn expire(&mut self, now: Time) -> (Vec<SocketAddr>, Time) {
+        let Connections { handshakes, crowd, .. } = self;
+        let (mut early, mut silent) = (0, Vec::new());
+        handshakes.retain(|token, shake| {
+            if shake.deadline > now {
+                return true;
             }
-            _ => false,
-        };
-        self.handshakes.retain(|_, shake| shake.deadline > now || waits(&shake.stage));
-        let deadlines = self.handshakes.values().map(|shake| shake.deadline);
-        deadlines.filter(|deadline| *deadline > now).min().unwrap_or(Time::NEVER)
+            let waits = match &shake.stage {
+                Stage::Held(_) if !crowd.has(*token) => true,
+                Stage::Held(_) => {
+                    early += 1;
+                    early <= EARLY_MAX
+                }
+                Stage::Accepted => {
+                    silent.push(shake.transport.peer_address());
+                    false
+                }
+                _ => false,
+            };
+            if !waits {
+                crowd.leave(*token);
+            }
+            waits
+        });
+        let deadlines = handshakes.values().map(|shake| shake.deadline);
+        (silent, deadlines.filter(|deadline| *deadline > now).min().unwrap_or(Time::NEVER))
     }
 
     /// Whether this node tells this member that a group is over, or tries to.

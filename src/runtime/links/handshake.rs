@@ -24,6 +24,9 @@ pub(crate) const HELLO_WAIT: Duration = Duration::from_secs(5);
 /// How much is read at most of what is told of a group's end: twice as much as that is.
 const WORD_BYTES: usize = 32 << 10;
 
+/// What is said of a connection that ended before it was a link.
+const CLOSED: &str = "its end of a new link was closed";
+
 /// A connection on which something is still to be said.
 pub(crate) struct Handshake {
     pub transport: Box<dyn Transport>,
@@ -63,6 +66,8 @@ pub(crate) enum Next {
     /// The link may be used, with these features.
     Deliver(LinkKey, u64),
     Failed(LinkKey, LinkEnd),
+    /// The connection that we dialled has ended, and nothing was said on it.
+    Unanswered(LinkKey, LinkEnd),
     /// The peer has freed the group.
     Freed(LinkKey),
     /// The peer gives the group up, for it cannot have the link.
@@ -84,13 +89,13 @@ impl Handshake {
         match self.write() {
             Ok(true) => {}
             Ok(false) => return Ok(Next::Wait),
-            Err(error) => return Ok(self.ended(link_end::ended(&error))),
+            Err(error) => return self.broken(&error),
         }
         match self.stage {
             Stage::Accepting(key, features) => return Ok(Next::Deliver(key, features)),
             Stage::Rejecting => return Ok(Next::Close),
             Stage::RevokeBroadcast(key) => return Ok(Next::HasTold(key)),
-            Stage::Held(_) => return Ok(Next::Wait),
+            Stage::Held(_) => return self.look_at_held(),
             Stage::Dialled(_) | Stage::Accepted | Stage::AcceptedOnSpare(_) => {}
             Stage::Hearing(_) | Stage::Watching(_) => {}
         }
@@ -110,8 +115,22 @@ impl Handshake {
                 Ok(0) => return Ok(self.ended(LinkEnd::Ended("it closed the connection".to_owned()))),
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Next::Wait),
-                Err(error) => return Ok(self.ended(link_end::ended(&error))),
+                Err(error) => return self.broken(&error),
             }
+        }
+    }
+
+    /// A hello waits: the one that sent it says nothing more, but may go.
+    fn look_at_held(&mut self) -> Result<Next, WireError> {
+        let ahead = || WireError("it went on before its hello was answered".to_owned());
+        if !self.inbound.is_empty() {
+            return Err(ahead());
+        }
+        match self.transport.read(&mut [IoSliceMut::new(&mut [0; 64])]) {
+            Ok(0) => Ok(Next::Close),
+            Ok(_) => Err(ahead()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Next::Wait),
+            Err(_) => Ok(Next::Close),
         }
     }
 
@@ -130,12 +149,30 @@ impl Handshake {
         }
     }
 
+    /// What becomes of a link whose dialler was answered so.
+    pub(crate) fn is_no_peer(why: &WireError) -> LinkEnd {
+        match why.is_damage() {
+            true => LinkEnd::Corrupt(format!("its answer for a new link was damaged on the way: {why}")),
+            false => LinkEnd::Ended(format!("what answers there is no peer: {why}")),
+        }
+    }
+
+    fn broken(&self, error: &io::Error) -> Result<Next, WireError> {
+        match self.stage {
+            // With TLS: one side does not take the other. That is the same the next time.
+            Stage::Accepted if error.kind() == io::ErrorKind::InvalidData => Err(WireError(error.to_string())),
+            Stage::Dialled(key) if error.kind() == io::ErrorKind::InvalidData => {
+                Ok(Next::Failed(key, link_end::ended(error).after(CLOSED)))
+            }
+            _ => Ok(self.ended(link_end::ended(error))),
+        }
+    }
+
     fn ended(&self, end: LinkEnd) -> Next {
         match self.stage {
+            Stage::Dialled(key) if matches!(end, LinkEnd::Ended(_)) => Next::Unanswered(key, end.after(CLOSED)),
             // After a hello was let in, too: the group may wait for this link already, and no other one will come.
-            Stage::Dialled(key) | Stage::Accepting(key, _) => {
-                Next::Failed(key, end.after("its end of a new link was closed"))
-            }
+            Stage::Dialled(key) | Stage::Accepting(key, _) => Next::Failed(key, end.after(CLOSED)),
             Stage::Watching(key) => Next::WatchEnded(key, end.after("its connection ended").in_words()),
             _ => Next::Close,
         }
@@ -248,7 +285,7 @@ mod tests {
             let (inbound, outbound) = (Vec::new(), Vec::new());
             let (transport, deadline, stage) = (Box::new(transport), Time::NEVER, Stage::Dialled(key));
             let mut shake = Handshake { transport, inbound, outbound, deadline, stage };
-            let Ok(Next::Failed(_, end)) = shake.look(None) else { panic!("it has failed") };
+            let Ok(Next::Failed(_, end) | Next::Unanswered(_, end)) = shake.look(None) else { panic!("it has failed") };
             assert_eq!(matches!(end, LinkEnd::Silent(_)), is_silent, "{end:?}");
             assert!(end.in_words().starts_with("its end of a new link was closed: "), "{end:?}");
         }

@@ -13,11 +13,13 @@
 //! `mesh_test.rs` by two meshes, or one and a stranger, whose turns the test takes.
 
 use super::address_lookup::AddressLookup;
+use super::complaints::Complaints;
 use super::connections::{Connections, FIRST_TOKEN};
 use super::dial::{Dialled, NotDialled};
-use super::handshake::{frame, half, leave, Next, Stage, HELLO_WAIT};
+use super::handshake::{frame, half, leave, Handshake, Next, Stage};
 use super::link::LinkEnd;
 use super::peers::{Mail, MeshEvent};
+use super::redial::Redials;
 use super::revoke_broadcast::RevokeBroadcast;
 use super::rosters::{Judged, Rosters};
 use super::spare_descriptor::SpareDescriptor;
@@ -27,7 +29,7 @@ use super::watching::{self, Watching};
 use super::{shortage, watching::key_of};
 use crate::agent::{PeerSign, ToPeer};
 use crate::error::Failure;
-use crate::net::{Listener, Poller, Side, TcpTransport, Token, Wrap};
+use crate::net::{Poller, Side, TcpTransport, Token, Wrap};
 use crate::runtime::base::link_key::LinkKey;
 use crate::runtime::base::log::Logger;
 use crate::runtime::state::roster::Roster;
@@ -37,18 +39,15 @@ use crate::wire::{Channel, Formed, LinkAccept, LinkHello, LinkKind, LinkReject, 
 use crate::wire::{Member, WireError};
 use std::collections::{HashSet, VecDeque};
 use std::io::{self, IoSlice};
-use std::net::IpAddr;
 use std::sync::Arc;
-
-/// How many strangers' addresses are remembered, so that each is mentioned once.
-const STRANGERS_MAX: usize = 1024;
 
 /// The links of one node that are being made.
 pub struct Mesh {
-    logger: Arc<Logger>,
+    pub(super) complaints: Complaints,
     upgrade: Upgrade,
     rosters: Rosters,
-    connections: Connections,
+    pub(super) connections: Connections,
+    pub(super) redials: Redials,
     /// Links to members of whom `Formed` does not tell.
     locating: AddressLookup,
     unanswered: Unanswered,
@@ -56,8 +55,7 @@ pub struct Mesh {
     open: HashSet<LinkKey>,
     telling: RevokeBroadcast,
     watching: Watching,
-    spare: SpareDescriptor,
-    strangers: HashSet<IpAddr>,
+    pub(super) spare: SpareDescriptor,
     events: VecDeque<MeshEvent>,
 }
 
@@ -65,17 +63,17 @@ impl Mesh {
     /// No links yet.
     pub fn new(incarnation: Incarnation, logger: Arc<Logger>, wrap: Wrap, upgrade: Upgrade) -> Mesh {
         Mesh {
-            logger,
+            complaints: Complaints::new(logger),
             upgrade,
             rosters: Rosters::new(incarnation),
             connections: Connections::new(wrap),
+            redials: Redials::default(),
             locating: AddressLookup::default(),
             unanswered: Unanswered::default(),
             open: HashSet::new(),
             telling: RevokeBroadcast::default(),
             watching: Watching::default(),
             spare: SpareDescriptor::new(),
-            strangers: HashSet::new(),
             events: VecDeque::new(),
         }
     }
@@ -95,6 +93,7 @@ impl Mesh {
     pub fn form(&mut self, formed: Arc<Formed>, rosters: impl Iterator<Item = Arc<Roster>>, poller: &Poller) {
         self.rosters.form(formed, rosters);
         self.connections.begin_epoch();
+        self.redials = Redials::default();
         self.locating = AddressLookup::default();
         self.unanswered = Unanswered::default();
         self.open.clear();
@@ -114,6 +113,7 @@ impl Mesh {
     pub fn remove(&mut self, group: GroupId, poller: &Poller) {
         self.rosters.remove(group);
         self.connections.stop_dialling(group);
+        self.redials.forget_group(group);
         self.locating.forget(group);
         self.open.retain(|key| key.group != group);
         self.answer_held(|of| of == group, poller);
@@ -141,7 +141,7 @@ impl Mesh {
     }
 
     /// The same, where it is known where the peer is; else nothing.
-    fn open_if_located(&mut self, key: LinkKey, poller: &Poller) {
+    pub(super) fn open_if_located(&mut self, key: LinkKey, poller: &Poller) {
         if let Some(member) = self.rosters.index_of(key).and_then(|index| self.rosters.member(index)) {
             self.dial(key, &member, poller);
         }
@@ -156,7 +156,8 @@ impl Mesh {
     }
 
     fn dial(&mut self, key: LinkKey, member: &Member, poller: &Poller) {
-        if !self.open.contains(&key) && !self.connections.is_opening(key) {
+        let is_opening = self.connections.is_opening(key) || self.redials.waits(key);
+        if !self.open.contains(&key) && !is_opening {
             self.connections.dial(key, &self.rosters.addresses_of(member), poller);
             self.look_at_dial(key, poller);
         }
@@ -182,6 +183,7 @@ impl Mesh {
     }
 
     fn not_dialled(&mut self, key: LinkKey, why: NotDialled) {
+        self.redials.forget(key);
         let reason = format!("it cannot be reached at {why}");
         match (key.channel, why) {
             (Channel::Watch, NotDialled::Refused(_)) => self.watching.saw(key.rank, PeerSign::Refused(reason)),
@@ -197,27 +199,15 @@ impl Mesh {
         }
     }
 
-    /// Lets connections in. Returns whether it stopped early, and must be asked again later.
-    pub fn accept(&mut self, listener: &mut Listener, poller: &Poller, now: Time) -> bool {
-        while !self.connections.is_full() {
-            let (transport, stage) = match listener.accept() {
-                Ok((transport, _)) => (transport, Stage::Accepted),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.spare.keep();
-                    return false;
-                }
-                Err(error) => match self.spare.accept(listener, now, &error) {
-                    Some((transport, whose)) => (transport, Stage::AcceptedOnSpare(whose)),
-                    None => return true,
-                },
-            };
-            self.insert(transport, poller, now + HELLO_WAIT, stage, Vec::new());
-        }
-        true
-    }
-
     /// Takes in a connection that stands, and takes the first look at it.
-    fn insert(&mut self, transport: TcpTransport, poller: &Poller, deadline: Time, stage: Stage, outbound: Vec<u8>) {
+    pub(super) fn insert(
+        &mut self,
+        transport: TcpTransport,
+        poller: &Poller,
+        deadline: Time,
+        stage: Stage,
+        outbound: Vec<u8>,
+    ) {
         match self.connections.insert(transport, poller, deadline, stage, outbound) {
             Ok(token) => self.advance(token, poller),
             Err((Stage::Dialled(key), error)) => {
@@ -252,7 +242,9 @@ impl Mesh {
             given_up.into_iter().for_each(|(key, reason)| self.never_up(key, LinkEnd::Silent(reason)));
             next = at;
         }
-        next.min(self.connections.expire(now, |hello| self.rosters.is_of_next_epoch(hello)))
+        let (silent, at) = self.connections.expire(now);
+        self.complaints.were_silent(&silent);
+        next.min(at).min(self.complaints.tell_counted(now))
     }
 
     /// Moves a handshake on as far as it goes.
@@ -298,10 +290,12 @@ impl Mesh {
             Next::WatchEnded(key, how) if self.connections.watches(key).is_empty() => {
                 self.watching.saw(key.rank, PeerSign::Ended(how));
             }
-            Next::Failed(key, end) if key.channel == Channel::Watch => {
+            // A word has a turn of its own.
+            Next::Unanswered(key, _) if key.channel != Channel::Word && self.redials.again(key) => {}
+            Next::Failed(key, end) | Next::Unanswered(key, end) if key.channel == Channel::Watch => {
                 self.watching.saw(key.rank, PeerSign::Refused(end.in_words()));
             }
-            Next::Failed(key, end) => self.never_up(key, end),
+            Next::Failed(key, end) | Next::Unanswered(key, end) => self.never_up(key, end),
             _ => {}
         }
     }
@@ -311,16 +305,10 @@ impl Mesh {
         let Some(shake) = self.connections.remove(token) else { return };
         match shake.stage {
             Stage::Watching(key) => return self.ended(Next::WatchEnded(key, format!("it is closed: {why}"))),
-            Stage::Dialled(key) => {
-                let end = LinkEnd::Ended(format!("what answers there is no peer: {why}"));
-                return self.ended(Next::Failed(key, end));
-            }
+            Stage::Dialled(key) => return self.ended(Next::Failed(key, Handshake::is_no_peer(why))),
             _ => {}
         }
-        let address = shake.transport.peer_address().ip();
-        if self.strangers.len() < STRANGERS_MAX && self.strangers.insert(address) {
-            self.logger.warn(&format!("a stranger at {address} was turned away from this node's port: {why}"));
-        }
+        self.complaints.not_understood(shake.transport.peer_address(), why);
     }
 
     /// Decides about a hello. Returns whether there is something to say to it.
@@ -328,8 +316,17 @@ impl Mesh {
         let judged = self.judge(hello);
         let Some(shake) = self.connections.get_mut(token) else { return false };
         match (judged, &shake.stage) {
-            (Judged::Early, _) => shake.stage = Stage::Held(hello.clone()),
+            (Judged::Early, _) => {
+                shake.stage = Stage::Held(hello.clone());
+                match self.rosters.is_proved(hello) {
+                    true => self.connections.is_proved(token),
+                    false => self.connections.waits_unproved(token),
+                }
+            }
             (Judged::Refused(reason), _) => {
+                if reason == LinkRejectReason::Stranger {
+                    self.complaints.did_not_know(shake.transport.peer_address());
+                }
                 shake.outbound = frame(LinkKind::Reject, &LinkReject { reason });
                 shake.stage = Stage::Rejecting;
             }
@@ -348,8 +345,10 @@ impl Mesh {
                 if key.is_link() {
                     shake.deadline = Time::NEVER;
                     self.connections.give_way(key);
+                    self.redials.forget(key);
                     self.open.insert(key);
                 }
+                self.connections.is_proved(token);
             }
         }
         true
@@ -387,7 +386,8 @@ impl Mesh {
         match self.upgrade.apply(shake.transport, side, features, &shake.inbound) {
             Ok(transport) => {
                 self.open.insert(key);
-                self.logger.debug(&format!("a link to rank {} of {} is open", key.rank, key.group));
+                self.redials.forget(key);
+                self.complaints.logger.debug(&format!("a link to rank {} of {} is open", key.rank, key.group));
                 self.deliver(key, |peer| Mail::Up(peer, transport, shake.inbound));
             }
             Err(error) => self.never_up(key, LinkEnd::Ended(format!("its upgrade failed: {error}"))),

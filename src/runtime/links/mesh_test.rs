@@ -1,17 +1,18 @@
 use super::*;
 use crate::config::LogLevel;
 use crate::net::testlink::TestLink;
-use crate::net::Transport;
+use crate::net::{Listener, Transport};
 use crate::runtime::base::{clock::Clock, control::tests::Scripted, sync::Bell};
 use crate::runtime::cluster_test::plain;
-use crate::runtime::links::connections::{EARLY_MAX, HANDSHAKES_MAX};
+use crate::runtime::links::connections::EARLY_MAX;
 use crate::runtime::links::dial::Dial;
 use crate::runtime::links::handshake::Handshake;
+use crate::runtime::links::handshake::HELLO_WAIT;
 use crate::runtime::links::link::{Arrival, Link};
 use crate::runtime::state::node_state::NodeState;
 use crate::types::{Call, CallKind, Device, Epoch, HostName, JobInstance, Process, Role, Secret};
 use crate::wire::{encode_frame, peek_frame, Agreed, DataHeader, Decoder, Frame, FrameHeader, Member, Members, Wire};
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
@@ -39,6 +40,8 @@ struct Side {
     listener: Listener,
     shared: Arc<NodeState>,
     now: Time,
+    /// When it lets more in of which the poller does not tell.
+    accept_again: Time,
     /// What its group was told.
     mail: Vec<Mail>,
     /// What others were.
@@ -58,7 +61,16 @@ impl Side {
         let logger = Logger::new(LogLevel::Off, "test");
         let mesh = Mesh::new(Incarnation([1; 16]), Arc::clone(&logger), wrap, upgrade);
         let shared = Arc::new(NodeState::new(logger, Clock::start(), Bell::new().unwrap()));
-        Side { mesh, poller, listener, shared, now: Time(0), mail: Vec::new(), other_mail: Vec::new() }
+        Side {
+            mesh,
+            poller,
+            listener,
+            shared,
+            now: Time(0),
+            accept_again: Time::NEVER,
+            mail: Vec::new(),
+            other_mail: Vec::new(),
+        }
     }
 
     fn address(&self) -> SocketAddr {
@@ -75,8 +87,9 @@ impl Side {
         self.mesh.open(key, &self.poller);
     }
 
-    fn accept(&mut self) -> bool {
-        self.mesh.accept(&mut self.listener, &self.poller, self.now)
+    fn accept(&mut self) -> Time {
+        self.accept_again = self.mesh.accept(&mut self.listener, &self.poller, self.now);
+        self.accept_again
     }
 
     /// Serves what is ready, once, as the agent thread does.
@@ -90,7 +103,11 @@ impl Side {
                 self.mesh.ready(token, &self.poller);
             }
         }
+        if self.accept_again <= self.now {
+            self.accept();
+        }
         self.mesh.look_again(&self.poller);
+        self.mesh.dial_again(self.now, &self.poller);
         self.drain();
     }
 
@@ -108,9 +125,10 @@ impl Side {
         }
     }
 
-    /// Why the one link that it dialled failed.
+    /// Why the one link that it dialled failed, however often that is tried.
     fn failure(&mut self) -> String {
         until(|| {
+            self.now = self.now + Duration::from_millis(100);
             self.turn();
             (!self.mail.is_empty()).then_some(())
         });
@@ -457,9 +475,6 @@ fn a_dial_that_fails_says_why() {
             let reason = side.failure();
             assert!(reason.contains(words), "{words}: {reason}");
         }
-        let (mut side, peer) = answered(&wrap, b"");
-        drop(peer);
-        assert_eq!(side.failure(), "its end of a new link was closed: it closed the connection");
     }
     // A port on which nobody listens any more.
     let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -493,38 +508,6 @@ fn bytes_behind_the_handshake_reach_the_link() {
         let mut link = Link::new(transport, &ahead);
         assert_eq!(until(|| link.peek().unwrap()), Arrival::Data(header, DataHeader::of_first(call)));
     }
-}
-
-#[test]
-fn strangers_wait_outside_while_too_many_are_in_the_middle_of_a_handshake() {
-    let mut side = one(&plain(), nowhere());
-    for token in 0..HANDSHAKES_MAX - 1 {
-        let transport: Box<dyn Transport> = Box::new(Scripted::default());
-        let (inbound, outbound, deadline) = (Vec::new(), Vec::new(), Time(0) + HELLO_WAIT);
-        let shake = Handshake { transport, inbound, outbound, deadline, stage: Stage::Accepted };
-        side.mesh.connections.handshakes.insert(Token(token), shake);
-    }
-    let _silent = Peer::dial(&side);
-    let mut peer = Peer::dial(&side);
-    peer.say(LinkKind::Hello, &hello());
-    side.now = Time(1);
-    let asked_again = until(|| {
-        let again = side.accept();
-        (side.mesh.connections.handshakes.len() == HANDSHAKES_MAX).then_some(again)
-    });
-    assert!(asked_again, "the poller will not tell of those who wait");
-    assert!(
-        side.accept() && side.mesh.connections.handshakes.len() == HANDSHAKES_MAX,
-        "nobody comes in beyond the limit"
-    );
-    peer.read();
-    assert!(peer.inbound.is_empty() && !peer.ended);
-    // The first have had their time.
-    side.mesh.expire(Time(0) + HELLO_WAIT);
-    assert_eq!(side.mesh.connections.handshakes.len(), 1);
-    assert!(!side.accept(), "now all are in");
-    assert_eq!(peer.hear(&mut side).header.kind, LinkKind::Accept as u8);
-    side.link();
 }
 
 #[test]
@@ -571,6 +554,8 @@ fn a_link_counts_from_when_its_peer_is_let_in() {
 
 #[path = "mesh_groups_test.rs"]
 mod groups;
+#[path = "port_test.rs"]
+mod port;
 #[path = "mesh_silence_test.rs"]
 mod silence;
 #[path = "upgrade_test.rs"]

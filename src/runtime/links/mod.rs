@@ -1,6 +1,7 @@
 //! Links to other nodes: opened, accepted, watched, ended. It knows rosters, and no group.
 
 pub(crate) mod address_lookup;
+pub(crate) mod complaints;
 pub(crate) mod connections;
 pub(crate) mod dial;
 pub(crate) mod handshake;
@@ -10,6 +11,8 @@ pub(crate) mod link_end;
 pub(crate) mod mesh;
 pub(crate) mod outgoing;
 pub(crate) mod peers;
+pub(crate) mod port;
+pub(crate) mod redial;
 pub(crate) mod revoke_broadcast;
 pub(crate) mod rosters;
 pub(crate) mod shortage;

@@ -110,9 +110,9 @@ impl Rosters {
         })
     }
 
-    /// Whether a hello may claim an epoch of which nobody has told this node. It has not proven itself then.
-    pub fn is_of_next_epoch(&self, hello: &LinkHello) -> bool {
-        self.formed.as_ref().is_some_and(|formed| hello.epoch > formed.epoch)
+    /// Whether a hello that is early has shown the secret of this epoch: it is for a group of which nobody has told this node.
+    pub fn is_proved(&self, hello: &LinkHello) -> bool {
+        self.formed.as_ref().is_some_and(|formed| hello.epoch == formed.epoch)
     }
 
     /// Whether a hello comes from a member.

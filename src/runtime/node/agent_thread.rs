@@ -134,6 +134,7 @@ impl Node {
         let now = self.shared.clock.now();
         // What the mesh has found out may change when the brain wants to be woken: it goes first.
         let links_at = self.mesh.expire(now).min(self.mesh.tell_on(now, &self.poller));
+        let links_at = links_at.min(self.mesh.dial_again(now, &self.poller));
         self.publish_untold();
         let dials_at = self.dial_on(now);
         let passed_on = self.pass_on();
@@ -268,9 +269,7 @@ impl Node {
 
     fn accept(&mut self) {
         let Some(listener) = &mut self.listener else { return };
-        let now = self.shared.clock.now();
-        let stopped = self.mesh.accept(listener, &self.poller, now);
-        self.accept_again = if stopped { now + crate::net::listener::EXHAUSTED_PAUSE } else { Time::NEVER };
+        self.accept_again = self.mesh.accept(listener, &self.poller, self.shared.clock.now());
     }
 
     /// Feeds the brain, and does what it wants done. What comes of that (a connection that fails at once, or is lost)

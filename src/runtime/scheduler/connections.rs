@@ -1,7 +1,8 @@
 //! The scheduler's connections: which are to be read again, which to be written to, and which are being closed.
 //!
-//! Invariants: a connection that is closed gets what was sent before, within [`CLOSE_WAIT`]; no turn of the loop looks at all
-//! connections, and an idle one holds no buffer. Nothing here knows what a message means.
+//! Invariants: a connection that is closed gets what was sent before, within [`CLOSE_WAIT`], and one to which nothing was sent is
+//! dropped at once; no more than [`CLOSING_MAX`] are being closed; no turn of the loop looks at all connections, and an idle one
+//! holds no buffer. Nothing here knows what a message means.
 
 use crate::membership::ConnId;
 use crate::net::{Registry, Side, TcpTransport, Token, Wrap};
@@ -14,6 +15,8 @@ use std::time::Duration;
 const FIRST: u64 = 2;
 /// How long a closed connection may take to drain.
 const CLOSE_WAIT: Duration = Duration::from_secs(1);
+/// How many closed connections may drain at a time; beyond that the first is dropped.
+const CLOSING_MAX: usize = 1024;
 /// How many connections gather to be written to before that is done: what goes to all nodes is made as it is sent.
 const DIRTY_MAX: usize = 64;
 
@@ -23,6 +26,8 @@ struct Connection {
     closing: Option<Time>,
     /// Whether the peer has been told that nothing more follows.
     shut: bool,
+    /// Whether anything was ever sent on it.
+    spoken_to: bool,
 }
 
 /// What a look at a connection brought.
@@ -47,6 +52,8 @@ pub(super) struct Connections {
     more: BTreeSet<ConnId>,
     /// Those that have been closed, in order of when to drop them; some have ended since.
     closing: VecDeque<(Time, ConnId)>,
+    /// How many of those are open.
+    closing_count: usize,
     through: Vec<u8>,
 }
 
@@ -60,6 +67,7 @@ impl Connections {
             dirty: BTreeSet::new(),
             more: BTreeSet::new(),
             closing: VecDeque::new(),
+            closing_count: 0,
             through: vec![0; FIRST_READ_BYTES],
         }
     }
@@ -75,7 +83,7 @@ impl Connections {
         let id = ConnId(self.next);
         self.next += 1;
         link.transport.register(registry, Token(id.0 as usize)).ok()?;
-        self.open.insert(id, Box::new(Connection { link, closing: None, shut: false }));
+        self.open.insert(id, Box::new(Connection { link, closing: None, shut: false, spoken_to: false }));
         Some(id)
     }
 
@@ -108,6 +116,7 @@ impl Connections {
     pub fn send(&mut self, id: ConnId, message: Message) -> Result<(), ControlEnd> {
         if let Some(connection) = self.open.get_mut(&id) {
             connection.link.queue(message)?;
+            connection.spoken_to = true;
             self.dirty.insert(id);
         }
         Ok(())
@@ -139,17 +148,29 @@ impl Connections {
     /// Drops a connection that has ended. Returns whether that is news: it had not been closed.
     pub fn remove(&mut self, id: ConnId) -> bool {
         self.dirty.remove(&id);
-        self.open.remove(&id).is_some_and(|connection| connection.closing.is_none())
+        let Some(connection) = self.open.remove(&id) else { return false };
+        self.closing_count -= usize::from(connection.closing.is_some());
+        connection.closing.is_none()
     }
 
     /// Closes a connection, once what was sent is written.
     pub fn close(&mut self, id: ConnId, now: Time) {
-        if let Some(connection) = self.open.get_mut(&id) {
-            if connection.closing.is_none() {
-                connection.closing = Some(now + CLOSE_WAIT);
-                self.closing.push_back((now + CLOSE_WAIT, id));
+        let Some(connection) = self.open.get_mut(&id) else { return };
+        if !connection.spoken_to {
+            self.remove(id);
+            return;
+        }
+        if connection.closing.is_none() {
+            connection.closing = Some(now + CLOSE_WAIT);
+            self.closing.push_back((now + CLOSE_WAIT, id));
+            self.closing_count += 1;
+        }
+        self.dirty.insert(id);
+        if self.closing_count > CLOSING_MAX {
+            self.first_closing(); // what has ended since is not counted
+            if let Some((_, first)) = self.closing.pop_front() {
+                self.remove(first);
             }
-            self.dirty.insert(id);
         }
     }
 
@@ -174,7 +195,7 @@ impl Connections {
     pub fn drop_closed(&mut self, now: Time) {
         while self.first_closing() <= now {
             let Some((_, id)) = self.closing.pop_front() else { break };
-            self.open.remove(&id);
+            self.remove(id);
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::config::{Assignment, Settings};
 use crate::error::{Error, Result, Status};
 use crate::journal::Disk;
 use crate::membership::{self, Closed, ConnId, Identity, Input, Output};
-use crate::net::{host, limit, listener, Listener, Poller, Token, Waker, Wrap};
+use crate::net::{host, limit, listener, Listener, Poller, Token, Transport, Waker, Wrap};
 use crate::runtime::base::clock::Clock;
 use crate::runtime::base::control::ControlEnd;
 use crate::runtime::base::disk::OwnDisk;
@@ -35,6 +35,8 @@ const LISTENER: Token = Token(1);
 const WITH_RANGE: [u8; 2] = [1, 30];
 /// How often the sockets are looked at again before the timer is fed.
 const DRAIN_ROUNDS: usize = 16;
+/// How many connections are taken in before those that are there are served again.
+const ACCEPTED_AT_ONCE: usize = 64;
 
 /// What its owner wants of a scheduler that serves; 0: that it goes on.
 pub(crate) const STOP: u8 = 1;
@@ -54,6 +56,8 @@ pub struct Serving {
     secret: Option<Arc<JobSecret>>,
     armed: Time,
     accept_again: Time,
+    /// Connections could not be taken in, and the log says so.
+    has_waited: bool,
     ended: Option<Result<()>>,
     pub(crate) wanted: Arc<AtomicU8>,
     pub(crate) waker: Waker,
@@ -116,6 +120,7 @@ impl Serving {
             secret: None,
             armed: Time::NEVER,
             accept_again: Time::NEVER,
+            has_waited: false,
             ended: None,
             wanted: Arc::default(),
             waker,
@@ -222,22 +227,34 @@ impl Serving {
         if self.ended.is_some() {
             return; // nobody would ever close what comes now
         }
-        loop {
+        for _ in 0..ACCEPTED_AT_ONCE {
             match self.listener.accept() {
                 Ok((transport, address)) => {
+                    let is_short = limit::is_short(transport.descriptor());
                     // One that ended at once was never there.
                     if let Some(id) = self.connections.insert(transport, self.poller.registry()) {
                         self.feed(Input::Opened(id, address.to_string()));
                     }
+                    if is_short {
+                        self.feed(Input::ShortOfDescriptors);
+                    }
                 }
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                    self.has_waited = false;
+                    return;
+                }
                 Err(error) => {
-                    self.logger.warn(&format!("connections have to wait: {error}"));
+                    self.feed(Input::ShortOfDescriptors);
+                    let why = limit::shortage(&error).unwrap_or_else(|| error.to_string());
+                    if !std::mem::replace(&mut self.has_waited, true) {
+                        self.logger.warn(&format!("connections have to wait: {why}"));
+                    }
                     self.accept_again = self.clock.now() + listener::EXHAUSTED_PAUSE;
                     return;
                 }
             }
         }
+        self.accept_again = self.clock.now(); // of the others the poller will not tell
     }
 
     /// Reads and writes one connection.

@@ -24,6 +24,9 @@ use std::time::{Duration, Instant};
 /// Tells whose the logs of its folder are.
 pub const RUNS: &str = ".muster_runs";
 
+/// What others may do with logs, whatever the umask: read them at most.
+const MODE: u32 = 0o644;
+
 /// How long another launcher may take to read and write that file.
 const PATIENCE: Duration = Duration::from_secs(5);
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
@@ -194,8 +197,9 @@ pub fn held(log: &Path) -> String {
 /// The file with its lock, which goes with it.
 fn open_runs(folder: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
-    let runs = options.open(folder.join(RUNS))?;
+    options.read(true).write(true).create(true).truncate(false).mode(MODE);
+    let runs = options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(folder.join(RUNS))?;
+    check_name(&runs)?;
     let deadline = Instant::now() + PATIENCE;
     loop {
         match runs.try_lock() {
@@ -210,9 +214,26 @@ fn open_runs(folder: &Path) -> io::Result<File> {
     }
 }
 
-/// A log to which several processes can append without overwriting each other.
+/// A log to which several processes can append without overwriting each other. Where somebody has planted a link there, nothing is
+/// written to what it leads to.
 pub fn open_log(path: &Path) -> io::Result<File> {
-    OpenOptions::new().append(true).create(true).open(path)
+    let mut options = OpenOptions::new();
+    options.append(true).create(true).mode(MODE).custom_flags(libc::O_NOFOLLOW);
+    let log = options.open(path).map_err(|error| match error.raw_os_error() {
+        Some(libc::ELOOP) => io::Error::other("it is a symbolic link, and logs follow none: remove it"),
+        _ => error,
+    })?;
+    check_name(&log)?;
+    Ok(log)
+}
+
+/// A file that has another name as well may be somebody's who did not mean it for this.
+fn check_name(file: &File) -> io::Result<()> {
+    let about = file.metadata()?;
+    match about.is_file() && about.nlink() > 1 {
+        true => Err(io::Error::other("it is a hard link, the same file as one of another name: remove it")),
+        false => Ok(()),
+    }
 }
 
 /// Takes a log's lock, for this descriptor and its copies; false where another has it. What is no file (a pipe, /dev/null) has none.

@@ -104,3 +104,23 @@ fn where_that_file_cannot_be_made_the_run_goes_on() {
     std::fs::create_dir(folder.0.join(RUNS)).unwrap();
     assert!(claim(&folder.0, &tenant(11, 8118, true, (0, 1))).unwrap().descriptor().unwrap().is_none());
 }
+
+#[test]
+fn logs_follow_no_link_that_somebody_has_planted() {
+    let folder = Folder::new();
+    let precious = folder.0.join("precious");
+    std::fs::write(&precious, "what somebody needs").unwrap();
+    for (name, words) in [("symbolic", "a symbolic link"), ("hard", "a hard link")] {
+        let log = folder.0.join(format!("{name}.log"));
+        match name {
+            "symbolic" => std::os::unix::fs::symlink(&precious, &log).unwrap(),
+            _ => std::fs::hard_link(&precious, &log).unwrap(),
+        }
+        let error = open_log(&log).unwrap_err();
+        assert!(error.to_string().contains(words), "{error}");
+        std::fs::remove_file(&log).unwrap();
+    }
+    std::fs::hard_link(&precious, folder.0.join(RUNS)).unwrap();
+    assert!(open_runs(&folder.0).unwrap_err().to_string().contains("a hard link"));
+    assert_eq!(std::fs::read_to_string(&precious).unwrap(), "what somebody needs");
+}

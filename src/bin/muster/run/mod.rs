@@ -62,6 +62,7 @@ use part::Part;
 use std::ffi::OsString;
 use std::io;
 use std::net::TcpListener;
+use std::os::unix::fs::DirBuilderExt;
 use supervise::Verdict;
 
 /// Runs it, called by `name`, with the words after that. Returns the exit code.
@@ -107,7 +108,11 @@ fn launch(options: &RunOptions, voice: &Voice) -> Result<i32, Refusal> {
     }
     let port = port(options, listener.as_ref())?;
     let hccl = hccl::variables(options, listener.as_ref(), port).map_err(failed)?;
-    std::fs::create_dir_all(&options.log_dir)
+    let mut folders = std::fs::DirBuilder::new();
+    folders
+        .recursive(true)
+        .mode(0o755) // whatever the umask
+        .create(&options.log_dir)
         .map_err(|error| failed(format!("--log_dir is {:?}, which can't be made: {error}", options.log_dir)))?;
     let signals = Signals::begin().map_err(|error| failed(format!("can't receive signals: {error}")))?;
     if options.join {

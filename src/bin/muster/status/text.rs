@@ -136,14 +136,7 @@ fn line(words: &str) -> String {
 
 /// Without what a terminal would take for a command: names come from any node that registered.
 pub fn plain(words: &str) -> String {
-    let mut text = String::with_capacity(words.len());
-    for letter in words.chars() {
-        match letter.is_control() {
-            true => text.extend(letter.escape_default()),
-            false => text.push(letter),
-        }
-    }
-    text
+    muster::types::shown(words).into_owned()
 }
 
 #[cfg(test)]
@@ -220,7 +213,7 @@ barrier #6 since 12.0 s
         told.nodes[0].who.host = "a\x1b[2Jb".to_owned();
         told.job.words = "one\ntwo\x07".to_owned();
         let text = shown(&told);
-        assert!(text.contains("a\\u{1b}[2Jb") && text.contains("one\\ntwo\\u{7}"), "{text}");
+        assert!(text.contains("a\\u{1b}[2Jb") && text.contains("one\\u{a}two\\u{7}"), "{text}");
         assert!(!text.contains('\x1b') && !text.contains('\x07'));
     }
 }

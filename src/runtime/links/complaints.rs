@@ -1,0 +1,77 @@
+//! What a node's log says of those that reach its port and are no peers: of each kind once in a while, with their address.
+//!
+//! Deliberately not told: a connection that ends before it has said anything. Peers make such ones: of several attempts at
+//! one peer, and of two that cross, one is dropped.
+
+use super::handshake::HELLO_WAIT;
+use crate::runtime::base::log::Logger;
+use crate::strangers::{Kind, Nuisances};
+use crate::types::Time;
+use crate::wire::WireError;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+const GARBAGE: Kind = Kind { name: "connections that sent what is not this protocol", lines: 1 };
+const DAMAGED: Kind = Kind { name: "connections on which something was damaged", lines: 1 };
+const REFUSED: Kind = Kind { name: "connections that did not know this epoch's secret", lines: 1 };
+const SILENT: Kind = Kind { name: "connections that did not introduce themselves in time", lines: 1 };
+pub(crate) const CROWD: Kind = Kind { name: "connections that were closed to make room", lines: 1 };
+
+/// The log, and what it was told of late.
+pub(crate) struct Complaints {
+    pub logger: Arc<Logger>,
+    nuisances: Nuisances,
+}
+
+impl Complaints {
+    pub fn new(logger: Arc<Logger>) -> Complaints {
+        Complaints { logger, nuisances: Nuisances::default() }
+    }
+
+    /// One that came from this address was turned away, for this reason.
+    pub fn turned_away(&mut self, kind: Kind, from: SocketAddr, why: &str) {
+        let line = format!("a stranger at {from} was turned away from this node's port: {why}");
+        self.mention(kind, from, &line);
+    }
+
+    /// What came on this connection was not understood.
+    pub fn not_understood(&mut self, from: SocketAddr, why: &WireError) {
+        if !why.is_damage() {
+            return self.turned_away(GARBAGE, from, &why.0);
+        }
+        let line = format!("what came from {from} for a new link was damaged on the way ({why}): a peer dials again");
+        self.mention(DAMAGED, from, &line);
+    }
+
+    /// Its hello is of another epoch, or does not show this one's secret.
+    pub fn did_not_know(&mut self, from: SocketAddr) {
+        let why = "it knows neither this epoch nor its secret, or looks for another node";
+        self.turned_away(REFUSED, from, why);
+    }
+
+    /// These have not said who they are.
+    pub fn were_silent(&mut self, those: &[SocketAddr]) {
+        for from in those {
+            let why = format!("it has not introduced itself within {} s", HELLO_WAIT.as_secs());
+            self.turned_away(SILENT, *from, &why);
+        }
+    }
+
+    fn mention(&mut self, kind: Kind, from: SocketAddr, line: &str) {
+        if let Some(line) = self.nuisances.mention(kind, &from.to_string(), line) {
+            self.logger.warn(&line);
+        }
+    }
+
+    /// Tells what was only counted, once in a while. Returns when to come again.
+    pub fn tell_counted(&mut self, now: Time) -> Time {
+        self.nuisances.due(now).iter().for_each(|line| self.logger.warn(line));
+        self.nuisances.ends()
+    }
+}
+
+impl Drop for Complaints {
+    fn drop(&mut self) {
+        self.nuisances.left_out().iter().for_each(|line| self.logger.warn(line));
+    }
+}

@@ -1,0 +1,69 @@
+//! A node's port: how connections are let in, whoever makes them. All of them are let in at once, so that a peer never waits behind
+//! strangers. What has proved nothing is a [`Crowd`](crate::strangers::Crowd) with a limit, and with a lower one where the process is
+//! short of descriptors: then the oldest goes. A peer that is put out so dials again (`redial`). Tested in `port_test.rs`.
+
+use super::complaints::CROWD;
+use super::connections::{UNPROVED_MAX, UNPROVED_WHEN_SHORT};
+use super::handshake::{Stage, HELLO_WAIT};
+use super::mesh::Mesh;
+use crate::net::{limit, listener, Listener, Poller, TcpTransport, Transport};
+use crate::types::Time;
+use std::io;
+
+/// How many connections are let in before the agent thread does other things.
+pub(super) const ACCEPTED_AT_ONCE: usize = 64;
+
+impl Mesh {
+    /// Lets connections in. Returns when to come again for more of which the poller will not tell.
+    pub fn accept(&mut self, listener: &mut Listener, poller: &Poller, now: Time) -> Time {
+        for _ in 0..ACCEPTED_AT_ONCE {
+            let (transport, stage) = match listener.accept() {
+                Ok((transport, _)) => (transport, Stage::Accepted),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.spare.keep();
+                    return Time::NEVER;
+                }
+                Err(error) => match self.accept_in_want(listener, now, &error) {
+                    Some(accepted) => accepted,
+                    None => return now + listener::EXHAUSTED_PAUSE,
+                },
+            };
+            let most = if limit::is_short(transport.descriptor()) { UNPROVED_WHEN_SHORT } else { UNPROVED_MAX };
+            self.insert(transport, poller, now + HELLO_WAIT, stage, Vec::new());
+            while self.connections.unproved() > most && self.put_out_one() {}
+        }
+        now
+    }
+
+    /// There is no descriptor: strangers that have one give it up. Only where there is none the spare one is used.
+    fn accept_in_want(
+        &mut self,
+        listener: &mut Listener,
+        now: Time,
+        error: &io::Error,
+    ) -> Option<(TcpTransport, Stage)> {
+        limit::shortage(error)?;
+        if self.put_out_one() {
+            return listener.accept().ok().map(|(transport, _)| (transport, Stage::Accepted));
+        }
+        let (transport, whose) = self.spare.accept(listener, now, error)?;
+        Some((transport, Stage::AcceptedOnSpare(whose)))
+    }
+
+    /// The first of those that have proved nothing goes. Returns whether there was one.
+    fn put_out_one(&mut self) -> bool {
+        let Some(shake) = self.connections.take_first_to_go() else { return false };
+        let why = "too many have proved nothing yet, and it is the oldest from there";
+        self.complaints.turned_away(CROWD, shake.transport.peer_address(), why);
+        true
+    }
+
+    /// Dials again what has ended without an answer. Returns when to come again.
+    pub fn dial_again(&mut self, now: Time, poller: &Poller) -> Time {
+        let (due, next) = self.redials.due(now);
+        for key in due {
+            self.open_if_located(key, poller);
+        }
+        next
+    }
+}

@@ -1,0 +1,329 @@
+"""A cluster that forms and one that runs are attacked on all their ports: they form and run, descriptors and memory stay bounded,
+and the log has a line for each kind of nuisance and not for each packet."""
+
+import contextlib
+import os
+import pathlib
+import re
+import resource
+import select
+import socket
+import threading
+import time
+
+import pytest
+
+import attacks
+import wire
+from attacks import attack, connect, is_open, many_descriptors, silent
+from cluster import Cluster, Process
+from nodes import await_joined, listening_ports, node, said
+
+REFUSED_MAX = 8  # registrations that are refused, one by one
+KINDS_MAX = 16  # kinds of nuisance at one port
+MEMORY_MAX = 96 << 20  # what an attack may cost a process, in bytes: 1,024 connections with what they have sent, and sanity
+HIDDEN = re.compile("[\x00-\x09\x0b-\x1f\x7f\u200b-\u200f\u202a-\u202e\u2066-\u2069]")
+
+WORKER = """
+    c = join()
+    say(sum=c.world.allreduce([c.rank]))
+    hold("attacked")
+    for number in range(20):
+        assert c.world.allreduce([1]) == [3], number
+        group = c.world.split(0, c.rank)
+        assert group.allreduce([1]) == [3], number
+        group.free()
+    c.store_set(f"key {c.rank}", b"value")
+    c.world.barrier()
+    say(values=[c.store_get(f"key {rank}").decode() for rank in range(3)])
+    c.leave()
+"""
+
+
+def descriptors(process):
+    return len(os.listdir(f"/proc/{process.pid}/fd"))
+
+
+def peak_memory(process):
+    """The most that it has ever had resident, in bytes."""
+    status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+    return int(re.search(r"VmHWM:\s+(\d+) kB", status).group(1)) << 10
+
+
+def await_few_descriptors(process, most, timeout=40):
+    deadline = time.monotonic() + timeout
+    while descriptors(process) > most:
+        assert time.monotonic() < deadline, f"{process.name} still has {descriptors(process)} descriptors"
+        time.sleep(0.05)
+
+
+def ports_of(processes, timeout=30):
+    """The port of each, once it listens: a node does as soon as it has reached its scheduler."""
+    deadline = time.monotonic() + timeout
+    ports = []
+    for process in processes:
+        while not (found := listening_ports(process.pid)):
+            assert time.monotonic() < deadline, f"{process.name} does not listen"
+            time.sleep(0.01)
+        ports += found
+    return ports
+
+
+def nuisances(process):
+    return [line for line in process.stderr.splitlines() if "stranger" in line or " more " in line or "refused:" in line]
+
+
+def each_is_told_once(process):
+    """No kind of nuisance has more than its line and its count; each line names an address; nothing in it is hidden."""
+    lines = nuisances(process)
+    assert lines and len(lines) <= 2 * KINDS_MAX, f"{len(lines)} lines: {lines[:50]}"
+    assert all("127.0.0.1:" in line for line in lines), lines
+    refused = [line for line in lines if "refused:" in line]
+    assert len(refused) <= REFUSED_MAX, refused
+    lines = [line for line in lines if line not in refused]
+    kinds = [re.sub(r"127\.0\.0\.1:\d+|\d+|\".*\"", "_", line) for line in lines]
+    assert len(set(kinds)) == len(kinds), lines
+    assert not any(HIDDEN.search(line) for line in process.stderr.splitlines()), lines
+
+
+def recorded_registration():
+    """What a real worker says first, to a scheduler that only listens."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        env = {"MS_ROLE": "MS_WORKER", "MS_NODE_ID": "0", "MS_WORKER_NUM": "3", "MS_SCHED_HOST": "127.0.0.1"}
+        with Process(node(), {**env, "MS_SCHED_PORT": listener.getsockname()[1]}) as worker:
+            listener.settimeout(30)
+            connected, _ = listener.accept()
+            with connected:
+                connected.settimeout(30)
+                kind, payload = wire.Connection(connected).receive(30)
+            worker.kill()
+    assert kind == wire.REGISTER
+    return payload
+
+
+def replay(port, payload, times=20):
+    """A registration that was recorded: it is refused, in words."""
+    for _ in range(times):
+        with wire.connect(port) as newcomer:
+            newcomer.send(wire.REGISTER, payload)
+            kind, answer = newcomer.receive(timeout=attacks.SLACK_SECONDS)
+            assert kind == wire.REJECTED, kind
+            assert wire.rejected(answer)[0] == wire.ERR_REJECTED
+
+
+def under_the_id_of_a_live_node(port, times=20):
+    for number in range(times):
+        with wire.connect(port) as newcomer:
+            newcomer.send(wire.REGISTER, wire.register(node_id="1", workers=3, incarnation=number.to_bytes(16, "little")))
+            kind, answer = newcomer.receive(timeout=attacks.SLACK_SECONDS)
+            assert kind == wire.REJECTED and wire.rejected(answer)[0] == wire.ERR_REJECTED
+
+
+def registers_and_then_sends_nonsense(port):
+    """It takes a place while the cluster forms, and has none any more once it has said what no node says."""
+    with connect(port) as connected, contextlib.suppress(ConnectionError):
+        connected.sendall(wire.frame(wire.REGISTER, wire.register(node_id="2", workers=3, incarnation=b"nonsense".ljust(16))))
+        connected.sendall(wire.frame(wire.STORE_PIECE, bytes(60_000)) + b"nonsense" * 100)
+        while connected.recv(65536):
+            pass
+
+
+def test_a_cluster_that_forms_and_runs_is_attacked_and_does_both(tmp_path):
+    payload = recorded_registration()
+    with Cluster(node(WORKER), workers=3, started=2, env={"HOLD_FOLDER": tmp_path}) as cluster:
+        ports = [cluster.port, *ports_of(cluster.workers)]
+        processes = [cluster.scheduler, *cluster.workers]
+        cluster.scheduler.wait_for("listens at|forming since", timeout=30)
+        attack(ports)
+        under_the_id_of_a_live_node(cluster.port)
+        replay(cluster.port, payload)
+        registers_and_then_sends_nonsense(cluster.port)
+        cluster.start_worker()
+        await_joined(*cluster.workers)
+        for worker in cluster.workers:
+            worker.wait_for('"sum"', timeout=30)
+        before = {process.name: peak_memory(process) for process in processes}
+        attack([cluster.port, *ports_of(cluster.workers)])
+        replay(cluster.port, payload)
+        for process in processes:
+            await_few_descriptors(process, 64)
+            assert peak_memory(process) - before[process.name] < MEMORY_MAX, process.name
+        (tmp_path / "attacked").touch()
+        for worker in cluster.succeed(timeout=60):
+            assert said(worker)["sum"] == [3] and said(worker)["values"] == ["value"] * 3
+        for process in processes:
+            each_is_told_once(process)
+
+
+def limited(soft):
+    return f"""
+        import resource
+        resource.setrlimit(resource.RLIMIT_NOFILE, ({soft}, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    """
+
+
+def test_silent_strangers_leave_the_program_its_descriptors_and_its_groups(tmp_path):
+    """1,300 at a node whose limit is 1,024: the program opens files, and makes groups, while they are there."""
+    lines = limited(1024) + """
+        import os
+        c = join()
+        hold("full")
+        files = [os.open("/dev/null", os.O_RDONLY) for _ in range(100)]
+        group = c.world.split(0, c.rank)
+        say(opened=len(files), sum=group.allreduce([1]))
+        hold("seen")
+        c.leave()
+    """
+    with Cluster(node(lines), workers=2, env={"HOLD_FOLDER": tmp_path}) as cluster:
+        await_joined(*cluster.workers)
+        port, = listening_ports(cluster.workers[0].pid)
+        with silent(port, 1300) as those:
+            deadline = time.monotonic() + attacks.SLACK_SECONDS
+            while sum(map(is_open, those)) > 1000:  # until it has put out those that are too many
+                assert time.monotonic() < deadline, "they are all still there"
+                time.sleep(0.05)
+            (tmp_path / "full").touch()
+            for worker in cluster.workers:
+                worker.wait_for('"opened": 100', timeout=30)
+        (tmp_path / "seen").touch()
+        assert [said(worker)["sum"] for worker in cluster.succeed(timeout=30)] == [[2], [2]]
+
+
+@pytest.mark.parametrize("epoch", [1, 2])
+def test_hellos_that_have_closed_are_held_by_nobody(epoch, tmp_path):
+    """While it forms a node holds hellos, and those of a coming epoch while it runs; but not of those that have gone."""
+    lines = limited(1024) + """
+        c = join()
+        hold("gone")
+        say(sum=c.world.allreduce([1]))
+        c.leave()
+    """
+    with Cluster(node(lines), workers=2, started=epoch, env={"HOLD_FOLDER": tmp_path}) as cluster:
+        if epoch == 2:
+            await_joined(*cluster.workers)
+        port, = ports_of(cluster.workers[:1])
+        hello = wire.frame(wire.LINK_HELLO, wire.link_hello(epoch, 0, 0, 1, 0, bytes(16), b"a guess".ljust(16)))
+        for _ in range(1300):
+            with connect(port) as connected, contextlib.suppress(ConnectionError):
+                connected.sendall(hello)
+        await_few_descriptors(cluster.workers[0], 64)
+        if epoch == 1:
+            cluster.start_worker()
+        (tmp_path / "gone").touch()
+        assert [said(worker)["sum"] for worker in cluster.succeed(timeout=30)] == [[2], [2]]
+
+
+def test_a_scheduler_without_a_descriptor_puts_strangers_out_and_lets_nodes_in():
+    with Cluster(node(), workers=3, started=2) as cluster:
+        ports_of(cluster.workers)
+        deadline = time.monotonic() + 30
+        while descriptors(cluster.scheduler) < 6:  # until both nodes have reached it
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        most = descriptors(cluster.scheduler) + 20
+        resource.prlimit(cluster.scheduler.pid, resource.RLIMIT_NOFILE, (most, most))
+        with silent(cluster.port, 200):
+            cluster.start_worker()
+            await_joined(*cluster.workers)
+        cluster.succeed(timeout=30)
+        assert "panic" not in cluster.scheduler.stderr
+
+
+def test_a_program_that_lowers_its_limit_below_what_is_open_goes_on():
+    lines = """
+        import resource
+        c = join()
+        c.world.allreduce([1])
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+        for number in range(20):
+            if c.rank == number % 3:
+                time.sleep(0.01)  # so that the others sleep, and do not only poll
+            assert c.world.allreduce([1]) == [3]
+        say(done=True)
+        c.leave()
+    """
+    with Cluster(node(lines), workers=3) as cluster:
+        assert all(said(worker)["done"] for worker in cluster.succeed(timeout=60))
+
+
+def formed_of_a_cluster_of_one():
+    """The bytes of a Formed, as a real scheduler says it to a node of this test's own."""
+    with Cluster(node(), workers=1, started=0) as cluster, wire.connect(cluster.port) as own:
+        own.send(wire.REGISTER, wire.register(node_id="0"))
+        while True:
+            kind, payload = own.receive(timeout=30)
+            if kind == wire.FORMED:
+                return payload
+
+
+@pytest.mark.parametrize(("told", "workers"), [(2, 1), (1, 2**32 - 1)])
+def test_what_a_scheduler_says_of_the_cluster_is_held_against_the_nodes_own_settings(told, workers):
+    payload = bytearray(formed_of_a_cluster_of_one())
+    assert wire.formed(payload)["worker_num"] == 1
+    payload[48:52] = workers.to_bytes(4, "little")
+    assert wire.formed(payload)["worker_num"] == workers
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        env = {"MS_ROLE": "MS_WORKER", "MS_NODE_ID": "0", "MS_WORKER_NUM": told, "MS_SCHED_HOST": "127.0.0.1"}
+        with Process(node(), {**env, "MS_SCHED_PORT": listener.getsockname()[1]}) as worker:
+            listener.settimeout(30)
+            connected, _ = listener.accept()
+            with wire.Connection(connected) as scheduler:
+                assert scheduler.receive(30)[0] == wire.REGISTER
+                scheduler.send(wire.FORMED, bytes(payload))
+                assert worker.wait(timeout=30) == 1
+            words = said(worker)
+            assert words["error"] == "REJECTED", words
+            expected = f"the number of workers is {workers}, and this node was told {told} (MS_WORKER_NUM)"
+            assert expected in words["sentence"], words
+
+
+def keeps_coming(port, stop):
+    """Silent connections without end: 1,500 at a time, more than the scheduler holds of those that have not registered."""
+    while not stop.is_set():
+        with contextlib.suppress(OSError), silent(port, 1500):
+            pass
+
+
+def has_come(connected):
+    """Whether there is something to read."""
+    poll = select.poll()
+    poll.register(connected, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def register_by_hand(port, rank, workers):
+    own = wire.connect(port, timeout=attacks.SLACK_SECONDS)
+    payload = wire.register(node_id=str(rank), workers=workers, incarnation=rank.to_bytes(16, "little"))
+    with contextlib.suppress(ConnectionError):  # put out: it shows when it is to hear something
+        own.send(wire.REGISTER, payload)
+    return own
+
+
+def test_1024_nodes_of_one_address_form_while_strangers_keep_coming_from_there():
+    """A node that is put out among them registers again, as the library does."""
+    count = 1024
+    nodes = []
+    with Cluster(node(), workers=count, started=0, env={"MS_NODE_TIMEOUT": 100}) as cluster, many_descriptors():
+        stop = threading.Event()
+        flood = threading.Thread(target=keeps_coming, args=(cluster.port, stop))
+        flood.start()
+        try:
+            nodes += [register_by_hand(cluster.port, rank, count) for rank in range(count)]
+            waiting, deadline = set(range(count)), time.monotonic() + 120
+            while waiting:
+                assert time.monotonic() < deadline, f"{len(waiting)} nodes have not joined"
+                for rank in list(waiting):
+                    if not is_open(nodes[rank].socket):
+                        nodes[rank].socket.close()
+                        nodes[rank] = register_by_hand(cluster.port, rank, count)
+                    elif has_come(nodes[rank].socket):
+                        kind, payload = nodes[rank].receive(timeout=attacks.SLACK_SECONDS)
+                        assert kind == wire.FORMED, (rank, kind, payload[:100])
+                        assert wire.formed(payload)["rank"] == rank
+                        waiting.remove(rank)
+                time.sleep(0.02)  # the scheduler is to have the processor, too
+        finally:
+            stop.set()
+            flood.join()
+            for own in nodes:
+                own.socket.close()
