@@ -38,7 +38,7 @@ use crate::types::{GroupId, Incarnation, Time};
 use crate::wire::{Channel, Formed, LinkAccept, LinkHello, LinkKind, LinkReject, LinkRejectReason, LinkRevoke};
 use crate::wire::{Member, WireError};
 use std::collections::{HashSet, VecDeque};
-use std::io::{self, IoSlice};
+use std::io::IoSlice;
 use std::sync::Arc;
 
 /// The links of one node that are being made.
