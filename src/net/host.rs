@@ -58,6 +58,12 @@ pub fn cores() -> u32 {
     }
 }
 
+/// The user that this process acts as, by number.
+pub fn user() -> u32 {
+    // SAFETY: it takes nothing, and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
 /// In which namespaces this process sees the numbers of processes, and when they began; 0 where the kernel does not say.
 pub fn pid_namespace() -> u64 {
     namespace("pid") ^ namespace("time").rotate_left(32)
