@@ -395,9 +395,9 @@ pub static TABLE: [Setting; 43] = [
         Key::JobSecret,
         "job_secret",
         Kind::Secret { max_bytes: 1024 },
-        "A secret that keeps strangers off the job. Long and random: 32 bytes in hexadecimal, for instance.",
+        "A secret that keeps strangers off the job.",
     )
-    .more("All processes of the job share it. Each proves on each connection that it knows it. It is never sent.")
+    .more("Long and random: 32 bytes in hexadecimal, for instance. All processes of the job share it. Each proves on each connection that it knows it. It is never sent.")
     .agree()
     .secret(),
     Setting::new(Key::JobSecretFile, "job_secret_file", Kind::Path, "A file with that secret, in place of `job_secret`.")

@@ -42,9 +42,16 @@ fn another_job() {
          same everywhere"
     );
     let mut bench = Bench::new(ours());
-    bench.join(1, named(1, 4, "x"));
     bench.join(2, Register { job_id: Some("a".to_string()), ..named(2, 4, "y") });
-    assert!(bench.sent.is_empty(), "none given, or the same, is no disagreement");
+    assert!(bench.sent.is_empty(), "the same is no disagreement");
+    assert_eq!(
+        refusal(ours(), &[on_b(named(1, 4, "x"))]),
+        "node \"x\" on host b (pid 1001) names no job, this scheduler is of job \"a\": MUSTER_JOB_ID must be the same everywhere"
+    );
+    assert_eq!(
+        refusal(rules(4, 0), &[Register { job_id: Some("b".to_string()), ..on_b(named(1, 4, "x")) }]),
+        "node \"x\" on host b (pid 1001) belongs to job \"b\", this scheduler names none: MUSTER_JOB_ID must be the same everywhere"
+    );
 }
 
 /// A worker that a launcher started in this job.

@@ -70,9 +70,9 @@ fn returning(rank: u32, worker_num: u32) -> Register {
 #[test]
 fn a_cluster_that_forms_tells_who_has_come_and_who_is_missing() {
     let mut bench = Bench::new(Rules { job_id: Some("train".to_owned()), ..rules(3, 0) });
-    bench.join(1, named(1, 3, "2"));
+    bench.join(1, Register { job_id: Some("train".to_owned()), ..named(1, 3, "2") });
     bench.pass(SECOND);
-    bench.join(2, named(2, 3, "0"));
+    bench.join(2, Register { job_id: Some("train".to_owned()), ..named(2, 3, "0") });
     bench.pass(MS * 500);
     bench.lines.clear();
     let (job, nodes, groups) = asked(&mut bench);

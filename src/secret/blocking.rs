@@ -1,9 +1,9 @@
 //! The same for one that asks a scheduler something, and can wait for the answer: the command.
 
 use super::session::Session;
-use super::{read, JobSecret};
+use super::{kept, read, JobSecret};
 use crate::error::Result;
-use crate::net::{host, Side};
+use crate::net::{host, interface, Side};
 use crate::tls::blocking::{self as tls, Stream as Inner};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -31,11 +31,19 @@ impl Asker {
     /// Over this connection, which has not carried a byte yet. What is to be proved is proved with the first message.
     pub fn over(&self, connection: TcpStream) -> io::Result<Stream> {
         let inner = self.tls.over(connection)?;
-        let Some(secret) = &self.secret else { return Ok(Stream { inner, session: None }) };
+        let Some(secret) = self.secret.clone().or_else(|| left_by_a_run(inner.connection())) else {
+            return Ok(Stream { inner, session: None });
+        };
         let nonce = host::random_bytes().map_err(|error| io::Error::other(error.to_string()))?;
-        let session = Session::new(Arc::clone(secret), Side::Client, nonce);
+        let session = Session::new(secret, Side::Client, nonce);
         Ok(Stream { inner, session: Some(Box::new(session)) })
     }
+}
+
+/// The secret of the run of this user's whose scheduler this connection is to.
+fn left_by_a_run(connection: &TcpStream) -> Option<Arc<JobSecret>> {
+    let scheduler = connection.peer_addr().ok().filter(|address| interface::is_local(*address))?;
+    kept::of_port(scheduler.port()).map(|text| Arc::new(JobSecret::new(text.as_bytes())))
 }
 
 fn unusable(why: String) -> io::Error {

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`session`] | what two ends say to each other before they believe the other's first message |
 //! | [`link`] | a transport that does that, around any other |
+//! | [`kept`] | where `muster run` leaves the secret that it has made |
 //! | [`blocking`] | the same for the command, which asks and waits |
 //!
 //! Invariants: with a secret no connection is ever made without its proof, on both planes; the secret is in no message and in no log.
@@ -13,17 +14,19 @@
 //! has its bytes.
 
 pub mod blocking;
+pub mod kept;
 pub mod link;
 pub mod session;
 
-use crate::config::{Lock, Settings};
+use crate::config::{Assignment, Lock, Settings};
 use crate::error::Result;
-use crate::net::{host, Side, TcpTransport, Transport, Wrap};
+use crate::net::{host, interface, Side, TcpTransport, Transport, Wrap};
 use crate::tls;
 use crate::types::{Epoch, Incarnation, JobInstance, Secret, Token};
 use link::ProvedTransport;
 use ring::hmac;
 use session::Session;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// The secret of a job.
@@ -71,7 +74,10 @@ pub struct Guard {
 /// Reads what the settings name. Everything that is wrong with it is an error now, and not at the first connection.
 pub fn open(settings: &Settings) -> Result<Guard> {
     let tls = tls::open(settings.tls.as_ref())?;
-    let secret = read(&settings.job_secret)?;
+    let secret = match read(&settings.job_secret)? {
+        None => left_by_a_run(settings).map(|text| Arc::new(JobSecret::new(text.as_bytes()))),
+        given => given,
+    };
     let wrap = secret.as_ref().map_or_else(|| Arc::clone(&tls.wrap), |secret| around(&tls.wrap, secret));
     Ok(Guard { wrap, secret, warnings: tls.warnings })
 }
@@ -80,6 +86,20 @@ pub fn open(settings: &Settings) -> Result<Guard> {
 fn read(lock: &Lock) -> Result<Option<Arc<JobSecret>>> {
     let password = tls::password(lock)?;
     Ok(password.map(|password| Arc::new(JobSecret::new(password.reveal().as_bytes()))))
+}
+
+/// The secret of the run to which a process belongs that was started beside it.
+fn left_by_a_run(settings: &Settings) -> Option<String> {
+    let directory = settings.recovery_path.as_deref().filter(|_| settings.enable_recovery);
+    let of_recovery = directory.and_then(kept::of_recovery);
+    of_recovery.or_else(|| match &settings.assignment {
+        Assignment::Node { host, ports, hosts_scheduler: false, .. } => {
+            let host = if host == "localhost" { "127.0.0.1" } else { host };
+            let address = SocketAddr::new(host.parse().ok()?, *ports.first()?);
+            kept::of_port(address.port()).filter(|_| interface::is_local(address))
+        }
+        _ => None,
+    })
 }
 
 /// A wrap with the proof in it.

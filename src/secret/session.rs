@@ -166,7 +166,7 @@ impl Session {
         let (kind, payload, length) = match peek_frame(&self.inbound, payload_max) {
             Ok(None) => return Ok(false),
             Ok(Some((frame, length))) => (frame.header.kind, frame.payload.into_owned(), length),
-            Err(_) if !self.inbound.starts_with(&MAGIC.to_le_bytes()) => {
+            Err(_) if self.incoming != Incoming::First && !self.inbound.starts_with(&MAGIC.to_le_bytes()) => {
                 self.open_with(Vec::new());
                 return Ok(false);
             }

@@ -9,6 +9,7 @@
 //! | [`master`] | whether the scheduler belongs here, and its listener |
 //! | [`hccl`] | what the environment says for HCCL |
 //! | [`recovery`] | whether lost processes may return |
+//! | [`secret`] | the run's secret, where nobody has set one |
 //! | [`thresholds`] | whether the scheduler can read them |
 //! | [`folder`] | to which run the logs of a folder belong |
 //! | [`children`] | environment, logs and start of each child |
@@ -43,6 +44,7 @@ mod program;
 mod question;
 mod recovery;
 mod restart_check;
+mod secret;
 mod stop;
 mod summary;
 mod supervise;
@@ -114,6 +116,9 @@ fn launch(options: &RunOptions, voice: &Voice) -> Result<i32, Refusal> {
         .mode(0o755) // whatever the umask
         .create(&options.log_dir)
         .map_err(|error| failed(format!("--log_dir is {:?}, which can't be made: {error}", options.log_dir)))?;
+    let recovery = recovery::directory();
+    let secret = secret::RunSecret::make(options, recovery.as_deref().filter(|_| listener.is_some()));
+    let mut secret = secret.map_err(|error| failed(format!("can't make the run's secret: {error}")))?;
     let signals = Signals::begin().map_err(|error| failed(format!("can't receive signals: {error}")))?;
     if options.join {
         sys::adopt_orphans();
@@ -125,6 +130,11 @@ fn launch(options: &RunOptions, voice: &Voice) -> Result<i32, Refusal> {
         let code = if error.kind() == io::ErrorKind::NotFound { code::NOT_FOUND } else { code::FAILED };
         Refusal::new(code, error.to_string())
     })?;
+    if let Some(secret) = &mut secret {
+        let scheduler = children.iter().find(|child| child.part == Part::Scheduler);
+        let lives_as_long = scheduler.filter(|_| !options.join).map_or_else(std::process::id, |child| child.pid as u32);
+        secret.show(port, lives_as_long, voice);
+    }
     announce(options, &children, port, voice);
     if options.max_restarts == 0 {
         // The scheduler has it now, and alone: when it dies its port must be closed.

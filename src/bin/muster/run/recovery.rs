@@ -2,8 +2,9 @@
 
 use super::hccl;
 use super::parse::RunOptions;
-use muster::config::{Config, Key};
+use muster::config::{Config, Key, Settings};
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 /// What is wrong with the environment's recovery, or with restarts without it.
 pub fn check(options: &RunOptions) -> Result<(), String> {
@@ -31,8 +32,19 @@ fn check_with(options: &RunOptions, variables: Vec<(OsString, OsString)>, rank_t
     Ok(())
 }
 
-/// Whether recovery is on. Only its own two settings are looked at: the others are their readers' to judge.
-fn is_on(mut variables: Vec<(OsString, OsString)>) -> Result<bool, String> {
+/// The recovery directory, where recovery is on.
+pub fn directory() -> Option<PathBuf> {
+    let settings = settings(std::env::vars_os().collect()).ok()?;
+    settings.recovery_path.filter(|_| settings.enable_recovery)
+}
+
+/// Whether recovery is on.
+fn is_on(variables: Vec<(OsString, OsString)>) -> Result<bool, String> {
+    settings(variables).map(|settings| settings.enable_recovery)
+}
+
+/// What the environment says of it. Only its own two settings are looked at: the others are their readers' to judge.
+fn settings(mut variables: Vec<(OsString, OsString)>) -> Result<Settings, String> {
     let keys = [Key::EnableRecovery, Key::RecoveryPath].map(Key::setting);
     variables.retain(|(name, _)| {
         keys.iter().any(|one| one.ms.iter().any(|other| name == other) || name == one.variable().as_str())
@@ -45,7 +57,7 @@ fn is_on(mut variables: Vec<(OsString, OsString)>) -> Result<bool, String> {
     {
         config.set(name, value).map_err(|error| error.message().to_owned())?;
     }
-    config.settings().map(|settings| settings.enable_recovery).map_err(|error| error.message().to_owned())
+    config.settings().map_err(|error| error.message().to_owned())
 }
 
 #[cfg(test)]

@@ -1,0 +1,92 @@
+//! The secret of a run: made here where all that it starts is on this host and nobody has set one, so that other users of the host
+//! cannot pass for one of its processes.
+//!
+//! It reaches the children, and what this process asks the scheduler, by the environment only. Other processes of the same user find it in
+//! a file (`muster::secret::kept`).
+
+use super::parse::RunOptions;
+use crate::voice::Voice;
+use muster::net::host;
+use muster::secret::kept;
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+const VARIABLE: &str = "MUSTER_JOB_SECRET";
+const VARIABLE_OF_FILE: &str = "MUSTER_JOB_SECRET_FILE";
+
+/// The file of a run that lives. It is removed with this.
+pub struct RunSecret {
+    secret: String,
+    file: Option<PathBuf>,
+}
+
+impl RunSecret {
+    /// Makes a secret, or takes that of the job that goes on, and sets it in the environment; none where the user has set one, or none
+    /// (`MUSTER_JOB_SECRET=`), or where other hosts take part.
+    pub fn make(options: &RunOptions, recovery: Option<&Path>) -> io::Result<Option<RunSecret>> {
+        let is_set = |name| std::env::var_os(name).is_some();
+        if !options.all_here() || is_set(VARIABLE) || is_set(VARIABLE_OF_FILE) {
+            return Ok(None);
+        }
+        let secret = match recovery.and_then(kept::of_recovery) {
+            Some(secret) => secret,
+            None => draw()?,
+        };
+        if let Some(directory) = recovery {
+            fs::create_dir_all(directory)?;
+            put(&kept::file_of_recovery(directory), &format!("{secret}\n"))?;
+        }
+        std::env::set_var(VARIABLE, OsString::from(&secret));
+        Ok(Some(RunSecret { secret, file: None }))
+    }
+
+    /// Other processes find it from now on, as long as this one lives: the launcher, or its scheduler.
+    pub fn show(&mut self, port: u16, pid: u32, voice: &Voice) {
+        let file = kept::file_of_port(port);
+        match own_folder(&kept::folder()).and_then(|()| put(&file, &kept::text(&self.secret, pid))) {
+            Ok(()) => self.file = Some(file).filter(|_| pid == std::process::id()),
+            Err(error) => voice.say(format!(
+                "muster: the run's secret can't be kept in {}, so that muster status does not find it: {error}\n",
+                file.display()
+            )),
+        }
+    }
+}
+
+impl Drop for RunSecret {
+    fn drop(&mut self) {
+        if let Some(file) = &self.file {
+            let _ = fs::remove_file(file); // else it says of a process that has ended
+        }
+    }
+}
+
+/// 256 bits, in hexadecimal.
+fn draw() -> io::Result<String> {
+    let bytes: [u8; 32] = host::random_bytes().map_err(|error| io::Error::other(error.message().to_owned()))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// A folder of this user's alone.
+fn own_folder(folder: &Path) -> io::Result<()> {
+    match DirBuilder::new().mode(0o700).create(folder) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        made => made?,
+    }
+    let metadata = fs::symlink_metadata(folder)?;
+    match metadata.is_dir() && metadata.uid() == host::user() && metadata.mode() & 0o077 == 0 {
+        true => Ok(()),
+        false => Err(io::Error::other("its folder belongs to another user, or others may use it: expected mode 700")),
+    }
+}
+
+/// Puts a file of this user's alone in the place of what was there.
+fn put(path: &Path, text: &str) -> io::Result<()> {
+    let new = path.with_extension(format!("new-{}", std::process::id()));
+    let _ = fs::remove_file(&new); // of a process that had this number
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).and_then(|()| fs::rename(&new, path))
+}

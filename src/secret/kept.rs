@@ -1,0 +1,66 @@
+//! The secret that `muster run` has made for its job, where other processes of the same user find it: in the recovery directory, if the
+//! job has one, and in a folder of the user's, by the scheduler's port, as long as the run lives.
+//!
+//! Invariant: nothing is believed that another user of this host could have put there. Deliberately absent: writing it, which is the
+//! launcher's matter.
+
+use crate::net::{file, host};
+use std::fs::{self, Metadata};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// The file's name in a recovery directory.
+const IN_RECOVERY: &str = "job-secret";
+/// The longest such file.
+const MAX_BYTES: u64 = 4096;
+
+/// The folder of this user's, in which runs keep their secrets: below `$XDG_RUNTIME_DIR`, or else in /tmp.
+pub fn folder() -> PathBuf {
+    match std::env::var_os("XDG_RUNTIME_DIR").filter(|path| Path::new(path).is_absolute()) {
+        Some(path) => PathBuf::from(path).join("muster"),
+        None => PathBuf::from(format!("/tmp/muster-{}", host::user())),
+    }
+}
+
+/// The file of the run whose scheduler has this port, in that folder.
+pub fn file_of_port(port: u16) -> PathBuf {
+    folder().join(format!("secret-{port}"))
+}
+
+/// The file in a recovery directory.
+pub fn file_of_recovery(directory: &Path) -> PathBuf {
+    directory.join(IN_RECOVERY)
+}
+
+/// What a file of a run's says: its secret, and by which process one sees that the run lives.
+pub fn text(secret: &str, pid: u32) -> String {
+    format!("{secret}\n{pid} {}\n", host::start_ticks(pid))
+}
+
+/// Whether this belongs to this user alone.
+fn is_own(metadata: &Metadata) -> bool {
+    metadata.uid() == host::user() && metadata.mode() & 0o077 == 0
+}
+
+/// The secret of the live run of this user's whose scheduler has this port, if there is one.
+pub fn of_port(port: u16) -> Option<String> {
+    let is_right = fs::symlink_metadata(folder()).is_ok_and(|metadata| metadata.is_dir() && is_own(&metadata));
+    let (secret, process) = read(&file_of_port(port)).filter(|_| is_right)?;
+    let (pid, ticks) = process.split_once(' ')?;
+    let runs = host::alive(pid.parse().ok()?, ticks.trim().parse().ok()?) == host::Liveness::Alive;
+    runs.then_some(secret)
+}
+
+/// The secret of the job whose recovery directory this is, if a run has made one.
+pub fn of_recovery(directory: &Path) -> Option<String> {
+    read(&file_of_recovery(directory)).map(|(secret, _)| secret)
+}
+
+/// The first line of a file of this user's alone, and the second.
+fn read(path: &Path) -> Option<(String, String)> {
+    fs::symlink_metadata(path).ok().filter(|metadata| metadata.is_file() && is_own(metadata))?;
+    let text = String::from_utf8(file::read_private(path, MAX_BYTES).ok()?).ok()?;
+    let mut lines = text.lines();
+    let secret = lines.next().filter(|secret| !secret.is_empty())?.to_owned();
+    Some((secret, lines.next().unwrap_or_default().to_owned()))
+}
