@@ -159,7 +159,8 @@ fn own_address(entry: &libc::ifaddrs) -> Option<OwnAddress> {
     // SAFETY: it is not null, and the C library ends names with a zero byte.
     let interface = unsafe { CStr::from_ptr(entry.ifa_name) }.to_string_lossy().into_owned();
     let has = |flag: libc::c_int| entry.ifa_flags & flag as u32 != 0;
-    let (is_up, is_loopback) = (has(libc::IFF_UP) && has(libc::IFF_RUNNING), has(libc::IFF_LOOPBACK));
+    // IFF_RUNNING would come up to a second later.
+    let (is_up, is_loopback) = (has(libc::IFF_UP) && has(libc::IFF_LOWER_UP), has(libc::IFF_LOOPBACK));
     Some(OwnAddress { interface, address, is_up, is_loopback })
 }
 

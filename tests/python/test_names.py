@@ -106,7 +106,7 @@ def test_a_name_that_never_comes_is_told_when_the_time_is_up(named, tmp_path):
     with named.server(), worker(named, 0, env) as process:
         assert process.wait(LIMIT) == 1, process.describe()
         words = said(process)
-        assert words["error"] == "TIMEOUT" and words["seconds"] >= 3, words
+        assert words["error"] == "UNREACHABLE" and words["seconds"] >= 3, words
         assert f'cannot resolve host "{NAME}"' in words["sentence"] and "MS_SCHED_HOST" in words["sentence"], words
 
 
@@ -121,7 +121,7 @@ def test_a_name_server_that_does_not_answer_holds_nothing_up_but_the_attempt(nam
         with worker(named, 0, env) as process:
             assert process.wait(LIMIT) == 1, process.describe()
             words = said(process)
-        assert words["error"] == "TIMEOUT" and words["seconds"] < 30, words
+        assert words["error"] == "UNREACHABLE" and words["seconds"] < 30, words
         assert f'cannot resolve host "{NAME}": no answer from the name service in time' in words["sentence"], words
 
 

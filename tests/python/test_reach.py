@@ -24,7 +24,7 @@ LINES = """
 @contextlib.contextmanager
 def job(hosts, sched_host, workers, lines=LINES, **scheduler_settings):
     """A scheduler on the first host, and a worker on each host with these settings; what a host has by default is beaten."""
-    settings = {"MS_SCHED_HOST": sched_host, "MS_SCHED_PORT": PORT, "MS_WORKER_NUM": len(workers)}
+    settings = {"MS_SCHED_HOST": sched_host, "MS_SCHED_PORT": PORT, "MS_WORKER_NUM": max(1, len(workers))}
     with contextlib.ExitStack() as stack:
         def start(host, program, name, own):
             env = {**settings, "MUSTER_HOST_ID": f"host {host}", **own}
