@@ -69,7 +69,7 @@ impl Connections {
         Connections {
             open: HashMap::new(),
             unregistered: VecDeque::new(),
-            crowd: Crowd::new(),
+            crowd: Crowd::default(),
             unregistered_max: worker_num as usize + server_num as usize + UNREGISTERED_SPARE,
             readers: 0,
         }

@@ -7,7 +7,7 @@ use super::rounds::{Collective, Frame, What};
 use super::world::World;
 use crate::agent;
 use crate::error::{Error, Failure, Status};
-use crate::types::{Epoch, Secret};
+use crate::types::{Epoch, Role, Secret};
 use crate::wire::{AbsenceState, Blob, Members, Message, Record};
 use std::sync::Arc;
 use std::time::Duration;
@@ -184,7 +184,11 @@ pub(super) fn tampered(world: &World, to: Option<usize>, mut message: Message) -
             Arc::make_mut(&mut members[1]).rank = members[0].rank;
             formed.members = Members::new(members);
         }
-        (Sabotage::TwoLives, Message::Formed(formed)) if formed.epoch.0 > 1 => formed.index = 0,
+        (Sabotage::TwoLives, Message::Formed(formed)) if formed.epoch.0 > 1 => {
+            if to.is_some_and(|node| believes_any_rank(world, node)) {
+                (formed.index, formed.rank) = (0, 0);
+            }
+        }
         (Sabotage::OtherEpoch, Message::Formed(formed)) if one => formed.secret.0[0] ^= 1,
         (Sabotage::SameSecret, Message::Formed(formed)) => formed.secret = Secret([7; 32]),
         (Sabotage::TwinToo, Message::Rejected(_) | Message::NotYet(_)) => {
@@ -365,6 +369,12 @@ pub(super) fn misjudged(world: &World, result: Result<(), Error>) -> Result<(), 
 }
 
 /// Plays stories of a kind until one is found wrong: how, where it is not in these words.
+/// Whether a node does not know better itself which rank of the workers it has.
+fn believes_any_rank(world: &World, node: usize) -> bool {
+    let plan = &world.plan.nodes[world.processes[node].slot];
+    plan.role == Role::Worker && plan.rank.is_none()
+}
+
 fn noticed_otherwise(sabotage: Sabotage, stories: fn(&Plan) -> bool, words: &str) -> Option<String> {
     for plan in (0..1000).map(Plan::of).filter(stories) {
         let mut world = World::new(plan, false);

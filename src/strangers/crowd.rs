@@ -29,12 +29,14 @@ struct One<A> {
     has_spoken: bool,
 }
 
-impl<I: Copy + Eq + Hash + Debug, A: Clone + Ord + Debug> Crowd<I, A> {
-    /// Nobody.
-    pub fn new() -> Crowd<I, A> {
-        Crowd { all: HashMap::new(), next: 0, silent: Hosts::new(), spoken: Hosts::new() }
+/// Nobody.
+impl<I, A> Default for Crowd<I, A> {
+    fn default() -> Crowd<I, A> {
+        Crowd { all: HashMap::new(), next: 0, silent: Hosts::default(), spoken: Hosts::default() }
     }
+}
 
+impl<I: Copy + Eq + Hash + Debug, A: Clone + Ord + Debug> Crowd<I, A> {
     /// One comes. It has said nothing yet.
     pub fn enter(&mut self, id: I, from: A) {
         self.leave(id);
@@ -88,11 +90,13 @@ struct Hosts<I, A> {
     ranked: BTreeSet<(usize, Reverse<u64>, A)>,
 }
 
-impl<I: Copy, A: Clone + Ord> Hosts<I, A> {
-    fn new() -> Hosts<I, A> {
+impl<I, A> Default for Hosts<I, A> {
+    fn default() -> Hosts<I, A> {
         Hosts { of: BTreeMap::new(), ranked: BTreeSet::new() }
     }
+}
 
+impl<I: Copy, A: Clone + Ord> Hosts<I, A> {
     fn add(&mut self, from: A, number: u64, id: I) {
         self.change(from, |here| _ = here.insert(number, id));
     }
@@ -124,7 +128,7 @@ mod tests {
     use super::*;
 
     fn crowd(those: &[(u32, &'static str)]) -> Crowd<u32, &'static str> {
-        let mut crowd = Crowd::new();
+        let mut crowd = Crowd::default();
         those.iter().for_each(|(id, from)| crowd.enter(*id, *from));
         crowd
     }
@@ -164,7 +168,7 @@ mod tests {
 
     #[test]
     fn a_flood_takes_places_from_itself() {
-        let mut here = Crowd::new();
+        let mut here = Crowd::default();
         for id in 0..2000u32 {
             here.enter(id, if id % 20 == 7 { "honest" } else { "flood" });
             if here.len() > 500 {

@@ -37,7 +37,7 @@ pub(crate) struct Connections {
 impl Connections {
     /// None yet.
     pub fn new(wrap: Wrap) -> Connections {
-        let (dials, handshakes, crowd) = (HashMap::new(), HashMap::new(), Crowd::new());
+        let (dials, handshakes, crowd) = (HashMap::new(), HashMap::new(), Crowd::default());
         Connections { wrap, dials, handshakes, crowd, next_token: FIRST_TOKEN }
     }
 
