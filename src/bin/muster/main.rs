@@ -1,7 +1,8 @@
 //! The command `muster`.
 //!
 //! What it owns: the command line, and what `muster run` starts. [`run`] is the launcher, [`scheduler`] the scheduler as
-//! a process of its own, [`status`] asks one, [`certs`] makes certificates. Everything about clusters is the library's; nothing here knows a frame or a rank rule.
+//! a process of its own, [`status`] asks one, [`certs`] makes certificates. Everything about clusters is the library's; nothing here knows a frame
+//! or a rank rule.
 //! Called by the name `msrun` it is `muster run`.
 
 #![warn(unsafe_op_in_unsafe_fn)]

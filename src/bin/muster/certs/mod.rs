@@ -31,7 +31,7 @@ use crate::cli::help;
 use crate::cli::table::Command;
 use crate::cli::words::{read, Asked, Words};
 use crate::code;
-use muster::config::{Config, Key};
+use muster::config::{Config, Key, Setting};
 use std::ffi::OsString;
 use std::io::Write;
 
@@ -147,11 +147,16 @@ fn show(words: &Words) -> Result<String, Refused> {
 fn check(words: &Words) -> Result<String, Refused> {
     let path = options::path(words, "FILE").map_err(Refused::Usage)?;
     let path = path.to_str().ok_or_else(|| Refused::Usage(format!("{path:?} is not valid UTF-8")))?;
+    let is_other = |name: &OsString| {
+        let setting = name.to_str().and_then(Setting::of_variable);
+        setting.is_none_or(|setting| !matches!(setting.key, Key::EnableSsl | Key::ConfigFilePath))
+    };
     let judged = || -> muster::error::Result<Vec<String>> {
         let mut config = Config::new();
-        config.load_env(std::env::vars_os());
-        config.set(Key::EnableSsl.setting().name, "1")?;
-        config.set(Key::ConfigFilePath.setting().name, path)?;
+        config.load_env(std::env::vars_os().filter(|(name, _)| is_other(name)));
+        // By the environment, too: so the sentences are a node's, to the letter.
+        let own = [("MUSTER_ENABLE_SSL", "1"), ("MUSTER_CONFIG_FILE_PATH", path)];
+        config.load_env(own.map(|(name, value)| (name.into(), value.into())));
         Ok(muster::tls::open(config.tls_settings()?.as_ref())?.warnings)
     };
     let warnings = judged().map_err(|error| Refused::Failed(error.to_string()))?;
