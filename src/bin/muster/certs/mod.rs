@@ -153,10 +153,10 @@ fn check(words: &Words) -> Result<String, Refused> {
     };
     let judged = || -> muster::error::Result<Vec<String>> {
         let mut config = Config::new();
-        config.load_env(std::env::vars_os().filter(|(name, _)| is_other(name)));
-        // By the environment, too: so the sentences are a node's, to the letter.
+        // As if by the environment, too: so the sentences are a node's, to the letter.
         let own = [("MUSTER_ENABLE_SSL", "1"), ("MUSTER_CONFIG_FILE_PATH", path)];
-        config.load_env(own.map(|(name, value)| (name.into(), value.into())));
+        let own = own.map(|(name, value)| (OsString::from(name), OsString::from(value)));
+        config.load_env(std::env::vars_os().filter(|(name, _)| is_other(name)).chain(own));
         Ok(muster::tls::open(config.tls_settings()?.as_ref())?.warnings)
     };
     let warnings = judged().map_err(|error| Refused::Failed(error.to_string()))?;
