@@ -11,7 +11,7 @@ fn a_ca_is_known_again_by_its_certificate_and_key() {
     let again = Authority::of(ca.certificate.clone(), &key(&pkcs8)).unwrap();
     assert_eq!(again.until(), ca.until());
     let (other, other_key) = Authority::new(10).unwrap();
-    let wrong = |certificate, key| Authority::of(certificate, key).err().unwrap();
+    let wrong = |certificate, key: &PrivateKeyDer<'_>| Authority::of(certificate, key).err().unwrap();
     assert_eq!(wrong(ca.certificate.clone(), &key(&other_key)), "has a key that does not belong to its certificate");
     let node = other.certify("node", None, 5).unwrap();
     let why = wrong(node.certificate, &key(&node.key));
