@@ -118,6 +118,18 @@ def test_a_revoked_node_is_refused_by_others_and_by_itself_until_it_is_renewed(t
         assert said(cluster.succeed(timeout=LIMIT)[0])["sum"] == [1]
 
 
+def test_renewing_keeps_the_password_that_lies_beside_a_file(tmp_path):
+    certs("new", tmp_path, "--format", "p12")
+    folder = tmp_path / "node"
+    another = {"MUSTER_CLIENT_PASSWORD": "hunter2", "MUSTER_SERVER_PASSWORD": "hunter2"}
+    before = (folder / "node.p12").read_bytes()
+    certs("node", tmp_path, "--name", "node", "--renew", env=another)
+    assert (folder / "node.p12").read_bytes() != before
+    opens("pkcs12", "-in", folder / "node.p12", "-passin", f"file:{folder / 'password'}", "-noout")
+    words = ("--name", "node", "--renew", "--password_file", folder / "password")
+    assert "expected --renew without --password_file" in fails("node", tmp_path, *words)
+
+
 def test_show_says_what_a_file_holds(tmp_path):
     certs("new", tmp_path, "--node_id", "rank 3", "--days", "30")
     shown = certs("show", tmp_path / "rank%203" / "node.pem")

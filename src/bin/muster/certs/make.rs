@@ -159,8 +159,12 @@ fn renew(what: &Make, target: &Target, authority: &Authority, given: Option<&Pas
     match form {
         Form::Pem => folder::replace(&path.join(PEM), &both(&issued)?)?,
         Form::Pkcs12 => {
+            // The password that lies beside the file stays the one that opens it.
             let own = path.join(PASSWORD);
-            let password = match given {
+            if folder::is_there(&own) && what.password_file.is_some() {
+                return Err(format!("{own:?} has the password of {P12}: expected --renew without --password_file"));
+            }
+            let password = match given.filter(|_| !folder::is_there(&own)) {
                 Some(password) => password.clone(),
                 None => {
                     let found = passwords::given(own.to_str(), []).and_then(passwords::one_of)?;
