@@ -51,10 +51,13 @@ const SERIAL_BYTES: usize = 16;
 /// What could be made; or why not, in a sentence.
 pub type Made<T> = Result<T, String>;
 
-/// A certificate, and its key in PKCS#8.
+/// A private key in PKCS#8; wiped when it is dropped.
+pub type Pkcs8 = Zeroizing<Vec<u8>>;
+
+/// A certificate, and its key.
 pub struct Issued {
     pub certificate: Certificate,
-    pub key: Zeroizing<Vec<u8>>,
+    pub key: Pkcs8,
 }
 
 /// A certificate of a CA, and the key with which it signs.
@@ -65,7 +68,7 @@ pub struct Authority {
 
 impl Authority {
     /// A new one that signs itself, with its key.
-    pub fn new(days: u32) -> Made<(Authority, Zeroizing<Vec<u8>>)> {
+    pub fn new(days: u32) -> Made<(Authority, Pkcs8)> {
         let (key, pkcs8) = generate()?;
         // Two CAs of one name are hard to tell apart: not even what is wrong with a certificate can be said.
         let subject = name(&format!("muster CA {}", hex(&random::<4>()?)))?;
@@ -221,7 +224,7 @@ pub fn public_key(key: &dyn SigningKey) -> Made<SubjectPublicKeyInfoOwned> {
 }
 
 /// A new key, ECDSA P-256, and the same in PKCS#8.
-fn generate() -> Made<(Arc<dyn SigningKey>, Zeroizing<Vec<u8>>)> {
+fn generate() -> Made<(Arc<dyn SigningKey>, Pkcs8)> {
     let pkcs8 = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &SystemRandom::new());
     let pkcs8 = Zeroizing::new(pkcs8.map_err(|_| NO_RANDOMNESS)?.as_ref().to_vec());
     let key = PrivateKeyDer::try_from(&pkcs8[..]).map_err(str::to_owned)?;

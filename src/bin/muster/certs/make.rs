@@ -226,8 +226,7 @@ pub fn revoke(what: &Revoke, given: &[Given]) -> Result<String, String> {
     let bytes = list_of(&place, &authority)?;
     let before = contents::of(&bytes, &[]).map_err(|why| format!("{:?} {why}", place.join(LIST)))?;
     let before = before.lists.into_iter().next().ok_or_else(|| format!("{:?} has no list", place.join(LIST)))?;
-    let last = before.tbs_cert_list.crl_extensions.iter().flatten();
-    let last = last.filter_map(|extension| number(extension)).next().unwrap_or(0);
+    let last = before.tbs_cert_list.crl_extensions.iter().flatten().find_map(number).unwrap_or(0);
     let mut revoked = before.tbs_cert_list.revoked_certificates.unwrap_or_default();
     let mut said = String::new();
     for (certificate, whose) in asked_for(what, &authority, given)? {
