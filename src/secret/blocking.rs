@@ -102,7 +102,10 @@ impl Read for Stream {
             if session.is_refused() {
                 return Ok(0);
             }
-            Stream::pull(&mut self.inner, session)?;
+            Stream::settle(&mut self.inner, session)?; // what was written may wait still
+            if session.readable.is_empty() && !session.reads_freely() && !session.is_refused() {
+                Stream::pull(&mut self.inner, session)?;
+            }
         }
     }
 }

@@ -31,7 +31,6 @@ mod trust;
 use crate::config::TlsSettings;
 use crate::error::Result;
 use crate::net::{unwrapped, Side, TcpTransport, Transport, Wrap};
-pub(crate) use credentials::password;
 use credentials::Credentials;
 pub use credentials::{encrypted_key, is_pem, password};
 use link::TlsTransport;

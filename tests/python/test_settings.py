@@ -101,13 +101,6 @@ def test_a_node_binds_and_tells_the_address_that_it_was_given():
 
 
 @pytest.mark.parametrize("role", ["MS_SCHED", "MS_WORKER"])
-def test_what_this_version_cannot_do_is_refused_and_not_ignored(role):
-    env = {**WORKER, "MS_ROLE": role, "MUSTER_JOB_SECRET": "hush"}
-    sentence = alone_fails_at_once(env, "UNSUPPORTED", "MUSTER_JOB_SECRET", "not support")
-    assert "hush" not in sentence
-
-
-@pytest.mark.parametrize("role", ["MS_SCHED", "MS_WORKER"])
 def test_recovery_needs_a_path(role):
     sentence = alone_fails_at_once({**WORKER, "MS_ROLE": role, "MS_ENABLE_RECOVERY": "1"}, "CONFIG", "MS_ENABLE_RECOVERY")
     assert "MS_RECOVERY_PATH" in sentence and "directory" in sentence
@@ -116,10 +109,6 @@ def test_recovery_needs_a_path(role):
 def test_what_this_version_cannot_do_may_be_turned_off():
     with Process(node(), {"MS_ENABLE_RECOVERY": "0", "MUSTER_ENABLE_SSL": "0"}) as alone:
         assert alone.wait(timeout=30) == 0 and alone.stderr == ""
-
-
-def test_what_is_set_in_code_is_refused_under_that_name():
-    alone_fails_at_once({}, "UNSUPPORTED", "job_secret", "not support", lines='join({"job_secret": "hush"})')
 
 
 def test_an_unknown_name_is_a_warning_in_the_environment_and_an_error_in_code():
