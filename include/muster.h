@@ -582,8 +582,9 @@ muster_status_t muster_scheduler_start(const muster_config_t *config,
                                        muster_scheduler_t **out);
 
 /**
- * Where the scheduler listens, as "host:port" with a numeric host. Copied to `buf`, its length with the zero byte to
- * `needed` (may be NULL). MUSTER_ERR_LIMIT if `cap` is too small.
+ * Where the scheduler listens, as "host:port" with a numeric host: "0.0.0.0:port" where it listens at every address
+ * (`sched_bind`). Copied to `buf`, its length with the zero byte to `needed` (may be NULL). MUSTER_ERR_LIMIT if `cap`
+ * is too small.
  *
  * Requires:
  * `scheduler` must be NULL or a live scheduler, `buf` writable for `cap` bytes or NULL, `needed` writable or NULL.

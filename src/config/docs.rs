@@ -68,6 +68,20 @@ Values:
 - *Text*: printable, without a blank at its beginning or end. The table says how long it may be.
 ";
 
+/// The kinds of which the table says too little.
+const KINDS: [Kind; 10] = [
+    Kind::Role,
+    Kind::Host,
+    Kind::Port,
+    Kind::Path,
+    Kind::Addresses,
+    Kind::Binds,
+    Kind::Endpoints,
+    Kind::Ports,
+    Kind::Interfaces,
+    Kind::Level,
+];
+
 const MORE: &str = "
 ## More about some of them
 
@@ -92,7 +106,7 @@ pub fn settings_markdown() -> String {
         );
     }
     text.push_str(VALUES);
-    for kind in [Kind::Role, Kind::Host, Kind::Port, Kind::Path, Kind::Addresses, Kind::Level] {
+    for kind in KINDS {
         line(&mut text, format_args!("- *{}*: {}.", kind.brief(), kind.expectation()));
     }
     text.push_str(MORE);

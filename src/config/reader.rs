@@ -2,6 +2,7 @@
 
 use super::environment::Text;
 use super::launcher::Placement;
+use super::reach::Reach;
 use super::table::Key;
 use super::value::{LogLevel, Value};
 use super::{not_text, wrong, Config, Origin};
@@ -90,6 +91,32 @@ impl<'a> Reader<'a> {
             Some(Value::Addresses(addresses)) => addresses,
             None => Vec::new(),
             Some(other) => misread(Key::WorkerIp, &other),
+        })
+    }
+
+    /// At which addresses a process listens, and what it tells others.
+    pub(super) fn reach(&self) -> Result<Reach> {
+        Ok(Reach {
+            sched_bind: match self.value(Key::SchedBind)? {
+                Some(Value::Addresses(addresses)) => addresses,
+                None => Vec::new(),
+                Some(other) => misread(Key::SchedBind, &other),
+            },
+            advertise: match self.value(Key::Advertise)? {
+                Some(Value::Endpoints(told)) => told,
+                None => Vec::new(),
+                Some(other) => misread(Key::Advertise, &other),
+            },
+            port_range: match self.value(Key::PortRange)? {
+                Some(Value::Ports(range)) => Some(range),
+                None => None,
+                Some(other) => misread(Key::PortRange, &other),
+            },
+            interfaces: match self.value(Key::Ifname)? {
+                Some(Value::Interfaces(interfaces)) => Some(interfaces),
+                None => None,
+                Some(other) => misread(Key::Ifname, &other),
+            },
         })
     }
 

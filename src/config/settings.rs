@@ -2,6 +2,7 @@
 
 use super::launcher::Placement;
 use super::launchers::MASTER_ADDR;
+use super::reach::Reach;
 use super::reader::Reader;
 use super::table::{Key, TABLE};
 use super::value::{plain_decimal, LogLevel};
@@ -86,6 +87,8 @@ pub struct Settings {
     pub host_id: Option<String>,
     /// The addresses to bind and to tell the others; empty: find them.
     pub worker_addresses: Vec<IpAddr>,
+    /// What else is set of its addresses and the scheduler's; nothing counts in a cluster of one.
+    pub reach: Reach,
     /// This process's index on its host, where a launcher gives one.
     pub device_id: Option<u32>,
     /// The address of its device, for a rank table that is written.
@@ -313,7 +316,9 @@ impl Reader<'_> {
         let bounded = |span: Option<Option<Duration>>| span.flatten().expect("the table has a default and a limit");
         let length = |number: Option<u64>| number.expect("the table has a default");
         // Nobody waits for a cluster of one to come back.
-        let enable_recovery = self.flag(Key::EnableRecovery)? && !matches!(assignment, Assignment::Alone { .. });
+        let is_alone = matches!(assignment, Assignment::Alone { .. });
+        let enable_recovery = self.flag(Key::EnableRecovery)? && !is_alone;
+        let reach = self.reach()?;
         let takes_rank = matches!(assignment, Assignment::Node { .. });
         let derived_job = self.placement.as_ref().filter(|_| takes_rank).and_then(|placement| placement.job.clone());
         let recovery_path = self.text(Key::RecoveryPath)?.map(PathBuf::from);
@@ -323,7 +328,7 @@ impl Reader<'_> {
             return Err(Error::config(format!("{flag} is on, but {path} is not set: expected {what}")));
         }
         Ok(Settings {
-            warnings: self.warnings(matches!(assignment, Assignment::Alone { .. })),
+            warnings: self.warnings(is_alone),
             unsupported: self.unsupported()?,
             origins: TABLE.iter().filter_map(|setting| Some((setting.key, self.set_by(setting.key)?))).collect(),
             assignment,
@@ -339,6 +344,7 @@ impl Reader<'_> {
             heartbeat_timeout: bounded(self.seconds(Key::NodeTimeout)?),
             host_id: self.text(Key::HostId)?,
             worker_addresses: self.addresses()?,
+            reach: if is_alone { Reach::default() } else { reach },
             device_id: self.small(Key::DeviceId)?,
             device_ip: self.device_ip()?,
             sched_fd: sched_fd.map(|fd| i32::try_from(fd).expect("the table's maximum is that of an i32")),

@@ -70,7 +70,7 @@ fn what_a_role_needs_is_demanded_by_name() {
     assert_eq!(
         message(&worker(&[("MS_SCHED_HOST", "")])),
         "MS_SCHED_HOST (in code: sched_host) is not set, but MS_WORKER needs it: expected a host name or an IP \
-         address, without a port"
+         address (not of multicast or broadcast), without a port"
     );
     assert!(message(&worker(&[("MS_SCHED_PORT", "")])).starts_with("MS_SCHED_PORT (in code: sched_port) is not set"));
     assert_eq!(
@@ -130,7 +130,11 @@ fn bad_values_name_the_variable_that_they_came_from() {
         ("MS_WORKER_NUM", "0", "a whole number from 1 to 1048576"),
         ("MS_WORKER_NUM", "4.0", "a whole number from 1 to 1048576"),
         ("MS_SERVER_NUM", "-1", "a whole number from 0 to 1048576"),
-        ("MS_SCHED_HOST", "10.0.0.1:8118", "a host name or an IP address, without a port"),
+        (
+            "MS_SCHED_HOST",
+            "10.0.0.1:8118",
+            "a host name or an IP address (not of multicast or broadcast), without a port",
+        ),
         ("MS_NODE_ID", "tab\there", "1 to 255 bytes of printable text that neither begin nor end with a blank"),
         ("RANK_ID", "first", "a whole number from 0 to 1048575"),
         ("MS_WORKER_IP", "0.0.0.0", "1 to 8 IP addresses of this host, separated by commas"),

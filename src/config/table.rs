@@ -13,6 +13,7 @@ pub enum Key {
     Role,
     SchedHost,
     SchedPort,
+    SchedBind,
     WorkerNum,
     ServerNum,
     NodeId,
@@ -21,6 +22,9 @@ pub enum Key {
     DeviceIp,
     JobId,
     WorkerIp,
+    Advertise,
+    PortRange,
+    Ifname,
     HostId,
     ClusterTimeout,
     TopoTimeout,
@@ -171,7 +175,7 @@ const KIB: u64 = 1 << 10;
 const GIB: u64 = 1 << 30;
 
 /// Every setting, once, in the order of the documentation.
-pub static TABLE: [Setting; 38] = [
+pub static TABLE: [Setting; 42] = [
     Setting::new(Key::Role, "role", Kind::Role, "What this process is in its cluster.").ms(&["MS_ROLE"]),
     Setting::new(
         Key::SchedHost,
@@ -179,7 +183,7 @@ pub static TABLE: [Setting; 38] = [
         Kind::Host,
         "Where the scheduler is. Needed with a role.",
     )
-    .more("The scheduler binds this address, and the nodes connect to it.")
+    .more("The nodes connect to this address. The scheduler binds it, unless `sched_bind` is set. A name is looked up for each attempt to connect.")
     .ms(&["MS_SCHED_HOST"])
     .agree(),
     Setting::new(
@@ -191,6 +195,8 @@ pub static TABLE: [Setting; 38] = [
     .more("Under another launcher it may be unset: then it is one of the ports of the launcher's job, or 8118 where the job is not known. See below.")
     .ms(&["MS_SCHED_PORT"])
     .agree(),
+    Setting::new(Key::SchedBind, "sched_bind", Kind::Binds, "What the scheduler binds in place of `sched_host`.")
+        .more("For a scheduler that nodes reach by a service's address, through NAT, or at a container's mapped port."),
     Setting::new(
         Key::WorkerNum,
         "worker_num",
@@ -254,6 +260,12 @@ pub static TABLE: [Setting; 38] = [
     )
     .more("If unset the node finds them itself.")
     .ms(&["MS_WORKER_IP"]),
+    Setting::new(Key::Advertise, "advertise", Kind::Endpoints, "What this node tells the others in place of what it binds.")
+        .more("For a node that others reach through NAT. It then binds every address, unless `worker_ip` or `ifname` is set, and the port that is told here, unless `port_range` is set."),
+    Setting::new(Key::PortRange, "port_range", Kind::Ports, "The ports of which this node takes the first that is free.")
+        .more("If unset the system chooses the port. For a firewall, or for ports that are mapped."),
+    Setting::new(Key::Ifname, "ifname", Kind::Interfaces, "The interfaces that count when a node looks for its addresses.")
+        .more("It then binds and tells all addresses of those that are up, not only the one that leads to the scheduler. A loopback interface must be named. `worker_ip` beats it."),
     Setting::new(
         Key::HostId,
         "host_id",

@@ -4,8 +4,10 @@
 //! kind. Its caller knows the variable and makes the sentence.
 
 use std::net::{IpAddr, Ipv6Addr};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use super::reach::{self, Endpoint, Interfaces, ADDRESSES_LIMIT};
 use crate::types::Role;
 
 /// Lowest port that a scheduler may be given.
@@ -19,9 +21,6 @@ const PATH_MAX_BYTES: usize = 4095;
 
 /// The longest host name, as DNS has it.
 const HOST_MAX_BYTES: usize = 253;
-
-/// How many addresses a node may be given: as many as it can register with.
-const ADDRESSES_LIMIT: usize = 8;
 
 /// Which values a setting takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +36,10 @@ pub enum Kind {
     Path,
     Secret { max_bytes: usize },
     Addresses,
+    Binds,
+    Endpoints,
+    Ports,
+    Interfaces,
     Level,
 }
 
@@ -53,8 +56,14 @@ pub enum Value {
     Seconds(Option<Duration>),
     /// Of `Kind::Flag`.
     Flag(bool),
-    /// Of `Kind::Addresses`; at least one.
+    /// Of `Kind::Addresses` and `Binds`; at least one.
     Addresses(Vec<IpAddr>),
+    /// Of `Kind::Endpoints`; at least one.
+    Endpoints(Vec<Endpoint>),
+    /// Of `Kind::Ports`; at least one.
+    Ports(RangeInclusive<u16>),
+    /// Of `Kind::Interfaces`.
+    Interfaces(Interfaces),
     /// Of `Kind::Level`.
     Level(LogLevel),
 }
@@ -112,7 +121,11 @@ impl Kind {
             Kind::Text { max_bytes } => printable(text, max_bytes).then(|| Value::Text(text.to_string())),
             Kind::Path => plain(text, PATH_MAX_BYTES).then(|| Value::Text(text.to_string())),
             Kind::Secret { max_bytes } => plain(text, max_bytes).then(|| Value::Text(text.to_string())),
-            Kind::Addresses => addresses(text).map(Value::Addresses),
+            Kind::Addresses => reach::addresses(text).map(Value::Addresses),
+            Kind::Binds => reach::binds(text).map(Value::Addresses),
+            Kind::Endpoints => reach::endpoints(text).map(Value::Endpoints),
+            Kind::Ports => reach::ports(text, PORT_MIN).map(Value::Ports),
+            Kind::Interfaces => reach::interfaces(text).map(Value::Interfaces),
             Kind::Level => LogLevel::from_name(text).map(Value::Level),
         }
     }
@@ -121,7 +134,7 @@ impl Kind {
     pub fn expectation(&self) -> String {
         match *self {
             Kind::Role => "MS_SCHED, MS_WORKER or MS_PSERVER".into(),
-            Kind::Host => "a host name or an IP address, without a port".into(),
+            Kind::Host => "a host name or an IP address (not of multicast or broadcast), without a port".into(),
             Kind::Port => format!(
                 "a whole number from {PORT_MIN} to {}, or 0 where the caller can ask for the address \
                  (muster_scheduler_start, muster run --master_port 0)",
@@ -141,6 +154,16 @@ impl Kind {
             Kind::Secret { max_bytes } => format!("1 to {max_bytes} bytes of any text"),
             Kind::Addresses => {
                 format!("1 to {ADDRESSES_LIMIT} IP addresses of this host, separated by commas")
+            }
+            Kind::Binds => format!("* for every address, or 1 to {ADDRESSES_LIMIT} IP addresses of this host, separated by commas"),
+            Kind::Endpoints => {
+                let least = "each with its port if that is another (10.0.0.1:7000, [fd00::1]:7000)";
+                format!("1 to {ADDRESSES_LIMIT} IP addresses, separated by commas, {least}")
+            }
+            Kind::Ports => format!("two ports from {PORT_MIN} to {}, such as 7000-7999", u16::MAX),
+            Kind::Interfaces => {
+                "the beginnings of interfaces' names (eth,ib), whole names (=eth0,eth1), or either excluded (^docker,lo; ^=docker0)"
+                    .into()
             }
             Kind::Level => LogLevel::NAMES.map(|(_, name)| name).join(", "),
         }
@@ -162,6 +185,10 @@ impl Kind {
             Kind::Path => "a path".into(),
             Kind::Secret { max_bytes } => format!("any text, {max_bytes} bytes"),
             Kind::Addresses => "IP addresses".into(),
+            Kind::Binds => "IP addresses, or `*`".into(),
+            Kind::Endpoints => "IP addresses and ports".into(),
+            Kind::Ports => "first-last".into(),
+            Kind::Interfaces => "interfaces".into(),
             Kind::Level => "a level".into(),
         }
     }
@@ -227,20 +254,14 @@ fn host(text: &str) -> Option<String> {
         // An IPv6 address, perhaps with the interface it holds on; anything else with a colon is host:port.
         let (address, zone) = bare.split_once('%').unwrap_or((bare, "lo"));
         let zone_is_name = !zone.is_empty() && zone.chars().all(|c| c.is_ascii_graphic());
-        return (zone_is_name && address.parse::<Ipv6Addr>().is_ok()).then(|| bare.to_string());
+        let is_address = address.parse::<Ipv6Addr>().is_ok_and(|address| !reach::is_of_many(address.into()));
+        return (zone_is_name && is_address).then(|| bare.to_string());
     }
     let is_name = bare == text && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
     // Digits and dots only are an address, or a slip in one; no host has such a name.
     let is_numeric = text.chars().all(|c| c.is_ascii_digit() || c == '.');
-    (is_name && (!is_numeric || text.parse::<IpAddr>().is_ok())).then(|| text.to_string())
-}
-
-/// Literal addresses at which others can reach this host: no wildcard, no multicast.
-fn addresses(text: &str) -> Option<Vec<IpAddr>> {
-    let parsed: Option<Vec<IpAddr>> = text.split(',').map(|part| part.trim().parse().ok()).collect();
-    parsed.filter(|list| {
-        list.len() <= ADDRESSES_LIMIT && list.iter().all(|address| !address.is_unspecified() && !address.is_multicast())
-    })
+    let is_address = || text.parse::<IpAddr>().is_ok_and(|address| !reach::is_of_many(address));
+    (is_name && (!is_numeric || is_address())).then(|| text.to_string())
 }
 
 #[cfg(test)]

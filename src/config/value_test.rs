@@ -74,6 +74,11 @@ fn hosts_are_names_or_addresses() {
             "http://a",
             "a/b",
             "näh",
+            "224.0.0.1",
+            "255.255.255.255",
+            "ff02::1",
+            "ff02::1%eth0",
+            "::ffff:224.0.0.1",
         ],
     );
     assert!(Kind::Host.parse(&"a".repeat(253)).is_some() && Kind::Host.parse(&"a".repeat(254)).is_none());
@@ -85,7 +90,7 @@ fn addresses_are_literal_and_reachable() {
     accepts(
         Kind::Addresses,
         &["127.0.0.1", "10.0.0.1,fd00::1", "10.0.0.1 , 10.0.0.2"],
-        &["", ",", "10.0.0.1,", "localhost", "0.0.0.0", "::", "224.0.0.1", "ff02::1", "10.0.0.1:80"],
+        &["", ",", "10.0.0.1,", "localhost", "0.0.0.0", "::", "224.0.0.1", "ff02::1", "10.0.0.1:80", "255.255.255.255"],
     );
     assert!(Kind::Addresses.parse(&["127.0.0.1"; 8].join(",")).is_some());
     assert!(Kind::Addresses.parse(&["127.0.0.1"; 9].join(",")).is_none());

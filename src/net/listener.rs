@@ -12,11 +12,13 @@ use super::poller::{Registry, Token};
 use super::socket;
 use super::standard;
 use super::tcp::TcpTransport;
+use super::{holders, interface, resolve};
 use crate::error::{Error, Result, Status};
 use mio::net::TcpListener;
 use mio::Interest;
 use std::io;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
@@ -46,15 +48,7 @@ struct Socket {
 impl Listener {
     /// Listens on the addresses. Port 0 lets the system choose; further addresses with port 0 get the first one's port.
     pub fn bind(addresses: &[SocketAddr]) -> Result<Listener> {
-        let mut wanted: Vec<SocketAddr> = Vec::new();
-        for address in addresses {
-            if !wanted.contains(address) {
-                wanted.push(*address);
-            }
-        }
-        if wanted.is_empty() {
-            return Err(Error::invalid("no address to listen on: at least one is needed"));
-        }
+        let wanted = wanted(addresses)?;
         let chooses = wanted.len() > 1 && wanted.iter().any(|address| address.port() == 0);
         let mut attempts = if chooses { PORT_ATTEMPTS } else { 1 };
         loop {
@@ -65,6 +59,22 @@ impl Listener {
                 Err((address, error)) => return Err(bind_error(address, &error)),
             }
         }
+    }
+
+    /// Listens on the addresses, all at the first of these ports that is free at each.
+    pub fn bind_within(addresses: &[SocketAddr], ports: RangeInclusive<u16>) -> Result<Listener> {
+        let wanted = wanted(addresses)?;
+        for port in ports.clone() {
+            let at: Vec<SocketAddr> = wanted.iter().map(|address| resolve::with_port(*address, port)).collect();
+            match bind_all(&at) {
+                Ok(sockets) => return Ok(Listener { sockets, next: 0 }),
+                Err((_, error)) if error.kind() == io::ErrorKind::AddrInUse => {}
+                Err((address, error)) => return Err(bind_error(address, &error)),
+            }
+        }
+        let places: Vec<String> = wanted.iter().map(|address| address.ip().to_string()).collect();
+        let text = format!("no port is free at {}: {}", places.join(" and "), holders::in_words(ports));
+        Err(Error::new(Status::Bind, text))
     }
 
     /// Takes over a listening TCP socket that a parent process left open for us. The number must be nobody else's.
@@ -143,6 +153,25 @@ impl Socket {
             congestion::choose_unpaced(&*listener);
         }
         Ok(Socket { listener, address, usual })
+    }
+}
+
+/// Each of the addresses once. One that many hosts may have can be bound, but nobody can connect there.
+fn wanted(addresses: &[SocketAddr]) -> Result<Vec<SocketAddr>> {
+    let mut wanted: Vec<SocketAddr> = Vec::new();
+    for address in addresses {
+        if interface::is_shared(*address) {
+            let why =
+                "it is a multicast or broadcast address, to which nobody can connect; give an address of this host";
+            return Err(Error::new(Status::Bind, format!("cannot listen on {address}: {why}")));
+        }
+        if !wanted.contains(address) {
+            wanted.push(*address);
+        }
+    }
+    match wanted.is_empty() {
+        true => Err(Error::invalid("no address to listen on: at least one is needed")),
+        false => Ok(wanted),
     }
 }
 

@@ -11,7 +11,8 @@
 //! | [`signs`], `tcp_info` | whether the kernel at the other end still answers, and how TCP knows |
 //! | `congestion` | how TCP decides how much it sends at a time, where both ends are on one host |
 //! | [`resolve`] | from a host's name to its addresses |
-//! | [`interface`] | which addresses are this host's |
+//! | [`interface`] | which addresses are this host's, and on which interfaces |
+//! | `holders` | which processes have a port |
 //! | [`thread`] | threads that leave the program's signals alone |
 //! | [`limit`] | how many descriptors this process may hold |
 //! | [`fork`] | the table of descriptors that a forked child must close |
@@ -31,6 +32,7 @@ mod congestion;
 pub mod file;
 pub mod foreign;
 pub mod fork;
+mod holders;
 pub mod host;
 pub mod interface;
 pub mod limit;

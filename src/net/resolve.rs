@@ -1,64 +1,150 @@
 //! From a host's name, or an address as people write it, to socket addresses.
 //!
 //! Literal addresses need no lookup. A name goes through the C library's `getaddrinfo`, which reads /etc/hosts and
-//! asks name servers, and which nothing can interrupt. So it runs on a thread of its own, for which the caller waits
-//! until its time is up. As a rule the thread has ended when `resolve` returns. If the time is up before, the lookup
-//! is abandoned. Its thread touches nothing of ours. It ends when the name servers' own time-outs are over (10 to 40 s
-//! as they are usually set), and until then the shared library must stay mapped. `resolve` then pins it, so that a
-//! `dlclose` does not pull the code away under that thread. Only a disk that does not return makes a thread outlast
-//! the last handle, too.
+//! asks name servers, and which nothing can interrupt. So it runs on a thread of its own ([`Lookup`]). Its caller waits
+//! until its time is up ([`resolve`]), or is told when there is an answer. As a rule the thread ends with the answer. A
+//! lookup that is dropped before is abandoned. Its thread touches nothing of ours. It ends when the name servers' own
+//! time-outs are over (10 to 40 s as they are usually set), and until then the shared library must stay mapped. So it
+//! is pinned, and a `dlclose` does not pull the code away under that thread. Only a disk that does not return makes a
+//! thread outlast the last handle, too.
 
 use super::{fork, thread};
+use crate::config::is_of_many;
 use crate::error::{Error, Result, Status};
 use std::ffi::CString;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6, ToSocketAddrs};
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, TryRecvError};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// The longest name that is looked up: the domain name system's limit.
 const MAX_NAME_BYTES: usize = 253;
 
-/// The addresses of a host, best first, with the port. The host is an IPv4 address, an IPv6 address (with or without
-/// brackets, with a scope such as `%eth0` or `%2`), or a name.
-pub fn resolve(host: &str, port: u16, timeout: Duration) -> Result<Vec<SocketAddr>> {
-    resolve_with(host, port, timeout, |name| {
-        // The port is put in later: it must not be part of what may be abandoned.
-        fork::beyond_standard(|| (name, 0).to_socket_addrs().map(Iterator::collect))?
-    })
-}
+/// What the name service says.
+type Answer = io::Result<Vec<SocketAddr>>;
 
-fn resolve_with<F>(host: &str, port: u16, timeout: Duration, lookup: F) -> Result<Vec<SocketAddr>>
-where
-    F: FnOnce(&str) -> io::Result<Vec<SocketAddr>> + Send + 'static,
-{
-    let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
-    if let Some(address) = literal(bare).map_err(|reason| failed(host, &reason))? {
-        return Ok(vec![with_port(address, port)]);
-    }
-    if bare.is_empty() || bare.len() > MAX_NAME_BYTES || bare.contains('\0') {
-        return Err(failed(host, &format!("a host's name has 1 to {MAX_NAME_BYTES} bytes, none of them zero")));
-    }
-    let mut addresses = look_up(host, bare.to_string(), timeout, lookup)?;
-    for address in &mut addresses {
-        address.set_port(port);
-    }
-    let mut unique: Vec<SocketAddr> = Vec::new();
-    for address in addresses {
-        if !unique.contains(&address) {
-            unique.push(address);
-        }
-    }
-    if unique.is_empty() {
-        return Err(failed(host, "the name has no address"));
-    }
-    Ok(unique)
+/// The addresses of a host, best first, with the port. The host is an IPv4 address, an IPv6 address (with or without
+/// brackets, with a scope such as `%eth0` or `%2`), or a name. An IPv4 address in the form of IPv6 (`::ffff:10.0.0.1`)
+/// is that IPv4 address.
+pub fn resolve(host: &str, port: u16, timeout: Duration) -> Result<Vec<SocketAddr>> {
+    let addresses = Lookup::start(host, || ()).wait(timeout)?;
+    Ok(addresses.into_iter().map(|address| with_port(address, port)).collect())
 }
 
 /// The same address, with this port.
 pub fn with_port(mut address: SocketAddr, port: u16) -> SocketAddr {
     address.set_port(port);
     address
+}
+
+/// A host whose addresses are being found out.
+#[derive(Debug)]
+pub struct Lookup {
+    host: String,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// It is known without asking anybody.
+    Known(Result<Vec<SocketAddr>>),
+    /// A thread asks.
+    Asked(Receiver<Answer>, JoinHandle<()>),
+    /// It has been told.
+    Told,
+}
+
+impl Lookup {
+    /// Begins. `done` is called on the lookup's thread when an answer has come; where nobody need be asked, it is not
+    /// called, and the answer is there at once.
+    pub fn start(host: &str, done: impl FnOnce() + Send + 'static) -> Lookup {
+        Lookup::start_with(host, done, |name| {
+            // The port is put in later: it must not be part of what may be abandoned.
+            fork::beyond_standard(|| (name, 0).to_socket_addrs().map(Iterator::collect))?
+        })
+    }
+
+    fn start_with<D, F>(host: &str, done: D, lookup: F) -> Lookup
+    where
+        D: FnOnce() + Send + 'static,
+        F: FnOnce(&str) -> Answer + Send + 'static,
+    {
+        let stage = match without_asking(host) {
+            Some(known) => Stage::Known(known.map_err(|reason| failed(host, &reason))),
+            None => ask(bare(host).to_owned(), done, lookup).unwrap_or_else(|error| Stage::Known(Err(error))),
+        };
+        Lookup { host: host.to_owned(), stage }
+    }
+
+    /// The addresses (their ports are 0), or why there are none; once, as soon as that is known.
+    pub fn answer(&mut self) -> Option<Result<Vec<SocketAddr>>> {
+        let answer = match &self.stage {
+            Stage::Asked(receiver, _) => match receiver.try_recv() {
+                Ok(answer) => Some(answer),
+                Err(TryRecvError::Empty) => return None,
+                Err(TryRecvError::Disconnected) => None,
+            },
+            Stage::Known(_) | Stage::Told => None,
+        };
+        self.tell(answer)
+    }
+
+    /// Waits for the answer, at most so long.
+    fn wait(mut self, timeout: Duration) -> Result<Vec<SocketAddr>> {
+        let answer = match &self.stage {
+            Stage::Asked(receiver, _) => match receiver.recv_timeout(timeout) {
+                Ok(answer) => Some(answer),
+                Err(RecvTimeoutError::Timeout) => return Err(failed(&self.host, &silent(timeout))),
+                Err(RecvTimeoutError::Disconnected) => None,
+            },
+            Stage::Known(_) | Stage::Told => None,
+        };
+        self.tell(answer).unwrap_or_else(|| Err(failed(&self.host, "it was told before")))
+    }
+
+    fn tell(&mut self, answer: Option<Answer>) -> Option<Result<Vec<SocketAddr>>> {
+        match std::mem::replace(&mut self.stage, Stage::Told) {
+            Stage::Told => None,
+            Stage::Known(known) => Some(known),
+            Stage::Asked(_, thread) => {
+                // It has sent its answer and has nothing more to do. A panic in it is told by the channel.
+                let _ = thread.join();
+                let answer = answer.unwrap_or_else(|| Err(io::Error::other("the lookup ended without an answer")));
+                Some(answer.map_err(|error| reason(&error)).and_then(usable).map_err(|why| failed(&self.host, &why)))
+            }
+        }
+    }
+}
+
+impl Drop for Lookup {
+    fn drop(&mut self) {
+        if matches!(self.stage, Stage::Asked(..)) {
+            thread::stay_mapped();
+        }
+    }
+}
+
+/// What a sentence says of a name service that takes too long.
+fn silent(timeout: Duration) -> String {
+    format!("no answer from the name service within {timeout:?}")
+}
+
+/// The host without the brackets of an address.
+fn bare(host: &str) -> &str {
+    host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host)
+}
+
+/// The addresses of a host that is an address; or why it cannot be one, nor a name.
+fn without_asking(host: &str) -> Option<std::result::Result<Vec<SocketAddr>, String>> {
+    let bare = bare(host);
+    match literal(bare) {
+        Ok(Some(address)) => return Some(usable(vec![address])),
+        Ok(None) => {}
+        Err(reason) => return Some(Err(reason)),
+    }
+    let is_name = !bare.is_empty() && bare.len() <= MAX_NAME_BYTES && !bare.contains('\0');
+    (!is_name).then(|| Err(format!("a host's name has 1 to {MAX_NAME_BYTES} bytes, none of them zero")))
 }
 
 /// The address, if the text is one; an error if it is one with a scope that this host does not have.
@@ -82,29 +168,45 @@ fn interface_index(name: &str) -> Option<u32> {
     (index != 0).then_some(index)
 }
 
-fn look_up<F>(host: &str, name: String, timeout: Duration, lookup: F) -> Result<Vec<SocketAddr>>
+fn ask<D, F>(name: String, done: D, lookup: F) -> Result<Stage>
 where
-    F: FnOnce(&str) -> io::Result<Vec<SocketAddr>> + Send + 'static,
+    D: FnOnce() + Send + 'static,
+    F: FnOnce(&str) -> Answer + Send + 'static,
 {
     let (sender, receiver) = mpsc::sync_channel(1);
     let thread = thread::spawn("muster-resolve", move || {
         // The receiver is gone where the lookup was abandoned.
         let _ = sender.send(lookup(&name));
+        done();
     })?;
-    let answer = match receiver.recv_timeout(timeout) {
-        Ok(answer) => answer,
-        Err(RecvTimeoutError::Timeout) => {
-            thread::stay_mapped();
-            return Err(failed(host, &format!("no answer from the name service within {timeout:?}")));
+    Ok(Stage::Asked(receiver, thread))
+}
+
+/// Each address once, and only those of one host; why there is none, if so.
+fn usable(addresses: Vec<SocketAddr>) -> std::result::Result<Vec<SocketAddr>, String> {
+    let mut unique: Vec<SocketAddr> = Vec::new();
+    let mut of_many = None;
+    for address in addresses {
+        let address = match address.ip().to_canonical() {
+            ip @ IpAddr::V4(_) => SocketAddr::new(ip, address.port()),
+            IpAddr::V6(_) => address,
+        };
+        if is_of_many(address.ip()) {
+            of_many = Some(address.ip());
+        } else if !unique.contains(&address) {
+            unique.push(address);
         }
-        Err(RecvTimeoutError::Disconnected) => Err(io::Error::other("the lookup ended without an answer")),
-    };
-    // It has sent its answer and has nothing more to do. A panic in it is told by the channel.
-    let _ = thread.join();
-    answer.map_err(|error| {
-        let reason = error.to_string();
-        failed(host, reason.strip_prefix("failed to lookup address information: ").unwrap_or(&reason))
-    })
+    }
+    match of_many {
+        _ if !unique.is_empty() => Ok(unique),
+        None => Err("the name has no address".to_owned()),
+        Some(ip) => Err(format!("{ip} is a multicast or broadcast address, to which nobody can connect")),
+    }
+}
+
+fn reason(error: &io::Error) -> String {
+    let reason = error.to_string();
+    reason.strip_prefix("failed to lookup address information: ").unwrap_or(&reason).to_owned()
 }
 
 fn failed(host: &str, reason: &str) -> Error {
@@ -117,8 +219,17 @@ mod tests {
 
     const TIMEOUT: Duration = Duration::from_secs(20);
 
+    fn resolve_with(
+        host: &str,
+        timeout: Duration,
+        lookup: impl FnOnce(&str) -> Answer + Send + 'static,
+    ) -> Result<Vec<SocketAddr>> {
+        let found = Lookup::start_with(host, || (), lookup).wait(timeout)?;
+        Ok(found.into_iter().map(|address| with_port(address, 80)).collect())
+    }
+
     fn no_lookup(host: &str) -> Result<Vec<SocketAddr>> {
-        resolve_with(host, 80, TIMEOUT, |_| panic!("a literal address needs no lookup"))
+        resolve_with(host, TIMEOUT, |_| panic!("a literal address needs no lookup"))
     }
 
     #[test]
@@ -127,11 +238,22 @@ mod tests {
         assert_eq!(no_lookup("127.0.0.1").unwrap(), one("127.0.0.1:80"));
         assert_eq!(no_lookup("::1").unwrap(), one("[::1]:80"));
         assert_eq!(no_lookup("[::1]").unwrap(), one("[::1]:80"));
+        assert_eq!(no_lookup("::ffff:127.0.0.1").unwrap(), one("127.0.0.1:80"));
         assert_eq!(no_lookup("fe80::1%7").unwrap(), one("[fe80::1%7]:80"));
         assert_eq!(no_lookup("[fe80::1%lo]").unwrap(), one("[fe80::1%1]:80"));
         let error = no_lookup("fe80::1%nosuch0").unwrap_err();
         assert_eq!(error.status(), Status::Unreachable);
         assert_eq!(error.message(), "cannot resolve host \"fe80::1%nosuch0\": this host has no interface \"nosuch0\"");
+    }
+
+    #[test]
+    fn an_address_of_many_hosts_is_none_of_a_host() {
+        for many in ["224.0.0.1", "255.255.255.255", "ff02::1", "::ffff:224.0.0.1"] {
+            let error = no_lookup(many).unwrap_err();
+            assert!(error.message().contains("multicast or broadcast"), "{error}");
+        }
+        let mixed = |_: &str| Ok(vec!["224.0.0.1:0".parse().unwrap(), "10.0.0.1:0".parse().unwrap()]);
+        assert_eq!(resolve_with("mixed", TIMEOUT, mixed).unwrap(), ["10.0.0.1:80".parse().unwrap()]);
     }
 
     #[test]
@@ -152,21 +274,36 @@ mod tests {
     #[test]
     fn answers_are_unique_and_an_empty_one_is_an_error() {
         let two = |_: &str| Ok(vec!["10.0.0.1:0".parse().unwrap(), "10.0.0.1:0".parse().unwrap()]);
-        let addresses = resolve_with("twice", 9, TIMEOUT, two).unwrap();
-        assert_eq!(addresses, ["10.0.0.1:9".parse().unwrap()]);
-        let error = resolve_with("empty", 9, TIMEOUT, |_| Ok(Vec::new())).unwrap_err();
+        assert_eq!(resolve_with("twice", TIMEOUT, two).unwrap(), ["10.0.0.1:80".parse().unwrap()]);
+        let error = resolve_with("empty", TIMEOUT, |_| Ok(Vec::new())).unwrap_err();
         assert_eq!(error.message(), "cannot resolve host \"empty\": the name has no address");
     }
 
     #[test]
     fn a_lookup_that_takes_too_long_is_abandoned() {
         let (release, wait) = mpsc::channel::<()>();
-        let error = resolve_with("slow", 80, Duration::from_millis(20), move |_| {
+        let error = resolve_with("slow", Duration::from_millis(20), move |_| {
             let _ = wait.recv();
             Ok(Vec::new())
         });
         let error = error.unwrap_err();
         assert_eq!(error.message(), "cannot resolve host \"slow\": no answer from the name service within 20ms");
         drop(release);
+    }
+
+    #[test]
+    fn an_answer_is_announced_and_told_once() {
+        let (release, wait) = mpsc::channel::<()>();
+        let (done, is_done) = mpsc::channel();
+        let announce = move || done.send(()).expect("the test waits for it");
+        let mut lookup = Lookup::start_with("late", announce, move |_| {
+            wait.recv().expect("the test lets it go on");
+            Ok(vec!["10.0.0.1:0".parse().unwrap()])
+        });
+        assert!(lookup.answer().is_none(), "nobody has answered");
+        release.send(()).unwrap();
+        is_done.recv_timeout(TIMEOUT).unwrap();
+        assert_eq!(lookup.answer().unwrap().unwrap(), ["10.0.0.1:0".parse().unwrap()]);
+        assert!(lookup.answer().is_none(), "it was told");
     }
 }

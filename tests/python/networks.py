@@ -52,18 +52,19 @@ class Hosts:
         """Whatever these hosts send goes to an interface that is not there."""
         for host in senders:
             wrong = f"{self.address(network, 1 - host)} lladdr 02:00:00:00:00:99"
-            self._sh(host, f"ip neighbour replace {wrong} dev net{self.networks.index(network)} nud permanent")
+            self.sh(host, f"ip neighbour replace {wrong} dev net{self.networks.index(network)} nud permanent")
 
     def heal(self, network):
         """Nothing is lost any more."""
         for host in range(COUNT):
-            self._sh(host, f"ip neighbour del {self.address(network, 1 - host)} dev net{self.networks.index(network)}")
+            self.sh(host, f"ip neighbour del {self.address(network, 1 - host)} dev net{self.networks.index(network)}")
 
     def _set(self, network, state):
         for host in range(COUNT):
-            self._sh(host, f"ip link set net{self.networks.index(network)} {state}")
+            self.sh(host, f"ip link set net{self.networks.index(network)} {state}")
 
-    def _sh(self, host, line):
+    def sh(self, host, line):
+        """Runs a line of the shell on this host."""
         done = subprocess.run(self.command(host, ["sh", "-ec", line]), capture_output=True, text=True, timeout=LIMIT)
         # A kernel may lack what a line asks for (veth, nft): then there is no such network to test on.
         if done.returncode != 0:
@@ -88,11 +89,11 @@ class Hosts:
                 self._add_host()
             for number in range(len(self.networks)):
                 other = self.holders[1].pid
-                self._sh(0, f"ip link add net{number} type veth peer name net{number} netns {other}")
+                self.sh(0, f"ip link add net{number} type veth peer name net{number} netns {other}")
             for host in range(COUNT):
-                self._sh(host, f"echo {self.retries} > /proc/sys/net/ipv4/tcp_retries2 && ip link set lo up")
+                self.sh(host, f"echo {self.retries} > /proc/sys/net/ipv4/tcp_retries2 && ip link set lo up")
                 for number, network in enumerate(self.networks):
-                    self._sh(host, f"ip address add {self.address(network, host)}/24 dev net{number}")
+                    self.sh(host, f"ip address add {self.address(network, host)}/24 dev net{number}")
             for network in self.networks:
                 self.up(network)
         except BaseException:

@@ -26,6 +26,12 @@ WRONG = {
     "no host": ({**WORKER, "MS_SCHED_HOST": None}, ["MS_SCHED_HOST", "not set"]),
     "empty host": ({**WORKER, "MS_SCHED_HOST": ""}, ["MS_SCHED_HOST", "not set"]),
     "host with a port": ({**WORKER, "MS_SCHED_HOST": "10.0.0.1:8118"}, ["MS_SCHED_HOST", '"10.0.0.1:8118"', "without a port"]),
+    "host of many hosts": ({**SCHEDULER, "MS_SCHED_HOST": "224.0.0.1"}, ["MS_SCHED_HOST", '"224.0.0.1"', "not of multicast"]),
+    "host that is everybody": ({**WORKER, "MS_SCHED_HOST": "255.255.255.255"}, ["MS_SCHED_HOST", "not of multicast or broadcast"]),
+    "bound address no address": ({**SCHEDULER, "MUSTER_SCHED_BIND": "eth0"}, ["MUSTER_SCHED_BIND", '"eth0"', "* for every address"]),
+    "told port no port": ({**WORKER, "MUSTER_ADVERTISE": "10.0.0.1:x"}, ["MUSTER_ADVERTISE", '"10.0.0.1:x"', "10.0.0.1:7000"]),
+    "range without an end": ({**WORKER, "MUSTER_PORT_RANGE": "7000"}, ["MUSTER_PORT_RANGE", '"7000"', "7000-7999"]),
+    "interfaces without a name": ({**WORKER, "MUSTER_IFNAME": "^"}, ["MUSTER_IFNAME", '"^"', "^docker,lo"]),
     "no number of workers": ({**WORKER, "MS_WORKER_NUM": None}, ["MS_WORKER_NUM", "not set"]),
     "workers in words": ({**WORKER, "MS_WORKER_NUM": "two"}, ["MS_WORKER_NUM", '"two"', "whole number"]),
     "workers with a letter": ({**WORKER, "MS_WORKER_NUM": "2x"}, ["MS_WORKER_NUM", '"2x"', "whole number"]),
@@ -50,16 +56,22 @@ def test_a_wrong_setting_is_named_with_its_value_and_what_would_be_right(kind):
     alone_fails_at_once(env, "CONFIG", *parts)
 
 
-@pytest.mark.parametrize("role", ["MS_SCHED", "MS_WORKER"])
-def test_a_host_that_has_no_address(role):
+def test_a_scheduler_s_host_that_has_no_address():
     host = "no-such-host.invalid"
-    env = {**WORKER, "MS_ROLE": role, "MS_SCHED_HOST": host}
-    with Process(node(), env) as process:
+    with Process(node(), {**SCHEDULER, "MS_SCHED_HOST": host}) as process:
         # How long a name service takes to say no is not ours to promise.
         assert process.wait(timeout=60) == 1
         words = said(process)
         assert words["error"] == "CONFIG", words
         assert "MS_SCHED_HOST" in words["sentence"] and host in words["sentence"], words
+        assert "set MUSTER_SCHED_BIND=*" in words["sentence"], words
+
+
+def test_an_ipv4_address_in_the_form_of_ipv6_is_that_address():
+    with reserved_port() as port:
+        mapped = {"MS_SCHED_HOST": "::ffff:127.0.0.1", "MS_SCHED_PORT": port, "MS_WORKER_NUM": 1}
+        with Process(node(), {**mapped, "MS_ROLE": "MS_SCHED"}) as scheduler, Process(node(), {**mapped, "MS_ROLE": "MS_WORKER"}) as one:
+            assert one.wait(timeout=30) == 0 and scheduler.wait(timeout=30) == 0
 
 
 def test_a_port_in_use():

@@ -50,9 +50,12 @@ fn fault(slot: &mut Slot, context: &Context, peer: u32, waited: Duration, now: T
     match slot {
         Slot::Asked => {
             // Where it is not known where the peer is, nobody has tried yet.
-            let address = *context.roster.member(peer)?.addresses.first()?;
-            let seconds = waited.as_secs_f64();
-            Some(format!("their link could not be opened for {seconds:.1} s, neither to {address} nor from there"))
+            let member = context.roster.member(peer)?;
+            let addresses: Vec<String> = member.addresses.iter().map(ToString::to_string).collect();
+            let (seconds, places) = (waited.as_secs_f64(), addresses.join(" or "));
+            let words =
+                format!("their link could not be opened for {seconds:.1} s, neither to {places} nor from there");
+            (!addresses.is_empty()).then_some(words)
         }
         Slot::Up(_) | Slot::Unused | Slot::Left(_) | Slot::Ended(_) => {
             let silence = slot.silence(now, Duration::ZERO)?.min(waited);

@@ -49,14 +49,23 @@ impl Connections {
         self.dials.retain(|key, _| key.group != group);
     }
 
-    /// Begins to connect to each address.
+    /// Begins to connect to one of these addresses.
     pub fn dial(&mut self, key: LinkKey, addresses: &[SocketAddr], poller: &Poller) {
         let next_token = &mut self.next_token;
-        let dial = Dial::start(addresses, poller, || {
-            *next_token += 1;
-            Token(*next_token)
-        });
+        let dial = Dial::start(addresses, poller, || following(next_token));
         self.dials.insert(key, dial);
+    }
+
+    /// Goes on with the dials whose peers have further addresses. Returns which are to be looked at, and when to come again.
+    pub fn dial_on(&mut self, now: Time, poller: &Poller) -> (Vec<LinkKey>, Time) {
+        let (mut settled, mut next, next_token) = (Vec::new(), Time::NEVER, &mut self.next_token);
+        for (key, dial) in &mut self.dials {
+            next = next.min(dial.go_on(now, poller, || following(next_token)));
+            if dial.is_settled() {
+                settled.push(*key);
+            }
+        }
+        (settled, next)
     }
 
     /// Which dial a report is about.
@@ -66,7 +75,9 @@ impl Connections {
 
     /// How a dial stands; it is here no more once that is known.
     pub fn look_at_dial(&mut self, key: LinkKey, poller: &Poller) -> Dialled {
-        let looked = self.dials.get_mut(&key).map_or(Dialled::Pending, |dial| dial.look(poller));
+        let next_token = &mut self.next_token;
+        let look = |dial: &mut Dial| dial.look(poller, || following(next_token));
+        let looked = self.dials.get_mut(&key).map_or(Dialled::Pending, look);
         if !matches!(looked, Dialled::Pending) {
             self.dials.remove(&key);
         }
@@ -130,8 +141,7 @@ impl Connections {
     ) -> Result<Token, (Stage, io::Error)> {
         let side = if matches!(stage, Stage::Dialled(_)) { Side::Client } else { Side::Server };
         let mut transport = (self.wrap)(transport, side);
-        self.next_token += 1;
-        let token = Token(self.next_token);
+        let token = following(&mut self.next_token);
         if let Err(error) = transport.register(poller.registry(), token) {
             return Err((stage, error));
         }
@@ -219,6 +229,12 @@ impl Connections {
         let is_one = move |stage: &Stage| matches!(stage, Stage::Watching(of) | Stage::Dialled(of) if *of == key);
         self.handshakes.values().filter(move |shake| is_one(&shake.stage)).map(|shake| &*shake.transport)
     }
+}
+
+/// The next token.
+fn following(next_token: &mut usize) -> Token {
+    *next_token += 1;
+    Token(*next_token)
 }
 
 /// Of which link this node's connection is, if it tells or is about to.

@@ -1,30 +1,39 @@
-//! Connecting to one of several addresses of the same peer: all are tried side by side, the first that stands wins.
+//! Connecting to one of several addresses of the same peer, in the manner of RFC 8305: one after another is tried, each a little
+//! later than the one before, or at once where that has failed. None is given up meanwhile; the first that stands wins. So an
+//! address that leads nowhere costs little, and of two that are good the first counts.
 //!
-//! Owns the attempts until one is handed out or all have failed. Time limits are the caller's matter.
+//! Owns the attempts until one is handed out or all have failed. Time limits are the caller's matter. Tested in `dial_test.rs`.
 
-use crate::net::{limit, Connect, Poller, TcpTransport, Token, Transport};
+use crate::net::{interface, limit, Connect, Poller, TcpTransport, Token, Transport};
+use crate::types::Time;
+use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::time::Duration;
+
+/// How long an attempt is alone before the next address is tried, too (RFC 8305, 5: "Connection Attempt Delay").
+const NEXT_AFTER: Duration = Duration::from_millis(250);
 
 /// How a dial stands after a look at one of its attempts.
+#[derive(Debug)]
 pub enum Dialled {
     /// Not yet.
     Pending,
     /// This one stands, and no poller watches it any more; the others are dropped.
     Ready(TcpTransport),
-    /// None will; the last reason.
+    /// None will; why.
     Failed(NotDialled),
 }
 
-/// Why no attempt stands.
+/// Why no attempt stands: each address that was tried, and how it failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotDialled {
-    /// A host answered, and nobody listens there: its address and how it said so.
+    /// At each address a host answered, and nobody listens there.
     Refused(String),
     /// This process has no descriptor left: see [`limit::shortage`].
     NoDescriptor(String),
-    /// Anything else, with the address.
+    /// Anything else.
     Other(String),
 }
 
@@ -38,50 +47,89 @@ impl fmt::Display for NotDialled {
 }
 
 /// Attempts at one peer.
+#[derive(Debug, Default)]
 pub struct Dial {
     /// One that stood at once, as to a peer on the same host: nobody has to watch it.
     ready: Option<TcpTransport>,
     attempts: Vec<(Token, TcpTransport)>,
-    last_reason: NotDialled,
+    /// The addresses that are not tried yet.
+    waiting: VecDeque<SocketAddr>,
+    /// All that it knows.
+    known: Vec<SocketAddr>,
+    /// When the next one is tried, though nothing has failed.
+    next_at: Option<Time>,
+    failures: Vec<NotDialled>,
 }
 
 impl Dial {
-    /// Begins to connect to each address. `next_token` names each attempt.
-    pub fn start(addresses: &[SocketAddr], poller: &Poller, mut next_token: impl FnMut() -> Token) -> Dial {
-        let mut dial = Dial {
-            ready: None,
-            attempts: Vec::new(),
-            last_reason: NotDialled::Other("no address: none is known".to_owned()),
-        };
-        for address in addresses {
-            let started = TcpTransport::start_connect(*address, None).and_then(|mut transport| {
+    /// Begins with the first of these addresses. `next_token` names each attempt.
+    pub fn start(addresses: &[SocketAddr], poller: &Poller, next_token: impl FnMut() -> Token) -> Dial {
+        let mut dial = Dial::default();
+        dial.add(addresses, poller, next_token);
+        dial
+    }
+
+    /// These are addresses of the peer, too. Those that are known already are not tried again.
+    pub fn add(&mut self, addresses: &[SocketAddr], poller: &Poller, next_token: impl FnMut() -> Token) {
+        let each: Vec<SocketAddr> = addresses.iter().flat_map(|address| interface::on_each_link(*address)).collect();
+        for address in alternating(&each) {
+            if !self.known.contains(&address) {
+                self.known.push(address);
+                self.waiting.push_back(address);
+            }
+        }
+        if self.attempts.is_empty() {
+            self.begin_next(poller, next_token);
+        }
+    }
+
+    /// Why there are no addresses, or no more of them.
+    pub fn note_reason(&mut self, reason: String) {
+        self.failures.push(NotDialled::Other(reason));
+    }
+
+    /// Tries the next address, and goes on to the one after it where that fails at once.
+    fn begin_next(&mut self, poller: &Poller, mut next_token: impl FnMut() -> Token) {
+        self.next_at = None;
+        while let Some(address) = self.waiting.pop_front().filter(|_| self.ready.is_none()) {
+            let started = TcpTransport::start_connect(address, None).and_then(|mut transport| {
                 let connect = transport.finish_connect()?;
                 Ok((connect, transport))
             });
             match started {
-                Ok((Connect::Ready, transport)) => {
-                    dial.ready = Some(transport);
-                    break;
-                }
+                Ok((Connect::Ready, transport)) => self.ready = Some(transport),
                 Ok((Connect::Pending, mut transport)) => {
                     let token = next_token();
                     match transport.register(poller.registry(), token) {
-                        Ok(()) => dial.attempts.push((token, transport)),
-                        Err(error) => dial.note(*address, &error),
+                        Ok(()) => return self.attempts.push((token, transport)),
+                        Err(error) => self.note(address, &error),
                     }
                 }
-                Err(error) => dial.note(*address, &error),
+                Err(error) => self.note(address, &error),
             }
         }
-        dial
+    }
+
+    /// Tries the next address where the last attempt has been alone for long enough. Returns when to come again.
+    pub fn go_on(&mut self, now: Time, poller: &Poller, next_token: impl FnMut() -> Token) -> Time {
+        if self.waiting.is_empty() || self.ready.is_some() {
+            return Time::NEVER;
+        }
+        if now >= *self.next_at.get_or_insert(now + NEXT_AFTER) {
+            self.begin_next(poller, next_token);
+        }
+        match self.waiting.is_empty() {
+            true => Time::NEVER,
+            false => *self.next_at.get_or_insert(now + NEXT_AFTER),
+        }
     }
 
     fn note(&mut self, address: SocketAddr, error: &io::Error) {
         let reason = format!("{address}: {error}");
-        self.last_reason = match error.kind() {
+        self.failures.push(match error.kind() {
             io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset => NotDialled::Refused(reason),
             _ => limit::shortage(error).map_or(NotDialled::Other(reason), NotDialled::NoDescriptor),
-        };
+        });
     }
 
     /// Whether this report is about one of its attempts.
@@ -89,39 +137,96 @@ impl Dial {
         self.attempts.iter().any(|(own, _)| *own == token)
     }
 
-    /// Where nobody has answered; none if one attempt stands, and nobody has looked: this process may not have run for a while.
+    /// Whether a look at it tells something new though no attempt has been reported.
+    pub fn is_settled(&self) -> bool {
+        self.ready.is_some() || (self.attempts.is_empty() && self.waiting.is_empty())
+    }
+
+    /// Where nobody has answered, behind what has failed; none if not all have been tried, or one attempt stands, and nobody has
+    /// looked: this process may not have run for a while.
     pub fn unanswered(&self) -> Option<String> {
-        if self.ready.is_some() || self.attempts.iter().any(|(_, attempt)| attempt.stands()) {
+        if !self.waiting.is_empty() || self.ready.is_some() || self.attempts.iter().any(|(_, attempt)| attempt.stands())
+        {
             return None;
         }
         let addresses: Vec<String> = self.attempts.iter().map(|(_, it)| it.peer_address().to_string()).collect();
-        Some(addresses.join(", "))
+        let failed = self.failures.iter().map(|failure| format!("{failure}; "));
+        Some(failed.chain([addresses.join(", ")]).collect())
+    }
+
+    /// What has come of it when its time is up: how each address has failed, and which have not answered; empty, where none is known.
+    pub fn so_far(&self) -> String {
+        let pending: Vec<String> = self.attempts.iter().map(|(_, it)| it.peer_address().to_string()).collect();
+        let silent = (!pending.is_empty()).then(|| format!("{}: no answer in time", pending.join(", ")));
+        let words: Vec<String> = self.failures.iter().map(ToString::to_string).chain(silent).collect();
+        words.join("; ")
     }
 
     /// Looks at every attempt.
-    pub fn look(&mut self, poller: &Poller) -> Dialled {
-        if let Some(transport) = self.ready.take() {
-            return Dialled::Ready(transport);
-        }
+    pub fn look(&mut self, poller: &Poller, mut next_token: impl FnMut() -> Token) -> Dialled {
         let mut at = 0;
-        while at < self.attempts.len() {
+        while at < self.attempts.len() && self.ready.is_none() {
             match self.attempts[at].1.finish_connect() {
                 Ok(Connect::Pending) => at += 1,
                 Ok(Connect::Ready) => {
                     let (_, mut transport) = self.attempts.swap_remove(at);
                     let _ = transport.deregister(poller.registry()); // a failure shows when it is registered again
-                    return Dialled::Ready(transport);
+                    self.ready = Some(transport);
                 }
                 Err(error) => {
                     let (_, transport) = self.attempts.swap_remove(at);
                     self.note(transport.peer_address(), &error);
+                    self.begin_next(poller, &mut next_token);
                 }
             }
         }
+        if let Some(transport) = self.ready.take() {
+            return Dialled::Ready(transport);
+        }
         if self.attempts.is_empty() {
-            Dialled::Failed(self.last_reason.clone())
+            Dialled::Failed(self.failure())
         } else {
             Dialled::Pending
         }
     }
+
+    /// Why none of its attempts stands.
+    fn failure(&self) -> NotDialled {
+        if let Some(shortage) = self.failures.iter().find(|failure| matches!(failure, NotDialled::NoDescriptor(_))) {
+            return shortage.clone();
+        }
+        let words: Vec<String> = self.failures.iter().map(ToString::to_string).collect();
+        match self.failures.iter().all(|failure| matches!(failure, NotDialled::Refused(_))) {
+            _ if words.is_empty() => NotDialled::Other("no address: none is known".to_owned()),
+            true => NotDialled::Refused(words.join("; ")),
+            false => NotDialled::Other(words.join("; ")),
+        }
+    }
 }
+
+/// The same addresses; the families take turns, so that one which leads nowhere does not hold the other up (RFC 8305, 4).
+fn alternating(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
+    let is_first_family = |address: &&SocketAddr| address.is_ipv4() == addresses[0].is_ipv4();
+    let mut first = addresses.iter().filter(is_first_family);
+    let mut second = addresses.iter().filter(|address| !is_first_family(address));
+    let mut all = Vec::with_capacity(addresses.len());
+    while all.len() < addresses.len() {
+        all.extend(first.next().into_iter().chain(second.next()));
+    }
+    all
+}
+
+/// Which of a peer's addresses are worth a try. One that is this host's own, too, as that of a bridge which each host has, leads to
+/// this host: on the way to a peer on another it is left out. To a peer on this host it is the shortest way. Where nothing else is
+/// known it is tried all the same.
+pub fn worth_a_try(addresses: &[SocketAddr], is_here: bool, is_own: impl Fn(&SocketAddr) -> bool) -> Vec<SocketAddr> {
+    let (own, others): (Vec<SocketAddr>, Vec<SocketAddr>) = addresses.iter().partition(|address| is_own(address));
+    match others.is_empty() || is_here {
+        true => own.into_iter().chain(others).collect(),
+        false => others,
+    }
+}
+
+#[cfg(test)]
+#[path = "dial_test.rs"]
+mod tests;

@@ -37,7 +37,7 @@ use crate::wire::{Channel, Formed, LinkAccept, LinkHello, LinkKind, LinkReject, 
 use crate::wire::{Member, WireError};
 use std::collections::{HashSet, VecDeque};
 use std::io::{self, IoSlice};
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// How many strangers' addresses are remembered, so that each is mentioned once.
@@ -136,30 +136,37 @@ impl Mesh {
             self.locating.wait(index, key);
             return self.locating.next();
         };
-        self.dial(key, &member.addresses, poller);
+        self.dial(key, &member, poller);
         None
     }
 
     /// The same, where it is known where the peer is; else nothing.
     fn open_if_located(&mut self, key: LinkKey, poller: &Poller) {
         if let Some(member) = self.rosters.index_of(key).and_then(|index| self.rosters.member(index)) {
-            self.dial(key, &member.addresses, poller);
+            self.dial(key, &member, poller);
         }
     }
 
     /// The scheduler has said where a member is: links to it are opened. Returns whom to ask for next.
     pub fn located(&mut self, member: &Member, poller: &Poller) -> Option<u32> {
         for key in self.locating.found(member.index) {
-            self.dial(key, &member.addresses, poller);
+            self.dial(key, member, poller);
         }
         self.locating.next()
     }
 
-    fn dial(&mut self, key: LinkKey, addresses: &[SocketAddr], poller: &Poller) {
+    fn dial(&mut self, key: LinkKey, member: &Member, poller: &Poller) {
         if !self.open.contains(&key) && !self.connections.is_opening(key) {
-            self.connections.dial(key, addresses, poller);
+            self.connections.dial(key, &self.rosters.addresses_of(member), poller);
             self.look_at_dial(key, poller);
         }
+    }
+
+    /// Tries further addresses of peers whose first ones do not answer. Returns when to come again.
+    pub fn dial_on(&mut self, now: Time, poller: &Poller) -> Time {
+        let (settled, next) = self.connections.dial_on(now, poller);
+        settled.into_iter().for_each(|key| self.look_at_dial(key, poller));
+        next
     }
 
     fn look_at_dial(&mut self, key: LinkKey, poller: &Poller) {
@@ -183,9 +190,7 @@ impl Mesh {
             (Channel::Watch, NotDialled::Other(_)) => self.watching.saw(key.rank, PeerSign::Unanswered),
             (_, NotDialled::NoDescriptor(whose)) => {
                 let failure = self.rosters.group(key.group).and_then(|roster| shortage::failure(roster, key, &whose));
-                if let Some(failure) = failure {
-                    self.over(key, failure);
-                }
+                failure.into_iter().for_each(|failure| self.over(key, failure));
             }
             (_, NotDialled::Refused(_)) => self.never_up(key, LinkEnd::Ended(reason)),
             (_, NotDialled::Other(_)) => self.never_up(key, LinkEnd::Silent(reason)),

@@ -12,7 +12,7 @@ use crate::runtime::state::node_state::NodeState;
 use crate::types::{Call, CallKind, Device, Epoch, HostName, JobInstance, Process, Role, Secret};
 use crate::wire::{encode_frame, peek_frame, Agreed, DataHeader, Decoder, Frame, FrameHeader, Member, Members, Wire};
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 const SOON: Duration = Duration::from_secs(60);

@@ -1,12 +1,15 @@
 //! What the mesh knows of the present epoch: the cluster, its groups, and the groups that were freed last. It decides which
 //! hellos belong there, and has no connection.
 
+use super::dial::worth_a_try;
 use super::handshake::{half, same_bytes};
+use crate::net::interface;
 use crate::runtime::base::link_key::LinkKey;
 use crate::runtime::state::roster::Roster;
 use crate::types::{GroupId, Incarnation, Secret};
 use crate::wire::{Formed, LinkHello, LinkRejectReason, Member};
 use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// How many freed groups are remembered.
@@ -80,6 +83,16 @@ impl Rosters {
     /// A node, if `Formed` tells of it.
     pub fn member(&self, index: u32) -> Option<Member> {
         self.formed.as_ref()?.members.find(index)
+    }
+
+    /// At which of its addresses a member is looked for.
+    pub fn addresses_of(&self, member: &Member) -> Vec<SocketAddr> {
+        if member.addresses.len() < 2 {
+            return member.addresses.clone(); // as a rule
+        }
+        let own = self.formed.as_ref().and_then(|formed| formed.members.find(formed.index));
+        let is_here = own.is_some_and(|own| own.host.key == member.host.key);
+        worth_a_try(&member.addresses, is_here, |address| interface::is_local(*address))
     }
 
     /// How this node introduces itself for a link.

@@ -4,6 +4,8 @@
 //! thread ends when the node has left, when forming failed, or when it is told to quit; then nothing of it is left.
 
 use super::connection::{Attempt, Connection, CONTROL};
+use super::own_addresses::OwnAddresses;
+use super::whereabouts::{Announce, Places, Whereabouts};
 use crate::agent::{Agent, Command, Event, Input, Output};
 use crate::error::{Error, Failure, Result, Status};
 use crate::net::{Listener, Poller, Token, Wrap};
@@ -15,7 +17,7 @@ use crate::runtime::state::node_state::{AgentCommand, NodeState};
 use crate::types::{Epoch, GroupId, Time};
 use crate::wire::{Called, Formed, GroupMade, Heartbeat, Message};
 use std::collections::VecDeque;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,12 +31,10 @@ const DRAIN_ROUNDS: usize = 16;
 pub struct Setup {
     /// The brain.
     pub agent: Agent,
-    /// Where the scheduler may be: the addresses of each place.
-    pub schedulers: Vec<Vec<SocketAddr>>,
-    /// The addresses that the user told the node to bind; empty: the one that reaches the scheduler.
-    pub own: Vec<IpAddr>,
-    /// How the listening socket's addresses are named in an error.
-    pub own_setting: String,
+    /// Where the scheduler may be.
+    pub schedulers: Places,
+    /// At which addresses the node listens, and which it tells the others.
+    pub own: OwnAddresses,
     /// How long an operation on a group may take, in milliseconds.
     pub operation_timeout_ms: i64,
     /// What becomes of each connection, to the scheduler and to peers.
@@ -65,13 +65,14 @@ pub struct Node {
 }
 
 impl Node {
-    /// A node that has not begun. Binds the addresses that the user named.
+    /// A node that has not begun. Binds the addresses that are known by now.
     pub fn new(registry: Arc<Registry>, setup: Setup, incarnation: crate::types::Incarnation) -> Result<Node> {
         let (poller, shared) = (Poller::new()?, Arc::clone(&registry.shared));
         let watched = shared.waker.register(poller.registry(), WAKER);
         watched.map_err(|error| Error::system("the agent thread's waker cannot be watched", &error))?;
         let mesh = Mesh::new(incarnation, Arc::clone(&shared.logger), Arc::clone(&setup.wrap), setup.upgrade.clone());
-        let connection = Connection::new(Arc::clone(&setup.wrap));
+        let whereabouts = Whereabouts::new(setup.schedulers.clone(), waking(&shared));
+        let connection = Connection::new(Arc::clone(&setup.wrap), whereabouts);
         let mut node = Node {
             shared,
             registry,
@@ -89,9 +90,8 @@ impl Node {
             over: false,
             all_are_told: false,
         };
-        if !node.setup.own.is_empty() {
-            let own = node.setup.own.clone();
-            node.listen(&own)?;
+        if let Some(listener) = node.setup.own.listen_at_once()? {
+            node.listen(listener)?;
         }
         Ok(node)
     }
@@ -132,8 +132,9 @@ impl Node {
         // What the mesh has found out may change when the brain wants to be woken: it goes first.
         let links_at = self.mesh.expire(now).min(self.mesh.tell_on(now, &self.poller));
         self.publish_untold();
+        let dials_at = self.dial_on(now);
         let passed_on = self.pass_on();
-        let next = self.armed.min(self.accept_again).min(self.connection.deadline()).min(links_at);
+        let next = self.armed.min(self.accept_again).min(self.connection.deadline()).min(links_at).min(dials_at);
         self.round(if passed_on || self.has_more() { Some(Duration::ZERO) } else { self.shared.clock.until(next) })?;
         let now = self.shared.clock.now();
         if now >= self.armed {
@@ -155,6 +156,13 @@ impl Node {
         Ok(())
     }
 
+    /// Tries further addresses of whoever does not answer at the first. Returns when to come again.
+    fn dial_on(&mut self, now: Time) -> Time {
+        let (next, attempt) = self.connection.dial_on(now, &self.poller);
+        self.connected(attempt);
+        next.min(self.mesh.dial_on(now, &self.poller))
+    }
+
     /// Sleeps at most so long, then serves what is ready. Returns whether anything was.
     fn round(&mut self, timeout: Option<Duration>) -> Result<bool> {
         self.poller
@@ -167,7 +175,11 @@ impl Node {
         }
         for token in ready {
             match token {
-                WAKER => self.obey(),
+                WAKER => {
+                    self.obey();
+                    let attempt = self.connection.hear_names(&self.poller);
+                    self.connected(attempt);
+                }
                 CONTROL => self.serve_control(),
                 LISTENER => self.accept(),
                 token => {
@@ -283,8 +295,8 @@ impl Node {
     fn carry_out(&mut self, output: Output) {
         match output {
             Output::Connect { place, within } => {
-                let (addresses, deadline) = (&self.setup.schedulers[place], self.shared.clock.now() + within);
-                let attempt = self.connection.dial(place, addresses, deadline, &self.poller);
+                let deadline = self.shared.clock.now() + within;
+                let attempt = self.connection.dial(place, deadline, &self.poller);
                 self.connected(attempt);
             }
             Output::Disconnect => self.connection.give_up(self.shared.clock.now()),
@@ -331,7 +343,7 @@ impl Node {
     /// The cluster is complete, for the first time or in a new epoch: makes the groups, then tells the caller.
     fn form(&mut self, formed: Arc<Formed>) {
         self.connection.set_node(formed.index);
-        let scheduler = self.setup.schedulers[self.connection.place].first().copied();
+        let scheduler = self.connection.scheduler();
         self.shared.learn(|learnt| learnt.scheduler = scheduler);
         let is_first = self.shared.learnt().epoch.formed.is_none();
         self.shared.aftermath.end();
@@ -418,23 +430,30 @@ impl Node {
     }
 
     /// Where peers reach this node; binds the address that reaches the scheduler if nothing is bound yet.
-    fn addresses(&mut self, own: IpAddr) -> Result<Vec<SocketAddr>> {
+    fn addresses(&mut self, own: SocketAddr) -> Result<Vec<SocketAddr>> {
         if self.listener.is_none() {
-            self.listen(&[own])?;
+            self.listen(self.setup.own.listen_towards(own)?)?;
         }
-        Ok(self.listener.as_ref().map(Listener::local_addresses).unwrap_or_default())
+        let bound = self.listener.as_ref().map(Listener::local_addresses).unwrap_or_default();
+        Ok(self.setup.own.told(bound))
     }
 
-    fn listen(&mut self, own: &[IpAddr]) -> Result<()> {
-        let addresses: Vec<SocketAddr> = own.iter().map(|ip| SocketAddr::new(*ip, 0)).collect();
-        let bound = Listener::bind(&addresses);
-        let mut listener = bound
-            .map_err(|error| Error::new(error.status(), format!("{}: {}", self.setup.own_setting, error.message())))?;
+    fn listen(&mut self, mut listener: Listener) -> Result<()> {
         let watched = listener.register(self.poller.registry(), LISTENER);
         watched.map_err(|error| Error::system("the node's port cannot be watched", &error))?;
         self.listener = Some(listener);
         Ok(())
     }
+}
+
+/// Wakes the agent thread of a node, if it is there still: a lookup may outlast it.
+fn waking(shared: &Arc<NodeState>) -> Announce {
+    let shared = Arc::downgrade(shared);
+    Arc::new(move || {
+        if let Some(shared) = shared.upgrade() {
+            shared.waker.wake();
+        }
+    })
 }
 
 #[cfg(test)]

@@ -25,9 +25,14 @@ fn node(scheduler: SocketAddr) -> Node {
 
 /// One each of whose connections is wrapped.
 fn node_over(scheduler: SocketAddr, wrap: Wrap) -> Node {
+    node_at(Places::Here(vec![scheduler]), scheduler.to_string(), wrap)
+}
+
+/// One that looks for its scheduler there.
+fn node_at(schedulers: Places, name: String, wrap: Wrap) -> Node {
     let profile = Profile {
         register: worker(0, 2),
-        schedulers: vec![scheduler.to_string()],
+        schedulers: vec![name],
         scheduler_settings: "sched_host and sched_port".to_owned(),
         forming_timeout: Some(LIMIT),
         forming_setting: "cluster_timeout is 60".to_owned(),
@@ -38,9 +43,8 @@ fn node_over(scheduler: SocketAddr, wrap: Wrap) -> Node {
     let (clock, logger) = (Clock::start(), Logger::new(LogLevel::Off, "test"));
     let setup = Setup {
         agent: Agent::new(profile, clock.now()),
-        schedulers: vec![vec![scheduler]],
-        own: Vec::new(),
-        own_setting: "worker_ip".to_owned(),
+        schedulers,
+        own: OwnAddresses::default(),
         operation_timeout_ms: 60_000,
         wrap,
         upgrade: Upgrade::none(),
@@ -59,6 +63,17 @@ fn turn_until(node: &mut Node, mut holds: impl FnMut(&Node) -> bool) {
         node.shared.waker.wake();
         node.turn().unwrap();
     }
+}
+
+/// It stands for addresses of both families, perhaps, and nobody listens at the other one.
+#[test]
+fn a_name_is_looked_up_while_the_loop_goes_on_and_each_of_its_addresses_is_tried() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let places = Places::Host("localhost".to_owned(), vec![address.port()]);
+    let mut node = node_at(places, "localhost".to_owned(), plain());
+    turn_until(&mut node, |node| node.connection.is_up());
+    assert_eq!(node.connection.scheduler(), Some(address));
 }
 
 /// The loop stood still when the verdict came, and the scheduler has ended since.

@@ -4,9 +4,10 @@
 //! others.
 
 use super::agent_thread::{Node, Setup};
-use super::rank_table;
+use super::own_addresses::OwnAddresses;
+use super::{rank_table, whereabouts::places};
 use crate::agent::{Agent, Command, Profile};
-use crate::config::{Assignment, Key, Settings};
+use crate::config::{Assignment, Settings};
 use crate::error::{Error, Failure, Result, Status};
 use crate::net::{host, Wrap};
 use crate::runtime::base::clock::Clock;
@@ -153,8 +154,9 @@ impl Cluster {
         if keeper.as_ref().is_some_and(Option::is_none) {
             logger.warn(NO_LASTING_NAME);
         }
-        let places = port::places(&settings, scheduler.as_ref().map(SchedulerThread::addresses))?;
-        let (addresses, names): (Vec<_>, Vec<_>) = places.into_iter().unzip();
+        let (schedulers, names) = places(&settings, scheduler.as_ref().map(SchedulerThread::addresses))?;
+        let mut own = OwnAddresses::of(&settings);
+        own.instead = scheduler.as_ref().and_then(|it| port::address_instead(&settings, it.addresses()));
         let profile = Profile {
             register,
             schedulers: names,
@@ -172,9 +174,8 @@ impl Cluster {
         let shared = Arc::new(shared);
         let setup = Setup {
             agent: Agent::new(profile, clock.now()),
-            schedulers: addresses,
-            own: settings.worker_addresses.clone(),
-            own_setting: settings.origin(Key::WorkerIp),
+            schedulers,
+            own,
             operation_timeout_ms: limit_ms(settings.operation_timeout),
             wrap,
             upgrade,

@@ -1,6 +1,7 @@
 //! A node's one connection to its scheduler: attempts at it, what goes out and comes in, and its end. It decides nothing: what
 //! happens to it is given back as inputs for the brain.
 
+use super::whereabouts::Whereabouts;
 use crate::agent::Input;
 use crate::net::{Poller, Side, Token, Wrap};
 use crate::runtime::base::control::{ControlEnd, ControlLink, FIRST_READ_BYTES};
@@ -9,13 +10,19 @@ use crate::runtime::links::connections::FIRST_TOKEN;
 use crate::runtime::links::dial::{Dial, Dialled};
 use crate::types::Time;
 use crate::wire::Message;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 pub(crate) const CONTROL: Token = Token(1);
 const FIRST_DIAL: usize = 16;
 /// How long a connection that the brain has given up may take to write what was sent before.
 const LINGER: Duration = Duration::from_secs(1);
+
+/// The token of the next attempt. Tokens go round well below the mesh's; what is still reported of an old one does no harm.
+fn following(next_dial: &mut usize) -> Token {
+    *next_dial = FIRST_DIAL + (*next_dial + 1 - FIRST_DIAL) % (FIRST_TOKEN - FIRST_DIAL);
+    Token(*next_dial)
+}
 
 /// How far it is.
 enum Stage {
@@ -31,7 +38,7 @@ pub(crate) enum Attempt {
     /// Nothing yet, or nothing that is new.
     Pending,
     /// It stands; our end has this address.
-    Up(IpAddr),
+    Up(SocketAddr),
     /// It has failed; why.
     Failed(String),
 }
@@ -40,8 +47,9 @@ pub(crate) enum Attempt {
 pub(crate) struct Connection {
     stage: Stage,
     wrap: Wrap,
-    /// Which of the scheduler's places it tries, or is connected to.
-    pub place: usize,
+    whereabouts: Whereabouts,
+    /// Which of the scheduler's places it tries.
+    place: usize,
     next_dial: usize,
     through: Vec<u8>,
     /// There is more to read, or to write, of which the poller does not know.
@@ -49,10 +57,11 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(wrap: Wrap) -> Connection {
+    pub(crate) fn new(wrap: Wrap, whereabouts: Whereabouts) -> Connection {
         Connection {
             stage: Stage::None,
             wrap,
+            whereabouts,
             place: 0,
             next_dial: FIRST_DIAL,
             through: vec![0; FIRST_READ_BYTES],
@@ -70,6 +79,14 @@ impl Connection {
         matches!(self.stage, Stage::None)
     }
 
+    /// The scheduler's address, while it stands.
+    pub(crate) fn scheduler(&self) -> Option<SocketAddr> {
+        match &self.stage {
+            Stage::Up(link) => Some(link.transport.peer_address()),
+            _ => None,
+        }
+    }
+
     /// Until when it is waited for.
     pub(crate) fn deadline(&self) -> Time {
         match &self.stage {
@@ -84,7 +101,12 @@ impl Connection {
             return None;
         }
         match std::mem::replace(&mut self.stage, Stage::None) {
-            Stage::Dialling(..) => Some(Input::ConnectFailed("no answer in time".to_owned())),
+            Stage::Dialling(dial, _) => {
+                let words = [Some(dial.so_far()).filter(|words| !words.is_empty()), self.whereabouts.unanswered()];
+                let words: Vec<String> = words.into_iter().flatten().collect();
+                let none = || "no answer in time".to_owned();
+                Some(Input::ConnectFailed(if words.is_empty() { none() } else { words.join("; ") }))
+            }
             _ => None,
         }
     }
@@ -96,30 +118,48 @@ impl Connection {
         }
     }
 
-    /// Attempts the connection to one of these addresses of the scheduler's.
-    pub(crate) fn dial(&mut self, place: usize, addresses: &[SocketAddr], deadline: Time, poller: &Poller) -> Attempt {
+    /// Attempts the connection to one of the scheduler's places.
+    pub(crate) fn dial(&mut self, place: usize, deadline: Time, poller: &Poller) -> Attempt {
         self.place = place;
-        let next_dial = &mut self.next_dial;
-        let dial = Dial::start(addresses, poller, || {
-            // Tokens go round well below the mesh's; what is still reported of an old one does no harm.
-            *next_dial = FIRST_DIAL + (*next_dial + 1 - FIRST_DIAL) % (FIRST_TOKEN - FIRST_DIAL);
-            Token(*next_dial)
-        });
+        let (addresses, reason) = self.whereabouts.begin(place);
+        let mut dial = Dial::start(&addresses, poller, || following(&mut self.next_dial));
+        reason.into_iter().for_each(|reason| dial.note_reason(reason));
         self.stage = Stage::Dialling(dial, deadline);
         self.look_at_dial(poller)
     }
 
+    /// What a lookup of the scheduler's name has come to, if it has ended: further addresses for the attempt that is under way.
+    pub(crate) fn hear_names(&mut self, poller: &Poller) -> Attempt {
+        let news = self.whereabouts.news(self.place);
+        let (Stage::Dialling(dial, _), Some(news)) = (&mut self.stage, news) else { return Attempt::Pending };
+        match news {
+            Ok(addresses) => dial.add(&addresses, poller, || following(&mut self.next_dial)),
+            Err(reason) => dial.note_reason(reason),
+        }
+        self.look_at_dial(poller)
+    }
+
+    /// Tries further addresses where the first do not answer. Returns when to come again, too.
+    pub(crate) fn dial_on(&mut self, now: Time, poller: &Poller) -> (Time, Attempt) {
+        let Stage::Dialling(dial, _) = &mut self.stage else { return (Time::NEVER, Attempt::Pending) };
+        let next = dial.go_on(now, poller, || following(&mut self.next_dial));
+        let attempt = if dial.is_settled() { self.look_at_dial(poller) } else { Attempt::Pending };
+        (next, attempt)
+    }
+
     pub(crate) fn look_at_dial(&mut self, poller: &Poller) -> Attempt {
         let Stage::Dialling(dial, _) = &mut self.stage else { return Attempt::Pending };
-        match dial.look(poller) {
+        match dial.look(poller, || following(&mut self.next_dial)) {
             Dialled::Pending => Attempt::Pending,
+            // Its name may stand for another address.
+            Dialled::Failed(_) if self.whereabouts.unanswered().is_some() => Attempt::Pending,
             Dialled::Failed(why) => self.fail(why.to_string()),
             Dialled::Ready(transport) => {
                 let mut transport = (self.wrap)(transport, Side::Client);
                 if let Err(error) = transport.register(poller.registry(), CONTROL) {
                     return self.fail(format!("it cannot be watched: {error}"));
                 }
-                let own = transport.local_address().ip();
+                let own = transport.local_address();
                 let mut link = ControlLink::new(transport);
                 link.trust(); // it is the scheduler that we chose
                 self.stage = Stage::Up(link);

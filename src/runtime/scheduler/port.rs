@@ -4,7 +4,7 @@
 use crate::config::{Assignment, Key, Settings};
 use crate::error::{Error, Result};
 use crate::net::{interface, resolve, Listener};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 /// How long a name may take to be resolved.
@@ -16,19 +16,14 @@ pub fn listen(settings: &Settings, host: &str, ports: &[u16]) -> Result<(Listene
         let adopted = Listener::adopt(fd).map_err(|error| under(&settings.origin(Key::SchedFd), &error))?;
         return Ok((adopted, format!("descriptor {fd}")));
     }
-    let all = resolve::resolve(host, ports[0], RESOLVE_WAIT).map_err(|error| named(settings, &error))?;
-    // A name may stand for addresses of which this host has only some.
-    let here = |address: &SocketAddr| address.ip().is_unspecified() || interface::is_local(*address);
-    let own: Vec<SocketAddr> = all.iter().copied().filter(here).collect();
-    if own.is_empty() {
-        let listener = Listener::bind(&all).map_err(|error| under(&told(settings, Key::SchedHost, host), &error))?;
-        return Ok((listener, host.to_owned()));
-    }
+    let (own, setting) = own_addresses(settings, host)?;
     let mut taken = None;
     for port in ports {
         let addresses: Vec<SocketAddr> = own.iter().map(|address| resolve::with_port(*address, *port)).collect();
         match Listener::bind(&addresses) {
             Ok(listener) => return Ok((listener, host.to_owned())),
+            // Another port is of no use where it is the address that is wrong.
+            Err(error) if !own.iter().all(is_here) => return Err(not_here(settings, &under(&setting, &error))),
             Err(error) => taken = Some((port, error)),
         }
     }
@@ -57,25 +52,66 @@ fn under(setting: &str, error: &Error) -> Error {
     Error::new(error.status(), format!("{setting}: {}", error.message()))
 }
 
-/// An unresolvable host, named as its user knows it.
-pub fn named(settings: &Settings, error: &Error) -> Error {
-    Error::config(format!("{}: {}", settings.origin(Key::SchedHost), error.message()))
+/// What this host is to bind, and which setting says so: of several addresses of the scheduler's host those that this host has, or
+/// all, where it has none.
+fn own_addresses(settings: &Settings, host: &str) -> Result<(Vec<SocketAddr>, String)> {
+    if !settings.reach.sched_bind.is_empty() {
+        let given: Vec<SocketAddr> = settings.reach.sched_bind.iter().map(|ip| interface::scoped(*ip, 0)).collect();
+        return Ok((interface::of_families(&given), settings.origin(Key::SchedBind)));
+    }
+    let unknown =
+        |error: Error| Error::config(format!("{}: {}; {}", settings.origin(Key::SchedHost), error.message(), advice()));
+    let all = resolve::resolve(host, 0, RESOLVE_WAIT).map_err(unknown)?;
+    let here: Vec<SocketAddr> = all.iter().copied().filter(is_here).collect();
+    Ok((if here.is_empty() { all } else { here }, told(settings, Key::SchedHost, host)))
 }
 
-/// Where the scheduler may be, in the order in which that is tried, and how sentences name each place.
-pub fn places(settings: &Settings, own: Option<&[SocketAddr]>) -> Result<Vec<(Vec<SocketAddr>, String)>> {
-    if let Some(addresses) = own {
-        return Ok(vec![(addresses.to_vec(), addresses[0].to_string())]);
+fn is_here(address: &SocketAddr) -> bool {
+    address.ip().is_unspecified() || interface::is_local(*address)
+}
+
+/// An address that is not this host's.
+fn not_here(settings: &Settings, error: &Error) -> Error {
+    match settings.reach.sched_bind.is_empty() {
+        true => Error::new(error.status(), format!("{}; {}", error.message(), advice())),
+        false => error.clone(),
     }
-    let Assignment::Node { host, ports, .. } = &settings.assignment else {
-        return Err(Error::config("a cluster of one has its own scheduler"));
+}
+
+/// What to do where nodes look for the scheduler elsewhere.
+fn advice() -> String {
+    let setting = Key::SchedBind.setting().variable();
+    format!("if this is the scheduler's host, and nodes reach it by a name or an address that it has not itself, set {setting}=*")
+}
+
+/// The address by which this process reaches its own scheduler: it may listen at every address.
+pub fn connectable(address: SocketAddr) -> SocketAddr {
+    let loopback: IpAddr = match address {
+        SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+        SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
     };
-    let found = resolve::resolve(host, ports[0], RESOLVE_WAIT).map_err(|error| named(settings, &error))?;
-    let at = |port: &u16| {
-        let addresses = found.iter().map(|address| resolve::with_port(*address, *port)).collect();
-        (addresses, if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") })
-    };
-    Ok(ports.iter().map(at).collect())
+    if address.ip().is_unspecified() {
+        SocketAddr::new(loopback, address.port())
+    } else {
+        address
+    }
+}
+
+/// At which address a node listens whose scheduler is in its own process, at every address of its host: the one that leads to
+/// where the others look for the scheduler.
+pub fn address_instead(settings: &Settings, listens: &[SocketAddr]) -> Option<IpAddr> {
+    let Assignment::Node { host, ports, .. } = &settings.assignment else { return None };
+    if !listens.iter().any(|address| address.ip().is_unspecified()) {
+        return None;
+    }
+    let found = resolve::resolve(host, ports[0], RESOLVE_WAIT).unwrap_or_default();
+    let towards = found.into_iter().filter(|found| !found.ip().is_unspecified());
+    Some(
+        towards
+            .filter_map(|found| interface::address_towards(found).ok())
+            .next()
+            .unwrap_or_else(interface::usual_address),
+    )
 }
 
 /// The settings that say where the scheduler is, as the user knows them.

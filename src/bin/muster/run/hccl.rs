@@ -27,6 +27,8 @@ pub fn variables(
     }
     let chief_port = hccl_chief_port(port, "--master_port").map_err(|error| error.message().to_owned())?;
     let chief = match listener.map(TcpListener::local_addr) {
+        // A scheduler at every address is told by the one at which nodes look for it.
+        Some(Ok(address)) if address.ip().is_unspecified() => elsewhere(&options.master_addr, port)?,
         Some(Ok(address)) => address,
         Some(Err(error)) => return Err(format!("can't tell the scheduler's address: {error}")),
         None => elsewhere(&options.master_addr, port)?,
@@ -47,6 +49,11 @@ fn environment() -> Config {
     config
 }
 
+/// What the environment sets, as far as it is right: what is wrong the processes say that are started.
+pub fn of_environment(key: Key) -> Option<Value> {
+    set(&environment(), key)
+}
+
 /// What the environment sets, if it is of the setting's kind.
 fn set(config: &Config, key: Key) -> Option<Value> {
     let setting = key.setting();
@@ -61,6 +68,11 @@ fn elsewhere(host: &str, port: u16) -> Result<SocketAddr, String> {
 
 /// This host's address: as it was set, or the one from which the scheduler is reached.
 fn own_address(config: &Config, chief: SocketAddr) -> Result<IpAddr, String> {
+    if let Some(Value::Endpoints(told)) = set(config, Key::Advertise) {
+        if let Some(first) = told.first() {
+            return Ok(first.ip);
+        }
+    }
     if let Some(Value::Addresses(addresses)) = set(config, Key::WorkerIp) {
         if let Some(first) = addresses.first() {
             return Ok(*first);
@@ -85,6 +97,8 @@ mod tests {
         assert_eq!(own_address(&config, chief).unwrap().to_string(), "127.0.0.1");
         config.set("worker_ip", "10.0.0.3,fd00::3").unwrap();
         assert_eq!(own_address(&config, chief).unwrap().to_string(), "10.0.0.3");
+        config.set("advertise", "192.0.2.1:7000").unwrap();
+        assert_eq!(own_address(&config, chief).unwrap().to_string(), "192.0.2.1");
         assert_eq!(elsewhere("::1", 8118).unwrap().to_string(), "[::1]:8118");
     }
 }

@@ -1,18 +1,73 @@
 //! Whether this host has the scheduler's address, and if so its listener, bound before anything is started.
 
+use super::parse::RunOptions;
 use crate::sys;
+use crate::voice::Voice;
+use muster::config::{Key, Value};
 use muster::net::{interface, resolve};
 use std::io;
-use std::net::{SocketAddr, TcpListener};
-use std::time::Duration;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// How long a host name may take to be resolved.
 pub const RESOLVE_WAIT: Duration = Duration::from_secs(30);
+/// How long a name that is not known yet is left alone.
+const LOOK_UP_AGAIN: Duration = Duration::from_secs(1);
+
+/// The scheduler's listener, if the scheduler is to be here: on the host that has the master's address or, where the environment
+/// says what the scheduler binds in its place, on the first host.
+pub fn listener(options: &RunOptions, bind: Option<Value>, voice: &Voice) -> Result<Option<TcpListener>, String> {
+    match bind {
+        Some(Value::Addresses(_)) if !options.all_here() && options.node_rank != Some(0) => Ok(None),
+        Some(Value::Addresses(addresses)) => bound(&addresses, options.master_port).map(Some),
+        _ => listen(&look_up(options, voice)?, options.all_here()),
+    }
+}
+
+/// The master's addresses. Where another host may have it, its name may be known later than this launcher starts.
+fn look_up(options: &RunOptions, voice: &Voice) -> Result<Vec<SocketAddr>, String> {
+    let (began, mut is_told) = (Instant::now(), false);
+    // A negative time is no limit.
+    let is_over = || u64::try_from(options.cluster_time_out).is_ok_and(|limit| began.elapsed().as_secs() >= limit);
+    loop {
+        let error = match resolve::resolve(&options.master_addr, options.master_port, RESOLVE_WAIT) {
+            Ok(addresses) => return Ok(addresses),
+            Err(error) => format!("--master_addr: {error}"),
+        };
+        if options.all_here() || is_over() {
+            return Err(error);
+        }
+        if !std::mem::replace(&mut is_told, true) {
+            voice.say(format!("muster: {error}; it is looked up again until the forming time is over\n"));
+        }
+        thread::sleep(LOOK_UP_AGAIN);
+    }
+}
+
+/// One listener at what the scheduler is to bind: one address, or every address.
+fn bound(addresses: &[IpAddr], port: u16) -> Result<TcpListener, String> {
+    let setting = Key::SchedBind.setting().variable();
+    let every = addresses.iter().all(IpAddr::is_unspecified);
+    if addresses.len() > 1 && !every {
+        return Err(format!(
+            "{setting} has {} addresses, and muster run binds one: expected one, or *",
+            addresses.len()
+        ));
+    }
+    // A socket of IPv6 takes connections of both families. A host may have no IPv6.
+    let last = *addresses.last().unwrap_or(&Ipv4Addr::UNSPECIFIED.into());
+    let listener = TcpListener::bind(interface::scoped(last, port)).or_else(|error| match every && last.is_ipv6() {
+        true => TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)),
+        false => Err(error),
+    });
+    let listener = listener.and_then(|listener| sys::widen_backlog(&listener).map(|()| listener));
+    listener.map_err(|error| format!("{setting}: {}", cannot_bind(&SocketAddr::new(last, port), &error, true)))
+}
 
 /// The listener on the first of the master's addresses that is one of this host's; none when none is. The error is a
 /// sentence for the user, of whose job other launchers may be a part.
-pub fn listen(host: &str, port: u16, all_here: bool) -> Result<Option<TcpListener>, String> {
-    let addresses = resolve::resolve(host, port, RESOLVE_WAIT).map_err(|error| format!("--master_addr: {error}"))?;
+fn listen(addresses: &[SocketAddr], all_here: bool) -> Result<Option<TcpListener>, String> {
     let mut refused = None;
     for address in addresses.iter().filter(|address| interface::is_local(**address)) {
         // The standard library sets SO_REUSEADDR and not SO_REUSEPORT, and close-on-exec.
@@ -48,20 +103,35 @@ fn cannot_bind(address: &SocketAddr, error: &io::Error, all_here: bool) -> Strin
 mod tests {
     use super::*;
 
+    fn listen_at(host: &str, port: u16, all_here: bool) -> Result<Option<TcpListener>, String> {
+        listen(&resolve::resolve(host, port, RESOLVE_WAIT).unwrap(), all_here)
+    }
+
     #[test]
     fn an_address_of_this_host_is_bound_and_another_is_not() {
-        let listener = listen("127.0.0.1", 0, true).unwrap().expect("loopback is here");
+        let listener = listen_at("127.0.0.1", 0, true).unwrap().expect("loopback is here");
         assert_ne!(listener.local_addr().unwrap().port(), 0);
-        assert!(listen("localhost", 0, true).unwrap().is_some());
-        assert!(listen("192.0.2.1", 0, true).unwrap().is_none(), "an address for documentation is nobody's");
+        assert!(listen_at("localhost", 0, true).unwrap().is_some());
+        assert!(listen_at("192.0.2.1", 0, true).unwrap().is_none(), "an address for documentation is nobody's");
+    }
+
+    #[test]
+    fn what_the_scheduler_binds_is_one_address_or_every_one() {
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        assert_eq!(bound(&[ip("127.0.0.3")], 0).unwrap().local_addr().unwrap().ip(), ip("127.0.0.3"));
+        assert!(bound(&[ip("0.0.0.0"), ip("::")], 0).unwrap().local_addr().unwrap().ip().is_unspecified());
+        let error = bound(&[ip("127.0.0.3"), ip("127.0.0.4")], 0).unwrap_err();
+        assert!(error.contains("MUSTER_SCHED_BIND has 2 addresses"), "{error}");
+        let error = bound(&[ip("192.0.2.1")], 0).unwrap_err();
+        assert!(error.starts_with("MUSTER_SCHED_BIND: can't bind the scheduler's address 192.0.2.1:0"), "{error}");
     }
 
     #[test]
     fn a_port_in_use_is_an_error_that_names_it() {
-        let listener = listen("127.0.0.1", 0, true).unwrap().unwrap();
+        let listener = listen_at("127.0.0.1", 0, true).unwrap().unwrap();
         let address = listener.local_addr().unwrap();
         for all_here in [true, false] {
-            let error = listen("127.0.0.1", address.port(), all_here).unwrap_err();
+            let error = listen_at("127.0.0.1", address.port(), all_here).unwrap_err();
             assert!(error.contains(&address.to_string()) && error.contains("--master_port"), "{error}");
             assert_eq!(error.contains("launchers of one job run on different hosts"), !all_here, "{error}");
         }

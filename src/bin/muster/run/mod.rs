@@ -56,6 +56,7 @@ use crate::voice::Voice;
 use crate::{code, sys};
 use children::{Child, Launch, Meeting};
 use join::Signals;
+use muster::config::Key;
 use parse::{RunOptions, Tail};
 use part::Part;
 use std::ffi::OsString;
@@ -100,7 +101,7 @@ fn launch(options: &RunOptions, voice: &Voice) -> Result<i32, Refusal> {
     recovery::check(options).map_err(|words| Refusal::new(code::USAGE, words))?;
     let search = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
     let program = program::find(&options.task, &search).map_err(|words| Refusal::new(code::NOT_FOUND, words))?;
-    let listener = master::listen(&options.master_addr, options.master_port, options.all_here()).map_err(failed)?;
+    let listener = master::listener(options, hccl::of_environment(Key::SchedBind), voice).map_err(failed)?;
     if listener.is_some() {
         thresholds::check().map_err(|words| Refusal::new(code::USAGE, words))?;
     }

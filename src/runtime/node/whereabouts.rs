@@ -1,0 +1,148 @@
+//! Which addresses the scheduler has, as far as is known. A name is looked up for each attempt to connect, on a thread of its own:
+//! it may be known later than the node starts, and stand for another address when the scheduler comes back. What it stood for
+//! last is tried meanwhile, for a node that has lost its connection must be back soon; that is all there is while no name
+//! service answers.
+//!
+//! It waits for nothing. One lookup is under way at a time; what it says after its attempt has ended counts for the next. Tested
+//! below, and against a name server by `tests/python/test_names.py`.
+
+use crate::config::{Assignment, Settings};
+use crate::error::Error;
+use crate::net::resolve::{with_port, Lookup};
+use crate::runtime::scheduler::port;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// Where a scheduler may be: at one host, at one of these ports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Places {
+    /// It is in this process, and listens there.
+    Here(Vec<SocketAddr>),
+    /// At this host, by name or by address.
+    Host(String, Vec<u16>),
+}
+
+/// Where the scheduler may be, and how sentences name each place: where it listens, if it is in this process.
+pub fn places(settings: &Settings, here: Option<&[SocketAddr]>) -> Result<(Places, Vec<String>), Error> {
+    if let Some(addresses) = here {
+        let own: Vec<SocketAddr> = addresses.iter().map(|address| port::connectable(*address)).collect();
+        let name = own[0].to_string();
+        return Ok((Places::Here(own), vec![name]));
+    }
+    let Assignment::Node { host, ports, .. } = &settings.assignment else {
+        return Err(Error::config("a cluster of one has its own scheduler"));
+    };
+    let name = |port: &u16| if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+    Ok((Places::Host(host.clone(), ports.clone()), ports.iter().map(name).collect()))
+}
+
+/// Is called from any thread when a lookup has ended.
+pub type Announce = Arc<dyn Fn() + Send + Sync>;
+
+/// Which addresses the scheduler has.
+pub(crate) struct Whereabouts {
+    places: Places,
+    announce: Announce,
+    lookup: Option<Lookup>,
+    /// What the host's name stood for last.
+    known: Vec<SocketAddr>,
+}
+
+impl Whereabouts {
+    pub(crate) fn new(places: Places, announce: Announce) -> Whereabouts {
+        Whereabouts { places, announce, lookup: None, known: Vec::new() }
+    }
+
+    /// An attempt at this place begins: the addresses that are known, and why there may be none, if that is known already.
+    pub(crate) fn begin(&mut self, place: usize) -> (Vec<SocketAddr>, Option<String>) {
+        let Places::Host(host, _) = &self.places else { return (self.at(place), None) };
+        let host = host.clone();
+        // What was said when nobody waited for it counts, but is looked up anew.
+        let _ = self.news(place);
+        if self.lookup.is_none() {
+            let announce = Arc::clone(&self.announce);
+            self.lookup = Some(Lookup::start(&host, move || announce()));
+        }
+        let reason = self.news(place).and_then(Result::err);
+        (self.at(place), reason)
+    }
+
+    /// What the lookup has come to since it was asked last: the addresses, or why there are none.
+    pub(crate) fn news(&mut self, place: usize) -> Option<Result<Vec<SocketAddr>, String>> {
+        let answer = self.lookup.as_mut()?.answer()?;
+        self.lookup = None;
+        Some(match answer {
+            Ok(addresses) => {
+                self.known = addresses;
+                Ok(self.at(place))
+            }
+            Err(error) => Err(error.message().to_owned()),
+        })
+    }
+
+    /// What is said of a lookup that has no answer yet.
+    pub(crate) fn unanswered(&self) -> Option<String> {
+        let Places::Host(host, _) = &self.places else { return None };
+        self.lookup.as_ref().map(|_| format!("cannot resolve host {host:?}: no answer from the name service in time"))
+    }
+
+    fn at(&self, place: usize) -> Vec<SocketAddr> {
+        match &self.places {
+            Places::Here(addresses) => addresses.clone(),
+            Places::Host(_, ports) => self.known.iter().map(|known| with_port(*known, ports[place])).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    fn at(text: &str) -> SocketAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn an_address_is_known_at_once_at_each_port() {
+        let places = Places::Host("10.0.0.1".to_owned(), vec![7000, 7001]);
+        let mut whereabouts = Whereabouts::new(places, Arc::new(|| panic!("nobody was asked")));
+        assert_eq!(whereabouts.begin(0), (vec![at("10.0.0.1:7000")], None));
+        assert_eq!(whereabouts.begin(1), (vec![at("10.0.0.1:7001")], None));
+        assert_eq!((whereabouts.news(1), whereabouts.unanswered()), (None, None));
+        let mut here = Whereabouts::new(Places::Here(vec![at("127.0.0.1:7")]), Arc::new(|| ()));
+        assert_eq!(here.begin(0), (vec![at("127.0.0.1:7")], None));
+    }
+
+    #[test]
+    fn a_name_is_looked_up_for_each_attempt_and_announced() {
+        let (announce, announced) = mpsc::channel();
+        let places = Places::Host("localhost".to_owned(), vec![7000]);
+        let announce = move || announce.send(()).expect("the test waits for it");
+        let mut whereabouts = Whereabouts::new(places, Arc::new(announce));
+        for _ in 0..2 {
+            let (known, reason) = whereabouts.begin(0);
+            assert!(known.iter().all(|address| address.ip().is_loopback()) && reason.is_none());
+            announced.recv_timeout(Duration::from_secs(60)).unwrap();
+            let found = whereabouts.news(0);
+            // Its answer may have come before the attempt had begun.
+            assert!(found.is_none_or(|found| found.is_ok_and(|found| found[0].port() == 7000)));
+            assert!(!whereabouts.known.is_empty());
+        }
+    }
+
+    #[test]
+    fn what_was_known_is_tried_while_a_name_is_not_known_any_more() {
+        let places = Places::Host("no-such-host.invalid".to_owned(), vec![7000]);
+        let (announce, announced) = mpsc::channel();
+        let mut whereabouts = Whereabouts::new(places, Arc::new(move || announce.send(()).unwrap_or_default()));
+        whereabouts.known = vec![at("10.0.0.1:0")];
+        assert_eq!(whereabouts.begin(0).0, [at("10.0.0.1:7000")]);
+        announced.recv_timeout(Duration::from_secs(60)).unwrap();
+        if let Some(said) = whereabouts.news(0) {
+            assert!(said.unwrap_err().contains("no-such-host.invalid"));
+        }
+        assert_eq!(whereabouts.begin(0).0, [at("10.0.0.1:7000")]);
+    }
+}
