@@ -3,7 +3,7 @@
 #
 #   make build    the library, the command and the example programs
 #   make install  copies what was built to /usr/local (PREFIX=...)
-#   make demo     runs the all-gather from C and from Python, and trains on 4 workers
+#   make demo     runs the all-gather from C and from Python, and trains on 4 workers; under TLS: make demo TLS=1
 #   make test     everything that must hold before a change is merged
 #   make loom     the models of threads that wait for each other, in every order; part of make test
 #   make soak     the long runs
@@ -102,8 +102,18 @@ DEMO := $(TARGET)/demo
 MUSTER_RUN := $(RELEASE)/muster run --worker_num 4 --local_worker_num 4 --master_port 0 --join True \
     --cluster_time_out 60
 
+# With TLS=1 all of it is encrypted, with certificates that are made for it.
+ifeq ($(TLS),1)
+MUSTER_RUN := MUSTER_ENABLE_SSL=1 MUSTER_CONFIG_FILE_PATH=$(DEMO)/certs/node/tls.json $(MUSTER_RUN)
+endif
+
 # Ends with what came of it: that line is the last.
 demo: build
+ifeq ($(TLS),1)
+	@rm -rf $(DEMO)/certs
+	@$(RELEASE)/muster certs new $(DEMO)/certs >/dev/null
+	@echo "all connections are encrypted, with the certificates of target/demo/certs (muster certs)"
+endif
 	@echo "--- all-gather of the rank, from C"
 	@$(MUSTER_RUN) --log_dir $(DEMO)/allgather_c --tail_worker_log 0 $(TARGET)/examples/allgather
 	@echo "--- all-gather of the rank, from Python"

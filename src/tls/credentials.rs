@@ -207,7 +207,7 @@ impl Reader<'_> {
 }
 
 /// The password that opens a file, if there is one.
-fn password(lock: &Lock) -> Result<Option<Password>> {
+pub fn password(lock: &Lock) -> Result<Option<Password>> {
     let path = match &lock.source {
         PasswordSource::None => return Ok(None),
         PasswordSource::Given(password) => return Ok(Some(password.clone())),
@@ -254,19 +254,14 @@ fn revoked(bytes: &[u8]) -> Said<Vec<CertificateRevocationListDer<'static>>> {
     }
 }
 
-fn is_pem(bytes: &[u8]) -> bool {
+/// Whether it is text with PEM in it.
+pub fn is_pem(bytes: &[u8]) -> bool {
     bytes.windows(10).any(|window| window == b"-----BEGIN")
 }
 
 /// A certificate and its key, out of PEM or PKCS#12.
 fn identity(bytes: &[u8], password: Option<&Password>, setting: &str) -> Said<Identity> {
-    let unlocked = |wrong| match (wrong, password) {
-        (Wrong::Content(why), _) => why,
-        (Wrong::Password, Some(_)) => {
-            format!("does not open with the password of {setting}: it is wrong, or the file is damaged")
-        }
-        (Wrong::Password, None) => format!("is encrypted, and {setting} is not set: expected its password"),
-    };
+    let unlocked = |wrong: Wrong| wrong.told(password.is_some(), setting);
     let password = password.map_or("", Password::reveal);
     if !is_pem(bytes) {
         return of_pkcs12(pkcs12::open(bytes, password).map_err(unlocked)?);
@@ -300,8 +295,8 @@ fn private_key(bytes: Vec<u8>) -> Said<PrivateKeyDer<'static>> {
     PrivateKeyDer::try_from(bytes).map_err(|why| format!("has a key that is not right: {why}"))
 }
 
-/// The bytes of an encrypted key in PEM, if there is one.
-fn encrypted_key(bytes: &[u8]) -> Said<Option<Vec<u8>>> {
+/// The bytes of an encrypted key in PEM, if there is one. An error's words follow the file's name.
+pub fn encrypted_key(bytes: &[u8]) -> Said<Option<Vec<u8>>> {
     const LABEL: &str = "ENCRYPTED PRIVATE KEY";
     let Ok(text) = std::str::from_utf8(bytes) else { return Ok(None) };
     if text.contains("Proc-Type: 4,ENCRYPTED") {

@@ -5,7 +5,7 @@
 //! | [`link`] | a transport that is encrypted |
 //! | [`blocking`] | the same for the command, which asks and waits |
 //! | `credentials` | the files that the configuration names: certificates, keys, the revocation list |
-//! | `pkcs12` | what is in a PKCS#12 file, or in an encrypted key |
+//! | [`pkcs12`] | what is in a PKCS#12 file, or in an encrypted key |
 //! | `trust` | whether a certificate of somebody else's is taken |
 //! | `ciphers` | which suites a list of OpenSSL's names stands for |
 //! | `sentence` | what went wrong in a handshake, in words |
@@ -19,7 +19,7 @@ pub mod blocking;
 mod ciphers;
 mod credentials;
 pub mod link;
-mod pkcs12;
+pub mod pkcs12;
 mod sentence;
 #[cfg(test)]
 #[path = "testing_test.rs"]
@@ -30,6 +30,7 @@ use crate::config::TlsSettings;
 use crate::error::Result;
 use crate::net::{unwrapped, Side, TcpTransport, Transport, Wrap};
 use credentials::Credentials;
+pub use credentials::{encrypted_key, is_pem, password};
 use link::TlsTransport;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, Connection, ServerConnection};

@@ -44,6 +44,19 @@ pub enum Wrong {
     Content(String),
 }
 
+impl Wrong {
+    /// In words that follow the file's name, where a password was given, or not, by this setting.
+    pub fn told(self, is_given: bool, setting: &str) -> String {
+        match self {
+            Wrong::Content(why) => why,
+            Wrong::Password if is_given => {
+                format!("does not open with the password of {setting}: it is wrong, or the file is damaged")
+            }
+            Wrong::Password => format!("is encrypted, and {setting} is not set: expected its password"),
+        }
+    }
+}
+
 /// What a file holds, in DER.
 #[derive(Default)]
 pub struct Opened {

@@ -7,22 +7,43 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, 
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, Connection, ServerConnection};
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::PathBuf;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// The folder. It goes with this.
-pub struct Files {
-    pub folder: PathBuf,
-    pub ca: CertifiedIssuer<'static, KeyPair>,
+/// A folder of a test's own. It goes with this.
+pub struct Folder(PathBuf);
+
+impl Folder {
+    pub fn new() -> Folder {
+        let name = format!("muster-tls-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir(&folder).unwrap();
+        Folder(folder)
+    }
 }
 
-impl Drop for Files {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.folder);
+impl Deref for Folder {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.0
     }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What lies in the folder.
+pub struct Files {
+    pub folder: Folder,
+    pub ca: CertifiedIssuer<'static, KeyPair>,
 }
 
 fn named(name: &str) -> CertificateParams {
@@ -46,7 +67,7 @@ impl Files {
 
     /// The same, with a CA of this name.
     pub fn of(name: &str) -> Files {
-        let files = Files { folder: folder(), ca: ca(name) };
+        let files = Files { folder: Folder::new(), ca: ca(name) };
         files.write("ca.pem", files.ca.pem());
         files.write("server.pem", files.node("server", |_| ()));
         files.write("client.pem", files.node("client", |_| ()));
@@ -98,13 +119,6 @@ impl Files {
         let warnings = read.map_err(told)?.warnings;
         Ok(warnings.iter().map(|line| plain(line)).collect())
     }
-}
-
-fn folder() -> PathBuf {
-    let name = format!("muster-tls-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-    let folder = std::env::temp_dir().join(name);
-    std::fs::create_dir(&folder).unwrap();
-    folder
 }
 
 /// The sessions of a client and a server that have these files.

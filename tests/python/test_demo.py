@@ -2,6 +2,8 @@
 
 import re
 
+import pytest
+
 from cluster import TARGET, TREE, Process
 
 WORDS = r"rank {rank} of 4: .* accuracy on 359 held-back images: ([\d.]+) %, weights hash: ([0-9a-f]{{16}})$"
@@ -10,10 +12,12 @@ LINES_MAX = 40
 NO_OUTER_MAKE = {"MAKEFLAGS": None, "MAKELEVEL": None, "MFLAGS": None}
 
 
-def test_the_demo_shows_both_all_gathers_and_ends_with_equal_weights():
-    with Process(["make", "demo"], NO_OUTER_MAKE, cwd=TREE) as demo:
+@pytest.mark.parametrize("words", [[], ["TLS=1"]])
+def test_the_demo_shows_both_all_gathers_and_ends_with_equal_weights(words):
+    with Process(["make", "demo", *words], NO_OUTER_MAKE, cwd=TREE) as demo:
         assert demo.wait(timeout=300) == 0
-        _, from_c, from_python, training = demo.stdout.split("--- ")
+        first, from_c, from_python, training = demo.stdout.split("--- ")
+        assert ("all connections are encrypted" in first) == bool(words)
         for part in (from_c, from_python):
             assert part.count("[[0.], [1.], [2.], [3.]]\n") == 1
         assert training.endswith("the weights of the 4 ranks are equal, bit for bit\n")

@@ -11,8 +11,8 @@ from pages import Page, compiles, paste, prepare
 
 TUTORIAL = Page("docs", "tutorial.md")
 PROGRAM, = TUTORIAL.programs
-BUILD, ALONE, FOUR, KILLED, SAFE, STATUS = TUTORIAL.commands
-SAID_ALONE, SAID_FOUR, SAID_KILLED, SAID_SAFE = (block.splitlines() for block in TUTORIAL.outputs)
+BUILD, ALONE, FOUR, KILLED, SAFE, STATUS, ENCRYPTED = TUTORIAL.commands
+SAID_ALONE, SAID_FOUR, SAID_KILLED, SAID_SAFE, SAID_ENCRYPTED = (block.splitlines() for block in TUTORIAL.outputs)
 # What `make build` makes is there.
 MAKE, PATH = BUILD.splitlines(keepends=True)
 LIMIT = 120
@@ -60,6 +60,7 @@ def test_the_blocks_do_what_the_page_says_and_kills_lose_no_step(folder):
                 job.wait_for(rf"worker {worker} \(pid {victim}\) was ended by signal 9.*; restart 1 of 3 has pid", LIMIT)
             assert job.wait(LIMIT) == 0, job.describe()
             says(job.stdout + job.stderr, SAID_SAFE)
+        says(runs(ENCRYPTED, folder, port), SAID_ENCRYPTED)
 
 
 def await_step(path, step, job):

@@ -1,13 +1,15 @@
 //! The command `muster`.
 //!
 //! What it owns: the command line, and what `muster run` starts. [`run`] is the launcher, [`scheduler`] the scheduler as
-//! a process of its own, [`status`] asks one. Everything about clusters is the library's; nothing here knows a frame or a rank rule.
+//! a process of its own, [`status`] asks one, [`certs`] makes certificates. Everything about clusters is the library's; nothing here knows a frame
+//! or a rank rule.
 //! Called by the name `msrun` it is `muster run`.
 
 #![warn(unsafe_op_in_unsafe_fn)]
 #![cfg_attr(all(target_env = "gnu", not(test)), no_main)]
 
 mod bench;
+mod certs;
 mod cli;
 mod run;
 mod scheduler;
@@ -47,13 +49,19 @@ mod code {
 }
 
 /// All commands, in the order of the help.
-const COMMANDS: [&cli::table::Command; 8] = [
+const COMMANDS: [&cli::table::Command; 14] = [
     &run::options::COMMAND,
     &bench::options::COMMAND,
     &bench::bootstrap::COMMAND,
     &bench::forming::COMMAND,
     &scheduler::COMMAND,
     &status::options::COMMAND,
+    &certs::options::COMMAND,
+    &certs::options::NEW,
+    &certs::options::NODE,
+    &certs::options::REVOKE,
+    &certs::options::SHOW,
+    &certs::options::CHECK,
     &cli::MAN,
     &cli::COMPLETION,
 ];
@@ -100,6 +108,7 @@ fn dispatch(called: &OsStr, mut words: Vec<OsString>) -> i32 {
         Some("bench") => bench::command(words),
         Some("scheduler") => scheduler::command(words),
         Some("status") => status::command(words),
+        Some("certs") => certs::command(words),
         Some("man") => cli::print(&cli::MAN, words),
         Some("completion") => cli::print(&cli::COMPLETION, words),
         Some("--help" | "-h" | "help") => {
@@ -113,8 +122,8 @@ fn dispatch(called: &OsStr, mut words: Vec<OsString>) -> i32 {
         _ => {
             let command = command.to_string_lossy();
             eprintln!(
-                "muster: there is no command {command:?}: run, bench, scheduler, status, man, completion, --help and \
-                 --version are what it knows"
+                "muster: there is no command {command:?}: run, bench, scheduler, status, certs, man, completion, \
+                 --help and --version are what it knows"
             );
             code::USAGE
         }

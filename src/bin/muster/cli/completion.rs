@@ -157,6 +157,9 @@ mod tests {
             ("muster run --worker_num 4 a.out --jo", &[]),
             ("muster status --format=j", &["json"]),
             ("muster status ", &[]),
+            ("muster certs re", &["revoke"]),
+            ("muster certs node certs --ren", &["--renew"]),
+            ("muster certs new certs --format=p", &["pem", "p12"]),
             ("muster completion ", SHELLS),
             ("mus", &[]),
             ("muster nosuch ", &[]),
@@ -165,7 +168,7 @@ mod tests {
             assert_eq!(offered(&COMMANDS, line), expected, "{line}");
         }
         let all = offered(&COMMANDS, "muster ");
-        assert_eq!(all, ["run", "bench", "scheduler", "status", "man", "completion", "--help", "--version"]);
+        assert_eq!(all, ["run", "bench", "scheduler", "status", "certs", "man", "completion", "--help", "--version"]);
         for option in COMMANDS.iter().find(|command| command.name == "muster run").unwrap().options {
             assert!(offered(&COMMANDS, "muster run --").contains(&format!("--{}", option.name)), "{}", option.name);
         }

@@ -11,7 +11,7 @@
 pub mod ask;
 mod json;
 pub mod options;
-mod text;
+pub mod text;
 
 use crate::cli::help;
 use crate::cli::words::Asked;

@@ -1,0 +1,160 @@
+//! What a file holds, whatever it is.
+
+use super::authority::public_key;
+use super::names;
+use super::passwords::Given;
+use der::asn1::UintRef;
+use der::{Decode, Reader, SliceReader};
+use muster::tls::{encrypted_key, is_pem, pkcs12};
+use rustls::crypto::ring::sign::any_supported_type;
+use rustls::pki_types::pem::{PemObject, SectionKind};
+use rustls::pki_types::PrivateKeyDer;
+use x509_cert::certificate::Certificate;
+use x509_cert::crl::CertificateList;
+use x509_cert::ext::pkix::name::GeneralName;
+use x509_cert::ext::pkix::SubjectAltName;
+use x509_cert::spki::SubjectPublicKeyInfoOwned;
+
+/// What was found, in the order of the file.
+#[derive(Default)]
+pub struct Contents {
+    pub certificates: Vec<Certificate>,
+    pub lists: Vec<CertificateList>,
+    pub keys: Vec<Key>,
+}
+
+/// A private key.
+pub enum Key {
+    Open(PrivateKeyDer<'static>),
+    /// It is encrypted, and no password was given.
+    Sealed,
+}
+
+/// What is in these bytes. An error's words follow the file's name.
+pub fn of(bytes: &[u8], passwords: &[Given]) -> Result<Contents, String> {
+    match is_pem(bytes) {
+        true => of_pem(bytes, passwords),
+        false => of_der(bytes, passwords),
+    }
+}
+
+fn of_pem(bytes: &[u8], passwords: &[Given]) -> Result<Contents, String> {
+    let mut found = Contents::default();
+    for section in <(SectionKind, Vec<u8>)>::pem_slice_iter(bytes) {
+        let (kind, der) = section.map_err(|error| format!("is not PEM as expected: {error}"))?;
+        match kind {
+            SectionKind::Certificate => found.certificates.push(certificate(&der)?),
+            SectionKind::Crl => found.lists.push(list(&der)?),
+            SectionKind::PrivateKey | SectionKind::RsaPrivateKey | SectionKind::EcPrivateKey => {
+                let key = PrivateKeyDer::from_pem(kind, der).ok_or("has a key that is not right")?;
+                found.keys.push(Key::Open(key));
+            }
+            _ => {} // a request, or parameters of a curve
+        }
+    }
+    if let Some(sealed) = encrypted_key(bytes)? {
+        found.keys.push(match passwords.is_empty() {
+            true => Key::Sealed,
+            false => Key::Open(key(unlocked(passwords, |password| pkcs12::open_key(&sealed, password))?)?),
+        });
+    }
+    match (found.certificates.len(), found.lists.len(), found.keys.len()) {
+        (0, 0, 0) => Err("has PEM in it, but no certificate, key or revocation list".to_owned()),
+        _ => Ok(found),
+    }
+}
+
+fn of_der(bytes: &[u8], passwords: &[Given]) -> Result<Contents, String> {
+    if let Ok(certificate) = Certificate::from_der(bytes) {
+        return Ok(Contents { certificates: vec![certificate], ..Contents::default() });
+    }
+    if let Ok(list) = CertificateList::from_der(bytes) {
+        return Ok(Contents { lists: vec![list], ..Contents::default() });
+    }
+    if !bytes.starts_with(&[0x30]) {
+        return Err("is neither PEM, DER, PKCS#12 nor JSON".to_owned());
+    }
+    let opened = unlocked(passwords, |password| pkcs12::open(bytes, password))?;
+    let certificates = opened.certificates.iter().map(|der| certificate(der)).collect::<Result<_, _>>()?;
+    let keys = opened.keys.into_iter().map(|der| key(der).map(Key::Open)).collect::<Result<_, _>>()?;
+    Ok(Contents { certificates, keys, lists: Vec::new() })
+}
+
+/// Opens with the first password that fits; without any, with the empty one.
+fn unlocked<T>(passwords: &[Given], open: impl Fn(&str) -> Result<T, pkcs12::Wrong>) -> Result<T, String> {
+    let Some(last) = passwords.last() else {
+        return open("").map_err(|wrong| wrong.told(false, "--password_file"));
+    };
+    for given in passwords {
+        match open(given.password.reveal()) {
+            Err(pkcs12::Wrong::Password) => {}
+            other => return other.map_err(|wrong| wrong.told(true, &given.setting)),
+        }
+    }
+    Err(pkcs12::Wrong::Password.told(true, &last.setting))
+}
+
+/// The certificate of this DER.
+pub fn certificate(der: &[u8]) -> Result<Certificate, String> {
+    Certificate::from_der(der).map_err(|error| format!("has a certificate that is not right: {error}"))
+}
+
+/// The revocation list of this DER.
+pub fn list(der: &[u8]) -> Result<CertificateList, String> {
+    CertificateList::from_der(der).map_err(|error| format!("has a revocation list that is not right: {error}"))
+}
+
+fn key(der: Vec<u8>) -> Result<PrivateKeyDer<'static>, String> {
+    PrivateKeyDer::try_from(der).map_err(|why| format!("has a key that is not right: {why}"))
+}
+
+/// The node id in a certificate, if it has one.
+pub fn node_id(certificate: &Certificate) -> Option<String> {
+    alternative_names(certificate).iter().find_map(|name| match name {
+        GeneralName::UniformResourceIdentifier(uri) => names::id_of(uri.as_str()),
+        _ => None,
+    })
+}
+
+/// The subject alternative names of a certificate.
+pub fn alternative_names(certificate: &Certificate) -> Vec<GeneralName> {
+    let found = certificate.tbs_certificate.get::<SubjectAltName>().ok().flatten();
+    found.map(|(_, names)| names.0).unwrap_or_default()
+}
+
+/// Whether the key is the one of the certificate; none where that can't be known.
+pub fn belongs(key: &PrivateKeyDer<'_>, certificate: &Certificate) -> Option<bool> {
+    let public = public_key(&*any_supported_type(key).ok()?).ok()?;
+    Some(public.subject_public_key == certificate.tbs_certificate.subject_public_key_info.subject_public_key)
+}
+
+/// What kind of key this is, in words.
+pub fn kind_of_key(public: &SubjectPublicKeyInfoOwned) -> String {
+    let parameter = || public.algorithm.parameters.as_ref()?.decode_as::<der::oid::ObjectIdentifier>().ok();
+    match public.algorithm.oid.to_string().as_str() {
+        "1.2.840.10045.2.1" => match parameter().map(|curve| curve.to_string()).as_deref() {
+            Some("1.2.840.10045.3.1.7") => "ECDSA P-256".to_owned(),
+            Some("1.3.132.0.34") => "ECDSA P-384".to_owned(),
+            Some("1.3.132.0.35") => "ECDSA P-521".to_owned(),
+            Some(curve) => format!("ECDSA on the curve {curve}"),
+            None => "ECDSA".to_owned(),
+        },
+        "1.2.840.113549.1.1.1" => match bits(public.subject_public_key.raw_bytes()) {
+            Ok(bits) => format!("RSA, {bits} bits"),
+            Err(_) => "RSA".to_owned(),
+        },
+        "1.3.101.112" => "Ed25519".to_owned(),
+        other => format!("of the kind {other}"),
+    }
+}
+
+/// How long an RSA key is.
+fn bits(public: &[u8]) -> der::Result<u32> {
+    let mut reader = SliceReader::new(public)?;
+    reader.sequence(|inside| {
+        let modulus = UintRef::decode(inside)?;
+        UintRef::decode(inside)?;
+        let first = modulus.as_bytes().first().copied().unwrap_or(0);
+        Ok((modulus.as_bytes().len() as u32 * 8).saturating_sub(first.leading_zeros()))
+    })
+}

@@ -1,0 +1,164 @@
+//! Folders and files that only their owner can read: 0700 and 0600. Nothing that is there is overwritten, except by [`replace`].
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// The largest file that is read: a revocation list with a hundred thousand entries fits.
+const FILE_MAX_BYTES: u64 = 16 << 20;
+
+/// What could be done; or why not, in a sentence that names the file.
+pub type Done<T> = Result<T, String>;
+
+fn wrong(path: &Path, what: &str, error: &io::Error) -> String {
+    format!("{path:?} can't be {what}: {error}")
+}
+
+/// The bytes of a file.
+pub fn read(path: &Path) -> Done<Vec<u8>> {
+    muster::net::file::read(path, FILE_MAX_BYTES).map_err(|why| format!("{path:?} {why}"))
+}
+
+/// The same of a file that not every user of this host can read.
+pub fn read_private(path: &Path) -> Done<Vec<u8>> {
+    muster::net::file::read_private(path, FILE_MAX_BYTES).map_err(|why| format!("{path:?}, which {why}"))
+}
+
+/// Whether something is there, whatever it is.
+pub fn is_there(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok()
+}
+
+/// Makes this folder and those above it, where they are not there.
+pub fn make(path: &Path) -> Done<()> {
+    if path.as_os_str().is_empty() || path.is_dir() {
+        return Ok(());
+    }
+    let mut builder = DirBuilder::new();
+    builder.recursive(true).mode(0o700).create(path).map_err(|error| wrong(path, "made", &error))
+}
+
+/// The names of what is in a folder, in order; none where there is no such folder.
+pub fn names(path: &Path) -> Done<Vec<String>> {
+    let entries = match fs::read_dir(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(|error| wrong(path, "read", &error))?,
+    };
+    let names = entries.map(|entry| entry.map(|entry| entry.file_name().into_string().ok()));
+    let names: io::Result<Vec<Option<String>>> = names.collect();
+    let mut names: Vec<String> = names.map_err(|error| wrong(path, "read", &error))?.into_iter().flatten().collect();
+    names.sort();
+    Ok(names)
+}
+
+/// Makes a file that is not there yet.
+pub fn create(path: &Path, bytes: &[u8]) -> Done<()> {
+    let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    let file = opened.map_err(|error| match error.kind() {
+        ErrorKind::AlreadyExists => format!("{path:?} is there already"),
+        _ => wrong(path, "made", &error),
+    })?;
+    fill(&file, bytes).map_err(|error| {
+        let _ = fs::remove_file(path);
+        wrong(path, "written", &error)
+    })
+}
+
+/// Puts a file in place of another, or where there is none: the old one or the new one is there at every moment.
+pub fn replace(path: &Path, bytes: &[u8]) -> Done<()> {
+    let fresh = beside(path);
+    create(&fresh, bytes)?;
+    fs::rename(&fresh, path).map_err(|error| {
+        let _ = fs::remove_file(&fresh);
+        wrong(path, "replaced", &error)
+    })
+}
+
+fn fill(mut file: &File, bytes: &[u8]) -> io::Result<()> {
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+/// A name that no other process takes.
+fn beside(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".{name}.{}", std::process::id()))
+}
+
+/// A folder that appears with all that is in it, or not at all.
+pub struct Fresh {
+    path: PathBuf,
+    temporary: PathBuf,
+}
+
+impl Fresh {
+    /// Begins a folder that is not there yet.
+    pub fn begin(path: &Path) -> Done<Fresh> {
+        if is_there(path) {
+            return Err(format!("{path:?} is there already"));
+        }
+        let temporary = beside(path);
+        DirBuilder::new().mode(0o700).create(&temporary).map_err(|error| wrong(path, "made", &error))?;
+        Ok(Fresh { path: path.to_owned(), temporary })
+    }
+
+    /// Puts a file into it.
+    pub fn put(&self, name: &str, bytes: &[u8]) -> Done<()> {
+        create(&self.temporary.join(name), bytes)
+    }
+
+    /// Shows it.
+    pub fn finish(self) -> Done<()> {
+        fs::rename(&self.temporary, &self.path).map_err(|error| wrong(&self.path, "made", &error))
+    }
+}
+
+impl Drop for Fresh {
+    fn drop(&mut self) {
+        // Once it has been shown there is nothing under that name.
+        let _ = fs::remove_dir_all(&self.temporary);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::Place;
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn a_folder_appears_whole_or_not_at_all() {
+        let place = Place::new();
+        let path = place.path.join("deep/er");
+        make(path.parent().unwrap()).unwrap();
+        let fresh = Fresh::begin(&path).unwrap();
+        fresh.put("key", b"secret").unwrap();
+        assert!(!is_there(&path));
+        fresh.finish().unwrap();
+        assert_eq!((mode(&path), mode(&path.join("key"))), (0o700, 0o600));
+        assert!(Fresh::begin(&path).is_err_and(|why| why.ends_with("er\" is there already")));
+        drop(Fresh::begin(&place.path.join("given up")).unwrap());
+        assert_eq!(names(&place.path).unwrap(), ["deep"]);
+        assert_eq!(names(path.parent().unwrap()).unwrap(), ["er"]);
+    }
+
+    #[test]
+    fn only_replacing_overwrites() {
+        let place = Place::new();
+        let path = place.path.join("file");
+        create(&path, b"1").unwrap();
+        assert!(create(&path, b"2").is_err_and(|why| why.ends_with("file\" is there already")));
+        assert_eq!(read(&path).unwrap(), b"1");
+        replace(&path, b"3").unwrap();
+        assert_eq!((read(&path).unwrap(), mode(&path)), (b"3".to_vec(), 0o600));
+        assert_eq!(names(&place.path).unwrap(), ["file"]);
+        let lost = place.path.join("none/file");
+        assert!(replace(&lost, b"4").is_err_and(|why| why.contains("can't be made: No such file")));
+        assert_eq!(names(&place.path.join("none")).unwrap(), Vec::<String>::new());
+    }
+}

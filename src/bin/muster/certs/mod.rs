@@ -1,0 +1,165 @@
+//! `muster certs`: makes a CA and certificates for TLS, shows what a file holds, checks a configuration.
+//!
+//! | module | what it is |
+//! | --- | --- |
+//! | [`options`] | the words of the five commands become options |
+//! | [`make`] | new, node and revoke: the files of a CA and of nodes |
+//! | [`authority`] | what a CA signs: certificates and revocation lists |
+//! | [`sealed`] | PKCS#12 files, written |
+//! | [`contents`], [`show`] | what a file holds, and how that is shown |
+//! | [`names`] | folders' names, and node ids in certificates |
+//! | [`passwords`], [`folder`], [`moment`] | where passwords come from; private files; times in words |
+//!
+//! What is right and wrong about a configuration the library says (`muster::tls::open`), as it does for every node.
+//! Tested beside each module, and with OpenSSL and real clusters by `tests/python/test_certs.py`.
+
+mod authority;
+mod contents;
+mod folder;
+mod make;
+mod moment;
+mod names;
+pub mod options;
+mod passwords;
+mod sealed;
+mod show;
+#[cfg(test)]
+#[path = "testing_test.rs"]
+mod testing;
+
+use crate::cli::help;
+use crate::cli::table::Command;
+use crate::cli::words::{read, Asked, Words};
+use crate::code;
+use muster::config::{Config, Key, Setting};
+use std::ffi::OsString;
+use std::io::Write;
+
+/// Why nothing was done.
+enum Refused {
+    /// The command line is wrong.
+    Usage(String),
+    /// It could not be done.
+    Failed(String),
+}
+
+impl From<String> for Refused {
+    fn from(why: String) -> Refused {
+        Refused::Failed(why)
+    }
+}
+
+type Action = fn(&Words) -> Result<String, Refused>;
+
+const ACTIONS: [(&Command, Action); 5] = [
+    (&options::NEW, new),
+    (&options::NODE, node),
+    (&options::REVOKE, revoke),
+    (&options::SHOW, show),
+    (&options::CHECK, check),
+];
+
+/// Runs it with the words after `certs`. Returns the exit code.
+pub fn command(mut words: Vec<OsString>) -> i32 {
+    if words.is_empty() {
+        eprint!("{}", pages());
+        return code::USAGE;
+    }
+    let name = words.remove(0);
+    let found = name
+        .to_str()
+        .and_then(|name| ACTIONS.iter().find(|(command, _)| command.name.strip_prefix("muster certs ") == Some(name)));
+    let Some((command, action)) = found else {
+        if ["--help", "-h", "help"].iter().any(|help| name == *help) {
+            say(&pages());
+            return 0;
+        }
+        eprintln!("muster certs: there is no action {name:?}: new, node, revoke, show and check are what it knows");
+        return code::USAGE;
+    };
+    let outcome = match read(command, words) {
+        Ok(Asked::Help) => Ok(help::page(command, command.name)),
+        Ok(Asked::With(words)) => action(&words),
+        Err(why) => Err(Refused::Usage(why)),
+    };
+    match outcome {
+        Ok(text) => {
+            say(&text);
+            0
+        }
+        Err(Refused::Usage(why)) => {
+            eprintln!("{name}: {why}\n{name} --help lists the options", name = command.name);
+            code::USAGE
+        }
+        Err(Refused::Failed(why)) => {
+            eprintln!("{}: {}", command.name, crate::status::text::plain(&why));
+            code::FAILED
+        }
+    }
+}
+
+fn pages() -> String {
+    let actions = ACTIONS.map(|(command, _)| command);
+    let lines = actions.map(|action| format!("  {}\n        {}\n", action.usage(action.name), action.summary));
+    format!("{}\nActions:\n{}", help::page(&options::COMMAND, options::COMMAND.name), lines.concat())
+}
+
+fn say(text: &str) {
+    let mut out = std::io::stdout().lock();
+    // A reader that has closed the output does not want to hear.
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+fn new(words: &Words) -> Result<String, Refused> {
+    let what = options::new(words).map_err(Refused::Usage)?;
+    Ok(make::new(&what, passwords_for(&what)?)?)
+}
+
+fn node(words: &Words) -> Result<String, Refused> {
+    let what = options::node(words).map_err(Refused::Usage)?;
+    Ok(make::node(&what, passwords_for(&what)?)?)
+}
+
+/// Passwords count where something is sealed with them.
+fn passwords_for(what: &options::Make) -> Result<Vec<passwords::Given>, String> {
+    match what.renew || what.form == Some(options::Form::Pkcs12) {
+        true => passwords::given(what.password_file.as_deref(), std::env::vars_os()),
+        false => Ok(Vec::new()),
+    }
+}
+
+fn revoke(words: &Words) -> Result<String, Refused> {
+    let what = options::revoke(words).map_err(Refused::Usage)?;
+    let given = match what.files.is_empty() {
+        true => Vec::new(),
+        false => passwords::given(None, std::env::vars_os())?,
+    };
+    Ok(make::revoke(&what, &given)?)
+}
+
+fn show(words: &Words) -> Result<String, Refused> {
+    let path = options::path(words, "FILE").map_err(Refused::Usage)?;
+    let given = passwords::given(words.value("password_file"), std::env::vars_os())?;
+    Ok(show::file(&path, &given)?)
+}
+
+/// The library's judgement, in its words.
+fn check(words: &Words) -> Result<String, Refused> {
+    let path = options::path(words, "FILE").map_err(Refused::Usage)?;
+    let path = path.to_str().ok_or_else(|| Refused::Usage(format!("{path:?} is not valid UTF-8")))?;
+    let is_other = |name: &OsString| {
+        let setting = name.to_str().and_then(Setting::of_variable);
+        setting.is_none_or(|setting| !matches!(setting.key, Key::EnableSsl | Key::ConfigFilePath))
+    };
+    let judged = || -> muster::error::Result<Vec<String>> {
+        let mut config = Config::new();
+        // As if by the environment, too: so the sentences are a node's, to the letter.
+        let own = [("MUSTER_ENABLE_SSL", "1"), ("MUSTER_CONFIG_FILE_PATH", path)];
+        let own = own.map(|(name, value)| (OsString::from(name), OsString::from(value)));
+        config.load_env(std::env::vars_os().filter(|(name, _)| is_other(name)).chain(own));
+        Ok(muster::tls::open(config.tls_settings()?.as_ref())?.warnings)
+    };
+    let warnings = judged().map_err(|error| Refused::Failed(error.to_string()))?;
+    let warnings: String = warnings.iter().map(|warning| format!("warning: {warning}\n")).collect();
+    Ok(crate::status::text::plain(&format!("{path} is right: a node starts with it")) + "\n" + &warnings)
+}

@@ -1,0 +1,129 @@
+//! How nodes are called: a folder's name, a certificate's, and the node id in it.
+
+use muster::config::Key;
+
+/// What a node id in a certificate begins with (a subject alternative name, URI).
+const URI: &str = "muster:node:";
+/// The CA's folder, which no node can have.
+pub const CA: &str = "ca";
+/// As long as a common name may be (RFC 5280).
+const NAME_MAX_CHARS: usize = 64;
+
+/// A node for which something is made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Its folder's name.
+    pub folder: String,
+    /// The name in its certificate.
+    pub name: String,
+    /// The node id in its certificate.
+    pub id: Option<String>,
+}
+
+impl Default for Target {
+    /// All nodes, where none is named.
+    fn default() -> Target {
+        Target { folder: "node".to_owned(), name: "node".to_owned(), id: None }
+    }
+}
+
+impl Target {
+    /// The node of this name.
+    pub fn named(name: &str) -> Result<Target, String> {
+        let is_right = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
+        let begins = name.starts_with(|letter: char| letter.is_ascii_alphanumeric() || letter == '_');
+        if !begins || name.chars().count() > NAME_MAX_CHARS || !name.chars().all(is_right) || name == CA {
+            return Err(format!(
+                "--name is {name:?}; it must be a folder's name: letters, digits, `.`, `_` and `-`, {NAME_MAX_CHARS} at \
+                 most, beginning with a letter, a digit or `_`, and not {CA:?}"
+            ));
+        }
+        Ok(Target { folder: name.to_owned(), name: name.to_owned(), id: None })
+    }
+
+    /// The node with this node id.
+    pub fn of_id(id: &str) -> Result<Target, String> {
+        let kind = Key::NodeId.setting().kind;
+        if id.is_empty() || kind.parse(id).is_none() {
+            return Err(format!("--node_id is {id:?}: expected {}", kind.expectation()));
+        }
+        let mut folder = encoded(id);
+        if folder == CA || folder.starts_with(['.', '-']) {
+            folder = format!("%{:02X}{}", folder.as_bytes()[0], &folder[1..]);
+        }
+        let cut = id.char_indices().nth(NAME_MAX_CHARS).map_or(id, |(at, _)| &id[..at]);
+        Ok(Target { folder, name: cut.to_owned(), id: Some(id.to_owned()) })
+    }
+}
+
+/// The URI of this node id: what is no letter, digit, `-`, `.`, `_` or `~` is percent-encoded (RFC 3986).
+pub fn uri(id: &str) -> String {
+    format!("{URI}{}", encoded(id))
+}
+
+fn encoded(id: &str) -> String {
+    let mut text = String::with_capacity(id.len());
+    for byte in id.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => text.push(byte as char),
+            _ => text.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    text
+}
+
+/// The node id in this URI, if there is one.
+pub fn id_of(uri: &str) -> Option<String> {
+    let mut bytes = uri.strip_prefix(URI)?.bytes();
+    let mut id = Vec::new();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'%' => {
+                let mut digit = || (bytes.next()? as char).to_digit(16);
+                id.push((digit()? << 4 | digit()?) as u8);
+            }
+            byte => id.push(byte),
+        }
+    }
+    String::from_utf8(id).ok().filter(|id| !id.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_id_is_found_again_in_its_uri() {
+        for (id, expected) in
+            [("7", "muster:node:7"), ("a b/c", "muster:node:a%20b%2Fc"), ("ü%", "muster:node:%C3%BC%25")]
+        {
+            assert_eq!(uri(id), expected);
+            assert_eq!(id_of(expected).as_deref(), Some(id));
+        }
+        for none in ["muster:node:", "muster:node:%4", "muster:node:%zz", "muster:node:%FF", "spiffe://a/b", ""] {
+            assert_eq!(id_of(none), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn a_folder_lies_where_it_should_whatever_the_id() {
+        for (id, folder) in
+            [("rank 3", "rank%203"), ("..", "%2E."), ("ca", "%63a"), ("a/../b", "a%2F..%2Fb"), ("-r", "%2Dr")]
+        {
+            assert_eq!(Target::of_id(id).unwrap().folder, folder);
+        }
+        assert_eq!(Target::of_id(&"ü".repeat(100)).unwrap().name.chars().count(), NAME_MAX_CHARS);
+    }
+
+    #[test]
+    fn names_that_are_no_folders_are_refused() {
+        assert!(Target::named("host-7.rack_2").is_ok());
+        for name in ["", ".", "..", "ca", "a/b", "-rf", "a b", "n\u{fc}", &"a".repeat(65)] {
+            let why = Target::named(name).unwrap_err();
+            assert!(why.starts_with(&format!("--name is {name:?}; it must be a folder's name")), "{why}");
+        }
+        for id in ["", &"a".repeat(256)] {
+            assert!(Target::of_id(id).unwrap_err().starts_with("--node_id is "), "{id}");
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! A folder of a test's own.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+/// It goes with this.
+pub struct Place {
+    pub path: PathBuf,
+}
+
+impl Place {
+    pub fn new() -> Place {
+        let name = format!("muster-certs-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir(&path).unwrap();
+        Place { path }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
