@@ -16,7 +16,7 @@ use super::address_lookup::AddressLookup;
 use super::connections::{Connections, FIRST_TOKEN};
 use super::dial::{Dialled, NotDialled};
 use super::handshake::{frame, half, leave, Next, Stage, HELLO_WAIT};
-use super::link::LinkEnd;
+use super::link::{say_at_once, LinkEnd};
 use super::peers::{Mail, MeshEvent};
 use super::revoke_broadcast::RevokeBroadcast;
 use super::rosters::{Judged, Rosters};
@@ -36,7 +36,7 @@ use crate::types::{GroupId, Incarnation, Time};
 use crate::wire::{Channel, Formed, LinkAccept, LinkHello, LinkKind, LinkReject, LinkRejectReason, LinkRevoke};
 use crate::wire::{Member, WireError};
 use std::collections::{HashSet, VecDeque};
-use std::io::{self, IoSlice};
+use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -379,8 +379,7 @@ impl Mesh {
         // A failure here shows when the group's poller is asked to watch it.
         let _ = shake.transport.deregister(poller.registry());
         if self.rosters.group(key.group).is_none() {
-            // Freed meanwhile. A new connection takes these few bytes; if not, its end is all that the peer hears.
-            let _ = shake.transport.write(&[IoSlice::new(&leave())]);
+            say_at_once(&mut *shake.transport, &leave()); // freed meanwhile
             return false;
         }
         let side = if matches!(shake.stage, Stage::Dialled(_)) { Side::Client } else { Side::Server };
