@@ -10,6 +10,7 @@ use crate::runtime::base::sync::Bell;
 use crate::runtime::by_hand_test::worker;
 use crate::runtime::cluster_test::plain;
 use crate::runtime::links::mesh::tests::formed;
+use crate::tls::Remarks;
 use crate::types::{Epoch, Incarnation};
 use crate::wire::{Heartbeat, Verdict};
 use std::io::{Read, Write};
@@ -43,6 +44,7 @@ fn node_over(scheduler: SocketAddr, wrap: Wrap) -> Node {
         own_setting: "worker_ip".to_owned(),
         operation_timeout_ms: 60_000,
         wrap,
+        remarks: Remarks::default(),
         upgrade: Upgrade::none(),
     };
     let shared = Arc::new(NodeState::new(logger, clock, Bell::new().unwrap()));

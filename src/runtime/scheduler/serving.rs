@@ -20,7 +20,7 @@ use crate::runtime::base::control::ControlEnd;
 use crate::runtime::base::disk::OwnDisk;
 use crate::runtime::base::identity;
 use crate::runtime::base::log::Logger;
-use crate::tls;
+use crate::tls::{self, Remarks};
 use crate::types::{JobInstance, Secret, Time};
 use crate::wire::{Message, Register, Rejected, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
 use std::collections::VecDeque;
@@ -57,6 +57,8 @@ pub struct Serving {
     pub(crate) waker: Waker,
     /// With recovery: writes the journal.
     pub(crate) writer: Option<Writer>,
+    /// What is to be told of certificates while it serves.
+    remarks: Remarks,
     /// Until when the disk may keep back that the job has ended.
     disk_deadline: Time,
 }
@@ -67,7 +69,9 @@ impl Serving {
         let tls = tls::open(settings.tls.as_ref())?;
         let mut settings = settings.clone();
         settings.warnings.extend(tls.warnings);
-        Serving::over(&settings, tls.wrap, || Ok(Box::new(OwnDisk::of(&settings)?)))
+        let mut serving = Serving::over(&settings, tls.wrap, || Ok(Box::new(OwnDisk::of(&settings)?)))?;
+        serving.remarks = tls.remarks;
+        Ok(serving)
     }
 
     /// The same, with each connection wrapped and, with recovery, the journal on the disk that this opens.
@@ -116,6 +120,7 @@ impl Serving {
             wanted: Arc::default(),
             waker,
             writer,
+            remarks: Remarks::default(),
             disk_deadline: Time::NEVER,
         };
         let at = serving.poller.registry();
@@ -137,6 +142,7 @@ impl Serving {
             if let Some(result) = self.ended.as_ref().filter(|_| self.connections.is_empty()) {
                 return result.clone();
             }
+            self.remarks.take().iter().for_each(|line| self.logger.warn(line));
             self.check_disk(now)?;
             let next = self.armed.min(self.accept_again).min(self.connections.first_closing()).min(self.disk_deadline);
             let waits = self.connections.to_read().len() == 0;
@@ -272,7 +278,11 @@ impl Serving {
 
     /// A connection has ended.
     fn lose(&mut self, id: ConnId, end: &ControlEnd) {
-        if self.connections.remove(id) {
+        let is_news = match end {
+            ControlEnd::Refused(_) => self.connections.refuse(id, self.clock.now()),
+            _ => self.connections.remove(id),
+        };
+        if is_news {
             let how = match end {
                 ControlEnd::Ended(_) => Closed::Ended,
                 ControlEnd::Broken(_) | ControlEnd::Refused(_) => Closed::Broken,
