@@ -139,6 +139,7 @@ impl<T: Transport> TlsTransport<T> {
 
     /// Says the rest of the last word, and ends this direction.
     fn end_refused(&mut self) -> io::Result<()> {
+        self.has_said_end = true;
         if let Some(tls) = self.last_word.as_mut().filter(|_| self.unwritable.is_none()) {
             while tls.wants_write() {
                 tls.write_tls(&mut Sink(&mut self.inner))?;
@@ -200,7 +201,7 @@ impl<T: Transport> Transport for TlsTransport<T> {
         if buffers.iter().all(|buffer| buffer.is_empty()) {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "no room to read into"));
         }
-        if self.last_word.is_some() {
+        if self.last_word.is_some() && self.has_said_end {
             return self.read_refused();
         }
         loop {

@@ -6,6 +6,7 @@
 use crate::membership::ConnId;
 use crate::net::{Registry, Side, TcpTransport, Token, Wrap};
 use crate::runtime::base::control::{Arrival, ControlEnd, ControlLink, FIRST_READ_BYTES};
+use crate::tls::Remarks;
 use crate::types::Time;
 use crate::wire::Message;
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -53,6 +54,8 @@ pub(super) struct Read {
 /// All that are open.
 pub(super) struct Connections {
     wrap: Wrap,
+    /// What is to be told of the files by which they are wrapped.
+    pub remarks: Remarks,
     /// Each by itself, for a table leaves much of its room unused.
     open: HashMap<ConnId, Box<Connection>>,
     next: u64,
@@ -70,6 +73,7 @@ impl Connections {
     pub fn new(wrap: Wrap) -> Connections {
         Connections {
             wrap,
+            remarks: Remarks::default(),
             open: HashMap::new(),
             next: FIRST,
             dirty: BTreeSet::new(),

@@ -20,7 +20,7 @@ use crate::runtime::base::control::ControlEnd;
 use crate::runtime::base::disk::OwnDisk;
 use crate::runtime::base::identity;
 use crate::runtime::base::log::Logger;
-use crate::tls::{self, Remarks};
+use crate::tls;
 use crate::types::{JobInstance, Secret, Time};
 use crate::wire::{Message, Register, Rejected, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
 use std::collections::VecDeque;
@@ -57,8 +57,6 @@ pub struct Serving {
     pub(crate) waker: Waker,
     /// With recovery: writes the journal.
     pub(crate) writer: Option<Writer>,
-    /// What is to be told of certificates while it serves.
-    remarks: Remarks,
     /// Until when the disk may keep back that the job has ended.
     disk_deadline: Time,
 }
@@ -70,7 +68,7 @@ impl Serving {
         let mut settings = settings.clone();
         settings.warnings.extend(tls.warnings);
         let mut serving = Serving::over(&settings, tls.wrap, || Ok(Box::new(OwnDisk::of(&settings)?)))?;
-        serving.remarks = tls.remarks;
+        serving.connections.remarks = tls.remarks;
         Ok(serving)
     }
 
@@ -120,7 +118,6 @@ impl Serving {
             wanted: Arc::default(),
             waker,
             writer,
-            remarks: Remarks::default(),
             disk_deadline: Time::NEVER,
         };
         let at = serving.poller.registry();
@@ -142,7 +139,7 @@ impl Serving {
             if let Some(result) = self.ended.as_ref().filter(|_| self.connections.is_empty()) {
                 return result.clone();
             }
-            self.remarks.take().iter().for_each(|line| self.logger.warn(line));
+            self.connections.remarks.take().iter().for_each(|line| self.logger.warn(line));
             self.check_disk(now)?;
             let next = self.armed.min(self.accept_again).min(self.connections.first_closing()).min(self.disk_deadline);
             let waits = self.connections.to_read().len() == 0;
