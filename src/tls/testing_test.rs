@@ -1,8 +1,10 @@
 //! Certificates for tests: a CA, what it signs, and the configuration file, in a folder of their own.
 
 use super::credentials;
+use super::link::TlsTransport;
 use crate::config::{Config, TlsSettings};
 use crate::error::{Error, Result};
+use crate::net::{Side, Transport};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, Connection, ServerConnection};
@@ -103,9 +105,15 @@ impl Files {
     }
 
     pub fn settings(&self) -> TlsSettings {
+        self.settings_with([])
+    }
+
+    /// The same, with these variables beside.
+    pub fn settings_with<const COUNT: usize>(&self, more: [(&str, &str); COUNT]) -> TlsSettings {
         let path = self.folder.join("tls.json");
         let mut config = Config::new();
-        config.load_env([("MUSTER_ENABLE_SSL", "1"), ("MUSTER_CONFIG_FILE_PATH", path.to_str().unwrap())]);
+        let usual = [("MUSTER_ENABLE_SSL", "1"), ("MUSTER_CONFIG_FILE_PATH", path.to_str().unwrap())];
+        config.load_env(usual.into_iter().chain(more));
         config.settings().unwrap().tls.expect("it is on")
     }
 
@@ -119,6 +127,12 @@ impl Files {
         let warnings = read.map_err(told)?.warnings;
         Ok(warnings.iter().map(|line| plain(line)).collect())
     }
+}
+
+/// A connection with TLS around it, by these files.
+pub fn wrapped<T: Transport + 'static>(files: &Files, inner: T, side: Side) -> Box<dyn Transport> {
+    let (client, server) = both(files);
+    Box::new(TlsTransport::new(inner, Ok(if side == Side::Client { client } else { server })))
 }
 
 /// The sessions of a client and a server that have these files.

@@ -14,6 +14,7 @@ use crate::runtime::groups::registry::Registry;
 use crate::runtime::links::address_lookup::{ask_for, is_for_links};
 use crate::runtime::links::{handshake::leave, mesh::Mesh, peers::turn_away, peers::MeshEvent, upgrade::Upgrade};
 use crate::runtime::state::node_state::{AgentCommand, NodeState};
+use crate::tls::Remarks;
 use crate::types::{Epoch, GroupId, Time};
 use crate::wire::{Called, Formed, GroupMade, Heartbeat, Message};
 use std::collections::VecDeque;
@@ -39,6 +40,8 @@ pub struct Setup {
     pub operation_timeout_ms: i64,
     /// What becomes of each connection, to the scheduler and to peers.
     pub wrap: Wrap,
+    /// What is to be told of certificates while it goes on.
+    pub remarks: Remarks,
     /// What becomes of a link once its peer has let it in.
     pub upgrade: Upgrade,
 }
@@ -112,6 +115,7 @@ impl Node {
     fn run(mut self) {
         self.drain();
         while !self.quit && (!self.over || !self.connection.is_over()) {
+            self.setup.remarks.take().iter().for_each(|line| self.shared.logger.warn(line));
             if let Err(error) = self.turn() {
                 self.shared.logger.error(error.message());
                 self.registry.file(Event::Failed(error));

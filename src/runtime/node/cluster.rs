@@ -28,7 +28,7 @@ use crate::runtime::scheduler::serving::Serving;
 use crate::runtime::scheduler::thread::SchedulerThread;
 use crate::runtime::state::node_state::{AgentCommand, NodeState, NodeView};
 use crate::runtime::state::reduce_functions::Operations;
-use crate::tls;
+use crate::tls::{self, Tls};
 use crate::types::{Epoch, GroupId, Incarnation, LaunchId, Role, Time};
 use crate::wire::{Abort, Formed, Member, Register, Told, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
 use std::net::{IpAddr, SocketAddr};
@@ -89,17 +89,17 @@ pub fn join(mut settings: Settings) -> Result<Joined> {
         serving(&settings)?.run()?;
         return Ok(Joined::SchedulerDone);
     }
-    let tls = tls::open(settings.tls.as_ref())?;
-    settings.warnings.extend(tls.warnings);
-    join_over(settings, tls.wrap, Upgrade::none())
+    let mut tls = tls::open(settings.tls.as_ref())?;
+    settings.warnings.append(&mut tls.warnings);
+    join_over(settings, tls, Upgrade::none())
 }
 
 /// As [`join`] for a node, with every connection wrapped, and links upgraded where their peers offer the same.
-pub fn join_over(mut settings: Settings, wrap: Wrap, upgrade: Upgrade) -> Result<Joined> {
+pub fn join_over(mut settings: Settings, tls: Tls, upgrade: Upgrade) -> Result<Joined> {
     refuse_unsupported(&settings)?;
     rank_table::take_rank(&mut settings)?;
-    let scheduler = hosted_scheduler(&settings)?;
-    Cluster::join(settings, scheduler, wrap, upgrade).map(|cluster| Joined::Node(Box::new(cluster)))
+    let scheduler = hosted_scheduler(&settings, &tls.wrap)?;
+    Cluster::join(settings, scheduler, tls, upgrade).map(|cluster| Joined::Node(Box::new(cluster)))
 }
 
 /// A scheduler that is ready to serve on the thread that runs it.
@@ -127,8 +127,9 @@ fn refuse_unsupported(settings: &Settings) -> Result<()> {
     }
 }
 
-/// The scheduler that a cluster of one, or rank 0 under another launcher, runs in its own process.
-fn hosted_scheduler(settings: &Settings) -> Result<Option<SchedulerThread>> {
+/// The scheduler that a cluster of one, or rank 0 under another launcher, runs in its own process. Its connections are wrapped as
+/// the node's are.
+fn hosted_scheduler(settings: &Settings, wrap: &Wrap) -> Result<Option<SchedulerThread>> {
     let place = match &settings.assignment {
         Assignment::Alone { .. } => Assignment::Scheduler { host: "127.0.0.1".to_owned(), ports: vec![0] },
         Assignment::Node { host, ports, hosts_scheduler: true, .. } => {
@@ -139,11 +140,11 @@ fn hosted_scheduler(settings: &Settings) -> Result<Option<SchedulerThread>> {
     let mut settings = settings.clone();
     settings.assignment = place;
     settings.warnings.clear(); // the node tells them
-    SchedulerThread::start(&settings).map(Some)
+    SchedulerThread::over(&settings, Arc::clone(wrap)).map(Some)
 }
 
 impl Cluster {
-    fn join(settings: Settings, scheduler: Option<SchedulerThread>, wrap: Wrap, upgrade: Upgrade) -> Result<Cluster> {
+    fn join(settings: Settings, scheduler: Option<SchedulerThread>, tls: Tls, upgrade: Upgrade) -> Result<Cluster> {
         let incarnation = identity::incarnation()?;
         let mut register = registration(&settings, incarnation)?;
         let node_id = register.node_id.clone();
@@ -177,7 +178,8 @@ impl Cluster {
             schedulers,
             own,
             operation_timeout_ms: limit_ms(settings.operation_timeout),
-            wrap,
+            wrap: tls.wrap,
+            remarks: tls.remarks,
             upgrade,
         };
         let registry = Registry::new(&shared);

@@ -6,9 +6,11 @@
 use crate::membership::ConnId;
 use crate::net::{Registry, Side, TcpTransport, Token, Wrap};
 use crate::runtime::base::control::{Arrival, ControlEnd, ControlLink, FIRST_READ_BYTES};
+use crate::tls::Remarks;
 use crate::types::Time;
 use crate::wire::Message;
 use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::io::{ErrorKind, IoSliceMut};
 use std::time::Duration;
 
 const FIRST: u64 = 2;
@@ -23,6 +25,20 @@ struct Connection {
     closing: Option<Time>,
     /// Whether the peer has been told that nothing more follows.
     shut: bool,
+    /// One side does not take the other: its last word is on the way.
+    refused: bool,
+}
+
+impl Connection {
+    /// Ends this direction, and passes over what still comes; its end, if that has come.
+    fn read_on(&mut self, through: &mut [u8]) -> Option<ControlEnd> {
+        self.shut = self.shut || self.link.transport.shutdown_write().is_ok();
+        match self.link.transport.read(&mut [IoSliceMut::new(through)]) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => None,
+            Err(error) => Some(ControlEnd::from_io(&error)),
+            Ok(_) => Some(ControlEnd::Ended("it closed the connection".to_owned())),
+        }
+    }
 }
 
 /// What a look at a connection brought.
@@ -38,6 +54,8 @@ pub(super) struct Read {
 /// All that are open.
 pub(super) struct Connections {
     wrap: Wrap,
+    /// What is to be told of the files by which they are wrapped.
+    pub remarks: Remarks,
     /// Each by itself, for a table leaves much of its room unused.
     open: HashMap<ConnId, Box<Connection>>,
     next: u64,
@@ -55,6 +73,7 @@ impl Connections {
     pub fn new(wrap: Wrap) -> Connections {
         Connections {
             wrap,
+            remarks: Remarks::default(),
             open: HashMap::new(),
             next: FIRST,
             dirty: BTreeSet::new(),
@@ -75,7 +94,7 @@ impl Connections {
         let id = ConnId(self.next);
         self.next += 1;
         link.transport.register(registry, Token(id.0 as usize)).ok()?;
-        self.open.insert(id, Box::new(Connection { link, closing: None, shut: false }));
+        self.open.insert(id, Box::new(Connection { link, closing: None, shut: false, refused: false }));
         Some(id)
     }
 
@@ -88,6 +107,9 @@ impl Connections {
     pub fn read(&mut self, id: ConnId) -> Option<Read> {
         self.more.remove(&id);
         let connection = self.open.get_mut(&id)?;
+        if connection.refused {
+            return Some(Read { arrivals: Vec::new(), any: false, end: connection.read_on(&mut self.through) });
+        }
         let mut arrivals = Vec::new();
         let heard = connection.link.read(&mut self.through, &mut arrivals);
         if heard.as_ref().is_ok_and(|heard| heard.more) {
@@ -116,7 +138,7 @@ impl Connections {
     /// Writes what can be written.
     pub fn write(&mut self) {
         while let Some(id) = self.dirty.pop_first() {
-            let Some(connection) = self.open.get_mut(&id) else { continue };
+            let Some(connection) = self.open.get_mut(&id).filter(|it| !it.refused) else { continue };
             if !connection.link.write() {
                 self.more.insert(id);
             } else if connection.closing.is_some() && !connection.link.has_outbound() {
@@ -140,6 +162,20 @@ impl Connections {
     pub fn remove(&mut self, id: ConnId) -> bool {
         self.dirty.remove(&id);
         self.open.remove(&id).is_some_and(|connection| connection.closing.is_none())
+    }
+
+    /// Lets a connection on which one side does not take the other end in order: the reason is to arrive. Returns whether that is
+    /// news: it had not been closed.
+    pub fn refuse(&mut self, id: ConnId, now: Time) -> bool {
+        let Some(connection) = self.open.get_mut(&id) else { return false };
+        if connection.closing.is_some() {
+            self.remove(id);
+            return false;
+        }
+        connection.refused = true;
+        self.close(id, now);
+        self.more.insert(id);
+        true
     }
 
     /// Closes a connection, once what was sent is written.

@@ -67,7 +67,9 @@ impl Serving {
         let tls = tls::open(settings.tls.as_ref())?;
         let mut settings = settings.clone();
         settings.warnings.extend(tls.warnings);
-        Serving::over(&settings, tls.wrap, || Ok(Box::new(OwnDisk::of(&settings)?)))
+        let mut serving = Serving::over(&settings, tls.wrap, || Ok(Box::new(OwnDisk::of(&settings)?)))?;
+        serving.connections.remarks = tls.remarks;
+        Ok(serving)
     }
 
     /// The same, with each connection wrapped and, with recovery, the journal on the disk that this opens.
@@ -137,6 +139,7 @@ impl Serving {
             if let Some(result) = self.ended.as_ref().filter(|_| self.connections.is_empty()) {
                 return result.clone();
             }
+            self.connections.remarks.take().iter().for_each(|line| self.logger.warn(line));
             self.check_disk(now)?;
             let next = self.armed.min(self.accept_again).min(self.connections.first_closing()).min(self.disk_deadline);
             let waits = self.connections.to_read().len() == 0;
@@ -272,7 +275,11 @@ impl Serving {
 
     /// A connection has ended.
     fn lose(&mut self, id: ConnId, end: &ControlEnd) {
-        if self.connections.remove(id) {
+        let is_news = match end {
+            ControlEnd::Refused(_) => self.connections.refuse(id, self.clock.now()),
+            _ => self.connections.remove(id),
+        };
+        if is_news {
             let how = match end {
                 ControlEnd::Ended(_) => Closed::Ended,
                 ControlEnd::Broken(_) | ControlEnd::Refused(_) => Closed::Broken,

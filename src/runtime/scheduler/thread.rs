@@ -4,8 +4,9 @@
 use super::serving::{Serving, STOP, VANISH};
 use crate::config::Settings;
 use crate::error::{Error, Result, Status};
-use crate::net::Waker;
+use crate::net::{Waker, Wrap};
 use crate::runtime::base::clock::Clock;
+use crate::runtime::base::disk::OwnDisk;
 use crate::types::Time;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -27,6 +28,11 @@ impl SchedulerThread {
     /// Binds, and serves on a new thread.
     pub fn start(settings: &Settings) -> Result<SchedulerThread> {
         SchedulerThread::of(Serving::new(settings)?)
+    }
+
+    /// The same, with each connection wrapped so.
+    pub(crate) fn over(settings: &Settings, wrap: Wrap) -> Result<SchedulerThread> {
+        SchedulerThread::of(Serving::over(settings, wrap, || Ok(Box::new(OwnDisk::of(settings)?)))?)
     }
 
     /// Serves on a new thread.
