@@ -11,7 +11,7 @@
 #   make mpi      installs Open MPI and MPICH (from Debian) and Intel MPI (into target/impi) for the tests; part of make test
 #   make sim SEEDS=100000   so many simulated stories, and the table of what they met
 #   make detection   kills, stops, silences ranks, lets them disagree, and takes the time until everybody knows, and goes on
-#   make chaos    trains while processes are killed: make chaos [SEED=n] [KILLS=10]
+#   make chaos    trains while processes are killed: make chaos [SEED=n] [KILLS=10] [TLS=1]
 #   make storm    random work, each result checked, while processes are killed and stopped: make storm [HOURS=2] [SEED=n] [ROUND=n]
 #   make bench-peers   lays muster beside Open MPI and Gloo, which it installs from Debian, and writes docs/performance.md
 #   make sanitize the tests with sockets under AddressSanitizer and under Valgrind's helgrind; also needs rustup's rust-src
@@ -183,7 +183,7 @@ storm: build storm-worker
 
 # A kill -9 of workers, the scheduler and all, wherever they are; the weights are those of a training in which nothing died.
 chaos: build
-	python3 scripts/chaos.py $(if $(SEED),--seed $(SEED)) $(if $(KILLS),--kills $(KILLS))
+	python3 scripts/chaos.py $(if $(SEED),--seed $(SEED)) $(if $(KILLS),--kills $(KILLS)) $(if $(TLS),--tls)
 
 # What the 3000 of `make test` may not meet.
 SEEDS ?= 100000

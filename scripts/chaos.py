@@ -2,7 +2,7 @@
 """Trains under `muster run --max_restarts` while processes are killed at random moments, and lays the weights beside those of
 a training in which nothing died: they must be the same, bit for bit.
 
-    scripts/chaos.py [--seed N] [--kills N] [--plan KIND,KIND,...]
+    scripts/chaos.py [--seed N] [--kills N] [--plan KIND,KIND,...] [--tls]
 
 The seed decides who is killed, how and at which steps; what the machine does in between no seed decides. It ends what it has
 started, and nothing else. Exit code 0: the same weights, and without --plan somebody was hit at the end, too.
@@ -20,6 +20,9 @@ import time
 from killing.blows import KINDS, LAST, Blows
 from killing.job import TREE, Failed, Job, train_quietly
 from killing.table import table
+
+sys.path.append(str(TREE / "tests" / "python"))
+from certificates import Certificates  # noqa: E402
 
 STEPS_PER_EPOCH = 23  # of the data beside train_digits, in batches of 64
 # Where, as shares of all steps, the first kill may be and the last but those at the end.
@@ -41,6 +44,7 @@ def options():
     parser.add_argument("--seed", type=int, default=None, help="default: one from the clock, which is printed")
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--plan", help=f"kinds of kills in this order, of {', '.join(KINDS)}")
+    parser.add_argument("--tls", action="store_true", help="all connections run TLS; the quiet training has none")
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--epochs", type=int, default=None, help="default: as many as the kills need")
     parser.add_argument("--interval", type=int, default=50, help="steps between checkpoints")
@@ -64,12 +68,14 @@ def chaos(given, folder):
     parent = rng.randrange(1, given.ranks)
     words = ["--epochs", epochs]
     quiet = train_quietly(folder, given.ranks, words, given.limit)
+    settings = Certificates(folder / "certificates").env() if given.tls else {}
     limit = time.monotonic() + given.limit
     words += ["--checkpoint_interval", given.interval, "--fork_child", parent]
-    print(f"seed {given.seed}: {given.ranks} ranks, {steps} steps, a checkpoint every {given.interval}; {' '.join(plan)}",
+    how = " under TLS" if given.tls else ""
+    print(f"seed {given.seed}: {given.ranks} ranks{how}, {steps} steps, a checkpoint every {given.interval}; {' '.join(plan)}",
           flush=True)
     moments = sorted(rng.uniform(FIRST, LAST_BUT_END) for kind in plan if kind not in LAST)
-    with Job(folder, given.ranks, words, restarts=4 * len(plan)) as job:
+    with Job(folder, given.ranks, words, restarts=4 * len(plan), settings=settings) as job:
         blows = Blows(job, rng, steps, parent, limit)
         for kind, share in zip(plan, moments + [1.0] * len(plan)):
             blows.strike(kind, int(share * steps))

@@ -75,7 +75,7 @@ def clean_environment(**settings):
 class Job:
     """As a context it leaves no process behind."""
 
-    def __init__(self, folder, ranks, words, restarts):
+    def __init__(self, folder, ranks, words, restarts, settings=None):
         self.folder = pathlib.Path(folder)
         self.ranks = ranks
         self.trace = Trace(self.folder / "trace")
@@ -86,7 +86,8 @@ class Job:
         launcher = [MUSTER, "run", "--worker_num", ranks, "--local_worker_num", ranks, "--master_port", 0, "--join",
                     "--max_restarts", restarts, "--cluster_time_out", 60, "--log_dir", self.folder / "logs",
                     "--tail_worker_log", 9999]
-        environment = clean_environment(MS_ENABLE_RECOVERY=1, MS_RECOVERY_PATH=self.folder / "recovery", MUSTER_LOG="info")
+        environment = clean_environment(MS_ENABLE_RECOVERY=1, MS_RECOVERY_PATH=self.folder / "recovery", MUSTER_LOG="info",
+                                        **(settings or {}))
         with open(self.log, "wb") as log:
             self.launcher = subprocess.Popen([str(word) for word in [*launcher, *program]], env=environment,
                                              stdin=subprocess.DEVNULL, stdout=log, stderr=log)

@@ -113,17 +113,26 @@ impl Reader<'_> {
     }
 }
 
-/// What a configuration file says. Paths are as they are to be opened.
+/// A file that a configuration file names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedFile {
+    /// Under which key it stands there.
+    pub key: &'static str,
+    /// As it is to be opened.
+    pub path: PathBuf,
+}
+
+/// What a configuration file says.
 #[derive(Debug)]
 pub struct TlsFile {
     /// What is shown to those that connect.
-    pub server_cert: PathBuf,
+    pub server_cert: NamedFile,
     /// What is shown to those that are connected to.
-    pub client_cert: PathBuf,
+    pub client_cert: NamedFile,
     /// The certificates that sign those of others.
-    pub ca_cert: PathBuf,
+    pub ca_cert: NamedFile,
     /// The revocation list.
-    pub crl: Option<PathBuf>,
+    pub crl: Option<NamedFile>,
     /// OpenSSL's names, separated by colons.
     pub cipher_list: Option<String>,
     /// From how many days before the end of a certificate of our own this is said.
@@ -150,27 +159,17 @@ impl TlsFile {
         let Value::Object(entries) = &value else {
             return Err(format!("is {}: expected an object in braces", kind(&value)));
         };
-        let path = |key| text(entries, key).map(|text| text.map(|text| folder.join(text)));
-        let needed = |key, what: &str| path(key)?.ok_or_else(|| format!("has no {key}: expected the path of {what}"));
+        let named = |key| text(entries, key).map(|text| text.map(|text| NamedFile { key, path: folder.join(text) }));
+        let needed = |key, what: &str| named(key)?.ok_or_else(|| format!("has no {key}: expected the path of {what}"));
         Ok(TlsFile {
             server_cert: needed(SERVER_CERT, "a certificate with its key, in PKCS#12 or PEM")?,
             client_cert: needed(CLIENT_CERT, "a certificate with its key, in PKCS#12 or PEM")?,
             ca_cert: needed(CA_CERT, "the certificates of the CA, in PEM")?,
-            crl: path(CRL)?,
+            crl: named(CRL)?,
             cipher_list: text(entries, CIPHERS)?.map(str::to_owned),
             warning_days: days(entries)?,
             unknown: entries.keys().filter(|key| !KEYS.contains(&key.as_str())).cloned().collect(),
         })
-    }
-
-    /// The name of the key by which a file was named.
-    pub fn key_of(&self, path: &Path) -> &'static str {
-        match path {
-            _ if path == self.server_cert => SERVER_CERT,
-            _ if path == self.client_cert => CLIENT_CERT,
-            _ if path == self.ca_cert => CA_CERT,
-            _ => CRL,
-        }
     }
 }
 

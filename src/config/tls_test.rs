@@ -10,19 +10,19 @@ const LEAST: &str =
 #[test]
 fn paths_are_relative_to_the_file_and_what_is_empty_is_not_set() {
     let file = parse(&format!(r#"{{{LEAST}, "crl_path": "", "cipher_list": ""}}"#)).unwrap();
-    assert_eq!(file.server_cert, Path::new("/etc/job/server.p12"));
-    assert_eq!(file.client_cert, Path::new("/keys/client.p12"));
-    assert_eq!(file.ca_cert, Path::new("/etc/job/ca.pem"));
+    let named = |key, path: &str| NamedFile { key, path: PathBuf::from(path) };
+    assert_eq!(file.server_cert, named("server_cert_path", "/etc/job/server.p12"));
+    assert_eq!(file.client_cert, named("client_cert_path", "/keys/client.p12"));
+    assert_eq!(file.ca_cert, named("ca_cert_path", "/etc/job/ca.pem"));
     assert!(file.crl.is_none() && file.cipher_list.is_none() && file.unknown.is_empty());
     assert_eq!(file.warning_days, 90);
-    assert_eq!(file.key_of(&file.client_cert), "client_cert_path");
 }
 
 #[test]
 fn all_of_it_is_read() {
     let more = r#""crl_path": "crl.pem", "cipher_list": "A:B", "cert_expire_warning_time_in_day": 7, "colour": 1"#;
     let file = parse(&format!("{{{LEAST}, {more}}}")).unwrap();
-    assert_eq!(file.crl.as_deref(), Some(Path::new("/etc/job/crl.pem")));
+    assert_eq!(file.crl.unwrap().path, Path::new("/etc/job/crl.pem"));
     assert_eq!(file.cipher_list.as_deref(), Some("A:B"));
     assert_eq!((file.warning_days, &file.unknown[..]), (7, &["colour".to_owned()][..]));
 }

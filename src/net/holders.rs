@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::ops::RangeInclusive;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// How many ports a sentence tells of.
@@ -85,20 +86,24 @@ fn parse(line: &str) -> Option<Socket> {
     })
 }
 
-/// Of the sockets with these inodes the processes that have them, in words.
+/// Of the sockets with these inodes the processes that have them, in words. A forked child has the sockets of its parent, too: where
+/// this process has one itself, it is the one that is told.
 fn owners(inodes: &[u64], deadline: Instant) -> HashMap<u64, String> {
     let mut owners = HashMap::new();
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    for process in processes {
+    let others =
+        fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    for pid in std::iter::once(std::process::id().to_string()).chain(others) {
         if Instant::now() >= deadline || owners.len() == inodes.len() {
             break;
         }
-        let name = process.file_name();
-        let Some(pid) = name.to_str().filter(|name| name.bytes().all(|byte| byte.is_ascii_digit())) else { continue };
-        let descriptors = fs::read_dir(process.path().join("fd")).into_iter().flatten().flatten();
+        if !pid.bytes().all(|byte| byte.is_ascii_digit()) {
+            continue;
+        }
+        let process = Path::new("/proc").join(&pid);
+        let descriptors = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
         for inode in descriptors.filter_map(|fd| socket_inode(&fs::read_link(fd.path()).ok()?)) {
             if inodes.contains(&inode) {
-                let program = fs::read_to_string(process.path().join("comm")).unwrap_or_default();
+                let program = fs::read_to_string(process.join("comm")).unwrap_or_default();
                 let program = program.trim_end().escape_debug().to_string();
                 owners.entry(inode).or_insert_with(|| format!("process {pid} ({program})"));
             }
@@ -108,7 +113,7 @@ fn owners(inodes: &[u64], deadline: Instant) -> HashMap<u64, String> {
 }
 
 /// `socket:[26361]`
-fn socket_inode(link: &std::path::Path) -> Option<u64> {
+fn socket_inode(link: &Path) -> Option<u64> {
     link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
 }
 

@@ -22,7 +22,9 @@
 //!
 //! **Ending.** `flush` to `Ok`, then `shutdown_write`, then read to `Ok(0)`, then drop. Any error other than
 //! `WouldBlock` ends the transport: it is of no more use than to be dropped. Dropping without that order may lose bytes
-//! that `unsent` still counts.
+//! that `unsent` still counts. Two kinds of errors are a transport's own: `InvalidData` says that what has come is damaged, and
+//! [`refusal`] makes the one that says that one side does not take the other. After a refusal `shutdown_write` and `read` to the
+//! end may follow, for a while: so the reason arrives at the other side. Nothing that comes is given out any more.
 //!
 //! A thread that sleeps in a `Watch` in place of a poller sees levels instead of edges; the rest holds as well.
 //!
@@ -37,6 +39,31 @@ use super::signs::Signs;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
+
+/// How many buffers of 4 KiB are passed over at once.
+const READ_ON_ROUNDS: usize = 64;
+
+/// What a transport says where one side does not take the other.
+pub fn refusal(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, why)
+}
+
+/// Whether an error says that: the kernel knows the same word for something else.
+pub fn is_refusal(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::PermissionDenied && error.raw_os_error().is_none()
+}
+
+/// Passes over what still comes after a refusal: its end, or `WouldBlock`. With unread bytes a connection would end by reset, and the
+/// last word could be lost.
+pub fn pass_over(transport: &mut dyn Transport) -> io::Result<usize> {
+    let mut through = [0; 4096];
+    for _ in 0..READ_ON_ROUNDS {
+        if transport.read(&mut [IoSliceMut::new(&mut through)])? == 0 {
+            return Ok(0);
+        }
+    }
+    Err(io::ErrorKind::TimedOut.into()) // it sends and sends
+}
 
 /// A non-blocking, ordered stream of bytes to one peer. The module's head states the rules of its use.
 pub trait Transport: Signs + Send {

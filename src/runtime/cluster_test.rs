@@ -13,6 +13,7 @@ use crate::runtime::memory::buffer::CallBuffers;
 use crate::runtime::node::cluster::{join_over, start_scheduler, Cluster, Joined};
 use crate::runtime::scheduler::serving::Serving;
 use crate::runtime::scheduler::thread::SchedulerThread;
+use crate::secret::Guard;
 use crate::types::{Call, CallKind, DType, GroupId, ReduceOp};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
@@ -41,7 +42,7 @@ pub(crate) fn scheduler_with(workers: u32, set: impl FnOnce(&mut Config)) -> Sch
 }
 
 /// One each of whose connections is wrapped.
-fn scheduler_over(workers: u32, wrap: Wrap) -> SchedulerThread {
+pub(crate) fn scheduler_over(workers: u32, wrap: Wrap) -> SchedulerThread {
     let mut config = Config::new();
     config.set("worker_num", &workers.to_string()).unwrap();
     config.set("cluster_timeout", "60").unwrap();
@@ -74,7 +75,7 @@ fn node_with(
         config.set(key, &value).unwrap();
     }
     set(&mut config);
-    match join_over(config.settings().unwrap(), wrap, upgrade).unwrap() {
+    match join_over(config.settings().unwrap(), Guard::of(wrap), upgrade).unwrap() {
         Joined::Node(cluster) => *cluster,
         Joined::SchedulerDone => panic!("a worker is no scheduler"),
     }
@@ -411,7 +412,8 @@ fn hccl_is_told_of_the_scheduler_and_of_this_node() {
     ] {
         config.set(key, &value).unwrap();
     }
-    let Joined::Node(cluster) = join_over(config.settings().unwrap(), plain(), Upgrade::none()).unwrap() else {
+    let Joined::Node(cluster) = join_over(config.settings().unwrap(), Guard::of(plain()), Upgrade::none()).unwrap()
+    else {
         panic!("a worker is no scheduler")
     };
     let cm = cluster.hccl_cm().unwrap();
@@ -433,7 +435,7 @@ fn a_node_that_has_a_launchers_rank_and_no_id_is_known_by_it_in_every_life() {
         config.set("server_num", "1").unwrap();
         config.set("rank_id", &rank.to_string()).unwrap();
         id.map_or(Ok(()), |id| config.set("node_id", id)).unwrap();
-        match join_over(config.settings().unwrap(), plain(), Upgrade::none()).unwrap() {
+        match join_over(config.settings().unwrap(), Guard::of(plain()), Upgrade::none()).unwrap() {
             Joined::Node(cluster) => (cluster.node_id().to_owned(), cluster.finalize()).0,
             Joined::SchedulerDone => panic!("a node is no scheduler"),
         }

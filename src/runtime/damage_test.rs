@@ -1,12 +1,14 @@
 //! Whole clusters in which the links of one rank damage what passes, or break although both ends live.
 
-use super::cluster_test::{allreduce, node, one_cause, plain, scheduler};
+use super::cluster_test::{allreduce, node, one_cause, plain, scheduler, scheduler_over};
 use crate::error::{Error, Status};
 use crate::net::Wrap;
 use crate::net::{Acknowledged, Registry, Signs, TcpTransport, Token, Transport};
 use crate::runtime::collectives::job::Work;
 use crate::runtime::memory::buffer::CallBuffers;
 use crate::runtime::node::cluster::Cluster;
+use crate::runtime::scheduler::thread::SchedulerThread;
+use crate::tls::testing::{wrapped, Files};
 use crate::types::{Call, CallKind, DType, GroupId, ReduceOp};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::SocketAddr;
@@ -31,7 +33,7 @@ pub(crate) enum Trouble {
     Panic,
 }
 
-struct Troubled {
+pub(crate) struct Troubled {
     inner: TcpTransport,
     trouble: Trouble,
     received: usize,
@@ -121,30 +123,43 @@ impl Signs for Troubled {
 
 /// What every rank is told when one has this trouble in the middle of an allreduce, and at its next call.
 fn told(trouble: Trouble) -> Vec<Option<Error>> {
-    told_by(trouble, |cluster| {
-        let world = cluster.group(GroupId::WORLD);
-        let values = vec![1.0; 1 << 18];
-        // A rank whose own part is done may hear of the trouble at its next call only.
-        loop {
-            if let Err(error) = allreduce(&world, &values) {
-                break error;
-            }
+    told_by(trouble, sums)
+}
+
+/// How a node's sums end.
+fn sums(cluster: &Cluster) -> Error {
+    let world = cluster.group(GroupId::WORLD);
+    let values = vec![1.0; 1 << 18];
+    // A rank whose own part is done may hear of the trouble at its next call only.
+    loop {
+        if let Err(error) = allreduce(&world, &values) {
+            break error;
         }
-    })
+    }
 }
 
 /// What every rank is told, twice, when it works until that fails.
 pub(crate) fn told_by(trouble: Trouble, work: impl Fn(&Cluster) -> Error + Sync) -> Vec<Option<Error>> {
-    let scheduler = scheduler(RANKS);
+    let wrap_of = |rank| -> Wrap {
+        match rank {
+            TROUBLED => Arc::new(move |inner, _| Box::new(Troubled { inner, trouble, received: 0 })),
+            _ => plain(),
+        }
+    };
+    told_over(scheduler(RANKS), wrap_of, work)
+}
+
+/// The same, with the connections of each rank wrapped so.
+fn told_over(
+    scheduler: SchedulerThread,
+    wrap_of: impl Fn(u32) -> Wrap,
+    work: impl Fn(&Cluster) -> Error + Sync,
+) -> Vec<Option<Error>> {
     let before = Instant::now();
     let errors: Vec<[Error; 2]> = std::thread::scope(|scope| {
         let ranks: Vec<_> = (0..RANKS)
             .map(|rank| {
-                let (scheduler, work) = (&scheduler, &work);
-                let wrap: Wrap = match rank {
-                    TROUBLED => Arc::new(move |inner, _| Box::new(Troubled { inner, trouble, received: 0 })),
-                    _ => plain(),
-                };
+                let (scheduler, work, wrap) = (&scheduler, &work, wrap_of(rank));
                 scope.spawn(move || {
                     let cluster = node(scheduler, RANKS, rank, wrap);
                     let errors = [(); 2].map(|()| work(&cluster));
@@ -205,4 +220,24 @@ fn two_that_live_and_cannot_reach_each_other_are_both_named() {
     assert!(sentence.contains("rank 1 (node id \"1\""), "{sentence}");
     assert!(sentence.contains("rank 0 (node id \"0\"") || sentence.contains("rank 2 (node id \"2\""), "{sentence}");
     assert!(sentence.contains("cannot reach each other although both live"), "{sentence}");
+}
+
+/// A record that is damaged is told as a payload is that is: the other end of the link hears why it has ended, and blames nobody.
+#[test]
+fn damage_under_tls_revokes_the_group_and_names_the_link() {
+    let files = Arc::new(Files::new());
+    let encrypted = |trouble: Option<Trouble>| -> Wrap {
+        let files = Arc::clone(&files);
+        Arc::new(move |inner, side| match trouble {
+            Some(trouble) => wrapped(&files, Troubled { inner, trouble, received: 0 }, side),
+            None => wrapped(&files, inner, side),
+        })
+    };
+    let wrap_of = |rank| encrypted((rank == TROUBLED).then_some(Trouble::Flip));
+    let sentence = one_cause(told_over(scheduler_over(RANKS, encrypted(None)), wrap_of, sums), Status::Corrupt);
+    assert!(sentence.contains("allreduce #1 on world: on the link to rank "), "{sentence}");
+    assert!(
+        sentence.contains("), as rank 1 (") && sentence.contains("a TLS record was damaged on the way"),
+        "{sentence}"
+    );
 }

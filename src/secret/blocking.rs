@@ -1,9 +1,10 @@
 //! The same for one that asks a scheduler something, and can wait for the answer: the command.
 
+use super::link::ENDED;
 use super::session::Session;
 use super::{kept, read, JobSecret};
 use crate::error::Result;
-use crate::net::{host, interface, Side};
+use crate::net::{host, interface, refusal, Side};
 use crate::tls::blocking::{self as tls, Stream as Inner};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -46,10 +47,6 @@ fn left_by_a_run(connection: &TcpStream) -> Option<Arc<JobSecret>> {
     kept::of_port(scheduler.port()).map(|text| Arc::new(JobSecret::new(text.as_bytes())))
 }
 
-fn unusable(why: String) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, why)
-}
-
 impl Stream {
     /// The connection, for its time limits.
     pub fn connection(&self) -> &TcpStream {
@@ -76,12 +73,8 @@ impl Stream {
     fn pull(inner: &mut Inner, session: &mut Session) -> io::Result<()> {
         let mut through = [0; 4096];
         match inner.read(&mut through)? {
-            0 => Err(unusable(
-                "it ended the connection before it had proved that it knows the job secret: perhaps none is set there \
-                 (job_secret)"
-                    .to_owned(),
-            )),
-            count => session.heard(&through[..count]).map_err(unusable),
+            0 => Err(refusal(ENDED)),
+            count => session.heard(&through[..count]).map_err(|why| refusal(&why)),
         }
     }
 }

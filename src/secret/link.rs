@@ -4,7 +4,7 @@
 //! is the inner transport's, behind one look at an empty buffer.
 
 use super::session::Session;
-use crate::net::{Acknowledged, Registry, Signs, Token, Transport};
+use crate::net::{is_refusal, pass_over, refusal, Acknowledged, Registry, Signs, Token, Transport};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
@@ -13,58 +13,100 @@ use std::time::Duration;
 /// How much is read at a time before the other end has proved itself.
 const READ_BYTES: usize = 4096;
 
+/// What the end of a connection means before the other end's proof.
+pub(super) const ENDED: &str =
+    "it ended the connection before it had proved that it knows the job secret: perhaps none is set there (job_secret)";
+
 /// The transport.
 pub struct ProvedTransport {
     inner: Box<dyn Transport>,
-    /// Or why it is of no more use.
-    session: Result<Session, String>,
+    state: State,
 }
 
-fn unusable(why: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, why)
+enum State {
+    /// The proof is being made, or has been.
+    Going(Session),
+    /// One side does not take the other.
+    Refused {
+        why: String,
+        /// What of the answer has not gone yet.
+        answer: Vec<u8>,
+    },
+}
+
+impl State {
+    fn session(&mut self) -> io::Result<&mut Session> {
+        match self {
+            State::Going(session) => Ok(session),
+            State::Refused { why, .. } => Err(refusal(why)),
+        }
+    }
+
+    fn going(&self) -> Option<&Session> {
+        match self {
+            State::Going(session) => Some(session),
+            State::Refused { .. } => None,
+        }
+    }
 }
 
 impl ProvedTransport {
-    /// Around a connection that has not carried a byte yet.
+    /// Around a connection that has not carried a byte yet. Without a session each use of it fails, with why there is none.
     pub fn new(inner: Box<dyn Transport>, session: Result<Session, String>) -> ProvedTransport {
-        ProvedTransport { inner, session }
+        let state = session.map_or_else(|why| State::Refused { why, answer: Vec::new() }, State::Going);
+        ProvedTransport { inner, state }
     }
 
     /// Passes on what goes out first; `WouldBlock` while something is left.
     fn pass_on(&mut self) -> io::Result<()> {
-        let session = self.session.as_mut().map_err(|why| unusable(why))?;
-        while !session.outgoing.is_empty() {
-            let count = self.inner.write(&[IoSlice::new(&session.outgoing)])?;
-            session.outgoing.drain(..count);
-        }
-        self.inner.flush()
+        let session = self.state.session()?;
+        let passed = send_all(&mut *self.inner, &mut session.outgoing);
+        self.told(passed)
     }
 
     /// Takes in what has come, once: whether that was not the end.
     fn pull(&mut self) -> io::Result<bool> {
         let mut through = [0; READ_BYTES];
-        let count = self.inner.read(&mut [IoSliceMut::new(&mut through)])?;
+        let read = self.inner.read(&mut [IoSliceMut::new(&mut through)]);
+        let count = self.told(read)?;
         if count == 0 {
             return Ok(false);
         }
-        let session = self.session.as_mut().map_err(|why| unusable(why))?;
+        let session = self.state.session()?;
         if let Err(why) = session.heard(&through[..count]) {
-            let _ = self.pass_on(); // as far as the kernel takes the answer at once
-            self.session = Err(why.clone());
-            return Err(unusable(&why));
+            let mut answer = std::mem::take(&mut session.outgoing);
+            let _ = send_all(&mut *self.inner, &mut answer); // as far as the kernel takes it at once
+            let error = refusal(&why);
+            self.state = State::Refused { why, answer };
+            return Err(error);
         }
         Ok(true)
     }
 
+    /// Of a refusal by the transport inside no proof follows.
+    fn told<T>(&mut self, result: io::Result<T>) -> io::Result<T> {
+        result.inspect_err(|error| {
+            if is_refusal(error) {
+                self.state = State::Refused { why: error.to_string(), answer: Vec::new() };
+            }
+        })
+    }
+
     fn ended(&self) -> io::Error {
-        match self.session.as_ref().is_ok_and(Session::is_refused) {
+        match self.state.going().is_some_and(Session::is_refused) {
             true => io::Error::new(io::ErrorKind::UnexpectedEof, "it has refused the connection"),
-            false => unusable(
-                "it ended the connection before it had proved that it knows the job secret: perhaps none is set there \
-                 (job_secret)",
-            ),
+            false => refusal(ENDED),
         }
     }
+}
+
+/// Sends what is there, and forgets what has gone.
+fn send_all(to: &mut dyn Transport, bytes: &mut Vec<u8>) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let count = to.write(&[IoSlice::new(bytes)])?;
+        bytes.drain(..count);
+    }
+    to.flush()
 }
 
 impl Transport for ProvedTransport {
@@ -73,7 +115,10 @@ impl Transport for ProvedTransport {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "no room to read into"));
         }
         loop {
-            let session = self.session.as_mut().map_err(|why| unusable(why))?;
+            let session = match &mut self.state {
+                State::Going(session) => session,
+                State::Refused { .. } => return pass_over(&mut *self.inner),
+            };
             if !session.readable.is_empty() {
                 let mut taken = 0;
                 for buffer in buffers.iter_mut() {
@@ -98,7 +143,7 @@ impl Transport for ProvedTransport {
             match came {
                 Ok(true) => {}
                 // The dialler went before it had said anything, as a port scan does.
-                Ok(false) if self.inner_is_unasked() => return Ok(0),
+                Ok(false) if self.state.going().is_some_and(Session::is_unasked) => return Ok(0),
                 Ok(false) => return Err(self.ended()),
                 Err(error) => return Err(error),
             }
@@ -108,7 +153,7 @@ impl Transport for ProvedTransport {
 
     fn write(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
         for _ in 0..2 {
-            let session = self.session.as_mut().map_err(|why| unusable(why))?;
+            let session = self.state.session()?;
             if session.writes_freely() {
                 if !session.outgoing.is_empty() {
                     self.pass_on()?;
@@ -134,7 +179,7 @@ impl Transport for ProvedTransport {
     fn flush(&mut self) -> io::Result<()> {
         loop {
             self.pass_on()?;
-            if self.session.as_ref().is_ok_and(|session| session.held() == 0 || session.is_refused()) {
+            if self.state.going().is_some_and(|session| session.held() == 0 || session.is_refused()) {
                 return Ok(());
             }
             if !self.pull()? {
@@ -144,18 +189,23 @@ impl Transport for ProvedTransport {
     }
 
     fn holds_readable(&self) -> bool {
-        self.session.as_ref().is_ok_and(|session| !session.readable.is_empty()) || self.inner.holds_readable()
+        self.state.going().is_some_and(|session| !session.readable.is_empty()) || self.inner.holds_readable()
     }
 
     fn shutdown_write(&mut self) -> io::Result<()> {
-        if self.session.as_ref().is_ok_and(|session| session.held() > 0 || !session.outgoing.is_empty()) {
-            self.flush()?;
+        match &mut self.state {
+            State::Going(session) if session.held() > 0 || !session.outgoing.is_empty() => self.flush()?,
+            State::Refused { answer, .. } if !answer.is_empty() => send_all(&mut *self.inner, answer)?,
+            _ => {}
         }
         self.inner.shutdown_write()
     }
 
     fn unsent(&self) -> usize {
-        let waits = self.session.as_ref().map_or(0, |session| session.held() + session.outgoing.len());
+        let waits = match &self.state {
+            State::Going(session) => session.held() + session.outgoing.len(),
+            State::Refused { answer, .. } => answer.len(),
+        };
         waits + self.inner.unsent()
     }
 
@@ -182,12 +232,6 @@ impl Transport for ProvedTransport {
 
     fn peer_address(&self) -> SocketAddr {
         self.inner.peer_address()
-    }
-}
-
-impl ProvedTransport {
-    fn inner_is_unasked(&self) -> bool {
-        self.session.as_ref().is_ok_and(Session::is_unasked)
     }
 }
 

@@ -21,7 +21,7 @@ pub mod session;
 use crate::config::{Assignment, Lock, Settings};
 use crate::error::Result;
 use crate::net::{host, interface, Side, TcpTransport, Transport, Wrap};
-use crate::tls;
+use crate::tls::{self, Remarks};
 use crate::types::{Epoch, Incarnation, JobInstance, Secret, Token};
 use link::ProvedTransport;
 use ring::hmac;
@@ -69,6 +69,15 @@ pub struct Guard {
     pub secret: Option<Arc<JobSecret>>,
     /// One sentence each.
     pub warnings: Vec<String>,
+    /// What its user should know later.
+    pub remarks: Remarks,
+}
+
+impl Guard {
+    /// What becomes of connections is decided elsewhere.
+    pub fn of(wrap: Wrap) -> Guard {
+        Guard { wrap, secret: None, warnings: Vec::new(), remarks: Remarks::default() }
+    }
 }
 
 /// Reads what the settings name. Everything that is wrong with it is an error now, and not at the first connection.
@@ -79,7 +88,7 @@ pub fn open(settings: &Settings) -> Result<Guard> {
         given => given,
     };
     let wrap = secret.as_ref().map_or_else(|| Arc::clone(&tls.wrap), |secret| around(&tls.wrap, secret));
-    Ok(Guard { wrap, secret, warnings: tls.warnings })
+    Ok(Guard { wrap, secret, warnings: tls.warnings, remarks: tls.remarks })
 }
 
 /// The secret that the settings name, if any.

@@ -6,15 +6,16 @@ use super::ciphers;
 use super::pkcs12::{self, Opened, Wrong};
 use super::sentence::sentence;
 use super::trust::Trust;
-use crate::config::{Lock, Password, PasswordSource, TlsFile, TlsSettings};
+use crate::config::{Lock, NamedFile, Password, PasswordSource, TlsFile, TlsSettings};
 use crate::error::{Error, Result};
 use crate::net::file;
 use rustls::client::Resumption;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, UnixTime};
+use rustls::server::NoServerSessionStorage;
 use rustls::{CertificateError, ClientConfig, RootCertStore, ServerConfig};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use zeroize::Zeroizing;
@@ -58,6 +59,21 @@ pub fn client(settings: &TlsSettings) -> Result<Arc<ClientConfig>> {
     reader.client(provider, trust, &mut warnings)
 }
 
+/// Every file that the settings lead to, as far as they can be read.
+pub fn files(settings: &TlsSettings) -> Vec<PathBuf> {
+    let mut files = vec![settings.config_file.clone()];
+    for lock in [&settings.client_lock, &settings.server_lock] {
+        if let PasswordSource::File(path) = &lock.source {
+            files.push(path.clone());
+        }
+    }
+    if let Ok(TlsFile { server_cert, client_cert, ca_cert, crl, .. }) = configuration(settings) {
+        let named = [server_cert, client_cert, ca_cert].into_iter().chain(crl);
+        files.extend(named.map(|file| file.path));
+    }
+    files
+}
+
 fn configuration(settings: &TlsSettings) -> Result<TlsFile> {
     let bytes = file::read(&settings.config_file, FILE_MAX_BYTES)
         .map_err(|why| settings.error(&format!("{why}: expected a file in JSON")))?;
@@ -72,8 +88,8 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     /// An error about a file that the configuration names.
-    fn error(&self, path: &Path, why: &str) -> Error {
-        let key = self.file.key_of(path);
+    fn error(&self, file: &NamedFile, why: &str) -> Error {
+        let NamedFile { key, path } = file;
         self.settings.error(&format!("has {key} \"{}\", which {why}", path.display()))
     }
 
@@ -92,16 +108,17 @@ impl Reader<'_> {
         trust: &Trust,
         warnings: &mut Vec<String>,
     ) -> Result<Arc<ServerConfig>> {
-        let path = &self.file.server_cert;
-        let own = self.identity(path, &self.settings.server_lock)?;
-        warnings.extend(self.judge(path, |at| trust.judge_server(&own.chain, at))?);
+        let file = &self.file.server_cert;
+        let own = self.identity(file, &self.settings.server_lock)?;
+        warnings.extend(self.judge(file, |at| trust.judge_server(&own.chain, at))?);
         ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(rustls::ALL_VERSIONS)
             .map_err(|error| self.unusable(&error))?
             .with_client_cert_verifier(Arc::clone(&trust.clients))
             .with_single_cert(own.chain, own.key)
-            .map_err(|error| self.error(path, &mismatch(&error)))
+            .map(without_resumption)
             .map(Arc::new)
+            .map_err(|error| self.error(file, &mismatch(&error)))
     }
 
     fn client(
@@ -110,17 +127,17 @@ impl Reader<'_> {
         trust: Trust,
         warnings: &mut Vec<String>,
     ) -> Result<Arc<ClientConfig>> {
-        let path = &self.file.client_cert;
-        let own = self.identity(path, &self.settings.client_lock)?;
-        let warning = self.judge(path, |at| trust.judge_client(&own.chain, at))?;
-        warnings.extend(warning.filter(|_| *path != self.file.server_cert));
+        let file = &self.file.client_cert;
+        let own = self.identity(file, &self.settings.client_lock)?;
+        let warning = self.judge(file, |at| trust.judge_client(&own.chain, at))?;
+        warnings.extend(warning.filter(|_| file.path != self.file.server_cert.path));
         let mut config = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(rustls::ALL_VERSIONS)
             .map_err(|error| self.unusable(&error))?
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(trust))
             .with_client_auth_cert(own.chain, own.key)
-            .map_err(|error| self.error(path, &mismatch(&error)))?;
+            .map_err(|error| self.error(file, &mismatch(&error)))?;
         config.resumption = Resumption::disabled();
         Ok(Arc::new(config))
     }
@@ -156,43 +173,43 @@ impl Reader<'_> {
     }
 
     fn trust(&self, provider: &Arc<CryptoProvider>) -> Result<Trust> {
-        let path = &self.file.ca_cert;
-        let bytes = self.read(path)?;
-        let certificates = certificates(&bytes).map_err(|why| self.error(path, &why))?;
+        let file = &self.file.ca_cert;
+        let bytes = self.read(file)?;
+        let certificates = certificates(&bytes).map_err(|why| self.error(file, &why))?;
         let mut roots = RootCertStore::empty();
         for certificate in certificates {
             roots.add(certificate).map_err(|error| {
-                self.error(path, &format!("has a certificate that cannot be used: {}", sentence(&error)))
+                self.error(file, &format!("has a certificate that cannot be used: {}", sentence(&error)))
             })?;
         }
         let revoked = match &self.file.crl {
-            Some(path) => revoked(&self.read(path)?).map_err(|why| self.error(path, &why))?,
+            Some(list) => revoked(&self.read(list)?).map_err(|why| self.error(list, &why))?,
             None => Vec::new(),
         };
         Trust::new(roots, revoked, provider).map_err(|error| match &self.file.crl {
-            Some(path) => self.error(path, &format!("cannot be used: {error}: expected a revocation list of the CA's")),
-            None => self.error(path, &format!("cannot be used: {error}")),
+            Some(list) => self.error(list, &format!("cannot be used: {error}: expected a revocation list of the CA's")),
+            None => self.error(file, &format!("cannot be used: {error}")),
         })
     }
 
-    fn read(&self, path: &Path) -> Result<Vec<u8>> {
-        file::read(path, FILE_MAX_BYTES).map_err(|why| self.error(path, &why))
+    fn read(&self, file: &NamedFile) -> Result<Vec<u8>> {
+        file::read(&file.path, FILE_MAX_BYTES).map_err(|why| self.error(file, &why))
     }
 
-    fn identity(&self, path: &Path, lock: &Lock) -> Result<Identity> {
-        let bytes = Zeroizing::new(self.read(path)?);
+    fn identity(&self, file: &NamedFile, lock: &Lock) -> Result<Identity> {
+        let bytes = Zeroizing::new(self.read(file)?);
         let password = password(lock)?;
-        identity(&bytes, password.as_ref(), &lock.setting).map_err(|why| self.error(path, &why))
+        identity(&bytes, password.as_ref(), &lock.setting).map_err(|why| self.error(file, &why))
     }
 
     /// Whether others will take a certificate of ours, now and for some days. The error or the warning.
     fn judge(
         &self,
-        path: &Path,
+        file: &NamedFile,
         judge: impl Fn(UnixTime) -> std::result::Result<(), rustls::Error>,
     ) -> Result<Option<String>> {
         let now = UnixTime::now();
-        judge(now).map_err(|error| self.error(path, &format!("others will not take: {}", sentence(&error))))?;
+        judge(now).map_err(|error| self.error(file, &format!("others will not take: {}", sentence(&error))))?;
         let ahead = |days: u32| UnixTime::since_unix_epoch(Duration::from_secs(now.as_secs()) + DAY * days);
         let days = self.file.warning_days;
         let Err(rustls::Error::InvalidCertificate(CertificateError::ExpiredContext { not_after, .. })) =
@@ -201,9 +218,16 @@ impl Reader<'_> {
             return Ok(None);
         };
         let left = not_after.as_secs().saturating_sub(now.as_secs()) / DAY.as_secs();
-        let key = self.file.key_of(path);
+        let NamedFile { key, path } = file;
         Ok(Some(format!("the certificate of {key} (\"{}\") ends in {left} days: renew it", path.display())))
     }
+}
+
+/// A session that is taken up again would show no certificate: one that has ended or is revoked meanwhile would pass.
+fn without_resumption(mut config: ServerConfig) -> ServerConfig {
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    config
 }
 
 /// The password that opens a file, or the secret that is set like one, if there is any.

@@ -1,5 +1,6 @@
 //! What is wrong with a file is said before the first connection.
 
+use crate::tls::credentials;
 use crate::tls::testing::{ca, Files};
 use rcgen::{CertificateRevocationListParams, CertifiedIssuer, KeyIdMethod, KeyPair, RevokedCertParams, SerialNumber};
 use std::time::{Duration, SystemTime};
@@ -44,6 +45,34 @@ fn a_key_of_another_certificate_is_found() {
     let wrong = wrong(&files);
     let start = "has client_cert_path \"client.pem\", which has a key that does not belong to its first certificate";
     assert!(wrong.starts_with(start), "{wrong}");
+}
+
+/// One file serves both ends, and its key is told by what was wrong with it.
+#[test]
+fn a_file_of_both_ends_is_called_by_the_key_under_which_it_is_read() {
+    let files = Files::new();
+    let key = std::process::Command::new("openssl")
+        .args(["pkcs8", "-topk8", "-in", "server.pem", "-passout", "pass:hunter2", "-out", "sealed.key"])
+        .current_dir(&*files.folder)
+        .status();
+    assert!(key.expect("the tests need the command openssl").success());
+    let whole = std::fs::read_to_string(files.folder.join("server.pem")).unwrap();
+    let certificate = &whole[..whole.find("-----BEGIN PRIVATE KEY").expect("it has a key")];
+    let sealed = std::fs::read_to_string(files.folder.join("sealed.key")).unwrap();
+    files.write("both.pem", format!("{certificate}{sealed}"));
+    files.write(
+        "tls.json",
+        r#"{"server_cert_path": "both.pem", "client_cert_path": "both.pem", "ca_cert_path": "ca.pem"}"#,
+    );
+    let wrong = |passwords: [(&str, &str); 2]| {
+        let error = credentials::read(&files.settings_with(passwords)).err().expect("it is refused");
+        error.message().to_owned()
+    };
+    let (server, client) = ("MUSTER_SERVER_PASSWORD", "MUSTER_CLIENT_PASSWORD");
+    let of_client = wrong([(server, "hunter2"), (client, "hunter3")]);
+    assert!(of_client.contains("has client_cert_path \"") && of_client.contains("password of MUSTER_CLIENT_PASSWORD"));
+    let of_server = wrong([(server, "hunter3"), (client, "hunter2")]);
+    assert!(of_server.contains("has server_cert_path \"") && of_server.contains("password of MUSTER_SERVER_PASSWORD"));
 }
 
 #[test]

@@ -6,8 +6,8 @@
 //! The handshake goes on inside `read`, `write` and `flush`. What is written before it is over is held until then. Tested in
 //! `link_test.rs`, over test links, too.
 
-use super::sentence::sentence;
-use crate::net::{Acknowledged, Registry, Signs, Token, Transport};
+use super::sentence::{is_damage, is_refusal, sentence, DAMAGED};
+use crate::net::{pass_over, refusal, Acknowledged, Registry, Signs, Token, Transport};
 use rustls::Connection;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ const HELD_MAX: usize = 256 << 10;
 pub struct TlsTransport<T> {
     inner: T,
     /// Or why it is of no more use.
-    session: Result<Connection, String>,
+    session: Result<Connection, Useless>,
     /// Bytes that `write` took since all that was held had gone out.
     held: usize,
     /// How writing has failed: nothing goes out any more. What came before the end can still be read.
@@ -29,10 +29,28 @@ pub struct TlsTransport<T> {
     /// Bytes that are decrypted, and not read yet.
     readable: usize,
     has_said_end: bool,
+    /// Of a session that has failed: it still has its alert to say.
+    last_word: Option<Box<Connection>>,
 }
 
-fn unusable(why: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, why)
+/// Why a link is of no more use.
+enum Useless {
+    /// One side does not take the other; why.
+    Refused(String),
+    /// What came is damaged.
+    Damaged,
+    /// The other end has ended it, and says why.
+    Ended(String),
+}
+
+impl Useless {
+    fn error(&self) -> io::Error {
+        match self {
+            Useless::Refused(why) => refusal(why),
+            Useless::Damaged => io::Error::new(io::ErrorKind::InvalidData, DAMAGED),
+            Useless::Ended(why) => io::Error::new(io::ErrorKind::ConnectionAborted, why.clone()),
+        }
+    }
 }
 
 fn would_block(error: &io::Error) -> bool {
@@ -43,13 +61,13 @@ impl<T: Transport> TlsTransport<T> {
     /// Begins the handshake, on a connection that has not carried a byte yet. Without a session each use of it fails, with why
     /// there is none.
     pub fn new(inner: T, session: Result<Connection, rustls::Error>) -> TlsTransport<T> {
-        let mut session = session.map_err(|error| sentence(&error));
+        let mut session = session.map_err(|error| Useless::Refused(sentence(&error)));
         session.iter_mut().for_each(|tls| tls.set_buffer_limit(Some(HELD_MAX)));
-        TlsTransport { inner, session, held: 0, unwritable: None, readable: 0, has_said_end: false }
+        TlsTransport { inner, session, held: 0, unwritable: None, readable: 0, has_said_end: false, last_word: None }
     }
 
     fn session(&mut self) -> io::Result<&mut Connection> {
-        self.session.as_mut().map_err(|why| unusable(why))
+        self.session.as_mut().map_err(|why| why.error())
     }
 
     /// Passes on what is held; `WouldBlock` while something is left. What is written before the handshake is over waits inside, so
@@ -80,7 +98,7 @@ impl<T: Transport> TlsTransport<T> {
     }
 
     fn write_out(&mut self) -> io::Result<()> {
-        let tls = self.session.as_mut().map_err(|why| unusable(why))?;
+        let tls = self.session.as_mut().map_err(|why| why.error())?;
         while tls.wants_write() {
             let sent = tls.write_tls(&mut Sink(&mut self.inner))?;
             if !tls.is_handshaking() {
@@ -92,28 +110,46 @@ impl<T: Transport> TlsTransport<T> {
 
     /// Takes in what has come: once, or `WouldBlock`. Returns how many bytes, 0 for the end.
     fn pull(&mut self) -> io::Result<usize> {
-        let tls = self.session.as_mut().map_err(|why| unusable(why))?;
+        let tls = self.session.as_mut().map_err(|why| why.error())?;
         let count = tls.read_tls(&mut Source(&mut self.inner))?;
+        let was_agreed = !tls.is_handshaking();
         match tls.process_new_packets() {
             Ok(state) => self.readable = state.plaintext_bytes_to_read(),
-            Err(error) => return Err(self.fail(&error)),
+            Err(error) => return Err(self.fail(&error, was_agreed)),
         }
         Ok(count)
     }
 
-    /// The link is of no more use. The peer is told why, as far as the kernel takes that at once.
-    fn fail(&mut self, error: &rustls::Error) -> io::Error {
+    /// The link is of no more use. The peer is told why: at once, if the kernel takes that, or before the end of this direction.
+    fn fail(&mut self, error: &rustls::Error, was_agreed: bool) -> io::Error {
         let _ = self.pass_on();
-        let why = sentence(error);
-        let error = unusable(&why);
-        self.session = Err(why);
+        let why = match was_agreed && is_damage(error) {
+            true => Useless::Damaged,
+            false if was_agreed && !is_refusal(error) => Useless::Ended(sentence(error)),
+            false => Useless::Refused(sentence(error)),
+        };
+        let error = why.error();
+        self.last_word = std::mem::replace(&mut self.session, Err(why)).ok().map(Box::new);
+        self.readable = 0;
         error
+    }
+
+    /// Says the rest of the last word, and ends this direction.
+    fn end_refused(&mut self) -> io::Result<()> {
+        self.has_said_end = true;
+        if let Some(tls) = self.last_word.as_mut().filter(|_| self.unwritable.is_none()) {
+            while tls.wants_write() {
+                tls.write_tls(&mut Sink(&mut self.inner))?;
+            }
+            self.inner.flush()?;
+        }
+        self.inner.shutdown_write()
     }
 
     /// The peer has ended in a way that a stranger in the network could feign.
     fn ended(&self) -> io::Error {
         match self.session.as_ref().is_ok_and(|tls| tls.is_handshaking()) {
-            true => unusable("it ended the connection before TLS was agreed on: perhaps TLS (enable_ssl) is off there"),
+            true => refusal("it ended the connection before TLS was agreed on: perhaps TLS (enable_ssl) is off there"),
             false => io::Error::new(io::ErrorKind::UnexpectedEof, "it ended without saying so"),
         }
     }
@@ -150,6 +186,9 @@ impl<T: Transport> Transport for TlsTransport<T> {
         if buffers.iter().all(|buffer| buffer.is_empty()) {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "no room to read into"));
         }
+        if self.last_word.is_some() && self.has_said_end {
+            return pass_over(&mut self.inner);
+        }
         loop {
             if let Some(taken) = self.take(buffers) {
                 return taken;
@@ -181,6 +220,9 @@ impl<T: Transport> Transport for TlsTransport<T> {
     }
 
     fn shutdown_write(&mut self) -> io::Result<()> {
+        if self.last_word.is_some() {
+            return self.end_refused();
+        }
         if !std::mem::replace(&mut self.has_said_end, true) {
             self.session()?.send_close_notify();
         }

@@ -159,6 +159,27 @@ fn both_sides_say_why_a_certificate_is_not_taken() {
     assert_eq!(refused(&ours, &Files::new()), [feigned, alert]);
 }
 
+/// The alert arrives although the one that refuses still gets bytes, which it does not want.
+#[test]
+fn one_that_refuses_ends_its_direction_and_reads_on() {
+    let (ours, theirs) = (Files::new(), Files::of("another CA"));
+    let (client, server) = tcp_pair();
+    let mut client = TlsTransport::new(client, Ok(between(&ours, &theirs).0));
+    let mut server = TlsTransport::new(server, Ok(between(&ours, &theirs).1));
+    let mut room = [0; 64];
+    client.write(&[IoSlice::new(b"hello")]).unwrap();
+    server.write(&[IoSlice::new(b"hello")]).unwrap(); // so that its handshake goes on while the client is read
+    let foreign = next(&mut client, Some(&mut server), &mut room).expect_err("it does not take it");
+    assert!(crate::net::is_refusal(&foreign), "{foreign}");
+    client.shutdown_write().unwrap();
+    let unwanted = server.inner.write(&[IoSlice::new(&[0; 5000])]).unwrap();
+    assert_eq!(unwanted, 5000);
+    let error = next(&mut server, None, &mut room).unwrap_err();
+    assert_eq!(error.to_string(), "it does not trust the CA that has signed our certificate");
+    server.shutdown_write().unwrap();
+    assert_eq!(next(&mut client, None, &mut room).unwrap(), 0, "it has read on to the end");
+}
+
 #[test]
 fn what_cannot_go_out_any_more_is_not_unsent() {
     let files = Files::new();

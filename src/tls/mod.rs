@@ -5,6 +5,7 @@
 //! | [`link`] | a transport that is encrypted |
 //! | [`blocking`] | the same for the command, which asks and waits |
 //! | `credentials` | the files that the configuration names: certificates, keys, the revocation list |
+//! | `renewal` | reads those again once they have changed |
 //! | [`pkcs12`] | what is in a PKCS#12 file, or in an encrypted key |
 //! | `trust` | whether a certificate of somebody else's is taken |
 //! | `ciphers` | which suites a list of OpenSSL's names stands for |
@@ -22,6 +23,7 @@ mod credentials;
 pub(crate) mod fuzz;
 pub mod link;
 pub mod pkcs12;
+mod renewal;
 mod sentence;
 #[cfg(test)]
 #[path = "testing_test.rs"]
@@ -31,9 +33,10 @@ mod trust;
 use crate::config::TlsSettings;
 use crate::error::Result;
 use crate::net::{unwrapped, Side, TcpTransport, Transport, Wrap};
-use credentials::Credentials;
 pub use credentials::{encrypted_key, is_pem, password};
 use link::TlsTransport;
+pub use renewal::Remarks;
+use renewal::Renewal;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, Connection, ServerConnection};
 use std::sync::Arc;
@@ -44,22 +47,29 @@ pub struct Tls {
     pub wrap: Wrap,
     /// One sentence each.
     pub warnings: Vec<String>,
+    /// What its user should know later.
+    pub remarks: Remarks,
 }
 
 /// Reads what the settings name. Everything that is wrong with it is an error now, and not at the first connection. Without
 /// settings connections stay as they are.
 pub fn open(settings: Option<&TlsSettings>) -> Result<Tls> {
-    let Some(settings) = settings else { return Ok(Tls { wrap: unwrapped(), warnings: Vec::new() }) };
-    let Credentials { client, server, warnings } = credentials::read(settings)?;
+    let Some(settings) = settings else {
+        return Ok(Tls { wrap: unwrapped(), warnings: Vec::new(), remarks: Remarks::default() });
+    };
+    let (renewal, warnings) = Renewal::open(settings)?;
+    let renewal = Arc::new(renewal);
+    let remarks = Remarks::of(Arc::clone(&renewal));
     let wrap = move |transport: TcpTransport, side| -> Box<dyn Transport> {
+        let (client, server) = renewal.ends();
         let session = match side {
             Side::Client => {
                 let name = ServerName::from(transport.peer_address().ip());
-                ClientConnection::new(Arc::clone(&client), name).map(Connection::Client)
+                ClientConnection::new(client, name).map(Connection::Client)
             }
-            Side::Server => ServerConnection::new(Arc::clone(&server)).map(Connection::Server),
+            Side::Server => ServerConnection::new(server).map(Connection::Server),
         };
         Box::new(TlsTransport::new(transport, session))
     };
-    Ok(Tls { wrap: Arc::new(wrap), warnings })
+    Ok(Tls { wrap: Arc::new(wrap), warnings, remarks })
 }

@@ -1,14 +1,13 @@
 //! Files that OpenSSL has made, of both its generations.
 
 use super::*;
+use crate::tls::testing::Folder;
 use std::path::Path;
 use std::process::Command;
 
 /// A folder with a key, its certificate, and a CA's, made by OpenSSL.
-fn folder(name: &str) -> std::path::PathBuf {
-    let folder = std::env::temp_dir().join(format!("muster-pkcs12-{}-{name}", std::process::id()));
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir(&folder).unwrap();
+fn folder() -> Folder {
+    let folder = Folder::new();
     for who in ["ca", "node"] {
         let new = format!("req -x509 -newkey rsa:2048 -nodes -keyout {who}.key -out {who}.crt -days 9 -subj /CN={who}");
         openssl(&folder, &new);
@@ -30,7 +29,7 @@ fn der_of(path: &Path) -> Vec<u8> {
 
 #[test]
 fn files_of_both_generations_of_openssl_open_with_their_password_only() {
-    let folder = folder("generations");
+    let folder = folder();
     let kinds = [
         ("new", ""),
         ("old", " -legacy"),
@@ -54,12 +53,11 @@ fn files_of_both_generations_of_openssl_open_with_their_password_only() {
             assert!(matches!(open(&bytes, wrong), Err(Wrong::Password)), "{name}");
         }
     }
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
 fn encrypted_keys_open_with_their_password_only() {
-    let folder = folder("keys");
+    let folder = folder();
     let key = der_of(&folder.join("node.key"));
     for method in ["-v2 aes-256-cbc", "-v2 aes-128-cbc -v2prf hmacWithSHA512", "-v2 des3", "-v1 PBE-SHA1-3DES"] {
         openssl(&folder, &format!("pkcs8 -topk8 -in node.key -out sealed.pem -passout pass:hunter2 {method}"));
@@ -67,7 +65,6 @@ fn encrypted_keys_open_with_their_password_only() {
         assert_eq!(open_key(&sealed, "hunter2").unwrap_or_else(|wrong| panic!("{method}: {wrong:?}")), key);
         assert!(matches!(open_key(&sealed, "hunter"), Err(Wrong::Password)), "{method}");
     }
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
@@ -81,7 +78,7 @@ fn what_is_no_such_file_is_an_error() {
 /// Nothing panics, whichever byte of a file is damaged.
 #[test]
 fn a_damaged_file_is_an_error() {
-    let folder = folder("damaged");
+    let folder = folder();
     openssl(&folder, "pkcs12 -export -inkey node.key -in node.crt -passout pass:x -iter 1 -maciter -out node.p12");
     let bytes = std::fs::read(folder.join("node.p12")).unwrap();
     let whole = open(&bytes, "x").unwrap();
@@ -94,5 +91,4 @@ fn a_damaged_file_is_an_error() {
         }
         assert!(open(&bytes[..at], "x").is_err(), "byte {at}");
     }
-    std::fs::remove_dir_all(folder).unwrap();
 }

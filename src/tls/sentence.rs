@@ -51,9 +51,32 @@ fn of_alert(alert: AlertDescription) -> String {
         AlertDescription::HandshakeFailure | AlertDescription::ProtocolVersion => {
             "it has no version of TLS, cipher suite or signature in common with this process"
         }
+        AlertDescription::BadRecordMac => "it says that a TLS record was damaged on the way",
         other => return format!("it has ended the connection with the TLS alert {other:?}"),
     };
     what.to_owned()
+}
+
+/// Whether the peer refuses this process, rather than having found damage.
+pub fn is_refusal(error: &Error) -> bool {
+    use AlertDescription::{BadRecordMac, DecodeError, RecordOverflow, UnexpectedMessage};
+    !matches!(error, Error::AlertReceived(BadRecordMac | DecodeError | RecordOverflow | UnexpectedMessage))
+}
+
+/// What is said of a record that is not as it was sent.
+pub const DAMAGED: &str = "a TLS record was damaged on the way";
+
+/// Whether this, on a link that both sides have agreed on, is damage. Not what the other end says of it: that end tells the group.
+pub fn is_damage(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::DecryptError
+            | Error::PeerSentOversizedRecord
+            | Error::InvalidMessage(_)
+            | Error::InappropriateMessage { .. }
+            | Error::InappropriateHandshakeMessage { .. }
+            | Error::PeerMisbehaved(_)
+    )
 }
 
 /// What went wrong.

@@ -1,28 +1,51 @@
 //! Certificates for tests: a CA, what it signs, and the configuration file, in a folder of their own.
 
 use super::credentials;
+use super::link::TlsTransport;
 use crate::config::{Config, TlsSettings};
 use crate::error::{Error, Result};
+use crate::net::{Side, Transport};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, Connection, ServerConnection};
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::PathBuf;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// The folder. It goes with this.
-pub struct Files {
-    pub folder: PathBuf,
-    pub ca: CertifiedIssuer<'static, KeyPair>,
+/// A folder of a test's own. It goes with this.
+pub struct Folder(PathBuf);
+
+impl Folder {
+    pub fn new() -> Folder {
+        let name = format!("muster-tls-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir(&folder).unwrap();
+        Folder(folder)
+    }
 }
 
-impl Drop for Files {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.folder);
+impl Deref for Folder {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.0
     }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What lies in the folder.
+pub struct Files {
+    pub folder: Folder,
+    pub ca: CertifiedIssuer<'static, KeyPair>,
 }
 
 fn named(name: &str) -> CertificateParams {
@@ -46,7 +69,7 @@ impl Files {
 
     /// The same, with a CA of this name.
     pub fn of(name: &str) -> Files {
-        let files = Files { folder: folder(), ca: ca(name) };
+        let files = Files { folder: Folder::new(), ca: ca(name) };
         files.write("ca.pem", files.ca.pem());
         files.write("server.pem", files.node("server", |_| ()));
         files.write("client.pem", files.node("client", |_| ()));
@@ -82,9 +105,15 @@ impl Files {
     }
 
     pub fn settings(&self) -> TlsSettings {
+        self.settings_with([])
+    }
+
+    /// The same, with these variables beside.
+    pub fn settings_with<const COUNT: usize>(&self, more: [(&str, &str); COUNT]) -> TlsSettings {
         let path = self.folder.join("tls.json");
         let mut config = Config::new();
-        config.load_env([("MUSTER_ENABLE_SSL", "1"), ("MUSTER_CONFIG_FILE_PATH", path.to_str().unwrap())]);
+        let usual = [("MUSTER_ENABLE_SSL", "1"), ("MUSTER_CONFIG_FILE_PATH", path.to_str().unwrap())];
+        config.load_env(usual.into_iter().chain(more));
         config.settings().unwrap().tls.expect("it is on")
     }
 
@@ -100,11 +129,10 @@ impl Files {
     }
 }
 
-fn folder() -> PathBuf {
-    let name = format!("muster-tls-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-    let folder = std::env::temp_dir().join(name);
-    std::fs::create_dir(&folder).unwrap();
-    folder
+/// A connection with TLS around it, by these files.
+pub fn wrapped<T: Transport + 'static>(files: &Files, inner: T, side: Side) -> Box<dyn Transport> {
+    let (client, server) = both(files);
+    Box::new(TlsTransport::new(inner, Ok(if side == Side::Client { client } else { server })))
 }
 
 /// The sessions of a client and a server that have these files.

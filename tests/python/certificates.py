@@ -36,9 +36,10 @@ class Certificates:
         assert run.returncode == 0, f"openssl {' '.join(words)}: {run.stderr}"
         return run.stdout
 
-    def sign(self, name, *more):
-        """A certificate in every form."""
-        self.openssl("req", *self.key(name), "-out", f"{name}.csr", "-subj", f"/CN={name}")
+    def sign(self, file, *more, name=None):
+        """A certificate in every form, for this name or that of its file."""
+        name, subject = file, name or file
+        self.openssl("req", *self.key(name), "-out", f"{name}.csr", "-subj", f"/CN={subject}")
         (self.folder / "node.ext").write_text("basicConstraints=CA:FALSE\n")
         extensions = more or ("-extfile", "node.ext")
         self.openssl("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial",

@@ -13,7 +13,8 @@ from cluster import MUSTER, clean_environment
 
 LIMIT = 60
 # What the manual page has of each command: an option that only this one has.
-ONLY = {"run": "--tail_worker_log", "bench": "--in_place", "bench forming": "--processes", "status": "--sched_host"}
+ONLY = {"run": "--tail_worker_log", "bench": "--in_place", "bench forming": "--processes", "status": "--sched_host",
+        "certs node": "--renew"}
 
 
 def muster(*words, **options):
@@ -42,7 +43,7 @@ def offered(line):
 
 
 def test_every_option_of_the_help_is_completed():
-    for command in ["run", "bench", "bench bootstrap", "bench forming", "status"]:
+    for command in ["run", "bench", "bench bootstrap", "bench forming", "status", "certs new", "certs revoke"]:
         options = offered(f"muster {command} --")
         assert len(options) > 2
         page = muster(*command.split(), "--help").stdout

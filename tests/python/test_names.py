@@ -22,7 +22,7 @@ import socket, sys, time
 server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 server.bind((sys.argv[1], 53))
 print("takes questions", flush=True)
-time.sleep(600)
+time.sleep(600)  # never answers; it is killed with its test
 """
 LINES = """
     c = join()

@@ -1,8 +1,10 @@
 """TLS on both planes: real certificates, real clusters, and OpenSSL at the other end."""
 
+import os
 import re
 import signal
 import subprocess
+import time
 
 import pytest
 
@@ -162,3 +164,57 @@ def test_one_that_died_comes_back(tmp_path):
             assert process.wait(timeout=LIMIT) == 0, process.describe()
         for process in (cluster.workers[0], cluster.workers[2]):
             assert said(process)["sum"] == [1] and said(process)["epoch"] == 2
+
+
+def test_renewed_files_serve_new_connections_without_a_restart(tmp_path):
+    files = Certificates(tmp_path / "files")
+    own = ["-cert", "client.crt", "-key", "client.key"]
+    with Cluster(node(), workers=2, started=1, env=files.env()) as cluster:
+        def shown():
+            return re.search("subject=CN ?= ?(.*)", s_client(files, cluster.port, *own)).group(1)
+
+        assert shown() == "server"
+        files.sign("server", name="renewed")
+        deadline = time.monotonic() + LIMIT
+        while shown() != "renewed":
+            assert time.monotonic() < deadline, "the old certificate goes on"
+        (files.folder / "server.pem").write_text("nonsense")
+        # Each question is a new connection.
+        while "what was read before goes on serving" not in cluster.scheduler.stderr:
+            assert shown() == "renewed"
+            assert time.monotonic() < deadline, cluster.scheduler.stderr
+        assert cluster.scheduler.stderr.count("what was read before goes on serving") == 1
+        assert shown() == "renewed"
+
+
+def test_no_session_is_taken_up_again(tmp_path):
+    files = Certificates(tmp_path / "files")
+    own = ["-cert", "client.crt", "-key", "client.key"]
+    with Cluster(node(), workers=2, started=0, env=files.env()) as cluster:
+        for version in ("-tls1_2", "-tls1_3"):
+            s_client(files, cluster.port, version, *own, "-sess_out", "session.pem")
+            if (files.folder / "session.pem").exists():
+                again = s_client(files, cluster.port, version, *own, "-sess_in", "session.pem")
+                assert "Reused" not in again, again
+            (files.folder / "session.pem").unlink(missing_ok=True)
+
+
+FORKS = """
+    c = join()
+    for turn in range(5):
+        child = os.fork()
+        if child == 0:
+            for call in (c.world.barrier, c.leave):
+                fails(call)
+            os._exit(0)
+        os.waitpid(child, 0)
+        say(sum=c.world.allreduce([1] * 100_000)[0])
+    c.leave()
+"""
+
+
+def test_a_forked_child_writes_no_byte_of_its_parents_links(tmp_path):
+    files = Certificates(tmp_path / "files")
+    with Cluster(node(FORKS), workers=2, env=files.env()) as cluster:
+        for worker in cluster.succeed(timeout=LIMIT):
+            assert said(worker)["sum"] == 2

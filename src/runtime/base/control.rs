@@ -5,7 +5,7 @@
 //! waits, neither to come in nor to go out, it holds no memory for it. Tested in `control_test.rs` over a transport that
 //! does what it is told.
 
-use crate::net::Transport;
+use crate::net::{is_refusal, Transport};
 use crate::wire::{peek_frame, Lane, Message, WireError, CONTROL_PAYLOAD_MAX, MAGIC, UNREGISTERED_PAYLOAD_MAX};
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -56,7 +56,8 @@ impl ControlEnd {
         use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
         match error.kind() {
             ConnectionReset | ConnectionAborted | BrokenPipe | UnexpectedEof => ControlEnd::Ended(error.to_string()),
-            io::ErrorKind::InvalidData => ControlEnd::Refused(error.to_string()),
+            io::ErrorKind::InvalidData => ControlEnd::Garbage(error.to_string()),
+            _ if is_refusal(error) => ControlEnd::Refused(error.to_string()),
             _ => ControlEnd::Broken(error.to_string()),
         }
     }

@@ -11,6 +11,8 @@ use std::time::Duration;
 pub(in crate::runtime) struct Script {
     /// How many bytes it still takes before it blocks.
     pub room: usize,
+    /// Whether it was asked to pass on what it holds, after the last bytes that it took.
+    pub flushed: bool,
     /// Whether `flush` blocks.
     pub holds: bool,
     /// Whether it breaks when something is written.
@@ -61,6 +63,7 @@ impl Transport for Scripted {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
         let before = script.sent.len();
+        script.flushed = false;
         for buffer in buffers {
             let count = buffer.len().min(script.room);
             script.sent.extend_from_slice(&buffer[..count]);
@@ -76,6 +79,7 @@ impl Transport for Scripted {
         if self.script().holds {
             return Err(io::ErrorKind::WouldBlock.into());
         }
+        self.script().flushed = true;
         Ok(())
     }
 

@@ -5,7 +5,7 @@
 use super::link_end::{self, LinkEnd};
 use crate::agent::PeerWord;
 use crate::error::Failure;
-use crate::net::Transport;
+use crate::net::{is_refusal, Transport};
 use crate::runtime::base::link_key::LinkKey;
 use crate::types::{Secret, Time};
 use crate::wire::{
@@ -159,11 +159,9 @@ impl Handshake {
 
     fn broken(&self, error: &io::Error) -> Result<Next, WireError> {
         match self.stage {
-            // With TLS: one side does not take the other. That is the same the next time.
-            Stage::Accepted if error.kind() == io::ErrorKind::InvalidData => Err(WireError(error.to_string())),
-            Stage::Dialled(key) if error.kind() == io::ErrorKind::InvalidData => {
-                Ok(Next::Failed(key, link_end::ended(error).after(CLOSED)))
-            }
+            // One side does not take the other. That is the same the next time.
+            Stage::Accepted if is_refusal(error) => Err(WireError(error.to_string())),
+            Stage::Dialled(key) if is_refusal(error) => Ok(Next::Failed(key, link_end::ended(error).after(CLOSED))),
             _ => Ok(self.ended(link_end::ended(error))),
         }
     }

@@ -411,12 +411,8 @@ impl Link {
     /// Sends a small frame that is no data frame, if that is possible at once: not in the middle of another frame.
     /// Then says that nothing more will follow. Nobody could be told of a failure: the link is being given up.
     pub fn say_last(&mut self, frame: &[u8]) {
-        let mut rest = if self.is_mid_frame() { &[] } else { frame };
-        while !rest.is_empty() {
-            let Ok(count) = self.transport.write(&[IoSlice::new(rest)]) else { break };
-            rest = &rest[count..];
-        }
-        let _ = self.transport.flush();
+        let frame = if self.is_mid_frame() { &[] } else { frame };
+        say_at_once(&mut *self.transport, frame);
         self.outgoing = None;
         let _ = self.transport.shutdown_write();
     }
@@ -484,6 +480,17 @@ fn would_block<T>(result: io::Result<T>) -> io::Result<Option<T>> {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
         result => result.map(Some),
     }
+}
+
+/// Sends a small frame as far as the transport takes it at once, before the connection is given up: it may hold what it took. If
+/// it takes less, the end is all that the peer hears, and nobody could be told.
+pub(crate) fn say_at_once(transport: &mut dyn Transport, frame: &[u8]) {
+    let mut rest = frame;
+    while !rest.is_empty() {
+        let Ok(count) = transport.write(&[IoSlice::new(rest)]) else { break };
+        rest = &rest[count..];
+    }
+    let _ = transport.flush();
 }
 
 #[cfg(test)]

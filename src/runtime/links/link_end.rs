@@ -43,6 +43,7 @@ pub(crate) fn ended(error: &io::Error) -> LinkEnd {
         ErrorKind::TimedOut | ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable | ErrorKind::NetworkDown => {
             LinkEnd::Silent(error.to_string())
         }
+        ErrorKind::InvalidData => LinkEnd::Corrupt(error.to_string()),
         _ => LinkEnd::Ended(error.to_string()),
     }
 }

@@ -578,3 +578,15 @@ fn a_piece_that_is_passed_on_keeps_its_checksum_unless_it_is_written() {
         assert!(passed_on == expected, "changed at {at}, {written}");
     }
 }
+
+/// A transport may hold what it took, as TLS does: what is said last is passed on before the connection goes.
+#[test]
+fn what_is_said_at_once_is_passed_on() {
+    let mut transport = Scripted::default();
+    transport.script().room = 100;
+    say_at_once(&mut transport, b"the last word");
+    assert!(transport.script().sent == b"the last word" && transport.script().flushed);
+    transport.script().room = 3;
+    say_at_once(&mut transport, b"another");
+    assert!(transport.script().sent.ends_with(b"ano") && transport.script().flushed, "no more than it takes");
+}

@@ -17,7 +17,7 @@ use super::complaints::Complaints;
 use super::connections::{Connections, FIRST_TOKEN};
 use super::dial::{Dialled, NotDialled};
 use super::handshake::{frame, half, leave, Handshake, Next, Stage};
-use super::link::LinkEnd;
+use super::link::{say_at_once, LinkEnd};
 use super::peers::{Mail, MeshEvent};
 use super::redial::Redials;
 use super::revoke_broadcast::RevokeBroadcast;
@@ -38,7 +38,6 @@ use crate::types::{GroupId, Incarnation, Time};
 use crate::wire::{Channel, Formed, LinkAccept, LinkHello, LinkKind, LinkReject, LinkRejectReason, LinkRevoke};
 use crate::wire::{Member, WireError};
 use std::collections::{HashSet, VecDeque};
-use std::io::IoSlice;
 use std::sync::Arc;
 
 /// The links of one node that are being made.
@@ -378,8 +377,7 @@ impl Mesh {
         // A failure here shows when the group's poller is asked to watch it.
         let _ = shake.transport.deregister(poller.registry());
         if self.rosters.group(key.group).is_none() {
-            // Freed meanwhile. A new connection takes these few bytes; if not, its end is all that the peer hears.
-            let _ = shake.transport.write(&[IoSlice::new(&leave())]);
+            say_at_once(&mut *shake.transport, &leave()); // freed meanwhile
             return false;
         }
         let side = if matches!(shake.stage, Stage::Dialled(_)) { Side::Client } else { Side::Server };

@@ -1,11 +1,10 @@
 //! Where a group's links are, as both of its engines keep them: a slot for each peer, and what the agent thread mails about it.
 
-use super::link::{Link, LinkEnd};
+use super::link::{say_at_once, Link, LinkEnd};
 use crate::error::{Culprit, Failure};
 use crate::net::Transport;
 use crate::types::{GroupId, Time};
 use crate::wire::Channel;
-use std::io::IoSlice;
 use std::time::Duration;
 
 /// What the agent thread mails to an engine.
@@ -83,7 +82,6 @@ impl Slot {
 /// What comes for links that are shut: its peer is told why, where that is known.
 pub(crate) fn turn_away(mail: Mail, last_word: Option<&Vec<u8>>) {
     if let (Mail::Up(_, mut transport, _), Some(word)) = (mail, last_word) {
-        // A new connection takes these few bytes; if not, its end is all that the peer hears.
-        let _ = transport.write(&[IoSlice::new(word)]).and_then(|_| transport.flush());
+        say_at_once(&mut *transport, word);
     }
 }

@@ -15,6 +15,7 @@ use crate::runtime::links::address_lookup::{ask_for, is_for_links};
 use crate::runtime::links::{handshake::leave, mesh::Mesh, peers::turn_away, peers::MeshEvent, upgrade::Upgrade};
 use crate::runtime::state::node_state::{AgentCommand, NodeState};
 use crate::secret::JobSecret;
+use crate::tls::Remarks;
 use crate::types::{Epoch, GroupId, Time};
 use crate::wire::{Called, Formed, GroupMade, Heartbeat, Message};
 use std::collections::VecDeque;
@@ -42,6 +43,8 @@ pub struct Setup {
     pub wrap: Wrap,
     /// The job's secret, if it has one.
     pub secret: Option<Arc<JobSecret>>,
+    /// What is to be told of certificates while it goes on.
+    pub remarks: Remarks,
     /// What becomes of a link once its peer has let it in.
     pub upgrade: Upgrade,
 }
@@ -115,6 +118,7 @@ impl Node {
     fn run(mut self) {
         self.drain();
         while !self.quit && (!self.over || !self.connection.is_over()) {
+            self.setup.remarks.take().iter().for_each(|line| self.shared.logger.warn(line));
             if let Err(error) = self.turn() {
                 self.shared.logger.error(error.message());
                 self.registry.file(Event::Failed(error));

@@ -10,6 +10,7 @@ use crate::runtime::base::sync::Bell;
 use crate::runtime::by_hand_test::worker;
 use crate::runtime::cluster_test::plain;
 use crate::runtime::links::mesh::tests::formed;
+use crate::tls::Remarks;
 use crate::types::{Epoch, Incarnation};
 use crate::wire::{Heartbeat, Verdict};
 use std::io::{Read, Write};
@@ -48,6 +49,7 @@ fn node_at(schedulers: Places, name: String, wrap: Wrap) -> Node {
         operation_timeout_ms: 60_000,
         wrap,
         secret: None,
+        remarks: Remarks::default(),
         upgrade: Upgrade::none(),
     };
     let shared = Arc::new(NodeState::new(logger, clock, Bell::new().unwrap()));

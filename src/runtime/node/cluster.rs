@@ -9,7 +9,7 @@ use super::{rank_table, whereabouts::places};
 use crate::agent::{Agent, Command, Profile};
 use crate::config::{Assignment, Settings};
 use crate::error::{Error, Failure, Result, Status};
-use crate::net::{host, Wrap};
+use crate::net::host;
 use crate::runtime::base::clock::Clock;
 use crate::runtime::base::identity;
 use crate::runtime::base::identity_store::{lasting_name, IdentityStore};
@@ -28,7 +28,7 @@ use crate::runtime::scheduler::serving::Serving;
 use crate::runtime::scheduler::thread::SchedulerThread;
 use crate::runtime::state::node_state::{AgentCommand, NodeState, NodeView};
 use crate::runtime::state::reduce_functions::Operations;
-use crate::secret::{self, JobSecret};
+use crate::secret::{self, Guard};
 use crate::types::{Epoch, GroupId, Incarnation, LaunchId, Role, Time};
 use crate::wire::{Abort, Formed, Member, Register, Told, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
 use std::net::{IpAddr, SocketAddr};
@@ -89,21 +89,16 @@ pub fn join(mut settings: Settings) -> Result<Joined> {
         serving(&settings)?.run()?;
         return Ok(Joined::SchedulerDone);
     }
-    let guard = secret::open(&settings)?;
-    settings.warnings.extend(guard.warnings);
-    join_with(settings, guard.wrap, guard.secret, Upgrade::none())
+    let mut guard = secret::open(&settings)?;
+    settings.warnings.append(&mut guard.warnings);
+    join_over(settings, guard, Upgrade::none())
 }
 
-#[cfg(test)]
 /// As [`join`] for a node, with every connection wrapped, and links upgraded where their peers offer the same.
-pub fn join_over(settings: Settings, wrap: Wrap, upgrade: Upgrade) -> Result<Joined> {
-    join_with(settings, wrap, None, upgrade)
-}
-
-fn join_with(mut settings: Settings, wrap: Wrap, secret: Option<Arc<JobSecret>>, upgrade: Upgrade) -> Result<Joined> {
+pub fn join_over(mut settings: Settings, guard: Guard, upgrade: Upgrade) -> Result<Joined> {
     rank_table::take_rank(&mut settings)?;
-    let scheduler = hosted_scheduler(&settings)?;
-    Cluster::join(settings, scheduler, (wrap, secret), upgrade).map(|cluster| Joined::Node(Box::new(cluster)))
+    let scheduler = hosted_scheduler(&settings, &guard)?;
+    Cluster::join(settings, scheduler, guard, upgrade).map(|cluster| Joined::Node(Box::new(cluster)))
 }
 
 /// A scheduler that is ready to serve on the thread that runs it.
@@ -122,8 +117,9 @@ fn check_scheduler(settings: &Settings) -> Result<()> {
     rank_table::take_rank(&mut settings.clone()) // it has no rank, but the table must be right
 }
 
-/// The scheduler that a cluster of one, or rank 0 under another launcher, runs in its own process.
-fn hosted_scheduler(settings: &Settings) -> Result<Option<SchedulerThread>> {
+/// The scheduler that a cluster of one, or rank 0 under another launcher, runs in its own process. Its connections are wrapped as
+/// the node's are.
+fn hosted_scheduler(settings: &Settings, guard: &Guard) -> Result<Option<SchedulerThread>> {
     let place = match &settings.assignment {
         Assignment::Alone { .. } => Assignment::Scheduler { host: "127.0.0.1".to_owned(), ports: vec![0] },
         Assignment::Node { host, ports, hosts_scheduler: true, .. } => {
@@ -134,16 +130,11 @@ fn hosted_scheduler(settings: &Settings) -> Result<Option<SchedulerThread>> {
     let mut settings = settings.clone();
     settings.assignment = place;
     settings.warnings.clear(); // the node tells them
-    SchedulerThread::start(&settings).map(Some)
+    SchedulerThread::of(Serving::guarded(&settings, guard)?).map(Some)
 }
 
 impl Cluster {
-    fn join(
-        settings: Settings,
-        scheduler: Option<SchedulerThread>,
-        (wrap, secret): (Wrap, Option<Arc<JobSecret>>),
-        upgrade: Upgrade,
-    ) -> Result<Cluster> {
+    fn join(settings: Settings, scheduler: Option<SchedulerThread>, guard: Guard, upgrade: Upgrade) -> Result<Cluster> {
         let incarnation = identity::incarnation()?;
         let mut register = registration(&settings, incarnation)?;
         let node_id = register.node_id.clone();
@@ -177,8 +168,9 @@ impl Cluster {
             schedulers,
             own,
             operation_timeout_ms: limit_ms(settings.operation_timeout),
-            wrap,
-            secret,
+            wrap: guard.wrap,
+            secret: guard.secret,
+            remarks: guard.remarks,
             upgrade,
         };
         let registry = Registry::new(&shared);

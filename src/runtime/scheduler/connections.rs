@@ -7,9 +7,11 @@
 use crate::membership::ConnId;
 use crate::net::{Registry, Side, TcpTransport, Token, Wrap};
 use crate::runtime::base::control::{Arrival, ControlEnd, ControlLink, FIRST_READ_BYTES};
+use crate::tls::Remarks;
 use crate::types::Time;
 use crate::wire::Message;
 use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::io::{ErrorKind, IoSliceMut};
 use std::time::Duration;
 
 const FIRST: u64 = 2;
@@ -26,8 +28,22 @@ struct Connection {
     closing: Option<Time>,
     /// Whether the peer has been told that nothing more follows.
     shut: bool,
-    /// Whether anything was ever sent on it.
+    /// Whether the peer is to hear a word, or has heard one.
     spoken_to: bool,
+    /// One side does not take the other: its last word is on the way.
+    refused: bool,
+}
+
+impl Connection {
+    /// Ends this direction, and passes over what still comes; its end, if that has come.
+    fn read_on(&mut self, through: &mut [u8]) -> Option<ControlEnd> {
+        self.shut = self.shut || self.link.transport.shutdown_write().is_ok();
+        match self.link.transport.read(&mut [IoSliceMut::new(through)]) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => None,
+            Err(error) => Some(ControlEnd::from_io(&error)),
+            Ok(_) => Some(ControlEnd::Ended("it closed the connection".to_owned())),
+        }
+    }
 }
 
 /// What a look at a connection brought.
@@ -43,6 +59,8 @@ pub(super) struct Read {
 /// All that are open.
 pub(super) struct Connections {
     wrap: Wrap,
+    /// What is to be told of the files by which they are wrapped.
+    pub remarks: Remarks,
     /// Each by itself, for a table leaves much of its room unused.
     open: HashMap<ConnId, Box<Connection>>,
     next: u64,
@@ -62,6 +80,7 @@ impl Connections {
     pub fn new(wrap: Wrap) -> Connections {
         Connections {
             wrap,
+            remarks: Remarks::default(),
             open: HashMap::new(),
             next: FIRST,
             dirty: BTreeSet::new(),
@@ -83,7 +102,8 @@ impl Connections {
         let id = ConnId(self.next);
         self.next += 1;
         link.transport.register(registry, Token(id.0 as usize)).ok()?;
-        self.open.insert(id, Box::new(Connection { link, closing: None, shut: false, spoken_to: false }));
+        let connection = Connection { link, closing: None, shut: false, spoken_to: false, refused: false };
+        self.open.insert(id, Box::new(connection));
         Some(id)
     }
 
@@ -96,6 +116,9 @@ impl Connections {
     pub fn read(&mut self, id: ConnId) -> Option<Read> {
         self.more.remove(&id);
         let connection = self.open.get_mut(&id)?;
+        if connection.refused {
+            return Some(Read { arrivals: Vec::new(), any: false, end: connection.read_on(&mut self.through) });
+        }
         let mut arrivals = Vec::new();
         let heard = connection.link.read(&mut self.through, &mut arrivals);
         if heard.as_ref().is_ok_and(|heard| heard.more) {
@@ -125,7 +148,7 @@ impl Connections {
     /// Writes what can be written.
     pub fn write(&mut self) {
         while let Some(id) = self.dirty.pop_first() {
-            let Some(connection) = self.open.get_mut(&id) else { continue };
+            let Some(connection) = self.open.get_mut(&id).filter(|it| !it.refused) else { continue };
             if !connection.link.write() {
                 self.more.insert(id);
             } else if connection.closing.is_some() && !connection.link.has_outbound() {
@@ -151,6 +174,21 @@ impl Connections {
         let Some(connection) = self.open.remove(&id) else { return false };
         self.closing_count -= usize::from(connection.closing.is_some());
         connection.closing.is_none()
+    }
+
+    /// Lets a connection on which one side does not take the other end in order: the reason is to arrive. Returns whether that is
+    /// news: it had not been closed.
+    pub fn refuse(&mut self, id: ConnId, now: Time) -> bool {
+        let Some(connection) = self.open.get_mut(&id) else { return false };
+        if connection.closing.is_some() {
+            self.remove(id);
+            return false;
+        }
+        connection.refused = true;
+        connection.spoken_to = true; // by the transport
+        self.close(id, now);
+        self.more.insert(id);
+        true
     }
 
     /// Closes a connection, once what was sent is written.

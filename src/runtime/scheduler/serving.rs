@@ -20,7 +20,7 @@ use crate::runtime::base::control::ControlEnd;
 use crate::runtime::base::disk::OwnDisk;
 use crate::runtime::base::identity;
 use crate::runtime::base::log::Logger;
-use crate::secret::{self, JobSecret};
+use crate::secret::{self, Guard, JobSecret};
 use crate::types::{JobInstance, Secret, Time};
 use crate::wire::{Message, Register, Rejected, PROOF_ASK, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
 use std::collections::VecDeque;
@@ -70,11 +70,18 @@ pub struct Serving {
 impl Serving {
     /// Binds, and is ready to serve the job that the settings describe.
     pub fn new(settings: &Settings) -> Result<Serving> {
-        let guard = secret::open(settings)?;
+        let mut guard = secret::open(settings)?;
         let mut settings = settings.clone();
-        settings.warnings.extend(guard.warnings);
-        let serving = Serving::over(&settings, guard.wrap, || Ok(Box::new(OwnDisk::of(&settings)?)))?;
-        Ok(Serving { secret: guard.secret, ..serving })
+        settings.warnings.append(&mut guard.warnings);
+        let mut serving = Serving::guarded(&settings, &guard)?;
+        serving.connections.remarks = guard.remarks;
+        Ok(serving)
+    }
+
+    /// The same, with what is read already; its owner tells what is to be told of it.
+    pub(crate) fn guarded(settings: &Settings, guard: &Guard) -> Result<Serving> {
+        let serving = Serving::over(settings, Arc::clone(&guard.wrap), || Ok(Box::new(OwnDisk::of(settings)?)))?;
+        Ok(Serving { secret: guard.secret.clone(), ..serving })
     }
 
     /// The same, with each connection wrapped and, with recovery, the journal on the disk that this opens.
@@ -146,6 +153,7 @@ impl Serving {
             if let Some(result) = self.ended.as_ref().filter(|_| self.connections.is_empty()) {
                 return result.clone();
             }
+            self.connections.remarks.take().iter().for_each(|line| self.logger.warn(line));
             self.check_disk(now)?;
             let next = self.armed.min(self.accept_again).min(self.connections.first_closing()).min(self.disk_deadline);
             let waits = self.connections.to_read().len() == 0;
@@ -287,12 +295,9 @@ impl Serving {
             let why = "the one that asks proves a job secret, and this scheduler has none";
             let reason = format!("{why}: MUSTER_JOB_SECRET (or MUSTER_JOB_SECRET_FILE) must be the same everywhere");
             self.send(id, Message::Rejected(Rejected { status: Status::Rejected, reason }));
-            self.connections.close(id, self.clock.now());
             self.connections.write();
-            return self.lose(
-                id,
-                &ControlEnd::Garbage("it proves a job secret, and none is set here (job_secret)".to_owned()),
-            );
+            let why = "it proves a job secret, and none is set here (job_secret)";
+            return self.lose(id, &ControlEnd::Refused(why.to_owned()));
         }
         if let (true, Ok((lowest, highest))) = (WITH_RANGE.contains(&kind), Register::protocol_range(payload)) {
             if lowest > PROTOCOL_HIGHEST || highest < PROTOCOL_LOWEST {
@@ -310,7 +315,11 @@ impl Serving {
 
     /// A connection has ended.
     fn lose(&mut self, id: ConnId, end: &ControlEnd) {
-        if self.connections.remove(id) {
+        let is_news = match end {
+            ControlEnd::Refused(_) => self.connections.refuse(id, self.clock.now()),
+            _ => self.connections.remove(id),
+        };
+        if is_news {
             let how = match end {
                 ControlEnd::Ended(_) => Closed::Ended,
                 ControlEnd::Broken(_) | ControlEnd::Refused(_) => Closed::Broken,

@@ -190,8 +190,7 @@ pub fn new(words: &Words) -> Result<Make, String> {
 
 /// The words of `muster certs node`.
 pub fn node(words: &Words) -> Result<Make, String> {
-    let renew = words.value("renew").map_or(Ok(false), |text| flag("renew", text))?;
-    let make = made(words, renew)?;
+    let make = made(words, words.truth("renew")?)?;
     match make.nodes.is_empty() {
         true => Err("for which node? expected --name=NAME or --node_id=ID".to_owned()),
         false => Ok(make),
@@ -219,16 +218,10 @@ fn made(words: &Words, renew: bool) -> Result<Make, String> {
 
 /// The one operand, which has to be there.
 pub fn path(words: &Words, called: &str) -> Result<PathBuf, String> {
+    let kind = if called == "DIR" { "folder" } else { "file" };
     match words.operands.first() {
         Some(word) if !word.is_empty() => Ok(PathBuf::from(word)),
-        _ => Err(format!("{called} is missing: expected the path of a {}", kind(called))),
-    }
-}
-
-fn kind(called: &str) -> &'static str {
-    match called {
-        "DIR" => "folder",
-        _ => "file",
+        _ => Err(format!("{called} is missing: expected the path of a {kind}")),
     }
 }
 
@@ -260,11 +253,6 @@ fn form(text: &str) -> Result<Form, String> {
         "p12" => Ok(Form::Pkcs12),
         _ => Err(format!("--format is {text:?}; it must be pem or p12")),
     }
-}
-
-fn flag(name: &str, text: &str) -> Result<bool, String> {
-    let value = crate::cli::words::boolean(text.as_ref());
-    value.ok_or_else(|| format!("--{name} is {text:?}; it must be True or False"))
 }
 
 #[cfg(test)]

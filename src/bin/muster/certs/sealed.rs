@@ -10,6 +10,7 @@ use cms::enveloped_data::EncryptedContentInfo;
 use der::asn1::{Any, ObjectIdentifier, OctetString, SetOfVec};
 use der::{Decode, Encode};
 use hmac::{Mac, SimpleHmac};
+use muster::tls::pkcs12::{CERT_BAG, DATA, ENCRYPTED_DATA, LOCAL_KEY_ID, SHA256, SHROUDED_KEY_BAG};
 use pkcs12::cert_type::CertBag;
 use pkcs12::digest_info::DigestInfo;
 use pkcs12::kdf::{derive_key_utf8, Pkcs12KeyType};
@@ -22,13 +23,7 @@ use pkcs8::spki::AlgorithmIdentifierOwned;
 use sha2::{Digest, Sha256};
 use x509_cert::attr::{Attribute, Attributes};
 
-const DATA: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.7.1");
-const ENCRYPTED_DATA: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.7.6");
-const SHROUDED_KEY_BAG: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.12.10.1.2");
-const CERT_BAG: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.12.10.1.3");
 const X509: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.9.22.1");
-const LOCAL_KEY_ID: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.9.21");
-const SHA256: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.16.840.1.101.3.4.2.1");
 
 /// As many as OpenSSL 3 takes. Each process pays for them when it starts.
 const ROUNDS: u16 = 2048;

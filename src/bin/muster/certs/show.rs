@@ -40,15 +40,12 @@ fn configuration(path: &Path, bytes: &[u8], passwords: &[Given]) -> Result<Strin
     let mut named = vec![&file.server_cert, &file.client_cert, &file.ca_cert];
     named.extend(&file.crl);
     let mut seen: Vec<&Path> = Vec::new();
-    for path in named {
-        if seen.contains(&path.as_path()) {
+    for path in named.iter().map(|file| file.path.as_path()) {
+        if seen.contains(&path) {
             continue;
         }
         seen.push(path);
-        let mut keys = vec![file.key_of(path)];
-        if *path == file.client_cert && *path == file.server_cert {
-            keys.push("client_cert_path");
-        }
+        let keys: Vec<&str> = named.iter().filter(|file| file.path == path).map(|file| file.key).collect();
         let shown =
             folder::read(path).and_then(|bytes| one(&bytes, passwords).map_err(|why| format!("{path:?} {why}")));
         let shown = shown.unwrap_or_else(|why| format!("  {}\n", plain(&why)));

@@ -60,6 +60,13 @@ impl Words {
         self.get(name).map(|given| given.value.as_str())
     }
 
+    /// Whether a flag is set; it is not where it was not given.
+    pub fn truth(&self, name: &str) -> Result<bool, String> {
+        let Some(text) = self.value(name) else { return Ok(false) };
+        boolean(OsStr::new(text))
+            .ok_or_else(|| format!("--{name} is {text:?}; it must be True or False, or stand alone"))
+    }
+
     /// All options, in the order in which they were given.
     pub fn given(&self) -> &[Given] {
         &self.given
@@ -154,7 +161,7 @@ fn flag(option: &Opt, parser: &mut Parser) -> Result<OsString, String> {
 }
 
 /// What a flag's value means.
-pub fn boolean(word: &OsStr) -> Option<bool> {
+fn boolean(word: &OsStr) -> Option<bool> {
     let is = |name| word.eq_ignore_ascii_case(name);
     is("true").then_some(true).or(is("false").then_some(false))
 }

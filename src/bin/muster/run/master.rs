@@ -41,7 +41,7 @@ fn look_up(options: &RunOptions, voice: &Voice) -> Result<Vec<SocketAddr>, Strin
         if !std::mem::replace(&mut is_told, true) {
             voice.say(format!("muster: {error}; it is looked up again until the forming time is over\n"));
         }
-        thread::sleep(LOOK_UP_AGAIN);
+        thread::sleep(LOOK_UP_AGAIN); // nothing is started yet, and a signal ends it
     }
 }
 

@@ -4,9 +4,9 @@
 //! Every complaint names the option, its value, and what would be right.
 
 use super::options::COMMAND;
-use crate::cli::words::{boolean, read, Asked, Words};
+use crate::cli::words::{read, Asked, Words};
 use muster::config::NODES_LIMIT;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// The ranks whose output is shown while it comes.
@@ -92,7 +92,7 @@ fn validate(words: Words) -> Result<RunOptions, String> {
     let node_rank = number(&words, "node_rank", "-1 or the index of this host, from 0", -1..=i64::from(i32::MAX))?;
     let node_rank = node_rank.and_then(|rank| u32::try_from(rank).ok());
     check_node_rank(node_rank, local_worker_num, worker_num)?;
-    let join = truth(&words, "join")?;
+    let join = words.truth("join")?;
     let max_restarts = max_restarts(&words, join)?;
     let cluster_time_out = number(&words, "cluster_time_out", "a whole number of seconds", i64::MIN..=i64::MAX)?;
     if cluster_time_out == Some(0) {
@@ -141,14 +141,6 @@ fn max_restarts(words: &Words, join: bool) -> Result<u32, String> {
             Err(format!("--max_restarts is \"{restarts}\", but without --join nobody stays to start a process again"))
         }
         restarts => Ok(restarts),
-    }
-}
-
-fn truth(words: &Words, name: &str) -> Result<bool, String> {
-    match words.value(name) {
-        None => Ok(false),
-        Some(text) => boolean(OsStr::new(text))
-            .ok_or_else(|| format!("--{name} is {text:?}; it must be True or False, or stand alone")),
     }
 }
 

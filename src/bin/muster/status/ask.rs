@@ -170,7 +170,9 @@ impl Line {
     fn failed(&self, error: &io::Error) -> String {
         match error.kind() {
             ErrorKind::WouldBlock | ErrorKind::TimedOut => self.silent(),
-            ErrorKind::InvalidData => format!("the scheduler at {} cannot be asked: {error}", self.address),
+            ErrorKind::InvalidData | ErrorKind::PermissionDenied => {
+                format!("the scheduler at {} cannot be asked: {error}", self.address)
+            }
             _ => self.ended(&error.to_string()),
         }
     }

@@ -1,0 +1,151 @@
+//! The files of a process that goes on: read again once they have changed, so that a renewal needs no restart.
+//!
+//! Invariants: connections that stand keep what they began with; new ones have what was read last; what is wrong with new files is
+//! said once, and the old ones go on serving. There is no thread for it: the files are looked at when a connection begins, at
+//! most once a second, and once a day all of it is read anew, so that an end that is near is told daily. Files that have just
+//! been written wait a little, for their writer may not be done.
+
+use super::credentials::{self, Credentials};
+use crate::config::TlsSettings;
+use crate::error::Result;
+use rustls::{ClientConfig, ServerConfig};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+/// How long after a look there is no other.
+const PAUSE: Duration = Duration::from_secs(1);
+/// How old what has changed must be, unless two looks have found the same.
+const SETTLED: Duration = Duration::from_secs(2);
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// What tells one state of a file from another; none where there is no such file.
+#[derive(PartialEq)]
+struct Stamp(Option<[i64; 7]>);
+
+/// What both ends use now, and what is to be said of it.
+pub struct Renewal {
+    settings: TlsSettings,
+    state: Mutex<State>,
+}
+
+struct State {
+    client: Arc<ClientConfig>,
+    server: Arc<ServerConfig>,
+    /// The files that were read last, as they were then.
+    files: Vec<PathBuf>,
+    stamps: Vec<Stamp>,
+    /// What a look has found that was too new.
+    found: Option<Vec<Stamp>>,
+    looked: Instant,
+    /// When all was read last.
+    read: Instant,
+    remarks: Vec<String>,
+}
+
+/// What is to be told of the files while a process goes on. Empty without TLS.
+#[derive(Clone, Default)]
+pub struct Remarks(Option<Arc<Renewal>>);
+
+impl Remarks {
+    /// Those of these files.
+    pub fn of(renewal: Arc<Renewal>) -> Remarks {
+        Remarks(Some(renewal))
+    }
+
+    /// What has come since the last time, one sentence each. Reads the files once a day.
+    pub fn take(&self) -> Vec<String> {
+        self.0.as_ref().map_or_else(Vec::new, |renewal| renewal.remarks(Instant::now()))
+    }
+}
+
+impl Renewal {
+    /// Reads all for the first time. The warnings are one sentence each.
+    pub fn open(settings: &TlsSettings) -> Result<(Renewal, Vec<String>)> {
+        let files = credentials::files(settings);
+        let stamps = stamps(&files);
+        let Credentials { client, server, warnings } = credentials::read(settings)?;
+        let now = Instant::now();
+        let state = State { client, server, files, stamps, found: None, looked: now, read: now, remarks: Vec::new() };
+        Ok((Renewal { settings: settings.clone(), state: Mutex::new(state) }, warnings))
+    }
+
+    /// What a connection that begins now uses.
+    pub fn ends(&self) -> (Arc<ClientConfig>, Arc<ServerConfig>) {
+        self.ends_at(Instant::now(), SystemTime::now())
+    }
+
+    fn ends_at(&self, now: Instant, today: SystemTime) -> (Arc<ClientConfig>, Arc<ServerConfig>) {
+        let mut state = self.locked();
+        if now.saturating_duration_since(state.looked) >= PAUSE {
+            state.looked = now;
+            self.look(&mut state, now, today);
+        }
+        (Arc::clone(&state.client), Arc::clone(&state.server))
+    }
+
+    fn remarks(&self, now: Instant) -> Vec<String> {
+        let mut state = self.locked();
+        if now.saturating_duration_since(state.read) >= DAY {
+            self.read(&mut state, now);
+        }
+        std::mem::take(&mut state.remarks)
+    }
+
+    fn locked(&self) -> MutexGuard<'_, State> {
+        // What stands there is whole after each assignment.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn look(&self, state: &mut State, now: Instant, today: SystemTime) {
+        let stamps = stamps(&state.files);
+        if stamps == state.stamps {
+            state.found = None;
+            return;
+        }
+        let since = today.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64);
+        let is_settled = stamps.iter().all(|stamp| stamp.written() + SETTLED.as_secs() as i64 <= since);
+        if is_settled || state.found.as_ref() == Some(&stamps) {
+            self.read(state, now);
+        } else {
+            state.found = Some(stamps);
+        }
+    }
+
+    /// Reads all of it. If that fails the old goes on serving.
+    fn read(&self, state: &mut State, now: Instant) {
+        // Asked before the files are read: what changes meanwhile is found at the next look.
+        state.files = credentials::files(&self.settings);
+        (state.stamps, state.found, state.read) = (stamps(&state.files), None, now);
+        match credentials::read(&self.settings) {
+            Ok(Credentials { client, server, warnings }) => {
+                (state.client, state.server) = (client, server);
+                state.remarks.extend(warnings);
+            }
+            Err(error) => {
+                state.remarks.push(format!("{}; what was read before goes on serving", error.message()));
+            }
+        }
+    }
+}
+
+impl Stamp {
+    /// When the file was written, or put in its place: in seconds, and 0 if it is not there.
+    fn written(&self) -> i64 {
+        self.0.map_or(0, |it| it[3].max(it[5]))
+    }
+}
+
+fn stamps(files: &[PathBuf]) -> Vec<Stamp> {
+    let stamp = |file: &PathBuf| {
+        let it = std::fs::metadata(file).ok()?;
+        let (mtime, ctime) = ([it.mtime(), it.mtime_nsec()], [it.ctime(), it.ctime_nsec()]);
+        Some([it.dev() as i64, it.ino() as i64, it.size() as i64, mtime[0], mtime[1], ctime[0], ctime[1]])
+    };
+    files.iter().map(|file| Stamp(stamp(file))).collect()
+}
+
+#[cfg(test)]
+#[path = "renewal_test.rs"]
+mod tests;
