@@ -232,7 +232,7 @@ impl Serving {
                         self.feed(Input::Opened(id, address.to_string()));
                     }
                     if is_short {
-                        self.feed(Input::ShortOfDescriptors);
+                        self.feed(Input::ShortOfDescriptors(false));
                     }
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
@@ -240,13 +240,16 @@ impl Serving {
                     return;
                 }
                 Err(error) => {
-                    self.feed(Input::ShortOfDescriptors);
+                    let before = self.connections.len();
+                    self.feed(Input::ShortOfDescriptors(true));
                     let why = limit::shortage(&error).unwrap_or_else(|| error.to_string());
                     if !std::mem::replace(&mut self.has_waited, true) {
                         self.logger.warn(&format!("connections have to wait: {why}"));
                     }
-                    self.accept_again = self.clock.now() + listener::EXHAUSTED_PAUSE;
-                    return;
+                    if self.connections.len() == before {
+                        self.accept_again = self.clock.now() + listener::EXHAUSTED_PAUSE;
+                        return;
+                    }
                 }
             }
         }
