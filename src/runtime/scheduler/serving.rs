@@ -42,6 +42,14 @@ const ACCEPTED_AT_ONCE: usize = 64;
 pub(crate) const STOP: u8 = 1;
 pub(crate) const VANISH: u8 = 2;
 
+/// How connections are taken in.
+struct Accepting {
+    /// When to come again for those of which the poller does not tell.
+    again: Time,
+    /// Some could not be taken in, and the log says so.
+    has_waited: bool,
+}
+
 /// A bound scheduler, not yet running.
 pub struct Serving {
     clock: Clock,
@@ -53,9 +61,7 @@ pub struct Serving {
     feeding: bool,
     connections: Connections,
     armed: Time,
-    accept_again: Time,
-    /// Connections could not be taken in, and the log says so.
-    has_waited: bool,
+    accepting: Accepting,
     ended: Option<Result<()>>,
     pub(crate) wanted: Arc<AtomicU8>,
     pub(crate) waker: Waker,
@@ -115,8 +121,7 @@ impl Serving {
             feeding: false,
             connections: Connections::new(wrap),
             armed: Time::NEVER,
-            accept_again: Time::NEVER,
-            has_waited: false,
+            accepting: Accepting { again: Time::NEVER, has_waited: false },
             ended: None,
             wanted: Arc::default(),
             waker,
@@ -143,7 +148,8 @@ impl Serving {
                 return result.clone();
             }
             self.check_disk(now)?;
-            let next = self.armed.min(self.accept_again).min(self.connections.first_closing()).min(self.disk_deadline);
+            let next =
+                self.armed.min(self.accepting.again).min(self.connections.first_closing()).min(self.disk_deadline);
             let waits = self.connections.to_read().len() == 0;
             self.round(if waits { self.clock.until(next) } else { Some(Duration::ZERO) })?;
             let now = now.max(self.clock.now());
@@ -156,8 +162,8 @@ impl Serving {
                 self.armed = Time::NEVER;
                 self.feed(Input::Timer);
             }
-            if now >= self.accept_again {
-                self.accept_again = Time::NEVER;
+            if now >= self.accepting.again {
+                self.accepting.again = Time::NEVER;
                 self.accept();
             }
             self.connections.drop_closed(now);
@@ -236,24 +242,24 @@ impl Serving {
                     }
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                    self.has_waited = false;
+                    self.accepting.has_waited = false;
                     return;
                 }
                 Err(error) => {
                     let before = self.connections.len();
                     self.feed(Input::ShortOfDescriptors(true));
                     let why = limit::shortage(&error).unwrap_or_else(|| error.to_string());
-                    if !std::mem::replace(&mut self.has_waited, true) {
+                    if !std::mem::replace(&mut self.accepting.has_waited, true) {
                         self.logger.warn(&format!("connections have to wait: {why}"));
                     }
                     if self.connections.len() == before {
-                        self.accept_again = self.clock.now() + listener::EXHAUSTED_PAUSE;
+                        self.accepting.again = self.clock.now() + listener::EXHAUSTED_PAUSE;
                         return;
                     }
                 }
             }
         }
-        self.accept_again = self.clock.now(); // of the others the poller will not tell
+        self.accepting.again = self.clock.now(); // of the others the poller will not tell
     }
 
     /// Reads and writes one connection.
