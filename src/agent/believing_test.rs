@@ -6,6 +6,9 @@ use crate::types::GroupId;
 use crate::wire::{Member, Members, Message};
 use std::sync::Arc;
 
+/// Makes of what can be what cannot.
+type Change = Box<dyn Fn(&mut Formed)>;
+
 /// What a node does that is told this while it forms.
 fn told(change: impl FnOnce(&mut Formed)) -> Bench {
     let mut bench = Bench::new();
@@ -43,7 +46,7 @@ fn a_cluster_of_another_size_is_not_believed() {
 fn what_cannot_be_is_refused_before_anything_follows_from_it() {
     let member = |index| Arc::new(Member { index, ..Member::clone(&formed(1, 1).members[0]) });
     let table = |indices: &[u32]| Members::new(indices.iter().map(|index| member(*index)).collect());
-    let changes: [(&str, Box<dyn Fn(&mut Formed)>); 10] = [
+    let changes: [(&str, Change); 10] = [
         ("a place that there is not", Box::new(|formed| formed.rank = 1)),
         ("a place that there is not", Box::new(|formed| formed.index = u32::MAX)),
         ("number 1 of 1 on its host", Box::new(|formed| formed.local_rank = 1)),
