@@ -6,6 +6,9 @@ use crate::types::GroupId;
 use crate::wire::{Member, Members, Message};
 use std::sync::Arc;
 
+/// Makes of what can be what cannot.
+type Change = Box<dyn Fn(&mut Formed)>;
+
 /// What a node does that is told this while it forms.
 fn told(change: impl FnOnce(&mut Formed)) -> Bench {
     let mut bench = Bench::new();
@@ -39,18 +42,22 @@ fn a_cluster_of_another_size_is_not_believed() {
     }
 }
 
+/// A table of nodes with these indices.
+fn table(indices: &[u32]) -> Members {
+    let member = |index: &u32| Arc::new(Member { index: *index, ..Member::clone(&formed(1, 1).members[0]) });
+    Members::new(indices.iter().map(member).collect())
+}
+
 #[test]
 fn what_cannot_be_is_refused_before_anything_follows_from_it() {
-    let member = |index| Arc::new(Member { index, ..Member::clone(&formed(1, 1).members[0]) });
-    let table = |indices: &[u32]| Members::new(indices.iter().map(|index| member(*index)).collect());
-    let changes: [(&str, Box<dyn Fn(&mut Formed)>); 10] = [
+    let changes: [(&str, Change); 10] = [
         ("a place that there is not", Box::new(|formed| formed.rank = 1)),
         ("a place that there is not", Box::new(|formed| formed.index = u32::MAX)),
         ("number 1 of 1 on its host", Box::new(|formed| formed.local_rank = 1)),
         ("number 0 of 2 on its host", Box::new(|formed| formed.local_size = 2)),
-        ("names nodes twice", Box::new(move |formed| formed.members = table(&[0, 0]))),
-        ("does not name this node", Box::new(move |formed| formed.members = table(&[]))),
-        ("or others than the 1", Box::new(move |formed| formed.members = table(&[1]))),
+        ("names nodes twice", Box::new(|formed| formed.members = table(&[0, 0]))),
+        ("does not name this node", Box::new(|formed| formed.members = table(&[]))),
+        ("or others than the 1", Box::new(|formed| formed.members = table(&[1]))),
         ("heartbeat time-out is 0 ms", Box::new(|formed| formed.agreed.heartbeat_timeout_ms = 0)),
         ("heartbeat time-out is", Box::new(|formed| formed.agreed.heartbeat_timeout_ms = u64::MAX)),
         (

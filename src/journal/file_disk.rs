@@ -93,7 +93,7 @@ fn make_directory(path: &Path) -> io::Result<()> {
     File::open(parent)?.sync_all()
 }
 
-/// Who may remove a journal, and put another in its place, may say what the job is.
+/// A user who may remove a journal, and put another in its place, may say what the job is.
 fn check_directory(path: &Path, mode: u32, owner: u32, user: u32) -> Result<()> {
     let is_open = mode & libc::S_IWOTH != 0 && mode & libc::S_ISVTX == 0;
     let is_foreign = ![user, SUPERUSER].contains(&owner) && user != SUPERUSER;

@@ -353,11 +353,17 @@ fn where_descriptors_are_short_few_may_be_unregistered() {
         bench.open(conn);
     }
     assert!(bench.closed.is_empty());
-    bench.feed(crate::membership::Input::ShortOfDescriptors);
+    bench.feed(crate::membership::Input::ShortOfDescriptors(false));
     let kept = crate::membership::connections::UNREGISTERED_WHEN_SHORT as u64;
     assert_eq!(bench.closed, (1..=100 - kept).map(ConnId).collect::<Vec<_>>(), "the oldest, and no node");
     bench.join(100, worker(1, 2));
     assert_eq!(bench.formed_message(100).rank, 1, "the newest is still there");
+    for left in [15, 7, 3, 1, 0] {
+        bench.closed.clear();
+        bench.feed(crate::membership::Input::ShortOfDescriptors(true));
+        let first = 100 - if left == 15 { 31 } else { 2 * left + 1 };
+        assert_eq!(bench.closed, (first..100 - left).map(ConnId).collect::<Vec<_>>(), "the older half");
+    }
 }
 
 #[test]

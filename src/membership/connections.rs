@@ -149,9 +149,11 @@ impl Connections {
         self.make_room(self.unregistered_max, "too many connections have not registered", out);
     }
 
-    /// This process is short of descriptors: they are for nodes, and for the program that it may belong to.
-    pub(super) fn are_short(&mut self, out: &mut Outbox) {
-        self.make_room(UNREGISTERED_WHEN_SHORT, "this process is short of descriptors", out);
+    /// This process is short of descriptors: they are for nodes, and for the program that it may belong to. Where there is none
+    /// left, the older half of those that have not registered goes.
+    pub(super) fn are_short(&mut self, none_left: bool, out: &mut Outbox) {
+        let half = if none_left { self.crowd.len() / 2 } else { usize::MAX };
+        self.make_room(half.min(UNREGISTERED_WHEN_SHORT), "this process is short of descriptors", out);
     }
 
     fn make_room(&mut self, most: usize, why: &str, out: &mut Outbox) {

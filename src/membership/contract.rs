@@ -35,8 +35,8 @@ pub enum Liveness {
 pub enum Input {
     /// A connection was accepted, from this address (for sentences).
     Opened(ConnId, String),
-    /// This process has few descriptors left, or none.
-    ShortOfDescriptors,
+    /// This process has few descriptors left; with `true` none, so that a connection has to wait.
+    ShortOfDescriptors(bool),
     /// A whole message came in.
     Received(ConnId, Message),
     /// Bytes came in that do not yet make a message, or do: a sign of life. Told at most once per round of reading.

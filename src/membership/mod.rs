@@ -142,8 +142,8 @@ impl Scheduler {
             Input::Opened(conn, address) => {
                 self.conductor.cluster.connections.opened(now, conn, address, &mut self.conductor.cluster.out);
             }
-            Input::ShortOfDescriptors => {
-                self.conductor.cluster.connections.are_short(&mut self.conductor.cluster.out);
+            Input::ShortOfDescriptors(none_left) => {
+                self.conductor.cluster.connections.are_short(none_left, &mut self.conductor.cluster.out);
             }
             Input::Received(conn, message) => self.received(now, conn, message),
             Input::Heard(conn) => {

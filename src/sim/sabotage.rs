@@ -184,10 +184,8 @@ pub(super) fn tampered(world: &World, to: Option<usize>, mut message: Message) -
             Arc::make_mut(&mut members[1]).rank = members[0].rank;
             formed.members = Members::new(members);
         }
-        (Sabotage::TwoLives, Message::Formed(formed)) if formed.epoch.0 > 1 => {
-            if to.is_some_and(|node| believes_any_rank(world, node)) {
-                (formed.index, formed.rank) = (0, 0);
-            }
+        (Sabotage::TwoLives, Message::Formed(formed)) if formed.epoch.0 > 1 && believes_any_rank(world, to) => {
+            (formed.index, formed.rank) = (0, 0);
         }
         (Sabotage::OtherEpoch, Message::Formed(formed)) if one => formed.secret.0[0] ^= 1,
         (Sabotage::SameSecret, Message::Formed(formed)) => formed.secret = Secret([7; 32]),
@@ -370,9 +368,9 @@ pub(super) fn misjudged(world: &World, result: Result<(), Error>) -> Result<(), 
 
 /// Plays stories of a kind until one is found wrong: how, where it is not in these words.
 /// Whether a node does not know better itself which rank of the workers it has.
-fn believes_any_rank(world: &World, node: usize) -> bool {
-    let plan = &world.plan.nodes[world.processes[node].slot];
-    plan.role == Role::Worker && plan.rank.is_none()
+fn believes_any_rank(world: &World, node: Option<usize>) -> bool {
+    let plan = node.map(|node| &world.plan.nodes[world.processes[node].slot]);
+    plan.is_some_and(|plan| plan.role == Role::Worker && plan.rank.is_none())
 }
 
 fn noticed_otherwise(sabotage: Sabotage, stories: fn(&Plan) -> bool, words: &str) -> Option<String> {

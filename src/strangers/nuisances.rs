@@ -1,6 +1,6 @@
 //! What the log says of strangers and of refusals: of each kind the first few, then a count, once in a while.
 //!
-//! Whoever reaches a port can make such lines. So no kind has more than its number of lines in a [`WINDOW`], and one more
+//! Anybody who reaches a port can make such lines. So no kind has more than its number of lines in a [`WINDOW`], and one more
 //! that says how many were left out. A kind that has rested for a window is told in full again: a port scan silences
 //! nothing that comes later, and no address is remembered.
 //!

@@ -104,7 +104,12 @@ def of_an_old_epoch(port):
     """A link of an epoch that is over, and one that guesses this one's secret."""
     for epoch in (0, 1):
         hello = wire.link_hello(epoch, 0, 0, 1, 0, bytes(16), b"of another epoch")
-        put_out(wire.frame(wire.LINK_HELLO, hello))(port)
+        # A node that forms keeps it waiting: it cannot know yet which epoch and which secret will be its own.
+        with connect(port) as connected, contextlib.suppress(ConnectionError, TimeoutError):
+            connected.settimeout(2)
+            connected.sendall(wire.frame(wire.LINK_HELLO, hello))
+            while connected.recv(65536):
+                pass
 
 
 ATTACKS = {

@@ -91,6 +91,11 @@ impl Connections {
         }
     }
 
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.open.len()
+    }
+
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.open.is_empty()

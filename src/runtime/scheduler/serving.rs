@@ -42,6 +42,14 @@ const ACCEPTED_AT_ONCE: usize = 64;
 pub(crate) const STOP: u8 = 1;
 pub(crate) const VANISH: u8 = 2;
 
+/// How connections are taken in.
+struct Accepting {
+    /// When to come again for those of which the poller does not tell.
+    again: Time,
+    /// Some could not be taken in, and the log says so.
+    has_waited: bool,
+}
+
 /// A bound scheduler, not yet running.
 pub struct Serving {
     clock: Clock,
@@ -55,9 +63,7 @@ pub struct Serving {
     /// The job's secret, if it has one.
     secret: Option<Arc<JobSecret>>,
     armed: Time,
-    accept_again: Time,
-    /// Connections could not be taken in, and the log says so.
-    has_waited: bool,
+    accepting: Accepting,
     ended: Option<Result<()>>,
     pub(crate) wanted: Arc<AtomicU8>,
     pub(crate) waker: Waker,
@@ -126,8 +132,7 @@ impl Serving {
             connections: Connections::new(wrap),
             secret: None,
             armed: Time::NEVER,
-            accept_again: Time::NEVER,
-            has_waited: false,
+            accepting: Accepting { again: Time::NEVER, has_waited: false },
             ended: None,
             wanted: Arc::default(),
             waker,
@@ -155,7 +160,8 @@ impl Serving {
             }
             self.connections.remarks.take().iter().for_each(|line| self.logger.warn(line));
             self.check_disk(now)?;
-            let next = self.armed.min(self.accept_again).min(self.connections.first_closing()).min(self.disk_deadline);
+            let next =
+                self.armed.min(self.accepting.again).min(self.connections.first_closing()).min(self.disk_deadline);
             let waits = self.connections.to_read().len() == 0;
             self.round(if waits { self.clock.until(next) } else { Some(Duration::ZERO) })?;
             let now = now.max(self.clock.now());
@@ -168,8 +174,8 @@ impl Serving {
                 self.armed = Time::NEVER;
                 self.feed(Input::Timer);
             }
-            if now >= self.accept_again {
-                self.accept_again = Time::NEVER;
+            if now >= self.accepting.again {
+                self.accepting.again = Time::NEVER;
                 self.accept();
             }
             self.connections.drop_closed(now);
@@ -244,25 +250,28 @@ impl Serving {
                         self.feed(Input::Opened(id, address.to_string()));
                     }
                     if is_short {
-                        self.feed(Input::ShortOfDescriptors);
+                        self.feed(Input::ShortOfDescriptors(false));
                     }
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                    self.has_waited = false;
+                    self.accepting.has_waited = false;
                     return;
                 }
                 Err(error) => {
-                    self.feed(Input::ShortOfDescriptors);
+                    let before = self.connections.len();
+                    self.feed(Input::ShortOfDescriptors(true));
                     let why = limit::shortage(&error).unwrap_or_else(|| error.to_string());
-                    if !std::mem::replace(&mut self.has_waited, true) {
+                    if !std::mem::replace(&mut self.accepting.has_waited, true) {
                         self.logger.warn(&format!("connections have to wait: {why}"));
                     }
-                    self.accept_again = self.clock.now() + listener::EXHAUSTED_PAUSE;
-                    return;
+                    if self.connections.len() == before {
+                        self.accepting.again = self.clock.now() + listener::EXHAUSTED_PAUSE;
+                        return;
+                    }
                 }
             }
         }
-        self.accept_again = self.clock.now(); // of the others the poller will not tell
+        self.accepting.again = self.clock.now(); // of the others the poller will not tell
     }
 
     /// Reads and writes one connection.
