@@ -46,7 +46,8 @@ pub(crate) fn scheduler_over(workers: u32, wrap: Wrap) -> SchedulerThread {
     let mut config = Config::new();
     config.set("worker_num", &workers.to_string()).unwrap();
     config.set("cluster_timeout", "60").unwrap();
-    let serving = Serving::over(&config.scheduler_settings().unwrap(), wrap, || unreachable!("there is no recovery"));
+    let serving =
+        Serving::over(&config.scheduler_settings().unwrap(), Guard::of(wrap), || unreachable!("there is no recovery"));
     SchedulerThread::of(serving.unwrap()).unwrap()
 }
 

@@ -78,6 +78,11 @@ impl Guard {
     pub fn of(wrap: Wrap) -> Guard {
         Guard { wrap, secret: None, warnings: Vec::new(), remarks: Remarks::default() }
     }
+
+    /// The same for another in this process, which has nothing to tell its user.
+    pub fn shared(&self) -> Guard {
+        Guard { secret: self.secret.clone(), ..Guard::of(Arc::clone(&self.wrap)) }
+    }
 }
 
 /// Reads what the settings name. Everything that is wrong with it is an error now, and not at the first connection.

@@ -130,7 +130,7 @@ fn hosted_scheduler(settings: &Settings, guard: &Guard) -> Result<Option<Schedul
     let mut settings = settings.clone();
     settings.assignment = place;
     settings.warnings.clear(); // the node tells them
-    SchedulerThread::of(Serving::guarded(&settings, guard)?).map(Some)
+    SchedulerThread::of(Serving::guarded(&settings, guard.shared())?).map(Some)
 }
 
 impl Cluster {

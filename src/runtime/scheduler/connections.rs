@@ -5,9 +5,9 @@
 //! holds no buffer. Nothing here knows what a message means.
 
 use crate::membership::ConnId;
-use crate::net::{Registry, Side, TcpTransport, Token, Wrap};
+use crate::net::{Registry, Side, TcpTransport, Token};
 use crate::runtime::base::control::{Arrival, ControlEnd, ControlLink, FIRST_READ_BYTES};
-use crate::tls::Remarks;
+use crate::secret::Guard;
 use crate::types::Time;
 use crate::wire::Message;
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -58,9 +58,8 @@ pub(super) struct Read {
 
 /// All that are open.
 pub(super) struct Connections {
-    wrap: Wrap,
-    /// What is to be told of the files by which they are wrapped.
-    pub remarks: Remarks,
+    /// What is put around each, what it proves, and what is to be told of that.
+    pub guard: Guard,
     /// Each by itself, for a table leaves much of its room unused.
     open: HashMap<ConnId, Box<Connection>>,
     next: u64,
@@ -77,10 +76,9 @@ pub(super) struct Connections {
 
 impl Connections {
     /// None yet.
-    pub fn new(wrap: Wrap) -> Connections {
+    pub fn new(guard: Guard) -> Connections {
         Connections {
-            wrap,
-            remarks: Remarks::default(),
+            guard,
             open: HashMap::new(),
             next: FIRST,
             dirty: BTreeSet::new(),
@@ -103,7 +101,7 @@ impl Connections {
 
     /// Wraps and watches a new connection, under its number as token; unless it has ended at once.
     pub fn insert(&mut self, transport: TcpTransport, registry: &Registry) -> Option<ConnId> {
-        let mut link = ControlLink::new((self.wrap)(transport, Side::Server));
+        let mut link = ControlLink::new((self.guard.wrap)(transport, Side::Server));
         let id = ConnId(self.next);
         self.next += 1;
         link.transport.register(registry, Token(id.0 as usize)).ok()?;

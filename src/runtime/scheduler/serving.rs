@@ -14,13 +14,13 @@ use crate::config::{Assignment, Settings};
 use crate::error::{Error, Result, Status};
 use crate::journal::Disk;
 use crate::membership::{self, Closed, ConnId, Identity, Input, Output};
-use crate::net::{host, limit, listener, Listener, Poller, Token, Transport, Waker, Wrap};
+use crate::net::{host, limit, listener, Listener, Poller, Token, Transport, Waker};
 use crate::runtime::base::clock::Clock;
 use crate::runtime::base::control::ControlEnd;
 use crate::runtime::base::disk::OwnDisk;
 use crate::runtime::base::identity;
 use crate::runtime::base::log::Logger;
-use crate::secret::{self, Guard, JobSecret};
+use crate::secret::{self, Guard};
 use crate::types::{JobInstance, Secret, Time};
 use crate::wire::{Message, Register, Rejected, PROOF_ASK, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
 use std::collections::VecDeque;
@@ -60,8 +60,6 @@ pub struct Serving {
     inputs: VecDeque<Input>,
     feeding: bool,
     connections: Connections,
-    /// The job's secret, if it has one.
-    secret: Option<Arc<JobSecret>>,
     armed: Time,
     accepting: Accepting,
     ended: Option<Result<()>>,
@@ -79,21 +77,18 @@ impl Serving {
         let mut guard = secret::open(settings)?;
         let mut settings = settings.clone();
         settings.warnings.append(&mut guard.warnings);
-        let mut serving = Serving::guarded(&settings, &guard)?;
-        serving.connections.remarks = guard.remarks;
-        Ok(serving)
+        Serving::guarded(&settings, guard)
     }
 
-    /// The same, with what is read already; its owner tells what is to be told of it.
-    pub(crate) fn guarded(settings: &Settings, guard: &Guard) -> Result<Serving> {
-        let serving = Serving::over(settings, Arc::clone(&guard.wrap), || Ok(Box::new(OwnDisk::of(settings)?)))?;
-        Ok(Serving { secret: guard.secret.clone(), ..serving })
+    /// The same, with what is read already.
+    pub(crate) fn guarded(settings: &Settings, guard: Guard) -> Result<Serving> {
+        Serving::over(settings, guard, || Ok(Box::new(OwnDisk::of(settings)?)))
     }
 
-    /// The same, with each connection wrapped and, with recovery, the journal on the disk that this opens.
+    /// The same, and, with recovery, the journal on the disk that this opens.
     pub(crate) fn over(
         settings: &Settings,
-        wrap: Wrap,
+        guard: Guard,
         disk: impl FnOnce() -> Result<Box<dyn Disk>>,
     ) -> Result<Serving> {
         let Assignment::Scheduler { host, ports } = &settings.assignment else {
@@ -129,8 +124,7 @@ impl Serving {
             brain,
             inputs: VecDeque::new(),
             feeding: false,
-            connections: Connections::new(wrap),
-            secret: None,
+            connections: Connections::new(guard),
             armed: Time::NEVER,
             accepting: Accepting { again: Time::NEVER, has_waited: false },
             ended: None,
@@ -158,7 +152,7 @@ impl Serving {
             if let Some(result) = self.ended.as_ref().filter(|_| self.connections.is_empty()) {
                 return result.clone();
             }
-            self.connections.remarks.take().iter().for_each(|line| self.logger.warn(line));
+            self.connections.guard.remarks.take().iter().for_each(|line| self.logger.warn(line));
             self.check_disk(now)?;
             let next =
                 self.armed.min(self.accepting.again).min(self.connections.first_closing()).min(self.disk_deadline);
@@ -283,7 +277,7 @@ impl Serving {
         for arrival in read.arrivals {
             match arrival {
                 Ok(Message::Register(mut register)) => {
-                    if let (Some(secret), Some(reentry)) = (&self.secret, &mut register.reentry) {
+                    if let (Some(secret), Some(reentry)) = (&self.connections.guard.secret, &mut register.reentry) {
                         secret.mask(register.incarnation, &mut reentry.tokens);
                     }
                     self.feed(Input::Received(id, Message::Register(register)));
@@ -392,7 +386,7 @@ impl Serving {
     }
 
     fn send(&mut self, id: ConnId, mut message: Message) {
-        if let (Some(_), Message::Formed(formed)) = (&self.secret, &mut message) {
+        if let (Some(_), Message::Formed(formed)) = (&self.connections.guard.secret, &mut message) {
             formed.secret = Secret([0; 32]); // the node makes it itself
         }
         if let Err(end) = self.connections.send(id, message) {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::runtime::scheduler::thread::SchedulerThread;
+use crate::secret::Guard;
 use crate::wire::Abort;
 
 /// Longer than a disk takes that returns, but a disk that does not is waited for so long in these tests.
@@ -41,7 +42,8 @@ fn a_thread_whose_disk_does_not_return_is_left_behind_with_a_line() {
 
 /// A hosted scheduler of one worker, which has joined; its disk stands still from now on, and the worker has set a key.
 fn stalled(disk: &GatedDisk) -> (SchedulerThread, Node) {
-    let mut serving = Serving::over(&settings(|_| ()), crate::net::unwrapped(), || Ok(Box::new(disk.clone()))).unwrap();
+    let mut serving =
+        Serving::over(&settings(|_| ()), Guard::of(crate::net::unwrapped()), || Ok(Box::new(disk.clone()))).unwrap();
     serving.writer.as_mut().expect("with recovery").be_patient_for(SHORT);
     let scheduler = SchedulerThread::of(serving).unwrap();
     let mut node = Node::join(scheduler.addresses()[0], None);

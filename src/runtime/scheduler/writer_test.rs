@@ -6,6 +6,7 @@ use crate::journal::testdisk::MemoryDisk;
 use crate::journal::{Appender, Disk, Journal, Locked};
 use crate::runtime::by_hand_test::Node;
 use crate::runtime::scheduler::serving::Serving;
+use crate::secret::Guard;
 use crate::wire::{Blob, Message, StoreOperation, StorePiece, StoreRecord};
 use std::io;
 use std::net::SocketAddr;
@@ -148,7 +149,8 @@ fn begun(disk: &GatedDisk) -> Begun {
 
 /// A scheduler over this disk on a thread of its own: where it listens, and what comes of it.
 fn serve(disk: &GatedDisk) -> (SocketAddr, JoinHandle<Result<()>>) {
-    let serving = Serving::over(&settings(|_| ()), crate::net::unwrapped(), || Ok(Box::new(disk.clone()))).unwrap();
+    let serving =
+        Serving::over(&settings(|_| ()), Guard::of(crate::net::unwrapped()), || Ok(Box::new(disk.clone()))).unwrap();
     (serving.addresses()[0], std::thread::spawn(move || serving.run()))
 }
 
