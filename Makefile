@@ -48,7 +48,7 @@ JOBS := $(shell nproc)
 STRICT := -DCMAKE_COMPILE_WARNING_AS_ERROR=ON
 
 .PHONY: build library examples ctests install demo test fmt clippy rust-tests loom ctest pytest mpi header soak under-load \
-    sim chaos storm storm-worker bench-peers detection sanitize asan helgrind valgrind fuzz clean
+    sim chaos storm storm-worker bench-peers detection sanitize asan memcheck helgrind valgrind fuzz clean
 
 ## Build
 
@@ -212,8 +212,8 @@ bench-peers: build
 ## Sanitizers: by hand, for they take half an hour. Each builds in a folder of its own and leaves its reports in
 ## <folder>/reports; a report is a failure.
 
-sanitize: asan helgrind
-	@echo "--- sanitize: nothing was found by AddressSanitizer, LeakSanitizer and helgrind"
+sanitize: asan memcheck helgrind
+	@echo "--- sanitize: nothing was found by AddressSanitizer, LeakSanitizer, memcheck and helgrind"
 
 # What a stable compiler does not offer yet: sanitizers, and a standard library that is built with the rest.
 UNSTABLE := RUSTC_BOOTSTRAP=1
@@ -267,6 +267,20 @@ fuzz:
 	    cargo build --release --manifest-path fuzz/Cargo.toml --target $(TRIPLE)
 	FUZZ_TARGET=$(FUZZ_TARGET) $(FUZZ)/$(TRIPLE)/release/muster-fuzz -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=2048 \
 	    -print_final_stats=1 -artifact_prefix=$(FUZZ)/$(FUZZ_TARGET)- $(FUZZ)/corpus/$(FUZZ_TARGET) fuzz/corpus/$(FUZZ_TARGET)
+
+# Valgrind's memcheck: calls in any order, and with wrong arguments. The rest of the tests runs under AddressSanitizer.
+MEMCHECK := $(TARGET)/memcheck
+MEMCHECK_RUN := valgrind --fair-sched=yes --leak-check=full --errors-for-leak-kinds=definite,indirect,possible --error-exitcode=1
+
+memcheck: valgrind $(CMAKE_THERE)
+	CARGO_TARGET_DIR=$(MEMCHECK) cargo build --lib
+	ln -sf libmuster.so $(MEMCHECK)/debug/libmuster.so.1
+	$(CMAKE) -S ctests -B $(MEMCHECK)/ctests -DCMAKE_BUILD_TYPE=Debug -DMUSTER_BUILT_DIR=$(MEMCHECK)/debug \
+	    -DMUSTER_UNDER="$(call LISTED,$(MEMCHECK_RUN))" -DMUSTER_PATIENCE=$(VALGRIND_PATIENCE) \
+	    -DMUSTER_PLANTED="overflow=Invalid write;leak=definitely lost"
+	$(CMAKE) --build $(MEMCHECK)/ctests --parallel $(JOBS)
+	$(CTEST) --test-dir $(MEMCHECK)/ctests --output-on-failure --no-tests=error --parallel $(JOBS) \
+	    -R '^(any_order|arguments|call_arguments|planted_.*)$$'
 
 # Helgrind sees how threads take turns by what ctests/helgrind/announce.c tells it, which needs every atomic access to be
 # a call: nothing is optimized, and the standard library is built with the rest. Valgrind runs one thread of a process at a

@@ -1350,7 +1350,7 @@ muster_status_t muster_store_delete(muster_cluster_t *cluster, const char *key, 
 
 /**
  * Waits until every one of `n` keys exists. `timeout_ms` as for muster_store_get. The sentence of a time-out names keys that are
- * missing, up to three of them, which takes up to 250 ms more.
+ * missing, up to three of them, which takes up to 250 ms more. For no keys it is MUSTER_OK at once, whatever became of the cluster.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster; `keys` must be readable for `n` pointers, each NULL or a string.

@@ -175,7 +175,7 @@ pub unsafe extern "C" fn muster_store_delete(
 }
 
 /// Waits until every one of `n` keys exists. `timeout_ms` as for muster_store_get. The sentence of a time-out names keys that are
-/// missing, up to three of them, which takes up to 250 ms more.
+/// missing, up to three of them, which takes up to 250 ms more. For no keys it is MUSTER_OK at once, whatever became of the cluster.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster; `keys` must be readable for `n` pointers, each NULL or a string.

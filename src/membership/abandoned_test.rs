@@ -308,7 +308,16 @@ fn without_recovery_and_while_forming_it_changes_nothing() {
     let mut bench = Bench::new(recovering());
     bench.join(1, register(1, 1));
     gives_up(&mut bench, &[1], "there");
-    assert!(bench.told(1).is_empty() && bench.lines.is_empty());
+    assert!(bench.told(1).is_empty());
+}
+
+/// Such a word can end a job: it is said where it came from.
+#[test]
+fn the_log_says_who_gave_places_up() {
+    let mut bench = formed();
+    gives_up(&mut bench, &[1, 2], "there");
+    let line = "a launcher at 10.0.0.100:5000 says that it starts nobody in place of these processes on \"there\": 1001, 1002";
+    assert_eq!(bench.lines, [line]);
 }
 
 #[test]

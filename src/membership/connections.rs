@@ -79,6 +79,11 @@ impl Connections {
         self.open.get(&conn)
     }
 
+    /// Where it comes from, in words.
+    pub(super) fn address(&self, conn: ConnId) -> String {
+        self.get(conn).map_or_else(String::new, |connection| connection.address.clone())
+    }
+
     pub(super) fn node(&self, conn: ConnId) -> Option<u32> {
         self.open.get(&conn)?.node
     }

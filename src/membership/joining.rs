@@ -42,7 +42,7 @@ impl Scheduler {
             None => self.come(now, conn, register),
         };
         let Err((status, reason)) = answer else { return };
-        let from = self.conductor.cluster.connections.get(conn).map_or_else(String::new, |it| it.address.clone());
+        let from = self.conductor.cluster.connections.address(conn);
         let line = format!("refused: {reason} (it asks from {from})");
         if self.refused.len() == REFUSED_MAX {
             self.refused.clear();

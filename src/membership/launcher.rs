@@ -42,13 +42,20 @@ use super::node::{Node, Witness};
 use super::nodes::Nodes;
 use super::timers::HELD;
 use super::Scheduler;
+use crate::strangers::Kind;
 use crate::types::{HostName, LaunchId, Process, Time};
 use crate::wire::{Abandoned, ChildEnded, Record, Register};
 use std::collections::HashSet;
 
+const ENDED: Kind = Kind { name: "words that a process has ended", lines: 64 };
+const ABANDONED: Kind = Kind { name: "words that places are abandoned", lines: 8 };
+
 impl Scheduler {
     pub(super) fn child_ended(&mut self, now: Time, conn: ConnId, word: &ChildEnded) {
         let cluster = &mut self.conductor.cluster;
+        let from = cluster.connections.address(conn);
+        let line = format!("a launcher at {from} says of process {} on {:?}: it {word}", word.process.pid, word.host.name);
+        cluster.out.quiet_nuisance(ENDED, &from, &line);
         cluster.drop_connection(conn); // it was made for this
         let is_it = |node: &Node| ran_on(&word.host, &node.register) && node.register.process == word.process;
         let of_node = cluster.nodes.iter().find(|(_, node)| is_it(node));
@@ -71,8 +78,14 @@ impl Scheduler {
 
     /// Nobody is started in the places of these processes any more.
     pub(super) fn abandoned(&mut self, now: Time, conn: ConnId, word: &Abandoned) {
-        self.conductor.cluster.drop_connection(conn); // it was made for this
-        if self.conductor.cluster.job.is_forming() {
+        let cluster = &mut self.conductor.cluster;
+        let from = cluster.connections.address(conn);
+        let pids: Vec<String> = word.processes.iter().map(|process| process.pid.to_string()).collect();
+        let (host, pids) = (&word.host.name, pids.join(", "));
+        let line = format!("a launcher at {from} says that it starts nobody in place of these processes on {host:?}: {pids}");
+        cluster.out.nuisance(ABANDONED, &from, &line);
+        cluster.drop_connection(conn); // it was made for this
+        if cluster.job.is_forming() {
             return; // the nodes that are missing will be, and that has its own time
         }
         for key in self.conductor.cluster.nodes.meant_by(word) {
