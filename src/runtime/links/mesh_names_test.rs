@@ -52,7 +52,8 @@ fn each_shows_its_own_certificate_and_no_other_will_do() {
     assert!(lower_dialled(&mut low, &mut high));
 
     // The one that is dialled shows another's.
-    let (mut low, mut high) = pair(&lower, &of_ids("1", "7", Some(&lower)));
+    let another = of_ids("1", "7", Some(&lower));
+    let (mut low, mut high) = pair(&lower, &another);
     low.open(KEY[1]);
     until(|| {
         low.turn();
@@ -65,7 +66,8 @@ fn each_shows_its_own_certificate_and_no_other_will_do() {
     assert_eq!(low.failure(), wrong);
 
     // The one that dials does.
-    let (mut low, mut high) = pair(&of_ids("7", "0", Some(&lower)), &higher);
+    let another = of_ids("7", "0", Some(&lower));
+    let (mut low, mut high) = pair(&another, &higher);
     assert_eq!(refused(&mut low, &mut high), crate::runtime::links::handshake::MISNAMED);
 }
 
@@ -74,7 +76,8 @@ fn each_shows_its_own_certificate_and_no_other_will_do() {
 fn a_hello_of_one_of_whom_nobody_has_told_waits_until_somebody_has() {
     for id in ["1", "7"] {
         let lower = of_ids("0", "0", None);
-        let (mut low, mut high) = (strict(&lower), strict(&of_ids("1", "1", Some(&lower))));
+        let higher = of_ids("1", "1", Some(&lower));
+        let (mut low, mut high) = (strict(&lower), strict(&higher));
         let addresses = [low.address(), high.address()];
         high.form(&formed(1, addresses));
         let mut partly = formed(0, addresses);
