@@ -13,11 +13,11 @@
 //! `mesh_test.rs` by two meshes, or one and a stranger, whose turns the test takes.
 
 use super::address_lookup::AddressLookup;
-use super::complaints::{Complaints, MISNAMED};
+use super::complaints::Complaints;
 use super::connections::{Connections, FIRST_TOKEN};
 use super::dial::{Dialled, NotDialled};
 use super::handshake::{frame, half, leave, Handshake, Next, Stage};
-use super::identities::{Identities, Shown};
+use super::identities::Identities;
 use super::link::{say_at_once, LinkEnd};
 use super::peers::{Mail, MeshEvent};
 use super::redial::Redials;
@@ -47,20 +47,20 @@ pub(super) const STRANGERS_AT_ONCE: usize = 8;
 /// The links of one node that are being made.
 pub struct Mesh {
     pub(super) complaints: Complaints,
-    upgrade: Upgrade,
+    pub(super) upgrade: Upgrade,
     pub(super) rosters: Rosters,
-    identities: Identities,
+    pub(super) identities: Identities,
     pub(super) connections: Connections,
     pub(super) redials: Redials,
     /// Links to members of whom `Formed` does not tell.
-    locating: AddressLookup,
+    pub(super) locating: AddressLookup,
     unanswered: Unanswered,
     /// Links that were handed to their groups.
     open: HashSet<LinkKey>,
     pub(super) telling: RevokeBroadcast,
     pub(super) watching: Watching,
     pub(super) spare: SpareDescriptor,
-    events: VecDeque<MeshEvent>,
+    pub(super) events: VecDeque<MeshEvent>,
 }
 
 impl Mesh {
@@ -308,20 +308,6 @@ impl Mesh {
         false
     }
 
-    /// Whether the link that a peer has let in may be used.
-    fn check_dialled(&mut self, token: Token, key: LinkKey, features: u64) -> Result<(), WireError> {
-        if let Some((shake, index)) = self.connections.get_mut(token).zip(self.rosters.index_of(key)) {
-            match self.identities.check(index, &self.rosters, &*shake.transport) {
-                // What was let in has shown it before.
-                _ if !matches!(shake.stage, Stage::Dialled(_)) => {}
-                Shown::Own => {}
-                Shown::Untold => return Err(WireError(format!("nobody has told who node {index} is"))),
-                Shown::Another(why) => return Err(WireError(why)),
-            }
-        }
-        self.upgrade.check(key, features)
-    }
-
     /// A handshake has come to its end, and its connection is closed.
     fn ended(&mut self, how: Next) {
         match how {
@@ -410,23 +396,6 @@ impl Mesh {
                 Judged::Refused(LinkRejectReason::Crossing)
             }
             judged => judged,
-        }
-    }
-
-    /// Whether a member's hello came with its own certificate, where that is demanded.
-    fn judge_names(&mut self, token: Token, hello: &LinkHello, key: LinkKey) -> Judged {
-        let Some(shake) = self.connections.get_mut(token) else { return Judged::Member(key) };
-        match self.identities.check(hello.from, &self.rosters, &*shake.transport) {
-            Shown::Own => Judged::Member(key),
-            Shown::Untold => {
-                self.locating.wait_for_name(hello.from);
-                self.events.extend(self.locating.next().map(MeshEvent::Locate));
-                Judged::Early
-            }
-            Shown::Another(why) => {
-                self.complaints.turned_away(MISNAMED, shake.transport.peer_address(), &why);
-                Judged::Refused(LinkRejectReason::Misnamed)
-            }
         }
     }
 

@@ -6,6 +6,7 @@ pub(crate) mod connections;
 pub(crate) mod dial;
 pub(crate) mod handshake;
 pub(crate) mod identities;
+pub(crate) mod identity_check;
 pub(crate) mod keepalive;
 pub(crate) mod link;
 pub(crate) mod link_end;
