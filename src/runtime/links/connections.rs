@@ -132,10 +132,14 @@ impl Connections {
         self.handshakes.remove(&token).map(|shake| shake.transport.peer_address().to_string())
     }
 
-    /// Whether somebody else has opened it, and has not said yet who that is.
-    pub fn is_strangers(&self, token: Token) -> bool {
+    /// Whether it may be looked at at once. If somebody else has opened it, and has not said yet who that is, it joins the line.
+    pub fn is_first(&mut self, token: Token) -> bool {
         let stage = self.handshakes.get(&token).map(|shake| &shake.stage);
-        matches!(stage, Some(Stage::Accepted | Stage::AcceptedOnSpare(_)))
+        let is_strangers = matches!(stage, Some(Stage::Accepted | Stage::AcceptedOnSpare(_)));
+        if is_strangers {
+            self.line.join(token);
+        }
+        !is_strangers
     }
 
     /// How many have proved nothing yet.

@@ -224,7 +224,8 @@ impl Mesh {
         outbound: Vec<u8>,
     ) {
         match self.connections.insert(transport, poller, deadline, stage, outbound) {
-            Ok(token) => self.look_in_turn(token, poller),
+            Ok(token) if self.connections.is_first(token) => self.advance(token, poller),
+            Ok(_) => {}
             Err((Stage::Dialled(key), error)) => {
                 self.never_up(key, LinkEnd::Ended(format!("its link cannot be watched: {error}")));
             }
@@ -235,26 +236,24 @@ impl Mesh {
     /// Something is ready. Returns whether the token is one of ours.
     pub fn ready(&mut self, token: Token, poller: &Poller) -> bool {
         if self.connections.get_mut(token).is_some() {
-            self.look_in_turn(token, poller);
+            if self.connections.is_first(token) {
+                self.advance(token, poller);
+            }
         } else if let Some(key) = self.connections.dial_of(token) {
             self.look_at_dial(key, poller);
         }
         token.0 >= FIRST_TOKEN
     }
 
-    /// Looks at a connection; at a stranger's once all others have been looked at.
-    fn look_in_turn(&mut self, token: Token, poller: &Poller) {
-        match self.connections.is_strangers(token) {
-            true => self.connections.line.join(token),
-            false => self.advance(token, poller),
-        }
-    }
-
     /// Looks again at what holds bytes of which the poller does not know, and then at a few strangers. Returns whether there is more
     /// to look at.
     pub fn look_again(&mut self, poller: &Poller) -> bool {
         let held = self.connections.holding();
-        held.iter().for_each(|token| self.look_in_turn(*token, poller));
+        for token in &held {
+            if self.connections.is_first(*token) {
+                self.advance(*token, poller);
+            }
+        }
         for _ in 0..STRANGERS_AT_ONCE {
             let Some(token) = self.connections.line.next() else { break };
             self.advance(token, poller);
