@@ -92,13 +92,6 @@ def test_who_is_not_ready_to_install_is_told_so(tmp_path):
     assert not (tmp_path / "prefix").exists()
 
 
-def test_all_that_is_refused_is_named():
-    settings = (TREE / "docs" / "settings.md").read_text()
-    refused = re.findall(r"^\| `\w+` \| `(MUSTER_\w+)`.* refused by this version", settings, re.M)
-    told = README.text[README.text.index("## What is missing"):]
-    assert refused and [name for name in refused if name not in told] == []
-
-
 def test_what_it_points_to_is_there():
     links = re.findall(r"\]\(([^)#]+)\)", README.text)
     assert links and [link for link in links if not (TREE / link).exists()] == []

@@ -127,7 +127,9 @@ def test_what_workers_are_told():
             told = dict(line.split("=", 1) for line in launch.log(f"worker_{rank}.log").splitlines() if "=" in line)
             ours = {name: value for name, value in told.items() if re.match("MS_|MUSTER_|RANK|DEVICE", name)}
             assert re.fullmatch("[0-9a-f]{32}", ours["MUSTER_LAUNCH_ID"])
+            assert re.fullmatch("[0-9a-f]{64}", ours["MUSTER_JOB_SECRET"])
             assert ours == {
+                "MUSTER_JOB_SECRET": ours["MUSTER_JOB_SECRET"],
                 "MUSTER_LAUNCH_ID": ours["MUSTER_LAUNCH_ID"],
                 "MS_ROLE": "MS_WORKER",
                 "MS_SCHED_HOST": "127.0.0.1",

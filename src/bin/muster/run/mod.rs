@@ -140,12 +140,12 @@ fn launch(options: &RunOptions, voice: &Voice) -> Result<i32, Refusal> {
         // The scheduler has it now, and alone: when it dies its port must be closed.
         launch.close_port();
     }
+    if options.join {
+        return wait(options, &mut launch, children, &signals, voice).map_err(failed);
+    }
     if let Some(signal) = signals.ending() {
         children::stop_now(&children);
         return Ok(code::SIGNAL + signal);
-    }
-    if options.join {
-        return wait(options, &mut launch, children, &signals, voice).map_err(failed);
     }
     Voice::output().say(children.iter().map(|child| format!("{}\n", child.pid)).collect::<String>());
     Ok(0)
