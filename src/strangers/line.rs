@@ -29,7 +29,7 @@ impl<I: Copy + Eq + Hash> Line<I> {
     }
 
     /// Whose turn it is. It waits no more.
-    pub fn next(&mut self) -> Option<I> {
+    pub fn take(&mut self) -> Option<I> {
         let first = self.order.pop_front()?;
         self.waits.remove(&first);
         Some(first)
@@ -56,10 +56,10 @@ mod tests {
         for id in [7, 3, 7, 5] {
             line.join(id);
         }
-        assert_eq!((line.len(), line.next()), (3, Some(7)));
+        assert_eq!((line.len(), line.take()), (3, Some(7)));
         line.join(3);
         line.join(7); // it has had its turn, and comes again
-        assert_eq!([line.next(), line.next(), line.next(), line.next()], [Some(3), Some(5), Some(7), None]);
+        assert_eq!([line.take(), line.take(), line.take(), line.take()], [Some(3), Some(5), Some(7), None]);
         assert!(line.is_empty());
     }
 }

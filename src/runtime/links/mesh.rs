@@ -255,7 +255,7 @@ impl Mesh {
             }
         }
         for _ in 0..STRANGERS_AT_ONCE {
-            let Some(token) = self.connections.line.next() else { break };
+            let Some(token) = self.connections.line.take() else { break };
             self.advance(token, poller);
         }
         !held.is_empty() || !self.connections.line.is_empty()

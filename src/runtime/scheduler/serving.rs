@@ -216,7 +216,7 @@ impl Serving {
         }
         let is_idle = ready.is_empty() && self.connections.line.is_empty();
         for _ in 0..STRANGERS_AT_ONCE {
-            let Some(id) = self.connections.line.next() else { break };
+            let Some(id) = self.connections.line.take() else { break };
             self.serve(id);
         }
         Ok(!is_idle)
