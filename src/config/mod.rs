@@ -43,7 +43,7 @@ pub use rank_table_text::{text as rank_table_text, Seat};
 pub use reach::{is_of_many, Endpoint, Interfaces, Reach};
 pub use settings::{Assignment, Settings, StoreLimits};
 pub use table::{Key, Setting, NODES_LIMIT, TABLE};
-pub use tls::{Lock, NamedFile, Password, PasswordSource, TlsFile, TlsSettings};
+pub use tls::{Lock, NameChecks, NamedFile, Password, PasswordSource, TlsFile, TlsSettings};
 pub use value::{Kind, LogLevel, Value};
 
 use std::borrow::Cow;

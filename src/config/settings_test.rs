@@ -291,6 +291,22 @@ fn a_job_secret_comes_from_one_place() {
 }
 
 #[test]
+fn names_in_certificates_are_demanded_with_tls_only() {
+    let tls = [("MUSTER_ENABLE_SSL", "1"), ("MUSTER_CONFIG_FILE_PATH", "tls.json")];
+    let names = worker(&tls).settings().unwrap().tls.expect("it is on").names;
+    assert_eq!((names.node_ids, names.host), (None, None));
+    for name in ["MUSTER_VERIFY_NODE_ID", "MUSTER_VERIFY_HOST"] {
+        let error = worker(&[(name, "1")]).settings().unwrap_err();
+        let sentence = "is on, but MUSTER_ENABLE_SSL is off: expected both, for without TLS nobody shows a certificate";
+        assert_eq!(error.message(), format!("{name} {sentence}"));
+        assert!(worker(&[(name, "0")]).settings().is_ok());
+        let names = worker(&[tls[0], tls[1], (name, "1")]).settings().unwrap().tls.expect("it is on").names;
+        let is_on = |which: &str| (name == which).then(|| which.to_owned());
+        assert_eq!((names.node_ids, names.host), (is_on("MUSTER_VERIFY_NODE_ID"), is_on("MUSTER_VERIFY_HOST")));
+    }
+}
+
+#[test]
 fn tls_wants_a_configuration_file_and_shows_no_password() {
     let error = worker(&[("MUSTER_ENABLE_SSL", "1")]).settings().unwrap_err();
     let rest = "expected the path of a JSON file that names certificates";

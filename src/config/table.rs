@@ -53,6 +53,8 @@ pub enum Key {
     ServerPassword,
     ClientPasswordFile,
     ServerPasswordFile,
+    VerifyNodeId,
+    VerifyHost,
 }
 
 /// One row of the table.
@@ -158,7 +160,7 @@ const KIB: u64 = 1 << 10;
 const GIB: u64 = 1 << 30;
 
 /// Every setting, once, in the order of the documentation.
-pub static TABLE: [Setting; 43] = [
+pub static TABLE: [Setting; 45] = [
     Setting::new(Key::Role, "role", Kind::Role, "What this process is in its cluster.").ms(&["MS_ROLE"]),
     Setting::new(
         Key::SchedHost,
@@ -440,6 +442,22 @@ pub static TABLE: [Setting; 43] = [
         "A file with that password, in place of `server_password`.",
     )
     .more("As `client_password_file`."),
+    Setting::new(
+        Key::VerifyNodeId,
+        "verify_node_id",
+        Kind::Flag,
+        "Whether a node's certificate must carry its node id; needs `enable_ssl`.",
+    )
+    .more("As a subject alternative name, `URI:muster:node:ID`: `muster certs node DIR --node_id=ID` makes it. It is demanded of one's own certificates and, by the process that sets it, of those that connect or are connected to.")
+    .default("0"),
+    Setting::new(
+        Key::VerifyHost,
+        "verify_host",
+        Kind::Flag,
+        "Whether the scheduler's certificate must be for the host at which it is looked for; needs `enable_ssl`.",
+    )
+    .more("That is `sched_host`, as it is written: a name, or an address. Links between nodes are not concerned.")
+    .default("0"),
 ];
 
 #[cfg(test)]

@@ -44,6 +44,19 @@ pub struct TlsSettings {
     pub client_lock: Lock,
     /// Opens the server's.
     pub server_lock: Lock,
+    /// What is demanded of names in certificates.
+    pub names: NameChecks,
+}
+
+/// What is demanded of names in certificates.
+#[derive(Clone, Debug, Default)]
+pub struct NameChecks {
+    /// Nodes' certificates must carry their node ids; how the user knows the setting that says so.
+    pub node_ids: Option<String>,
+    /// The node id that this process's own certificates must carry, once it is known. A scheduler has none.
+    pub own_id: Option<String>,
+    /// The scheduler's certificate must be for its host; how the user knows the setting that says so.
+    pub host: Option<String>,
 }
 
 /// What opens a file.
@@ -83,8 +96,20 @@ impl TlsSettings {
 impl Reader<'_> {
     /// What is set about TLS; none where it is off.
     pub(super) fn tls(&self) -> Outcome<Option<TlsSettings>> {
+        let names = NameChecks {
+            node_ids: self.flag(Key::VerifyNodeId)?.then(|| self.name(Key::VerifyNodeId)),
+            own_id: None,
+            host: self.flag(Key::VerifyHost)?.then(|| self.name(Key::VerifyHost)),
+        };
         if !self.flag(Key::EnableSsl)? {
-            return Ok(None);
+            return match names.node_ids.or(names.host) {
+                None => Ok(None),
+                Some(flag) => {
+                    let ssl = Key::EnableSsl.setting().variable();
+                    let what = "without TLS nobody shows a certificate";
+                    Err(Error::config(format!("{flag} is on, but {ssl} is off: expected both, for {what}")))
+                }
+            };
         }
         let (flag, origin) = (self.name(Key::EnableSsl), self.name(Key::ConfigFilePath));
         let Some(config_file) = self.text(Key::ConfigFilePath)?.map(PathBuf::from) else {
@@ -96,6 +121,7 @@ impl Reader<'_> {
             origin,
             client_lock: self.lock(Key::ClientPassword, Key::ClientPasswordFile)?,
             server_lock: self.lock(Key::ServerPassword, Key::ServerPasswordFile)?,
+            names,
         }))
     }
 

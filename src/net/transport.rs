@@ -92,6 +92,11 @@ pub trait Transport: Signs + Send {
         false
     }
 
+    /// The names (URIs) that the peer's certificate has, once it has shown one; none where no certificates are shown.
+    fn peer_names(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Has the poller report this transport's edges, of both directions, under the token. What is ready already is
     /// reported too. A transport is registered with one poller at a time.
     fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()>;

@@ -29,9 +29,10 @@ impl Asker {
         Ok(Asker { tls: tls::Asker::open(tls)?, secret: read(secret)? })
     }
 
-    /// Over this connection, which has not carried a byte yet. What is to be proved is proved with the first message.
-    pub fn over(&self, connection: TcpStream) -> io::Result<Stream> {
-        let inner = self.tls.over(connection)?;
+    /// Over this connection to a scheduler at this host, which has not carried a byte yet. What is to be proved is proved with the
+    /// first message.
+    pub fn over(&self, connection: TcpStream, host: &str) -> io::Result<Stream> {
+        let inner = self.tls.over(connection, host)?;
         let Some(secret) = self.secret.clone().or_else(|| left_by_a_run(inner.connection())) else {
             return Ok(Stream { inner, session: None });
         };

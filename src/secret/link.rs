@@ -213,6 +213,10 @@ impl Transport for ProvedTransport {
         self.inner.is_intact()
     }
 
+    fn peer_names(&self) -> Vec<String> {
+        self.inner.peer_names()
+    }
+
     fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         let _ = self.pass_on(); // the dialler speaks first
         self.inner.register(registry, token)

@@ -65,6 +65,10 @@ impl JobSecret {
 pub struct Guard {
     /// TLS and the proof, where they are set.
     pub wrap: Wrap,
+    /// The same for a connection to the scheduler.
+    pub to_scheduler: Wrap,
+    /// Nodes' certificates must carry their node ids; how the user knows the setting that says so.
+    pub node_ids: Option<String>,
     /// The secret, if there is one.
     pub secret: Option<Arc<JobSecret>>,
     /// One sentence each.
@@ -76,24 +80,33 @@ pub struct Guard {
 impl Guard {
     /// What becomes of connections is decided elsewhere.
     pub fn of(wrap: Wrap) -> Guard {
-        Guard { wrap, secret: None, warnings: Vec::new(), remarks: Remarks::default() }
+        let to_scheduler = Arc::clone(&wrap);
+        let (warnings, remarks) = (Vec::new(), Remarks::default());
+        Guard { wrap, to_scheduler, node_ids: None, secret: None, warnings, remarks }
     }
 
     /// The same for another in this process, which has nothing to tell its user.
     pub fn shared(&self) -> Guard {
-        Guard { secret: self.secret.clone(), ..Guard::of(Arc::clone(&self.wrap)) }
+        let (node_ids, secret) = (self.node_ids.clone(), self.secret.clone());
+        Guard { node_ids, secret, ..Guard::of(Arc::clone(&self.wrap)) }
     }
 }
 
 /// Reads what the settings name. Everything that is wrong with it is an error now, and not at the first connection.
 pub fn open(settings: &Settings) -> Result<Guard> {
-    let tls = tls::open(settings.tls.as_ref())?;
+    let scheduler = match &settings.assignment {
+        Assignment::Node { host, hosts_scheduler: false, .. } => Some(host.as_str()),
+        _ => None,
+    };
+    let tls = tls::open(settings.tls.as_ref(), scheduler)?;
     let secret = match read(&settings.job_secret)? {
         None => left_by_a_run(settings).map(|text| Arc::new(JobSecret::new(text.as_bytes()))),
         given => given,
     };
-    let wrap = secret.as_ref().map_or_else(|| Arc::clone(&tls.wrap), |secret| around(&tls.wrap, secret));
-    Ok(Guard { wrap, secret, warnings: tls.warnings, remarks: tls.remarks })
+    let [wrap, to_scheduler] = [&tls.wrap, &tls.to_scheduler]
+        .map(|wrap| secret.as_ref().map_or_else(|| Arc::clone(wrap), |secret| around(wrap, secret)));
+    let node_ids = settings.tls.as_ref().and_then(|tls| tls.names.node_ids.clone());
+    Ok(Guard { wrap, to_scheduler, node_ids, secret, warnings: tls.warnings, remarks: tls.remarks })
 }
 
 /// The secret that the settings name, if any.

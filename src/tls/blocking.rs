@@ -1,10 +1,10 @@
 //! The same for one that asks a scheduler something, and can wait for the answer: the command.
 
 use super::credentials;
+use super::names;
 use super::sentence::sentence;
 use crate::config::TlsSettings;
 use crate::error::Result;
-use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// What is needed to ask.
 #[derive(Clone, Debug, Default)]
-pub struct Asker(Option<Arc<ClientConfig>>);
+pub struct Asker(Option<(Arc<ClientConfig>, TlsSettings)>);
 
 /// A connection to a scheduler, encrypted or not.
 pub enum Stream {
@@ -25,13 +25,16 @@ pub enum Stream {
 impl Asker {
     /// Reads what the settings name, as far as a client needs it. Without settings connections stay as they are.
     pub fn open(settings: Option<&TlsSettings>) -> Result<Asker> {
-        settings.map(credentials::client).transpose().map(Asker)
+        let read = settings.map(|settings| credentials::client(settings).map(|config| (config, settings.clone())));
+        read.transpose().map(Asker)
     }
 
-    /// Over this connection, which has not carried a byte yet. The handshake goes on with the first write.
-    pub fn over(&self, connection: TcpStream) -> io::Result<Stream> {
-        let Some(config) = &self.0 else { return Ok(Stream::Plain(connection)) };
-        let name = ServerName::from(connection.peer_addr()?.ip());
+    /// Over this connection to a scheduler at this host, which has not carried a byte yet. The handshake goes on with the first
+    /// write.
+    pub fn over(&self, connection: TcpStream, host: &str) -> io::Result<Stream> {
+        let Some((config, settings)) = &self.0 else { return Ok(Stream::Plain(connection)) };
+        let name = names::of_host(settings, host).map_err(|error| io::Error::other(error.message().to_owned()))?;
+        let name = name.unwrap_or_else(names::nobody);
         let session = ClientConnection::new(Arc::clone(config), name);
         let session = session.map_err(|error| io::Error::other(sentence(&error)))?;
         Ok(Stream::Tls(Box::new(StreamOwned::new(session, connection))))

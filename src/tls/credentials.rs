@@ -3,10 +3,11 @@
 //! All of them are read and judged before the first connection: what others would not take is an error here.
 
 use super::ciphers;
+use super::names;
 use super::pkcs12::{self, Opened, Wrong};
 use super::sentence::sentence;
 use super::trust::Trust;
-use crate::config::{Lock, NamedFile, Password, PasswordSource, TlsFile, TlsSettings};
+use crate::config::{Lock, NameChecks, NamedFile, Password, PasswordSource, TlsFile, TlsSettings};
 use crate::error::{Error, Result};
 use crate::net::file;
 use rustls::client::Resumption;
@@ -47,6 +48,14 @@ type Said<T> = std::result::Result<T, String>;
 pub fn read(settings: &TlsSettings) -> Result<Credentials> {
     let file = configuration(settings)?;
     Reader { settings, file: &file }.credentials()
+}
+
+/// The same with these cipher suites, whatever the configuration says of them.
+#[cfg(test)]
+pub fn read_with(settings: &TlsSettings, cipher_suites: Vec<rustls::SupportedCipherSuite>) -> Result<Credentials> {
+    let file = configuration(settings)?;
+    let provider = CryptoProvider { cipher_suites, ..rustls::crypto::ring::default_provider() };
+    Reader { settings, file: &file }.credentials_by(provider, Vec::new())
 }
 
 /// The same for one that only connects, and has no server's certificate.
@@ -95,7 +104,12 @@ impl Reader<'_> {
 
     fn credentials(&self) -> Result<Credentials> {
         let mut warnings = self.unknown_keys();
-        let provider = Arc::new(self.provider(&mut warnings)?);
+        let provider = self.provider(&mut warnings)?;
+        self.credentials_by(provider, warnings)
+    }
+
+    fn credentials_by(&self, provider: CryptoProvider, mut warnings: Vec<String>) -> Result<Credentials> {
+        let provider = Arc::new(provider);
         let trust = self.trust(&provider)?;
         let server = self.server(Arc::clone(&provider), &trust, &mut warnings)?;
         let client = self.client(provider, trust, &mut warnings)?;
@@ -110,6 +124,7 @@ impl Reader<'_> {
     ) -> Result<Arc<ServerConfig>> {
         let file = &self.file.server_cert;
         let own = self.identity(file, &self.settings.server_lock)?;
+        self.check_own_id(file, &own)?;
         warnings.extend(self.judge(file, |at| trust.judge_server(&own.chain, at))?);
         ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(rustls::ALL_VERSIONS)
@@ -129,6 +144,7 @@ impl Reader<'_> {
     ) -> Result<Arc<ClientConfig>> {
         let file = &self.file.client_cert;
         let own = self.identity(file, &self.settings.client_lock)?;
+        self.check_own_id(file, &own)?;
         let warning = self.judge(file, |at| trust.judge_client(&own.chain, at))?;
         warnings.extend(warning.filter(|_| file.path != self.file.server_cert.path));
         let mut config = ClientConfig::builder_with_provider(provider)
@@ -139,6 +155,7 @@ impl Reader<'_> {
             .with_client_auth_cert(own.chain, own.key)
             .map_err(|error| self.error(file, &mismatch(&error)))?;
         config.resumption = Resumption::disabled();
+        config.enable_sni = false; // there is one certificate, and names need not go out in clear
         Ok(Arc::new(config))
     }
 
@@ -202,6 +219,17 @@ impl Reader<'_> {
         identity(&bytes, password.as_ref(), &lock.setting).map_err(|why| self.error(file, &why))
     }
 
+    /// Whether a certificate of ours carries our node id, where that is demanded.
+    fn check_own_id(&self, file: &NamedFile, own: &Identity) -> Result<()> {
+        let NameChecks { node_ids: Some(setting), own_id: Some(id), .. } = &self.settings.names else { return Ok(()) };
+        let uris = own.chain.first().map(names::uris).unwrap_or_default();
+        names::check(&uris, id).map_err(|has| {
+            let wanted = format!("the name URI:{} for this node ({setting})", names::uri(id));
+            let command = format!("muster certs node DIR --node_id={}", shell_word(id));
+            self.error(file, &format!("has a certificate with {has}: expected {wanted} (make it with: {command})"))
+        })
+    }
+
     /// Whether others will take a certificate of ours, now and for some days. The error or the warning.
     fn judge(
         &self,
@@ -220,6 +248,14 @@ impl Reader<'_> {
         let left = not_after.as_secs().saturating_sub(now.as_secs()) / DAY.as_secs();
         let NamedFile { key, path } = file;
         Ok(Some(format!("the certificate of {key} (\"{}\") ends in {left} days: renew it", path.display())))
+    }
+}
+
+/// The text as a shell takes it.
+fn shell_word(text: &str) -> String {
+    match text.chars().all(|letter| letter.is_ascii_alphanumeric() || "-._".contains(letter)) {
+        true => text.to_owned(),
+        false => format!("'{}'", text.replace('\'', "'\\''")),
     }
 }
 

@@ -151,3 +151,25 @@ fn an_end_that_is_near_and_what_has_no_use_are_warned_of() {
     files.configure(r#", "cipher_list": "RC4-SHA""#);
     assert!(wrong(&files).starts_with("has a cipher_list of which nothing can be used"), "{}", wrong(&files));
 }
+
+#[test]
+fn ones_own_certificates_carry_ones_own_node_id_where_that_is_demanded() {
+    let files = Files::new();
+    let read = |id: &str| {
+        let mut settings = files.settings_with([("MUSTER_VERIFY_NODE_ID", "1")]);
+        settings.names.own_id = Some(id.to_owned());
+        credentials::read(&settings).map(drop).map_err(|error| error.message().to_owned())
+    };
+    let error = read("rank 3").unwrap_err();
+    let wanted = "which has a certificate with no node id: expected the name URI:muster:node:rank%203 for this node \
+                  (MUSTER_VERIFY_NODE_ID) (make it with: muster certs node DIR --node_id='rank 3')";
+    assert!(error.contains("server_cert_path") && error.ends_with(wanted), "{error}");
+    files.write("server.pem", files.of_node("rank 3"));
+    files.write("client.pem", files.of_node("4"));
+    let error = read("rank 3").unwrap_err();
+    assert!(error.contains("client_cert_path") && error.contains("with the node id \"4\": expected"), "{error}");
+    files.write("client.pem", files.of_node("rank 3"));
+    assert_eq!(read("rank 3"), Ok(()));
+    let scheduler = files.settings_with([("MUSTER_VERIFY_NODE_ID", "1")]);
+    assert!(credentials::read(&scheduler).is_ok(), "a scheduler has no node id");
+}

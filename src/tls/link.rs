@@ -6,6 +6,7 @@
 //! The handshake goes on inside `read`, `write` and `flush`. What is written before it is over is held until then. Tested in
 //! `link_test.rs`, over test links, too.
 
+use super::names;
 use super::sentence::{is_damage, is_refusal, sentence, DAMAGED};
 use crate::net::{pass_over, refusal, Acknowledged, Registry, Signs, Token, Transport};
 use rustls::Connection;
@@ -237,6 +238,11 @@ impl<T: Transport> Transport for TlsTransport<T> {
 
     fn is_intact(&self) -> bool {
         true
+    }
+
+    fn peer_names(&self) -> Vec<String> {
+        let shown = self.session.as_ref().ok().and_then(|tls| tls.peer_certificates());
+        shown.and_then(<[_]>::first).map(names::uris).unwrap_or_default()
     }
 
     fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {

@@ -3,8 +3,15 @@
 use super::*;
 use crate::net::testlink::{tcp_pair, TestLink};
 use crate::net::Poller;
-use crate::tls::testing::{between, both, Files};
+use crate::tls::credentials::{self, Credentials};
+use crate::tls::testing::{between, both, sessions, Files};
+use crate::tls::{ciphers, names};
+use rcgen::SanType;
+use rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256;
+use rustls::crypto::CipherSuiteCommon;
+use rustls::{ProtocolVersion, SupportedCipherSuite, Tls13CipherSuite};
 use std::io::ErrorKind;
+use std::sync::Arc;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -200,4 +207,148 @@ fn what_cannot_go_out_any_more_is_not_unsent() {
     };
     assert!(matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset), "{error}");
     assert_eq!(client.unsent(), 0);
+}
+
+#[test]
+fn the_names_of_the_peers_certificate_are_known_once_it_has_shown_one() {
+    let files = Files::new();
+    files.write("client.pem", files.of_node("rank 3"));
+    let (one, other) = tcp_pair();
+    let (mut client, mut server) = ends(&files, one, other);
+    assert_eq!((client.peer_names(), server.peer_names()), (Vec::new(), Vec::new()));
+    client.write(&[IoSlice::new(b"hello")]).unwrap();
+    next(&mut server, Some(&mut client), &mut [0; 64]).unwrap();
+    assert_eq!(server.peer_names(), ["muster:node:rank%203"]);
+    assert_eq!(client.peer_names(), Vec::<String>::new(), "a server's certificate without one");
+}
+
+/// What a client says that looks for this host, and whose server's certificate has these names.
+fn looks_for(host: &str, names: Vec<SanType>) -> io::Result<()> {
+    let files = Files::new();
+    files.write("server.pem", files.node("server", |params| params.subject_alt_names = names));
+    let settings = files.settings_with([("MUSTER_VERIFY_HOST", "1")]);
+    let Credentials { client, server, .. } = credentials::read(&settings).unwrap();
+    let name = names::of_host(&settings, host).unwrap().expect("it is demanded");
+    let (one, other) = tcp_pair();
+    let (client, server) = sessions(client, server, name);
+    let (mut client, mut server) = (TlsTransport::new(one, Ok(client)), TlsTransport::new(other, Ok(server)));
+    server.write(&[IoSlice::new(b"hello")]).unwrap();
+    next(&mut client, Some(&mut server), &mut [0; 64]).map(drop)
+}
+
+#[test]
+fn the_certificate_of_a_scheduler_is_for_its_host_where_that_is_demanded() {
+    let (name, address) = ("sched.example".try_into().unwrap(), "::1".parse().unwrap());
+    let names = || vec![SanType::DnsName(Clone::clone(&name)), SanType::IpAddress(address)];
+    for host in ["sched.example", "Sched.Example", "::1", "[::1]"] {
+        looks_for(host, names()).unwrap_or_else(|error| panic!("{host}: {error}"));
+    }
+    for (host, shown) in [("other.example", "other.example"), ("127.0.0.1", "127.0.0.1"), ("::2", "::2")] {
+        let error = looks_for(host, names()).unwrap_err();
+        let start =
+            format!("its certificate is not for the host {shown:?}, as is demanded here (verify_host): it is for ");
+        assert!(error.to_string().starts_with(&start) && crate::net::is_refusal(&error), "{error}");
+    }
+    let error = looks_for("sched.example", Vec::new()).unwrap_err();
+    assert!(error.to_string().ends_with("it has no host name and no address"), "{error}");
+}
+
+/// A suite of TLS 1.3 whose keys may seal so few records.
+fn lowered(records: u64) -> SupportedCipherSuite {
+    let SupportedCipherSuite::Tls13(usual) = TLS13_AES_128_GCM_SHA256 else { panic!("it is of TLS 1.3") };
+    let common = CipherSuiteCommon { confidentiality_limit: records, ..whole(&usual.common) };
+    let suite =
+        Tls13CipherSuite { common, hkdf_provider: usual.hkdf_provider, aead_alg: usual.aead_alg, quic: usual.quic };
+    SupportedCipherSuite::Tls13(Box::leak(Box::new(suite)))
+}
+
+fn whole(common: &CipherSuiteCommon) -> CipherSuiteCommon {
+    CipherSuiteCommon {
+        suite: common.suite,
+        hash_provider: common.hash_provider,
+        confidentiality_limit: common.confidentiality_limit,
+    }
+}
+
+/// A real limit is 2^24 records of 16 KiB, or more.
+#[test]
+fn a_link_outlives_its_ciphers_limit_in_both_directions() {
+    const RECORDS: u64 = 10;
+    const CHUNK: usize = 5000;
+    let files = Files::new();
+    let Credentials { mut client, mut server, .. } =
+        credentials::read_with(&files.settings(), vec![lowered(RECORDS)]).unwrap();
+    Arc::make_mut(&mut client).enable_secret_extraction = true;
+    Arc::make_mut(&mut server).enable_secret_extraction = true;
+    let (one, other) = tcp_pair();
+    let (client, server) = sessions(client, server, names::nobody());
+    let (mut client, mut server) = (TlsTransport::new(one, Ok(client)), TlsTransport::new(other, Ok(server)));
+    let mut room = vec![0; CHUNK];
+    for round in 0..20 * RECORDS {
+        for is_reversed in [false, true] {
+            let (from, into) = if is_reversed { (&mut server, &mut client) } else { (&mut client, &mut server) };
+            let sent = vec![round as u8; CHUNK];
+            let (mut taken, mut came) = (0, 0);
+            while came < CHUNK {
+                if taken < CHUNK {
+                    taken += from.write(&[IoSlice::new(&sent[taken..])]).unwrap();
+                }
+                came += next(into, Some(from), &mut room[came..]).unwrap();
+            }
+            assert_eq!(room, sent);
+        }
+    }
+    for end in [client, server] {
+        let keys = end.session.ok().expect("it goes on").dangerous_extract_secrets().unwrap();
+        for (sealed, _) in [keys.tx, keys.rx] {
+            assert!(sealed <= RECORDS, "{sealed} records with the same key");
+        }
+    }
+}
+
+/// So there is no link that has to be made anew under TLS 1.2: that goes on only with what is no node.
+#[test]
+fn two_nodes_agree_on_the_newest_version_or_not_at_all() {
+    let list = |name: &str| {
+        let files = Files::new();
+        files.configure(&format!(r#", "cipher_list": "{name}""#));
+        let settings = files.settings();
+        (files, settings)
+    };
+    for one in ciphers::names() {
+        for other in ciphers::names() {
+            let ((ours, our_settings), (theirs, their_settings)) = (list(one), list(other));
+            theirs.write("ca.pem", ours.ca.pem());
+            theirs.write("server.pem", ours.node("server", |_| ()));
+            theirs.write("client.pem", ours.node("client", |_| ()));
+            let client = credentials::read(&our_settings).unwrap().client;
+            let server = credentials::read(&their_settings).unwrap().server;
+            let (mut client, mut server) = sessions(client, server, names::nobody());
+            let agreed = shake(&mut client, &mut server);
+            assert!(agreed.is_none_or(|version| version == ProtocolVersion::TLSv1_3), "{one} and {other}: {agreed:?}");
+            let both_newest = [one, other].iter().all(|name| name.starts_with("TLS_"));
+            assert_eq!(agreed.is_none(), both_newest && one != other, "{one} and {other}");
+        }
+    }
+}
+
+/// A handshake without a link: the version, if both agree.
+fn shake(client: &mut Connection, server: &mut Connection) -> Option<ProtocolVersion> {
+    let carry = |from: &mut Connection, into: &mut Connection| {
+        let mut bytes = Vec::new();
+        while from.wants_write() {
+            from.write_tls(&mut bytes).unwrap();
+        }
+        let mut left = &bytes[..];
+        while !left.is_empty() {
+            into.read_tls(&mut left).unwrap();
+            into.process_new_packets().ok()?;
+        }
+        Some(())
+    };
+    while client.is_handshaking() || server.is_handshaking() {
+        carry(client, server)?;
+        carry(server, client)?;
+    }
+    client.protocol_version()
 }

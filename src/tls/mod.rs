@@ -7,12 +7,14 @@
 //! | `credentials` | the files that the configuration names: certificates, keys, the revocation list |
 //! | `renewal` | reads those again once they have changed |
 //! | [`pkcs12`] | what is in a PKCS#12 file, or in an encrypted key |
+//! | [`names`] | names in certificates: node ids, and hosts |
 //! | `trust` | whether a certificate of somebody else's is taken |
 //! | `ciphers` | which suites a list of OpenSSL's names stands for |
 //! | `sentence` | what went wrong in a handshake, in words |
 //!
 //! Invariants: with TLS no connection is ever made without; both ends show a certificate, and take only those that the CA has signed,
-//! that have begun and not ended, and that are not revoked. Names are not checked: a rank has none.
+//! that have begun and not ended, and that are not revoked. Names are checked where a setting demands it (`config::NameChecks`):
+//! the host of a scheduler here, node ids by those who know them (`Transport::peer_names`).
 //!
 //! Deliberately absent: what the settings are (`config`), and where a connection comes from (`net`).
 
@@ -22,6 +24,7 @@ mod credentials;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 pub mod link;
+pub mod names;
 pub mod pkcs12;
 mod renewal;
 mod sentence;
@@ -45,6 +48,8 @@ use std::sync::Arc;
 pub struct Tls {
     /// Puts TLS around each connection.
     pub wrap: Wrap,
+    /// The same for a connection to the scheduler: there, where that is demanded, its certificate must be for its host.
+    pub to_scheduler: Wrap,
     /// One sentence each.
     pub warnings: Vec<String>,
     /// What its user should know later.
@@ -52,24 +57,29 @@ pub struct Tls {
 }
 
 /// Reads what the settings name. Everything that is wrong with it is an error now, and not at the first connection. Without
-/// settings connections stay as they are.
-pub fn open(settings: Option<&TlsSettings>) -> Result<Tls> {
+/// settings connections stay as they are. The scheduler is looked for at this host, if it is another process.
+pub fn open(settings: Option<&TlsSettings>, scheduler: Option<&str>) -> Result<Tls> {
     let Some(settings) = settings else {
-        return Ok(Tls { wrap: unwrapped(), warnings: Vec::new(), remarks: Remarks::default() });
+        let (wrap, to_scheduler) = (unwrapped(), unwrapped());
+        return Ok(Tls { wrap, to_scheduler, warnings: Vec::new(), remarks: Remarks::default() });
     };
+    let host = scheduler.map(|host| names::of_host(settings, host)).transpose()?.flatten();
     let (renewal, warnings) = Renewal::open(settings)?;
     let renewal = Arc::new(renewal);
-    let remarks = Remarks::of(Arc::clone(&renewal));
-    let wrap = move |transport: TcpTransport, side| -> Box<dyn Transport> {
+    let wrap = wrap(&renewal, names::nobody());
+    let to_scheduler = host.map_or_else(|| Arc::clone(&wrap), |host| self::wrap(&renewal, host));
+    Ok(Tls { wrap, to_scheduler, warnings, remarks: Remarks::of(renewal) })
+}
+
+/// Puts TLS around a connection; one that is dialled is to lead to this name.
+fn wrap(renewal: &Arc<Renewal>, name: ServerName<'static>) -> Wrap {
+    let renewal = Arc::clone(renewal);
+    Arc::new(move |transport: TcpTransport, side| -> Box<dyn Transport> {
         let (client, server) = renewal.ends();
         let session = match side {
-            Side::Client => {
-                let name = ServerName::from(transport.peer_address().ip());
-                ClientConnection::new(client, name).map(Connection::Client)
-            }
+            Side::Client => ClientConnection::new(client, name.clone()).map(Connection::Client),
             Side::Server => ServerConnection::new(server).map(Connection::Server),
         };
         Box::new(TlsTransport::new(transport, session))
-    };
-    Ok(Tls { wrap: Arc::new(wrap), warnings, remarks })
+    })
 }

@@ -1,6 +1,10 @@
 //! What went wrong in a handshake, in words that follow the peer's name and a colon.
 
+use rustls::pki_types::ServerName;
 use rustls::{AlertDescription, CertificateError, Error, InvalidMessage, PeerIncompatible};
+
+/// How many names of a certificate a sentence repeats.
+const NAMED_MAX: usize = 4;
 
 /// Why a peer's certificate is not taken.
 fn of_certificate(error: &CertificateError) -> String {
@@ -18,6 +22,7 @@ fn of_certificate(error: &CertificateError) -> String {
         CertificateError::BadSignature => {
             "names the CA that is trusted here (ca_cert_path) as its signer, and is not signed by it"
         }
+        CertificateError::NotValidForNameContext { expected, presented } => return of_name(expected, presented),
         CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
             "is not meant for this end of a connection (its extended key usage)"
         }
@@ -33,6 +38,15 @@ fn of_certificate(error: &CertificateError) -> String {
         other => return format!("its certificate is not taken: {other}"),
     };
     format!("its certificate {what}")
+}
+
+/// A certificate is for another host than was dialled.
+fn of_name(expected: &ServerName<'_>, presented: &[String]) -> String {
+    let names = match presented {
+        [] => "it has no host name and no address".to_owned(),
+        names => format!("it is for {}", names.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ")),
+    };
+    format!("its certificate is not for the host {:?}, as is demanded here (verify_host): {names}", expected.to_str())
 }
 
 /// Why the peer has ended the handshake.

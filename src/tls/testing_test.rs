@@ -2,13 +2,13 @@
 
 use super::credentials;
 use super::link::TlsTransport;
+use super::names;
 use crate::config::{Config, TlsSettings};
 use crate::error::{Error, Result};
 use crate::net::{Side, Transport};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose, SanType};
 use rustls::pki_types::ServerName;
-use rustls::{ClientConnection, Connection, ServerConnection};
-use std::net::{IpAddr, Ipv4Addr};
+use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -92,6 +92,12 @@ impl Files {
         self.signed_by(&self.ca, name, change)
     }
 
+    /// The same for the node with this id.
+    pub fn of_node(&self, id: &str) -> String {
+        let uri = crate::tls::names::uri(id).try_into().unwrap();
+        self.node("a node", |params| params.subject_alt_names.push(SanType::URI(uri)))
+    }
+
     /// The same, signed by another.
     pub fn signed_by(
         &self,
@@ -110,11 +116,7 @@ impl Files {
 
     /// The same, with these variables beside.
     pub fn settings_with<const COUNT: usize>(&self, more: [(&str, &str); COUNT]) -> TlsSettings {
-        let path = self.folder.join("tls.json");
-        let mut config = Config::new();
-        let usual = [("MUSTER_ENABLE_SSL", "1"), ("MUSTER_CONFIG_FILE_PATH", path.to_str().unwrap())];
-        config.load_env(usual.into_iter().chain(more));
-        config.settings().unwrap().tls.expect("it is on")
+        settings_in(&self.folder, more)
     }
 
     /// The warnings; or the error, without what comes before the words about the file.
@@ -129,10 +131,28 @@ impl Files {
     }
 }
 
+/// The settings of a process that has such a folder, with these variables beside.
+pub fn settings_in<const COUNT: usize>(folder: &Path, more: [(&str, &str); COUNT]) -> TlsSettings {
+    let path = folder.join("tls.json");
+    let mut config = Config::new();
+    let usual = [("MUSTER_ENABLE_SSL", "1"), ("MUSTER_CONFIG_FILE_PATH", path.to_str().unwrap())];
+    config.load_env(usual.into_iter().chain(more));
+    config.settings().unwrap().tls.expect("it is on")
+}
+
 /// A connection with TLS around it, by these files.
 pub fn wrapped<T: Transport + 'static>(files: &Files, inner: T, side: Side) -> Box<dyn Transport> {
-    let (client, server) = both(files);
-    Box::new(TlsTransport::new(inner, Ok(if side == Side::Client { client } else { server })))
+    wrapped_by(&files.settings(), inner, side)
+}
+
+/// The same, by these settings.
+pub fn wrapped_by<T: Transport + 'static>(settings: &TlsSettings, inner: T, side: Side) -> Box<dyn Transport> {
+    let ends = credentials::read(settings).unwrap();
+    let session = match side {
+        Side::Client => ClientConnection::new(ends.client, names::nobody()).map(Connection::Client),
+        Side::Server => ServerConnection::new(ends.server).map(Connection::Server),
+    };
+    Box::new(TlsTransport::new(inner, session))
 }
 
 /// The sessions of a client and a server that have these files.
@@ -143,8 +163,15 @@ pub fn both(files: &Files) -> (Connection, Connection) {
 /// The same, each with its own files.
 pub fn between(client: &Files, server: &Files) -> (Connection, Connection) {
     let [client, server] = [client, server].map(|files| credentials::read(&files.settings()).unwrap());
-    let name = ServerName::from(IpAddr::from(Ipv4Addr::LOCALHOST));
-    let client = ClientConnection::new(Arc::clone(&client.client), name).unwrap();
-    let server = ServerConnection::new(Arc::clone(&server.server)).unwrap();
+    sessions(client.client, server.server, names::nobody())
+}
+
+/// The same of these ends; the server is to have this name.
+pub fn sessions(
+    client: Arc<ClientConfig>,
+    server: Arc<ServerConfig>,
+    name: ServerName<'static>,
+) -> (Connection, Connection) {
+    let (client, server) = (ClientConnection::new(client, name).unwrap(), ServerConnection::new(server).unwrap());
     (Connection::Client(client), Connection::Server(server))
 }

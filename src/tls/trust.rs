@@ -1,7 +1,8 @@
 //! Whether a certificate is taken: signed by the CA, begun and not ended, not revoked. The same for both ends of a connection.
 //!
-//! A name in a certificate is not compared with anything, and need not be there.
+//! A certificate need not have a name, unless one is demanded of the server that was dialled.
 
+use super::names::nobody;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{VerifierBuilderError, WebPkiServerVerifier};
 use rustls::crypto::CryptoProvider;
@@ -9,7 +10,6 @@ use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, ServerName
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::WebPkiClientVerifier;
 use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
-use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 /// Judges the certificates of others.
@@ -46,8 +46,7 @@ impl Trust {
     /// Whether others would take this certificate of a server at this time.
     pub fn judge_server(&self, chain: &[CertificateDer<'_>], at: UnixTime) -> Result<(), Error> {
         let Some((own, rest)) = chain.split_first() else { return Err(Error::NoCertificatesPresented) };
-        let nobody = ServerName::from(std::net::IpAddr::from(Ipv4Addr::UNSPECIFIED));
-        self.verify_server_cert(own, rest, &nobody, &[], at).map(drop)
+        self.verify_server_cert(own, rest, &nobody(), &[], at).map(drop)
     }
 }
 
@@ -64,7 +63,7 @@ impl ServerCertVerifier for Trust {
             // It comes to the name last.
             Err(Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-            )) => Ok(ServerCertVerified::assertion()),
+            )) if *server_name == nobody() => Ok(ServerCertVerified::assertion()),
             other => other,
         }
     }

@@ -70,6 +70,8 @@ code! {
         Leaving = 4,
         /// The group is not known here.
         NoGroup = 5,
+        /// The dialler's certificate does not carry its node id.
+        Misnamed = 6,
     }
 }
 

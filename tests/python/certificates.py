@@ -50,6 +50,21 @@ class Certificates:
         self.openssl(*export, "-out", f"{name}.p12")
         self.openssl(*export, "-legacy", "-out", f"{name}.old")
 
+    def named(self, file, *names):
+        """A certificate with these subject alternative names ("URI:muster:node:3", "DNS:host")."""
+        words = [f"subjectAltName={','.join(names)}"] if names else []
+        (self.folder / f"{file}.ext").write_text("\n".join(["basicConstraints=CA:FALSE", *words, ""]))
+        self.sign(file, "-extfile", f"{file}.ext")
+
+    def process(self, name, client=(), server=None):
+        """The settings of a process that shows certificates with these names: where it dials, and where it is dialled."""
+        ends = {"client": client, "server": client if server is None else server}
+        for end, names in ends.items():
+            self.named(f"{name}-{end}", *names)
+        own = {f"{end}_cert_path": f"{name}-{end}.{self.kind}" for end in ends}
+        (self.folder / f"{name}.json").write_text(json.dumps({**own, "ca_cert_path": "ca.pem"}))
+        return {**self.env(), "MUSTER_CONFIG_FILE_PATH": self.folder / f"{name}.json"}
+
     def configure(self, **more):
         ends = {f"{name}_cert_path": f"{name}.{self.kind}" for name in ("server", "client")}
         entries = {**ends, "ca_cert_path": "ca.pem", **more}

@@ -1,7 +1,8 @@
 //! What a process says of itself: its host, its process, its random names.
 
-use crate::config::Settings;
-use crate::error::Result;
+use super::identity_store::lasting_name;
+use crate::config::{Assignment, Key, Settings};
+use crate::error::{Error, Result};
 use crate::net::host;
 use crate::types::{HostName, Incarnation, Process};
 
@@ -33,4 +34,25 @@ pub fn generated_node_id(host: &HostName, incarnation: &Incarnation) -> String {
     let mut name: String = host.name.chars().take(128).collect();
     name.retain(|c| !c.is_control());
     format!("{name}-{}-{random:08x}", std::process::id())
+}
+
+/// Where nodes' certificates must carry their node ids: which one this node's must carry. A process that makes up its id has no
+/// certificate for it.
+pub fn demand_own_id(settings: &mut Settings) -> Result<()> {
+    let id = match &settings.assignment {
+        Assignment::Node { role, node_id, rank, .. } => lasting_name(*role, node_id.as_deref(), *rank),
+        Assignment::Alone { node_id } => node_id.clone(),
+        Assignment::Scheduler { .. } => return Ok(()),
+    };
+    let Some(names) = settings.tls.as_mut().map(|tls| &mut tls.names) else { return Ok(()) };
+    let Some(flag) = &names.node_ids else { return Ok(()) };
+    if id.is_none() {
+        let setting = Key::NodeId.setting().variable();
+        return Err(Error::config(format!(
+            "{flag} is on, but this node has neither a node id ({setting}) nor a rank from its launcher: expected an id that \
+             its certificate carries (muster certs node DIR --node_id=ID)"
+        )));
+    }
+    names.own_id = id;
+    Ok(())
 }

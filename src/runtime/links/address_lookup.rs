@@ -28,6 +28,8 @@ pub(crate) fn is_for_links(ask: Ask) -> bool {
 #[derive(Debug, Default)]
 pub(crate) struct AddressLookup {
     wanted: BTreeMap<u32, Vec<LinkKey>>,
+    /// Members who have said hello, and of whom nobody has told which node ids they have.
+    nameless: BTreeSet<u32>,
     asked: BTreeSet<u32>,
 }
 
@@ -40,12 +42,18 @@ impl AddressLookup {
         }
     }
 
+    /// A hello waits until it is known who the member with this index is.
+    pub(crate) fn wait_for_name(&mut self, index: u32) {
+        self.nameless.insert(index);
+    }
+
     /// The next member to ask for.
     pub(crate) fn next(&mut self) -> Option<u32> {
         if self.asked.len() >= ASKED_MAX {
             return None;
         }
-        let next = self.wanted.keys().copied().find(|index| !self.asked.contains(index))?;
+        let mut waited_for = self.wanted.keys().chain(&self.nameless).copied();
+        let next = waited_for.find(|index| !self.asked.contains(index))?;
         self.asked.insert(next);
         Some(next)
     }
@@ -53,6 +61,7 @@ impl AddressLookup {
     /// It is known where this member is: the links that waited for that.
     pub(crate) fn found(&mut self, index: u32) -> Vec<LinkKey> {
         self.asked.remove(&index);
+        self.nameless.remove(&index);
         self.wanted.remove(&index).unwrap_or_default()
     }
 

@@ -15,6 +15,7 @@ const GARBAGE: Kind = Kind { name: "connections that sent what is not this proto
 const DAMAGED: Kind = Kind { name: "connections on which something was damaged", lines: 1 };
 const REFUSED: Kind = Kind { name: "connections that did not know this epoch's secret", lines: 1 };
 const SILENT: Kind = Kind { name: "connections that did not introduce themselves in time", lines: 1 };
+pub(crate) const MISNAMED: Kind = Kind { name: "connections with a certificate of another node", lines: 1 };
 pub(crate) const CROWD: Kind = Kind { name: "connections that were closed to make room", lines: 1 };
 
 /// The log, and what it was told of late.

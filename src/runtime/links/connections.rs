@@ -7,7 +7,7 @@ use super::dial::{Dial, Dialled};
 use super::handshake::{Handshake, Next, Stage};
 use crate::net::{Poller, Side, TcpTransport, Token, Transport, Wrap};
 use crate::runtime::base::link_key::LinkKey;
-use crate::strangers::Crowd;
+use crate::strangers::{Crowd, Line};
 use crate::types::{GroupId, Secret, Time};
 use crate::wire::{Channel, LinkHello, WireError};
 use std::collections::HashMap;
@@ -31,14 +31,16 @@ pub(crate) struct Connections {
     pub(super) handshakes: HashMap<Token, Handshake>,
     /// Those of them that others opened and that have proved nothing yet.
     crowd: Crowd<Token, IpAddr>,
+    /// Those that are to be looked at when it is their turn.
+    pub(super) line: Line<Token>,
     next_token: usize,
 }
 
 impl Connections {
     /// None yet.
     pub fn new(wrap: Wrap) -> Connections {
-        let (dials, handshakes, crowd) = (HashMap::new(), HashMap::new(), Crowd::default());
-        Connections { wrap, dials, handshakes, crowd, next_token: FIRST_TOKEN }
+        let (dials, handshakes, crowd, line) = (HashMap::new(), HashMap::new(), Crowd::default(), Line::default());
+        Connections { wrap, dials, handshakes, crowd, line, next_token: FIRST_TOKEN }
     }
 
     /// A new epoch has begun: only what nobody has said of which epoch it is goes on.
@@ -130,6 +132,16 @@ impl Connections {
         self.handshakes.remove(&token).map(|shake| shake.transport.peer_address().to_string())
     }
 
+    /// Whether it may be looked at at once. If somebody else has opened it, and has not said yet who that is, it joins the line.
+    pub fn is_first(&mut self, token: Token) -> bool {
+        let stage = self.handshakes.get(&token).map(|shake| &shake.stage);
+        let is_strangers = matches!(stage, Some(Stage::Accepted | Stage::AcceptedOnSpare(_)));
+        if is_strangers {
+            self.line.join(token);
+        }
+        !is_strangers
+    }
+
     /// How many have proved nothing yet.
     pub fn unproved(&self) -> usize {
         self.crowd.len()
@@ -199,10 +211,10 @@ impl Connections {
         held.map(|(token, _)| *token).collect()
     }
 
-    /// The hellos that wait for what this node is to be told of these groups.
-    pub fn held(&self, about: impl Fn(GroupId) -> bool) -> Vec<(Token, LinkHello)> {
+    /// Those of these hellos that wait for what this node is to be told.
+    pub fn held(&self, about: impl Fn(&LinkHello) -> bool) -> Vec<(Token, LinkHello)> {
         let held = self.handshakes.iter().filter_map(|(token, shake)| match &shake.stage {
-            Stage::Held(hello) if about(hello.group) => Some((*token, hello.clone())),
+            Stage::Held(hello) if about(hello) => Some((*token, hello.clone())),
             _ => None,
         });
         held.collect()

@@ -27,6 +27,11 @@ const WORD_BYTES: usize = 32 << 10;
 /// What is said of a connection that ended before it was a link.
 const CLOSED: &str = "its end of a new link was closed";
 
+/// What is said of a peer that demands another certificate.
+pub(crate) const MISNAMED: &str =
+    "it refused the link: the certificate of this node (client_cert_path) does not carry its node id, and that \
+                        is demanded there (verify_node_id)";
+
 /// A connection on which something is still to be said.
 pub(crate) struct Handshake {
     pub transport: Box<dyn Transport>,
@@ -205,6 +210,7 @@ impl Handshake {
                     // Its own attempt, or the link that came of it, is the one that survives.
                     LinkRejectReason::Crossing | LinkRejectReason::Duplicate => Ok(Next::Close),
                     LinkRejectReason::NoGroup => Ok(Next::Freed(key)),
+                    LinkRejectReason::Misnamed => Ok(Next::Failed(key, LinkEnd::Ended(MISNAMED.to_owned()))),
                     reason => Ok(Next::Failed(key, LinkEnd::Ended(format!("it refused the link: {reason:?}")))),
                 }
             }

@@ -17,17 +17,18 @@ use super::complaints::Complaints;
 use super::connections::{Connections, FIRST_TOKEN};
 use super::dial::{Dialled, NotDialled};
 use super::handshake::{frame, half, leave, Handshake, Next, Stage};
+use super::identities::Identities;
 use super::link::{say_at_once, LinkEnd};
 use super::peers::{Mail, MeshEvent};
 use super::redial::Redials;
 use super::revoke_broadcast::RevokeBroadcast;
 use super::rosters::{Judged, Rosters};
+use super::shortage;
 use super::spare_descriptor::SpareDescriptor;
 use super::unanswered::Unanswered;
 use super::upgrade::Upgrade;
-use super::watching::{self, Watching};
-use super::{shortage, watching::key_of};
-use crate::agent::{PeerSign, ToPeer};
+use super::watching::Watching;
+use crate::agent::PeerSign;
 use crate::error::Failure;
 use crate::net::{Poller, Side, TcpTransport, Token, Wrap};
 use crate::runtime::base::link_key::LinkKey;
@@ -40,31 +41,42 @@ use crate::wire::{Member, WireError};
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
+/// How many connections that have proved nothing are looked at before those that have are looked at again.
+pub(super) const STRANGERS_AT_ONCE: usize = 8;
+
 /// The links of one node that are being made.
 pub struct Mesh {
     pub(super) complaints: Complaints,
-    upgrade: Upgrade,
-    rosters: Rosters,
+    pub(super) upgrade: Upgrade,
+    pub(super) rosters: Rosters,
+    pub(super) identities: Identities,
     pub(super) connections: Connections,
     pub(super) redials: Redials,
     /// Links to members of whom `Formed` does not tell.
-    locating: AddressLookup,
+    pub(super) locating: AddressLookup,
     unanswered: Unanswered,
     /// Links that were handed to their groups.
     open: HashSet<LinkKey>,
-    telling: RevokeBroadcast,
-    watching: Watching,
+    pub(super) telling: RevokeBroadcast,
+    pub(super) watching: Watching,
     pub(super) spare: SpareDescriptor,
-    events: VecDeque<MeshEvent>,
+    pub(super) events: VecDeque<MeshEvent>,
 }
 
 impl Mesh {
     /// No links yet.
-    pub fn new(incarnation: Incarnation, logger: Arc<Logger>, wrap: Wrap, upgrade: Upgrade) -> Mesh {
+    pub fn new(
+        incarnation: Incarnation,
+        logger: Arc<Logger>,
+        wrap: Wrap,
+        upgrade: Upgrade,
+        identities: Identities,
+    ) -> Mesh {
         Mesh {
             complaints: Complaints::new(logger),
             upgrade,
             rosters: Rosters::new(incarnation),
+            identities,
             connections: Connections::new(wrap),
             redials: Redials::default(),
             locating: AddressLookup::default(),
@@ -91,6 +103,7 @@ impl Mesh {
     /// the epoch before goes on.
     pub fn form(&mut self, formed: Arc<Formed>, rosters: impl Iterator<Item = Arc<Roster>>, poller: &Poller) {
         self.rosters.form(formed, rosters);
+        self.identities.begin_epoch();
         self.connections.begin_epoch();
         self.redials = Redials::default();
         self.locating = AddressLookup::default();
@@ -104,7 +117,7 @@ impl Mesh {
     /// A group has been made: hellos that came before are answered now.
     pub fn add(&mut self, roster: &Arc<Roster>, poller: &Poller) {
         self.rosters.add(roster);
-        self.answer_held(|of| of == roster.id, poller);
+        self.answer_held(|hello| hello.group == roster.id, poller);
     }
 
     /// A group has been freed: nothing of it is opened or let in any more, and a node that wants that is told. A handshake that
@@ -115,10 +128,10 @@ impl Mesh {
         self.redials.forget_group(group);
         self.locating.forget(group);
         self.open.retain(|key| key.group != group);
-        self.answer_held(|of| of == group, poller);
+        self.answer_held(|hello| hello.group == group, poller);
     }
 
-    fn answer_held(&mut self, about: impl Fn(GroupId) -> bool, poller: &Poller) {
+    fn answer_held(&mut self, about: impl Fn(&LinkHello) -> bool, poller: &Poller) {
         for (token, hello) in self.connections.held(about) {
             if self.answer(token, &hello) {
                 self.advance(token, poller);
@@ -146,11 +159,14 @@ impl Mesh {
         }
     }
 
-    /// The scheduler has said where a member is: links to it are opened. Returns whom to ask for next.
+    /// The scheduler has said who and where a member is: links to it are opened, and its hellos answered. Returns whom to ask for
+    /// next.
     pub fn located(&mut self, member: &Member, poller: &Poller) -> Option<u32> {
+        self.identities.learn(member);
         for key in self.locating.found(member.index) {
             self.dial(key, member, poller);
         }
+        self.answer_held(|hello| hello.from == member.index, poller);
         self.locating.next()
     }
 
@@ -208,7 +224,8 @@ impl Mesh {
         outbound: Vec<u8>,
     ) {
         match self.connections.insert(transport, poller, deadline, stage, outbound) {
-            Ok(token) => self.advance(token, poller),
+            Ok(token) if self.connections.is_first(token) => self.advance(token, poller),
+            Ok(_) => {}
             Err((Stage::Dialled(key), error)) => {
                 self.never_up(key, LinkEnd::Ended(format!("its link cannot be watched: {error}")));
             }
@@ -219,18 +236,29 @@ impl Mesh {
     /// Something is ready. Returns whether the token is one of ours.
     pub fn ready(&mut self, token: Token, poller: &Poller) -> bool {
         if self.connections.get_mut(token).is_some() {
-            self.advance(token, poller);
+            if self.connections.is_first(token) {
+                self.advance(token, poller);
+            }
         } else if let Some(key) = self.connections.dial_of(token) {
             self.look_at_dial(key, poller);
         }
         token.0 >= FIRST_TOKEN
     }
 
-    /// Looks again at what holds bytes of which the poller does not know. Returns whether there is such a thing.
+    /// Looks again at what holds bytes of which the poller does not know, and then at a few strangers. Returns whether there is more
+    /// to look at.
     pub fn look_again(&mut self, poller: &Poller) -> bool {
         let held = self.connections.holding();
-        held.iter().for_each(|token| self.advance(*token, poller));
-        !held.is_empty()
+        for token in &held {
+            if self.connections.is_first(*token) {
+                self.advance(*token, poller);
+            }
+        }
+        for _ in 0..STRANGERS_AT_ONCE {
+            let Some(token) = self.connections.line.take() else { break };
+            self.advance(token, poller);
+        }
+        !held.is_empty() || !self.connections.line.is_empty()
     }
 
     /// Ends handshakes whose time is up, and attempts that nobody answers. Returns when to come again.
@@ -247,7 +275,7 @@ impl Mesh {
     }
 
     /// Moves a handshake on as far as it goes.
-    fn advance(&mut self, token: Token, poller: &Poller) {
+    pub(super) fn advance(&mut self, token: Token, poller: &Poller) {
         while self.advance_once(token, poller) {}
     }
 
@@ -263,7 +291,7 @@ impl Mesh {
         };
         match next {
             Next::Answer(hello) => return self.answer(token, &hello),
-            Next::Deliver(key, features) => match self.upgrade.check(key, features) {
+            Next::Deliver(key, features) => match self.check_dialled(token, key, features) {
                 Ok(()) => return self.hand_over(token, key, features, poller),
                 Err(why) => self.turn_away(token, &why),
             },
@@ -312,7 +340,10 @@ impl Mesh {
 
     /// Decides about a hello. Returns whether there is something to say to it.
     fn answer(&mut self, token: Token, hello: &LinkHello) -> bool {
-        let judged = self.judge(hello);
+        let judged = match self.judge(hello) {
+            Judged::Member(key) => self.judge_names(token, hello, key),
+            judged => judged,
+        };
         let Some(shake) = self.connections.get_mut(token) else { return false };
         match (judged, &shake.stage) {
             (Judged::Early, _) => {
@@ -437,58 +468,6 @@ impl Mesh {
         // Nobody waits for a word: a member that cannot be told is not.
         if self.rosters.group(key.group).is_some() && key.is_link() {
             self.events.push_back(MeshEvent::Mail(key.group, key.channel, mail(key.rank)));
-        }
-    }
-
-    /// Begins to tell the group's members, or of the job's end all nodes but those that are `gone`; each word is told once.
-    pub fn tell(&mut self, failure: Failure, gone: &HashSet<u32>, now: Time, poller: &Poller) {
-        if let Some(roster) = self.rosters.group(failure.group.unwrap_or(GroupId::UNIVERSE)) {
-            self.telling.begin(failure, roster, gone, &mut self.connections);
-            self.tell_on(now, poller);
-        }
-    }
-
-    /// Goes on telling. Returns when to come again.
-    pub fn tell_on(&mut self, now: Time, poller: &Poller) -> Time {
-        self.telling.end_turns(now, &mut self.connections);
-        while let Some(turn) = self.telling.next_turn() {
-            self.open_if_located(turn.key, poller); // nobody is asked where one is: the scheduler does not answer
-            if self.connections.is_telling(turn.key) {
-                self.telling.begin_turn(turn, now);
-            }
-        }
-        self.telling.ends_at()
-    }
-
-    /// Which nodes do not know yet that this one has ended the job, and whether they are still being told.
-    pub fn untold(&self) -> Option<(Vec<u32>, bool)> {
-        self.telling.untold()
-    }
-
-    /// Does something about a node that is watched; what is seen of it waits in `take_signs`.
-    pub fn tell_peer(&mut self, index: u32, what: ToPeer, poller: &Poller) {
-        let key = key_of(index);
-        match what {
-            ToPeer::Watch if !self.connections.watches(key).is_empty() => self.watching.saw(index, PeerSign::Stands),
-            ToPeer::Watch => {
-                self.watching.make_room(self.rosters.formed().map(Arc::as_ref));
-                self.open_if_located(key, poller);
-            }
-            ToPeer::Say(word) => {
-                let bytes = watching::frame_of(&word);
-                for token in self.connections.watches(key) {
-                    if let Some(shake) = self.connections.get_mut(token) {
-                        shake.outbound.extend_from_slice(&bytes);
-                        self.advance(token, poller);
-                    }
-                }
-            }
-            ToPeer::Look => self.watching.saw(index, watching::look_at(key, &self.connections, &self.rosters)),
-            ToPeer::Close => {
-                for token in self.connections.watches(key) {
-                    self.connections.remove(token);
-                }
-            }
         }
     }
 }

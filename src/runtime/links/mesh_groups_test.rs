@@ -14,6 +14,7 @@ impl Side {
                 MeshEvent::Mail(GroupId::WORLD, _, mail) => self.mail.push(mail),
                 MeshEvent::Mail(_, _, mail) => self.other_mail.push(mail),
                 MeshEvent::Revoked(failure) => _ = self.shared.file(Event::Revoked(failure)),
+                MeshEvent::Locate(index) => self.asked_for.push(index),
                 MeshEvent::Aborted(_, failure) => self.shared.ask(AgentCommand::Brain(Command::Aborted(failure))),
             }
         }

@@ -46,6 +46,8 @@ struct Side {
     mail: Vec<Mail>,
     /// What others were.
     other_mail: Vec<Mail>,
+    /// Of whom it wants to be told.
+    asked_for: Vec<u32>,
 }
 
 impl Side {
@@ -55,11 +57,16 @@ impl Side {
 
     /// One that offers this.
     fn upgraded(wrap: Wrap, upgrade: Upgrade) -> Side {
+        Side::strict(wrap, upgrade, Identities::default())
+    }
+
+    /// One that demands this of certificates.
+    fn strict(wrap: Wrap, upgrade: Upgrade, identities: Identities) -> Side {
         let poller = Poller::new().unwrap();
         let mut listener = Listener::bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
         listener.register(poller.registry(), LISTENER).unwrap();
         let logger = Logger::new(LogLevel::Off, "test");
-        let mesh = Mesh::new(Incarnation([1; 16]), Arc::clone(&logger), wrap, upgrade);
+        let mesh = Mesh::new(Incarnation([1; 16]), Arc::clone(&logger), wrap, upgrade, identities);
         let shared = Arc::new(NodeState::new(logger, Clock::start(), Bell::new().unwrap()));
         Side {
             mesh,
@@ -70,6 +77,7 @@ impl Side {
             accept_again: Time::NEVER,
             mail: Vec::new(),
             other_mail: Vec::new(),
+            asked_for: Vec::new(),
         }
     }
 
@@ -554,6 +562,8 @@ fn a_link_counts_from_when_its_peer_is_let_in() {
 
 #[path = "mesh_groups_test.rs"]
 mod groups;
+#[path = "mesh_names_test.rs"]
+mod names;
 #[path = "port_test.rs"]
 mod port;
 #[path = "mesh_silence_test.rs"]

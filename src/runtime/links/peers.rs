@@ -25,6 +25,8 @@ pub(crate) enum MeshEvent {
     Revoked(Failure),
     /// The node with this index says that the job is over.
     Aborted(u32, Failure),
+    /// It is to be found out who the member with this index is.
+    Locate(u32),
 }
 
 /// Where the link to a peer is.

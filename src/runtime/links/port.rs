@@ -14,9 +14,10 @@ use std::io;
 pub(super) const ACCEPTED_AT_ONCE: usize = 64;
 
 impl Mesh {
-    /// Lets connections in. Returns when to come again for more of which the poller will not tell.
+    /// Lets connections in, no faster than they are looked at. Returns when to come again for more of which the poller will not
+    /// tell.
     pub fn accept(&mut self, listener: &mut Listener, poller: &Poller, now: Time) -> Time {
-        for _ in 0..ACCEPTED_AT_ONCE {
+        for _ in self.connections.line.len()..ACCEPTED_AT_ONCE {
             let (transport, stage) = match listener.accept() {
                 Ok((transport, _)) => (transport, Stage::Accepted),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {

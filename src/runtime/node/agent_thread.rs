@@ -8,14 +8,15 @@ use super::own_addresses::OwnAddresses;
 use super::whereabouts::{Announce, Places, Whereabouts};
 use crate::agent::{Agent, Command, Event, Input, Output};
 use crate::error::{Error, Failure, Result, Status};
-use crate::net::{Listener, Poller, Token, Wrap};
+use crate::net::{Listener, Poller, Token};
 use crate::runtime::base::control::ControlEnd;
 use crate::runtime::groups::registry::Registry;
 use crate::runtime::links::address_lookup::{ask_for, is_for_links};
-use crate::runtime::links::{handshake::leave, mesh::Mesh, peers::turn_away, peers::MeshEvent, upgrade::Upgrade};
+use crate::runtime::links::{
+    handshake::leave, identities::Identities, mesh::Mesh, peers::turn_away, peers::MeshEvent, upgrade::Upgrade,
+};
 use crate::runtime::state::node_state::{AgentCommand, NodeState};
-use crate::secret::JobSecret;
-use crate::tls::Remarks;
+use crate::secret::Guard;
 use crate::types::{Epoch, GroupId, Time};
 use crate::wire::{Called, Formed, GroupMade, Heartbeat, Message};
 use std::collections::VecDeque;
@@ -39,12 +40,8 @@ pub struct Setup {
     pub own: OwnAddresses,
     /// How long an operation on a group may take, in milliseconds.
     pub operation_timeout_ms: i64,
-    /// What becomes of each connection, to the scheduler and to peers.
-    pub wrap: Wrap,
-    /// The job's secret, if it has one.
-    pub secret: Option<Arc<JobSecret>>,
-    /// What is to be told of certificates while it goes on.
-    pub remarks: Remarks,
+    /// What becomes of each connection, to the scheduler and to peers, what is demanded there, and what is to be told of that.
+    pub guard: Guard,
     /// What becomes of a link once its peer has let it in.
     pub upgrade: Upgrade,
 }
@@ -76,9 +73,12 @@ impl Node {
         let (poller, shared) = (Poller::new()?, Arc::clone(&registry.shared));
         let watched = shared.waker.register(poller.registry(), WAKER);
         watched.map_err(|error| Error::system("the agent thread's waker cannot be watched", &error))?;
-        let mesh = Mesh::new(incarnation, Arc::clone(&shared.logger), Arc::clone(&setup.wrap), setup.upgrade.clone());
+        let identities = Identities::new(setup.guard.node_ids.is_some());
+        let (logger, upgrade) = (Arc::clone(&shared.logger), setup.upgrade.clone());
+        let mesh = Mesh::new(incarnation, logger, Arc::clone(&setup.guard.wrap), upgrade, identities);
         let whereabouts = Whereabouts::new(setup.schedulers.clone(), waking(&shared));
-        let connection = Connection::new(Arc::clone(&setup.wrap), setup.secret.clone(), whereabouts);
+        let connection =
+            Connection::new(Arc::clone(&setup.guard.to_scheduler), setup.guard.secret.clone(), whereabouts);
         let mut node = Node {
             shared,
             registry,
@@ -118,7 +118,7 @@ impl Node {
     fn run(mut self) {
         self.drain();
         while !self.quit && (!self.over || !self.connection.is_over()) {
-            self.setup.remarks.take().iter().for_each(|line| self.shared.logger.warn(line));
+            self.setup.guard.remarks.take().iter().for_each(|line| self.shared.logger.warn(line));
             if let Err(error) = self.turn() {
                 self.shared.logger.error(error.message());
                 self.registry.file(Event::Failed(error));
@@ -259,6 +259,7 @@ impl Node {
             MeshEvent::Revoked(failure) => self.registry.file(Event::Revoked(failure)),
             // What one that was given up still wants does not count.
             MeshEvent::Aborted(index, _) if self.shared.learnt().epoch.lost.contains(&index) => {}
+            MeshEvent::Locate(index) => self.locate(Some(index)),
             MeshEvent::Aborted(_, failure) => self.feed(Input::Command(Command::Aborted(failure))),
         }
     }

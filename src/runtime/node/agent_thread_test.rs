@@ -3,6 +3,7 @@
 use super::*;
 use crate::agent::Profile;
 use crate::config::LogLevel;
+use crate::net::Wrap;
 use crate::runtime::base::clock::Clock;
 use crate::runtime::base::control::tests::{framed, Scripted};
 use crate::runtime::base::log::Logger;
@@ -10,7 +11,7 @@ use crate::runtime::base::sync::Bell;
 use crate::runtime::by_hand_test::worker;
 use crate::runtime::cluster_test::plain;
 use crate::runtime::links::mesh::tests::formed;
-use crate::tls::Remarks;
+use crate::secret::Guard;
 use crate::types::{Epoch, Incarnation};
 use crate::wire::{Heartbeat, Verdict};
 use std::io::{Read, Write};
@@ -47,9 +48,7 @@ fn node_at(schedulers: Places, name: String, wrap: Wrap) -> Node {
         schedulers,
         own: OwnAddresses::default(),
         operation_timeout_ms: 60_000,
-        wrap,
-        secret: None,
-        remarks: Remarks::default(),
+        guard: Guard::of(wrap),
         upgrade: Upgrade::none(),
     };
     let shared = Arc::new(NodeState::new(logger, clock, Bell::new().unwrap()));

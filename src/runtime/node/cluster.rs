@@ -89,14 +89,15 @@ pub fn join(mut settings: Settings) -> Result<Joined> {
         serving(&settings)?.run()?;
         return Ok(Joined::SchedulerDone);
     }
+    rank_table::take_rank(&mut settings)?;
+    identity::demand_own_id(&mut settings)?;
     let mut guard = secret::open(&settings)?;
     settings.warnings.append(&mut guard.warnings);
     join_over(settings, guard, Upgrade::none())
 }
 
 /// As [`join`] for a node, with every connection wrapped, and links upgraded where their peers offer the same.
-pub fn join_over(mut settings: Settings, guard: Guard, upgrade: Upgrade) -> Result<Joined> {
-    rank_table::take_rank(&mut settings)?;
+pub fn join_over(settings: Settings, guard: Guard, upgrade: Upgrade) -> Result<Joined> {
     let scheduler = hosted_scheduler(&settings, &guard)?;
     Cluster::join(settings, scheduler, guard, upgrade).map(|cluster| Joined::Node(Box::new(cluster)))
 }
@@ -168,9 +169,7 @@ impl Cluster {
             schedulers,
             own,
             operation_timeout_ms: limit_ms(settings.operation_timeout),
-            wrap: guard.wrap,
-            secret: guard.secret,
-            remarks: guard.remarks,
+            guard,
             upgrade,
         };
         let registry = Registry::new(&shared);

@@ -8,8 +8,10 @@ use crate::membership::ConnId;
 use crate::net::{Registry, Side, TcpTransport, Token};
 use crate::runtime::base::control::{Arrival, ControlEnd, ControlLink, FIRST_READ_BYTES};
 use crate::secret::Guard;
+use crate::strangers::Line;
+use crate::tls::names;
 use crate::types::Time;
-use crate::wire::Message;
+use crate::wire::{Message, Register};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io::{ErrorKind, IoSliceMut};
 use std::time::Duration;
@@ -32,6 +34,8 @@ struct Connection {
     spoken_to: bool,
     /// One side does not take the other: its last word is on the way.
     refused: bool,
+    /// A node has registered on it.
+    is_nodes: bool,
 }
 
 impl Connection {
@@ -56,6 +60,12 @@ pub(super) struct Read {
     pub end: Option<ControlEnd>,
 }
 
+/// A node registers with a certificate that is not its own: what it is told, and what the log says.
+pub(super) struct Misnamed {
+    pub told: String,
+    pub logged: String,
+}
+
 /// All that are open.
 pub(super) struct Connections {
     /// What is put around each, what it proves, and what is to be told of that.
@@ -67,6 +77,8 @@ pub(super) struct Connections {
     dirty: BTreeSet<ConnId>,
     /// Those that are to be read, of which the poller will not tell.
     more: BTreeSet<ConnId>,
+    /// Those that are not nodes', and are to be read when it is their turn.
+    pub line: Line<ConnId>,
     /// Those that have been closed, in order of when to drop them; some have ended since.
     closing: VecDeque<(Time, ConnId)>,
     /// How many of those are open.
@@ -83,6 +95,7 @@ impl Connections {
             next: FIRST,
             dirty: BTreeSet::new(),
             more: BTreeSet::new(),
+            line: Line::default(),
             closing: VecDeque::new(),
             closing_count: 0,
             through: vec![0; FIRST_READ_BYTES],
@@ -105,7 +118,8 @@ impl Connections {
         let id = ConnId(self.next);
         self.next += 1;
         link.transport.register(registry, Token(id.0 as usize)).ok()?;
-        let connection = Connection { link, closing: None, shut: false, spoken_to: false, refused: false };
+        let connection =
+            Connection { link, closing: None, shut: false, spoken_to: false, refused: false, is_nodes: false };
         self.open.insert(id, Box::new(connection));
         Some(id)
     }
@@ -113,6 +127,22 @@ impl Connections {
     /// Those that are to be read, of which the poller will not tell.
     pub fn to_read(&self) -> impl ExactSizeIterator<Item = ConnId> + '_ {
         self.more.iter().copied()
+    }
+
+    /// A node registers on it.
+    pub fn becomes_nodes(&mut self, id: ConnId) {
+        if let Some(connection) = self.open.get_mut(&id) {
+            connection.is_nodes = true;
+        }
+    }
+
+    /// Whether it may be read at once: a node's is. Others join the line.
+    pub fn is_first(&mut self, id: ConnId) -> bool {
+        let is_first = self.open.get(&id).is_some_and(|it| it.is_nodes && it.closing.is_none());
+        if !is_first {
+            self.line.join(id);
+        }
+        is_first
     }
 
     /// Reads a connection.
@@ -136,6 +166,22 @@ impl Connections {
             None => Some(Read { arrivals, any, end }),
             Some(_) => Some(Read { arrivals: Vec::new(), any: false, end }),
         }
+    }
+
+    /// Whether the certificate that was shown on this connection is of the node that registers, where that is demanded.
+    pub fn check_identity(&self, id: ConnId, register: &Register) -> Result<(), Misnamed> {
+        let (Some(setting), Some(connection)) = (&self.guard.node_ids, self.open.get(&id)) else { return Ok(()) };
+        let node = &register.node_id;
+        names::check(&connection.link.transport.peer_names(), node).map_err(|has| {
+            let wanted = format!("URI:{}", names::uri(node));
+            Misnamed {
+                told: format!(
+                    "node {node:?} shows a certificate (client_cert_path) with {has}: the scheduler wants the name {wanted} in it \
+                     ({setting})"
+                ),
+                logged: format!("it registers as node {node:?} with a certificate that has {has}: expected the name {wanted}"),
+            }
+        })
     }
 
     /// Puts a message into its connection's queue, if there is such a connection.

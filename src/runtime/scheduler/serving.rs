@@ -37,6 +37,8 @@ const WITH_RANGE: [u8; 2] = [1, 30];
 const DRAIN_ROUNDS: usize = 16;
 /// How many connections are taken in before those that are there are served again.
 const ACCEPTED_AT_ONCE: usize = 64;
+/// How many connections that are not nodes' are read before nodes' are read again. With TLS a handshake takes its time.
+const STRANGERS_AT_ONCE: usize = 8;
 
 /// What its owner wants of a scheduler that serves; 0: that it goes on.
 pub(crate) const STOP: u8 = 1;
@@ -156,7 +158,7 @@ impl Serving {
             self.check_disk(now)?;
             let next =
                 self.armed.min(self.accepting.again).min(self.connections.first_closing()).min(self.disk_deadline);
-            let waits = self.connections.to_read().len() == 0;
+            let waits = self.connections.to_read().len() == 0 && self.connections.line.is_empty();
             self.round(if waits { self.clock.until(next) } else { Some(Duration::ZERO) })?;
             let now = now.max(self.clock.now());
             if now >= self.armed {
@@ -189,7 +191,7 @@ impl Serving {
         Err(writer.stands_still())
     }
 
-    /// Sleeps at most so long, then serves what is ready. Returns whether anything was.
+    /// Sleeps at most so long, then serves what is ready: nodes first, and then a few of the others. Returns whether anything was.
     fn round(&mut self, timeout: Option<Duration>) -> Result<bool> {
         self.poller
             .poll(timeout)
@@ -208,10 +210,16 @@ impl Serving {
                     self.look_at_writer()?;
                 }
                 LISTENER => self.accept(),
-                Token(id) => self.serve(ConnId(id as u64)),
+                Token(id) if self.connections.is_first(ConnId(id as u64)) => self.serve(ConnId(id as u64)),
+                _ => {}
             }
         }
-        Ok(!ready.is_empty())
+        let is_idle = ready.is_empty() && self.connections.line.is_empty();
+        for _ in 0..STRANGERS_AT_ONCE {
+            let Some(id) = self.connections.line.take() else { break };
+            self.serve(id);
+        }
+        Ok(!is_idle)
     }
 
     /// What has become durable, or why nothing does any more: then this scheduler ends, and keeps no promise that it could
@@ -235,7 +243,7 @@ impl Serving {
         if self.ended.is_some() {
             return; // nobody would ever close what comes now
         }
-        for _ in 0..ACCEPTED_AT_ONCE {
+        for _ in self.connections.line.len()..ACCEPTED_AT_ONCE {
             match self.listener.accept() {
                 Ok((transport, address)) => {
                     let is_short = limit::is_short(transport.descriptor());
@@ -277,6 +285,10 @@ impl Serving {
         for arrival in read.arrivals {
             match arrival {
                 Ok(Message::Register(mut register)) => {
+                    if let Err(why) = self.connections.check_identity(id, &register) {
+                        return self.refuse(id, why.told, &why.logged);
+                    }
+                    self.connections.becomes_nodes(id);
                     if let (Some(secret), Some(reentry)) = (&self.connections.guard.secret, &mut register.reentry) {
                         secret.mask(register.incarnation, &mut reentry.tokens);
                     }
@@ -297,10 +309,7 @@ impl Serving {
         if kind == PROOF_ASK {
             let why = "the one that asks proves a job secret, and this scheduler has none";
             let reason = format!("{why}: MUSTER_JOB_SECRET (or MUSTER_JOB_SECRET_FILE) must be the same everywhere");
-            self.send(id, Message::Rejected(Rejected { status: Status::Rejected, reason }));
-            self.connections.write();
-            let why = "it proves a job secret, and none is set here (job_secret)";
-            return self.lose(id, &ControlEnd::Refused(why.to_owned()));
+            return self.refuse(id, reason, "it proves a job secret, and none is set here (job_secret)");
         }
         if let (true, Ok((lowest, highest))) = (WITH_RANGE.contains(&kind), Register::protocol_range(payload)) {
             if lowest > PROTOCOL_HIGHEST || highest < PROTOCOL_LOWEST {
@@ -314,6 +323,13 @@ impl Serving {
             }
         }
         self.lose(id, &ControlEnd::Garbage(why.to_owned()));
+    }
+
+    /// One that is not let in is told why, and so is the log.
+    fn refuse(&mut self, id: ConnId, reason: String, logged: &str) {
+        self.send(id, Message::Rejected(Rejected { status: Status::Rejected, reason }));
+        self.connections.write();
+        self.lose(id, &ControlEnd::Refused(logged.to_owned()));
     }
 
     /// A connection has ended.

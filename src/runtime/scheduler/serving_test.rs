@@ -6,6 +6,8 @@ use crate::config::Config;
 use crate::runtime::by_hand_test::Node;
 use crate::types::GroupId;
 use crate::wire::{Heartbeat, WhereAre};
+use std::io::Write;
+use std::net::TcpStream;
 
 /// So many workers have joined. Nobody drives the scheduler any more, and each node has word from it that it has not read.
 fn stands_still(workers: u32) -> (Serving, Vec<Node>) {
@@ -55,4 +57,26 @@ fn a_goodbye_counts_though_the_word_of_another_node_comes_before_it() {
     nodes[1].say(&Message::Leave);
     drop(nodes);
     serving.run().unwrap();
+}
+
+/// What strangers send may cost much time: a few of them are read at a time, after the nodes.
+#[test]
+fn strangers_are_read_a_few_at_a_time() {
+    let (mut serving, mut nodes) = stands_still(1);
+    let address = serving.addresses()[0];
+    let mut strangers: Vec<_> = (0..3 * STRANGERS_AT_ONCE).map(|_| TcpStream::connect(address).unwrap()).collect();
+    while serving.connections.len() < 1 + strangers.len() {
+        serving.round(Some(Duration::from_secs(60))).unwrap();
+    }
+    while serving.round(Some(Duration::ZERO)).unwrap() {}
+    strangers.iter_mut().for_each(|stranger| stranger.write_all(b"GET / HTTP/1.1\r\n\r\n and so on").unwrap());
+    nodes[0].say(&heartbeat(2));
+    let mut left = strangers.len();
+    while left > 0 {
+        serving.round(Some(Duration::from_secs(60))).unwrap();
+        let now = serving.connections.len() - 1;
+        assert!(left - now <= STRANGERS_AT_ONCE, "{left} strangers, and in one turn later {now}");
+        left = now;
+    }
+    assert_eq!(serving.connections.len(), 1, "the node's");
 }

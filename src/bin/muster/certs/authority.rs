@@ -5,10 +5,10 @@
 //! Tested in `authority_test.rs`, and against OpenSSL by `tests/python/test_certs.py`.
 
 use super::moment::{self, DAY};
-use super::names;
 use der::asn1::{Any, BitString, Ia5String, Null, ObjectIdentifier, OctetString, SetOfVec, Uint};
 use der::oid::AssociatedOid;
 use der::{Decode, Encode, Tag};
+use muster::tls::names;
 use ring::digest::{digest, SHA256};
 use ring::rand::{SecureRandom, SystemRandom};
 use ring::signature::{EcdsaKeyPair, ECDSA_P256_SHA256_ASN1_SIGNING};

@@ -1,10 +1,10 @@
 //! What a file holds, whatever it is.
 
 use super::authority::public_key;
-use super::names;
 use super::passwords::Given;
 use der::asn1::UintRef;
 use der::{Decode, Reader, SliceReader};
+use muster::tls::names;
 use muster::tls::{encrypted_key, is_pem, pkcs12};
 use rustls::crypto::ring::sign::any_supported_type;
 use rustls::pki_types::pem::{PemObject, SectionKind};

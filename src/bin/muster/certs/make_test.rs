@@ -27,7 +27,7 @@ fn judged(folder: &Path) -> Result<Vec<String>, String> {
         set(&mut config, "client_password_file", &folder.join(PASSWORD));
         set(&mut config, "server_password_file", &folder.join(PASSWORD));
     }
-    let opened = config.tls_settings().and_then(|settings| muster::tls::open(settings.as_ref()));
+    let opened = config.tls_settings().and_then(|settings| muster::tls::open(settings.as_ref(), None));
     opened.map(|tls| tls.warnings).map_err(|error| error.to_string())
 }
 

@@ -157,7 +157,7 @@ fn check(words: &Words) -> Result<String, Refused> {
         let own = [("MUSTER_ENABLE_SSL", "1"), ("MUSTER_CONFIG_FILE_PATH", path)];
         let own = own.map(|(name, value)| (OsString::from(name), OsString::from(value)));
         config.load_env(std::env::vars_os().filter(|(name, _)| is_other(name)).chain(own));
-        Ok(muster::tls::open(config.tls_settings()?.as_ref())?.warnings)
+        Ok(muster::tls::open(config.tls_settings()?.as_ref(), None)?.warnings)
     };
     let warnings = judged().map_err(|error| Refused::Failed(error.to_string()))?;
     let warnings: String = warnings.iter().map(|warning| format!("warning: {warning}\n")).collect();

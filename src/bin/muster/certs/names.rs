@@ -1,9 +1,8 @@
-//! How nodes are called: a folder's name, a certificate's, and the node id in it.
+//! How nodes are called: a folder's name, and a certificate's. What the node id in it looks like is the library's (`tls::names`).
 
 use muster::config::Key;
+use muster::tls::names::encoded;
 
-/// What a node id in a certificate begins with (a subject alternative name, URI).
-const URI: &str = "muster:node:";
 /// The CA's folder, which no node can have.
 pub const CA: &str = "ca";
 /// As long as a common name may be (RFC 5280).
@@ -56,54 +55,9 @@ impl Target {
     }
 }
 
-/// The URI of this node id: what is no letter, digit, `-`, `.`, `_` or `~` is percent-encoded (RFC 3986).
-pub fn uri(id: &str) -> String {
-    format!("{URI}{}", encoded(id))
-}
-
-fn encoded(id: &str) -> String {
-    let mut text = String::with_capacity(id.len());
-    for byte in id.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => text.push(byte as char),
-            _ => text.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    text
-}
-
-/// The node id in this URI, if there is one.
-pub fn id_of(uri: &str) -> Option<String> {
-    let mut bytes = uri.strip_prefix(URI)?.bytes();
-    let mut id = Vec::new();
-    while let Some(byte) = bytes.next() {
-        match byte {
-            b'%' => {
-                let mut digit = || (bytes.next()? as char).to_digit(16);
-                id.push((digit()? << 4 | digit()?) as u8);
-            }
-            byte => id.push(byte),
-        }
-    }
-    String::from_utf8(id).ok().filter(|id| !id.is_empty())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_node_id_is_found_again_in_its_uri() {
-        for (id, expected) in
-            [("7", "muster:node:7"), ("a b/c", "muster:node:a%20b%2Fc"), ("ü%", "muster:node:%C3%BC%25")]
-        {
-            assert_eq!(uri(id), expected);
-            assert_eq!(id_of(expected).as_deref(), Some(id));
-        }
-        for none in ["muster:node:", "muster:node:%4", "muster:node:%zz", "muster:node:%FF", "spiffe://a/b", ""] {
-            assert_eq!(id_of(none), None, "{none}");
-        }
-    }
 
     #[test]
     fn a_folder_lies_where_it_should_whatever_the_id() {

@@ -3,10 +3,10 @@
 use super::contents::{self, belongs, kind_of_key, Contents, Key};
 use super::folder;
 use super::moment::{self, with_distance};
-use super::names;
 use super::passwords::Given;
 use crate::status::text::plain;
 use muster::config::TlsFile;
+use muster::tls::names;
 use std::fmt::Write;
 use std::path::Path;
 use x509_cert::certificate::{Certificate, Version};

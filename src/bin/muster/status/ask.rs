@@ -70,7 +70,7 @@ pub fn connect(host: &str, port: u16, deadline: Instant) -> Result<(Stream, Sock
     let timeout = deadline.saturating_duration_since(Instant::now());
     let addresses = resolve::resolve(host, port, timeout).map_err(|error| error.to_string())?;
     let (connection, address) = connect_to_any(&addresses, deadline)?;
-    let stream = asker.over(connection).map_err(|error| error.to_string())?;
+    let stream = asker.over(connection, host).map_err(|error| error.to_string())?;
     Ok((stream, address))
 }
 

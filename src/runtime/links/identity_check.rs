@@ -1,0 +1,45 @@
+//! What the mesh does where peers' certificates must carry their node ids: whom it lets in, and which link that it has dialled it uses.
+//! Tested in `mesh_names_test.rs`.
+
+use super::complaints::MISNAMED;
+use super::handshake::Stage;
+use super::identities::Shown;
+use super::mesh::Mesh;
+use super::peers::MeshEvent;
+use super::rosters::Judged;
+use crate::net::Token;
+use crate::runtime::base::link_key::LinkKey;
+use crate::wire::{LinkHello, LinkRejectReason, WireError};
+
+impl Mesh {
+    /// Whether a link that is let in may be used. One that was dialled has shown its certificate by now; of others it was asked
+    /// before.
+    pub(super) fn check_dialled(&mut self, token: Token, key: LinkKey, features: u64) -> Result<(), WireError> {
+        let dialled = self.connections.get_mut(token).filter(|shake| shake.stage == Stage::Dialled(key));
+        if let Some((shake, index)) = dialled.zip(self.rosters.index_of(key)) {
+            match self.identities.check(index, &self.rosters, &*shake.transport) {
+                Shown::Own => {}
+                Shown::Untold => return Err(WireError(format!("nobody has told who node {index} is"))),
+                Shown::Another(why) => return Err(WireError(why)),
+            }
+        }
+        self.upgrade.check(key, features)
+    }
+
+    /// Whether a member's hello came with its own certificate, where that is demanded.
+    pub(super) fn judge_names(&mut self, token: Token, hello: &LinkHello, key: LinkKey) -> Judged {
+        let Some(shake) = self.connections.get_mut(token) else { return Judged::Member(key) };
+        match self.identities.check(hello.from, &self.rosters, &*shake.transport) {
+            Shown::Own => Judged::Member(key),
+            Shown::Untold => {
+                self.locating.wait_for_name(hello.from);
+                self.events.extend(self.locating.next().map(MeshEvent::Locate));
+                Judged::Early
+            }
+            Shown::Another(why) => {
+                self.complaints.turned_away(MISNAMED, shake.transport.peer_address(), &why);
+                Judged::Refused(LinkRejectReason::Misnamed)
+            }
+        }
+    }
+}
