@@ -5,6 +5,7 @@
 //! | [`link`] | a transport that is encrypted |
 //! | [`blocking`] | the same for the command, which asks and waits |
 //! | `credentials` | the files that the configuration names: certificates, keys, the revocation list |
+//! | `password` | passwords, from a setting, a file or a descriptor |
 //! | `renewal` | reads those again once they have changed |
 //! | [`pkcs12`] | what is in a PKCS#12 file, or in an encrypted key |
 //! | `trust` | whether a certificate of somebody else's is taken |
@@ -22,6 +23,7 @@ mod credentials;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 pub mod link;
+mod password;
 pub mod pkcs12;
 mod renewal;
 mod sentence;
@@ -33,8 +35,9 @@ mod trust;
 use crate::config::TlsSettings;
 use crate::error::Result;
 use crate::net::{unwrapped, Side, TcpTransport, Transport, Wrap};
-pub use credentials::{encrypted_key, is_pem, password};
+pub use credentials::{encrypted_key, is_pem};
 use link::TlsTransport;
+pub use password::password;
 pub use renewal::Remarks;
 use renewal::Renewal;
 use rustls::pki_types::ServerName;
