@@ -7,6 +7,7 @@
 //! | --- | --- |
 //! | [`types`] | the nouns: roles, identities, element types, calls, time |
 //! | [`error`] | `Error`, and the one table from it to status code and text |
+//! | [`wiping`] | what must not stay in memory: passwords and keys |
 //! | [`config`] | every setting once; environment and other launchers become validated settings |
 //! | [`strangers`] | connections that have proved nothing: how many a port holds, what the log says of them |
 //! | [`wire`] | frames and messages: encode, decode, limits |
@@ -39,4 +40,5 @@ mod sim;
 pub mod strangers;
 pub mod tls;
 pub mod types;
+pub mod wiping;
 pub mod wire;

@@ -137,7 +137,7 @@ impl Config {
 
     /// Where the secret of a job comes from, for one that asks its scheduler.
     pub fn job_secret(&self) -> Result<Lock> {
-        Reader { config: self, placement: None }.lock(Key::JobSecret, Key::JobSecretFile)
+        Reader { config: self, placement: None }.lock(tls::JOB_SECRET)
     }
 
     /// What is set about TLS, whatever else is set; none where it is off.

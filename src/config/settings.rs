@@ -5,6 +5,7 @@ use super::launchers::MASTER_ADDR;
 use super::reach::Reach;
 use super::reader::Reader;
 use super::table::{Key, TABLE};
+use super::tls::JOB_SECRET;
 use super::value::{plain_decimal, LogLevel};
 use super::{wrong, Config, DerivedJob, Lock, Origin, TlsSettings};
 use crate::error::{Error, Result};
@@ -361,7 +362,7 @@ impl Reader<'_> {
             enable_recovery,
             recovery_path,
             rank_table_file: self.text(Key::RankTableFile)?.map(PathBuf::from),
-            job_secret: self.lock(Key::JobSecret, Key::JobSecretFile)?,
+            job_secret: self.lock(JOB_SECRET)?,
             tls: self.tls()?,
         })
     }

@@ -47,6 +47,7 @@ pub enum Key {
     RankTableFile,
     JobSecret,
     JobSecretFile,
+    JobSecretFd,
     EnableSsl,
     ConfigFilePath,
     ClientPassword,
@@ -55,6 +56,8 @@ pub enum Key {
     ServerPasswordFile,
     VerifyNodeId,
     VerifyHost,
+    ClientPasswordFd,
+    ServerPasswordFd,
 }
 
 /// One row of the table.
@@ -159,8 +162,11 @@ pub const NODES_LIMIT: u64 = 1 << 20;
 const KIB: u64 = 1 << 10;
 const GIB: u64 = 1 << 30;
 
+/// One that a process inherits, and that is not for its input, output and errors.
+const DESCRIPTOR: Kind = Kind::Whole { min: 3, max: i32::MAX as u64 };
+
 /// Every setting, once, in the order of the documentation.
-pub static TABLE: [Setting; 45] = [
+pub static TABLE: [Setting; 48] = [
     Setting::new(Key::Role, "role", Kind::Role, "What this process is in its cluster.").ms(&["MS_ROLE"]),
     Setting::new(
         Key::SchedHost,
@@ -352,7 +358,7 @@ pub static TABLE: [Setting; 45] = [
     Setting::new(
         Key::SchedFd,
         "sched_fd",
-        Kind::Whole { min: 3, max: i32::MAX as u64 },
+        DESCRIPTOR,
         "A listening socket that the scheduler inherits; `muster run` sets it.",
     )
     .more("The number of its descriptor. The scheduler takes it in place of binding its port."),
@@ -405,6 +411,13 @@ pub static TABLE: [Setting; 45] = [
     Setting::new(Key::JobSecretFile, "job_secret_file", Kind::Path, "A file with that secret, in place of `job_secret`.")
         .more("One newline at its end is not part of the secret. A file that any user can read is refused.")
         .agree(),
+    Setting::new(
+        Key::JobSecretFd,
+        "job_secret_fd",
+        DESCRIPTOR,
+        "A descriptor that says that secret, in place of `job_secret`.",
+    )
+    .more("As `client_password_fd`."),
     Setting::new(Key::EnableSsl, "enable_ssl", Kind::Flag, "Whether all connections run TLS.")
         .default("0")
         .agree(),
@@ -458,6 +471,20 @@ pub static TABLE: [Setting; 45] = [
     )
     .more("That is `sched_host`, as it is written: a name, or an address. Links between nodes are not concerned.")
     .default("0"),
+    Setting::new(
+        Key::ClientPasswordFd,
+        "client_password_fd",
+        DESCRIPTOR,
+        "A descriptor that says that password, in place of `client_password`.",
+    )
+    .more("The number of one that the process was started with: a pipe's, for instance. It is read once, to its end, for 5 s at most, and closed. One newline at its end is not part of the password. It serves one process: `muster run` takes none."),
+    Setting::new(
+        Key::ServerPasswordFd,
+        "server_password_fd",
+        DESCRIPTOR,
+        "A descriptor that says that password, in place of `server_password`.",
+    )
+    .more("As `client_password_fd`. It may be the same one."),
 ];
 
 #[cfg(test)]

@@ -6,32 +6,50 @@ use super::reader::Reader;
 use super::table::Key;
 use super::{json, show};
 use crate::error::{Error, Result as Outcome};
+use crate::wiping::hidden::Hidden;
 use serde_json::{Map, Value};
 use std::fmt;
 use std::path::{Path, PathBuf};
-use zeroize::Zeroizing;
+use std::sync::Arc;
+use zeroize::Zeroize;
 
-/// A text that is never shown, and wiped when it is dropped.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Password(Zeroizing<String>);
+/// A text that is never shown. However often it is cloned it is there once, and it is wiped with its last clone.
+#[derive(Clone)]
+pub struct Password(Arc<Hidden>);
 
 impl Password {
     /// Hides it.
-    pub fn new(text: String) -> Password {
-        Password(Zeroizing::new(text))
+    pub fn new(mut text: String) -> Password {
+        let hidden = Hidden::new(text.as_bytes());
+        text.zeroize();
+        Password(Arc::new(hidden))
     }
 
     /// The text, for the one that needs it.
     pub fn reveal(&self) -> &str {
-        &self.0
+        std::str::from_utf8(self.0.bytes()).expect("it was made of text")
     }
 }
+
+impl PartialEq for Password {
+    fn eq(&self, other: &Password) -> bool {
+        self.0.bytes() == other.0.bytes()
+    }
+}
+
+impl Eq for Password {}
 
 impl fmt::Debug for Password {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("(secret)")
     }
 }
+
+/// The text itself, a file with it, a descriptor that says it.
+const CLIENT_PASSWORD: [Key; 3] = [Key::ClientPassword, Key::ClientPasswordFile, Key::ClientPasswordFd];
+const SERVER_PASSWORD: [Key; 3] = [Key::ServerPassword, Key::ServerPasswordFile, Key::ServerPasswordFd];
+/// The same of the job's secret.
+pub(super) const JOB_SECRET: [Key; 3] = [Key::JobSecret, Key::JobSecretFile, Key::JobSecretFd];
 
 /// What is set about TLS, where it is on.
 #[derive(Clone, Debug)]
@@ -77,12 +95,19 @@ pub enum PasswordSource {
     Given(Password),
     /// A file.
     File(PathBuf),
+    /// A descriptor that the process has inherited.
+    Descriptor(i32),
 }
 
 impl Lock {
-    /// An error about the password's file; the words follow its name.
-    pub fn error(&self, path: &Path, why: &str) -> Error {
-        Error::config(format!("{} is {}, which {why}", self.setting, show(&path.to_string_lossy())))
+    /// An error about the file or the descriptor; the words follow its name.
+    pub fn error(&self, why: &str) -> Error {
+        let named = match &self.source {
+            PasswordSource::File(path) => path.to_string_lossy(),
+            PasswordSource::Descriptor(number) => number.to_string().into(),
+            PasswordSource::None | PasswordSource::Given(_) => "a text".into(),
+        };
+        Error::config(format!("{} is {}, which {why}", self.setting, show(&named)))
     }
 }
 
@@ -119,23 +144,29 @@ impl Reader<'_> {
         Ok(Some(TlsSettings {
             config_file,
             origin,
-            client_lock: self.lock(Key::ClientPassword, Key::ClientPasswordFile)?,
-            server_lock: self.lock(Key::ServerPassword, Key::ServerPasswordFile)?,
+            client_lock: self.lock(CLIENT_PASSWORD)?,
+            server_lock: self.lock(SERVER_PASSWORD)?,
             names,
         }))
     }
 
-    pub(super) fn lock(&self, given: Key, file: Key) -> Outcome<Lock> {
-        let (source, key) = match (self.text(given)?, self.text(file)?) {
-            (Some(_), Some(_)) => {
-                let (given, file) = (self.name(given), self.name(file));
-                return Err(Error::config(format!("{given} and {file} are both set: expected one of them")));
+    /// Which of three settings says it; two would be a contradiction.
+    pub(super) fn lock(&self, [given, file, descriptor]: [Key; 3]) -> Outcome<Lock> {
+        let text = self.text(given)?.map(|text| (given, PasswordSource::Given(Password::new(text))));
+        let path = self.text(file)?.map(|path| (file, PasswordSource::File(PathBuf::from(path))));
+        let number = self.whole(descriptor)?.map(|number| {
+            let number = i32::try_from(number).expect("the table's maximum is that of an i32");
+            (descriptor, PasswordSource::Descriptor(number))
+        });
+        let mut set = [text, path, number].into_iter().flatten();
+        let (key, source) = set.next().unwrap_or((given, PasswordSource::None));
+        match set.next() {
+            None => Ok(Lock { source, setting: self.name(key) }),
+            Some((other, _)) => {
+                let (one, other) = (self.name(key), self.name(other));
+                Err(Error::config(format!("{one} and {other} are both set: expected one of them")))
             }
-            (Some(password), None) => (PasswordSource::Given(Password::new(password)), given),
-            (None, Some(path)) => (PasswordSource::File(PathBuf::from(path)), file),
-            (None, None) => (PasswordSource::None, given),
-        };
-        Ok(Lock { source, setting: self.name(key) })
+        }
     }
 }
 

@@ -316,7 +316,8 @@ fn without_recovery_and_while_forming_it_changes_nothing() {
 fn the_log_says_who_gave_places_up() {
     let mut bench = formed();
     gives_up(&mut bench, &[1, 2], "there");
-    let line = "a launcher at 10.0.0.100:5000 says that it starts nobody in place of these processes on \"there\": 1001, 1002";
+    let line =
+        "a launcher at 10.0.0.100:5000 says that it starts nobody in place of these processes on \"there\": 1001, 1002";
     assert_eq!(bench.lines, [line]);
 }
 

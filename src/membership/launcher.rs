@@ -54,7 +54,8 @@ impl Scheduler {
     pub(super) fn child_ended(&mut self, now: Time, conn: ConnId, word: &ChildEnded) {
         let cluster = &mut self.conductor.cluster;
         let from = cluster.connections.address(conn);
-        let line = format!("a launcher at {from} says of process {} on {:?}: it {word}", word.process.pid, word.host.name);
+        let line =
+            format!("a launcher at {from} says of process {} on {:?}: it {word}", word.process.pid, word.host.name);
         cluster.out.quiet_nuisance(ENDED, &from, &line);
         cluster.drop_connection(conn); // it was made for this
         let is_it = |node: &Node| ran_on(&word.host, &node.register) && node.register.process == word.process;
@@ -82,7 +83,8 @@ impl Scheduler {
         let from = cluster.connections.address(conn);
         let pids: Vec<String> = word.processes.iter().map(|process| process.pid.to_string()).collect();
         let (host, pids) = (&word.host.name, pids.join(", "));
-        let line = format!("a launcher at {from} says that it starts nobody in place of these processes on {host:?}: {pids}");
+        let line =
+            format!("a launcher at {from} says that it starts nobody in place of these processes on {host:?}: {pids}");
         cluster.out.nuisance(ABANDONED, &from, &line);
         cluster.drop_connection(conn); // it was made for this
         if cluster.job.is_forming() {

@@ -18,6 +18,7 @@
 //! | [`fork`] | the table of descriptors that a forked child must close |
 //! | `standard` | what keeps them off the numbers 0 to 2 |
 //! | [`file`] | a small file, read as a whole |
+//! | [`inherited`] | a descriptor that the process was started with, read once |
 //! | [`foreign`] | writing to the program's own descriptors |
 //! | [`host`] | host name, boot, process identity, randomness |
 //!
@@ -34,6 +35,7 @@ pub mod foreign;
 pub mod fork;
 mod holders;
 pub mod host;
+pub mod inherited;
 pub mod interface;
 pub mod limit;
 pub mod listener;

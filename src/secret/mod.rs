@@ -23,6 +23,7 @@ use crate::error::Result;
 use crate::net::{host, interface, Side, TcpTransport, Transport, Wrap};
 use crate::tls::{self, Remarks};
 use crate::types::{Epoch, Incarnation, JobInstance, Secret, Token};
+use crate::wiping::wiping;
 use link::ProvedTransport;
 use ring::hmac;
 use session::Session;
@@ -100,7 +101,7 @@ pub fn open(settings: &Settings) -> Result<Guard> {
     };
     let tls = tls::open(settings.tls.as_ref(), scheduler)?;
     let secret = match read(&settings.job_secret)? {
-        None => left_by_a_run(settings).map(|text| Arc::new(JobSecret::new(text.as_bytes()))),
+        None => wiping(|| left_by_a_run(settings).map(|text| Arc::new(JobSecret::new(text.as_bytes())))),
         given => given,
     };
     let [wrap, to_scheduler] = [&tls.wrap, &tls.to_scheduler]
@@ -112,7 +113,7 @@ pub fn open(settings: &Settings) -> Result<Guard> {
 /// The secret that the settings name, if any.
 fn read(lock: &Lock) -> Result<Option<Arc<JobSecret>>> {
     let password = tls::password(lock)?;
-    Ok(password.map(|password| Arc::new(JobSecret::new(password.reveal().as_bytes()))))
+    Ok(password.map(|password| wiping(|| Arc::new(JobSecret::new(password.reveal().as_bytes())))))
 }
 
 /// The secret of the run to which a process belongs that was started beside it.

@@ -4,12 +4,14 @@
 
 use super::ciphers;
 use super::names;
+use super::password::password;
 use super::pkcs12::{self, Opened, Wrong};
 use super::sentence::sentence;
 use super::trust::Trust;
 use crate::config::{Lock, NameChecks, NamedFile, Password, PasswordSource, TlsFile, TlsSettings};
 use crate::error::{Error, Result};
 use crate::net::file;
+use crate::wiping::wiping;
 use rustls::client::Resumption;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::{self, PemObject};
@@ -19,12 +21,9 @@ use rustls::{CertificateError, ClientConfig, RootCertStore, ServerConfig};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use zeroize::Zeroizing;
 
 /// The largest file that is read: a revocation list with a hundred thousand entries fits.
 const FILE_MAX_BYTES: u64 = 16 << 20;
-/// The longest file with a password.
-const PASSWORD_MAX_BYTES: u64 = 1025;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What each end of a connection uses.
@@ -44,10 +43,10 @@ struct Identity {
 /// What is wrong, in words that follow a file's name.
 type Said<T> = std::result::Result<T, String>;
 
-/// Reads all that the settings name.
+/// Reads all that the settings name. Of passwords and keys nothing is left but what rustls keeps.
 pub fn read(settings: &TlsSettings) -> Result<Credentials> {
     let file = configuration(settings)?;
-    Reader { settings, file: &file }.credentials()
+    wiping(|| Reader { settings, file: &file }.credentials())
 }
 
 /// The same with these cipher suites, whatever the configuration says of them.
@@ -60,6 +59,10 @@ pub fn read_with(settings: &TlsSettings, cipher_suites: Vec<rustls::SupportedCip
 
 /// The same for one that only connects, and has no server's certificate.
 pub fn client(settings: &TlsSettings) -> Result<Arc<ClientConfig>> {
+    wiping(|| client_alone(settings))
+}
+
+fn client_alone(settings: &TlsSettings) -> Result<Arc<ClientConfig>> {
     let file = configuration(settings)?;
     let reader = Reader { settings, file: &file };
     let mut warnings = Vec::new();
@@ -214,7 +217,7 @@ impl Reader<'_> {
     }
 
     fn identity(&self, file: &NamedFile, lock: &Lock) -> Result<Identity> {
-        let bytes = Zeroizing::new(self.read(file)?);
+        let bytes = self.read(file)?;
         let password = password(lock)?;
         identity(&bytes, password.as_ref(), &lock.setting).map_err(|why| self.error(file, &why))
     }
@@ -264,19 +267,6 @@ fn without_resumption(mut config: ServerConfig) -> ServerConfig {
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     config
-}
-
-/// The password that opens a file, or the secret that is set like one, if there is any.
-pub fn password(lock: &Lock) -> Result<Option<Password>> {
-    let path = match &lock.source {
-        PasswordSource::None => return Ok(None),
-        PasswordSource::Given(password) => return Ok(Some(password.clone())),
-        PasswordSource::File(path) => path,
-    };
-    let read = file::read_private(path, PASSWORD_MAX_BYTES).map(Zeroizing::new);
-    let bytes = read.map_err(|why| lock.error(path, &why))?;
-    let text = std::str::from_utf8(&bytes).map_err(|_| lock.error(path, "is not text in UTF-8"))?;
-    Ok(Some(Password::new(text.strip_suffix('\n').unwrap_or(text).to_owned())))
 }
 
 /// Why a certificate and its key can't be used.

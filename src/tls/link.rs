@@ -16,7 +16,7 @@ use std::os::fd::RawFd;
 use std::time::Duration;
 
 /// How much of what was taken is held inside before `write` says `WouldBlock`.
-const HELD_MAX: usize = 256 << 10;
+const HELD_MAX: usize = 64 << 10;
 
 /// TLS around another transport.
 pub struct TlsTransport<T> {

@@ -5,6 +5,7 @@
 //! | [`link`] | a transport that is encrypted |
 //! | [`blocking`] | the same for the command, which asks and waits |
 //! | `credentials` | the files that the configuration names: certificates, keys, the revocation list |
+//! | `password` | passwords, from a setting, a file or a descriptor |
 //! | `renewal` | reads those again once they have changed |
 //! | [`pkcs12`] | what is in a PKCS#12 file, or in an encrypted key |
 //! | [`names`] | names in certificates: node ids, and hosts |
@@ -25,6 +26,7 @@ mod credentials;
 pub(crate) mod fuzz;
 pub mod link;
 pub mod names;
+mod password;
 pub mod pkcs12;
 mod renewal;
 mod sentence;
@@ -36,8 +38,9 @@ mod trust;
 use crate::config::TlsSettings;
 use crate::error::Result;
 use crate::net::{unwrapped, Side, TcpTransport, Transport, Wrap};
-pub use credentials::{encrypted_key, is_pem, password};
+pub use credentials::{encrypted_key, is_pem};
 use link::TlsTransport;
+pub use password::password;
 pub use renewal::Remarks;
 use renewal::Renewal;
 use rustls::pki_types::ServerName;

@@ -26,8 +26,9 @@ pub const RULES: &[Rule] = &[
 /// Each room, and the rooms that it may name besides itself.
 const LAYERS: &[(&str, &[&str])] = &[
     ("types", &[]),
+    ("wiping", &[]),
     ("error", &["types"]),
-    ("config", &["error", "types"]),
+    ("config", &["wiping", "error", "types"]),
     ("wire", &["config", "error", "types"]),
     ("strangers", &["types"]),
     ("membership", &["strangers", "wire", "config", "error", "types"]),
@@ -35,8 +36,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("schedules", &["wire", "config", "error", "types"]),
     ("journal", &["wire", "config", "error", "types"]),
     ("net", &["wire", "config", "error", "types"]),
-    ("tls", &["net", "config", "error", "types"]),
-    ("secret", &["tls", "net", "wire", "config", "error", "types"]),
+    ("tls", &["net", "config", "wiping", "error", "types"]),
+    ("secret", &["tls", "net", "wire", "config", "wiping", "error", "types"]),
     (
         "runtime",
         &[
@@ -134,13 +135,13 @@ const WRITES: &[&str] = &[
 
 /// Where `unsafe` may stand.
 const UNSAFE_ROOMS: &[&str] =
-    &["src/ffi/", "src/schedules/kernels", "src/runtime/memory/buffer", "src/net/", "src/bin/"];
+    &["src/ffi/", "src/schedules/kernels", "src/runtime/memory/buffer", "src/wiping/", "src/net/", "src/bin/"];
 
 const FILE_LINES_MAX: usize = 500;
 const TEST_FILE_LINES_MAX: usize = 600;
 const FUNCTION_LINES_MAX: usize = 80;
 
-/// The statics that there are, each with its reason. There are two process-wide tables and no others.
+/// The statics that there are, each with its reason. There are three process-wide tables and no others.
 pub const STATICS: &[(&str, &str, &str)] = &[
     ("src/runtime/base/log.rs", "SINK", "process-wide: where log lines go"),
     ("src/runtime/base/log.rs", "HANDLERS", "part of that sink: registered once"),
@@ -151,6 +152,9 @@ pub const STATICS: &[(&str, &str, &str)] = &[
     ("src/net/fork.rs", "GENERATION", "part of that table: how often this process was forked"),
     ("src/net/fork.rs", "HANDLERS", "part of that table: registered once"),
     ("src/net/fork.rs", "HELD", "part of that table: its lock, while this thread forks"),
+    ("src/wiping/allocator.rs", "ALLOCATOR", "process-wide: the allocator, which has no state"),
+    ("src/wiping/allocator.rs", "SCOPES", "per thread: whether it handles secrets"),
+    ("src/tls/password.rs", "TAKEN", "process-wide: the passwords that came by a descriptor, which can be read once"),
     ("src/bin/muster/status/ask.rs", "ASKER", "process-wide: what the command shows a scheduler under TLS"),
     ("src/config/table.rs", "TABLE", "constant: every setting"),
     ("src/config/launchers.rs", "LAUNCHERS", "constant: the launchers that are known"),

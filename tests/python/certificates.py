@@ -13,13 +13,16 @@ PASSWORD = "hunter2"
 class Certificates:
     """A folder with `ca.pem`, `server.*`, `client.*` and `tls.json`.
 
-    ca      the name of the CA
-    kind    what the configuration names: "pem", "p12" (as OpenSSL 3 writes it), "old" (as OpenSSL 1.1 did)
+    ca        the name of the CA
+    kind      what the configuration names: "pem", "sealed" (PEM with an encrypted key), "p12" (as OpenSSL 3 writes it), "old" (as
+              OpenSSL 1.1 did)
+    password  what opens them, but for "pem"
     """
 
-    def __init__(self, folder, ca="a CA", kind="pem"):
+    def __init__(self, folder, ca="a CA", kind="pem", password=PASSWORD):
         self.folder = folder
         self.kind = kind
+        self.password = password
         folder.mkdir(exist_ok=True)
         self.openssl("req", "-x509", *self.key("ca"), "-out", "ca.pem", "-days", "30", "-subj", f"/CN={ca}",
                      "-addext", "keyUsage=critical,keyCertSign,cRLSign")
@@ -46,7 +49,11 @@ class Certificates:
                      "-days", "200", "-out", f"{name}.crt", *extensions)
         both = (self.folder / f"{name}.crt").read_text() + (self.folder / f"{name}.key").read_text()
         (self.folder / f"{name}.pem").write_text(both)
-        export = ["pkcs12", "-export", "-inkey", f"{name}.key", "-in", f"{name}.crt", "-passout", f"pass:{PASSWORD}"]
+        word = f"pass:{self.password}"
+        self.openssl("pkcs8", "-topk8", "-in", f"{name}.key", "-passout", word, "-out", f"{name}.locked")
+        both = (self.folder / f"{name}.crt").read_text() + (self.folder / f"{name}.locked").read_text()
+        (self.folder / f"{name}.sealed").write_text(both)
+        export = ["pkcs12", "-export", "-inkey", f"{name}.key", "-in", f"{name}.crt", "-passout", word]
         self.openssl(*export, "-out", f"{name}.p12")
         self.openssl(*export, "-legacy", "-out", f"{name}.old")
 
@@ -72,5 +79,9 @@ class Certificates:
 
     def env(self):
         """The settings of a process that has these files."""
-        words = {} if self.kind == "pem" else {"MUSTER_SERVER_PASSWORD": PASSWORD, "MUSTER_CLIENT_PASSWORD": PASSWORD}
-        return {"MUSTER_ENABLE_SSL": 1, "MUSTER_CONFIG_FILE_PATH": self.folder / "tls.json", **words}
+        words = ("MUSTER_SERVER_PASSWORD", "MUSTER_CLIENT_PASSWORD")
+        return {**self.bare_env(), **({} if self.kind == "pem" else dict.fromkeys(words, self.password))}
+
+    def bare_env(self):
+        """The same without the password."""
+        return {"MUSTER_ENABLE_SSL": 1, "MUSTER_CONFIG_FILE_PATH": self.folder / "tls.json"}

@@ -38,7 +38,12 @@ fn of_environment(environment: impl IntoIterator<Item = (OsString, OsString)>) -
         setting.is_some_and(|setting| {
             matches!(
                 setting.key,
-                Key::ClientPassword | Key::ServerPassword | Key::ClientPasswordFile | Key::ServerPasswordFile
+                Key::ClientPassword
+                    | Key::ServerPassword
+                    | Key::ClientPasswordFile
+                    | Key::ServerPasswordFile
+                    | Key::ClientPasswordFd
+                    | Key::ServerPasswordFd
             )
         })
     };

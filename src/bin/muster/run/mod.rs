@@ -102,6 +102,7 @@ impl Refusal {
 fn launch(options: &RunOptions, voice: &Voice) -> Result<i32, Refusal> {
     let failed = |words: String| Refusal::new(code::FAILED, words);
     recovery::check(options).map_err(|words| Refusal::new(code::USAGE, words))?;
+    secret::check().map_err(|words| Refusal::new(code::USAGE, words))?;
     let search = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
     let program = program::find(&options.task, &search).map_err(|words| Refusal::new(code::NOT_FOUND, words))?;
     let listener = master::listener(options, hccl::of_environment(Key::SchedBind), voice).map_err(failed)?;

@@ -6,6 +6,7 @@
 
 use super::parse::RunOptions;
 use crate::voice::Voice;
+use muster::config::Key;
 use muster::net::host;
 use muster::secret::kept;
 use std::ffi::OsString;
@@ -16,6 +17,22 @@ use std::path::{Path, PathBuf};
 
 const VARIABLE: &str = "MUSTER_JOB_SECRET";
 const VARIABLE_OF_FILE: &str = "MUSTER_JOB_SECRET_FILE";
+/// What one process alone can read.
+const DESCRIPTORS: [Key; 3] = [Key::JobSecretFd, Key::ClientPasswordFd, Key::ServerPasswordFd];
+
+/// An error where something is to come by a descriptor: all that is started here would share it, and the first would read it.
+pub fn check() -> Result<(), String> {
+    for setting in DESCRIPTORS.map(Key::setting) {
+        let variable = setting.variable();
+        if let Some(value) = std::env::var_os(&variable).filter(|value| !value.is_empty()) {
+            let file = variable.replace("_FD", "_FILE");
+            return Err(format!(
+                "{variable} is {value:?}, which one process alone can read: expected {file} under muster run"
+            ));
+        }
+    }
+    Ok(())
+}
 
 /// The file of a run that lives. It is removed with this.
 pub struct RunSecret {

@@ -1,0 +1,94 @@
+//! Passwords, and the job's secret, which is set like one: from a setting, a file or a descriptor.
+//!
+//! Invariant: what came by a descriptor is kept, for it can be read once, and whoever reads the files again, or opens another cluster
+//! in this process, needs it. A number is never read twice: by then it may be somebody else's.
+
+use crate::config::{Lock, Password, PasswordSource};
+use crate::error::Result;
+use crate::net::{file, inherited::Inherited};
+use crate::wiping::wiping;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// The longest, with a newline.
+const MAX_BYTES: usize = 1025;
+/// How long the writer of a descriptor may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What descriptors have said, or why they have not.
+static TAKEN: Mutex<BTreeMap<i32, Said>> = Mutex::new(BTreeMap::new());
+
+/// The text, or what is wrong, in words that follow the name of where it comes from.
+type Said = std::result::Result<Password, String>;
+
+/// The password that opens a file, or the secret that is set like one, if there is any.
+pub fn password(lock: &Lock) -> Result<Option<Password>> {
+    let said = match &lock.source {
+        PasswordSource::None => return Ok(None),
+        PasswordSource::Given(password) => Ok(password.clone()),
+        PasswordSource::File(path) => wiping(|| of_file(path)),
+        PasswordSource::Descriptor(number) => of_descriptor(*number),
+    };
+    said.map(Some).map_err(|why| lock.error(&why))
+}
+
+fn of_file(path: &Path) -> Said {
+    text(file::read_private(path, MAX_BYTES as u64)?)
+}
+
+fn of_descriptor(number: i32) -> Said {
+    let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(said) = taken.get(&number) {
+        return said.clone();
+    }
+    let descriptor = Inherited::take(number)?; // nothing is read yet: this can be tried again
+    let said = wiping(|| descriptor.read(MAX_BYTES, PATIENCE).and_then(text));
+    taken.insert(number, said.clone());
+    said
+}
+
+/// One newline at the end is not part of it.
+fn text(mut bytes: Vec<u8>) -> Said {
+    if bytes.last() == Some(&b'\n') {
+        bytes.pop();
+    }
+    String::from_utf8(bytes).map(Password::new).map_err(|_| "is not text in UTF-8".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Status;
+    use std::io::{self, Write};
+    use std::os::fd::IntoRawFd;
+
+    /// A descriptor with this in it, as one inherits it.
+    fn saying(text: &[u8]) -> Lock {
+        let (reader, mut writer) = io::pipe().unwrap();
+        writer.write_all(text).unwrap();
+        socket2::SockRef::from(&reader).set_cloexec(false).unwrap();
+        Lock { source: PasswordSource::Descriptor(reader.into_raw_fd()), setting: "client_password_fd".to_owned() }
+    }
+
+    #[test]
+    fn a_descriptor_is_read_once_and_its_word_is_kept() {
+        let lock = saying(b"hunter2\n");
+        let first = password(&lock).unwrap().unwrap();
+        assert_eq!(first.reveal(), "hunter2");
+        let again = password(&lock).unwrap().unwrap();
+        assert_eq!(first.reveal().as_ptr(), again.reveal().as_ptr(), "it is there once");
+    }
+
+    #[test]
+    fn what_was_wrong_with_it_stays_wrong() {
+        let lock = saying(b"\xff");
+        for _ in 0..2 {
+            let error = password(&lock).unwrap_err();
+            assert_eq!(error.status(), Status::Config);
+            let PasswordSource::Descriptor(number) = lock.source else { unreachable!() };
+            assert_eq!(error.message(), format!("client_password_fd is \"{number}\", which is not text in UTF-8"));
+        }
+    }
+}

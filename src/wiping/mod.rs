@@ -1,0 +1,45 @@
+//! What must not stay in memory: passwords, and the bytes of private keys.
+//!
+//! | file | what it owns |
+//! | --- | --- |
+//! | `allocator` | memory that is freed within [`wiping`] is overwritten first |
+//! | [`hidden`] | the one place of what is needed later |
+//!
+//! Invariants: when [`wiping`] returns, what was allocated and freed within it is overwritten, and so is the stack that it used. That
+//! holds for the code of others, too: decoders copy as they like, and a growing `Vec` leaves its former place behind.
+//!
+//! Deliberately absent: what is secret, and the memory of other threads. Tested in `wiping_test.rs`, and in a process that lives in
+//! `tests/python/test_wiping.py`.
+
+mod allocator;
+pub mod hidden;
+
+use zeroize::Zeroize;
+
+/// How much of the stack is overwritten: reading and decrypting a file needs less than half (measured), and every thread that comes here has more.
+const STACK_BYTES: usize = 64 << 10;
+
+/// Runs what handles secrets, and leaves none behind but in what it returns.
+pub fn wiping<T>(inside: impl FnOnce() -> T) -> T {
+    let result = within(inside);
+    overwrite_stack();
+    result
+}
+
+/// Its frame lies where [`overwrite_stack`] has its own.
+#[inline(never)]
+fn within<T>(inside: impl FnOnce() -> T) -> T {
+    let _scope = allocator::Scope::begin();
+    inside()
+}
+
+#[inline(never)]
+fn overwrite_stack() {
+    let mut stack = [0_u8; STACK_BYTES];
+    stack.zeroize();
+    std::hint::black_box(&mut stack);
+}
+
+#[cfg(test)]
+#[path = "wiping_test.rs"]
+mod tests;
