@@ -62,19 +62,22 @@ mod tests {
     use super::*;
     use crate::error::Status;
     use std::io::{self, Write};
-    use std::os::fd::IntoRawFd;
+    use std::os::fd::AsRawFd;
 
-    /// A descriptor with this in it, as one inherits it.
-    fn saying(text: &[u8]) -> Lock {
+    /// A descriptor with this in it, as one inherits it, with this number or one a little higher: what a number has said is kept, so
+    /// each test has its own.
+    fn saying(text: &[u8], at_least: i32) -> Lock {
         let (reader, mut writer) = io::pipe().unwrap();
         writer.write_all(text).unwrap();
-        socket2::SockRef::from(&reader).set_cloexec(false).unwrap();
-        Lock { source: PasswordSource::Descriptor(reader.into_raw_fd()), setting: "client_password_fd".to_owned() }
+        // SAFETY: takes numbers only.
+        let number = unsafe { libc::fcntl(reader.as_raw_fd(), libc::F_DUPFD, at_least) };
+        assert!(number >= at_least, "{}", io::Error::last_os_error());
+        Lock { source: PasswordSource::Descriptor(number), setting: "client_password_fd".to_owned() }
     }
 
     #[test]
     fn a_descriptor_is_read_once_and_its_word_is_kept() {
-        let lock = saying(b"hunter2\n");
+        let lock = saying(b"hunter2\n", 700);
         let first = password(&lock).unwrap().unwrap();
         assert_eq!(first.reveal(), "hunter2");
         let again = password(&lock).unwrap().unwrap();
@@ -83,7 +86,7 @@ mod tests {
 
     #[test]
     fn what_was_wrong_with_it_stays_wrong() {
-        let lock = saying(b"\xff");
+        let lock = saying(b"\xff", 800);
         for _ in 0..2 {
             let error = password(&lock).unwrap_err();
             assert_eq!(error.status(), Status::Config);
