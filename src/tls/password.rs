@@ -62,35 +62,28 @@ mod tests {
     use super::*;
     use crate::error::Status;
     use std::io::{self, Write};
-    use std::os::fd::AsRawFd;
+    use std::os::fd::IntoRawFd;
 
-    /// A descriptor with this in it, as one inherits it, with this number or one a little higher: what a number has said is kept, so
-    /// each test has its own.
-    fn saying(text: &[u8], at_least: i32) -> Lock {
+    /// A descriptor with this in it, as one inherits it.
+    fn saying(text: &[u8]) -> Lock {
         let (reader, mut writer) = io::pipe().unwrap();
         writer.write_all(text).unwrap();
-        // SAFETY: takes numbers only.
-        let number = unsafe { libc::fcntl(reader.as_raw_fd(), libc::F_DUPFD, at_least) };
-        assert!(number >= at_least, "{}", io::Error::last_os_error());
-        Lock { source: PasswordSource::Descriptor(number), setting: "client_password_fd".to_owned() }
+        socket2::SockRef::from(&reader).set_cloexec(false).unwrap();
+        Lock { source: PasswordSource::Descriptor(reader.into_raw_fd()), setting: "client_password_fd".to_owned() }
     }
 
+    /// In one test, for the number of one that has been read is soon another's.
     #[test]
-    fn a_descriptor_is_read_once_and_its_word_is_kept() {
-        let lock = saying(b"hunter2\n", 700);
-        let first = password(&lock).unwrap().unwrap();
+    fn a_descriptor_is_read_once_and_what_was_right_or_wrong_stays_so() {
+        let (right, wrong) = (saying(b"hunter2\n"), saying(b"\xff"));
+        let first = password(&right).unwrap().unwrap();
         assert_eq!(first.reveal(), "hunter2");
-        let again = password(&lock).unwrap().unwrap();
+        let again = password(&right).unwrap().unwrap();
         assert_eq!(first.reveal().as_ptr(), again.reveal().as_ptr(), "it is there once");
-    }
-
-    #[test]
-    fn what_was_wrong_with_it_stays_wrong() {
-        let lock = saying(b"\xff", 800);
         for _ in 0..2 {
-            let error = password(&lock).unwrap_err();
+            let error = password(&wrong).unwrap_err();
             assert_eq!(error.status(), Status::Config);
-            let PasswordSource::Descriptor(number) = lock.source else { unreachable!() };
+            let PasswordSource::Descriptor(number) = wrong.source else { unreachable!() };
             assert_eq!(error.message(), format!("client_password_fd is \"{number}\", which is not text in UTF-8"));
         }
     }
