@@ -2,25 +2,35 @@
 //! Tested in `mesh_names_test.rs`.
 
 use super::complaints::MISNAMED;
-use super::handshake::Stage;
+use super::handshake::{frame, Stage};
 use super::identities::Shown;
+use super::link::say_at_once;
 use super::mesh::Mesh;
 use super::peers::MeshEvent;
 use super::rosters::Judged;
+use crate::error::{Failure, Status};
 use crate::net::Token;
 use crate::runtime::base::link_key::LinkKey;
-use crate::wire::{LinkHello, LinkRejectReason, WireError};
+use crate::runtime::state::roster::Roster;
+use crate::wire::{LinkHello, LinkKind, LinkRejectReason, LinkRevoke, WireError};
 
 impl Mesh {
     /// Whether a link that is let in may be used. One that was dialled has shown its certificate by now; of others it was asked
-    /// before.
+    /// before. A peer that has shown another's is told, for it has the link by now.
     pub(super) fn check_dialled(&mut self, token: Token, key: LinkKey, features: u64) -> Result<(), WireError> {
         let dialled = self.connections.get_mut(token).filter(|shake| shake.stage == Stage::Dialled(key));
         if let Some((shake, index)) = dialled.zip(self.rosters.index_of(key)) {
             match self.identities.check(index, &self.rosters, &*shake.transport) {
                 Shown::Own => {}
                 Shown::Untold => return Err(WireError(format!("nobody has told who node {index} is"))),
-                Shown::Another(why) => return Err(WireError(why)),
+                Shown::Another(why) => {
+                    self.complaints.logger.warn(&format!("no link to rank {} of {}: {why}", key.rank, key.group));
+                    let roster = self.rosters.group(key.group).filter(|_| key.is_link());
+                    if let Some(failure) = roster.map(|roster| failure(roster, key, &why)) {
+                        say_at_once(&mut *shake.transport, &frame(LinkKind::Revoke, &LinkRevoke { failure }));
+                    }
+                    return Err(WireError(why));
+                }
             }
         }
         self.upgrade.check(key, features)
@@ -42,4 +52,10 @@ impl Mesh {
             }
         }
     }
+}
+
+/// Why a group is over of which a member shows the certificate of another node.
+fn failure(roster: &Roster, key: LinkKey, why: &str) -> Failure {
+    let (status, culprit, cause) = (Status::Link, roster.culprit(key.rank), why.to_owned());
+    Failure { status, culprit, cause, epoch: roster.formed.epoch, group: Some(key.group), sequence: 0 }
 }

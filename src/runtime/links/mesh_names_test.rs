@@ -64,6 +64,15 @@ fn each_shows_its_own_certificate_and_no_other_will_do() {
         "what answers there is no peer: node \"1\" shows a certificate with the node id \"7\": expected the name \
                  URI:muster:node:1";
     assert_eq!(low.failure(), wrong);
+    // That one has the link already, and is told on it.
+    let (transport, ahead) = high.link();
+    let mut link = Link::new(transport, &ahead);
+    let failure = until(|| match link.peek().unwrap() {
+        Some(Arrival::Revoke(failure)) => Some(failure),
+        Some(_) => panic!("something else comes"),
+        None => None,
+    });
+    assert!(wrong.ends_with(&failure.cause) && failure.group == Some(GroupId::WORLD), "{failure:?}");
 
     // The one that dials does.
     let another = of_ids("7", "0", Some(&lower));
