@@ -135,7 +135,7 @@ impl Connections {
     /// Whether it may be looked at at once. If somebody else has opened it, and has not said yet who that is, it joins the line.
     pub fn is_first(&mut self, token: Token) -> bool {
         let stage = self.handshakes.get(&token).map(|shake| &shake.stage);
-        let is_strangers = matches!(stage, Some(Stage::Accepted | Stage::AcceptedOnSpare(_)));
+        let is_strangers = matches!(stage, Some(Stage::Accepted)); // of those on the spare descriptor there is one at a time
         if is_strangers {
             self.line.join(token);
         }
