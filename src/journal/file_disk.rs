@@ -38,7 +38,7 @@ pub type Keep = fn(&mut dyn FnMut() -> io::Result<File>) -> io::Result<Kept>;
 pub struct FileDisk {
     path: PathBuf,
     keep: Keep,
-    /// Whose files are taken for this process's own.
+    /// The user whose files are taken for this process's own.
     users: Users,
 }
 

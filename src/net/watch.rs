@@ -83,7 +83,7 @@ impl Watch {
             if is_ready || left.is_zero() {
                 return;
             }
-            std::thread::sleep(left.min(NAP));
+            std::thread::sleep(left.min(NAP)); // the kernel does not tell of an event: it would be a busy loop
         }
     }
 

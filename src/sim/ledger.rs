@@ -30,7 +30,7 @@ pub(super) enum Asked {
         by: usize,
         version: u64,
     },
-    /// Whose key, and the newest version that had been acknowledged then.
+    /// The node that has the key, and the newest version that had been acknowledged then.
     Read {
         of: usize,
         at_least: u64,

@@ -28,7 +28,7 @@ impl<I: Copy + Eq + Hash> Line<I> {
         }
     }
 
-    /// Whose turn it is. It waits no more.
+    /// The one that has its turn now. It waits no more.
     pub fn take(&mut self) -> Option<I> {
         let first = self.order.pop_front()?;
         self.waits.remove(&first);

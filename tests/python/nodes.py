@@ -9,9 +9,10 @@ import contextlib
 import json
 import os
 import pathlib
+import signal
 import textwrap
 
-from cluster import Process
+from cluster import Cluster, Process
 
 PROGRAM = pathlib.Path(__file__).resolve().parent / "programs" / "node.py"
 JOIN_AND_LEAVE = "c = join(); c.leave()"
@@ -52,6 +53,30 @@ def alone_fails_at_once(env, status, *parts, lines=JOIN_AND_LEAVE):
     """A process with these settings fails before it has tried to reach anybody."""
     with Process(node(lines), env) as process:
         return failed_at_once(process, status, *parts)
+
+
+COMES_BACK = """
+    c = join()
+    if c.restarts == 0:
+        c.world.barrier()
+        if c.rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        say(broken=fails(c.world.barrier))
+        c.recover(60_000)
+    say(sum=c.world.allreduce([c.rank]), epoch=c.epoch)
+    c.leave()
+"""
+
+
+def one_of_two_dies_and_comes_back(recovery, env, timeout):
+    """With recovery in this directory, and these settings: both work on in the second epoch, and all end well."""
+    with Cluster(node(COMES_BACK), workers=2, env={**env, "MS_ENABLE_RECOVERY": 1, "MS_RECOVERY_PATH": recovery}) as cluster:
+        assert cluster.workers[1].wait(timeout) == -signal.SIGKILL
+        cluster.start_worker({"MS_NODE_ID": 1})
+        for process in (cluster.workers[0], cluster.workers[2], cluster.scheduler):
+            assert process.wait(timeout) == 0, process.describe()
+        for process in (cluster.workers[0], cluster.workers[2]):
+            assert said(process)["sum"] == [1] and said(process)["epoch"] == 2
 
 
 def process_of(pid):

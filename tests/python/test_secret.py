@@ -2,7 +2,6 @@
 
 import hashlib
 import re
-import signal
 import socket
 import subprocess
 import threading
@@ -11,7 +10,7 @@ import pytest
 
 from certificates import Certificates
 from cluster import EXAMPLES, MUSTER, Cluster, clean_environment
-from nodes import alone_fails_at_once, failed_at_once, node, said
+from nodes import alone_fails_at_once, failed_at_once, node, one_of_two_dies_and_comes_back, said
 
 LIMIT = 60
 SECRET = "correct horse battery staple"
@@ -163,24 +162,5 @@ def test_neither_the_secret_nor_a_token_crosses_the_wire_and_a_recording_is_of_n
         assert b"secret is another" in answer
 
 
-BACK = """
-    c = join()
-    if c.restarts == 0:
-        c.world.barrier()
-        if c.rank == 1:
-            os.kill(os.getpid(), signal.SIGKILL)
-        say(broken=fails(c.world.barrier))
-        c.recover(60_000)
-    say(sum=c.world.allreduce([c.rank]), epoch=c.epoch)
-    c.leave()
-"""
-
-
 def test_one_that_died_comes_back(tmp_path):
-    with Cluster(node(BACK), workers=2, env={**ENV, **recovery(tmp_path)}) as cluster:
-        assert cluster.workers[1].wait(timeout=LIMIT) == -signal.SIGKILL
-        cluster.start_worker({"MS_NODE_ID": 1})
-        for process in (cluster.workers[0], cluster.workers[2], cluster.scheduler):
-            assert process.wait(timeout=LIMIT) == 0, process.describe()
-        for process in (cluster.workers[0], cluster.workers[2]):
-            assert said(process)["sum"] == [1] and said(process)["epoch"] == 2
+    one_of_two_dies_and_comes_back(tmp_path / "recovery", ENV, LIMIT)

@@ -10,7 +10,7 @@ import pytest
 
 from certificates import PASSWORD, Certificates
 from cluster import EXAMPLES, MUSTER, Cluster, Process, clean_environment
-from nodes import alone_fails_at_once, node, said
+from nodes import alone_fails_at_once, node, one_of_two_dies_and_comes_back, said
 
 LIMIT = 60
 WORK = """
@@ -141,29 +141,8 @@ def test_a_death_is_noticed_as_soon_and_named(tmp_path):
             assert broken["after"] < LIMIT / 4, broken
 
 
-BACK = """
-    c = join()
-    if c.restarts == 0:
-        c.world.barrier()
-        if c.rank == 1:
-            os.kill(os.getpid(), signal.SIGKILL)
-        say(broken=fails(c.world.barrier))
-        c.recover(60_000)
-    say(sum=c.world.allreduce([c.rank]), epoch=c.epoch)
-    c.leave()
-"""
-
-
 def test_one_that_died_comes_back(tmp_path):
-    files = Certificates(tmp_path / "files")
-    env = {**files.env(), "MS_ENABLE_RECOVERY": 1, "MS_RECOVERY_PATH": tmp_path / "recovery"}
-    with Cluster(node(BACK), workers=2, env=env) as cluster:
-        assert cluster.workers[1].wait(timeout=LIMIT) == -signal.SIGKILL
-        cluster.start_worker({"MS_NODE_ID": 1})
-        for process in (cluster.workers[0], cluster.workers[2], cluster.scheduler):
-            assert process.wait(timeout=LIMIT) == 0, process.describe()
-        for process in (cluster.workers[0], cluster.workers[2]):
-            assert said(process)["sum"] == [1] and said(process)["epoch"] == 2
+    one_of_two_dies_and_comes_back(tmp_path / "recovery", Certificates(tmp_path / "files").env(), LIMIT)
 
 
 def test_renewed_files_serve_new_connections_without_a_restart(tmp_path):
