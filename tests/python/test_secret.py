@@ -4,13 +4,14 @@ import hashlib
 import re
 import socket
 import subprocess
-import threading
 
 import pytest
 
+import wire
 from certificates import Certificates
-from cluster import EXAMPLES, MUSTER, Cluster, clean_environment
-from nodes import alone_fails_at_once, failed_at_once, node, one_of_two_dies_and_comes_back, said
+from cluster import EXAMPLES, MUSTER, Cluster, clean_environment, reserved_port
+from nodes import alone_fails_at_once, failed_at_once, listening_ports, node, one_of_two_dies_and_comes_back, said
+from tap import Tap
 
 LIMIT = 60
 SECRET = "correct horse battery staple"
@@ -88,39 +89,6 @@ def test_the_launcher_hands_the_secret_on(tmp_path):
     assert logs.count("[[0.], [1.]]") == 2 and SECRET not in logs + run.stderr, logs
 
 
-class Tap:
-    """A port that passes everything on to the scheduler, and keeps it."""
-
-    def __init__(self, port):
-        self.to, self.heard, self.sent = port, b"", []
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self.listener.getsockname()[1]
-        threading.Thread(target=self.accept, daemon=True).start()
-
-    def accept(self):
-        while True:
-            try:
-                near, _ = self.listener.accept()
-            except OSError:
-                return
-            far = socket.create_connection(("127.0.0.1", self.to))
-            number = len(self.sent)
-            self.sent.append(b"")
-            threading.Thread(target=self.pass_on, args=(near, far, number), daemon=True).start()
-            threading.Thread(target=self.pass_on, args=(far, near, None), daemon=True).start()
-
-    def pass_on(self, one, other, number):
-        try:
-            while data := one.recv(65536):
-                self.heard += data
-                if number is not None:
-                    self.sent[number] += data
-                other.sendall(data)
-            other.shutdown(socket.SHUT_WR)
-        except OSError:
-            pass
-
-
 def recovery(tmp_path):
     return {"MS_ENABLE_RECOVERY": 1, "MS_RECOVERY_PATH": tmp_path / "recovery"}
 
@@ -136,23 +104,24 @@ TAPPED = """
 def test_neither_the_secret_nor_a_token_crosses_the_wire_and_a_recording_is_of_no_use(tmp_path):
     """All that goes between the nodes and the scheduler is looked at. A node keeps its token on its disk: the 32 bytes whose hash it
     registers with. Its second life shows it."""
-    with Cluster(node(TAPPED), workers=2, started=0, env={**ENV, **recovery(tmp_path)}) as cluster:
-        tap = Tap(cluster.port)
+    env = {**ENV, **recovery(tmp_path)}
+    with Cluster(node(TAPPED), workers=2, started=0, env=env) as cluster, Tap(cluster.port) as tap:
         place = {"MS_SCHED_PORT": tap.port}
         first = cluster.start_worker({**place, "MS_NODE_ID": 0})
         second = cluster.start_worker({**place, "MS_NODE_ID": 1})
         for worker in (first, second):
             worker.wait_for("epoch", LIMIT)
-        recording = tap.sent[0]
+        recording = bytes(tap.connections[0].sent)
         kept = b"".join(path.read_bytes() for path in (tmp_path / "recovery").rglob("*") if path.is_file())
         first.kill()
         again = cluster.start_worker({**place, "MS_NODE_ID": 0})
         cluster.scheduler.wait_for("comes back|has come back|is back|waits for", LIMIT)
         assert again.returncode is None and len(recording) > 200
-        assert SECRET.encode() not in tap.heard
+        heard = tap.all()
+        assert SECRET.encode() not in heard
         pieces = {kept[at:at + 32] for at in range(len(kept) - 31)}
-        tokens = [piece for piece in pieces if hashlib.sha256(piece).digest() in tap.heard]
-        assert len(tokens) >= 2 and not any(token in tap.heard for token in tokens)
+        tokens = [piece for piece in pieces if hashlib.sha256(piece).digest() in heard]
+        assert len(tokens) >= 2 and not any(token in heard for token in tokens)
         with socket.create_connection(("127.0.0.1", cluster.port)) as replay:
             replay.sendall(recording)
             replay.settimeout(LIMIT)
@@ -164,3 +133,93 @@ def test_neither_the_secret_nor_a_token_crosses_the_wire_and_a_recording_is_of_n
 
 def test_one_that_died_comes_back(tmp_path):
     one_of_two_dies_and_comes_back(tmp_path / "recovery", ENV, LIMIT)
+
+
+HELD = """
+    c = join()
+    say(sum=c.world.allreduce([1]))
+    hold("visited")
+    say(again=c.world.allreduce([1]))
+    hold("end")
+"""
+
+
+def mark_of_epoch(tap, secret=SECRET):
+    """What stands in the first epoch's secret's place: one that knows the job's secret makes it from what crosses the wire."""
+    formed = [wire.formed(payload) for payload in tap.frames("heard", wire.FORMED)]
+    assert formed and {(each["epoch"], each["secret"]) for each in formed} == {(1, bytes(32))}, formed
+    return wire.epoch_secret(secret, formed[0]["instance"], 1)
+
+
+def test_a_node_opens_no_link_to_one_that_does_not_prove_the_secret(tmp_path):
+    """All else about its hello is right. With the proof it is let in: so it is the proof that counts."""
+    with Cluster(node(HELD), workers=2, started=0, env={**ENV, "HOLD_FOLDER": tmp_path}) as cluster, Tap(cluster.port) as tap:
+        for _ in range(2):
+            cluster.start_worker({"MS_SCHED_PORT": tap.port})
+        for worker in cluster.workers:
+            worker.wait_for('"sum"', LIMIT)
+        lives = dict(wire.registered(payload) for payload in tap.frames("sent", wire.REGISTER))
+        mark = mark_of_epoch(tap)
+
+        def hello(dialler):
+            """For the channel of messages, on which no link has been opened yet."""
+            return wire.LINK_HELLO, wire.link_hello(1, 0, 1, dialler, 1 - dialler, lives[str(dialler)], mark[:16])
+
+        def is_refused(said_by_stranger):
+            with pytest.raises((EOFError, ConnectionError)):
+                assert said_by_stranger.receive(LIMIT) == (wire.LINK_REJECT, bytes([wire.LINK_STRANGER]))
+                said_by_stranger.receive(LIMIT)
+
+        for target, why in ((0, "it shows no job secret, and one is set here"),
+                            (1, "its job secret is another than the one that is set here")):
+            worker, (port,) = cluster.workers[target], listening_ports(cluster.workers[target].pid)
+            for _ in range(3):
+                with wire.connect(port) as stranger:
+                    if target == 0:
+                        stranger.send(*hello(1))
+                    else:
+                        stranger.prove("another", *hello(0))
+                    is_refused(stranger)
+            worker.wait_for(re.escape(why), LIMIT)
+            told = [line for line in worker.stderr.splitlines() if "stranger" in line]
+            assert len(told) == 1 and "127.0.0.1:" in told[0], told
+        (tmp_path / "visited").touch()
+        for worker in cluster.workers:
+            assert worker.wait_for('"again": (.*)}', LIMIT)[1] == "[2]"
+        port, = listening_ports(cluster.workers[0].pid)
+        with wire.connect(port) as own:
+            is_proved_by = own.prove(SECRET, *hello(1))
+            kind, payload = own.receive(LIMIT)
+            assert kind == wire.LINK_ACCEPT and payload[:16] == mark[16:]
+            proof, right = own.receive(LIMIT)
+            assert proof == wire.PROOF and is_proved_by(kind, payload, right)
+
+
+def test_the_epochs_secret_crosses_no_wire_and_a_recorded_link_is_of_no_use(tmp_path):
+    """Both planes are listened to. A link shows halves of what stands in the secret's place; they open no other link."""
+    with Cluster(node(HELD), workers=2, started=0, env={**ENV, "HOLD_FOLDER": tmp_path}) as cluster, Tap(cluster.port) as control:
+        with reserved_port() as port, Tap(port) as data:
+            env = {"MS_WORKER_IP": "127.0.0.1", "MUSTER_ADVERTISE": f"127.0.0.1:{data.port}", "MUSTER_PORT_RANGE": f"{port}-{port}"}
+            with reserved_port() as other, Tap(other) as more:
+                own = {"MUSTER_ADVERTISE": f"127.0.0.1:{more.port}", "MUSTER_PORT_RANGE": f"{other}-{other}"}
+                cluster.start_worker({"MS_SCHED_PORT": control.port, **env})
+                cluster.start_worker({"MS_SCHED_PORT": control.port, **env, **own})
+                for worker in cluster.workers:
+                    worker.wait_for('"sum"', LIMIT)
+                mark = mark_of_epoch(control)
+                for tap in (control, data, more):
+                    assert mark not in tap.all() and SECRET.encode() not in tap.all()
+                assert mark[:16] not in control.all() and mark[16:] not in control.all()
+                tapped = next(tap for tap in (data, more) if tap.connections)
+                link = next(passed for passed in tapped.connections if mark[:16] in passed.sent)
+                with socket.create_connection(("127.0.0.1", port if tapped is data else other)) as replay:
+                    replay.sendall(bytes(link.sent))
+                    replay.settimeout(LIMIT)
+                    with wire.Connection(replay) as connected:
+                        assert connected.receive(LIMIT)[0] == wire.PROOF_CHALLENGE
+                        with pytest.raises((EOFError, ConnectionError)):
+                            assert connected.receive(LIMIT)[0] == wire.LINK_REJECT
+                            connected.receive(LIMIT)
+                (tmp_path / "visited").touch()
+                for worker in cluster.workers:
+                    assert worker.wait_for('"again": (.*)}', LIMIT)[1] == "[2]"

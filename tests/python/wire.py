@@ -6,6 +6,8 @@
         assert wire.rejected(payload) == (wire.ERR_REJECTED, "...")
 """
 
+import hashlib
+import hmac
 import os
 import socket
 import struct
@@ -22,6 +24,7 @@ STATUS_QUERY, STATUS_PART = 30, 31
 STORE_BEGIN, STORE_PIECE, STORE_CANCEL, STORE_REPLY = 32, 33, 34, 35
 CHILD_ENDED, GIVEN_UP = 36, 37
 LINK_HELLO, LINK_ACCEPT, LINK_REJECT, DATA, MESSAGE = 64, 65, 66, 67, 70
+PROOF_ASK, PROOF_CHALLENGE, PROOF = 80, 81, 82
 WORKER, SERVER = 1, 2
 LINK_STRANGER = 2  # why a LinkReject
 ERR_REJECTED, ERR_FENCED = -7, -18
@@ -114,6 +117,29 @@ def register(
     )
 
 
+def registered(payload):
+    """Node id and incarnation of a Register."""
+    at = 12
+
+    def take(count):
+        nonlocal at
+        at += count
+        return payload[at - count:at]
+
+    def take_text():
+        return take(int.from_bytes(take(2), "little")).decode()
+
+    take_text()  # the version
+    if take(1) == b"\1":
+        take_text()  # the job id
+    take(1)  # the role
+    node_id = take_text()
+    take(1)
+    if take(1) == b"\1":
+        take(4)  # the rank
+    return node_id, take(16)
+
+
 def heartbeat(sequence, echoed=0):
     """The payload of a Heartbeat of a node that has used no group, and waits for no message."""
     return struct.pack("<QQIII", sequence, echoed, 0, 0, 0)
@@ -201,6 +227,19 @@ def read_frame(read):
     return kind, node, payload
 
 
+SECRET_LABEL = b"muster job secret, version 1: "
+
+
+def mac(secret, label, *parts):
+    """An HMAC under a job's secret."""
+    return hmac.new(secret.encode(), SECRET_LABEL + label + b"".join(parts), hashlib.sha256).digest()
+
+
+def epoch_secret(secret, instance, epoch):
+    """What stands in an epoch's secret's place where the job has a secret."""
+    return mac(secret, b"epoch", instance, struct.pack("<Q", epoch))
+
+
 class Connection:
     """A TCP connection that speaks in frames."""
 
@@ -209,6 +248,21 @@ class Connection:
 
     def send(self, kind, payload=b"", node=0):
         self.socket.sendall(frame(kind, payload, node))
+
+    def prove(self, secret, kind, payload=b"", timeout=5):
+        """The first message of one that knows this job secret. Returns what checks the proof behind the answer."""
+        nonce, first = os.urandom(32), frame(kind, payload)
+        self.send(PROOF_ASK, nonce)
+        answer, theirs = self.receive(timeout)
+        if answer != PROOF_CHALLENGE:
+            raise Malformed(f"a message of kind {answer} in place of a challenge")
+        own = mac(secret, b"the dialler's first message", nonce, theirs, first)
+        self.socket.sendall(first + frame(PROOF, own))
+
+        def is_proved_by(kind, payload, proof):
+            return proof == mac(secret, b"the accepter's first message", nonce, theirs, own, frame(kind, payload))
+
+        return is_proved_by
 
     def receive(self, timeout):
         """Kind and payload of the next frame. EOFError when the connection ends, TimeoutError when nothing comes."""

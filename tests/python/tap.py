@@ -1,0 +1,102 @@
+"""A port that passes everything on to another one, and keeps what has passed, of each connection and each direction.
+
+    with Tap(cluster.port) as tap:
+        cluster.start_worker(env={"MS_SCHED_PORT": tap.port})
+        ...
+        assert SECRET not in tap.all()
+        formed = tap.frames("heard", wire.FORMED)[0]
+
+Where it passes on to may be a function, for a port that is known later.
+"""
+
+import contextlib
+import socket
+import threading
+
+import wire
+
+
+class Passed:
+    """One connection: what the one that dialled has sent, and what it has heard."""
+
+    def __init__(self):
+        self.sent, self.heard = bytearray(), bytearray()
+
+
+class Tap:
+    def __init__(self, target):
+        self._target = target if callable(target) else lambda: target
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self._sockets, self._threads, self._lock = [self._listener], [], threading.Lock()
+        self.connections = []
+
+    def all(self):
+        """Every byte that has passed."""
+        return b"\0".join(bytes(way) for passed in list(self.connections) for way in (passed.sent, passed.heard))
+
+    def frames(self, way, *kinds):
+        """The payloads of these kinds that have passed whole, in one direction ("sent" or "heard")."""
+        return [payload for passed in list(self.connections) for kind, payload in whole_frames(getattr(passed, way)) if kind in kinds]
+
+    def _start(self, work, *arguments):
+        thread = threading.Thread(target=self._quietly, args=(work, *arguments))
+        self._threads.append(thread)
+        thread.start()
+
+    @staticmethod
+    def _quietly(work, *arguments):
+        with contextlib.suppress(OSError):  # a connection has ended, or the test has
+            work(*arguments)
+
+    def _accept(self):
+        while True:
+            near, _ = self._listener.accept()
+            far = socket.create_connection(("127.0.0.1", self._target()))
+            for each in (near, far):
+                each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            passed = Passed()
+            with self._lock:
+                self._sockets += [near, far]
+                self.connections.append(passed)
+            self._start(self._pass_on, near, far, passed.sent)
+            self._start(self._pass_on, far, near, passed.heard)
+
+    @staticmethod
+    def _pass_on(one, other, kept):
+        while data := one.recv(65536):
+            kept += data
+            other.sendall(data)
+        other.shutdown(socket.SHUT_WR)
+
+    def __enter__(self):
+        self._start(self._accept)
+        return self
+
+    def __exit__(self, *_):
+        with self._lock:
+            sockets = list(self._sockets)
+        for each in sockets:
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+        for thread in list(self._threads):
+            thread.join()
+        for each in self._sockets:
+            each.close()
+
+
+def whole_frames(data):
+    """Kind and payload of each frame at the beginning of these bytes, as far as they are frames of the control plane."""
+    at, data = 0, bytes(data)
+
+    def read(count):
+        nonlocal at
+        if at + count > len(data):
+            raise EOFError
+        at += count
+        return data[at - count:at]
+
+    with contextlib.suppress(EOFError, wire.Malformed):
+        while True:
+            kind, _, payload = wire.read_frame(read)
+            yield kind, payload
