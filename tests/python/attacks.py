@@ -76,8 +76,8 @@ def put_out(data):
     return attack
 
 
-def dropped(port):
-    for _ in range(DROPPED):
+def dropped(port, count=DROPPED):
+    for _ in range(count):
         connect(port).close()
 
 
@@ -128,21 +128,22 @@ ATTACKS = {
 }
 
 
-def attack(ports):
-    """All attacks on all ports, side by side, with a thousand that stay open and say nothing meanwhile."""
+def attack(ports, part=1):
+    """All attacks on all ports, side by side, with a thousand that stay open and say nothing meanwhile. Or a part of their number."""
     failed = {}
+    attacks = {**ATTACKS, "dropped": lambda port: dropped(port, DROPPED // part)}
 
     def run(name, port):
         try:
-            ATTACKS[name](port)
+            attacks[name](port)
         except Exception as error:
             failed[name, port] = error
 
     with contextlib.ExitStack() as held:
         held.enter_context(many_descriptors())
         for port in ports:
-            held.enter_context(silent(port, SILENT))
-        threads = [threading.Thread(target=run, args=(name, port)) for name in ATTACKS for port in ports]
+            held.enter_context(silent(port, SILENT // part))
+        threads = [threading.Thread(target=run, args=(name, port)) for name in attacks for port in ports]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -37,7 +37,8 @@ class Tap:
 
     def frames(self, way, *kinds):
         """The payloads of these kinds that have passed whole, in one direction ("sent" or "heard")."""
-        return [payload for passed in list(self.connections) for kind, payload in whole_frames(getattr(passed, way)) if kind in kinds]
+        frames = (frame for passed in list(self.connections) for frame in whole_frames(getattr(passed, way)))
+        return [payload for kind, payload in frames if kind in kinds]
 
     def _start(self, work, *arguments):
         thread = threading.Thread(target=self._quietly, args=(work, *arguments))
@@ -52,7 +53,11 @@ class Tap:
     def _accept(self):
         while True:
             near, _ = self._listener.accept()
-            far = socket.create_connection(("127.0.0.1", self._target()))
+            try:
+                far = socket.create_connection(("127.0.0.1", self._target()))
+            except ConnectionError:  # nobody listens there yet
+                near.close()
+                continue
             for each in (near, far):
                 each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             passed = Passed()

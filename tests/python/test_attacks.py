@@ -2,6 +2,7 @@
 and the log has a line for each kind of nuisance and not for each packet."""
 
 import contextlib
+import itertools
 import os
 import pathlib
 import re
@@ -16,12 +17,16 @@ import pytest
 import attacks
 import wire
 from attacks import attack, connect, is_open, many_descriptors, silent
+from certificates import Certificates
 from cluster import Cluster, Process
 from nodes import await_joined, listening_ports, node, said
+from recovering import Recovering, lives
+from tap import Tap
 
 REFUSED_MAX = 8  # registrations that are refused, one by one
 WORKERS = 4  # two of them come late: one that takes a place before does not make the cluster complete
 KINDS_MAX = 16  # kinds of nuisance at one port
+PART = 20  # of the attacks' number, where they are made once more
 MEMORY_MAX = 96 << 20  # what an attack may cost a process, in bytes: 1,024 connections with what they have sent, and sanity
 HIDDEN = re.compile("[\x00-\x09\x0b-\x1f\x7f\u200b-\u200f\u202a-\u202e\u2066-\u2069]")
 
@@ -121,7 +126,7 @@ def under_the_id_of_a_live_node(port, times=20):
 
 
 def registers_and_then_sends_nonsense(port):
-    """It takes a place while the cluster forms, and has none any more once it has said what no node says."""
+    """It takes a place while the cluster forms, and has none any more once it has said what no node says. Later it gets none."""
     with connect(port) as connected, contextlib.suppress(ConnectionError):
         connected.sendall(wire.frame(wire.REGISTER, wire.register(node_id="2", workers=WORKERS, incarnation=b"nonsense".ljust(16))))
         connected.sendall(wire.frame(wire.STORE_PIECE, bytes(60_000)) + b"nonsense" * 100)
@@ -147,6 +152,8 @@ def test_a_cluster_that_forms_and_runs_is_attacked_and_does_both(tmp_path):
         before = {process.name: peak_memory(process) for process in processes}
         attack([cluster.port, *ports_of(cluster.workers)])
         replay(cluster.port, payload)
+        under_the_id_of_a_live_node(cluster.port)
+        registers_and_then_sends_nonsense(cluster.port)
         for process in processes:
             await_few_descriptors(process, 64)
             assert peak_memory(process) - before[process.name] < MEMORY_MAX, process.name
@@ -155,6 +162,126 @@ def test_a_cluster_that_forms_and_runs_is_attacked_and_does_both(tmp_path):
             assert said(worker)["sum"] == [sum(range(WORKERS))] and said(worker)["values"] == ["value"] * WORKERS
         for process in processes:
             each_is_told_once(process)
+
+
+@pytest.mark.parametrize("guard", ["TLS", "a secret"])
+def test_a_cluster_behind_a_guard_is_attacked_too(guard, tmp_path):
+    """Fewer of the same. What is said without TLS, or without a proof, gets no further than that."""
+    env = Certificates(tmp_path / "files").env() if guard == "TLS" else {"MUSTER_JOB_SECRET": "correct horse battery staple"}
+    with Cluster(node(WORKER), workers=2, started=1, env={**env, "HOLD_FOLDER": tmp_path}) as cluster:
+        attack([cluster.port, *ports_of(cluster.workers)], PART)
+        cluster.start_worker()
+        for worker in cluster.workers:
+            worker.wait_for('"sum"', timeout=30)
+        attack([cluster.port, *ports_of(cluster.workers)], PART)
+        processes = [cluster.scheduler, cluster.workers[0]]
+        for process in processes:
+            await_few_descriptors(process, 64)
+        (tmp_path / "attacked").touch()
+        for worker in cluster.succeed(timeout=60):
+            assert said(worker)["sum"] == [1] and said(worker)["values"] == ["value"] * 2
+        for process in processes:
+            each_is_told_once(process)
+
+
+def test_the_secret_of_the_epoch_before_opens_no_link(tmp_path):
+    """A real one, which its members had. That of the present epoch opens one, and so it is the secret that counts."""
+    with Recovering(lives(), workers=2, folder=tmp_path, started=0) as job, Tap(job.port) as tap:
+        for _ in range(2):
+            job.start_worker({"MS_SCHED_PORT": tap.port})
+        job.await_all("stands_1")
+        job.lose(1)
+        job.await_all("broken_1", [0])
+        job.let("recover_1")
+        job.start_again(1, {"MS_SCHED_PORT": tap.port})
+        job.await_all("stands_2")
+        told = {each["epoch"]: each["secret"] for each in map(wire.formed, tap.frames("heard", wire.FORMED))}
+        assert set(told) == {1, 2} and told[1] != told[2]
+        lives_of_1 = [life for name, life in map(wire.registered, tap.frames("sent", wire.REGISTER)) if name == "1"]
+        port, = listening_ports(job.workers[0].pid)
+
+        def answer(epoch, secret):
+            """To a hello for the channel of messages, on which there is no link."""
+            hello = wire.link_hello(epoch, 0, 1, 1, 0, lives_of_1[-1], secret[:16])
+            with wire.connect(port) as connected:
+                connected.send(wire.LINK_HELLO, hello)
+                return connected.receive(timeout=attacks.SLACK_SECONDS)
+
+        for epoch in (1, 2):
+            assert answer(epoch, told[1]) == (wire.LINK_REJECT, bytes([wire.LINK_STRANGER]))
+        job.let("end")
+        job.succeed(timeout=60)
+
+
+def test_the_secret_of_the_epoch_opens_a_link(tmp_path):
+    """So what the test above says is right but for the secret."""
+    with Recovering(lives(), workers=2, folder=tmp_path, started=0) as job, Tap(job.port) as tap:
+        for _ in range(2):
+            job.start_worker({"MS_SCHED_PORT": tap.port})
+        job.await_all("stands_1")
+        secret = wire.formed(tap.frames("heard", wire.FORMED)[0])["secret"]
+        life = dict(map(wire.registered, tap.frames("sent", wire.REGISTER)))["1"]
+        with wire.connect(*listening_ports(job.workers[0].pid)) as connected:
+            connected.send(wire.LINK_HELLO, wire.link_hello(1, 0, 1, 1, 0, life, secret[:16]))
+            kind, payload = connected.receive(timeout=attacks.SLACK_SECONDS)
+            assert (kind, payload[:16]) == (wire.LINK_ACCEPT, secret[16:])
+
+
+ASKS = """
+    c = join()
+    while not os.path.exists(os.environ["END"]):
+        c.store_set("own", b"value")
+        assert c.store_get("own") == b"value"
+    say(rounds=True)
+    c.leave()
+"""
+
+
+def test_a_member_that_asks_the_store_for_more_than_any_limit_gets_nothing_of_it(tmp_path):
+    """A key, a value, the total, and the number of open requests. The others' requests go on, and nothing is set aside for it."""
+    limits = {"MUSTER_STORE_KEY_LIMIT": 10, "MUSTER_STORE_VALUE_LIMIT": 100_000, "MUSTER_STORE_TOTAL_LIMIT": 1_000_000}
+    env = {"END": tmp_path / "end", "MS_NODE_TIMEOUT": 300}
+    with Cluster(node(ASKS), workers=2, started=0, env=env, scheduler=False) as cluster:
+        cluster.start_scheduler(limits)
+        cluster.start_worker()
+        with wire.connect(cluster.port) as member:
+            member.send(wire.REGISTER, wire.register(node_id="1", workers=2, host=("by-hand", "by-hand")))
+            assert member.receive(timeout=30)[0] == wire.FORMED
+            before = peak_memory(cluster.scheduler)
+            requests = itertools.count(1)
+
+            def ask(operation, key, value_bytes=0, value=b""):
+                request = next(requests)
+                member.send(wire.STORE_BEGIN, wire.store_begin(request, operation, key, value_bytes))
+                for at in range(0, len(value), 50_000):
+                    member.send(wire.STORE_PIECE, wire.store_piece(request, value[at:at + 50_000]))
+                return request
+
+            def is_refused(request, words):
+                """Other requests may be answered before it."""
+                while True:
+                    kind, payload = member.receive(timeout=30)
+                    assert kind == wire.STORE_REPLY, kind
+                    answered, status, reason = wire.store_reply(payload)
+                    if answered == request:
+                        assert status == wire.ERR_LIMIT and words in reason, (status, reason)
+                        return
+
+            for _ in range(20):
+                is_refused(ask(wire.STORE_SET, b"eleven long", 1, b"x"), "a store key of 11 bytes: the limit is 10")
+                for length in (100_001, 2**63, 2**64 - 1):
+                    is_refused(ask(wire.STORE_SET, b"key", length, bytes(200_000)), f"a store value of {length} bytes")
+            for number in range(10):  # with the keys, and what the worker has set, the last is too much
+                last = ask(wire.STORE_SET, b"key %d" % number, 100_000, bytes(100_000))
+            is_refused(last, "the limit is 1000000 in total")
+            for _ in range(1024):
+                ask(wire.STORE_GET, b"never set")
+            is_refused(ask(wire.STORE_GET, b"never set"), "this node has 1024 unanswered store requests")
+            assert peak_memory(cluster.scheduler) - before < 16 << 20
+            (tmp_path / "end").touch()
+            cluster.workers[0].wait_for('"rounds"', timeout=30)
+            member.send(wire.LEAVE)
+            cluster.succeed(timeout=30)
 
 
 def limited(soft):

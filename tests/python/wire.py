@@ -27,7 +27,8 @@ LINK_HELLO, LINK_ACCEPT, LINK_REJECT, DATA, MESSAGE = 64, 65, 66, 67, 70
 PROOF_ASK, PROOF_CHALLENGE, PROOF = 80, 81, 82
 WORKER, SERVER = 1, 2
 LINK_STRANGER = 2  # why a LinkReject
-ERR_REJECTED, ERR_FENCED = -7, -18
+STORE_SET, STORE_GET = 1, 2
+ERR_LIMIT, ERR_REJECTED, ERR_FENCED = -5, -7, -18
 NONE = 0xFFFFFFFF  # no operation
 
 
@@ -143,6 +144,23 @@ def registered(payload):
 def heartbeat(sequence, echoed=0):
     """The payload of a Heartbeat of a node that has used no group, and waits for no message."""
     return struct.pack("<QQIII", sequence, echoed, 0, 0, 0)
+
+
+def store_begin(request, operation, key, value_bytes=0):
+    """The payload of a StoreBegin for one key."""
+    numbers = struct.pack("<QQBI", request, 0, operation, 1)
+    return numbers + struct.pack("<I", len(key)) + key + struct.pack("<qQQ", 0, 0, value_bytes)
+
+
+def store_piece(request, data):
+    """The payload of a StorePiece."""
+    return struct.pack("<QI", request, len(data)) + data
+
+
+def store_reply(payload):
+    """Request, status and reason of a StoreReply."""
+    request, status, length = struct.unpack_from("<QiH", payload)
+    return request, status, payload[14:14 + length].decode()
 
 
 def suspect(peer, evidence):
