@@ -8,6 +8,7 @@ An attack returns when it is over, and leaves no connection open. `silent` and `
 
 import contextlib
 import random
+import re
 import resource
 import socket
 import struct
@@ -19,6 +20,9 @@ import wire
 DROPPED = 10_000  # connections that are opened and dropped
 SILENT = 1_000  # that stay open and say nothing
 SLACK_SECONDS = 20  # what a busy machine may take to put somebody out
+REFUSED_MAX = 8  # registrations that are refused, one by one
+KINDS_MAX = 16  # kinds of nuisance at one port
+HIDDEN = re.compile("[\x00-\x09\x0b-\x1f\x7f\u200b-\u200f\u202a-\u202e\u2066-\u2069]")
 RESET = struct.pack("ii", 1, 0)  # a close that leaves nothing behind in this system
 
 
@@ -149,3 +153,20 @@ def attack(ports, part=1):
         for thread in threads:
             thread.join()
     assert not failed, failed
+
+
+def nuisances(process):
+    return [line for line in process.stderr.splitlines() if "stranger" in line or " more " in line or "refused:" in line]
+
+
+def each_is_told_once(process):
+    """No kind of nuisance has more than its line and its count; each line names an address; nothing in it is hidden."""
+    lines = nuisances(process)
+    assert lines and len(lines) <= 2 * KINDS_MAX, f"{len(lines)} lines: {lines[:50]}"
+    assert all("127.0.0.1:" in line for line in lines), lines
+    refused = [line for line in lines if "refused:" in line]
+    assert len(refused) <= REFUSED_MAX, refused
+    lines = [line for line in lines if line not in refused]
+    kinds = [re.sub(r"127\.0\.0\.1:\d+|\d+|\".*\"", "_", line) for line in lines]
+    assert len(set(kinds)) == len(kinds), lines
+    assert not any(HIDDEN.search(line) for line in process.stderr.splitlines()), lines

@@ -16,19 +16,16 @@ import pytest
 
 import attacks
 import wire
-from attacks import attack, connect, is_open, many_descriptors, silent
+from attacks import attack, connect, each_is_told_once, is_open, many_descriptors, silent
 from certificates import Certificates
 from cluster import Cluster, Process
 from nodes import await_joined, listening_ports, node, said
 from recovering import Recovering, lives
 from tap import Tap
 
-REFUSED_MAX = 8  # registrations that are refused, one by one
 WORKERS = 4  # two of them come late: one that takes a place before does not make the cluster complete
-KINDS_MAX = 16  # kinds of nuisance at one port
 PART = 20  # of the attacks' number, where they are made once more
 MEMORY_MAX = 96 << 20  # what an attack may cost a process, in bytes: 1,024 connections with what they have sent, and sanity
-HIDDEN = re.compile("[\x00-\x09\x0b-\x1f\x7f\u200b-\u200f\u202a-\u202e\u2066-\u2069]")
 
 WORKER = """
     c = join()
@@ -73,23 +70,6 @@ def ports_of(processes, timeout=30):
             time.sleep(0.01)
         ports += found
     return ports
-
-
-def nuisances(process):
-    return [line for line in process.stderr.splitlines() if "stranger" in line or " more " in line or "refused:" in line]
-
-
-def each_is_told_once(process):
-    """No kind of nuisance has more than its line and its count; each line names an address; nothing in it is hidden."""
-    lines = nuisances(process)
-    assert lines and len(lines) <= 2 * KINDS_MAX, f"{len(lines)} lines: {lines[:50]}"
-    assert all("127.0.0.1:" in line for line in lines), lines
-    refused = [line for line in lines if "refused:" in line]
-    assert len(refused) <= REFUSED_MAX, refused
-    lines = [line for line in lines if line not in refused]
-    kinds = [re.sub(r"127\.0\.0\.1:\d+|\d+|\".*\"", "_", line) for line in lines]
-    assert len(set(kinds)) == len(kinds), lines
-    assert not any(HIDDEN.search(line) for line in process.stderr.splitlines()), lines
 
 
 def recorded_registration():

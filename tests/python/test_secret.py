@@ -8,12 +8,14 @@ import subprocess
 import pytest
 
 import wire
+from attacks import each_is_told_once
 from certificates import Certificates
 from cluster import EXAMPLES, MUSTER, Cluster, clean_environment, reserved_port
 from nodes import alone_fails_at_once, failed_at_once, listening_ports, node, one_of_two_dies_and_comes_back, said
 from tap import Tap
 
 LIMIT = 60
+FLOOD = 1000
 SECRET = "correct horse battery staple"
 ENV = {"MUSTER_JOB_SECRET": SECRET}
 WORK = """
@@ -141,6 +143,7 @@ HELD = """
     hold("visited")
     say(again=c.world.allreduce([1]))
     hold("end")
+    c.leave()
 """
 
 
@@ -223,3 +226,29 @@ def test_the_epochs_secret_crosses_no_wire_and_a_recorded_link_is_of_no_use(tmp_
                 (tmp_path / "visited").touch()
                 for worker in cluster.workers:
                     assert worker.wait_for('"again": (.*)}', LIMIT)[1] == "[2]"
+
+
+def test_a_flood_of_wrong_secrets_is_told_once_at_the_scheduler_and_at_a_node(tmp_path):
+    with Cluster(node(HELD), workers=2, env={**ENV, "HOLD_FOLDER": tmp_path}) as cluster:
+        for worker in cluster.workers:
+            worker.wait_for('"sum"', LIMIT)
+        firsts = {
+            cluster.scheduler: (wire.REGISTER, wire.register(node_id="1", workers=2)),
+            cluster.workers[0]: (wire.LINK_HELLO, wire.link_hello(1, 0, 1, 1, 0, bytes(16), bytes(16))),
+        }
+        for process, first in firsts.items():
+            port, = listening_ports(process.pid)
+            for number in range(FLOOD):
+                with wire.connect(port) as stranger:
+                    stranger.prove(f"guess {number}", *first)
+                    assert stranger.receive(LIMIT)[0] in (wire.REJECTED, wire.LINK_REJECT)
+        (tmp_path / "visited").touch()
+        (tmp_path / "end").touch()
+        for worker in cluster.workers:
+            assert worker.wait_for('"again": (.*)}', LIMIT)[1] == "[2]"
+        for worker in cluster.workers:
+            assert worker.wait(LIMIT) == 0
+        cluster.scheduler.wait(LIMIT)
+        for process in firsts:
+            each_is_told_once(process)
+            assert f"{FLOOD - 1} more connections" in process.stderr, process.stderr

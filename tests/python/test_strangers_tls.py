@@ -7,6 +7,7 @@ import socket
 import ssl
 import threading
 
+from attacks import each_is_told_once
 from certificates import Certificates
 from cluster import Cluster
 from nodes import await_joined, listening_ports, node, said
@@ -105,3 +106,5 @@ def test_handshakes_that_come_to_nothing_make_no_living_node_suspected(tmp_path)
             assert said(worker)["failed"] == [], said(worker)
         told = "".join(process.stderr for process in cluster.processes)
         assert not re.search("suspect|is lost|was lost|gave no sign|has been silent", told), told
+        for process in (cluster.scheduler, cluster.workers[0]):
+            each_is_told_once(process)
