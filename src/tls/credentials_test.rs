@@ -1,8 +1,8 @@
 //! What is wrong with a file is said before the first connection.
 
 use crate::tls::credentials;
-use crate::tls::testing::{ca, Files};
-use rcgen::{CertificateRevocationListParams, CertifiedIssuer, KeyIdMethod, KeyPair, RevokedCertParams, SerialNumber};
+use crate::tls::testing::{ca, list, revoked, Files};
+use rcgen::SerialNumber;
 use std::time::{Duration, SystemTime};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -96,25 +96,6 @@ fn certificates_that_others_would_not_take() {
     assert_eq!(refused(&files, foreign), "its certificate is not signed by the CA that is trusted here (ca_cert_path)");
 }
 
-fn list(ca: &CertifiedIssuer<'static, KeyPair>, serial: &[u8], days: u32) -> String {
-    let now = SystemTime::now();
-    let entry = RevokedCertParams {
-        serial_number: SerialNumber::from_slice(serial),
-        revocation_time: (now - DAY).into(),
-        reason_code: None,
-        invalidity_date: None,
-    };
-    let params = CertificateRevocationListParams {
-        this_update: (now - 2 * DAY).into(),
-        next_update: (now - DAY + DAY * days).into(),
-        crl_number: SerialNumber::from_slice(&[1]),
-        issuing_distribution_point: None,
-        revoked_certs: vec![entry],
-        key_identifier_method: KeyIdMethod::Sha256,
-    };
-    params.signed_by(ca).unwrap().pem().unwrap()
-}
-
 #[test]
 fn a_revocation_list_is_kept_to() {
     let files = Files::new();
@@ -128,6 +109,17 @@ fn a_revocation_list_is_kept_to() {
     files.write("crl.pem", list(&files.ca, &[7], 9));
     let start = "has client_cert_path \"client.pem\", which others will not take: its certificate is revoked";
     assert_eq!(wrong(&files), start);
+    files.write("crl.pem", revoked(&files.ca, &[8], 9).der().as_ref());
+    assert_eq!(files.read(), Ok(Vec::new()), "DER");
+    files.write("crl.pem", revoked(&files.ca, &[7], 9).der().as_ref());
+    assert_eq!(wrong(&files), start);
+    files.write("crl.pem", b"\x30\x03\x02\x01\x01");
+    let junk = wrong(&files);
+    assert!(
+        junk.contains("\"crl.pem\", which cannot be used: ")
+            && junk.ends_with("expected a revocation list of the CA's"),
+        "{junk}"
+    );
     files.write("crl.pem", list(&files.ca, &[8], 0));
     assert!(wrong(&files).ends_with("the revocation list (crl_path) has expired"), "{}", wrong(&files));
     files.write("crl.pem", list(&ca("another CA"), &[8], 9));

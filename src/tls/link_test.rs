@@ -4,14 +4,17 @@ use super::*;
 use crate::net::testlink::{tcp_pair, TestLink};
 use crate::net::Poller;
 use crate::tls::credentials::{self, Credentials};
-use crate::tls::testing::{between, both, sessions, Files};
+use crate::tls::testing::{between, both, list, sessions, Files};
 use crate::tls::{ciphers, names};
-use rcgen::SanType;
+use rcgen::{SanType, SerialNumber};
 use rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256;
 use rustls::crypto::CipherSuiteCommon;
+use rustls::pki_types::UnixTime;
+use rustls::time_provider::TimeProvider;
 use rustls::{ProtocolVersion, SupportedCipherSuite, Tls13CipherSuite};
 use std::io::ErrorKind;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -164,6 +167,67 @@ fn both_sides_say_why_a_certificate_is_not_taken() {
     let feigned =
         "its certificate names the CA that is trusted here (ca_cert_path) as its signer, and is not signed by it";
     assert_eq!(refused(&ours, &Files::new()), [feigned, alert]);
+}
+
+/// A clock that is so many days ahead, or behind.
+#[derive(Debug)]
+struct Ahead(i64);
+
+impl TimeProvider for Ahead {
+    fn current_time(&self) -> Option<UnixTime> {
+        let seconds = UnixTime::now().as_secs().checked_add_signed(self.0 * 24 * 60 * 60)?;
+        Some(UnixTime::since_unix_epoch(Duration::from_secs(seconds)))
+    }
+}
+
+/// What the judge and the other end say, where the judge does not take the other's certificate. What the judge knows of time and of
+/// revocation the other does not: a process that knows that its own certificate is not taken does not start.
+fn judged(judge: &Files, days: i64, other: &Files, judge_dials: bool) -> [String; 2] {
+    let [judges, shows] = [judge, other].map(|files| credentials::read(&files.settings()).unwrap());
+    let (mut client, mut server) =
+        if judge_dials { (judges.client, shows.server) } else { (shows.client, judges.server) };
+    let clock = Arc::new(Ahead(days));
+    match judge_dials {
+        true => Arc::make_mut(&mut client).time_provider = clock,
+        false => Arc::make_mut(&mut server).time_provider = clock,
+    }
+    let (one, two) = tcp_pair();
+    let (client, server) = sessions(client, server, names::nobody());
+    let (mut client, mut server) = (TlsTransport::new(one, Ok(client)), TlsTransport::new(two, Ok(server)));
+    let (judge, other) = if judge_dials { (&mut client, &mut server) } else { (&mut server, &mut client) };
+    // Both write, so that the handshake of the one that is not read goes on.
+    judge.write(&[IoSlice::new(b"hello")]).unwrap();
+    other.write(&[IoSlice::new(b"hello")]).unwrap();
+    let mut room = [0; 64];
+    let at_other = next(other, Some(judge), &mut room).expect_err("it is not let in");
+    let at_judge = next(judge, None, &mut room).expect_err("it does not go on");
+    [at_judge, at_other].map(|error| error.to_string())
+}
+
+#[test]
+fn both_sides_say_that_a_certificate_has_ended_or_not_begun_or_is_revoked() {
+    let (judge, other) = (Files::new(), Files::new());
+    let hour = Duration::from_secs(60 * 60);
+    other.write("ca.pem", judge.ca.pem());
+    for name in ["server", "client"] {
+        let own = judge.node(name, |params| {
+            params.not_before = (SystemTime::now() - hour).into();
+            params.not_after = (SystemTime::now() + 240 * hour).into();
+            params.serial_number = Some(SerialNumber::from_slice(&[7]));
+        });
+        other.write(&format!("{name}.pem"), own);
+    }
+    judge.configure(r#", "crl_path": "crl.pem""#);
+    let ended = ["its certificate has expired", "it says that our certificate has expired, or is not valid yet"];
+    let early = ["its certificate is not valid yet", ended[1]];
+    let revoked = ["its certificate is revoked", "it says that our certificate is revoked"];
+    for judge_dials in [true, false] {
+        judge.write("crl.pem", list(&judge.ca, &[8], 90));
+        assert_eq!(judged(&judge, 20, &other, judge_dials), ended);
+        assert_eq!(judged(&judge, -1, &other, judge_dials), early);
+        judge.write("crl.pem", list(&judge.ca, &[7], 90));
+        assert_eq!(judged(&judge, 0, &other, judge_dials), revoked);
+    }
 }
 
 /// The alert arrives although the one that refuses still gets bytes, which it does not want.

@@ -6,13 +6,19 @@ use super::names;
 use crate::config::{Config, TlsSettings};
 use crate::error::{Error, Result};
 use crate::net::{Side, Transport};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose, SanType};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationList, CertificateRevocationListParams, CertifiedIssuer,
+    DnType, IsCa, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SanType, SerialNumber,
+};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
@@ -174,4 +180,29 @@ pub fn sessions(
 ) -> (Connection, Connection) {
     let (client, server) = (ClientConnection::new(client, name).unwrap(), ServerConnection::new(server).unwrap());
     (Connection::Client(client), Connection::Server(server))
+}
+
+/// A revocation list of this CA's, in PEM: it has this certificate's number, and stands for so many days but one.
+pub fn list(ca: &CertifiedIssuer<'static, KeyPair>, serial: &[u8], days: u32) -> String {
+    revoked(ca, serial, days).pem().unwrap()
+}
+
+/// The same in each form.
+pub fn revoked(ca: &CertifiedIssuer<'static, KeyPair>, serial: &[u8], days: u32) -> CertificateRevocationList {
+    let now = SystemTime::now();
+    let entry = RevokedCertParams {
+        serial_number: SerialNumber::from_slice(serial),
+        revocation_time: (now - DAY).into(),
+        reason_code: None,
+        invalidity_date: None,
+    };
+    let params = CertificateRevocationListParams {
+        this_update: (now - 2 * DAY).into(),
+        next_update: (now - DAY + DAY * days).into(),
+        crl_number: SerialNumber::from_slice(&[1]),
+        issuing_distribution_point: None,
+        revoked_certs: vec![entry],
+        key_identifier_method: KeyIdMethod::Sha256,
+    };
+    params.signed_by(ca).unwrap()
 }
