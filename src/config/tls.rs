@@ -190,7 +190,7 @@ pub struct TlsFile {
     pub ca_cert: NamedFile,
     /// The revocation list.
     pub crl: Option<NamedFile>,
-    /// OpenSSL's names, separated by colons.
+    /// OpenSSL's names, separated by colons, commas or blanks.
     pub cipher_list: Option<String>,
     /// From how many days before the end of a certificate of our own this is said.
     pub warning_days: u32,

@@ -33,6 +33,30 @@ fn no_common_protocol() {
 }
 
 #[test]
+fn a_node_id_that_nobody_sees_or_that_shows_as_another() {
+    let refused = |id: &str| refusal(rules(4, 0), &[on_b(named(1, 4, id))]);
+    assert_eq!(
+        refused(""),
+        "the worker on host \"b\" (pid 1001) registers with an empty node id: expected one of 1 to 255 bytes (MS_NODE_ID)"
+    );
+    for (hidden, code) in
+        [("\u{200b}", "200b"), ("\u{202e}", "202e"), ("\u{2066}", "2066"), ("\u{1b}", "1b"), ("\u{a0}", "a0")]
+    {
+        let upper = format!("{:0>4}", code.to_uppercase());
+        assert_eq!(
+            refused(&format!("a{hidden}b")),
+            format!(
+                "the worker on host \"b\" (pid 1001) registers with node id \"a\\u{{{code}}}b\", which has the invisible \
+                 character U+{upper} in it (MS_NODE_ID)"
+            )
+        );
+    }
+    let mut bench = Bench::new(rules(4, 0));
+    bench.join(1, named(1, 4, "rank 1, späť"));
+    assert!(bench.sent.is_empty(), "blanks and letters of any script are no offence");
+}
+
+#[test]
 fn another_job() {
     let ours = || Rules { job_id: Some("a".to_string()), ..rules(4, 0) };
     let theirs = Register { job_id: Some("b".to_string()), ..on_b(named(1, 4, "x")) };
@@ -327,6 +351,16 @@ fn strangers_are_mentioned_once_of_each_kind_and_closed() {
     assert!(bench.lines.iter().any(|line| line.contains("10.0.0.2:5000: it did not register within 5 s")));
     bench.join(3, worker(1, 1));
     assert_eq!(bench.formed_message(3).rank, 0);
+}
+
+#[test]
+fn a_port_scan_does_not_silence_why_somebody_was_refused() {
+    let mut bench = Bench::new(rules(1, 0));
+    for how in [Closed::Ended, Closed::Ended, Closed::Broken, Closed::Broken] {
+        bench.open(1);
+        bench.close(1, how);
+    }
+    assert_eq!(bench.lines.len(), 2, "one of each: {:?}", bench.lines);
 }
 
 #[test]

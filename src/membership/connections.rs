@@ -20,6 +20,7 @@ pub(super) const UNREGISTERED_WHEN_SHORT: usize = 32;
 const STALE_MAX: usize = 1024;
 
 const ENDED: Kind = Kind { name: "connections that ended before they registered", lines: 1 };
+const REFUSED: Kind = Kind { name: "connections that were refused, or broke, before they registered", lines: 1 };
 const GARBAGE: Kind = Kind { name: "connections that sent what is not this protocol", lines: 1 };
 const CROWD: Kind = Kind { name: "connections that were closed to make room", lines: 1 };
 const SILENT: Kind = Kind { name: "connections that did not register in time", lines: 1 };
@@ -174,9 +175,12 @@ impl Connections {
         out.promises.forget(conn);
         let connection = self.forget(conn)?;
         if connection.node.is_none() && (connection.reading.is_none() || how == Closed::Garbage) {
+            let ended = "its connection ended before it registered";
             let (kind, what) = match how {
                 Closed::Garbage => (GARBAGE, "it sent what is not this protocol"),
-                Closed::Ended | Closed::Broken => (ENDED, "its connection ended before it registered"),
+                Closed::Ended => (ENDED, ended),
+                // Whom TLS or the job's secret keeps out, too: a port scan is not to silence why.
+                Closed::Broken => (REFUSED, ended),
             };
             mention(kind, &connection.address, &format!("{what} ({words})"), out);
         }

@@ -1,5 +1,7 @@
 //! Cipher suites by the names that OpenSSL gives them, as a `cipher_list` has them.
 //!
+//! As there, names may be separated by commas and blanks, too.
+//!
 //! As in OpenSSL a list of names of TLS 1.2 leaves the suites of TLS 1.3 alone. A list that names suites of 1.3 allows those
 //! only.
 
@@ -38,11 +40,10 @@ pub fn all() -> Vec<SupportedCipherSuite> {
 
 /// The suites that this list allows; none if not one of its names can be used.
 pub fn choose(list: &str) -> Option<Chosen> {
-    let names = list.split(':').filter(|name| !name.is_empty());
     let (mut named, mut unknown) = (Vec::new(), Vec::new());
-    for name in names {
-        match KNOWN.iter().find(|(known, _)| *known == name) {
-            Some((_, suite)) => named.push(*suite),
+    for name in words(list) {
+        match of_name(name) {
+            Some(suite) => named.push(suite),
             None => unknown.push(name.to_owned()),
         }
     }
@@ -55,6 +56,24 @@ pub fn choose(list: &str) -> Option<Chosen> {
     }
     named.sort_by_key(|suite| !is_newest(suite));
     Some(Chosen { suites: named, unknown })
+}
+
+fn of_name(name: &str) -> Option<SupportedCipherSuite> {
+    KNOWN.iter().find(|(known, _)| *known == name).map(|(_, suite)| *suite)
+}
+
+/// The names of a list. A blank separates them where one of those beside it is known; else it is a slip within a name, which is told
+/// as it was written.
+fn words(list: &str) -> impl Iterator<Item = &str> {
+    let parts = list.split([':', ',', ';']).map(str::trim).filter(|part| !part.is_empty());
+    parts.flat_map(|part| {
+        let several: Vec<&str> = part.split_whitespace().collect();
+        if several.iter().any(|name| of_name(name).is_some()) {
+            several
+        } else {
+            vec![part]
+        }
+    })
 }
 
 fn is_of(suite: SupportedCipherSuite, version: &SupportedProtocolVersion) -> bool {
@@ -86,6 +105,26 @@ mod tests {
     fn a_list_that_names_suites_of_the_newer_version_allows_no_other() {
         let (suites, unknown) = names("TLS_AES_128_GCM_SHA256");
         assert_eq!((suites, unknown), (vec!["TLS_AES_128_GCM_SHA256".to_owned()], Vec::new()));
+    }
+
+    #[test]
+    fn names_may_stand_between_what_openssl_takes_as_separators() {
+        let wanted = ["ECDHE-RSA-AES128-GCM-SHA256", "ECDHE-ECDSA-AES128-GCM-SHA256"];
+        for separator in [":", ",", ";", " ", ", ", "\t", " : "] {
+            let (suites, unknown) = names(&format!("{}{separator}RC4-SHA{separator}{}", wanted[0], wanted[1]));
+            assert_eq!(
+                (&suites[3..], unknown),
+                (&wanted.map(str::to_owned)[..], vec!["RC4-SHA".to_owned()]),
+                "{separator:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_slip_within_a_name_is_told_as_it_was_written() {
+        let (suites, unknown) = names("ECDHE-R SA-AES128-GCM-SHA256:ECDHE-RSA-AES256-GCM-SHA384");
+        assert_eq!(suites[3..], ["ECDHE-RSA-AES256-GCM-SHA384"]);
+        assert_eq!(unknown, ["ECDHE-R SA-AES128-GCM-SHA256"]);
     }
 
     #[test]

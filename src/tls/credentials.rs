@@ -26,6 +26,10 @@ use std::time::Duration;
 const FILE_MAX_BYTES: u64 = 16 << 20;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// Without the number OpenSSL makes version 1.
+const REVOCATION_LIST: &str =
+    "a revocation list of the CA's, of version 2 (openssl ca -gencrl, with crlnumber in its configuration)";
+
 /// What each end of a connection uses.
 pub struct Credentials {
     pub client: Arc<ClientConfig>,
@@ -207,7 +211,7 @@ impl Reader<'_> {
             None => Vec::new(),
         };
         Trust::new(roots, revoked, provider).map_err(|error| match &self.file.crl {
-            Some(list) => self.error(list, &format!("cannot be used: {error}: expected a revocation list of the CA's")),
+            Some(list) => self.error(list, &format!("cannot be used: {error}: expected {REVOCATION_LIST}")),
             None => self.error(file, &format!("cannot be used: {error}")),
         })
     }

@@ -5,9 +5,30 @@
 """
 
 import json
+import secrets
 import subprocess
+import time
 
 PASSWORD = "hunter2"
+AUTHORITY = """
+[ca]
+default_ca = own
+[own]
+database = {name}.index
+new_certs_dir = .
+serial = {name}.number
+crlnumber = {name}.lists
+certificate = {name}.pem
+private_key = {name}.key
+default_md = sha256
+policy = policy
+x509_extensions = node
+unique_subject = no
+[policy]
+commonName = supplied
+[node]
+basicConstraints = CA:FALSE
+"""
 
 
 class Certificates:
@@ -57,6 +78,46 @@ class Certificates:
         self.openssl(*export, "-out", f"{name}.p12")
         self.openssl(*export, "-legacy", "-out", f"{name}.old")
 
+    def authority(self, name="ca"):
+        """A configuration for `openssl ca`, which can do what `openssl x509` can't: revoke, and sign until a second."""
+        (self.folder / f"{name}.cnf").write_text(AUTHORITY.format(name=name))
+        (self.folder / f"{name}.index").touch()
+        if not (number := self.folder / f"{name}.number").exists():
+            number.write_text(f"{secrets.token_hex(8)}\n")
+            (self.folder / f"{name}.lists").write_text("01\n")
+        return ["ca", "-batch", "-notext", "-config", f"{name}.cnf"]
+
+    def sign_until(self, name, seconds):
+        """A certificate that ends so many seconds from now."""
+        self.sign(name)
+        end = time.strftime("%Y%m%d%H%M%SZ", time.gmtime(time.time() + seconds))
+        words = ["-in", f"{name}.csr", "-out", f"{name}.crt", "-enddate", end]
+        self.openssl(*self.authority(), *words)
+        (self.folder / f"{name}.pem").write_text((self.folder / f"{name}.crt").read_text() + (self.folder / f"{name}.key").read_text())
+
+    def sign_through(self, name, between="between"):
+        """A certificate that another CA has signed, whose own is signed by ours; each file has both."""
+        if not (self.folder / f"{between}.pem").exists():
+            (self.folder / f"{between}.ext").write_text("basicConstraints=critical,CA:TRUE\nkeyUsage=keyCertSign,cRLSign\n")
+            self.sign(between, "-extfile", f"{between}.ext")
+            (self.folder / f"{between}.pem").write_text((self.folder / f"{between}.crt").read_text())
+        self.sign(name)
+        self.openssl(*self.authority(between), "-in", f"{name}.csr", "-out", f"{name}.crt", "-days", "200")
+        crt, key, more = ((self.folder / file).read_text() for file in (f"{name}.crt", f"{name}.key", f"{between}.pem"))
+        (self.folder / f"{name}.pem").write_text(crt + more + key)
+        (self.folder / f"{name}.alone").write_text(crt + key)
+        word = f"pass:{self.password}"
+        export = ["pkcs12", "-export", "-inkey", f"{name}.key", "-in", f"{name}.crt", "-certfile", f"{between}.pem", "-passout", word]
+        self.openssl(*export, "-out", f"{name}.p12")
+        self.openssl(*export, "-legacy", "-out", f"{name}.old")
+
+    def revocations(self, file, ca="ca", revoke=()):
+        """The list of this CA, in DER, with these certificates on it."""
+        for name in revoke:
+            self.openssl(*self.authority(ca), "-revoke", f"{name}.crt")
+        self.openssl(*self.authority(ca), "-gencrl", "-crldays", "30", "-out", f"{file}.pem")
+        self.openssl("crl", "-in", f"{file}.pem", "-outform", "DER", "-out", file)
+
     def named(self, file, *names):
         """A certificate with these subject alternative names ("URI:muster:node:3", "DNS:host")."""
         words = [f"subjectAltName={','.join(names)}"] if names else []
@@ -85,3 +146,10 @@ class Certificates:
     def bare_env(self):
         """The same without the password."""
         return {"MUSTER_ENABLE_SSL": 1, "MUSTER_CONFIG_FILE_PATH": self.folder / "tls.json"}
+
+
+def s_client(files, port, *words):
+    """OpenSSL connects, and says which version and suite both have chosen; or the alert that it gets."""
+    command = ["openssl", "s_client", "-connect", f"127.0.0.1:{port}", "-CAfile", "ca.pem", *words]
+    run = subprocess.run(command, cwd=files.folder, input="", capture_output=True, text=True, timeout=60)
+    return run.stdout + run.stderr

@@ -13,10 +13,9 @@ import shutil
 import subprocess
 import tempfile
 
-import pytest
-
 from cluster import Process, command_line
 from launch import until
+from networks import not_tested
 
 SIZE = "64m"
 # Root may read and write whatever the modes of files say; so it becomes somebody else.
@@ -74,7 +73,7 @@ class Mounted(Disk):
             until(lambda: self.holder.returncode is not None or "mounted" in self.holder.stdout, LIMIT, "a mounted disk")
             # A container may forbid mount namespaces or disks of one's own, and no such file system can be had without.
             if self.holder.returncode is not None:
-                pytest.skip(f"NOT TESTED: this machine allows no file system of the test's own: {self.holder.stderr.strip()}")
+                not_tested(f"this machine allows no file system of the test's own: {self.holder.stderr.strip()}")
         except BaseException:
             self.__exit__()
             raise

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from cluster import MUSTER, Process
-from networks import Hosts
+from networks import Hosts, not_tested
 from nodes import await_joined, node, said
 
 LIMIT = 60
@@ -68,7 +68,7 @@ class Named:
 @pytest.fixture
 def named(tmp_path):
     if os.geteuid() != 0:
-        pytest.skip("NOT TESTED: only root may put another resolv.conf in place")
+        not_tested("only root may put another resolv.conf in place")
     with Hosts("one", "two") as hosts:
         yield Named(hosts, tmp_path)
 

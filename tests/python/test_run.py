@@ -6,6 +6,7 @@ import re
 import select
 import signal
 import socket
+import stat
 import subprocess
 import time
 
@@ -24,10 +25,10 @@ def shell(text):
     return ["--", "sh", "-c", text]
 
 
-def run(*words, env=None):
+def run(*words, env=None, **more):
     """A command that ends by itself: its exit code and what it wrote."""
     command = [MUSTER, *words]
-    settings = {"env": clean_environment(env), "stdin": subprocess.DEVNULL, "timeout": 30}
+    settings = {"env": clean_environment(env), "stdin": subprocess.DEVNULL, "timeout": 30, **more}
     return subprocess.run(command, capture_output=True, text=True, **settings)
 
 
@@ -238,6 +239,15 @@ def test_logs_begin_anew_and_have_both_streams():
         subprocess.run(again, env=clean_environment(), check=True, capture_output=True, timeout=20)
         assert launch.log("worker_0.log") == "new\nerr\n"
         assert launch.log("scheduler.log") == ""
+
+
+def test_others_may_read_logs_at_most_whatever_the_umask(tmp_path):
+    logs = tmp_path / "new" / "logs"
+    assert run("run", f"--log_dir={logs}", "--worker_num=2", *JOINED, "true", umask=0).returncode == 0
+    files = sorted(logs.iterdir())
+    assert {"scheduler.log", "worker_0.log", "worker_1.log"} <= {path.name for path in files}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o644}, files
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (logs, logs.parent)} == {0o755}
 
 
 def second_run(folder, *words):

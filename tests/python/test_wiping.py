@@ -4,13 +4,16 @@ import base64
 import os
 import re
 import secrets
+import signal
+import sys
 
 import pytest
 
-from certificates import Certificates
+from certificates import Certificates, s_client
 from cluster import Cluster, Process
+from launch import Launch, until
 from memory import where, writable
-from nodes import alone_fails_at_once, node
+from nodes import alone_fails_at_once, listening_ports, node
 
 LIMIT = 60
 WAITS = "c = join(); c.world.barrier(); say(up=True); sys.stdin.read(); time.sleep(100)"
@@ -73,12 +76,66 @@ def test_nothing_is_left_of_what_files_say(kind, tmp_path):
         for worker in cluster.workers:
             worker.wait_for('"up"', LIMIT)
         for process in cluster.processes:
-            memory = writable(process.pid)
-            assert where(memory, b"MUSTER_CONFIG_FILE_PATH"), "the memory can be read"
-            found = {what: [part.name for part in where(memory, word)] for what, word in hidden.items()}
-            assert not any(found.values()), (process.name, {what: names for what, names in found.items() if names})
+            not_in_memory(process.pid, hidden)
             written = (process.stdout + process.stderr).encode()
             assert not [what for what, word in hidden.items() if word in written]
+
+
+def not_in_memory(pid, hidden):
+    memory = writable(pid)
+    assert where(memory, b"MUSTER_CONFIG_FILE_PATH"), "the memory can be read"
+    found = {what: [part.name for part in where(memory, word)] for what, word in hidden.items()}
+    assert not any(found.values()), (pid, {what: names for what, names in found.items() if names})
+
+
+@pytest.mark.parametrize("kind", ["p12", "sealed", "rsa"])
+def test_nothing_is_left_of_files_that_are_renewed_while_a_process_goes_on(kind, tmp_path):
+    """Neither of the old ones, nor of the new ones, which have another password."""
+    files = certificates(tmp_path, kind)
+    password = private_file(tmp_path / "password", f"{files.password}\n")
+    env = {**files.bare_env(), "MUSTER_LOG": "trace"}
+    if kind != "rsa":
+        env |= {f"MUSTER_{word}_FILE": password for word in WORDS}
+    hidden = {f"old {what}": word for what, word in secrets_of(files, kind).items()}
+    with Cluster(node(WAITS), workers=2, env=env) as cluster:
+        for worker in cluster.workers:
+            worker.wait_for('"up"', LIMIT)
+        files.password = secrets.token_hex(16)
+        for name in ("client", "server"):
+            files.sign(name, name="renewed")
+        private_file(password, f"{files.password}\n")
+        hidden |= secrets_of(files, kind)
+        for process in cluster.processes:
+            port, = listening_ports(process.pid)
+            own = ("-tls1_2", "-cert", "client.crt", "-key", "client.key")
+            until(lambda port=port: re.search("subject=CN ?= ?renewed", s_client(files, port, *own)), LIMIT, "it has read them again")
+        for process in cluster.processes:
+            not_in_memory(process.pid, hidden)
+            written = (process.stdout + process.stderr).encode()
+            assert not [what for what, word in hidden.items() if word in written]
+
+
+def test_nothing_is_left_in_a_launcher_and_in_what_it_has_started(tmp_path):
+    """The launcher has spoken to the scheduler by then: of a worker that was killed, whose next life is there."""
+    files = certificates(tmp_path, "p12")
+    password = private_file(tmp_path / "password", f"{files.password}\n")
+    secret = secrets.token_hex(32)
+    env = {**files.bare_env(), **{f"MUSTER_{word}_FILE": password for word in WORDS}, "MUSTER_LOG": "trace",
+           "MUSTER_JOB_SECRET_FILE": private_file(tmp_path / "secret", f"{secret}\n"),
+           "MS_ENABLE_RECOVERY": 1, "MS_RECOVERY_PATH": tmp_path / "recovery"}
+    hidden = {**secrets_of(files, "p12"), "job secret": secret.encode()}
+    words = ["--worker_num=2", "--master_port=0", "--join", "--max_restarts=1"]
+    with Launch(*words, sys.executable, *node(WAITS), env=env) as launch:
+        for rank in range(2):
+            launch.wait_for_log(f"worker_{rank}.log", '"up"', LIMIT)
+        os.kill(launch.child("worker 1"), signal.SIGKILL)
+        launch.wait_for_log("scheduler.log", "is back, ", LIMIT)
+        launch.wait_for_log("scheduler.log", "a launcher at .* says of process", LIMIT)
+        pids = [launch.pid, launch.child("the scheduler"), launch.child("worker 0")]
+        for pid in pids:
+            not_in_memory(pid, hidden)
+        written = launch.describe().encode()
+        assert not [what for what, word in hidden.items() if word in written]
 
 
 def test_what_came_by_a_descriptor_is_there_once_and_in_no_core_dump(tmp_path):
