@@ -55,8 +55,9 @@ impl Stream {
         self.inner.connection()
     }
 
-    /// Says that nothing more follows.
+    /// Says that nothing more follows. What was written goes out first: it may still wait for the other end's challenge.
     pub fn end(&mut self) -> io::Result<()> {
+        self.flush()?;
         self.inner.end()
     }
 

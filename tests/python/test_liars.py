@@ -83,7 +83,7 @@ def liars(guard, port, pids):
 
 
 def launched(tmp_path, env):
-    settings = {"MS_ENABLE_RECOVERY": 1, "MS_RECOVERY_PATH": tmp_path / "recovery", "END": tmp_path / "end", **env}
+    settings = {"MS_ENABLE_RECOVERY": 1, "MS_RECOVERY_PATH": tmp_path / "recovery", "END": tmp_path / "end", "MUSTER_LOG": "info", **env}
     words = ["--worker_num=2", "--master_port=0", "--join", "--max_restarts=1"]
     return Launch(*words, sys.executable, *node(LIVES), env=settings)
 
@@ -108,6 +108,8 @@ def test_a_launchers_word_by_somebody_else_costs_a_job_nothing(guard, complaint,
             liars(guard, port, pids)
         words = list(words_of_a_launcher(pids))
         os.kill(pids[1], signal.SIGKILL)
+        # Its own launcher says so, too, and is heard.
+        launch.wait_for_log("scheduler.log", rf"a launcher at 127\.0\.0\.1:\d+ says of process {pids[1]} on", LIMIT)
         # It may be back already, and its place is what these name, too.
         for _ in range(TIMES):
             for kind, payload in words:
