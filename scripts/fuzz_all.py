@@ -51,7 +51,7 @@ def run_once(target, options, seconds):
     """One run of the fuzzer: processor seconds, executions, coverage, features."""
     corpus = options.folder / "corpus" / target
     corpus.mkdir(parents=True, exist_ok=True)
-    words = [options.fuzzer, f"-max_total_time={seconds}", "-timeout=60", "-rss_limit_mb=2048", "-print_final_stats=1",
+    words = [options.fuzzer, f"-max_total_time={seconds}", "-timeout=60", "-report_slow_units=60", "-rss_limit_mb=2048", "-print_final_stats=1",
              f"-artifact_prefix={options.folder}/{target}-", corpus, options.folder / "seeds" / target]
     log = options.folder / f"{target}.log"
     with log.open("w") as out:

@@ -1,7 +1,7 @@
 //! What a node's log says of those that reach its port and are no peers: of each kind once in a while, with their address.
 //!
-//! Deliberately not told: a connection that ends before it has said anything. Peers make such ones: of several attempts at
-//! one peer, and of two that cross, one is dropped.
+//! Deliberately not told: a connection that ends before it has said its hello, or proved itself for that. Peers make such ones: of
+//! several attempts at one peer, and of two that cross, one is dropped.
 
 use super::handshake::HELLO_WAIT;
 use super::link_end::LinkEnd;

@@ -7,7 +7,7 @@
 use super::link_end::{self, LinkEnd};
 use crate::agent::PeerWord;
 use crate::error::Failure;
-use crate::net::{is_refusal, is_unproved, last_word, pass_over, Transport};
+use crate::net::{is_refusal, last_word, pass_over, Transport};
 use crate::runtime::base::link_key::LinkKey;
 use crate::types::{Secret, Time};
 use crate::wire::{
@@ -216,9 +216,7 @@ impl Handshake {
         match self.stage {
             // One side does not take the other. That is the same the next time.
             Stage::Accepted if is_refusal(error) => Ok(Next::Refused(WireError(error.to_string()))),
-            Stage::Accepted if is_unproved(error) || error.kind() == io::ErrorKind::InvalidData => {
-                Err(WireError(error.to_string()))
-            }
+            Stage::Accepted if error.kind() == io::ErrorKind::InvalidData => Err(WireError(error.to_string())),
             Stage::Dialled(key) | Stage::Accepting(key, _) if is_refusal(error) => {
                 last_word(&mut *self.transport);
                 Ok(Next::Failed(key, link_end::ended(error).after(CLOSED)))
