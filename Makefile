@@ -16,6 +16,7 @@
 #   make bench-peers   lays muster beside Open MPI and Gloo, which it installs from Debian, and writes docs/performance.md
 #   make sanitize the tests with sockets under AddressSanitizer and under Valgrind's helgrind; also needs rustup's rust-src
 #   make fuzz FUZZ_TARGET=messages   libFuzzer on one decoder, for 20 minutes (FUZZ_SECONDS)
+#   make fuzz-all   the same for all decoders, each for 20 minutes of processor time
 #   make header   writes include/muster.h anew from src/ffi
 #   make clean
 
@@ -48,7 +49,7 @@ JOBS := $(shell nproc)
 STRICT := -DCMAKE_COMPILE_WARNING_AS_ERROR=ON
 
 .PHONY: build library examples ctests install demo test fmt clippy rust-tests loom ctest pytest mpi header soak under-load \
-    sim chaos storm storm-worker bench-peers detection sanitize asan memcheck helgrind valgrind fuzz clean
+    sim chaos storm storm-worker bench-peers detection sanitize asan memcheck helgrind valgrind fuzz fuzz-all fuzzer clean
 
 ## Build
 
@@ -253,20 +254,30 @@ asan: $(CMAKE_THERE)
 	ASAN_OPTIONS=$(ASAN_OPTIONS) LSAN_OPTIONS=suppressions=$(CURDIR)/ctests/asan/lsan.supp:print_suppressions=0 \
 	    $(ASAN_CARGO) cargo test --lib --target $(TRIPLE) runtime::
 
-# libFuzzer on one of the decoders that src/fuzz names, for so many seconds; what it has found stays in the folder.
+# libFuzzer on one of the decoders that src/fuzz names, for so many seconds. It begins with right input of each kind, and what it has
+# found stays in the folder, for the next time.
 FUZZ := $(TARGET)/fuzz
 FUZZ_TARGET := messages
 FUZZ_SECONDS := 1200
 FUZZ_RUSTFLAGS := --cfg fuzzing -Zsanitizer=address -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1
+FUZZER := $(FUZZ)/$(TRIPLE)/release/muster-fuzz
 
-fuzz:
-	mkdir -p $(FUZZ)/corpus/$(FUZZ_TARGET) fuzz/corpus/$(FUZZ_TARGET)
+fuzz: fuzzer
+	mkdir -p $(FUZZ)/corpus/$(FUZZ_TARGET)
+	FUZZ_TARGET=$(FUZZ_TARGET) $(FUZZER) -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
+	    -artifact_prefix=$(FUZZ)/$(FUZZ_TARGET)- $(FUZZ)/corpus/$(FUZZ_TARGET) $(FUZZ)/seeds/$(FUZZ_TARGET)
+
+# All of them, one after another, as many at a time as there are processors. Ends with what came of each, and fails with findings.
+fuzz-all: fuzzer
+	python3 scripts/fuzz_all.py --fuzzer $(FUZZER) --folder $(FUZZ) --seconds $(FUZZ_SECONDS) --at-once $(JOBS)
+
+fuzzer:
+	mkdir -p $(FUZZ)/seeds
+	MUSTER_FUZZ_SEEDS=$(FUZZ)/seeds cargo test --lib fuzz::replay_test::the_fuzzer
 	$(UNSTABLE) CARGO_TARGET_DIR=$(FUZZ) $(TRIPLE_RUSTFLAGS)="$(FUZZ_RUSTFLAGS)" \
 	    cargo build --release --manifest-path fuzz/Cargo.toml --target $(TRIPLE)
-	FUZZ_TARGET=$(FUZZ_TARGET) $(FUZZ)/$(TRIPLE)/release/muster-fuzz -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=2048 \
-	    -print_final_stats=1 -artifact_prefix=$(FUZZ)/$(FUZZ_TARGET)- $(FUZZ)/corpus/$(FUZZ_TARGET) fuzz/corpus/$(FUZZ_TARGET)
 
 # Valgrind's memcheck: calls in any order, and with wrong arguments. The rest of the tests runs under AddressSanitizer. Nothing is
 # optimized: where two conditions are tested in one, the one that does not count may be without a value.

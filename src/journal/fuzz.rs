@@ -12,6 +12,27 @@ pub fn journal(bytes: &[u8]) {
     let _ = record::scan(&right);
 }
 
+/// A journal with these records.
+#[cfg(test)]
+pub fn journal_of(records: &[Vec<u8>]) -> Vec<u8> {
+    let (writer, mut bytes) = (record::Writer { salt: 7 }, record::head(7));
+    for record in records {
+        let offset = bytes.len() as u64;
+        writer.put(&mut bytes, offset, offset, record);
+    }
+    let end = bytes.len() as u64;
+    writer.put_mark(&mut bytes, end);
+    bytes
+}
+
+/// An identity file, with everything in it.
+#[cfg(test)]
+pub fn identity_file() -> Vec<u8> {
+    let entry = |job: &str| identity::Entry { job_id: Some(job.into()), current: Some([1; 32]), next: Some([2; 32]) };
+    let (node_id, aside) = ("worker 1".into(), vec![entry("older"), entry("oldest")]);
+    identity::Identity { node_id, own: entry("job"), aside }.encode()
+}
+
 /// An identity file, and one whose checksum is made right.
 pub fn identity(bytes: &[u8]) {
     let _ = identity::decode(bytes);

@@ -64,7 +64,7 @@ pub use signs::{Acknowledged, Signs};
 pub use tcp::{Connect, TcpTransport};
 #[cfg(test)]
 pub(crate) use tcp_info::deafen;
-pub use transport::{is_refusal, pass_over, refusal, Transport};
+pub use transport::{is_refusal, is_unproved, last_word, pass_over, refusal, unproved, Transport};
 pub use waker::Waker;
 pub use watch::Watch;
 pub use wrap::{unwrapped, Side, Wrap};

@@ -53,6 +53,16 @@ pub fn is_refusal(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::PermissionDenied && error.raw_os_error().is_none()
 }
 
+/// What a transport says where the other end has gone before it had proved itself. That may be a refusal, or an accident.
+pub fn unproved(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::ConnectionAborted, why)
+}
+
+/// Whether an error says that.
+pub fn is_unproved(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::ConnectionAborted && error.raw_os_error().is_none()
+}
+
 /// Passes over what still comes after a refusal: its end, or `WouldBlock`. With unread bytes a connection would end by reset, and the
 /// last word could be lost.
 pub fn pass_over(transport: &mut dyn Transport) -> io::Result<usize> {
@@ -63,6 +73,13 @@ pub fn pass_over(transport: &mut dyn Transport) -> io::Result<usize> {
         }
     }
     Err(io::ErrorKind::TimedOut.into()) // it sends and sends
+}
+
+/// What the end that dialled does where it refuses: the other end has said all that it says before an answer, so that once this is
+/// read, too, the last word arrives.
+pub fn last_word(transport: &mut dyn Transport) {
+    let _ = transport.shutdown_write();
+    let _ = pass_over(transport);
 }
 
 /// A non-blocking, ordered stream of bytes to one peer. The module's head states the rules of its use.

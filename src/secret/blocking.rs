@@ -77,7 +77,7 @@ impl Stream {
         let mut through = [0; 4096];
         match inner.read(&mut through)? {
             0 => Err(refusal(ENDED)),
-            count => session.heard(&through[..count]).map_err(|why| refusal(&why)),
+            count => session.heard(&through[..count]).map_err(|fault| refusal(fault.reason())),
         }
     }
 }

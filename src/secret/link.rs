@@ -3,8 +3,8 @@
 //! Invariant: nothing of the other end is passed on before it has proved that (`session` names the exceptions). Afterwards each call
 //! is the inner transport's, behind one look at an empty buffer.
 
-use super::session::Session;
-use crate::net::{is_refusal, pass_over, refusal, Acknowledged, Registry, Signs, Token, Transport};
+use super::session::{Fault, Session};
+use crate::net::{is_refusal, pass_over, refusal, unproved, Acknowledged, Registry, Signs, Token, Transport};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
@@ -32,6 +32,8 @@ enum State {
         /// What of the answer has not gone yet.
         answer: Vec<u8>,
     },
+    /// What came was damaged on the way.
+    Damaged(String),
 }
 
 impl State {
@@ -39,13 +41,14 @@ impl State {
         match self {
             State::Going(session) => Ok(session),
             State::Refused { why, .. } => Err(refusal(why)),
+            State::Damaged(why) => Err(damaged(why)),
         }
     }
 
     fn going(&self) -> Option<&Session> {
         match self {
             State::Going(session) => Some(session),
-            State::Refused { .. } => None,
+            State::Refused { .. } | State::Damaged(_) => None,
         }
     }
 }
@@ -73,14 +76,16 @@ impl ProvedTransport {
             return Ok(false);
         }
         let session = self.state.session()?;
-        if let Err(why) = session.heard(&through[..count]) {
-            let mut answer = std::mem::take(&mut session.outgoing);
-            let _ = send_all(&mut *self.inner, &mut answer); // as far as the kernel takes it at once
-            let error = refusal(&why);
-            self.state = State::Refused { why, answer };
-            return Err(error);
+        match session.heard(&through[..count]) {
+            Ok(()) => return Ok(true),
+            Err(Fault::Damaged(why)) => self.state = State::Damaged(why),
+            Err(Fault::Refused(why)) => {
+                let mut answer = std::mem::take(&mut session.outgoing);
+                let _ = send_all(&mut *self.inner, &mut answer); // as far as the kernel takes it at once
+                self.state = State::Refused { why, answer };
+            }
         }
-        Ok(true)
+        self.state.session().map(|_| true)
     }
 
     /// Of a refusal by the transport inside no proof follows.
@@ -95,9 +100,13 @@ impl ProvedTransport {
     fn ended(&self) -> io::Error {
         match self.state.going().is_some_and(Session::is_refused) {
             true => io::Error::new(io::ErrorKind::UnexpectedEof, "it has refused the connection"),
-            false => refusal(ENDED),
+            false => unproved(ENDED),
         }
     }
+}
+
+fn damaged(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
 /// Sends what is there, and forgets what has gone.
@@ -118,6 +127,7 @@ impl Transport for ProvedTransport {
             let session = match &mut self.state {
                 State::Going(session) => session,
                 State::Refused { .. } => return pass_over(&mut *self.inner),
+                State::Damaged(why) => return Err(damaged(why)),
             };
             if !session.readable.is_empty() {
                 let mut taken = 0;
@@ -179,7 +189,9 @@ impl Transport for ProvedTransport {
     fn flush(&mut self) -> io::Result<()> {
         loop {
             self.pass_on()?;
-            if self.state.going().is_some_and(|session| session.held() == 0 || session.is_refused()) {
+            // Where the other end's bytes are passed on, or nothing counts any more, no proof is awaited.
+            let is_over = |session: &Session| session.is_refused() || session.reads_freely();
+            if self.state.going().is_some_and(|session| session.held() == 0 || is_over(session)) {
                 return Ok(());
             }
             if !self.pull()? {
@@ -205,6 +217,7 @@ impl Transport for ProvedTransport {
         let waits = match &self.state {
             State::Going(session) => session.held() + session.outgoing.len(),
             State::Refused { answer, .. } => answer.len(),
+            State::Damaged(_) => 0,
         };
         waits + self.inner.unsent()
     }

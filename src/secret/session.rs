@@ -5,15 +5,16 @@
 //! too. What comes later is as it is without a secret.
 //!
 //! Invariants: no byte of a side that has not proved the secret is passed on, with two exceptions, which can do no more than end the
-//! connection. A refusal is passed on: one that has another secret, or none, must be able to say so. Bytes that are no frame at all are
-//! passed on, for their reader says best what is wrong with them. Tested in `session_test.rs`.
+//! connection. A refusal as of a stranger is passed on: one that has another secret, or none, must be able to say so. Each other
+//! refusal needs its proof, for it may end more. Bytes that are no frame at all are passed on, for their reader says best what is wrong
+//! with them. Tested in `session_test.rs`.
 
 use super::JobSecret;
 use crate::error::Status;
 use crate::net::Side;
 use crate::wire::{
-    encode_frame, peek_frame, LinkKind, LinkReject, LinkRejectReason, Message, Rejected, Wire, CONTROL_PAYLOAD_MAX,
-    MAGIC, NONCE_BYTES, PROOF_ASK, PROOF_CHALLENGE, PROOF_MAC, UNREGISTERED_PAYLOAD_MAX,
+    encode_frame, peek_frame, Decoder, LinkKind, LinkReject, LinkRejectReason, Message, Rejected, Wire, WireError,
+    CONTROL_PAYLOAD_MAX, MAGIC, NONCE_BYTES, PROOF_ASK, PROOF_CHALLENGE, PROOF_MAC, UNREGISTERED_PAYLOAD_MAX,
 };
 use ring::hmac;
 use std::sync::Arc;
@@ -22,6 +23,33 @@ const DIALLER: &[u8] = b"muster job secret, version 1: the dialler's first messa
 const ACCEPTER: &[u8] = b"muster job secret, version 1: the accepter's first message";
 /// How much of what is written is held before the other side has proved itself; it is refused beyond that.
 const HELD_MAX: usize = 64 << 10;
+
+/// Why nothing comes of it.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// One side does not take the other.
+    Refused(String),
+    /// What came was damaged on the way: the next attempt may go well.
+    Damaged(String),
+}
+
+impl Fault {
+    /// The reason in words.
+    pub fn reason(&self) -> &str {
+        match self {
+            Fault::Refused(why) | Fault::Damaged(why) => why,
+        }
+    }
+}
+
+impl From<WireError> for Fault {
+    fn from(error: WireError) -> Fault {
+        match error.is_damage() {
+            true => Fault::Damaged(error.0),
+            false => Fault::Refused(error.0),
+        }
+    }
+}
 
 /// What is awaited of the other side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,13 +180,13 @@ impl Session {
     }
 
     /// Takes what has come in, while it does not come freely. An error ends the connection: `outgoing` may still hold an answer.
-    pub fn heard(&mut self, bytes: &[u8]) -> Result<(), String> {
+    pub fn heard(&mut self, bytes: &[u8]) -> Result<(), Fault> {
         self.inbound.extend_from_slice(bytes);
         while self.step()? {}
         Ok(())
     }
 
-    fn step(&mut self) -> Result<bool, String> {
+    fn step(&mut self) -> Result<bool, Fault> {
         let payload_max = if self.side == Side::Client { CONTROL_PAYLOAD_MAX } else { UNREGISTERED_PAYLOAD_MAX };
         if matches!(self.incoming, Incoming::Open | Incoming::Refused) {
             return Ok(false);
@@ -166,13 +194,14 @@ impl Session {
         let (kind, payload, length) = match peek_frame(&self.inbound, payload_max) {
             Ok(None) => return Ok(false),
             Ok(Some((frame, length))) => (frame.header.kind, frame.payload.into_owned(), length),
+            Err(error) if error.is_damage() => return Err(error.into()),
             Err(_) if self.incoming != Incoming::First && !self.inbound.starts_with(&MAGIC.to_le_bytes()) => {
                 self.open_with(Vec::new());
                 return Ok(false);
             }
-            Err(error) => return Err(error.0),
+            Err(error) => return Err(error.into()),
         };
-        if self.side == Side::Client && is_refusal(kind) {
+        if self.side == Side::Client && is_strangers_refusal(kind, &payload) {
             self.inbound.truncate(length);
             self.readable = std::mem::take(&mut self.inbound);
             self.incoming = Incoming::Refused;
@@ -180,7 +209,7 @@ impl Session {
         }
         match (self.incoming, kind) {
             (Incoming::Ask, PROOF_ASK) | (Incoming::Challenge, PROOF_CHALLENGE) => {
-                self.nonce = payload.try_into().map_err(|_| "its nonce is of a wrong length".to_owned())?;
+                self.nonce = payload.try_into().map_err(|_| refused("its nonce is of a wrong length"))?;
                 self.inbound.drain(..length);
                 if self.incoming == Incoming::Ask {
                     encode_frame(PROOF_CHALLENGE, 0, &self.own_nonce, &mut self.outgoing);
@@ -191,18 +220,18 @@ impl Session {
             }
             (Incoming::Ask, kind) => {
                 self.refuse(kind, "this job has a secret, and the one that asks shows none");
-                Err("it shows no job secret, and one is set here (job_secret)".to_owned())
+                Err(refused("it shows no job secret, and one is set here (job_secret)"))
             }
             (Incoming::Challenge, _) => {
-                Err("it answers without a proof of the job secret: perhaps none is set there (job_secret)".to_owned())
+                Err(refused("it answers without a proof of the job secret: perhaps none is set there (job_secret)"))
             }
             (_, kind) => self.judge(kind, length),
         }
     }
 
     /// The other side's first message is there; its MAC follows, or is there, too.
-    fn judge(&mut self, kind: u8, length: usize) -> Result<bool, String> {
-        let Some((proof, proof_length)) = peek_frame(&self.inbound[length..], 64).map_err(|error| error.0)? else {
+    fn judge(&mut self, kind: u8, length: usize) -> Result<bool, Fault> {
+        let Some((proof, proof_length)) = peek_frame(&self.inbound[length..], 64)? else {
             return Ok(false);
         };
         let other = if self.side == Side::Client { Side::Server } else { Side::Client };
@@ -212,7 +241,7 @@ impl Session {
             if self.side == Side::Server {
                 self.refuse(kind, "the job's secret is another than that of the one that asks");
             }
-            return Err("its job secret is another than the one that is set here (job_secret)".to_owned());
+            return Err(refused("its job secret is another than the one that is set here (job_secret)"));
         }
         if other == Side::Client {
             self.dialler_mac = expected.as_ref().to_vec();
@@ -244,10 +273,17 @@ impl Session {
     }
 }
 
-/// Whether a message of this kind can do no more than to refuse.
-fn is_refusal(kind: u8) -> bool {
-    let rejected = Message::Rejected(Rejected { status: Status::Rejected, reason: String::new() });
-    kind == LinkKind::Reject as u8 || kind == rejected.kind()
+fn refused(why: &str) -> Fault {
+    Fault::Refused(why.to_owned())
+}
+
+/// Whether a message can do no more than to end this connection: it refuses, as one does that does not know the other.
+fn is_strangers_refusal(kind: u8, payload: &[u8]) -> bool {
+    if kind == LinkKind::Reject as u8 {
+        let reject = LinkReject::take(&mut Decoder::new(payload));
+        return reject.is_ok_and(|reject| reject.reason == LinkRejectReason::Stranger);
+    }
+    matches!(Message::decode(kind, payload), Ok(Message::Rejected(Rejected { status: Status::Rejected, .. })))
 }
 
 /// Whether two MACs are equal, in a time that does not tell where they differ.

@@ -20,13 +20,13 @@ fn message() -> Vec<u8> {
 }
 
 /// Passes on what one end has for the other, in pieces of this size.
-fn pass(from: &mut Session, to: &mut Session, piece: usize) -> Result<(), String> {
+fn pass(from: &mut Session, to: &mut Session, piece: usize) -> Result<(), Fault> {
     let bytes = std::mem::take(&mut from.outgoing);
     bytes.chunks(piece).try_for_each(|piece| to.heard(piece))
 }
 
 /// Both ends, after the dialler has said this.
-fn talk(dialler: &mut Session, accepter: &mut Session, piece: usize) -> Result<(), String> {
+fn talk(dialler: &mut Session, accepter: &mut Session, piece: usize) -> Result<(), Fault> {
     assert_eq!(dialler.take(&message()), message().len());
     pass(dialler, accepter, piece)?;
     pass(accepter, dialler, piece)?;
@@ -71,7 +71,7 @@ fn what_follows_the_first_message_is_as_it_was_written() {
 fn another_secret_is_refused_on_both_sides_and_nothing_is_passed_on() {
     let (mut dialler, mut accepter) = (session("theirs", Side::Client, 1), session("ours", Side::Server, 2));
     let why = talk(&mut dialler, &mut accepter, 1 << 20).unwrap_err();
-    assert_eq!(why, "its job secret is another than the one that is set here (job_secret)");
+    assert_eq!(why, refused("its job secret is another than the one that is set here (job_secret)"));
     assert!(accepter.readable.is_empty());
     pass(&mut accepter, &mut dialler, 3).unwrap();
     let (refusal, _) = peek_frame(&dialler.readable, 1 << 20).unwrap().unwrap();
@@ -88,11 +88,53 @@ fn another_secret_is_refused_on_both_sides_and_nothing_is_passed_on() {
     assert!(dialler.readable.is_empty(), "nothing counts after a refusal");
 }
 
+/// A process that has taken the scheduler's port may turn others away. It cannot tell a member that its life is over.
+#[test]
+fn only_a_refusal_as_of_a_stranger_is_passed_on_without_a_proof() {
+    let rejected = |status| {
+        let message = Message::Rejected(Rejected { status, reason: "gone".to_owned() });
+        frame(message.kind(), &message.encode())
+    };
+    let reject = |reason| {
+        let mut payload = crate::wire::Encoder::default();
+        LinkReject { reason }.put(&mut payload);
+        frame(LinkKind::Reject as u8, &payload.bytes)
+    };
+    let may = [rejected(Status::Rejected), reject(LinkRejectReason::Stranger)];
+    let may_not = [
+        rejected(Status::Fenced),
+        rejected(Status::Aborted),
+        reject(LinkRejectReason::NoGroup),
+        reject(LinkRejectReason::Duplicate),
+        reject(LinkRejectReason::Crossing),
+    ];
+    for refusal in may.iter().chain(&may_not) {
+        for is_challenged in [false, true] {
+            let (mut dialler, mut accepter) = (session("s", Side::Client, 1), session("s", Side::Server, 2));
+            dialler.take(&message());
+            if is_challenged {
+                pass(&mut dialler, &mut accepter, 1 << 20).unwrap();
+                pass(&mut accepter, &mut dialler, 1 << 20).unwrap();
+            }
+            let heard = dialler.heard(refusal);
+            let is_passed_on = may.contains(refusal);
+            assert_eq!((dialler.is_refused(), &dialler.readable == refusal), (is_passed_on, is_passed_on));
+            assert_eq!(heard.is_err(), !is_passed_on && !is_challenged, "its proof may follow a challenge");
+        }
+        // With its proof each is passed on.
+        let (mut dialler, mut accepter) = (session("s", Side::Client, 1), session("s", Side::Server, 2));
+        talk(&mut dialler, &mut accepter, 1 << 20).unwrap();
+        accepter.take(refusal);
+        pass(&mut accepter, &mut dialler, 1 << 20).unwrap();
+        assert_eq!(&dialler.readable, refusal);
+    }
+}
+
 #[test]
 fn one_that_shows_no_secret_is_told_in_words_that_it_understands() {
     let mut accepter = session("s", Side::Server, 2);
     let why = accepter.heard(&message()).unwrap_err();
-    assert_eq!(why, "it shows no job secret, and one is set here (job_secret)");
+    assert_eq!(why, refused("it shows no job secret, and one is set here (job_secret)"));
     let (refusal, _) = peek_frame(&accepter.outgoing, 1 << 20).unwrap().unwrap();
     assert!(matches!(Message::decode(refusal.header.kind, &refusal.payload), Ok(Message::Rejected(_))));
     let mut accepter = session("s", Side::Server, 2);
@@ -101,7 +143,7 @@ fn one_that_shows_no_secret_is_told_in_words_that_it_understands() {
     assert_eq!(refusal.header.kind, LinkKind::Reject as u8);
     let mut dialler = session("s", Side::Client, 1);
     let why = dialler.heard(&frame(OTHER, b"hello")).unwrap_err();
-    assert_eq!(why, "it answers without a proof of the job secret: perhaps none is set there (job_secret)");
+    assert_eq!(why, refused("it answers without a proof of the job secret: perhaps none is set there (job_secret)"));
 }
 
 #[test]

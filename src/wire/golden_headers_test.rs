@@ -19,7 +19,7 @@ fn digests() -> [CallDigest; 3] {
     digests
 }
 
-fn data_header() -> DataHeader {
+pub(super) fn data_header() -> DataHeader {
     let (signature, digest) = (call().signature(), digests()[2].in_short());
     DataHeader { epoch: Epoch(1), group: GroupId::WORLD, sequence: 3, signature, call: call(), digest }
 }
@@ -27,7 +27,7 @@ fn data_header() -> DataHeader {
 const DATA_HEADER: &str =
     "01000000000000000000000003000000000000007484ada62ac3e9a8030a0000000000000400000000000000000000000000000000000000f3ce5a41f542241a";
 
-fn message_header() -> MessageHeader {
+pub(super) fn message_header() -> MessageHeader {
     let (epoch, group, part) = (Epoch(1), GroupId::WORLD, MessagePart::Rts);
     MessageHeader { epoch, group, part, dtype: DType::Float32, tag: -2, number: 5, count: 1 << 24 }
 }

@@ -26,10 +26,28 @@ mod store;
 mod golden_headers_test;
 #[cfg(test)]
 mod golden_test;
-/// Each kind of message once.
+/// Right bytes of each kind, for tests in other rooms.
 #[cfg(test)]
-pub(crate) fn golden_messages() -> Vec<Message> {
-    golden_test::messages().into_iter().map(|(_, message, _)| message).collect()
+pub(crate) mod golden {
+    use super::{golden_headers_test, golden_test, record, LinkKind, Message};
+
+    pub(crate) fn messages() -> Vec<Message> {
+        golden_test::messages().into_iter().map(|(_, message, _)| message).collect()
+    }
+
+    /// The payloads of links' frames.
+    pub(crate) fn links() -> Vec<(LinkKind, Vec<u8>)> {
+        golden_test::link_frames().into_iter().map(|(_, kind, payload, _)| (kind, payload)).collect()
+    }
+
+    /// A data header, and a message's.
+    pub(crate) fn headers() -> [Vec<u8>; 2] {
+        [golden_headers_test::data_header().encode().to_vec(), golden_headers_test::message_header().encode().to_vec()]
+    }
+
+    pub(crate) fn records() -> Vec<Vec<u8>> {
+        record::tests::samples().iter().map(super::Record::encode).collect()
+    }
 }
 #[cfg(test)]
 mod limits_test;

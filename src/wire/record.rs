@@ -215,7 +215,7 @@ impl Record {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::golden_test::messages;
     use super::super::Message;
     use super::*;
@@ -226,7 +226,7 @@ mod tests {
         SeatRecord { register, rank: 3, token: Some(TokenHash([7; 32])), restarts: 2 }
     }
 
-    fn samples() -> Vec<Record> {
+    pub(crate) fn samples() -> Vec<Record> {
         let agreed = Agreed {
             heartbeat_timeout_ms: 5000,
             checksums: true,

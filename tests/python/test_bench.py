@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import signal
+import subprocess
 
 import pytest
 
@@ -245,3 +246,25 @@ def test_without_a_number_of_ranks_it_is_a_rank_of_the_cluster_around_it():
         row, = csv.DictReader(launch.log("worker_0.log").splitlines())
         assert (row["collective"], row["ranks"], row["wrong"]) == ("barrier", "2", "0")
         assert launch.log("worker_1.log") == ""
+
+
+@pytest.mark.parametrize("how", ["TLS", "a secret"])
+def test_collectives_and_starts_are_timed_under_tls_and_under_a_secret(how, tmp_path):
+    """The environment says so, as for any other program; each result is checked."""
+    missing = str(tmp_path / "none")
+    if how == "TLS":
+        subprocess.run([MUSTER, "certs", "new", tmp_path / "certs"], check=True, capture_output=True, timeout=60)
+        protected = {"MUSTER_ENABLE_SSL": "1", "MUSTER_CONFIG_FILE_PATH": str(tmp_path / "certs" / "node" / "tls.json")}
+        broken = {**protected, "MUSTER_CONFIG_FILE_PATH": missing}
+    else:
+        protected = {"MUSTER_JOB_SECRET": "of this test"}
+        broken = {"MUSTER_JOB_SECRET_FILE": missing}
+    for words in (["allreduce", *TINY, "--sizes", "8,300000"], ["bootstrap", "--worker_num", "3", "--iters", "1"]):
+        with Process([MUSTER, "bench", *words, "--format", "csv"], env=protected) as process:
+            assert process.wait(timeout=60) == 0, process.stderr
+            rows = list(csv.DictReader(process.stdout.splitlines()))
+        assert rows and all(row.get("wrong", "0") == "0" for row in rows), rows
+    # What protects it is not left out: where it is wrong nothing runs.
+    with Process([MUSTER, "bench", "allreduce", *TINY, "--sizes", "8"], env=broken) as process:
+        assert process.wait(timeout=60) != 0
+        assert missing in process.stderr

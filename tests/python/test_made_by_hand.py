@@ -129,6 +129,7 @@ def test_what_it_sends_of_another_epoch_is_never_taken_for_one_of_this(kind, epo
         with connection, wire.connect(port) as link:
             link.send(wire.LINK_HELLO, wire.link_hello(1, 0, channel, 1, 0, incarnation, formed["secret"][:16]))
             assert link.receive(timeout=10) == (wire.LINK_ACCEPT, formed["secret"][16:] + bytes(8))
+            link.send(wire.KEEP_ALIVE)
             (tmp_path / "go").touch()
             link.socket.sendall(sends(epoch))
             worker.wait_for("heard|error", timeout=30)

@@ -5,7 +5,7 @@
 //! waits, neither to come in nor to go out, it holds no memory for it. Tested in `control_test.rs` over a transport that
 //! does what it is told.
 
-use crate::net::{is_refusal, Transport};
+use crate::net::{is_refusal, is_unproved, Transport};
 use crate::wire::{peek_frame, Lane, Message, WireError, CONTROL_PAYLOAD_MAX, MAGIC, UNREGISTERED_PAYLOAD_MAX};
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -55,9 +55,9 @@ impl ControlEnd {
     pub fn from_io(error: &io::Error) -> ControlEnd {
         use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
         match error.kind() {
+            _ if is_refusal(error) || is_unproved(error) => ControlEnd::Refused(error.to_string()),
             ConnectionReset | ConnectionAborted | BrokenPipe | UnexpectedEof => ControlEnd::Ended(error.to_string()),
             io::ErrorKind::InvalidData => ControlEnd::Garbage(error.to_string()),
-            _ if is_refusal(error) => ControlEnd::Refused(error.to_string()),
             _ => ControlEnd::Broken(error.to_string()),
         }
     }
@@ -241,7 +241,7 @@ impl ControlLink {
                     arrivals.push(arrival);
                 }
                 Ok(None) => break,
-                Err(error) if !self.inbound[taken..].starts_with(&MAGIC.to_le_bytes()) => {
+                Err(error) if !error.is_damage() && !self.inbound[taken..].starts_with(&MAGIC.to_le_bytes()) => {
                     return Err(ControlEnd::Strange(error.0));
                 }
                 Err(error) => return Err(ControlEnd::Garbage(error.0)),

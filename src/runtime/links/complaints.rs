@@ -1,9 +1,11 @@
 //! What a node's log says of those that reach its port and are no peers: of each kind once in a while, with their address.
 //!
-//! Deliberately not told: a connection that ends before it has said anything. Peers make such ones: of several attempts at
-//! one peer, and of two that cross, one is dropped.
+//! Deliberately not told: a connection that ends before it has said its hello, or proved itself for that. Peers make such ones: of
+//! several attempts at one peer, and of two that cross, one is dropped.
 
 use super::handshake::HELLO_WAIT;
+use super::link_end::LinkEnd;
+use crate::runtime::base::link_key::LinkKey;
 use crate::runtime::base::log::Logger;
 use crate::strangers::{Kind, Nuisances};
 use crate::types::Time;
@@ -44,6 +46,14 @@ impl Complaints {
         self.mention(DAMAGED, from, &line);
     }
 
+    /// A link is dialled again; told where that is for damage.
+    pub fn dials_again(&mut self, key: LinkKey, end: &LinkEnd) {
+        if let LinkEnd::Corrupt(why) = end {
+            let line = format!("the link to rank {} of {} is dialled again: {why}", key.rank, key.group);
+            self.mention_of(DAMAGED, &format!("rank {} of {}", key.rank, key.group), &line);
+        }
+    }
+
     /// Its hello is of another epoch, or does not show this one's secret.
     pub fn did_not_know(&mut self, from: SocketAddr) {
         let why = "it knows neither this epoch nor its secret, or looks for another node";
@@ -59,7 +69,11 @@ impl Complaints {
     }
 
     fn mention(&mut self, kind: Kind, from: SocketAddr, line: &str) {
-        if let Some(line) = self.nuisances.mention(kind, &from.to_string(), line) {
+        self.mention_of(kind, &from.to_string(), line);
+    }
+
+    fn mention_of(&mut self, kind: Kind, from: &str, line: &str) {
+        if let Some(line) = self.nuisances.mention(kind, from, line) {
             self.logger.warn(&line);
         }
     }

@@ -48,7 +48,7 @@ impl Connections {
         self.dials.clear();
         self.handshakes.retain(|_, shake| {
             let is_new = matches!(shake.stage, Stage::Accepted | Stage::AcceptedOnSpare(_));
-            is_new || matches!(shake.stage, Stage::Held(_) | Stage::Rejecting)
+            is_new || matches!(shake.stage, Stage::Held(_) | Stage::Rejecting | Stage::Rejected)
         });
     }
 
@@ -102,21 +102,28 @@ impl Connections {
         self.dials.contains_key(&key) || self.dialled(key).is_some()
     }
 
-    /// The links that this node is opening; those that stand with their connection.
-    pub fn opening(&self) -> Vec<(LinkKey, Option<Token>)> {
-        let dialled = self.handshakes.iter().filter_map(|(token, shake)| match shake.stage {
-            Stage::Dialled(key) => Some((key, Some(*token))),
-            _ => None,
-        });
-        self.dials.keys().map(|key| (*key, None)).chain(dialled).collect()
+    /// The connection on which the peer was let in, and has not confirmed that.
+    pub fn accepting(&self, key: LinkKey) -> Option<Token> {
+        let is_one = |stage: &Stage| matches!(stage, Stage::Accepting(of, _) if *of == key);
+        self.handshakes.iter().find(|(_, shake)| is_one(&shake.stage)).map(|(token, _)| *token)
     }
 
-    /// An attempt of this node gives way to that of the peer.
-    pub fn give_way(&mut self, key: LinkKey) {
+    /// The links that are being opened; those that stand with their connection.
+    pub fn opening(&self) -> Vec<(LinkKey, Option<Token>)> {
+        let stand = self.handshakes.iter().filter_map(|(token, shake)| match shake.stage {
+            Stage::Dialled(key) | Stage::Accepting(key, _) => Some((key, Some(*token))),
+            _ => None,
+        });
+        self.dials.keys().map(|key| (*key, None)).chain(stand).collect()
+    }
+
+    /// Other attempts at a link give way to this one of the peer: this node's, and an earlier one of the peer's.
+    pub fn give_way(&mut self, key: LinkKey, to: Token) {
         self.dials.remove(&key);
-        if let Some(own) = self.dialled(key) {
-            self.handshakes.remove(&own);
-        }
+        self.handshakes.retain(|token, shake| {
+            let is_attempt = matches!(shake.stage, Stage::Dialled(of) | Stage::Accepting(of, _) if of == key);
+            *token == to || !is_attempt
+        });
     }
 
     /// Ends a dial that nobody answers, or a handshake that has been silent for so long. Returns whom it was to reach.
@@ -203,9 +210,10 @@ impl Connections {
     /// The connections that may hold bytes of which the poller does not know, and for which somebody waits.
     pub fn holding(&self) -> Vec<Token> {
         let waits = |stage: &Stage| match stage {
-            Stage::Accepted | Stage::AcceptedOnSpare(_) | Stage::Dialled(_) => true,
+            Stage::Accepted | Stage::AcceptedOnSpare(_) | Stage::Dialled(_) | Stage::Accepting(..) => true,
             Stage::Hearing(_) | Stage::Watching(_) => true,
-            Stage::Held(_) | Stage::Accepting(..) | Stage::Rejecting | Stage::RevokeBroadcast(_) => false,
+            Stage::Held(_) | Stage::RevokeBroadcast(_) | Stage::Confirming(..) => false,
+            Stage::Rejecting | Stage::Rejected => false,
         };
         let held = self.handshakes.iter().filter(|(_, shake)| waits(&shake.stage) && shake.transport.holds_readable());
         held.map(|(token, _)| *token).collect()

@@ -1,16 +1,18 @@
 //! One connection on which a link is being opened: what has been said on it, and what that means.
 //!
-//! Invariant: no payload before *Accept*. Which link is let in is the mesh's decision.
+//! Invariants: the dialler sends no payload before *Accept*, and the accepter none before the dialler has confirmed that. So until
+//! both have the link a damaged byte costs an attempt and nothing else. The confirmation is an empty frame: that it comes says all,
+//! so damage in it does not count. Which link is let in is the mesh's decision.
 
 use super::link_end::{self, LinkEnd};
 use crate::agent::PeerWord;
 use crate::error::Failure;
-use crate::net::{is_refusal, Transport};
+use crate::net::{is_refusal, last_word, pass_over, Transport};
 use crate::runtime::base::link_key::LinkKey;
 use crate::types::{Secret, Time};
 use crate::wire::{
-    encode_frame, peek_frame, Decoder, Encoder, LinkAccept, LinkBeat, LinkHello, LinkKind, LinkReject,
-    LinkRejectReason, LinkRevoke, LinkSuspect, Wire, WireError, PROOF_ASK, PROOF_BYTES,
+    encode_frame, peek_frame, Decoder, Encoder, FrameHeader, LinkAccept, LinkBeat, LinkHello, LinkKind, LinkReject,
+    LinkRejectReason, LinkRevoke, LinkSuspect, Wire, WireError, HEADER_BYTES, PROOF_ASK, PROOF_BYTES,
 };
 use std::io::{self, IoSlice, IoSliceMut};
 use std::time::Duration;
@@ -52,10 +54,14 @@ pub(crate) enum Stage {
     AcceptedOnSpare(String),
     /// Their hello came before our `Formed`.
     Held(LinkHello),
-    /// Our *Accept* is going out, with the features that both ends offer.
+    /// Our *Accept* is going out, with the features that both ends offer. Of a link the confirmation is awaited then.
     Accepting(LinkKey, u64),
+    /// It was accepted, and our confirmation is going out.
+    Confirming(LinkKey, u64),
     /// Our *Reject* is going out.
     Rejecting,
+    /// The last word is out. What still comes is passed over, so that it is not lost in a reset.
+    Rejected,
     /// We tell a member that the group is over.
     RevokeBroadcast(LinkKey),
     /// It tells us.
@@ -73,6 +79,10 @@ pub(crate) enum Next {
     Failed(LinkKey, LinkEnd),
     /// The connection that we dialled has ended, and nothing was said on it.
     Unanswered(LinkKey, LinkEnd),
+    /// The connection that we let in has ended before the dialler has confirmed it.
+    Unconfirmed(LinkKey, LinkEnd),
+    /// One side does not take the other: what the log says. The last word may still be on its way.
+    Refused(WireError),
     /// The peer has freed the group.
     Freed(LinkKey),
     /// The peer gives the group up, for it cannot have the link.
@@ -91,26 +101,31 @@ pub(crate) enum Next {
 impl Handshake {
     /// Writes what is to be said, reads what has come, and says what to do.
     pub(crate) fn look(&mut self, secret: Option<Secret>) -> Result<Next, WireError> {
+        if self.stage == Stage::Rejected {
+            return Ok(self.pass_over());
+        }
         match self.write() {
             Ok(true) => {}
             Ok(false) => return Ok(Next::Wait),
             Err(error) => return self.broken(&error),
         }
         match self.stage {
-            Stage::Accepting(key, features) => return Ok(Next::Deliver(key, features)),
-            Stage::Rejecting => return Ok(Next::Close),
+            Stage::Confirming(key, features) => return Ok(Next::Deliver(key, features)),
+            Stage::Accepting(key, features) if !key.is_link() => return Ok(Next::Deliver(key, features)),
+            Stage::Rejecting => {
+                self.end_refused();
+                return Ok(self.pass_over());
+            }
             Stage::RevokeBroadcast(key) => return Ok(Next::HasTold(key)),
             Stage::Held(_) => return self.look_at_held(),
-            Stage::Dialled(_) | Stage::Accepted | Stage::AcceptedOnSpare(_) => {}
-            Stage::Hearing(_) | Stage::Watching(_) => {}
+            Stage::Dialled(_) | Stage::Accepted | Stage::AcceptedOnSpare(_) | Stage::Accepting(..) => {}
+            Stage::Hearing(_) | Stage::Watching(_) | Stage::Rejected => {}
         }
         let is_long = matches!(self.stage, Stage::Hearing(_) | Stage::Watching(_));
         let room = if is_long { WORD_BYTES } else { HANDSHAKE_BYTES };
         loop {
-            if let Some((frame, taken)) = peek_frame(&self.inbound, room as u64 / 2)? {
-                let next = self.heard(frame.header.kind, &frame.payload, secret);
-                self.inbound.drain(..taken);
-                return next;
+            if let Some(next) = self.take_frame(room, secret)? {
+                return Ok(next);
             }
             let start = self.inbound.len();
             self.inbound.resize(room, 0);
@@ -122,6 +137,41 @@ impl Handshake {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Next::Wait),
                 Err(error) => return self.broken(&error),
             }
+        }
+    }
+
+    /// Takes the first frame of what has come, if it is whole.
+    fn take_frame(&mut self, room: usize, secret: Option<Secret>) -> Result<Option<Next>, WireError> {
+        if let Stage::Accepting(key, features) = self.stage {
+            return Ok(self.is_confirmed().then_some(Next::Deliver(key, features)));
+        }
+        let Some((frame, taken)) = peek_frame(&self.inbound, room as u64 / 2)? else { return Ok(None) };
+        let next = self.heard(frame.header.kind, &frame.payload, secret);
+        self.inbound.drain(..taken);
+        next.map(Some)
+    }
+
+    /// Whether the dialler has spoken since it was let in. Its confirmation is taken, also if it was damaged. What else it says is
+    /// for the group.
+    fn is_confirmed(&mut self) -> bool {
+        let Some(head) = self.inbound.first_chunk::<HEADER_BYTES>() else { return false };
+        let is_another = FrameHeader::decode(head).is_ok_and(|header| header.kind != LinkKind::KeepAlive as u8);
+        if !is_another {
+            self.inbound.drain(..HEADER_BYTES);
+        }
+        true
+    }
+
+    /// Ends this direction. What still comes is passed over.
+    pub(crate) fn end_refused(&mut self) {
+        let _ = self.transport.shutdown_write(); // the connection's end shows when it is read
+        self.stage = Stage::Rejected;
+    }
+
+    fn pass_over(&mut self) -> Next {
+        match pass_over(&mut *self.transport) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Next::Wait,
+            _ => Next::Close,
         }
     }
 
@@ -162,20 +212,26 @@ impl Handshake {
         }
     }
 
-    fn broken(&self, error: &io::Error) -> Result<Next, WireError> {
+    fn broken(&mut self, error: &io::Error) -> Result<Next, WireError> {
         match self.stage {
             // One side does not take the other. That is the same the next time.
-            Stage::Accepted if is_refusal(error) => Err(WireError(error.to_string())),
-            Stage::Dialled(key) if is_refusal(error) => Ok(Next::Failed(key, link_end::ended(error).after(CLOSED))),
+            Stage::Accepted if is_refusal(error) => Ok(Next::Refused(WireError(error.to_string()))),
+            Stage::Accepted if error.kind() == io::ErrorKind::InvalidData => Err(WireError(error.to_string())),
+            Stage::Dialled(key) | Stage::Accepting(key, _) if is_refusal(error) => {
+                last_word(&mut *self.transport);
+                Ok(Next::Failed(key, link_end::ended(error).after(CLOSED)))
+            }
             _ => Ok(self.ended(link_end::ended(error))),
         }
     }
 
     fn ended(&self, end: LinkEnd) -> Next {
         match self.stage {
-            Stage::Dialled(key) if matches!(end, LinkEnd::Ended(_)) => Next::Unanswered(key, end.after(CLOSED)),
-            // After a hello was let in, too: the group may wait for this link already, and no other one will come.
-            Stage::Dialled(key) | Stage::Accepting(key, _) => Next::Failed(key, end.after(CLOSED)),
+            Stage::Dialled(key) if !matches!(end, LinkEnd::Silent(_)) => Next::Unanswered(key, end.after(CLOSED)),
+            Stage::Accepting(key, _) if !matches!(end, LinkEnd::Silent(_)) => Next::Unconfirmed(key, end.after(CLOSED)),
+            Stage::Dialled(key) | Stage::Accepting(key, _) | Stage::Confirming(key, _) => {
+                Next::Failed(key, end.after(CLOSED))
+            }
             Stage::Watching(key) => Next::WatchEnded(key, end.after("its connection ended").in_words()),
             _ => Next::Close,
         }
@@ -239,8 +295,17 @@ pub(crate) fn frame(kind: LinkKind, body: &impl Wire) -> Vec<u8> {
 
 /// The last word on a link.
 pub(crate) fn leave() -> Vec<u8> {
+    empty(LinkKind::Leave)
+}
+
+/// What the dialler says once it is let in.
+pub(crate) fn confirmation() -> Vec<u8> {
+    empty(LinkKind::KeepAlive)
+}
+
+fn empty(kind: LinkKind) -> Vec<u8> {
     let mut bytes = Vec::new();
-    encode_frame(LinkKind::Leave as u8, 0, &[], &mut bytes);
+    encode_frame(kind as u8, 0, &[], &mut bytes);
     bytes
 }
 

@@ -5,8 +5,8 @@
 //! [`Mesh::take_signs`]). It knows rosters, and no group. Its parts know nothing of each other's decisions: what is known of the epoch
 //! (`rosters`), the connections (`connections`), what is upgraded, watched, told, or unanswered. It alone puts them together.
 //!
-//! Invariants: no payload before *Accept*; both sides prove that they know the epoch's secret, the dialler with its first
-//! half, the accepter with its second; of two crossing attempts the one dialled by the lower index survives. A hello
+//! Invariants: no payload before *Accept* and its confirmation; both sides prove that they know the epoch's secret, the dialler with
+//! its first half, the accepter with its second; of two crossing attempts the one dialled by the lower index survives. A hello
 //! that comes before this node knows its cluster waits until it does.
 //!
 //! Deliberately absent: any decision about what a failed link means. The group is told, and asks the scheduler. Tested in
@@ -16,7 +16,7 @@ use super::address_lookup::AddressLookup;
 use super::complaints::Complaints;
 use super::connections::{Connections, FIRST_TOKEN};
 use super::dial::{Dialled, NotDialled};
-use super::handshake::{frame, half, leave, Handshake, Next, Stage};
+use super::handshake::{confirmation, frame, half, leave, Handshake, Next, Stage};
 use super::identities::Identities;
 use super::link::{say_at_once, LinkEnd};
 use super::peers::{Mail, MeshEvent};
@@ -55,7 +55,7 @@ pub struct Mesh {
     /// Links to members of whom `Formed` does not tell.
     pub(super) locating: AddressLookup,
     unanswered: Unanswered,
-    /// Links that were handed to their groups.
+    /// Links that were handed to their groups, or will be as soon as both ends know of it.
     open: HashSet<LinkKey>,
     pub(super) telling: RevokeBroadcast,
     pub(super) watching: Watching,
@@ -295,6 +295,12 @@ impl Mesh {
                 Ok(()) => return self.hand_over(token, key, features, poller),
                 Err(why) => self.turn_away(token, &why),
             },
+            Next::Refused(why) => {
+                let Some(shake) = self.connections.get_mut(token) else { return false };
+                shake.end_refused();
+                self.complaints.not_understood(shake.transport.peer_address(), &why);
+                return true;
+            }
             Next::Says(key, word) => {
                 self.watching.saw(key.rank, PeerSign::Says(word));
                 return true;
@@ -317,8 +323,14 @@ impl Mesh {
             Next::WatchEnded(key, how) if self.connections.watches(key).is_empty() => {
                 self.watching.saw(key.rank, PeerSign::Ended(how));
             }
+            Next::Unconfirmed(key, end) => {
+                self.open.remove(&key);
+                self.ended(Next::Unanswered(key, end));
+            }
             // A word has a turn of its own.
-            Next::Unanswered(key, _) if key.channel != Channel::Word && self.redials.again(key) => {}
+            Next::Unanswered(key, end) if key.channel != Channel::Word && self.redials.again(key) => {
+                self.complaints.dials_again(key, &end);
+            }
             Next::Failed(key, end) | Next::Unanswered(key, end) if key.channel == Channel::Watch => {
                 self.watching.saw(key.rank, PeerSign::Refused(end.in_words()));
             }
@@ -332,6 +344,9 @@ impl Mesh {
         let Some(shake) = self.connections.remove(token) else { return };
         match shake.stage {
             Stage::Watching(key) => return self.ended(Next::WatchEnded(key, format!("it is closed: {why}"))),
+            Stage::Dialled(key) if why.is_damage() => {
+                return self.ended(Next::Unanswered(key, Handshake::is_no_peer(why)));
+            }
             Stage::Dialled(key) => return self.ended(Next::Failed(key, Handshake::is_no_peer(why))),
             _ => {}
         }
@@ -374,7 +389,7 @@ impl Mesh {
                 shake.stage = Stage::Accepting(key, features);
                 if key.is_link() {
                     shake.deadline = Time::NEVER;
-                    self.connections.give_way(key);
+                    self.connections.give_way(key, token);
                     self.redials.forget(key);
                     self.open.insert(key);
                 }
@@ -389,7 +404,10 @@ impl Mesh {
         let judged = self.rosters.judge(hello);
         match judged {
             Judged::Member(key) if !key.is_link() => judged, // two who tell or watch each other use two connections
-            Judged::Member(key) if self.open.contains(&key) => Judged::Refused(LinkRejectReason::Duplicate),
+            // A peer that dials anew did not understand that it was let in.
+            Judged::Member(key) if self.open.contains(&key) && self.connections.accepting(key).is_none() => {
+                Judged::Refused(LinkRejectReason::Duplicate)
+            }
             // An attempt of ours that does not stand yet gives way: it might never come to stand.
             Judged::Member(key) if self.connections.dialled(key).is_some() && hello.to < hello.from => {
                 Judged::Refused(LinkRejectReason::Crossing)
@@ -404,6 +422,11 @@ impl Mesh {
         if !key.is_link() {
             return self.begin_talk(token, key);
         }
+        if let Some(shake) = self.connections.get_mut(token).filter(|shake| shake.stage == Stage::Dialled(key)) {
+            (shake.stage, shake.outbound) = (Stage::Confirming(key, features), confirmation());
+            self.open.insert(key);
+            return true;
+        }
         let Some(mut shake) = self.connections.remove(token) else { return false };
         // A failure here shows when the group's poller is asked to watch it.
         let _ = shake.transport.deregister(poller.registry());
@@ -411,7 +434,7 @@ impl Mesh {
             say_at_once(&mut *shake.transport, &leave()); // freed meanwhile
             return false;
         }
-        let side = if matches!(shake.stage, Stage::Dialled(_)) { Side::Client } else { Side::Server };
+        let side = if matches!(shake.stage, Stage::Confirming(..)) { Side::Client } else { Side::Server };
         match self.upgrade.apply(shake.transport, side, features, &shake.inbound) {
             Ok(transport) => {
                 self.open.insert(key);

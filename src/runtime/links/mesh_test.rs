@@ -13,7 +13,7 @@ use crate::runtime::state::node_state::NodeState;
 use crate::types::{Call, CallKind, Device, Epoch, HostName, JobInstance, Process, Role, Secret};
 use crate::wire::{encode_frame, peek_frame, Agreed, DataHeader, Decoder, Frame, FrameHeader, Member, Members, Wire};
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 const SOON: Duration = Duration::from_secs(60);
@@ -363,6 +363,24 @@ impl Peer {
         assert!(self.inbound.is_empty());
     }
 
+    /// Ends the connection; until the node has dropped it, too.
+    fn go(&mut self, side: &mut Side) {
+        self.stream.shutdown(Shutdown::Write).unwrap();
+        until(|| {
+            side.turn();
+            side.is_idle().then_some(())
+        });
+    }
+
+    /// Says that it was let in, until its link is its group's.
+    fn confirm(&mut self, side: &mut Side) {
+        self.stream.write_all(&confirmation()).unwrap();
+        until(|| {
+            side.turn();
+            (!side.mail.is_empty() || !side.other_mail.is_empty()).then_some(())
+        });
+    }
+
     /// Says hello, and is told why not.
     fn refused(&mut self, side: &mut Side, hello: &LinkHello) -> LinkRejectReason {
         self.say(LinkKind::Hello, hello);
@@ -370,7 +388,7 @@ impl Peer {
         assert_eq!(answer.header.kind, LinkKind::Reject as u8);
         let reason = LinkReject::take(&mut Decoder::new(&answer.payload)).unwrap().reason;
         self.hear_end(side);
-        assert!(side.is_idle());
+        self.go(side);
         reason
     }
 }
@@ -419,6 +437,7 @@ fn a_second_link_is_a_duplicate() {
         let answer = peer.hear(&mut side);
         assert_eq!(answer.header.kind, LinkKind::Accept as u8);
         assert_eq!(LinkAccept::take(&mut Decoder::new(&answer.payload)).unwrap(), accept());
+        peer.confirm(&mut side);
         let _link = side.link();
         assert_eq!(Peer::dial(&side).refused(&mut side, &hello()), LinkRejectReason::Duplicate);
         assert!(side.mail.is_empty());
@@ -445,8 +464,9 @@ fn a_hello_before_the_cluster_is_known_is_answered_after() {
         assert_eq!(peer.hear(&mut side).header.kind, LinkKind::Accept as u8);
         assert_eq!(stranger.hear(&mut side).header.kind, LinkKind::Reject as u8);
         stranger.hear_end(&mut side);
+        peer.confirm(&mut side);
         side.link();
-        assert!(side.is_idle());
+        stranger.go(&mut side);
     }
 }
 
@@ -531,6 +551,7 @@ fn the_higher_index_gives_up_its_own_attempt() {
         peer.say(LinkKind::Hello, &LinkHello { from: 0, to: 1, ..hello() });
         assert_eq!(peer.hear(&mut side).header.kind, LinkKind::Accept as u8);
         given_up.hear_end(&mut side);
+        peer.confirm(&mut side);
         side.link();
         assert!(side.is_idle());
     }
@@ -550,14 +571,19 @@ fn a_link_counts_from_when_its_peer_is_let_in() {
     // The answer is stuck. Meanwhile no other link is made, and the time for strangers does not count.
     side.open(KEY[1]);
     assert!(side.mesh.connections.dials.is_empty() && side.mail.is_empty());
-    assert_eq!(side.mesh.judge(&hello()), Judged::Refused(LinkRejectReason::Duplicate));
-    assert_eq!(side.mesh.expire(Time(0) + 2 * HELLO_WAIT), Time::NEVER);
+    side.mesh.expire(Time(0) + 2 * HELLO_WAIT);
+    assert_eq!(side.mesh.judge(&hello()), Judged::Member(KEY[1]), "the peer has not heard yet that it is let in");
     transport.script().room = usize::MAX;
     let token = *side.mesh.connections.handshakes.keys().next().expect("it is still there");
     side.mesh.ready(token, &side.poller);
     side.turn();
-    side.link();
+    assert!(side.mail.is_empty(), "it is not confirmed");
     assert_eq!(transport.script().sent, frame(LinkKind::Accept, &accept()));
+    transport.script().coming.extend(confirmation());
+    side.mesh.ready(token, &side.poller);
+    side.turn();
+    side.link();
+    assert_eq!(side.mesh.judge(&hello()), Judged::Refused(LinkRejectReason::Duplicate));
 }
 
 #[path = "mesh_groups_test.rs"]

@@ -3,6 +3,8 @@
 use super::*;
 use crate::runtime::links::connections::UNPROVED_WHEN_SHORT;
 use crate::runtime::links::redial::REDIALS_MAX;
+use crate::secret::{around, JobSecret};
+use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::AsRawFd;
 
 /// How many handshakes there are.
@@ -32,6 +34,7 @@ fn strangers_keep_no_peer_waiting_however_many_there_are() {
     let mut peer = Peer::dial(&side);
     peer.say(LinkKind::Hello, &hello());
     assert_eq!(peer.hear(&mut side).header.kind, LinkKind::Accept as u8, "nobody has waited for the strangers' time");
+    peer.confirm(&mut side);
     side.link();
     assert!(side.mesh.connections.unproved() <= 100, "the peer is none of them");
 }
@@ -99,60 +102,179 @@ fn the_silent_are_closed_when_their_time_is_up() {
     assert_eq!((count(&side), side.mesh.connections.unproved()), (0, 0));
 }
 
-/// A hello damaged on the way ends a connection, and not the link.
+/// A hand between two nodes, which turns one bit of all that the first connection carries, and passes on the others as they are.
+struct Hand {
+    port: TcpListener,
+    /// The dialler's end, the accepter's, and how many bytes each direction has carried.
+    carried: Vec<([TcpStream; 2], [usize; 2])>,
+    /// Of the first connection: which direction, and which bit of it.
+    turns: Option<(usize, usize)>,
+}
+
+impl Hand {
+    /// Takes what is there, and passes it on. Whether a bit was turned.
+    fn carry(&mut self, to: SocketAddr) {
+        if let Ok((from, _)) = self.port.accept() {
+            let to = TcpStream::connect(to).unwrap();
+            from.set_nonblocking(true).unwrap();
+            to.set_nonblocking(true).unwrap();
+            self.carried.push(([from, to], [0, 0]));
+        }
+        for (number, (ends, counts)) in self.carried.iter_mut().enumerate() {
+            for way in [0, 1] {
+                let mut bytes = [0; 4096];
+                let Ok(count) = ends[way].read(&mut bytes) else { continue };
+                let turned = self.turns.filter(|turns| (number, way) == (0, turns.0)).map(|turns| turns.1);
+                if let Some(bit) = turned.filter(|bit| (counts[way]..counts[way] + count).contains(&(bit / 8))) {
+                    bytes[bit / 8 - counts[way]] ^= 1 << (bit % 8);
+                }
+                counts[way] += count;
+                // One that has closed takes nothing more.
+                let _ = match count {
+                    0 => ends[1 - way].shutdown(Shutdown::Write),
+                    _ => ends[1 - way].write_all(&bytes[..count]),
+                };
+            }
+        }
+    }
+}
+
+/// Opens a link through a hand. How many bytes each direction of the first connection has carried.
+fn opened(wrap: &Wrap, turns: Option<(usize, usize)>) -> [usize; 2] {
+    let (mut lower, mut higher) = (Side::new(Arc::clone(wrap)), Side::new(Arc::clone(wrap)));
+    let port = TcpListener::bind("127.0.0.1:0").unwrap();
+    port.set_nonblocking(true).unwrap();
+    let mut hand = Hand { port, carried: Vec::new(), turns };
+    lower.form(&formed(0, [lower.address(), hand.port.local_addr().unwrap()]));
+    higher.form(&formed(1, [lower.address(), higher.address()]));
+    lower.open(KEY[1]);
+    until(|| {
+        hand.carry(higher.address());
+        for side in [&mut lower, &mut higher] {
+            side.now = side.now + Duration::from_millis(1);
+            side.turn();
+        }
+        (!lower.mail.is_empty() && !higher.mail.is_empty()).then_some(())
+    });
+    assert!(hand.carried.len() <= 3, "{turns:?}: {} attempts", hand.carried.len());
+    let carried = hand.carried[0].1;
+    // It is one link, with nothing on it that is not its groups'.
+    let ((mut low, _), (mut high, _)) = (lower.link(), higher.link());
+    low.write(&[IoSlice::new(b"low")]).unwrap();
+    high.write(&[IoSlice::new(b"high")]).unwrap();
+    for (end, expected) in [(&mut high, &b"low"[..]), (&mut low, b"high")] {
+        let mut bytes = [0; 8];
+        let count = until(|| {
+            hand.carry(higher.address());
+            end.read(&mut [IoSliceMut::new(&mut bytes)]).ok()
+        });
+        assert_eq!(&bytes[..count], expected, "{turns:?}");
+    }
+    carried
+}
+
+/// Each bit that either end says while a link is opened may be damaged on the way: that costs an attempt, and the link comes to be.
 #[test]
-fn a_link_whose_hello_is_damaged_is_dialled_again() {
-    let (mut lower, mut higher) = two(&plain());
-    let between = TcpListener::bind("127.0.0.1:0").unwrap();
-    let addresses = [lower.address(), between.local_addr().unwrap()];
-    lower.form(&formed(0, addresses));
-    for bit in [3, 60, 200, 300, 500] {
-        lower.open(KEY[1]);
-        // The first connection goes through a hand that turns a bit.
-        let mut first = Peer::accept(&between, &mut lower);
-        let mut bytes = until(|| {
-            lower.turn();
-            first.read();
-            (first.inbound.len() >= 24 + 61 + 4).then(|| std::mem::take(&mut first.inbound))
-        });
-        bytes[bit / 8] ^= 1 << (bit % 8);
-        let mut damaged = Peer::dial(&higher);
-        damaged.stream.write_all(&bytes).unwrap();
-        until(|| {
-            higher.turn();
-            damaged.read();
-            damaged.ended.then_some(())
-        });
-        drop(first);
-        // The second is whole.
-        let mut second = Peer::accept(&between, &mut lower);
-        let said = second.hear(&mut lower);
-        let mut whole = Peer::dial(&higher);
-        whole
-            .stream
-            .write_all(&frame(LinkKind::Hello, &LinkHello::take(&mut Decoder::new(&said.payload)).unwrap()))
-            .unwrap();
-        let answer = whole.hear(&mut higher);
-        assert_eq!(answer.header.kind, LinkKind::Accept as u8, "bit {bit}");
-        second.say(LinkKind::Accept, &LinkAccept::take(&mut Decoder::new(&answer.payload)).unwrap());
-        until(|| {
-            lower.turn();
-            (!lower.mail.is_empty()).then_some(())
-        });
-        drop((lower.link(), higher.link()));
-        lower.mesh.open.clear();
-        higher.mesh.open.clear();
+fn a_link_outlives_each_damaged_bit_of_its_handshake() {
+    let secret = Arc::new(JobSecret::new(b"the job's"));
+    for wrap in [plain(), around(&plain(), &secret)] {
+        let carried = opened(&wrap, None);
+        for direction in [0, 1] {
+            for bit in 0..8 * carried[direction] {
+                opened(&wrap, Some((direction, bit)));
+            }
+        }
     }
 }
 
 #[test]
-fn a_damaged_answer_is_called_damage_and_not_a_stranger() {
+fn what_is_no_peer_is_told_where_a_secret_is_to_be_proved() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let secret = Arc::new(JobSecret::new(b"the job's"));
+    let mut side = one(&around(&plain(), &secret), listener.local_addr().unwrap());
+    side.open(KEY[1]);
+    let mut peer = Peer::accept(&listener, &mut side);
+    peer.stream.write_all(b"HTTP/1.1 400 Bad Request").unwrap();
+    let reason = side.failure();
+    assert!(reason.contains("what answers there is no peer: not a frame of this protocol"), "{reason}");
+}
+
+#[test]
+fn an_answer_that_is_damaged_each_time_is_called_damage_and_not_a_stranger() {
     let mut answer = frame(LinkKind::Accept, &accept());
     let last = answer.len() - 8;
     answer[last] ^= 4;
-    let (mut side, _peer) = answered(&plain(), &answer);
-    let reason = side.failure();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let mut side = one(&plain(), listener.local_addr().unwrap());
+    side.open(KEY[1]);
+    let mut peers = Vec::new();
+    let end = until(|| {
+        side.now = side.now + Duration::from_millis(100);
+        side.turn();
+        if let Ok((mut peer, _)) = listener.accept() {
+            peer.write_all(&answer).unwrap();
+            peers.push(peer);
+        }
+        side.mail.pop()
+    });
+    let Mail::Failed(1, LinkEnd::Corrupt(reason)) = end else { panic!("it did not fail") };
     assert!(reason.starts_with("its answer for a new link was damaged on the way: "), "{reason}");
+    assert_eq!(peers.len(), REDIALS_MAX as usize + 1);
+}
+
+/// The peer was let in, and never said that it knows: its process may have ended, so this end dials.
+#[test]
+fn a_link_that_is_not_confirmed_is_dialled_from_this_end() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut side = one(&plain(), listener.local_addr().unwrap());
+    let mut gone = Peer::dial(&side);
+    gone.say(LinkKind::Hello, &hello());
+    assert_eq!(gone.hear(&mut side).header.kind, LinkKind::Accept as u8);
+    side.open(KEY[1]);
+    assert!(side.mesh.connections.dials.is_empty(), "it is as good as open");
+    drop(gone);
+    let mut peer = Peer::accept(&listener, &mut side);
+    assert_eq!(peer.hear(&mut side).header.kind, LinkKind::Hello as u8);
+    peer.say(LinkKind::Accept, &accept());
+    assert_eq!(peer.hear(&mut side).header.kind, LinkKind::KeepAlive as u8);
+    side.link();
+}
+
+/// The peer did not understand that it was let in, and dials anew before this end knows that its first connection has ended.
+#[test]
+fn a_peer_that_dials_anew_before_it_has_confirmed_is_let_in() {
+    let mut side = one(&plain(), nowhere());
+    let (mut first, mut second) = (Peer::dial(&side), Peer::dial(&side));
+    for peer in [&mut first, &mut second] {
+        peer.say(LinkKind::Hello, &hello());
+        assert_eq!(peer.hear(&mut side).header.kind, LinkKind::Accept as u8);
+    }
+    first.hear_end(&mut side);
+    second.confirm(&mut side);
+    let (link, _) = side.link();
+    assert_eq!(link.peer_address(), second.stream.local_addr().unwrap());
+    assert!(side.is_idle());
+}
+
+/// A refused dialler may still have bytes on the way. They are read, so that the reason is not lost in a reset.
+#[test]
+fn a_refusal_arrives_though_the_dialler_says_more() {
+    let mut side = one(&plain(), nowhere());
+    let mut peer = Peer::dial(&side);
+    let odd = LinkHello { epoch: Epoch(3), ..hello() };
+    peer.stream.write_all(&[frame(LinkKind::Hello, &odd), vec![7; 2000]].concat()).unwrap();
+    assert_eq!(peer.hear(&mut side).header.kind, LinkKind::Reject as u8);
+    peer.stream.write_all(&[7; 2000]).unwrap();
+    peer.hear_end(&mut side);
+    assert!(!side.is_idle(), "it waits for the dialler's end");
+    peer.go(&mut side);
+    // And for no longer than a stranger may take.
+    let mut peer = Peer::dial(&side);
+    peer.say(LinkKind::Hello, &odd);
+    assert_eq!(peer.hear(&mut side).header.kind, LinkKind::Reject as u8);
+    side.mesh.expire(side.now + 2 * HELLO_WAIT);
+    assert!(side.is_idle());
 }
 
 #[test]
