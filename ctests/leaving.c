@@ -231,7 +231,7 @@ static void leave_while_another_is_inside(muster_cluster_t *cluster, int rank, s
     struct other other = {.cluster = cluster, .place = place};
     pthread_t thread;
     muster_request_t *request = NULL;
-    int64_t value = 0, sum = 0;
+    int64_t value = 0, sum = 0, own_sum = 0; /* two operations at a time may not write into one */
     use_groups(cluster, rank);
     await_rank_1(rank, ranks);
     CHECK_OK(muster_op_create(cluster, stuck, NULL, 1, &other.op));
@@ -239,7 +239,7 @@ static void leave_while_another_is_inside(muster_cluster_t *cluster, int rank, s
         if (place == IN_FUNCTION) {
             __atomic_store_n(&released, 1, __ATOMIC_SEQ_CST);
             muster_request_t *own = NULL; /* ends with the process */
-            CHECK_OK(muster_iallreduce(made[0], &value, &sum, 1, MUSTER_INT64, other.op, &own));
+            CHECK_OK(muster_iallreduce(made[0], &value, &own_sum, 1, MUSTER_INT64, other.op, &own));
             CHECK_OK(muster_iallreduce(made[1], &value, &sum, 1, MUSTER_INT64, other.op, &request));
         }
         await(&ranks->note[rank].go);
