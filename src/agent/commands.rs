@@ -49,7 +49,7 @@ impl Agent {
                 }
             },
             Command::Abort { code, reason } => self.asks.abort(code, reason),
-            Command::GivenUp(failure) => return self.heard_of_verdict(now, failure),
+            Command::CalledLost(failure) => return self.heard_of_verdict(now, failure),
             Command::Aborted(failure) => return self.heard_of_abort(now, failure),
         };
         self.send_if_attached(message);

@@ -39,7 +39,7 @@ pub use hccl::hccl_chief_port;
 pub use launcher::DEFAULT_PORT;
 pub use nearest::closest;
 pub use rank_entry::Host;
-pub use rank_table_text::{text as rank_table_text, Seat};
+pub use rank_table_text::{text as rank_table_text, DeviceEntry};
 pub use reach::{is_of_many, Endpoint, Interfaces, Reach};
 pub use settings::{Assignment, Settings, StoreLimits};
 pub use table::{Key, Setting, NODES_LIMIT, TABLE};

@@ -3,7 +3,7 @@
 
 use super::admission::{Newcomer, Refusal};
 use super::contract::ConnId;
-use super::journal_rollback::is_older_copy;
+use super::journal_rollback::rolled_back;
 use super::revocation::Revocation;
 use super::standing::Presence;
 use super::timers::Due;
@@ -29,7 +29,7 @@ impl Scheduler {
                 let behind = newcomer.is_behind(key, &self.conductor.store, &self.conductor.groups.table);
                 checked.map(|()| match behind {
                     Some(words) => {
-                        let error = is_older_copy(&words);
+                        let error = rolled_back(&words);
                         self.conductor.cluster.out.warn(error.message().to_owned());
                         self.conductor.cluster.end(Err(error));
                     }

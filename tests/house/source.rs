@@ -67,7 +67,7 @@ pub struct Source {
 
 /// Where the walk is.
 #[derive(Clone)]
-struct Place {
+struct ModuleContext {
     module: Vec<String>,
     test: bool,
 }
@@ -76,8 +76,8 @@ impl Source {
     pub fn parse(path: &str, text: &str) -> Source {
         let tokens: TokenStream = text.parse().unwrap_or_else(|error| panic!("{path} is not Rust: {error}"));
         let mut source = Source { path: path.into(), text: text.into(), ..Source::default() };
-        let place = Place { module: module_of(path), test: source.is_test() };
-        source.walk(&trees(tokens), &place);
+        let context = ModuleContext { module: module_of(path), test: source.is_test() };
+        source.walk(&trees(tokens), &context);
         source.expand_imports();
         source
     }
@@ -98,11 +98,11 @@ impl Source {
         module_of(&self.path)
     }
 
-    fn walk(&mut self, tokens: &[TokenTree], place: &Place) {
+    fn walk(&mut self, tokens: &[TokenTree], context: &ModuleContext) {
         let mut at = 0;
         while at < tokens.len() {
             if let TokenTree::Group(group) = &tokens[at] {
-                self.walk(&trees(group.stream()), place);
+                self.walk(&trees(group.stream()), context);
                 at += 1;
                 continue;
             }
@@ -113,23 +113,23 @@ impl Source {
             let line = tokens[at].span().start().line;
             self.words.push((word.clone(), line));
             at = match word.as_str() {
-                "use" if !is_punct(tokens, at + 1, '<') => self.take_use(tokens, at + 1, place),
-                "mod" => self.take_module(tokens, at, place),
+                "use" if !is_punct(tokens, at + 1, '<') => self.take_use(tokens, at + 1, context),
+                "mod" => self.take_module(tokens, at, context),
                 "unsafe" => self.take_unsafe(tokens, at),
                 "fn" => self.take_function(tokens, at),
                 "extern" if self::word(tokens, at + 1).as_deref() == Some("crate") => {
-                    self.take_use(tokens, at + 1, place)
+                    self.take_use(tokens, at + 1, context)
                 }
-                "static" if !is_punct(tokens, at.wrapping_sub(1), '\'') => self.take_static(tokens, at, place),
+                "static" if !is_punct(tokens, at.wrapping_sub(1), '\'') => self.take_static(tokens, at, context),
                 "path" if at == 0 && is_punct(tokens, 1, '=') => self.take_included(tokens.get(at + 2), at, line),
                 "include" if is_punct(tokens, at + 1, '!') => self.take_included(tokens.get(at + 2), at, line),
-                _ => self.take_name(tokens, at, place),
+                _ => self.take_name(tokens, at, context),
             };
         }
     }
 
     /// A path that begins here.
-    fn take_name(&mut self, tokens: &[TokenTree], start: usize, place: &Place) -> usize {
+    fn take_name(&mut self, tokens: &[TokenTree], start: usize, context: &ModuleContext) -> usize {
         let (parts, end) = path_at(tokens, start);
         for (offset, part) in parts.iter().enumerate().skip(1) {
             self.words.push((part.clone(), tokens[start + 3 * offset].span().start().line));
@@ -139,22 +139,22 @@ impl Source {
         let is_member = is_punct(tokens, start.wrapping_sub(1), '.') && !is_punct(tokens, start.wrapping_sub(2), '.');
         if !is_member {
             let begin = tokens[start].span().start();
-            let parts = absolute(parts, &place.module);
+            let parts = absolute(parts, &context.module);
             let (line, column) = (begin.line, begin.column);
-            self.names.push(Name { parts, line, column, test: place.test, imported: false, called });
+            self.names.push(Name { parts, line, column, test: context.test, imported: false, called });
         }
         end
     }
 
     /// A `use` tree, up to its semicolon.
-    fn take_use(&mut self, tokens: &[TokenTree], start: usize, place: &Place) -> usize {
+    fn take_use(&mut self, tokens: &[TokenTree], start: usize, context: &ModuleContext) -> usize {
         let end = (start..tokens.len()).find(|at| is_punct(tokens, *at, ';')).unwrap_or(tokens.len());
         for (parts, bound, line) in use_tree(&tokens[start..end], &[]) {
             for part in &parts {
                 self.words.push((part.clone(), line));
             }
-            let parts = absolute(parts, &place.module);
-            self.names.push(Name { parts, line, column: 0, test: place.test, imported: true, called: false });
+            let parts = absolute(parts, &context.module);
+            self.names.push(Name { parts, line, column: 0, test: context.test, imported: true, called: false });
             if let Some(bound) = bound {
                 self.words.push((bound, line));
             }
@@ -162,13 +162,13 @@ impl Source {
         end
     }
 
-    fn take_module(&mut self, tokens: &[TokenTree], at: usize, place: &Place) -> usize {
+    fn take_module(&mut self, tokens: &[TokenTree], at: usize, context: &ModuleContext) -> usize {
         let (Some(name), Some(TokenTree::Group(body))) = (word(tokens, at + 1), tokens.get(at + 2)) else {
             return at + 1;
         };
-        let mut module = place.module.clone();
+        let mut module = context.module.clone();
         module.push(name);
-        let inner = Place { module, test: place.test || has_test_attribute(tokens, at) };
+        let inner = ModuleContext { module, test: context.test || has_test_attribute(tokens, at) };
         self.walk(&trees(body.stream()), &inner);
         at + 3
     }
@@ -204,12 +204,12 @@ impl Source {
         at + 2
     }
 
-    fn take_static(&mut self, tokens: &[TokenTree], at: usize, place: &Place) -> usize {
+    fn take_static(&mut self, tokens: &[TokenTree], at: usize, context: &ModuleContext) -> usize {
         let mutable = word(tokens, at + 1).is_some_and(|word| word == "mut");
         let named = at + 1 + usize::from(mutable);
         if let (Some(name), true) = (word(tokens, named), is_punct(tokens, named + 1, ':')) {
             let line = tokens[at].span().start().line;
-            self.statics.push(Static { name, line, mutable, test: place.test });
+            self.statics.push(Static { name, line, mutable, test: context.test });
         }
         named
     }
