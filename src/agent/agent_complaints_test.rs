@@ -4,6 +4,7 @@ use super::bench::{profile, Bench, MS};
 use super::*;
 use crate::error::{Error, Status};
 use crate::wire::HeartbeatEcho;
+use std::time::Duration;
 
 /// One that has so long to join.
 fn with(forming_timeout: Option<Duration>) -> Bench {

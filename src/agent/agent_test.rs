@@ -5,6 +5,7 @@ use super::*;
 use crate::error::Status;
 use crate::types::{Epoch, GroupId, JobInstance};
 use crate::wire::{self, HeartbeatEcho, PeerState, Rejected, Revoked, Verdict};
+use std::time::Duration;
 
 #[test]
 fn it_registers_and_joins() {

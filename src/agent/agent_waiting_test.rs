@@ -5,6 +5,7 @@ use super::*;
 use crate::error::Status;
 use crate::types::Epoch;
 use crate::wire::{Formed, NotRecovered, NotYet, Verdict};
+use std::time::Duration;
 
 const WHY: &str = "it does not have the token of rank 1, so it is let in 30 s after the loss of that: in 26 s";
 

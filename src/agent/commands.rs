@@ -1,9 +1,10 @@
 //! What the caller wants.
 
 use super::contract::{Command, Event};
+use super::seconds::seconds;
 use super::store::StoreRequest;
 use super::watching::Around;
-use super::{seconds, Agent};
+use super::Agent;
 use crate::error::{Error, Status};
 use crate::types::Time;
 use crate::wire::{Message, StoreCancel};

@@ -9,6 +9,7 @@ use crate::wire::{self, HeartbeatEcho};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
+use std::time::Duration;
 
 const SEEDS: u64 = 3_000;
 /// The heartbeat time-out of the stories; the interval is a fifth.

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use serde_json::{json, Map, Value};
 
-use super::show;
+use super::shown::show;
 
 /// The longest server id, as HCCL has it.
 const SERVER_ID_MAX_BYTES: usize = 64;

@@ -150,6 +150,11 @@ fn store_reply() -> StoreReply {
 /// One row: the name in the document, the message, its payload.
 type Row = (&'static str, Message, &'static str);
 
+/// Each kind of message once.
+pub(crate) fn golden_messages() -> Vec<Message> {
+    messages().into_iter().map(|(_, message, _)| message).collect()
+}
+
 /// Every message once, in order of kind.
 pub(super) fn messages() -> Vec<Row> {
     [life(), breaking(), asking(), status(), store(), launching()].concat()

@@ -18,6 +18,8 @@ pub struct Name {
     pub test: bool,
     /// Whether it is the path of a `use`.
     pub imported: bool,
+    /// Whether that `use` is `pub`, so that it lists the name for others.
+    pub listed: bool,
     /// Whether it is followed by arguments.
     pub called: bool,
 }
@@ -40,6 +42,7 @@ pub struct Function {
     pub name: String,
     pub line: usize,
     pub lines: usize,
+    pub test: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -116,7 +119,7 @@ impl Source {
                 "use" if !is_punct(tokens, at + 1, '<') => self.take_use(tokens, at + 1, context),
                 "mod" => self.take_module(tokens, at, context),
                 "unsafe" => self.take_unsafe(tokens, at),
-                "fn" => self.take_function(tokens, at),
+                "fn" => self.take_function(tokens, at, context),
                 "extern" if self::word(tokens, at + 1).as_deref() == Some("crate") => {
                     self.take_use(tokens, at + 1, context)
                 }
@@ -141,7 +144,7 @@ impl Source {
             let begin = tokens[start].span().start();
             let parts = absolute(parts, &context.module);
             let (line, column) = (begin.line, begin.column);
-            self.names.push(Name { parts, line, column, test: context.test, imported: false, called });
+            self.names.push(Name { parts, line, column, test: context.test, imported: false, listed: false, called });
         }
         end
     }
@@ -149,12 +152,14 @@ impl Source {
     /// A `use` tree, up to its semicolon.
     fn take_use(&mut self, tokens: &[TokenTree], start: usize, context: &ModuleContext) -> usize {
         let end = (start..tokens.len()).find(|at| is_punct(tokens, *at, ';')).unwrap_or(tokens.len());
+        let listed = is_listed(tokens, start - 1);
         for (parts, bound, line) in use_tree(&tokens[start..end], &[]) {
             for part in &parts {
                 self.words.push((part.clone(), line));
             }
             let parts = absolute(parts, &context.module);
-            self.names.push(Name { parts, line, column: 0, test: context.test, imported: true, called: false });
+            let (test, imported, called) = (context.test, true, false);
+            self.names.push(Name { parts, line, column: 0, test, imported, listed, called });
             if let Some(bound) = bound {
                 self.words.push((bound, line));
             }
@@ -187,14 +192,14 @@ impl Source {
         at + 1
     }
 
-    fn take_function(&mut self, tokens: &[TokenTree], at: usize) -> usize {
+    fn take_function(&mut self, tokens: &[TokenTree], at: usize, context: &ModuleContext) -> usize {
         let Some(name) = word(tokens, at + 1) else { return at + 1 };
         let line = tokens[at].span().start().line;
         for token in &tokens[at + 2..] {
             match token {
                 TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => {
                     let lines = group.span_close().end().line - line + 1;
-                    self.functions.push(Function { name, line, lines });
+                    self.functions.push(Function { name, line, lines, test: context.test });
                     break;
                 }
                 TokenTree::Punct(punct) if punct.as_char() == ';' => break,
@@ -221,17 +226,18 @@ impl Source {
         at + 1
     }
 
-    /// What the imports bind, by name; an import of an import is followed.
-    fn bindings(&self) -> HashMap<String, Vec<String>> {
+    /// What the imports bind, by name; with those of its tests, or without.
+    pub fn bindings(&self, with_tests: bool) -> HashMap<String, Vec<String>> {
         let mut bound = HashMap::new();
         let tokens: TokenStream = self.text.parse().expect("it parsed before");
-        collect_bindings(&trees(tokens), &module_of(&self.path), &mut bound);
+        collect_bindings(&trees(tokens), &module_of(&self.path), with_tests, &mut bound);
         bound
     }
 
     fn expand_imports(&mut self) {
-        let bound = self.bindings();
+        let (of_product, of_all) = (self.bindings(false), self.bindings(true));
         for name in &mut self.names {
+            let bound = if name.test { &of_all } else { &of_product };
             for _ in 0..8 {
                 let Some(path) = bound.get(&name.parts[0]) else { break };
                 if path[0] == name.parts[0] {
@@ -251,7 +257,21 @@ impl Source {
     }
 }
 
-fn collect_bindings(tokens: &[TokenTree], module: &[String], into: &mut HashMap<String, Vec<String>>) {
+/// Whether `pub`, or `pub(..)`, stands before the `use` at `at`.
+fn is_listed(tokens: &[TokenTree], at: usize) -> bool {
+    let before = match at.checked_sub(1).map(|before| &tokens[before]) {
+        Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Parenthesis => at.wrapping_sub(2),
+        _ => at.wrapping_sub(1),
+    };
+    word(tokens, before).as_deref() == Some("pub")
+}
+
+fn collect_bindings(
+    tokens: &[TokenTree],
+    module: &[String],
+    with_tests: bool,
+    into: &mut HashMap<String, Vec<String>>,
+) {
     let mut at = 0;
     while at < tokens.len() {
         if let TokenTree::Group(group) = &tokens[at] {
@@ -259,9 +279,13 @@ fn collect_bindings(tokens: &[TokenTree], module: &[String], into: &mut HashMap<
             if let (Some(name), Some("mod")) =
                 (word(tokens, at.wrapping_sub(1)), word(tokens, at.wrapping_sub(2)).as_deref())
             {
+                if !with_tests && has_test_attribute(tokens, at - 2) {
+                    at += 1;
+                    continue;
+                }
                 inner.push(name);
             }
-            collect_bindings(&trees(group.stream()), &inner, into);
+            collect_bindings(&trees(group.stream()), &inner, with_tests, into);
         } else if word(tokens, at).as_deref() == Some("use") {
             let end = (at..tokens.len()).find(|end| is_punct(tokens, *end, ';')).unwrap_or(tokens.len());
             for (parts, bound, _) in use_tree(&tokens[at + 1..end], &[]) {
