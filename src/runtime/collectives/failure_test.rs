@@ -28,8 +28,8 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-const SOON: Duration = Duration::from_secs(60);
-const PEERS: [u32; 3] = [1, 2, 3];
+pub(in crate::runtime) const SOON: Duration = Duration::from_secs(60);
+pub(in crate::runtime) const PEERS: [u32; 3] = [1, 2, 3];
 
 /// The group, as rank 0; what it shares with its agent thread, which is not there; and its peers' ends of its links.
 pub(in crate::runtime) struct Bench {
@@ -117,7 +117,7 @@ impl Bench {
     }
 }
 
-fn broadcast(count: usize) -> Call {
+pub(in crate::runtime) fn broadcast(count: usize) -> Call {
     let (kind, dtype) = (CallKind::Broadcast, Some(DType::Uint8));
     Call { kind, dtype, op: None, root: Some(3), count: count as u64, layout: 0 }
 }
@@ -127,7 +127,7 @@ fn broadcast_frame(count: usize) -> Vec<u8> {
     frame(DataHeader::of_first(broadcast(count)))
 }
 
-fn frame(data: DataHeader) -> Vec<u8> {
+pub(in crate::runtime) fn frame(data: DataHeader) -> Vec<u8> {
     let length = data.call.count;
     let header = FrameHeader { kind: LinkKind::Data as u8, flags: 0, node: 0, length }.encode();
     let mut bytes = [&header[..], &data.encode()].concat();
@@ -138,12 +138,12 @@ fn frame(data: DataHeader) -> Vec<u8> {
     bytes
 }
 
-fn cause(rank: u32) -> Failure {
+pub(in crate::runtime) fn cause(rank: u32) -> Failure {
     let cause = format!("rank {rank} gives up");
     Failure { status: Status::Timeout, culprit: None, cause, epoch: Epoch(1), group: Some(GroupId::WORLD), sequence: 1 }
 }
 
-fn revoke(failure: Failure) -> Vec<u8> {
+pub(in crate::runtime) fn revoke(failure: Failure) -> Vec<u8> {
     let mut payload = Encoder::default();
     LinkRevoke { failure }.put(&mut payload);
     let mut frame = Vec::new();
@@ -260,7 +260,7 @@ fn who_hears_over_a_link_that_it_is_lost_itself_is_fenced_and_passes_on_what_it_
         bench.stand(0);
         let first = bench.call();
         assert_eq!((first.status, &first.culprit), (Status::Fenced, &heard.culprit), "{first}");
-        assert_eq!(first.cause, format!("was given up by the others, for it {}", heard.cause));
+        assert_eq!(first.cause, format!("was taken for lost by the others: it {}", heard.cause));
         assert_eq!(bench.call(), first, "every later call, too");
         for rank in PEERS {
             assert_eq!(bench.told(rank), revoke(heard.clone()), "rank {rank}");
@@ -465,7 +465,7 @@ fn one_that_differs_under_a_number_that_is_past_is_compared_by_the_scheduler_fir
     let later = DataHeader { sequence: 3, ..DataHeader::of_first(broadcast(2)) };
     let another_past = DataHeader { sequence: 2, digest: 1, ..DataHeader::of_first(broadcast(1)) };
     let is_further = "called something else then: it is in broadcast(count 2, uint8, root 3) as #3 already";
-    let own_last = " called broadcast(count 1, uint8, root 3) as collective #2 on world, but not the same before: rank 0 (node id \"0\", \
+    let own_last = " called broadcast(count 1, uint8, root 3) as collective #2 on world, but their earlier calls differ: rank 0 (node id \"0\", \
                     host host, pid 1) called broadcast(count 1, uint8, root 0) as #1";
     for (heard, words) in [(later, is_further), (another_past, own_last)] {
         for compared in [true, false] {
