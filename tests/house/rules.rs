@@ -24,7 +24,7 @@ pub const RULES: &[Rule] = &[
 ];
 
 /// Each room, and the rooms that it may name besides itself.
-const LAYERS: &[(&str, &[&str])] = &[
+pub const LAYERS: &[(&str, &[&str])] = &[
     ("types", &[]),
     ("wiping", &[]),
     ("error", &["types"]),
