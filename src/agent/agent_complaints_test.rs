@@ -110,7 +110,7 @@ fn one_that_takes_connections_and_says_nothing_is_not_called_a_scheduler() {
 }
 
 #[test]
-fn one_that_is_silent_until_it_is_given_up_is_not_lost_either() {
+fn one_that_is_silent_until_it_is_disconnected_is_not_lost_either() {
     let mut bench = with(Some(Duration::from_secs(3)));
     bench.feed(Input::Connected(Vec::new()));
     bench.feed(Input::Closed("it closed the connection".to_owned()));

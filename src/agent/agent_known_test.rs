@@ -61,7 +61,7 @@ fn a_revoked_group_alone_is_brought_along_too() {
 #[test]
 fn one_of_a_lower_generation_or_another_job_is_refused() {
     for (strange, words) in [
-        (Formed { generation: 2, ..formed(1, 1) }, "start 2, and there was a start 3"),
+        (Formed { generation: 2, ..formed(1, 1) }, "start 2, after start 3 was seen"),
         (formed(2, 1), "of another job"),
     ] {
         let mut bench = joined(3);

@@ -87,16 +87,16 @@ impl Scheduler {
                 conn,
                 Message::Rejected(Rejected {
                     status: Status::Fenced,
-                    reason: format!("this node was given up: {first}"),
+                    reason: format!("this node was taken for lost: {first}"),
                 }),
             );
             if let Some(node) = self.conductor.cluster.nodes.get_mut(key).filter(|node| node.conn == Some(conn)) {
-                node.conn = None; // it was given up although its connection stood
+                node.conn = None; // it was taken for lost although its connection stood
             }
             return self.conductor.cluster.drop_connection(conn);
         }
         if let Some(failure) = self.conductor.cluster.cannot_recover().filter(|_| is_back) {
-            return self.conductor.cluster.reject(conn, failure.status, format!("it comes back in vain: {failure}"));
+            return self.conductor.cluster.reject(conn, failure.status, format!("it cannot come back: {failure}"));
         }
         if presence.is_lost() {
             // It closed after the job broke, perhaps before it could hear so.

@@ -161,7 +161,7 @@ fn nobody_comes_through_a_barrier_or_makes_a_group_behind_a_disagreement() {
 /// right, and it is tried again.
 fn behind_a_disagreement(size: u32, odd: u32, call: fn(&Cluster, &Group) -> Result<()>) {
     let sentences = (0..ATTEMPTS).map(|_| sentence_behind_a_disagreement(size, odd, call));
-    let sentence = sentences.into_iter().find(|sentence| !sentence.contains("but not the same before"));
+    let sentence = sentences.into_iter().find(|sentence| !sentence.contains("but their earlier calls differ"));
     let sentence = sentence.expect("the scheduler compares the calls at last");
     let both = sentence.contains("root 0") && sentence.contains(&format!("root {odd}"));
     assert!(both, "rank {odd} of {size}: {sentence}");

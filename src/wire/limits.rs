@@ -17,7 +17,7 @@ pub const CREATIONS_MAX: usize = 1024;
 /// How many tokens a node may show.
 pub const TOKENS_MAX: usize = 2;
 /// How many processes one word of a launcher names at most: it keeps within [`UNREGISTERED_PAYLOAD_MAX`].
-pub const GIVEN_UP_MAX: usize = 1024;
+pub const ABANDONED_MAX: usize = 1024;
 /// How many addresses a node may advertise. With [`FULL_TABLE_NODES`] and [`NAME_MAX`] it keeps `Formed` within
 /// [`CONTROL_PAYLOAD_MAX`].
 pub const ADDRESSES_MAX: usize = 8;

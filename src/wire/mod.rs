@@ -48,7 +48,7 @@ pub(crate) use golden_test::golden_messages;
 pub use heartbeat::{GroupProgress, Heartbeat, HeartbeatEcho, MessageWait, COMPARED_WITHIN, WAITS_AFTER};
 pub use launcher::{Abandoned, ChildEnded, HowEnded};
 pub use limits::{
-    ADDRESSES_MAX, CONTROL_PAYLOAD_MAX, CREATIONS_MAX, FULL_TABLE_NODES, GIVEN_UP_MAX, GONE_ON_MAX, NAME_MAX,
+    ABANDONED_MAX, ADDRESSES_MAX, CONTROL_PAYLOAD_MAX, CREATIONS_MAX, FULL_TABLE_NODES, GONE_ON_MAX, NAME_MAX,
     PROGRESS_MAX, PROTOCOL_HIGHEST, PROTOCOL_LOWEST, SENTENCE_MAX, TOKENS_MAX, UNREGISTERED_PAYLOAD_MAX, WAITS_MAX,
 };
 pub use link::{

@@ -85,7 +85,7 @@ impl Running<'_> {
     pub(crate) fn never_began(&self) -> Failure {
         let limit = self.limit_ms as f64 / 1000.0;
         let cause = format!(
-            "{}: the {limit} s that it may take were over before it began, for this rank was still in a collective before it",
+            "{}: its time-out of {limit} s ended before it began, because this rank was still in an earlier collective",
             self.title()
         );
         self.failure(Status::Timeout, self.own_culprit(), cause)
@@ -161,8 +161,9 @@ impl Running<'_> {
             .calls
             .called(number - 1)
             .map_or_else(String::new, |call| format!(": {own} called {call} as #{}", number - 1));
-        let cause =
-            format!("{own} and {other} called {both} as collective #{number} on {id}, but not the same before{last}");
+        let cause = format!(
+            "{own} and {other} called {both} as collective #{number} on {id}, but their earlier calls differ{last}"
+        );
         (self.failure(Status::Mismatch, None, cause), false)
     }
 
@@ -226,7 +227,7 @@ impl Running<'_> {
                 (None, format!("{title}: the {limit} s that it may take are over; {why}{waits}"))
             }
             None => {
-                let why = "who is absent is not known, for the scheduler does not answer";
+                let why = "the scheduler does not answer, so the missing ranks are unknown";
                 let fault = fault.map_or_else(String::new, |fault| format!(": {fault}"));
                 (None, format!("{title}: the {limit} s that it may take are over; {why}{waits}{fault}"))
             }

@@ -239,15 +239,15 @@ fn own_loss(is_verdict: bool) -> Failure {
 
 /// What the brain is told of it, and the scheduler.
 fn asked_for(state: &NodeState) -> (Vec<Failure>, Vec<Failure>) {
-    let (mut given_up, mut revoked) = (Vec::new(), Vec::new());
+    let (mut called_lost, mut revoked) = (Vec::new(), Vec::new());
     for command in std::iter::from_fn(|| state.next_command()) {
         match command {
-            AgentCommand::Of(Epoch(1), Command::CalledLost(failure)) => given_up.push(failure),
+            AgentCommand::Of(Epoch(1), Command::CalledLost(failure)) => called_lost.push(failure),
             AgentCommand::Of(Epoch(1), Command::Revoke(failure)) => revoked.push(failure),
             _ => {}
         }
     }
-    (given_up, revoked)
+    (called_lost, revoked)
 }
 
 /// To the node itself it is not lost: the others have given it up. To them it stays what it was.

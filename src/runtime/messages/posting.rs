@@ -109,7 +109,7 @@ impl Transfers {
         let what =
             |why: &str| format!("{} {}, which is this rank itself: {why}", post.words(), self.roster.describe(to));
         if bytes > EAGER_MAX as u64 {
-            let why = format!("no receive is posted for it, and beyond {EAGER_MAX} bytes nothing is kept for one");
+            let why = format!("a message to oneself of more than {EAGER_MAX} bytes needs a posted receive");
             return Err(Error::new(Status::State, what(&why)));
         }
         let own = self.peers.get(&to);

@@ -257,7 +257,7 @@ impl Node {
                 None => turn_away(mail, Some(&leave())), // it has been freed since
             },
             MeshEvent::Revoked(failure) => self.registry.file(Event::Revoked(failure)),
-            // What one that was given up still wants does not count.
+            // What a node that was taken for lost still wants does not count.
             MeshEvent::Aborted(index, _) if self.state.view().epoch.lost.contains(&index) => {}
             MeshEvent::Locate(index) => self.locate(Some(index)),
             MeshEvent::Aborted(_, failure) => self.feed(Input::Command(Command::Aborted(failure))),

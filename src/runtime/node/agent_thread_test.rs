@@ -103,7 +103,7 @@ fn a_verdict_is_heard_though_nothing_can_be_written_to_the_scheduler_any_more() 
     assert_eq!(node.state.view().epoch.broken, Some(verdict));
 }
 
-/// What one that was given up still wants does not count.
+/// What a node that was taken for lost still wants does not count.
 #[test]
 fn a_word_of_the_job_s_end_counts_unless_it_is_a_lost_node_s() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -178,7 +178,7 @@ impl Cluster {
         match await_forming(&state) {
             Ok(formed) => {
                 if let Some(Err(error)) = identity_store.as_mut().and_then(Option::as_mut).map(IdentityStore::joined) {
-                    state.logger.warn(&format!("this node's token is not kept as the one that holds: {error}"));
+                    state.logger.warn(&format!("this node's token could not be saved as the current one: {error}"));
                 }
                 state.logger.set_speaker(&format!("{} {}, node id {node_id:?}", rank_word(&formed), formed.rank));
                 let (thread, finalized, recovering) = (Some(thread), Mutex::new(false), Mutex::new(formed.epoch));
@@ -307,7 +307,7 @@ impl Cluster {
         if word == Some(true) {
             return Ok(());
         }
-        // What one that was given up still wants does not count.
+        // What a node that was taken for lost still wants does not count.
         let fenced = self.state.view().epoch.broken.clone().filter(|first| first.status == Status::Fenced);
         fenced.map_or_else(|| self.abort_without_scheduler(code, reason), |first| Err(first.into()))
     }

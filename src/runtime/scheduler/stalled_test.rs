@@ -75,7 +75,7 @@ fn a_scheduler_ends_though_its_disk_does_not_return() {
         disk.shut(false);
         await_release(&disk); // whoever was left behind has gone
     }
-    // One that is given up does not wait for long either.
+    // One that is left does not wait for long either.
     let disk = GatedDisk::new();
     let (scheduler, _node) = stalled(&disk);
     scheduler.vanish();
