@@ -373,8 +373,8 @@ static bool absent(bool has_called_before) {
     CHECK(longest >= 1 && longest < (1 + SLACK_S) * patience()); /* the one that entered last may have waited less */
     ranks_go(ranks);
     await_others(ranks, 0);
-    if (strstr(ranks->note[0].words, "who is absent is not known, for the scheduler does not answer") != NULL) {
-        check_told(ranks, MUSTER_ERR_TIMEOUT, "who is absent is not known", 0);
+    if (strstr(ranks->note[0].words, "the scheduler does not answer, so the missing ranks are unknown") != NULL) {
+        check_told(ranks, MUSTER_ERR_TIMEOUT, "so the missing ranks are unknown", 0);
         ranks_finish(ranks);
         return false;
     }

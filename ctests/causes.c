@@ -1,4 +1,4 @@
-/* Who is named, and by whom: the failing call's sentence, muster_failure, muster_cluster_error and muster_group_failure tell
+/* The rank that is named, and where: the failing call's sentence, muster_failure, muster_cluster_error and muster_group_failure tell
  * one first cause, on every rank. Every rank is a process. */
 #include "check.h"
 #include "nodes.h"
@@ -128,7 +128,7 @@ static void a_bystander(void) {
     CHECK_IS(MUSTER_OK, ranks_finish(ranks));
 }
 
-/* Who calls something else than the others; of two odd ones the other one is the last. */
+/* The rank that calls something else than the others; of two odd ones the other one is the last. */
 static int odd, others_odd;
 
 static void calls_another(muster_cluster_t *cluster, int rank, struct ranks *ranks) {

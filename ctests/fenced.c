@@ -40,9 +40,9 @@ static void stops_or_goes_on(muster_cluster_t *cluster, int rank, struct ranks *
             CHECK(muster_store_set(cluster, "late", "x", 1) != MUSTER_OK);
             status = muster_barrier(world);
             CHECK_IS(MUSTER_ERR_FENCED, status);
-            CHECK_CONTAINS(muster_last_error(), "given up");
+            CHECK_CONTAINS(muster_last_error(), "taken for lost");
             CHECK_IS(MUSTER_ERR_FENCED, muster_recover(cluster, LIMIT_MS));
-            CHECK_FAILS(MUSTER_ERR_FENCED, "given up", muster_abort(cluster, 1, "given up by the others"));
+            CHECK_FAILS(MUSTER_ERR_FENCED, "taken for lost", muster_abort(cluster, 1, "too late"));
             CHECK_OK(muster_finalize(cluster));
             muster_cluster_free(cluster);
             return;

@@ -148,7 +148,7 @@ static void cancelled(muster_cluster_t *cluster, int rank, void *context) {
     still_works(world, rank);
 }
 
-/* Who has left is missed by those only who need it; what it sent before still counts. */
+/* A rank that has left is missed only by those that need it; what it sent before still counts. */
 static void left(muster_cluster_t *cluster, int rank, void *context) {
     muster_group_t *world = muster_world(cluster);
     uint8_t *memory = memories[rank];

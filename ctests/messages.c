@@ -260,7 +260,7 @@ static void to_oneself(muster_cluster_t *cluster, int rank, void *context) {
     (void)context;
     CHECK_OK(muster_send(world, in, 100, MUSTER_UINT8, rank, 7));
     memset(in, 0, 100); /* it is the sender's again */
-    CHECK_FAILS(MUSTER_ERR_STATE, "no receive is posted for it", muster_send(world, in, EAGER_MAX + 1, MUSTER_UINT8, rank, 7));
+    CHECK_FAILS(MUSTER_ERR_STATE, "needs a posted receive", muster_send(world, in, EAGER_MAX + 1, MUSTER_UINT8, rank, 7));
     CHECK_OK(muster_recv(world, out, 100, MUSTER_UINT8, MUSTER_ANY_SOURCE, 7, &received, sizeof received));
     CHECK(received.source == rank && received.count == 100);
     check_filled(out, 4, 100);

@@ -144,7 +144,7 @@ static void gives_up(muster_cluster_t *cluster, int index, void *context) {
     muster_request_free(late);
 }
 
-/* Who is awaited is named, and when it comes in the end all go on. */
+/* The rank that is awaited is named, and when it comes in the end all go on. */
 static void is_awaited(muster_cluster_t *cluster, int index, void *context) {
     int rank = muster_rank(cluster);
     (void)context;
@@ -155,7 +155,7 @@ static void is_awaited(muster_cluster_t *cluster, int index, void *context) {
         CHECK_IS(1, muster_epoch(cluster));
         CHECK_FAILS(MUSTER_ERR_REVOKED, "called muster_recover", muster_barrier(muster_world(cluster)));
     }
-    meet(cluster, "given up", 3);
+    meet(cluster, "gave up", 3);
     for (int epoch = 2; epoch <= 4; epoch++) {
         CHECK_OK(muster_recover(cluster, INT64_MAX));
         CHECK_IS(epoch, muster_epoch(cluster));

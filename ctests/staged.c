@@ -455,7 +455,7 @@ static void play_all(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
         }
         muster_failure_t failure;
         CHECK_OK(muster_failure(cluster, &failure, sizeof failure));
-        /* Who is absent may not be known in 250 ms either, or too few had called when the scheduler asked what all called. Then all are
+        /* 250 ms may not be enough to know the absent ranks, or too few had called when the scheduler asked what all called. Then all are
          * told so, and it is tried again. */
         bool unknown = (scene->how & NAMED) != 0 && size > 2 && failure.rank == -1;
         bool unanswered = unknown && scene->status == MUSTER_ERR_TIMEOUT;

@@ -207,7 +207,7 @@ static void add_in_threads(muster_cluster_t *cluster, int index, void *context) 
     CHECK_IS(ADDERS * ADDITIONS, sum);
 }
 
-/* Who has left is told so, by a sentence that names the call once. */
+/* A rank that has left is told so, by a sentence that names the call once. */
 static void after_leaving(muster_cluster_t *cluster, int index, void *context) {
     static const char *const key = "k";
     void *value = NULL;

@@ -109,7 +109,7 @@
 /** In place of a sender's rank: any rank. */
 #define MUSTER_ANY_SOURCE (-1)
 
-/** In place of a tag: whatever it is. */
+/** In place of a tag: any tag. */
 #define MUSTER_ANY_TAG (-1)
 
 /** What muster_role answers in a worker. */
@@ -127,16 +127,16 @@
 /** State of a member: it has left, and a call that needed it found out. */
 #define MUSTER_MEMBER_LEFT 2
 
-/** Log level: what failed. */
+/** Log level: errors. */
 #define MUSTER_LOG_ERROR 1
 
-/** Log level: and what is odd, or takes long. The default. */
+/** Log level: errors, and warnings about what is odd or slow. The default. */
 #define MUSTER_LOG_WARNING 2
 
-/** Log level: and what happens to the cluster. */
+/** Log level: also what happens to the cluster. */
 #define MUSTER_LOG_INFO 3
 
-/** Log level: and what happens within it. */
+/** Log level: also what happens inside it. */
 #define MUSTER_LOG_DEBUG 4
 
 /** How long node_id and host are in the structs that go out, the ending zero byte included. */
@@ -188,8 +188,8 @@ typedef struct {
     muster_status_t status;
     /**
      * The role of the node that caused it (MUSTER_ROLE_...); 0 where none did. If ranks called different collectives
-     * (MUSTER_ERR_MISMATCH) that is the rank that called something else than most of the group's members, the lowest
-     * of several. There is none where no call is that of most.
+     * (MUSTER_ERR_MISMATCH) that is the rank that called something else than most of the group's members. If several did,
+     * it is the lowest rank. If no call has a majority, there is no culprit.
      */
     int32_t role;
     /** Its rank in its role's rank space; -1 where it has none. Of a process that is cut off, on itself: its own. */
@@ -336,8 +336,8 @@ typedef void (*muster_reduce_fn)(const void *in, void *inout, size_t count, int3
 #define MUSTER_ERR_ABORTED (-17)
 
 /**
- * A newer life of this node has taken its place; or the others have given this one up, be it replaced or not, with recovery or
- * without.
+ * A newer life of this node has taken its place; or the others took this life for lost. This happens with and without
+ * recovery.
  */
 #define MUSTER_ERR_FENCED (-18)
 
@@ -352,10 +352,10 @@ typedef void (*muster_reduce_fn)(const void *in, void *inout, size_t count, int3
 
 /**
  * Out of memory. This covers memory whose size a caller or the network gives: requests and messages that wait, memory
- * beside a collective's buffers, values of the store, lists of counts. It does not cover the few hundred bytes that a
- * call takes at a time. The library sees first that 64 KiB are there. If others take even those the process is
- * aborted. So it is where an object (a cluster, a group, a link, a thread) or a control message (at most 1 MiB) finds
- * no memory.
+ * beside a collective's buffers, values of the store, lists of counts. It does not cover the few hundred bytes that a call
+ * takes at a time: before a call takes them, the library checks that 64 KiB are free. If other threads take even those,
+ * the process is aborted. The process is also aborted if there is no memory for an object (a cluster, a group, a link, a
+ * thread) or a control message (at most 1 MiB).
  */
 #define MUSTER_ERR_MEMORY (-22)
 
@@ -379,9 +379,9 @@ const char *muster_version(void);
 const char *muster_status_string(muster_status_t status);
 
 /**
- * The last failing call of this thread, in a full sentence; empty if none has failed. Never NULL. Valid until this
- * thread's next failing call, which frees it: copy what is to be kept, and do not ask in the argument list of another call
- * of this library.
+ * A full sentence about this thread's last failing call; empty if none has failed. Never NULL. Valid until this thread's
+ * next failing call, which frees it: copy what is to be kept, and do not ask in the argument list of another call of this
+ * library.
  */
 const char *muster_last_error(void);
 
@@ -398,19 +398,18 @@ void muster_free(void *value);
  * of standard error; MUSTER_LOG does not count then. NULL for `fn` goes back to standard error: without a callback warnings and
  * errors go there, one line each, and MUSTER_LOG=debug or another level changes that.
  *
- * Nobody who logs waits for the line to be written. Lines wait for a thread of the library, 1,024 of them or 256 KiB
- * at most. A line that finds no room is dropped. So is one that cannot be written: nobody reads the pipe any more, or
+ * A thread that logs does not wait until the line is written. Lines wait for a thread of the library, 1,024 of them or 256
+ * KiB at most. A line that finds no room is dropped. So is one that cannot be written: nobody reads the pipe any more, or
  * standard error is closed. Dropped lines are counted, and a line in their place, or before the next that is written,
- * tells how many they were. No SIGPIPE is raised, and the flags of standard error stay what they are. A call that
- * fails first waits up to 100 ms until what was logged before is written. So does freeing the last handle; it waits
- * up to 2 s for a thread that has had no processor yet. The thread ends then. Where it does not return (from `fn`,
- * from a terminal that is held, from a disk that does not answer) it is left behind, and the library stays mapped.
+ * tells how many they were. No SIGPIPE is raised, and the flags of standard error stay what they are. A call that fails
+ * first waits up to 100 ms until what was logged before is written. So does freeing the last handle; it waits up to 2 s
+ * for a thread that has had no processor yet. The thread ends then. Where it does not return (from `fn`, from a terminal
+ * that is held, from a disk that does not answer) it is left behind, and the library stays mapped.
  *
- * To replace or take away a function drops the lines that still wait for it, uncounted. It returns only when no call
- * to the function is running. So the caller must not hold a lock that such a call waits for. In a forked child, where
- * none of its parent's calls runs, it does not wait for those; the function stays set there. Lines that wait for
- * standard error have 100 ms when a function is set; those that are not written then are counted, and the function is
- * told.
+ * Replacing or removing a function drops the lines that wait for it; they are not counted. It returns only when no call to
+ * the function is running. So the caller must not hold a lock that such a call waits for. In a forked child, where none of
+ * its parent's calls runs, it does not wait for those; the function stays set there. Lines that wait for standard error
+ * have 100 ms when a function is set; those that are not written then are counted, and the function is told.
  *
  * Requires:
  * `fn` must be NULL or a function that may be called, with `ctx`, until another callback has been set.
@@ -480,16 +479,17 @@ void muster_config_free(muster_config_t *config);
  * `*out` set to NULL, or the job's error. With no settings at all the process is a cluster of one.
  *
  * Errors: MUSTER_ERR_CONFIG, MUSTER_ERR_BIND, MUSTER_ERR_UNREACHABLE (no scheduler), MUSTER_ERR_REJECTED,
- * MUSTER_ERR_TIMEOUT (the sentence names who is missing), MUSTER_ERR_UNSUPPORTED, MUSTER_ERR_ABORTED (the job was
- * ended while it formed, or before this node came back). With recovery also: MUSTER_ERR_JOURNAL (what this process
- * keeps in the recovery path cannot be read or written); MUSTER_ERR_PEER_LEFT (this node comes back to a cluster that
- * another has left); MUSTER_ERR_FENCED (another process has taken this node's place meanwhile). In a scheduler also
- * the job's first cause, as MUSTER_ERR_PEER_LOST.
+ * MUSTER_ERR_TIMEOUT (the sentence names who is missing), MUSTER_ERR_ABORTED (the job was ended while it formed, or before
+ * this node came back). With recovery also: MUSTER_ERR_JOURNAL (what this process keeps in the recovery path cannot be
+ * read or written); MUSTER_ERR_PEER_LEFT (this node comes back to a cluster that another has left); MUSTER_ERR_FENCED
+ * (another process has taken this node's place meanwhile). In a scheduler also the job's first cause, as
+ * MUSTER_ERR_PEER_LOST.
  *
  * Requires:
  * `config` must be NULL or a live configuration; `out` must be NULL or writable.
  */
-muster_status_t muster_init(const muster_config_t *config, muster_cluster_t **out);
+muster_status_t muster_init(const muster_config_t *config,
+                            muster_cluster_t **out);
 
 /**
  * Leaves the cluster in order; does not free the handle. Where all is well that takes milliseconds, however many
@@ -510,18 +510,19 @@ muster_status_t muster_finalize(muster_cluster_t *cluster);
  * before keeps its own first cause. Where a node was lost before, with recovery, muster_failure does too, and
  * muster_recover returns the abort.
  *
- * Waits up to 250 ms for the scheduler's word. If that does not come this rank tells every node itself, for 2 s at
- * most. It returns MUSTER_OK once all have been told that are not known to be lost or to have left. Otherwise it
- * returns MUSTER_ERR_UNREACHABLE, and the sentence says how many have not been told. With recovery a scheduler that
- * is started again tells them, if it still hears of it from any node (muster_finalize gives it 1 s). Of more than
- * 1,024 nodes a rank can tell those only whose addresses it knows. A job that is over already is MUSTER_OK at once;
- * for one that the others have given up MUSTER_ERR_FENCED, and nobody is told. After muster_finalize
- * MUSTER_ERR_STATE.
+ * Waits up to 250 ms for the scheduler's word. If that does not come this rank tells every node itself, for 2 s at most.
+ * It returns MUSTER_OK once all have been told that are not known to be lost or to have left. Otherwise it returns
+ * MUSTER_ERR_UNREACHABLE, and the sentence says how many have not been told. With recovery a scheduler that is started
+ * again tells them, if it still hears of it from any node (muster_finalize gives it 1 s). Of more than 1,024 nodes a rank
+ * can tell those only whose addresses it knows. Returns MUSTER_OK at once if the job is already over, MUSTER_ERR_FENCED if
+ * the others have taken this node for lost (nobody is told then), and MUSTER_ERR_STATE after muster_finalize.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster; `reason` must be NULL or a string.
  */
-muster_status_t muster_abort(muster_cluster_t *cluster, int32_t code, const char *reason);
+muster_status_t muster_abort(muster_cluster_t *cluster,
+                             int32_t code,
+                             const char *reason);
 
 /**
  * Makes the cluster whole again after a group was revoked: the next epoch begins once every node, workers and
@@ -543,21 +544,22 @@ muster_status_t muster_abort(muster_cluster_t *cluster, int32_t code, const char
  * MUSTER_ERR_ABORTED, each time. If a node is lost without recovery, or its launcher does not start it again, it
  * returns that first cause, MUSTER_ERR_PEER_LOST. While the scheduler is away it says so after a second or two.
  *
- * With recovery (MS_ENABLE_RECOVERY=1, MS_RECOVERY_PATH) this is also how survivors of a loss go on. Every lost node
- * must be started again, with the same node id or the same rank from its launcher, and call muster_init. Then the
- * epoch begins, and muster_init returns there. muster_recover returns in the newest epoch (muster_epoch), and may
- * have skipped some. Work that a loss interrupted is the program's to repeat: agree on the newest state that all
- * have, by an allreduce of its number with MUSTER_MIN. A node that others have replaced, or given up while it was
- * silent, gets MUSTER_ERR_FENCED, each time. Groups that were made go on under their handles; a node that comes back
- * makes them again in the order in which it first did, without the others taking part. If it calls the other of
- * muster_group_create and muster_group_split, or passes another list of ranks, that is MUSTER_ERR_MISMATCH. As every
- * mismatch it revokes parent on all its members, for their groups are not the same any more. (Colour and key are not
- * compared: it comes to be where it was.) Operations (muster_op_create) are its process's: it creates them again.
+ * With recovery (MS_ENABLE_RECOVERY=1, MS_RECOVERY_PATH) this is also how survivors of a loss go on. Every lost node must
+ * be started again, with the same node id or the same rank from its launcher, and call muster_init. Then the epoch begins,
+ * and muster_init returns there. muster_recover returns in the newest epoch (muster_epoch), and may have skipped some.
+ * Work that a loss interrupted is the program's to repeat: agree on the newest state that all have, by an allreduce of its
+ * number with MUSTER_MIN. A node that others have replaced, or taken for lost while it was silent, gets MUSTER_ERR_FENCED
+ * each time. Groups that were made go on under their handles; a node that comes back makes them again in the order in
+ * which it first did, without the others taking part. If it calls the other of muster_group_create and muster_group_split,
+ * or passes another list of ranks, that is MUSTER_ERR_MISMATCH. Like every mismatch, this revokes parent on all its
+ * members, because their groups are no longer the same. (Colour and key are not compared: the node gets the place that it
+ * had.) Operations (muster_op_create) are its process's: it creates them again.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster.
  */
-muster_status_t muster_recover(muster_cluster_t *cluster, int64_t timeout_ms);
+muster_status_t muster_recover(muster_cluster_t *cluster,
+                               int64_t timeout_ms);
 
 /**
  * Frees a cluster, and its built-in groups with it. Accepts NULL. Without muster_finalize before it, the others lose
@@ -704,10 +706,10 @@ muster_status_t muster_failed_ranks(const muster_cluster_t *cluster,
  *
  * That is what ended the cluster as a whole (a loss, an abort) or one of its own groups (world, servers, universe),
  * whichever this process came to know first. Where they all hold, it is what ended the first of the groups that the
- * program made; one that has been freed does not count. What ends other groups later changes nothing. That a rank
- * called muster_recover (MUSTER_ERR_REVOKED) is told only where nothing else is wrong. While nothing is broken it is
- * the newest message whose time was up: MUSTER_ERR_TIMEOUT, with the rank that the message was to or from (-1: any
- * rank). The group still holds then (muster_group_failure says so), and what breaks later takes its place.
+ * program made; one that has been freed does not count. What ends other groups later changes nothing. MUSTER_ERR_REVOKED
+ * (a rank called muster_recover) is reported only if nothing else is wrong. While nothing is broken it is the newest
+ * message whose time was up: MUSTER_ERR_TIMEOUT, with the rank that the message was to or from (-1: any rank). The group
+ * still holds then (muster_group_failure says so), and what breaks later takes its place.
  *
  * A failing call on a group (its status and muster_last_error) and muster_group_failure tell the first cause of that
  * group: what ended it alone, or else the cluster's. So in a program that uses one of the cluster's own groups, which is
@@ -722,8 +724,8 @@ muster_status_t muster_failure(const muster_cluster_t *cluster,
                                size_t size);
 
 /**
- * The same as a sentence, in any thread. Copied to `buf`, its length with the zero byte to `needed` (may be NULL).
- * MUSTER_ERR_LIMIT if `cap` is too small, MUSTER_ERR_NOT_FOUND while nothing has failed.
+ * The first cause as a sentence. Any thread may ask. Copied to `buf`, its length with the zero byte to `needed` (may be
+ * NULL). MUSTER_ERR_LIMIT if `cap` is too small, MUSTER_ERR_NOT_FOUND while nothing has failed.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster, `buf` writable for `cap` bytes or NULL, `needed` writable or NULL.
@@ -731,7 +733,8 @@ muster_status_t muster_failure(const muster_cluster_t *cluster,
 muster_status_t muster_cluster_error(const muster_cluster_t *cluster, char *buf, size_t cap, size_t *needed);
 
 /**
- * Those values for this node. Pass `sizeof *out` as `size`. (Their meaning is that of MS_HCCL_CM_INIT in MindSpore.)
+ * The rank-table values of this node. Pass `sizeof *out` as `size`. (Their meaning is that of MS_HCCL_CM_INIT in
+ * MindSpore.)
  *
  * Requires:
  * `cluster` must be NULL or a live cluster; `out` must be NULL or writable for `size` bytes.
@@ -890,13 +893,13 @@ muster_status_t muster_group_create(muster_group_t *parent,
 muster_status_t muster_group_split(muster_group_t *parent, int32_t colour, int32_t key, muster_group_t **out);
 
 /**
- * Frees a group that was made; NULL is nothing, and so is a built-in group, which is its cluster's. Each member frees its own
- * handle when it likes: it is no collective. Members that still call collectives which need this one get
- * MUSTER_ERR_PEER_LEFT. Calls and requests on it that are still going on end with MUSTER_ERR_STATE. Also right after the
- * cluster has been freed. May wait up to 1 s for what was sent last to reach its peers.
+ * Frees a group that was made. Does nothing for NULL and for a built-in group. Each member frees its own handle when it
+ * likes: it is no collective. Members that still call collectives which need this one get MUSTER_ERR_PEER_LEFT. Calls and
+ * requests on it that are still going on end with MUSTER_ERR_STATE. Also right after the cluster has been freed. May wait
+ * up to 1 s for what was sent last to reach its peers.
  *
  * Requires:
- * `group` must be NULL, a live group, which is none afterwards, or a built-in group of a live cluster.
+ * `group` must be NULL, a live group, which must not be used afterwards, or a built-in group of a live cluster.
  */
 void muster_group_free(muster_group_t *group);
 
@@ -981,7 +984,7 @@ muster_status_t muster_allgather(muster_group_t *group,
  * differ between ranks, and NULL means that the parts follow each other. Parts must not overlap in `out`; what lies
  * between them is left as it is. Where an empty part would lie does not matter.
  *
- * In place where `in` equals `out` plus `displs[rank]` elements. The lists are read before this returns and no longer.
+ * In place where `in` equals `out` plus `displs[rank]` elements. The lists are not needed after this returns.
  *
  * Requires:
  * As for muster_allgather; `counts` must be readable for one number per member of the group, `displs` likewise or NULL.
@@ -1088,7 +1091,7 @@ muster_status_t muster_reduce_scatter(muster_group_t *group,
 /**
  * As muster_reduce_scatter with parts of different sizes: rank r gets the `counts[r]` elements that follow those of the
  * ranks before it. All ranks pass the same `counts`, element type and operation. In place where `out` equals this rank's
- * part of `in`. The list is read before this returns and no longer.
+ * part of `in`. The list is not needed after this returns.
  *
  * Requires:
  * As for muster_reduce_scatter, with the sum of `counts` in place of `count` times the size; `counts` must be readable for
@@ -1119,10 +1122,10 @@ muster_status_t muster_alltoall(muster_group_t *group,
                                 int32_t dtype);
 
 /**
- * As muster_alltoall with parts of different sizes: `in_counts[r]` elements from element `in_displs[r]` of `in` on go to rank
- * r, and `out_counts[r]` come from it, to element `out_displs[r]` of `out`. NULL for either displacements means that the parts
- * follow each other; parts of `out` must not overlap. What one rank sends another must be what that expects, or the call
- * ends with MUSTER_ERR_MISMATCH.
+ * As muster_alltoall with parts of different sizes: `in_counts[r]` elements from element `in_displs[r]` of `in` on go to
+ * rank r, and `out_counts[r]` come from it, to element `out_displs[r]` of `out`. NULL for either displacements means that
+ * the parts follow each other; parts of `out` must not overlap. Each rank must send as many elements as the receiver
+ * expects, or the call ends with MUSTER_ERR_MISMATCH.
  *
  * In place where `in` equals `out`, and both counts and displacements are the same.
  *
@@ -1364,11 +1367,10 @@ muster_status_t muster_store_wait(muster_cluster_t *cluster,
  * muster_barrier without waiting: starts it and gives a request out, which says when it is done. See muster_request_test.
  *
  * Collectives of a group, blocking or not, run one after another in the order of the calls. One rank may wait where
- * another does not: a collective is the same in both forms. The buffers must stay as they are until the request has
- * ended; lists of counts and displacements are read before this returns. The group's time-out counts from this call
- * on. Errors in the arguments are returned here, and no request is made; later ones by the request, and they revoke
- * the group as muster_barrier says. Where the thread that carries it out cannot be started that is returned here, and revokes
- * the group, too.
+ * another does not: a collective is the same in both forms. The buffers must stay as they are until the request has ended;
+ * lists of counts and displacements are read before this returns. The group's time-out counts from this call on. Errors in
+ * the arguments are returned here, and no request is made; later ones by the request, and they revoke the group as
+ * muster_barrier says. If the progress thread cannot be started, this call returns that error and revokes the group.
  *
  * Requires:
  * As for muster_barrier, until the request has ended; `request` must be NULL or writable.
@@ -1645,9 +1647,9 @@ muster_status_t muster_request_test(muster_request_t *request);
 muster_status_t muster_request_wait(muster_request_t *request, int64_t timeout_ms);
 
 /**
- * Asks for the operation's end. It ends soon, with MUSTER_ERR_ABORTED, unless it has ended before or is too far on to be
- * stopped: then it ends as it would have. The request tells which; it must still be freed, and its buffers are in use until
- * it has ended.
+ * Asks for the operation's end. It ends soon, with MUSTER_ERR_ABORTED, unless it has ended before, or is too far on to be
+ * stopped; then it ends normally. The request tells which; it must still be freed, and its buffers are in use until it has
+ * ended.
  *
  * A message ends so as long as it has not met its other half; otherwise it ends as it would have.
  *
@@ -1661,11 +1663,11 @@ muster_status_t muster_request_wait(muster_request_t *request, int64_t timeout_m
 muster_status_t muster_request_cancel(muster_request_t *request);
 
 /**
- * Frees a request; NULL is nothing. If the operation goes on it waits for its end (at most for its group's time-out): when
- * this returns, the buffers are no longer touched. A caller that does not want to wait cancels first.
+ * Frees a request. Does nothing for NULL. If the operation goes on it waits for its end (at most for its group's
+ * time-out): when this returns, the buffers are no longer touched. A caller that does not want to wait cancels first.
  *
  * Requires:
- * `request` must be NULL or a live request, which is none afterwards.
+ * `request` must be NULL or a live request, which must not be used afterwards.
  */
 void muster_request_free(muster_request_t *request);
 

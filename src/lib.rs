@@ -7,7 +7,7 @@
 //! | --- | --- |
 //! | [`types`] | the nouns: roles, identities, element types, calls, time |
 //! | [`error`] | `Error`, and the one table from it to status code and text |
-//! | [`wiping`] | what must not stay in memory: passwords and keys |
+//! | [`wiping`] | keeps passwords and keys out of memory |
 //! | [`config`] | every setting once; environment and other launchers become validated settings |
 //! | [`strangers`] | connections that have proved nothing: how many a port holds, what the log says of them |
 //! | [`wire`] | frames and messages: encode, decode, limits |
@@ -17,6 +17,7 @@
 //! | [`journal`] | the scheduler's append-only log and the node's identity file, on a disk |
 //! | [`net`] | sockets, pollers, wakers, names; knows nothing of ranks |
 //! | [`tls`] | certificates, and the encrypted link |
+//! | [`secret`] | the job's secret: its proof before the first message |
 //! | [`runtime`] | where brains meet sockets |
 //! | [`ffi`] | the C ABI: convert, call, convert |
 

@@ -4,6 +4,8 @@
 //! shown a file that breaks it (`house/planted.rs`). Layers inside the runtime, circles and the size of types are seen in the
 //! house as a whole (`house/shape.rs`, `house/whole.rs`).
 
+#[path = "house/map.rs"]
+mod map;
 #[path = "house/planted.rs"]
 mod planted;
 #[path = "house/rules.rs"]
@@ -79,6 +81,14 @@ fn every_named_static_exists() {
 fn the_house_as_a_whole_keeps_its_rules() {
     let broken = whole::broken(&sources());
     assert!(broken.is_empty(), "{} violations:\n{}", broken.len(), broken.join("\n"));
+}
+
+#[test]
+fn the_code_map_is_as_the_layers() {
+    let root = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it for every test"));
+    let read = |name: &str| fs::read_to_string(root.join(name)).expect("a file of the repository can be read");
+    assert_eq!(map::differences(&read("ARCHITECTURE.md")), Vec::<String>::new());
+    assert_eq!(map::unlisted(&read("src/lib.rs")), Vec::<&str>::new());
 }
 
 /// `MUSTER_BLESS=1` draws it anew.

@@ -124,7 +124,7 @@ EACH_TYPE(EXCHANGE, 11atomic_umin)
 EACH_TYPE(COMPARE_EXCHANGE, 23atomic_compare_exchange)
 EACH_TYPE(COMPARE_EXCHANGE, 28atomic_compare_exchange_weak)
 
-/* Who leaves a barrier comes after all that have entered it. */
+/* A thread that leaves a barrier comes after all that have entered it. */
 int I_WRAP_SONAME_FNNAME_ZZ(libmusterZa, musterZubarrier)(void *group) {
     static char barrier;
     OrigFn original;

@@ -4,6 +4,7 @@ use super::bench::{profile, Bench, MS};
 use super::*;
 use crate::error::{Error, Status};
 use crate::wire::HeartbeatEcho;
+use std::time::Duration;
 
 /// One that has so long to join.
 fn with(forming_timeout: Option<Duration>) -> Bench {
@@ -109,7 +110,7 @@ fn one_that_takes_connections_and_says_nothing_is_not_called_a_scheduler() {
 }
 
 #[test]
-fn one_that_is_silent_until_it_is_given_up_is_not_lost_either() {
+fn one_that_is_silent_until_it_is_disconnected_is_not_lost_either() {
     let mut bench = with(Some(Duration::from_secs(3)));
     bench.feed(Input::Connected(Vec::new()));
     bench.feed(Input::Closed("it closed the connection".to_owned()));

@@ -61,7 +61,7 @@ fn a_revoked_group_alone_is_brought_along_too() {
 #[test]
 fn one_of_a_lower_generation_or_another_job_is_refused() {
     for (strange, words) in [
-        (Formed { generation: 2, ..formed(1, 1) }, "start 2, and there was a start 3"),
+        (Formed { generation: 2, ..formed(1, 1) }, "start 2, after start 3 was seen"),
         (formed(2, 1), "of another job"),
     ] {
         let mut bench = joined(3);
@@ -195,16 +195,16 @@ fn the_verdict_on_this_node_counts_whoever_brings_it_and_what_a_peer_believes_do
         Failure { status: Status::Timeout, ..own_loss() },
     ] {
         let mut bench = joined(1);
-        bench.command(Command::GivenUp(untold.clone()));
+        bench.command(Command::CalledLost(untold.clone()));
         assert!(bench.outputs.is_empty(), "{untold}: {:?}", bench.outputs);
     }
     let is_fenced = |first: &Failure| *first == own_loss().to_the_lost() && first.status == Status::Fenced;
     let mut bench = Bench::joined();
-    bench.command(Command::GivenUp(own_loss()));
+    bench.command(Command::CalledLost(own_loss()));
     assert!(matches!(&bench.told()[..], [Event::Broken(first)] if is_fenced(first)), "{:?}", bench.told());
 
     let mut bench = joined(1);
-    bench.command(Command::GivenUp(own_loss()));
+    bench.command(Command::CalledLost(own_loss()));
     assert!(matches!(&bench.told()[..], [Event::Broken(first)] if is_fenced(first)), "{:?}", bench.told());
     assert_eq!(bench.disconnects(), 1, "it is put out");
     bench.outputs.clear();

@@ -5,6 +5,7 @@ use super::*;
 use crate::error::Status;
 use crate::types::{Epoch, GroupId, JobInstance};
 use crate::wire::{self, HeartbeatEcho, PeerState, Rejected, Revoked, Verdict};
+use std::time::Duration;
 
 #[test]
 fn it_registers_and_joins() {
@@ -500,7 +501,7 @@ fn with_recovery_a_job_that_lacks_a_node_can_be_aborted() {
 }
 
 #[test]
-fn with_recovery_one_that_is_given_up_says_nothing_more() {
+fn with_recovery_one_that_is_taken_for_lost_says_nothing_more() {
     let culprit = formed(1, 1).members[0].culprit();
     let on_itself = Failure { culprit: Some(culprit), ..failure(Status::PeerLost, None, "was silent") };
     let refused = failure(Status::Fenced, None, "was given up");

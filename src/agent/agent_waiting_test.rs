@@ -5,8 +5,9 @@ use super::*;
 use crate::error::Status;
 use crate::types::Epoch;
 use crate::wire::{Formed, NotRecovered, NotYet, Verdict};
+use std::time::Duration;
 
-const WHY: &str = "it does not have the token of rank 1, so it is let in 30 s after the loss of that: in 26 s";
+const WHY: &str = "it does not have the token of rank 1, so it is let in 30 s after that node's loss: in 26 s";
 
 fn not_yet(wait_ms: u64, long: bool) -> Message {
     Message::NotYet(NotYet { wait_ms, reason: WHY.to_owned(), long })
@@ -100,7 +101,7 @@ fn no_member_is_sent_away() {
 #[test]
 fn what_lies_in_the_past_is_refused_with_the_words() {
     let of = |generation, epoch| Message::Formed(Formed { generation, ..formed(1, epoch) });
-    let earlier_start = "it is this job's scheduler of start 1, and there was a start 2";
+    let earlier_start = "it is an older scheduler of this job: start 1, after start 2 was seen";
     let refused = [(1, 2, earlier_start), (1, 3, earlier_start), (2, 1, "of another job or of another epoch")];
     for (generation, epoch, words) in refused.into_iter().chain([(3, 1, "of another job or of another epoch")]) {
         let mut bench = Bench::new();
@@ -132,7 +133,7 @@ fn what_lies_in_the_past_is_refused_with_the_words() {
         bench.feed(Input::Connected(Vec::new()));
         bench.outputs.clear();
         bench.receive(of(2, 2));
-        assert!(bench.warnings()[0].contains("of start 2, and there was a start 3"), "{:?}", bench.warnings());
+        assert!(bench.warnings()[0].contains("start 2, after start 3 was seen"), "{:?}", bench.warnings());
     }
 }
 

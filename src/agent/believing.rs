@@ -28,7 +28,7 @@ pub(super) fn check_formed(register: &Register, formed: &Formed) -> Result<(), S
     let (first, of_role) = if register.role == Role::Server { (workers, servers) } else { (0, workers) };
     let place = format!("{} of rank {}, node {} of {all}", register.role, formed.rank, formed.index);
     if u64::from(formed.rank) >= of_role || u64::from(formed.index) != first + u64::from(formed.rank) {
-        return Err(format!("it gives this node a place that there is not: {place}"));
+        return Err(format!("it gives this node a place that does not exist: {place}"));
     }
     if let Some(own) = register.rank.filter(|own| *own != formed.rank) {
         return Err(format!("it gives this node rank {}, and this node's settings rank {own}", formed.rank));

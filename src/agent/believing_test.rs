@@ -51,8 +51,8 @@ fn table(indices: &[u32]) -> Members {
 #[test]
 fn what_cannot_be_is_refused_before_anything_follows_from_it() {
     let changes: [(&str, Change); 10] = [
-        ("a place that there is not", Box::new(|formed| formed.rank = 1)),
-        ("a place that there is not", Box::new(|formed| formed.index = u32::MAX)),
+        ("a place that does not exist", Box::new(|formed| formed.rank = 1)),
+        ("a place that does not exist", Box::new(|formed| formed.index = u32::MAX)),
         ("number 1 of 1 on its host", Box::new(|formed| formed.local_rank = 1)),
         ("number 0 of 2 on its host", Box::new(|formed| formed.local_size = 2)),
         ("names nodes twice", Box::new(|formed| formed.members = table(&[0, 0]))),

@@ -5,6 +5,7 @@ use crate::error::Status;
 use crate::types::{Device, Epoch, GroupId, HostName, Incarnation, JobInstance, Process, Role, Secret};
 use crate::wire::{self, Agreed, Formed, HeartbeatEcho, Register, Told};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A brain, its time, and what it has put out.
 pub(super) struct Bench {

@@ -1,9 +1,10 @@
 //! What the caller wants.
 
 use super::contract::{Command, Event};
+use super::seconds::seconds;
 use super::store::StoreRequest;
 use super::watching::Around;
-use super::{seconds, Agent};
+use super::Agent;
 use crate::error::{Error, Status};
 use crate::types::Time;
 use crate::wire::{Message, StoreCancel};
@@ -49,7 +50,7 @@ impl Agent {
                 }
             },
             Command::Abort { code, reason } => self.asks.abort(code, reason),
-            Command::GivenUp(failure) => return self.heard_of_verdict(now, failure),
+            Command::CalledLost(failure) => return self.heard_of_verdict(now, failure),
             Command::Aborted(failure) => return self.heard_of_abort(now, failure),
         };
         self.send_if_attached(message);

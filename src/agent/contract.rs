@@ -153,7 +153,7 @@ pub enum Command {
     /// `Event::Broken`.
     Aborted(Failure),
     /// A peer says that this node is lost. Answered by `Event::Broken` where that is the scheduler's verdict.
-    GivenUp(Failure),
+    CalledLost(Failure),
 }
 
 /// What the caller learns.

@@ -9,7 +9,7 @@ use super::contract::{Event, Output, Profile};
 use super::outputs::Outputs;
 use super::pulse::Pulse;
 use super::search::Search;
-use super::seconds;
+use super::seconds::seconds;
 use crate::types::Time;
 use std::time::Duration;
 

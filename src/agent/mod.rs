@@ -34,6 +34,7 @@ mod outputs;
 mod pulse;
 mod received;
 mod search;
+mod seconds;
 mod stage;
 mod store;
 mod watch;
@@ -47,7 +48,6 @@ use crate::wire::Message;
 use line::{Line, Loss};
 use outputs::Outputs;
 use stage::{Forming, FormingClock, Stage};
-use std::time::Duration;
 use watch::Watch;
 use watching::Around;
 
@@ -174,14 +174,6 @@ impl Agent {
             Stage::Over => return,
         };
         self.out.arm(own.min(self.line.deadline()));
-    }
-}
-
-/// `12 s`, or `0.3 s` for short spans.
-fn seconds(span: Duration) -> String {
-    match span.as_secs() {
-        0..=9 => format!("{:.1} s", span.as_secs_f64()),
-        whole => format!("{whole} s"),
     }
 }
 

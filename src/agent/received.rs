@@ -30,6 +30,11 @@ impl Agent {
         if let Stage::Forming(forming) = &mut self.stage {
             forming.hears();
         }
+        self.obeys(now, message);
+    }
+
+    /// Does what the scheduler's message says, or refuses it.
+    fn obeys(&mut self, now: Time, message: Message) {
         let told = match message {
             Message::Rejected(rejected) => return self.rejected(now, rejected),
             Message::Formed(formed) => return self.formed(now, formed),
@@ -104,7 +109,7 @@ impl Agent {
                 let (theirs, known) = (formed.generation, member.generation);
                 self.refuse(
                     now,
-                    format!("it is this job's scheduler of start {theirs}, and there was a start {known}"),
+                    format!("it is an older scheduler of this job: start {theirs}, after start {known} was seen"),
                 );
             }
             Stage::Member(member) if formed.instance == member.instance && formed.epoch > member.epoch => {

@@ -3,7 +3,7 @@
 use super::complaints::AFTER;
 use super::contract::Profile;
 use super::course::Course;
-use super::seconds;
+use super::seconds::seconds;
 use crate::types::Time;
 use std::time::Duration;
 

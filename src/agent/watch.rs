@@ -15,7 +15,7 @@
 //! cut off. Nobody judges while one that is heard has its scheduler. `watching` feeds it and acts on it. Tested in `agent_watch_test.rs` and by seed in `watch_sim_test.rs`.
 
 use super::line::Departure;
-use super::seconds;
+use super::seconds::seconds;
 use crate::error::Failure;
 use crate::types::{GroupId, Time};
 use crate::wire::{Member, Members};

@@ -9,6 +9,7 @@ use crate::wire::{self, HeartbeatEcho};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
+use std::time::Duration;
 
 const SEEDS: u64 = 3_000;
 /// The heartbeat time-out of the stories; the interval is a fifth.
@@ -36,7 +37,7 @@ enum After {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Scheduler {
+enum SchedulerFate {
     Killed,
     Stopped,
     Lives,
@@ -66,7 +67,7 @@ fn fed(node: usize, input: Input) -> Happens {
 
 struct Story {
     nodes: Vec<Node>,
-    scheduler: Scheduler,
+    scheduler: SchedulerFate,
     random: u64,
     now: Time,
     queue: BinaryHeap<Reverse<(Time, u64)>>,
@@ -96,11 +97,11 @@ impl Story {
         let (nodes, events, queue) = (Vec::new(), std::collections::HashMap::new(), BinaryHeap::new());
         let random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5555;
         let mut story =
-            Story { nodes, scheduler: Scheduler::Killed, random, now: Time(0), queue, events, count: 0, verbose };
+            Story { nodes, scheduler: SchedulerFate::Killed, random, now: Time(0), queue, events, count: 0, verbose };
         let count = 2 + story.random(7) as usize;
         let hosts = 1 + story.random(3) as usize;
-        story.scheduler =
-            [Scheduler::Killed, Scheduler::Killed, Scheduler::Stopped, Scheduler::Lives][story.random(4) as usize];
+        story.scheduler = [SchedulerFate::Killed, SchedulerFate::Killed, SchedulerFate::Stopped, SchedulerFate::Lives]
+            [story.random(4) as usize];
         let members = (0..count).map(|node| {
             let mut member = wire::Member::clone(&formed(1, 1).members[0]);
             (member.index, member.rank, member.node_id) = (node as u32, node as u32, node.to_string());
@@ -136,7 +137,7 @@ impl Story {
             let later = Time(GOES.0 + story.random(within) * MS);
             story.nodes[victim].fate = match (cut, story.scheduler, story.random(2)) {
                 (true, _, _) => Fate::CutOff(GOES),
-                (_, Scheduler::Lives, _) => Fate::Lives,
+                (_, SchedulerFate::Lives, _) => Fate::Lives,
                 (_, _, 0) => Fate::Stopped(later),
                 _ => Fate::Killed(later),
             };
@@ -166,7 +167,7 @@ impl Story {
     }
 
     fn has_scheduler(&self, node: usize) -> bool {
-        !self.is_cut(node) && (self.now < GOES || self.scheduler == Scheduler::Lives)
+        !self.is_cut(node) && (self.now < GOES || self.scheduler == SchedulerFate::Lives)
     }
 
     fn say(&self, what: impl FnOnce() -> String) {
@@ -203,7 +204,7 @@ impl Story {
                 self.put(soon, fed(node, Input::Received(echo)));
             }
             Output::Connect { .. } if self.now == Time(0) || self.is_cut(node) => {}
-            Output::Connect { .. } if self.scheduler == Scheduler::Stopped => {
+            Output::Connect { .. } if self.scheduler == SchedulerFate::Stopped => {
                 self.put(soon, fed(node, Input::Connected(Vec::new())));
             }
             Output::Connect { .. } => {
@@ -284,7 +285,7 @@ impl Story {
 
     fn scheduler_goes(&mut self) {
         for node in 0..self.nodes.len() {
-            let is_told = self.scheduler == Scheduler::Killed && !self.is_cut(node);
+            let is_told = self.scheduler == SchedulerFate::Killed && !self.is_cut(node);
             if is_told && std::mem::take(&mut self.nodes[node].has_line) {
                 let at = self.soon();
                 self.put(at, fed(node, Input::Closed("reset".to_owned())));
@@ -337,7 +338,7 @@ impl Story {
         });
         let began = began.max().unwrap_or(GOES);
         // A scheduler that stops is known to be away after the time-out, less an interval.
-        let away = if self.scheduler == Scheduler::Killed { 0 } else { TIMEOUT_MS };
+        let away = if self.scheduler == SchedulerFate::Killed { 0 } else { TIMEOUT_MS };
         let latest = began + Duration::from_millis(away + TIMEOUT_MS + TIMEOUT_MS / 5 + 150);
         let mut named = Vec::new();
         for (number, node) in self.nodes.iter().enumerate() {
@@ -364,7 +365,7 @@ impl Story {
                     }
                     named.push(rank);
                 }
-                (Fate::Lives, None) if !dead.is_empty() && self.scheduler != Scheduler::Lives => {
+                (Fate::Lives, None) if !dead.is_empty() && self.scheduler != SchedulerFate::Lives => {
                     return Some(format!("node {number} never hears of {dead:?}"));
                 }
                 _ => {}
@@ -396,7 +397,7 @@ fn survivors_find_out_by_themselves_who_is_dead_and_agree() {
 fn a_group_that_was_given_up_is_why_its_member_has_gone() {
     let gives_up = failure(Status::Timeout, Some(GroupId::WORLD), "allreduce #3 on world: the time is over");
     let mut story = Story::new(1, false);
-    story.scheduler = Scheduler::Killed;
+    story.scheduler = SchedulerFate::Killed;
     story.nodes.iter_mut().for_each(|node| node.fate = Fate::Lives);
     let last = story.nodes.len() - 1;
     let revoke = Input::Command(Command::Revoke(gives_up));

@@ -4,7 +4,7 @@ use super::asks::Asks;
 use super::contract::{Event, Output, PeerSign, PeerWord, ToPeer};
 use super::line::Line;
 use super::outputs::Outputs;
-use super::seconds;
+use super::seconds::seconds;
 use super::stage::{Member, Stage};
 use super::watch::{Finding, Peer, Round, Seen, Standing, Watch};
 use crate::error::{Failure, Status};

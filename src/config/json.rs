@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::show;
+use super::shown::show;
 
 /// The value that this text is.
 pub fn parse(bytes: &[u8]) -> Result<Value, String> {

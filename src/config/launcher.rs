@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use super::derived::DerivedJob;
 use super::environment::{Environment, Text};
 use super::launchers::{Launcher, Mark, LAUNCHERS, MASTER_ADDR, MASTER_PORT, PMIX_RANK, SLURM_RANK, SLURM_SIZE};
-use super::show;
+use super::shown::show;
 use super::table::Key;
 use super::value::whole;
 use crate::error::{Error, Result};

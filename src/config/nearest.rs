@@ -1,6 +1,6 @@
 //! Which known name somebody may have meant.
 
-use super::show;
+use super::shown::show;
 use super::table::{Setting, TABLE};
 
 /// The setting whose name in code is nearest to this; a variable's name leads to its setting.

@@ -11,8 +11,9 @@ use std::net::IpAddr;
 
 use super::rank_table::{place, RankTable, Server};
 use super::settings::{Assignment, Settings};
+use super::shown::show;
 use super::value::plain_decimal;
-use super::{show, Key, Setting};
+use super::{Key, Setting};
 use crate::error::{Error, Result};
 use crate::types::Role;
 

@@ -14,8 +14,9 @@ use std::net::IpAddr;
 
 use serde_json::{Map, Value};
 
+use super::shown::show;
 use super::value::plain_decimal;
-use super::{json, show, NODES_LIMIT};
+use super::{json, NODES_LIMIT};
 
 /// The one version that is known; later ones describe hardware of other kinds.
 const VERSION: &str = "1.0";

@@ -5,14 +5,14 @@ use std::net::IpAddr;
 
 use serde_json::{json, Map, Value};
 
-use super::show;
+use super::shown::show;
 
 /// The longest server id, as HCCL has it.
 const SERVER_ID_MAX_BYTES: usize = 64;
 
 /// One worker, as a rank table tells of it.
 #[derive(Clone, Debug)]
-pub struct Seat {
+pub struct DeviceEntry {
     /// Its rank.
     pub rank: u32,
     /// Its node id, for sentences.
@@ -29,35 +29,35 @@ pub struct Seat {
     pub device_ip: Option<IpAddr>,
 }
 
-/// The table, as JSON text; the same for the same seats. Seats come in order of rank. An error's words stand alone.
-pub fn text(seats: &[Seat]) -> Result<String, String> {
+/// The table, as JSON text; the same for the same entries, which come in order of rank. An error's words stand alone.
+pub fn text(entries: &[DeviceEntry]) -> Result<String, String> {
     let mut order: Vec<&str> = Vec::new();
-    let mut hosts: BTreeMap<&str, Vec<&Seat>> = BTreeMap::new();
-    for seat in seats {
-        let there = hosts.entry(&seat.host_key).or_default();
+    let mut hosts: BTreeMap<&str, Vec<&DeviceEntry>> = BTreeMap::new();
+    for entry in entries {
+        let there = hosts.entry(&entry.host_key).or_default();
         if there.is_empty() {
-            order.push(&seat.host_key);
+            order.push(&entry.host_key);
         }
-        if let Some(other) = there.iter().find(|other| other.device == seat.device) {
+        if let Some(other) = there.iter().find(|other| other.device == entry.device) {
             return Err(format!(
                 "ranks {} (node id {}) and {} (node id {}) both work with device {} of host {}: expected each device once; \
                  set DEVICE_ID (device_id) for each",
                 other.rank,
                 show(&other.node_id),
-                seat.rank,
-                show(&seat.node_id),
-                seat.device,
-                seat.host
+                entry.rank,
+                show(&entry.node_id),
+                entry.device,
+                entry.host
             ));
         }
-        there.push(seat);
+        there.push(entry);
     }
     let mut taken = BTreeSet::new();
     let servers: Vec<Value> = order
         .iter()
         .map(|key| {
             let there = &hosts[key];
-            let devices: Vec<Value> = there.iter().map(|seat| device(seat)).collect();
+            let devices: Vec<Value> = there.iter().map(|entry| device(entry)).collect();
             json!({ "server_id": server_id(there, &mut taken), "device": devices, "host_nic_ip": "reserve" })
         })
         .collect();
@@ -70,19 +70,19 @@ pub fn text(seats: &[Seat]) -> Result<String, String> {
     serde_json::to_string_pretty(&table).map_err(|error| error.to_string())
 }
 
-fn device(seat: &Seat) -> Value {
-    let mut entry = Map::new();
-    entry.insert("device_id".to_owned(), seat.device.to_string().into());
-    if let Some(ip) = seat.device_ip {
-        entry.insert("device_ip".to_owned(), ip.to_string().into());
+fn device(entry: &DeviceEntry) -> Value {
+    let mut object = Map::new();
+    object.insert("device_id".to_owned(), entry.device.to_string().into());
+    if let Some(ip) = entry.device_ip {
+        object.insert("device_ip".to_owned(), ip.to_string().into());
     }
-    entry.insert("rank_id".to_owned(), seat.rank.to_string().into());
-    Value::Object(entry)
+    object.insert("rank_id".to_owned(), entry.rank.to_string().into());
+    Value::Object(object)
 }
 
 /// The host's address; its name where another host has the same address, as on loopback; a numbered one where that is
 /// another's, too.
-fn server_id(there: &[&Seat], taken: &mut BTreeSet<String>) -> String {
+fn server_id(there: &[&DeviceEntry], taken: &mut BTreeSet<String>) -> String {
     let name = cut(&there[0].host);
     let plain = there[0].address.map(|ip| ip.to_string()).into_iter().chain([name.to_owned()]);
     let numbered = (2..).map(|number| format!("{name}-{number}"));
@@ -105,17 +105,17 @@ mod tests {
     use super::*;
     use crate::config::rank_table::RankTable;
 
-    fn seat(rank: u32, host: &str, device: u32) -> Seat {
+    fn entry(rank: u32, host: &str, device: u32) -> DeviceEntry {
         let address = Some(IpAddr::from([10, 0, 0, host.len() as u8]));
         let (node_id, host_key) = (format!("w{rank}"), format!("{host}/boot"));
-        Seat { rank, node_id, host: host.to_owned(), host_key, address, device, device_ip: None }
+        DeviceEntry { rank, node_id, host: host.to_owned(), host_key, address, device, device_ip: None }
     }
 
     #[test]
     fn what_is_written_is_read_again() {
-        let mut seats = vec![seat(0, "bb", 1), seat(1, "a", 0), seat(2, "bb", 0), seat(3, "ccc", 7)];
-        seats[1].device_ip = Some([192, 168, 1, 9].into());
-        let text = text(&seats).unwrap();
+        let mut entries = vec![entry(0, "bb", 1), entry(1, "a", 0), entry(2, "bb", 0), entry(3, "ccc", 7)];
+        entries[1].device_ip = Some([192, 168, 1, 9].into());
+        let text = text(&entries).unwrap();
         let table = RankTable::parse(text.as_bytes()).unwrap();
         let ids: Vec<&str> = table.servers.iter().map(|server| server.id.as_str()).collect();
         assert_eq!(ids, ["10.0.0.2", "10.0.0.1", "10.0.0.3"], "hosts in order of their first rank");
@@ -130,19 +130,19 @@ mod tests {
 
     #[test]
     fn hosts_with_one_address_are_told_apart() {
-        let mut seats = vec![seat(0, "a", 0), seat(1, "b", 0), seat(2, "b", 0)];
-        seats[2].host_key = "b/another".to_owned();
+        let mut entries = vec![entry(0, "a", 0), entry(1, "b", 0), entry(2, "b", 0)];
+        entries[2].host_key = "b/another".to_owned();
         let long = "x".repeat(200);
-        seats.push(seat(3, &long, 0));
-        seats[3].address = None;
-        let table = RankTable::parse(text(&seats).unwrap().as_bytes()).unwrap();
+        entries.push(entry(3, &long, 0));
+        entries[3].address = None;
+        let table = RankTable::parse(text(&entries).unwrap().as_bytes()).unwrap();
         let ids: Vec<&str> = table.servers.iter().map(|server| server.id.as_str()).collect();
         assert_eq!(ids, ["10.0.0.1", "b", "b-2", &long[..56]]);
     }
 
     #[test]
     fn a_device_belongs_to_one_rank() {
-        let error = text(&[seat(0, "a", 3), seat(1, "b", 3), seat(2, "b", 3)]).unwrap_err();
+        let error = text(&[entry(0, "a", 3), entry(1, "b", 3), entry(2, "b", 3)]).unwrap_err();
         assert!(error.contains("ranks 1 (node id \"w1\") and 2") && error.contains("device 3 of host b"), "{error}");
     }
 }

@@ -3,9 +3,10 @@
 use super::environment::Text;
 use super::launcher::Placement;
 use super::reach::Reach;
+use super::shown::{not_text, wrong};
+use super::sources::{Config, Origin};
 use super::table::Key;
 use super::value::{LogLevel, Value};
-use super::{not_text, wrong, Config, Origin};
 use crate::error::{Error, Result};
 use crate::types::Role;
 use std::net::IpAddr;

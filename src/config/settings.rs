@@ -1,13 +1,16 @@
 //! From what counts to what it means: the validated settings, and the rules that join one setting to another.
 
+use super::derived::DerivedJob;
 use super::launcher::Placement;
 use super::launchers::MASTER_ADDR;
 use super::reach::Reach;
 use super::reader::Reader;
+use super::shown::wrong;
+use super::sources::{Config, Origin};
 use super::table::{Key, TABLE};
 use super::tls::JOB_SECRET;
+use super::tls::{Lock, TlsSettings};
 use super::value::{plain_decimal, LogLevel};
-use super::{wrong, Config, DerivedJob, Lock, Origin, TlsSettings};
 use crate::error::{Error, Result};
 use crate::types::Role;
 use std::collections::BTreeMap;
@@ -134,28 +137,32 @@ impl Settings {
     }
 }
 
-/// The settings of a process that joins its cluster.
-pub(super) fn of_process(config: &Config) -> Result<Settings> {
-    let reader = Reader::new(config)?;
-    let role = reader.role()?;
-    let (assignment, worker_num, server_num) = match (role, &reader.placement) {
-        (Some(Role::Scheduler), _) => reader.scheduler()?,
-        (Some(role), _) => reader.node(role)?,
-        (None, Some(placement)) => reader.launched(placement)?,
-        (None, None) => reader.alone()?,
-    };
-    let settings = reader.settings(assignment, worker_num, server_num)?;
-    settings.check_hccl()?;
-    Ok(settings)
-}
+/// Raw settings become validated ones.
+impl Config {
+    /// The validated settings of a process that joins its cluster (or is it, or is its scheduler) as they say.
+    pub fn settings(&self) -> Result<Settings> {
+        let reader = Reader::new(self)?;
+        let role = reader.role()?;
+        let (assignment, worker_num, server_num) = match (role, &reader.placement) {
+            (Some(Role::Scheduler), _) => reader.scheduler()?,
+            (Some(role), _) => reader.node(role)?,
+            (None, Some(placement)) => reader.launched(placement)?,
+            (None, None) => reader.alone()?,
+        };
+        let settings = reader.settings(assignment, worker_num, server_num)?;
+        settings.check_hccl()?;
+        Ok(settings)
+    }
 
-/// The settings of a scheduler inside a program.
-pub(super) fn of_scheduler(config: &Config) -> Result<Settings> {
-    let reader = Reader::new(config)?;
-    let host = reader.text(Key::SchedHost)?.unwrap_or_else(|| "127.0.0.1".to_string());
-    let port = reader.port()?.unwrap_or(0);
-    let (worker_num, server_num) = reader.sizes("a scheduler")?;
-    reader.settings(Assignment::Scheduler { host, ports: vec![port] }, worker_num, server_num)
+    /// The validated settings of a scheduler inside a program. The role does not count. The host is this one unless
+    /// another is set. The port may be 0, and is 0 unless another is set, for the caller can ask for it.
+    pub fn scheduler_settings(&self) -> Result<Settings> {
+        let reader = Reader::new(self)?;
+        let host = reader.text(Key::SchedHost)?.unwrap_or_else(|| "127.0.0.1".to_string());
+        let port = reader.port()?.unwrap_or(0);
+        let (worker_num, server_num) = reader.sizes("a scheduler")?;
+        reader.settings(Assignment::Scheduler { host, ports: vec![port] }, worker_num, server_num)
+    }
 }
 
 /// The rules that join settings.

@@ -2,9 +2,11 @@
 //!
 //! The file is JSON, with the keys of MindSpore's. Deliberately not here: reading it, and the files that it names (`tls`).
 
+use super::json;
 use super::reader::Reader;
+use super::shown::show;
+use super::sources::Config;
 use super::table::Key;
-use super::{json, show};
 use crate::error::{Error, Result as Outcome};
 use crate::wiping::hidden::Hidden;
 use serde_json::{Map, Value};
@@ -115,6 +117,18 @@ impl TlsSettings {
     /// An error about the configuration file; the words follow its name.
     pub fn error(&self, why: &str) -> Error {
         Error::config(format!("{} is {}, which {why}", self.origin, show(&self.config_file.to_string_lossy())))
+    }
+}
+
+impl Config {
+    /// Where the secret of a job comes from, for one that asks its scheduler.
+    pub fn job_secret(&self) -> Outcome<Lock> {
+        Reader { config: self, placement: None }.lock(JOB_SECRET)
+    }
+
+    /// What is set about TLS, whatever else is set; none where it is off.
+    pub fn tls_settings(&self) -> Outcome<Option<TlsSettings>> {
+        Reader { config: self, placement: None }.tls()
     }
 }
 

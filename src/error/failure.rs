@@ -69,19 +69,19 @@ pub struct Failure {
 }
 
 /// What the node that others call lost is told begins with this.
-const GIVEN_UP: &str = "was given up by the others, for it ";
+const TAKEN_FOR_LOST: &str = "was taken for lost by the others: it ";
 
 impl Failure {
     /// The loss of a node, as that node has to take it: to itself it is not lost.
     pub fn to_the_lost(mut self) -> Failure {
         self.status = Status::Fenced;
-        self.cause.insert_str(0, GIVEN_UP);
+        self.cause.insert_str(0, TAKEN_FOR_LOST);
         self
     }
 
     /// The same as the others know it. A node that they call lost passes their words on, and not its own.
     pub fn to_others(mut self) -> Failure {
-        if let Some(cause) = self.cause.strip_prefix(GIVEN_UP).filter(|_| self.status == Status::Fenced) {
+        if let Some(cause) = self.cause.strip_prefix(TAKEN_FOR_LOST).filter(|_| self.status == Status::Fenced) {
             (self.status, self.cause) = (Status::PeerLost, cause.to_owned());
         }
         self

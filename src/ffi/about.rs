@@ -26,9 +26,9 @@ pub extern "C" fn muster_status_string(status: muster_status_t) -> *const c_char
     Status::from_code(status).map_or(c"unknown status", Status::text).as_ptr()
 }
 
-/// The last failing call of this thread, in a full sentence; empty if none has failed. Never NULL. Valid until this
-/// thread's next failing call, which frees it: copy what is to be kept, and do not ask in the argument list of another call
-/// of this library.
+/// A full sentence about this thread's last failing call; empty if none has failed. Never NULL. Valid until this thread's
+/// next failing call, which frees it: copy what is to be kept, and do not ask in the argument list of another call of this
+/// library.
 #[no_mangle]
 pub extern "C" fn muster_last_error() -> *const c_char {
     guard_or(c"".as_ptr(), || Ok(last_error()))
@@ -63,19 +63,18 @@ unsafe impl Sync for Context {}
 /// of standard error; MUSTER_LOG does not count then. NULL for `fn` goes back to standard error: without a callback warnings and
 /// errors go there, one line each, and MUSTER_LOG=debug or another level changes that.
 ///
-/// Nobody who logs waits for the line to be written. Lines wait for a thread of the library, 1,024 of them or 256 KiB
-/// at most. A line that finds no room is dropped. So is one that cannot be written: nobody reads the pipe any more, or
+/// A thread that logs does not wait until the line is written. Lines wait for a thread of the library, 1,024 of them or 256
+/// KiB at most. A line that finds no room is dropped. So is one that cannot be written: nobody reads the pipe any more, or
 /// standard error is closed. Dropped lines are counted, and a line in their place, or before the next that is written,
-/// tells how many they were. No SIGPIPE is raised, and the flags of standard error stay what they are. A call that
-/// fails first waits up to 100 ms until what was logged before is written. So does freeing the last handle; it waits
-/// up to 2 s for a thread that has had no processor yet. The thread ends then. Where it does not return (from `fn`,
-/// from a terminal that is held, from a disk that does not answer) it is left behind, and the library stays mapped.
+/// tells how many they were. No SIGPIPE is raised, and the flags of standard error stay what they are. A call that fails
+/// first waits up to 100 ms until what was logged before is written. So does freeing the last handle; it waits up to 2 s
+/// for a thread that has had no processor yet. The thread ends then. Where it does not return (from `fn`, from a terminal
+/// that is held, from a disk that does not answer) it is left behind, and the library stays mapped.
 ///
-/// To replace or take away a function drops the lines that still wait for it, uncounted. It returns only when no call
-/// to the function is running. So the caller must not hold a lock that such a call waits for. In a forked child, where
-/// none of its parent's calls runs, it does not wait for those; the function stays set there. Lines that wait for
-/// standard error have 100 ms when a function is set; those that are not written then are counted, and the function is
-/// told.
+/// Replacing or removing a function drops the lines that wait for it; they are not counted. It returns only when no call to
+/// the function is running. So the caller must not hold a lock that such a call waits for. In a forked child, where none of
+/// its parent's calls runs, it does not wait for those; the function stays set there. Lines that wait for standard error
+/// have 100 ms when a function is set; those that are not written then are counted, and the function is told.
 ///
 /// # Safety
 /// `fn` must be NULL or a function that may be called, with `ctx`, until another callback has been set.

@@ -154,10 +154,10 @@ fn broken(cluster: &Cluster) -> Result<Failure> {
 ///
 /// That is what ended the cluster as a whole (a loss, an abort) or one of its own groups (world, servers, universe),
 /// whichever this process came to know first. Where they all hold, it is what ended the first of the groups that the
-/// program made; one that has been freed does not count. What ends other groups later changes nothing. That a rank
-/// called muster_recover (MUSTER_ERR_REVOKED) is told only where nothing else is wrong. While nothing is broken it is
-/// the newest message whose time was up: MUSTER_ERR_TIMEOUT, with the rank that the message was to or from (-1: any
-/// rank). The group still holds then (muster_group_failure says so), and what breaks later takes its place.
+/// program made; one that has been freed does not count. What ends other groups later changes nothing. MUSTER_ERR_REVOKED
+/// (a rank called muster_recover) is reported only if nothing else is wrong. While nothing is broken it is the newest
+/// message whose time was up: MUSTER_ERR_TIMEOUT, with the rank that the message was to or from (-1: any rank). The group
+/// still holds then (muster_group_failure says so), and what breaks later takes its place.
 ///
 /// A failing call on a group (its status and muster_last_error) and muster_group_failure tell the first cause of that
 /// group: what ended it alone, or else the cluster's. So in a program that uses one of the cluster's own groups, which is
@@ -181,8 +181,8 @@ pub unsafe extern "C" fn muster_failure(
     })
 }
 
-/// The same as a sentence, in any thread. Copied to `buf`, its length with the zero byte to `needed` (may be NULL).
-/// MUSTER_ERR_LIMIT if `cap` is too small, MUSTER_ERR_NOT_FOUND while nothing has failed.
+/// The first cause as a sentence. Any thread may ask. Copied to `buf`, its length with the zero byte to `needed` (may be
+/// NULL). MUSTER_ERR_LIMIT if `cap` is too small, MUSTER_ERR_NOT_FOUND while nothing has failed.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster, `buf` writable for `cap` bytes or NULL, `needed` writable or NULL.
@@ -218,7 +218,8 @@ pub struct muster_hccl_cm_t {
     pub worker_ip: [c_char; MUSTER_ADDRESS_BYTES],
 }
 
-/// Those values for this node. Pass `sizeof *out` as `size`. (Their meaning is that of MS_HCCL_CM_INIT in MindSpore.)
+/// The rank-table values of this node. Pass `sizeof *out` as `size`. (Their meaning is that of MS_HCCL_CM_INIT in
+/// MindSpore.)
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster; `out` must be NULL or writable for `size` bytes.

@@ -124,7 +124,7 @@ pub unsafe extern "C" fn muster_allgather(
 /// differ between ranks, and NULL means that the parts follow each other. Parts must not overlap in `out`; what lies
 /// between them is left as it is. Where an empty part would lie does not matter.
 ///
-/// In place where `in` equals `out` plus `displs[rank]` elements. The lists are read before this returns and no longer.
+/// In place where `in` equals `out` plus `displs[rank]` elements. The lists are not needed after this returns.
 ///
 /// # Safety
 /// As for muster_allgather; `counts` must be readable for one number per member of the group, `displs` likewise or NULL.
@@ -255,7 +255,7 @@ pub unsafe extern "C" fn muster_reduce_scatter(
 
 /// As muster_reduce_scatter with parts of different sizes: rank r gets the `counts[r]` elements that follow those of the
 /// ranks before it. All ranks pass the same `counts`, element type and operation. In place where `out` equals this rank's
-/// part of `in`. The list is read before this returns and no longer.
+/// part of `in`. The list is not needed after this returns.
 ///
 /// # Safety
 /// As for muster_reduce_scatter, with the sum of `counts` in place of `count` times the size; `counts` must be readable for
@@ -294,10 +294,10 @@ pub unsafe extern "C" fn muster_alltoall(
     unsafe { run(group, |group| calls::alltoall(group, r#in, out, count, dtype)) }
 }
 
-/// As muster_alltoall with parts of different sizes: `in_counts[r]` elements from element `in_displs[r]` of `in` on go to rank
-/// r, and `out_counts[r]` come from it, to element `out_displs[r]` of `out`. NULL for either displacements means that the parts
-/// follow each other; parts of `out` must not overlap. What one rank sends another must be what that expects, or the call
-/// ends with MUSTER_ERR_MISMATCH.
+/// As muster_alltoall with parts of different sizes: `in_counts[r]` elements from element `in_displs[r]` of `in` on go to
+/// rank r, and `out_counts[r]` come from it, to element `out_displs[r]` of `out`. NULL for either displacements means that
+/// the parts follow each other; parts of `out` must not overlap. Each rank must send as many elements as the receiver
+/// expects, or the call ends with MUSTER_ERR_MISMATCH.
 ///
 /// In place where `in` equals `out`, and both counts and displacements are the same.
 ///

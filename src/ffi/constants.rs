@@ -18,7 +18,7 @@ pub const MUSTER_ERR_INVALID: muster_status_t = -1;
 pub const MUSTER_ERR_CONFIG: muster_status_t = -2;
 /// Not possible at this moment, for instance after muster_finalize.
 pub const MUSTER_ERR_STATE: muster_status_t = -3;
-/// This version does not do that.
+/// This version does not do that. No call of this version returns it.
 pub const MUSTER_ERR_UNSUPPORTED: muster_status_t = -4;
 /// A limit is exceeded; the sentence says which.
 pub const MUSTER_ERR_LIMIT: muster_status_t = -5;
@@ -46,8 +46,8 @@ pub const MUSTER_ERR_MISMATCH: muster_status_t = -15;
 pub const MUSTER_ERR_REVOKED: muster_status_t = -16;
 /// A rank aborted the job, or its scheduler was stopped; or a request was cancelled, or a message given up midway.
 pub const MUSTER_ERR_ABORTED: muster_status_t = -17;
-/// A newer life of this node has taken its place; or the others have given this one up, be it replaced or not, with recovery or
-/// without.
+/// A newer life of this node has taken its place; or the others took this life for lost. This happens with and without
+/// recovery.
 pub const MUSTER_ERR_FENCED: muster_status_t = -18;
 /// Authentication or encryption failed.
 pub const MUSTER_ERR_SECURITY: muster_status_t = -19;
@@ -56,10 +56,10 @@ pub const MUSTER_ERR_JOURNAL: muster_status_t = -20;
 /// The operating system refused something.
 pub const MUSTER_ERR_SYSTEM: muster_status_t = -21;
 /// Out of memory. This covers memory whose size a caller or the network gives: requests and messages that wait, memory
-/// beside a collective's buffers, values of the store, lists of counts. It does not cover the few hundred bytes that a
-/// call takes at a time. The library sees first that 64 KiB are there. If others take even those the process is
-/// aborted. So it is where an object (a cluster, a group, a link, a thread) or a control message (at most 1 MiB) finds
-/// no memory.
+/// beside a collective's buffers, values of the store, lists of counts. It does not cover the few hundred bytes that a call
+/// takes at a time: before a call takes them, the library checks that 64 KiB are free. If other threads take even those,
+/// the process is aborted. The process is also aborted if there is no memory for an object (a cluster, a group, a link, a
+/// thread) or a control message (at most 1 MiB).
 pub const MUSTER_ERR_MEMORY: muster_status_t = -22;
 /// A bug in this library.
 pub const MUSTER_ERR_INTERNAL: muster_status_t = -23;
@@ -116,7 +116,7 @@ pub const MUSTER_XOR: i32 = 7;
 
 /// In place of a sender's rank: any rank.
 pub const MUSTER_ANY_SOURCE: i32 = -1;
-/// In place of a tag: whatever it is.
+/// In place of a tag: any tag.
 pub const MUSTER_ANY_TAG: i32 = -1;
 
 /// What muster_role answers in a worker.
@@ -131,13 +131,13 @@ pub const MUSTER_MEMBER_LOST: i32 = 1;
 /// State of a member: it has left, and a call that needed it found out.
 pub const MUSTER_MEMBER_LEFT: i32 = 2;
 
-/// Log level: what failed.
+/// Log level: errors.
 pub const MUSTER_LOG_ERROR: i32 = 1;
-/// Log level: and what is odd, or takes long. The default.
+/// Log level: errors, and warnings about what is odd or slow. The default.
 pub const MUSTER_LOG_WARNING: i32 = 2;
-/// Log level: and what happens to the cluster.
+/// Log level: also what happens to the cluster.
 pub const MUSTER_LOG_INFO: i32 = 3;
-/// Log level: and what happens within it.
+/// Log level: also what happens inside it.
 pub const MUSTER_LOG_DEBUG: i32 = 4;
 
 /// How long node_id and host are in the structs that go out, the ending zero byte included.

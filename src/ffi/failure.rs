@@ -12,8 +12,8 @@ pub struct muster_failure_t {
     /// The status that the failing calls returned.
     pub status: muster_status_t,
     /// The role of the node that caused it (MUSTER_ROLE_...); 0 where none did. If ranks called different collectives
-    /// (MUSTER_ERR_MISMATCH) that is the rank that called something else than most of the group's members, the lowest
-    /// of several. There is none where no call is that of most.
+    /// (MUSTER_ERR_MISMATCH) that is the rank that called something else than most of the group's members. If several did,
+    /// it is the lowest rank. If no call has a majority, there is no culprit.
     pub role: i32,
     /// Its rank in its role's rank space; -1 where it has none. Of a process that is cut off, on itself: its own.
     pub rank: i32,

@@ -37,11 +37,11 @@ pub(super) unsafe fn settings(
 /// `*out` set to NULL, or the job's error. With no settings at all the process is a cluster of one.
 ///
 /// Errors: MUSTER_ERR_CONFIG, MUSTER_ERR_BIND, MUSTER_ERR_UNREACHABLE (no scheduler), MUSTER_ERR_REJECTED,
-/// MUSTER_ERR_TIMEOUT (the sentence names who is missing), MUSTER_ERR_UNSUPPORTED, MUSTER_ERR_ABORTED (the job was
-/// ended while it formed, or before this node came back). With recovery also: MUSTER_ERR_JOURNAL (what this process
-/// keeps in the recovery path cannot be read or written); MUSTER_ERR_PEER_LEFT (this node comes back to a cluster that
-/// another has left); MUSTER_ERR_FENCED (another process has taken this node's place meanwhile). In a scheduler also
-/// the job's first cause, as MUSTER_ERR_PEER_LOST.
+/// MUSTER_ERR_TIMEOUT (the sentence names who is missing), MUSTER_ERR_ABORTED (the job was ended while it formed, or before
+/// this node came back). With recovery also: MUSTER_ERR_JOURNAL (what this process keeps in the recovery path cannot be
+/// read or written); MUSTER_ERR_PEER_LEFT (this node comes back to a cluster that another has left); MUSTER_ERR_FENCED
+/// (another process has taken this node's place meanwhile). In a scheduler also the job's first cause, as
+/// MUSTER_ERR_PEER_LOST.
 ///
 /// # Safety
 /// `config` must be NULL or a live configuration; `out` must be NULL or writable.
@@ -89,13 +89,12 @@ pub unsafe extern "C" fn muster_finalize(cluster: *mut muster_cluster_t) -> must
 /// before keeps its own first cause. Where a node was lost before, with recovery, muster_failure does too, and
 /// muster_recover returns the abort.
 ///
-/// Waits up to 250 ms for the scheduler's word. If that does not come this rank tells every node itself, for 2 s at
-/// most. It returns MUSTER_OK once all have been told that are not known to be lost or to have left. Otherwise it
-/// returns MUSTER_ERR_UNREACHABLE, and the sentence says how many have not been told. With recovery a scheduler that
-/// is started again tells them, if it still hears of it from any node (muster_finalize gives it 1 s). Of more than
-/// 1,024 nodes a rank can tell those only whose addresses it knows. A job that is over already is MUSTER_OK at once;
-/// for one that the others have given up MUSTER_ERR_FENCED, and nobody is told. After muster_finalize
-/// MUSTER_ERR_STATE.
+/// Waits up to 250 ms for the scheduler's word. If that does not come this rank tells every node itself, for 2 s at most.
+/// It returns MUSTER_OK once all have been told that are not known to be lost or to have left. Otherwise it returns
+/// MUSTER_ERR_UNREACHABLE, and the sentence says how many have not been told. With recovery a scheduler that is started
+/// again tells them, if it still hears of it from any node (muster_finalize gives it 1 s). Of more than 1,024 nodes a rank
+/// can tell those only whose addresses it knows. Returns MUSTER_OK at once if the job is already over, MUSTER_ERR_FENCED if
+/// the others have taken this node for lost (nobody is told then), and MUSTER_ERR_STATE after muster_finalize.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster; `reason` must be NULL or a string.
@@ -131,16 +130,16 @@ pub unsafe extern "C" fn muster_abort(
 /// MUSTER_ERR_ABORTED, each time. If a node is lost without recovery, or its launcher does not start it again, it
 /// returns that first cause, MUSTER_ERR_PEER_LOST. While the scheduler is away it says so after a second or two.
 ///
-/// With recovery (MS_ENABLE_RECOVERY=1, MS_RECOVERY_PATH) this is also how survivors of a loss go on. Every lost node
-/// must be started again, with the same node id or the same rank from its launcher, and call muster_init. Then the
-/// epoch begins, and muster_init returns there. muster_recover returns in the newest epoch (muster_epoch), and may
-/// have skipped some. Work that a loss interrupted is the program's to repeat: agree on the newest state that all
-/// have, by an allreduce of its number with MUSTER_MIN. A node that others have replaced, or given up while it was
-/// silent, gets MUSTER_ERR_FENCED, each time. Groups that were made go on under their handles; a node that comes back
-/// makes them again in the order in which it first did, without the others taking part. If it calls the other of
-/// muster_group_create and muster_group_split, or passes another list of ranks, that is MUSTER_ERR_MISMATCH. As every
-/// mismatch it revokes parent on all its members, for their groups are not the same any more. (Colour and key are not
-/// compared: it comes to be where it was.) Operations (muster_op_create) are its process's: it creates them again.
+/// With recovery (MS_ENABLE_RECOVERY=1, MS_RECOVERY_PATH) this is also how survivors of a loss go on. Every lost node must
+/// be started again, with the same node id or the same rank from its launcher, and call muster_init. Then the epoch begins,
+/// and muster_init returns there. muster_recover returns in the newest epoch (muster_epoch), and may have skipped some.
+/// Work that a loss interrupted is the program's to repeat: agree on the newest state that all have, by an allreduce of its
+/// number with MUSTER_MIN. A node that others have replaced, or taken for lost while it was silent, gets MUSTER_ERR_FENCED
+/// each time. Groups that were made go on under their handles; a node that comes back makes them again in the order in
+/// which it first did, without the others taking part. If it calls the other of muster_group_create and muster_group_split,
+/// or passes another list of ranks, that is MUSTER_ERR_MISMATCH. Like every mismatch, this revokes parent on all its
+/// members, because their groups are no longer the same. (Colour and key are not compared: the node gets the place that it
+/// had.) Operations (muster_op_create) are its process's: it creates them again.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster.

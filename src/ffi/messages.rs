@@ -52,7 +52,7 @@ unsafe fn to_send(group: &Group, from: Elements<*const c_void>, to: i32, tag: i3
     check_null(from.memory, from.count, "in")?;
     // SAFETY: as promised by the caller.
     let buffers = unsafe { CallBuffers::new((from.memory.cast(), length), (std::ptr::null_mut(), 0), false) };
-    Ok(Post { way: Direction::Send { to, tag }, dtype, count: from.count as u64, buffers })
+    Ok(Post { direction: Direction::Send { to, tag }, dtype, count: from.count as u64, buffers })
 }
 
 /// # Safety
@@ -69,7 +69,7 @@ unsafe fn to_receive(group: &Group, into: Elements<*mut c_void>, from: i32, tag:
     check_null(into.memory, into.count, "out")?;
     // SAFETY: as promised by the caller.
     let buffers = unsafe { CallBuffers::new((std::ptr::null(), 0), (into.memory.cast(), length), false) };
-    Ok(Post { way: Direction::Receive { from, tag }, dtype, count: into.count as u64, buffers })
+    Ok(Post { direction: Direction::Receive { from, tag }, dtype, count: into.count as u64, buffers })
 }
 
 /// A receive, and a send beside it.

@@ -155,9 +155,9 @@ pub unsafe extern "C" fn muster_request_wait(request: *mut muster_request_t, tim
     })
 }
 
-/// Asks for the operation's end. It ends soon, with MUSTER_ERR_ABORTED, unless it has ended before or is too far on to be
-/// stopped: then it ends as it would have. The request tells which; it must still be freed, and its buffers are in use until
-/// it has ended.
+/// Asks for the operation's end. It ends soon, with MUSTER_ERR_ABORTED, unless it has ended before, or is too far on to be
+/// stopped; then it ends normally. The request tells which; it must still be freed, and its buffers are in use until it has
+/// ended.
 ///
 /// A message ends so as long as it has not met its other half; otherwise it ends as it would have.
 ///
@@ -179,11 +179,11 @@ pub unsafe extern "C" fn muster_request_cancel(request: *mut muster_request_t) -
     })
 }
 
-/// Frees a request; NULL is nothing. If the operation goes on it waits for its end (at most for its group's time-out): when
-/// this returns, the buffers are no longer touched. A caller that does not want to wait cancels first.
+/// Frees a request. Does nothing for NULL. If the operation goes on it waits for its end (at most for its group's
+/// time-out): when this returns, the buffers are no longer touched. A caller that does not want to wait cancels first.
 ///
 /// # Safety
-/// `request` must be NULL or a live request, which is none afterwards.
+/// `request` must be NULL or a live request, which must not be used afterwards.
 #[no_mangle]
 pub unsafe extern "C" fn muster_request_free(request: *mut muster_request_t) {
     if request.is_null() {

@@ -252,7 +252,7 @@ impl<'a> Newcomer<'a> {
             return Ok(());
         }
         let node = name(self.register);
-        Err((Status::Fenced, format!("{node} was given up, and another process has its place")))
+        Err((Status::Fenced, format!("{node} was taken for lost, and another process has its place")))
     }
 
     /// With recovery, while the cluster forms: the node that has this newcomer's name and role.

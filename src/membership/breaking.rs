@@ -151,7 +151,7 @@ impl Conductor {
         }
     }
 
-    /// A node had been given up before this scheduler was started again.
+    /// A node had been taken for lost before this scheduler was started again.
     fn is_lost_already(&mut self, now: Time, key: u32) {
         let stands = self.cluster.nodes.get(&key).is_some_and(|node| node.is_member() && !node.is_back());
         if !stands || self.cluster.nodes.was_lost(key) {

@@ -10,7 +10,6 @@ use super::node::counted;
 use super::nodes::Nodes;
 use super::outbox::Outbox;
 use super::promises::{Behind, Queued};
-use super::FIRST_EPOCH;
 use crate::error::{Culprit, Error, Failure, Status};
 use crate::types::{Epoch, Role, Time};
 use crate::wire::{Located, LostNodes, Member, Message, Rejected};
@@ -39,7 +38,7 @@ impl Cluster {
         Cluster {
             started: now,
             generation: 1,
-            epoch: FIRST_EPOCH,
+            epoch: Epoch::FIRST,
             job: Job::new(rules.recovery),
             nodes: Nodes::default(),
             table: MemberTable::default(),

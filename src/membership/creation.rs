@@ -171,8 +171,9 @@ fn differing(cluster: &Cluster, now: Time, parent: GroupId, creation: &Creation)
     let (first, _) = creation.digest?;
     let (sequence, both) = (creation.sequence, call(creation.wishes.get(&first)?));
     let (one, other) = (cluster.nodes.in_words(first.min(other)), cluster.nodes.in_words(first.max(other)));
-    let cause =
-        format!("{one} and {other} called {both} as collective #{sequence} on {parent}, but not the same before");
+    let cause = format!(
+        "{one} and {other} called {both} as collective #{sequence} on {parent}, but their earlier calls differ"
+    );
     Some(Failure {
         status: Status::Mismatch,
         culprit: None,

@@ -276,7 +276,7 @@ fn who_called_something_else_before_makes_no_group_with_the_others() {
             let both = if tells && odd == 1 { "root 2" } else { both };
             let [(Status::Mismatch, words)] = &told[..] else { panic!("rank {rank}, odd {odd}: {told:?}") };
             assert!(words.contains(both) && words.contains(&format!("rank {odd}")), "odd {odd}: {words}");
-            assert_eq!(words.contains("not the same before"), !tells, "{words}");
+            assert_eq!(words.contains("their earlier calls differ"), !tells, "{words}");
             assert_eq!(made(&mut bench, rank), []);
         }
     }

@@ -267,7 +267,7 @@ fn a_group_is_told_of_when_it_is_durable_and_a_verdict_at_once() {
 }
 
 #[test]
-fn what_one_that_was_given_up_still_wants_does_not_count() {
+fn what_a_node_that_was_taken_for_lost_still_wants_does_not_count() {
     let mut bench = formed();
     bench.pass_with(Duration::from_secs(8), |bench| {
         (0..2).for_each(|conn| bench.feed(Input::Heard(ConnId(conn))));

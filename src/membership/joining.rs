@@ -3,7 +3,7 @@
 
 use super::admission::{Newcomer, Refusal};
 use super::contract::ConnId;
-use super::journal_rollback::is_older_copy;
+use super::journal_rollback::rolled_back;
 use super::revocation::Revocation;
 use super::standing::Presence;
 use super::timers::Due;
@@ -29,7 +29,7 @@ impl Scheduler {
                 let behind = newcomer.is_behind(key, &self.conductor.store, &self.conductor.groups.table);
                 checked.map(|()| match behind {
                     Some(words) => {
-                        let error = is_older_copy(&words);
+                        let error = rolled_back(&words);
                         self.conductor.cluster.out.warn(error.message().to_owned());
                         self.conductor.cluster.end(Err(error));
                     }
@@ -87,16 +87,16 @@ impl Scheduler {
                 conn,
                 Message::Rejected(Rejected {
                     status: Status::Fenced,
-                    reason: format!("this node was given up: {first}"),
+                    reason: format!("this node was taken for lost: {first}"),
                 }),
             );
             if let Some(node) = self.conductor.cluster.nodes.get_mut(key).filter(|node| node.conn == Some(conn)) {
-                node.conn = None; // it was given up although its connection stood
+                node.conn = None; // it was taken for lost although its connection stood
             }
             return self.conductor.cluster.drop_connection(conn);
         }
         if let Some(failure) = self.conductor.cluster.cannot_recover().filter(|_| is_back) {
-            return self.conductor.cluster.reject(conn, failure.status, format!("it comes back in vain: {failure}"));
+            return self.conductor.cluster.reject(conn, failure.status, format!("it cannot come back: {failure}"));
         }
         if presence.is_lost() {
             // It closed after the job broke, perhaps before it could hear so.

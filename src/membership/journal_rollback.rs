@@ -68,7 +68,7 @@ impl Newcomer<'_> {
 }
 
 /// The sentence with which a scheduler ends whose journal is not the one that was promised by: nothing is promised by it any more.
-pub(super) fn is_older_copy(words: &str) -> Error {
+pub(super) fn rolled_back(words: &str) -> Error {
     let message = format!(
         "the journal is an older copy: {words}; expected the newest one in its place, or all nodes to have ended: a job \
          that is started again with this copy goes on without what came after it"

@@ -32,10 +32,11 @@
 //!   the node from being started again. Nothing durable is lost: the job is not done, and goes on where it was when
 //!   all are started once more. A node that leaves then leaves this run of the job: it gets its Bye, and that is not
 //!   written.
-//! - It is written down, before anybody is told what follows from it: a launcher that has given up is not there to say it again
-//!   when the scheduler dies. The next scheduler cannot know whether it was started for those who still wait, or with everybody
-//!   else for the job to go on. So what was written counts once a node attaches again that was in this epoch before, and no more
-//!   once somebody is started in the place, or its node attaches again. That a sign of life disproved it is not written.
+//! - It is written down, before anybody is told what follows from it: a launcher that has abandoned a place may not be
+//!   there to say it again when the scheduler dies. The next scheduler cannot know whether it was started for those who
+//!   still wait, or with everybody else for the job to go on. So what was written counts once a node attaches again that
+//!   was in this epoch before, and no more once somebody is started in the place, or its node attaches again. That a sign
+//!   of life disproved it is not written.
 
 use super::contract::{Closed, ConnId};
 use super::node::{Node, Witness};
@@ -83,8 +84,7 @@ impl Scheduler {
         let from = cluster.connections.address(conn);
         let pids: Vec<String> = word.processes.iter().map(|process| process.pid.to_string()).collect();
         let (host, pids) = (&word.host.name, pids.join(", "));
-        let line =
-            format!("a launcher at {from} says that it starts nobody in place of these processes on {host:?}: {pids}");
+        let line = format!("a launcher at {from} says that it will not restart these processes on {host:?}: {pids}");
         cluster.out.nuisance(ABANDONED, &from, &line);
         cluster.drop_connection(conn); // it was made for this
         if cluster.job.is_forming() {

@@ -487,7 +487,7 @@ fn a_lost_node_that_comes_back_is_told() {
     bench.join(8, Register { instance: Some(JobInstance([9; 16])), ..named(1, 3, "1") });
     let (status, reason) = bench.rejected(8);
     assert_eq!(status, Status::Fenced);
-    assert!(reason.starts_with("this node was given up: rank 1 (node id \"1\""), "{reason}");
+    assert!(reason.starts_with("this node was taken for lost: rank 1 (node id \"1\""), "{reason}");
     // One that closed after the verdict, perhaps without having heard it, hears it now.
     bench.join(9, Register { instance: Some(JobInstance([9; 16])), ..named(2, 3, "2") });
     assert!(matches!(&bench.told(9)[..], [Message::Formed(_), Message::LostNodes(_), Message::Verdict(_)]));

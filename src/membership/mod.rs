@@ -73,7 +73,7 @@ pub(crate) mod testing;
 pub use contract::{Closed, ConnId, Identity, Input, Liveness, Output, Rules, StoreLimits};
 pub use record_check::{check_records, Absurd};
 
-use crate::types::{Epoch, Incarnation, Time};
+use crate::types::{Incarnation, Time};
 use crate::wire::{Heartbeat, Message, Record, StorePiece, StoreRecord, STORE_PIECE_BYTES};
 use conductor::Conductor;
 use promises::{Behind, Queued};
@@ -86,9 +86,6 @@ use {
     cluster::Cluster, connections::Connections, forming::Forming, groups::Groups, job::Job, liveness::FailureDetector,
     nodes::Nodes, outbox::Outbox, recovery::Recovery, stragglers::Stragglers,
 };
-
-/// The first epoch.
-const FIRST_EPOCH: Epoch = Epoch(1);
 
 /// The scheduler's brain. See the module's head for its drive contract.
 #[derive(Debug)]

@@ -41,7 +41,7 @@ impl Cluster {
         let Some((conn, culprit)) = self.nodes.get(&key).and_then(|node| Some((node.conn?, node.culprit()))) else {
             return;
         };
-        let cause = "was given up by the others while it did not answer; it has to be started again".to_owned();
+        let cause = "was taken for lost by the others while it did not answer; it has to be started again".to_owned();
         let failure = self.failure(Status::Fenced, Some(culprit), cause);
         self.tell_not_recovered(conn, failure);
     }

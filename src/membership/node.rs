@@ -106,7 +106,7 @@ impl Node {
             evidence: Evidence::default(),
             suspicions: Vec::new(),
             abandoned: AbandonedPlace::default(),
-            epoch: super::FIRST_EPOCH,
+            epoch: Epoch::FIRST,
             lives: Lives::default(),
             challenged: None,
             course: Course::default(),

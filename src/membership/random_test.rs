@@ -3,7 +3,7 @@
 use super::testing::{host, rules, worker, Bench};
 use super::*;
 use crate::error::{Failure, Status};
-use crate::types::{Call, CallKind, DType, GroupId, Role};
+use crate::types::{Call, CallKind, DType, Epoch, GroupId, Role};
 use crate::wire::{
     Abandoned, Abort, Blob, ChildEnded, GroupProgress, Heartbeat, HowEnded, Locate, Register, Revoke, StatusQuery,
     StoreBegin, StoreCancel, StoreOperation, Suspect, Verdict, WhereAre,

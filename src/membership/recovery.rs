@@ -158,7 +158,7 @@ impl Recovery {
         let back: Vec<ConnId> =
             cluster.nodes.values().filter(|node| node.is_back()).filter_map(|node| node.conn).collect();
         for conn in back {
-            let reason = format!("it comes back in vain: {failure}");
+            let reason = format!("it cannot come back: {failure}");
             cluster.out.send(conn, Message::Rejected(Rejected { status: failure.status, reason }));
         }
     }

@@ -78,7 +78,7 @@ impl Scheduler {
             Presence::Member => self.challenge(now, key, register).map(Some),
             Presence::Left | Presence::Lost { .. } => {
                 if let Some(failure) = self.conductor.cluster.cannot_recover() {
-                    return Err((failure.status, format!("{} comes back in vain: {failure}", name(register))));
+                    return Err((failure.status, format!("{} cannot come back: {failure}", name(register))));
                 }
                 let tokens = register.reentry.iter().flat_map(|reentry| &reentry.tokens);
                 let known =
@@ -90,7 +90,7 @@ impl Scheduler {
                 let time = WITHOUT_TOKEN - lost;
                 let (newcomer, place, rule) = (name(register), node.culprit(), span(WITHOUT_TOKEN));
                 let reason = format!(
-                    "{newcomer} does not have the token of {place}, so it is let in {rule} after the loss of that: in {}",
+                    "{newcomer} does not have the token of {place}, so it is let in {rule} after that node's loss: in {}",
                     span(time)
                 );
                 Ok(Some(Wait { time, reason, long: true }))

@@ -295,7 +295,7 @@ fn not_recovered(bench: &Bench, conn: u64) -> Option<Status> {
 }
 
 #[test]
-fn one_that_was_given_up_and_then_leaves_ends_nothing() {
+fn one_that_was_taken_for_lost_and_then_leaves_ends_nothing() {
     let mut bench = formed(&["here", "there", "here"]);
     pass(&mut bench, Duration::from_secs(7), &[0, 2]);
     assert_eq!(lost_nodes(&bench, 0), Some(vec![1]));
@@ -343,7 +343,7 @@ fn one_that_comes_back_and_is_lost_once_more_is_said_to_have_been_heard() {
 }
 
 #[test]
-fn one_that_is_given_up_while_it_waits_for_an_epoch_hears_so() {
+fn one_that_is_taken_for_lost_while_it_waits_for_an_epoch_hears_so() {
     let mut bench = formed(&["here", "there", "there", "here"]);
     inside(&mut bench, 1, 1);
     inside(&mut bench, 2, 1);

@@ -126,7 +126,7 @@ impl Abandonment {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct AbandonedPlace {
     word: Abandonment,
-    /// Which place was given up first in this epoch, also before somebody was started in it after all. Gone with the node's next
+    /// Which place was abandoned first in this epoch, also before somebody was started in it after all. Gone with the node's next
     /// sign of life.
     nth: Option<usize>,
 }

@@ -62,7 +62,7 @@ fn may_be_told(cluster: &Cluster, known: &Connection, query: &StatusQuery) -> Re
     let (lowest, highest) = (query.protocol_lowest, query.protocol_highest);
     if lowest > PROTOCOL_HIGHEST || highest < PROTOCOL_LOWEST {
         let reason = format!(
-            "the one that asks speaks protocol {}, this scheduler (library {}) {}: they have none in common",
+            "the process that connects speaks protocol {}, this scheduler (library {}) {}: they have none in common",
             versions(lowest, highest),
             env!("CARGO_PKG_VERSION"),
             versions(PROTOCOL_LOWEST, PROTOCOL_HIGHEST)

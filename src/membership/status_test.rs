@@ -415,7 +415,7 @@ fn another_protocol_is_refused_in_words_that_name_both() {
     assert_eq!(status, Status::Rejected);
     let version = env!("CARGO_PKG_VERSION");
     let said = format!(
-        "the one that asks speaks protocol versions 7 to 9, this scheduler (library {version}) version 1: they have"
+        "the process that connects speaks protocol versions 7 to 9, this scheduler (library {version}) version 1: they have"
     );
     assert!(reason.starts_with(&said), "{reason}");
 }

@@ -227,7 +227,7 @@ impl Bench {
 }
 
 /// One node as the scheduler counts it, for the simulation's checks.
-pub(crate) struct Seat<'a> {
+pub(crate) struct Admitted<'a> {
     pub(crate) register: &'a Register,
     /// Once the cluster has formed.
     pub(crate) rank: Option<u32>,
@@ -245,11 +245,11 @@ impl Scheduler {
     }
 
     /// Everybody who has a place.
-    pub(crate) fn seats(&self) -> impl Iterator<Item = Seat<'_>> {
+    pub(crate) fn admitted(&self) -> impl Iterator<Item = Admitted<'_>> {
         self.conductor
             .cluster
             .nodes
             .values()
-            .map(|node| Seat { register: &node.register, rank: node.place.map(|place| place.rank) })
+            .map(|node| Admitted { register: &node.register, rank: node.place.map(|place| place.rank) })
     }
 }

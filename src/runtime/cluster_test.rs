@@ -261,8 +261,8 @@ fn who_never_came_is_named() {
         if world.rank() == Some(1) {
             // It stays away until the others have given up.
             let failed = cluster
-                .shared
-                .wait(crate::types::Time::NEVER, |learnt| learnt.epoch.causes.of_group(GroupId::WORLD).cloned());
+                .state
+                .wait(crate::types::Time::NEVER, |view| view.epoch.causes.of_group(GroupId::WORLD).cloned());
             return Some(failed.unwrap().into());
         }
         world.set_timeout_ms(300).unwrap();
@@ -352,7 +352,7 @@ fn an_abort_after_a_loss_ends_what_waits_and_is_not_the_first_cause() {
         let scheduler = scheduler_with(1, recovers);
         let cluster = node_with(&scheduler, 1, 0, plain(), Upgrade::none(), recovers);
         scheduler.vanish();
-        let (epoch, shared) = (cluster.epoch(), &cluster.shared);
+        let (epoch, state) = (cluster.epoch(), &cluster.state);
         let abort = failure(Status::Aborted, epoch, None);
         let lost = failure(Status::PeerLost, epoch, Some(GroupId::WORLD).filter(|_| !to_all));
         std::thread::scope(|scope| {
@@ -363,11 +363,11 @@ fn an_abort_after_a_loss_ends_what_waits_and_is_not_the_first_cause() {
                     std::thread::yield_now();
                 }
             };
-            await_that(&|| !shared.learnt().store.is_empty());
-            shared.file(if to_all { Event::Broken(lost.clone()) } else { Event::Revoked(lost.clone()) });
-            shared.file(Event::Broken(abort.clone()));
+            await_that(&|| !state.view().store.is_empty());
+            state.file(if to_all { Event::Broken(lost.clone()) } else { Event::Revoked(lost.clone()) });
+            state.file(Event::Broken(abort.clone()));
             await_that(&|| writes.is_finished());
-            shared.file(Event::Left(None)); // this ends it in any case
+            state.file(Event::Left(None)); // this ends it in any case
             let ended = writes.join().unwrap().unwrap_err();
             assert_eq!(ended.status(), Status::Aborted, "{to_all}: {ended}");
         });

@@ -124,35 +124,35 @@ fn what_comes_when_a_mailbox_is_shut_is_taken_or_given_back() {
 
 // ---- callers and agent thread ----
 
-fn shared() -> std::sync::Arc<NodeState> {
+fn state() -> std::sync::Arc<NodeState> {
     std::sync::Arc::new(NodeState::new(Logger::new(LogLevel::Off, "model"), Clock::start(), Bell::new().unwrap()))
 }
 
 /// The agent thread: it answers whoever asks who is absent, and ends when it is told to.
-fn obey(shared: &NodeState) {
+fn obey(state: &NodeState) {
     let mut quit = false;
     while !quit {
-        shared.waker.sleep();
-        shared.waker.drain();
-        while let Some(command) = shared.next_command() {
+        state.waker.sleep();
+        state.waker.drain();
+        while let Some(command) = state.next_command() {
             match command {
-                AgentCommand::Brain(Command::WhereAre(ask, ..)) => _ = shared.file(Event::Absent(ask, absent(ask))),
+                AgentCommand::Brain(Command::WhereAre(ask, ..)) => _ = state.file(Event::Absent(ask, absent(ask))),
                 AgentCommand::Quit => quit = true,
                 other => panic!("nobody asks for {other:?}"),
             }
         }
     }
-    shared.end();
+    state.end();
 }
 
 fn absent(ask: Ask) -> Absent {
     Absent { query: ask, total: 0, members: Vec::new() }
 }
 
-fn ask(shared: &NodeState, limit: impl Fn() -> Time) -> Option<Absent> {
-    let ask = shared.next_ask();
-    shared.ask(AgentCommand::Brain(Command::WhereAre(ask, GroupId::WORLD, 1, None)));
-    let answer = shared.wait(limit(), |learnt| learnt.absent.remove(&ask));
+fn ask(state: &NodeState, limit: impl Fn() -> Time) -> Option<Absent> {
+    let ask = state.next_ask();
+    state.ask(AgentCommand::Brain(Command::WhereAre(ask, GroupId::WORLD, 1, None)));
+    let answer = state.wait(limit(), |view| view.absent.remove(&ask));
     assert!(answer.iter().all(|answer| *answer == absent(ask)));
     answer
 }
@@ -160,36 +160,36 @@ fn ask(shared: &NodeState, limit: impl Fn() -> Time) -> Option<Absent> {
 #[test]
 fn whoever_asks_the_agent_thread_is_answered_and_its_end_is_heard() {
     every_order(|| {
-        let shared = shared();
+        let state = state();
         let spawn = |body: fn(&NodeState)| {
-            let shared = std::sync::Arc::clone(&shared);
-            thread::spawn(move || body(&shared))
+            let state = std::sync::Arc::clone(&state);
+            thread::spawn(move || body(&state))
         };
         let agent = spawn(obey);
-        let other = spawn(|shared| drop(ask(shared, || Time::NEVER).expect("without limit there is an answer")));
-        ask(&shared, || Time::NEVER).expect("without limit there is an answer");
+        let other = spawn(|state| drop(ask(state, || Time::NEVER).expect("without limit there is an answer")));
+        ask(&state, || Time::NEVER).expect("without limit there is an answer");
         other.join().unwrap();
-        shared.ask(AgentCommand::Quit);
-        shared.wait(Time::NEVER, |learnt| learnt.over.then_some(())).expect("it ends");
+        state.ask(AgentCommand::Quit);
+        state.wait(Time::NEVER, |view| view.over.then_some(())).expect("it ends");
         agent.join().unwrap();
-        shared.ask(AgentCommand::Quit);
-        assert!(shared.next_command().is_none(), "nothing is kept that nobody takes");
+        state.ask(AgentCommand::Quit);
+        assert!(state.next_command().is_none(), "nothing is kept that nobody takes");
     });
 }
 
 #[test]
 fn a_deadline_ends_a_wait_for_an_agent_thread_that_may_have_ended() {
     every_order(|| {
-        let shared = shared();
+        let state = state();
         let agent = {
-            let shared = std::sync::Arc::clone(&shared);
-            thread::spawn(move || obey(&shared))
+            let state = std::sync::Arc::clone(&state);
+            thread::spawn(move || obey(&state))
         };
         let other = {
-            let shared = std::sync::Arc::clone(&shared);
-            thread::spawn(move || shared.ask(AgentCommand::Quit))
+            let state = std::sync::Arc::clone(&state);
+            thread::spawn(move || state.ask(AgentCommand::Quit))
         };
-        let _ = ask(&shared, || shared.clock.now() + SHORT); // in time or not
+        let _ = ask(&state, || state.clock.now() + SHORT); // in time or not
         other.join().unwrap();
         agent.join().unwrap();
     });

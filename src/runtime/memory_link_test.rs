@@ -27,10 +27,10 @@ use std::time::Duration;
 const LONG: usize = 1 << 18;
 
 fn member(rank: u32) -> Arc<Group> {
-    let shared = Arc::new(NodeState::new(Logger::new(LogLevel::Off, "test"), Clock::start(), Bell::new().unwrap()));
+    let state = Arc::new(NodeState::new(Logger::new(LogLevel::Off, "test"), Clock::start(), Bell::new().unwrap()));
     let nowhere = "127.0.0.1:1".parse().unwrap();
     let formed = Arc::new(formed(rank, [nowhere; 2]));
-    Arc::new(Group::new(GroupId::WORLD, vec![0, 1], &shared, &formed, 60_000).unwrap())
+    Arc::new(Group::new(GroupId::WORLD, vec![0, 1], &state, &formed, 60_000).unwrap())
 }
 
 fn over() -> Failure {
@@ -80,7 +80,7 @@ fn a_message_whose_link_does_not_come_to_stand_ends() {
     let group = member(0);
     let direction = Direction::Receive { from: Some(1), tag: Some(5) };
     let buffers = CallBuffers::of(&[], vec![0; 10].leak());
-    let request = group.start_messages(Post { way: direction, dtype: DType::Uint8, count: 10, buffers }, None).unwrap();
+    let request = group.start_messages(Post { direction, dtype: DType::Uint8, count: 10, buffers }, None).unwrap();
     let failure = Failure { status: Status::System, group: Some(GroupId::WORLD), ..over() };
     group.deliver(Channel::Messages, Mail::Failed(1, LinkEnd::Over(Box::new(failure))));
     let outcome = request.wait(Some(Duration::from_secs(60))).expect("it does not wait for the time-out");

@@ -98,9 +98,9 @@ fn what_is_asked_after_leaving_is_refused_and_not_kept() {
     assert_eq!(cluster.abort(1, "late").unwrap_err().status(), Status::State);
     assert_eq!(barrier(&cluster.group(GroupId::WORLD)).unwrap_err().status(), Status::State);
     // The agent thread ends soon after; from then on a command has nowhere to wait.
-    assert_eq!(cluster.shared.wait(crate::types::Time::NEVER, |learnt| learnt.over.then_some(())), Some(()));
+    assert_eq!(cluster.state.wait(crate::types::Time::NEVER, |view| view.over.then_some(())), Some(()));
     cluster.store_set(b"k", &vec![0; 1 << 20]).unwrap_err();
-    assert!(cluster.shared.next_command().is_none());
+    assert!(cluster.state.next_command().is_none());
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn nobody_comes_through_a_barrier_or_makes_a_group_behind_a_disagreement() {
 /// right, and it is tried again.
 fn behind_a_disagreement(size: u32, odd: u32, call: fn(&Cluster, &Group) -> Result<()>) {
     let sentences = (0..ATTEMPTS).map(|_| sentence_behind_a_disagreement(size, odd, call));
-    let sentence = sentences.into_iter().find(|sentence| !sentence.contains("but not the same before"));
+    let sentence = sentences.into_iter().find(|sentence| !sentence.contains("but their earlier calls differ"));
     let sentence = sentence.expect("the scheduler compares the calls at last");
     let both = sentence.contains("root 0") && sentence.contains(&format!("root {odd}"));
     assert!(both, "rank {odd} of {size}: {sentence}");

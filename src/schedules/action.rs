@@ -1,7 +1,7 @@
 //! What one step of a schedule asks of its driver. Plain values, in bytes. The engine that carries them out brings the
 //! memory.
 
-use super::Conversion;
+use super::conversion::Conversion;
 
 /// One of the three stretches of memory that a call has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

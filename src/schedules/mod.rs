@@ -41,6 +41,7 @@ mod barrier;
 mod bits_test;
 mod broadcast;
 mod check;
+mod conversion;
 mod gather;
 pub mod kernels;
 #[cfg(test)]
@@ -64,5 +65,5 @@ mod widen_test;
 
 pub use action::{Action, Buffer, Landing, Side, Span};
 pub use algorithm::{choose, Algorithm, Thresholds, ALGORITHMS};
+pub use conversion::Conversion;
 pub use shape::{Layout, Parts, Shape};
-pub use widen::Conversion;

@@ -12,23 +12,13 @@
 //!
 //! Wide types are what is on the wire then. All other types, and all other operations, stay as they are.
 
+use super::conversion::Conversion;
 use super::phases::{rounds, Phases};
 use super::{Action, Buffer, Landing, Shape, Span};
 use crate::types::{Call, CallKind, DType, ReduceOp};
 
 /// A schedule.
 pub(super) type Schedule = fn(&Shape<'_>, u32) -> Action;
-
-/// How elements of one type become those of another: each is taken times a power of two. Integers are not scaled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Conversion {
-    /// What they are.
-    pub from: DType,
-    /// What they become.
-    pub to: DType,
-    /// The power's exponent.
-    pub exponent: i32,
-}
 
 /// The type in which so many elements of this one can be summed, where that is another.
 pub(super) fn sum_type(dtype: DType, size: u32) -> Option<DType> {

@@ -11,9 +11,9 @@ const AIMS: u64 = 40;
 /// How many while nodes leave: of those by which no node is lost, and of the others.
 const HARMLESS: u64 = 10;
 const LOSSES: u64 = 14;
-/// The message that ends a job, and the one by which a launcher gives up.
+/// The message that ends a job, and the one by which a launcher abandons a place.
 const ABORT: u8 = 19;
-const GIVEN_UP: u8 = 37;
+const ABANDONED: u8 = 37;
 /// What one is told who comes back.
 const NOT_YET: u8 = 27;
 /// What is said of one that is lost: by the scheduler, and by its launcher.
@@ -45,10 +45,10 @@ fn is_rare(event: Met, phase: Phase) -> bool {
         // While nodes leave.
         Met::MessageLost(5 | LOST) | Met::NodeWith(3 | 26 | NOT_YET) if phase == Phase::Finishing => true,
         Met::SchedulerBefore(kind) | Met::SchedulerAfter(kind) | Met::MessageLost(kind) => {
-            [2, 6, 7, 11, 15, 16, 19, 20, 22, 25, 29, 34, GIVEN_UP].contains(&kind)
+            [2, 6, 7, 11, 15, 16, 19, 20, 22, 25, 29, 34, ABANDONED].contains(&kind)
         }
         Met::NodeWith(kind) => [6, 7, 10, 11, 15, 16, ABORT, 22, 25].contains(&kind),
-        Met::HalfTold(Written::GivenUp) => true,
+        Met::HalfTold(Written::Abandoned) => true,
         Met::Unsynced(_) | Met::Durable(_) | Met::HalfTold(_) => false,
         Met::DiskFull | Met::ConnectionReset => true,
         _ => matches!(phase, Phase::Forming | Phase::Finishing),
@@ -137,7 +137,7 @@ impl Plan {
                 self.led_to(random, (kind, phase), vec![(When::With { kind, phase, nth: 1 }, killed)])
             }
             Met::MessageLost(kind) => {
-                let once = [ABORT, GIVEN_UP].contains(&kind) || random.once_in(2);
+                let once = [ABORT, ABANDONED].contains(&kind) || random.once_in(2);
                 let (quiet, nth) = (random.once_in(2), if once { 1 } else { 2 });
                 self.led_to(
                     random,
@@ -207,9 +207,9 @@ impl Plan {
                 self.launched = true;
                 aim.push((running, Trouble::Kill { slot, back: random.span_ms(30..1500), forgets: false }));
             }
-            GIVEN_UP if phase == Phase::Recovering => aim.push((running, self.gives_up(random, slot))),
-            GIVEN_UP => {
-                let falsely = Trouble::GiveUpFalsely { slot };
+            ABANDONED if phase == Phase::Recovering => aim.push((running, self.abandons(random, slot))),
+            ABANDONED => {
+                let falsely = Trouble::AbandonFalsely { slot };
                 aim.extend((0..2).map(|_| (When::In(phase, random.span_ms(0..300)), falsely)));
             }
             // What two peers say of each other whose link ends.
@@ -237,7 +237,7 @@ impl Plan {
         mut aim: Vec<(When, Trouble)>,
     ) -> Vec<(When, Trouble)> {
         match written {
-            Written::GivenUp => return self.led_to(random, (GIVEN_UP, phase), aim),
+            Written::Abandoned => return self.led_to(random, (ABANDONED, phase), aim),
             Written::Freed => self.groups = self.groups.max(2), // the first is freed early
             // It must be killed before it is started again.
             Written::Generation => {
@@ -249,13 +249,13 @@ impl Plan {
         aim
     }
 
-    /// The launcher of this slot gives up; as a rule it has started nobody else.
-    fn gives_up(&mut self, random: &mut Random, slot: usize) -> Trouble {
+    /// The launcher of this slot abandons it; as a rule it has started nobody else.
+    fn abandons(&mut self, random: &mut Random, slot: usize) -> Trouble {
         if !random.once_in(3) {
             self.nodes[slot].host = 10 + slot;
         }
         self.launched = true;
-        Trouble::GiveUp { slot }
+        Trouble::Abandon { slot }
     }
 
     fn plain(&mut self, random: &mut Random, event: Met, slot: usize, back: Duration, within: Phase) -> Trouble {
@@ -273,8 +273,8 @@ impl Plan {
             Met::AllButOne => Trouble::AllButOne { slot, back },
             Met::Aborted => Trouble::Abort { slot, within },
             Met::Twin => Trouble::Twin { slot },
-            Met::GivesUp | Met::OnceMore => self.gives_up(random, slot),
-            Met::FalselyGivenUp => Trouble::GiveUpFalsely { slot },
+            Met::GivesUp | Met::OnceMore => self.abandons(random, slot),
+            Met::FalselyAbandoned => Trouble::AbandonFalsely { slot },
             Met::Freed => Trouble::Free { slot },
             Met::FalseWord => Trouble::Lie { slot },
             Met::WithoutToken => Trouble::Kill { slot, back, forgets: true },

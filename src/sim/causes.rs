@@ -3,7 +3,7 @@
 //! A scheduler forgets with its life whom it has called lost. The next one asks nobody, but is told by those who come back:
 //! from then on it says the same; only before may it have found another cause. What nodes hear is what was said.
 
-use super::giving_up::is_first_cause;
+use super::abandoned::is_first_cause;
 use super::outcome;
 use super::world::World;
 use crate::error::{Failure, Status};

@@ -26,7 +26,7 @@ fn troubles() -> Vec<(Event, &'static [Phase])> {
         (Event::LateWord, WORKING),
         (Event::FalseWord, NOT_FINISHING),
         (Event::GivesUp, WORKING),
-        (Event::FalselyGivenUp, NOT_FINISHING),
+        (Event::FalselyAbandoned, NOT_FINISHING),
         (Event::OnceMore, &[Recovering]),
         (Event::NodeDisk, &[Phase::Forming, Recovering]),
         (Event::WithoutToken, &[Recovering]),
@@ -132,7 +132,7 @@ const RECORDS: &[(Written, &[Phase], &[Phase])] = &[
     (Written::Freed, ENDS, ENDS),
     (Written::Store, WORKING, WORKING),
     (Written::Left, FINISHING, FINISHING),
-    (Written::GivenUp, WORKING, RECOVERING),
+    (Written::Abandoned, WORKING, RECOVERING),
     (Written::Done, FINISHING, NEVER),
 ];
 

@@ -69,15 +69,15 @@ pub(super) fn after_step(world: &mut World) -> Verdict {
     if !has_changed {
         return freed(world, &running.brain);
     }
-    let seats = running.brain.seats().map(|seat| (&seat.register.node_id[..], seat.register.role, seat.rank));
+    let seats = running.brain.admitted().map(|seat| (&seat.register.node_id[..], seat.register.role, seat.rank));
     places(seats, world.plan.workers, world.plan.servers)
-        .map_err(|wrong| format!("in the scheduler's book {wrong}"))?;
+        .map_err(|wrong| format!("in the scheduler's tables {wrong}"))?;
     freed(world, &running.brain)
 }
 
 /// A node that has freed a group, and was told that this is kept, does not count as using it.
 fn freed(world: &World, brain: &Scheduler) -> Verdict {
-    let holds = |process: &Process| brain.seats().any(|seat| seat.register.incarnation == process.incarnation);
+    let holds = |process: &Process| brain.admitted().any(|seat| seat.register.incarnation == process.incarnation);
     let has_freed = |process: &Process| process.alive && !process.program.freed.is_empty();
     for (node, process) in world.processes.iter().enumerate().filter(|(_, process)| has_freed(process)) {
         let Some(formed) = process.formed.as_ref().filter(|formed| Some(formed.instance) == world.host.instance) else {
@@ -134,7 +134,7 @@ pub(super) fn sent(world: &mut World, message: &Message) -> Verdict {
 /// A process is told of an epoch.
 pub(super) fn formed(world: &mut World, node: usize, formed: &Formed) -> Verdict {
     let process = &world.processes[node];
-    world.not_after_giving_up(formed.epoch)?;
+    world.not_after_abandoning(formed.epoch)?;
     if formed.epoch <= process.epoch {
         return Err(format!("node {node} goes back from epoch {} to {}", process.epoch.0, formed.epoch.0));
     }

@@ -1,7 +1,7 @@
 //! What runs in each process without recovery: it joins, does at its times what its plan says, hears answers, makes groups, and
 //! leaves when it has heard them all, or when the cluster is broken.
 
-use super::ledger::Request;
+use super::ledger::StoreRequest;
 use super::once::{Errand, Shape};
 use super::program::{Program, Stage, Tick};
 use super::table::Event as Met;
@@ -52,13 +52,13 @@ impl World {
 
     fn carry_out(&mut self, node: usize, errand: &Errand) {
         match errand {
-            Errand::Add => drop(self.ask_store(node, Request::Add)),
-            Errand::Set(bytes) => drop(self.ask_store(node, Request::Set(*bytes))),
-            Errand::Get(of) => drop(self.ask_store(node, Request::Read { of: *of, waits: true })),
-            Errand::TryGet(of) => drop(self.ask_store(node, Request::Read { of: *of, waits: false })),
-            Errand::Claim => drop(self.ask_store(node, Request::Claim)),
+            Errand::Add => drop(self.ask_store(node, StoreRequest::Add)),
+            Errand::Set(bytes) => drop(self.ask_store(node, StoreRequest::Set(*bytes))),
+            Errand::Get(of) => drop(self.ask_store(node, StoreRequest::Read { of: *of, waits: true })),
+            Errand::TryGet(of) => drop(self.ask_store(node, StoreRequest::Read { of: *of, waits: false })),
+            Errand::Claim => drop(self.ask_store(node, StoreRequest::Claim)),
             Errand::GiveUp => {
-                let ask = self.ask_store(node, Request::Never);
+                let ask = self.ask_store(node, StoreRequest::Never);
                 let patience = self.random.span_ms(10..300);
                 let cancel = Event::ToNode(node, None, Input::Command(Command::StoreCancel(ask)));
                 self.queue.put(self.now + patience, cancel);
@@ -88,7 +88,7 @@ impl World {
         }
     }
 
-    fn ask_store(&mut self, node: usize, request: Request) -> Ask {
+    fn ask_store(&mut self, node: usize, request: StoreRequest) -> Ask {
         let process = &mut self.processes[node];
         let index = process.formed.as_ref().map_or(usize::MAX, |formed| formed.index as usize);
         process.program.next_ask += 1;

@@ -15,11 +15,11 @@ const FOUND: [(u64, &str); 11] = [
     (1, "two lives of a slot: a node that comes back, is away and registers again is told of the epoch before"),
     (306, "an abort is dropped by a scheduler that is started again, and has found somebody lost before it is told"),
     (30, "a rank that is in a collective is absent from it: it has just attached again, and has said nothing yet"),
-    (80, "that a place is given up is told, and not written: it had been said before, was disproved, and dropped by a rewrite"),
-    (53435, "an epoch is formed with one that is given up: it has died, and its connection has not ended yet"),
+    (80, "that a place is abandoned is told, and not written: it had been said before, was disproved, and dropped by a rewrite"),
+    (53435, "an epoch is formed with one that is abandoned: it has died, and its connection has not ended yet"),
     (74945, "likewise, with a server"),
-    (37665, "a node is the cause that had left the run, for a place had been given up: the scheduler was started again"),
-    (22040, "likewise, and somebody was started in the place that had been given up"),
+    (37665, "a node is the cause that had left the run, for a place had been abandoned: the scheduler was started again"),
+    (22040, "likewise, and somebody was started in the place that had been abandoned"),
 ];
 
 /// What `plan` and `aims` made of them when they were entered.

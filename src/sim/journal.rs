@@ -24,8 +24,8 @@ pub(super) enum Step {
 
 /// What is written down, and waits for it.
 pub(super) struct Journal {
-    book: JobJournal,
-    desk: WriteQueue,
+    journal: JobJournal,
+    queue: WriteQueue,
     busy: bool,
     /// What is put out, and not told of as durable.
     written: Vec<(u64, Written)>,
@@ -33,7 +33,7 @@ pub(super) struct Journal {
 
 impl Journal {
     pub(super) fn new(begun: Begun) -> Journal {
-        Journal { book: begun.into_book(), desk: WriteQueue::default(), busy: false, written: Vec::new() }
+        Journal { journal: begun.into_journal(), queue: WriteQueue::default(), busy: false, written: Vec::new() }
     }
 
     fn up_to(&self, last: u64) -> Vec<Written> {
@@ -43,7 +43,7 @@ impl Journal {
     /// It says that the job is done.
     pub(super) fn ends(&mut self) {
         let done = vec![Work::Append(u64::MAX, Record::Done)];
-        let _ = self.book.write(done).and_then(|_| self.book.sync());
+        let _ = self.journal.write(done).and_then(|_| self.journal.sync());
     }
 }
 
@@ -62,7 +62,7 @@ impl World {
             self.host.archived = true;
             self.host.instance = None;
             (self.newest, self.told, self.ledger) = Default::default();
-            self.giving_up.job_is_done();
+            self.abandoned.job_is_done();
         }
         sabotage::reread(self, &mut read.records);
         let mut instance = [0; 16];
@@ -86,7 +86,7 @@ impl World {
         if let Work::Append(number, record) = &work {
             journal.written.push((*number, Written::of(record)));
         }
-        if journal.desk.put(work) && !std::mem::replace(&mut journal.busy, true) {
+        if journal.queue.put(work) && !std::mem::replace(&mut journal.busy, true) {
             self.queue.put(at, Event::Writer(life, Step::Write));
         }
     }
@@ -121,17 +121,17 @@ impl World {
     /// Writes everything that waits, and begins to sync it.
     fn write(&mut self) -> Result<(), Error> {
         let Some(journal) = self.host.journal() else { return Ok(()) };
-        let work = journal.desk.take();
+        let work = journal.queue.take();
         let rewrites = work.iter().any(|work| matches!(work, Work::Rewrite(_)));
-        let last = journal.book.write(work)?;
+        let last = journal.journal.write(work)?;
         let is_of = |kind| journal.written.iter().all(|(_, written)| *written == kind);
         let is_early = match self.sabotage {
             Some(Sabotage::AcknowledgeEarly) => is_of(Written::Store),
-            Some(Sabotage::AbandonedEarly) => is_of(Written::GivenUp),
+            Some(Sabotage::AbandonedEarly) => is_of(Written::Abandoned),
             _ => false,
         };
         if is_early {
-            journal.desk.settle(Ok(last), false);
+            journal.queue.settle(Ok(last), false);
         }
         let (life, slow) = (self.host.life, self.disk_is_slow());
         if is_early {
@@ -156,8 +156,8 @@ impl World {
             }
         }
         let Some(journal) = self.host.journal() else { return Ok(()) };
-        journal.book.sync()?;
-        self.giving_up.settle(last, self.now);
+        journal.journal.sync()?;
+        self.abandoned.settle(last, self.now);
         for written in &kinds {
             if self.dies_at(Moment::Durable(*written)) {
                 return Ok(());
@@ -172,9 +172,9 @@ impl World {
         let soon = self.now + self.random.span_us(2..40);
         let rewrites = outcome.is_ok() && self.random.once_in(self.plan.rewrite_once_in);
         let Some(journal) = self.host.journal() else { return };
-        let is_long = journal.book.asks_for_rewrite() || rewrites;
-        journal.desk.settle(outcome, is_long);
-        journal.busy = !journal.desk.is_empty();
+        let is_long = journal.journal.asks_for_rewrite() || rewrites;
+        journal.queue.settle(outcome, is_long);
+        journal.busy = !journal.queue.is_empty();
         let is_busy = journal.busy;
         let life = self.host.life;
         self.queue.put(soon, Event::Writer(life, Step::Look));
@@ -186,7 +186,7 @@ impl World {
     /// What has become durable, or why nothing does any more: as `runtime/scheduler/serving.rs` does it.
     fn look_at_writer(&mut self) {
         let Some(journal) = self.host.journal() else { return };
-        let progress = journal.desk.progress();
+        let progress = journal.queue.progress();
         if progress.failed.is_some() {
             let (machine, back) = (self.random.once_in(2), self.random.span_ms(20..1500));
             return self.scheduler_dies(machine, back);

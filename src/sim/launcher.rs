@@ -1,7 +1,7 @@
 //! The end of a process is told by its launcher, which has seen it end and tells the scheduler, as `muster run --join` does; or
 //! the process itself, whose program frees its cluster without leaving it. A word may come late, when another has the place
 //! already; wait on the port for a scheduler that is away, or be lost then; and be a lie, about one that lives. The same goes for
-//! the word that nobody is started in a place any more (`giving_up.rs`).
+//! the word that nobody is started in a place any more (`abandoned.rs`).
 
 use super::network::{Fate, Side};
 use super::node::{End, Process};
@@ -48,7 +48,7 @@ impl World {
             return self.met(Met::MessageLost(kind));
         }
         if matches!(word, Word::Abandoned(..)) {
-            self.giving_up.was_said = true;
+            self.abandoned.was_said = true;
         }
         let (node, manner) = self.manner(word);
         manner.into_iter().for_each(|manner| self.met(manner));
@@ -83,7 +83,7 @@ impl World {
             Word::Abandoned(slot, before) => {
                 let node = current(slot).unwrap_or(0);
                 let is_one = |process: &&Process| process.alive && node < before;
-                (node, self.processes.get(node).filter(is_one).map(|_| Met::FalselyGivenUp))
+                (node, self.processes.get(node).filter(is_one).map(|_| Met::FalselyAbandoned))
             }
         }
     }
@@ -137,6 +137,6 @@ impl World {
         self.fault(Duration::ZERO);
         self.blame(node);
         self.send_to_scheduler(node, Message::Gone);
-        self.gives_up(node);
+        self.abandons(node);
     }
 }

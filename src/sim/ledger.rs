@@ -1,4 +1,4 @@
-//! The book that is kept of the store: what was asked, what was acknowledged, and what must be there therefore.
+//! The account that is kept of the store: what was asked, what was acknowledged, and what must be there therefore.
 
 use super::program::Tick;
 use super::world::World;
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// What is asked of the store.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Request {
+pub(super) enum StoreRequest {
     /// One more of what all count.
     Add,
     /// So many bytes under its own key.
@@ -76,29 +76,29 @@ impl Ledger {
     }
 
     /// The command for a request, noted down.
-    pub(super) fn ask(&mut self, ask: Ask, request: Request, by: usize) -> (Asked, Command) {
+    pub(super) fn ask(&mut self, ask: Ask, request: StoreRequest, by: usize) -> (Asked, Command) {
         let none = Vec::new();
         let (asked, operation, key, delta, value) = match request {
-            Request::Add => {
+            StoreRequest::Add => {
                 self.adds_asked += 1;
                 (Asked::Add, StoreOperation::Add, COUNTER.to_vec(), 1, none)
             }
-            Request::Set(bytes) => {
+            StoreRequest::Set(bytes) => {
                 let sizes = &mut self.keys.entry(by).or_default().sizes;
                 sizes.push(bytes);
                 let version = sizes.len() as u64;
                 (Asked::Set { by, version }, StoreOperation::Set, key(by), 0, value(version, bytes))
             }
-            Request::Read { of, waits } => {
+            StoreRequest::Read { of, waits } => {
                 let at_least = self.keys.get(&of).map_or(0, |versions| versions.acknowledged);
                 let operation = if waits { StoreOperation::Get } else { StoreOperation::TryGet };
                 (Asked::Read { of, at_least, waits }, operation, key(of), 0, none)
             }
-            Request::Claim => {
+            StoreRequest::Claim => {
                 let mine = format!("node {by}").into_bytes();
                 (Asked::Claim, StoreOperation::CompareSet, CLAIM.to_vec(), 0, mine)
             }
-            Request::Never => (Asked::Never, StoreOperation::Get, b"never".to_vec(), 0, none),
+            StoreRequest::Never => (Asked::Never, StoreOperation::Get, b"never".to_vec(), 0, none),
         };
         let (keys, value) = (vec![Blob::new(key)], Blob::new(value));
         (asked, Command::Store { ask, operation, keys, delta, expected_bytes: 0, value })

@@ -7,7 +7,7 @@
 //! `journal::testdisk`; `node` the others. `program` and `recovering` run in those that recover, `errands` in the others; `groups` is
 //! what they make, `rounds` their collectives by the real schedules over links, `ledger` what the store must hold, `questions` what
 //! they ask each other's whereabouts by, `peers` what they see of each other without their scheduler, and `readers` ask how the job
-//! is. `trouble`, `between`, `launcher`, `giving_up` and `abort` are what goes wrong.
+//! is. `trouble`, `between`, `launcher`, `abandoned` and `abort` are what goes wrong.
 //! `checks` are the rules, which hold after every step, `causes` and `sentences` those of first causes, `outcome` those of a story
 //! without recovery that has ended; `sabotage` breaks each of them to see it noticed. `table` counts what was met in which phase,
 //! and `cells` says what must be met.
@@ -17,6 +17,7 @@
 //! A failure names its seed; `MUSTER_SIM_SEED=<seed> cargo test --lib sim::every -- --nocapture` plays that one alone and tells every
 //! step. `MUSTER_SIM_SEEDS=<count>` plays that many.
 
+mod abandoned;
 mod abort;
 mod aims;
 mod between;
@@ -25,7 +26,6 @@ mod cells;
 mod checks;
 mod errands;
 mod found;
-mod giving_up;
 mod groups;
 mod journal;
 mod launcher;

@@ -47,7 +47,7 @@ pub(super) struct Process {
     pub(super) incarnation: Incarnation,
     agent: Agent,
     /// None: without recovery.
-    keeper: Option<IdentityStore>,
+    identity_store: Option<IdentityStore>,
     pub(super) started: Time,
     pub(super) register: Register,
     /// Its links or its connections have been disturbed: together that is evidence enough against it.
@@ -169,7 +169,7 @@ impl World {
         bytes.fill_with(|| random.bits() as u8);
         let incarnation = Incarnation(bytes[..16].try_into().expect("sixteen bytes"));
         let drawn = Token(bytes[16..].try_into().expect("32 bytes"));
-        let (reentry, keeper) = match self.keep(slot, drawn) {
+        let (reentry, identity_store) = match self.keep(slot, drawn) {
             Ok(kept) => kept.unzip(),
             Err(error) if has_crashed(&error) => {
                 self.disk_takes_its_host(slot);
@@ -215,7 +215,7 @@ impl World {
             twin,
             incarnation,
             agent: Agent::new(profile, self.now),
-            keeper,
+            identity_store,
             started: self.now,
             register,
             disturbed: [false; 2],
@@ -246,7 +246,7 @@ impl World {
     pub(super) fn token_holds(&mut self, node: usize) -> Result<bool, String> {
         let process = &mut self.processes[node];
         let slot = process.slot;
-        match process.keeper.as_mut().map_or(Ok(()), IdentityStore::joined) {
+        match process.identity_store.as_mut().map_or(Ok(()), IdentityStore::joined) {
             Ok(()) => Ok(true),
             Err(error) if has_crashed(&error) => {
                 self.disk_takes_its_host(slot);

@@ -61,9 +61,9 @@ pub(super) enum Trouble {
     /// A launcher says of a process that lives that it has ended.
     Lie { slot: usize },
     /// The launcher of this slot's process has no restarts left.
-    GiveUp { slot: usize },
+    Abandon { slot: usize },
     /// Somebody says so, and it is not true.
-    GiveUpFalsely { slot: usize },
+    AbandonFalsely { slot: usize },
     /// A process dies, and its machine in the middle of the disk's operation after so many others.
     NodeDisk { slot: usize, after: u64, back: Duration },
     /// The scheduler's process dies, or its machine.
@@ -204,7 +204,7 @@ pub(super) struct Plan {
     pub(super) impatient: bool,
     /// Launchers tell of the processes that they have started.
     pub(super) launched: bool,
-    /// Programs leave the run, when they are told that a place was given up; else they just end.
+    /// Programs leave the run, when they are told that a place was abandoned; else they just end.
     pub(super) leaves_in_vain: bool,
     /// Somebody holds on to the scheduler's port while it is away: who connects then waits.
     pub(super) port_is_kept: bool,

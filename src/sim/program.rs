@@ -3,7 +3,7 @@
 
 use super::checks;
 use super::groups::GroupStep;
-use super::ledger::{Asked, Request};
+use super::ledger::{Asked, StoreRequest};
 use super::node::End;
 use super::once::Errand;
 use super::questions::Questions;
@@ -112,7 +112,7 @@ pub(super) struct Program {
     pub(super) recovering_since: Option<crate::types::Time>,
     /// It waits in `muster_recover`.
     pub(super) is_inside: bool,
-    /// It was told that a place was given up, and leaves.
+    /// It was told that a place was abandoned, and leaves.
     pub(super) leaves_run: bool,
     pub(super) sentences: Sentences,
     /// What it still has to do, and when, counted from the complete cluster.
@@ -158,7 +158,7 @@ impl World {
                         return Err(format!("node {node} was told twice that the cluster is broken"));
                     }
                     _ if !self.plan.recovers() => self.leaves_soon(node),
-                    Status::Fenced => self.gives_up(node),
+                    Status::Fenced => self.abandons(node),
                     Status::Aborted => self.hears_of_abort(node),
                     _ => self.breaks(node),
                 }
@@ -277,7 +277,7 @@ impl World {
     }
 
     /// The process ends itself, without leaving: its place is another's, or will be. Perhaps it frees its cluster first.
-    pub(super) fn gives_up(&mut self, node: usize) {
+    pub(super) fn abandons(&mut self, node: usize) {
         let slot = self.processes[node].slot;
         if self.random.once_in(2) {
             self.send_to_scheduler(node, Message::Gone);
@@ -302,7 +302,7 @@ impl World {
                 let program = &self.processes[node].program;
                 let inside = program.collective.as_ref().is_some_and(|it| it.number == call);
                 if program.creation == Some((call, true)) {
-                    self.gives_up(node);
+                    self.abandons(node);
                 } else if inside {
                     self.ask_absent(node, true);
                     self.after(node, VERDICT_WAIT, Tick::NoAnswer(call));
@@ -321,7 +321,7 @@ impl World {
                 }
             }
             // The program ends for it, as one that does not expect this.
-            Tick::StoreOver(ask) if self.processes[node].program.waits == Some(ask) => self.gives_up(node),
+            Tick::StoreOver(ask) if self.processes[node].program.waits == Some(ask) => self.abandons(node),
             Tick::StoreGivenUp(ask) if self.processes[node].program.waits == Some(ask) => {
                 self.processes[node].program.waits = None;
                 self.command(node, Command::StoreCancel(ask));
@@ -363,10 +363,10 @@ impl World {
                 let (ask, slot) = (process.program.next_ask, process.slot);
                 let others = self.slots.len();
                 let request = match self.random.below(0..4) {
-                    0 => Request::Set(8 + self.ledger.versions(slot) % 90),
-                    1 => Request::Read { of: (slot + round as usize) % others, waits: false },
-                    2 if !self.ledger.is_claimed() => Request::Claim,
-                    _ => Request::Add,
+                    0 => StoreRequest::Set(8 + self.ledger.versions(slot) % 90),
+                    1 => StoreRequest::Read { of: (slot + round as usize) % others, waits: false },
+                    2 if !self.ledger.is_claimed() => StoreRequest::Claim,
+                    _ => StoreRequest::Add,
                 };
                 let (asked, command) = self.ledger.ask(ask, request, slot);
                 let program = &mut self.processes[node].program;
@@ -465,7 +465,7 @@ impl World {
         let (group, sequence) = inside.unwrap_or((GroupId::UNIVERSE, process.program.sequence));
         let (epoch, group) = (formed.epoch, Some(group));
         let failure = Failure { status, culprit, cause: cause.to_owned(), epoch, group, sequence };
-        self.processes[node].program.sentences.gives_up(&failure, self.now);
+        self.processes[node].program.sentences.abandons(&failure, self.now);
         self.command(node, Command::Revoke(failure));
         self.breaks(node);
     }

@@ -112,7 +112,7 @@ impl World {
             return wrong("of an epoch that is over");
         }
         let Some(running) = &self.host.running else { return Ok(()) };
-        let seats = running.brain.seats().map(|seat| (&seat.register.node_id[..], seat.register.process.pid));
+        let seats = running.brain.admitted().map(|seat| (&seat.register.node_id[..], seat.register.process.pid));
         let told = answer.nodes.iter().map(|node| (&node.who.node_id[..], node.who.pid));
         match seats.eq(told) {
             true => Ok(()),

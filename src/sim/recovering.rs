@@ -1,9 +1,9 @@
 //! A program whose epoch has broken: into `muster_recover`, sooner or later, for a while, and once more; until there is a next
 //! epoch, or will be none.
 
+use super::abandoned::is_first_cause;
 use super::causes;
 use super::checks;
-use super::giving_up::is_first_cause;
 use super::node::End;
 use super::plan::IN_VAIN;
 use super::program::{Stage, Tick};
@@ -82,7 +82,7 @@ impl World {
         }
         match failure.status {
             Status::Timeout => self.tries_again(node),
-            Status::Fenced => self.gives_up(node),
+            Status::Fenced => self.abandons(node),
             _ if is_first_cause(failure) && !self.plan.leaves_in_vain => {
                 self.quits(node, End::Failed(failure.clone().into()));
             }
@@ -118,7 +118,7 @@ impl World {
         match self.random.once_in(2) {
             true => {
                 self.slots[slot].finished = true;
-                self.launcher_gives_up(slot);
+                self.launcher_abandons(slot);
             }
             false => {
                 let back = self.random.span_ms(20..800);

@@ -75,7 +75,7 @@ pub(super) enum Sabotage {
     WrongAddress,
     NobodyAbsent,
     WrongAbsence,
-    /// That a place is given up is told of as durable before it is; is forgotten when the scheduler is started again; is not
+    /// That a place is abandoned is told of as durable before it is; is forgotten when the scheduler is started again; is not
     /// told to one node, or with another cause; one node is told of an epoch all the same; and the job is called done.
     AbandonedEarly,
     ForgetAbandoned,
@@ -212,7 +212,7 @@ pub(super) fn tampered(world: &World, to: Option<usize>, mut message: Message) -
             if let Some(mut formed) = formed {
                 (formed.epoch.0, formed.generation) = (formed.epoch.0 + 1, u64::MAX);
                 formed.secret = Secret([7; 32]);
-                if world.not_after_giving_up(formed.epoch).is_err() {
+                if world.not_after_abandoning(formed.epoch).is_err() {
                     message = Message::Formed(formed);
                 }
             }
@@ -392,8 +392,8 @@ fn each_rule_that_is_broken_is_noticed_by_its_check() {
         (Sabotage::ForgetEpoch, "the epoch went back"),
         (Sabotage::ForgetJob, "the journal forgot a job that goes on"),
         (Sabotage::ForgetFreed, "the scheduler has forgotten that node"),
-        (Sabotage::SameSeat, "in the scheduler's book ranks are not unique and dense"),
-        (Sabotage::SameNode, "in the scheduler's book two lives of node"),
+        (Sabotage::SameSeat, "in the scheduler's tables ranks are not unique and dense"),
+        (Sabotage::SameNode, "in the scheduler's tables two lives of node"),
         (Sabotage::AnyEpoch, "on a frame of epoch"),
         (Sabotage::AnySequence, "acts in collective"),
         (Sabotage::WrongResult, "has a wrong result"),
@@ -427,10 +427,10 @@ fn each_rule_that_is_broken_is_noticed_by_its_check() {
         (Sabotage::WrongAbsence, "was told that one who is in"),
         (Sabotage::AbandonedEarly, "was said before it was durable why"),
         (Sabotage::ForgetAbandoned, "the scheduler has forgotten that slot"),
-        (Sabotage::EndUntold, "was there when the job was given up, and was not told"),
+        (Sabotage::EndUntold, "was there when the job was abandoned, and was not told"),
         (Sabotage::OtherEnd, "was told of another first cause than others"),
         (Sabotage::FormedAllTheSame, "was formed, although slot"),
-        (Sabotage::DoneAllTheSame, "a job that was given up unfinished is called done"),
+        (Sabotage::DoneAllTheSame, "a job that was abandoned unfinished is called done"),
         (Sabotage::AnswersNobody, "who asked how the job is was answered 0 times"),
         (Sabotage::LastCause, "tells two first causes"),
         (Sabotage::AskingDisturbs, "to ask how the job is has changed something"),

@@ -119,7 +119,7 @@ impl World {
         match self.begin_journal() {
             Ok(Some(mut begun)) => {
                 checks::resumed(self, &begun.records)?;
-                self.remembers_giving_up(&begun.records)?;
+                self.remembers_abandoned(&begun.records)?;
                 let (instance, records) = (begun.instance, std::mem::take(&mut begun.records));
                 self.go_on(instance, Some((records, Journal::new(begun))));
                 Ok(())
@@ -308,7 +308,7 @@ impl World {
         let machine = machine && !self.spares_nodes();
         self.fault(back);
         self.aborting.scheduler_dies();
-        self.giving_up.scheduler_dies();
+        self.abandoned.scheduler_dies();
         let met = if machine { Met::SchedulerMachineDies } else { Met::SchedulerKilled };
         self.met(met);
         self.host.running = None; // with its lock

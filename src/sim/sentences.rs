@@ -23,7 +23,7 @@ pub(super) struct Sentences {
 
 impl Sentences {
     /// A call gives up.
-    pub(super) fn gives_up(&mut self, failure: &Failure, now: Time) {
+    pub(super) fn abandons(&mut self, failure: &Failure, now: Time) {
         if let Some(group) = failure.group.filter(|_| self.waits.is_none()) {
             self.waits = Some((group, failure.clone(), now + VERDICT_WAIT));
         }

@@ -50,7 +50,7 @@ written! {
     Freed,
     Store,
     Left,
-    GivenUp,
+    Abandoned,
     Done,
 }
 
@@ -64,7 +64,7 @@ impl Written {
             Record::Freed(_) => Written::Freed,
             Record::Store(_) => Written::Store,
             Record::Left(_) => Written::Left,
-            Record::Abandoned(_) => Written::GivenUp,
+            Record::Abandoned(_) => Written::Abandoned,
             Record::Done => Written::Done,
         }
     }
@@ -93,7 +93,7 @@ pub(super) enum Event {
     /// A launcher has no restarts left, and starts nobody any more; one says so of a process that lives; everything is started
     /// once more after the job had ended by that.
     GivesUp,
-    FalselyGivenUp,
+    FalselyAbandoned,
     OnceMore,
     /// A node's machine died in the middle of an operation of its disk.
     NodeDisk,

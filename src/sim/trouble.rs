@@ -68,8 +68,8 @@ impl World {
             Trouble::Scheduler { .. } | Trouble::Both { .. } | Trouble::All { .. } => {}
             Trouble::Free { slot } => self.frees(slot),
             Trouble::Lie { slot } => self.lie(slot),
-            Trouble::GiveUp { slot } => self.launcher_gives_up(slot),
-            Trouble::GiveUpFalsely { slot } => self.is_falsely_given_up(slot),
+            Trouble::Abandon { slot } => self.launcher_abandons(slot),
+            Trouble::AbandonFalsely { slot } => self.is_falsely_abandoned(slot),
             Trouble::NodeDisk { slot, after, back } => {
                 self.slots[slot].disk.crash_after(after);
                 self.process_dies(slot, false, back);

@@ -3,10 +3,10 @@
 //! A *slot* is a place in the cluster with all that outlives a process: its identity file, its checkpoint. A *process* is
 //! one life of a slot's node; several may run at once. A process that stands still is fed nothing until it goes on.
 
+use super::abandoned::AbandonedPlaces;
 use super::abort::Aborting;
 use super::between::Gap;
 use super::checks::{self, Told};
-use super::giving_up::GivingUp;
 use super::journal::Step;
 use super::launcher::Word;
 use super::ledger::Ledger;
@@ -67,7 +67,7 @@ pub(super) enum Event {
     Joins(usize, usize, u64),
     /// A launcher says something.
     Word(Word),
-    /// A launcher that gives up ends what runs in this slot.
+    /// A launcher that abandons its places ends what runs in this slot.
     Cleared(usize),
     /// Everything is started once more.
     Run,
@@ -104,7 +104,7 @@ pub(super) struct World {
     pub(super) ledger: Ledger,
     pub(super) told: Told,
     pub(super) aborting: Aborting,
-    pub(super) giving_up: GivingUp,
+    pub(super) abandoned: AbandonedPlaces,
     pub(super) readers: Readers,
     /// Where frames do not get through.
     pub(super) gaps: Vec<Gap>,
@@ -155,7 +155,7 @@ impl World {
             ledger: Ledger::default(),
             told: Told::default(),
             aborting: Aborting::default(),
-            giving_up: GivingUp::default(),
+            abandoned: AbandonedPlaces::default(),
             readers: Readers::of(plan.nth),
             gaps: Vec::new(),
             wrong: None,
@@ -237,7 +237,7 @@ impl World {
     /// Nothing more will come of it.
     pub(super) fn is_over(&self) -> bool {
         (self.host.ended.is_some() || self.never_starts())
-            && !self.giving_up.begins_again
+            && !self.abandoned.begins_again
             && self.slots.iter().all(|slot| slot.finished)
             && !self.processes.iter().any(|it| it.alive)
     }

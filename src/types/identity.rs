@@ -50,6 +50,11 @@ impl fmt::Display for Role {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub u64);
 
+impl Epoch {
+    /// The first one of a job.
+    pub const FIRST: Epoch = Epoch(1);
+}
+
 /// One life of a node: random, drawn anew at each start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Incarnation(pub [u8; 16]);

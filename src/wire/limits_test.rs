@@ -125,7 +125,7 @@ fn the_largest_registration_fits_before_registration_and_the_largest_table_after
     assert!(encoded(&register).len() as u64 <= UNREGISTERED_PAYLOAD_MAX);
     register.launch = Some(LaunchId([0; 16]));
     assert!(encoded(&register).len() as u64 <= UNREGISTERED_PAYLOAD_MAX);
-    let (processes, launches) = (vec![register.process; GIVEN_UP_MAX], vec![LaunchId([0; 16]); GIVEN_UP_MAX]);
+    let (processes, launches) = (vec![register.process; ABANDONED_MAX], vec![LaunchId([0; 16]); ABANDONED_MAX]);
     let abandoned = Abandoned { host: register.host, processes, launches };
     assert!(encoded(&abandoned).len() as u64 <= UNREGISTERED_PAYLOAD_MAX);
 

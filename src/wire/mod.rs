@@ -12,6 +12,7 @@ mod control;
 mod frame;
 mod heartbeat;
 mod launcher;
+mod limits;
 mod link;
 mod members;
 mod message;
@@ -23,32 +24,12 @@ mod status;
 mod store;
 
 #[cfg(test)]
+#[path = "golden_bytes_test.rs"]
+pub(crate) mod golden;
+#[cfg(test)]
 mod golden_headers_test;
 #[cfg(test)]
 mod golden_test;
-/// Right bytes of each kind, for tests in other rooms.
-#[cfg(test)]
-pub(crate) mod golden {
-    use super::{golden_headers_test, golden_test, record, LinkKind, Message};
-
-    pub(crate) fn messages() -> Vec<Message> {
-        golden_test::messages().into_iter().map(|(_, message, _)| message).collect()
-    }
-
-    /// The payloads of links' frames.
-    pub(crate) fn links() -> Vec<(LinkKind, Vec<u8>)> {
-        golden_test::link_frames().into_iter().map(|(_, kind, payload, _)| (kind, payload)).collect()
-    }
-
-    /// A data header, and a message's.
-    pub(crate) fn headers() -> [Vec<u8>; 2] {
-        [golden_headers_test::data_header().encode().to_vec(), golden_headers_test::message_header().encode().to_vec()]
-    }
-
-    pub(crate) fn records() -> Vec<Vec<u8>> {
-        record::tests::samples().iter().map(super::Record::encode).collect()
-    }
-}
 #[cfg(test)]
 mod limits_test;
 #[cfg(test)]
@@ -67,6 +48,10 @@ pub use frame::{
 };
 pub use heartbeat::{GroupProgress, Heartbeat, HeartbeatEcho, MessageWait, COMPARED_WITHIN, WAITS_AFTER};
 pub use launcher::{Abandoned, ChildEnded, HowEnded};
+pub use limits::{
+    ABANDONED_MAX, ADDRESSES_MAX, CONTROL_PAYLOAD_MAX, CREATIONS_MAX, FULL_TABLE_NODES, GONE_ON_MAX, NAME_MAX,
+    PROGRESS_MAX, PROTOCOL_HIGHEST, PROTOCOL_LOWEST, SENTENCE_MAX, TOKENS_MAX, UNREGISTERED_PAYLOAD_MAX, WAITS_MAX,
+};
 pub use link::{
     Channel, DataHeader, LinkAccept, LinkBeat, LinkHello, LinkKind, LinkReject, LinkRejectReason, LinkRevoke,
     LinkSuspect, DATA_HEADER_BYTES, PROOF_BYTES,
@@ -80,33 +65,3 @@ pub use proof::{NONCE_BYTES, PROOF_ASK, PROOF_CHALLENGE, PROOF_MAC};
 pub use record::{CreationRecord, EpochRecord, FreedRecord, GroupRecord, JobRecord, Record, SeatRecord, StoreRecord};
 pub use status::{JobPhase, NodeState, StatusGroup, StatusJob, StatusNode, StatusPart, StatusQuery};
 pub use store::{Blob, StoreBegin, StoreCancel, StoreOperation, StorePiece, StoreReply, STORE_PIECE_BYTES};
-
-/// The lowest protocol that this library speaks.
-pub const PROTOCOL_LOWEST: u16 = 1;
-/// The highest protocol that this library speaks.
-pub const PROTOCOL_HIGHEST: u16 = 1;
-/// The longest frame payload before a node has registered.
-pub const UNREGISTERED_PAYLOAD_MAX: u64 = 64 << 10;
-/// The longest payload of a control message after registration.
-pub const CONTROL_PAYLOAD_MAX: u64 = 1 << 20;
-/// The longest node id, host name, host key, job id or version, in bytes.
-pub const NAME_MAX: usize = 255;
-/// The longest sentence that travels, in bytes; a longer one is cut at a character border.
-pub const SENTENCE_MAX: usize = 4096;
-/// How many groups with groups made of them `Formed` lists.
-pub const CREATIONS_MAX: usize = 1024;
-/// How many tokens a node may show.
-pub const TOKENS_MAX: usize = 2;
-/// How many processes one word of a launcher names at most: it keeps within [`UNREGISTERED_PAYLOAD_MAX`].
-pub const GIVEN_UP_MAX: usize = 1024;
-/// How many addresses a node may advertise. With [`FULL_TABLE_NODES`] and [`NAME_MAX`] it keeps `Formed` within
-/// [`CONTROL_PAYLOAD_MAX`].
-pub const ADDRESSES_MAX: usize = 8;
-/// How many groups one heartbeat reports on.
-pub const PROGRESS_MAX: usize = 1024;
-/// And on at most so many messages that are waited for.
-pub const WAITS_MAX: usize = 8;
-/// How many groups one heartbeat names after whose end its node has gone on.
-pub const GONE_ON_MAX: usize = 64;
-/// Up to this many nodes `Formed` carries every member's address.
-pub const FULL_TABLE_NODES: usize = 1024;

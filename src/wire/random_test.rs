@@ -334,8 +334,8 @@ impl Random {
     }
 
     fn abandoned(&mut self) -> Abandoned {
-        let processes = self.list(GIVEN_UP_MAX as u64, Random::process);
-        let launches = self.list(GIVEN_UP_MAX as u64, |random| LaunchId(random.array()));
+        let processes = self.list(ABANDONED_MAX as u64, Random::process);
+        let launches = self.list(ABANDONED_MAX as u64, |random| LaunchId(random.array()));
         Abandoned { host: self.host(), processes, launches }
     }
 

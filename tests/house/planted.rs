@@ -199,8 +199,12 @@ fn long_files_and_functions_are_caught() {
     clean("src/wire/frame.rs", &"\n".repeat(500));
     clean("src/wire/frame_test.rs", &"\n".repeat(600));
     let function = |lines: usize| format!("impl X {{\n    fn f() {{\n{}    }}\n}}", "        g();\n".repeat(lines - 2));
-    caught("short_functions", "src/wire/frame.rs", &function(81));
-    clean("src/wire/frame.rs", &function(80));
+    caught("short_functions", "src/wire/frame.rs", &function(71));
+    clean("src/wire/frame.rs", &function(70));
+    for path in ["src/wire/frame_test.rs", "src/sim/world.rs"] {
+        caught("short_functions", path, &function(81));
+        clean(path, &function(80));
+    }
 }
 
 #[test]

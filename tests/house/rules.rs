@@ -1,6 +1,6 @@
 //! The rules of the house, each a function from one file to what breaks it.
 
-use super::source::{Name, Source};
+use super::source::{Function, Name, Source};
 
 /// What breaks a rule: the line, and the sentence.
 pub type Broken = Vec<(usize, String)>;
@@ -24,7 +24,7 @@ pub const RULES: &[Rule] = &[
 ];
 
 /// Each room, and the rooms that it may name besides itself.
-const LAYERS: &[(&str, &[&str])] = &[
+pub const LAYERS: &[(&str, &[&str])] = &[
     ("types", &[]),
     ("wiping", &[]),
     ("error", &["types"]),
@@ -139,7 +139,8 @@ const UNSAFE_ROOMS: &[&str] =
 
 const FILE_LINES_MAX: usize = 500;
 const TEST_FILE_LINES_MAX: usize = 600;
-const FUNCTION_LINES_MAX: usize = 80;
+const FUNCTION_LINES_MAX: usize = 70;
+const TEST_FUNCTION_LINES_MAX: usize = 80;
 
 /// The statics that there are, each with its reason. There are three process-wide tables and no others.
 pub const STATICS: &[(&str, &str, &str)] = &[
@@ -268,9 +269,9 @@ fn short_files(source: &Source) -> Broken {
 }
 
 fn short_functions(source: &Source) -> Broken {
-    let long = source.functions.iter().filter(|function| function.lines > FUNCTION_LINES_MAX);
-    long.map(|long| (long.line, format!("{} has {} lines: {FUNCTION_LINES_MAX} at most", long.name, long.lines)))
-        .collect()
+    let max = |function: &Function| if function.test { TEST_FUNCTION_LINES_MAX } else { FUNCTION_LINES_MAX };
+    let long = source.functions.iter().filter(|function| function.lines > max(function));
+    long.map(|long| (long.line, format!("{} has {} lines: {} at most", long.name, long.lines, max(long)))).collect()
 }
 
 /// Whatever lives as long as the process is known by name.

@@ -2,7 +2,7 @@
 
 use super::source::{has_test_attribute, is_punct, trees, word, Source};
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// From each to those that it names or calls.
 pub type Arrows = BTreeMap<String, BTreeSet<String>>;
@@ -54,6 +54,43 @@ fn files(sources: &[Source]) -> BTreeMap<String, String> {
     product(sources).map(|source| (source.module().join("::"), source.path.clone())).collect()
 }
 
+/// Where names stand that are brought in: from `crate::wire::Message` to `crate::wire::message::Message`, if the room's `mod.rs`
+/// says `pub use message::Message`, or uses it itself: its children may take it from there.
+struct Detours {
+    files: BTreeMap<String, String>,
+    bound: BTreeMap<String, HashMap<String, Vec<String>>>,
+}
+
+impl Detours {
+    fn of(sources: &[Source]) -> Detours {
+        let bound = product(sources).map(|source| (source.module().join("::"), source.bindings(false)));
+        Detours { files: files(sources), bound: bound.collect() }
+    }
+
+    /// The file in which a name stands that is used in this module.
+    fn file_of(&self, name: &[String], module: &[String]) -> Option<String> {
+        let child = [module, &name[..1]].concat();
+        let mut parts = match self.files.contains_key(&child.join("::")) {
+            true => [module, name].concat(),
+            false => name.to_vec(),
+        };
+        for _ in 0..8 {
+            let end = (1..=parts.len()).rev().find(|end| self.files.contains_key(&parts[..*end].join("::")))?;
+            let (module, rest) = parts.split_at(end);
+            let next = rest.first().and_then(|first| self.bound.get(&module.join("::"))?.get(first));
+            match next {
+                Some(path) if path[..] != parts[..=end] => {
+                    let is_relative = self.files.contains_key(&[module, &path[..1]].concat().join("::"));
+                    let base = if is_relative { module } else { &[] };
+                    parts = [base, &path[..], &rest[1..]].concat();
+                }
+                _ => break,
+            }
+        }
+        file_of(&parts, &self.files)
+    }
+}
+
 /// Which of the runtime's rooms name which.
 pub fn rooms(sources: &[Source]) -> Arrows {
     let mut arrows = Arrows::new();
@@ -72,14 +109,17 @@ pub fn rooms(sources: &[Source]) -> Arrows {
     arrows
 }
 
-/// Which files of a room name which others of it. What a room's `mod.rs` only lists is no use of it.
+/// Which files of a room name which others of it, also through the room's `mod.rs`. What that only lists, by `pub use`, is no use
+/// of it.
 pub fn imports(sources: &[Source]) -> Arrows {
-    let files = files(sources);
+    let detours = Detours::of(sources);
     let mut arrows = Arrows::new();
     for source in product(sources) {
-        let is_list = source.path.ends_with("/mod.rs");
-        let named = source.names.iter().filter(|name| !(name.test || is_list && name.imported));
-        let others = named.filter_map(|name| file_of(&name.parts, &files));
+        let (is_list, module) = (source.path.ends_with("/mod.rs"), source.module());
+        // `pub(super)` names no item.
+        let named = source.names.iter().filter(|name| name.imported || !module.starts_with(&name.parts));
+        let named = named.filter(|name| !(name.test || is_list && name.listed));
+        let others = named.filter_map(|name| detours.file_of(&name.parts, &module));
         let others = others.filter(|file| *file != source.path && room_of(file) == room_of(&source.path));
         arrows.entry(source.path.clone()).or_default().extend(others);
     }

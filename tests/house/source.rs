@@ -18,6 +18,8 @@ pub struct Name {
     pub test: bool,
     /// Whether it is the path of a `use`.
     pub imported: bool,
+    /// Whether that `use` is `pub`, so that it lists the name for others.
+    pub listed: bool,
     /// Whether it is followed by arguments.
     pub called: bool,
 }
@@ -40,6 +42,7 @@ pub struct Function {
     pub name: String,
     pub line: usize,
     pub lines: usize,
+    pub test: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -67,7 +70,7 @@ pub struct Source {
 
 /// Where the walk is.
 #[derive(Clone)]
-struct Place {
+struct ModuleContext {
     module: Vec<String>,
     test: bool,
 }
@@ -76,8 +79,8 @@ impl Source {
     pub fn parse(path: &str, text: &str) -> Source {
         let tokens: TokenStream = text.parse().unwrap_or_else(|error| panic!("{path} is not Rust: {error}"));
         let mut source = Source { path: path.into(), text: text.into(), ..Source::default() };
-        let place = Place { module: module_of(path), test: source.is_test() };
-        source.walk(&trees(tokens), &place);
+        let context = ModuleContext { module: module_of(path), test: source.is_test() };
+        source.walk(&trees(tokens), &context);
         source.expand_imports();
         source
     }
@@ -98,11 +101,11 @@ impl Source {
         module_of(&self.path)
     }
 
-    fn walk(&mut self, tokens: &[TokenTree], place: &Place) {
+    fn walk(&mut self, tokens: &[TokenTree], context: &ModuleContext) {
         let mut at = 0;
         while at < tokens.len() {
             if let TokenTree::Group(group) = &tokens[at] {
-                self.walk(&trees(group.stream()), place);
+                self.walk(&trees(group.stream()), context);
                 at += 1;
                 continue;
             }
@@ -113,23 +116,23 @@ impl Source {
             let line = tokens[at].span().start().line;
             self.words.push((word.clone(), line));
             at = match word.as_str() {
-                "use" if !is_punct(tokens, at + 1, '<') => self.take_use(tokens, at + 1, place),
-                "mod" => self.take_module(tokens, at, place),
+                "use" if !is_punct(tokens, at + 1, '<') => self.take_use(tokens, at + 1, context),
+                "mod" => self.take_module(tokens, at, context),
                 "unsafe" => self.take_unsafe(tokens, at),
-                "fn" => self.take_function(tokens, at),
+                "fn" => self.take_function(tokens, at, context),
                 "extern" if self::word(tokens, at + 1).as_deref() == Some("crate") => {
-                    self.take_use(tokens, at + 1, place)
+                    self.take_use(tokens, at + 1, context)
                 }
-                "static" if !is_punct(tokens, at.wrapping_sub(1), '\'') => self.take_static(tokens, at, place),
+                "static" if !is_punct(tokens, at.wrapping_sub(1), '\'') => self.take_static(tokens, at, context),
                 "path" if at == 0 && is_punct(tokens, 1, '=') => self.take_included(tokens.get(at + 2), at, line),
                 "include" if is_punct(tokens, at + 1, '!') => self.take_included(tokens.get(at + 2), at, line),
-                _ => self.take_name(tokens, at, place),
+                _ => self.take_name(tokens, at, context),
             };
         }
     }
 
     /// A path that begins here.
-    fn take_name(&mut self, tokens: &[TokenTree], start: usize, place: &Place) -> usize {
+    fn take_name(&mut self, tokens: &[TokenTree], start: usize, context: &ModuleContext) -> usize {
         let (parts, end) = path_at(tokens, start);
         for (offset, part) in parts.iter().enumerate().skip(1) {
             self.words.push((part.clone(), tokens[start + 3 * offset].span().start().line));
@@ -139,22 +142,24 @@ impl Source {
         let is_member = is_punct(tokens, start.wrapping_sub(1), '.') && !is_punct(tokens, start.wrapping_sub(2), '.');
         if !is_member {
             let begin = tokens[start].span().start();
-            let parts = absolute(parts, &place.module);
+            let parts = absolute(parts, &context.module);
             let (line, column) = (begin.line, begin.column);
-            self.names.push(Name { parts, line, column, test: place.test, imported: false, called });
+            self.names.push(Name { parts, line, column, test: context.test, imported: false, listed: false, called });
         }
         end
     }
 
     /// A `use` tree, up to its semicolon.
-    fn take_use(&mut self, tokens: &[TokenTree], start: usize, place: &Place) -> usize {
+    fn take_use(&mut self, tokens: &[TokenTree], start: usize, context: &ModuleContext) -> usize {
         let end = (start..tokens.len()).find(|at| is_punct(tokens, *at, ';')).unwrap_or(tokens.len());
+        let listed = is_listed(tokens, start - 1);
         for (parts, bound, line) in use_tree(&tokens[start..end], &[]) {
             for part in &parts {
                 self.words.push((part.clone(), line));
             }
-            let parts = absolute(parts, &place.module);
-            self.names.push(Name { parts, line, column: 0, test: place.test, imported: true, called: false });
+            let parts = absolute(parts, &context.module);
+            let (test, imported, called) = (context.test, true, false);
+            self.names.push(Name { parts, line, column: 0, test, imported, listed, called });
             if let Some(bound) = bound {
                 self.words.push((bound, line));
             }
@@ -162,13 +167,13 @@ impl Source {
         end
     }
 
-    fn take_module(&mut self, tokens: &[TokenTree], at: usize, place: &Place) -> usize {
+    fn take_module(&mut self, tokens: &[TokenTree], at: usize, context: &ModuleContext) -> usize {
         let (Some(name), Some(TokenTree::Group(body))) = (word(tokens, at + 1), tokens.get(at + 2)) else {
             return at + 1;
         };
-        let mut module = place.module.clone();
+        let mut module = context.module.clone();
         module.push(name);
-        let inner = Place { module, test: place.test || has_test_attribute(tokens, at) };
+        let inner = ModuleContext { module, test: context.test || has_test_attribute(tokens, at) };
         self.walk(&trees(body.stream()), &inner);
         at + 3
     }
@@ -187,14 +192,14 @@ impl Source {
         at + 1
     }
 
-    fn take_function(&mut self, tokens: &[TokenTree], at: usize) -> usize {
+    fn take_function(&mut self, tokens: &[TokenTree], at: usize, context: &ModuleContext) -> usize {
         let Some(name) = word(tokens, at + 1) else { return at + 1 };
         let line = tokens[at].span().start().line;
         for token in &tokens[at + 2..] {
             match token {
                 TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => {
                     let lines = group.span_close().end().line - line + 1;
-                    self.functions.push(Function { name, line, lines });
+                    self.functions.push(Function { name, line, lines, test: context.test });
                     break;
                 }
                 TokenTree::Punct(punct) if punct.as_char() == ';' => break,
@@ -204,12 +209,12 @@ impl Source {
         at + 2
     }
 
-    fn take_static(&mut self, tokens: &[TokenTree], at: usize, place: &Place) -> usize {
+    fn take_static(&mut self, tokens: &[TokenTree], at: usize, context: &ModuleContext) -> usize {
         let mutable = word(tokens, at + 1).is_some_and(|word| word == "mut");
         let named = at + 1 + usize::from(mutable);
         if let (Some(name), true) = (word(tokens, named), is_punct(tokens, named + 1, ':')) {
             let line = tokens[at].span().start().line;
-            self.statics.push(Static { name, line, mutable, test: place.test });
+            self.statics.push(Static { name, line, mutable, test: context.test });
         }
         named
     }
@@ -221,17 +226,18 @@ impl Source {
         at + 1
     }
 
-    /// What the imports bind, by name; an import of an import is followed.
-    fn bindings(&self) -> HashMap<String, Vec<String>> {
+    /// What the imports bind, by name; with those of its tests, or without.
+    pub fn bindings(&self, with_tests: bool) -> HashMap<String, Vec<String>> {
         let mut bound = HashMap::new();
         let tokens: TokenStream = self.text.parse().expect("it parsed before");
-        collect_bindings(&trees(tokens), &module_of(&self.path), &mut bound);
+        collect_bindings(&trees(tokens), &module_of(&self.path), with_tests, &mut bound);
         bound
     }
 
     fn expand_imports(&mut self) {
-        let bound = self.bindings();
+        let (of_product, of_all) = (self.bindings(false), self.bindings(true));
         for name in &mut self.names {
+            let bound = if name.test { &of_all } else { &of_product };
             for _ in 0..8 {
                 let Some(path) = bound.get(&name.parts[0]) else { break };
                 if path[0] == name.parts[0] {
@@ -251,7 +257,21 @@ impl Source {
     }
 }
 
-fn collect_bindings(tokens: &[TokenTree], module: &[String], into: &mut HashMap<String, Vec<String>>) {
+/// Whether `pub`, or `pub(..)`, stands before the `use` at `at`.
+fn is_listed(tokens: &[TokenTree], at: usize) -> bool {
+    let before = match at.checked_sub(1).map(|before| &tokens[before]) {
+        Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Parenthesis => at.wrapping_sub(2),
+        _ => at.wrapping_sub(1),
+    };
+    word(tokens, before).as_deref() == Some("pub")
+}
+
+fn collect_bindings(
+    tokens: &[TokenTree],
+    module: &[String],
+    with_tests: bool,
+    into: &mut HashMap<String, Vec<String>>,
+) {
     let mut at = 0;
     while at < tokens.len() {
         if let TokenTree::Group(group) = &tokens[at] {
@@ -259,9 +279,13 @@ fn collect_bindings(tokens: &[TokenTree], module: &[String], into: &mut HashMap<
             if let (Some(name), Some("mod")) =
                 (word(tokens, at.wrapping_sub(1)), word(tokens, at.wrapping_sub(2)).as_deref())
             {
+                if !with_tests && has_test_attribute(tokens, at - 2) {
+                    at += 1;
+                    continue;
+                }
                 inner.push(name);
             }
-            collect_bindings(&trees(group.stream()), &inner, into);
+            collect_bindings(&trees(group.stream()), &inner, with_tests, into);
         } else if word(tokens, at).as_deref() == Some("use") {
             let end = (at..tokens.len()).find(|end| is_punct(tokens, *end, ';')).unwrap_or(tokens.len());
             for (parts, bound, _) in use_tree(&tokens[at + 1..end], &[]) {

@@ -1,4 +1,4 @@
-"""Who does not belong to the cluster is told so at once, in a sentence that names both sides; nobody else is harmed."""
+"""A process that does not belong to the cluster is told so at once, in a sentence that names both sides; nobody else is harmed."""
 
 import socket
 

@@ -1,19 +1,59 @@
-"""The documents: every link in them leads somewhere, and their sentences begin with their subject."""
+"""The documents: every link in them leads somewhere; their sentences, and those of comments, begin with their subject; the list of
+decisions is whole."""
 
+import ast
+import io
 import pathlib
 import re
+import tokenize
 
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
+FOLDERS = ("src", "include", "tests", "ctests", "examples", "benches", "scripts", "fuzz")
+SOURCES = sorted(path for name in FOLDERS for end in ("rs", "h", "c", "py") for path in (ROOT / name).rglob(f"*.{end}"))
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-RIDDLE = re.compile(r"(?:^|[.:!?|]\s+|^[-*] )(Who|Whose|Whoever)\b", re.M)
+RIDDLE = re.compile(r"(?:^|[.:!?|]\s+|^[-*] )(Who|Whose|Whoever)\b(?![^.:!|]*\?)", re.M)
 
 
 def without_code(text):
     """Neither blocks nor spans of code have links, or sentences."""
     return re.sub(r"`[^`\n]*`", "``", re.sub(r"^```.*?^```", "", text, flags=re.S | re.M))
+
+
+def of_python(text):
+    """Comments and docstrings; lines of comments that follow each other are one."""
+    found, last = [], -1
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            words = token.string.lstrip("#! ")
+            if token.start[0] == last + 1 and found:
+                found[-1] += " " + words
+            else:
+                found.append(words)
+            last = token.start[0]
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    return found + [ast.get_docstring(node) or "" for node in ast.walk(ast.parse(text)) if isinstance(node, kinds)]
+
+
+def of_rust_or_c(text):
+    """Blocks of comments, and lines of comments; those that follow each other are one, up to an empty one."""
+    found, before = [], ""
+    text = re.sub(r"/\*(.*?)\*/", lambda block: re.sub(r"^[ \t]*\*?", "//", block[1], flags=re.M) + "\n", text, flags=re.S)
+    for line in text.splitlines():
+        comment = re.search(r"(?<![:\"])//[/!]?[!*]*(.*)$", line)
+        words = comment[1].strip() if comment else ""
+        if words and before:
+            found[-1] += " " + words
+        elif words:
+            found.append(words)
+        before = words
+    return found
+
+
+def comments(path):
+    return (of_python if path.suffix == ".py" else of_rust_or_c)(path.read_text())
 
 
 def anchors(text):
@@ -47,9 +87,25 @@ def test_sentences_begin_with_their_subject(path):
     assert RIDDLE.findall(without_code(path.read_text())) == []
 
 
+def test_sentences_of_comments_begin_with_their_subject():
+    found = [f"{path.relative_to(ROOT)}: {comment}" for path in SOURCES for comment in comments(path) if RIDDLE.search(without_code(comment))]
+    assert found == []
+
+
+def test_every_decision_is_in_the_list():
+    folder = ROOT / "docs" / "decisions"
+    files = sorted(path for path in folder.glob("*.md") if path.name != "README.md")
+    titles = [(path, *path.read_text().splitlines()[0].removeprefix("# ").split(". ", 1)) for path in files]
+    listed = re.findall(r"^- .*$", (folder / "README.md").read_text(), re.M)
+    assert listed == [f"- [{number}]({path.name}) {title}" for path, number, title in titles]
+
+
 def test_a_broken_link_and_a_riddle_are_found():
     path = ROOT / "docs" / "planted.md"
     text = "# One\n[a](nowhere.md) [b](recovery.md) [c](#one) [d](#two) `[e](nowhere.md)` [f](https://example.org)\n"
     assert broken_links(path, text) == ["nowhere.md", "#two"]
     assert RIDDLE.findall("It ends. Whoever waits is told.") == ["Whoever"]
-    assert RIDDLE.findall("The one who waits is told.") == []
+    assert RIDDLE.findall("The one who waits is told. Who waits?") == []
+    assert of_rust_or_c('/// It\n/// ends. Who\n\nlet x = "http://a"; // comes\n') == ["It ends. Who", "comes"]
+    assert of_rust_or_c("/* Who\n * waits. */\nint x;\n/** Who ends. */") == ["Who waits.", "Who ends."]
+    assert of_python('"""Who\nwaits."""\nx = 1  # Who ends.\n# It\n# waits.\n') == ["Who ends. It waits.", "Who\nwaits."]

@@ -137,7 +137,7 @@ def test_a_word_that_is_not_true_costs_a_living_node_nothing(tmp_path):
         assert "stranger" not in cluster.scheduler.stderr
 
 
-# Who comes back
+# Restarts
 
 
 def recoverable(tmp_path, restarts=3, limit_ms=60_000, words=(), plan=None, program=(), env=None):

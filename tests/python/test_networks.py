@@ -186,7 +186,7 @@ def test_a_host_that_the_network_cuts_off_from_all_is_lost_in_whichever_directio
             broken, failure = words["broken"], words["failure"]
             says = {"UNREACHABLE": "it seems to be cut off itself"}
             if senders == [1]:
-                says["FENCED"] = "was given up by the others"  # it hears, and may be told before it finds out
+                says["FENCED"] = "was taken for lost by the others"  # it hears, and may be told before it finds out
             assert broken["error"] == failure["status"] and broken["error"] in says and failure["rank"] == 1, words
             assert broken["sentence"].startswith("rank 1 (") and says[broken["error"]] in broken["sentence"], words
 

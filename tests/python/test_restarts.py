@@ -73,7 +73,7 @@ def once(text, rank=None):
     return f"if {this}mkdir $KEPT/once_$RANK_ID 2>/dev/null; then {text}; fi"
 
 
-# Who comes back
+# Restarts
 
 
 @pytest.mark.parametrize(

@@ -134,7 +134,7 @@ def test_one_that_comes_back_to_others_of_whom_one_has_left_hears_so(tmp_path):
         job.await_all("lost", [0, 2])
         job.let("leave_0")
         assert job.workers[0].wait(LIMIT_SECONDS) == 0
-        failed_at_once(job.start_again(1), "PEER_LEFT", "comes back in vain", 'rank 0 (node id "0"', "has left the cluster")
+        failed_at_once(job.start_again(1), "PEER_LEFT", "cannot come back", 'rank 0 (node id "0"', "has left the cluster")
         job.let("leave_2")
         assert job.workers[2].wait(LIMIT_SECONDS) == 0 and job.scheduler.wait(LIMIT_SECONDS) == 1
 
@@ -279,7 +279,7 @@ def test_without_a_token_one_is_let_in_30_seconds_after_the_loss_and_says_so(wai
         assert took >= WITHOUT_TOKEN_SECONDS, took
         warned = [line for line in new.stderr.splitlines() if "not yet: " in line]
         assert len(warned) == 1 and f'does not have the token of rank {rank} (node id "{rank}"' in warned[0], new.stderr
-        assert "so it is let in 30 s after the loss of that: in 2" in warned[0], warned
+        assert "so it is let in 30 s after that node's loss: in 2" in warned[0], warned
         assert "still trying" not in new.stderr and "was lost" not in new.stderr, new.stderr
         assert job.identity(rank).stat().st_mode & 0o777 == 0o600
     job.let("end")

@@ -60,7 +60,7 @@ def test_while_one_that_is_back_waits_with_the_others(tmp_path):
 
 
 def test_while_its_nodes_leave(tmp_path):
-    """Who has left is not waited for; when the last has left the scheduler ends well, and the next start is a new job."""
+    """A node that has left is not waited for; when the last has left the scheduler ends well, and the next start is a new job."""
     with Recovering(node(KEEPS), workers=3, folder=tmp_path) as job:
         job.await_all("stands")
         assert job.workers[0].wait(LIMIT_SECONDS) == 0

@@ -295,7 +295,7 @@ def test_who_asks_in_another_protocol_is_told_so(payload):
             assert kind == wire.REJECTED
             status, reason = wire.rejected(answer)
             assert status == wire.ERR_REJECTED
-            assert reason.startswith("the one that asks speaks protocol") and "7 to 9" in reason, reason
+            assert reason.startswith("the process that connects speaks protocol") and "7 to 9" in reason, reason
             with pytest.raises((EOFError, ConnectionError)):
                 asker.receive(LIMIT)
         cluster.start_worker()

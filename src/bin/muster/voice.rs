@@ -46,5 +46,6 @@ impl Drop for Voice {
 }
 
 fn dropped(texts: u64) -> String {
-    format!("muster: something was to be said here {texts} times, and nobody took it\n")
+    let messages = if texts == 1 { "1 message was".to_owned() } else { format!("{texts} messages were") };
+    format!("muster: {messages} dropped here: nobody read this output\n")
 }

@@ -36,7 +36,7 @@ pub(crate) fn lasting_name(role: Role, node_id: Option<&str>, rank: Option<u32>)
 }
 
 impl IdentityStore {
-    /// With recovery: what this life shows when it registers, durably kept; and the keeper, unless the node has no name that
+    /// With recovery: what this life shows when it registers, durably kept; and the store, unless the node has no name that
     /// lasts.
     pub fn open(settings: &Settings) -> Result<Option<(Reentry, Option<IdentityStore>)>> {
         if !settings.enable_recovery {
@@ -50,9 +50,9 @@ impl IdentityStore {
             let next = TokenHash::of(&Token(host::random_bytes()?));
             return Ok(Some((Reentry { tokens: Vec::new(), next }, None)));
         };
-        let (reentry, keeper) =
+        let (reentry, store) =
             IdentityStore::begin(Box::new(OwnDisk::of(settings)?), name, settings.job_id.clone(), host::random_bytes)?;
-        Ok(Some((reentry, Some(keeper))))
+        Ok(Some((reentry, Some(store))))
     }
 
     /// A life begins: what it shows, and registers with. That is durable when this returns, and so is what was kept before.

@@ -48,7 +48,7 @@ fn every_life_has_the_token_that_holds_however_the_last_one_ended() {
                 let _ = of(&disk, ["another", "a third"][choose(2) as usize]); // by mistake: its scheduler refuses it
             }
             match begin(&disk) {
-                Ok((reentry, mut keeper)) => {
+                Ok((reentry, mut store)) => {
                     known.registers(&reentry, seed);
                     registered += 1;
                     let (is_complete, hears_so) = (choose(2) == 0, choose(2) == 0);
@@ -56,7 +56,7 @@ fn every_life_has_the_token_that_holds_however_the_last_one_ended() {
                         known.holds = Some(reentry.next);
                     }
                     if is_complete && hears_so {
-                        broken_off += u32::from(keeper.joined().is_err());
+                        broken_off += u32::from(store.joined().is_err());
                     }
                 }
                 Err(_) => broken_off += 1,
@@ -105,9 +105,9 @@ fn mistakes(disk: &MemoryDisk, ids: &[&str], right: TokenHash) {
 fn a_start_with_a_wrong_job_id_does_not_cost_the_token_nor_do_several() {
     for is_known_to_hold in [true, false] {
         let disk = MemoryDisk::new(1);
-        let (first, mut keeper) = begin(&disk).unwrap();
+        let (first, mut store) = begin(&disk).unwrap();
         if is_known_to_hold {
-            keeper.joined().unwrap();
+            store.joined().unwrap();
         }
         for ids in [&["b"][..], &["b", "c", "d"], &["b", "b"], &["b", "c", "b"], &[], &["d"], MANY, &["b"], MANY, MANY]
         {
@@ -139,7 +139,7 @@ fn a_job_that_has_this_node_drops_what_was_put_aside() {
 #[test]
 fn of_two_starts_at_once_one_is_refused_in_words_and_nothing_is_lost() {
     let disk = MemoryDisk::new(1);
-    let (first, mut keeper) = begin(&disk).unwrap();
+    let (first, mut store) = begin(&disk).unwrap();
     let lock = Identity::lock(&disk, "worker 1").unwrap();
     let Err(error) = begin(&disk) else { panic!("somebody else reads and writes this file now") };
     let pid = std::process::id();
@@ -148,7 +148,7 @@ fn of_two_starts_at_once_one_is_refused_in_words_and_nothing_is_lost() {
     );
     assert_eq!(error.status(), Status::Journal);
     assert!(error.message().starts_with(&begin_of_it), "{error}");
-    keeper.joined().expect("a life that has joined is not disturbed by one that starts");
+    store.joined().expect("a life that has joined is not disturbed by one that starts");
     drop(lock);
     let (again, _) = begin(&disk).unwrap();
     assert_eq!(again.tokens.iter().map(TokenHash::of).collect::<Vec<_>>(), [first.next]);

@@ -133,7 +133,7 @@ fn dressed(level: LogLevel, speaker: &str, line: &str) -> String {
 
 fn notice(dropped: u64) -> String {
     let lines = if dropped == 1 { "1 log line was".to_owned() } else { format!("{dropped} log lines were") };
-    format!("{lines} dropped here: what they go to did not take them")
+    format!("{lines} dropped here: the output did not take them")
 }
 
 /// A unit test's log lines go where its other words go: a run of many that pass does not show the troubles that they make on

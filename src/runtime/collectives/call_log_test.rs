@@ -29,7 +29,7 @@ fn a_frame_tells_of_every_call_that_has_ended_before_it_and_of_no_other() {
     sends(2, 2, &mut digest);
     assert!(bench.registry.create(&bench.group, &[4]).is_err(), "it has four members");
     sends(3, 3, &mut digest);
-    bench.shared.learnt().made.insert((Epoch(1), GroupId::WORLD, 1), Ok(None));
+    bench.state.view().made.insert((Epoch(1), GroupId::WORLD, 1), Ok(None));
     assert!(bench.registry.create(&bench.group, &[3, 1]).expect("it is made").is_none());
     let (kind, layout) = (CallKind::GroupCreate, hash([3, 1]));
     digest.add(Call { kind, dtype: None, op: None, root: None, count: 2, layout }.signature());

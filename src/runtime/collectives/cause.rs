@@ -18,7 +18,7 @@ use std::cmp::Ordering;
 impl Running<'_> {
     /// The first cause, as far as this rank can know, and whether all know it already.
     pub(crate) fn cause_of(&self, stop: Stop) -> (Failure, bool) {
-        let cut_off = self.context.shared.learnt().cut_off.clone();
+        let cut_off = self.context.state.view().cut_off.clone();
         match stop {
             // What a node that hears nobody would say of another is about itself.
             Stop::Ended(_, LinkEnd::Ended(_) | LinkEnd::Silent(_)) | Stop::Unreached(..) | Stop::Timeout(_)
@@ -27,11 +27,11 @@ impl Running<'_> {
                 (self.context.cut_off(cut_off.expect("it was looked at"), self.sequence), false)
             }
             Stop::Told(failure) => (*failure, true),
-            Stop::Heard(failure) => (self.context.shared.heard(self.context.formed(), *failure), false),
+            Stop::Heard(failure) => (self.context.state.heard(self.context.formed(), *failure), false),
             Stop::Ended(peer, end @ (LinkEnd::Ended(_) | LinkEnd::Silent(_))) => self.judge(peer, &end),
             Stop::Unreached(peer, evidence) => (self.failure_of(Unsaid::Alive, peer, &evidence), false),
             Stop::Ended(_, LinkEnd::Over(failure)) => (
-                Failure { sequence: self.sequence, ..self.context.shared.heard(self.context.formed(), *failure) },
+                Failure { sequence: self.sequence, ..self.context.state.heard(self.context.formed(), *failure) },
                 false,
             ),
             Stop::Ended(peer, LinkEnd::Corrupt(what)) => {
@@ -85,7 +85,7 @@ impl Running<'_> {
     pub(crate) fn never_began(&self) -> Failure {
         let limit = self.limit_ms as f64 / 1000.0;
         let cause = format!(
-            "{}: the {limit} s that it may take were over before it began, for this rank was still in a collective before it",
+            "{}: its time-out of {limit} s ended before it began, because this rank was still in an earlier collective",
             self.title()
         );
         self.failure(Status::Timeout, self.own_culprit(), cause)
@@ -116,9 +116,9 @@ impl Running<'_> {
 
     /// A peer has left. Where the scheduler is away it may have followed a first cause, of which this node hears, too.
     fn judge_left(&self, peer: u32) -> (Failure, bool) {
-        let (shared, id, epoch) = (&self.context.shared, self.context.id(), self.context.formed().epoch);
-        if shared.learnt().away.is_some() {
-            let first = shared.wait(shared.clock.now() + VERDICT_WAIT, |learnt| learnt.epoch.first_cause(id, epoch));
+        let (state, id, epoch) = (&self.context.state, self.context.id(), self.context.formed().epoch);
+        if state.view().away.is_some() {
+            let first = state.wait(state.clock.now() + VERDICT_WAIT, |view| view.epoch.first_cause(id, epoch));
             if let Some(first) = first {
                 return (first, true);
             }
@@ -138,15 +138,15 @@ impl Running<'_> {
     /// A peer called something else under a number of which only the scheduler can know what both called, if both tell it: that
     /// peer does once it has waited for this rank. The first cause, if that comes of it.
     fn compared(&self) -> Option<Failure> {
-        let shared = &self.context.shared;
-        if shared.learnt().away.is_some() {
+        let state = &self.context.state;
+        if state.view().away.is_some() {
             return None;
         }
         self.calls.doubt();
-        shared.ask(AgentCommand::Brain(Command::Report));
+        state.ask(AgentCommand::Brain(Command::Report));
         // Others' time is up soon after this call's: then they would say so first, and that it is this rank which is absent.
-        let deadline = self.deadline.min(shared.clock.now() + COMPARED_WITHIN);
-        shared.wait(deadline, |learnt| self.context.first_cause(learnt))
+        let deadline = self.deadline.min(state.clock.now() + COMPARED_WITHIN);
+        state.wait(deadline, |view| self.context.first_cause(view))
     }
 
     /// A peer called the same, and something else before.
@@ -161,8 +161,9 @@ impl Running<'_> {
             .calls
             .called(number - 1)
             .map_or_else(String::new, |call| format!(": {own} called {call} as #{}", number - 1));
-        let cause =
-            format!("{own} and {other} called {both} as collective #{number} on {id}, but not the same before{last}");
+        let cause = format!(
+            "{own} and {other} called {both} as collective #{number} on {id}, but their earlier calls differ{last}"
+        );
         (self.failure(Status::Mismatch, None, cause), false)
     }
 
@@ -217,9 +218,8 @@ impl Running<'_> {
                     return (self.failure_of(Unsaid::Alive, peer, fault), false);
                 }
                 // The time is up for others, too, and one of them may know which link is at fault.
-                let now = self.context.shared.clock.now();
-                if let Some(first) =
-                    self.context.shared.wait(now + VERDICT_WAIT, |learnt| self.context.first_cause(learnt))
+                let now = self.context.state.clock.now();
+                if let Some(first) = self.context.state.wait(now + VERDICT_WAIT, |view| self.context.first_cause(view))
                 {
                     return (first, true);
                 }
@@ -227,7 +227,7 @@ impl Running<'_> {
                 (None, format!("{title}: the {limit} s that it may take are over; {why}{waits}"))
             }
             None => {
-                let why = "who is absent is not known, for the scheduler does not answer";
+                let why = "the scheduler does not answer, so the missing ranks are unknown";
                 let fault = fault.map_or_else(String::new, |fault| format!(": {fault}"));
                 (None, format!("{title}: the {limit} s that it may take are over; {why}{waits}{fault}"))
             }
@@ -242,17 +242,17 @@ impl Running<'_> {
             .ask_absent()
             .map(|absent| absent_in_words(&absent.members, absent.total, 0, self.context.id()))
             .unwrap_or_default();
-        self.context.shared.logger.warn(&format!("{} has been waiting for {waited} s{absent}", self.title()));
+        self.context.state.logger.warn(&format!("{} has been waiting for {waited} s{absent}", self.title()));
     }
 
     fn ask_absent(&self) -> Option<Absent> {
-        let ask = self.context.shared.next_ask();
+        let ask = self.context.state.next_ask();
         self.context.ask(Command::WhereAre(ask, self.context.id(), self.sequence, None));
-        let deadline = self.context.shared.clock.now() + VERDICT_WAIT;
-        let answer = |learnt: &mut NodeView| match learnt.absent.remove(&ask) {
+        let deadline = self.context.state.clock.now() + VERDICT_WAIT;
+        let answer = |view: &mut NodeView| match view.absent.remove(&ask) {
             None => self.context.broken().map(|_| None),
             answer => Some(answer),
         };
-        self.context.shared.wait(deadline, answer).flatten()
+        self.context.state.wait(deadline, answer).flatten()
     }
 }

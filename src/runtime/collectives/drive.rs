@@ -121,12 +121,12 @@ impl Collectives {
             if got || (sent && (exchange.send.is_some() || self.context.size() == 2)) {
                 idle.end();
                 // A transfer that trickles keeps to the time, too; the clock is not read at every turn.
-                if turn.is_multiple_of(CLOCK_TURNS) && self.context.shared.clock.now() >= running.deadline {
+                if turn.is_multiple_of(CLOCK_TURNS) && self.context.state.clock.now() >= running.deadline {
                     return Err(self.out_of_time(driver, exchange, running.deadline));
                 }
                 continue;
             }
-            let NodeState { polling, clock, .. } = &*self.context.shared;
+            let NodeState { polling, clock, .. } = &*self.context.state;
             if !exchange.may_poll(&driver.peers.slots) || !polling.poll(&mut idle, &self.context.polls, clock) {
                 self.sleep(driver, running, exchange, patience)?;
                 idle.end();
@@ -218,7 +218,7 @@ impl Collectives {
         exchange: &mut Exchange<'_>,
         patience: &mut Patience,
     ) -> Result<(), Stop> {
-        let now = self.context.shared.clock.now();
+        let now = self.context.state.clock.now();
         if now >= running.deadline {
             return Err(self.out_of_time(driver, exchange, now));
         }
@@ -227,7 +227,7 @@ impl Collectives {
             // Ahead of the next heartbeat: ranks that called different things and whose frames do not meet are to be
             // found within a second, however rare the heartbeats are.
             patience.report_at = Time::NEVER;
-            self.context.shared.ask(AgentCommand::Brain(Command::Report));
+            self.context.state.ask(AgentCommand::Brain(Command::Report));
         }
         if now >= patience.warn_at {
             patience.warn_at = Time::NEVER;
@@ -262,7 +262,7 @@ impl Collectives {
         }
         let until = running.deadline.min(patience.warn_at).min(patience.report_at).min(opening);
         let until = until.min(peers.silence.look_at());
-        watch.wait(self.context.shared.clock.until(until));
+        watch.wait(self.context.state.clock.until(until));
         for (token, closed) in watch.ready().map(|ready| (ready.token.0, ready.closed)) {
             if token == WAKER {
                 self.hush();

@@ -1,6 +1,12 @@
 use super::*;
 use crate::runtime::base::control::tests::Scripted;
+use crate::runtime::collectives::failure::tests::{broadcast, cause, frame, revoke, Bench, PEERS, SOON};
+use crate::runtime::collectives::job::Work;
 use crate::runtime::links::link::Link;
+use crate::runtime::memory::buffer::CallBuffers;
+use std::io::Write;
+use std::net::{Shutdown, TcpStream};
+use std::time::Instant;
 
 #[test]
 fn a_peer_is_waited_for_to_open_a_link_once_and_not_for_long() {
@@ -56,4 +62,36 @@ fn a_call_polls_only_for_what_may_come_at_once() {
     assert!(polls(Some(1), None), "it takes what is sent as soon as there is room");
     assert!(polls(None, Some(2)) && polls(Some(1), Some(2)));
     assert!(!polls(Some(0), Some(2)) && !polls(Some(2), Some(1)));
+}
+
+/// A call that sends into a full link does not read what its peer sent before that gave up; and it sleeps where it waits, for the
+/// peer has ended its side.
+#[test]
+fn a_call_that_waits_hears_a_peer_that_gives_up_behind_a_frame_that_is_not_read() {
+    const COUNT: usize = 64 << 20;
+    let mut bench = Bench::new();
+    bench.stand(0);
+    let call = Call { root: Some(0), ..broadcast(COUNT) };
+    let earlier = frame(DataHeader::of_first(broadcast(1 << 10)));
+    let gives_up = |rank: u32, mut peer: TcpStream| {
+        peer.set_read_timeout(Some(SOON)).unwrap();
+        // Something has come, so the call has begun. From now on nothing is read.
+        if peer.peek(&mut [0]).is_ok_and(|taken| taken > 0) {
+            // The others may find the link ended already.
+            let _ = peer.write_all(&[&earlier[..], &revoke(cause(rank))].concat());
+            let _ = peer.shutdown(Shutdown::Write);
+        }
+    };
+    std::thread::scope(|scope| {
+        for (rank, peer) in PEERS.into_iter().zip(&bench.peers) {
+            let peer = peer.try_clone().unwrap();
+            scope.spawn(move || gives_up(rank, peer));
+        }
+        let begun = Instant::now();
+        let mut content = vec![0; COUNT];
+        bench.group.run(Work::plain(call, CallBuffers::of(&[], &mut content))).expect_err("it is revoked");
+        assert!(begun.elapsed() < SOON / 2, "it was heard after {:?}", begun.elapsed());
+        let first = bench.group.context.broken().expect("it is revoked");
+        assert!(PEERS.iter().any(|rank| first == cause(*rank)), "{first}");
+    });
 }

@@ -38,8 +38,8 @@ pub(crate) struct Driver {
     pub head: Vec<u8>,
     /// All that have ended.
     pub digest: CallDigest,
-    /// From when on a call that begins looks for peers that have given up.
-    pub overhears_from: Time,
+    /// From when on a call that begins checks whether peers have revoked the group.
+    pub next_check: Time,
 }
 
 /// A group's collectives.
@@ -69,7 +69,7 @@ impl Collectives {
                 checksums: Checksums::default(),
                 head: Vec::with_capacity(DATA_HEADER_BYTES),
                 digest: CallDigest::default(),
-                overhears_from: Time::default(),
+                next_check: Time::default(),
             }),
             mailbox,
             calls: CallLog::default(),

@@ -28,13 +28,13 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-const SOON: Duration = Duration::from_secs(60);
-const PEERS: [u32; 3] = [1, 2, 3];
+pub(in crate::runtime) const SOON: Duration = Duration::from_secs(60);
+pub(in crate::runtime) const PEERS: [u32; 3] = [1, 2, 3];
 
 /// The group, as rank 0; what it shares with its agent thread, which is not there; and its peers' ends of its links.
 pub(in crate::runtime) struct Bench {
     pub group: Arc<Group>,
-    pub shared: Arc<NodeState>,
+    pub state: Arc<NodeState>,
     pub registry: Arc<Registry>,
     pub peers: Vec<TcpStream>,
     links: Vec<TcpTransport>,
@@ -56,11 +56,11 @@ impl Bench {
     }
 
     fn of(formed: Formed, recovery: bool) -> Bench {
-        let mut shared = NodeState::new(Logger::new(LogLevel::Off, "test"), Clock::start(), Bell::new().unwrap());
-        shared.recovery = recovery;
-        let shared = Arc::new(shared);
-        let registry = Registry::new(&shared);
-        let group = Group::new(GroupId::WORLD, vec![0, 1, 2, 3], &shared, &Arc::new(formed), 60_000).unwrap();
+        let mut state = NodeState::new(Logger::new(LogLevel::Off, "test"), Clock::start(), Bell::new().unwrap());
+        state.recovery = recovery;
+        let state = Arc::new(state);
+        let registry = Registry::new(&state);
+        let group = Group::new(GroupId::WORLD, vec![0, 1, 2, 3], &state, &Arc::new(formed), 60_000).unwrap();
         let mut listener = Listener::bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
         let address = listener.local_addresses()[0];
         let (mut peers, mut links) = (Vec::new(), Vec::new());
@@ -75,7 +75,7 @@ impl Bench {
             };
             links.push(link);
         }
-        Bench { group: Arc::new(group), shared, registry, peers, links }
+        Bench { group: Arc::new(group), state, registry, peers, links }
     }
 
     /// The links come to stand, each through a transport that passes so many bytes at a time; 0: as many as it likes.
@@ -117,7 +117,7 @@ impl Bench {
     }
 }
 
-fn broadcast(count: usize) -> Call {
+pub(in crate::runtime) fn broadcast(count: usize) -> Call {
     let (kind, dtype) = (CallKind::Broadcast, Some(DType::Uint8));
     Call { kind, dtype, op: None, root: Some(3), count: count as u64, layout: 0 }
 }
@@ -127,7 +127,7 @@ fn broadcast_frame(count: usize) -> Vec<u8> {
     frame(DataHeader::of_first(broadcast(count)))
 }
 
-fn frame(data: DataHeader) -> Vec<u8> {
+pub(in crate::runtime) fn frame(data: DataHeader) -> Vec<u8> {
     let length = data.call.count;
     let header = FrameHeader { kind: LinkKind::Data as u8, flags: 0, node: 0, length }.encode();
     let mut bytes = [&header[..], &data.encode()].concat();
@@ -138,12 +138,12 @@ fn frame(data: DataHeader) -> Vec<u8> {
     bytes
 }
 
-fn cause(rank: u32) -> Failure {
+pub(in crate::runtime) fn cause(rank: u32) -> Failure {
     let cause = format!("rank {rank} gives up");
     Failure { status: Status::Timeout, culprit: None, cause, epoch: Epoch(1), group: Some(GroupId::WORLD), sequence: 1 }
 }
 
-fn revoke(failure: Failure) -> Vec<u8> {
+pub(in crate::runtime) fn revoke(failure: Failure) -> Vec<u8> {
     let mut payload = Encoder::default();
     LinkRevoke { failure }.put(&mut payload);
     let mut frame = Vec::new();
@@ -173,7 +173,7 @@ fn a_revocation_that_is_heard_is_passed_on_once_over_each_link_and_told_to_the_s
                 let is_once = if piece == 0 { told == word } else { word.starts_with(&told) };
                 assert!(is_once, "{revokers:?}: rank {rank} was told {told:?}");
             }
-            let commands = std::iter::from_fn(|| bench.shared.next_command());
+            let commands = std::iter::from_fn(|| bench.state.next_command());
             // A call that has had to wait reports that, too.
             let told = commands.filter(|command| matches!(command, AgentCommand::Of(_, Command::Revoke(_))));
             let told: Vec<AgentCommand> = told.collect();
@@ -224,7 +224,7 @@ fn a_collective_that_cannot_begin_revokes_its_group_too() {
     for rank in PEERS {
         assert_eq!(bench.told(rank), revoke(first.clone()), "rank {rank}");
     }
-    let commands = std::iter::from_fn(|| bench.shared.next_command());
+    let commands = std::iter::from_fn(|| bench.state.next_command());
     assert!(commands.into_iter().any(|it| matches!(it, AgentCommand::Of(_, Command::Revoke(told)) if told == first)));
     assert_eq!(bench.call(), first, "every later call, too");
 }
@@ -238,16 +238,16 @@ fn own_loss(is_verdict: bool) -> Failure {
 }
 
 /// What the brain is told of it, and the scheduler.
-fn asked_for(shared: &NodeState) -> (Vec<Failure>, Vec<Failure>) {
-    let (mut given_up, mut revoked) = (Vec::new(), Vec::new());
-    for command in std::iter::from_fn(|| shared.next_command()) {
+fn asked_for(state: &NodeState) -> (Vec<Failure>, Vec<Failure>) {
+    let (mut called_lost, mut revoked) = (Vec::new(), Vec::new());
+    for command in std::iter::from_fn(|| state.next_command()) {
         match command {
-            AgentCommand::Of(Epoch(1), Command::GivenUp(failure)) => given_up.push(failure),
+            AgentCommand::Of(Epoch(1), Command::CalledLost(failure)) => called_lost.push(failure),
             AgentCommand::Of(Epoch(1), Command::Revoke(failure)) => revoked.push(failure),
             _ => {}
         }
     }
-    (given_up, revoked)
+    (called_lost, revoked)
 }
 
 /// To the node itself it is not lost: the others have given it up. To them it stays what it was.
@@ -260,12 +260,12 @@ fn who_hears_over_a_link_that_it_is_lost_itself_is_fenced_and_passes_on_what_it_
         bench.stand(0);
         let first = bench.call();
         assert_eq!((first.status, &first.culprit), (Status::Fenced, &heard.culprit), "{first}");
-        assert_eq!(first.cause, format!("was given up by the others, for it {}", heard.cause));
+        assert_eq!(first.cause, format!("was taken for lost by the others: it {}", heard.cause));
         assert_eq!(bench.call(), first, "every later call, too");
         for rank in PEERS {
             assert_eq!(bench.told(rank), revoke(heard.clone()), "rank {rank}");
         }
-        assert_eq!(asked_for(&bench.shared), (vec![heard.clone()], vec![heard]));
+        assert_eq!(asked_for(&bench.state), (vec![heard.clone()], vec![heard]));
     }
     // Another's loss, be it of one who had this one's place before, is what it was.
     for (pid, rank) in [(9, 0), (1, 1)] {
@@ -276,7 +276,7 @@ fn who_hears_over_a_link_that_it_is_lost_itself_is_fenced_and_passes_on_what_it_
         bench.peers[2].write_all(&revoke(other.clone())).unwrap();
         bench.stand(0);
         assert_eq!(bench.call(), other);
-        assert_eq!(asked_for(&bench.shared), (Vec::new(), vec![other]));
+        assert_eq!(asked_for(&bench.state), (Vec::new(), vec![other]));
     }
 }
 
@@ -293,12 +293,12 @@ fn who_hears_it_among_messages_or_from_the_scheduler_is_fenced_too() {
         std::thread::yield_now();
     }
     assert_eq!(bench.group.context.broken(), Some(heard.clone().to_the_lost()));
-    assert_eq!(asked_for(&bench.shared), (vec![heard.clone()], vec![heard]));
+    assert_eq!(asked_for(&bench.state), (vec![heard.clone()], vec![heard]));
     bench.group.end_progress(cause(0));
 
     let bench = Bench::new();
-    bench.shared.learn(|learnt| learnt.epoch.formed = Some(Arc::new(of_four())));
-    bench.shared.file(Event::Revoked(own_loss(false)));
+    bench.state.learn(|view| view.epoch.formed = Some(Arc::new(of_four())));
+    bench.state.file(Event::Revoked(own_loss(false)));
     assert_eq!(bench.call(), own_loss(false).to_the_lost());
 }
 
@@ -308,19 +308,19 @@ fn what_ends_the_cluster_later_is_not_why_a_group_is_over() {
     let aborted = Failure { status: Status::Aborted, group: None, ..cause(2) };
     for first in [cause(1), Failure { status: Status::Mismatch, ..cause(3) }, own_loss(false)] {
         let bench = Bench::new();
-        bench.shared.file(Event::Revoked(first.clone()));
-        bench.shared.file(Event::Broken(aborted.clone()));
+        bench.state.file(Event::Revoked(first.clone()));
+        bench.state.file(Event::Broken(aborted.clone()));
         assert_eq!(bench.call(), first);
         // What is said of the group when all is over comes too late.
         let bench = Bench::new();
-        bench.shared.file(Event::Broken(aborted.clone()));
-        bench.shared.file(Event::Revoked(first));
+        bench.state.file(Event::Broken(aborted.clone()));
+        bench.state.file(Event::Revoked(first));
         assert_eq!(bench.call(), aborted);
     }
     // That somebody wants the next epoch is no cause.
     let bench = Bench::new();
-    bench.shared.file(Event::Revoked(Failure { status: Status::Revoked, ..cause(1) }));
-    bench.shared.file(Event::Broken(aborted.clone()));
+    bench.state.file(Event::Revoked(Failure { status: Status::Revoked, ..cause(1) }));
+    bench.state.file(Event::Broken(aborted.clone()));
     assert_eq!(bench.call(), aborted);
 }
 
@@ -362,8 +362,8 @@ enum Found {
 impl Found {
     /// How the collective goes that finds this here, and not on a link.
     fn play(self, bench: &Bench) -> Failure {
-        let (shared, turn) = (&bench.shared, bench.group.collectives.turns.take());
-        let outcome = bench.group.collectives.in_turn(&turn, broadcast(1), shared.clock.now(), |_, _| match self {
+        let (state, turn) = (&bench.state, bench.group.collectives.turns.take());
+        let outcome = bench.group.collectives.in_turn(&turn, broadcast(1), state.clock.now(), |_, _| match self {
             Found::NoMemory => Err::<(), _>(Stop::Memory(7)),
             Found::NoMeans => Err(Stop::Failed(Error::new(Status::System, "no descriptor is left"))),
             _ => panic!("the bug that this test plants"),
@@ -417,7 +417,7 @@ fn who_gives_up_for_a_reason_of_its_own_tells_its_peers_and_the_scheduler() {
         for rank in [1, 2] {
             assert_eq!(bench.told(rank), revoke(first.clone()), "{found:?}: rank {rank}");
         }
-        let asked = std::iter::from_fn(|| bench.shared.next_command()).filter_map(|asked| match asked {
+        let asked = std::iter::from_fn(|| bench.state.next_command()).filter_map(|asked| match asked {
             AgentCommand::Of(Epoch(1), Command::Revoke(told)) => Some(Ok(told)),
             AgentCommand::Of(Epoch(1), Command::Suspect { peer, .. }) => Some(Err(peer)),
             _ => None,
@@ -465,7 +465,7 @@ fn one_that_differs_under_a_number_that_is_past_is_compared_by_the_scheduler_fir
     let later = DataHeader { sequence: 3, ..DataHeader::of_first(broadcast(2)) };
     let another_past = DataHeader { sequence: 2, digest: 1, ..DataHeader::of_first(broadcast(1)) };
     let is_further = "called something else then: it is in broadcast(count 2, uint8, root 3) as #3 already";
-    let own_last = " called broadcast(count 1, uint8, root 3) as collective #2 on world, but not the same before: rank 0 (node id \"0\", \
+    let own_last = " called broadcast(count 1, uint8, root 3) as collective #2 on world, but their earlier calls differ: rank 0 (node id \"0\", \
                     host host, pid 1) called broadcast(count 1, uint8, root 0) as #1";
     for (heard, words) in [(later, is_further), (another_past, own_last)] {
         for compared in [true, false] {
@@ -479,12 +479,12 @@ fn one_that_differs_under_a_number_that_is_past_is_compared_by_the_scheduler_fir
                 let call = scope.spawn(|| bench.call());
                 let is_report = |asked| matches!(asked, Some(AgentCommand::Brain(Command::Report)));
                 let asked_by = Instant::now() + SOON;
-                while !is_report(bench.shared.next_command()) {
+                while !is_report(bench.state.next_command()) {
                     assert!(Instant::now() < asked_by, "it does not ask");
                     std::thread::yield_now();
                 }
                 if compared {
-                    bench.shared.file(Event::Revoked(cause(1)));
+                    bench.state.file(Event::Revoked(cause(1)));
                 }
                 let first = call.join().expect("the call does not panic");
                 match compared {
@@ -524,7 +524,7 @@ fn what_the_scheduler_says_is_passed_on_where_nobody_calls() {
         let mut bench = Bench::new();
         let groups = bench.registry.form(&Arc::new(of_four()), 60_000).unwrap();
         bench.group = groups.into_iter().find(|group| group.id() == GroupId::WORLD).unwrap();
-        bench.shared.learn(|learnt| learnt.epoch.formed = Some(Arc::new(of_four())));
+        bench.state.learn(|view| view.epoch.formed = Some(Arc::new(of_four())));
         bench.stand(0);
         let failure = Failure { group, ..cause(2) };
         bench.registry.file(if group.is_none() {
@@ -554,7 +554,7 @@ fn a_rank_that_is_cut_off_says_so_of_itself_and_not_of_the_peer_on_a_silent_link
         let four = of_four();
         let agreed = Agreed { heartbeat_timeout_ms: SOON.as_millis() as u64, ..four.agreed.clone() };
         let bench = Bench::of(Formed { agreed, ..four }, recovery);
-        bench.shared.file(Event::SchedulerAway(Some("it is silent".to_owned())));
+        bench.state.file(Event::SchedulerAway(Some("it is silent".to_owned())));
         let finds_out = !(recovery && matches!(end, LinkEnd::Ended(_)));
         bench.group.deliver(Channel::Collectives, Mail::Failed(3, end));
         let found = std::thread::scope(|scope| {
@@ -563,7 +563,7 @@ fn a_rank_that_is_cut_off_says_so_of_itself_and_not_of_the_peer_on_a_silent_link
             if finds_out {
                 std::thread::sleep(VERDICT_WAIT * 3); // longer than for the scheduler's word alone
                 assert!(!call.is_finished(), "recovery: {recovery}: it does not wait for what it finds out");
-                bench.shared.file(Event::CutOff(Some(cut_off.clone())));
+                bench.state.file(Event::CutOff(Some(cut_off.clone())));
             }
             let found = call.join().expect("the call does not panic");
             assert!(began.elapsed() < SOON, "it waits for what it does not find out");

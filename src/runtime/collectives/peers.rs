@@ -31,7 +31,7 @@ impl Peers {
         match slot {
             Slot::Unused => {
                 *slot = Slot::Asked;
-                context.shared.ask(AgentCommand::Open(LinkKey::new(context.id(), Channel::Collectives, peer)));
+                context.state.ask(AgentCommand::Open(LinkKey::new(context.id(), Channel::Collectives, peer)));
                 Ok(None)
             }
             Slot::Asked => Ok(None),

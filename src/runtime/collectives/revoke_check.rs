@@ -18,22 +18,23 @@ const INTERVAL: Duration = Duration::from_millis(1);
 const LINKS: usize = 8;
 
 impl Collectives {
-    /// Looks for peers that have given up since the last look: a call that begins now is not to end well by what they had sent.
-    pub(crate) fn overhear(&self, driver: &mut Driver, running: &Running<'_>) -> Result<(), Stop> {
-        if running.since < driver.overhears_from {
+    /// Checks whether peers have revoked the group since the last check: a call that begins now must not succeed by what they sent
+    /// before.
+    pub(crate) fn check_revokes(&self, driver: &mut Driver, running: &Running<'_>) -> Result<(), Stop> {
+        if running.since < driver.next_check {
             return Ok(());
         }
         if self.take_signal() {
             self.look_up(driver)?;
         }
-        let Driver { watch, peers, overhears_from, .. } = driver;
+        let Driver { watch, peers, next_check, .. } = driver;
         watch.clear();
         for (peer, slot) in peers.slots.iter().enumerate() {
             if let Slot::Up(link) = slot {
                 watch.add(Token(peer), link.descriptor(), false, false);
             }
         }
-        *overhears_from = running.since + INTERVAL * (1 + watch.watched() / LINKS) as u32;
+        *next_check = running.since + INTERVAL * (1 + watch.watched() / LINKS) as u32;
         watch.wait(Some(Duration::ZERO));
         for ready in watch.ready() {
             let peer = ready.token.0;

@@ -64,13 +64,13 @@ fn stop(
         scripts[1].script().acknowledged =
             Acknowledged { bytes: owes(seconds).unwrap_or(7), owes: owes(seconds).is_some() };
         if asked > 0 && alive_from.is_some_and(|from| seconds >= from) {
-            bench.shared.file(Event::Peer(3, PeerState::Alive, culprit()));
+            bench.state.file(Event::Peer(3, PeerState::Alive, culprit()));
         }
         if let Err(stop) = driver.peers.look_for_signs(&bench.group.context, PEERS, at(seconds)) {
             assert!(asked > 0, "the scheduler is asked before");
             return (seconds, Some(stop));
         }
-        while let Some(command) = bench.shared.next_command() {
+        while let Some(command) = bench.state.next_command() {
             asked += usize::from(matches!(command, AgentCommand::Of(Epoch(1), Command::Suspect { peer: 3, .. })));
         }
     }
@@ -141,21 +141,21 @@ fn culprit() -> crate::error::Culprit {
 }
 
 /// As the scheduler, to which all live, and all have entered; a little later it hears of another's cause, if there is one.
-fn answer(shared: &NodeState, first: Option<&Failure>, is_over: &AtomicBool) {
+fn answer(state: &NodeState, first: Option<&Failure>, is_over: &AtomicBool) {
     let mut hears_at = None;
     while !is_over.load(Ordering::Relaxed) {
         if hears_at.is_some_and(|at| Instant::now() >= at) {
-            first.into_iter().for_each(|first| _ = shared.file(Event::Revoked(first.clone())));
+            first.into_iter().for_each(|first| _ = state.file(Event::Revoked(first.clone())));
         }
-        match shared.next_command() {
+        match state.next_command() {
             Some(AgentCommand::Of(Epoch(1), Command::Suspect { peer, .. })) => {
-                shared.file(Event::Peer(peer, PeerState::Alive, culprit()));
+                state.file(Event::Peer(peer, PeerState::Alive, culprit()));
             }
             Some(AgentCommand::Of(Epoch(1), Command::WhereAre(ask, ..))) => {
-                shared.file(Event::Absent(ask, Absent { query: 1, total: 0, members: Vec::new() }));
+                state.file(Event::Absent(ask, Absent { query: 1, total: 0, members: Vec::new() }));
                 hears_at = Some(Instant::now() + Duration::from_millis(20));
             }
-            Some(AgentCommand::Of(Epoch(1), Command::Revoke(failure))) => _ = shared.file(Event::Revoked(failure)),
+            Some(AgentCommand::Of(Epoch(1), Command::Revoke(failure))) => _ = state.file(Event::Revoked(failure)),
             Some(_) => {}
             None => std::thread::sleep(Duration::from_millis(1)),
         }
@@ -166,7 +166,7 @@ fn answer(shared: &NodeState, first: Option<&Failure>, is_over: &AtomicBool) {
 fn ends(bench: &Bench, first: Option<&Failure>) -> Failure {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        scope.spawn(|| answer(&bench.shared, first, &is_over));
+        scope.spawn(|| answer(&bench.state, first, &is_over));
         let failure = bench.call();
         is_over.store(true, Ordering::Relaxed);
         failure

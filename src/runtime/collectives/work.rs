@@ -25,7 +25,7 @@ impl Collectives {
     pub fn run(&self, work: Work<'_>) -> Result<()> {
         self.check(&work)?;
         self.context.begin()?;
-        let since = self.context.shared.clock.now();
+        let since = self.context.state.clock.now();
         let turn = self.turns.take();
         self.context.told_by(self.work(&turn, since, work))
     }
@@ -43,7 +43,7 @@ impl Collectives {
     ) -> Result<Request> {
         self.check(&work)?;
         self.context.begin()?;
-        let (since, call) = (self.context.shared.clock.now(), work.call);
+        let (since, call) = (self.context.state.clock.now(), work.call);
         let roomy = if self.context.requests.has_spare() {
             Ok(())
         } else {
@@ -118,7 +118,7 @@ impl Collectives {
         body: impl FnOnce(&mut Driver, &Running<'_>) -> Result<T, Stop>,
     ) -> Result<T> {
         let mut running = self.running(call, turn.number(), since);
-        if !turn.wait(|| self.context.shared.clock.until(running.deadline)) {
+        if !turn.wait(|| self.context.state.clock.until(running.deadline)) {
             return Err(self.give_up_for_all(running.never_began()).into());
         }
         let mut driver = self.driver();
@@ -126,7 +126,7 @@ impl Collectives {
         let driver = &mut *driver;
         running.data.digest = driver.digest.in_short();
         self.calls.enter(running.sequence, call, since);
-        let guarded = AssertUnwindSafe(|| self.overhear(driver, &running).and_then(|()| body(driver, &running)));
+        let guarded = AssertUnwindSafe(|| self.check_revokes(driver, &running).and_then(|()| body(driver, &running)));
         match catch_unwind(guarded).unwrap_or(Err(Stop::Bug)) {
             Ok(result) => {
                 driver.digest.add(running.data.signature);
@@ -139,7 +139,7 @@ impl Collectives {
 
     /// The caller of a collective wants its end: that ends the group for everyone, for others may be in it already.
     fn cancel_call(&self, call: Call, turn: u64) {
-        let running = self.running(call, turn, self.context.shared.clock.now());
+        let running = self.running(call, turn, self.context.state.clock.now());
         self.give_up_for_all(running.cancelled());
     }
 

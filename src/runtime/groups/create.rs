@@ -52,12 +52,12 @@ impl Registry {
     }
 
     fn make(&self, group: &Group, call: Call, wish: GroupWish) -> Result<Option<Arc<GroupHandle>>> {
-        let shared = &group.context.shared;
+        let state = &group.context.state;
         if group.rank().is_none() {
             return Err(Error::invalid(format!("{}: this process is no member of {}", call.kind, group.id())));
         }
         group.context.begin()?;
-        let since = shared.clock.now();
+        let since = state.clock.now();
         if was_made_before(group) {
             return self.make_again(group, &group.collectives.running(call, 0, since), wish);
         }
@@ -88,38 +88,38 @@ impl Registry {
         wish: GroupWish,
     ) -> std::result::Result<Option<Arc<GroupHandle>>, Stop> {
         let nth = group.creations.load(Ordering::Relaxed) + 1;
-        let (shared, key) = (&running.context.shared, (group.epoch(), group.id(), nth));
-        shared.learnt().creating.insert(key);
+        let (state, key) = (&running.context.state, (group.epoch(), group.id(), nth));
+        state.view().creating.insert(key);
         let (parent, nth, digest) = (key.1, key.2, running.data.digest);
         let wanted = MakeGroup { parent, nth, sequence: running.sequence, digest, wish };
         group.context.ask(Command::MakeGroup(wanted));
         let (mut report_at, mut warn_at) = (running.since + WAITS_AFTER, running.since + WARN_AFTER);
         let outcome = loop {
             let until = running.deadline.min(report_at).min(warn_at);
-            let told = |learnt: &mut NodeView| {
+            let told = |view: &mut NodeView| {
                 // What is made is made, whatever came after: to the others it is.
-                if let Some(made) = learnt.made.remove(&key) {
+                if let Some(made) = view.made.remove(&key) {
                     return Some(made.map_err(Stop::Failed));
                 }
                 // Another thread may have cancelled a call on the group, freed it, or left.
-                if let Some(failure) = group.context.first_cause(learnt) {
+                if let Some(failure) = group.context.first_cause(view) {
                     return Some(Err(Stop::Told(Box::new(failure))));
                 }
-                learnt.over.then(|| {
+                view.over.then(|| {
                     let over = Error::new(Status::State, "this process has left its cluster");
                     Err(Stop::Failed(over))
                 })
             };
-            if let Some(outcome) = shared.wait(until, told) {
+            if let Some(outcome) = state.wait(until, told) {
                 break outcome;
             }
-            let now = shared.clock.now();
+            let now = state.clock.now();
             if now >= running.deadline {
                 break Err(Stop::Timeout(None));
             }
             if now >= report_at {
                 report_at = Time::NEVER;
-                shared.ask(AgentCommand::Brain(Command::Report));
+                state.ask(AgentCommand::Brain(Command::Report));
             }
             if now >= warn_at {
                 warn_at = Time::NEVER;
@@ -127,9 +127,9 @@ impl Registry {
             }
         };
         let late = {
-            let mut learnt = shared.learnt();
-            learnt.creating.remove(&key);
-            learnt.made.remove(&key)
+            let mut view = state.view();
+            view.creating.remove(&key);
+            view.made.remove(&key)
         };
         if let Some(handle) = late.and_then(Result::ok).flatten().and_then(|id| self.handle(id)) {
             self.free(&handle.present()); // it came when the wait was over
@@ -143,11 +143,11 @@ impl Registry {
         let cause = format!("this process has freed {}", group.id());
         let (epoch, id) = (group.epoch(), Some(group.id()));
         let over = Failure { status: Status::State, culprit: None, cause, epoch, group: id, sequence: 0 };
-        let shared = &group.context.shared;
-        tell_last_calls(std::slice::from_ref(group), shared);
+        let state = &group.context.state;
+        tell_last_calls(std::slice::from_ref(group), state);
         group.close(over.clone(), &leave());
         group.end_progress(over);
-        await_farewell(std::slice::from_ref(group), shared, shared.clock.now() + DRAIN);
+        await_farewell(std::slice::from_ref(group), state, state.clock.now() + DRAIN);
         group.shut();
         self.forget(group);
     }
@@ -155,8 +155,8 @@ impl Registry {
     /// Nothing is kept of a group that has been freed, here or at the scheduler.
     fn forget(&self, group: &Group) {
         let handle = {
-            let mut learnt = self.shared.learnt();
-            learnt.epoch.causes.forget(group.id());
+            let mut view = self.state.view();
+            view.epoch.causes.forget(group.id());
             let handles = &mut self.kept().handles;
             let place = handles.iter().position(|kept| kept.id() == group.id());
             place.map(|place| handles.remove(place))
@@ -168,7 +168,7 @@ impl Registry {
             newest.end_progress(Failure { status: Status::State, culprit: None, cause, epoch, group: id, sequence: 0 });
             newest.shut();
         }
-        self.shared.ask(AgentCommand::Free(group.id()));
+        self.state.ask(AgentCommand::Free(group.id()));
     }
 }
 

@@ -34,13 +34,13 @@ impl Group {
     pub fn new(
         id: GroupId,
         members: Vec<u32>,
-        shared: &Arc<NodeState>,
+        state: &Arc<NodeState>,
         formed: &Arc<Formed>,
         timeout_ms: i64,
     ) -> Result<Group> {
         let signal = Signal::new(Bell::new()?);
         let roster = Arc::new(Roster::of(id, members, formed));
-        let context = Arc::new(Context::new(roster, shared, timeout_ms, signal.clone()));
+        let context = Arc::new(Context::new(roster, state, timeout_ms, signal.clone()));
         Ok(Group {
             collectives: Arc::new(Collectives::new(&context, Mailbox::new(signal))),
             messages: Arc::new(Messages::new(&context)),
@@ -52,9 +52,9 @@ impl Group {
     /// The same group in the next epoch.
     pub(crate) fn renewed(&self, formed: &Arc<Formed>) -> Result<Group> {
         let own = &self.context;
-        let next = Group::new(own.id(), own.roster.members.clone(), &own.shared, formed, own.default_timeout_ms)?;
+        let next = Group::new(own.id(), own.roster.members.clone(), &own.state, formed, own.default_timeout_ms)?;
         next.context.set_timeout_ms(own.timeout_ms())?;
-        if own.shared.recovery {
+        if own.state.recovery {
             next.creations.store(self.creations.load(Ordering::Relaxed), Ordering::Relaxed);
         }
         Ok(next)
@@ -121,7 +121,7 @@ impl Group {
 
     /// The operation with this number, if there is one on the group's cluster.
     pub fn user_operation(&self, number: u32) -> Option<(ReduceOp, UserFunction)> {
-        self.context.shared.operations.find(number)
+        self.context.state.operations.find(number)
     }
 
     /// An empty list for the parts of a call, for which no memory is allocated once the group has had such calls.

@@ -21,13 +21,13 @@ use std::time::Duration;
 const LOOK_AGAIN: Duration = Duration::from_micros(200);
 
 /// This rank goes: the scheduler hears what it called last, before its peers hear that it has gone.
-pub(crate) fn tell_last_calls(groups: &[Arc<Group>], shared: &NodeState) {
-    let now = shared.clock.now();
+pub(crate) fn tell_last_calls(groups: &[Arc<Group>], state: &NodeState) {
+    let now = state.clock.now();
     let calls: Vec<GroupProgress> =
         groups.iter().flat_map(|group| group.collectives.calls.parting(group.id(), now)).collect();
     if !calls.is_empty() {
-        shared.learnt().epoch.parting.extend(calls);
-        shared.ask(AgentCommand::Brain(Command::Report));
+        state.view().epoch.parting.extend(calls);
+        state.ask(AgentCommand::Brain(Command::Report));
     }
 }
 
@@ -94,11 +94,11 @@ impl Group {
 }
 
 /// Says the last word on the links of these groups, and waits until what was sent has reached the peers: at most until then.
-pub(crate) fn await_farewell(groups: &[Arc<Group>], shared: &NodeState, until: Time) {
+pub(crate) fn await_farewell(groups: &[Arc<Group>], state: &NodeState, until: Time) {
     let mut left: Vec<&Arc<Group>> = groups.iter().collect();
     loop {
         left.retain(|group| !group.say_farewell());
-        if left.is_empty() || shared.clock.now() >= until {
+        if left.is_empty() || state.clock.now() >= until {
             return;
         }
         std::thread::sleep(LOOK_AGAIN);
@@ -106,10 +106,10 @@ pub(crate) fn await_farewell(groups: &[Arc<Group>], shared: &NodeState, until: T
 }
 
 /// Waits for these threads, at most until then; `Time::NEVER`: until they have ended. Gives those that go on.
-pub(crate) fn join(threads: Vec<JoinHandle<()>>, shared: &NodeState, until: Time) -> Vec<JoinHandle<()>> {
+pub(crate) fn join(threads: Vec<JoinHandle<()>>, state: &NodeState, until: Time) -> Vec<JoinHandle<()>> {
     let mut left = Vec::new();
     for thread in threads {
-        while until != Time::NEVER && !thread.is_finished() && shared.clock.now() < until {
+        while until != Time::NEVER && !thread.is_finished() && state.clock.now() < until {
             std::thread::sleep(LOOK_AGAIN);
         }
         if until == Time::NEVER || thread.is_finished() {

@@ -33,14 +33,14 @@ pub(crate) struct Kept {
 
 /// One node's groups.
 pub struct Registry {
-    pub(crate) shared: Arc<NodeState>,
+    pub(crate) state: Arc<NodeState>,
     kept: Mutex<Kept>,
 }
 
 impl Registry {
     /// No groups yet.
-    pub fn new(shared: &Arc<NodeState>) -> Arc<Registry> {
-        Arc::new(Registry { shared: Arc::clone(shared), kept: Mutex::default() })
+    pub fn new(state: &Arc<NodeState>) -> Arc<Registry> {
+        Arc::new(Registry { state: Arc::clone(state), kept: Mutex::default() })
     }
 
     pub(crate) fn kept(&self) -> MutexGuard<'_, Kept> {
@@ -69,17 +69,17 @@ impl Registry {
 
     /// An epoch has begun: makes its groups, those that the user made included, and files it. (The agent thread's side.)
     pub(crate) fn form(&self, formed: &Arc<Formed>, timeout_ms: i64) -> Result<Vec<Arc<Group>>> {
-        let (shared, handles) = (&self.shared, self.kept().handles.clone());
+        let (state, handles) = (&self.state, self.kept().handles.clone());
         let groups: Result<Vec<Arc<Group>>> = if handles.is_empty() {
             let ids = [GroupId::WORLD, GroupId::SERVERS, GroupId::UNIVERSE].into_iter();
-            ids.map(|id| Group::new(id, built_in(id, formed), shared, formed, timeout_ms).map(Arc::new)).collect()
+            ids.map(|id| Group::new(id, built_in(id, formed), state, formed, timeout_ms).map(Arc::new)).collect()
         } else {
             handles.iter().map(|handle| handle.present().renewed(formed).map(Arc::new)).collect()
         };
         let mut groups = groups?;
         self.keep_causes();
         let mut over = Vec::new();
-        shared.learn(|learnt| {
+        state.learn(|view| {
             let mut kept = self.kept();
             if handles.is_empty() {
                 kept.handles = groups.iter().map(|group| GroupHandle::new(Arc::clone(group))).collect();
@@ -92,7 +92,7 @@ impl Registry {
                 over.extend(handle.map(|handle| handle.take(Arc::clone(group))));
             }
             kept.retired.extend(over.iter().cloned());
-            learnt.epoch = EpochView::of(Arc::clone(formed));
+            view.epoch = EpochView::of(Arc::clone(formed));
         });
         over.iter().for_each(|group| group.context.interrupt());
         Ok(groups)
@@ -101,7 +101,7 @@ impl Registry {
     /// What ended the epoch stays the cause for those who have not woken up yet to hear it.
     fn keep_causes(&self) {
         for group in self.groups() {
-            let first = self.shared.first_cause(group.id(), group.epoch());
+            let first = self.state.first_cause(group.id(), group.epoch());
             if let Some(first) = first {
                 group.context.break_with(first);
             }
@@ -115,14 +115,14 @@ impl Registry {
         made: GroupMade,
         timeout_ms: i64,
     ) -> std::result::Result<Option<Arc<Group>>, Box<Failure>> {
-        let shared = &self.shared;
-        let Some(formed) = shared.learnt().epoch.formed.clone() else { return Ok(None) };
+        let state = &self.state;
+        let Some(formed) = state.view().epoch.formed.clone() else { return Ok(None) };
         let key = (formed.epoch, made.parent, made.nth);
-        let group = made.group.map(|id| Group::new(id, made.members, shared, &formed, timeout_ms).map(Arc::new));
+        let group = made.group.map(|id| Group::new(id, made.members, state, &formed, timeout_ms).map(Arc::new));
         let group = group.transpose();
         let mut wanted = Ok(None);
-        shared.learn(|learnt| {
-            if learnt.creating.contains(&key) {
+        state.learn(|view| {
+            if view.creating.contains(&key) {
                 wanted = group.clone().map_err(|error| cannot_make(&formed, made.group, &error));
                 let mut kept = self.kept();
                 let id = group.map(|group| {
@@ -132,7 +132,7 @@ impl Registry {
                 if let Some(parent) = kept.handles.iter().find(|handle| handle.id() == key.1) {
                     parent.present().has_made(key.2); // the caller may wake in another epoch
                 }
-                learnt.made.insert(key, id);
+                view.made.insert(key, id);
             }
         });
         wanted
@@ -140,7 +140,7 @@ impl Registry {
 
     /// Files what the brain tells, and makes the groups that it ends look up. (The agent thread's side.)
     pub fn file(&self, event: Event) {
-        let stirred = match self.shared.file(event) {
+        let stirred = match self.state.file(event) {
             Stirred::Nobody => Vec::new(),
             Stirred::One(id) => self.group(id).into_iter().collect(),
             Stirred::All => self.groups(),
@@ -153,12 +153,12 @@ impl Registry {
     pub fn find_member(&self, group: &Group, rank: i32) -> Result<(Member, Standing)> {
         let index = group.context.checked_index(rank)?;
         group.context.refuse_if_freed()?;
-        let shared = &self.shared;
-        let member = shared.member(group.context.formed(), index)?;
+        let state = &self.state;
+        let member = state.member(group.context.formed(), index)?;
         let (broken, reported, is_lost) = {
-            let learnt = shared.learnt();
-            let left = matches!(learnt.epoch.peers.get(&index), Some((PeerState::Left, _)));
-            (learnt.epoch.broken.clone(), left, learnt.epoch.lost.contains(&index))
+            let view = state.view();
+            let left = matches!(view.epoch.peers.get(&index), Some((PeerState::Left, _)));
+            (view.epoch.broken.clone(), left, view.epoch.lost.contains(&index))
         };
         let blames = |failure: &Failure, status| {
             failure.status == status
@@ -180,8 +180,8 @@ impl Registry {
 
     /// What a heartbeat tells of the groups: their newest calls first.
     pub(crate) fn progress(&self) -> Vec<GroupProgress> {
-        let (now, groups) = (self.shared.clock.now(), self.groups());
-        let parting = std::mem::take(&mut self.shared.learnt().epoch.parting);
+        let (now, groups) = (self.state.clock.now(), self.groups());
+        let parting = std::mem::take(&mut self.state.view().epoch.parting);
         let newest = groups.iter().filter_map(|group| group.collectives.calls.newest(group.id(), now));
         let earlier = groups.iter().flat_map(|group| group.collectives.calls.earlier(group.id(), now));
         newest.chain(parting).chain(earlier).take(PROGRESS_MAX).collect()
@@ -189,7 +189,7 @@ impl Registry {
 
     /// What it tells of messages: those that are waited for longest.
     pub(crate) fn message_waits(&self) -> Vec<MessageWait> {
-        let (now, groups) = (self.shared.clock.now(), self.groups());
+        let (now, groups) = (self.state.clock.now(), self.groups());
         let mut waits: Vec<MessageWait> = groups.iter().flat_map(|group| group.messages.waits(now)).collect();
         waits.sort_by_key(|wait| std::cmp::Reverse(wait.age_ms));
         waits.truncate(WAITS_MAX);

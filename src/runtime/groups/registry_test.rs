@@ -17,9 +17,9 @@ const LIMIT_MS: i64 = 60_000;
 const MADE: GroupId = GroupId(3);
 
 fn registry() -> Arc<Registry> {
-    let mut shared = NodeState::new(Logger::new(LogLevel::Off, "test"), Clock::start(), Bell::new().unwrap());
-    shared.recovery = true;
-    Registry::new(&Arc::new(shared))
+    let mut state = NodeState::new(Logger::new(LogLevel::Off, "test"), Clock::start(), Bell::new().unwrap());
+    state.recovery = true;
+    Registry::new(&Arc::new(state))
 }
 
 /// The first of two workers is told that this epoch has begun.
@@ -40,7 +40,7 @@ fn failure(status: Status, group: Option<GroupId>) -> Failure {
 
 /// A caller asks for the first group of world, of both, and the scheduler answers.
 fn make(registry: &Arc<Registry>) -> Option<Arc<Group>> {
-    registry.shared.learnt().creating.insert((Epoch(1), GroupId::WORLD, 1));
+    registry.state.view().creating.insert((Epoch(1), GroupId::WORLD, 1));
     let word = GroupMade { parent: GroupId::WORLD, nth: 1, group: Some(MADE), members: vec![0, 1] };
     registry.made(word, LIMIT_MS).expect("there is room for it")
 }
@@ -88,7 +88,7 @@ fn a_group_that_is_freed_while_an_epoch_begins_is_gone_in_that_too() {
     registry.free(&old); // its caller had taken it before
     assert!(present(&registry, MADE).is_none(), "nothing is kept of it");
     assert_eq!(newest.context.broken().map(|over| over.status), Some(Status::State), "whoever is in it is told");
-    let told = std::iter::from_fn(|| registry.shared.next_command())
+    let told = std::iter::from_fn(|| registry.state.next_command())
         .filter(|it| matches!(it, AgentCommand::Free(MADE)))
         .count();
     assert_eq!(told, 1, "the scheduler is told once");
@@ -104,15 +104,15 @@ fn an_abort_does_not_replace_the_first_cause() {
     let registry = registry();
     begin(&registry, 1);
     registry.file(Event::Broken(lost.clone()));
-    assert!(!registry.shared.learnt().epoch.is_aborted());
+    assert!(!registry.state.view().epoch.is_aborted());
     registry.file(Event::Broken(abort.clone()));
-    assert!(registry.shared.learnt().epoch.is_aborted());
+    assert!(registry.state.view().epoch.is_aborted());
     assert_eq!(
-        (told(&registry, GroupId::WORLD), registry.shared.learnt().epoch.broken.clone()),
+        (told(&registry, GroupId::WORLD), registry.state.view().epoch.broken.clone()),
         (Some(lost.clone()), Some(lost.clone()))
     );
     begin(&registry, 2);
-    assert!(!registry.shared.learnt().epoch.is_aborted());
+    assert!(!registry.state.view().epoch.is_aborted());
 
     // Nor where somebody was lost to one of the cluster's own groups, while the scheduler was away: it is told of the others, too.
     let lost = Failure { epoch: Epoch(2), group: Some(GroupId::WORLD), ..lost };
@@ -131,12 +131,12 @@ fn an_abort_does_not_replace_the_first_cause() {
 fn what_a_peer_believes_of_this_node_does_not_put_it_out() {
     let registry = registry();
     begin(&registry, 1);
-    let formed = registry.shared.learnt().epoch.formed.clone().expect("it is formed");
+    let formed = registry.state.view().epoch.formed.clone().expect("it is formed");
     let culprit = formed.members.find(formed.index).map(|own| own.culprit());
     let verdict = Failure { culprit, epoch: Epoch(1), ..failure(Status::PeerLost, None) };
     let belief = Failure { group: Some(GroupId::WORLD), ..verdict.clone() };
-    assert_eq!(registry.shared.heard(&formed, verdict.clone()), verdict.to_the_lost());
-    assert_eq!(registry.shared.heard(&formed, belief.clone()), belief);
+    assert_eq!(registry.state.heard(&formed, verdict.clone()), verdict.to_the_lost());
+    assert_eq!(registry.state.heard(&formed, belief.clone()), belief);
     registry.file(Event::Revoked(belief.clone()));
     assert_eq!(present(&registry, GroupId::WORLD).unwrap().context.told(), Some(belief));
 }

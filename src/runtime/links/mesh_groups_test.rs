@@ -156,7 +156,7 @@ fn over(group: GroupId, epoch: u64, cause: &str) -> Failure {
 }
 
 fn told(side: &Side, group: GroupId) -> Option<Failure> {
-    side.shared.learnt().epoch.causes.of_group(group).cloned()
+    side.shared.view().epoch.causes.of_group(group).cloned()
 }
 
 fn tell(side: &mut Side, failure: &Failure) {

@@ -44,8 +44,8 @@ impl Engine {
         self.announce(rank, message, InboundStage::Arriving(None))?;
         // A receive that waits for it has met it by now.
         let number = message.number;
-        let theirs = self.transfers.peer(rank).theirs.get(&number);
-        let met = theirs.and_then(|theirs| if let InboundStage::Arriving(op) = theirs.state { op } else { None });
+        let inbound = self.transfers.peer(rank).inbound.get(&number);
+        let met = inbound.and_then(|inbound| if let InboundStage::Arriving(op) = inbound.state { op } else { None });
         let operation = met.and_then(|op| Some((op, self.transfers.operations.get(&op)?)));
         Ok(match operation {
             Some((op, operation)) => Bytes::Callers(op, operation.post.buffers.window(0, bytes)),
@@ -67,13 +67,13 @@ impl Engine {
 
     /// A new message of a peer's.
     fn announce(&mut self, rank: u32, message: &MessageHeader, state: InboundStage) -> Result<(), String> {
-        let theirs = Inbound { tag: message.tag, dtype: message.dtype, count: message.count, state };
+        let inbound = Inbound { tag: message.tag, dtype: message.dtype, count: message.count, state };
         if self.transfers.matching.is_full() || self.transfers.peer(rank).is_full() {
             let made = self.transfers.matching.reserve().and_then(|()| self.transfers.peer(rank).reserve());
             made.map_err(|_| self.lacks_memory(rank, 0))?;
         }
-        let all = &mut self.transfers.peer(rank).theirs;
-        if all.insert(message.number, theirs).is_some() {
+        let all = &mut self.transfers.peer(rank).inbound;
+        if all.insert(message.number, inbound).is_some() {
             return Err(format!("two messages with number {}", message.number));
         }
         if all.len() as u64 > RTS_MAX as u64 + EAGER_CREDIT / EAGER_COST {
@@ -94,7 +94,7 @@ impl Engine {
             return self.buffer(rank, length).map(Bytes::Own);
         };
         let Stage::Coming(_, here) = operation.stage else { return Err(odd()) };
-        let announced = self.transfers.peers.get(&rank).and_then(|peer| peer.theirs.get(&message.number));
+        let announced = self.transfers.peers.get(&rank).and_then(|peer| peer.inbound.get(&message.number));
         let announced = announced.map(|told| (told.count, told.dtype));
         if announced != Some((message.count, message.dtype)) || length > bytes - here || (length == 0 && bytes > 0) {
             return Err(odd());
@@ -103,7 +103,7 @@ impl Engine {
     }
 
     fn cleared_op(&self, rank: u32, number: u64) -> Option<OpId> {
-        match self.transfers.peers.get(&rank)?.theirs.get(&number)?.state {
+        match self.transfers.peers.get(&rank)?.inbound.get(&number)?.state {
             InboundStage::Cleared(op) => Some(op),
             _ => None,
         }
@@ -139,9 +139,9 @@ impl Engine {
     fn eager_came(&mut self, rank: u32, message: &MessageHeader, length: usize, bytes: Bytes) {
         let number = message.number;
         let waits = self.transfers.matching.waits(MessageId { source: rank, number });
-        let Some(theirs) = self.transfers.peer(rank).theirs.get_mut(&number) else { return };
-        let (tag, count, dtype) = (theirs.tag, theirs.count, theirs.dtype);
-        let InboundStage::Arriving(met) = theirs.state else { return };
+        let Some(inbound) = self.transfers.peer(rank).inbound.get_mut(&number) else { return };
+        let (tag, count, dtype) = (inbound.tag, inbound.count, inbound.dtype);
+        let InboundStage::Arriving(met) = inbound.state else { return };
         let own = match bytes {
             Bytes::Callers(..) => None,
             Bytes::Own(bytes) => Some(bytes),
@@ -154,17 +154,17 @@ impl Engine {
                     buffers.window(0, bytes.len()).memory().bytes_mut(to).copy_from_slice(bytes);
                 }
                 self.transfers.spare.give(own.unwrap_or_default());
-                self.transfers.peer(rank).theirs.remove(&number);
+                self.transfers.peer(rank).inbound.remove(&number);
                 self.transfers.received(op, rank, tag, count, dtype);
             }
             (None, Some(bytes)) if waits => {
-                theirs.state = InboundStage::Kept(Bytes::Own(bytes));
+                inbound.state = InboundStage::Kept(Bytes::Own(bytes));
                 return;
             }
             // It met a receive that it does not fit.
             (None, own) => {
                 self.transfers.spare.give(own.unwrap_or_default());
-                self.transfers.peer(rank).theirs.remove(&number);
+                self.transfers.peer(rank).inbound.remove(&number);
             }
         }
         self.transfers.release(rank, length as u64 + EAGER_COST);
@@ -176,8 +176,8 @@ impl Engine {
         let Stage::Coming(id, here) = operation.stage else { return };
         operation.stage = Stage::Coming(id, here + length);
         if Some(here + length) == message.bytes() {
-            let theirs = self.transfers.peer(rank).theirs.remove(&message.number);
-            let Some(Inbound { tag, count, dtype, .. }) = theirs else { return };
+            let inbound = self.transfers.peer(rank).inbound.remove(&message.number);
+            let Some(Inbound { tag, count, dtype, .. }) = inbound else { return };
             self.transfers.received(op, rank, tag, count, dtype);
         }
     }
@@ -196,7 +196,7 @@ impl Engine {
     /// A peer's message will not come, or not to its end. What it was refused, or what was dropped, may not be here.
     fn withdrawn(&mut self, rank: u32, number: u64) -> Result<(), String> {
         let message = MessageId { source: rank, number };
-        match self.transfers.peer(rank).theirs.remove(&number).map(|theirs| theirs.state) {
+        match self.transfers.peer(rank).inbound.remove(&number).map(|inbound| inbound.state) {
             None => {}
             Some(InboundStage::Requested) => drop(self.transfers.matching.take_arrived(message)),
             Some(InboundStage::Cleared(op)) => {

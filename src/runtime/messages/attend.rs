@@ -17,7 +17,7 @@ impl Messages {
     /// Until the group's messages are ended.
     pub(super) fn attend(&self, handle: &EngineHandle, mut poller: Poller) {
         let mut ready: Vec<u32> = Vec::new();
-        let shared = &self.context.shared;
+        let state = &self.context.state;
         loop {
             #[cfg(test)]
             handle.turns.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -25,8 +25,8 @@ impl Messages {
                 let mut engine = lock(&handle.engine);
                 ready.extend(std::iter::from_fn(|| engine.more.pop_first()));
                 ready.drain(..).for_each(|rank| engine.pump(rank));
-                let look_at = engine.look_for_signs(shared.clock.now(), |rank| self.context.answer_about(rank));
-                let until = engine.expire(shared).min(look_at);
+                let look_at = engine.look_for_signs(state.clock.now(), |rank| self.context.answer_about(rank));
+                let until = engine.expire(state).min(look_at);
                 engine.flush();
                 engine.alarm = until;
                 (until, !engine.more.is_empty())
@@ -39,7 +39,7 @@ impl Messages {
                 }
                 continue;
             }
-            let wait = if more { Some(Duration::ZERO) } else { shared.clock.until(until) };
+            let wait = if more { Some(Duration::ZERO) } else { state.clock.until(until) };
             poller.poll(wait).expect("epoll_wait fails only for bad arguments");
             ready.extend(poller.ready().filter(|ready| ready.token.0 != WAKER).map(|ready| ready.token.0 as u32));
         }
@@ -72,7 +72,7 @@ impl Messages {
             (std::mem::take(wanted), std::mem::take(suspects), engine.trouble.take())
         };
         for rank in wanted {
-            self.context.shared.ask(AgentCommand::Open(LinkKey::new(self.context.id(), Channel::Messages, rank)));
+            self.context.state.ask(AgentCommand::Open(LinkKey::new(self.context.id(), Channel::Messages, rank)));
         }
         trouble.into_iter().for_each(|trouble| self.revoke_for(trouble));
         suspects.iter().for_each(|suspect| self.judge(handle, suspect));

@@ -72,28 +72,28 @@ impl Deadlines {
     }
 
     /// Asks where a peer is, once for all operations whose time is up soon.
-    pub(super) fn ask_where(&mut self, roster: &Roster, rank: u32, now: Time, shared: &NodeState) {
-        let Some(index) = roster.members.get(rank as usize).filter(|_| shared.learnt().away.is_none()) else {
+    pub(super) fn ask_where(&mut self, roster: &Roster, rank: u32, now: Time, state: &NodeState) {
+        let Some(index) = roster.members.get(rank as usize).filter(|_| state.view().away.is_none()) else {
             return;
         };
         let before = self.asked.get(&rank).copied();
         if before.is_some_and(|(at, _)| now.since(at) < ASKED_BEFORE) {
             return;
         }
-        let ask = shared.next_ask();
+        let ask = state.next_ask();
         self.asked.insert(rank, (now, ask));
         if let Some((_, over)) = before {
-            shared.learnt().absent.remove(&over);
+            state.view().absent.remove(&over);
         }
         let question = Command::WhereAre(ask, roster.id, u64::MAX, Some(*index));
-        shared.ask(AgentCommand::Of(roster.formed.epoch, question));
+        state.ask(AgentCommand::Of(roster.formed.epoch, question));
     }
 
     /// Where it is, in words, as far as that was told in time.
-    pub(super) fn place_of(&self, roster: &Roster, rank: u32, now: Time, shared: &NodeState) -> Option<String> {
+    pub(super) fn place_of(&self, roster: &Roster, rank: u32, now: Time, state: &NodeState) -> Option<String> {
         let (_, ask) = self.asked.get(&rank).filter(|(at, _)| now.since(*at) <= ASKED_BEFORE * 4)?;
-        let learnt = shared.learnt();
-        let place = learnt.absent.get(ask)?.members.first()?;
+        let view = state.view();
+        let place = view.absent.get(ask)?.members.first()?;
         Some(format!("rank {rank}: {}", place_in_words(place, roster.id)))
     }
 }

@@ -58,9 +58,9 @@ impl Bench {
         Bench { engine, scripts }
     }
 
-    fn post(&mut self, way: Direction, buffers: CallBuffers<'static>, length: usize) -> Request {
+    fn post(&mut self, direction: Direction, buffers: CallBuffers<'static>, length: usize) -> Request {
         let (request, completer) = request();
-        let post = Post { way, dtype: UINT8, count: length as u64, buffers };
+        let post = Post { direction, dtype: UINT8, count: length as u64, buffers };
         self.engine.check(&post, None).expect("nothing is wrong with it");
         self.engine.post(post, Time(0), 1000, Time::NEVER, completer);
         self.engine.flush();
@@ -292,7 +292,7 @@ fn announced_messages_are_bounded_on_both_sides() {
             bench.engine.pump(1);
         }
     }
-    assert_eq!((bench.engine.transfers.peer(1).theirs.len() as u64, bench.damage()), (most, None));
+    assert_eq!((bench.engine.transfers.peer(1).inbound.len() as u64, bench.damage()), (most, None));
     bench.comes(1, &rts(most + 1, 5));
     assert!(bench.damage().unwrap().contains("more than 65536 announced"));
 
@@ -393,10 +393,10 @@ fn a_peer_that_is_needed_and_silent_for_as_long_is_suspected() {
 #[test]
 fn an_operation_keeps_its_time_whatever_has_ended_before_it() {
     let mut bench = Bench::new();
-    let shared = NodeState::new(Logger::new(LogLevel::Off, "test"), Clock::start(), Bell::new().unwrap());
-    let mut post = |way| {
+    let state = NodeState::new(Logger::new(LogLevel::Off, "test"), Clock::start(), Bell::new().unwrap());
+    let mut post = |direction| {
         let (request, completer) = request();
-        let post = Post { way, dtype: UINT8, count: 0, buffers: CallBuffers::of(&[], &mut []) };
+        let post = Post { direction, dtype: UINT8, count: 0, buffers: CallBuffers::of(&[], &mut []) };
         bench.engine.post(post, Time(0), 1000, Time(1), completer);
         bench.engine.flush();
         request
@@ -405,7 +405,7 @@ fn an_operation_keeps_its_time_whatever_has_ended_before_it() {
         assert!(post(Direction::Send { to: 1, tag: 7 }).test().is_some(), "it has ended at once");
     }
     let request = post(Direction::Receive { from: Some(1), tag: Some(7) });
-    bench.engine.expire(&shared);
+    bench.engine.expire(&state);
     assert_eq!(status(&request), Some(Status::Timeout));
 }
 
@@ -437,8 +437,8 @@ fn the_operations_that_have_waited_longest_are_told_of() {
     (1..=10).for_each(|op| bench.engine.transfers.cancel(op));
     assert_eq!(bench.engine.transfers.waits(at(0), at(300)), [], "what has ended waits no more");
     drop(requests);
-    let way = Direction::Receive { from: None, tag: None };
-    let post = Post { way, dtype: DType::Uint8, count: 0, buffers: CallBuffers::of(&[], &mut []) };
+    let direction = Direction::Receive { from: None, tag: None };
+    let post = Post { direction, dtype: DType::Uint8, count: 0, buffers: CallBuffers::of(&[], &mut []) };
     let (_any, completer) = request();
     bench.engine.post(post, at(200), 1000, Time::NEVER, completer);
     let _sent = bench.send(2, 5, LONG);

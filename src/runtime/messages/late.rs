@@ -9,8 +9,8 @@ use crate::types::Time;
 
 impl Engine {
     /// The time of some operations may be up. Returns when to come again.
-    pub(super) fn expire(&mut self, shared: &NodeState) -> Time {
-        let now = shared.clock.now();
+    pub(super) fn expire(&mut self, state: &NodeState) -> Time {
+        let now = state.clock.now();
         loop {
             let op = match self.deadlines.due(now) {
                 Ok(op) => op,
@@ -20,9 +20,9 @@ impl Engine {
             let (deadline, peer) = (operation.deadline, operation.peer().filter(|rank| *rank != self.transfers.own));
             if deadline > now {
                 self.deadlines.add_again(deadline, op);
-                peer.into_iter().for_each(|rank| self.deadlines.ask_where(&self.transfers.roster, rank, now, shared));
+                peer.into_iter().for_each(|rank| self.deadlines.ask_where(&self.transfers.roster, rank, now, state));
             } else {
-                let place = peer.and_then(|rank| self.deadlines.place_of(&self.transfers.roster, rank, now, shared));
+                let place = peer.and_then(|rank| self.deadlines.place_of(&self.transfers.roster, rank, now, state));
                 self.time_out(op, place);
             }
         }

@@ -18,11 +18,11 @@ impl Transfers {
         peer.heads.clear();
         peer.cleared.clear();
         peer.ours.clear();
-        let unfinished = |theirs: &Inbound| !matches!(theirs.state, InboundStage::Kept(_));
+        let unfinished = |inbound: &Inbound| !matches!(inbound.state, InboundStage::Kept(_));
         let gone: Vec<u64> =
-            peer.theirs.iter().filter(|(_, theirs)| unfinished(theirs)).map(|(number, _)| *number).collect();
+            peer.inbound.iter().filter(|(_, inbound)| unfinished(inbound)).map(|(number, _)| *number).collect();
         for number in gone {
-            self.peer(rank).theirs.remove(&number);
+            self.peer(rank).inbound.remove(&number);
             self.matching.take_arrived(MessageId { source: rank, number });
         }
         self.part_from(rank);

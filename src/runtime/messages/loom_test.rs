@@ -40,13 +40,13 @@ fn engine() -> Arc<Mutex<Engine>> {
 }
 
 /// Posts an empty message, as `start_messages` does.
-fn post(engine: &Arc<Mutex<Engine>>, way: Direction) -> Request {
+fn post(engine: &Arc<Mutex<Engine>>, direction: Direction) -> Request {
     let (request, completer) = request();
     let mut posting = lock(engine);
-    let (op, theirs) = (posting.transfers.upcoming(), Arc::clone(engine));
-    let told = Told(move || lock(&theirs).transfers.cancel(op));
+    let (op, own) = (posting.transfers.upcoming(), Arc::clone(engine));
+    let told = Told(move || lock(&own).transfers.cancel(op));
     let request = request.cancelled_by(std::sync::Arc::new(told), Operation::Messages(op..op + 1));
-    let message = Post { way, dtype: DType::Uint8, count: 0, buffers: CallBuffers::of(&[], &mut []) };
+    let message = Post { direction, dtype: DType::Uint8, count: 0, buffers: CallBuffers::of(&[], &mut []) };
     posting.check(&message, None).unwrap();
     posting.post(message, Time(0), 1000, Time::NEVER, completer);
     request

@@ -16,8 +16,12 @@ use std::time::Duration;
 
 const SOON: Duration = Duration::from_secs(20);
 
-fn start(group: &Arc<Group>, way: Direction, (buffers, length): (CallBuffers<'static>, usize)) -> Result<Request> {
-    group.start_messages(Post { way, dtype: DType::Uint8, count: length as u64, buffers }, None)
+fn start(
+    group: &Arc<Group>,
+    direction: Direction,
+    (buffers, length): (CallBuffers<'static>, usize),
+) -> Result<Request> {
+    group.start_messages(Post { direction, dtype: DType::Uint8, count: length as u64, buffers }, None)
 }
 
 /// What a rank sends; the memory is given up, for an operation may outlive the test that fails.
@@ -39,8 +43,9 @@ pub(crate) fn all_to_all(group: &Arc<Group>, lengths: &[usize]) {
     let places = || (0..size).flat_map(|peer| lengths.iter().map(move |length| (peer, *length)));
     let receives: Vec<_> = places()
         .map(|(from, length)| {
-            let (out, way) = (room(length + 3), Direction::Receive { from: Some(from), tag: Some(length as i32) });
-            (from, length, out, start(group, way, (out, length + 3)).unwrap())
+            let (out, direction) =
+                (room(length + 3), Direction::Receive { from: Some(from), tag: Some(length as i32) });
+            (from, length, out, start(group, direction, (out, length + 3)).unwrap())
         })
         .collect();
     let sends: Vec<_> = places()
@@ -117,8 +122,8 @@ fn messages_that_begin_when_their_group_is_broken_end_all_the_same() {
         });
         let handle = group.messages.handle().unwrap();
         let (request, completer) = request();
-        let way = Direction::Receive { from: None, tag: None };
-        let post = Post { way, dtype: DType::Uint8, count: 0, buffers: room(0) };
+        let direction = Direction::Receive { from: None, tag: None };
+        let post = Post { direction, dtype: DType::Uint8, count: 0, buffers: room(0) };
         {
             let mut engine = lock(&handle.engine);
             match engine.check(&post, None) {
@@ -168,10 +173,10 @@ fn a_refused_half_takes_the_other_with_it_before_anything_has_begun() {
         let behind = start(&group, Direction::Receive { from, tag: Some(6) }, (room(0), 0)).unwrap();
         assert!(ended(&behind).is_ok(), "the RTS before it is here, too");
         let posts = |from, out| {
-            let way = Direction::Receive { from: Some(from), tag: Some(5) };
+            let direction = Direction::Receive { from: Some(from), tag: Some(5) };
             let buffers = CallBuffers::of(message(0, 0, LONG), &mut []);
-            let send = Post { way: Direction::Send { to: 0, tag: 5 }, dtype, count: LONG as u64, buffers };
-            (Post { way, dtype, count: LONG as u64, buffers: out }, Some(send))
+            let send = Post { direction: Direction::Send { to: 0, tag: 5 }, dtype, count: LONG as u64, buffers };
+            (Post { direction, dtype, count: LONG as u64, buffers: out }, Some(send))
         };
         let out = room(LONG);
         let (receive, send) = posts(1, out);

@@ -102,12 +102,12 @@ impl Messages {
 
     /// Carries out a send, a receive, or both together, and returns when they have ended.
     pub fn run(self: &Arc<Self>, first: Post, second: Option<Post>) -> Outcome {
-        let peer = match (first.way, &second) {
+        let peer = match (first.direction, &second) {
             (Direction::Send { to, .. }, None) => Some(to),
             (Direction::Receive { from, .. }, None) => from,
             _ => None,
         };
-        let title = second.as_ref().map_or(first.way.name(), |_| "sendrecv");
+        let title = second.as_ref().map_or(first.direction.name(), |_| "sendrecv");
         let request = self.start(first, second)?;
         let outcome = self.guarded(|| self.await_message(&request, peer, title));
         self.context.told_by(outcome)
@@ -119,14 +119,14 @@ impl Messages {
     }
 
     fn post_messages(self: &Arc<Self>, first: Post, second: Option<Post>) -> Result<Request> {
-        let shared = &self.context.shared;
+        let state = &self.context.state;
         if self.context.rank().is_none() {
-            let name = second.map_or(first.way.name(), |_| "sendrecv");
+            let name = second.map_or(first.direction.name(), |_| "sendrecv");
             return Err(Error::invalid(format!("{name}: this process is no member of {}", self.context.id())));
         }
         self.context.begin()?;
         let handle = self.handle()?;
-        let now = shared.clock.now();
+        let now = state.clock.now();
         let (limit_ms, deadline) = (self.context.timeout_ms(), self.context.deadline(now));
         let mut engine = lock(&handle.engine);
         engine.check(&first, second.as_ref())?;
@@ -161,7 +161,7 @@ impl Messages {
         let look = look || engine.needs_attention();
         drop(engine);
         for rank in wanted {
-            self.context.shared.ask(AgentCommand::Open(LinkKey::new(self.context.id(), Channel::Messages, rank)));
+            self.context.state.ask(AgentCommand::Open(LinkKey::new(self.context.id(), Channel::Messages, rank)));
         }
         if look {
             handle.mailbox.interrupt();
@@ -170,7 +170,7 @@ impl Messages {
 
     /// Drives messages for a short while, as `polling` says; then sleeps.
     fn await_message(&self, request: &Request, peer: Option<u32>, title: &str) -> Outcome {
-        let shared = &self.context.shared;
+        let state = &self.context.state;
         let Some(handle) = self.handle.get() else {
             return Err(Error::new(Status::Internal, "messages without an handle"));
         };
@@ -187,20 +187,20 @@ impl Messages {
                 }
                 self.leave_engine(handle, engine, false);
             }
-            if !shared.polling.poll(&mut idle, &self.context.polls, &shared.clock) {
+            if !state.polling.poll(&mut idle, &self.context.polls, &state.clock) {
                 break;
             }
         }
         if let Some(outcome) = request.wait(Some(WAITS_AFTER)) {
             return outcome;
         }
-        shared.ask(AgentCommand::Brain(Command::Report));
+        state.ask(AgentCommand::Brain(Command::Report));
         if let Some(outcome) = request.wait(Some(WARN_AFTER - WAITS_AFTER)) {
             return outcome;
         }
         let with = peer.map_or("any rank".to_owned(), |rank| self.context.describe(rank));
         let waited = WARN_AFTER.as_secs();
-        shared.logger.warn(&format!("{title} with {with} on {} has been waiting for {waited} s", self.context.id()));
+        state.logger.warn(&format!("{title} with {with} on {} has been waiting for {waited} s", self.context.id()));
         request.wait(None).unwrap_or_else(|| Err(Error::new(Status::Internal, "a wait without limit has ended")))
     }
 
@@ -236,10 +236,10 @@ impl Messages {
                 #[cfg(test)]
                 turns: Default::default(),
             });
-            let (messages, theirs) = (Arc::clone(self), Arc::clone(&handle));
+            let (messages, own) = (Arc::clone(self), Arc::clone(&handle));
             let attend = move || {
                 let _ = messages.guarded(|| {
-                    messages.attend(&theirs, poller);
+                    messages.attend(&own, poller);
                     Ok(())
                 });
             };

@@ -21,7 +21,7 @@ pub(super) fn asked_at(since: Time, deadline: Time) -> Time {
 /// What a caller posts.
 pub struct Post {
     /// Which way, and with whom.
-    pub way: Direction,
+    pub direction: Direction,
     /// The element type.
     pub dtype: DType,
     /// How many elements are sent, or may come at most.
@@ -39,7 +39,7 @@ impl Post {
     /// What it is, in words that go on with the peer.
     pub(super) fn words(&self) -> String {
         let (count, dtype) = (self.count, self.dtype);
-        match self.way {
+        match self.direction {
             Direction::Send { tag, .. } => format!("send({count} {dtype}, tag {tag}) to"),
             Direction::Receive { tag: Some(tag), .. } => format!("recv({count} {dtype}, tag {tag}) from"),
             Direction::Receive { tag: None, .. } => format!("recv({count} {dtype}, any tag) from"),
@@ -122,7 +122,7 @@ impl Operation {
 
     /// What is told of one that waits.
     pub(super) fn wait(&self, group: GroupId, now: Time) -> MessageWait {
-        let (sends, tag) = match self.post.way {
+        let (sends, tag) = match self.post.direction {
             Direction::Send { tag, .. } => (true, Some(tag)),
             Direction::Receive { tag, .. } => (false, tag),
         };
@@ -131,7 +131,7 @@ impl Operation {
 
     /// The rank that it is with, if it names one.
     pub(super) fn peer(&self) -> Option<u32> {
-        match (self.post.way, self.stage) {
+        match (self.post.direction, self.stage) {
             (Direction::Send { to, .. }, _) => Some(to),
             (_, Stage::Met(message) | Stage::Coming(message, _)) => Some(message.source),
             (Direction::Receive { from, .. }, _) => from,

@@ -144,7 +144,7 @@ pub(super) struct Peer {
     pub piece_next: bool,
     /// Our messages that are announced or cleared.
     pub ours: HashMap<u64, OpId>,
-    pub theirs: HashMap<u64, Inbound>,
+    pub inbound: HashMap<u64, Inbound>,
     pub writing: Option<Writing>,
     pub reading: Option<Reading>,
     /// What is still to be said before this node leaves, behind the frame that is going out.
@@ -154,13 +154,13 @@ pub(super) struct Peer {
 impl Peer {
     /// Whether there may be no place for one message more.
     pub(super) fn is_full(&self) -> bool {
-        self.heads.len() == self.heads.capacity() || self.theirs.len() == self.theirs.capacity()
+        self.heads.len() == self.heads.capacity() || self.inbound.len() == self.inbound.capacity()
     }
 
     /// Makes that place.
     pub(super) fn reserve(&mut self) -> Result<(), TryReserveError> {
         self.heads.try_reserve(1)?;
-        self.theirs.try_reserve(1)
+        self.inbound.try_reserve(1)
     }
 }
 
@@ -185,7 +185,7 @@ impl Default for Peer {
             cleared: VecDeque::new(),
             piece_next: false,
             ours: HashMap::new(),
-            theirs: HashMap::new(),
+            inbound: HashMap::new(),
             writing: None,
             reading: None,
             last_word: None,

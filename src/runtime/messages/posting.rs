@@ -17,13 +17,13 @@ impl Transfers {
     pub(super) fn check(&self, first: &Post, second: Option<&Post>) -> Result<()> {
         match second {
             None => self.check_own(first, None),
-            Some(send) => self.check_own(send, first.way.wanted()),
+            Some(send) => self.check_own(send, first.direction.wanted()),
         }
     }
 
     /// To whom one of these sends, and how much of it may have to be kept here, for it is to oneself.
     pub(super) fn keeps(&self, first: &Post, second: Option<&Post>) -> (Option<u32>, usize) {
-        let send = [Some(first), second].into_iter().flatten().find_map(|post| match post.way {
+        let send = [Some(first), second].into_iter().flatten().find_map(|post| match post.direction {
             Direction::Send { to, .. } => Some((to, post.bytes())),
             Direction::Receive { .. } => None,
         });
@@ -56,12 +56,12 @@ impl Transfers {
     /// Posts an operation that has been checked; it may have ended when this returns.
     pub(super) fn post(&mut self, post: Post, since: Time, limit_ms: i64, deadline: Time, completer: Completer) {
         let op = self.next_op;
-        let stage = if post.way.wanted().is_some() { Stage::Posted } else { Stage::Waiting };
+        let stage = if post.direction.wanted().is_some() { Stage::Posted } else { Stage::Waiting };
         let operation = Operation { post, stage, since, limit_ms, deadline, completer };
         self.next_op += 1;
-        let way = operation.post.way;
+        let direction = operation.post.direction;
         self.operations.insert(op, operation);
-        match way {
+        match direction {
             Direction::Send { to, tag } if to == self.own => self.send_to_self(op, tag),
             Direction::Send { to, .. } => self.send(op, to),
             Direction::Receive { from, .. } => self.receive(op, from),
@@ -77,7 +77,9 @@ impl Transfers {
     }
 
     fn receive(&mut self, op: OpId, from: Option<u32>) {
-        let Some(wanted) = self.operations.get(&op).and_then(|operation| operation.post.way.wanted()) else { return };
+        let Some(wanted) = self.operations.get(&op).and_then(|operation| operation.post.direction.wanted()) else {
+            return;
+        };
         if let Some(message) = self.matching.post(op, wanted) {
             self.meet(op, message);
             return;
@@ -97,7 +99,7 @@ impl Transfers {
     /// A message to oneself that nobody would ever take is an error, not a hang. `beside`: what a receive asks for that is
     /// posted just before it.
     fn check_own(&self, post: &Post, beside: Option<Wanted>) -> Result<()> {
-        let Direction::Send { to, tag } = post.way else { return Ok(()) };
+        let Direction::Send { to, tag } = post.direction else { return Ok(()) };
         let bytes = post.bytes() as u64;
         let before = beside.and_then(|wanted| self.matching.first_arrived(wanted));
         let meets = before.is_none() && beside.is_some_and(|wanted| wanted.accepts(to, tag));
@@ -107,11 +109,11 @@ impl Transfers {
         let what =
             |why: &str| format!("{} {}, which is this rank itself: {why}", post.words(), self.roster.describe(to));
         if bytes > EAGER_MAX as u64 {
-            let why = format!("no receive is posted for it, and beyond {EAGER_MAX} bytes nothing is kept for one");
+            let why = format!("a message to oneself of more than {EAGER_MAX} bytes needs a posted receive");
             return Err(Error::new(Status::State, what(&why)));
         }
         let own = self.peers.get(&to);
-        let freed = before.filter(|message| message.source == to).and_then(|message| own?.theirs.get(&message.number));
+        let freed = before.filter(|message| message.source == to).and_then(|message| own?.inbound.get(&message.number));
         let kept = own.map_or(0, |own| own.kept) - freed.map_or(0, Inbound::cost);
         if kept + bytes + EAGER_COST > EAGER_CREDIT {
             let why =
@@ -131,12 +133,12 @@ impl Transfers {
         peer.kept += length as u64 + EAGER_COST;
         let number = peer.numbered;
         let state = InboundStage::Kept(Bytes::Callers(op, buffers));
-        peer.theirs.insert(number, Inbound { tag, dtype, count, state });
+        peer.inbound.insert(number, Inbound { tag, dtype, count, state });
         let misfit = self.arrive(MessageId { source: own, number }, tag);
         // What no receive waited for is kept, and the caller's memory is not touched any more.
-        if let Some(theirs) = self.peers.get_mut(&own).and_then(|peer| peer.theirs.get_mut(&number)) {
+        if let Some(inbound) = self.peers.get_mut(&own).and_then(|peer| peer.inbound.get_mut(&number)) {
             let bytes = self.spare.copy(buffers.memory().bytes(Span::new(Buffer::Input, 0, length)));
-            theirs.state = InboundStage::Kept(Bytes::Own(bytes));
+            inbound.state = InboundStage::Kept(Bytes::Own(bytes));
         }
         // An eager one has ended before it meets anything; a longer one has waited for its receive.
         self.end(op, misfit.filter(|_| length > EAGER_MAX).map_or(Ok(None), Err));

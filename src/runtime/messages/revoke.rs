@@ -14,7 +14,7 @@ impl Messages {
     /// The group cannot be used any more.
     pub(super) fn revoke_for(&self, trouble: Trouble) {
         match trouble {
-            Trouble::Heard(failure) => self.revoke(self.context.shared.heard(self.context.formed(), failure), false),
+            Trouble::Heard(failure) => self.revoke(self.context.state.heard(self.context.formed(), failure), false),
             Trouble::Corrupt(rank, what) => {
                 let cause = format!("{}: {}", self.title(), self.context.on_link(rank, &what));
                 self.revoke(self.context.failure(Status::Corrupt, None, cause, 0), true);

@@ -162,7 +162,7 @@ impl Engine {
         loop {
             let Some(op) = self.transfers.peer(rank).heads.pop_front() else { return false };
             let Some(operation) = self.transfers.operations.get_mut(&op) else { continue }; // given up
-            let Direction::Send { tag, .. } = operation.post.way else { continue };
+            let Direction::Send { tag, .. } = operation.post.direction else { continue };
             let (dtype, count) = (operation.post.dtype, operation.post.count);
             let (length, buffers) = (operation.bytes(), operation.post.buffers);
             let peer = self.transfers.peers.entry(rank).or_default();

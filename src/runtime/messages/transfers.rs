@@ -144,18 +144,18 @@ impl Transfers {
         let operation = self.operations.get_mut(&op)?;
         let room = (operation.post.count, operation.post.dtype);
         let buffers = operation.post.buffers;
-        let theirs = self.peers.get_mut(&source)?.theirs.get_mut(&number)?;
-        let sent = (theirs.count, theirs.dtype);
-        let (tag, fits) = (theirs.tag, sent.1 == room.1 && sent.0 <= room.0);
-        match &mut theirs.state {
+        let inbound = self.peers.get_mut(&source)?.inbound.get_mut(&number)?;
+        let sent = (inbound.count, inbound.dtype);
+        let (tag, fits) = (inbound.tag, sent.1 == room.1 && sent.0 <= room.0);
+        match &mut inbound.state {
             InboundStage::Arriving(of) => {
                 operation.stage = Stage::Met(message);
                 *of = fits.then_some(op); // what nobody will have is dropped when it is here
             }
             InboundStage::Kept(_) => {
-                let theirs = self.peer(source).theirs.remove(&number)?;
-                let (cost, length) = (theirs.cost(), theirs.bytes());
-                let InboundStage::Kept(bytes) = theirs.state else { return None };
+                let inbound = self.peer(source).inbound.remove(&number)?;
+                let (cost, length) = (inbound.cost(), inbound.bytes());
+                let InboundStage::Kept(bytes) = inbound.state else { return None };
                 if fits {
                     let [from, to] = [Buffer::Input, Buffer::Output].map(|buffer| Span::new(buffer, 0, length));
                     bytes.input().into_output_of(buffers).memory().copy(from, to);
@@ -167,12 +167,12 @@ impl Transfers {
                 }
             }
             InboundStage::Requested if fits => {
-                theirs.state = InboundStage::Cleared(op);
+                inbound.state = InboundStage::Cleared(op);
                 operation.stage = Stage::Coming(message, 0);
                 self.say(source, MessagePart::Cts, number, 0, sent.1);
             }
             InboundStage::Requested => {
-                self.peer(source).theirs.remove(&number);
+                self.peer(source).inbound.remove(&number);
                 self.say(source, MessagePart::Refuse, number, room.0, room.1);
             }
             InboundStage::Cleared(_) => {}
@@ -188,7 +188,7 @@ impl Transfers {
     /// As if this receive had never met a message: it waits in its old place for another one.
     pub(super) fn wait_again(&mut self, op: OpId) {
         let Some(operation) = self.operations.get_mut(&op) else { return };
-        let Some(wanted) = operation.post.way.wanted() else { return };
+        let Some(wanted) = operation.post.direction.wanted() else { return };
         operation.stage = Stage::Posted;
         if let Some(message) = self.matching.post(op, wanted) {
             self.meet(op, message);
@@ -255,7 +255,7 @@ impl Transfers {
                 self.say(to, MessagePart::Withdraw, number, 0, dtype);
             }
             (Stage::Coming(message, _), Some(from)) => {
-                self.peer(from).theirs.remove(&message.number);
+                self.peer(from).inbound.remove(&message.number);
                 self.say(from, MessagePart::Drop, message.number, 0, dtype);
             }
             _ => {}
@@ -268,11 +268,11 @@ impl Transfers {
 
     /// A message whose receive went while it came in waits for another one.
     fn set_free(&mut self, message: MessageId) {
-        let theirs = self.peers.get_mut(&message.source).and_then(|peer| peer.theirs.get_mut(&message.number));
-        let Some(theirs) = theirs else { return };
-        if let InboundStage::Arriving(of) = &mut theirs.state {
+        let inbound = self.peers.get_mut(&message.source).and_then(|peer| peer.inbound.get_mut(&message.number));
+        let Some(inbound) = inbound else { return };
+        if let InboundStage::Arriving(of) = &mut inbound.state {
             *of = None;
-            let tag = theirs.tag;
+            let tag = inbound.tag;
             self.arrive(message, tag);
         }
     }

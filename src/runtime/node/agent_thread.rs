@@ -48,7 +48,7 @@ pub struct Setup {
 
 /// The agent thread's state.
 pub struct Node {
-    shared: Arc<NodeState>,
+    state: Arc<NodeState>,
     registry: Arc<Registry>,
     setup: Setup,
     poller: Poller,
@@ -70,17 +70,17 @@ pub struct Node {
 impl Node {
     /// A node that has not begun. Binds the addresses that are known by now.
     pub fn new(registry: Arc<Registry>, setup: Setup, incarnation: crate::types::Incarnation) -> Result<Node> {
-        let (poller, shared) = (Poller::new()?, Arc::clone(&registry.shared));
-        let watched = shared.waker.register(poller.registry(), WAKER);
+        let (poller, state) = (Poller::new()?, Arc::clone(&registry.state));
+        let watched = state.waker.register(poller.registry(), WAKER);
         watched.map_err(|error| Error::system("the agent thread's waker cannot be watched", &error))?;
         let identities = Identities::new(setup.guard.node_ids.is_some());
-        let (logger, upgrade) = (Arc::clone(&shared.logger), setup.upgrade.clone());
+        let (logger, upgrade) = (Arc::clone(&state.logger), setup.upgrade.clone());
         let mesh = Mesh::new(incarnation, logger, Arc::clone(&setup.guard.wrap), upgrade, identities);
-        let whereabouts = Whereabouts::new(setup.schedulers.clone(), waking(&shared));
+        let whereabouts = Whereabouts::new(setup.schedulers.clone(), waking(&state));
         let connection =
             Connection::new(Arc::clone(&setup.guard.to_scheduler), setup.guard.secret.clone(), whereabouts);
         let mut node = Node {
-            shared,
+            state,
             registry,
             setup,
             poller,
@@ -111,16 +111,16 @@ impl Node {
             let failure = Failure { status: Status::Internal, culprit: None, cause, epoch, group, sequence: 0 };
             registry.file(Event::Failed(failure.clone().into()));
             registry.file(Event::Broken(failure));
-            registry.shared.end();
+            registry.state.end();
         }
     }
 
     fn run(mut self) {
         self.drain();
         while !self.quit && (!self.over || !self.connection.is_over()) {
-            self.setup.guard.remarks.take().iter().for_each(|line| self.shared.logger.warn(line));
+            self.setup.guard.remarks.take().iter().for_each(|line| self.state.logger.warn(line));
             if let Err(error) = self.turn() {
-                self.shared.logger.error(error.message());
+                self.state.logger.error(error.message());
                 self.registry.file(Event::Failed(error));
                 break;
             }
@@ -130,12 +130,12 @@ impl Node {
             self.send(Message::Gone);
             self.connection.write();
         }
-        self.shared.end();
+        self.state.end();
     }
 
     fn turn(&mut self) -> Result<()> {
         self.feed_signs();
-        let now = self.shared.clock.now();
+        let now = self.state.clock.now();
         // What the mesh has found out may change when the brain wants to be woken: it goes first.
         let links_at = self.mesh.expire(now).min(self.mesh.tell_on(now, &self.poller));
         let links_at = links_at.min(self.mesh.dial_again(now, &self.poller));
@@ -143,8 +143,8 @@ impl Node {
         let dials_at = self.dial_on(now);
         let passed_on = self.pass_on();
         let next = self.armed.min(self.accept_again).min(self.connection.deadline()).min(links_at).min(dials_at);
-        self.round(if passed_on || self.has_more() { Some(Duration::ZERO) } else { self.shared.clock.until(next) })?;
-        let now = self.shared.clock.now();
+        self.round(if passed_on || self.has_more() { Some(Duration::ZERO) } else { self.state.clock.until(next) })?;
+        let now = self.state.clock.now();
         if now >= self.armed {
             for _ in 0..DRAIN_ROUNDS {
                 if !self.round(Some(Duration::ZERO))? {
@@ -210,8 +210,8 @@ impl Node {
 
     /// Does what the callers asked for.
     fn obey(&mut self) {
-        self.shared.waker.drain();
-        while let Some(command) = self.shared.next_command() {
+        self.state.waker.drain();
+        while let Some(command) = self.state.next_command() {
             match command {
                 AgentCommand::Brain(command) => {
                     if matches!(command, Command::Leave) {
@@ -220,7 +220,7 @@ impl Node {
                     self.feed(Input::Command(command));
                 }
                 AgentCommand::Of(epoch, command) => {
-                    if self.shared.learnt().epoch.is_in(epoch) {
+                    if self.state.view().epoch.is_in(epoch) {
                         self.feed(Input::Command(command));
                     }
                 }
@@ -229,9 +229,9 @@ impl Node {
                     self.locate(unknown);
                 }
                 AgentCommand::Tell(failure) => {
-                    if self.shared.learnt().epoch.is_in(failure.epoch) {
-                        let gone = self.shared.learnt().epoch.gone();
-                        self.mesh.tell(failure, &gone, self.shared.clock.now(), &self.poller);
+                    if self.state.view().epoch.is_in(failure.epoch) {
+                        let gone = self.state.view().epoch.gone();
+                        self.mesh.tell(failure, &gone, self.state.clock.now(), &self.poller);
                     }
                 }
                 AgentCommand::Free(group) => self.group_freed(group),
@@ -257,8 +257,8 @@ impl Node {
                 None => turn_away(mail, Some(&leave())), // it has been freed since
             },
             MeshEvent::Revoked(failure) => self.registry.file(Event::Revoked(failure)),
-            // What one that was given up still wants does not count.
-            MeshEvent::Aborted(index, _) if self.shared.learnt().epoch.lost.contains(&index) => {}
+            // What a node that was taken for lost still wants does not count.
+            MeshEvent::Aborted(index, _) if self.state.view().epoch.lost.contains(&index) => {}
             MeshEvent::Locate(index) => self.locate(Some(index)),
             MeshEvent::Aborted(_, failure) => self.feed(Input::Command(Command::Aborted(failure))),
         }
@@ -268,13 +268,13 @@ impl Node {
     fn publish_untold(&mut self) {
         if let Some(untold) = self.mesh.untold().filter(|_| !self.all_are_told) {
             self.all_are_told = !untold.1;
-            self.shared.learn(|learnt| learnt.untold = Some(untold));
+            self.state.learn(|view| view.untold = Some(untold));
         }
     }
 
     fn accept(&mut self) {
         let Some(listener) = &mut self.listener else { return };
-        self.accept_again = self.mesh.accept(listener, &self.poller, self.shared.clock.now());
+        self.accept_again = self.mesh.accept(listener, &self.poller, self.state.clock.now());
     }
 
     /// Feeds the brain, and does what it wants done. What comes of that (a connection that fails at once, or is lost)
@@ -294,7 +294,7 @@ impl Node {
             }
             self.connection.write();
             let Some(input) = self.inputs.pop_front() else { break };
-            self.setup.agent.handle(self.shared.clock.now(), input);
+            self.setup.agent.handle(self.state.clock.now(), input);
         }
         self.feeding = false;
     }
@@ -302,14 +302,14 @@ impl Node {
     fn carry_out(&mut self, output: Output) {
         match output {
             Output::Connect { place, within } => {
-                let deadline = self.shared.clock.now() + within;
+                let deadline = self.state.clock.now() + within;
                 let attempt = self.connection.dial(place, deadline, &self.poller);
                 self.connected(attempt);
             }
-            Output::Disconnect => self.connection.give_up(self.shared.clock.now()),
+            Output::Disconnect => self.connection.give_up(self.state.clock.now()),
             Output::Send(message) => self.send(message),
             Output::SendHeartbeat { sequence, echoed } => {
-                let (progress, gone_on) = (self.registry.progress(), self.shared.aftermath.gone_on());
+                let (progress, gone_on) = (self.registry.progress(), self.state.aftermath.gone_on());
                 let waits = self.registry.message_waits();
                 self.send(Message::Heartbeat(Heartbeat { sequence, echoed, progress, gone_on, waits }));
             }
@@ -318,8 +318,8 @@ impl Node {
                 self.send(Message::Called(Called { group, sequence, call }));
             }
             Output::Arm(at) => self.armed = at,
-            Output::Log { quiet: true, line } => self.shared.logger.info(&line),
-            Output::Log { quiet: false, line } => self.shared.logger.warn(&line),
+            Output::Log { quiet: true, line } => self.state.logger.info(&line),
+            Output::Log { quiet: false, line } => self.state.logger.warn(&line),
             Output::Tell(event) => self.tell(event),
             Output::Peer(index, what) => self.mesh.tell_peer(index, what, &self.poller),
         }
@@ -351,9 +351,9 @@ impl Node {
     fn form(&mut self, formed: Arc<Formed>) {
         self.connection.set_node(formed.index);
         let scheduler = self.connection.scheduler();
-        self.shared.learn(|learnt| learnt.scheduler = scheduler);
-        let is_first = self.shared.learnt().epoch.formed.is_none();
-        self.shared.aftermath.end();
+        self.state.learn(|view| view.scheduler = scheduler);
+        let is_first = self.state.view().epoch.formed.is_none();
+        self.state.aftermath.end();
         match self.registry.form(&formed, self.setup.operation_timeout_ms) {
             Ok(groups) => {
                 let rosters = groups.iter().map(|group| Arc::clone(&group.context.roster));
@@ -431,7 +431,7 @@ impl Node {
     }
 
     fn lose(&mut self, end: &ControlEnd) {
-        if let Some(input) = self.connection.lose(end, &self.shared.logger) {
+        if let Some(input) = self.connection.lose(end, &self.state.logger) {
             self.feed(input);
         }
     }
@@ -454,11 +454,11 @@ impl Node {
 }
 
 /// Wakes the agent thread of a node, if it is there still: a lookup may outlast it.
-fn waking(shared: &Arc<NodeState>) -> Announce {
-    let shared = Arc::downgrade(shared);
+fn waking(state: &Arc<NodeState>) -> Announce {
+    let state = Arc::downgrade(state);
     Arc::new(move || {
-        if let Some(shared) = shared.upgrade() {
-            shared.waker.wake();
+        if let Some(state) = state.upgrade() {
+            state.waker.wake();
         }
     })
 }

@@ -51,8 +51,8 @@ fn node_at(schedulers: Places, name: String, wrap: Wrap) -> Node {
         guard: Guard::of(wrap),
         upgrade: Upgrade::none(),
     };
-    let shared = Arc::new(NodeState::new(logger, clock, Bell::new().unwrap()));
-    let mut node = Node::new(Registry::new(&shared), setup, Incarnation([1; 16])).unwrap();
+    let state = Arc::new(NodeState::new(logger, clock, Bell::new().unwrap()));
+    let mut node = Node::new(Registry::new(&state), setup, Incarnation([1; 16])).unwrap();
     node.drain();
     node
 }
@@ -62,7 +62,7 @@ fn turn_until(node: &mut Node, mut holds: impl FnMut(&Node) -> bool) {
     let deadline = Instant::now() + LIMIT;
     while !holds(node) {
         assert!(Instant::now() < deadline, "it does not come to that");
-        node.shared.waker.wake();
+        node.state.waker.wake();
         node.turn().unwrap();
     }
 }
@@ -89,7 +89,7 @@ fn a_verdict_is_heard_though_nothing_can_be_written_to_the_scheduler_any_more() 
     turn_until(&mut node, |_| stream.peek(&mut [0]).unwrap() > 0);
     let _ = stream.read(&mut vec![0; 1 << 16]).unwrap();
     stream.write_all(&framed(&Message::Formed(formed(0, [address, address])))).unwrap();
-    turn_until(&mut node, |node| node.shared.learnt().epoch.formed.is_some());
+    turn_until(&mut node, |node| node.state.view().epoch.formed.is_some());
     node.send(Message::Heartbeat(Heartbeat { sequence: 1, ..Heartbeat::default() }));
     node.connection.write();
     let cause = "is lost: its process has ended".to_owned();
@@ -99,11 +99,11 @@ fn a_verdict_is_heard_though_nothing_can_be_written_to_the_scheduler_any_more() 
     drop(stream);
     node.send(Message::Report);
     node.connection.write();
-    turn_until(&mut node, |node| node.shared.learnt().epoch.broken.is_some() || !node.connection.is_up());
-    assert_eq!(node.shared.learnt().epoch.broken, Some(verdict));
+    turn_until(&mut node, |node| node.state.view().epoch.broken.is_some() || !node.connection.is_up());
+    assert_eq!(node.state.view().epoch.broken, Some(verdict));
 }
 
-/// What one that was given up still wants does not count.
+/// What a node that was taken for lost still wants does not count.
 #[test]
 fn a_word_of_the_job_s_end_counts_unless_it_is_a_lost_node_s() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -112,15 +112,15 @@ fn a_word_of_the_job_s_end_counts_unless_it_is_a_lost_node_s() {
     turn_until(&mut node, |node| node.connection.is_up());
     let mut stream = listener.accept().unwrap().0;
     stream.write_all(&framed(&Message::Formed(formed(0, [address, address])))).unwrap();
-    turn_until(&mut node, |node| node.shared.learnt().epoch.formed.is_some());
+    turn_until(&mut node, |node| node.state.view().epoch.formed.is_some());
     let (status, cause) = (Status::Aborted, "the disk is gone".to_owned());
     let failure = Failure { status, culprit: None, cause, epoch: Epoch(1), group: None, sequence: 0 };
     for (lost, counts) in [(vec![1], false), (vec![], true)] {
         node.registry.file(Event::Lost(lost));
         node.pass(MeshEvent::Aborted(1, failure.clone()));
-        node.shared.waker.wake();
+        node.state.waker.wake();
         node.turn().unwrap();
-        assert_eq!(node.shared.learnt().epoch.is_aborted(), counts);
+        assert_eq!(node.state.view().epoch.is_aborted(), counts);
     }
 }
 

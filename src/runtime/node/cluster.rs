@@ -58,7 +58,7 @@ pub enum Joined {
 /// A node's cluster.
 pub struct Cluster {
     settings: Settings,
-    pub(crate) shared: Arc<NodeState>,
+    pub(crate) state: Arc<NodeState>,
     pub(crate) registry: Arc<Registry>,
     formed: Arc<Formed>,
     node_id: String,
@@ -98,7 +98,7 @@ pub fn join(mut settings: Settings) -> Result<Joined> {
 
 /// As [`join`] for a node, with every connection wrapped, and links upgraded where their peers offer the same.
 pub fn join_over(settings: Settings, guard: Guard, upgrade: Upgrade) -> Result<Joined> {
-    let scheduler = hosted_scheduler(&settings, &guard)?;
+    let scheduler = scheduler_thread(&settings, &guard)?;
     Cluster::join(settings, scheduler, guard, upgrade).map(|cluster| Joined::Node(Box::new(cluster)))
 }
 
@@ -120,7 +120,7 @@ fn check_scheduler(settings: &Settings) -> Result<()> {
 
 /// The scheduler that a cluster of one, or rank 0 under another launcher, runs in its own process. Its connections are wrapped as
 /// the node's are.
-fn hosted_scheduler(settings: &Settings, guard: &Guard) -> Result<Option<SchedulerThread>> {
+fn scheduler_thread(settings: &Settings, guard: &Guard) -> Result<Option<SchedulerThread>> {
     let place = match &settings.assignment {
         Assignment::Alone { .. } => Assignment::Scheduler { host: "127.0.0.1".to_owned(), ports: vec![0] },
         Assignment::Node { host, ports, hosts_scheduler: true, .. } => {
@@ -141,9 +141,9 @@ impl Cluster {
         let node_id = register.node_id.clone();
         let logger = Logger::new(settings.log_level, &format!("{} {node_id:?}", register.role));
         settings.warnings.iter().for_each(|line| logger.warn(line));
-        let (reentry, mut keeper) = IdentityStore::open(&settings)?.unzip();
+        let (reentry, mut identity_store) = IdentityStore::open(&settings)?.unzip();
         register.reentry = reentry.map(Box::new);
-        if keeper.as_ref().is_some_and(Option::is_none) {
+        if identity_store.as_ref().is_some_and(Option::is_none) {
             logger.warn(NO_LASTING_NAME);
         }
         let (schedulers, names) = places(&settings, scheduler.as_ref().map(SchedulerThread::addresses))?;
@@ -160,10 +160,10 @@ impl Cluster {
             seed: u64::from_le_bytes(host::random_bytes()?),
         };
         let clock = Clock::start();
-        let mut shared = NodeState::new(logger, clock, Bell::new()?);
-        shared.recovery = settings.enable_recovery;
-        shared.polling = Polling::new(settings.poll);
-        let shared = Arc::new(shared);
+        let mut state = NodeState::new(logger, clock, Bell::new()?);
+        state.recovery = settings.enable_recovery;
+        state.polling = Polling::new(settings.poll);
+        let state = Arc::new(state);
         let setup = Setup {
             agent: Agent::new(profile, clock.now()),
             schedulers,
@@ -172,19 +172,19 @@ impl Cluster {
             guard,
             upgrade,
         };
-        let registry = Registry::new(&shared);
+        let registry = Registry::new(&state);
         let node = Node::new(Arc::clone(&registry), setup, incarnation)?;
         let thread = crate::net::thread::spawn("muster-agent", move || node.run_to_the_end())?;
-        match await_forming(&shared) {
+        match await_forming(&state) {
             Ok(formed) => {
-                if let Some(Err(error)) = keeper.as_mut().and_then(Option::as_mut).map(IdentityStore::joined) {
-                    shared.logger.warn(&format!("this node's token is not kept as the one that holds: {error}"));
+                if let Some(Err(error)) = identity_store.as_mut().and_then(Option::as_mut).map(IdentityStore::joined) {
+                    state.logger.warn(&format!("this node's token could not be saved as the current one: {error}"));
                 }
-                shared.logger.set_speaker(&format!("{} {}, node id {node_id:?}", rank_word(&formed), formed.rank));
+                state.logger.set_speaker(&format!("{} {}, node id {node_id:?}", rank_word(&formed), formed.rank));
                 let (thread, finalized, recovering) = (Some(thread), Mutex::new(false), Mutex::new(formed.epoch));
                 Ok(Cluster {
                     settings,
-                    shared,
+                    state,
                     registry,
                     formed,
                     node_id,
@@ -196,7 +196,7 @@ impl Cluster {
                 })
             }
             Err(error) => {
-                shared.ask(AgentCommand::Quit);
+                state.ask(AgentCommand::Quit);
                 let _ = thread.join(); // its panic, if any, was printed
                 Err(error)
             }
@@ -210,7 +210,7 @@ impl Cluster {
 
     /// What the cluster agreed on, in the present epoch.
     pub fn formed(&self) -> Arc<Formed> {
-        self.shared.learnt().epoch.formed.clone().unwrap_or_else(|| Arc::clone(&self.formed))
+        self.state.view().epoch.formed.clone().unwrap_or_else(|| Arc::clone(&self.formed))
     }
 
     /// The settings that it was joined with.
@@ -225,12 +225,12 @@ impl Cluster {
 
     /// Users' reduction functions.
     pub fn operations(&self) -> &Operations {
-        &self.shared.operations
+        &self.state.operations
     }
 
     /// The present epoch.
     pub fn epoch(&self) -> Epoch {
-        self.shared.learnt().epoch.formed.as_ref().map_or(self.formed.epoch, |formed| formed.epoch)
+        self.state.view().epoch.formed.as_ref().map_or(self.formed.epoch, |formed| formed.epoch)
     }
 
     /// What there is of its groups.
@@ -251,7 +251,7 @@ impl Cluster {
     /// The first cause that broke the cluster, or, if it holds, the first group's; where nothing is broken, a message whose time
     /// was up.
     pub fn failure(&self) -> Option<Failure> {
-        let first = self.shared.learnt().epoch.causes.of_cluster().cloned();
+        let first = self.state.view().epoch.causes.of_cluster().cloned();
         first.or_else(|| self.registry.groups().iter().find_map(|group| group.messages.late()))
     }
 
@@ -265,16 +265,16 @@ impl Cluster {
 
     /// The ranks of the workers that are lost.
     pub fn failed_ranks(&self) -> Vec<u32> {
-        let learnt = self.shared.learnt();
-        learnt.epoch.lost.iter().copied().filter(|index| *index < self.formed.worker_num).collect()
+        let view = self.state.view();
+        view.epoch.lost.iter().copied().filter(|index| *index < self.formed.worker_num).collect()
     }
 
     /// What HCCL's cluster manager is started with.
     pub fn hccl_cm(&self) -> Result<HcclCm> {
-        let scheduler = self.shared.learnt().scheduler;
+        let scheduler = self.state.view().scheduler;
         let scheduler = scheduler
             .ok_or_else(|| Error::new(Status::Internal, "a scheduler that formed the cluster has an address"))?;
-        let own = self.shared.member(&self.formed(), self.formed.index)?;
+        let own = self.state.member(&self.formed(), self.formed.index)?;
         let worker = own.addresses.first().map_or(scheduler.ip(), |address| address.ip());
         // A scheduler in this process may listen on every address; the others know this host by the worker's.
         let ip = if scheduler.ip().is_unspecified() { worker } else { scheduler.ip() };
@@ -286,49 +286,48 @@ impl Cluster {
     /// The HCCL rank table of its workers, as JSON text.
     pub fn rank_table(&self) -> Result<String> {
         let workers: Result<Vec<Member>> =
-            (0..self.formed.worker_num).map(|index| self.shared.member(&self.formed(), index)).collect();
+            (0..self.formed.worker_num).map(|index| self.state.member(&self.formed(), index)).collect();
         rank_table::text(&workers?)
     }
 
     /// Ends the job for everyone, with this code and reason.
     pub fn abort(&self, code: i32, reason: &str) -> Result<()> {
-        if self.shared.learnt().left.is_some() {
+        if self.state.view().left.is_some() {
             return Err(Error::new(Status::State, "abort: this process has left its cluster"));
         }
-        self.shared.ask(AgentCommand::Brain(Command::Abort { code, reason: reason.to_owned() }));
-        let deadline = self.shared.clock.now() + VERDICT_WAIT;
-        let can_recover = self.shared.recovery;
-        let is_answered =
-            |learnt: &NodeView| learnt.epoch.is_aborted() || (!can_recover && learnt.epoch.broken.is_some());
+        self.state.ask(AgentCommand::Brain(Command::Abort { code, reason: reason.to_owned() }));
+        let deadline = self.state.clock.now() + VERDICT_WAIT;
+        let can_recover = self.state.recovery;
+        let is_answered = |view: &NodeView| view.epoch.is_aborted() || (!can_recover && view.epoch.broken.is_some());
         // A scheduler that is known to be away is not waited for.
-        let word = self.shared.wait(deadline, |learnt| match is_answered(learnt) {
-            false => learnt.away.is_some().then_some(false),
+        let word = self.state.wait(deadline, |view| match is_answered(view) {
+            false => view.away.is_some().then_some(false),
             is_told => Some(is_told),
         });
         if word == Some(true) {
             return Ok(());
         }
-        // What one that was given up still wants does not count.
-        let fenced = self.shared.learnt().epoch.broken.clone().filter(|first| first.status == Status::Fenced);
+        // What a node that was taken for lost still wants does not count.
+        let fenced = self.state.view().epoch.broken.clone().filter(|first| first.status == Status::Fenced);
         fenced.map_or_else(|| self.abort_without_scheduler(code, reason), |first| Err(first.into()))
     }
 
     /// Tells the others itself that the job is over.
     fn abort_without_scheduler(&self, code: i32, reason: &str) -> Result<()> {
         let formed = self.formed();
-        let own = self.shared.member(&formed, formed.index)?.culprit();
+        let own = self.state.member(&formed, formed.index)?.culprit();
         let cause = Abort { code, reason: reason.to_owned() }.to_string();
         let (status, culprit, epoch) = (Status::Aborted, Some(own), formed.epoch);
         let failure = Failure { status, culprit, cause, epoch, group: None, sequence: 0 };
-        self.shared.ask(AgentCommand::Tell(failure.clone()));
-        self.shared.ask(AgentCommand::Brain(Command::Aborted(failure)));
-        let deadline = self.shared.clock.now() + ABORT_WAIT;
-        let is_over = |learnt: &mut NodeView| match &learnt.untold {
-            Some((_, goes_on)) if *goes_on || learnt.epoch.broken.is_none() => None,
+        self.state.ask(AgentCommand::Tell(failure.clone()));
+        self.state.ask(AgentCommand::Brain(Command::Aborted(failure)));
+        let deadline = self.state.clock.now() + ABORT_WAIT;
+        let is_over = |view: &mut NodeView| match &view.untold {
+            Some((_, goes_on)) if *goes_on || view.epoch.broken.is_none() => None,
             untold => untold.clone(),
         };
-        let over = self.shared.wait(deadline, is_over);
-        let untold = over.or_else(|| self.shared.learnt().untold.clone()).map(|(untold, _)| untold);
+        let over = self.state.wait(deadline, is_over);
+        let untold = over.or_else(|| self.state.view().untold.clone()).map(|(untold, _)| untold);
         let who = match &untold {
             Some(untold) if untold.is_empty() => return Ok(()),
             Some(untold) => {
@@ -346,23 +345,23 @@ impl Cluster {
         if *finalized {
             return Ok(());
         }
-        let (begun, limit) = (self.shared.clock.now(), self.settings.finalize_timeout);
+        let (begun, limit) = (self.state.clock.now(), self.settings.finalize_timeout);
         let deadline = begun + limit;
         let (why, leave) = ("this process has finalized its cluster", leave());
         let groups = self.registry.groups();
-        tell_last_calls(&groups, &self.shared);
+        tell_last_calls(&groups, &self.state);
         groups.iter().for_each(|group| group.close(self.over(group, why), &leave));
         // Half of the time is left for the good-bye.
-        await_farewell(&groups, &self.shared, begun + FAREWELL_WAIT.min(limit / 2));
-        self.shared.ask(AgentCommand::Brain(Command::Leave));
-        let left = self.shared.wait(deadline, |learnt| learnt.left.clone().or_else(|| learnt.over.then_some(None)));
+        await_farewell(&groups, &self.state, begun + FAREWELL_WAIT.min(limit / 2));
+        self.state.ask(AgentCommand::Brain(Command::Leave));
+        let left = self.state.wait(deadline, |view| view.left.clone().or_else(|| view.over.then_some(None)));
         match left {
             Some(None) => {}
-            Some(Some(warning)) => self.shared.logger.warn(&warning),
-            None => self.shared.logger.warn("the scheduler has not said good-bye in time; leaving without"),
+            Some(Some(warning)) => self.state.logger.warn(&warning),
+            None => self.state.logger.warn("the scheduler has not said good-bye in time; leaving without"),
         }
         self.end_groups(why, deadline);
-        self.shared.ask(AgentCommand::Quit);
+        self.state.ask(AgentCommand::Quit);
         *finalized = true;
         self.await_own_scheduler(deadline);
         Ok(())
@@ -381,7 +380,7 @@ impl Cluster {
         let groups: Vec<Arc<Group>> = retired.into_iter().chain(self.registry.groups()).collect();
         let mut threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         threads.extend(groups.iter().flat_map(|group| group.end_threads(self.over(group, why))));
-        let threads = await_threads(threads, &self.shared, until);
+        let threads = await_threads(threads, &self.state, until);
         *self.threads.lock().unwrap_or_else(PoisonError::into_inner) = threads;
         groups.iter().for_each(|group| match until {
             Time::NEVER => group.shut(),
@@ -392,43 +391,42 @@ impl Cluster {
     /// A process that hosts the scheduler leaves last.
     fn await_own_scheduler(&self, deadline: Time) {
         let Some(scheduler) = &self.scheduler else { return };
-        match scheduler.wait(Some(deadline.since(self.shared.clock.now()))) {
+        match scheduler.wait(Some(deadline.since(self.state.clock.now()))) {
             Some(Ok(())) => {}
-            Some(Err(error)) => self.shared.logger.warn(&format!("the scheduler in this process ended: {error}")),
-            None => self
-                .shared
-                .logger
-                .warn("other nodes have not left yet; the scheduler in this process ends without them"),
+            Some(Err(error)) => self.state.logger.warn(&format!("the scheduler in this process ended: {error}")),
+            None => {
+                self.state.logger.warn("other nodes have not left yet; the scheduler in this process ends without them")
+            }
         }
     }
 }
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        self.shared.ask(AgentCommand::Quit);
+        self.state.ask(AgentCommand::Quit);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join(); // the thread has no result; a panic was printed
         }
         self.end_groups("its cluster has been freed", Time::NEVER);
         self.registry.kept().handles.clear();
-        self.shared.free();
+        self.state.free();
         // This node is lost to the others and may come back; with recovery the job is to be there still.
         let finalized = *self.finalized.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if let Some(scheduler) = self.scheduler.as_ref().filter(|_| self.shared.recovery && !finalized) {
+        if let Some(scheduler) = self.scheduler.as_ref().filter(|_| self.state.recovery && !finalized) {
             scheduler.vanish();
         }
     }
 }
 
 /// Waits for the word of the brain, which keeps the time for forming.
-fn await_forming(shared: &NodeState) -> Result<Arc<Formed>> {
-    let word = shared.wait(Time::NEVER, |learnt| {
-        if let Some(error) = &learnt.failed {
+fn await_forming(state: &NodeState) -> Result<Arc<Formed>> {
+    let word = state.wait(Time::NEVER, |view| {
+        if let Some(error) = &view.failed {
             return Some(Err(error.clone()));
         }
-        match &learnt.epoch.formed {
+        match &view.epoch.formed {
             Some(formed) => Some(Ok(Arc::clone(formed))),
-            None => learnt.over.then(|| Err(Error::new(Status::Internal, "the agent thread has ended"))),
+            None => view.over.then(|| Err(Error::new(Status::Internal, "the agent thread has ended"))),
         }
     });
     word.expect("a wait without limit ends with a word")

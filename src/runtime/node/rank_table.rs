@@ -4,7 +4,7 @@
 //! What a table says is config's; here are the questions to the system: the file's bytes, this host's name and addresses.
 //! Tested below, and with real processes by `tests/python/test_rank_table.py`.
 
-use crate::config::{rank_table_text, Host, Seat, Settings};
+use crate::config::{rank_table_text, DeviceEntry, Host, Settings};
 use crate::error::{Error, Result, Status};
 use crate::net::fork::beyond_standard;
 use crate::net::{file, host, interface};
@@ -47,7 +47,7 @@ fn device_ip(text: &str, device: u32) -> Option<IpAddr> {
 
 /// The table of a cluster's workers, who come in order of rank.
 pub fn text(workers: &[Member]) -> Result<String> {
-    let seat = |member: &Member| Seat {
+    let entry = |member: &Member| DeviceEntry {
         rank: member.rank,
         node_id: member.node_id.clone(),
         host: member.host.name.clone(),
@@ -56,8 +56,8 @@ pub fn text(workers: &[Member]) -> Result<String> {
         device: member.device.id.unwrap_or(member.local_rank),
         device_ip: member.device.ip,
     };
-    let seats: Vec<Seat> = workers.iter().map(seat).collect();
-    rank_table_text(&seats).map_err(|why| Error::new(Status::State, format!("no rank table can be made: {why}")))
+    let entries: Vec<DeviceEntry> = workers.iter().map(entry).collect();
+    rank_table_text(&entries).map_err(|why| Error::new(Status::State, format!("no rank table can be made: {why}")))
 }
 
 fn read(path: &Path) -> std::result::Result<Vec<u8>, String> {

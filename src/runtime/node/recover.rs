@@ -17,7 +17,7 @@ impl Cluster {
     /// `i64::MAX` without limit, -1 the forming time-out. Without all the others nothing has changed but that the groups
     /// are revoked.
     pub fn recover(&self, timeout_ms: i64) -> Result<()> {
-        let begun = self.shared.clock.now();
+        let begun = self.state.clock.now();
         let deadline = match (timeout_ms, self.settings().forming_timeout) {
             (i64::MAX, _) | (-1, None) => Time::NEVER,
             (-1, Some(limit)) => begun + limit,
@@ -44,19 +44,19 @@ impl Cluster {
     }
 
     fn await_epoch_after(&self, old: Epoch, deadline: Time) -> Result<()> {
-        let shared = &self.shared;
-        shared.learnt().not_recovered = None;
-        shared.ask(AgentCommand::Of(old, Command::Recover(true)));
+        let state = &self.state;
+        state.view().not_recovered = None;
+        state.ask(AgentCommand::Of(old, Command::Recover(true)));
         if let Some(outcome) = self.outcome_until(old, deadline) {
             return outcome;
         }
-        shared.ask(AgentCommand::Of(old, Command::Recover(false)));
-        let confirmed = shared.wait(shared.clock.now() + VERDICT_WAIT, |learnt| outcome(learnt, old, shared.recovery));
+        state.ask(AgentCommand::Of(old, Command::Recover(false)));
+        let confirmed = state.wait(state.clock.now() + VERDICT_WAIT, |view| outcome(view, old, state.recovery));
         confirmed.unwrap_or_else(|| {
             if let Some(first) = self.lost_for_good() {
                 return Err(first.into());
             }
-            let away = shared.learnt().away.as_ref().map(|reason| format!(": it is away ({reason})"));
+            let away = state.view().away.as_ref().map(|reason| format!(": it is away ({reason})"));
             let waited = "the next epoch was not complete in time, and the scheduler does not say who is awaited";
             Err(Error::new(Status::Timeout, format!("recover: {waited}{}", away.unwrap_or_default())))
         })
@@ -64,20 +64,20 @@ impl Cluster {
 
     /// What has become of the wish for an epoch after this one, as soon as that is known.
     fn outcome_until(&self, old: Epoch, deadline: Time) -> Option<Result<()>> {
-        let shared = &self.shared;
+        let state = &self.state;
         loop {
-            let was_away = shared.learnt().away.is_some();
-            let until = if shared.recovery { deadline } else { deadline.min(shared.clock.now() + AWAY_WAIT) };
-            let known = shared.wait(until, |learnt| {
+            let was_away = state.view().away.is_some();
+            let until = if state.recovery { deadline } else { deadline.min(state.clock.now() + AWAY_WAIT) };
+            let known = state.wait(until, |view| {
                 // That somebody's time is up is the answer to one who gave up before, for this one has not.
-                learnt.not_recovered.take_if(|failure| failure.status == Status::Timeout);
-                outcome(learnt, old, shared.recovery)
+                view.not_recovered.take_if(|failure| failure.status == Status::Timeout);
+                outcome(view, old, state.recovery)
             });
             if known.is_some() || until == deadline {
                 return known;
             }
             if let Some(first) = self.lost_for_good().filter(|_| was_away) {
-                shared.ask(AgentCommand::Of(old, Command::Recover(false)));
+                state.ask(AgentCommand::Of(old, Command::Recover(false)));
                 return Some(Err(first.into()));
             }
         }
@@ -86,7 +86,7 @@ impl Cluster {
     /// The first cause where somebody is lost, who comes back only with recovery, and the scheduler is away: so that nobody else
     /// says that this is the end.
     fn lost_for_good(&self) -> Option<Failure> {
-        let is_away = self.shared.learnt().away.is_some() && !self.shared.recovery;
+        let is_away = self.state.view().away.is_some() && !self.state.recovery;
         let groups = if is_away { self.registry.groups() } else { Vec::new() };
         let mut causes = groups.iter().filter_map(|group| group.context.told());
         causes.find(|first| matches!(first.status, Status::PeerLost | Status::Fenced))
@@ -104,14 +104,14 @@ impl Cluster {
 }
 
 /// What has become of the wish for an epoch after this one, as soon as that is known.
-fn outcome(learnt: &mut NodeView, old: Epoch, recovery: bool) -> Option<Result<()>> {
-    if learnt.epoch.formed.as_ref().is_some_and(|formed| formed.epoch > old) {
+fn outcome(view: &mut NodeView, old: Epoch, recovery: bool) -> Option<Result<()>> {
+    if view.epoch.formed.as_ref().is_some_and(|formed| formed.epoch > old) {
         return Some(Ok(()));
     }
-    let broken = learnt.epoch.broken.clone().filter(|_| !recovery);
-    if let Some(failure) = broken.or_else(|| learnt.not_recovered.take()) {
+    let broken = view.epoch.broken.clone().filter(|_| !recovery);
+    if let Some(failure) = broken.or_else(|| view.not_recovered.take()) {
         return Some(Err(failure.into()));
     }
-    let gone = learnt.left.is_some() || learnt.over;
+    let gone = view.left.is_some() || view.over;
     gone.then(|| Err(Error::new(Status::State, "recover: this process has left its cluster")))
 }

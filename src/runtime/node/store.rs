@@ -97,10 +97,10 @@ impl Cluster {
 
     /// Which of these are missing, as far as the scheduler says so in a moment: the first few.
     fn missing_of<'a>(&self, keys: &[&'a [u8]]) -> Vec<&'a [u8]> {
-        let until = self.shared.clock.now() + VERDICT_WAIT;
+        let until = self.state.clock.now() + VERDICT_WAIT;
         let mut missing = Vec::new();
         for key in keys {
-            let left = self.shared.clock.until(until).unwrap_or_default();
+            let left = self.state.clock.until(until).unwrap_or_default();
             if left.is_zero() || missing.len() == MISSING_NAMED_MAX {
                 break;
             }
@@ -173,38 +173,37 @@ impl Cluster {
     fn store(&self, request: StoreCall<'_>, limit: Option<Duration>) -> Result<(i64, Vec<u8>)> {
         let StoreCall { operation, keys, delta, expected_bytes, value, title } = request;
         {
-            let learnt = self.shared.learnt();
-            if let Some(failure) = &learnt.epoch.broken {
-                return Err(learnt.epoch.causes.of_call(failure).into());
+            let view = self.state.view();
+            if let Some(failure) = &view.epoch.broken {
+                return Err(view.epoch.causes.of_call(failure).into());
             }
         }
-        let ask = self.shared.next_ask();
+        let ask = self.state.next_ask();
         let waits = matches!(operation, StoreOperation::Get | StoreOperation::Wait);
-        self.shared.learnt().store.insert(ask, None);
-        self.shared.ask(AgentCommand::Brain(Command::Store { ask, operation, keys, delta, expected_bytes, value }));
-        let deadline = limit.map_or(Time::NEVER, |limit| self.shared.clock.now() + limit);
+        self.state.view().store.insert(ask, None);
+        self.state.ask(AgentCommand::Brain(Command::Store { ask, operation, keys, delta, expected_bytes, value }));
+        let deadline = limit.map_or(Time::NEVER, |limit| self.state.clock.now() + limit);
         // Where the job goes on after a loss, what became of a change must be known: else it would be made once more.
-        let is_answered = self.shared.recovery && !waits;
+        let is_answered = self.state.recovery && !waits;
         let ends = |first: &Failure| !is_answered || matches!(first.status, Status::Aborted | Status::Fenced);
         let mut is_open = true;
-        let answer = self.shared.wait(deadline, |learnt| {
-            if let Some(answer) = learnt.store.get_mut(&ask).and_then(Option::take) {
+        let answer = self.state.wait(deadline, |view| {
+            if let Some(answer) = view.store.get_mut(&ask).and_then(Option::take) {
                 is_open = false;
                 return Some(answer);
             }
-            if let Some(failure) = learnt.epoch.broken.iter().chain(&learnt.epoch.aborted).find(|failure| ends(failure))
-            {
-                return Some(Err(learnt.epoch.causes.of_call(failure).into()));
+            if let Some(failure) = view.epoch.broken.iter().chain(&view.epoch.aborted).find(|failure| ends(failure)) {
+                return Some(Err(view.epoch.causes.of_call(failure).into()));
             }
-            let over = learnt.left.is_some() || learnt.over;
+            let over = view.left.is_some() || view.over;
             over.then(|| Err(Error::new(Status::State, "this process has left its cluster")))
         });
-        let mut learnt = self.shared.learnt();
-        learnt.store.remove(&ask);
-        let (away, causes) = (learnt.away.clone(), learnt.epoch.causes.clone());
-        drop(learnt);
+        let mut view = self.state.view();
+        view.store.remove(&ask);
+        let (away, causes) = (view.away.clone(), view.epoch.causes.clone());
+        drop(view);
         if is_open {
-            self.shared.ask(AgentCommand::Brain(Command::StoreCancel(ask)));
+            self.state.ask(AgentCommand::Brain(Command::StoreCancel(ask)));
         }
         let Some(answer) = answer else {
             let limit = limit.unwrap_or_default().as_secs_f64();

@@ -1,5 +1,5 @@
-//! The scheduler's journal as the book of one job: which job it is, how often its scheduler was started, and what is written
-//! in it at once. `writer.rs` does so on a thread of its own, and `src/sim` in steps between which it dies: nothing
+//! The journal of one job: which job it is, how often its scheduler was started, and what is written in it at once.
+//! `writer.rs` does so on a thread of its own, and `src/sim` in steps between which it dies: nothing
 //! here waits, and the only thing that is touched is the disk.
 //!
 //! Invariants: records are written in the order in which they were given; what was given together, or came while the disk
@@ -92,7 +92,7 @@ pub(crate) struct Read {
 
 /// A journal that is ready to be written.
 pub(crate) struct Begun {
-    book: JobJournal,
+    journal: JobJournal,
     /// Which job this is.
     pub(crate) instance: JobInstance,
     /// What is recorded of it.
@@ -163,19 +163,19 @@ impl Read {
         let generation = Record::Generation(starts.max().unwrap_or(0) + 1);
         journal.append(&[generation.encode()])?;
         records.push(generation);
-        Ok(Begun { instance: job.instance, book: JobJournal { journal, job, asked: false }, records, notes })
+        Ok(Begun { instance: job.instance, journal: JobJournal { journal, job, asked: false }, records, notes })
     }
 }
 
 impl Begun {
     /// Returns when it is durable that the scheduler was started.
     pub(crate) fn sync(&mut self) -> Result<()> {
-        self.book.sync()
+        self.journal.sync()
     }
 
     /// To be written on.
-    pub(crate) fn into_book(self) -> JobJournal {
-        self.book
+    pub(crate) fn into_journal(self) -> JobJournal {
+        self.journal
     }
 }
 

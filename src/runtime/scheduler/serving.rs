@@ -307,14 +307,14 @@ impl Serving {
     /// A message that cannot be understood ends its connection. One that asks in another protocol is told so.
     fn undecodable(&mut self, id: ConnId, kind: u8, payload: &[u8], why: &str) {
         if kind == PROOF_ASK {
-            let why = "the one that asks proves a job secret, and this scheduler has none";
+            let why = "the process that connects proves a job secret, and this scheduler has none";
             let reason = format!("{why}: MUSTER_JOB_SECRET (or MUSTER_JOB_SECRET_FILE) must be the same everywhere");
             return self.refuse(id, reason, "it proves a job secret, and none is set here (job_secret)");
         }
         if let (true, Ok((lowest, highest))) = (WITH_RANGE.contains(&kind), Register::protocol_range(payload)) {
             if lowest > PROTOCOL_HIGHEST || highest < PROTOCOL_LOWEST {
                 let reason = format!(
-                    "the one that asks speaks protocols {lowest} to {highest}, the scheduler speaks {PROTOCOL_LOWEST} to \
+                    "the process that connects speaks protocols {lowest} to {highest}, the scheduler speaks {PROTOCOL_LOWEST} to \
                      {PROTOCOL_HIGHEST}: they have none in common; both need libraries of about the same age"
                 );
                 self.send(id, Message::Rejected(Rejected { status: Status::Rejected, reason }));

@@ -40,7 +40,7 @@ fn a_thread_whose_disk_does_not_return_is_left_behind_with_a_line() {
     assert_eq!(await_release(&disk), [1], "and ends when it returns");
 }
 
-/// A hosted scheduler of one worker, which has joined; its disk stands still from now on, and the worker has set a key.
+/// A scheduler thread with one worker, which has joined; its disk stands still from now on, and the worker has set a key.
 fn stalled(disk: &GatedDisk) -> (SchedulerThread, Node) {
     let mut serving =
         Serving::over(&settings(|_| ()), Guard::of(crate::net::unwrapped()), || Ok(Box::new(disk.clone()))).unwrap();
@@ -75,7 +75,7 @@ fn a_scheduler_ends_though_its_disk_does_not_return() {
         disk.shut(false);
         await_release(&disk); // whoever was left behind has gone
     }
-    // One that is given up does not wait for long either.
+    // One that is left does not wait for long either.
     let disk = GatedDisk::new();
     let (scheduler, _node) = stalled(&disk);
     scheduler.vanish();

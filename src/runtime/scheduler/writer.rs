@@ -21,24 +21,24 @@ use std::time::Duration;
 /// that has broken off for a moment.
 const DISK_WAIT: Duration = Duration::from_secs(30);
 
-/// What the two threads share.
+/// Where the scheduler's loop hands over what is to be written, and the writing thread takes it.
 #[derive(Default)]
-struct Shared {
-    desk: Mutex<Attended>,
+struct Handover {
+    state: Mutex<HandoverState>,
     changed: Condvar,
 }
 
-/// The desk, whether somebody still puts something on it, and whether nobody takes anything from it any more.
+/// The queue; whether nobody puts anything into it any more; and whether nobody takes anything from it any more.
 #[derive(Default)]
-struct Attended {
-    desk: WriteQueue,
+struct HandoverState {
+    queue: WriteQueue,
     ends: bool,
     has_ended: bool,
 }
 
-impl Shared {
-    fn desk(&self) -> MutexGuard<'_, Attended> {
-        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+impl Handover {
+    fn lock(&self) -> MutexGuard<'_, HandoverState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -73,7 +73,7 @@ fn check_limits(settings: &Settings) -> Result<()> {
 
 /// The writing thread.
 pub(crate) struct Writer {
-    shared: Arc<Shared>,
+    handover: Arc<Handover>,
     thread: Option<JoinHandle<()>>,
     path: PathBuf,
     logger: Arc<Logger>,
@@ -85,15 +85,15 @@ pub(crate) struct Writer {
 impl Writer {
     /// Goes on with this journal; `waker` is woken when there is something to tell.
     pub(crate) fn start(begun: Begun, waker: Waker, logger: Arc<Logger>) -> Result<Writer> {
-        let shared = Arc::new(Shared::default());
-        let (theirs, book) = (Arc::clone(&shared), begun.into_book());
-        let path = book.path();
+        let handover = Arc::new(Handover::default());
+        let (of_thread, journal) = (Arc::clone(&handover), begun.into_journal());
+        let path = journal.path();
         let log = Arc::clone(&logger);
         let thread = thread::spawn("muster-journal", move || {
-            let _ends = Ends(&theirs);
-            write(&theirs, book, &waker, &log);
+            let _ends = Ends(&of_thread);
+            write(&of_thread, journal, &waker, &log);
         })?;
-        Ok(Writer { shared, thread: Some(thread), path, logger, patience: DISK_WAIT, has_waited: false })
+        Ok(Writer { handover, thread: Some(thread), path, logger, patience: DISK_WAIT, has_waited: false })
     }
 
     /// How long the disk is waited for in the end.
@@ -121,14 +121,14 @@ impl Writer {
     /// Ends the thread, once everything that was given is written: or a line for the log, where the disk does not return in time.
     fn finish(&mut self) -> Option<String> {
         let thread = self.thread.take()?;
-        let mut desk = self.shared.desk();
-        desk.ends = true;
-        self.shared.changed.notify_all();
+        let mut state = self.handover.lock();
+        state.ends = true;
+        self.handover.changed.notify_all();
         let left = if self.has_waited { Duration::ZERO } else { self.patience };
-        let waited = self.shared.changed.wait_timeout_while(desk, left, |desk| !desk.has_ended);
-        let (desk, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        if desk.has_ended {
-            drop(desk);
+        let waited = self.handover.changed.wait_timeout_while(state, left, |state| !state.has_ended);
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        if state.has_ended {
+            drop(state);
             let _ = thread.join(); // it does nothing more; a panic was printed
             return None;
         }
@@ -151,14 +151,14 @@ impl Writer {
     }
 
     fn put(&self, work: Work) {
-        if self.shared.desk().desk.put(work) {
-            self.shared.changed.notify_all();
+        if self.handover.lock().queue.put(work) {
+            self.handover.changed.notify_all();
         }
     }
 
     /// What has come of it.
     pub(crate) fn progress(&self) -> Written {
-        self.shared.desk().desk.progress()
+        self.handover.lock().queue.progress()
     }
 }
 
@@ -172,33 +172,33 @@ impl Drop for Writer {
 }
 
 /// Says that the thread has ended, also by a panic.
-struct Ends<'a>(&'a Shared);
+struct Ends<'a>(&'a Handover);
 
 impl Drop for Ends<'_> {
     fn drop(&mut self) {
-        self.0.desk().has_ended = true;
+        self.0.lock().has_ended = true;
         self.0.changed.notify_all();
     }
 }
 
-fn write(shared: &Shared, mut book: JobJournal, waker: &Waker, logger: &Logger) {
+fn write(handover: &Handover, mut journal: JobJournal, waker: &Waker, logger: &Logger) {
     loop {
         let work = {
-            let mut attended = shared.desk();
-            while attended.desk.is_empty() && !attended.ends {
-                attended = shared.changed.wait(attended).unwrap_or_else(PoisonError::into_inner);
+            let mut state = handover.lock();
+            while state.queue.is_empty() && !state.ends {
+                state = handover.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
-            if attended.desk.is_empty() {
+            if state.queue.is_empty() {
                 return;
             }
-            attended.desk.take()
+            state.queue.take()
         };
-        let outcome = book.write(work).and_then(|last| book.sync().map(|()| last));
-        let asks = book.asks_for_rewrite();
-        if let Some(line) = book.displaced().filter(|_| asks) {
+        let outcome = journal.write(work).and_then(|last| journal.sync().map(|()| last));
+        let asks = journal.asks_for_rewrite();
+        if let Some(line) = journal.displaced().filter(|_| asks) {
             logger.warn(&line);
         }
-        shared.desk().desk.settle(outcome, asks);
+        handover.lock().queue.settle(outcome, asks);
         waker.wake();
     }
 }

@@ -343,10 +343,10 @@ fn all_that_was_given_is_written_before_it_ends() {
     disk.await_syncs(before + 1);
     (2..=9).for_each(|number| writer.append(number, record(number, 10)));
     assert_eq!(writer.progress().durable, 0);
-    let shared = Arc::clone(&writer.shared);
+    let handover = Arc::clone(&writer.handover);
     let ending = std::thread::spawn(move || drop(writer));
     let deadline = std::time::Instant::now() + LIMIT;
-    while !shared.desk().ends {
+    while !handover.lock().ends {
         assert!(std::time::Instant::now() < deadline, "it is not told to end");
         std::thread::sleep(Duration::from_millis(1));
     }

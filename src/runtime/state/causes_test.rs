@@ -77,9 +77,9 @@ fn what_ends_the_cluster_goes_before_what_ended_a_made_group() {
 }
 
 #[test]
-fn one_that_is_given_up_is_told_so_unless_a_call_has_told_something_else() {
+fn one_that_is_taken_for_lost_is_told_so_unless_a_call_has_told_something_else() {
     let lost = failure(Status::PeerLost, None, "rank 1 is lost");
-    let fenced = failure(Status::Fenced, None, "was given up by the others");
+    let fenced = failure(Status::Fenced, None, "was taken for lost by the others");
     let mut causes = Causes::default();
     causes.break_cluster(lost.clone());
     causes.break_cluster(fenced.clone());

@@ -26,7 +26,7 @@ pub(crate) struct Bells {
 /// A group of one epoch, as one of its members (or a bystander) sees it.
 pub(crate) struct Context {
     pub roster: Arc<Roster>,
-    pub shared: Arc<NodeState>,
+    pub state: Arc<NodeState>,
     /// How long its calls poll before they sleep.
     pub polls: Polls,
     /// What is done about links that are silent.
@@ -45,14 +45,14 @@ pub(crate) struct Context {
 impl Context {
     pub(crate) fn new(
         roster: Arc<Roster>,
-        shared: &Arc<NodeState>,
+        state: &Arc<NodeState>,
         timeout_ms: i64,
         bell: sync::Arc<Signal>,
     ) -> Context {
         let formed = &roster.formed;
         Context {
-            shared: Arc::clone(shared),
-            polls: Polls::new(formed.local_size, shared.cores, shared.polling.set),
+            state: Arc::clone(state),
+            polls: Polls::new(formed.local_size, state.cores, state.polling.set),
             bounds: Bounds::of(&formed.agreed),
             default_timeout_ms: timeout_ms,
             timeout_ms: AtomicI64::new(timeout_ms),

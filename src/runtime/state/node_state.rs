@@ -162,7 +162,7 @@ pub struct NodeState {
     pub waker: Bell,
     /// None once the agent thread has ended.
     commands: Mutex<Option<VecDeque<AgentCommand>>>,
-    learnt: Mutex<NodeView>,
+    view: Mutex<NodeView>,
     /// The epoch of which nothing is known that ends a group, if there is one; so that a call need not look.
     calm: AtomicU64,
     changed: Condvar,
@@ -189,7 +189,7 @@ impl NodeState {
             clock,
             waker,
             commands: Mutex::new(Some(VecDeque::new())),
-            learnt: Mutex::default(),
+            view: Mutex::default(),
             calm: AtomicU64::new(NO_EPOCH),
             changed: Condvar::new(),
             freed: AtomicBool::new(false),
@@ -228,7 +228,7 @@ impl NodeState {
     /// The agent thread ends: nothing more is taken, nothing more will be learnt. (The agent thread's side.)
     pub fn end(&self) {
         *lock(&self.commands) = None;
-        self.learn(|learnt| learnt.over = true);
+        self.learn(|view| view.over = true);
     }
 
     /// The next thing asked for. (The agent thread's side.)
@@ -237,23 +237,23 @@ impl NodeState {
     }
 
     /// What has been learnt so far.
-    pub fn learnt(&self) -> MutexGuard<'_, NodeView> {
-        lock(&self.learnt)
+    pub fn view(&self) -> MutexGuard<'_, NodeView> {
+        lock(&self.view)
     }
 
     /// Changes what has been learnt, and wakes who waits. (The agent thread's side.)
     pub fn learn(&self, change: impl FnOnce(&mut NodeView)) {
-        let mut learnt = self.learnt();
-        change(&mut learnt);
-        self.calm.store(learnt.epoch.calm(), Ordering::Release);
-        drop(learnt);
+        let mut view = self.view();
+        change(&mut view);
+        self.calm.store(view.epoch.calm(), Ordering::Release);
+        drop(view);
         self.changed.notify_all();
     }
 
     /// Makes all that wait look again, at something that is not the agent thread's to tell. Not to be called by one
     /// who holds what was learnt.
     pub fn nudge(&self) {
-        drop(self.learnt()); // who has looked and does not sleep yet holds it
+        drop(self.view()); // who has looked and does not sleep yet holds it
         self.changed.notify_all();
     }
 
@@ -262,33 +262,33 @@ impl NodeState {
         if self.calm.load(Ordering::Acquire) == epoch.0 {
             return None;
         }
-        self.learnt().epoch.first_cause(group, epoch)
+        self.view().epoch.first_cause(group, epoch)
     }
 
     /// A call is about to tell this of a group of this epoch, unless another cause is known: what it is to tell, and every
     /// later one, and `muster_failure`.
     pub(crate) fn settle(&self, group: GroupId, epoch: Epoch, failure: Failure) -> Failure {
-        let mut learnt = self.learnt();
-        if !learnt.epoch.is_in(epoch) || failure.status == Status::State {
+        let mut view = self.view();
+        if !view.epoch.is_in(epoch) || failure.status == Status::State {
             return failure;
         }
-        let first = learnt.epoch.causes.settle(group, failure);
-        self.calm.store(learnt.epoch.calm(), Ordering::Release);
+        let first = view.epoch.causes.settle(group, failure);
+        self.calm.store(view.epoch.calm(), Ordering::Release);
         first
     }
 
     /// Waits until `check` finds what it looks for, or the deadline has passed; it looks at least once.
     pub fn wait<T>(&self, deadline: Time, mut check: impl FnMut(&mut NodeView) -> Option<T>) -> Option<T> {
-        let mut learnt = self.learnt();
+        let mut view = self.view();
         loop {
-            if let Some(found) = check(&mut learnt) {
+            if let Some(found) = check(&mut view) {
                 return Some(found);
             }
             let left = self.clock.until(deadline);
             if left == Some(Duration::ZERO) {
                 return None;
             }
-            learnt = wait(&self.changed, learnt, left);
+            view = wait(&self.changed, view, left);
         }
     }
 
@@ -300,7 +300,7 @@ impl NodeState {
         let ask = self.next_ask();
         self.ask(AgentCommand::Brain(Command::Locate(ask, index)));
         let deadline = self.clock.now() + Duration::from_millis(formed.agreed.heartbeat_timeout_ms);
-        let found = self.wait(deadline, |learnt| learnt.located.remove(&ask));
+        let found = self.wait(deadline, |view| view.located.remove(&ask));
         found
             .ok_or_else(|| Error::new(Status::Unreachable, format!("the scheduler does not say where node {index} is")))
     }
@@ -317,58 +317,58 @@ impl NodeState {
         if !self.is_own_loss(formed, &failure) {
             return failure;
         }
-        self.ask(AgentCommand::Of(formed.epoch, Command::GivenUp(failure.clone())));
+        self.ask(AgentCommand::Of(formed.epoch, Command::CalledLost(failure.clone())));
         failure.to_the_lost()
     }
 
     /// Files what the brain tells. (The agent thread's side.)
     pub fn file(&self, event: Event) -> Stirred {
         let mut stirred = Stirred::Nobody;
-        self.learn(|learnt| match event {
-            Event::Formed(formed) => learnt.epoch.formed = Some(Arc::new(*formed)),
-            Event::Failed(error) => learnt.failed = Some(error),
+        self.learn(|view| match event {
+            Event::Formed(formed) => view.epoch.formed = Some(Arc::new(*formed)),
+            Event::Failed(error) => view.failed = Some(error),
             Event::Broken(failure) => {
-                learnt.epoch.causes.break_cluster(failure.clone());
+                view.epoch.causes.break_cluster(failure.clone());
                 // Once, or once more where it could have been whole again, and will not. An abort is not the first cause then.
-                match learnt.epoch.broken.is_some() && failure.status == Status::Aborted {
-                    true => learnt.epoch.aborted = Some(failure),
-                    false => learnt.epoch.broken = Some(failure),
+                match view.epoch.broken.is_some() && failure.status == Status::Aborted {
+                    true => view.epoch.aborted = Some(failure),
+                    false => view.epoch.broken = Some(failure),
                 }
                 stirred = Stirred::All;
             }
             Event::Revoked(failure) => {
                 let Some(id) = failure.group else { return };
-                let is_own_loss = learnt.epoch.formed.as_ref().is_some_and(|formed| self.is_own_loss(formed, &failure));
+                let is_own_loss = view.epoch.formed.as_ref().is_some_and(|formed| self.is_own_loss(formed, &failure));
                 let failure = if is_own_loss { failure.to_the_lost() } else { failure };
-                learnt.epoch.causes.revoke(id, failure);
+                view.epoch.causes.revoke(id, failure);
                 stirred = Stirred::One(id);
             }
             Event::Peer(index, state, culprit) => {
-                learnt.epoch.peers.insert(index, (state, culprit));
+                view.epoch.peers.insert(index, (state, culprit));
             }
             Event::Absent(ask, absent) => {
-                learnt.absent.insert(ask, absent);
+                view.absent.insert(ask, absent);
             }
             Event::GroupMade(_) => {} // the agent thread makes it, and says so itself
             Event::NotMade(parent, nth, error) => {
-                let key = learnt.epoch.formed.as_ref().map(|formed| (formed.epoch, parent, nth));
-                if let Some(key) = key.filter(|key| learnt.creating.contains(key)) {
-                    learnt.made.insert(key, Err(error));
+                let key = view.epoch.formed.as_ref().map(|formed| (formed.epoch, parent, nth));
+                if let Some(key) = key.filter(|key| view.creating.contains(key)) {
+                    view.made.insert(key, Err(error));
                 }
             }
-            Event::Lost(nodes) => learnt.epoch.lost = nodes,
-            Event::NotRecovered(failure) => learnt.not_recovered = Some(failure),
+            Event::Lost(nodes) => view.epoch.lost = nodes,
+            Event::NotRecovered(failure) => view.not_recovered = Some(failure),
             Event::Located(ask, member) => {
-                learnt.located.insert(ask, member);
+                view.located.insert(ask, member);
             }
             Event::Stored(ask, answer) => {
-                if let Some(waits) = learnt.store.get_mut(&ask) {
+                if let Some(waits) = view.store.get_mut(&ask) {
                     *waits = Some(answer);
                 }
             }
-            Event::SchedulerAway(reason) => learnt.away = reason,
-            Event::CutOff(failure) => learnt.cut_off = failure,
-            Event::Left(warning) => learnt.left = Some(warning),
+            Event::SchedulerAway(reason) => view.away = reason,
+            Event::CutOff(failure) => view.cut_off = failure,
+            Event::Left(warning) => view.left = Some(warning),
         });
         stirred
     }

@@ -23,12 +23,12 @@ impl Context {
         if let Some(failure) = self.broken.get() {
             return Some(failure.clone());
         }
-        self.rather(self.shared.first_cause(self.id(), self.epoch()))
+        self.rather(self.state.first_cause(self.id(), self.epoch()))
     }
 
     /// The same, for who waits for the scheduler's word about it: another thread of this process may have ended it.
-    pub(crate) fn first_cause(&self, learnt: &NodeView) -> Option<Failure> {
-        let known = || self.rather(learnt.epoch.first_cause(self.id(), self.epoch()));
+    pub(crate) fn first_cause(&self, view: &NodeView) -> Option<Failure> {
+        let known = || self.rather(view.epoch.first_cause(self.id(), self.epoch()));
         self.broken.get().cloned().or_else(known)
     }
 
@@ -41,7 +41,7 @@ impl Context {
     /// Breaks the group; the first cause is kept, and returned. What waits for the scheduler's word about the group looks up,
     /// and so does the messages' thread: once, for a group that is broken already is no news.
     pub(crate) fn break_with(&self, failure: Failure) -> Failure {
-        let settled = |failure| self.shared.settle(self.id(), self.epoch(), failure);
+        let settled = |failure| self.state.settle(self.id(), self.epoch(), failure);
         let first = self.broken.get().cloned().unwrap_or_else(|| settled(failure));
         let kept = if first.status == Status::Revoked { &self.wanted_anew } else { &self.broken };
         let mut is_news = false;
@@ -51,7 +51,7 @@ impl Context {
         });
         if is_news {
             self.interrupt_messages();
-            self.shared.nudge();
+            self.state.nudge();
         }
         first.clone()
     }
@@ -59,8 +59,8 @@ impl Context {
     /// The program calls: not on a group that is over. Otherwise it goes on, if another one was.
     pub(crate) fn begin(&self) -> Result<()> {
         self.told_by(self.refuse_if_broken())?;
-        if self.shared.aftermath.goes_on() {
-            self.shared.ask(AgentCommand::Brain(Command::Report));
+        if self.state.aftermath.goes_on() {
+            self.state.ask(AgentCommand::Brain(Command::Report));
         }
         Ok(())
     }
@@ -68,7 +68,7 @@ impl Context {
     /// The calling thread hears how a call ended, and by an error, perhaps, that a group which was made is over.
     pub(crate) fn told_by<T>(&self, outcome: Result<T>) -> Result<T> {
         if outcome.is_err() && self.is_made() && self.broken().is_some() {
-            self.shared.aftermath.told(self.id());
+            self.state.aftermath.told(self.id());
         }
         outcome
     }
@@ -81,7 +81,7 @@ impl Context {
 
     /// A group may outlive its cluster's handle, and is of no use then.
     pub(crate) fn refuse_if_freed(&self) -> Result<()> {
-        match self.shared.is_freed() {
+        match self.state.is_freed() {
             true => Err(Error::new(Status::State, format!("{}: its cluster has been freed", self.id()))),
             false => Ok(()),
         }

@@ -45,14 +45,14 @@ impl Context {
     pub(crate) fn ask_early(&self, peer: u32, evidence: &str) {
         let index = self.index_of(peer).expect("a link's peer is a member");
         // That it has left stays so.
-        self.shared.learnt().epoch.peers.retain(|known, (state, _)| *known != index || *state == PeerState::Left);
+        self.state.view().epoch.peers.retain(|known, (state, _)| *known != index || *state == PeerState::Left);
         self.ask(Command::Suspect { peer: index, evidence: evidence.to_owned() });
     }
 
     /// What the scheduler has said of a peer since it was asked.
     pub(crate) fn answer_about(&self, peer: u32) -> Option<PeerState> {
         let index = self.index_of(peer).expect("a link's peer is a member");
-        self.shared.learnt().epoch.peers.get(&index).map(|(state, _)| *state)
+        self.state.view().epoch.peers.get(&index).map(|(state, _)| *state)
     }
 
     /// A link to a peer ended: asks the scheduler what became of that peer.
@@ -60,28 +60,28 @@ impl Context {
     pub(crate) fn ask_about(&self, peer: u32, evidence: &str, is_silent: bool) -> Word {
         let index = self.index_of(peer).expect("a link's peer is a member");
         self.ask_early(peer, evidence);
-        let since = self.shared.clock.now();
-        let word = |learnt: &mut NodeView| {
-            if let Some(failure) = self.first_cause(learnt) {
+        let since = self.state.clock.now();
+        let word = |view: &mut NodeView| {
+            if let Some(failure) = self.first_cause(view) {
                 return Some(Word::Told(failure));
             }
-            if let Some(failure) = learnt.cut_off.clone() {
+            if let Some(failure) = view.cut_off.clone() {
                 return Some(Word::Unsaid(Unsaid::CutOff(failure)));
             }
-            learnt.epoch.peers.get(&index).cloned().map(|(state, culprit)| match state {
+            view.epoch.peers.get(&index).cloned().map(|(state, culprit)| match state {
                 PeerState::Left => Word::Left(culprit),
                 PeerState::Alive => Word::Unsaid(Unsaid::Alive),
             })
         };
-        let mut heard = self.shared.wait(since + ALONE_WAIT, word);
-        if heard.is_none() && self.shared.learnt().away.is_none() {
-            heard = self.shared.wait(since + VERDICT_WAIT, word);
+        let mut heard = self.state.wait(since + ALONE_WAIT, word);
+        if heard.is_none() && self.state.view().away.is_none() {
+            heard = self.state.wait(since + VERDICT_WAIT, word);
         }
         // The nodes find out among themselves: at once where the process has gone, else within the heartbeat time-out. With recovery
         // each finds out whether it is itself cut off, which only silence can mean.
-        let finds_out = is_silent || (self.shared.learnt().away.is_some() && !self.shared.recovery);
+        let finds_out = is_silent || (self.state.view().away.is_some() && !self.state.recovery);
         if heard.is_none() && finds_out {
-            heard = self.shared.wait(since + self.bounds.most() + VERDICT_WAIT, word);
+            heard = self.state.wait(since + self.bounds.most() + VERDICT_WAIT, word);
         }
         heard.unwrap_or(Word::Unsaid(Unsaid::Silent))
     }
@@ -121,17 +121,17 @@ impl Context {
         self.ask(Command::Revoke(cause.clone().to_others()));
         let tell = || {
             if is_own {
-                self.shared.ask(AgentCommand::Tell(cause.clone()));
+                self.state.ask(AgentCommand::Tell(cause.clone()));
             }
         };
-        let is_away = self.shared.learnt().away.is_some();
+        let is_away = self.state.view().away.is_some();
         if is_away {
             tell();
         }
         // What became of a lost peer was waited for already, here or by who says so.
         let patience = if is_away && cause.status == Status::PeerLost { ALONE_WAIT } else { VERDICT_WAIT };
-        let deadline = self.shared.clock.now() + patience;
-        let first = self.shared.wait(deadline, |learnt| self.first_cause(learnt));
+        let deadline = self.state.clock.now() + patience;
+        let first = self.state.wait(deadline, |view| self.first_cause(view));
         if first.is_none() && !is_away {
             tell();
         }
@@ -140,7 +140,7 @@ impl Context {
 
     /// Asks the scheduler for something that means this group, and therefore its epoch only.
     pub(crate) fn ask(&self, command: Command) {
-        self.shared.ask(AgentCommand::Of(self.epoch(), command));
+        self.state.ask(AgentCommand::Of(self.epoch(), command));
     }
 
     /// What is wrong on a link, of which both ends are named: all members are told so.

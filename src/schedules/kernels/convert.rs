@@ -1,7 +1,7 @@
 //! From one type to another: what an average of narrow types needs, both ways.
 
 use super::half::{Bfloat16, Float16};
-use crate::schedules::Conversion;
+use crate::schedules::conversion::Conversion;
 use crate::types::DType;
 
 // SAFETY: (contract) as for `convert`.

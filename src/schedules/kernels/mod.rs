@@ -19,7 +19,7 @@ mod user;
 
 pub use user::{Function, UserFunction};
 
-use super::Conversion;
+use super::conversion::Conversion;
 use crate::types::{DType, ReduceOp};
 use convert::convert_any;
 use element::Element;

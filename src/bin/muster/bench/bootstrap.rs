@@ -2,8 +2,8 @@
 //! ended.
 
 use super::calls::Rank;
+use super::ended::{read, Ended};
 use super::options::{count, format, Format, FORMAT};
-use super::{read, Ended};
 use crate::cli::table::{option, Command as Described, Takes};
 use crate::cli::words::Words;
 use std::ffi::OsString;

@@ -4,9 +4,9 @@
 //! scheduler from outside. What it measures begins when the first of them is started and ends when the last node has
 //! its place; then all leave, and the scheduler must end well.
 
+use super::ended::{read, Ended};
 use super::nodes::Nodes;
 use super::options::{count, format, Format, FORMAT};
-use super::{read, Ended};
 use crate::cli::table::{option, Command as Described, Takes};
 use crate::cli::words::Words;
 use crate::sys;

@@ -5,6 +5,7 @@
 
 pub mod bootstrap;
 mod calls;
+mod ended;
 pub mod forming;
 mod measure;
 mod nodes;
@@ -13,11 +14,10 @@ mod ranks;
 mod report;
 
 use crate::cli::help;
-use crate::cli::table::Command;
-use crate::cli::words::{self, Asked, Words};
-use crate::code;
+use crate::cli::words::Words;
 use crate::voice::Voice;
 use calls::Rank;
+use ended::{read, Ended};
 use options::Options;
 use std::ffi::OsString;
 use std::io::Write;
@@ -41,34 +41,6 @@ pub fn command(words: Vec<OsString>) -> i32 {
             Voice::error().say(format!("muster bench: {why}\n"));
             code
         }
-    }
-}
-
-/// What ends a benchmark before its time.
-pub enum Ended {
-    /// Help was asked for.
-    Help,
-    /// This code and this sentence are its end.
-    Failed(i32, String),
-}
-
-impl Ended {
-    /// The command line is wrong.
-    fn usage(why: String) -> Ended {
-        Ended::Failed(code::USAGE, why)
-    }
-
-    /// What was to be measured failed.
-    fn failed(why: String) -> Ended {
-        Ended::Failed(code::FAILED, why)
-    }
-}
-
-/// The options and operands of one of the benchmarks.
-pub fn read(command: &'static Command, words: Vec<OsString>) -> Result<Words, Ended> {
-    match words::read(command, words).map_err(Ended::usage)? {
-        Asked::With(words) => Ok(words),
-        Asked::Help => Err(Ended::Help),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The ranks of a benchmark on this host: this process starts them and runs the scheduler, and each dies with it.
 
 use super::super::sys;
-use super::Ended;
+use super::ended::Ended;
 use muster::config::{Config, Key};
 use muster::runtime;
 use std::ffi::OsString;

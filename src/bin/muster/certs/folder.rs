@@ -123,7 +123,7 @@ impl Drop for Fresh {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::Place;
+    use super::super::testing::TestFolder;
     use super::*;
     use std::os::unix::fs::PermissionsExt;
 
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_folder_appears_whole_or_not_at_all() {
-        let place = Place::new();
+        let place = TestFolder::new();
         let path = place.path.join("deep/er");
         make(path.parent().unwrap()).unwrap();
         let fresh = Fresh::begin(&path).unwrap();
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn only_replacing_overwrites() {
-        let place = Place::new();
+        let place = TestFolder::new();
         let path = place.path.join("file");
         create(&path, b"1").unwrap();
         assert!(create(&path, b"2").is_err_and(|why| why.ends_with("file\" is there already")));

@@ -1,7 +1,7 @@
 //! What is made, the library takes; what is there, is not overwritten.
 
 use super::*;
-use crate::certs::testing::Place;
+use crate::certs::testing::TestFolder;
 use muster::config::Config;
 use std::fs;
 
@@ -34,62 +34,62 @@ fn judged(folder: &Path) -> Result<Vec<String>, String> {
 #[test]
 fn the_library_takes_what_is_made_until_it_is_revoked_and_renewed() {
     for form in [Form::Pem, Form::Pkcs12] {
-        let place = Place::new();
-        let what = asked(&place.path, form);
+        let folder = TestFolder::new();
+        let what = asked(&folder.path, form);
         let said = new(&what, Vec::new()).unwrap();
         assert!(said.contains("MUSTER_CONFIG_FILE_PATH="), "{said}");
         assert_eq!(said.contains("MUSTER_SERVER_PASSWORD_FILE="), form == Form::Pkcs12, "{said}");
-        let folder = place.path.join("node");
-        assert_eq!(judged(&folder), Ok(Vec::new()));
+        let of_node = folder.path.join("node");
+        assert_eq!(judged(&of_node), Ok(Vec::new()));
 
-        let ask = Revoke { folder: place.path.clone(), nodes: vec![Target::default()], files: Vec::new() };
+        let ask = Revoke { folder: folder.path.clone(), nodes: vec![Target::default()], files: Vec::new() };
         let said = revoke(&ask, &[]).unwrap();
         assert!(said.contains(" is revoked\n") && said.contains("list 2, until"), "{said}");
-        assert!(judged(&folder).unwrap_err().ends_with("others will not take: its certificate is revoked"));
+        assert!(judged(&of_node).unwrap_err().ends_with("others will not take: its certificate is revoked"));
         assert!(revoke(&ask, &[]).unwrap().contains("is on the list already"));
 
         let said = node(&Make { renew: true, form: None, ..what }, Vec::new()).unwrap();
         assert!(said.contains("node: renewed: a certificate until "), "{said}");
-        assert_eq!(judged(&folder), Ok(Vec::new()));
+        assert_eq!(judged(&of_node), Ok(Vec::new()));
     }
 }
 
 #[test]
 fn nothing_that_is_there_is_overwritten() {
-    let place = Place::new();
-    let what = asked(&place.path, Form::Pem);
+    let folder = TestFolder::new();
+    let what = asked(&folder.path, Form::Pem);
     new(&what, Vec::new()).unwrap();
-    let before = fs::read(place.path.join("node/node.pem")).unwrap();
+    let before = fs::read(folder.path.join("node/node.pem")).unwrap();
     let again = new(&what, Vec::new()).unwrap_err();
     assert!(again.contains("ca\" is there already: expected a folder without a CA"), "{again}");
     let again = node(&what, Vec::new()).unwrap_err();
     assert!(again.contains("node\" is there already: expected another name, or muster certs node --renew"), "{again}");
-    assert_eq!(fs::read(place.path.join("node/node.pem")).unwrap(), before);
+    assert_eq!(fs::read(folder.path.join("node/node.pem")).unwrap(), before);
     let lost = Make { nodes: vec![Target::named("lost").unwrap()], renew: true, ..what };
     assert!(node(&lost, Vec::new()).unwrap_err().contains("has neither node.pem nor node.p12"));
 }
 
 #[test]
 fn a_renewed_certificate_keeps_its_node_id() {
-    let place = Place::new();
-    let what = Make { nodes: vec![Target::of_id("rank 3").unwrap()], ..asked(&place.path, Form::Pem) };
+    let folder = TestFolder::new();
+    let what = Make { nodes: vec![Target::of_id("rank 3").unwrap()], ..asked(&folder.path, Form::Pem) };
     new(&what, Vec::new()).unwrap();
     let by_name = Target { id: None, ..what.nodes[0].clone() };
     node(&Make { nodes: vec![by_name], renew: true, ..what.clone() }, Vec::new()).unwrap();
-    let found = in_file(&place.path.join("rank%203/node.pem"), &[]).unwrap();
+    let found = in_file(&folder.path.join("rank%203/node.pem"), &[]).unwrap();
     assert_eq!(contents::node_id(&found.certificates[0]).as_deref(), Some("rank 3"));
-    assert_eq!(recorded(&place.path, &what.nodes[0]).unwrap().len(), 2);
+    assert_eq!(recorded(&folder.path, &what.nodes[0]).unwrap().len(), 2);
 }
 
 #[test]
 fn what_cannot_be_revoked_is_said() {
-    let (place, other) = (Place::new(), Place::new());
-    new(&asked(&place.path, Form::Pem), Vec::new()).unwrap();
+    let (folder, other) = (TestFolder::new(), TestFolder::new());
+    new(&asked(&folder.path, Form::Pem), Vec::new()).unwrap();
     new(&asked(&other.path, Form::Pem), Vec::new()).unwrap();
-    let ask = |nodes, files| revoke(&Revoke { folder: place.path.clone(), nodes, files }, &[]);
+    let ask = |nodes, files| revoke(&Revoke { folder: folder.path.clone(), nodes, files }, &[]);
     let why = ask(vec![Target::named("nobody").unwrap()], Vec::new()).unwrap_err();
     assert!(why.contains("has no certificate of \"nobody\""), "{why}");
     let why = ask(Vec::new(), vec![other.path.join("node/node.pem")]).unwrap_err();
     assert!(why.contains("another CA has signed: only that CA can revoke it"), "{why}");
-    assert!(ask(Vec::new(), vec![place.path.join("node/node.pem")]).unwrap().contains(" is revoked\n"));
+    assert!(ask(Vec::new(), vec![folder.path.join("node/node.pem")]).unwrap().contains(" is revoked\n"));
 }

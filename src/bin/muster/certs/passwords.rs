@@ -78,7 +78,7 @@ pub fn made_up() -> Result<Password, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::Place;
+    use super::super::testing::TestFolder;
     use super::*;
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn a_file_beats_the_environment_in_which_both_passwords_must_be_one() {
-        let place = Place::new();
+        let place = TestFolder::new();
         let path = place.path.join("password");
         fs::write(&path, "from a file\n").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();

@@ -6,20 +6,20 @@ use std::sync::atomic::{AtomicU32, Ordering};
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
 /// It goes with this.
-pub struct Place {
+pub struct TestFolder {
     pub path: PathBuf,
 }
 
-impl Place {
-    pub fn new() -> Place {
+impl TestFolder {
+    pub fn new() -> TestFolder {
         let name = format!("muster-certs-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let path = std::env::temp_dir().join(name);
         std::fs::create_dir(&path).unwrap();
-        Place { path }
+        TestFolder { path }
     }
 }
 
-impl Drop for Place {
+impl Drop for TestFolder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.path);
     }

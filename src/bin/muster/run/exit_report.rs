@@ -1,5 +1,5 @@
 //! Tells the scheduler of workers that have ended: of a process on another host it sees no more than a connection that ends.
-//! And, once this launcher has given up with restarts, that nobody comes back: else the others would wait for it.
+//! And, once this launcher has no restarts left, that a place is abandoned: else the others would wait for it.
 //!
 //! Contract: [`ExitReport::saw`] and [`ExitReport::gives_up`] return at once. A thread, which exists from the first word on,
 //! carries the words one by one. Each takes a connection of its own, and [`PATIENCE`] at most, the look-up of the
@@ -7,7 +7,7 @@
 //! connection tells the same, only later. The run's end alone waits for what was said last, and no longer than that.
 //!
 //! That one ended with code 0 is not told, for as a rule it has left. Which process of a place the scheduler knows
-//! depends on how far each life came, so that a place is given up by the names of all of them. If the user starts a
+//! depends on how far each life came, so that a place is abandoned by the names of all of them. If the user starts a
 //! script, the worker is its child, and not the process that this launcher sees. So a word also names what stood in
 //! the script's environment, which its children inherit. The end of a process in whose place no node ran counts for
 //! nothing. What the scheduler makes of a word stands in `membership/launcher.rs`. Tested below, and with real
@@ -18,7 +18,7 @@ use crate::sys::Ending;
 use muster::net::host;
 use muster::runtime;
 use muster::types::{HostName, LaunchId, Process};
-use muster::wire::{encode_frame, Abandoned, ChildEnded, HowEnded, Message, GIVEN_UP_MAX};
+use muster::wire::{encode_frame, Abandoned, ChildEnded, HowEnded, Message, ABANDONED_MAX};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::sync::mpsc::{channel, Receiver, Sender};
@@ -35,7 +35,7 @@ pub struct ExitReport {
     /// Of each child the lives that have ended, the newest of them.
     lives: BTreeMap<usize, Vec<Process>>,
     launches: BTreeMap<usize, Vec<LaunchId>>,
-    /// Those whose places were given up.
+    /// Those whose places were abandoned.
     abandoned: BTreeSet<usize>,
 }
 
@@ -76,7 +76,7 @@ impl ExitReport {
         let launches: Vec<LaunchId> =
             fresh.iter().flat_map(|child| self.launches.get(child)).flatten().copied().collect();
         let Some(host) = self.host().filter(|_| !processes.is_empty()) else { return };
-        for (processes, launches) in processes.chunks(GIVEN_UP_MAX).zip(launches.chunks(GIVEN_UP_MAX)) {
+        for (processes, launches) in processes.chunks(ABANDONED_MAX).zip(launches.chunks(ABANDONED_MAX)) {
             let (host, processes, launches) = (host.clone(), processes.to_vec(), launches.to_vec());
             self.say(Message::Abandoned(Abandoned { host, processes, launches }));
         }
@@ -121,7 +121,7 @@ impl ExitReport {
 /// Puts it behind the others, of which the oldest go where there are too many for one word.
 fn push_newest<T>(list: &mut Vec<T>, one: T) {
     list.push(one);
-    let surplus = list.len().saturating_sub(GIVEN_UP_MAX);
+    let surplus = list.len().saturating_sub(ABANDONED_MAX);
     list.drain(..surplus);
 }
 
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_given_up_once_and_by_all_its_lives() {
+    fn a_place_is_abandoned_once_and_by_all_its_lives() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut exit_report = here(listener.local_addr().unwrap().port());
         let pids = [std::process::id(), std::os::unix::process::parent_id()];
@@ -244,10 +244,10 @@ mod tests {
     #[test]
     fn of_a_place_with_many_lives_the_newest_are_kept() {
         let mut exit_report = here(1);
-        for pid in 0..GIVEN_UP_MAX + 5 {
+        for pid in 0..ABANDONED_MAX + 5 {
             exit_report.saw(0, 2_000_000_000 + pid as i32, known_by(1), Ending::Exit(0));
         }
         let pids: Vec<u32> = exit_report.lives(0).iter().map(|process| process.pid).collect();
-        assert_eq!((pids.len(), pids[0]), (GIVEN_UP_MAX, 2_000_000_005));
+        assert_eq!((pids.len(), pids[0]), (ABANDONED_MAX, 2_000_000_005));
     }
 }

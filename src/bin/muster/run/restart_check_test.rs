@@ -46,10 +46,10 @@ fn tell(mut stream: TcpStream, status: Option<Status>) {
 }
 
 /// Looks until there is an answer, and gives that with the workers that it is about.
-fn answer(inquiry: &mut RestartCheck, due: &[usize]) -> (Vec<usize>, Answer) {
+fn answer(check: &mut RestartCheck, due: &[usize]) -> (Vec<usize>, Answer) {
     let until = Instant::now() + Duration::from_secs(20);
     while Instant::now() < until {
-        let (about, answer) = inquiry.look(due, START);
+        let (about, answer) = check.look(due, START);
         if !about.is_empty() {
             return (about, answer);
         }
@@ -61,64 +61,64 @@ fn answer(inquiry: &mut RestartCheck, due: &[usize]) -> (Vec<usize>, Answer) {
 #[test]
 fn the_scheduler_says_whether_the_job_goes_on() {
     for status in [None, Some(Status::PeerLost), Some(Status::Aborted)] {
-        let (listener, mut inquiry) = asked();
-        assert_eq!(inquiry.look(&[2, 3], START), (vec![], Answer::Silence));
-        assert_eq!(inquiry.looks_at(), START + LOOKS[0]);
+        let (listener, mut check) = asked();
+        assert_eq!(check.look(&[2, 3], START), (vec![], Answer::Silence));
+        assert_eq!(check.looks_at(), START + LOOKS[0]);
         tell(question(&listener), status);
         let expected = match status {
             Some(Status::Aborted) => Answer::Aborted("rank 1 (node id \"1\", host a, pid 801) did it".to_owned()),
             _ => Answer::GoesOn,
         };
-        assert_eq!(answer(&mut inquiry, &[2, 3]), (vec![2, 3], expected));
+        assert_eq!(answer(&mut check, &[2, 3]), (vec![2, 3], expected));
     }
 }
 
 #[test]
 fn one_that_ends_while_it_is_asked_needs_an_answer_of_its_own() {
-    let (listener, mut inquiry) = asked();
-    inquiry.look(&[1], START);
+    let (listener, mut check) = asked();
+    check.look(&[1], START);
     let first = question(&listener);
-    assert!(inquiry.look(&[2], START).0.is_empty());
+    assert!(check.look(&[2], START).0.is_empty());
     tell(first, None);
-    assert_eq!(answer(&mut inquiry, &[1, 2, 3]), (vec![1], Answer::GoesOn), "the others may have ended after that");
+    assert_eq!(answer(&mut check, &[1, 2, 3]), (vec![1], Answer::GoesOn), "the others may have ended after that");
     tell(question(&listener), Some(Status::Aborted));
-    let (about, said) = answer(&mut inquiry, &[2, 3]);
+    let (about, said) = answer(&mut check, &[2, 3]);
     assert_eq!(about, [2, 3]);
     assert!(matches!(said, Answer::Aborted(_)));
 }
 
 #[test]
 fn an_answer_that_nobody_waits_for_any_more_is_not_taken_for_anothers() {
-    let (listener, mut inquiry) = asked();
-    inquiry.look(&[1], START);
+    let (listener, mut check) = asked();
+    check.look(&[1], START);
     tell(question(&listener), None);
-    assert_eq!(answer(&mut inquiry, &[2]).0, [1]);
+    assert_eq!(answer(&mut check, &[2]).0, [1]);
     tell(question(&listener), None);
-    assert_eq!(answer(&mut inquiry, &[2]), (vec![2], Answer::GoesOn));
+    assert_eq!(answer(&mut check, &[2]), (vec![2], Answer::GoesOn));
 }
 
 #[test]
 fn a_connection_that_ends_says_nothing_and_a_port_that_refuses_does() {
-    let (listener, mut inquiry) = asked();
-    inquiry.look(&[1], START);
+    let (listener, mut check) = asked();
+    check.look(&[1], START);
     drop(question(&listener));
     drop(question(&listener));
     tell(question(&listener), Some(Status::Aborted));
-    assert!(matches!(answer(&mut inquiry, &[1]), (_, Answer::Aborted(_))), "it was asked again");
-    inquiry.look(&[1], START);
+    assert!(matches!(answer(&mut check, &[1]), (_, Answer::Aborted(_))), "it was asked again");
+    check.look(&[1], START);
     drop((question(&listener), listener));
-    assert_eq!(answer(&mut inquiry, &[1]).1, Answer::Refused);
+    assert_eq!(answer(&mut check, &[1]).1, Answer::Refused);
 }
 
 #[test]
 fn one_that_stands_still_is_waited_for_in_vain_and_not_for_long() {
-    let (_listener, mut inquiry) = asked();
+    let (_listener, mut check) = asked();
     let began = Instant::now();
-    inquiry.look(&[1], START);
-    let mut pauses = vec![inquiry.looks_at() - START];
-    while inquiry.look(&[1], START).0.is_empty() {
+    check.look(&[1], START);
+    let mut pauses = vec![check.looks_at() - START];
+    while check.look(&[1], START).0.is_empty() {
         assert!(began.elapsed() < Duration::from_secs(20));
-        pauses.push(inquiry.looks_at() - START);
+        pauses.push(check.looks_at() - START);
         std::thread::sleep(LOOKS[0]);
     }
     assert!(began.elapsed() >= PATIENCE);
@@ -130,7 +130,7 @@ fn one_that_stands_still_is_waited_for_in_vain_and_not_for_long() {
 fn a_port_on_another_host_that_refuses_for_long_is_gone() {
     let ms = Duration::from_millis;
     for is_elsewhere in [true, false] {
-        let mut inquiry = RestartCheck::new(("127.0.0.1".to_owned(), 1), is_elsewhere);
+        let mut check = RestartCheck::new(("127.0.0.1".to_owned(), 1), is_elsewhere);
         let gone = if is_elsewhere { Answer::Gone } else { Answer::Refused };
         for (answer, now, told) in [
             (Answer::Refused, 1000, Answer::Refused),
@@ -139,7 +139,7 @@ fn a_port_on_another_host_that_refuses_for_long_is_gone() {
             (Answer::Refused, 7000, Answer::Refused), // the time begins anew
             (Answer::Refused, 12_000, gone),
         ] {
-            assert_eq!(inquiry.weigh(answer, ms(now)), told, "at {now} ms");
+            assert_eq!(check.weigh(answer, ms(now)), told, "at {now} ms");
         }
     }
 }

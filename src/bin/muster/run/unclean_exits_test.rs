@@ -63,13 +63,13 @@ fn only_a_place_of_its_own_that_is_neither_left_nor_waits_is_awaited() {
 /// What is found of a worker whose scheduler answers with this. Each look is at a time of its own.
 fn found(answer: Option<StatusPart>) -> Vec<usize> {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut deserters = UncleanExits::new(("127.0.0.1".to_owned(), listener.local_addr().unwrap().port()));
+    let mut exits = UncleanExits::new(("127.0.0.1".to_owned(), listener.local_addr().unwrap().port()));
     let children = [child(0, 70), child(1, 71)];
     let lives = [[life(70)], [life(71)]];
-    assert_eq!(deserters.deadline(), None);
-    deserters.doubt(1, Duration::ZERO);
-    assert_eq!(deserters.deadline(), Some(PAUSES[0]));
-    let mut look = |now| deserters.look(&children, |child| &lives[child], now);
+    assert_eq!(exits.deadline(), None);
+    exits.doubt(1, Duration::ZERO);
+    assert_eq!(exits.deadline(), Some(PAUSES[0]));
+    let mut look = |now| exits.look(&children, |child| &lives[child], now);
     assert!(look(PAUSES[0] - LOOKS[1]).is_empty() && look(PAUSES[0]).is_empty());
     let mut stream = listener.accept().unwrap().0;
     if let Some(answer) = answer {
@@ -82,9 +82,9 @@ fn found(answer: Option<StatusPart>) -> Vec<usize> {
     let (mut now, until) = (PAUSES[0], Instant::now() + Duration::from_secs(60));
     loop {
         now += LOOKS[1];
-        let found = deserters.look(&children, |child| &lives[child], now);
-        if deserters.asked.is_none() {
-            let is_over = deserters.deadline().is_none();
+        let found = exits.look(&children, |child| &lives[child], now);
+        if exits.asked.is_none() {
+            let is_over = exits.deadline().is_none();
             assert_eq!(is_over, !found.is_empty(), "who was found is looked for no more, and everybody else is");
             return found;
         }
@@ -106,16 +106,16 @@ fn the_scheduler_says_who_is_awaited() {
 #[test]
 fn it_is_asked_ever_more_seldom() {
     let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let mut deserters = UncleanExits::new(("127.0.0.1".to_owned(), gone));
-    deserters.doubt(0, Duration::ZERO);
+    let mut exits = UncleanExits::new(("127.0.0.1".to_owned(), gone));
+    exits.doubt(0, Duration::ZERO);
     let mut asked = Vec::new();
     for _ in 0..8 {
-        let now = deserters.deadline().unwrap();
-        deserters.ask(now);
-        deserters.asked = None;
+        let now = exits.deadline().unwrap();
+        exits.ask(now);
+        exits.asked = None;
         asked.push(now.as_millis());
     }
     assert_eq!(asked, [250, 500, 1000, 2000, 4000, 8000, 16_000, 26_000]);
-    deserters.doubt(1, Duration::from_secs(30));
-    assert_eq!(deserters.deadline(), Some(Duration::from_millis(30_250)), "another has ended");
+    exits.doubt(1, Duration::from_secs(30));
+    assert_eq!(exits.deadline(), Some(Duration::from_millis(30_250)), "another has ended");
 }

@@ -4,8 +4,8 @@
 //!
 //! The rules: what was told follows from what is durable; that is not forgotten, in this life of the scheduler or in a later one;
 //! no epoch is formed from then on until everything is started once more; whoever waits for one is told so soon; and the job is
-//! not called done, nor has anybody left it who leaves then. They are held to places in which really nobody lives any more: who was wrongly said to be given up, and
-//! disproves it, concerns none of them.
+//! not called done, nor has anybody left it who leaves then. They hold for places in which really nobody lives any more, and not
+//! for one that was wrongly said to be abandoned, and disproves it.
 
 use super::launcher::Word;
 use super::network::Side;
@@ -22,9 +22,9 @@ use std::time::Duration;
 /// A node that waits for the next epoch is told soon that there is none, when nothing goes wrong any more.
 const SOON: Duration = Duration::from_secs(10);
 
-/// What launchers have given up in this run, and what the scheduler makes of it.
+/// Which places launchers have abandoned in this run, and what the scheduler makes of it.
 #[derive(Debug, Default)]
-pub(super) struct GivingUp {
+pub(super) struct AbandonedPlaces {
     /// The slots in which nobody lives any more, and nobody is started.
     pub(super) slots: BTreeSet<usize>,
     /// A launcher has said so of some process, rightly or not.
@@ -50,7 +50,7 @@ pub(super) fn is_first_cause(failure: &Failure) -> bool {
     !matches!(failure.status, Status::Timeout | Status::Fenced | Status::PeerLeft | Status::Aborted)
 }
 
-impl GivingUp {
+impl AbandonedPlaces {
     /// What was put out and is not durable is not awaited any more.
     pub(super) fn scheduler_dies(&mut self) {
         self.written.clear();
@@ -82,26 +82,26 @@ impl GivingUp {
 }
 
 impl World {
-    /// The launcher that has started this slot's process gives up: what runs beside it is ended, too.
-    pub(super) fn launcher_gives_up(&mut self, slot: usize) {
-        if self.finishing.is_some() || self.giving_up.slots.contains(&slot) {
+    /// The launcher that has started this slot's process abandons its place: what runs beside it is ended, too.
+    pub(super) fn launcher_abandons(&mut self, slot: usize) {
+        if self.finishing.is_some() || self.abandoned.slots.contains(&slot) {
             return;
         }
         self.met(Met::GivesUp);
         self.fault(Duration::ZERO);
-        self.giving_up.was_said = true;
+        self.abandoned.was_said = true;
         let host = self.plan.nodes[slot].host;
         for other in (0..self.slots.len()).filter(|other| self.plan.nodes[*other].host == host) {
             let after = if other == slot { Duration::ZERO } else { self.random.span_ms(0..500) };
-            self.giving_up.slots.insert(other);
+            self.abandoned.slots.insert(other);
             self.slots[other].finished = true;
             self.queue.put(self.now + after, Event::Cleared(other));
         }
     }
 
-    /// A launcher that gives up ends whatever runs in this slot, and says so.
+    /// A launcher that abandons a place ends whatever runs in this slot, and says so.
     pub(super) fn cleared(&mut self, slot: usize) {
-        if !self.giving_up.slots.contains(&slot) {
+        if !self.abandoned.slots.contains(&slot) {
             return; // everything has been started once more
         }
         let there: Vec<usize> = (0..self.processes.len()).filter(|node| self.processes[*node].slot == slot).collect();
@@ -121,11 +121,11 @@ impl World {
     }
 
     /// A launcher says of a process that lives that nobody is started in its place any more.
-    pub(super) fn is_falsely_given_up(&mut self, slot: usize) {
+    pub(super) fn is_falsely_abandoned(&mut self, slot: usize) {
         let slot = self.running(slot);
         let Some(node) = self.current(slot).filter(|_| self.host.running.is_some()) else { return };
         self.fault(Duration::ZERO);
-        self.giving_up.was_said = true;
+        self.abandoned.was_said = true;
         self.disturb(node, 1);
         self.word(Word::Abandoned(slot, self.processes.len()));
     }
@@ -134,20 +134,20 @@ impl World {
     pub(super) fn is_written(&mut self, number: u64, record: &Record) -> Result<(), String> {
         match record {
             Record::Abandoned(key) => {
-                let seat = self.host.running.as_ref().and_then(|running| running.brain.seats().nth(*key as usize));
-                let pid = seat.ok_or("a place that does not exist is given up")?.register.process.pid;
+                let seat = self.host.running.as_ref().and_then(|running| running.brain.admitted().nth(*key as usize));
+                let pid = seat.ok_or("a place that does not exist is abandoned")?.register.process.pid;
                 let slot = self.processes[pid as usize - 1000].slot;
                 let lives = self.processes.iter().any(|process| process.slot == slot && process.alive);
-                let is_true = self.giving_up.slots.contains(&slot) && !lives;
-                self.giving_up.written.push((number, slot, is_true));
+                let is_true = self.abandoned.slots.contains(&slot) && !lives;
+                self.abandoned.written.push((number, slot, is_true));
             }
             Record::Epoch(epoch) => {
-                self.not_after_giving_up(epoch.epoch)?;
-                let giving_up = &mut self.giving_up;
-                giving_up.epoch = epoch.epoch;
-                (giving_up.durable, giving_up.false_ones) = Default::default();
+                self.not_after_abandoning(epoch.epoch)?;
+                let abandoned = &mut self.abandoned;
+                abandoned.epoch = epoch.epoch;
+                (abandoned.durable, abandoned.false_ones) = Default::default();
             }
-            Record::Left(key) if !self.giving_up.there.is_empty() => {
+            Record::Left(key) if !self.abandoned.there.is_empty() => {
                 return Err(format!("{key} has left for good a job that ends unfinished"));
             }
             _ => {}
@@ -158,43 +158,44 @@ impl World {
     /// The journal is rewritten with these records.
     pub(super) fn is_rewritten(&mut self, records: &[Record]) {
         let Some(running) = &self.host.running else { return };
-        let lives: Vec<usize> = running.brain.seats().map(|seat| seat.register.process.pid as usize - 1000).collect();
+        let lives: Vec<usize> =
+            running.brain.admitted().map(|seat| seat.register.process.pid as usize - 1000).collect();
         let slot = |key: u32| self.processes[lives[key as usize]].slot;
         let is_of = |record: &Record, wanted| matches!(record, Record::Abandoned(key) if slot(*key) == wanted);
         let kept: Vec<usize> =
             (0..self.slots.len()).filter(|slot| records.iter().any(|record| is_of(record, *slot))).collect();
-        self.giving_up.rewritten(|slot| kept.contains(&slot));
+        self.abandoned.rewritten(|slot| kept.contains(&slot));
     }
 
-    /// No epoch is formed when it is durable that a place is given up.
-    pub(super) fn not_after_giving_up(&self, epoch: Epoch) -> Result<(), String> {
-        let known = |slot: &&usize| self.giving_up.durable.contains_key(slot);
-        match self.giving_up.slots.iter().find(known).filter(|_| epoch > self.giving_up.epoch) {
-            Some(slot) => Err(format!("epoch {} was formed, although slot {slot} was given up for good", epoch.0)),
+    /// No epoch is formed when it is durable that a place is abandoned.
+    pub(super) fn not_after_abandoning(&self, epoch: Epoch) -> Result<(), String> {
+        let known = |slot: &&usize| self.abandoned.durable.contains_key(slot);
+        match self.abandoned.slots.iter().find(known).filter(|_| epoch > self.abandoned.epoch) {
+            Some(slot) => Err(format!("epoch {} was formed, although slot {slot} was abandoned", epoch.0)),
             None => Ok(()),
         }
     }
 
     /// A scheduler is started again: it knows what was durable.
-    pub(super) fn remembers_giving_up(&mut self, records: &[Record]) -> Result<(), String> {
+    pub(super) fn remembers_abandoned(&mut self, records: &[Record]) -> Result<(), String> {
         let newest = records.iter().rposition(|record| matches!(record, Record::Epoch(_)));
         let Some(Record::Epoch(epoch)) = newest.map(|at| &records[at]) else { return Ok(()) };
-        self.not_after_giving_up(epoch.epoch)?;
+        self.not_after_abandoning(epoch.epoch)?;
         let slot = |key: u32| self.processes[epoch.seats[key as usize].register.process.pid as usize - 1000].slot;
         let known: BTreeSet<usize> = records[newest.unwrap_or(0)..]
             .iter()
             .filter_map(|record| if let Record::Abandoned(key) = record { Some(slot(*key)) } else { None })
             .collect();
-        let mut awaited = self.giving_up.slots.iter().filter(|slot| self.giving_up.durable.contains_key(slot));
+        let mut awaited = self.abandoned.slots.iter().filter(|slot| self.abandoned.durable.contains_key(slot));
         if let Some(slot) = awaited.find(|slot| !known.contains(slot)) {
-            return Err(format!("the scheduler has forgotten that slot {slot} was given up for good"));
+            return Err(format!("the scheduler has forgotten that slot {slot} was abandoned"));
         }
         // That counts in this run, too, for those of the one before who are still there.
-        self.giving_up.was_said |= !known.is_empty();
+        self.abandoned.was_said |= !known.is_empty();
         // What was not synced when its process was killed may be there all the same.
-        self.giving_up.false_ones =
-            known.into_iter().filter(|slot| !self.giving_up.durable.contains_key(slot)).collect();
-        self.giving_up.epoch = epoch.epoch;
+        self.abandoned.false_ones =
+            known.into_iter().filter(|slot| !self.abandoned.durable.contains_key(slot)).collect();
+        self.abandoned.epoch = epoch.epoch;
         Ok(())
     }
 
@@ -204,41 +205,41 @@ impl World {
         if !is_first_cause(&word.failure) {
             return Ok(());
         }
-        if self.giving_up.durable.is_empty() && self.giving_up.false_ones.is_empty() {
+        if self.abandoned.durable.is_empty() && self.abandoned.false_ones.is_empty() {
             let failure = &word.failure;
             return Err(format!("that there is no next epoch was said before it was durable why: {failure}"));
         }
-        if self.giving_up.there.is_empty() {
+        if self.abandoned.there.is_empty() {
             let is_there = |node: &usize| {
                 let process = &self.processes[*node];
                 let Line::Up(conn) = process.line else { return false };
                 process.alive && process.epoch == self.newest && self.network.is_open(conn, Side::Scheduler)
             };
-            self.giving_up.there = (0..self.processes.len()).filter(is_there).collect();
+            self.abandoned.there = (0..self.processes.len()).filter(is_there).collect();
         }
         Ok(())
     }
 
     /// Whether somebody is awaited in vain, so that nobody is started again who could not join.
     pub(super) fn awaits_in_vain(&self) -> bool {
-        !self.giving_up.slots.is_empty()
+        !self.abandoned.slots.is_empty()
     }
 
-    /// The scheduler ends by itself: where the job is not done, because somebody was given up, another run begins.
+    /// The scheduler ends by itself: where the job is not done, because a place was abandoned, another run begins.
     pub(super) fn run_ends(&mut self, result: &Result<(), Error>) {
         let Some(running) = &mut self.host.running else { return };
         let Some(journal) = &mut running.journal else { return };
-        if self.sabotage == Some(Sabotage::DoneAllTheSame) && self.giving_up.was_said {
+        if self.sabotage == Some(Sabotage::DoneAllTheSame) && self.abandoned.was_said {
             journal.ends();
         }
         let records = running.brain.snapshot();
         let is_done = records.contains(&Record::Done);
         // In the run before, where somebody who was in that is still there to be told.
         let was_said = records.iter().any(|record| matches!(record, Record::Abandoned(_)));
-        if result.is_err() && !is_done && (was_said || self.giving_up.was_said) {
+        if result.is_err() && !is_done && (was_said || self.abandoned.was_said) {
             let after = self.random.span_ms(300..3000);
             self.fault(after);
-            self.giving_up.begins_again = true;
+            self.abandoned.begins_again = true;
             self.queue.put(self.now + after, Event::Run);
         }
     }
@@ -252,8 +253,8 @@ impl World {
         for node in (0..self.processes.len()).filter(|_| !slow) {
             self.is_ended(node);
         }
-        let epoch = self.giving_up.epoch;
-        self.giving_up = GivingUp { epoch, was_unfinished: true, ..GivingUp::default() };
+        let epoch = self.abandoned.epoch;
+        self.abandoned = AbandonedPlaces { epoch, was_unfinished: true, ..AbandonedPlaces::default() };
         self.host.ended = None;
         self.host.words.clear();
         let first = self.random.span_ms(0..800);
@@ -266,10 +267,10 @@ impl World {
         Ok(())
     }
 
-    /// A scheduler reads its journal: a job that was given up is not done.
+    /// A scheduler reads its journal: a job with an abandoned place is not done.
     pub(super) fn is_not_done(&mut self, is_done: bool) -> Result<(), String> {
-        match std::mem::take(&mut self.giving_up.was_unfinished) && is_done {
-            true => Err("a job that was given up unfinished is called done".to_owned()),
+        match std::mem::take(&mut self.abandoned.was_unfinished) && is_done {
+            true => Err("a job that was abandoned unfinished is called done".to_owned()),
             false => Ok(()),
         }
     }
@@ -281,15 +282,15 @@ impl World {
             let is_well = process.alive && process.to_blame.is_none() && process.disturbed == [false; 2];
             is_well && process.program.is_inside && process.paused_until <= self.now
         };
-        match self.giving_up.there.iter().find(waits) {
-            Some(node) => Err(format!("node {node} was there when the job was given up, and was not told")),
+        match self.abandoned.there.iter().find(waits) {
+            Some(node) => Err(format!("node {node} was there when the job was abandoned, and was not told")),
             None => Ok(()),
         }
     }
 
     /// Somebody waits for the next epoch: not for long, if that cannot be.
     pub(super) fn nobody_waits_in_vain(&self) -> Result<(), String> {
-        let mut known = self.giving_up.slots.iter().filter_map(|slot| self.giving_up.durable.get(slot));
+        let mut known = self.abandoned.slots.iter().filter_map(|slot| self.abandoned.durable.get(slot));
         let Some(since) = known.next().filter(|_| self.host.running.is_some()) else { return Ok(()) };
         let quiet = (*since).max(self.last_fault).max(self.host.started);
         if self.now < quiet + SOON {
@@ -298,11 +299,11 @@ impl World {
         let waits = |node: &usize| {
             let process = &self.processes[*node];
             let since = process.program.recovering_since.unwrap_or(self.now);
-            let is_member = process.alive && process.epoch == self.giving_up.epoch;
+            let is_member = process.alive && process.epoch == self.abandoned.epoch;
             is_member && process.program.is_inside && self.now >= since + SOON
         };
         match (0..self.processes.len()).find(waits) {
-            Some(node) => Err(format!("node {node} waits for an epoch that cannot be, for a place was given up")),
+            Some(node) => Err(format!("node {node} waits for an epoch that cannot be, for a place was abandoned")),
             None => Ok(()),
         }
     }
