@@ -195,7 +195,8 @@ static void without_streams(muster_cluster_t *cluster, int rank, struct ranks *r
     CHECK(pthread_join(writer, NULL) == 0 && are_closed());
 }
 
-/* None of the lowest numbers is open in that process, but that a timer stands there while something else is opened. */
+/* None of the lowest numbers is open in that process, but that a timer stands there while something else is opened. Valgrind, too,
+ * opens a forked child's report there, and then gives it another number. */
 static void check_numbers(pid_t pid) {
     struct timespec pause = {.tv_nsec = 1000000};
     double limit = now_s() + 2 * patience();
@@ -204,7 +205,8 @@ static void check_numbers(pid_t pid) {
         char target[64] = "";
         snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)pid, fd);
         while (readlink(path, target, sizeof target - 1) != -1) {
-            if (strcmp(target, "anon_inode:[timerfd]") != 0 || now_s() >= limit) {
+            bool passes = strcmp(target, "anon_inode:[timerfd]") == 0 || (patience() > 1 && target[0] == '/');
+            if (!passes || now_s() >= limit) {
                 fprintf(stderr, "    %d is %s\n", fd, target);
                 CHECK(!"a number of the standard streams is closed");
             }
