@@ -6,13 +6,17 @@ use super::names;
 use crate::config::{Config, TlsSettings};
 use crate::error::{Error, Result};
 use crate::net::{Side, Transport};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose, SanType};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType, IsCa, KeyIdMethod,
+};
+use rcgen::{KeyPair, KeyUsagePurpose, RevokedCertParams, SanType, SerialNumber};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
@@ -55,10 +59,39 @@ fn named(name: &str) -> CertificateParams {
 }
 
 pub fn ca(name: &str) -> CertifiedIssuer<'static, KeyPair> {
-    let mut params = named(name);
+    ca_of(named(name))
+}
+
+/// A CA of which something is not usual.
+pub fn ca_with(change: impl FnOnce(&mut CertificateParams)) -> CertifiedIssuer<'static, KeyPair> {
+    let mut params = named("an unusual CA");
+    change(&mut params);
+    ca_of(params)
+}
+
+fn ca_of(mut params: CertificateParams) -> CertifiedIssuer<'static, KeyPair> {
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
+}
+
+/// A revocation list of this CA's, with this certificate on it.
+pub fn list_from(ca: &CertifiedIssuer<'static, KeyPair>, serial: &[u8], from: SystemTime, until: SystemTime) -> String {
+    let entry = RevokedCertParams {
+        serial_number: SerialNumber::from_slice(serial),
+        revocation_time: from.into(),
+        reason_code: None,
+        invalidity_date: None,
+    };
+    let params = CertificateRevocationListParams {
+        this_update: from.into(),
+        next_update: until.into(),
+        crl_number: SerialNumber::from_slice(&[1]),
+        issuing_distribution_point: None,
+        revoked_certs: vec![entry],
+        key_identifier_method: KeyIdMethod::Sha256,
+    };
+    params.signed_by(ca).unwrap().pem().unwrap()
 }
 
 impl Files {
@@ -108,6 +141,11 @@ impl Files {
         let (mut params, key) = (named(name), KeyPair::generate().unwrap());
         change(&mut params);
         params.signed_by(&key, ca).unwrap().pem() + &key.serialize_pem()
+    }
+
+    /// A revocation list with this certificate on it.
+    pub fn list(&self, serial: &[u8], from: SystemTime, until: SystemTime) -> String {
+        list_from(&self.ca, serial, from, until)
     }
 
     pub fn settings(&self) -> TlsSettings {
