@@ -60,8 +60,9 @@ impl Stream {
         self.inner.connection()
     }
 
-    /// Says that nothing more follows.
+    /// Says that nothing more follows, once all has gone out: what was written waits until the other end has sent its challenge.
     pub fn end(&mut self) -> io::Result<()> {
+        self.flush()?;
         self.inner.end()
     }
 
