@@ -30,6 +30,11 @@ impl Asker {
         Ok(Asker { tls: tls::Asker::open(tls)?, secret: read(secret)? })
     }
 
+    /// What its user should know by now, one sentence each.
+    pub fn remarks(&self) -> Vec<String> {
+        self.tls.remarks()
+    }
+
     /// Over this connection to a scheduler at this host, which has not carried a byte yet. What is to be proved is proved with the
     /// first message.
     pub fn over(&self, connection: TcpStream, host: &str) -> io::Result<Stream> {
@@ -55,7 +60,7 @@ impl Stream {
         self.inner.connection()
     }
 
-    /// Says that nothing more follows. What was written goes out first: it may still wait for the other end's challenge.
+    /// Says that nothing more follows, once all has gone out: what was written waits until the other end has sent its challenge.
     pub fn end(&mut self) -> io::Result<()> {
         self.flush()?;
         self.inner.end()

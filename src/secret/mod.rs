@@ -20,15 +20,15 @@ pub mod session;
 
 use crate::config::{Assignment, Lock, Settings};
 use crate::error::Result;
-use crate::net::{host, interface, Side, TcpTransport, Transport, Wrap};
+use crate::net::{host, interface, resolve, Side, TcpTransport, Transport, Wrap};
 use crate::tls::{self, Remarks};
 use crate::types::{Epoch, Incarnation, JobInstance, Secret, Token};
 use crate::wiping::wiping;
 use link::ProvedTransport;
 use ring::hmac;
 use session::Session;
-use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The secret of a job.
 pub struct JobSecret {
@@ -116,18 +116,25 @@ fn read(lock: &Lock) -> Result<Option<Arc<JobSecret>>> {
     Ok(password.map(|password| wiping(|| Arc::new(JobSecret::new(password.reveal().as_bytes())))))
 }
 
+/// How long the scheduler's name is looked up, to know whether it is this host's.
+const LOOK_UP: Duration = Duration::from_secs(2);
+
 /// The secret of the run to which a process belongs that was started beside it.
 fn left_by_a_run(settings: &Settings) -> Option<String> {
     let directory = settings.recovery_path.as_deref().filter(|_| settings.enable_recovery);
     let of_recovery = directory.and_then(kept::of_recovery);
     of_recovery.or_else(|| match &settings.assignment {
         Assignment::Node { host, ports, hosts_scheduler: false, .. } => {
-            let host = if host == "localhost" { "127.0.0.1" } else { host };
-            let address = SocketAddr::new(host.parse().ok()?, *ports.first()?);
-            kept::of_port(address.port()).filter(|_| interface::is_local(address))
+            let port = *ports.first()?;
+            kept::of_port(port).filter(|_| is_here(host, port)) // few hosts have such a file: others look nothing up
         }
         _ => None,
     })
+}
+
+/// Whether a host, by its name or an address, is this one.
+fn is_here(host: &str, port: u16) -> bool {
+    resolve::resolve(host, port, LOOK_UP).is_ok_and(|addresses| addresses.into_iter().any(interface::is_local))
 }
 
 /// A wrap with the proof in it.

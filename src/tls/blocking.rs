@@ -1,41 +1,56 @@
 //! The same for one that asks a scheduler something, and can wait for the answer: the command.
 
-use super::credentials;
 use super::names;
-use super::sentence::sentence;
+use super::renewal::Renewal;
+use super::sentence::{sentence, NO_TLS_THERE};
 use crate::config::TlsSettings;
 use crate::error::Result;
+use crate::net::refusal;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
+use std::time::Instant;
 
-/// What is needed to ask.
-#[derive(Clone, Debug, Default)]
-pub struct Asker(Option<(Arc<ClientConfig>, TlsSettings)>);
+/// What is needed to ask. One that asks for long reads its files again as a node does.
+#[derive(Clone, Default)]
+pub struct Asker(Option<Arc<Asking>>);
+
+struct Asking {
+    renewal: Renewal<Arc<ClientConfig>>,
+    settings: TlsSettings,
+}
 
 /// A connection to a scheduler, encrypted or not.
 pub enum Stream {
     /// As it is.
     Plain(TcpStream),
     /// With TLS around it.
-    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
+    Tls(Box<Tls>),
 }
 
 impl Asker {
     /// Reads what the settings name, as far as a client needs it. Without settings connections stay as they are.
     pub fn open(settings: Option<&TlsSettings>) -> Result<Asker> {
-        let read = settings.map(|settings| credentials::client(settings).map(|config| (config, settings.clone())));
-        read.transpose().map(Asker)
+        let read = |settings: &TlsSettings| {
+            Renewal::open_client(settings).map(|renewal| Arc::new(Asking { renewal, settings: settings.clone() }))
+        };
+        settings.map(read).transpose().map(Asker)
+    }
+
+    /// What its user should know by now, one sentence each.
+    pub fn remarks(&self) -> Vec<String> {
+        self.0.as_ref().map_or_else(Vec::new, |asking| asking.renewal.remarks(Instant::now()))
     }
 
     /// Over this connection to a scheduler at this host, which has not carried a byte yet. The handshake goes on with the first
     /// write.
     pub fn over(&self, connection: TcpStream, host: &str) -> io::Result<Stream> {
-        let Some((config, settings)) = &self.0 else { return Ok(Stream::Plain(connection)) };
-        let name = names::of_host(settings, host).map_err(|error| io::Error::other(error.message().to_owned()))?;
+        let Some(asking) = &self.0 else { return Ok(Stream::Plain(connection)) };
+        let name =
+            names::of_host(&asking.settings, host).map_err(|error| io::Error::other(error.message().to_owned()))?;
         let name = name.unwrap_or_else(names::nobody);
-        let session = ClientConnection::new(Arc::clone(config), name);
+        let session = ClientConnection::new(asking.renewal.ends(), name);
         let session = session.map_err(|error| io::Error::other(sentence(&error)))?;
         Ok(Stream::Tls(Box::new(StreamOwned::new(session, connection))))
     }
@@ -63,22 +78,27 @@ impl Stream {
     }
 }
 
-/// What rustls found wrong, in our words.
-fn told(error: io::Error) -> io::Error {
-    match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+type Tls = StreamOwned<ClientConnection, TcpStream>;
+
+/// Uses the connection. What goes wrong is said in our words.
+fn by<T>(stream: &mut Tls, act: impl FnOnce(&mut Tls) -> io::Result<T>) -> io::Result<T> {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    act(stream).map_err(|error| match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
         Some(inner) => io::Error::new(error.kind(), sentence(inner)),
-        None if error.kind() == io::ErrorKind::UnexpectedEof => {
+        None if !matches!(error.kind(), UnexpectedEof | ConnectionReset | ConnectionAborted | BrokenPipe) => error,
+        None if stream.conn.is_handshaking() => refusal(NO_TLS_THERE),
+        None if error.kind() == UnexpectedEof => {
             io::Error::new(error.kind(), "it closes the connection without saying so")
         }
         None => error,
-    }
+    })
 }
 
 impl Read for Stream {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match self {
             Stream::Plain(connection) => connection.read(into),
-            Stream::Tls(stream) => stream.read(into).map_err(told),
+            Stream::Tls(stream) => by(stream, |tls| tls.read(into)),
         }
     }
 }
@@ -87,14 +107,14 @@ impl Write for Stream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Stream::Plain(connection) => connection.write(bytes),
-            Stream::Tls(stream) => stream.write(bytes).map_err(told),
+            Stream::Tls(stream) => by(stream, |tls| tls.write(bytes)),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         match self {
             Stream::Plain(connection) => connection.flush(),
-            Stream::Tls(stream) => stream.flush().map_err(told),
+            Stream::Tls(stream) => by(stream, Write::flush),
         }
     }
 }

@@ -4,15 +4,16 @@
 
 use super::ciphers;
 use super::names;
+use super::parts::{not_in_effect, out_of_time, useless_key, Use};
 use super::password::password;
 use super::pkcs12::{self, Opened, Wrong};
-use super::sentence::sentence;
+use super::sentence::{of_list, sentence};
 use super::trust::Trust;
 use crate::config::{Lock, NameChecks, NamedFile, Password, PasswordSource, TlsFile, TlsSettings};
 use crate::error::{Error, Result};
 use crate::net::file;
 use crate::wiping::wiping;
-use rustls::client::Resumption;
+use rustls::client::{Resumption, VerifierBuilderError};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, UnixTime};
@@ -25,10 +26,6 @@ use std::time::Duration;
 /// The largest file that is read: a revocation list with a hundred thousand entries fits.
 const FILE_MAX_BYTES: u64 = 16 << 20;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-
-/// Without the number OpenSSL makes version 1.
-const REVOCATION_LIST: &str =
-    "a revocation list of the CA's, of version 2 (openssl ca -gencrl, with crlnumber in its configuration)";
 
 /// What each end of a connection uses.
 pub struct Credentials {
@@ -61,18 +58,19 @@ pub fn read_with(settings: &TlsSettings, cipher_suites: Vec<rustls::SupportedCip
     Reader { settings, file: &file }.credentials_by(provider, Vec::new())
 }
 
-/// The same for one that only connects, and has no server's certificate.
-pub fn client(settings: &TlsSettings) -> Result<Arc<ClientConfig>> {
+/// The same for one that only connects, and has no server's certificate; with the warnings.
+pub fn client(settings: &TlsSettings) -> Result<(Arc<ClientConfig>, Vec<String>)> {
     wiping(|| client_alone(settings))
 }
 
-fn client_alone(settings: &TlsSettings) -> Result<Arc<ClientConfig>> {
+fn client_alone(settings: &TlsSettings) -> Result<(Arc<ClientConfig>, Vec<String>)> {
     let file = configuration(settings)?;
     let reader = Reader { settings, file: &file };
     let mut warnings = Vec::new();
     let provider = Arc::new(reader.provider(&mut warnings)?);
-    let trust = reader.trust(&provider)?;
-    reader.client(provider, trust, &mut warnings)
+    let trust = reader.trust(&provider, &mut warnings)?;
+    let client = reader.client(provider, trust, &mut warnings)?;
+    Ok((client, warnings))
 }
 
 /// Every file that the settings lead to, as far as they can be read.
@@ -117,7 +115,7 @@ impl Reader<'_> {
 
     fn credentials_by(&self, provider: CryptoProvider, mut warnings: Vec<String>) -> Result<Credentials> {
         let provider = Arc::new(provider);
-        let trust = self.trust(&provider)?;
+        let trust = self.trust(&provider, &mut warnings)?;
         let server = self.server(Arc::clone(&provider), &trust, &mut warnings)?;
         let client = self.client(provider, trust, &mut warnings)?;
         Ok(Credentials { client, server, warnings })
@@ -130,8 +128,7 @@ impl Reader<'_> {
         warnings: &mut Vec<String>,
     ) -> Result<Arc<ServerConfig>> {
         let file = &self.file.server_cert;
-        let own = self.identity(file, &self.settings.server_lock)?;
-        self.check_own_id(file, &own)?;
+        let own = self.own(file, &self.settings.server_lock)?;
         warnings.extend(self.judge(file, |at| trust.judge_server(&own.chain, at))?);
         ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(rustls::ALL_VERSIONS)
@@ -150,8 +147,7 @@ impl Reader<'_> {
         warnings: &mut Vec<String>,
     ) -> Result<Arc<ClientConfig>> {
         let file = &self.file.client_cert;
-        let own = self.identity(file, &self.settings.client_lock)?;
-        self.check_own_id(file, &own)?;
+        let own = self.own(file, &self.settings.client_lock)?;
         let warning = self.judge(file, |at| trust.judge_client(&own.chain, at))?;
         warnings.extend(warning.filter(|_| file.path != self.file.server_cert.path));
         let mut config = ClientConfig::builder_with_provider(provider)
@@ -196,34 +192,71 @@ impl Reader<'_> {
         Ok(provider)
     }
 
-    fn trust(&self, provider: &Arc<CryptoProvider>) -> Result<Trust> {
+    fn trust(&self, provider: &Arc<CryptoProvider>, warnings: &mut Vec<String>) -> Result<Trust> {
+        let roots = self.roots(warnings)?;
+        let revoked = match &self.file.crl {
+            Some(list) => self.revoked(list)?,
+            None => Vec::new(),
+        };
+        Trust::new(roots, revoked, provider).map_err(|error| match (&self.file.crl, error) {
+            (Some(list), VerifierBuilderError::InvalidCrl(why)) => self.error(list, &of_list(&why)),
+            (_, error) => self.error(&self.file.ca_cert, &format!("cannot be used: {error}")),
+        })
+    }
+
+    /// The CA's certificates. One that is out of its time is left out if there are others: a file may have the next CA beside the last.
+    fn roots(&self, warnings: &mut Vec<String>) -> Result<RootCertStore> {
         let file = &self.file.ca_cert;
-        let bytes = self.read(file)?;
-        let certificates = certificates(&bytes).map_err(|why| self.error(file, &why))?;
-        let mut roots = RootCertStore::empty();
-        for certificate in certificates {
+        let found = certificates(&self.read(file)?).map_err(|why| self.error(file, &why))?;
+        let (now, mut roots, mut left_out) = (UnixTime::now().as_secs(), RootCertStore::empty(), Vec::new());
+        for certificate in found {
+            if let Some(kind) = useless_key(&certificate, Use::Ca) {
+                let right = Use::Ca.right_key();
+                return Err(self.error(file, &format!("has a CA whose key ({kind}) is of no use: expected {right}")));
+            }
+            if let Some(why) = out_of_time(&certificate, now) {
+                left_out.push(format!("has a CA certificate that {why}"));
+                continue;
+            }
             roots.add(certificate).map_err(|error| {
                 self.error(file, &format!("has a certificate that cannot be used: {}", sentence(&error)))
             })?;
         }
-        let revoked = match &self.file.crl {
-            Some(list) => revoked(&self.read(list)?).map_err(|why| self.error(list, &why))?,
-            None => Vec::new(),
-        };
-        Trust::new(roots, revoked, provider).map_err(|error| match &self.file.crl {
-            Some(list) => self.error(list, &format!("cannot be used: {error}: expected {REVOCATION_LIST}")),
-            None => self.error(file, &format!("cannot be used: {error}")),
-        })
+        if let (true, Some(why)) = (roots.is_empty(), left_out.first()) {
+            return Err(self.error(file, &format!("{why}: expected a CA's certificate that is valid now")));
+        }
+        let path = file.path.display();
+        warnings.extend(left_out.iter().map(|why| format!("{} (\"{path}\") {why}: it is left out", file.key)));
+        Ok(roots)
+    }
+
+    fn revoked(&self, file: &NamedFile) -> Result<Vec<CertificateRevocationListDer<'static>>> {
+        let lists = revoked(&self.read(file)?).map_err(|why| self.error(file, &why))?;
+        let now = UnixTime::now().as_secs();
+        match lists.iter().find_map(|list| not_in_effect(list, now)) {
+            Some(why) => Err(self.error(file, &why)),
+            None => Ok(lists),
+        }
     }
 
     fn read(&self, file: &NamedFile) -> Result<Vec<u8>> {
         file::read(&file.path, FILE_MAX_BYTES).map_err(|why| self.error(file, &why))
     }
 
-    fn identity(&self, file: &NamedFile, lock: &Lock) -> Result<Identity> {
+    /// A certificate of ours, with its key.
+    fn own(&self, file: &NamedFile, lock: &Lock) -> Result<Identity> {
         let bytes = self.read(file)?;
         let password = password(lock)?;
-        identity(&bytes, password.as_ref(), &lock.setting).map_err(|why| self.error(file, &why))
+        let own = identity(&bytes, password.as_ref(), &lock.setting).map_err(|why| self.error(file, &why))?;
+        for (nth, certificate) in own.chain.iter().enumerate() {
+            let (whose, used) = if nth == 0 { ("a certificate", Use::Own) } else { ("a CA's certificate", Use::Ca) };
+            if let Some(kind) = useless_key(certificate, used) {
+                let right = used.right_key();
+                return Err(self.error(file, &format!("has {whose} whose key ({kind}) is of no use: expected {right}")));
+            }
+        }
+        self.check_own_id(file, &own)?;
+        Ok(own)
     }
 
     /// Whether a certificate of ours carries our node id, where that is demanded.
@@ -244,7 +277,10 @@ impl Reader<'_> {
         judge: impl Fn(UnixTime) -> std::result::Result<(), rustls::Error>,
     ) -> Result<Option<String>> {
         let now = UnixTime::now();
-        judge(now).map_err(|error| self.error(file, &format!("others will not take: {}", sentence(&error))))?;
+        judge(now).map_err(|error| match (&error, &self.file.crl) {
+            (rustls::Error::InvalidCertRevocationList(why), Some(list)) => self.error(list, &of_list(why)),
+            _ => self.error(file, &format!("others will not take: {}", sentence(&error))),
+        })?;
         let ahead = |days: u32| UnixTime::since_unix_epoch(Duration::from_secs(now.as_secs()) + DAY * days);
         let days = self.file.warning_days;
         let Err(rustls::Error::InvalidCertificate(CertificateError::ExpiredContext { not_after, .. })) =
@@ -281,7 +317,7 @@ fn mismatch(error: &rustls::Error) -> String {
              those that lead to the CA"
                 .to_owned()
         }
-        other => format!("cannot be used: {other}"),
+        other => format!("has a key that cannot be used ({other}): expected {}", Use::Own.right_key()),
     }
 }
 

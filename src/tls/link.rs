@@ -7,7 +7,7 @@
 //! `link_test.rs`, over test links, too.
 
 use super::names;
-use super::sentence::{is_damage, is_refusal, sentence, DAMAGED};
+use super::sentence::{is_damage, is_refusal, sentence, DAMAGED, NO_TLS_THERE};
 use crate::net::{pass_over, refusal, unproved, Acknowledged, Registry, Signs, Token, Transport};
 use rustls::Connection;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -150,7 +150,7 @@ impl<T: Transport> TlsTransport<T> {
     /// The peer has ended in a way that a stranger in the network could feign.
     fn ended(&self) -> io::Error {
         match self.session.as_ref().is_ok_and(|tls| tls.is_handshaking()) {
-            true => unproved("it ended the connection before TLS was agreed on: perhaps TLS (enable_ssl) is off there"),
+            true => unproved(NO_TLS_THERE),
             false => io::Error::new(io::ErrorKind::UnexpectedEof, "it ended without saying so"),
         }
     }

@@ -5,6 +5,7 @@
 //! | [`link`] | a transport that is encrypted |
 //! | [`blocking`] | the same for the command, which asks and waits |
 //! | `credentials` | the files that the configuration names: certificates, keys, the revocation list |
+//! | [`parts`] | what certificates and lists say of themselves: keys and times |
 //! | `password` | passwords, from a setting, a file or a descriptor |
 //! | `renewal` | reads those again once they have changed |
 //! | [`pkcs12`] | what is in a PKCS#12 file, or in an encrypted key |
@@ -26,6 +27,7 @@ mod credentials;
 pub(crate) mod fuzz;
 pub mod link;
 pub mod names;
+pub mod parts;
 mod password;
 pub mod pkcs12;
 mod renewal;
@@ -42,7 +44,7 @@ pub use credentials::{encrypted_key, is_pem};
 use link::TlsTransport;
 pub use password::password;
 pub use renewal::Remarks;
-use renewal::Renewal;
+use renewal::{Ends, Renewal};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, Connection, ServerConnection};
 use std::sync::Arc;
@@ -75,7 +77,7 @@ pub fn open(settings: Option<&TlsSettings>, scheduler: Option<&str>) -> Result<T
 }
 
 /// Puts TLS around a connection; one that is dialled is to lead to this name.
-fn wrap(renewal: &Arc<Renewal>, name: ServerName<'static>) -> Wrap {
+fn wrap(renewal: &Arc<Renewal<Ends>>, name: ServerName<'static>) -> Wrap {
     let renewal = Arc::clone(renewal);
     Arc::new(move |transport: TcpTransport, side| -> Box<dyn Transport> {
         let (client, server) = renewal.ends();

@@ -1,9 +1,9 @@
 //! The files of a process that goes on: read again once they have changed, so that a renewal needs no restart.
 //!
 //! Invariants: connections that stand keep what they began with; new ones have what was read last; what is wrong with new files is
-//! said once, and the old ones go on serving. There is no thread for it: the files are looked at when a connection begins, at
-//! most once a second, and once a day all of it is read anew, so that an end that is near is told daily. Files that have just
-//! been written wait a little, for their writer may not be done.
+//! said once, and the old ones go on serving. Such files are tried again each minute: by this host's clock a list may begin later.
+//! There is no thread for it: the files are looked at when a connection begins, at most once a second, and once a day all of it is read
+//! anew, so that an end that is near is told daily. Files that have just been written wait a little, for their writer may not be done.
 
 use super::credentials::{self, Credentials};
 use crate::config::TlsSettings;
@@ -18,39 +18,49 @@ use std::time::{Duration, Instant, SystemTime};
 const PAUSE: Duration = Duration::from_secs(1);
 /// How old what has changed must be, unless two looks have found the same.
 const SETTLED: Duration = Duration::from_secs(2);
+/// How soon files that were wrong are tried again, though they have not changed.
+const AGAIN: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What tells one state of a file from another; none where there is no such file.
 #[derive(PartialEq)]
 struct Stamp(Option<[i64; 7]>);
 
-/// What both ends use now, and what is to be said of it.
-pub struct Renewal {
+/// What each end of a node's connections uses.
+pub type Ends = (Arc<ClientConfig>, Arc<ServerConfig>);
+/// Reads the files: what is used, and the warnings.
+type Reads<E> = fn(&TlsSettings) -> Result<(E, Vec<String>)>;
+
+/// What connections use now, and what is to be said of it: both ends of a node's, or one of a process that only connects.
+pub struct Renewal<E> {
     settings: TlsSettings,
-    state: Mutex<State>,
+    reads: Reads<E>,
+    state: Mutex<State<E>>,
 }
 
-struct State {
-    client: Arc<ClientConfig>,
-    server: Arc<ServerConfig>,
+struct State<E> {
+    used: E,
     /// The files that were read last, as they were then.
     files: Vec<PathBuf>,
     stamps: Vec<Stamp>,
     /// What a look has found that was too new.
     found: Option<Vec<Stamp>>,
     looked: Instant,
-    /// When all was read last.
+    /// When all was read last, and when it was tried last because something was wrong.
     read: Instant,
+    tried: Instant,
     remarks: Vec<String>,
+    /// What was wrong with the files that were read last.
+    wrong: Option<String>,
 }
 
 /// What is to be told of the files while a process goes on. Empty without TLS.
 #[derive(Clone, Default)]
-pub struct Remarks(Option<Arc<Renewal>>);
+pub struct Remarks(Option<Arc<Renewal<Ends>>>);
 
 impl Remarks {
     /// Those of these files.
-    pub fn of(renewal: Arc<Renewal>) -> Remarks {
+    pub fn of(renewal: Arc<Renewal<Ends>>) -> Remarks {
         Remarks(Some(renewal))
     }
 
@@ -60,32 +70,49 @@ impl Remarks {
     }
 }
 
-impl Renewal {
-    /// Reads all for the first time. The warnings are one sentence each.
-    pub fn open(settings: &TlsSettings) -> Result<(Renewal, Vec<String>)> {
+impl Renewal<Ends> {
+    /// Reads all that a node needs, for the first time. The warnings are one sentence each.
+    pub fn open(settings: &TlsSettings) -> Result<(Renewal<Ends>, Vec<String>)> {
+        Renewal::begin(settings, |settings| {
+            credentials::read(settings).map(|Credentials { client, server, warnings }| ((client, server), warnings))
+        })
+    }
+}
+
+impl Renewal<Arc<ClientConfig>> {
+    /// The same for a process that only connects.
+    pub fn open_client(settings: &TlsSettings) -> Result<Renewal<Arc<ClientConfig>>> {
+        Renewal::begin(settings, credentials::client).map(|(renewal, _)| renewal)
+    }
+}
+
+impl<E: Clone> Renewal<E> {
+    fn begin(settings: &TlsSettings, reads: Reads<E>) -> Result<(Renewal<E>, Vec<String>)> {
         let files = credentials::files(settings);
         let stamps = stamps(&files);
-        let Credentials { client, server, warnings } = credentials::read(settings)?;
+        let (used, warnings) = reads(settings)?;
         let now = Instant::now();
-        let state = State { client, server, files, stamps, found: None, looked: now, read: now, remarks: Vec::new() };
-        Ok((Renewal { settings: settings.clone(), state: Mutex::new(state) }, warnings))
+        let (remarks, wrong, found) = (Vec::new(), None, None);
+        let state = State { used, files, stamps, found, looked: now, read: now, tried: now, remarks, wrong };
+        Ok((Renewal { settings: settings.clone(), reads, state: Mutex::new(state) }, warnings))
     }
 
     /// What a connection that begins now uses.
-    pub fn ends(&self) -> (Arc<ClientConfig>, Arc<ServerConfig>) {
+    pub fn ends(&self) -> E {
         self.ends_at(Instant::now(), SystemTime::now())
     }
 
-    fn ends_at(&self, now: Instant, today: SystemTime) -> (Arc<ClientConfig>, Arc<ServerConfig>) {
+    fn ends_at(&self, now: Instant, today: SystemTime) -> E {
         let mut state = self.locked();
         if now.saturating_duration_since(state.looked) >= PAUSE {
             state.looked = now;
             self.look(&mut state, now, today);
         }
-        (Arc::clone(&state.client), Arc::clone(&state.server))
+        state.used.clone()
     }
 
-    fn remarks(&self, now: Instant) -> Vec<String> {
+    /// What is to be told by now, one sentence each. Reads the files once a day.
+    pub fn remarks(&self, now: Instant) -> Vec<String> {
         let mut state = self.locked();
         if now.saturating_duration_since(state.read) >= DAY {
             self.read(&mut state, now);
@@ -93,15 +120,18 @@ impl Renewal {
         std::mem::take(&mut state.remarks)
     }
 
-    fn locked(&self) -> MutexGuard<'_, State> {
+    fn locked(&self) -> MutexGuard<'_, State<E>> {
         // What stands there is whole after each assignment.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn look(&self, state: &mut State, now: Instant, today: SystemTime) {
+    fn look(&self, state: &mut State<E>, now: Instant, today: SystemTime) {
         let stamps = stamps(&state.files);
         if stamps == state.stamps {
             state.found = None;
+            if state.wrong.is_some() && now.saturating_duration_since(state.tried) >= AGAIN {
+                self.read_again(state, now);
+            }
             return;
         }
         let since = today.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64);
@@ -113,18 +143,28 @@ impl Renewal {
         }
     }
 
+    /// Reads all of it, and says what is wrong although it was said before.
+    fn read(&self, state: &mut State<E>, now: Instant) {
+        (state.wrong, state.read) = (None, now);
+        self.read_again(state, now);
+    }
+
     /// Reads all of it. If that fails the old goes on serving.
-    fn read(&self, state: &mut State, now: Instant) {
+    fn read_again(&self, state: &mut State<E>, now: Instant) {
         // Asked before the files are read: what changes meanwhile is found at the next look.
         state.files = credentials::files(&self.settings);
-        (state.stamps, state.found, state.read) = (stamps(&state.files), None, now);
-        match credentials::read(&self.settings) {
-            Ok(Credentials { client, server, warnings }) => {
-                (state.client, state.server) = (client, server);
+        (state.stamps, state.found, state.tried) = (stamps(&state.files), None, now);
+        match (self.reads)(&self.settings) {
+            Ok((used, warnings)) => {
+                (state.used, state.wrong) = (used, None);
                 state.remarks.extend(warnings);
             }
             Err(error) => {
-                state.remarks.push(format!("{}; what was read before goes on serving", error.message()));
+                let wrong = error.message().to_owned();
+                if state.wrong.as_ref() != Some(&wrong) {
+                    state.remarks.push(format!("{wrong}; what was read before goes on serving"));
+                }
+                state.wrong = Some(wrong);
             }
         }
     }

@@ -5,7 +5,7 @@ use crate::tls::testing::Files;
 
 /// A renewal, and the time: each look is a while after the one before, when nothing is new any more.
 struct Passing {
-    renewal: Renewal,
+    renewal: Renewal<Ends>,
     now: Instant,
 }
 
@@ -18,7 +18,7 @@ impl Passing {
 
     /// Whether a connection that begins so much later has something else than before.
     fn is_new_after(&mut self, passed: Duration, today: SystemTime) -> bool {
-        let before = self.renewal.locked().server.clone();
+        let before = self.renewal.locked().used.1.clone();
         self.now += passed;
         !Arc::ptr_eq(&self.renewal.ends_at(self.now, today).1, &before)
     }
@@ -69,6 +69,24 @@ fn what_is_wrong_is_said_once_and_the_old_serves_on() {
     assert!(!passing.is_new_after(PAUSE, later()) && passing.remarks().is_empty(), "it is said once");
     files.write("server.pem", files.node("renewed", |_| ()));
     assert!(passing.is_new_after(PAUSE, later()) && passing.remarks().is_empty());
+}
+
+#[test]
+fn what_was_wrong_is_tried_again_without_a_change() {
+    let files = Files::new();
+    files.configure(r#", "crl_path": "crl.pem""#);
+    let day = |from: SystemTime| files.list(&[7], from, from + DAY);
+    files.write("crl.pem", day(SystemTime::now()));
+    let mut passing = Passing::of(&files);
+    let begins = SystemTime::now() + Duration::from_secs(4); // by a clock that is ahead of this one
+    files.write("crl.pem", day(begins));
+    assert!(!passing.is_new_after(PAUSE, later()));
+    let remarks = passing.remarks();
+    assert!(remarks.len() == 1 && remarks[0].contains("which is not in effect yet"), "{remarks:?}");
+    assert!(!passing.is_new_after(AGAIN, later()) && passing.remarks().is_empty(), "it is said once");
+    std::thread::sleep(begins.duration_since(SystemTime::now()).unwrap_or_default()); // no other clock says when it begins
+    assert!(!passing.is_new_after(PAUSE, later()), "it is not tried all the time");
+    assert!(passing.is_new_after(AGAIN, later()) && passing.remarks().is_empty());
 }
 
 #[test]

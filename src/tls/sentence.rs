@@ -1,10 +1,15 @@
 //! What went wrong in a handshake, in words that follow the peer's name and a colon.
 
+use super::parts::NEW_LIST;
 use rustls::pki_types::ServerName;
-use rustls::{AlertDescription, CertificateError, Error, InvalidMessage, PeerIncompatible};
+use rustls::{AlertDescription, CertRevocationListError, CertificateError, Error, InvalidMessage, PeerIncompatible};
 
 /// How many names of a certificate a sentence repeats.
 const NAMED_MAX: usize = 4;
+
+/// What is said where the other end ends, or breaks off, a handshake without a word.
+pub const NO_TLS_THERE: &str =
+    "it ended the connection before TLS was agreed on: perhaps TLS (enable_ssl) is off there";
 
 /// Why a peer's certificate is not taken.
 fn of_certificate(error: &CertificateError) -> String {
@@ -28,7 +33,7 @@ fn of_certificate(error: &CertificateError) -> String {
         }
         CertificateError::UnsupportedSignatureAlgorithmContext { .. }
         | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
-            "is signed in a way that is not taken any more: expected SHA-256 or better (openssl x509 -req -sha256 ...)"
+            "is signed in a way that is not taken: expected SHA-256 (openssl x509 -req -sha256 ...)"
         }
         // rustls has no word of its own for it.
         CertificateError::Other(why) if why.to_string().contains("UnsupportedCertVersion") => {
@@ -38,6 +43,27 @@ fn of_certificate(error: &CertificateError) -> String {
         other => return format!("its certificate is not taken: {other}"),
     };
     format!("its certificate {what}")
+}
+
+/// Why the revocation list is of no use, in words that follow its name.
+pub fn of_list(error: &CertRevocationListError) -> String {
+    use CertRevocationListError as Why;
+    let what = match error {
+        Why::BadSignature => "is not signed by the CA that it names: expected a list of the CA's (ca_cert_path)",
+        Why::UnsupportedSignatureAlgorithmContext { .. }
+        | Why::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
+            "is signed in a way that is not taken: expected SHA-256"
+        }
+        Why::IssuerInvalidForCrl => {
+            return "is of a CA whose certificate does not allow it to sign lists: expected keyUsage with cRLSign (openssl \
+                    req -x509 -addext keyUsage=critical,keyCertSign,cRLSign ...)"
+                .to_owned();
+        }
+        Why::UnsupportedCrlVersion => "is of version 1: expected version 2 (crlnumber in the CA's configuration)",
+        Why::ParseError => "is not a revocation list: expected PEM or DER",
+        other => return format!("cannot be used ({other:?}): expected a revocation list of the CA's ({NEW_LIST})"),
+    };
+    format!("{what} ({NEW_LIST})")
 }
 
 /// A certificate is for another host than was dialled.
@@ -97,6 +123,9 @@ pub fn is_damage(error: &Error) -> bool {
 pub fn sentence(error: &Error) -> String {
     match error {
         Error::InvalidCertificate(why) => of_certificate(why),
+        Error::InvalidCertRevocationList(why) => {
+            format!("its certificate cannot be judged, for the revocation list (crl_path) {}", of_list(why))
+        }
         Error::NoCertificatesPresented => "it shows no certificate".to_owned(),
         Error::AlertReceived(alert) => of_alert(*alert),
         Error::InvalidMessage(InvalidMessage::InvalidContentType | InvalidMessage::UnknownProtocolVersion) => {

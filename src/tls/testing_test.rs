@@ -61,10 +61,48 @@ fn named(name: &str) -> CertificateParams {
 }
 
 pub fn ca(name: &str) -> CertifiedIssuer<'static, KeyPair> {
-    let mut params = named(name);
+    ca_of(named(name))
+}
+
+/// A CA of which something is not usual.
+pub fn ca_with(change: impl FnOnce(&mut CertificateParams)) -> CertifiedIssuer<'static, KeyPair> {
+    let mut params = named("an unusual CA");
+    change(&mut params);
+    ca_of(params)
+}
+
+fn ca_of(mut params: CertificateParams) -> CertifiedIssuer<'static, KeyPair> {
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
+}
+
+/// A revocation list of this CA's, with this certificate on it.
+pub fn list_from(ca: &CertifiedIssuer<'static, KeyPair>, serial: &[u8], from: SystemTime, until: SystemTime) -> String {
+    list_of(ca, serial, from, until).pem().unwrap()
+}
+
+fn list_of(
+    ca: &CertifiedIssuer<'static, KeyPair>,
+    serial: &[u8],
+    from: SystemTime,
+    until: SystemTime,
+) -> CertificateRevocationList {
+    let entry = RevokedCertParams {
+        serial_number: SerialNumber::from_slice(serial),
+        revocation_time: from.into(),
+        reason_code: None,
+        invalidity_date: None,
+    };
+    let params = CertificateRevocationListParams {
+        this_update: from.into(),
+        next_update: until.into(),
+        crl_number: SerialNumber::from_slice(&[1]),
+        issuing_distribution_point: None,
+        revoked_certs: vec![entry],
+        key_identifier_method: KeyIdMethod::Sha256,
+    };
+    params.signed_by(ca).unwrap()
 }
 
 impl Files {
@@ -114,6 +152,11 @@ impl Files {
         let (mut params, key) = (named(name), KeyPair::generate().unwrap());
         change(&mut params);
         params.signed_by(&key, ca).unwrap().pem() + &key.serialize_pem()
+    }
+
+    /// A revocation list with this certificate on it.
+    pub fn list(&self, serial: &[u8], from: SystemTime, until: SystemTime) -> String {
+        list_from(&self.ca, serial, from, until)
     }
 
     pub fn settings(&self) -> TlsSettings {
@@ -190,19 +233,5 @@ pub fn list(ca: &CertifiedIssuer<'static, KeyPair>, serial: &[u8], days: u32) ->
 /// The same in each form.
 pub fn revoked(ca: &CertifiedIssuer<'static, KeyPair>, serial: &[u8], days: u32) -> CertificateRevocationList {
     let now = SystemTime::now();
-    let entry = RevokedCertParams {
-        serial_number: SerialNumber::from_slice(serial),
-        revocation_time: (now - DAY).into(),
-        reason_code: None,
-        invalidity_date: None,
-    };
-    let params = CertificateRevocationListParams {
-        this_update: (now - 2 * DAY).into(),
-        next_update: (now - DAY + DAY * days).into(),
-        crl_number: SerialNumber::from_slice(&[1]),
-        issuing_distribution_point: None,
-        revoked_certs: vec![entry],
-        key_identifier_method: KeyIdMethod::Sha256,
-    };
-    params.signed_by(ca).unwrap()
+    list_of(ca, serial, now - 2 * DAY, now - DAY + DAY * days)
 }

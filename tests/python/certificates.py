@@ -44,12 +44,27 @@ class Certificates:
         self.folder = folder
         self.kind = kind
         self.password = password
+        self.name = ca
         folder.mkdir(exist_ok=True)
-        self.openssl("req", "-x509", *self.key("ca"), "-out", "ca.pem", "-days", "30", "-subj", f"/CN={ca}",
-                     "-addext", "keyUsage=critical,keyCertSign,cRLSign")
+        self.ca()
         for name in ("server", "client"):
             self.sign(name)
         self.configure()
+
+    def ca(self):
+        """A CA with a new key, in the place of the one that was there."""
+        self.openssl("req", "-x509", *self.key("ca"), "-out", "ca.pem", "-days", "30", "-subj", f"/CN={self.name}",
+                     "-addext", "keyUsage=critical,keyCertSign,cRLSign")
+
+    def list(self, file, *revoked, md="sha256"):
+        """A revocation list of the CA's, with these certificates on it."""
+        (self.folder / "index.txt").write_text("")
+        (self.folder / "number").write_text("01\n")
+        (self.folder / "list.conf").write_text("[ca]\ndefault_ca = it\n[it]\ndatabase = index.txt\ncrlnumber = number\n"
+                                               "certificate = ca.pem\nprivate_key = ca.key\n")
+        for certificate in revoked:
+            self.openssl("ca", "-config", "list.conf", "-md", md, "-revoke", certificate)
+        self.openssl("ca", "-config", "list.conf", "-gencrl", "-md", md, "-crldays", "30", "-out", file)
 
     @staticmethod
     def key(name):

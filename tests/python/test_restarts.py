@@ -6,8 +6,10 @@ import pathlib
 import re
 import signal
 import subprocess
+import time
 
 import pytest
+from certificates import Certificates
 from cluster import MUSTER, clean_environment
 from launch import Launch, environment_of, until
 from nodes import listening_ports, node
@@ -292,3 +294,30 @@ def test_restarts_that_could_not_work_are_refused_at_once(words, env, said, tmp_
     assert ended.returncode == 2
     assert said in ended.stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_files_of_tls_that_were_renewed_serve_the_launcher_too(tmp_path):
+    """It has shown its first certificate before; by the second death that one is revoked."""
+    files = Certificates(tmp_path / "files")
+    files.list("crl.pem")
+    files.configure(crl_path="crl.pem")
+    with Job(tmp_path, *returning(), hold=True, env={**files.env(), "MUSTER_LOG": "info"}) as job:
+        job.stand()
+        first = job.child("worker 1")
+        os.kill(first, signal.SIGKILL)
+        second = job.await_restart("worker 1")
+        job.stand(times=2)
+        assert "a launcher at" in job.log("scheduler.log"), job.log("scheduler.log")
+        old = (files.folder / "client.crt").rename(files.folder / "old.crt")
+        for name in ("server", "client"):
+            files.sign(name)
+        files.list("crl.pem", old.name)
+        time.sleep(3)  # what is younger than 2 s waits for a second look, at the next connection
+        os.kill(second, signal.SIGKILL)
+        job.await_restart("worker 1", 2)
+        job.stand(times=3)
+        said = f"says of process {second} on "
+        assert said in job.log("scheduler.log") and "revoked" not in job.log("scheduler.log"), job.log("scheduler.log")
+        assert "muster: warning" not in job.stderr
+        job.release()
+        job.ends_well()

@@ -3,13 +3,18 @@
 import os
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 
-from cluster import MUSTER, Process, clean_environment
-from nodes import node
+import pytest
+
+from cluster import MUSTER, Process, clean_environment, command_line
+from launch import until
+from nodes import node, said
 
 LIMIT = 60
+WORKS = "c = join(); say(ranks=c.world.allgather(c.rank)); c.leave()"
 WAITS = "c = join(); say(rank=c.rank); sys.stdout.flush(); time.sleep(60); c.leave()"
 
 
@@ -50,6 +55,40 @@ def test_status_finds_the_secret_and_others_do_not(tmp_path):
         run.signal(15)
         run.wait(LIMIT)
     assert not kept.exists()
+
+
+@pytest.mark.parametrize("recovery", [False, True])
+def test_a_worker_started_by_hand_finds_it(recovery, tmp_path):
+    """In the place of one that does not join. With recovery it needs no folder of the user's."""
+    program = f"[ $RANK_ID = 1 ] && exec sleep {LIMIT}; exec {shlex.join(map(str, command_line(node(WORKS))))}"
+    env = {"MS_ENABLE_RECOVERY": 1, "MS_RECOVERY_PATH": tmp_path / "recovery"} if recovery else {}
+    words = ["run", "--join", "--worker_num", "2", "--master_port", "0", "--log_dir", "logs", "--tail_worker_log", "0", "--"]
+    own = {"XDG_RUNTIME_DIR": tmp_path / ("elsewhere" if recovery else "runtime"), **env}
+    (tmp_path / "runtime").mkdir(mode=0o700)
+    launch = {"XDG_RUNTIME_DIR": tmp_path / "runtime", **env}
+    with Process([MUSTER, *words, "sh", "-c", program], launch, cwd=tmp_path) as run:
+        # A name, and not an address, of this host.
+        job = {"MS_SCHED_HOST": "LocalHost", "MS_SCHED_PORT": port_of(run), "MS_WORKER_NUM": 2, "MS_ROLE": "MS_WORKER",
+               "MS_NODE_ID": 1}
+        with Process(node(WORKS), {**job, "XDG_RUNTIME_DIR": tmp_path}) as stranger:
+            assert stranger.wait(LIMIT) == 1 and said(stranger)["error"] == "REJECTED", stranger.describe()
+        with Process(node(WORKS), {**job, **own}) as worker:
+            assert worker.wait(LIMIT) == 0 and said(worker)["ranks"] == [0, 1], worker.describe()
+        run.signal(15)
+        run.wait(LIMIT)
+
+
+def test_what_the_launcher_says_of_a_workers_end_is_proved_and_taken(tmp_path):
+    env = {"MS_ENABLE_RECOVERY": 1, "MS_RECOVERY_PATH": tmp_path / "recovery", "MUSTER_LOG": "info"}
+    with a_run(tmp_path, env, "--max_restarts", "1") as run:
+        pid = int(run.wait_for(r"worker 1 has pid (\d+)", LIMIT).group(1))
+        log = tmp_path / "logs" / "scheduler.log"
+        until(lambda: "the cluster is complete" in log.read_text(), LIMIT, "a cluster")
+        os.kill(pid, 9)
+        said = until(lambda: re.search(f"a launcher at .* says of process {pid} on ", log.read_text()), LIMIT, "its word")
+        assert "stranger" not in said.string, said.string
+        run.signal(15)
+        run.wait(LIMIT)
 
 
 def test_one_that_is_set_or_turned_off_is_left_alone(tmp_path):

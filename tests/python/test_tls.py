@@ -96,6 +96,10 @@ def test_status_is_told_over_tls_only(tmp_path):
         assert told.returncode == 0 and "forming" in told.stdout, told.stderr
         told = status({})
         assert told.returncode == 4 and "it speaks TLS, which is off here (enable_ssl)" in told.stderr
+    with Cluster(node(), workers=2, started=1) as cluster:
+        told = status(files.env())
+        assert told.returncode == 4 and "cannot be asked" in told.stderr, told.stderr
+        assert "perhaps TLS (enable_ssl) is off there" in told.stderr and "no muster scheduler" not in told.stderr
 
 
 def refused(cluster, worker, at_worker, at_scheduler):
@@ -134,14 +138,48 @@ def test_what_is_wrong_with_ones_own_files_is_said_before_anything_else(tmp_path
     by_file = {**files.env(), "MUSTER_CLIENT_PASSWORD": None, "MUSTER_CLIENT_PASSWORD_FILE": word}
     word.chmod(0o644)
     alone_fails_at_once(by_file, "CONFIG", "MUSTER_CLIENT_PASSWORD_FILE", "any user of this host can read")
-    word.chmod(0o600)
-    with Process(node(), by_file) as alone:
-        assert alone.wait(timeout=LIMIT) == 0, alone.describe()
+    for mode in (0o640, 0o600):  # a group may read it
+        word.chmod(mode)
+        with Process(node(), by_file) as alone:
+            assert alone.wait(timeout=LIMIT) == 0, alone.describe()
     files.sign("client", "-sha256")  # without extensions OpenSSL makes version 1
     alone_fails_at_once(files.env(), "CONFIG", "client_cert_path", "version 1", "-extfile")
     files.sign("client")
     files.configure(cipher_list="RC4-SHA")
     alone_fails_at_once(files.env(), "CONFIG", "cipher_list", "ECDHE-RSA-AES256-GCM-SHA384")
+
+
+RIGHT_KEY = ("ECDSA P-256", "openssl req")
+
+
+@pytest.mark.parametrize("key, kind", [(["rsa:1024"], "RSA, 1024 bits"),
+                                       (["ec", "-pkeyopt", "ec_paramgen_curve:secp521r1"], "ECDSA P-521")])
+def test_keys_with_which_nobody_signs_are_named(key, kind, tmp_path):
+    files = Certificates(tmp_path / "files")
+    files.key = lambda name: ["-newkey", *key, "-nodes", "-keyout", f"{name}.key"]
+    files.sign("client")
+    alone_fails_at_once(files.env(), "CONFIG", "client_cert_path", "a certificate whose key", kind, *RIGHT_KEY)
+    files.ca()
+    alone_fails_at_once(files.env(), "CONFIG", "ca_cert_path", "has a CA whose key", kind, *RIGHT_KEY, "-x509")
+
+
+def test_signatures_that_nobody_takes_are_named(tmp_path):
+    files = Certificates(tmp_path / "files")
+    files.sign("client", "-extfile", "node.ext", "-sha1")
+    sentence = alone_fails_at_once(files.env(), "CONFIG", "client_cert_path", "signed in a way that is not taken")
+    assert "openssl x509 -req -sha256" in sentence
+    files.sign("client")
+    files.configure(crl_path="crl.pem")
+    files.list("crl.pem")
+    with Process(node(), files.env()) as alone:
+        assert alone.wait(timeout=LIMIT) == 0, alone.describe()
+    files.list("crl.pem", md="sha1")
+    command = "openssl ca -gencrl -md sha256"
+    alone_fails_at_once(files.env(), "CONFIG", "crl_path", "signed in a way that is not taken", command)
+    other = Certificates(tmp_path / "other")  # a CA of the same name, with another key
+    other.list("crl.pem")
+    (files.folder / "crl.pem").write_text((other.folder / "crl.pem").read_text())
+    alone_fails_at_once(files.env(), "CONFIG", "crl_path", "is not signed by the CA that it names", command)
 
 
 def test_openssl_finds_a_server_that_wants_a_certificate(tmp_path):

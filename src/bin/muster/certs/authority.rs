@@ -44,7 +44,7 @@ const SIGNATURES: [(SignatureScheme, ObjectIdentifier, bool); 4] = [
     (SignatureScheme::ED25519, ObjectIdentifier::new_unwrap("1.3.101.112"), false),
 ];
 
-/// A certificate begins so much earlier than now: clocks of hosts differ.
+/// A certificate, or a list, begins so much earlier than now: clocks of hosts differ.
 const EARLIER: u64 = DAY;
 const SERIAL_BYTES: usize = 16;
 
@@ -146,7 +146,7 @@ impl Authority {
             version: Version::V2,
             signature: signature.clone(),
             issuer: self.certificate.tbs_certificate.subject.clone(),
-            this_update: der(moment::time(moment::now()))?,
+            this_update: der(moment::time(moment::now().saturating_sub(EARLIER)))?,
             next_update: Some(der(moment::time(self.until()))?),
             revoked_certificates: Some(revoked).filter(|revoked| !revoked.is_empty()),
             crl_extensions: Some(extensions),

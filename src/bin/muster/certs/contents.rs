@@ -2,8 +2,7 @@
 
 use super::authority::public_key;
 use super::passwords::Given;
-use der::asn1::UintRef;
-use der::{Decode, Reader, SliceReader};
+use der::Decode;
 use muster::tls::names;
 use muster::tls::{encrypted_key, is_pem, pkcs12};
 use rustls::crypto::ring::sign::any_supported_type;
@@ -13,7 +12,6 @@ use x509_cert::certificate::Certificate;
 use x509_cert::crl::CertificateList;
 use x509_cert::ext::pkix::name::GeneralName;
 use x509_cert::ext::pkix::SubjectAltName;
-use x509_cert::spki::SubjectPublicKeyInfoOwned;
 
 /// What was found, in the order of the file.
 #[derive(Default)]
@@ -126,35 +124,4 @@ pub fn alternative_names(certificate: &Certificate) -> Vec<GeneralName> {
 pub fn belongs(key: &PrivateKeyDer<'_>, certificate: &Certificate) -> Option<bool> {
     let public = public_key(&*any_supported_type(key).ok()?).ok()?;
     Some(public.subject_public_key == certificate.tbs_certificate.subject_public_key_info.subject_public_key)
-}
-
-/// What kind of key this is, in words.
-pub fn kind_of_key(public: &SubjectPublicKeyInfoOwned) -> String {
-    let parameter = || public.algorithm.parameters.as_ref()?.decode_as::<der::oid::ObjectIdentifier>().ok();
-    match public.algorithm.oid.to_string().as_str() {
-        "1.2.840.10045.2.1" => match parameter().map(|curve| curve.to_string()).as_deref() {
-            Some("1.2.840.10045.3.1.7") => "ECDSA P-256".to_owned(),
-            Some("1.3.132.0.34") => "ECDSA P-384".to_owned(),
-            Some("1.3.132.0.35") => "ECDSA P-521".to_owned(),
-            Some(curve) => format!("ECDSA on the curve {curve}"),
-            None => "ECDSA".to_owned(),
-        },
-        "1.2.840.113549.1.1.1" => match bits(public.subject_public_key.raw_bytes()) {
-            Ok(bits) => format!("RSA, {bits} bits"),
-            Err(_) => "RSA".to_owned(),
-        },
-        "1.3.101.112" => "Ed25519".to_owned(),
-        other => format!("of the kind {other}"),
-    }
-}
-
-/// How long an RSA key is.
-fn bits(public: &[u8]) -> der::Result<u32> {
-    let mut reader = SliceReader::new(public)?;
-    reader.sequence(|inside| {
-        let modulus = UintRef::decode(inside)?;
-        UintRef::decode(inside)?;
-        let first = modulus.as_bytes().first().copied().unwrap_or(0);
-        Ok((modulus.as_bytes().len() as u32 * 8).saturating_sub(first.leading_zeros()))
-    })
 }

@@ -2,6 +2,7 @@
 
 use der::asn1::{GeneralizedTime, UtcTime};
 use der::DateTime;
+pub use muster::tls::parts::{day, moment};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use x509_cert::time::Time;
 
@@ -25,20 +26,6 @@ pub fn time(seconds: u64) -> der::Result<Time> {
 /// The other way.
 pub fn seconds(time: &Time) -> u64 {
     time.to_unix_duration().as_secs()
-}
-
-/// The day alone.
-pub fn day(seconds: u64) -> String {
-    match DateTime::from_unix_duration(Duration::from_secs(seconds)) {
-        Ok(date) => format!("{}-{:02}-{:02}", date.year(), date.month(), date.day()),
-        Err(_) => "a time after the year 9999".to_owned(),
-    }
-}
-
-/// To the second.
-pub fn moment(seconds: u64) -> String {
-    let of_day = seconds % DAY;
-    format!("{} {:02}:{:02}:{:02} UTC", day(seconds), of_day / 3600, of_day / 60 % 60, of_day % 60)
 }
 
 /// When something begins or ends, and how far off that is.

@@ -1,12 +1,13 @@
 //! `muster certs show`: what a file holds, in lines.
 
-use super::contents::{self, belongs, kind_of_key, Contents, Key};
+use super::contents::{self, belongs, Contents, Key};
 use super::folder;
 use super::moment::{self, with_distance};
 use super::passwords::Given;
 use crate::status::text::plain;
 use muster::config::TlsFile;
 use muster::tls::names;
+use muster::tls::parts::kind_of_key;
 use std::fmt::Write;
 use std::path::Path;
 use x509_cert::certificate::{Certificate, Version};

@@ -1,6 +1,7 @@
 //! The question and its answer, over one connection that ends with them; and, where there is no answer, why.
 
 use super::Told;
+use crate::voice::Voice;
 use muster::config::Config;
 use muster::net::resolve;
 use muster::secret::blocking::{Asker, Stream};
@@ -51,17 +52,19 @@ pub fn ask(host: &str, port: u16, timeout: Duration, wanted: impl Fn(&StatusJob)
     }
 }
 
-/// What this command shows a scheduler, by the environment's settings of TLS: read once.
-static ASKER: OnceLock<Result<Asker, String>> = OnceLock::new();
+/// What this command shows a scheduler, by the environment's settings. A launcher asks for long: the files of TLS are read again when
+/// they have changed.
+static ASKER: OnceLock<Asker> = OnceLock::new();
 
 fn asker() -> Result<&'static Asker, String> {
-    let asker = ASKER.get_or_init(|| {
-        let mut config = Config::new();
-        config.load_env(std::env::vars_os());
-        let asker = config.tls_settings().and_then(|tls| Asker::open(tls.as_ref(), &config.job_secret()?));
-        asker.map_err(|error| error.to_string())
-    });
-    asker.as_ref().map_err(Clone::clone)
+    if let Some(asker) = ASKER.get() {
+        return Ok(asker);
+    }
+    let mut config = Config::new();
+    config.load_env(std::env::vars_os());
+    let opened = config.tls_settings().and_then(|tls| Asker::open(tls.as_ref(), &config.job_secret()?));
+    let opened = opened.map_err(|error| error.to_string())?;
+    Ok(ASKER.get_or_init(|| opened))
 }
 
 /// A connection to the first address of this host that takes one; with TLS where the environment says so.
@@ -71,6 +74,7 @@ pub fn connect(host: &str, port: u16, deadline: Instant) -> Result<(Stream, Sock
     let addresses = resolve::resolve(host, port, timeout).map_err(|error| error.to_string())?;
     let (connection, address) = connect_to_any(&addresses, deadline)?;
     let stream = asker.over(connection, host).map_err(|error| error.to_string())?;
+    asker.remarks().iter().for_each(|remark| Voice::error().say(format!("muster: warning: {remark}\n")));
     Ok((stream, address))
 }
 
