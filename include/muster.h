@@ -293,7 +293,7 @@ typedef void (*muster_reduce_fn)(const void *in, void *inout, size_t count, int3
 /** Not possible at this moment, for instance after muster_finalize. */
 #define MUSTER_ERR_STATE (-3)
 
-/** This version does not do that. */
+/** This version does not do that. No call of this version returns it. */
 #define MUSTER_ERR_UNSUPPORTED (-4)
 
 /** A limit is exceeded; the sentence says which. */
