@@ -281,7 +281,10 @@ fn nobody_comes_back_to_a_job_that_a_member_has_left() {
     bench.join(12, life(2, 3, 1, "here"));
     let (status, reason) = rejected(&bench, 12).expect("it is refused");
     assert_eq!(status, Status::PeerLeft);
-    assert!(reason.contains("in vain") && reason.contains("rank 0") && reason.contains("has left"), "{reason}");
+    assert!(
+        reason.contains("cannot come back") && reason.contains("rank 0") && reason.contains("has left"),
+        "{reason}"
+    );
     bench.pass(Duration::from_secs(6));
     assert!(bench.ended.is_some_and(|ended| ended.is_err()));
 }
