@@ -341,7 +341,7 @@ typedef void (*muster_reduce_fn)(const void *in, void *inout, size_t count, int3
  */
 #define MUSTER_ERR_FENCED (-18)
 
-/** Authentication or encryption failed. */
+/** Authentication or encryption failed: a certificate, or the proof of the job secret, was not taken. */
 #define MUSTER_ERR_SECURITY (-19)
 
 /** The journal, or what a node keeps beside it, could not be read or written, or the journal is an older copy. */
@@ -479,17 +479,17 @@ void muster_config_free(muster_config_t *config);
  * `*out` set to NULL, or the job's error. With no settings at all the process is a cluster of one.
  *
  * Errors: MUSTER_ERR_CONFIG, MUSTER_ERR_BIND, MUSTER_ERR_UNREACHABLE (no scheduler), MUSTER_ERR_REJECTED,
- * MUSTER_ERR_TIMEOUT (the sentence names who is missing), MUSTER_ERR_ABORTED (the job was ended while it formed, or before
- * this node came back). With recovery also: MUSTER_ERR_JOURNAL (what this process keeps in the recovery path cannot be
- * read or written); MUSTER_ERR_PEER_LEFT (this node comes back to a cluster that another has left); MUSTER_ERR_FENCED
- * (another process has taken this node's place meanwhile). In a scheduler also the job's first cause, as
- * MUSTER_ERR_PEER_LOST.
+ * MUSTER_ERR_TIMEOUT (the sentence names who is missing), MUSTER_ERR_SECURITY (until the time was up this node and the
+ * scheduler did not take each other; the sentence says why, as of a certificate), MUSTER_ERR_ABORTED (the job was ended
+ * while it formed, or before this node came back). With recovery also: MUSTER_ERR_JOURNAL (what this process
+ * keeps in the recovery path cannot be read or written); MUSTER_ERR_PEER_LEFT (this node comes back to a cluster that
+ * another has left); MUSTER_ERR_FENCED (another process has taken this node's place meanwhile). In a scheduler also
+ * the job's first cause, as MUSTER_ERR_PEER_LOST.
  *
  * Requires:
  * `config` must be NULL or a live configuration; `out` must be NULL or writable.
  */
-muster_status_t muster_init(const muster_config_t *config,
-                            muster_cluster_t **out);
+muster_status_t muster_init(const muster_config_t *config, muster_cluster_t **out);
 
 /**
  * Leaves the cluster in order; does not free the handle. Where all is well that takes milliseconds, however many

@@ -159,3 +159,43 @@ fn one_that_speaks_something_else_is_no_scheduler() {
     // The next attempt is still under way.
     assert!(failed(&bench).message().contains("and the scheduler at 10.0.0.1:8118 was lost ("), "{}", failed(&bench));
 }
+
+#[test]
+fn one_that_is_not_taken_is_told_with_a_status_of_its_own() {
+    let reason = "its certificate is revoked";
+    let mut bench = with(Some(Duration::from_secs(5)));
+    bench.feed(Input::ConnectFailed("connection refused".to_owned()));
+    while bench.told().is_empty() {
+        bench.feed(Input::Connected(Vec::new()));
+        bench.feed(Input::Refused(reason.to_owned()));
+        bench.now = bench.now.max(bench.armed);
+        bench.armed = Time::NEVER;
+        bench.feed(Input::Timer);
+    }
+    let error = failed(&bench);
+    let start =
+        "the cluster was not complete within 5 s (MS_CLUSTER_TIMEOUT is 10), and what listens at 10.0.0.1:8118 and \
+                 this node do not take each other (";
+    assert_eq!(error.status(), Status::Security);
+    assert!(error.message().starts_with(start) && error.message().ends_with(&format!(" s): {reason}")), "{error}");
+
+    // A scheduler whose own time is up has gone before.
+    let mut bench = with(Some(Duration::from_secs(5)));
+    bench.feed(Input::Connected(Vec::new()));
+    bench.feed(Input::Refused(reason.to_owned()));
+    bench.pass_unreachable(5_000);
+    let error = failed(&bench);
+    assert_eq!(error.status(), Status::Security);
+    assert!(error.message().ends_with(&format!("{reason}; the last attempt: connection refused")), "{error}");
+
+    // One that answers is a scheduler.
+    let mut bench = with(Some(Duration::from_secs(5)));
+    bench.feed(Input::Connected(Vec::new()));
+    bench.feed(Input::Refused(reason.to_owned()));
+    await_attempt(&mut bench);
+    bench.feed(Input::Connected(Vec::new()));
+    bench.receive(Message::HeartbeatEcho(HeartbeatEcho { sequence: 0 }));
+    bench.feed(Input::Closed("it closed the connection".to_owned()));
+    bench.pass_unreachable(5_000);
+    assert_eq!(failed(&bench).status(), Status::Timeout);
+}

@@ -55,6 +55,7 @@ impl Agent {
         };
         let limit = self.profile.forming_timeout;
         let limit = limit.map_or_else(String::new, |it| format!(" within {} s ({setting})", it.as_secs_f64()));
-        Error::new(Status::Timeout, format!("the cluster was not complete{limit}, and {why}"))
+        let status = if search.is_not_trusted() { Status::Security } else { Status::Timeout };
+        Error::new(status, format!("the cluster was not complete{limit}, and {why}"))
     }
 }

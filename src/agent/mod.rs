@@ -97,7 +97,7 @@ impl Agent {
                 self.lost(now, Loss::Ended, reason);
             }
             Input::Refused(reason) if self.line.is_up() => {
-                self.line.search.meets_a_stranger();
+                self.line.search.meets_one_not_trusted(&reason);
                 self.lost(now, Loss::Refused, reason);
             }
             Input::Heard | Input::Closed(_) | Input::Strange(_) | Input::Refused(_) => {}

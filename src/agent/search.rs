@@ -16,6 +16,8 @@ enum Met {
     Somebody(Time),
     /// Somebody who does not speak this protocol.
     Stranger,
+    /// Somebody who does not take this node, or whom it does not take: by certificates, or the job's secret.
+    Untrusted,
     /// A scheduler: it has answered.
     Scheduler,
 }
@@ -30,6 +32,8 @@ pub(super) struct Search {
     met: Met,
     /// Why the last attempt failed, or the last connection ended.
     last_reason: String,
+    /// Why one side did not take the other, last.
+    untrusted: String,
     /// Whether that was because the scheduler wants to be asked again later.
     sent_away: bool,
 }
@@ -43,6 +47,7 @@ impl Search {
             attempts: 0,
             met: Met::Nobody,
             last_reason: "no answer yet".to_owned(),
+            untrusted: String::new(),
             sent_away: false,
         }
     }
@@ -69,6 +74,11 @@ impl Search {
         self.met == Met::Scheduler
     }
 
+    /// Whether it ends with one side not taking the other.
+    pub(super) fn is_not_trusted(&self) -> bool {
+        self.met == Met::Untrusted && !self.sent_away
+    }
+
     pub(super) fn last_reason(&self) -> &str {
         &self.last_reason
     }
@@ -88,15 +98,19 @@ impl Search {
     }
 
     pub(super) fn connect_failed(&mut self, reason: String) {
-        self.last_reason = reason;
+        self.lost(reason);
         self.sent_away = false;
-        if !self.has_met_the_scheduler() {
+        if matches!(self.met, Met::Somebody(_) | Met::Stranger) {
             self.met = Met::Nobody;
         }
     }
 
+    /// A scheduler's time for forming may end sooner than this node's: that it has gone by then is not why nothing came of it.
     pub(super) fn lost(&mut self, reason: String) {
-        self.last_reason = reason;
+        self.last_reason = match self.met {
+            Met::Untrusted if reason != self.untrusted => format!("{}; the last attempt: {reason}", self.untrusted),
+            _ => reason,
+        };
     }
 
     pub(super) fn sent_away(&mut self, reason: String) {
@@ -135,6 +149,14 @@ impl Search {
         }
     }
 
+    /// One side does not take the other, for this reason.
+    pub(super) fn meets_one_not_trusted(&mut self, reason: &str) {
+        reason.clone_into(&mut self.untrusted);
+        if !self.has_met_the_scheduler() {
+            self.met = Met::Untrusted;
+        }
+    }
+
     /// Whether somebody who waits for the scheduler should know how it stands. A scheduler's first answer, to the first
     /// heartbeat, comes after an interval.
     pub(super) fn is_amiss(&self, now: Time, is_up: bool, interval: Duration) -> bool {
@@ -142,7 +164,7 @@ impl Search {
             _ if self.sent_away => false,
             Met::Scheduler => !is_up,
             Met::Somebody(since) => !is_up || now.since(since) >= interval + AFTER,
-            Met::Nobody | Met::Stranger => true,
+            Met::Nobody | Met::Stranger | Met::Untrusted => true,
         }
     }
 
@@ -172,7 +194,7 @@ impl Search {
         }
         let what = self.what();
         let advice = match self.met {
-            Met::Scheduler => String::new(),
+            Met::Scheduler | Met::Untrusted => String::new(),
             Met::Nobody => format!("; check that the scheduler is started, and that {settings} lead to it"),
             Met::Somebody(_) | Met::Stranger => format!("; check that {settings} lead to the scheduler"),
         };
@@ -186,6 +208,7 @@ impl Search {
             Met::Nobody => format!("the scheduler at {scheduler} could not be reached"),
             Met::Scheduler => format!("the scheduler at {scheduler} was lost"),
             Met::Stranger => format!("what listens at {scheduler} is not a muster scheduler"),
+            Met::Untrusted => format!("what listens at {scheduler} and this node do not take each other"),
             Met::Somebody(_) => {
                 format!("what listens at {scheduler} does not answer as a muster scheduler of this version does")
             }

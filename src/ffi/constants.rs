@@ -49,7 +49,7 @@ pub const MUSTER_ERR_ABORTED: muster_status_t = -17;
 /// A newer life of this node has taken its place; or the others took this life for lost. This happens with and without
 /// recovery.
 pub const MUSTER_ERR_FENCED: muster_status_t = -18;
-/// Authentication or encryption failed.
+/// Authentication or encryption failed: a certificate, or the proof of the job secret, was not taken.
 pub const MUSTER_ERR_SECURITY: muster_status_t = -19;
 /// The journal, or what a node keeps beside it, could not be read or written, or the journal is an older copy.
 pub const MUSTER_ERR_JOURNAL: muster_status_t = -20;

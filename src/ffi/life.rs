@@ -37,11 +37,12 @@ pub(super) unsafe fn settings(
 /// `*out` set to NULL, or the job's error. With no settings at all the process is a cluster of one.
 ///
 /// Errors: MUSTER_ERR_CONFIG, MUSTER_ERR_BIND, MUSTER_ERR_UNREACHABLE (no scheduler), MUSTER_ERR_REJECTED,
-/// MUSTER_ERR_TIMEOUT (the sentence names who is missing), MUSTER_ERR_ABORTED (the job was ended while it formed, or before
-/// this node came back). With recovery also: MUSTER_ERR_JOURNAL (what this process keeps in the recovery path cannot be
-/// read or written); MUSTER_ERR_PEER_LEFT (this node comes back to a cluster that another has left); MUSTER_ERR_FENCED
-/// (another process has taken this node's place meanwhile). In a scheduler also the job's first cause, as
-/// MUSTER_ERR_PEER_LOST.
+/// MUSTER_ERR_TIMEOUT (the sentence names who is missing), MUSTER_ERR_SECURITY (until the time was up this node and the
+/// scheduler did not take each other; the sentence says why, as of a certificate), MUSTER_ERR_ABORTED (the job was ended
+/// while it formed, or before this node came back). With recovery also: MUSTER_ERR_JOURNAL (what this process
+/// keeps in the recovery path cannot be read or written); MUSTER_ERR_PEER_LEFT (this node comes back to a cluster that
+/// another has left); MUSTER_ERR_FENCED (another process has taken this node's place meanwhile). In a scheduler also
+/// the job's first cause, as MUSTER_ERR_PEER_LOST.
 ///
 /// # Safety
 /// `config` must be NULL or a live configuration; `out` must be NULL or writable.

@@ -186,3 +186,23 @@ def test_what_is_wrong_with_a_command_is_said(tmp_path):
     words = {"MUSTER_CLIENT_PASSWORD": "hunter1", "MUSTER_SERVER_PASSWORD": "hunter2"}
     sentence = fails("node", other, "--name", "a", "--format", "p12", env=words)
     assert "differ: expected one password" in sentence and "hunter" not in sentence
+
+
+def test_a_scheduler_shows_a_certificate_for_the_hosts_that_were_named(tmp_path):
+    certs("new", tmp_path / "good", "--host", "localhost,127.0.0.1", "--host=::1")
+    certs("new", tmp_path / "bad", "--host", "elsewhere.example")
+    text = opens("x509", "-in", tmp_path / "good" / "node" / "node.pem", "-noout", "-text")
+    assert "DNS:localhost, IP Address:127.0.0.1, IP Address:0:0:0:0:0:0:0:1" in text, text
+    shown = certs("show", tmp_path / "good" / "node" / "node.pem")
+    assert all(re.search(rf"host +{host}\n", shown) for host in ("localhost", "127.0.0.1", "::1")), shown
+    strict = {"MUSTER_VERIFY_HOST": 1}
+    for host in ("localhost", "127.0.0.1"):
+        env = {**settings(tmp_path / "good" / "node"), **strict, "MS_SCHED_HOST": host}
+        with Cluster(node(WORK), workers=1, env=env) as cluster:
+            assert said(cluster.succeed(timeout=LIMIT)[0])["sum"] == [1]
+    with Cluster(node(WORK), workers=1, started=0, env={**settings(tmp_path / "bad" / "node"), **strict}) as cluster:
+        worker = cluster.start_worker({"MS_CLUSTER_TIMEOUT": 3})
+        assert worker.wait(LIMIT) == 1
+        told = said(worker)
+        assert told["error"] == "SECURITY" and "it is for" in told["sentence"] and "elsewhere.example" in told["sentence"], told
+    assert "--host is" in fails("new", tmp_path / "ugly", "--host", "a b", code=2)

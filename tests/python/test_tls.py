@@ -122,6 +122,12 @@ def test_one_that_speaks_tls_and_one_that_does_not(tmp_path):
 def test_a_certificate_of_another_ca_is_refused_on_both_sides(tmp_path):
     ours, theirs = (Certificates(tmp_path / name, ca=name) for name in ("ours", "theirs"))
     with Cluster(node(), workers=1, started=0, env=ours.env()) as cluster:
+        foreign = cluster.start_worker({**theirs.env(), "MS_CLUSTER_TIMEOUT": 3})
+        assert foreign.wait(LIMIT) == 1
+        at_worker = "and this node do not take each other"
+        assert said(foreign)["error"] == "SECURITY" and at_worker in said(foreign)["sentence"], said(foreign)
+        assert "is not signed by the CA that is trusted here (ca_cert_path)" in said(foreign)["sentence"]
+    with Cluster(node(), workers=1, started=0, env=ours.env()) as cluster:
         foreign = cluster.start_worker(theirs.env())
         at_worker = "its certificate is not signed by the CA that is trusted here (ca_cert_path)"
         refused(cluster, foreign, at_worker, "it does not trust the CA that has signed our certificate")

@@ -107,8 +107,9 @@ impl Authority {
         moment::seconds(&self.certificate.tbs_certificate.validity.not_after)
     }
 
-    /// A new key with a certificate of this name and node id, for both ends of a connection. It ends with the CA at the latest.
-    pub fn certify(&self, called: &str, node_id: Option<&str>, days: u32) -> Made<Issued> {
+    /// A new key with a certificate of this name, with these names beside, for both ends of a connection. It ends with the CA at the
+    /// latest.
+    pub fn certify(&self, called: &str, names: &Names, days: u32) -> Made<Issued> {
         let now = moment::now();
         if self.until() <= now {
             let ended = moment::day(self.until());
@@ -120,9 +121,9 @@ impl Authority {
             extension(&KeyUsage(KeyUsages::DigitalSignature.into()), true)?,
             extension(&ExtendedKeyUsage(vec![FOR_SERVERS, FOR_CLIENTS]), false)?,
         ];
-        if let Some(id) = node_id {
-            let uri = der(Ia5String::new(&names::uri(id)))?;
-            extensions.push(extension(&SubjectAltName(vec![GeneralName::UniformResourceIdentifier(uri)]), false)?);
+        let alternative = names.alternative()?;
+        if !alternative.is_empty() {
+            extensions.push(extension(&SubjectAltName(alternative), false)?);
         }
         let what = What {
             issuer: self.certificate.tbs_certificate.subject.clone(),
@@ -164,6 +165,20 @@ impl Authority {
     /// How others name its key.
     fn key_identifier(&self) -> Option<OctetString> {
         self.certificate.tbs_certificate.get::<SubjectKeyIdentifier>().ok().flatten().map(|(_, id)| id.0)
+    }
+}
+
+/// What stands in a certificate beside its name.
+#[derive(Default)]
+pub struct Names {
+    pub node_id: Option<String>,
+    pub hosts: Vec<GeneralName>,
+}
+
+impl Names {
+    fn alternative(&self) -> Made<Vec<GeneralName>> {
+        let uri = self.node_id.as_ref().map(|id| der(Ia5String::new(&names::uri(id)))).transpose()?;
+        Ok(uri.map(GeneralName::UniformResourceIdentifier).into_iter().chain(self.hosts.clone()).collect())
     }
 }
 

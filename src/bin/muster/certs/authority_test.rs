@@ -13,7 +13,7 @@ fn a_ca_is_known_again_by_its_certificate_and_key() {
     let (other, other_key) = Authority::new(10).unwrap();
     let wrong = |certificate, key: &PrivateKeyDer<'_>| Authority::of(certificate, key).err().unwrap();
     assert_eq!(wrong(ca.certificate.clone(), &key(&other_key)), "has a key that does not belong to its certificate");
-    let node = other.certify("node", None, 5).unwrap();
+    let node = other.certify("node", &Names::default(), 5).unwrap();
     let why = wrong(node.certificate, &key(&node.key));
     assert!(why.starts_with("has a certificate that is not a CA's"), "{why}");
 }
@@ -21,7 +21,7 @@ fn a_ca_is_known_again_by_its_certificate_and_key() {
 #[test]
 fn a_node_has_its_id_and_its_own_key_and_ends_with_the_ca() {
     let (ca, _) = Authority::new(10).unwrap();
-    let issued = ca.certify("node", Some("rank 3"), 365).unwrap();
+    let issued = ca.certify("node", &Names { node_id: Some("rank 3".to_owned()), hosts: Vec::new() }, 365).unwrap();
     assert_eq!(node_id(&issued.certificate).as_deref(), Some("rank 3"));
     assert_eq!(belongs(&key(&issued.key), &issued.certificate), Some(true));
     assert_eq!(belongs(&key(&issued.key), &ca.certificate), Some(false));
@@ -29,7 +29,7 @@ fn a_node_has_its_id_and_its_own_key_and_ends_with_the_ca() {
     assert_eq!(moment::seconds(&own.validity.not_after), ca.until());
     assert!(moment::seconds(&own.validity.not_before) < moment::now());
     assert_eq!(own.issuer, ca.certificate.tbs_certificate.subject);
-    let other = ca.certify("node", None, 5).unwrap();
+    let other = ca.certify("node", &Names::default(), 5).unwrap();
     assert_ne!(other.certificate.tbs_certificate.serial_number, own.serial_number);
     assert_eq!(node_id(&other.certificate), None);
 }

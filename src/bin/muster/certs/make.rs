@@ -6,11 +6,11 @@
 //! | `ca/issued/NODE.SERIAL.pem` | each certificate that was made, so that it can be revoked when it is lost |
 //! | `NODE/` | all that a node needs: `tls.json`, `node.pem` or `node.p12`, `ca.pem`, `crl.pem`, perhaps `password` |
 
-use super::authority::{self, hex, Authority, Issued};
+use super::authority::{self, hex, Authority, Issued, Names};
 use super::contents::{self, Contents, Key};
 use super::folder::{self, Fresh};
 use super::moment;
-use super::names::{Target, CA};
+use super::names::{shown_host, Target, CA};
 use super::options::{Form, Make, Revoke};
 use super::passwords::{self, Given};
 use der::asn1::Uint;
@@ -95,7 +95,8 @@ fn nodes(what: &Make, authority: &Authority, given: Option<Password>) -> Result<
     let (ca_pem, list) = (folder::read(&place.join("ca.pem"))?, list_of(&place, authority)?);
     let mut said = String::new();
     for target in &what.nodes {
-        let issued = issue(&what.folder, target, target.id.as_deref(), what.days, authority)?;
+        let names = Names { node_id: target.id.clone(), hosts: what.hosts.clone() };
+        let issued = issue(&what.folder, target, &names, what.days, authority)?;
         let path = what.folder.join(&target.folder);
         let fresh = Fresh::begin(&path)?;
         let file = match what.form.unwrap_or(Form::Pem) {
@@ -118,20 +119,22 @@ fn nodes(what: &Make, authority: &Authority, given: Option<Password>) -> Result<
             json!({"server_cert_path": file, "client_cert_path": file, "ca_cert_path": "ca.pem", "crl_path": LIST});
         fresh.put(CONFIGURATION, format!("{configuration:#}\n").as_bytes())?;
         fresh.finish()?;
-        said += &format!("{}: {}\n", path.display(), described(&issued, target.id.as_deref()));
+        said += &format!("{}: {}\n", path.display(), described(&issued, &names));
     }
     Ok(said)
 }
 
-fn described(issued: &Issued, id: Option<&str>) -> String {
+fn described(issued: &Issued, names: &Names) -> String {
     let until = moment::day(moment::seconds(&issued.certificate.tbs_certificate.validity.not_after));
-    let id = id.map_or_else(String::new, |id| format!(" for the node id {id:?}"));
-    format!("a certificate{id} until {until}")
+    let id = names.node_id.as_ref().map(|id| format!("the node id {id:?}"));
+    let whose: Vec<String> = id.into_iter().chain(names.hosts.iter().filter_map(shown_host)).collect();
+    let whose = if whose.is_empty() { String::new() } else { format!(" for {}", whose.join(", ")) };
+    format!("a certificate{whose} until {until}")
 }
 
 /// A certificate with its record. The record comes first: what was made can be revoked.
-fn issue(folder: &Path, target: &Target, id: Option<&str>, days: u32, authority: &Authority) -> Result<Issued, String> {
-    let issued = authority.certify(&target.name, id, days)?;
+fn issue(folder: &Path, target: &Target, names: &Names, days: u32, authority: &Authority) -> Result<Issued, String> {
+    let issued = authority.certify(&target.name, names, days)?;
     let records = folder.join(CA).join("issued");
     folder::make(&records)?;
     let serial = hex(issued.certificate.tbs_certificate.serial_number.as_bytes());
@@ -154,8 +157,12 @@ fn renew(what: &Make, target: &Target, authority: &Authority, given: Option<&Pas
     if what.form.is_some_and(|asked| asked != form) {
         return Err(format!("{path:?} has its certificate in another format: expected --renew without --format"));
     }
-    let id = target.id.clone().or(recorded_id(&what.folder, target)?);
-    let issued = issue(&what.folder, target, id.as_deref(), what.days, authority)?;
+    let mut names = recorded_names(&what.folder, target)?;
+    names.node_id = target.id.clone().or(names.node_id);
+    if !what.hosts.is_empty() {
+        names.hosts = what.hosts.clone();
+    }
+    let issued = issue(&what.folder, target, &names, what.days, authority)?;
     match form {
         Form::Pem => folder::replace(&path.join(PEM), &both(&issued)?)?,
         Form::Pkcs12 => {
@@ -177,11 +184,11 @@ fn renew(what: &Make, target: &Target, authority: &Authority, given: Option<&Pas
     let place = what.folder.join(CA);
     folder::replace(&path.join("ca.pem"), &folder::read(&place.join("ca.pem"))?)?;
     folder::replace(&path.join(LIST), &list_of(&place, authority)?)?;
-    Ok(format!("{}: renewed: {}\n", path.display(), described(&issued, id.as_deref())))
+    Ok(format!("{}: renewed: {}\n", path.display(), described(&issued, &names)))
 }
 
-/// The node id of the certificate that was made last under this name.
-fn recorded_id(folder: &Path, target: &Target) -> Result<Option<String>, String> {
+/// The names in the certificate that was made last under this name.
+fn recorded_names(folder: &Path, target: &Target) -> Result<Names, String> {
     let mut newest: Option<Certificate> = None;
     for certificate in recorded(folder, target)? {
         let begins = |certificate: &Certificate| moment::seconds(&certificate.tbs_certificate.validity.not_before);
@@ -189,7 +196,10 @@ fn recorded_id(folder: &Path, target: &Target) -> Result<Option<String>, String>
             newest = Some(certificate);
         }
     }
-    Ok(newest.as_ref().and_then(contents::node_id))
+    let Some(newest) = newest else { return Ok(Names::default()) };
+    let mut hosts = contents::alternative_names(&newest);
+    hosts.retain(|name| shown_host(name).is_some());
+    Ok(Names { node_id: contents::node_id(&newest), hosts })
 }
 
 /// All certificates that were made under this name.

@@ -9,6 +9,7 @@ fn asked(folder: &Path, form: Form) -> Make {
     Make {
         folder: folder.to_owned(),
         nodes: vec![Target::default()],
+        hosts: Vec::new(),
         days: 365,
         ca_days: 3650,
         form: Some(form),
@@ -70,12 +71,17 @@ fn nothing_that_is_there_is_overwritten() {
 }
 
 #[test]
-fn a_renewed_certificate_keeps_its_node_id() {
+fn a_renewed_certificate_keeps_its_node_id_and_its_hosts() {
     let folder = TestFolder::new();
-    let what = Make { nodes: vec![Target::of_id("rank 3").unwrap()], ..asked(&folder.path, Form::Pem) };
+    let hosts = ["a.example", "10.0.0.1"].map(|host| crate::certs::names::host(host).unwrap()).to_vec();
+    let nodes = vec![Target::of_id("rank 3").unwrap()];
+    let what = Make { nodes, hosts: hosts.clone(), ..asked(&folder.path, Form::Pem) };
     new(&what, Vec::new()).unwrap();
     let by_name = Target { id: None, ..what.nodes[0].clone() };
-    node(&Make { nodes: vec![by_name], renew: true, ..what.clone() }, Vec::new()).unwrap();
+    let renewed = Make { nodes: vec![by_name], hosts: Vec::new(), renew: true, ..what.clone() };
+    let said = node(&renewed, Vec::new()).unwrap();
+    assert!(said.contains("a certificate for the node id \"rank 3\", a.example, 10.0.0.1 until "), "{said}");
+    assert_eq!(recorded_names(&folder.path, &what.nodes[0]).unwrap().hosts, hosts);
     let found = in_file(&folder.path.join("rank%203/node.pem"), &[]).unwrap();
     assert_eq!(contents::node_id(&found.certificates[0]).as_deref(), Some("rank 3"));
     assert_eq!(recorded(&folder.path, &what.nodes[0]).unwrap().len(), 2);

@@ -1,7 +1,11 @@
 //! How nodes are called: a folder's name, and a certificate's. What the node id in it looks like is the library's (`tls::names`).
 
+use der::asn1::{Ia5String, OctetString};
 use muster::config::Key;
 use muster::tls::names::encoded;
+use rustls::pki_types::DnsName;
+use std::net::IpAddr;
+use x509_cert::ext::pkix::name::GeneralName;
 
 /// The CA's folder, which no node can have.
 pub const CA: &str = "ca";
@@ -52,6 +56,34 @@ impl Target {
         }
         let cut = id.char_indices().nth(NAME_MAX_CHARS).map_or(id, |(at, _)| &id[..at]);
         Ok(Target { folder, name: cut.to_owned(), id: Some(id.to_owned()) })
+    }
+}
+
+/// The name that a certificate has for this host: a DNS name, of which the first part may be `*`, or an address.
+pub fn host(text: &str) -> Result<GeneralName, String> {
+    let address = text.parse::<IpAddr>().ok();
+    let name = match address.filter(|address| !address.is_unspecified()) {
+        Some(IpAddr::V4(address)) => OctetString::new(address.octets()).ok().map(GeneralName::IpAddress),
+        Some(IpAddr::V6(address)) => OctetString::new(address.octets()).ok().map(GeneralName::IpAddress),
+        None if address.is_some() => None,
+        None => DnsName::try_from(text.strip_prefix("*.").unwrap_or(text))
+            .ok()
+            .and_then(|_| Ia5String::new(text).ok())
+            .map(GeneralName::DnsName),
+    };
+    name.ok_or_else(|| format!("--host is {text:?}; it must be a host name, or an address that others can connect to"))
+}
+
+/// A host among a certificate's names, as people write it.
+pub fn shown_host(name: &GeneralName) -> Option<String> {
+    match name {
+        GeneralName::DnsName(name) => Some(name.as_str().to_owned()),
+        GeneralName::IpAddress(bytes) => {
+            let bytes = bytes.as_bytes();
+            let four = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
+            four.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from)).ok().map(|address| address.to_string())
+        }
+        _ => None,
     }
 }
 

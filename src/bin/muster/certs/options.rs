@@ -1,10 +1,11 @@
 //! The command lines of `muster certs`. After that nobody checks an option again. Every complaint names the option, its value, and
 //! what would be right.
 
-use super::names::Target;
+use super::names::{self, Target};
 use crate::cli::table::{option, Command, Operands, Opt, Takes};
 use crate::cli::words::Words;
 use std::path::PathBuf;
+use x509_cert::ext::pkix::name::GeneralName;
 
 /// `muster certs`.
 pub const COMMAND: Command = Command {
@@ -38,6 +39,13 @@ const NODE_ID: Opt = option(
     "",
     "the same with the node id (MS_NODE_ID) in the certificate, as URI:muster:node:ID; may be given more than once",
 );
+const HOST: Opt = option(
+    "host",
+    Takes::Value("NAME"),
+    "",
+    "a host name or an address, in every certificate that this makes: MUSTER_VERIFY_HOST demands the scheduler's; may be given \
+     more than once, or as a list with commas",
+);
 const DAYS: Opt = option("days", Takes::Value("N"), "365", "how long a node's certificate holds, the CA's end at most");
 const FORMAT: Opt = option(
     "format",
@@ -70,6 +78,7 @@ pub const NEW: Command = Command {
     options: &[
         NAME,
         NODE_ID,
+        HOST,
         DAYS,
         option("ca_days", Takes::Value("N"), "3650", "how long the CA's certificate holds"),
         FORMAT,
@@ -89,12 +98,13 @@ pub const NODE: Command = Command {
     options: &[
         NAME,
         NODE_ID,
+        HOST,
         option(
             "renew",
             Takes::Flag,
             "",
             "replace certificate and key in folders that are there, and bring their ca.pem and crl.pem up to date; the node \
-             id stays",
+             id stays, and so do the hosts where none are given",
         ),
         DAYS,
         FORMAT,
@@ -163,6 +173,8 @@ pub enum Form {
 pub struct Make {
     pub folder: PathBuf,
     pub nodes: Vec<Target>,
+    /// The hosts in each certificate.
+    pub hosts: Vec<GeneralName>,
     pub days: u32,
     pub ca_days: u32,
     pub form: Option<Form>,
@@ -208,6 +220,7 @@ fn made(words: &Words, renew: bool) -> Result<Make, String> {
     Ok(Make {
         folder: path(words, "DIR")?,
         nodes: targets(words)?,
+        hosts: hosts(words)?,
         days: words.value("days").map_or(Ok(DAYS_DEFAULT), |text| days("days", text))?,
         ca_days: CA_DAYS_DEFAULT,
         form: words.value("format").map(form).transpose()?,
@@ -238,6 +251,20 @@ fn targets(words: &Words) -> Result<Vec<Target>, String> {
             return Err(format!("{} {:?} is given twice", given.written, given.value));
         }
         found.push(target);
+    }
+    Ok(found)
+}
+
+/// The hosts that are named, each once.
+fn hosts(words: &Words) -> Result<Vec<GeneralName>, String> {
+    let mut found: Vec<GeneralName> = Vec::new();
+    for given in words.given().iter().filter(|given| given.option.name == "host") {
+        for host in given.value.split(',') {
+            let host = names::host(host)?;
+            if !found.contains(&host) {
+                found.push(host);
+            }
+        }
     }
     Ok(found)
 }
@@ -278,6 +305,19 @@ mod tests {
         let nodes: Vec<_> = make.nodes.iter().map(|node| (&node.folder[..], node.id.as_deref())).collect();
         assert_eq!(nodes, [("a", None), ("7", Some("7"))]);
         assert!(node(&words(&NODE, "certs --name a --renew").unwrap()).unwrap().renew);
+    }
+
+    #[test]
+    fn hosts_are_names_or_addresses_each_once() {
+        let made = |line| new(&words(&NEW, line).unwrap()).map(|make| make.hosts);
+        let hosts = made("certs --host a.b,10.0.0.1 --host=::1 --host a.b").unwrap();
+        let shown: Vec<_> = hosts.iter().filter_map(names::shown_host).collect();
+        assert_eq!(shown, ["a.b", "10.0.0.1", "::1"]);
+        for wrong in ["", "a b", "0.0.0.0", "fe80::1%eth0", "*", "ü"] {
+            let why = names::host(wrong).unwrap_err();
+            assert!(why.starts_with(&format!("--host is {wrong:?}; it must be")), "{why}");
+        }
+        assert!(names::host("*.example.org").is_ok());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::contents::{self, belongs, Contents, Key};
 use super::folder;
 use super::moment::{self, with_distance};
+use super::names::shown_host;
 use super::passwords::Given;
 use crate::status::text::plain;
 use muster::config::TlsFile;
@@ -104,8 +105,10 @@ fn of_certificate(text: &mut String, certificate: &Certificate, now: u64) {
                 Some(id) => line("node id", &id),
                 None => line("URI", uri.as_str()),
             },
-            GeneralName::DnsName(name) => line("host", name.as_str()),
-            _ => line("name", "of another kind"),
+            other => match shown_host(&other) {
+                Some(host) => line("host", &host),
+                None => line("name", "of another kind"),
+            },
         }
     }
 }
