@@ -110,6 +110,9 @@ impl Mesh {
         self.unanswered = Unanswered::default();
         self.open.clear();
         self.telling = RevokeBroadcast::default();
+        // Nor does what was found out in it and has not been passed on yet: groups have the same numbers in every epoch. Of the job's
+        // end the agent judges itself.
+        self.events.retain(|event| matches!(event, MeshEvent::Aborted(..)));
         self.watching.begin_epoch();
         self.answer_held(|_| true, poller);
     }

@@ -200,6 +200,28 @@ fn a_word_about_another_group_or_epoch_is_not_acted_on() {
 }
 
 #[test]
+fn what_was_heard_in_the_epoch_before_is_not_passed_on_in_the_next() {
+    for channel in [Channel::Word, Channel::Collectives] {
+        let mut side = one(&plain(), nowhere());
+        let mut peer = Peer::dial(&side);
+        peer.say(LinkKind::Hello, &LinkHello { channel, ..hello() });
+        if channel == Channel::Word {
+            assert_eq!(peer.hear(&mut side).header.kind, LinkKind::Accept as u8);
+            peer.say(LinkKind::Revoke, &LinkRevoke { failure: over(GroupId::WORLD, 1, "too late") });
+        }
+        until(|| {
+            side.serve();
+            (!side.mesh.events.is_empty()).then_some(())
+        });
+        // The scheduler's word of the next epoch is served in the same turn, after it.
+        let formed = formed(0, [side.address(), nowhere()]);
+        side.form(&Formed { secret: Secret([5; 32]), epoch: Epoch(2), ..formed });
+        side.drain();
+        assert!(told(&side, GroupId::WORLD).is_none() && side.mail.is_empty(), "{channel:?}");
+    }
+}
+
+#[test]
 fn those_who_say_nothing_make_room_for_those_behind_them() {
     const SILENT: u32 = 70;
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -102,6 +102,12 @@ impl Side {
 
     /// Serves what is ready, once, as the agent thread does.
     fn turn(&mut self) {
+        self.serve();
+        self.drain();
+    }
+
+    /// The same, but what comes of it is not passed on yet.
+    fn serve(&mut self) {
         self.poller.poll(Some(Duration::ZERO)).unwrap();
         let ready: Vec<Token> = self.poller.ready().map(|ready| ready.token).collect();
         for token in ready {
@@ -116,7 +122,6 @@ impl Side {
         }
         self.mesh.look_again(&self.poller);
         self.mesh.dial_again(self.now, &self.poller);
-        self.drain();
     }
 
     fn is_idle(&self) -> bool {
