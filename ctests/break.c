@@ -13,13 +13,6 @@
 
 enum { SIZE = 4, CULPRIT = 2, SOON_S = 2, SLACK_S = 2, LIMIT_S = 30, ATTEMPTS = 10, MIB = 1 << 20 };
 
-/* A heartbeat time-out. */
-static const char *a_second(void) {
-    static char number[16];
-    snprintf(number, sizeof number, "%d", patience());
-    return number;
-}
-
 /* In the parent: waits for the end of all, however it is, but of this one. */
 static void await_others(struct ranks *ranks, unsigned but) {
     for (int i = 0; i < ranks->size; i++) {
@@ -258,7 +251,7 @@ static void check_exit(int status) {
 
 static void is_lost_or_leaves(void) {
     fprintf(stderr, "%s\n", loss->name);
-    const char *settings[] = {"node_timeout", a_second(), NULL};
+    const char *settings[] = {"node_timeout", "1", NULL};
     struct ranks *ranks = ranks_start(loss->size, lives, loss->survivors == STAY ? settings : NULL);
     ranks_await_ready(ranks);
     double begun = now_s();
@@ -314,7 +307,7 @@ static void is_stopped(muster_cluster_t *cluster, int rank, struct ranks *ranks)
 static void stopped(void) {
     static const struct loss short_calls = {.count = 100};
     loss = &short_calls;
-    const char *settings[] = {"node_timeout", a_second(), NULL};
+    const char *settings[] = {"node_timeout", "1", NULL};
     struct ranks *ranks = ranks_start(SIZE, is_stopped, settings);
     ranks_await_ready(ranks);
     double begun = now_s();

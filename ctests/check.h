@@ -46,9 +46,6 @@ static inline int patience(void) {
     return times == NULL ? 1 : atoi(times);
 }
 
-/* A short time-out, as a setting's value. */
-static inline const char *half_a_second(void) { return patience() >= 20 ? "10" : "0.5"; }
-
 #define CHECK(condition) ((condition) ? (void)0 : check_failed(__FILE__, __LINE__, #condition))
 /* A call that returns a status or a number. */
 #define CHECK_IS(expected, call) check_status(__FILE__, __LINE__, #call, (int64_t)(expected), (int64_t)(call))

@@ -244,7 +244,7 @@ int main(void) {
     for (int i = 0; i < 4; i++) {
         snprintf(path[i], sizeof path[i], "/tmp/muster-endings-XXXXXX");
         CHECK(mkdtemp(path[i]) != NULL);
-        const char *these[] = {"enable_recovery", "1", "recovery_path", path[i], "node_timeout", half_a_second(), NULL};
+        const char *these[] = {"enable_recovery", "1", "recovery_path", path[i], "node_timeout", "0.5", NULL};
         memcpy(settings[i], these, sizeof these);
     }
     one_that_was_given_up(settings[0]);

@@ -104,7 +104,7 @@ static void goes_on(pid_t stopped) {
 static void is_given_up(int early) {
     char path[] = "/tmp/muster-fenced-XXXXXX", elsewhere[] = "/tmp/muster-fenced-XXXXXX", command[128];
     CHECK(mkdtemp(path) != NULL && mkdtemp(elsewhere) != NULL);
-    const char *settings[] = {"enable_recovery", "1", "recovery_path", path, "node_timeout", half_a_second(), NULL};
+    const char *settings[] = {"enable_recovery", "1", "recovery_path", path, "node_timeout", "0.5", NULL};
     const char *strange[] = {"enable_recovery", "1", "recovery_path", elsewhere, NULL};
     atomic_store(may_go_on, 0);
     struct ranks *ranks = ranks_start(SIZE, stops_or_goes_on, settings);
@@ -112,7 +112,7 @@ static void is_given_up(int early) {
     newcomer(ranks, strange, MUSTER_ERR_REJECTED, "lives");
     CHECK_CONTAINS(muster_last_error(), "rank 2");
     pid_t stopped = ranks->pid[STOPPED];
-    double stopped_s = now_s(), time_out_s = atof(half_a_second());
+    double stopped_s = now_s(), time_out_s = 0.5 * patience();
     stop_process(stopped);
     for (int rank = 0; rank < SIZE; rank += 2) {
         await(&ranks->note[rank].ready);

@@ -183,7 +183,7 @@ static void outlive_a_free(muster_cluster_t *node, int rank, struct ranks *ranks
 }
 
 static void parents_outlive_a_free(void) {
-    const char *const settings[] = {"node_timeout", half_a_second(), NULL};
+    const char *const settings[] = {"node_timeout", "0.5", NULL};
     struct ranks *ranks = ranks_start(SIZE, outlive_a_free, settings);
     for (int i = 0; i < SIZE; i++) {
         ranks_await(ranks, i);

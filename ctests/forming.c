@@ -174,18 +174,19 @@ static void one_too_many(void) {
 
 /* One too few: all fail when the time is up, and are told how many came. */
 static void one_too_few(void) {
-    const char *const settings[] = {"cluster_timeout", half_a_second(), NULL};
+    const char *const settings[] = {"cluster_timeout", "0.5", NULL};
     struct plan plan = {.workers = 2, .settings = settings};
-    char port[8] = "";
+    char port[8] = "", limit[16];
     muster_scheduler_t *scheduler = start_scheduler(&plan, port);
     muster_config_t *config = NULL;
     muster_cluster_t *none = NULL;
+    snprintf(limit, sizeof limit, "%g", 0.5 * patience());
     CHECK_OK(muster_config_new(MUSTER_ABI_VERSION, &config));
     CHECK_OK(muster_config_set(config, "role", "MS_WORKER"));
     CHECK_OK(muster_config_set(config, "sched_host", "127.0.0.1"));
     CHECK_OK(muster_config_set(config, "sched_port", port));
     CHECK_OK(muster_config_set(config, "worker_num", "2"));
-    CHECK_OK(muster_config_set(config, "cluster_timeout", half_a_second()));
+    CHECK_OK(muster_config_set(config, "cluster_timeout", limit));
     CHECK_FAILS(MUSTER_ERR_TIMEOUT, "1 of 2", muster_init(config, &none));
     CHECK(none == NULL);
     muster_config_free(config);

@@ -153,7 +153,7 @@ static void go_on(muster_cluster_t *cluster, int index, void *context) {
  * forked child does not wait for it. */
 static void holding_up_nobody(void) {
     struct behind behind = {.lock = PTHREAD_MUTEX_INITIALIZER, .asked = 0};
-    const char *settings[] = {"node_timeout", patience() > 1 ? "60" : "1", NULL};
+    const char *settings[] = {"node_timeout", "1", NULL};
     struct plan plan = {.workers = 2, .settings = settings, .body = go_on};
     CHECK(sem_init(&behind.inside, 0, 0) == 0);
     pthread_mutex_lock(&behind.lock);

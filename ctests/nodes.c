@@ -3,6 +3,7 @@
 #include "check.h"
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdlib.h>
 
 enum { NODES_MAX = 128, SCHEDULER_WAIT_MS = 20000, FINALIZE_S = 30 };
@@ -32,7 +33,9 @@ static muster_config_t *configuration(const struct plan *plan) {
     }
     CHECK_OK(muster_config_set(config, "sched_host", plan->host == NULL ? "127.0.0.1" : plan->host));
     for (const char *const *setting = plan->settings; setting != NULL && *setting != NULL; setting += 2) {
-        CHECK_OK(muster_config_set(config, setting[0], setting[1]));
+        bool grows = strcmp(setting[0], "node_timeout") == 0 || strcmp(setting[0], "cluster_timeout") == 0;
+        snprintf(number, sizeof number, "%g", grows ? atof(setting[1]) * patience() : 0);
+        CHECK_OK(muster_config_set(config, setting[0], grows ? number : setting[1]));
     }
     return config;
 }

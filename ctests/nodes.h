@@ -21,7 +21,8 @@ struct plan {
     const char *host;
     /* Where the scheduler listens; NULL: the system chooses. */
     const char *port;
-    /* Keys and values in turn, ended by NULL; for scheduler and nodes alike. May be NULL. */
+    /* Keys and values in turn, ended by NULL; for scheduler and nodes alike. May be NULL. After how long a node counts as lost, or
+     * the cluster as not formed, is said for a machine of usual speed: patience() makes it longer. */
     const char *const *settings;
     node_body body;
     void *context;

@@ -42,7 +42,7 @@ struct ranks {
     struct note note[RANKS_MAX];
 };
 
-/* Starts everything and returns. `settings`: keys and values in turn, ended by NULL, or NULL. Node ids are "0", "1"
+/* Starts everything and returns. `settings`: as those of a plan. Node ids are "0", "1"
  * ... */
 struct ranks *ranks_start(int size, rank_body body, const char *const *settings);
 /* Starts the scheduler, on the port that it had, or a rank once more: its process has ended. */

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { KIB = 1 << 10, MIB = 1 << 20, WORKERS = 4, NO_LIMIT_S = 60 };
+enum { KIB = 1 << 10, MIB = 1 << 20, WORKERS = 4, NO_LIMIT_MS = 60000 };
 
 /* Collectives and messages of the group give what they should. */
 static void works(muster_group_t *group) {
@@ -49,7 +49,7 @@ static void meet(muster_cluster_t *cluster, const char *where, int count) {
         const char *keys[1];
         strcat(key, "/all");
         keys[0] = key;
-        CHECK_OK(muster_store_wait(cluster, keys, 1, 1000 * NO_LIMIT_S));
+        CHECK_OK(muster_store_wait(cluster, keys, 1, NO_LIMIT_MS * patience()));
     }
 }
 
@@ -83,7 +83,7 @@ static void mends(muster_cluster_t *cluster, int index, void *context) {
             CHECK_IS(round, failure.epoch);
         }
         meet(cluster, "broken", WORKERS + 1); /* who is early would be the cause */
-        CHECK_OK(muster_recover(cluster, 1000 * NO_LIMIT_S));
+        CHECK_OK(muster_recover(cluster, NO_LIMIT_MS * patience()));
         CHECK_IS(round + 1, muster_epoch(cluster));
         CHECK_IS(MUSTER_ERR_NOT_FOUND, muster_failure(cluster, &failure, sizeof failure));
         works(universe);
@@ -129,14 +129,14 @@ static void gives_up(muster_cluster_t *cluster, int index, void *context) {
     } else {
         CHECK_FAILS(MUSTER_ERR_REVOKED, "rank 1 (node id \"1\"", muster_barrier(world));
         CHECK_CONTAINS(muster_last_error(), "called muster_recover, which ends epoch 1");
-        CHECK_FAILS(MUSTER_ERR_REVOKED, "called muster_recover, which ends epoch 1", muster_request_wait(request, 20000));
+        CHECK_FAILS(MUSTER_ERR_REVOKED, "called muster_recover, which ends epoch 1", muster_request_wait(request, NO_LIMIT_MS * patience()));
         CHECK_FAILS(MUSTER_ERR_REVOKED, "called muster_recover", muster_barrier(all));
         CHECK_FAILS(MUSTER_ERR_REVOKED, "called muster_recover", muster_send(world, &mine, 1, MUSTER_INT32, 1, 0));
         CHECK_OK(muster_recover(cluster, -1));
         CHECK_FAILS(MUSTER_ERR_REVOKED, "called muster_recover, which ends epoch 1", muster_request_test(request));
         muster_request_free(request);
     }
-    CHECK_FAILS(MUSTER_ERR_REVOKED, "epoch", muster_request_wait(late, 20000));
+    CHECK_FAILS(MUSTER_ERR_REVOKED, "epoch", muster_request_wait(late, NO_LIMIT_MS * patience()));
     CHECK_IS(0, other);
     works(world);
     works(all);
@@ -171,7 +171,7 @@ static void has_left(muster_cluster_t *cluster, int index, void *context) {
     if (rank == 1) {
         return;
     }
-    CHECK_FAILS(MUSTER_ERR_PEER_LEFT, "rank 1 (node id \"1\"", muster_recover(cluster, 1000 * NO_LIMIT_S));
+    CHECK_FAILS(MUSTER_ERR_PEER_LEFT, "rank 1 (node id \"1\"", muster_recover(cluster, NO_LIMIT_MS * patience()));
     CHECK_CONTAINS(muster_last_error(), "has left the cluster, which cannot be made whole again without it");
     CHECK_FAILS(MUSTER_ERR_PEER_LEFT, "rank 1 (node id \"1\"", muster_recover(cluster, 0)); /* at once, by now */
     CHECK_IS(1, muster_epoch(cluster));
@@ -180,11 +180,11 @@ static void has_left(muster_cluster_t *cluster, int index, void *context) {
 static void *inside(void *cluster) {
     const char *keys[] = {"rank 0 has looked"};
     if (muster_rank(cluster) == 1) {
-        CHECK_OK(muster_store_wait(cluster, keys, 1, 1000 * NO_LIMIT_S));
+        CHECK_OK(muster_store_wait(cluster, keys, 1, NO_LIMIT_MS * patience()));
     }
     muster_status_t status;
     do {
-        status = muster_recover(cluster, 1000 * NO_LIMIT_S);
+        status = muster_recover(cluster, NO_LIMIT_MS * patience());
     } while (status == MUSTER_ERR_STATE); /* the main thread was in it */
     CHECK_OK(status);
     return NULL;
@@ -249,7 +249,7 @@ static void alone(muster_cluster_t *cluster, int index, void *context) {
     (void)context;
     (void)index;
     for (int epoch = 2; epoch < 10; epoch++) {
-        CHECK_OK(muster_recover(cluster, epoch % 2 ? -1 : 1000 * NO_LIMIT_S));
+        CHECK_OK(muster_recover(cluster, epoch % 2 ? -1 : NO_LIMIT_MS * patience()));
         CHECK_IS(epoch, muster_epoch(cluster));
         works(muster_world(cluster));
     }
@@ -264,9 +264,9 @@ static void is_lost(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
     CHECK_OK(muster_barrier(muster_world(cluster)));
     CHECK(sem_post(&note->ready) == 0);
     await(&note->go); /* all have passed the barrier; rank 1 never does: it is killed here */
-    note->status = muster_recover(cluster, 1000 * NO_LIMIT_S);
+    note->status = muster_recover(cluster, NO_LIMIT_MS * patience());
     keep_failure(note, cluster, note->status);
-    note->again = muster_recover(cluster, 1000 * NO_LIMIT_S);
+    note->again = muster_recover(cluster, NO_LIMIT_MS * patience());
     snprintf(note->words_again, sizeof note->words_again, "%s", muster_last_error());
     CHECK_OK(muster_finalize(cluster));
     muster_cluster_free(cluster);

@@ -274,7 +274,7 @@ static muster_status_t stops_in_the_middle(struct part *part, bool cancels) {
         CHECK_IS(MUSTER_IN_PROGRESS, muster_request_wait(request, 300));
         CHECK_OK(muster_request_cancel(request));
     }
-    muster_status_t status = muster_request_wait(request, 1000 * 30);
+    muster_status_t status = muster_request_wait(request, 2 * LIMIT_MS * patience());
     if (part->rank == canceller) {
         CHECK(sem_post(&part->ranks->note[part->odd].go) == 0);
     }
@@ -324,7 +324,7 @@ static muster_status_t link_is_cut(struct part *part) {
     if (part->is_odd) {
         cut_a_link(part->ranks->port);
     }
-    status = muster_request_wait(request, 1000 * 30);
+    status = muster_request_wait(request, 2 * LIMIT_MS * patience());
     muster_request_free(request);
     for (size_t count = 1; status == MUSTER_OK; count = 4 * MIB + 1 - count) { /* that link had done its work: others need it */
         status = muster_allreduce(part->world, part->in, part->out, count, MUSTER_INT32, MUSTER_SUM);

@@ -11,7 +11,7 @@ enum { ADDERS = 8, ADDITIONS = 100, KEY_MAX = 4096, VALUE_MAX = 16 << 20 };
 static void expect_value(muster_cluster_t *cluster, const char *key, const void *expected, size_t bytes) {
     void *value = NULL;
     size_t len = 0;
-    CHECK_OK(muster_store_get(cluster, key, 30000, &value, &len));
+    CHECK_OK(muster_store_get(cluster, key, 30000 * patience(), &value, &len));
     CHECK(len == bytes && memcmp(value, expected, bytes) == 0);
     CHECK(((char *)value)[len] == 0);
     muster_free(value);
@@ -105,21 +105,21 @@ static void timeouts(muster_cluster_t *cluster) {
     CHECK_FAILS(MUSTER_ERR_NOT_FOUND, "nobody sets this", muster_store_get(cluster, keys[1], 0, &value, &len));
     double begin = now_s();
     CHECK_FAILS(MUSTER_ERR_TIMEOUT, "nobody sets this", muster_store_get(cluster, keys[1], 50, &value, &len));
-    CHECK(now_s() - begin >= 0.05 && now_s() - begin < 5);
+    CHECK(now_s() - begin >= 0.05 && now_s() - begin < 5 * patience());
     CHECK(value == NULL && len == 0);
-    CHECK_OK(muster_store_get(cluster, keys[0], 50, &value, NULL)); /* whoever knows how long it is need not ask */
+    CHECK_OK(muster_store_get(cluster, keys[0], 50 * patience(), &value, NULL)); /* whoever knows how long it is need not ask */
     CHECK(((char *)value)[0] == 0);
     muster_free(value);
     CHECK_FAILS(MUSTER_ERR_NOT_FOUND, "nobody sets this", muster_store_wait(cluster, keys, 2, 0));
     begin = now_s();
     CHECK_FAILS(MUSTER_ERR_TIMEOUT, "store wait for 2 keys: nobody has set \"nobody sets this\" within 0.05 s",
                 muster_store_wait(cluster, keys, 2, 50));
-    CHECK(now_s() - begin >= 0.05 && now_s() - begin < 5);
-    CHECK_OK(muster_store_wait(cluster, keys, 1, 50));
+    CHECK(now_s() - begin >= 0.05 && now_s() - begin < 5 * patience());
+    CHECK_OK(muster_store_wait(cluster, keys, 1, 50 * patience()));
     /* The default is a setting, here half a second. */
     begin = now_s();
     CHECK_IS(MUSTER_ERR_TIMEOUT, muster_store_get(cluster, keys[1], -1, &value, &len));
-    CHECK(now_s() - begin >= 0.5 && now_s() - begin < 5);
+    CHECK(now_s() - begin >= 0.5 && now_s() - begin < 5 * patience());
 }
 
 /* Each limit is said in the sentence, and exactly as much as the limit is allowed. */
