@@ -214,17 +214,31 @@ static void check_numbers(pid_t pid) {
     }
 }
 
+/* Whether a forked child has something there already: Valgrind gives its report of the child the lowest number that is closed. */
+static bool forks_open_something(void) {
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        _exit(are_closed() ? 0 : 1);
+    }
+    bool opened = await_child(pid) != 0;
+    CHECK(!opened || patience() > 1);
+    return opened;
+}
+
 static void nothing_is_open(void) {
     char path[] = "/tmp/muster-closed-XXXXXX", command[64];
     CHECK(mkdtemp(path) != NULL);
     const char *settings[] = {"log", "debug", "sched_host", "localhost", "enable_recovery", "1", "recovery_path", path, NULL};
     CHECK(close(0) == 0 && close(1) == 0 && close(2) == 0);
-    struct ranks *ranks = ranks_start(RANKS, without_streams, settings);
-    check_numbers(ranks->scheduler);
-    for (int rank = 0; rank < RANKS; rank++) {
-        ranks_await(ranks, rank);
+    if (!forks_open_something()) {
+        struct ranks *ranks = ranks_start(RANKS, without_streams, settings);
+        check_numbers(ranks->scheduler);
+        for (int rank = 0; rank < RANKS; rank++) {
+            ranks_await(ranks, rank);
+        }
+        CHECK_OK(ranks_finish(ranks));
     }
-    CHECK_OK(ranks_finish(ranks));
     snprintf(command, sizeof command, "rm -r %s", path);
     CHECK(system(command) == 0);
 }
