@@ -149,7 +149,7 @@ static void what_was_dropped_is_told(void) {
         CHECK(strchr(text, 'm') == NULL); /* dots alone */
         be_warned();
         drain(end, text, sizeof text);
-        const char *told = strstr(text, "] 1 log line was dropped here: the output did not take them\n");
+        const char *told = strstr(text, "] 1 log line was dropped here: what they go to did not take them\n");
         CHECK(told != NULL && strstr(told, "MUSTER_NODE_TIMEOUTT") != NULL);
         _exit(0);
     }
@@ -195,8 +195,7 @@ static void without_streams(muster_cluster_t *cluster, int rank, struct ranks *r
     CHECK(pthread_join(writer, NULL) == 0 && are_closed());
 }
 
-/* None of the lowest numbers is open in that process, but that a timer stands there while something else is opened. Valgrind, too,
- * opens a forked child's report there, and then gives it another number. */
+/* None of the lowest numbers is open in that process, but that a timer stands there while something else is opened. */
 static void check_numbers(pid_t pid) {
     struct timespec pause = {.tv_nsec = 1000000};
     double limit = now_s() + 2 * patience();
@@ -205,8 +204,7 @@ static void check_numbers(pid_t pid) {
         char target[64] = "";
         snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)pid, fd);
         while (readlink(path, target, sizeof target - 1) != -1) {
-            bool passes = strcmp(target, "anon_inode:[timerfd]") == 0 || (patience() > 1 && target[0] == '/');
-            if (!passes || now_s() >= limit) {
+            if (strcmp(target, "anon_inode:[timerfd]") != 0 || now_s() >= limit) {
                 fprintf(stderr, "    %d is %s\n", fd, target);
                 CHECK(!"a number of the standard streams is closed");
             }
@@ -216,17 +214,31 @@ static void check_numbers(pid_t pid) {
     }
 }
 
+/* Whether a forked child has something there already: Valgrind gives its report of the child the lowest number that is closed. */
+static bool forks_open_something(void) {
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        _exit(are_closed() ? 0 : 1);
+    }
+    bool opened = await_child(pid) != 0;
+    CHECK(!opened || patience() > 1);
+    return opened;
+}
+
 static void nothing_is_open(void) {
     char path[] = "/tmp/muster-closed-XXXXXX", command[64];
     CHECK(mkdtemp(path) != NULL);
     const char *settings[] = {"log", "debug", "sched_host", "localhost", "enable_recovery", "1", "recovery_path", path, NULL};
     CHECK(close(0) == 0 && close(1) == 0 && close(2) == 0);
-    struct ranks *ranks = ranks_start(RANKS, without_streams, settings);
-    check_numbers(ranks->scheduler);
-    for (int rank = 0; rank < RANKS; rank++) {
-        ranks_await(ranks, rank);
+    if (!forks_open_something()) {
+        struct ranks *ranks = ranks_start(RANKS, without_streams, settings);
+        check_numbers(ranks->scheduler);
+        for (int rank = 0; rank < RANKS; rank++) {
+            ranks_await(ranks, rank);
+        }
+        CHECK_OK(ranks_finish(ranks));
     }
-    CHECK_OK(ranks_finish(ranks));
     snprintf(command, sizeof command, "rm -r %s", path);
     CHECK(system(command) == 0);
 }
