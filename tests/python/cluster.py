@@ -92,6 +92,7 @@ class Process:
     def __init__(self, program, env=None, name=None, pass_fds=(), cwd=None):
         self.name = name or pathlib.Path(str(program[0])).name
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="muster-test-"))
+        self.began = time.monotonic()
         with open(self.folder / "stdout", "wb") as out, open(self.folder / "stderr", "wb") as err:
             self.popen = subprocess.Popen(
                 command_line(program),
