@@ -210,9 +210,10 @@ fn what_was_heard_in_the_epoch_before_is_not_passed_on_in_the_next() {
         let mut side = one(&plain(), nowhere());
         let mut peer = Peer::dial(&side);
         peer.say(LinkKind::Hello, &LinkHello { channel, ..hello() });
-        if channel == Channel::Word {
-            assert_eq!(peer.hear(&mut side).header.kind, LinkKind::Accept as u8);
-            peer.say(LinkKind::Revoke, &LinkRevoke { failure: over(GroupId::WORLD, 1, "too late") });
+        assert_eq!(peer.hear(&mut side).header.kind, LinkKind::Accept as u8);
+        match channel {
+            Channel::Word => peer.say(LinkKind::Revoke, &LinkRevoke { failure: over(GroupId::WORLD, 1, "too late") }),
+            _ => peer.stream.write_all(&confirmation()).unwrap(),
         }
         until(|| {
             side.serve();
