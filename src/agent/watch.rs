@@ -37,6 +37,8 @@ pub(super) struct Watch {
     pub(super) peers: BTreeMap<u32, Peer>,
     pub(super) look_at: Option<Time>,
     pub(super) beat_at: Time,
+    /// How many questions this node has asked.
+    pub(super) asked: u32,
 }
 
 /// A time without the scheduler.
@@ -61,6 +63,9 @@ pub(super) struct Peer {
     pub(super) suspected: Option<String>,
     /// How its last connection of this watch ended, without a word.
     pub(super) ended: Option<String>,
+    /// The number of the newest question when that was seen, or when it became a suspect. An answer to it, or to an earlier one, may
+    /// have been said before.
+    pub(super) in_doubt_since: u32,
     /// Why it has given up, and when it said so.
     pub(super) followed: Option<(Failure, Time)>,
     /// What the last look has shown; none since it was heard.
@@ -131,6 +136,7 @@ impl Watch {
             has_scheduler: false,
             suspected: None,
             ended: None,
+            in_doubt_since: 0,
             followed: None,
             seen: None,
         })

@@ -52,7 +52,7 @@ impl<'a> Around<'a> {
         self.tell_peer(index, ToPeer::Say(word));
     }
 
-    fn beat(&mut self, index: u32, asks: bool, answers: bool) {
+    fn beat(&mut self, index: u32, asks: u32, answers: u32) {
         let has_scheduler = self.has_scheduler();
         self.say(index, PeerWord::Beat(LinkBeat { has_scheduler, asks, answers }));
     }
@@ -114,17 +114,19 @@ impl Watch {
             return None;
         }
         for (peer, evidence) in around.asks.suspects() {
+            let asked = self.asked;
             let known = self.peer(peer, around.now);
             if known.suspected.is_some() {
                 continue;
             }
             known.suspected = Some(evidence.clone());
+            known.in_doubt_since = asked;
             let (is_up, has_left) = (known.standing == Standing::Up, known.standing == Standing::Left);
             around.tell_peer(peer, ToPeer::Look);
             if has_left {
                 self.answer_suspicion(peer, PeerState::Left, around);
             } else if is_up {
-                around.beat(peer, true, false);
+                self.ask(peer, around);
             }
             let keeper = self.keeper();
             if self.peers.get(&keeper).is_some_and(|peer| peer.standing == Standing::Up) {
@@ -156,7 +158,7 @@ impl Watch {
         if matches!(sign, PeerSign::Stands | PeerSign::Says(_) | PeerSign::Ended(_)) {
             self.round.iter_mut().for_each(|round| round.heard_at = now);
         }
-        let is_on = self.round.is_some();
+        let (is_on, asked) = (self.round.is_some(), self.asked);
         let peer = self.peer(index, now);
         match sign {
             PeerSign::Stands => self.stands(index, around),
@@ -187,7 +189,7 @@ impl Watch {
                     (peer.standing, peer.heard) = (Standing::Sought(false), now);
                     // With the scheduler back it is closed in peace, or the scheduler finds out.
                     if is_on {
-                        peer.ended = Some(how);
+                        (peer.ended, peer.in_doubt_since) = (Some(how), asked);
                         around.tell_peer(index, ToPeer::Look);
                     }
                 }
@@ -197,6 +199,12 @@ impl Watch {
         (true, None)
     }
 
+    /// It is to say that it lives, after what is known of it by now.
+    fn ask(&mut self, index: u32, around: &mut Around) {
+        self.asked += 1;
+        around.beat(index, self.asked, 0);
+    }
+
     fn stands(&mut self, index: u32, around: &mut Around) {
         let peer = self.peer(index, around.now);
         if peer.standing == Standing::Left {
@@ -204,7 +212,7 @@ impl Watch {
         }
         (peer.standing, peer.heard, peer.seen) = (Standing::Up, around.now, None);
         self.look_at.get_or_insert(around.now);
-        around.beat(index, true, false);
+        self.ask(index, around);
         // What it would have heard, had it been in reach: also by one that has its scheduler, which judged it perhaps.
         if let Some(failure) = around.member.and_then(Member::end_cause) {
             around.say(index, PeerWord::GivesUp(failure.clone().to_others()));
@@ -223,10 +231,10 @@ impl Watch {
         match word {
             PeerWord::Beat(LinkBeat { has_scheduler, asks, answers }) => {
                 self.peer(index, now).has_scheduler = has_scheduler;
-                if asks {
-                    around.beat(index, false, true);
+                if asks != 0 {
+                    around.beat(index, 0, asks);
                 }
-                if answers {
+                if answers > self.peer(index, now).in_doubt_since {
                     self.peer(index, now).ended = None;
                     self.answer_suspicion(index, PeerState::Alive, around);
                 }
@@ -235,7 +243,11 @@ impl Watch {
             PeerWord::Suspect(suspect, evidence) => {
                 let is_known = suspect != self.own && self.member(suspect).is_some();
                 if is_known && around.judges() {
-                    self.peer(suspect, now).suspected.get_or_insert(evidence);
+                    let asked = self.asked;
+                    let suspected = self.peer(suspect, now);
+                    if suspected.suspected.is_none() {
+                        (suspected.suspected, suspected.in_doubt_since) = (Some(evidence), asked);
+                    }
                     around.tell_peer(suspect, ToPeer::Look);
                 }
             }
@@ -285,7 +297,7 @@ impl Watch {
 
     fn beat_to_peers(&mut self, around: &mut Around) {
         self.beat_at = around.now + self.interval();
-        self.up().into_iter().for_each(|index| around.beat(index, false, false));
+        self.up().into_iter().for_each(|index| around.beat(index, 0, 0));
     }
 
     pub(super) fn timer(&mut self, around: &mut Around) -> Option<Failure> {

@@ -434,7 +434,7 @@ pub(super) fn link_frames() -> Vec<(&'static str, LinkKind, Vec<u8>, &'static st
              6e646564010000000000000001000000002a00000000000000",
         ),
         ("LinkLeave", LinkKind::Leave, Vec::new(), ""),
-        ("LinkBeat", LinkKind::Beat, bytes(&LinkBeat { has_scheduler: false, asks: true, answers: false }), "000100"),
+        ("LinkBeat", LinkKind::Beat, bytes(&LinkBeat { has_scheduler: false, asks: 3, answers: 0 }), "000300000000000000"),
         (
             "LinkSuspect",
             LinkKind::Suspect,

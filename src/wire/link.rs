@@ -128,10 +128,10 @@ record! {
     pub struct LinkBeat {
         /// The sender has its scheduler, which judges then.
         pub has_scheduler: bool,
-        /// It is to be answered at once.
-        pub asks: bool,
-        /// It answers one that asked.
-        pub answers: bool,
+        /// A question's number: it is to be answered at once. 0: it is none.
+        pub asks: u32,
+        /// The number of the question that it answers. 0: none.
+        pub answers: u32,
     }
 }
 
