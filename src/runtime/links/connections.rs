@@ -201,6 +201,13 @@ impl Connections {
         self.handshakes.get_mut(&token)
     }
 
+    /// Ends the direction of one that is refused, whose last word is out. From where it came.
+    pub fn end_refused(&mut self, token: Token) -> Option<SocketAddr> {
+        let shake = self.handshakes.get_mut(&token)?;
+        shake.end_refused();
+        Some(shake.transport.peer_address())
+    }
+
     /// A connection that is one of these no more.
     pub fn remove(&mut self, token: Token) -> Option<Handshake> {
         self.crowd.leave(token);

@@ -205,10 +205,13 @@ impl Handshake {
     }
 
     /// What becomes of a link whose dialler was answered so.
-    pub(crate) fn is_no_peer(why: &WireError) -> LinkEnd {
+    pub(crate) fn answered_by_no_peer(key: LinkKey, why: &WireError) -> Next {
         match why.is_damage() {
-            true => LinkEnd::Corrupt(format!("its answer for a new link was damaged on the way: {why}")),
-            false => LinkEnd::Ended(format!("what answers there is no peer: {why}")),
+            true => {
+                let end = LinkEnd::Corrupt(format!("its answer for a new link was damaged on the way: {why}"));
+                Next::Unanswered(key, end)
+            }
+            false => Next::Failed(key, LinkEnd::Ended(format!("what answers there is no peer: {why}"))),
         }
     }
 

@@ -299,10 +299,9 @@ impl Mesh {
                 Err(why) => self.turn_away(token, &why),
             },
             Next::Refused(why) => {
-                let Some(shake) = self.connections.get_mut(token) else { return false };
-                shake.end_refused();
-                self.complaints.not_understood(shake.transport.peer_address(), &why);
-                return true;
+                let from = self.connections.end_refused(token);
+                from.into_iter().for_each(|from| self.complaints.not_understood(from, &why));
+                return from.is_some();
             }
             Next::Says(key, word) => {
                 self.watching.saw(key.rank, PeerSign::Says(word));
@@ -347,10 +346,7 @@ impl Mesh {
         let Some(shake) = self.connections.remove(token) else { return };
         match shake.stage {
             Stage::Watching(key) => return self.ended(Next::WatchEnded(key, format!("it is closed: {why}"))),
-            Stage::Dialled(key) if why.is_damage() => {
-                return self.ended(Next::Unanswered(key, Handshake::is_no_peer(why)));
-            }
-            Stage::Dialled(key) => return self.ended(Next::Failed(key, Handshake::is_no_peer(why))),
+            Stage::Dialled(key) => return self.ended(Handshake::answered_by_no_peer(key, why)),
             _ => {}
         }
         self.complaints.not_understood(shake.transport.peer_address(), why);

@@ -371,10 +371,7 @@ impl Peer {
     /// Ends the connection; until the node has dropped it, too.
     fn go(&mut self, side: &mut Side) {
         self.stream.shutdown(Shutdown::Write).unwrap();
-        until(|| {
-            side.turn();
-            side.is_idle().then_some(())
-        });
+        until(|| (side.turn(), side.is_idle()).1.then_some(()));
     }
 
     /// Says that it was let in, until its link is its group's.

@@ -73,7 +73,9 @@ fn strangers_are_read_a_few_at_a_time() {
     nodes[0].say(&heartbeat(2));
     let mut left = strangers.len();
     while left > 0 {
-        serving.round(Some(Duration::from_secs(60))).unwrap();
+        // As the loop does, which does not sleep while somebody stands in line.
+        let longest = if serving.connections.line.is_empty() { 60 } else { 0 };
+        serving.round(Some(Duration::from_secs(longest))).unwrap();
         let now = serving.connections.len() - 1;
         assert!(left - now <= STRANGERS_AT_ONCE, "{left} strangers, and in one turn later {now}");
         left = now;
