@@ -149,7 +149,7 @@ static void what_was_dropped_is_told(void) {
         CHECK(strchr(text, 'm') == NULL); /* dots alone */
         be_warned();
         drain(end, text, sizeof text);
-        const char *told = strstr(text, "] 1 log line was dropped here: what they go to did not take them\n");
+        const char *told = strstr(text, "] 1 log line was dropped here: the output did not take them\n");
         CHECK(told != NULL && strstr(told, "MUSTER_NODE_TIMEOUTT") != NULL);
         _exit(0);
     }
