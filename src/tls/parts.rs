@@ -17,7 +17,7 @@ const RSA: &str = "1.2.840.113549.1.1.1";
 const ECDSA: &str = "1.2.840.10045.2.1";
 const ED25519: &str = "1.3.101.112";
 
-/// Whose key it is: ring signs and verifies with different ones.
+/// What a key is for: ring signs and verifies with different ones.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Use {
     /// A process's own, which signs.

@@ -123,7 +123,7 @@ def test_a_launchers_word_by_somebody_else_costs_a_job_nothing(guard, complaint,
         log = launch.log("scheduler.log")
         told = [line for line in log.splitlines() if complaint in line and "127.0.0.1:" in line]
         assert told and len(told) <= 2 * WORDS_MAX, told
-        assert "says that it starts nobody" not in log, log
+        assert "says that it will not restart these processes" not in log, log
 
 
 def test_without_either_it_is_heard_and_told_with_its_address(tmp_path):
@@ -131,6 +131,6 @@ def test_without_either_it_is_heard_and_told_with_its_address(tmp_path):
     with launched(tmp_path, {"MUSTER_JOB_SECRET": ""}) as launch:
         port, pids = stands(launch)
         assert list(lie(port, pids)) == [[], [], []], "it is not answered"
-        launch.wait_for_log("scheduler.log", rf"a launcher at 127\.0\.0\.1:\d+ says that it starts nobody .*: {pids[0]}, {pids[1]}", LIMIT)
+        launch.wait_for_log("scheduler.log", rf"a launcher at 127\.0\.0\.1:\d+ says that it will not restart these processes .*: {pids[0]}, {pids[1]}", LIMIT)
         (tmp_path / "end").touch()
         assert launch.wait(LIMIT) == 0, launch.describe()
