@@ -1,8 +1,9 @@
 //! The same for one that asks a scheduler something, and can wait for the answer: the command.
 
+use super::kept;
+use super::key::JobSecret;
 use super::link::ENDED;
 use super::session::Session;
-use super::{kept, read, JobSecret};
 use crate::error::Result;
 use crate::net::{host, interface, refusal, Side};
 use crate::tls::blocking::{self as tls, Stream as Inner};
@@ -27,7 +28,7 @@ pub struct Stream {
 impl Asker {
     /// Reads what the settings name, as far as one needs it that asks.
     pub fn open(tls: Option<&crate::config::TlsSettings>, secret: &crate::config::Lock) -> Result<Asker> {
-        Ok(Asker { tls: tls::Asker::open(tls)?, secret: read(secret)? })
+        Ok(Asker { tls: tls::Asker::open(tls)?, secret: JobSecret::read(secret)? })
     }
 
     /// What its user should know by now, one sentence each.

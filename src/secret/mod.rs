@@ -2,6 +2,7 @@
 //!
 //! | file | what it owns |
 //! | --- | --- |
+//! | [`key`] | the secret, and what is derived of it |
 //! | [`session`] | what two ends say to each other before they believe the other's first message |
 //! | [`link`] | a transport that does that, around any other |
 //! | [`kept`] | where `muster run` leaves the secret that it has made |
@@ -15,52 +16,21 @@
 
 pub mod blocking;
 pub mod kept;
+mod key;
 pub mod link;
 pub mod session;
 
-use crate::config::{Assignment, Lock, Settings};
+pub use key::JobSecret;
+
+use crate::config::{Assignment, Settings};
 use crate::error::Result;
 use crate::net::{host, interface, resolve, Side, TcpTransport, Transport, Wrap};
 use crate::tls::{self, Remarks};
-use crate::types::{Epoch, Incarnation, JobInstance, Secret, Token};
 use crate::wiping::wiping;
 use link::ProvedTransport;
-use ring::hmac;
 use session::Session;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// The secret of a job.
-pub struct JobSecret {
-    key: hmac::Key,
-}
-
-impl JobSecret {
-    /// Of these bytes.
-    pub fn new(bytes: &[u8]) -> JobSecret {
-        JobSecret { key: hmac::Key::new(hmac::HMAC_SHA256, bytes) }
-    }
-
-    fn derive(&self, parts: [&[u8]; 3]) -> [u8; 32] {
-        let mut context = hmac::Context::with_key(&self.key);
-        parts.iter().for_each(|part| context.update(part));
-        context.sign().as_ref().try_into().expect("SHA-256 gives 32 bytes")
-    }
-
-    /// What stands in an epoch's secret's place: all members make it themselves, and no message carries it.
-    pub fn of_epoch(&self, instance: JobInstance, epoch: Epoch) -> Secret {
-        Secret(self.derive([b"muster job secret, version 1: epoch", &instance.0, &epoch.0.to_le_bytes()]))
-    }
-
-    /// Hides tokens from those that do not know the secret, for the way to the scheduler; done twice, it shows them again. A life
-    /// shows the same tokens each time, so what hides them hides nothing else.
-    pub fn mask(&self, life: Incarnation, tokens: &mut [Token]) {
-        for (nth, token) in (0u64..).zip(tokens) {
-            let pad = self.derive([b"muster job secret, version 1: token", &life.0, &nth.to_le_bytes()]);
-            token.0.iter_mut().zip(pad).for_each(|(byte, pad)| *byte ^= pad);
-        }
-    }
-}
 
 /// What a process puts around its connections, what it proves, and what its user should know.
 pub struct Guard {
@@ -100,7 +70,7 @@ pub fn open(settings: &Settings) -> Result<Guard> {
         _ => None,
     };
     let tls = tls::open(settings.tls.as_ref(), scheduler)?;
-    let secret = match read(&settings.job_secret)? {
+    let secret = match JobSecret::read(&settings.job_secret)? {
         None => wiping(|| left_by_a_run(settings).map(|text| Arc::new(JobSecret::new(text.as_bytes())))),
         given => given,
     };
@@ -108,12 +78,6 @@ pub fn open(settings: &Settings) -> Result<Guard> {
         .map(|wrap| secret.as_ref().map_or_else(|| Arc::clone(wrap), |secret| around(wrap, secret)));
     let node_ids = settings.tls.as_ref().and_then(|tls| tls.names.node_ids.clone());
     Ok(Guard { wrap, to_scheduler, node_ids, secret, warnings: tls.warnings, remarks: tls.remarks })
-}
-
-/// The secret that the settings name, if any.
-fn read(lock: &Lock) -> Result<Option<Arc<JobSecret>>> {
-    let password = tls::password(lock)?;
-    Ok(password.map(|password| wiping(|| Arc::new(JobSecret::new(password.reveal().as_bytes())))))
 }
 
 /// How long the scheduler's name is looked up, to know whether it is this host's.

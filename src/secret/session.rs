@@ -9,12 +9,13 @@
 //! refusal needs its proof, for it may end more. Bytes that are no frame at all are passed on, for their reader says best what is wrong
 //! with them. Tested in `session_test.rs`.
 
-use super::JobSecret;
+use super::key::JobSecret;
 use crate::error::Status;
 use crate::net::Side;
 use crate::wire::{
-    encode_frame, peek_frame, Decoder, LinkKind, LinkReject, LinkRejectReason, Message, Rejected, Wire, WireError,
-    CONTROL_PAYLOAD_MAX, MAGIC, NONCE_BYTES, PROOF_ASK, PROOF_CHALLENGE, PROOF_MAC, UNREGISTERED_PAYLOAD_MAX,
+    encode_frame, peek_frame, Decoder, LinkHello, LinkKind, LinkReject, LinkRejectReason, Message, Rejected, Wire,
+    WireError, CONTROL_PAYLOAD_MAX, MAGIC, NONCE_BYTES, PROOF_ASK, PROOF_CHALLENGE, PROOF_MAC,
+    UNREGISTERED_PAYLOAD_MAX,
 };
 use ring::hmac;
 use std::sync::Arc;
@@ -72,6 +73,8 @@ pub struct Session {
     side: Side,
     own_nonce: [u8; NONCE_BYTES],
     nonce: [u8; NONCE_BYTES],
+    /// The key of both MACs, once the dialler's first message is known.
+    key: Option<hmac::Key>,
     /// The dialler's MAC, once it is known.
     dialler_mac: Vec<u8>,
     incoming: Incoming,
@@ -97,6 +100,7 @@ impl Session {
             side,
             own_nonce,
             nonce: [0; NONCE_BYTES],
+            key: None,
             dialler_mac: Vec::new(),
             incoming: if side == Side::Client { Incoming::Challenge } else { Incoming::Ask },
             inbound: Vec::new(),
@@ -150,7 +154,9 @@ impl Session {
             return;
         }
         let Ok(Some((_, length))) = peek_frame(&self.first, u64::MAX) else { return };
-        let mac = self.mac(self.side, &self.first[..length]);
+        let first = &self.first[..length];
+        let key = self.key.get_or_insert_with(|| key_of(&self.secret, first)).clone();
+        let mac = self.mac(&key, self.side, first);
         let rest = self.first.split_off(length);
         self.outgoing.append(&mut self.first);
         encode_frame(PROOF_MAC, 0, mac.as_ref(), &mut self.outgoing);
@@ -163,12 +169,12 @@ impl Session {
     }
 
     /// The MAC of this side's first message.
-    fn mac(&self, of: Side, frame: &[u8]) -> hmac::Tag {
+    fn mac(&self, key: &hmac::Key, of: Side, frame: &[u8]) -> hmac::Tag {
+        let mut context = hmac::Context::with_key(key);
         let (dialler, accepter) = match self.side {
             Side::Client => (&self.own_nonce, &self.nonce),
             Side::Server => (&self.nonce, &self.own_nonce),
         };
-        let mut context = hmac::Context::with_key(&self.secret.key);
         context.update(if of == Side::Client { DIALLER } else { ACCEPTER });
         context.update(dialler);
         context.update(accepter);
@@ -219,7 +225,7 @@ impl Session {
                 Ok(true)
             }
             (Incoming::Ask, kind) => {
-                self.refuse(kind, "this job has a secret, and the one that asks shows none");
+                self.refuse(kind, "this job has a secret, and the process that connects shows none");
                 Err(refused("it shows no job secret, and one is set here (job_secret)"))
             }
             (Incoming::Challenge, _) => {
@@ -235,11 +241,13 @@ impl Session {
             return Ok(false);
         };
         let other = if self.side == Side::Client { Side::Server } else { Side::Client };
-        let expected = self.mac(other, &self.inbound[..length]);
+        let first = &self.inbound[..length];
+        let key = self.key.get_or_insert_with(|| key_of(&self.secret, first)).clone();
+        let expected = self.mac(&key, other, first);
         let is_right = proof.header.kind == PROOF_MAC && is_same(expected.as_ref(), &proof.payload);
         if !is_right {
             if self.side == Side::Server {
-                self.refuse(kind, "the job's secret is another than that of the one that asks");
+                self.refuse(kind, "the job's secret is another than that of the process that connects");
             }
             return Err(refused("its job secret is another than the one that is set here (job_secret)"));
         }
@@ -271,6 +279,17 @@ impl Session {
         let message = Message::Rejected(Rejected { status: Status::Rejected, reason });
         encode_frame(message.kind(), 0, &message.encode(), &mut self.outgoing);
     }
+}
+
+/// The key of a connection that begins with this frame.
+fn key_of(secret: &JobSecret, first: &[u8]) -> hmac::Key {
+    let hello = match peek_frame(first, UNREGISTERED_PAYLOAD_MAX) {
+        Ok(Some((frame, _))) if frame.header.kind == LinkKind::Hello as u8 => {
+            LinkHello::take(&mut Decoder::new(&frame.payload)).ok()
+        }
+        _ => None,
+    };
+    hello.map_or_else(|| secret.of_connection(), |hello| secret.of_link(&hello))
 }
 
 fn refused(why: &str) -> Fault {

@@ -79,7 +79,7 @@ fn another_secret_is_refused_on_both_sides_and_nothing_is_passed_on() {
         panic!("a refusal")
     };
     let reason =
-        "the job's secret is another than that of the one that asks: MUSTER_JOB_SECRET (or MUSTER_JOB_SECRET_FILE) \
+        "the job's secret is another than that of the process that connects: MUSTER_JOB_SECRET (or MUSTER_JOB_SECRET_FILE) \
                   must be the same everywhere";
     assert_eq!(rejected.reason, reason);
     assert!(dialler.is_refused() && !dialler.reads_freely());
@@ -169,6 +169,38 @@ fn a_recording_is_of_no_use() {
     let mut later = session("s", Side::Server, 3);
     later.heard(&ask).unwrap();
     assert!(later.heard(&proof).is_err() && later.readable.is_empty());
+}
+
+/// A link is proved under a key of its epoch and job instance, which none of the bytes on the wire shows.
+#[test]
+fn a_link_is_proved_under_a_key_of_its_epoch() {
+    let secret = JobSecret::new(b"s");
+    let hello = |instance: u8, epoch| {
+        let (epoch, group, channel) =
+            (crate::types::Epoch(epoch), crate::types::GroupId(0), crate::wire::Channel::Word);
+        let mark = secret.of_epoch(crate::types::JobInstance([instance; 16]), epoch);
+        let (proof, incarnation) = (mark.0[..16].try_into().unwrap(), crate::types::Incarnation([3; 16]));
+        LinkHello { epoch, group, channel, from: 1, to: 0, incarnation, proof, features: 0 }
+    };
+    let shown = |hello: &LinkHello| {
+        let mut payload = crate::wire::Encoder::default();
+        hello.put(&mut payload);
+        let (mut dialler, mut accepter) = (session("s", Side::Client, 1), session("s", Side::Server, 2));
+        dialler.take(&frame(LinkKind::Hello as u8, &payload.bytes));
+        pass(&mut dialler, &mut accepter, 1 << 20).unwrap();
+        pass(&mut accepter, &mut dialler, 1 << 20).unwrap();
+        pass(&mut dialler, &mut accepter, 1 << 20).unwrap();
+        accepter.take(&frame(LinkKind::Accept as u8, b"accept"));
+        pass(&mut accepter, &mut dialler, 1 << 20).unwrap();
+        assert!(accepter.reads_freely() && dialler.reads_freely());
+        let key = dialler.key.unwrap();
+        let of_hello = hmac::sign(&key, b"any").as_ref().to_vec();
+        assert_eq!(hmac::sign(&accepter.key.unwrap(), b"any").as_ref(), of_hello, "both sides have it");
+        of_hello
+    };
+    let [here, later, elsewhere] = [hello(7, 1), hello(7, 2), hello(8, 1)].map(|hello| shown(&hello));
+    let of_job = hmac::sign(&secret.of_connection(), b"any");
+    assert!(here != later && here != elsewhere && of_job.as_ref() != here, "each epoch of each job has its own");
 }
 
 /// Sending an accepter its own words, or those of another session with it, proves nothing.

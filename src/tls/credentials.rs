@@ -4,7 +4,7 @@
 
 use super::ciphers;
 use super::names;
-use super::parts::{not_in_effect, out_of_time, useless_key, Use};
+use super::parts::{end, end_of_list, not_in_effect, out_of_time, useless_key, Use};
 use super::password::password;
 use super::pkcs12::{self, Opened, Wrong};
 use super::sentence::{of_list, sentence};
@@ -31,8 +31,15 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 pub struct Credentials {
     pub client: Arc<ClientConfig>,
     pub server: Arc<ServerConfig>,
+    pub noted: Noted,
+}
+
+/// What else is known of files that were read.
+pub struct Noted {
     /// One sentence each.
     pub warnings: Vec<String>,
+    /// When the first of our certificates and of the revocation lists ends, in seconds since 1970.
+    pub until: u64,
 }
 
 /// A certificate with those that lead to the CA, and its key.
@@ -59,18 +66,18 @@ pub fn read_with(settings: &TlsSettings, cipher_suites: Vec<rustls::SupportedCip
 }
 
 /// The same for one that only connects, and has no server's certificate; with the warnings.
-pub fn client(settings: &TlsSettings) -> Result<(Arc<ClientConfig>, Vec<String>)> {
+pub fn client(settings: &TlsSettings) -> Result<(Arc<ClientConfig>, Noted)> {
     wiping(|| client_alone(settings))
 }
 
-fn client_alone(settings: &TlsSettings) -> Result<(Arc<ClientConfig>, Vec<String>)> {
+fn client_alone(settings: &TlsSettings) -> Result<(Arc<ClientConfig>, Noted)> {
     let file = configuration(settings)?;
     let reader = Reader { settings, file: &file };
-    let mut warnings = Vec::new();
-    let provider = Arc::new(reader.provider(&mut warnings)?);
-    let trust = reader.trust(&provider, &mut warnings)?;
-    let client = reader.client(provider, trust, &mut warnings)?;
-    Ok((client, warnings))
+    let mut noted = Noted::new(Vec::new());
+    let provider = Arc::new(reader.provider(&mut noted.warnings)?);
+    let trust = reader.trust(&provider, &mut noted)?;
+    let client = reader.client(provider, trust, &mut noted)?;
+    Ok((client, noted))
 }
 
 /// Every file that the settings lead to, as far as they can be read.
@@ -95,6 +102,16 @@ fn configuration(settings: &TlsSettings) -> Result<TlsFile> {
     TlsFile::parse(&bytes, folder).map_err(|why| settings.error(&why))
 }
 
+impl Noted {
+    fn new(warnings: Vec<String>) -> Noted {
+        Noted { warnings, until: u64::MAX }
+    }
+
+    fn hears_of(&mut self, ends: impl Iterator<Item = u64>) {
+        self.until = ends.fold(self.until, u64::min);
+    }
+}
+
 struct Reader<'a> {
     settings: &'a TlsSettings,
     file: &'a TlsFile,
@@ -113,23 +130,19 @@ impl Reader<'_> {
         self.credentials_by(provider, warnings)
     }
 
-    fn credentials_by(&self, provider: CryptoProvider, mut warnings: Vec<String>) -> Result<Credentials> {
-        let provider = Arc::new(provider);
-        let trust = self.trust(&provider, &mut warnings)?;
-        let server = self.server(Arc::clone(&provider), &trust, &mut warnings)?;
-        let client = self.client(provider, trust, &mut warnings)?;
-        Ok(Credentials { client, server, warnings })
+    fn credentials_by(&self, provider: CryptoProvider, warnings: Vec<String>) -> Result<Credentials> {
+        let (provider, mut noted) = (Arc::new(provider), Noted::new(warnings));
+        let trust = self.trust(&provider, &mut noted)?;
+        let server = self.server(Arc::clone(&provider), &trust, &mut noted)?;
+        let client = self.client(provider, trust, &mut noted)?;
+        Ok(Credentials { client, server, noted })
     }
 
-    fn server(
-        &self,
-        provider: Arc<CryptoProvider>,
-        trust: &Trust,
-        warnings: &mut Vec<String>,
-    ) -> Result<Arc<ServerConfig>> {
+    fn server(&self, provider: Arc<CryptoProvider>, trust: &Trust, noted: &mut Noted) -> Result<Arc<ServerConfig>> {
         let file = &self.file.server_cert;
         let own = self.own(file, &self.settings.server_lock)?;
-        warnings.extend(self.judge(file, |at| trust.judge_server(&own.chain, at))?);
+        noted.warnings.extend(self.judge(file, |at| trust.judge_server(&own.chain, at))?);
+        noted.hears_of(own.chain.iter().filter_map(end));
         ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(rustls::ALL_VERSIONS)
             .map_err(|error| self.unusable(&error))?
@@ -140,16 +153,12 @@ impl Reader<'_> {
             .map_err(|error| self.error(file, &mismatch(&error)))
     }
 
-    fn client(
-        &self,
-        provider: Arc<CryptoProvider>,
-        trust: Trust,
-        warnings: &mut Vec<String>,
-    ) -> Result<Arc<ClientConfig>> {
+    fn client(&self, provider: Arc<CryptoProvider>, trust: Trust, noted: &mut Noted) -> Result<Arc<ClientConfig>> {
         let file = &self.file.client_cert;
         let own = self.own(file, &self.settings.client_lock)?;
         let warning = self.judge(file, |at| trust.judge_client(&own.chain, at))?;
-        warnings.extend(warning.filter(|_| file.path != self.file.server_cert.path));
+        noted.warnings.extend(warning.filter(|_| file.path != self.file.server_cert.path));
+        noted.hears_of(own.chain.iter().filter_map(end));
         let mut config = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(rustls::ALL_VERSIONS)
             .map_err(|error| self.unusable(&error))?
@@ -192,12 +201,13 @@ impl Reader<'_> {
         Ok(provider)
     }
 
-    fn trust(&self, provider: &Arc<CryptoProvider>, warnings: &mut Vec<String>) -> Result<Trust> {
-        let roots = self.roots(warnings)?;
+    fn trust(&self, provider: &Arc<CryptoProvider>, noted: &mut Noted) -> Result<Trust> {
+        let roots = self.roots(&mut noted.warnings)?;
         let revoked = match &self.file.crl {
             Some(list) => self.revoked(list)?,
             None => Vec::new(),
         };
+        noted.hears_of(revoked.iter().filter_map(end_of_list));
         Trust::new(roots, revoked, provider).map_err(|error| match (&self.file.crl, error) {
             (Some(list), VerifierBuilderError::InvalidCrl(why)) => self.error(list, &of_list(&why)),
             (_, error) => self.error(&self.file.ca_cert, &format!("cannot be used: {error}")),

@@ -106,6 +106,18 @@ pub fn out_of_time(certificate: &CertificateDer<'_>, now: u64) -> Option<String>
     }
 }
 
+/// When a certificate ends, in seconds since 1970.
+pub fn end(certificate: &CertificateDer<'_>) -> Option<u64> {
+    let certificate = Certificate::from_der(certificate).ok()?.tbs_certificate;
+    Some(certificate.validity.not_after.to_unix_duration().as_secs())
+}
+
+/// When a revocation list ends, in seconds since 1970.
+pub fn end_of_list(list: &CertificateRevocationListDer<'_>) -> Option<u64> {
+    let list = CertificateList::from_der(list).ok()?.tbs_cert_list;
+    list.next_update.map(|until| until.to_unix_duration().as_secs())
+}
+
 /// That a revocation list is not in effect, in words that follow the file's name.
 pub fn not_in_effect(list: &CertificateRevocationListDer<'_>, now: u64) -> Option<String> {
     let list = CertificateList::from_der(list).ok()?.tbs_cert_list;

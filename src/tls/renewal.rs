@@ -4,8 +4,9 @@
 //! said once, and the old ones go on serving. Such files are tried again each minute: by this host's clock a list may begin later.
 //! There is no thread for it: the files are looked at when a connection begins, at most once a second, and once a day all of it is read
 //! anew, so that an end that is near is told daily. Files that have just been written wait a little, for their writer may not be done.
+//! Nothing waits once a certificate of ours or a list has ended: what is there now can only be better.
 
-use super::credentials::{self, Credentials};
+use super::credentials::{self, Credentials, Noted};
 use crate::config::TlsSettings;
 use crate::error::Result;
 use rustls::{ClientConfig, ServerConfig};
@@ -28,8 +29,8 @@ struct Stamp(Option<[i64; 7]>);
 
 /// What each end of a node's connections uses.
 pub type Ends = (Arc<ClientConfig>, Arc<ServerConfig>);
-/// Reads the files: what is used, and the warnings.
-type Reads<E> = fn(&TlsSettings) -> Result<(E, Vec<String>)>;
+/// Reads the files: what is used, and what else is known of it.
+type Reads<E> = fn(&TlsSettings) -> Result<(E, Noted)>;
 
 /// What connections use now, and what is to be said of it: both ends of a node's, or one of a process that only connects.
 pub struct Renewal<E> {
@@ -40,11 +41,13 @@ pub struct Renewal<E> {
 
 struct State<E> {
     used: E,
+    /// When the first of our certificates and of the lists ends, in seconds since 1970.
+    until: u64,
     /// The files that were read last, as they were then.
     files: Vec<PathBuf>,
     stamps: Vec<Stamp>,
-    /// What a look has found that was too new.
-    found: Option<Vec<Stamp>>,
+    /// What a look has found that was too new, and when it was found first.
+    found: Option<(Vec<Stamp>, Instant)>,
     looked: Instant,
     /// When all was read last, and when it was tried last because something was wrong.
     read: Instant,
@@ -74,7 +77,7 @@ impl Renewal<Ends> {
     /// Reads all that a node needs, for the first time. The warnings are one sentence each.
     pub fn open(settings: &TlsSettings) -> Result<(Renewal<Ends>, Vec<String>)> {
         Renewal::begin(settings, |settings| {
-            credentials::read(settings).map(|Credentials { client, server, warnings }| ((client, server), warnings))
+            credentials::read(settings).map(|Credentials { client, server, noted }| ((client, server), noted))
         })
     }
 }
@@ -90,10 +93,10 @@ impl<E: Clone> Renewal<E> {
     fn begin(settings: &TlsSettings, reads: Reads<E>) -> Result<(Renewal<E>, Vec<String>)> {
         let files = credentials::files(settings);
         let stamps = stamps(&files);
-        let (used, warnings) = reads(settings)?;
+        let (used, Noted { warnings, until }) = reads(settings)?;
         let now = Instant::now();
         let (remarks, wrong, found) = (Vec::new(), None, None);
-        let state = State { used, files, stamps, found, looked: now, read: now, tried: now, remarks, wrong };
+        let state = State { used, until, files, stamps, found, looked: now, read: now, tried: now, remarks, wrong };
         Ok((Renewal { settings: settings.clone(), reads, state: Mutex::new(state) }, warnings))
     }
 
@@ -104,7 +107,8 @@ impl<E: Clone> Renewal<E> {
 
     fn ends_at(&self, now: Instant, today: SystemTime) -> E {
         let mut state = self.locked();
-        if now.saturating_duration_since(state.looked) >= PAUSE {
+        let today = today.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        if now.saturating_duration_since(state.looked) >= PAUSE || today >= state.until {
             state.looked = now;
             self.look(&mut state, now, today);
         }
@@ -125,7 +129,7 @@ impl<E: Clone> Renewal<E> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn look(&self, state: &mut State<E>, now: Instant, today: SystemTime) {
+    fn look(&self, state: &mut State<E>, now: Instant, today: u64) {
         let stamps = stamps(&state.files);
         if stamps == state.stamps {
             state.found = None;
@@ -134,12 +138,28 @@ impl<E: Clone> Renewal<E> {
             }
             return;
         }
-        let since = today.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64);
-        let is_settled = stamps.iter().all(|stamp| stamp.written() + SETTLED.as_secs() as i64 <= since);
-        if is_settled || state.found.as_ref() == Some(&stamps) {
+        let is_settled = stamps.iter().all(|stamp| stamp.written() + SETTLED.as_secs() as i64 <= today as i64);
+        let rested = match &state.found {
+            Some((found, since)) if *found == stamps => now.saturating_duration_since(*since),
+            _ => {
+                state.found = Some((stamps, now));
+                Duration::ZERO
+            }
+        };
+        if is_settled || rested >= PAUSE {
             self.read(state, now);
-        } else {
-            state.found = Some(stamps);
+        } else if today >= state.until {
+            self.read_early(state);
+        }
+    }
+
+    /// Reads what is there although its writer may not be done. What is wrong with it may soon be right: nothing is said.
+    fn read_early(&self, state: &mut State<E>) {
+        let files = credentials::files(&self.settings);
+        let stamps = stamps(&files);
+        if let Ok(read) = (self.reads)(&self.settings) {
+            (state.files, state.stamps, state.found) = (files, stamps, None);
+            state.take(read);
         }
     }
 
@@ -155,10 +175,7 @@ impl<E: Clone> Renewal<E> {
         state.files = credentials::files(&self.settings);
         (state.stamps, state.found, state.tried) = (stamps(&state.files), None, now);
         match (self.reads)(&self.settings) {
-            Ok((used, warnings)) => {
-                (state.used, state.wrong) = (used, None);
-                state.remarks.extend(warnings);
-            }
+            Ok(read) => state.take(read),
             Err(error) => {
                 let wrong = error.message().to_owned();
                 if state.wrong.as_ref() != Some(&wrong) {
@@ -167,6 +184,13 @@ impl<E: Clone> Renewal<E> {
                 state.wrong = Some(wrong);
             }
         }
+    }
+}
+
+impl<E> State<E> {
+    fn take(&mut self, (used, noted): (E, Noted)) {
+        (self.used, self.until, self.wrong) = (used, noted.until, None);
+        self.remarks.extend(noted.warnings);
     }
 }
 

@@ -54,6 +54,22 @@ fn what_was_written_a_moment_ago_waits_for_a_second_look() {
 }
 
 #[test]
+fn nothing_waits_once_a_certificate_has_ended() {
+    let files = Files::new();
+    let soon = SystemTime::now() + 30 * DAY;
+    files.write("client.pem", files.node("client", |params| params.not_after = soon.into()));
+    let (mut passing, at_once) = (Passing::of(&files), Duration::ZERO);
+    let (before, after) = (soon - DAY, soon + DAY);
+    let renewed = files.node("renewed", |_| ());
+    files.write("client.pem", &renewed[..renewed.len() / 2]);
+    assert!(!passing.is_new_after(at_once, after) && passing.remarks().is_empty(), "its writer is not done");
+    files.write("client.pem", renewed);
+    assert!(!passing.is_new_after(at_once, before), "there is time");
+    assert!(passing.is_new_after(at_once, after));
+    assert!(!passing.is_new_after(PAUSE, after) && passing.remarks().is_empty(), "it is read once");
+}
+
+#[test]
 fn what_is_wrong_is_said_once_and_the_old_serves_on() {
     let files = Files::new();
     let mut passing = Passing::of(&files);

@@ -175,7 +175,7 @@ impl Files {
         let plain = |text: &str| text.replace(&format!("{place}/"), "");
         let start = "MUSTER_CONFIG_FILE_PATH is \"tls.json\", which ";
         let told = |error: Error| plain(error.message()).strip_prefix(start).expect("it names the setting").to_owned();
-        let warnings = read.map_err(told)?.warnings;
+        let warnings = read.map_err(told)?.noted.warnings;
         Ok(warnings.iter().map(|line| plain(line)).collect())
     }
 }

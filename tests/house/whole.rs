@@ -10,9 +10,6 @@ pub const ROOMS: &[&str] =
 /// Types that may be larger: what a user sets, and what a node says of itself, are as long as the lists of them.
 const KNOWN_LARGE: &[&str] = &["config::Settings", "wire::Register"];
 
-/// Circles around a `mod.rs` with logic that its own children use. Each goes by its first file; no new one may come.
-const KNOWN_CIRCLES: &[&str] = &["src/bin/muster/status/ask.rs", "src/secret/link.rs"];
-
 /// Arrows between the runtime's rooms that point up, or between the two engines.
 pub fn upwards(sources: &[Source]) -> Vec<String> {
     let height = |room: &str| ROOMS.iter().position(|known| room.strip_prefix("runtime/") == Some(known));
@@ -28,7 +25,7 @@ pub fn upwards(sources: &[Source]) -> Vec<String> {
 /// What is wrong by these rules that is not known, and what is known and not wrong any more.
 pub fn broken(sources: &[Source]) -> Vec<String> {
     let mut broken = upwards(sources);
-    broken.extend(compare("name each other in a circle", &firsts(&imports(sources)), KNOWN_CIRCLES));
+    broken.extend(compare("name each other in a circle", &firsts(&imports(sources)), &[]));
     broken.extend(compare("call each other in a circle", &firsts(&calls(sources)), &[]));
     let large = large(sources);
     let what = format!("is beyond {FIELDS_MAX} fields or {METHODS_MAX} methods");

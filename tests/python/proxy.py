@@ -8,10 +8,10 @@
 import contextlib
 import dataclasses
 import socket
-import threading
 import time
 
 import wire
+from between import Between
 from launch import until
 
 TO_SCHEDULER, TO_NODE = "to the scheduler", "to the node"
@@ -26,19 +26,13 @@ class Frame:
     length: int
 
 
-class Proxy:
+class Proxy(Between):
     """`bytes_per_second` makes it a slow link, in each direction."""
 
     def __init__(self, scheduler_port, bytes_per_second=None):
-        self._scheduler_port = scheduler_port
+        super().__init__(scheduler_port)
         self._pace = bytes_per_second
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listener.getsockname()[1]
-        self._lock = threading.Lock()
         self._frames = []
-        self._problems = []
-        self._sockets = [self._listener]
-        self._threads = []
         self._muted = set()
         self._damaged = set()
 
@@ -53,8 +47,8 @@ class Proxy:
     def frames(self, direction=None, *kinds):
         """What has passed so far, in order."""
         with self._lock:
-            if self._problems:
-                raise AssertionError(self._problems[0])
+            if self.problems:
+                raise AssertionError(self.problems[0])
             frames = list(self._frames)
         return [f for f in frames if direction in (None, f.direction) and (not kinds or f.kind in kinds)]
 
@@ -72,30 +66,9 @@ class Proxy:
             with contextlib.suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
 
-    def _start(self, *work):
-        thread = threading.Thread(target=self._watch, args=work)
-        thread.start()
-        self._threads.append(thread)
-
-    def _watch(self, work, *arguments):
-        try:
-            work(*arguments)
-        except OSError:
-            pass  # a connection has ended, or the test has
-        except Exception as problem:
-            with self._lock:
-                self._problems.append(f"the proxy: {problem!r}")
-
-    def _serve(self):
-        while True:
-            node, _ = self._listener.accept()
-            scheduler = socket.create_connection(("127.0.0.1", self._scheduler_port))
-            for each in (node, scheduler):
-                each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            with self._lock:
-                self._sockets += [node, scheduler]
-            self._start(self._pass_on, TO_SCHEDULER, node, scheduler)
-            self._start(self._pass_on, TO_NODE, scheduler, node)
+    def _connected(self, near, far):
+        self._start(self._pass_on, TO_SCHEDULER, near, far)
+        self._start(self._pass_on, TO_NODE, far, near)
 
     def _pass_on(self, direction, source, sink):
         def read(count):
@@ -120,18 +93,3 @@ class Proxy:
                     self._frames.append(Frame(time.monotonic(), direction, kind, len(payload)))
         if direction not in self._muted:
             sink.shutdown(socket.SHUT_WR)
-
-    def __enter__(self):
-        self._start(self._serve)
-        return self
-
-    def __exit__(self, *_):
-        with self._lock:
-            sockets = list(self._sockets)
-        for each in sockets:
-            with contextlib.suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-        for thread in self._threads:
-            thread.join()
-        for each in sockets:
-            each.close()

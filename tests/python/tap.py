@@ -11,9 +11,9 @@ Where it passes on to may be a function, for a port that is known later.
 
 import contextlib
 import socket
-import threading
 
 import wire
+from between import Between
 
 
 class Passed:
@@ -23,12 +23,9 @@ class Passed:
         self.sent, self.heard = bytearray(), bytearray()
 
 
-class Tap:
+class Tap(Between):
     def __init__(self, target):
-        self._target = target if callable(target) else lambda: target
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listener.getsockname()[1]
-        self._sockets, self._threads, self._lock = [self._listener], [], threading.Lock()
+        super().__init__(target)
         self.connections = []
 
     def all(self):
@@ -40,32 +37,12 @@ class Tap:
         frames = (frame for passed in list(self.connections) for frame in whole_frames(getattr(passed, way)))
         return [payload for kind, payload in frames if kind in kinds]
 
-    def _start(self, work, *arguments):
-        thread = threading.Thread(target=self._quietly, args=(work, *arguments))
-        self._threads.append(thread)
-        thread.start()
-
-    @staticmethod
-    def _quietly(work, *arguments):
-        with contextlib.suppress(OSError):  # a connection has ended, or the test has
-            work(*arguments)
-
-    def _accept(self):
-        while True:
-            near, _ = self._listener.accept()
-            try:
-                far = socket.create_connection(("127.0.0.1", self._target()))
-            except ConnectionError:  # nobody listens there yet
-                near.close()
-                continue
-            for each in (near, far):
-                each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            passed = Passed()
-            with self._lock:
-                self._sockets += [near, far]
-                self.connections.append(passed)
-            self._start(self._pass_on, near, far, passed.sent)
-            self._start(self._pass_on, far, near, passed.heard)
+    def _connected(self, near, far):
+        passed = Passed()
+        with self._lock:
+            self.connections.append(passed)
+        self._start(self._pass_on, near, far, passed.sent)
+        self._start(self._pass_on, far, near, passed.heard)
 
     @staticmethod
     def _pass_on(one, other, kept):
@@ -73,21 +50,6 @@ class Tap:
             kept += data
             other.sendall(data)
         other.shutdown(socket.SHUT_WR)
-
-    def __enter__(self):
-        self._start(self._accept)
-        return self
-
-    def __exit__(self, *_):
-        with self._lock:
-            sockets = list(self._sockets)
-        for each in sockets:
-            with contextlib.suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-        for thread in list(self._threads):
-            thread.join()
-        for each in self._sockets:
-            each.close()
 
 
 def whole_frames(data):

@@ -76,7 +76,7 @@ def liars(guard, port, pids):
         for told in lie(port, pids):
             (kind, answer), = told
             assert kind == wire.REJECTED and wire.rejected(answer)[0] == wire.ERR_REJECTED, told
-            assert "this job has a secret, and the one that asks shows none" in wire.rejected(answer)[1]
+            assert "this job has a secret, and the process that connects shows none" in wire.rejected(answer)[1]
     else:
         assert not any(any(kind != wire.REJECTED for kind, _ in told) for told in lie(port, pids))
         assert not any(lie_in_tls(port, pids))

@@ -57,7 +57,7 @@ def test_recorded_registrations_of_live_nodes_make_nobody_lost(secret, tmp_path)
             reasons = {wire.rejected(payload) for kind, payload in answers if kind == wire.REJECTED}
             assert len(reasons) == 1 and len(answers) == TIMES, answers
             (status, reason), = reasons
-            assert status == wire.ERR_REJECTED and "the job's secret is another than that of the one that asks" in reason
+            assert status == wire.ERR_REJECTED and "the job's secret is another than that of the process that connects" in reason
             assert len(tap.connections) == WORKERS, "no node had to come again"
             told = [line for line in cluster.scheduler.stderr.splitlines() if "its job secret is another" in line]
             assert len(told) == 1 and "127.0.0.1:" in told[0], told

@@ -53,7 +53,7 @@ def test_the_secret_may_come_from_a_file(tmp_path):
 
 @pytest.mark.parametrize("theirs, at_worker, at_scheduler", [
     ("another", "the job's secret is another", "its job secret is another than the one that is set here"),
-    (None, "this job has a secret, and the one that asks shows none", "it shows no job secret, and one is set here"),
+    (None, "this job has a secret, and the process that connects shows none", "it shows no job secret, and one is set here"),
 ])
 def test_another_secret_and_none_are_refused_by_name(theirs, at_worker, at_scheduler):
     with Cluster(node(), workers=1, started=0, env=ENV) as cluster:
@@ -254,3 +254,4 @@ def test_a_flood_of_wrong_secrets_is_told_once_at_the_scheduler_and_at_a_node(tm
             told = len(re.findall("its job secret is another", process.stderr))
             counted = sum(map(int, re.findall(r" (\d+) more connections", process.stderr)))
             assert told + counted == FLOOD, process.stderr
+        assert f" {FLOOD - 1} more connections that did not get past TLS or the job secret, " in cluster.workers[0].stderr

@@ -6,6 +6,7 @@
         assert wire.rejected(payload) == (wire.ERR_REJECTED, "...")
 """
 
+import functools
 import hashlib
 import hmac
 import os
@@ -258,6 +259,13 @@ def epoch_secret(secret, instance, epoch):
     return mac(secret, b"epoch", instance, struct.pack("<Q", epoch))
 
 
+def link_mac(secret, hello):
+    """What makes the proofs of a link that begins with this Hello."""
+    epoch, mark = hello[:8], hello[-24:-8]
+    key = mac(secret, b"link", mark, epoch)
+    return lambda label, *parts: hmac.new(key, SECRET_LABEL + label + b"".join(parts), hashlib.sha256).digest()
+
+
 class Connection:
     """A TCP connection that speaks in frames."""
 
@@ -274,11 +282,12 @@ class Connection:
         answer, theirs = self.receive(timeout)
         if answer != PROOF_CHALLENGE:
             raise Malformed(f"a message of kind {answer} in place of a challenge")
-        own = mac(secret, b"the dialler's first message", nonce, theirs, first)
+        proof = link_mac(secret, payload) if kind == LINK_HELLO else functools.partial(mac, secret)
+        own = proof(b"the dialler's first message", nonce, theirs, first)
         self.socket.sendall(first + frame(PROOF, own))
 
-        def is_proved_by(kind, payload, proof):
-            return proof == mac(secret, b"the accepter's first message", nonce, theirs, own, frame(kind, payload))
+        def is_proved_by(kind, payload, shown):
+            return shown == proof(b"the accepter's first message", nonce, theirs, own, frame(kind, payload))
 
         return is_proved_by
 

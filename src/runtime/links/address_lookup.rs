@@ -83,21 +83,21 @@ mod tests {
 
     #[test]
     fn each_is_asked_for_once_and_only_so_many_at_a_time() {
-        let mut locating = AddressLookup::default();
+        let mut lookup = AddressLookup::default();
         for index in 0..ASKED_MAX as u32 + 2 {
-            locating.wait(index, key(GroupId::WORLD, index));
-            locating.wait(index, key(GroupId::WORLD, index));
-            locating.wait(index, key(GroupId::UNIVERSE, index));
+            lookup.wait(index, key(GroupId::WORLD, index));
+            lookup.wait(index, key(GroupId::WORLD, index));
+            lookup.wait(index, key(GroupId::UNIVERSE, index));
         }
-        let asked: Vec<u32> = std::iter::from_fn(|| locating.next()).collect();
+        let asked: Vec<u32> = std::iter::from_fn(|| lookup.next()).collect();
         assert_eq!(asked, (0..ASKED_MAX as u32).collect::<Vec<_>>());
-        assert_eq!(locating.found(7), [key(GroupId::WORLD, 7), key(GroupId::UNIVERSE, 7)]);
-        assert_eq!((locating.next(), locating.next()), (Some(ASKED_MAX as u32), None));
-        assert_eq!(locating.found(7), [], "it was told already");
-        locating.forget(GroupId::WORLD);
-        assert_eq!(locating.found(8), [key(GroupId::UNIVERSE, 8)]);
-        locating.forget(GroupId::UNIVERSE);
-        assert_eq!((locating.found(9), locating.next()), (Vec::new(), None));
+        assert_eq!(lookup.found(7), [key(GroupId::WORLD, 7), key(GroupId::UNIVERSE, 7)]);
+        assert_eq!((lookup.next(), lookup.next()), (Some(ASKED_MAX as u32), None));
+        assert_eq!(lookup.found(7), [], "it was told already");
+        lookup.forget(GroupId::WORLD);
+        assert_eq!(lookup.found(8), [key(GroupId::UNIVERSE, 8)]);
+        lookup.forget(GroupId::UNIVERSE);
+        assert_eq!((lookup.found(9), lookup.next()), (Vec::new(), None));
     }
 
     #[test]

@@ -16,6 +16,7 @@ use std::sync::Arc;
 const GARBAGE: Kind = Kind { name: "connections that sent what is not this protocol", lines: 1 };
 const DAMAGED: Kind = Kind { name: "connections on which something was damaged", lines: 1 };
 const REFUSED: Kind = Kind { name: "connections that did not know this epoch's secret", lines: 1 };
+pub(crate) const UNPROVED: Kind = Kind { name: "connections that did not get past TLS or the job secret", lines: 1 };
 const SILENT: Kind = Kind { name: "connections that did not introduce themselves in time", lines: 1 };
 pub(crate) const MISNAMED: Kind = Kind { name: "connections with a certificate of another node", lines: 1 };
 pub(crate) const CROWD: Kind = Kind { name: "connections that were closed to make room", lines: 1 };

@@ -266,18 +266,18 @@ impl Connections {
     }
 
     /// Whether this node tells this member that a group is over, or tries to.
-    pub fn is_telling(&self, key: LinkKey) -> bool {
+    pub fn has_word(&self, key: LinkKey) -> bool {
         self.dials.contains_key(&key) || self.handshakes.values().any(|shake| tells(&shake.stage) == Some(key))
     }
 
     /// Tells one member no more.
-    pub fn stop_telling(&mut self, key: LinkKey) {
+    pub fn drop_word(&mut self, key: LinkKey) {
         self.dials.remove(&key);
         self.handshakes.retain(|_, shake| tells(&shake.stage) != Some(key));
     }
 
     /// Tells nobody any more.
-    pub fn stop_all_telling(&mut self) {
+    pub fn drop_all_words(&mut self) {
         self.dials.retain(|key, _| key.channel != Channel::Word);
         self.handshakes.retain(|_, shake| tells(&shake.stage).is_none_or(|key| key.channel != Channel::Word));
     }

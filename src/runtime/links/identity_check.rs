@@ -42,8 +42,8 @@ impl Mesh {
         match self.identities.check(hello.from, &self.rosters, &*shake.transport) {
             Shown::Own => Judged::Member(key),
             Shown::Untold => {
-                self.locating.wait_for_name(hello.from);
-                self.events.extend(self.locating.next().map(MeshEvent::Locate));
+                self.address_lookup.wait_for_name(hello.from);
+                self.events.extend(self.address_lookup.next().map(MeshEvent::Locate));
                 Judged::Early
             }
             Shown::Another(why) => {

@@ -13,7 +13,7 @@
 //! `mesh_test.rs` by two meshes, or one and a stranger, whose turns the test takes.
 
 use super::address_lookup::AddressLookup;
-use super::complaints::Complaints;
+use super::complaints::{Complaints, UNPROVED};
 use super::connections::{Connections, FIRST_TOKEN};
 use super::dial::{Dialled, NotDialled};
 use super::handshake::{confirmation, frame, half, leave, Handshake, Next, Stage};
@@ -53,11 +53,11 @@ pub struct Mesh {
     pub(super) connections: Connections,
     pub(super) redials: Redials,
     /// Links to members of whom `Formed` does not tell.
-    pub(super) locating: AddressLookup,
+    pub(super) address_lookup: AddressLookup,
     unanswered: Unanswered,
     /// Links that were handed to their groups, or will be as soon as both ends know of it.
     open: HashSet<LinkKey>,
-    pub(super) telling: RevokeBroadcast,
+    pub(super) revoke_broadcast: RevokeBroadcast,
     pub(super) watching: Watching,
     pub(super) spare: SpareDescriptor,
     pub(super) events: VecDeque<MeshEvent>,
@@ -79,10 +79,10 @@ impl Mesh {
             identities,
             connections: Connections::new(wrap),
             redials: Redials::default(),
-            locating: AddressLookup::default(),
+            address_lookup: AddressLookup::default(),
             unanswered: Unanswered::default(),
             open: HashSet::new(),
-            telling: RevokeBroadcast::default(),
+            revoke_broadcast: RevokeBroadcast::default(),
             watching: Watching::default(),
             spare: SpareDescriptor::new(),
             events: VecDeque::new(),
@@ -106,10 +106,10 @@ impl Mesh {
         self.identities.begin_epoch();
         self.connections.begin_epoch();
         self.redials = Redials::default();
-        self.locating = AddressLookup::default();
+        self.address_lookup = AddressLookup::default();
         self.unanswered = Unanswered::default();
         self.open.clear();
-        self.telling = RevokeBroadcast::default();
+        self.revoke_broadcast = RevokeBroadcast::default();
         // Nor does what was found out in it and has not been passed on yet: groups have the same numbers in every epoch. Of the job's
         // end the agent judges itself.
         self.events.retain(|event| matches!(event, MeshEvent::Aborted(..)));
@@ -129,7 +129,7 @@ impl Mesh {
         self.rosters.remove(group);
         self.connections.stop_dialling(group);
         self.redials.forget_group(group);
-        self.locating.forget(group);
+        self.address_lookup.forget(group);
         self.open.retain(|key| key.group != group);
         self.answer_held(|hello| hello.group == group, poller);
     }
@@ -148,8 +148,8 @@ impl Mesh {
         let index = self.rosters.index_of(key)?;
         self.rosters.formed()?;
         let Some(member) = self.rosters.member(index) else {
-            self.locating.wait(index, key);
-            return self.locating.next();
+            self.address_lookup.wait(index, key);
+            return self.address_lookup.next();
         };
         self.dial(key, &member, poller);
         None
@@ -166,11 +166,11 @@ impl Mesh {
     /// next.
     pub fn located(&mut self, member: &Member, poller: &Poller) -> Option<u32> {
         self.identities.learn(member);
-        for key in self.locating.found(member.index) {
+        for key in self.address_lookup.found(member.index) {
             self.dial(key, member, poller);
         }
         self.answer_held(|hello| hello.from == member.index, poller);
-        self.locating.next()
+        self.address_lookup.next()
     }
 
     fn dial(&mut self, key: LinkKey, member: &Member, poller: &Poller) {
@@ -300,7 +300,7 @@ impl Mesh {
             },
             Next::Refused(why) => {
                 let from = self.connections.end_refused(token);
-                from.into_iter().for_each(|from| self.complaints.not_understood(from, &why));
+                from.into_iter().for_each(|from| self.complaints.turned_away(UNPROVED, from, &why.0));
                 return from.is_some();
             }
             Next::Says(key, word) => {
@@ -318,7 +318,7 @@ impl Mesh {
     /// A handshake has come to its end, and its connection is closed.
     fn ended(&mut self, how: Next) {
         match how {
-            Next::HasTold(key) => self.telling.has_told(key),
+            Next::HasTold(key) => self.revoke_broadcast.has_told(key),
             Next::Told(key, failure) => self.heard(key, failure),
             Next::Over(key, failure) => self.over(key, failure),
             Next::Freed(key) => self.deliver(key, Mail::Freed),
@@ -453,7 +453,7 @@ impl Mesh {
             (shake.stage, shake.deadline) = (Stage::Watching(key), Time::NEVER);
             self.watching.saw(key.rank, PeerSign::Stands);
         } else if matches!(shake.stage, Stage::Dialled(_)) {
-            (shake.stage, shake.outbound) = (Stage::RevokeBroadcast(key), self.telling.word(key.group));
+            (shake.stage, shake.outbound) = (Stage::RevokeBroadcast(key), self.revoke_broadcast.word(key.group));
         } else {
             shake.stage = Stage::Hearing(key);
         }

@@ -51,7 +51,7 @@ impl RevokeBroadcast {
         let others: Vec<u32> = (0..roster.size()).filter(is_told).collect();
         if is_abort {
             // What is being told gives way to what ends it all.
-            connections.stop_all_telling();
+            connections.drop_all_words();
             *self = RevokeBroadcast { untold: Some(others.iter().copied().collect()), ..RevokeBroadcast::default() };
         }
         self.words.insert(roster.id, frame(LinkKind::Revoke, &LinkRevoke { failure }));
@@ -63,9 +63,9 @@ impl RevokeBroadcast {
     pub fn end_turns(&mut self, now: Time, connections: &mut Connections) {
         let queue = &mut self.queue;
         self.under_way.retain(|key, (turn, until)| {
-            let goes_on = connections.is_telling(*key);
+            let goes_on = connections.has_word(*key);
             if goes_on && *until <= now {
-                connections.stop_telling(*key);
+                connections.drop_word(*key);
                 if !turn.is_last {
                     queue.push_back(Turn { is_last: true, ..*turn });
                 }

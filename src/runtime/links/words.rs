@@ -14,26 +14,26 @@ impl Mesh {
     /// Begins to tell the group's members, or of the job's end all nodes but those that are `gone`; each word is told once.
     pub fn tell(&mut self, failure: Failure, gone: &HashSet<u32>, now: Time, poller: &Poller) {
         if let Some(roster) = self.rosters.group(failure.group.unwrap_or(GroupId::UNIVERSE)) {
-            self.telling.begin(failure, roster, gone, &mut self.connections);
+            self.revoke_broadcast.begin(failure, roster, gone, &mut self.connections);
             self.tell_on(now, poller);
         }
     }
 
     /// Goes on telling. Returns when to come again.
     pub fn tell_on(&mut self, now: Time, poller: &Poller) -> Time {
-        self.telling.end_turns(now, &mut self.connections);
-        while let Some(turn) = self.telling.next_turn() {
+        self.revoke_broadcast.end_turns(now, &mut self.connections);
+        while let Some(turn) = self.revoke_broadcast.next_turn() {
             self.open_if_located(turn.key, poller); // nobody is asked where one is: the scheduler does not answer
-            if self.connections.is_telling(turn.key) {
-                self.telling.begin_turn(turn, now);
+            if self.connections.has_word(turn.key) {
+                self.revoke_broadcast.begin_turn(turn, now);
             }
         }
-        self.telling.ends_at()
+        self.revoke_broadcast.ends_at()
     }
 
     /// Which nodes do not know yet that this one has ended the job, and whether they are still being told.
     pub fn untold(&self) -> Option<(Vec<u32>, bool)> {
-        self.telling.untold()
+        self.revoke_broadcast.untold()
     }
 
     /// Does something about a node that is watched; what is seen of it waits in `take_signs`.

@@ -1,6 +1,6 @@
 use super::super::question::LOOKS;
 use super::*;
-use crate::status::testing;
+use crate::status::told::testing;
 use muster::error::Failure;
 use muster::types::Epoch;
 use muster::wire::{encode_frame, Message, StatusPart};

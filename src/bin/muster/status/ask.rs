@@ -1,6 +1,6 @@
 //! The question and its answer, over one connection that ends with them; and, where there is no answer, why.
 
-use super::Told;
+use super::told::Told;
 use crate::voice::Voice;
 use muster::config::Config;
 use muster::net::resolve;

@@ -1,4 +1,4 @@
-use super::super::testing;
+use super::super::told::testing;
 use super::*;
 use muster::error::Status;
 use muster::wire::{JobPhase, Rejected};

@@ -1,7 +1,7 @@
 //! The answer for programs: one JSON object on one line. Times are in milliseconds, and say how long ago.
 
 use super::text::{name_of_phase, name_of_state, short};
-use super::Told;
+use super::told::Told;
 use muster::error::{Culprit, Failure};
 use muster::runtime::place_in_words;
 use muster::wire::{Absence, AbsenceState, GroupProgress, MessageWait, StatusGroup, StatusNode};
@@ -115,7 +115,7 @@ fn group(told: &StatusGroup) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{told, who};
+    use super::super::told::testing::{told, who};
     use super::*;
     use muster::error::Status;
     use muster::types::Epoch;

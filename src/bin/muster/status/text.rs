@@ -1,7 +1,7 @@
 //! The answer for people: a few lines about the job, a table of its nodes, and a sentence for each group of which there
 //! is something to say.
 
-use super::Told;
+use super::told::Told;
 use muster::runtime::{absent_in_words, wait_in_words};
 use muster::types::GroupId;
 use muster::wire::{GroupProgress, JobPhase, NodeState, StatusGroup, StatusJob, StatusNode, WAITS_AFTER};
@@ -141,7 +141,7 @@ pub fn plain(words: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{told, who};
+    use super::super::told::testing::{told, who};
     use super::*;
     use muster::error::{Failure, Status};
     use muster::types::Epoch;

@@ -1,0 +1,86 @@
+//! What a scheduler has told of its job.
+
+use muster::wire::{StatusGroup, StatusJob, StatusNode};
+use std::net::SocketAddr;
+
+/// All that was told.
+pub struct Told {
+    /// The address that gave the answer.
+    pub address: SocketAddr,
+    /// The job as a whole.
+    pub job: StatusJob,
+    /// Its nodes.
+    pub nodes: Vec<StatusNode>,
+    /// Its groups.
+    pub groups: Vec<StatusGroup>,
+}
+
+/// Something told of a cluster, for the tests.
+#[cfg(test)]
+pub mod testing {
+    use super::*;
+    use muster::error::Culprit;
+    use muster::types::{Call, CallKind, Epoch, GroupId, JobInstance, Role};
+    use muster::wire::{Absence, AbsenceState, GroupProgress, JobPhase, MessageWait, NodeState};
+
+    const BARRIER: Call = Call { kind: CallKind::Barrier, dtype: None, op: None, root: None, count: 0, layout: 0 };
+
+    pub fn who(rank: u32) -> Culprit {
+        Culprit {
+            role: Role::Worker,
+            rank: Some(rank),
+            node_id: rank.to_string(),
+            host: "a".to_owned(),
+            pid: 800 + rank,
+            last_call: None,
+        }
+    }
+
+    /// Rank 0 waits for rank 1, which is in the barrier before.
+    pub fn told() -> Told {
+        let job = StatusJob {
+            instance: JobInstance([0xab; 16]),
+            job_id: Some("train".to_owned()),
+            version: "0.1.0".to_owned(),
+            recovery: true,
+            worker_num: 2,
+            server_num: 0,
+            generation: 2,
+            age_ms: 61_500,
+            epoch: Epoch(3),
+            phase: JobPhase::Running,
+            words: "2 workers".to_owned(),
+            failure: None,
+        };
+        let call = |entered, age_ms| {
+            let (group, finished, call) = (GroupId::WORLD, entered - 1, Some(BARRIER));
+            vec![GroupProgress { group, entered, finished, call, age_ms }]
+        };
+        let node = |rank, calls| {
+            let (who, state) = (who(rank), NodeState::Member);
+            StatusNode { who, state, heard_ms: Some(250), restarts: rank, calls, more: 0, waits: Vec::new() }
+        };
+        let absence = Absence {
+            culprit: who(1),
+            state: AbsenceState::Inside,
+            sequence: 6,
+            call: Some(BARRIER),
+            age_ms: 12_000,
+            wait: None,
+        };
+        let group = StatusGroup {
+            group: GroupId::WORLD,
+            failure: None,
+            sequence: 7,
+            call: Some(Call { kind: CallKind::Allreduce, count: 4, ..BARRIER }),
+            inside: 1,
+            age_ms: 11_000,
+            absent: 1,
+            members: vec![absence],
+        };
+        let mut nodes = vec![node(0, call(7, 11_000)), node(1, call(6, 12_000))];
+        let (group_id, tag) = (GroupId::WORLD, Some(7));
+        nodes[1].waits = vec![MessageWait { group: group_id, sends: false, peer: None, tag, age_ms: 3000 }];
+        Told { address: ([127, 0, 0, 1], 8118).into(), job, nodes, groups: vec![group] }
+    }
+}
