@@ -25,7 +25,7 @@ pub struct ProvedTransport {
 
 enum State {
     /// The proof is being made, or has been.
-    Going(Session),
+    Going(Box<Session>),
     /// One side does not take the other.
     Refused {
         why: String,
@@ -56,7 +56,8 @@ impl State {
 impl ProvedTransport {
     /// Around a connection that has not carried a byte yet. Without a session each use of it fails, with why there is none.
     pub fn new(inner: Box<dyn Transport>, session: Result<Session, String>) -> ProvedTransport {
-        let state = session.map_or_else(|why| State::Refused { why, answer: Vec::new() }, State::Going);
+        let state = session
+            .map_or_else(|why| State::Refused { why, answer: Vec::new() }, |session| State::Going(Box::new(session)));
         ProvedTransport { inner, state }
     }
 

@@ -6,6 +6,7 @@
 //! The handshake goes on inside `read`, `write` and `flush`. What is written before it is over is held until then. Tested in
 //! `link_test.rs`, over test links, too.
 
+use super::inbox::Inbox;
 use super::names;
 use super::sentence::{is_damage, is_refusal, sentence, DAMAGED, NO_TLS_THERE};
 use crate::net::{pass_over, refusal, unproved, Acknowledged, Registry, Signs, Token, Transport};
@@ -15,12 +16,14 @@ use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-/// How much of what was taken is held inside before `write` says `WouldBlock`.
-const HELD_MAX: usize = 64 << 10;
+/// How much of what was taken is held inside before `write` says `WouldBlock`: a call into the kernel takes so much at once. From 128 KiB on
+/// the C library gives the memory back to the kernel each time that it is free, and takes it anew.
+const HELD_MAX: usize = 96 << 10;
 
 /// TLS around another transport.
 pub struct TlsTransport<T> {
     inner: T,
+    inbox: Inbox,
     /// Or why it is of no more use.
     session: Result<Connection, Useless>,
     /// Bytes that `write` took since all that was held had gone out.
@@ -64,7 +67,8 @@ impl<T: Transport> TlsTransport<T> {
     pub fn new(inner: T, session: Result<Connection, rustls::Error>) -> TlsTransport<T> {
         let mut session = session.map_err(|error| Useless::Refused(sentence(&error)));
         session.iter_mut().for_each(|tls| tls.set_buffer_limit(Some(HELD_MAX)));
-        TlsTransport { inner, session, held: 0, unwritable: None, readable: 0, has_said_end: false, last_word: None }
+        let (inbox, held, readable) = (Inbox::new(), 0, 0);
+        TlsTransport { inner, inbox, session, held, unwritable: None, readable, has_said_end: false, last_word: None }
     }
 
     fn session(&mut self) -> io::Result<&mut Connection> {
@@ -109,10 +113,10 @@ impl<T: Transport> TlsTransport<T> {
         self.inner.flush()
     }
 
-    /// Takes in what has come: once, or `WouldBlock`. Returns how many bytes, 0 for the end.
+    /// Takes in the next record; or `WouldBlock`. Returns how many bytes, 0 for the end.
     fn pull(&mut self) -> io::Result<usize> {
         let tls = self.session.as_mut().map_err(|why| why.error())?;
-        let count = tls.read_tls(&mut Source(&mut self.inner))?;
+        let count = self.inbox.pass(&mut self.inner, tls)?;
         let was_agreed = !tls.is_handshaking();
         match tls.process_new_packets() {
             Ok(state) => self.readable = state.plaintext_bytes_to_read(),
@@ -201,8 +205,13 @@ impl<T: Transport> Transport for TlsTransport<T> {
     }
 
     fn write(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
+        let over = self.unwritable.or(self.has_said_end.then_some(io::ErrorKind::BrokenPipe));
         for _ in 0..2 {
-            let taken = self.session()?.writer().write_vectored(buffers)?;
+            let tls = self.session()?;
+            if let Some(kind) = over {
+                return Err(kind.into());
+            }
+            let taken = tls.writer().write_vectored(buffers)?;
             self.held += taken;
             if taken > 0 || buffers.iter().all(|buffer| buffer.is_empty()) {
                 return Ok(taken);
@@ -217,7 +226,7 @@ impl<T: Transport> Transport for TlsTransport<T> {
     }
 
     fn holds_readable(&self) -> bool {
-        self.readable > 0 || self.inner.holds_readable()
+        self.readable > 0 || self.inbox.has_whole() || self.inner.holds_readable()
     }
 
     fn shutdown_write(&mut self) -> io::Result<()> {
@@ -286,15 +295,6 @@ impl<T: Transport> Signs for TlsTransport<T> {
 
     fn bound_unsent(&mut self, bytes: u32) {
         self.inner.bound_unsent(bytes);
-    }
-}
-
-/// What is inside, as rustls reads it.
-struct Source<'a, T>(&'a mut T);
-
-impl<T: Transport> Read for Source<'_, T> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        self.0.read(&mut [IoSliceMut::new(into)])
     }
 }
 

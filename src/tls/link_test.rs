@@ -107,6 +107,42 @@ fn much_more_than_is_held_goes_through() {
     assert!(pass(&mut client, &mut server, &bytes).unwrap() == bytes);
 }
 
+/// Whatever its bytes would mean as a length: the rest of such a record would never come.
+#[test]
+fn what_is_no_record_is_refused_at_once() {
+    for word in
+        [&b"GET / HTTP/1.1\r\n\r\n"[..], b"\x16GET / HTTP/1.1", b"\x16\x03\x03\xff\xff", b"\x00\x03\x03\x20\x00"]
+    {
+        let (mut one, other) = tcp_pair();
+        let mut server = TlsTransport::new(other, Ok(both(&Files::new()).1));
+        one.write(&[IoSlice::new(word)]).unwrap();
+        let error = next(&mut server, None, &mut [0; 64]).unwrap_err();
+        assert!(crate::net::is_refusal(&error), "{word:?}: {error}");
+    }
+}
+
+/// A node may have many links, and few of them carry much at a time.
+#[test]
+fn a_link_holds_much_only_while_much_comes() {
+    let files = Files::new();
+    let (one, other) = tcp_pair();
+    let (mut client, mut server) = ends(&files, one, other);
+    let mut room = vec![0; 1 << 16];
+    let mut send = |size: usize| {
+        client.write(&[IoSlice::new(&vec![7; size])]).unwrap();
+        let mut got = 0;
+        while got < size {
+            got += next(&mut server, Some(&mut client), &mut room).unwrap();
+        }
+        server.inbox.room()
+    };
+    assert!(send(64) < 16 << 10);
+    assert_eq!(send(60 << 10), 128 << 10);
+    assert_eq!(send(64), 128 << 10, "more may come");
+    let after: Vec<usize> = (0..100).map(|_| send(64)).collect();
+    assert!(after.last().unwrap() < &(16 << 10), "{after:?}");
+}
+
 #[test]
 fn nothing_goes_out_in_clear_and_what_was_taken_is_held_until_the_handshake_is_over() {
     let files = Files::new();
@@ -271,6 +307,30 @@ fn what_cannot_go_out_any_more_is_not_unsent() {
     };
     assert!(matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset), "{error}");
     assert_eq!(client.unsent(), 0);
+    assert!(client.write(&[IoSlice::new(&block)]).is_err() && client.flush().is_err());
+    assert_eq!(client.unsent(), 0);
+}
+
+/// One that says its last word again and again, as a node does that leaves, is done once the first has gone.
+#[test]
+fn nothing_is_taken_after_the_end_of_a_direction() {
+    let files = Files::new();
+    let (one, other) = tcp_pair();
+    let (mut client, mut server) = ends(&files, one, other);
+    let mut room = [0; 64];
+    client.write(&[IoSlice::new(b"the last word")]).unwrap();
+    assert_eq!(next(&mut server, Some(&mut client), &mut room).unwrap(), 13);
+    client.flush().unwrap();
+    client.shutdown_write().unwrap();
+    for _ in 0..2 {
+        let error = client.write(&[IoSlice::new(b"the last word")]).unwrap_err();
+        assert_eq!((error.kind(), client.shutdown_write().is_ok()), (ErrorKind::BrokenPipe, true));
+    }
+    assert_eq!(next(&mut server, None, &mut room).unwrap(), 0);
+    let since = std::time::Instant::now();
+    while client.unsent() > 1 {
+        assert!(since.elapsed() < LIMIT, "{} bytes stay", client.unsent()); // the end itself counts for one
+    }
 }
 
 #[test]

@@ -25,6 +25,7 @@ mod ciphers;
 mod credentials;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
+mod inbox;
 pub mod link;
 pub mod names;
 pub mod parts;

@@ -56,17 +56,32 @@ fn what_was_written_a_moment_ago_waits_for_a_second_look() {
 #[test]
 fn nothing_waits_once_a_certificate_has_ended() {
     let files = Files::new();
-    let soon = SystemTime::now() + 30 * DAY;
-    files.write("client.pem", files.node("client", |params| params.not_after = soon.into()));
     let (mut passing, at_once) = (Passing::of(&files), Duration::ZERO);
-    let (before, after) = (soon - DAY, soon + DAY);
+    let today = SystemTime::UNIX_EPOCH; // as if all were written in a time to come
     let renewed = files.node("renewed", |_| ());
     files.write("client.pem", &renewed[..renewed.len() / 2]);
-    assert!(!passing.is_new_after(at_once, after) && passing.remarks().is_empty(), "its writer is not done");
+    assert!(!passing.is_new_after(at_once, today), "there is time");
+    passing.renewal.locked().until = 0;
+    assert!(!passing.is_new_after(at_once, today) && passing.remarks().is_empty(), "its writer is not done");
     files.write("client.pem", renewed);
-    assert!(!passing.is_new_after(at_once, before), "there is time");
-    assert!(passing.is_new_after(at_once, after));
-    assert!(!passing.is_new_after(PAUSE, after) && passing.remarks().is_empty(), "it is read once");
+    assert!(passing.is_new_after(at_once, today));
+    assert!(!passing.is_new_after(PAUSE, today) && passing.remarks().is_empty(), "it is read once");
+}
+
+#[test]
+fn the_first_end_of_a_certificate_or_list_is_known() {
+    let files = Files::new();
+    let until = |files: &Files| Passing::of(files).renewal.locked().until;
+    let day = |days: u32| SystemTime::now() + days * DAY;
+    let in_seconds = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+    for (name, ends) in [("server", day(300)), ("client", day(200))] {
+        files.write(&format!("{name}.pem"), files.node(name, |params| params.not_after = ends.into()));
+        assert_eq!(until(&files), in_seconds(ends));
+    }
+    files.configure(r#", "crl_path": "crl.pem""#);
+    let ends = day(100);
+    files.write("crl.pem", files.list(&[7], SystemTime::now(), ends));
+    assert_eq!(until(&files), in_seconds(ends));
 }
 
 #[test]
