@@ -8,7 +8,7 @@ use super::shown::show;
 use super::sources::Config;
 use super::table::Key;
 use crate::error::{Error, Result as Outcome};
-use crate::wiping::hidden::Hidden;
+use crate::wiping::keeping;
 use serde_json::{Map, Value};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -17,25 +17,25 @@ use zeroize::Zeroize;
 
 /// A text that is never shown. However often it is cloned it is there once, and it is wiped with its last clone.
 #[derive(Clone)]
-pub struct Password(Arc<Hidden>);
+pub struct Password(Arc<str>);
 
 impl Password {
     /// Hides it.
     pub fn new(mut text: String) -> Password {
-        let hidden = Hidden::new(text.as_bytes());
+        let kept = keeping(|| Arc::from(text.as_str()));
         text.zeroize();
-        Password(Arc::new(hidden))
+        Password(kept)
     }
 
     /// The text, for the one that needs it.
     pub fn reveal(&self) -> &str {
-        std::str::from_utf8(self.0.bytes()).expect("it was made of text")
+        &self.0
     }
 }
 
 impl PartialEq for Password {
     fn eq(&self, other: &Password) -> bool {
-        self.0.bytes() == other.0.bytes()
+        self.0 == other.0
     }
 }
 

@@ -6,20 +6,25 @@ use crate::config::Lock;
 use crate::error::Result;
 use crate::tls;
 use crate::types::{Epoch, Incarnation, JobInstance, Secret, Token};
-use crate::wiping::wiping;
+use crate::wiping::{keeping, wiping};
 use crate::wire::LinkHello;
 use ring::hmac;
 use std::sync::Arc;
 
-/// The secret of a job.
+/// The secret of a job. The key is in no core dump, and overwritten in the end.
 pub struct JobSecret {
-    key: hmac::Key,
+    key: Arc<hmac::Key>,
+}
+
+/// A key of these bytes, to be kept.
+fn kept(bytes: &[u8]) -> Arc<hmac::Key> {
+    wiping(|| keeping(|| Arc::new(hmac::Key::new(hmac::HMAC_SHA256, bytes))))
 }
 
 impl JobSecret {
     /// Of these bytes.
     pub fn new(bytes: &[u8]) -> JobSecret {
-        JobSecret { key: hmac::Key::new(hmac::HMAC_SHA256, bytes) }
+        JobSecret { key: kept(bytes) }
     }
 
     /// The secret that the settings name, if any.
@@ -40,15 +45,14 @@ impl JobSecret {
     }
 
     /// Under what a connection to the scheduler is proved.
-    pub fn of_connection(&self) -> hmac::Key {
-        self.key.clone()
+    pub fn of_connection(&self) -> Arc<hmac::Key> {
+        Arc::clone(&self.key)
     }
 
     /// Under what a link is proved: derived of the epoch, and of the part of its mark that tells the job instance.
-    pub fn of_link(&self, hello: &LinkHello) -> hmac::Key {
+    pub fn of_link(&self, hello: &LinkHello) -> Arc<hmac::Key> {
         let LinkHello { epoch, proof, .. } = hello;
-        let key = self.derive([b"muster job secret, version 1: link", proof, &epoch.0.to_le_bytes()]);
-        hmac::Key::new(hmac::HMAC_SHA256, &key)
+        kept(&self.derive([b"muster job secret, version 1: link", proof, &epoch.0.to_le_bytes()]))
     }
 
     /// Hides tokens from those that do not know the secret, for the way to the scheduler; done twice, it shows them again. A life

@@ -73,8 +73,8 @@ pub struct Session {
     side: Side,
     own_nonce: [u8; NONCE_BYTES],
     nonce: [u8; NONCE_BYTES],
-    /// The key of both MACs, once the dialler's first message is known.
-    key: Option<hmac::Key>,
+    /// The key of both MACs, from the dialler's first message on until both sides have proved themselves.
+    key: Option<Arc<hmac::Key>>,
     /// The dialler's MAC, once it is known.
     dialler_mac: Vec<u8>,
     incoming: Incoming,
@@ -166,6 +166,7 @@ impl Session {
         if self.side == Side::Client {
             self.dialler_mac = mac.as_ref().to_vec();
         }
+        self.forget();
     }
 
     /// The MAC of this side's first message.
@@ -266,6 +267,14 @@ impl Session {
         self.readable = std::mem::take(&mut self.inbound);
         self.readable.append(&mut rest);
         self.incoming = Incoming::Open;
+        self.forget();
+    }
+
+    /// Nothing more is to be proved once both sides have proved themselves.
+    fn forget(&mut self) {
+        if self.has_sent_first && self.incoming == Incoming::Open {
+            self.key = None;
+        }
     }
 
     /// An answer that also one understands that knows nothing of secrets.
@@ -282,7 +291,7 @@ impl Session {
 }
 
 /// The key of a connection that begins with this frame.
-fn key_of(secret: &JobSecret, first: &[u8]) -> hmac::Key {
+fn key_of(secret: &JobSecret, first: &[u8]) -> Arc<hmac::Key> {
     let hello = match peek_frame(first, UNREGISTERED_PAYLOAD_MAX) {
         Ok(Some((frame, _))) if frame.header.kind == LinkKind::Hello as u8 => {
             LinkHello::take(&mut Decoder::new(&frame.payload)).ok()

@@ -189,14 +189,16 @@ fn a_link_is_proved_under_a_key_of_its_epoch() {
         dialler.take(&frame(LinkKind::Hello as u8, &payload.bytes));
         pass(&mut dialler, &mut accepter, 1 << 20).unwrap();
         pass(&mut accepter, &mut dialler, 1 << 20).unwrap();
+        let of_dialler = dialler.key.clone().unwrap();
         pass(&mut dialler, &mut accepter, 1 << 20).unwrap();
+        let of_accepter = accepter.key.clone().unwrap();
         accepter.take(&frame(LinkKind::Accept as u8, b"accept"));
         pass(&mut accepter, &mut dialler, 1 << 20).unwrap();
         assert!(accepter.reads_freely() && dialler.reads_freely());
-        let key = dialler.key.unwrap();
-        let of_hello = hmac::sign(&key, b"any").as_ref().to_vec();
-        assert_eq!(hmac::sign(&accepter.key.unwrap(), b"any").as_ref(), of_hello, "both sides have it");
-        of_hello
+        assert!(dialler.key.is_none() && accepter.key.is_none(), "it is of no more use");
+        let [one, other] = [of_dialler, of_accepter].map(|key| hmac::sign(&key, b"any").as_ref().to_vec());
+        assert_eq!(one, other, "both sides have it");
+        one
     };
     let [here, later, elsewhere] = [hello(7, 1), hello(7, 2), hello(8, 1)].map(|hello| shown(&hello));
     let of_job = hmac::sign(&secret.of_connection(), b"any");

@@ -12,12 +12,13 @@ use super::trust::Trust;
 use crate::config::{Lock, NameChecks, NamedFile, Password, PasswordSource, TlsFile, TlsSettings};
 use crate::error::{Error, Result};
 use crate::net::file;
-use crate::wiping::wiping;
+use crate::wiping::{keeping, wiping};
 use rustls::client::{Resumption, VerifierBuilderError};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, UnixTime};
 use rustls::server::NoServerSessionStorage;
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{CertificateError, ClientConfig, RootCertStore, ServerConfig};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -143,14 +144,13 @@ impl Reader<'_> {
         let own = self.own(file, &self.settings.server_lock)?;
         noted.warnings.extend(self.judge(file, |at| trust.judge_server(&own.chain, at))?);
         noted.hears_of(own.chain.iter().filter_map(end));
-        ServerConfig::builder_with_provider(provider)
+        let shown = self.shown(file, own, &provider)?;
+        let config = ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(rustls::ALL_VERSIONS)
             .map_err(|error| self.unusable(&error))?
             .with_client_cert_verifier(Arc::clone(&trust.clients))
-            .with_single_cert(own.chain, own.key)
-            .map(without_resumption)
-            .map(Arc::new)
-            .map_err(|error| self.error(file, &mismatch(&error)))
+            .with_cert_resolver(shown);
+        Ok(Arc::new(without_resumption(config)))
     }
 
     fn client(&self, provider: Arc<CryptoProvider>, trust: Trust, noted: &mut Noted) -> Result<Arc<ClientConfig>> {
@@ -159,16 +159,22 @@ impl Reader<'_> {
         let warning = self.judge(file, |at| trust.judge_client(&own.chain, at))?;
         noted.warnings.extend(warning.filter(|_| file.path != self.file.server_cert.path));
         noted.hears_of(own.chain.iter().filter_map(end));
+        let shown = self.shown(file, own, &provider)?;
         let mut config = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(rustls::ALL_VERSIONS)
             .map_err(|error| self.unusable(&error))?
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(trust))
-            .with_client_auth_cert(own.chain, own.key)
-            .map_err(|error| self.error(file, &mismatch(&error)))?;
+            .with_client_cert_resolver(shown);
         config.resumption = Resumption::disabled();
         config.enable_sni = false; // there is one certificate, and names need not go out in clear
         Ok(Arc::new(config))
+    }
+
+    /// A certificate of ours with what signs for it, which is kept as long as a connection may need it.
+    fn shown(&self, file: &NamedFile, own: Identity, provider: &CryptoProvider) -> Result<Arc<SingleCertAndKey>> {
+        let shown = keeping(|| CertifiedKey::from_der(own.chain, own.key, provider));
+        shown.map(|shown| Arc::new(shown.into())).map_err(|error| self.error(file, &mismatch(&error)))
     }
 
     fn unusable(&self, error: &rustls::Error) -> Error {

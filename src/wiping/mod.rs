@@ -3,7 +3,7 @@
 //! | file | what it owns |
 //! | --- | --- |
 //! | `allocator` | memory that is freed within [`wiping`] is overwritten first |
-//! | [`hidden`] | the one place of what is needed later |
+//! | `hidden` | what is allocated within [`keeping`]: in no core dump, and overwritten when it is freed, wherever that is |
 //!
 //! Invariants: when [`wiping`] returns, what was allocated and freed within it is overwritten, and so is the stack that it used. That
 //! holds for the code of others, too: decoders copy as they like, and a growing `Vec` leaves its former place behind.
@@ -12,8 +12,9 @@
 //! `tests/python/test_wiping.py`.
 
 mod allocator;
-pub mod hidden;
+mod hidden;
 
+use allocator::{Kind, Scope};
 use zeroize::Zeroize;
 
 /// How much of the stack is overwritten: reading and decrypting a file needs less than half (measured), and every thread that comes here has more.
@@ -26,10 +27,16 @@ pub fn wiping<T>(inside: impl FnOnce() -> T) -> T {
     result
 }
 
+/// Runs what makes something of a secret that is needed later.
+pub fn keeping<T>(inside: impl FnOnce() -> T) -> T {
+    let _scope = Scope::begin(Kind::Keeping);
+    inside()
+}
+
 /// Its frame lies where [`overwrite_stack`] has its own.
 #[inline(never)]
 fn within<T>(inside: impl FnOnce() -> T) -> T {
-    let _scope = allocator::Scope::begin();
+    let _scope = Scope::begin(Kind::Wiping);
     inside()
 }
 

@@ -155,6 +155,8 @@ pub const STATICS: &[(&str, &str, &str)] = &[
     ("src/net/fork.rs", "HELD", "part of that table: its lock, while this thread forks"),
     ("src/wiping/allocator.rs", "ALLOCATOR", "process-wide: the allocator, which has no state"),
     ("src/wiping/allocator.rs", "SCOPES", "per thread: whether it handles secrets"),
+    ("src/wiping/hidden.rs", "PLACE", "process-wide: where that allocator keeps what is needed later of secrets"),
+    ("src/wiping/hidden.rs", "TAKEN", "part of that heap: which of its blocks are taken"),
     ("src/tls/password.rs", "TAKEN", "process-wide: the passwords that came by a descriptor, which can be read once"),
     ("src/bin/muster/status/ask.rs", "ASKER", "process-wide: what the command shows a scheduler under TLS"),
     ("src/config/table.rs", "TABLE", "constant: every setting"),
