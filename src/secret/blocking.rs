@@ -7,7 +7,6 @@ use super::session::Session;
 use crate::error::Result;
 use crate::net::{host, interface, refusal, Side};
 use crate::tls::blocking::{self as tls, Stream as Inner};
-use crate::wiping::wiping;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -52,7 +51,7 @@ impl Asker {
 /// The secret of the run of this user's whose scheduler this connection is to.
 fn left_by_a_run(connection: &TcpStream) -> Option<Arc<JobSecret>> {
     let scheduler = connection.peer_addr().ok().filter(|address| interface::is_local(*address))?;
-    wiping(|| kept::of_port(scheduler.port()).map(|text| Arc::new(JobSecret::new(text.as_bytes()))))
+    kept::of_port(scheduler.port()).map(|secret| Arc::new(JobSecret::new(secret.reveal().as_bytes())))
 }
 
 impl Stream {

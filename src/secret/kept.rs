@@ -4,7 +4,9 @@
 //! Invariant: nothing is believed that another user of this host could have put there. Deliberately absent: writing it, which is the
 //! launcher's matter.
 
+use crate::config::Password;
 use crate::net::{file, host};
+use crate::wiping::wiping;
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -43,7 +45,7 @@ fn is_own(metadata: &Metadata) -> bool {
 }
 
 /// The secret of the live run of this user's whose scheduler has this port, if there is one.
-pub fn of_port(port: u16) -> Option<String> {
+pub fn of_port(port: u16) -> Option<Password> {
     let is_right = fs::symlink_metadata(folder()).is_ok_and(|metadata| metadata.is_dir() && is_own(&metadata));
     let (secret, process) = read(&file_of_port(port)).filter(|_| is_right)?;
     let (pid, ticks) = process.split_once(' ')?;
@@ -52,15 +54,17 @@ pub fn of_port(port: u16) -> Option<String> {
 }
 
 /// The secret of the job whose recovery directory this is, if a run has made one.
-pub fn of_recovery(directory: &Path) -> Option<String> {
+pub fn of_recovery(directory: &Path) -> Option<Password> {
     read(&file_of_recovery(directory)).map(|(secret, _)| secret)
 }
 
-/// The first line of a file of this user's alone, and the second.
-fn read(path: &Path) -> Option<(String, String)> {
+/// The first line of a file of this user's alone, and the second. Most processes have no such file, and wipe nothing.
+fn read(path: &Path) -> Option<(Password, String)> {
     fs::symlink_metadata(path).ok().filter(|metadata| metadata.is_file() && is_own(metadata))?;
-    let text = String::from_utf8(file::read_private(path, MAX_BYTES).ok()?).ok()?;
-    let mut lines = text.lines();
-    let secret = lines.next().filter(|secret| !secret.is_empty())?.to_owned();
-    Some((secret, lines.next().unwrap_or_default().to_owned()))
+    wiping(|| {
+        let text = String::from_utf8(file::read_private(path, MAX_BYTES).ok()?).ok()?;
+        let mut lines = text.lines();
+        let secret = lines.next().filter(|secret| !secret.is_empty())?;
+        Some((Password::new(secret.to_owned()), lines.next().unwrap_or_default().to_owned()))
+    })
 }

@@ -22,11 +22,10 @@ pub mod session;
 
 pub use key::JobSecret;
 
-use crate::config::{Assignment, Settings};
+use crate::config::{Assignment, Password, Settings};
 use crate::error::Result;
 use crate::net::{host, interface, resolve, Side, TcpTransport, Transport, Wrap};
 use crate::tls::{self, Remarks};
-use crate::wiping::wiping;
 use link::ProvedTransport;
 use session::Session;
 use std::sync::Arc;
@@ -71,7 +70,7 @@ pub fn open(settings: &Settings) -> Result<Guard> {
     };
     let tls = tls::open(settings.tls.as_ref(), scheduler)?;
     let secret = match JobSecret::read(&settings.job_secret)? {
-        None => wiping(|| left_by_a_run(settings).map(|text| Arc::new(JobSecret::new(text.as_bytes())))),
+        None => left_by_a_run(settings).map(|secret| Arc::new(JobSecret::new(secret.reveal().as_bytes()))),
         given => given,
     };
     let [wrap, to_scheduler] = [&tls.wrap, &tls.to_scheduler]
@@ -84,7 +83,7 @@ pub fn open(settings: &Settings) -> Result<Guard> {
 const LOOK_UP: Duration = Duration::from_secs(2);
 
 /// The secret of the run to which a process belongs that was started beside it.
-fn left_by_a_run(settings: &Settings) -> Option<String> {
+fn left_by_a_run(settings: &Settings) -> Option<Password> {
     let directory = settings.recovery_path.as_deref().filter(|_| settings.enable_recovery);
     let of_recovery = directory.and_then(kept::of_recovery);
     of_recovery.or_else(|| match &settings.assignment {

@@ -42,6 +42,7 @@ impl Drop for Scope {
 }
 
 /// How many of this kind this thread is in.
+#[inline]
 pub fn scopes(kind: Kind) -> u32 {
     SCOPES.with(|scopes| scopes[kind as usize].get())
 }
@@ -50,6 +51,7 @@ struct Wiping;
 
 impl Wiping {
     /// Room in the hidden heap, where this thread keeps secrets.
+    #[inline]
     fn hidden(layout: Layout) -> Option<NonNull<u8>> {
         if scopes(Kind::Keeping) == 0 {
             return None;

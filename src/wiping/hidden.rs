@@ -54,6 +54,7 @@ fn take_in(row: &AtomicU64, blocks: usize) -> Option<usize> {
 }
 
 /// Whether this lies here.
+#[inline]
 pub fn holds(at: *mut u8) -> bool {
     let place = PLACE.load(Ordering::Relaxed);
     !place.is_null() && (at as usize).wrapping_sub(place as usize) < BYTES

@@ -49,7 +49,7 @@ impl RunSecret {
             return Ok(None);
         }
         let secret = match recovery.and_then(kept::of_recovery) {
-            Some(secret) => secret,
+            Some(secret) => secret.reveal().to_owned(),
             None => draw()?,
         };
         if let Some(directory) = recovery {
