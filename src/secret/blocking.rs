@@ -51,7 +51,7 @@ impl Asker {
 /// The secret of the run of this user's whose scheduler this connection is to.
 fn left_by_a_run(connection: &TcpStream) -> Option<Arc<JobSecret>> {
     let scheduler = connection.peer_addr().ok().filter(|address| interface::is_local(*address))?;
-    kept::of_port(scheduler.port()).map(|secret| Arc::new(JobSecret::new(secret.reveal().as_bytes())))
+    kept::of_port(scheduler.port()).as_ref().map(JobSecret::of)
 }
 
 impl Stream {

@@ -2,7 +2,7 @@
 //!
 //! Invariant: what is derived for one use is of no use for another: each has its own text.
 
-use crate::config::Lock;
+use crate::config::{Lock, Password};
 use crate::error::Result;
 use crate::tls;
 use crate::types::{Epoch, Incarnation, JobInstance, Secret, Token};
@@ -27,10 +27,14 @@ impl JobSecret {
         JobSecret { key: kept(bytes) }
     }
 
+    /// Of this text.
+    pub fn of(text: &Password) -> Arc<JobSecret> {
+        Arc::new(JobSecret::new(text.reveal().as_bytes()))
+    }
+
     /// The secret that the settings name, if any.
     pub fn read(lock: &Lock) -> Result<Option<Arc<JobSecret>>> {
-        let password = tls::password(lock)?;
-        Ok(password.map(|password| wiping(|| Arc::new(JobSecret::new(password.reveal().as_bytes())))))
+        Ok(tls::password(lock)?.as_ref().map(JobSecret::of))
     }
 
     fn derive(&self, parts: [&[u8]; 3]) -> [u8; 32] {

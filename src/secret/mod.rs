@@ -70,7 +70,7 @@ pub fn open(settings: &Settings) -> Result<Guard> {
     };
     let tls = tls::open(settings.tls.as_ref(), scheduler)?;
     let secret = match JobSecret::read(&settings.job_secret)? {
-        None => left_by_a_run(settings).map(|secret| Arc::new(JobSecret::new(secret.reveal().as_bytes()))),
+        None => left_by_a_run(settings).as_ref().map(JobSecret::of),
         given => given,
     };
     let [wrap, to_scheduler] = [&tls.wrap, &tls.to_scheduler]

@@ -62,6 +62,7 @@ SHELLS = {
 def test_a_shell_completes_a_word(shell, tmp_path):
     """A real shell on a terminal of its own: a line, and the key that completes it."""
     words, takes_script = SHELLS[shell]
+    # A machine need not have every shell. What the scripts consist of, the unit tests of cli/completion.rs hold everywhere.
     if not shutil.which(shell):
         pytest.skip(f"{shell} is not installed: nothing here can try its script")
     env = {**clean_environment(), "PATH": f"{os.path.dirname(MUSTER)}:{os.environ['PATH']}", "TERM": "dumb", "PS1": "$ "}
