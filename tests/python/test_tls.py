@@ -119,6 +119,24 @@ def test_one_that_speaks_tls_and_one_that_does_not(tmp_path):
         refused(cluster, encrypted, "perhaps TLS (enable_ssl) is off there", "it speaks TLS, which is off here (enable_ssl)")
 
 
+@pytest.mark.parametrize("is_encrypted", [True, False])
+def test_a_launcher_whose_cluster_is_not_like_its_own_ends_with_the_reason(is_encrypted, tmp_path):
+    """The launcher (0x0 leads here, and is no address of this host: see test_hosts.py) waits for no answer to its own words."""
+    with_tls = Certificates(tmp_path / "files").env()
+    here, there = (with_tls, {}) if is_encrypted else ({}, with_tls)
+    with Cluster(node(), workers=2, started=0, env=there) as cluster:
+        words = ["run", "--worker_num=2", "--local_worker_num=1", "--node_rank=1", "--master_addr=0x0",
+                 f"--master_port={cluster.port}", "--join", "--cluster_time_out=3", "--log_dir=logs", *node()]
+        run = subprocess.run([MUSTER, *words], cwd=tmp_path, env=clean_environment(here), capture_output=True, text=True,
+                             timeout=LIMIT)
+        assert (tmp_path / "logs").exists(), run
+        logs = "".join(path.read_text() for path in (tmp_path / "logs").iterdir())
+        off, on = "perhaps TLS (enable_ssl) is off there", "it speaks TLS, which is off here (enable_ssl)"
+        assert run.returncode not in (0, 124) and (off if is_encrypted else on) in logs, (run, logs)
+        cluster.scheduler.wait_for(re.escape(on if is_encrypted else "does not speak TLS as expected"), LIMIT)
+        assert cluster.scheduler.returncode is None
+
+
 def test_a_certificate_of_another_ca_is_refused_on_both_sides(tmp_path):
     ours, theirs = (Certificates(tmp_path / name, ca=name) for name in ("ours", "theirs"))
     with Cluster(node(), workers=1, started=0, env=ours.env()) as cluster:
