@@ -2,7 +2,9 @@
 # registries. CMake is the system's where that has 3.22 or newer; else it is installed into target/venv, like pytest.
 #
 #   make build    the library, the command and the example programs
-#   make install  copies what was built to /usr/local (PREFIX=...)
+#   make library  the library and the command alone: needs cargo and a C compiler
+#   make install  copies what was built to /usr/local: make install [PREFIX=...] [LIBDIR=lib64] [DESTDIR=...]
+#   make uninstall   takes it away again; with the same words
 #   make demo     runs the all-gather from C and from Python, and trains on 4 workers; under TLS: make demo TLS=1
 #   make test     everything that must hold before a change is merged
 #   make loom     the models of threads that wait for each other, in every order; part of make test
@@ -48,7 +50,7 @@ CMAKE_THERE := $(if $(SYSTEM_CMAKE),,$(VENV)/has_cmake)
 JOBS := $(shell nproc)
 STRICT := -DCMAKE_COMPILE_WARNING_AS_ERROR=ON
 
-.PHONY: build library examples ctests install demo test fmt clippy rust-tests loom ctest pytest mpi header soak under-load \
+.PHONY: build library examples ctests install uninstall demo test fmt clippy rust-tests loom ctest pytest mpi header soak under-load \
     sim chaos storm storm-worker bench-peers detection sanitize asan memcheck helgrind valgrind fuzz fuzz-all fuzzer clean
 
 ## Build
@@ -59,6 +61,7 @@ library:
 	cargo build --release
 	ln -sf libmuster.so $(RELEASE)/libmuster.so.1
 	ln -sf muster $(RELEASE)/msrun
+	scripts/licences.sh > $(RELEASE)/licences.txt
 
 $(VENV)/has_%: scripts/requirements.txt
 	python3 -m venv $(VENV)
@@ -70,33 +73,22 @@ examples: library $(CMAKE_THERE)
 	$(CMAKE) --build $(TARGET)/cmake/examples --parallel $(JOBS)
 
 ctests: library $(CMAKE_THERE)
-	$(CMAKE) -S ctests -B $(TARGET)/cmake/ctests $(STRICT)
+	$(MAKE) install PREFIX=$(INSTALLED) LIBDIR=lib DESTDIR=
+	$(CMAKE) -S ctests -B $(TARGET)/cmake/ctests $(STRICT) -DCMAKE_PREFIX_PATH=$(INSTALLED)
 	$(CMAKE) --build $(TARGET)/cmake/ctests --parallel $(JOBS)
 
 ## Install
 
 PREFIX ?= /usr/local
-INTO := $(DESTDIR)$(PREFIX)
+LIBDIR ?= $(PREFIX)/lib
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 
-# Builds nothing: a user who may write there need not be able to build.
-install:
-	@[ -e $(RELEASE)/muster ] || { echo "nothing is built yet: run \`make build\` first" >&2; exit 1; }
-	install -d $(INTO)/bin $(INTO)/lib $(INTO)/include
-	install $(RELEASE)/muster $(INTO)/bin/muster
-	ln -sf muster $(INTO)/bin/msrun
-	install $(RELEASE)/libmuster.so $(INTO)/lib/libmuster.so.1
-	ln -sf libmuster.so.1 $(INTO)/lib/libmuster.so
-	install -m 644 $(RELEASE)/libmuster.a $(INTO)/lib/libmuster.a
-	install -m 644 include/muster.h $(INTO)/include/muster.h
-	install -d $(INTO)/share/man/man1 $(INTO)/share/bash-completion/completions
-	install -d $(INTO)/share/zsh/site-functions $(INTO)/share/fish/vendor_completions.d
-	$(RELEASE)/muster man > $(INTO)/share/man/man1/muster.1
-	ln -sf muster.1 $(INTO)/share/man/man1/msrun.1
-	$(RELEASE)/muster completion bash > $(INTO)/share/bash-completion/completions/muster
-	ln -sf muster $(INTO)/share/bash-completion/completions/msrun
-	$(RELEASE)/muster completion zsh > $(INTO)/share/zsh/site-functions/_muster
-	$(RELEASE)/muster completion fish > $(INTO)/share/fish/vendor_completions.d/muster.fish
-	ln -sf muster.fish $(INTO)/share/fish/vendor_completions.d/msrun.fish
+# Builds nothing: a user who may write there need not be able to build. `make library` is enough before it.
+install uninstall:
+	@RELEASE=$(RELEASE) VERSION=$(VERSION) PREFIX='$(PREFIX)' LIBDIR='$(LIBDIR)' DESTDIR='$(DESTDIR)' scripts/install.sh $@
+
+# Where the tests of the C ABI take the library from.
+INSTALLED := $(TARGET)/installed
 
 ## Demo
 
@@ -146,7 +138,7 @@ loom:
 ctest: ctests
 	$(CTEST) --test-dir $(TARGET)/cmake/ctests --output-on-failure --no-tests=error --parallel $(JOBS)
 
-pytest: $(VENV)/has_pytest $(VENV)/has_pytest-xdist storm-worker mpi
+pytest: $(VENV)/has_pytest $(VENV)/has_pytest-xdist $(VENV)/has_pkgconf storm-worker mpi
 	$(PYTHON) -m pytest --numprocesses $(JOBS) --dist loadgroup tests/python
 
 # The launchers under which ranks are tested, where they may be installed.

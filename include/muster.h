@@ -372,7 +372,7 @@ extern "C" {
 /** The ABI number of the library that is loaded; compare it with MUSTER_ABI_VERSION, which is the header's. */
 uint32_t muster_abi_version(void);
 
-/** The library's version, as "0.1.0". Lives as long as the library is loaded. */
+/** The library's version, as "1.0.0". Lives as long as the library is loaded. */
 const char *muster_version(void);
 
 /** Name and meaning of a status, as "ERR_TIMEOUT: the time is up". Never NULL; lives as long as the library is loaded. */

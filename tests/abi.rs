@@ -95,6 +95,67 @@ fn the_exported_symbols_are_the_listed_ones() {
     );
 }
 
+/// The structs that the header defines, with their members.
+fn structs() -> BTreeMap<String, Vec<String>> {
+    let code = declarations();
+    let bodies = code.split("typedef struct {").skip(1).filter_map(|text| text.split_once('}'));
+    let member = |line: &str| {
+        let name = line.trim().strip_suffix(';')?.rsplit(' ').next()?;
+        Some(name.split('[').next().unwrap_or(name).trim_start_matches('*').to_owned())
+    };
+    bodies
+        .map(|(body, rest)| {
+            let name = rest.split(';').next().unwrap_or_default().trim().to_owned();
+            (name, body.lines().filter_map(member).collect())
+        })
+        .collect()
+}
+
+/// What programs carry within them of the header: a line for each constant, each struct and each member, with its number, or its
+/// size and place.
+fn numbers() -> String {
+    let mut prints = String::new();
+    for name in constants().keys() {
+        prints += &format!("    printf(\"MUSTER_{name} %lld\\n\", (long long)MUSTER_{name});\n");
+    }
+    for (name, members) in structs() {
+        prints += &format!("    printf(\"{name} %zu\\n\", sizeof({name}));\n");
+        for member in members {
+            let place = format!("offsetof({name}, {member}), sizeof((({name} *)0)->{member})");
+            prints += &format!("    printf(\"{name}.{member} at %zu, %zu\\n\", {place});\n");
+        }
+    }
+    let folder = scratch("numbers");
+    let (program, source) = (folder.join("program"), folder.join("program.c"));
+    let text = format!("#include \"muster.h\"\n#include <stdio.h>\n\nint main(void) {{\n{prints}    return 0;\n}}\n");
+    fs::write(&source, text).expect("the folder can be written");
+    let include = format!("-I{}", root().join("include").display());
+    output(
+        "cc",
+        &["-std=c99", "-Wall", "-Werror", &include, "-o", &program.to_string_lossy(), &source.to_string_lossy()],
+    );
+    let told = output(&program.to_string_lossy(), &[]);
+    fs::remove_dir_all(&folder).expect("what was made can be removed");
+    told
+}
+
+#[test]
+fn the_numbers_in_the_header_are_the_checked_in_list() {
+    let path = root().join("abi/numbers.txt");
+    let numbers = numbers();
+    assert!(structs().len() > 3 && structs().values().all(|members| members.len() > 2), "{:?}", structs());
+    if std::env::var_os("MUSTER_BLESS").is_some() {
+        return fs::write(&path, numbers).expect("the list can be written");
+    }
+    let listed = fs::read_to_string(&path).unwrap_or_default();
+    let lost: Vec<&str> = listed.lines().filter(|line| !numbers.lines().any(|other| other == *line)).collect();
+    assert!(
+        numbers == listed,
+        "abi/numbers.txt: the header no longer has {lost:?}. A line may be added, and a struct may grow at its end \
+         (docs/abi.md); then: `MUSTER_BLESS=1 cargo test --test abi`"
+    );
+}
+
 #[test]
 fn the_exported_symbols_are_the_declared_ones() {
     assert!(!declared().is_empty());

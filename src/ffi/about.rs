@@ -14,7 +14,7 @@ pub extern "C" fn muster_abi_version() -> u32 {
     MUSTER_ABI_VERSION
 }
 
-/// The library's version, as "0.1.0". Lives as long as the library is loaded.
+/// The library's version, as "1.0.0". Lives as long as the library is loaded.
 #[no_mangle]
 pub extern "C" fn muster_version() -> *const c_char {
     concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()

@@ -3,6 +3,7 @@ git would want to add."""
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 
@@ -85,10 +86,12 @@ def test_a_program_is_built_and_runs_with_what_was_installed(folder):
 
 
 def test_who_is_not_ready_to_install_is_told_so(tmp_path):
-    (tmp_path / "Makefile").write_text((TREE / "Makefile").read_text())
+    for path in ("Makefile", "Cargo.toml", "scripts/install.sh", "scripts/system_cmake.sh"):
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        shutil.copy(TREE / path, tmp_path / path)
     with Process(["make", "-C", tmp_path, "install", f"PREFIX={tmp_path}/prefix"], NO_OUTER_MAKE) as install:
         assert install.wait(LIMIT) != 0
-        assert "run `make build` first" in install.stderr
+        assert "run `make library` first" in install.stderr
     assert not (tmp_path / "prefix").exists()
 
 
