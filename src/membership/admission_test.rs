@@ -27,8 +27,11 @@ fn no_common_protocol() {
     let register = Register { protocol_lowest: 7, protocol_highest: 9, version: "2.0".to_string(), ..named(1, 4, "x") };
     assert_eq!(
         refusal(rules(4, 0), &[register]),
-        "node \"x\" on host here (pid 1001) (library 2.0) speaks protocol versions 7 to 9, this scheduler (library 0.1.0) \
-         version 1: they have none in common"
+        format!(
+            "node \"x\" on host here (pid 1001) (library 2.0) speaks protocol versions 7 to 9, this scheduler (library {}) \
+             version 1: they have none in common",
+            env!("CARGO_PKG_VERSION")
+        )
     );
 }
 
