@@ -329,8 +329,8 @@ impl Mesh {
                 self.open.remove(&key);
                 self.ended(Next::Unanswered(key, end));
             }
-            // A word has a turn of its own.
-            Next::Unanswered(key, end) if key.channel != Channel::Word && self.redials.again(key) => {
+            Next::Unanswered(key, _) if key.channel == Channel::Word => self.revoke_broadcast.is_unheard(key),
+            Next::Unanswered(key, end) if self.redials.again(key) => {
                 self.complaints.dials_again(key, &end);
             }
             Next::Failed(key, end) | Next::Unanswered(key, end) if key.channel == Channel::Watch => {

@@ -250,11 +250,30 @@ fn those_who_say_nothing_make_room_for_those_behind_them() {
     let tried = (1..=SILENT).filter(|rank| is_tried(&side, LinkKey::new(GroupId(7), Channel::Word, *rank)));
     assert_eq!(tried.count(), 64, "and are tried once more behind them");
     let mut now = again;
-    while now != Time::NEVER {
-        assert!(now <= first + 2 * HELLO_WAIT, "each but once more");
+    while !is_tried(&side, LinkKey::new(GroupId(7), Channel::Word, 1)) || now <= first + 4 * HELLO_WAIT {
+        assert!(now <= first + 8 * HELLO_WAIT, "and again, as long as they are not told");
         now = side.mesh.tell_on(now, &side.poller);
     }
-    assert!(side.is_idle());
+}
+
+#[test]
+fn a_member_that_closes_the_connection_before_it_is_told_is_tried_again() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut side = one(&plain(), listener.local_addr().unwrap());
+    tell(&mut side, &over(GroupId::WORLD, 1, "too late"));
+    let mut busy = Peer::accept(&listener, &mut side);
+    assert_eq!(busy.hear(&mut side).header.kind, LinkKind::Hello as u8);
+    drop(busy);
+    until(|| (side.turn(), side.is_idle()).1.then_some(()));
+    let next = side.mesh.tell_on(side.now, &side.poller);
+    assert!(side.is_idle() && next > side.now, "not at once");
+    side.mesh.tell_on(next, &side.poller);
+    let mut peer = Peer::accept(&listener, &mut side);
+    assert_eq!(peer.hear(&mut side).header.kind, LinkKind::Hello as u8);
+    peer.say(LinkKind::Accept, &accept());
+    assert_eq!(peer.hear(&mut side).header.kind, LinkKind::Revoke as u8);
+    peer.go(&mut side);
+    assert_eq!(side.mesh.tell_on(next, &side.poller), Time::NEVER, "it has been told");
 }
 
 fn aborted(epoch: u64) -> Failure {
@@ -335,8 +354,7 @@ fn who_cannot_be_told_holds_nobody_up() {
     let waits = side.mesh.tell_on(side.now, &side.poller);
     assert_eq!(waits, side.now + HELLO_WAIT);
     side.turn();
-    assert_eq!(side.mesh.tell_on(waits, &side.poller), Time::NEVER);
-    assert!(side.is_idle());
+    assert_eq!(side.mesh.tell_on(waits, &side.poller), waits + HELLO_WAIT, "the one that is silent is tried again");
     let wanted = LinkKey::new(GroupId(7), Channel::Collectives, 1);
     assert_eq!(side.mesh.open(wanted, &side.poller), Some(2), "it is asked for when a link is wanted, and not before");
 

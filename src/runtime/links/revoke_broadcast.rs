@@ -19,14 +19,22 @@ use std::time::Duration;
 
 /// How many members are told at a time: each takes a descriptor.
 const AT_A_TIME: usize = 64;
-/// How long one that says nothing keeps its place while others wait for one. It is tried once more, after them.
+/// How long one that says nothing keeps its place while others wait for one. Its next turns, after theirs, are longer.
 const TURN: Duration = Duration::from_millis(250);
 
-/// One member's turn to be told: its first, or the last one.
+/// One member's turn to be told: its first, which is short where others wait, or a long one.
 #[derive(Clone, Copy)]
 pub(crate) struct Turn {
     pub key: LinkKey,
-    is_last: bool,
+    is_long: bool,
+}
+
+/// A turn that goes on until a time.
+struct UnderWay {
+    turn: Turn,
+    until: Time,
+    /// The member closed the connection and was not told. It may be too busy to listen; it is tried again when the turn is over.
+    is_unheard: bool,
 }
 
 /// What is still to be told, and to whom.
@@ -35,7 +43,7 @@ pub(crate) struct RevokeBroadcast {
     words: HashMap<GroupId, Vec<u8>>,
     queue: VecDeque<Turn>,
     /// Until when each member that is being told may take.
-    under_way: HashMap<LinkKey, (Turn, Time)>,
+    under_way: HashMap<LinkKey, UnderWay>,
     /// The nodes that have not been told that the job is over, where this node ended it.
     untold: Option<BTreeSet<u32>>,
 }
@@ -56,22 +64,30 @@ impl RevokeBroadcast {
         }
         self.words.insert(roster.id, frame(LinkKind::Revoke, &LinkRevoke { failure }));
         let keys = others.into_iter().map(|rank| LinkKey::new(roster.id, Channel::Word, rank));
-        self.queue.extend(keys.map(|key| Turn { key, is_last: false }));
+        self.queue.extend(keys.map(|key| Turn { key, is_long: false }));
     }
 
-    /// Ends the turns of members that have been told, or have had their time.
+    /// Ends the turns of members that have been told, cannot be reached, or have had their time. A member of a group has one turn after
+    /// another until one of the first two is true. The job's end is told for a second, long turn only, since a caller waits for that.
     pub fn end_turns(&mut self, now: Time, connections: &mut Connections) {
-        let queue = &mut self.queue;
-        self.under_way.retain(|key, (turn, until)| {
-            let goes_on = connections.has_word(*key);
+        let (queue, is_abort) = (&mut self.queue, self.untold.is_some());
+        self.under_way.retain(|key, UnderWay { turn, until, is_unheard }| {
+            let goes_on = *is_unheard || connections.has_word(*key);
             if goes_on && *until <= now {
                 connections.drop_word(*key);
-                if !turn.is_last {
-                    queue.push_back(Turn { is_last: true, ..*turn });
+                if !(is_abort && turn.is_long) {
+                    queue.push_back(Turn { is_long: true, ..*turn });
                 }
             }
             goes_on && *until > now
         });
+    }
+
+    /// This member, of this group, has closed the connection before it was told.
+    pub fn is_unheard(&mut self, key: LinkKey) {
+        if let Some(under_way) = self.under_way.get_mut(&key).filter(|_| self.untold.is_none()) {
+            under_way.is_unheard = true;
+        }
     }
 
     /// The member that is to be told next, where there is room for another one.
@@ -81,14 +97,14 @@ impl RevokeBroadcast {
 
     /// A member is being told from now on.
     pub fn begin_turn(&mut self, turn: Turn, now: Time) {
-        let is_last = turn.is_last || self.queue.is_empty();
-        let until = now + if is_last { HELLO_WAIT } else { TURN };
-        self.under_way.insert(turn.key, (Turn { is_last, ..turn }, until));
+        let is_long = turn.is_long || self.queue.is_empty();
+        let until = now + if is_long { HELLO_WAIT } else { TURN };
+        self.under_way.insert(turn.key, UnderWay { turn: Turn { is_long, ..turn }, until, is_unheard: false });
     }
 
     /// When the next turn ends.
     pub fn ends_at(&self) -> Time {
-        self.under_way.values().map(|(_, until)| *until).min().unwrap_or(Time::NEVER)
+        self.under_way.values().map(|under_way| under_way.until).min().unwrap_or(Time::NEVER)
     }
 
     /// What a member of this group is told.
