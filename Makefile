@@ -74,7 +74,7 @@ examples: library $(CMAKE_THERE)
 
 ctests: library $(CMAKE_THERE)
 	$(MAKE) install PREFIX=$(INSTALLED) LIBDIR=lib DESTDIR=
-	$(CMAKE) -S ctests -B $(TARGET)/cmake/ctests $(STRICT) -DCMAKE_PREFIX_PATH=$(INSTALLED)
+	$(CMAKE) -S ctests -B $(TARGET)/cmake/ctests $(STRICT) -DCMAKE_PREFIX_PATH=$(INSTALLED) -DMUSTER_BUILT_DIR=
 	$(CMAKE) --build $(TARGET)/cmake/ctests --parallel $(JOBS)
 
 ## Install
