@@ -80,7 +80,7 @@ ctests: library $(CMAKE_THERE)
 ## Install
 
 PREFIX ?= /usr/local
-LIBDIR ?= $(PREFIX)/lib
+LIBDIR ?= lib
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 
 # Builds nothing: a user who may write there need not be able to build. `make library` is enough before it.

@@ -5,17 +5,8 @@ get_filename_component(MUSTER_TREE "${CMAKE_CURRENT_LIST_DIR}/.." ABSOLUTE)
 set(MUSTER_TARGET_DIR "${MUSTER_TREE}/target" CACHE PATH "where cargo builds")
 set(MUSTER_BUILT_DIR "${MUSTER_TARGET_DIR}/release" CACHE PATH "where cargo has put the library")
 
-add_library(muster::muster SHARED IMPORTED)
-set_target_properties(muster::muster PROPERTIES
-    IMPORTED_LOCATION "${MUSTER_BUILT_DIR}/libmuster.so"
-    IMPORTED_SONAME "libmuster.so.1"
-    INTERFACE_INCLUDE_DIRECTORIES "${MUSTER_TREE}/include")
-add_library(muster::static STATIC IMPORTED)
-set_target_properties(muster::static PROPERTIES
-    IMPORTED_LOCATION "${MUSTER_BUILT_DIR}/libmuster.a"
-    INTERFACE_INCLUDE_DIRECTORIES "${MUSTER_TREE}/include"
-    INTERFACE_LINK_LIBRARIES "-lpthread;-ldl;-lm")
-
-if(NOT CMAKE_BUILD_TYPE)
-    set(CMAKE_BUILD_TYPE Release)
-endif()
+set(MUSTER_HEADERS "${MUSTER_TREE}/include")
+set(MUSTER_SHARED "${MUSTER_BUILT_DIR}/libmuster.so")
+set(MUSTER_SONAME "libmuster.so.1")
+set(MUSTER_ARCHIVE "${MUSTER_BUILT_DIR}/libmuster.a")
+include("${MUSTER_TREE}/packaging/musterTargets.cmake")

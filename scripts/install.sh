@@ -73,6 +73,7 @@ text "$LIBDIR/pkgconfig/muster.pc" filled muster.pc
 text "$LIBDIR/pkgconfig/muster-static.pc" filled muster-static.pc
 text "$LIBDIR/cmake/muster/musterConfig.cmake" filled musterConfig.cmake
 text "$LIBDIR/cmake/muster/musterConfigVersion.cmake" filled musterConfigVersion.cmake
+file 644 "$LIBDIR/cmake/muster/musterTargets.cmake" "$tree/packaging/musterTargets.cmake"
 folder "$LIBDIR/cmake/muster"
 
 file 755 "$PREFIX/bin/muster" "${work:-}/muster"
