@@ -10,22 +10,27 @@ pub use failure::{Culprit, Failure, LastCall};
 pub use status::Status;
 
 use std::fmt;
+use std::sync::Arc;
 
 /// What every fallible function of the crate returns.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// A status and the sentence that goes with it.
+/// A status and the sentence that goes with it. Its clones share what it says: a group that has broken with many requests pending
+/// ends them all with one error, where there may be no memory left for more.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Error {
+pub struct Error(Arc<Said>);
+
+#[derive(Debug, PartialEq, Eq)]
+struct Said {
     status: Status,
     message: String,
-    failure: Option<Box<Failure>>,
+    failure: Option<Failure>,
 }
 
 impl Error {
     /// An error with this sentence. The sentence says which input, what it was, and what would be right.
     pub fn new(status: Status, message: impl Into<String>) -> Error {
-        Error { status, message: message.into(), failure: None }
+        Error(Arc::new(Said { status, message: message.into(), failure: None }))
     }
 
     /// A bad argument.
@@ -52,30 +57,43 @@ impl Error {
 
     /// What went wrong, as the C ABI counts it.
     pub fn status(&self) -> Status {
-        self.status
+        self.0.status
     }
 
     /// The full sentence.
     pub fn message(&self) -> &str {
-        &self.message
+        &self.0.message
     }
 
     /// The first cause, where a group or the cluster broke.
     pub fn failure(&self) -> Option<&Failure> {
-        self.failure.as_deref()
+        self.0.failure.as_ref()
     }
 }
 
 impl From<Failure> for Error {
     fn from(failure: Failure) -> Error {
-        Error { status: failure.status, message: failure.to_string(), failure: Some(Box::new(failure)) }
+        Error(Arc::new(Said { status: failure.status, message: failure.to_string(), failure: Some(failure) }))
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
+        f.write_str(self.message())
     }
 }
 
 impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clones_share_what_they_say() {
+        let error = Error::new(Status::Timeout, "barrier #1 has taken 2 s");
+        let another = error.clone();
+        assert_eq!(error, another);
+        assert!(std::ptr::eq(error.message(), another.message()), "no memory is taken");
+    }
+}

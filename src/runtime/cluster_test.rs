@@ -377,6 +377,38 @@ fn an_abort_after_a_loss_ends_what_waits_and_is_not_the_first_cause() {
     }
 }
 
+/// A call may hear it on its link, before the agent thread hears of it.
+#[test]
+fn an_abort_that_only_a_call_has_heard_of_is_the_answer_to_recover_at_once() {
+    let scheduler = scheduler(1);
+    let cluster = node(&scheduler, 1, 0, plain());
+    let aborted = |group| {
+        let (status, cause, epoch) = (Status::Aborted, "code 7: the disk is gone".to_owned(), cluster.epoch());
+        Failure { status, culprit: None, cause, epoch, group, sequence: 0 }
+    };
+    let made = GroupId(7);
+    cluster.state.settle(made, cluster.epoch(), aborted(Some(made))); // a call was cancelled: no more than that
+    let recovered = cluster.recover(60_000);
+    assert!(recovered.is_ok(), "only one group had ended: {recovered:?}");
+    let world = cluster.group(GroupId::WORLD);
+    world.context.break_with(aborted(None));
+    let error = cluster.recover(0).unwrap_err();
+    assert_eq!((error.status(), error.message()), (Status::Aborted, "code 7: the disk is gone"));
+}
+
+/// With many requests pending there may be no memory for an error each.
+#[test]
+fn all_calls_on_a_broken_group_share_one_error() {
+    let scheduler = scheduler(1);
+    let cluster = node(&scheduler, 1, 0, plain());
+    let world = cluster.group(GroupId::WORLD);
+    let (status, cause, epoch) = (Status::Memory, "no memory".to_owned(), cluster.epoch());
+    world.context.break_with(Failure { status, culprit: None, cause, epoch, group: Some(GroupId::WORLD), sequence: 3 });
+    let [first, second] = [(); 2].map(|()| barrier(&world).unwrap_err());
+    assert_eq!(first.status(), Status::Memory);
+    assert!(std::ptr::eq(first.message(), second.message()));
+}
+
 #[test]
 fn the_store_serves_everyone() {
     run(3, &plain(), |cluster, world| {

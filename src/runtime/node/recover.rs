@@ -108,7 +108,7 @@ fn outcome(view: &mut NodeView, old: Epoch, recovery: bool) -> Option<Result<()>
     if view.epoch.formed.as_ref().is_some_and(|formed| formed.epoch > old) {
         return Some(Ok(()));
     }
-    let broken = view.epoch.broken.clone().filter(|_| !recovery);
+    let broken = view.epoch.broken.as_ref().filter(|_| !recovery).or_else(|| view.epoch.causes.of_job()).cloned();
     if let Some(failure) = broken.or_else(|| view.not_recovered.take()) {
         return Some(Err(failure.into()));
     }

@@ -90,6 +90,11 @@ impl Causes {
         self.0.iter().find(is_of_all).map(|(_, failure)| failure)
     }
 
+    /// That the whole job has been ended for good, where a call has heard that: perhaps from a peer, before the agent thread did.
+    pub fn of_job(&self) -> Option<&Failure> {
+        self.of_cluster().filter(|first| first.status == Status::Aborted && first.group.is_none())
+    }
+
     /// Why the cluster is over; where it holds, why the first group is.
     pub fn of_cluster(&self) -> Option<&Failure> {
         let first = || self.0.iter().map(|(_, failure)| failure);

@@ -4,7 +4,7 @@
 use super::node_state::NodeState;
 use super::roster::Roster;
 use super::silence::Bounds;
-use crate::error::{Culprit, Error, Failure, Result};
+use crate::error::{Culprit, Error, Result};
 use crate::runtime::base::mailbox::Signal;
 use crate::runtime::base::polling::Polls;
 use crate::runtime::base::request::Requests;
@@ -33,9 +33,10 @@ pub(crate) struct Context {
     pub bounds: Bounds,
     pub default_timeout_ms: i64,
     timeout_ms: AtomicI64,
-    pub broken: OnceLock<Failure>,
+    /// Why the group is over, as its calls tell it: an error that has its failure. Calls share it.
+    pub broken: OnceLock<Error>,
     /// Somebody wants the next epoch: this gives way to what was really wrong, if that becomes known.
-    pub wanted_anew: OnceLock<Failure>,
+    pub wanted_anew: OnceLock<Error>,
     /// What peers are told whose link comes when this node does not use the group any more.
     pub last_word: OnceLock<Vec<u8>>,
     pub bells: Bells,

@@ -5,11 +5,17 @@ use super::context::Context;
 use super::node_state::{AgentCommand, NodeView};
 use crate::agent::Command;
 use crate::error::{Error, Failure, Result, Status};
+use std::sync::OnceLock;
 
 impl Context {
     /// What was told of why the group cannot be used any more.
     pub(crate) fn broken(&self) -> Option<Failure> {
-        self.broken.get().or_else(|| self.wanted_anew.get()).cloned()
+        self.ended_by().or_else(|| failure_of(&self.wanted_anew)).cloned()
+    }
+
+    /// What was told of why it is over for good.
+    fn ended_by(&self) -> Option<&Failure> {
+        failure_of(&self.broken)
     }
 
     /// Why the group is over, unless that is only that this process has left its cluster, or freed the group.
@@ -20,7 +26,7 @@ impl Context {
 
     /// Why it is over, as far as this node has heard.
     pub(crate) fn told(&self) -> Option<Failure> {
-        if let Some(failure) = self.broken.get() {
+        if let Some(failure) = self.ended_by() {
             return Some(failure.clone());
         }
         self.rather(self.state.first_cause(self.id(), self.epoch()))
@@ -29,7 +35,7 @@ impl Context {
     /// The same, for who waits for the scheduler's word about it: another thread of this process may have ended it.
     pub(crate) fn first_cause(&self, view: &NodeView) -> Option<Failure> {
         let known = || self.rather(view.epoch.first_cause(self.id(), self.epoch()));
-        self.broken.get().cloned().or_else(known)
+        self.ended_by().cloned().or_else(known)
     }
 
     /// What is known, unless that is only that somebody wants the next epoch, and a call has told that already.
@@ -38,22 +44,30 @@ impl Context {
         known.as_ref().filter(is_real).cloned().or_else(|| self.broken()).or(known)
     }
 
-    /// Breaks the group; the first cause is kept, and returned. What waits for the scheduler's word about the group looks up,
-    /// and so does the messages' thread: once, for a group that is broken already is no news.
+    /// Breaks the group; the first cause is kept, and returned.
     pub(crate) fn break_with(&self, failure: Failure) -> Failure {
-        let settled = |failure| self.state.settle(self.id(), self.epoch(), failure);
-        let first = self.broken.get().cloned().unwrap_or_else(|| settled(failure));
+        let error = self.break_for_all(failure);
+        error.failure().expect("what ends a group has its failure").clone()
+    }
+
+    /// The same, as calls tell it. What waits for the scheduler's word about the group looks up, and so does the messages' thread:
+    /// once, for a group that is broken already is no news.
+    fn break_for_all(&self, failure: Failure) -> &Error {
+        if let Some(first) = self.broken.get() {
+            return first;
+        }
+        let first = self.state.settle(self.id(), self.epoch(), failure);
         let kept = if first.status == Status::Revoked { &self.wanted_anew } else { &self.broken };
         let mut is_news = false;
         let first = kept.get_or_init(|| {
             is_news = true;
-            first
+            first.into()
         });
         if is_news {
             self.interrupt_messages();
             self.state.nudge();
         }
-        first.clone()
+        first
     }
 
     /// The program calls: not on a group that is over. Otherwise it goes on, if another one was.
@@ -73,10 +87,15 @@ impl Context {
         outcome
     }
 
+    /// Takes no memory where the group has broken before, for each request that is pending then gets this error.
     pub(crate) fn refuse_if_broken(&self) -> Result<()> {
+        if let Some(error) = self.broken.get() {
+            self.refuse_if_freed()?;
+            return Err(error.clone());
+        }
         let Some(failure) = self.told() else { return Ok(()) };
         self.refuse_if_freed()?;
-        Err(self.break_with(failure).into())
+        Err(self.break_for_all(failure).clone())
     }
 
     /// A group may outlive its cluster's handle, and is of no use then.
@@ -86,4 +105,8 @@ impl Context {
             false => Ok(()),
         }
     }
+}
+
+fn failure_of(error: &OnceLock<Error>) -> Option<&Failure> {
+    error.get().and_then(Error::failure)
 }
