@@ -44,6 +44,7 @@ static void configuration(void) {
 
     INVALID("config", muster_config_load_env(NULL));
     INVALID("config", muster_config_set(NULL, "worker_num", "1"));
+    INVALID("config", muster_config_set_interrupt(NULL, NULL, NULL));
     INVALID("key", muster_config_set(config, NULL, "1"));
     INVALID("value", muster_config_set(config, "worker_num", NULL));
     INVALID("key", muster_config_set(config, "\xff\xfe", "1"));
@@ -93,6 +94,7 @@ static void life(muster_cluster_t *cluster) {
     INVALID("timeout_ms", muster_recover(cluster, -2));
     CHECK_OK(muster_finalize(NULL));
     muster_cluster_free(NULL);
+    INVALID("cluster", muster_interrupt(NULL));
     INVALID("cluster", muster_abort(NULL, 1, "why"));
     INVALID("reason", muster_abort(cluster, 1, NULL));
     INVALID("reason", muster_abort(cluster, 1, "\xff\xfe"));

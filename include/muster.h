@@ -267,6 +267,15 @@ typedef struct {
 } muster_received_t;
 
 /**
+ * What the program is asked while a call of it waits: 0 lets the call wait on, anything else ends the wait. `ctx` is what
+ * muster_config_set_interrupt was given.
+ *
+ * Called by the thread that waits, by several at a time where several wait. It may call muster_interrupt and what neither
+ * waits nor frees anything; no call that waits. It must not throw.
+ */
+typedef int32_t (*muster_interrupt_fn)(void *ctx);
+
+/**
  * A user's reduction: `inout[i] = in[i] op inout[i]` for `count` elements of the element type `dtype`, where `in` has the
  * operands of lower ranks. `ctx` is what muster_op_create was given.
  *
@@ -364,6 +373,9 @@ typedef void (*muster_reduce_fn)(const void *in, void *inout, size_t count, int3
 
 /** The handle belongs to the parent of this forked process. */
 #define MUSTER_ERR_FORKED (-24)
+
+/** The program has ended the wait: by muster_interrupt, or by its hook (muster_config_set_interrupt). */
+#define MUSTER_ERR_INTERRUPTED (-25)
 
 #ifdef __cplusplus
 extern "C" {
@@ -1362,6 +1374,59 @@ muster_status_t muster_store_wait(muster_cluster_t *cluster,
                                   const char *const *keys,
                                   size_t n,
                                   int64_t timeout_ms);
+
+/**
+ * Has every call that waits ask this hook, on the thread that waits: 50 ms after it has begun to sleep and every 50 ms from then
+ * on; a blocking collective also when a signal ends its sleep. A call that need not sleep asks nothing. So a program ends its
+ * waits on Ctrl-C without a thread that watches for it: a signal's handler sets a flag, and the hook returns it.
+ *
+ * The hook counts for the cluster or the scheduler that is made of this configuration from now on, and for muster_init
+ * itself. `hook` NULL: none, as in a new configuration. Nothing wakes more often then.
+ *
+ * Where the hook returns something other than 0, the call returns MUSTER_ERR_INTERRUPTED. muster_interrupt lists the calls that
+ * ask, and tells what becomes of each. What the hook has returned is not remembered: a later call asks again. Where its call ends
+ * at that moment by itself, the call returns how it ended.
+ *
+ * Requires:
+ * `config` must be NULL or a live configuration; `hook` and `ctx` must be good, on any thread, until each cluster and scheduler
+ * that was made of it has been freed.
+ */
+muster_status_t muster_config_set_interrupt(muster_config_t *config,
+                                            muster_interrupt_fn hook,
+                                            void *ctx);
+
+/**
+ * Ends the waits of this process's calls on this cluster: each that has begun and now sleeps, or comes to sleep, returns
+ * MUSTER_ERR_INTERRUPTED. One that ends without sleeping is not disturbed, and no later call is. Any thread may call this, also
+ * from the hook; not a signal's handler. Does not block.
+ *
+ * These calls can be interrupted, here and by the hook. What becomes of what they did:
+ *
+ * - A blocking collective, muster_group_create and muster_group_split: cancelled as by muster_request_cancel. That revokes
+ *   the group: calls on it return MUSTER_ERR_ABORTED on every rank, with this rank's name. May take up to 250 ms more, for the
+ *   scheduler's word.
+ * - muster_send, muster_recv, muster_sendrecv: the message is taken back if it has not met its other half. One that has goes on,
+ *   and the call returns how it ended. If that takes longer than 250 ms, the group is revoked, as above. Of a
+ *   muster_sendrecv one message may have come or gone.
+ * - muster_request_wait: only the wait ends. The operation goes on.
+ * - The store's calls: one that waits ends. Whether a change was made is not known.
+ * - muster_recover: as when its time is up, and it may be called again. If the next epoch begins at that moment it returns
+ *   MUSTER_OK. May take up to 250 ms more.
+ * - muster_finalize: it may be called again, and goes on where it was. Or the cluster is freed.
+ *
+ * By the hook alone:
+ *
+ * - muster_init: this process is no part of the cluster, as if it had been killed. Where it serves as the scheduler, it ends the
+ *   job for all nodes (MUSTER_ERR_ABORTED there).
+ * - muster_scheduler_wait: only the wait ends.
+ *
+ * No other call can be interrupted. muster_abort waits for 2.3 s at most; muster_request_free, muster_group_free,
+ * muster_cluster_free and muster_scheduler_stop as long as they say.
+ *
+ * Requires:
+ * `cluster` must be NULL or a live cluster.
+ */
+muster_status_t muster_interrupt(muster_cluster_t *cluster);
 
 /**
  * muster_barrier without waiting: starts it and gives a request out, which says when it is done. See muster_request_test.

@@ -12,7 +12,7 @@ use super::tls::JOB_SECRET;
 use super::tls::{Lock, TlsSettings};
 use super::value::{plain_decimal, LogLevel};
 use crate::error::{Error, Result};
-use crate::types::Role;
+use crate::types::{Hook, Role};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -123,6 +123,8 @@ pub struct Settings {
     pub job_secret: Lock,
     /// What TLS is to use, where all connections run it.
     pub tls: Option<TlsSettings>,
+    /// What the program is asked while a call waits.
+    pub interrupt: Hook,
     /// What is odd though not wrong, one sentence each.
     pub warnings: Vec<String>,
     /// Of those that are set.
@@ -371,6 +373,7 @@ impl Reader<'_> {
             rank_table_file: self.text(Key::RankTableFile)?.map(PathBuf::from),
             job_secret: self.lock(JOB_SECRET)?,
             tls: self.tls()?,
+            interrupt: self.config.interrupt.clone(),
         })
     }
 }

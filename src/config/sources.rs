@@ -6,6 +6,7 @@ use super::nearest;
 use super::shown::{not_text, show, wrong};
 use super::table::{Key, Setting, TABLE};
 use crate::error::{Error, Result};
+use crate::types::Hook;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
@@ -17,6 +18,8 @@ pub struct Config {
     pub(super) environment: Environment,
     /// The command lines of the process that started this one, of the one that started that, and so on.
     ancestors: Vec<Vec<u8>>,
+    /// What the program is asked while a call waits.
+    pub(super) interrupt: Hook,
 }
 
 /// Where a value is from.
@@ -63,6 +66,11 @@ impl Config {
         if launcher::asks_for_ancestors(&self.environment) {
             self.ancestors = read();
         }
+    }
+
+    /// What the program is asked while a call waits; in place of what was set before.
+    pub fn set_interrupt(&mut self, hook: Hook) {
+        self.interrupt = hook;
     }
 
     /// The value that counts, as it was written; `None` where nothing is set and there is no default. Never a secret.

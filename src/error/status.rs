@@ -32,10 +32,11 @@ pub enum Status {
     Memory = -22,
     Internal = -23,
     Forked = -24,
+    Interrupted = -25,
 }
 
 /// The one table: status, its text. The text carries the C constant's name first, without the prefix.
-const TABLE: [(Status, &std::ffi::CStr); 27] = [
+const TABLE: [(Status, &std::ffi::CStr); 28] = [
     (Status::Ok, c"OK: success"),
     (Status::InProgress, c"IN_PROGRESS: not finished yet"),
     (Status::SchedulerDone, c"SCHEDULER_DONE: this process was the scheduler and its job has ended"),
@@ -63,6 +64,7 @@ const TABLE: [(Status, &std::ffi::CStr); 27] = [
     (Status::Memory, c"ERR_MEMORY: out of memory"),
     (Status::Internal, c"ERR_INTERNAL: a bug in this library"),
     (Status::Forked, c"ERR_FORKED: the handle belongs to the parent process"),
+    (Status::Interrupted, c"ERR_INTERRUPTED: the program has ended the wait"),
 ];
 
 impl Status {

@@ -65,6 +65,8 @@ pub const MUSTER_ERR_MEMORY: muster_status_t = -22;
 pub const MUSTER_ERR_INTERNAL: muster_status_t = -23;
 /// The handle belongs to the parent of this forked process.
 pub const MUSTER_ERR_FORKED: muster_status_t = -24;
+/// The program has ended the wait: by muster_interrupt, or by its hook (muster_config_set_interrupt).
+pub const MUSTER_ERR_INTERRUPTED: muster_status_t = -25;
 
 /// Element type: 8-bit signed integer.
 pub const MUSTER_INT8: i32 = 0;

@@ -28,10 +28,8 @@ pub(super) unsafe fn settings(
 }
 
 /// Joins the cluster that the settings describe; NULL for `config` means those of the environment. Blocks until all
-/// nodes are there (at most for the forming time-out), then gives a handle out. No signal ends the wait early. A
-/// language that runs its handlers between its own instructions only runs none meanwhile. In Python Ctrl-C does
-/// nothing until this returns, unless SIGINT has its default action (`signal.signal(signal.SIGINT, signal.SIG_DFL)`),
-/// or another thread waits here.
+/// nodes are there (at most for the forming time-out), then gives a handle out. The hook of `config`
+/// (muster_config_set_interrupt) may end the wait early; no signal does by itself.
 ///
 /// In a process whose role is scheduler it serves until the job has ended, and then returns MUSTER_SCHEDULER_DONE with
 /// `*out` set to NULL, or the job's error. With no settings at all the process is a cluster of one.
@@ -39,7 +37,7 @@ pub(super) unsafe fn settings(
 /// Errors: MUSTER_ERR_CONFIG, MUSTER_ERR_BIND, MUSTER_ERR_UNREACHABLE (no scheduler), MUSTER_ERR_REJECTED,
 /// MUSTER_ERR_TIMEOUT (the sentence names who is missing), MUSTER_ERR_SECURITY (until the time was up this node and the
 /// scheduler did not take each other; the sentence says why, as of a certificate), MUSTER_ERR_ABORTED (the job was ended
-/// while it formed, or before this node came back). With recovery also: MUSTER_ERR_JOURNAL (what this process
+/// while it formed, or before this node came back), MUSTER_ERR_INTERRUPTED (the hook). With recovery also: MUSTER_ERR_JOURNAL (what this process
 /// keeps in the recovery path cannot be read or written); MUSTER_ERR_PEER_LEFT (this node comes back to a cluster that
 /// another has left); MUSTER_ERR_FENCED (another process has taken this node's place meanwhile). In a scheduler also
 /// the job's first cause, as MUSTER_ERR_PEER_LOST.

@@ -4,6 +4,7 @@ use super::constants::muster_status_t;
 use super::convert::{give_struct, handle};
 use super::guard::{guard, Handle};
 use crate::error::{Error, Result, Status};
+use crate::runtime::base::interrupts::in_call;
 use crate::runtime::base::polling::Tester;
 use crate::runtime::base::request::{Outcome, Received, Request};
 use std::cell::RefCell;
@@ -97,10 +98,15 @@ impl muster_request_t {
         self.live.as_ref().ok_or_else(|| Error::invalid("this request has been freed"))
     }
 
+    /// Asks whether it has ended; see `ask`.
+    fn wait(&self, limit: Option<Duration>) -> Result<Status> {
+        self.ask(|request| request.wait_attentively(limit).map_err(|why| in_call("the wait for a request", &why)))
+    }
+
     /// What it says: that it goes on, or how it ended.
-    fn ask(&self, how: impl FnOnce(&Request) -> Option<Outcome>) -> Result<Status> {
+    fn ask(&self, how: impl FnOnce(&Request) -> Result<Option<Outcome>>) -> Result<Status> {
         let Live { handle, report } = self.live()?;
-        handle.with("request", |request| match how(request) {
+        handle.with("request", |request| match how(request)? {
             None => Ok(Status::InProgress),
             Some(ended) => report.give(ended?).map(|()| Status::Ok),
         })
@@ -108,8 +114,8 @@ impl muster_request_t {
 }
 
 /// A test by this thread.
-fn test(request: &Request) -> Option<Outcome> {
-    TESTER.with_borrow_mut(|tester| request.test_by(tester))
+fn test(request: &Request) -> Result<Option<Outcome>> {
+    Ok(TESTER.with_borrow_mut(|tester| request.test_by(tester)))
 }
 
 /// Asks whether the operation has ended: MUSTER_IN_PROGRESS while it goes on, MUSTER_OK once it is done, or its error, with
@@ -151,7 +157,7 @@ pub unsafe extern "C" fn muster_request_wait(request: *mut muster_request_t, tim
             }
         };
         // SAFETY: as promised by the caller.
-        unsafe { handle(request, "request") }?.ask(|request| request.wait(limit))
+        unsafe { handle(request, "request") }?.wait(limit)
     })
 }
 

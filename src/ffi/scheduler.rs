@@ -80,7 +80,7 @@ pub unsafe extern "C" fn muster_scheduler_wait(scheduler: *mut muster_scheduler_
                 return Err(Error::invalid(format!("timeout_ms is {timeout_ms}: expected -1 (no limit), 0 or more")));
             }
         };
-        match scheduler.handle.with("scheduler", |scheduler| Ok(scheduler.wait(timeout)))? {
+        match scheduler.handle.with("scheduler", |scheduler| scheduler.wait_attentively(timeout))? {
             Some(result) => result.map(|()| Status::Ok),
             None => Ok(Status::InProgress),
         }

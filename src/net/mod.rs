@@ -66,5 +66,5 @@ pub use tcp::{Connect, TcpTransport};
 pub(crate) use tcp_info::deafen;
 pub use transport::{is_refusal, is_unproved, last_word, pass_over, refusal, unproved, Transport};
 pub use waker::Waker;
-pub use watch::Watch;
+pub use watch::{Watch, Woken};
 pub use wrap::{unwrapped, Side, Wrap};

@@ -13,6 +13,15 @@ use std::time::{Duration, Instant};
 /// The pause between two looks where the kernel does not sleep for us.
 const NAP: Duration = Duration::from_millis(1);
 
+/// What ended a sleep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Woken {
+    /// Something is ready, or the time is up.
+    AsAsked,
+    /// A signal of the program's; nothing is known to be ready.
+    BySignal,
+}
+
 /// The descriptors of one sleep.
 #[derive(Debug, Default)]
 pub struct Watch {
@@ -51,31 +60,29 @@ impl Watch {
         self.tokens.push(token);
     }
 
-    /// Sleeps until something is ready or the time is up (`None`: no limit). Sleeps again when a signal interrupts it.
+    /// Sleeps until something is ready, the time is up (`None`: no limit), or a signal comes.
     ///
     /// The kernel may refuse to look at so many: the program has lowered its limit of descriptors below what is open, or memory is
     /// short. Then they are looked at one by one, again and again.
-    pub fn wait(&mut self, timeout: Option<Duration>) {
-        let deadline = timeout.and_then(|span| Instant::now().checked_add(span));
-        loop {
-            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            let left = left.map(|left| libc::timespec {
-                tv_sec: left.as_secs().min(1 << 30) as libc::time_t,
-                tv_nsec: left.subsec_nanos().into(),
-            });
-            let span = left.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-            let (polled, number) = (self.polled.as_mut_ptr(), self.polled.len() as libc::nfds_t);
-            // SAFETY: pointer and number are those of `polled`, `span` is null or points to `left`, and no mask is set.
-            match check(unsafe { libc::ppoll(polled, number, span, std::ptr::null()) }) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Ok(_) => return,
-                Err(_) => return self.wait_one_by_one(deadline),
-            }
+    pub fn wait(&mut self, timeout: Option<Duration>) -> Woken {
+        let left = timeout.map(|left| libc::timespec {
+            tv_sec: left.as_secs().min(1 << 30) as libc::time_t,
+            tv_nsec: left.subsec_nanos().into(),
+        });
+        let span = left.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+        let (polled, number) = (self.polled.as_mut_ptr(), self.polled.len() as libc::nfds_t);
+        // SAFETY: pointer and number are those of `polled`, `span` is null or points to `left`, and no mask is set.
+        match check(unsafe { libc::ppoll(polled, number, span, std::ptr::null()) }) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Woken::BySignal,
+            Ok(_) => {}
+            Err(_) => self.wait_one_by_one(timeout),
         }
+        Woken::AsAsked
     }
 
     #[cold]
-    fn wait_one_by_one(&mut self, deadline: Option<Instant>) {
+    fn wait_one_by_one(&mut self, timeout: Option<Duration>) {
+        let deadline = timeout.and_then(|span| Instant::now().checked_add(span));
         loop {
             self.polled.iter_mut().for_each(look_at);
             let is_ready = self.polled.iter().any(|one| one.revents != 0);
@@ -124,7 +131,7 @@ mod tests {
     fn found(watch: &mut Watch, fd: RawFd, readable: bool, writable: bool, timeout: Option<Duration>) -> Vec<Ready> {
         watch.clear();
         watch.add(Token(3), fd, readable, writable);
-        watch.wait(timeout);
+        while watch.wait(timeout) == Woken::BySignal {}
         watch.ready().collect()
     }
 

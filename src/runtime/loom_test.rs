@@ -9,6 +9,7 @@ use crate::agent::{Ask, Command, Event};
 use crate::config::LogLevel;
 use crate::error::{Error, Status};
 use crate::runtime::base::clock::Clock;
+use crate::runtime::base::interrupts::{Attention, Interrupts};
 use crate::runtime::base::log::Logger;
 use crate::runtime::base::mailbox::{Mailbox, Signal};
 use crate::runtime::base::request::{request, Completer, Operation, Outcome, Received, Request, Requests, Told};
@@ -347,6 +348,80 @@ fn a_request_that_is_dropped_under_way_leaves_its_record_once() {
     });
 }
 
+// ---- interruptions ----
+
+/// A thread that interrupts, while this one begins a wait that nothing else ends.
+fn interrupted<T: Send + Sync + 'static>(
+    of: T,
+    interrupt: impl Fn(&T) + Send + 'static,
+    wait: impl FnOnce(&T) -> Result<(), Error>,
+) {
+    let of = std::sync::Arc::new(of);
+    let theirs = std::sync::Arc::clone(&of);
+    let other = thread::spawn(move || interrupt(&theirs));
+    assert_eq!(wait(&of).map_err(|error| error.status()), Err(Status::Interrupted));
+    other.join().unwrap();
+}
+
+#[test]
+fn nobody_sleeps_through_an_interruption_in_the_nodes_state() {
+    every_order(|| {
+        let state = state();
+        let interrupts = std::sync::Arc::clone(&state.interrupts);
+        let attention = interrupts.attention();
+        interrupted(
+            state,
+            |state| {
+                state.interrupts.interrupt();
+                state.nudge();
+            },
+            |state| state.wait_attentively(Time::NEVER, &attention, |_| None::<()>).map(drop),
+        );
+    });
+}
+
+#[test]
+fn nobody_sleeps_through_an_interruption_in_a_request_which_goes_on() {
+    every_order(|| {
+        let interrupts = std::sync::Arc::new(Interrupts::default());
+        let requests = Requests::new(&interrupts);
+        let (request, completer) = requests.make();
+        let attention = interrupts.attention();
+        interrupted(
+            (std::sync::Arc::clone(&interrupts), requests),
+            |(interrupts, requests)| {
+                interrupts.interrupt();
+                requests.nudge();
+            },
+            |(_, requests)| requests.wait_in(&request, None, &attention).map(drop),
+        );
+        completer.complete(Ok(None));
+        assert_eq!(request.wait_attentively(None), Ok(Some(Ok(None))));
+    });
+}
+
+#[test]
+fn nobody_sleeps_through_an_interruption_before_its_turn() {
+    every_order(|| {
+        let interrupts = std::sync::Arc::new(Interrupts::default());
+        let attention = interrupts.attention();
+        interrupted(
+            (std::sync::Arc::clone(&interrupts), Turns::default()),
+            |(interrupts, turns)| {
+                interrupts.interrupt();
+                turns.nudge();
+            },
+            |(_, turns)| {
+                let first = turns.take();
+                let second = turns.take();
+                let outcome = second.wait(|| None, &attention).map(drop);
+                drop(first);
+                outcome
+            },
+        );
+    });
+}
+
 // ---- turns, and the progress thread ----
 
 /// The turns, one after another; loom sees to it that they are never two at once.
@@ -374,7 +449,12 @@ fn turns_come_in_order_and_nobody_is_forgotten() {
                 let left = RefCell::new(limit);
                 let turn = group.0.take();
                 // The second time that it asks, its time is up.
-                let come = turn.wait(|| left.borrow_mut().as_mut().map(|left| std::mem::replace(left, Duration::ZERO)));
+                let come = turn
+                    .wait(
+                        || left.borrow_mut().as_mut().map(|left| std::mem::replace(left, Duration::ZERO)),
+                        &Attention::none(),
+                    )
+                    .unwrap();
                 if come {
                     group.1.run(turn.number());
                 }
@@ -389,7 +469,10 @@ fn turns_come_in_order_and_nobody_is_forgotten() {
         assert_eq!(order.len(), 2 + usize::from(hasty));
         assert!(order.is_sorted(), "{order:?}");
         let next = group.0.take();
-        assert!(next.number() == 4 && next.wait(|| Some(Duration::ZERO)), "nobody holds it up");
+        assert!(
+            next.number() == 4 && next.wait(|| Some(Duration::ZERO), &Attention::none()).unwrap(),
+            "nobody holds it up"
+        );
     });
 }
 
@@ -406,7 +489,7 @@ impl Group {
 
     fn run(&self) {
         let turn = self.turns.take();
-        assert!(turn.wait(|| None));
+        assert!(turn.wait(|| None, &Attention::none()).unwrap());
         self.ran.run(turn.number());
     }
 }
@@ -418,7 +501,7 @@ fn start(on: &Arc<Group>) -> Option<Request> {
         Ok(thread::spawn(move || {
             while let Some((number, completer)) = group.jobs.next() {
                 let turn = group.turns.hold(number);
-                assert!(turn.wait(|| None));
+                assert!(turn.wait(|| None, &Attention::none()).unwrap());
                 group.ran.run(number);
                 drop(turn);
                 completer.complete(Ok(None));

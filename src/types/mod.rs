@@ -1,12 +1,14 @@
 //! The nouns that every other room speaks in. Plain values: no behaviour beyond parsing, printing and comparing.
 
 mod call;
+mod hook;
 mod identity;
 mod numeric;
 mod shown;
 mod time;
 
 pub use call::{hash, Call, CallDigest, CallKind, NO_VALUE};
+pub use hook::Hook;
 pub use identity::{
     Device, Epoch, GroupId, HostName, Incarnation, JobInstance, LaunchId, Process, Role, Secret, Token, TokenHash,
 };

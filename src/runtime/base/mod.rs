@@ -7,6 +7,7 @@ pub(crate) mod control;
 pub(crate) mod disk;
 pub(crate) mod identity;
 pub(crate) mod identity_store;
+pub(crate) mod interrupts;
 pub(crate) mod link_key;
 pub mod log;
 #[cfg(all(test, loom))]

@@ -7,6 +7,7 @@
 //! request takes no memory where others ended before it. Invariant: a record that is given out anew has no end left of its
 //! life before. Tested below, and in every order of threads by `loom_test.rs`.
 
+use super::interrupts::{Attention, Interrupts};
 use super::polling::{GiveWay, Tester};
 use super::sync::{lock, wait, Arc, Condvar, Instant, Mutex, MutexGuard};
 use crate::error::{Error, Result, Status};
@@ -55,6 +56,10 @@ pub(crate) struct Requests(Arc<Shelf>);
 #[derive(Default)]
 struct Shelf {
     spare: Mutex<Vec<Arc<Record>>>,
+    /// Those in whose waits the program's threads sleep: to be woken when it interrupts them.
+    slept_in: Mutex<Vec<Arc<Record>>>,
+    /// What interrupts them.
+    interrupts: std::sync::Arc<Interrupts>,
 }
 
 #[derive(Default)]
@@ -93,6 +98,20 @@ pub struct Completer {
 }
 
 impl Requests {
+    /// Requests whose waits this interrupts.
+    pub(crate) fn new(interrupts: &std::sync::Arc<Interrupts>) -> Requests {
+        Requests(Arc::new(Shelf { interrupts: std::sync::Arc::clone(interrupts), ..Shelf::default() }))
+    }
+
+    /// Makes those that wait look whether the program has interrupted them.
+    pub(crate) fn nudge(&self) {
+        let slept_in = lock(&self.0.slept_in).clone();
+        for record in slept_in {
+            drop(lock(&record.state)); // who has looked and does not sleep yet holds it
+            record.changed.notify_all();
+        }
+    }
+
     /// Whether the next one takes no memory.
     pub(crate) fn has_spare(&self) -> bool {
         !lock(&self.0.spare).is_empty()
@@ -107,6 +126,24 @@ impl Requests {
             (state.missing, state.ends, state.home) = (1, 2, Some(self.clone()));
         }
         (Request { record: Arc::clone(&record), cancel: None }, Completer { record: Some(record) })
+    }
+
+    /// As `Request::wait`, for a call with this attention.
+    pub(crate) fn wait_in(
+        &self,
+        request: &Request,
+        limit: Option<Duration>,
+        attention: &Attention<'_>,
+    ) -> Result<Option<Outcome>> {
+        if let Some(outcome) = request.test() {
+            return Ok(Some(outcome));
+        }
+        lock(&self.0.slept_in).push(Arc::clone(&request.record));
+        let outcome = request.wait_for(limit, attention);
+        let mut slept_in = lock(&self.0.slept_in);
+        let place = slept_in.iter().position(|record| Arc::ptr_eq(record, &request.record));
+        place.map(|place| slept_in.swap_remove(place));
+        outcome
     }
 
     fn take_back(&self, record: &Arc<Record>) {
@@ -215,18 +252,38 @@ impl Request {
 
     /// Waits for the end, at most so long (`None`: without limit).
     pub fn wait(&self, limit: Option<Duration>) -> Option<Outcome> {
+        self.wait_for(limit, &Attention::none()).unwrap_or_default()
+    }
+
+    /// The same for a call of the program, unless it is interrupted: the operation goes on.
+    pub(crate) fn wait_attentively(&self, limit: Option<Duration>) -> Result<Option<Outcome>> {
+        let state = lock(&self.record.state);
+        let (Some(requests), None) = (&state.home, &state.outcome) else { return Ok(state.outcome.clone()) };
+        let requests = requests.clone();
+        drop(state);
+        let attention = requests.0.interrupts.attention();
+        requests.wait_in(self, limit, &attention)
+    }
+
+    fn wait_for(&self, limit: Option<Duration>, attention: &Attention<'_>) -> Result<Option<Outcome>> {
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
         let mut state = lock(&self.record.state);
         loop {
             if let Some(outcome) = &state.outcome {
-                return Some(outcome.clone());
+                return Ok(Some(outcome.clone()));
             }
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             if left == Some(Duration::ZERO) {
-                return None;
+                return Ok(None);
+            }
+            if attention.is_due()? {
+                drop(state);
+                attention.ask()?;
+                state = lock(&self.record.state);
+                continue;
             }
             state.waiting += 1;
-            state = wait(&self.record.changed, state, left);
+            state = wait(&self.record.changed, state, attention.left(left));
             state.waiting -= 1;
         }
     }

@@ -52,6 +52,7 @@ impl Running<'_> {
                 (self.failure(Status::Mismatch, None, cause), false)
             }
             Stop::Timeout(awaited) => self.timed_out(awaited),
+            Stop::Interrupted(_) => (self.interrupted(), false),
             Stop::Failed(error) => (self.failed(&error), false),
             Stop::Bug => {
                 let bug = Error::new(Status::Internal, "a bug in this library, printed there; please report it");
@@ -78,6 +79,12 @@ impl Running<'_> {
     /// The caller of a collective wants its end.
     pub(crate) fn cancelled(&self) -> Failure {
         let cause = format!("cancelled {} before it had ended", self.title());
+        self.failure(Status::Aborted, self.own_culprit(), cause)
+    }
+
+    /// The program has interrupted the caller of a collective, others may be in it.
+    pub(crate) fn interrupted(&self) -> Failure {
+        let cause = format!("was interrupted in {}", self.title());
         self.failure(Status::Aborted, self.own_culprit(), cause)
     }
 

@@ -7,7 +7,8 @@ use super::engine::{Collectives, Driver, WAKER};
 use super::peers::Peers;
 use super::stop::{Running, Stop};
 use crate::agent::Command;
-use crate::net::Token;
+use crate::net::{Token, Woken};
+use crate::runtime::base::interrupts::Attention;
 use crate::runtime::base::patience::WARN_AFTER;
 use crate::runtime::base::polling::Idle;
 use crate::runtime::links::link::{Arrival, LinkEnd, Moved};
@@ -36,12 +37,28 @@ struct Patience {
 
 impl Collectives {
     /// What there is to know of a call that was made at `since`.
-    pub(crate) fn running(&self, call: Call, sequence: u64, since: Time) -> Running<'_> {
+    pub(crate) fn running<'a>(
+        &'a self,
+        call: Call,
+        sequence: u64,
+        since: Time,
+        attention: Attention<'a>,
+    ) -> Running<'a> {
         let (epoch, limit_ms, deadline) =
             (self.context.epoch(), self.context.timeout_ms(), self.context.deadline(since));
         let data =
             DataHeader { epoch, group: self.context.id(), sequence, signature: call.signature(), call, digest: 0 };
-        Running { context: &self.context, calls: &self.calls, call, sequence, data, deadline, limit_ms, since }
+        Running {
+            context: &self.context,
+            calls: &self.calls,
+            call,
+            sequence,
+            data,
+            deadline,
+            limit_ms,
+            since,
+            attention,
+        }
     }
 
     pub(crate) fn carry_out(
@@ -222,6 +239,7 @@ impl Collectives {
         if now >= running.deadline {
             return Err(self.out_of_time(driver, exchange, now));
         }
+        running.attention.ask().map_err(Stop::Interrupted)?;
         driver.peers.look_for_signs(&self.context, exchange.peers(), now)?;
         if now >= patience.report_at {
             // Ahead of the next heartbeat: ranks that called different things and whose frames do not meet are to be
@@ -262,7 +280,10 @@ impl Collectives {
         }
         let until = running.deadline.min(patience.warn_at).min(patience.report_at).min(opening);
         let until = until.min(peers.silence.look_at());
-        watch.wait(self.context.state.clock.until(until));
+        let left = running.attention.left(self.context.state.clock.until(until));
+        if watch.wait(left) == Woken::BySignal {
+            running.attention.signalled();
+        }
         for (token, closed) in watch.ready().map(|ready| (ready.token.0, ready.closed)) {
             if token == WAKER {
                 self.hush();

@@ -2,6 +2,7 @@
 
 use super::call_log::CallLog;
 use crate::error::{Error, Failure};
+use crate::runtime::base::interrupts::Attention;
 use crate::runtime::links::link::LinkEnd;
 use crate::runtime::state::context::Context;
 use crate::types::{Call, Time};
@@ -38,10 +39,22 @@ pub(crate) enum Stop {
     Timeout(Option<Awaited>),
     /// There is no memory for a scratch of so many bytes.
     Memory(usize),
+    /// The program has interrupted the call.
+    Interrupted(Error),
     /// Something that this process needs cannot be had.
     Failed(Error),
     /// It has panicked: a bug of this library.
     Bug,
+}
+
+impl Stop {
+    /// Why its caller does not wait for it any more, if that is what has ended it.
+    pub(crate) fn interrupted(&self) -> Option<&Error> {
+        match self {
+            Stop::Interrupted(why) => Some(why),
+            _ => None,
+        }
+    }
 }
 
 /// One call under way.
@@ -54,6 +67,8 @@ pub(crate) struct Running<'a> {
     pub deadline: Time,
     pub limit_ms: i64,
     pub since: Time,
+    /// Its caller's, while it waits for the call.
+    pub attention: Attention<'a>,
 }
 
 impl Running<'_> {

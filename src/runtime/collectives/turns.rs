@@ -4,6 +4,8 @@
 //! A turn's number is the sequence number of its collective. A thread that has taken one must end it, whatever happens in between,
 //! or nobody comes after it. Tested below, and in every order of threads by `loom_test.rs`.
 
+use crate::error::Result;
+use crate::runtime::base::interrupts::Attention;
 use crate::runtime::base::sync::{lock, wait, Condvar, Mutex};
 use std::cell::Cell;
 use std::time::Duration;
@@ -36,6 +38,12 @@ impl Turns {
         state.taken
     }
 
+    /// Makes those that wait look whether the program has interrupted them.
+    pub(crate) fn nudge(&self) {
+        drop(lock(&self.state)); // who has looked and does not sleep yet holds it
+        self.changed.notify_all();
+    }
+
     /// Holds the turn with this number, which was taken.
     pub(crate) fn hold(&self, number: u64) -> Turn<'_> {
         Turn { turns: self, number, come: Cell::new(false) }
@@ -56,28 +64,34 @@ impl Turn<'_> {
         self.number
     }
 
-    /// Waits for it, at most so long. Returns whether it has come.
-    pub(crate) fn wait(&self, limit: impl Fn() -> Option<Duration>) -> bool {
+    /// Waits for it, at most so long, unless the program interrupts the call that waits. Returns whether it has come.
+    pub(crate) fn wait(&self, limit: impl Fn() -> Option<Duration>, attention: &Attention<'_>) -> Result<bool> {
         if self.come.get() {
-            return true;
+            return Ok(true);
         }
         let mut state = lock(&self.turns.state);
         while state.ended + 1 < self.number {
             let left = limit();
             if left == Some(Duration::ZERO) {
-                return false;
+                return Ok(false);
             }
-            state = wait(&self.turns.changed, state, left);
+            if attention.is_due()? {
+                drop(state);
+                attention.ask()?;
+                state = lock(&self.turns.state);
+                continue;
+            }
+            state = wait(&self.turns.changed, state, attention.left(left));
         }
         self.come.set(true);
-        true
+        Ok(true)
     }
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         // Nobody may come before those who called earlier, not even by giving up.
-        self.wait(|| None);
+        let _ = self.wait(|| None, &Attention::none()); // it has come
         let mut state = lock(&self.turns.state);
         state.ended += 1;
         if state.taken > state.ended {
@@ -96,10 +110,11 @@ mod tests {
         let turns = Turns::default();
         let (first, second) = (turns.take(), turns.take());
         assert_eq!((first.number(), second.number()), (1, 2));
-        assert!(first.wait(|| Some(Duration::ZERO)));
-        assert!(!second.wait(|| Some(Duration::ZERO)), "the first has not ended");
+        let come = |turn: &Turn<'_>| turn.wait(|| Some(Duration::ZERO), &Attention::none());
+        assert_eq!(come(&first), Ok(true));
+        assert_eq!(come(&second), Ok(false), "the first has not ended");
         drop(first);
-        assert!(second.wait(|| Some(Duration::ZERO)));
+        assert_eq!(come(&second), Ok(true));
         drop(second);
 
         let inside = AtomicU64::new(0);
@@ -108,7 +123,7 @@ mod tests {
                 scope.spawn(|| {
                     for _ in 0..200 {
                         let turn = turns.take();
-                        assert!(turn.wait(|| None));
+                        assert_eq!(turn.wait(|| None, &Attention::none()), Ok(true));
                         assert_eq!(inside.swap(turn.number(), Ordering::SeqCst), 0, "one at a time");
                         inside.store(0, Ordering::SeqCst);
                     }

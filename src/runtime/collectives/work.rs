@@ -12,6 +12,7 @@ use super::stop::{Running, Stop};
 use super::turns::Turn;
 use crate::error::{memory, Error, Result, Status};
 use crate::net::thread;
+use crate::runtime::base::interrupts::{in_call, Attention};
 use crate::runtime::base::request::{Cancels, Operation, Request};
 use crate::schedules::{choose, Shape};
 use crate::types::{Call, Time};
@@ -26,8 +27,9 @@ impl Collectives {
         self.check(&work)?;
         self.context.begin()?;
         let since = self.context.state.clock.now();
+        let attention = self.context.state.interrupts.attention();
         let turn = self.turns.take();
-        self.context.told_by(self.work(&turn, since, work))
+        self.context.told_by(self.work(&turn, since, attention, work))
     }
 
     /// Starts one collective, which goes on while the caller does something else.
@@ -70,7 +72,7 @@ impl Collectives {
     /// A collective that cannot begin here has failed like one that cannot go on: the others may be in it.
     fn cannot_start(&self, call: Call, since: Time, error: &Error) -> Error {
         let turn = self.turns.take();
-        let running = self.running(call, turn.number(), since);
+        let running = self.running(call, turn.number(), since, Attention::none());
         self.give_up_for_all(running.failed(error)).into()
     }
 
@@ -90,9 +92,9 @@ impl Collectives {
         Ok(Shape { rank, size: self.context.size(), call: work.call, in_place, layout: work.layout.as_ref() })
     }
 
-    fn work(&self, turn: &Turn<'_>, since: Time, work: Work<'_>) -> Result<()> {
+    fn work(&self, turn: &Turn<'_>, since: Time, attention: Attention<'_>, work: Work<'_>) -> Result<()> {
         let shape = self.shape(&work)?;
-        let outcome = self.in_turn(turn, work.call, since, |driver, running| {
+        let outcome = self.in_turn(turn, work.call, (since, attention), |driver, running| {
             let algorithm = choose(&shape, &self.thresholds);
             let scratch_bytes = algorithm.scratch_bytes(&shape);
             let mut scratch = std::mem::take(&mut driver.scratch);
@@ -114,12 +116,17 @@ impl Collectives {
         &self,
         turn: &Turn<'_>,
         call: Call,
-        since: Time,
+        (since, attention): (Time, Attention<'_>),
         body: impl FnOnce(&mut Driver, &Running<'_>) -> Result<T, Stop>,
     ) -> Result<T> {
-        let mut running = self.running(call, turn.number(), since);
-        if !turn.wait(|| self.context.state.clock.until(running.deadline)) {
-            return Err(self.give_up_for_all(running.never_began()).into());
+        let mut running = self.running(call, turn.number(), since, attention);
+        match turn.wait(|| self.context.state.clock.until(running.deadline), &running.attention) {
+            Ok(true) => {}
+            Ok(false) => return Err(self.give_up_for_all(running.never_began()).into()),
+            Err(interrupted) => {
+                self.give_up_for_all(running.interrupted());
+                return Err(in_call(&running.title(), &interrupted));
+            }
         }
         let mut driver = self.driver();
         self.context.refuse_if_broken()?;
@@ -133,20 +140,24 @@ impl Collectives {
                 self.calls.finish(running.sequence);
                 Ok(result)
             }
-            Err(stop) => Err(self.give_up(driver, &running, stop).into()),
+            Err(stop) => {
+                let interrupted = stop.interrupted().map(|why| in_call(&running.title(), why));
+                let first = self.give_up(driver, &running, stop);
+                Err(interrupted.unwrap_or_else(|| first.into()))
+            }
         }
     }
 
     /// The caller of a collective wants its end: that ends the group for everyone, for others may be in it already.
     fn cancel_call(&self, call: Call, turn: u64) {
-        let running = self.running(call, turn, self.context.state.clock.now());
+        let running = self.running(call, turn, self.context.state.clock.now(), Attention::none());
         self.give_up_for_all(running.cancelled());
     }
 
     fn work_off(&self) {
         while let Some(Job { turn, since, work, completer }) = self.jobs.next() {
             let turn = self.turns.hold(turn);
-            let outcome = self.work(&turn, since, work);
+            let outcome = self.work(&turn, since, Attention::none(), work);
             // Within its turn: when a blocking call behind it has ended, so has the request.
             completer.complete(outcome.map(|()| None));
             drop(turn);

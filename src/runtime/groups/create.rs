@@ -8,6 +8,7 @@ use super::parting::{await_farewell, tell_last_calls};
 use super::registry::Registry;
 use crate::agent::Command;
 use crate::error::{Error, Failure, Result, Status};
+use crate::runtime::base::interrupts::{in_call, Attention};
 use crate::runtime::base::patience::WARN_AFTER;
 use crate::runtime::collectives::stop::{Running, Stop};
 use crate::runtime::links::handshake::leave;
@@ -57,13 +58,14 @@ impl Registry {
             return Err(Error::invalid(format!("{}: this process is no member of {}", call.kind, group.id())));
         }
         group.context.begin()?;
-        let since = state.clock.now();
+        let (since, attention) = (state.clock.now(), state.interrupts.attention());
         if was_made_before(group) {
-            return self.make_again(group, &group.collectives.running(call, 0, since), wish);
+            return self.make_again(group, &group.collectives.running(call, 0, since, attention), wish);
         }
         let turn = group.collectives.turns.take();
-        let made =
-            group.collectives.in_turn(&turn, call, since, |_, running| self.await_creation(group, running, wish));
+        let made = group
+            .collectives
+            .in_turn(&turn, call, (since, attention), |_, running| self.await_creation(group, running, wish));
         group.context.told_by(made)
     }
 
@@ -72,6 +74,7 @@ impl Registry {
         self.await_creation(group, running, wish).map_err(|stop| match stop {
             Stop::Told(failure) => (*failure).into(),
             Stop::Failed(error) => error,
+            Stop::Interrupted(why) => in_call(&format!("{} on {}", running.call.kind, group.id()), &why),
             _ => {
                 let (call, id) = (running.call, group.id());
                 let cause =
@@ -110,8 +113,10 @@ impl Registry {
                     Err(Stop::Failed(over))
                 })
             };
-            if let Some(outcome) = state.wait(until, told) {
-                break outcome;
+            match state.wait_attentively(until, &running.attention, told) {
+                Ok(Some(outcome)) => break outcome,
+                Ok(None) => {}
+                Err(why) => break Err(Stop::Interrupted(why)),
             }
             let now = state.clock.now();
             if now >= running.deadline {
@@ -147,7 +152,8 @@ impl Registry {
         tell_last_calls(std::slice::from_ref(group), state);
         group.close(over.clone(), &leave());
         group.end_progress(over);
-        await_farewell(std::slice::from_ref(group), state, state.clock.now() + DRAIN);
+        let until = state.clock.now() + DRAIN;
+        let _ = await_farewell(std::slice::from_ref(group), state, until, &Attention::none());
         group.shut();
         self.forget(group);
     }

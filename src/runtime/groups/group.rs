@@ -149,6 +149,13 @@ impl Group {
         self.messages.start(first, second)
     }
 
+    /// The program has interrupted its calls: those that wait in this group look up.
+    pub(crate) fn nudge(&self) {
+        self.context.bells.collectives.raise();
+        self.collectives.turns.nudge();
+        self.context.requests.nudge();
+    }
+
     /// Hands something over; links that are shut turn it away. (The agent thread's side.)
     pub(crate) fn deliver(&self, channel: Channel, mail: Mail) {
         match channel {

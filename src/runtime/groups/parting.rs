@@ -8,7 +8,8 @@
 
 use super::group::Group;
 use crate::agent::Command;
-use crate::error::Failure;
+use crate::error::{Failure, Result};
+use crate::runtime::base::interrupts::Attention;
 use crate::runtime::links::peers::Slot;
 use crate::runtime::state::node_state::{AgentCommand, NodeState};
 use crate::types::Time;
@@ -93,30 +94,48 @@ impl Group {
     }
 }
 
-/// Says the last word on the links of these groups, and waits until what was sent has reached the peers: at most until then.
-pub(crate) fn await_farewell(groups: &[Arc<Group>], state: &NodeState, until: Time) {
+/// Says the last word on the links of these groups, and waits until what was sent has reached the peers: at most until then, and
+/// unless the program interrupts the call that waits.
+pub(crate) fn await_farewell(
+    groups: &[Arc<Group>],
+    state: &NodeState,
+    until: Time,
+    attention: &Attention<'_>,
+) -> Result<()> {
     let mut left: Vec<&Arc<Group>> = groups.iter().collect();
     loop {
         left.retain(|group| !group.say_farewell());
         if left.is_empty() || state.clock.now() >= until {
-            return;
+            return Ok(());
         }
-        std::thread::sleep(LOOK_AGAIN);
+        look_again(attention)?;
     }
 }
 
-/// Waits for these threads, at most until then; `Time::NEVER`: until they have ended. Gives those that go on.
-pub(crate) fn join(threads: Vec<JoinHandle<()>>, state: &NodeState, until: Time) -> Vec<JoinHandle<()>> {
-    let mut left = Vec::new();
-    for thread in threads {
-        while until != Time::NEVER && !thread.is_finished() && state.clock.now() < until {
-            std::thread::sleep(LOOK_AGAIN);
+/// Waits for these threads, at most until then (`Time::NEVER`: until they have ended), and unless the program interrupts the call
+/// that waits. Those that go on stay.
+pub(crate) fn join(
+    threads: &mut Vec<JoinHandle<()>>,
+    state: &NodeState,
+    until: Time,
+    attention: &Attention<'_>,
+) -> Result<()> {
+    let mut outcome = Ok(());
+    for thread in std::mem::take(threads) {
+        while until != Time::NEVER && !thread.is_finished() && state.clock.now() < until && outcome.is_ok() {
+            outcome = look_again(attention);
         }
         if until == Time::NEVER || thread.is_finished() {
             let _ = thread.join(); // it has no result; a panic was printed
         } else {
-            left.push(thread);
+            threads.push(thread);
         }
     }
-    left
+    outcome
+}
+
+fn look_again(attention: &Attention<'_>) -> Result<()> {
+    attention.ask()?;
+    std::thread::sleep(attention.left(Some(LOOK_AGAIN)).unwrap_or(LOOK_AGAIN));
+    Ok(())
 }

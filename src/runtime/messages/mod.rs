@@ -48,6 +48,7 @@ pub use operation::{Direction, Post};
 use crate::agent::Command;
 use crate::error::{memory, Error, Failure, Result, Status};
 use crate::net::{thread, Poller, Token};
+use crate::runtime::base::interrupts::Attention;
 use crate::runtime::base::link_key::LinkKey;
 use crate::runtime::base::mailbox::{Mailbox, Signal};
 use crate::runtime::base::patience::WARN_AFTER;
@@ -108,8 +109,9 @@ impl Messages {
             _ => None,
         };
         let title = second.as_ref().map_or(first.direction.name(), |_| "sendrecv");
+        let attention = self.context.state.interrupts.attention();
         let request = self.start(first, second)?;
-        let outcome = self.guarded(|| self.await_message(&request, peer, title));
+        let outcome = self.guarded(|| self.await_message(&request, peer, title, &attention));
         self.context.told_by(outcome)
     }
 
@@ -169,7 +171,7 @@ impl Messages {
     }
 
     /// Drives messages for a short while, as `polling` says; then sleeps.
-    fn await_message(&self, request: &Request, peer: Option<u32>, title: &str) -> Outcome {
+    fn await_message(&self, request: &Request, peer: Option<u32>, title: &str, attention: &Attention<'_>) -> Outcome {
         let state = &self.context.state;
         let Some(handle) = self.handle.get() else {
             return Err(Error::new(Status::Internal, "messages without an handle"));
@@ -191,17 +193,20 @@ impl Messages {
                 break;
             }
         }
-        if let Some(outcome) = request.wait(Some(WAITS_AFTER)) {
-            return outcome;
+        let with = || peer.map_or("any rank".to_owned(), |rank| self.context.describe(rank));
+        let title = || format!("{title} with {} on {}", with(), self.context.id());
+        for limit in [Some(WAITS_AFTER), Some(WARN_AFTER - WAITS_AFTER), None] {
+            match self.context.requests.wait_in(request, limit, attention) {
+                Ok(Some(outcome)) => return outcome,
+                Ok(None) if limit == Some(WAITS_AFTER) => state.ask(AgentCommand::Brain(Command::Report)),
+                Ok(None) => {
+                    let waited = WARN_AFTER.as_secs();
+                    state.logger.warn(&format!("{} has been waiting for {waited} s", title()));
+                }
+                Err(why) => return self.take_back(request, &title(), &why),
+            }
         }
-        state.ask(AgentCommand::Brain(Command::Report));
-        if let Some(outcome) = request.wait(Some(WARN_AFTER - WAITS_AFTER)) {
-            return outcome;
-        }
-        let with = peer.map_or("any rank".to_owned(), |rank| self.context.describe(rank));
-        let waited = WARN_AFTER.as_secs();
-        state.logger.warn(&format!("{title} with {with} on {} has been waiting for {waited} s", self.context.id()));
-        request.wait(None).unwrap_or_else(|| Err(Error::new(Status::Internal, "a wait without limit has ended")))
+        Err(Error::new(Status::Internal, "a wait without limit has ended"))
     }
 
     fn cancel_ops(&self, ops: std::ops::Range<OpId>) {

@@ -3,7 +3,10 @@
 use super::engine::Trouble;
 use super::peer::Suspect;
 use super::{EngineHandle, Messages};
-use crate::error::{Failure, Result, Status};
+use crate::error::{Error, Failure, Result, Status};
+use crate::runtime::base::interrupts::in_call;
+use crate::runtime::base::patience::VERDICT_WAIT;
+use crate::runtime::base::request::{Outcome, Request};
 use crate::runtime::base::sync::lock;
 use crate::runtime::links::link::LinkEnd;
 use crate::runtime::state::silence::Finding;
@@ -53,6 +56,22 @@ impl Messages {
                 let concern = Concern { title: &self.title(), sequence: 0, peer: *rank, evidence: &evidence };
                 self.revoke(self.context.failure_of(what, &concern), true);
             }
+        }
+    }
+
+    /// The program has interrupted the caller of a message, whose buffers are its own again when this returns. A message that has
+    /// met its other half goes on as a rule; where its peer does not, the group ends.
+    pub(super) fn take_back(&self, request: &Request, title: &str, why: &Error) -> Outcome {
+        request.cancel();
+        let ended = request.wait(Some(VERDICT_WAIT)).or_else(|| {
+            let cause = format!("was interrupted in {title}, of which a part has gone");
+            let own = self.context.culprit(self.context.own_rank());
+            self.revoke(self.context.failure(Status::Aborted, own, cause, 0), true);
+            request.wait(None)
+        });
+        match ended {
+            Some(Ok(received)) => Ok(received),
+            _ => Err(in_call(title, why)),
         }
     }
 

@@ -4,6 +4,7 @@
 //! others.
 
 use super::agent_thread::{Node, Setup};
+use super::finalize::Leaving;
 use super::own_addresses::OwnAddresses;
 use super::{rank_table, whereabouts::places};
 use crate::agent::{Agent, Command, Profile};
@@ -13,15 +14,14 @@ use crate::net::host;
 use crate::runtime::base::clock::Clock;
 use crate::runtime::base::identity;
 use crate::runtime::base::identity_store::{lasting_name, IdentityStore};
+use crate::runtime::base::interrupts::{in_call, Attention, Interrupts};
 use crate::runtime::base::log::Logger;
 use crate::runtime::base::patience::VERDICT_WAIT;
 use crate::runtime::base::polling::Polling;
 use crate::runtime::base::sync::Bell;
 use crate::runtime::groups::group::Group;
 use crate::runtime::groups::handle::GroupHandle;
-use crate::runtime::groups::parting::{await_farewell, join as await_threads, tell_last_calls};
 use crate::runtime::groups::registry::Registry;
-use crate::runtime::links::handshake::leave;
 use crate::runtime::links::upgrade::Upgrade;
 use crate::runtime::scheduler::port;
 use crate::runtime::scheduler::serving::Serving;
@@ -40,9 +40,6 @@ use std::time::Duration;
 const NO_LASTING_NAME: &str =
     "this node has neither a node id (MS_NODE_ID) nor a rank from its launcher: should it be lost, \
                               it cannot come back";
-
-/// How long leaving waits for what was sent last to reach the peers.
-const FAREWELL_WAIT: Duration = Duration::from_secs(1);
 
 /// How long an abort waits for the other nodes to be told of it, where the scheduler does not tell them.
 const ABORT_WAIT: Duration = Duration::from_secs(2);
@@ -64,9 +61,9 @@ pub struct Cluster {
     node_id: String,
     thread: Option<JoinHandle<()>>,
     /// Those of groups that had not ended when finalizing had to.
-    threads: Mutex<Vec<JoinHandle<()>>>,
-    scheduler: Option<SchedulerThread>,
-    finalized: Mutex<bool>,
+    pub(super) threads: Mutex<Vec<JoinHandle<()>>>,
+    pub(super) scheduler: Option<SchedulerThread>,
+    pub(super) leaving: Mutex<Leaving>,
     /// The newest epoch that the program was told of; held by the one thread that is inside `muster_recover`.
     pub(crate) recovering: Mutex<Epoch>,
 }
@@ -86,7 +83,8 @@ pub struct HcclCm {
 /// Does what the settings say: serves as the scheduler until the job ends, or joins the cluster as a node.
 pub fn join(mut settings: Settings) -> Result<Joined> {
     if let Assignment::Scheduler { .. } = settings.assignment {
-        serving(&settings)?.run()?;
+        let interrupts = Interrupts::new(settings.interrupt.clone());
+        serving(&settings)?.run_for(&interrupts.attention())?;
         return Ok(Joined::SchedulerDone);
     }
     rank_table::take_rank(&mut settings)?;
@@ -163,6 +161,7 @@ impl Cluster {
         let mut state = NodeState::new(logger, clock, Bell::new()?);
         state.recovery = settings.enable_recovery;
         state.polling = Polling::new(settings.poll);
+        state.interrupts = Arc::new(Interrupts::new(settings.interrupt.clone()));
         let state = Arc::new(state);
         let setup = Setup {
             agent: Agent::new(profile, clock.now()),
@@ -181,7 +180,7 @@ impl Cluster {
                     state.logger.warn(&format!("this node's token could not be saved as the current one: {error}"));
                 }
                 state.logger.set_speaker(&format!("{} {}, node id {node_id:?}", rank_word(&formed), formed.rank));
-                let (thread, finalized, recovering) = (Some(thread), Mutex::new(false), Mutex::new(formed.epoch));
+                let (thread, recovering) = (Some(thread), Mutex::new(formed.epoch));
                 Ok(Cluster {
                     settings,
                     state,
@@ -191,7 +190,7 @@ impl Cluster {
                     thread,
                     threads: Mutex::default(),
                     scheduler,
-                    finalized,
+                    leaving: Mutex::default(),
                     recovering,
                 })
             }
@@ -290,6 +289,14 @@ impl Cluster {
         rank_table::text(&workers?)
     }
 
+    /// Ends the waits of the program's calls that have begun.
+    pub fn interrupt(&self) {
+        self.state.interrupts.interrupt();
+        self.state.nudge();
+        self.registry.groups().iter().for_each(|group| group.nudge());
+        self.scheduler.iter().for_each(SchedulerThread::nudge);
+    }
+
     /// Ends the job for everyone, with this code and reason.
     pub fn abort(&self, code: i32, reason: &str) -> Result<()> {
         if self.state.view().left.is_some() {
@@ -338,67 +345,6 @@ impl Cluster {
         };
         Err(Error::new(Status::Unreachable, format!("abort: the scheduler has not answered, and {who}")))
     }
-
-    /// Leaves the cluster, within the finalize time-out. Leaving twice is leaving once.
-    pub fn finalize(&self) -> Result<()> {
-        let mut finalized = self.finalized.lock().unwrap_or_else(PoisonError::into_inner);
-        if *finalized {
-            return Ok(());
-        }
-        let (begun, limit) = (self.state.clock.now(), self.settings.finalize_timeout);
-        let deadline = begun + limit;
-        let (why, leave) = ("this process has finalized its cluster", leave());
-        let groups = self.registry.groups();
-        tell_last_calls(&groups, &self.state);
-        groups.iter().for_each(|group| group.close(self.over(group, why), &leave));
-        // Half of the time is left for the good-bye.
-        await_farewell(&groups, &self.state, begun + FAREWELL_WAIT.min(limit / 2));
-        self.state.ask(AgentCommand::Brain(Command::Leave));
-        let left = self.state.wait(deadline, |view| view.left.clone().or_else(|| view.over.then_some(None)));
-        match left {
-            Some(None) => {}
-            Some(Some(warning)) => self.state.logger.warn(&warning),
-            None => self.state.logger.warn("the scheduler has not said good-bye in time; leaving without"),
-        }
-        self.end_groups(why, deadline);
-        self.state.ask(AgentCommand::Quit);
-        *finalized = true;
-        self.await_own_scheduler(deadline);
-        Ok(())
-    }
-
-    /// Why a group cannot be used any more, though nothing is wrong with it.
-    fn over(&self, group: &Group, why: &str) -> Failure {
-        let (cause, epoch, group) = (why.to_owned(), self.epoch(), Some(group.id()));
-        Failure { status: Status::State, culprit: None, cause, epoch, group, sequence: 0 }
-    }
-
-    /// Ends the threads and links of all groups: until then, and for ever after. What is stuck in a user's function by then is
-    /// waited for when the cluster is freed.
-    fn end_groups(&self, why: &str, until: Time) {
-        let retired = self.registry.take_retired();
-        let groups: Vec<Arc<Group>> = retired.into_iter().chain(self.registry.groups()).collect();
-        let mut threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
-        threads.extend(groups.iter().flat_map(|group| group.end_threads(self.over(group, why))));
-        let threads = await_threads(threads, &self.state, until);
-        *self.threads.lock().unwrap_or_else(PoisonError::into_inner) = threads;
-        groups.iter().for_each(|group| match until {
-            Time::NEVER => group.shut(),
-            _ => group.shut_if_idle(),
-        });
-    }
-
-    /// A process that hosts the scheduler leaves last.
-    fn await_own_scheduler(&self, deadline: Time) {
-        let Some(scheduler) = &self.scheduler else { return };
-        match scheduler.wait(Some(deadline.since(self.state.clock.now()))) {
-            Some(Ok(())) => {}
-            Some(Err(error)) => self.state.logger.warn(&format!("the scheduler in this process ended: {error}")),
-            None => {
-                self.state.logger.warn("other nodes have not left yet; the scheduler in this process ends without them")
-            }
-        }
-    }
 }
 
 impl Drop for Cluster {
@@ -407,12 +353,12 @@ impl Drop for Cluster {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join(); // the thread has no result; a panic was printed
         }
-        self.end_groups("its cluster has been freed", Time::NEVER);
+        let _ = self.end_groups("its cluster has been freed", Time::NEVER, &Attention::none());
         self.registry.kept().handles.clear();
         self.state.free();
         // This node is lost to the others and may come back; with recovery the job is to be there still.
-        let finalized = *self.finalized.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if let Some(scheduler) = self.scheduler.as_ref().filter(|_| self.state.recovery && !finalized) {
+        let is_in_it = *self.leaving.get_mut().unwrap_or_else(PoisonError::into_inner) == Leaving::NotYet;
+        if let Some(scheduler) = self.scheduler.as_ref().filter(|_| self.state.recovery && is_in_it) {
             scheduler.vanish();
         }
     }
@@ -420,7 +366,8 @@ impl Drop for Cluster {
 
 /// Waits for the word of the brain, which keeps the time for forming.
 fn await_forming(state: &NodeState) -> Result<Arc<Formed>> {
-    let word = state.wait(Time::NEVER, |view| {
+    let attention = state.interrupts.attention();
+    let word = state.wait_attentively(Time::NEVER, &attention, |view| {
         if let Some(error) = &view.failed {
             return Some(Err(error.clone()));
         }
@@ -429,7 +376,7 @@ fn await_forming(state: &NodeState) -> Result<Arc<Formed>> {
             None => view.over.then(|| Err(Error::new(Status::Internal, "the agent thread has ended"))),
         }
     });
-    word.expect("a wait without limit ends with a word")
+    word.map_err(|why| in_call("init", &why))?.expect("a wait without limit ends with a word")
 }
 
 /// What the node says of itself.

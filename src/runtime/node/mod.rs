@@ -3,6 +3,7 @@
 pub(crate) mod agent_thread;
 pub(crate) mod cluster;
 pub(crate) mod connection;
+pub(crate) mod finalize;
 pub(crate) mod own_addresses;
 pub(crate) mod rank_table;
 pub(crate) mod recover;

@@ -3,6 +3,7 @@
 use super::cluster::Cluster;
 use crate::agent::Command;
 use crate::error::{Error, Failure, Result, Status};
+use crate::runtime::base::interrupts::{in_call, Attention};
 use crate::runtime::base::patience::VERDICT_WAIT;
 use crate::runtime::state::node_state::{AgentCommand, NodeView};
 use crate::types::{Epoch, Time};
@@ -45,13 +46,19 @@ impl Cluster {
 
     fn await_epoch_after(&self, old: Epoch, deadline: Time) -> Result<()> {
         let state = &self.state;
+        let attention = state.interrupts.attention();
         state.view().not_recovered = None;
         state.ask(AgentCommand::Of(old, Command::Recover(true)));
-        if let Some(outcome) = self.outcome_until(old, deadline) {
-            return outcome;
-        }
+        let interrupted = match self.outcome_until(old, deadline, &attention) {
+            Ok(Some(outcome)) => return outcome,
+            Ok(None) => None,
+            Err(why) => Some(in_call("recover", &why)),
+        };
         state.ask(AgentCommand::Of(old, Command::Recover(false)));
         let confirmed = state.wait(state.clock.now() + VERDICT_WAIT, |view| outcome(view, old, state.recovery));
+        if let Some(error) = interrupted.filter(|_| !matches!(confirmed, Some(Ok(())))) {
+            return Err(error);
+        }
         confirmed.unwrap_or_else(|| {
             if let Some(first) = self.lost_for_good() {
                 return Err(first.into());
@@ -63,22 +70,22 @@ impl Cluster {
     }
 
     /// What has become of the wish for an epoch after this one, as soon as that is known.
-    fn outcome_until(&self, old: Epoch, deadline: Time) -> Option<Result<()>> {
+    fn outcome_until(&self, old: Epoch, deadline: Time, attention: &Attention<'_>) -> Result<Option<Result<()>>> {
         let state = &self.state;
         loop {
             let was_away = state.view().away.is_some();
             let until = if state.recovery { deadline } else { deadline.min(state.clock.now() + AWAY_WAIT) };
-            let known = state.wait(until, |view| {
+            let known = state.wait_attentively(until, attention, |view| {
                 // That somebody's time is up is the answer to one who gave up before, for this one has not.
                 view.not_recovered.take_if(|failure| failure.status == Status::Timeout);
                 outcome(view, old, state.recovery)
-            });
+            })?;
             if known.is_some() || until == deadline {
-                return known;
+                return Ok(known);
             }
             if let Some(first) = self.lost_for_good().filter(|_| was_away) {
                 state.ask(AgentCommand::Of(old, Command::Recover(false)));
-                return Some(Err(first.into()));
+                return Ok(Some(Err(first.into())));
             }
         }
     }

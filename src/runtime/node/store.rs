@@ -3,6 +3,7 @@
 use super::cluster::{limit_ms, Cluster};
 use crate::agent::Command;
 use crate::error::{memory, Error, Failure, Result, Status};
+use crate::runtime::base::interrupts::in_call;
 use crate::runtime::base::patience::VERDICT_WAIT;
 use crate::runtime::state::node_state::AgentCommand;
 use crate::types::Time;
@@ -178,7 +179,7 @@ impl Cluster {
                 return Err(view.epoch.causes.of_call(failure).into());
             }
         }
-        let ask = self.state.next_ask();
+        let (ask, attention) = (self.state.next_ask(), self.state.interrupts.attention());
         let waits = matches!(operation, StoreOperation::Get | StoreOperation::Wait);
         self.state.view().store.insert(ask, None);
         self.state.ask(AgentCommand::Brain(Command::Store { ask, operation, keys, delta, expected_bytes, value }));
@@ -187,7 +188,7 @@ impl Cluster {
         let is_answered = self.state.recovery && !waits;
         let ends = |first: &Failure| !is_answered || matches!(first.status, Status::Aborted | Status::Fenced);
         let mut is_open = true;
-        let answer = self.state.wait(deadline, |view| {
+        let answer = self.state.wait_attentively(deadline, &attention, |view| {
             if let Some(answer) = view.store.get_mut(&ask).and_then(Option::take) {
                 is_open = false;
                 return Some(answer);
@@ -205,7 +206,7 @@ impl Cluster {
         if is_open {
             self.state.ask(AgentCommand::Brain(Command::StoreCancel(ask)));
         }
-        let Some(answer) = answer else {
+        let Some(answer) = answer.map_err(|why| in_call(title, &why))? else {
             let limit = limit.unwrap_or_default().as_secs_f64();
             return Err(match away {
                 Some(reason) => {

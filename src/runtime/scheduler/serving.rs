@@ -19,6 +19,7 @@ use crate::runtime::base::clock::Clock;
 use crate::runtime::base::control::ControlEnd;
 use crate::runtime::base::disk::OwnDisk;
 use crate::runtime::base::identity;
+use crate::runtime::base::interrupts::{in_call, Attention};
 use crate::runtime::base::log::Logger;
 use crate::secret::{self, Guard};
 use crate::types::{JobInstance, Secret, Time};
@@ -147,19 +148,31 @@ impl Serving {
     }
 
     /// Serves until the job ends: its result.
-    pub fn run(mut self) -> Result<()> {
+    pub fn run(self) -> Result<()> {
+        self.run_for(&Attention::none())
+    }
+
+    /// The same for a call of the program, which may interrupt it: then the job ends for all nodes.
+    pub(crate) fn run_for(mut self, attention: &Attention<'_>) -> Result<()> {
+        let (mut attention, mut interrupted, nobody) = (attention, None, Attention::none());
         self.drain();
         loop {
             let now = self.clock.now();
             if let Some(result) = self.ended.as_ref().filter(|_| self.connections.is_empty()) {
-                return result.clone();
+                return interrupted.map_or_else(|| result.clone(), Err);
+            }
+            if let Err(why) = attention.ask() {
+                (interrupted, attention) = (Some(in_call("the scheduler", &why)), &nobody);
+                self.feed(Input::Stop);
+                continue;
             }
             self.connections.guard.remarks.take().iter().for_each(|line| self.logger.warn(line));
             self.check_disk(now)?;
             let next =
                 self.armed.min(self.accepting.again).min(self.connections.first_closing()).min(self.disk_deadline);
             let waits = self.connections.to_read().len() == 0 && self.connections.line.is_empty();
-            self.round(if waits { self.clock.until(next) } else { Some(Duration::ZERO) })?;
+            let left = attention.left(self.clock.until(next));
+            self.round(if waits { left } else { Some(Duration::ZERO) })?;
             let now = now.max(self.clock.now());
             if now >= self.armed {
                 for _ in 0..DRAIN_ROUNDS {

@@ -6,6 +6,7 @@ use crate::config::Settings;
 use crate::error::{Error, Result, Status};
 use crate::net::Waker;
 use crate::runtime::base::clock::Clock;
+use crate::runtime::base::interrupts::{in_call, Attention, Interrupts};
 use crate::types::Time;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -21,12 +22,16 @@ pub struct SchedulerThread {
     outcome: Outcome,
     wanted: Arc<AtomicU8>,
     waker: Waker,
+    /// What ends the waits of the program that started it.
+    interrupts: Interrupts,
 }
 
 impl SchedulerThread {
     /// Binds, and serves on a new thread.
     pub fn start(settings: &Settings) -> Result<SchedulerThread> {
-        SchedulerThread::of(Serving::new(settings)?)
+        let mut started = SchedulerThread::of(Serving::new(settings)?)?;
+        started.interrupts = Interrupts::new(settings.interrupt.clone());
+        Ok(started)
     }
 
     /// Serves on a new thread.
@@ -40,7 +45,14 @@ impl SchedulerThread {
             *told.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
             told.1.notify_all();
         });
-        Ok(SchedulerThread { thread: Some(thread?), addresses, outcome, wanted, waker })
+        Ok(SchedulerThread {
+            thread: Some(thread?),
+            addresses,
+            outcome,
+            wanted,
+            waker,
+            interrupts: Interrupts::default(),
+        })
     }
 
     /// Where it listens.
@@ -50,17 +62,42 @@ impl SchedulerThread {
 
     /// Waits until the job has ended, at most so long: its result, or `None` when the time is up.
     pub fn wait(&self, timeout: Option<Duration>) -> Option<Result<()>> {
+        self.wait_for(timeout, &Attention::none()).unwrap_or_default()
+    }
+
+    /// The same for a call of the program that started it, unless its hook ends the wait.
+    pub fn wait_attentively(&self, timeout: Option<Duration>) -> Result<Option<Result<()>>> {
+        let outcome = self.wait_for(timeout, &self.interrupts.attention());
+        outcome.map_err(|why| in_call("the wait for the scheduler", &why))
+    }
+
+    /// Makes those that wait look whether the program has interrupted them.
+    pub(crate) fn nudge(&self) {
+        drop(self.outcome.0.lock().unwrap_or_else(PoisonError::into_inner)); // who has looked and does not sleep yet holds it
+        self.outcome.1.notify_all();
+    }
+
+    /// As `wait`, unless a call with this attention is interrupted.
+    pub(crate) fn wait_for(&self, timeout: Option<Duration>, attention: &Attention<'_>) -> Result<Option<Result<()>>> {
         let clock = Clock::start();
         let deadline = timeout.map_or(Time::NEVER, |timeout| clock.now() + timeout);
-        let mut result = self.outcome.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let outcome = || self.outcome.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut result = outcome();
         loop {
             if let Some(result) = &*result {
-                return Some(result.clone());
+                return Ok(Some(result.clone()));
             }
-            let left = clock.until(deadline).unwrap_or(Duration::from_secs(3600));
-            if left.is_zero() {
-                return None;
+            let left = clock.until(deadline);
+            if left == Some(Duration::ZERO) {
+                return Ok(None);
             }
+            if attention.is_due()? {
+                drop(result);
+                attention.ask()?;
+                result = outcome();
+                continue;
+            }
+            let left = attention.left(left).unwrap_or(Duration::from_secs(3600));
             result = self.outcome.1.wait_timeout(result, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }

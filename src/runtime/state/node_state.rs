@@ -11,6 +11,7 @@ use crate::agent::{Ask, Command, Event};
 use crate::error::{Culprit, Error, Failure, Result, Status};
 use crate::net::host;
 use crate::runtime::base::clock::Clock;
+use crate::runtime::base::interrupts::{Attention, Interrupts};
 use crate::runtime::base::link_key::LinkKey;
 use crate::runtime::base::log::Logger;
 use crate::runtime::base::polling::Polling;
@@ -179,6 +180,8 @@ pub struct NodeState {
     pub cores: u32,
     /// How its threads wait.
     pub(crate) polling: Polling,
+    /// What ends the waits of its program's calls.
+    pub(crate) interrupts: Arc<Interrupts>,
 }
 
 impl NodeState {
@@ -199,6 +202,7 @@ impl NodeState {
             recovery: false,
             cores: host::cores(),
             polling: Polling::new(None),
+            interrupts: Arc::default(),
         }
     }
 
@@ -278,17 +282,33 @@ impl NodeState {
     }
 
     /// Waits until `check` finds what it looks for, or the deadline has passed; it looks at least once.
-    pub fn wait<T>(&self, deadline: Time, mut check: impl FnMut(&mut NodeView) -> Option<T>) -> Option<T> {
+    pub fn wait<T>(&self, deadline: Time, check: impl FnMut(&mut NodeView) -> Option<T>) -> Option<T> {
+        self.wait_attentively(deadline, &Attention::none(), check).unwrap_or_default()
+    }
+
+    /// The same, unless the program interrupts the call that waits.
+    pub(crate) fn wait_attentively<T>(
+        &self,
+        deadline: Time,
+        attention: &Attention<'_>,
+        mut check: impl FnMut(&mut NodeView) -> Option<T>,
+    ) -> Result<Option<T>> {
         let mut view = self.view();
         loop {
             if let Some(found) = check(&mut view) {
-                return Some(found);
+                return Ok(Some(found));
             }
             let left = self.clock.until(deadline);
             if left == Some(Duration::ZERO) {
-                return None;
+                return Ok(None);
             }
-            view = wait(&self.changed, view, left);
+            if attention.is_due()? {
+                drop(view);
+                attention.ask()?;
+                view = self.view();
+                continue;
+            }
+            view = wait(&self.changed, view, attention.left(left));
         }
     }
 

@@ -1,0 +1,106 @@
+//! Ending the waits of calls: by the program's hook, and from another thread.
+
+use super::constants::muster_status_t;
+use super::convert::handle;
+use super::guard::guard;
+use super::handles::muster_cluster_t;
+use super::settings::muster_config_t;
+use crate::error::Status;
+use crate::types::Hook;
+use std::ffi::c_void;
+
+/// What the program is asked while a call of it waits: 0 lets the call wait on, anything else ends the wait. `ctx` is what
+/// muster_config_set_interrupt was given.
+///
+/// Called by the thread that waits, by several at a time where several wait. It may call muster_interrupt and what neither
+/// waits nor frees anything; no call that waits. It must not throw.
+#[allow(non_camel_case_types)]
+pub type muster_interrupt_fn = Option<unsafe extern "C" fn(ctx: *mut c_void) -> i32>;
+
+/// The function and what it is given.
+struct Asked {
+    function: unsafe extern "C" fn(ctx: *mut c_void) -> i32,
+    ctx: *mut c_void,
+}
+
+// SAFETY: whoever sets a hook promises that any thread may call it with its `ctx`.
+unsafe impl Send for Asked {}
+// SAFETY: the same, also for several at a time.
+unsafe impl Sync for Asked {}
+
+impl Asked {
+    fn ask(&self) -> i32 {
+        // SAFETY: `function` and `ctx` are good as long as the promise of muster_config_set_interrupt lasts.
+        unsafe { (self.function)(self.ctx) }
+    }
+}
+
+/// Has every call that waits ask this hook, on the thread that waits: 50 ms after it has begun to sleep and every 50 ms from then
+/// on; a blocking collective also when a signal ends its sleep. A call that need not sleep asks nothing. So a program ends its
+/// waits on Ctrl-C without a thread that watches for it: a signal's handler sets a flag, and the hook returns it.
+///
+/// The hook counts for the cluster or the scheduler that is made of this configuration from now on, and for muster_init
+/// itself. `hook` NULL: none, as in a new configuration. Nothing wakes more often then.
+///
+/// Where the hook returns something other than 0, the call returns MUSTER_ERR_INTERRUPTED. muster_interrupt lists the calls that
+/// ask, and tells what becomes of each. What the hook has returned is not remembered: a later call asks again. Where its call ends
+/// at that moment by itself, the call returns how it ended.
+///
+/// # Safety
+/// `config` must be NULL or a live configuration; `hook` and `ctx` must be good, on any thread, until each cluster and scheduler
+/// that was made of it has been freed.
+#[no_mangle]
+pub unsafe extern "C" fn muster_config_set_interrupt(
+    config: *mut muster_config_t,
+    hook: muster_interrupt_fn,
+    ctx: *mut c_void,
+) -> muster_status_t {
+    guard(|| {
+        // SAFETY: as promised by the caller.
+        unsafe { handle(config, "config") }?.with(|config| {
+            let asked = hook.map(|function| Asked { function, ctx });
+            config.set_interrupt(asked.map_or_else(Hook::default, |asked| Hook::new(move || asked.ask())));
+            Ok(Status::Ok)
+        })
+    })
+}
+
+/// Ends the waits of this process's calls on this cluster: each that has begun and now sleeps, or comes to sleep, returns
+/// MUSTER_ERR_INTERRUPTED. One that ends without sleeping is not disturbed, and no later call is. Any thread may call this, also
+/// from the hook; not a signal's handler. Does not block.
+///
+/// These calls can be interrupted, here and by the hook. What becomes of what they did:
+///
+/// - A blocking collective, muster_group_create and muster_group_split: cancelled as by muster_request_cancel. That revokes
+///   the group: calls on it return MUSTER_ERR_ABORTED on every rank, with this rank's name. May take up to 250 ms more, for the
+///   scheduler's word.
+/// - muster_send, muster_recv, muster_sendrecv: the message is taken back if it has not met its other half. One that has goes on,
+///   and the call returns how it ended. If that takes longer than 250 ms, the group is revoked, as above. Of a
+///   muster_sendrecv one message may have come or gone.
+/// - muster_request_wait: only the wait ends. The operation goes on.
+/// - The store's calls: one that waits ends. Whether a change was made is not known.
+/// - muster_recover: as when its time is up, and it may be called again. If the next epoch begins at that moment it returns
+///   MUSTER_OK. May take up to 250 ms more.
+/// - muster_finalize: it may be called again, and goes on where it was. Or the cluster is freed.
+///
+/// By the hook alone:
+///
+/// - muster_init: this process is no part of the cluster, as if it had been killed. Where it serves as the scheduler, it ends the
+///   job for all nodes (MUSTER_ERR_ABORTED there).
+/// - muster_scheduler_wait: only the wait ends.
+///
+/// No other call can be interrupted. muster_abort waits for 2.3 s at most; muster_request_free, muster_group_free,
+/// muster_cluster_free and muster_scheduler_stop as long as they say.
+///
+/// # Safety
+/// `cluster` must be NULL or a live cluster.
+#[no_mangle]
+pub unsafe extern "C" fn muster_interrupt(cluster: *mut muster_cluster_t) -> muster_status_t {
+    guard(|| {
+        // SAFETY: as promised by the caller.
+        unsafe { handle(cluster, "cluster") }?.with(|cluster| {
+            cluster.interrupt();
+            Ok(Status::Ok)
+        })
+    })
+}

@@ -1,0 +1,168 @@
+//! What ends a call's wait before its time: the program's hook, and `muster_interrupt`.
+//!
+//! The thread that waits asks the hook itself, so that a language finds its handlers run on the thread that they belong to. A call
+//! says that it begins by its [`Attention`]; whatever interrupts the node from then on is meant for it, and nothing earlier is. A
+//! wait looks at it ([`Attention::is_due`]) while it holds the lock under which it is woken, sleeps no longer than
+//! [`Attention::left`], and asks with no lock held. Whoever interrupts counts first, and wakes all that sleep afterwards: so nobody sleeps through it
+//! (`loom_test.rs`).
+//!
+//! Deliberately absent: any list of those that wait. Each place where calls sleep knows how to wake them (`nudge`).
+
+use super::sync::{AtomicU64, Instant, Ordering};
+use crate::error::{Error, Result, Status};
+use crate::types::Hook;
+use std::cell::Cell;
+use std::time::Duration;
+
+/// How often a call that sleeps asks the hook.
+pub(crate) const ASK_EVERY: Duration = Duration::from_millis(50);
+
+/// What may interrupt the calls of one node.
+#[derive(Default)]
+pub(crate) struct Interrupts {
+    hook: Hook,
+    /// How often the program has interrupted.
+    count: AtomicU64,
+}
+
+/// One call that may wait, or nobody's: a wait that the program cannot end.
+pub(crate) struct Attention<'a> {
+    /// What it listens to, and how often the program had interrupted when it began.
+    to: Option<(&'a Interrupts, u64)>,
+    /// When to ask the hook; none before it sleeps.
+    ask_at: Cell<Option<Instant>>,
+}
+
+impl Interrupts {
+    /// Asks this hook.
+    pub(crate) fn new(hook: Hook) -> Interrupts {
+        Interrupts { hook, count: AtomicU64::new(0) }
+    }
+
+    /// A call begins.
+    pub(crate) fn attention(&self) -> Attention<'_> {
+        Attention { to: Some((self, self.count.load(Ordering::Acquire))), ask_at: Cell::new(None) }
+    }
+
+    /// All calls that have begun end their waits, once they are woken.
+    pub(crate) fn interrupt(&self) {
+        self.count.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+impl Attention<'_> {
+    /// A wait that nothing ends early.
+    pub(crate) const fn none() -> Attention<'static> {
+        Attention { to: None, ask_at: Cell::new(None) }
+    }
+
+    /// Whether the hook is to be asked now; an error if the program has interrupted. Takes no lock, and asks nobody.
+    pub(crate) fn is_due(&self) -> Result<bool> {
+        let Some((interrupts, count)) = self.to else { return Ok(false) };
+        if interrupts.count.load(Ordering::Acquire) != count {
+            return Err(interrupted("muster_interrupt was called"));
+        }
+        Ok(self.ask_at.get().is_some_and(|at| at.saturating_duration_since(Instant::now()).is_zero()))
+    }
+
+    /// How long to sleep at once, of what is left (`None`: without limit).
+    pub(crate) fn left(&self, left: Option<Duration>) -> Option<Duration> {
+        if self.hook().is_none() {
+            return left;
+        }
+        let now = Instant::now();
+        let ask_at = self.ask_at.get().or_else(|| now.checked_add(ASK_EVERY));
+        self.ask_at.set(ask_at);
+        let until = ask_at.map(|at| at.saturating_duration_since(now));
+        left.into_iter().chain(until).min()
+    }
+
+    /// A signal has ended the sleep: the hook is asked at once.
+    pub(crate) fn signalled(&self) {
+        if self.hook().is_some() {
+            self.ask_at.set(Some(Instant::now()));
+        }
+    }
+
+    /// Asks the hook, if it is time; whether the wait goes on. Not to be called with a lock held that a program's handler could
+    /// want.
+    pub(crate) fn ask(&self) -> Result<()> {
+        if !self.is_due()? {
+            return Ok(());
+        }
+        self.ask_at.set(Instant::now().checked_add(ASK_EVERY));
+        match self.hook().map_or(0, Hook::ask) {
+            0 => self.is_due().map(drop), // it may have interrupted
+            answer => Err(interrupted(&format!("the hook of muster_config_set_interrupt returned {answer}"))),
+        }
+    }
+
+    fn hook(&self) -> Option<&Hook> {
+        self.to.map(|(interrupts, _)| &interrupts.hook).filter(|hook| hook.is_set())
+    }
+}
+
+fn interrupted(why: &str) -> Error {
+    Error::new(Status::Interrupted, why)
+}
+
+/// The same error, saying which call it ended.
+pub(crate) fn in_call(title: &str, error: &Error) -> Error {
+    Error::new(error.status(), format!("{title} was interrupted: {}", error.message()))
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicI32;
+    use std::sync::Arc;
+
+    fn said(outcome: Result<()>) -> String {
+        outcome.expect_err("it is interrupted").message().to_owned()
+    }
+
+    #[test]
+    fn a_call_hears_what_interrupts_after_its_beginning_and_the_next_does_not() {
+        let interrupts = Interrupts::default();
+        let first = interrupts.attention();
+        assert_eq!((first.is_due(), first.ask(), first.left(None)), (Ok(false), Ok(()), None), "nobody is asked");
+        interrupts.interrupt();
+        assert_eq!(said(first.ask()), "muster_interrupt was called");
+        assert_eq!(first.is_due().map_err(|error| error.status()), Err(Status::Interrupted));
+        assert_eq!(interrupts.attention().is_due(), Ok(false), "it does not stick");
+        assert_eq!(Attention::none().is_due(), Ok(false));
+    }
+
+    #[test]
+    fn a_hook_is_asked_once_a_call_has_slept_for_its_span_and_at_once_after_a_signal() {
+        let answer = Arc::new(AtomicI32::new(7));
+        let theirs = Arc::clone(&answer);
+        let interrupts = Interrupts::new(Hook::new(move || theirs.load(std::sync::atomic::Ordering::SeqCst)));
+        let attention = interrupts.attention();
+        assert_eq!(attention.ask(), Ok(()), "it has not slept");
+        assert!(attention.left(None).is_some_and(|left| left <= ASK_EVERY));
+        assert_eq!(attention.left(Some(Duration::ZERO)), Some(Duration::ZERO));
+        attention.signalled();
+        assert_eq!(attention.left(None), Some(Duration::ZERO));
+        assert_eq!(said(attention.ask()), "the hook of muster_config_set_interrupt returned 7");
+        answer.store(0, std::sync::atomic::Ordering::SeqCst);
+        attention.signalled();
+        assert_eq!(attention.ask(), Ok(()));
+        assert!(attention.left(None).is_some_and(|left| left > Duration::ZERO), "the next span has begun");
+        assert_eq!(Attention::none().left(None), None);
+    }
+
+    #[test]
+    fn a_hook_may_interrupt() {
+        let interrupts = Arc::new_cyclic(|own: &std::sync::Weak<Interrupts>| {
+            let own = own.clone();
+            Interrupts::new(Hook::new(move || {
+                own.upgrade().expect("it is asked").interrupt();
+                0
+            }))
+        });
+        let attention = interrupts.attention();
+        attention.signalled();
+        assert_eq!(said(attention.ask()), "muster_interrupt was called");
+    }
+}
