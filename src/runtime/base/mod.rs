@@ -16,5 +16,6 @@ pub(crate) mod mailbox;
 pub mod outlet;
 pub mod patience;
 pub(crate) mod polling;
+pub(crate) mod queue;
 pub(crate) mod request;
 pub(crate) mod sync;

@@ -1,6 +1,6 @@
 //! A collective as it is called, and one that is left to the progress thread.
 
-use super::queue::Queue;
+use crate::runtime::base::queue::Queue;
 use crate::runtime::base::request::Completer;
 use crate::runtime::memory::buffer::CallBuffers;
 use crate::schedules::kernels::UserFunction;

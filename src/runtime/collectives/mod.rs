@@ -7,7 +7,6 @@ pub(crate) mod engine;
 pub(crate) mod failure;
 pub(crate) mod job;
 pub(crate) mod peers;
-pub(crate) mod queue;
 pub(crate) mod revoke_check;
 pub(crate) mod standstill;
 pub(crate) mod stop;

@@ -1,4 +1,4 @@
-//! What a group's progress thread works off: jobs, one after another, until it is told to end.
+//! What a thread works off: jobs, one after another, until it is told to end.
 //!
 //! Invariant: whatever was taken in is worked off, also what was taken in just before the end. Tested in `loom_test.rs`, in
 //! every order of threads.
