@@ -1,13 +1,13 @@
 /* How a program that uses NCCL starts without MPI: rank 0 makes the unique id, everyone gets it by broadcast.
  *
- * NCCL is loaded at run time, on rank 0 only, from $MUSTER_NCCL_LIBRARY or by its usual name. Making an id needs no GPU
- * (NCCL_SOCKET_IFNAME=lo is enough). Where there is no NCCL random bytes take the id's place, and a line says so.
+ * NCCL is loaded at run time, on rank 0 only; LD_LIBRARY_PATH names its folder where the system does not know it. Making an id
+ * needs no GPU (NCCL_SOCKET_IFNAME=lo is enough). Where there is no NCCL random bytes take the id's place, and a line says so.
  * Every rank prints a hash of all 128 bytes: most of them are zero, so their beginning would prove little.
  */
 #define _GNU_SOURCE /* getrandom */
+#include "../loading.h"
 #include <muster.h>
 
-#include <dlfcn.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,33 +27,15 @@ static int fail(const char *call) {
     return EXIT_FAILURE;
 }
 
-/* A function of a loaded library. POSIX has dlsym give functions as objects; ISO C asks for the detour over memcpy. */
-static int find_function(void *library, const char *name, void *function, size_t size) {
-    void *symbol = dlsym(library, name);
-    if (symbol == NULL) {
-        return 0;
-    }
-    memcpy(function, &symbol, size);
-    return 1;
-}
-
 /* Returns 1 with an id from NCCL, or 0 after it has said why there is none. The library stays loaded: the id's
  * listening thread lives in it. */
 static int make_nccl_id(nccl_unique_id *id) {
-    const char *path = getenv("MUSTER_NCCL_LIBRARY");
-    if (path == NULL || *path == '\0') {
-        path = "libnccl.so.2";
-    }
-    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (library == NULL) {
-        printf("no NCCL here (%s)\n", dlerror());
-        return 0;
-    }
     nccl_get_unique_id_fn get_unique_id = NULL;
     nccl_get_version_fn get_version = NULL;
-    if (!find_function(library, "ncclGetUniqueId", &get_unique_id, sizeof get_unique_id) ||
-        !find_function(library, "ncclGetVersion", &get_version, sizeof get_version)) {
-        printf("%s is not NCCL (%s)\n", path, dlerror());
+    const struct function functions[] = {{"ncclGetUniqueId", &get_unique_id}, {"ncclGetVersion", &get_version}};
+    const char *reason = load("libnccl.so.2", functions, 2);
+    if (reason != NULL) {
+        printf("no NCCL here (%s)\n", reason);
         return 0;
     }
     int version = 0;
@@ -62,7 +44,7 @@ static int make_nccl_id(nccl_unique_id *id) {
         result = get_unique_id(id);
     }
     if (result != 0) {
-        printf("%s could not make an id (ncclResult_t %d; NCCL_DEBUG=WARN tells more)\n", path, result);
+        printf("NCCL could not make an id (ncclResult_t %d; NCCL_DEBUG=WARN tells more)\n", result);
         return 0;
     }
     printf("the id comes from NCCL %d.%d.%d\n", version / 10000, version / 100 % 100, version % 100);

@@ -12,8 +12,7 @@ use super::table::Setting;
 
 /// Variables with our prefix that others read, and that are no settings: of the Python package and the examples (which
 /// library to load), and of this project's own tests.
-const BESIDE: [&str; 6] =
-    ["MUSTER_LIBRARY", "MUSTER_NCCL_LIBRARY", "MUSTER_BLESS", "MUSTER_SOAK", "MUSTER_SIM_SEED", "MUSTER_SIM_SEEDS"];
+const BESIDE: [&str; 5] = ["MUSTER_LIBRARY", "MUSTER_BLESS", "MUSTER_SOAK", "MUSTER_SIM_SEED", "MUSTER_SIM_SEEDS"];
 
 /// What a variable holds.
 #[derive(Clone)]

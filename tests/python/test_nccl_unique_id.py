@@ -7,7 +7,7 @@ import zipfile
 
 import pytest
 
-from cluster import EXAMPLES, TREE, Cluster
+from cluster import EXAMPLES, LIBRARY, TREE, Cluster
 
 sys.path.append(str(TREE / "scripts"))
 import fetch_nccl  # noqa: E402
@@ -27,30 +27,31 @@ def nccl():
         pytest.skip(f"{fetch_nccl.PACKAGE} {fetch_nccl.VERSION} can't be had: {words.strip().splitlines()[-1]}")
 
 
-def hashes_of_a_run(library, first_line, interface="lo"):
-    env = {"MUSTER_NCCL_LIBRARY": library, "NCCL_SOCKET_IFNAME": interface}
+def hashes_of_a_run(library, first_line, end="", interface="lo"):
+    env = {"LD_LIBRARY_PATH": library.parent, "NCCL_SOCKET_IFNAME": interface}
     with Cluster(PROGRAM, workers=4, env=env) as cluster:
         workers = cluster.succeed(timeout=60)
-        assert workers[0].stdout.startswith(first_line)
+        first = workers[0].stdout.splitlines()[0]
+        assert first.startswith(first_line) and first.endswith(end)
         found = [HASH_LINE.findall(worker.stdout) for worker in workers]
         assert [rank for (rank, _), in found] == ["0", "1", "2", "3"]
         return {value for (_, value), in found}
 
 
 def test_every_rank_gets_the_id_that_nccl_made(nccl):
-    first = hashes_of_a_run(nccl, f"the id comes from NCCL {fetch_nccl.VERSION}\n")
-    second = hashes_of_a_run(nccl, f"the id comes from NCCL {fetch_nccl.VERSION}\n")
+    first = hashes_of_a_run(nccl, f"the id comes from NCCL {fetch_nccl.VERSION}")
+    second = hashes_of_a_run(nccl, f"the id comes from NCCL {fetch_nccl.VERSION}")
     assert len(first) == len(second) == 1
     assert first != second, "every id is unique"
 
 
 def test_nccl_that_fails_is_told_and_replaced(nccl):
-    assert len(hashes_of_a_run(nccl, f"{nccl} could not make an id", interface="no-such-interface")) == 1
+    assert len(hashes_of_a_run(nccl, "NCCL could not make an id", interface="no-such-interface")) == 1
 
 
-@pytest.mark.parametrize("library, words", [("no-such-library.so", "no NCCL here (no-such-library.so: "),
-                                            ("libm.so.6", "libm.so.6 is not NCCL (")])
-def test_without_nccl_random_bytes_take_its_place(library, words):
-    first, second = hashes_of_a_run(library, words), hashes_of_a_run(library, words)
+@pytest.mark.parametrize("library, words", [("/dev/null", "file too short)"), (LIBRARY, "libnccl.so.2 has no ncclGetUniqueId)")])
+def test_without_nccl_random_bytes_take_its_place(library, words, tmp_path):
+    (tmp_path / "libnccl.so.2").symlink_to(library)
+    first, second = (hashes_of_a_run(tmp_path / "libnccl.so.2", "no NCCL here (", words) for _ in range(2))
     assert len(first) == len(second) == 1
     assert first != second
