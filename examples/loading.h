@@ -19,8 +19,8 @@ struct function {
 #define MAKE_ENTRY(result, name, parameters) ENTRY_OF(name)
 #define ENTRY_OF(name) {#name, &name},
 
-/* Loads a library by its name, from where the system looks and from LD_LIBRARY_PATH, and finds its functions. Returns NULL, or why
- * that is not possible. The library stays loaded. */
+/* Loads a library by its name, from where the system looks and from LD_LIBRARY_PATH, and finds its functions. Returns NULL, or
+ * the reason why that is not possible. The library stays loaded. */
 static inline const char *load(const char *name, const struct function *functions, size_t count) {
     static char reason[512];
     void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);

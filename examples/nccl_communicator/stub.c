@@ -3,38 +3,18 @@
  * "device" memory is the process's. It is strict where NCCL is: an id makes one communicator, a call while another is under way
  * is an error, and what waits for a lost rank waits until it is aborted. With NCCL_STUB_NOTICES=1 it reports a lost rank, as
  * NCCL's sockets may.
- *
- * Nothing runs in the background: whoever asks how far something is carries it on.
  */
-#define _DEFAULT_SOURCE /* MAP_SHARED's family, ftruncate, kill */
+#define _DEFAULT_SOURCE /* kill, mkstemp, mmap */
 #define NCCL_STUB
 #include "nccl_and_cuda.h"
 
+#include "../stub_meeting.h"
+
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
-#include <stdatomic.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <sys/types.h>
-#include <unistd.h>
 
-enum { RANKS_MOST = 16, COUNT_MOST = 1 << 16, INVALID_CONTEXT = 201, INVALID_VALUE = 1 };
-
-/* What a rank has done so far; `data` is what it gives to allreduce number `put`. */
-struct slot {
-    atomic_int pid; /* 0: has not joined */
-    atomic_uint_fast64_t put;
-    atomic_uint_fast64_t taken;
-    float data[COUNT_MOST];
-};
-
-struct meeting {
-    struct slot slots[RANKS_MOST];
-};
+enum { INVALID_CONTEXT = 201, INVALID_VALUE = 1 };
 
 struct ncclComm {
     struct meeting *meeting;
@@ -114,39 +94,12 @@ CUresult cuGetErrorString(CUresult result, const char **words) {
     return CUDA_SUCCESS;
 }
 
-static int all_have(ncclComm_t comm, int taken, uint64_t number) {
-    for (int rank = 0; rank < comm->ranks; rank++) {
-        struct slot *slot = &comm->meeting->slots[rank];
-        if (atomic_load(taken ? &slot->taken : &slot->put) < number) {
-            return 0;
-        }
-    }
-    return 1;
-}
-
-/* Puts its own data once everyone has taken what was there before; takes the sum once everyone has put. */
 CUresult cuStreamQuery(CUstream stream) {
     ncclComm_t comm = stream->comm;
-    if (comm == NULL) {
-        return CUDA_SUCCESS;
-    }
-    struct slot *own = &comm->meeting->slots[comm->rank];
-    uint64_t number = comm->reductions;
-    if (atomic_load(&own->put) < number && all_have(comm, 1, number - 1)) {
-        memcpy(own->data, stream->in, stream->count * sizeof(float));
-        atomic_store(&own->put, number);
-    }
-    if (!all_have(comm, 0, number)) {
+    if (comm != NULL &&
+        !sum_up(comm->meeting, comm->rank, comm->ranks, comm->reductions, stream->in, stream->out, stream->count)) {
         return CUDA_ERROR_NOT_READY;
     }
-    for (size_t i = 0; i < stream->count; i++) {
-        float sum = 0;
-        for (int rank = 0; rank < comm->ranks; rank++) {
-            sum += comm->meeting->slots[rank].data[i];
-        }
-        stream->out[i] = sum;
-    }
-    atomic_store(&own->taken, number);
     stream->comm = NULL;
     return CUDA_SUCCESS;
 }
@@ -168,19 +121,12 @@ const char *ncclGetLastError(ncclComm_t comm) {
 }
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
-    const char *folder = getenv("TMPDIR");
-    snprintf(id->internal, sizeof id->internal, "%s/nccl-stub-XXXXXX", folder != NULL ? folder : "/tmp");
-    int file = mkstemp(id->internal);
-    if (file < 0 || ftruncate(file, sizeof(struct meeting)) != 0) {
-        return ncclSystemError;
-    }
-    close(file);
-    return ncclSuccess;
+    return make_meeting(id->internal, sizeof id->internal, "nccl-stub") ? ncclSuccess : ncclSystemError;
 }
 
 static void leave(ncclComm_t comm) {
     unlink(comm->path);
-    munmap(comm->meeting, sizeof *comm->meeting);
+    leave_meeting(comm->meeting);
     free(comm);
 }
 
@@ -189,19 +135,15 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int nranks, ncclUniqueId id
         nranks > RANKS_MOST || rank < 0 || rank >= nranks) {
         return ncclInvalidArgument;
     }
-    int file = open(id.internal, O_RDWR);
     ncclComm_t comm = calloc(1, sizeof *comm);
-    if (file < 0 || comm == NULL) {
-        return ncclSystemError; /* also where the id has made a communicator before: its file is gone */
+    struct meeting *meeting = join_meeting(id.internal, rank);
+    if (comm == NULL || meeting == NULL) {
+        return ncclInvalidUsage; /* as where the id has made a communicator before */
     }
-    comm->meeting = mmap(NULL, sizeof *comm->meeting, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    close(file);
+    comm->meeting = meeting;
     comm->rank = rank;
     comm->ranks = nranks;
     memcpy(comm->path, id.internal, sizeof comm->path);
-    if (comm->meeting == MAP_FAILED || atomic_exchange(&comm->meeting->slots[rank].pid, (int)getpid()) != 0) {
-        return ncclInvalidUsage;
-    }
     *out = comm;
     return ncclInProgress;
 }
