@@ -11,6 +11,8 @@
 #   make soak     the long runs
 #   make under-load   the tests, three times, beside 20 busy loops: make under-load [LOOPS=20] [TIMES=3] [ONLY="unit ctest ..."]
 #   make mpi      installs Open MPI and MPICH (from Debian) and Intel MPI (into target/impi) for the tests; part of make test
+#   make gloo     installs Gloo (from Debian) and builds its example; part of make test
+#   make test-frameworks   the examples with Gloo, UCX, NVSHMEM, LightGBM, JAX and XGBoost, which it installs (make frameworks)
 #   make sim SEEDS=100000   so many simulated stories, and the table of what they met
 #   make detection   kills, stops, silences ranks, lets them disagree, and takes the time until everybody knows, and goes on
 #   make chaos    trains while processes are killed: make chaos [SEED=n] [KILLS=10] [TLS=1]
@@ -50,8 +52,8 @@ CMAKE_THERE := $(if $(SYSTEM_CMAKE),,$(VENV)/has_cmake)
 JOBS := $(shell nproc)
 STRICT := -DCMAKE_COMPILE_WARNING_AS_ERROR=ON
 
-.PHONY: build library examples ctests install uninstall demo test fmt clippy rust-tests loom ctest pytest mpi header soak under-load \
-    sim chaos storm storm-worker bench-peers detection sanitize asan memcheck helgrind valgrind fuzz fuzz-all fuzzer clean
+.PHONY: build library examples ctests install uninstall demo test fmt clippy rust-tests loom ctest pytest mpi gloo \
+    frameworks test-frameworks header soak under-load sim chaos storm storm-worker bench-peers detection sanitize asan memcheck helgrind valgrind fuzz fuzz-all fuzzer clean
 
 ## Build
 
@@ -138,12 +140,26 @@ loom:
 ctest: ctests
 	$(CTEST) --test-dir $(TARGET)/cmake/ctests --output-on-failure --no-tests=error --parallel $(JOBS)
 
-pytest: $(VENV)/has_pytest $(VENV)/has_pytest-xdist $(VENV)/has_pkgconf storm-worker mpi
+pytest: $(VENV)/has_pytest $(VENV)/has_pytest-xdist $(VENV)/has_pkgconf storm-worker mpi gloo
 	$(PYTHON) -m pytest --numprocesses $(JOBS) --dist loadgroup tests/python
 
 # The launchers under which ranks are tested, where they may be installed.
 mpi:
 	python3 scripts/fetch_mpi.py
+
+# What the examples work with, where it may be installed. Their programs are built with what is there.
+gloo:
+	python3 scripts/fetch_frameworks.py Gloo
+	$(MAKE) examples
+
+frameworks:
+	python3 scripts/fetch_frameworks.py
+	$(MAKE) examples
+
+# Names what it leaves out because it could not be installed. Without it `make test` runs the tests of what is there.
+test-frameworks: frameworks $(VENV)/has_pytest
+	$(PYTHON) -m pytest $(addprefix tests/python/test_,$(addsuffix .py,nccl_unique_id nccl_communicator hccl_root_info gloo_store \
+	    ucx_addresses nvshmem_unique_id))
 
 soak: build storm-worker $(VENV)/has_pytest mpi
 	MUSTER_SOAK=1 cargo test --release -- --nocapture

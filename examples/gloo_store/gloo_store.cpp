@@ -1,0 +1,148 @@
+// Gloo under muster: a context whose ranks find each other through muster's store, and after a loss a new one in the next epoch.
+//
+//   gloo_store [--steps N] [--lose RANK]
+//
+// With --lose this rank kills itself in the middle of the steps, in its first life; `muster run --max_restarts 1` with recovery
+// starts it again.
+#include "muster_store.hpp"
+
+#include <gloo/allreduce.h>
+#include <gloo/barrier.h>
+#include <gloo/math.h>
+#include <gloo/rendezvous/context.h>
+#include <gloo/transport/tcp/device.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <stdexcept>
+
+namespace {
+
+constexpr std::size_t kCount = 1000;
+constexpr std::chrono::seconds kTimeout(60);
+
+struct Options {
+    int steps = 20;
+    int lose = -1;
+};
+
+Options read_options(int argc, char **argv) {
+    Options options;
+    for (int i = 1; i < argc; i += 2) {
+        int *number = std::strcmp(argv[i], "--steps") == 0  ? &options.steps
+                      : std::strcmp(argv[i], "--lose") == 0 ? &options.lose
+                                                            : nullptr;
+        if (number == nullptr || i + 1 == argc) {
+            std::fprintf(stderr, "usage: gloo_store [--steps N] [--lose RANK]\n");
+            std::exit(2);
+        }
+        *number = std::atoi(argv[i + 1]);
+    }
+    return options;
+}
+
+std::shared_ptr<gloo::Context> connect(muster_cluster_t *cluster) {
+    MusterStore store(cluster, "world");
+    gloo::transport::tcp::attr place;
+    place.hostname = address_of(cluster);
+    std::shared_ptr<gloo::transport::Device> device = gloo::transport::tcp::CreateDevice(place);
+    auto context = std::make_shared<gloo::rendezvous::Context>(muster_rank(cluster), muster_size(cluster));
+    context->setTimeout(kTimeout);
+    context->connectFullMesh(store, device);
+    gloo::BarrierOptions barrier(context);
+    gloo::barrier(barrier);
+    store.forget();
+    std::printf("rank %d: epoch %lld: connected at %s\n", context->rank, static_cast<long long>(muster_epoch(cluster)),
+                place.hostname.c_str());
+    return context;
+}
+
+void add(void *out, const void *left, const void *right, std::size_t count) {
+    gloo::sum<float>(out, left, right, count);
+}
+
+void reduce(const std::shared_ptr<gloo::Context> &context, int step) {
+    std::vector<float> numbers(kCount);
+    for (std::size_t i = 0; i < kCount; i++) {
+        numbers[i] = static_cast<float>((context->rank + 1) * (static_cast<int>(i) + step));
+    }
+    gloo::AllreduceOptions options(context);
+    options.setOutput(numbers.data(), numbers.size());
+    options.setReduceFunction(add);
+    gloo::allreduce(options);
+    for (std::size_t i = 0; i < kCount; i++) {
+        if (numbers[i] != static_cast<float>(context->size * (context->size + 1) / 2 * (static_cast<int>(i) + step))) {
+            throw std::logic_error("step " + std::to_string(step) + ": element " + std::to_string(i) + " is wrong");
+        }
+    }
+}
+
+// All go on where the first of them is. A step leaves nothing behind here; a training would load what belongs to it.
+int agree_on_step(muster_cluster_t *cluster, int step) {
+    int32_t own = step;
+    int32_t agreed = 0;
+    if (muster_allreduce(muster_world(cluster), &own, &agreed, 1, MUSTER_INT32, MUSTER_MAX) != MUSTER_OK) {
+        throw gloo::IoException(muster_last_error());
+    }
+    return agreed;
+}
+
+// With one context. Gloo's exceptions, and ours in its dress, leave this function.
+void train(muster_cluster_t *cluster, const Options &options, int &step) {
+    const std::shared_ptr<gloo::Context> context = connect(cluster);
+    for (step = agree_on_step(cluster, step); step < options.steps; step++) {
+        if (context->rank == options.lose && step == options.steps / 2 && muster_restarts(cluster) == 0) {
+            std::raise(SIGKILL);
+        }
+        reduce(context, step);
+    }
+    if (muster_barrier(muster_world(cluster)) != MUSTER_OK) {  // nobody closes its connections before all have come to the end
+        throw gloo::IoException(muster_last_error());
+    }
+}
+
+void run(muster_cluster_t *cluster, const Options &options) {
+    for (int step = 0, contexts = 1;; contexts++) {
+        try {
+            train(cluster, options, step);
+            std::printf("rank %d: %d steps, contexts: %d, all sums right\n", muster_rank(cluster), step, contexts);
+            return;
+        } catch (const gloo::Exception &error) {
+            std::printf("rank %d: step %d: %s\n", muster_rank(cluster), step, error.what());
+            std::fflush(stdout);
+        }
+        if (muster_recover(cluster, -1) != MUSTER_OK) {
+            throw std::runtime_error(muster_last_error());
+        }
+    }
+}
+
+}  // namespace
+
+int main(int argc, char **argv) {
+    const Options options = read_options(argc, argv);
+    muster_cluster_t *cluster = nullptr;
+    const muster_status_t status = muster_init(nullptr, &cluster);
+    if (status == MUSTER_SCHEDULER_DONE) {
+        return EXIT_SUCCESS;
+    }
+    const std::unique_ptr<muster_cluster_t, decltype(&muster_cluster_free)> owner(cluster, muster_cluster_free);
+    try {
+        if (status != MUSTER_OK) {
+            throw std::runtime_error(muster_last_error());
+        }
+        run(cluster, options);
+        if (muster_finalize(cluster) != MUSTER_OK) {
+            throw std::runtime_error(muster_last_error());
+        }
+    } catch (const std::exception &error) {
+        std::fprintf(stderr, "gloo_store: %s\n", error.what());
+        if (cluster != nullptr) {
+            muster_abort(cluster, 1, error.what());
+        }
+        return EXIT_FAILURE;
+    }
+    return EXIT_SUCCESS;
+}

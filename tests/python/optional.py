@@ -1,0 +1,35 @@
+"""What not every machine has: the libraries with which the examples work. `make frameworks` installs them.
+
+Where one may not be installed nothing else could stand in for it: its tests are skipped, each with the name of what is missing.
+"""
+
+import sys
+
+import pytest
+
+from cluster import EXAMPLES, TREE
+
+sys.path.append(str(TREE / "scripts"))
+import fetch_frameworks  # noqa: E402
+
+
+def example(name, framework):
+    """The example's program, which is built where the framework is installed."""
+    program = EXAMPLES / name
+    if not program.exists():
+        pytest.skip(f"{framework} is not installed, and so examples/{name} was not built: make frameworks")
+    return program
+
+
+def folder_of_nvshmem():
+    if not fetch_frameworks.is_there("NVSHMEM"):
+        pytest.skip("NVSHMEM's bootstrap plug-in is not here: make frameworks")
+    return fetch_frameworks.NVSHMEM.parent
+
+
+def python_with(framework):
+    """The interpreter that has this package."""
+    python = fetch_frameworks.python(framework)
+    if python is None:
+        pytest.skip(f"{framework} is not installed: make frameworks")
+    return python

@@ -1,0 +1,46 @@
+"""Gloo's contexts are built through muster's store: at the addresses that muster knows, and anew after a loss."""
+
+import re
+
+import pytest
+
+from cluster import Cluster
+from launch import Launch
+from optional import example
+
+RANKS = 4
+LOST = 2
+DONE = re.compile(r"rank (\d): 20 steps, contexts: (\d), all sums right")
+
+
+@pytest.fixture(scope="session")
+def program():
+    return example("gloo_store", "Gloo")
+
+
+def test_each_rank_is_reached_at_its_own_address(program):
+    """All on one host, where Gloo by itself would take what the host's name resolves to."""
+    with Cluster([program], workers=3, started=0) as cluster:
+        for rank in range(3):
+            cluster.start_worker({"MS_WORKER_IP": f"127.0.1.{rank + 2}"})
+        for rank, worker in enumerate(cluster.succeed(timeout=60)):
+            assert f"rank {rank}: epoch 1: connected at 127.0.1.{rank + 2}\n" in worker.stdout
+            assert DONE.search(worker.stdout)
+
+
+def test_ipv6_addresses_lose_their_brackets(program):
+    with Cluster([program], workers=2, env={"MS_WORKER_IP": "::1"}, host="::1") as cluster:
+        for worker in cluster.succeed(timeout=60):
+            assert "connected at ::1\n" in worker.stdout and DONE.search(worker.stdout)
+
+
+def test_after_a_loss_there_is_a_new_context(program, tmp_path):
+    env = {"MS_ENABLE_RECOVERY": 1, "MS_RECOVERY_PATH": tmp_path / "recovery"}
+    words = ["--worker_num", RANKS, "--local_worker_num", RANKS, "--master_port", 0, "--join", "True", "--max_restarts", 1]
+    with Launch(*words, program, "--lose", LOST, env=env) as launch:
+        code = launch.wait(timeout=120)
+        launch.nothing_left(timeout=10)
+        output = launch.stdout + launch.stderr
+        assert code == 0, output
+        assert sorted(DONE.findall(output)) == [(str(rank), "1" if rank == LOST else "2") for rank in range(RANKS)]
+        assert len(re.findall(r"epoch 2: connected", output)) == RANKS

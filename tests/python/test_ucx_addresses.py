@@ -1,0 +1,52 @@
+"""UCX's worker addresses are exchanged by an all-gather, and messages go from rank to rank over UCX."""
+
+import re
+import signal
+
+import pytest
+
+from cluster import Cluster
+from optional import example
+
+RANKS = 4
+OVER_TCP = {"UCX_NET_DEVICES": "lo", "UCX_TLS": "self,tcp", "UCX_LOG_LEVEL": "fatal"}
+OVER_MEMORY = {**OVER_TCP, "UCX_TLS": "self,tcp,posix"}
+DONE = re.compile(r"rank (\d) of 4: (\d+) bytes of addresses, messages of up to 1048576 bytes passed on: all right\n")
+
+
+@pytest.fixture(scope="session")
+def program():
+    return example("ucx_addresses", "UCX")
+
+
+def bytes_of_addresses(cluster):
+    found = [DONE.fullmatch(worker.stdout) for worker in cluster.succeed(timeout=120)]
+    assert [match[1] for match in found] == [str(rank) for rank in range(RANKS)]
+    lengths = {int(match[2]) for match in found}
+    assert len(lengths) == 1
+    return lengths.pop()
+
+
+def test_messages_go_around_the_ring(program):
+    with Cluster([program], workers=RANKS, env=OVER_TCP) as cluster:
+        shorter = bytes_of_addresses(cluster)
+    with Cluster([program], workers=RANKS, env=OVER_MEMORY) as cluster:
+        longer = bytes_of_addresses(cluster)
+    assert shorter < longer
+
+
+def test_addresses_may_differ_in_length(program):
+    """A rank that also offers shared memory has a longer address."""
+    with Cluster([program], workers=RANKS, started=0, env=OVER_TCP) as cluster:
+        for rank in range(RANKS):
+            cluster.start_worker(OVER_MEMORY if rank == 1 else {})
+        assert bytes_of_addresses(cluster) % RANKS != 0
+
+
+def test_a_wait_for_a_lost_rank_ends_with_its_name(program):
+    with Cluster([program, "--lose", 2], workers=RANKS, env=OVER_TCP) as cluster:
+        workers = cluster.wait(timeout=120)
+        assert workers[2].returncode == -signal.SIGKILL
+        for rank in (0, 1, 3):
+            assert workers[rank].returncode == 1
+            assert re.search(rf'rank {rank}: \w+: rank 2 \(node id "2", .* is lost', workers[rank].stderr)
