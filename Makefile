@@ -53,7 +53,8 @@ JOBS := $(shell nproc)
 STRICT := -DCMAKE_COMPILE_WARNING_AS_ERROR=ON
 
 .PHONY: build library examples ctests install uninstall demo test fmt clippy rust-tests loom ctest pytest mpi gloo \
-    frameworks test-frameworks header soak under-load sim chaos storm storm-worker bench-peers detection sanitize asan memcheck helgrind valgrind fuzz fuzz-all fuzzer clean
+    frameworks test-frameworks header soak under-load sim chaos storm storm-worker bench-peers detection sanitize asan memcheck \
+    helgrind valgrind fuzz fuzz-all fuzzer clean
 
 ## Build
 
@@ -159,7 +160,7 @@ frameworks:
 # Names what it leaves out because it could not be installed. Without it `make test` runs the tests of what is there.
 test-frameworks: frameworks $(VENV)/has_pytest
 	$(PYTHON) -m pytest $(addprefix tests/python/test_,$(addsuffix .py,nccl_unique_id nccl_communicator hccl_root_info gloo_store \
-	    ucx_addresses nvshmem_unique_id))
+	    ucx_addresses nvshmem_unique_id python_frameworks))
 
 soak: build storm-worker $(VENV)/has_pytest mpi
 	MUSTER_SOAK=1 cargo test --release -- --nocapture

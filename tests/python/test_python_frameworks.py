@@ -1,0 +1,68 @@
+"""LightGBM, JAX and XGBoost start from the Python package's cluster: the example programs, with the real frameworks."""
+
+import re
+import signal
+
+import pytest
+
+from cluster import TREE, Cluster
+from optional import python_with
+
+EXAMPLES = TREE / "examples"
+DIGITS = EXAMPLES / "train_digits" / "data" / "digits.csv"
+PACKAGE = {"PYTHONPATH": TREE / "bindings" / "python"}
+RANKS = 4
+TIMEOUT_S = 240  # JAX alone takes ten seconds to load where processors are short
+
+
+def last_lines(framework, example, *words, ranks=RANKS):
+    """What each rank of the example says in the end."""
+    program = [python_with(framework), EXAMPLES / example / f"{example}.py", *words]
+    with Cluster(program, workers=ranks, env=PACKAGE) as cluster:
+        return [worker.stdout.splitlines()[-1] for worker in cluster.succeed(TIMEOUT_S)]
+
+
+def one_model(lines, pattern):
+    """All ranks have the same model; returns what share of all images it knows. A rank that learns from its own half of them
+    alone, or from less, knows 0.97 at most."""
+    found = [re.fullmatch(pattern, line) for line in lines]
+    assert all(found), lines
+    assert [match["rank"] for match in found] == [str(rank) for rank in range(len(lines))]
+    assert len({match["model"] for match in found}) == 1
+    share, = {float(match["right"]) for match in found}
+    return share
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_lightgbm_trains_one_model(ranks):
+    lines = last_lines("LightGBM", "lightgbm_network", DIGITS, ranks=ranks)
+    pattern = rf"rank (?P<rank>\d) of {ranks}: 200 trees, (?P<right>\S+) of all images right, model (?P<model>\w+)"
+    assert one_model(lines, pattern) > 0.98
+
+
+def test_lightgbm_ends_with_a_lost_rank():
+    """Its own functions cannot fail: the process ends, and says why."""
+    program = [python_with("LightGBM"), EXAMPLES / "lightgbm_network" / "lightgbm_network.py", DIGITS, 1000000]
+    with Cluster(program, workers=RANKS, env=PACKAGE) as cluster:
+        for worker in cluster.workers:
+            worker.wait_for("total number of machines: 4", TIMEOUT_S)
+        cluster.workers[2].kill()
+        workers = cluster.wait(TIMEOUT_S)
+        assert workers[2].returncode == -signal.SIGKILL
+        for rank in (0, 1, 3):
+            assert workers[rank].returncode == 1
+            assert re.search(r'rank 2 \(node id "2", .* is lost', workers[rank].stderr)
+
+
+def test_jax_makes_processes_of_the_ranks():
+    total = 3 * sum(range(1, RANKS + 1))
+    assert last_lines("JAX", "jax_cluster") == [
+        f"process {rank} of {RANKS}: ranks {list(range(RANKS))}, sum {float(total)}" for rank in range(RANKS)
+    ]
+
+
+def test_xgboost_trains_one_model_with_the_ranks_of_the_cluster():
+    lines = last_lines("XGBoost", "xgboost_tracker", DIGITS)
+    pattern = (rf"rank (?P<rank>\d) of {RANKS}: XGBoost's rank is the same, (?P<right>\S+) of all images right, "
+               r"model (?P<model>\w+)")
+    assert one_model(lines, pattern) > 0.98
