@@ -1,9 +1,9 @@
 // Gloo under muster: a context whose ranks find each other through muster's store, and after a loss a new one in the next epoch.
 //
-//   gloo_store [--steps N] [--lose RANK]
+//   gloo_store [--steps N] [--lose RANK connect|step]
 //
-// With --lose this rank kills itself in the middle of the steps, in its first life; `muster run --max_restarts 1` with recovery
-// starts it again.
+// With --lose this rank kills itself, in its first life: once it is connected, or in the middle of the steps. `muster run
+// --max_restarts 1` with recovery starts it again.
 #include "muster_store.hpp"
 
 #include <gloo/allreduce.h>
@@ -22,35 +22,49 @@ namespace {
 
 constexpr std::size_t kCount = 1000;
 constexpr std::chrono::seconds kTimeout(60);
+// While it connects Gloo does not notice that a peer has given up, and it waits for five times its time-out. Then the rank goes into
+// muster_recover, as the others do, and all connect anew.
+constexpr std::chrono::seconds kConnectTimeout(4);
 
 struct Options {
     int steps = 20;
     int lose = -1;
+    bool lose_connecting = false;
 };
 
 Options read_options(int argc, char **argv) {
     Options options;
-    for (int i = 1; i < argc; i += 2) {
-        int *number = std::strcmp(argv[i], "--steps") == 0  ? &options.steps
-                      : std::strcmp(argv[i], "--lose") == 0 ? &options.lose
-                                                            : nullptr;
-        if (number == nullptr || i + 1 == argc) {
-            std::fprintf(stderr, "usage: gloo_store [--steps N] [--lose RANK]\n");
+    for (int i = 1; i < argc; i++) {
+        if (std::strcmp(argv[i], "--steps") == 0 && i + 1 < argc) {
+            options.steps = std::atoi(argv[++i]);
+        } else if (std::strcmp(argv[i], "--lose") == 0 && i + 2 < argc) {
+            options.lose = std::atoi(argv[++i]);
+            options.lose_connecting = std::strcmp(argv[++i], "connect") == 0;
+        } else {
+            std::fprintf(stderr, "usage: gloo_store [--steps N] [--lose RANK connect|step]\n");
             std::exit(2);
         }
-        *number = std::atoi(argv[i + 1]);
     }
     return options;
 }
 
-std::shared_ptr<gloo::Context> connect(muster_cluster_t *cluster) {
+// As if something else had killed this process.
+void die_if(muster_cluster_t *cluster, const Options &options, bool connecting) {
+    if (muster_rank(cluster) == options.lose && connecting == options.lose_connecting && muster_restarts(cluster) == 0) {
+        std::raise(SIGKILL);
+    }
+}
+
+std::shared_ptr<gloo::Context> connect(muster_cluster_t *cluster, const Options &options) {
     MusterStore store(cluster, "world");
     gloo::transport::tcp::attr place;
     place.hostname = address_of(cluster);
     std::shared_ptr<gloo::transport::Device> device = gloo::transport::tcp::CreateDevice(place);
     auto context = std::make_shared<gloo::rendezvous::Context>(muster_rank(cluster), muster_size(cluster));
-    context->setTimeout(kTimeout);
+    context->setTimeout(kConnectTimeout);
     context->connectFullMesh(store, device);
+    context->setTimeout(kTimeout);
+    die_if(cluster, options, true);
     gloo::BarrierOptions barrier(context);
     gloo::barrier(barrier);
     store.forget();
@@ -91,10 +105,10 @@ int agree_on_step(muster_cluster_t *cluster, int step) {
 
 // With one context. Gloo's exceptions, and ours in its dress, leave this function.
 void train(muster_cluster_t *cluster, const Options &options, int &step) {
-    const std::shared_ptr<gloo::Context> context = connect(cluster);
+    const std::shared_ptr<gloo::Context> context = connect(cluster, options);
     for (step = agree_on_step(cluster, step); step < options.steps; step++) {
-        if (context->rank == options.lose && step == options.steps / 2 && muster_restarts(cluster) == 0) {
-            std::raise(SIGKILL);
+        if (step == options.steps / 2) {
+            die_if(cluster, options, false);
         }
         reduce(context, step);
     }
@@ -123,6 +137,7 @@ void run(muster_cluster_t *cluster, const Options &options) {
 
 int main(int argc, char **argv) {
     const Options options = read_options(argc, argv);
+    std::signal(SIGPIPE, SIG_IGN);  // Gloo writes to connections whose other end may be gone
     muster_cluster_t *cluster = nullptr;
     const muster_status_t status = muster_init(nullptr, &cluster);
     if (status == MUSTER_SCHEDULER_DONE) {

@@ -34,11 +34,13 @@ def test_ipv6_addresses_lose_their_brackets(program):
             assert "connected at ::1\n" in worker.stdout and DONE.search(worker.stdout)
 
 
-def test_after_a_loss_there_is_a_new_context(program, tmp_path):
+@pytest.mark.parametrize("where", ["connect", "step"])
+def test_after_a_loss_there_is_a_new_context(program, tmp_path, where):
+    """Where it is lost while the others connect, all addresses are still in the store; the next epoch has keys of its own."""
     env = {"MS_ENABLE_RECOVERY": 1, "MS_RECOVERY_PATH": tmp_path / "recovery"}
     words = ["--worker_num", RANKS, "--local_worker_num", RANKS, "--master_port", 0, "--join", "True", "--max_restarts", 1]
-    with Launch(*words, program, "--lose", LOST, env=env) as launch:
-        code = launch.wait(timeout=120)
+    with Launch(*words, program, "--lose", LOST, where, env=env) as launch:
+        code = launch.wait(timeout=240)
         launch.nothing_left(timeout=10)
         output = launch.stdout + launch.stderr
         assert code == 0, output
