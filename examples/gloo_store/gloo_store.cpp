@@ -22,8 +22,8 @@ namespace {
 
 constexpr std::size_t kCount = 1000;
 constexpr std::chrono::seconds kTimeout(60);
-// While it connects Gloo does not notice that a peer has given up, and it waits for five times its time-out. Then the rank goes into
-// muster_recover, as the others do, and all connect anew.
+// While it connects Gloo does not notice that a peer has given up, and it waits for five times its time-out. Then the rank goes
+// into muster_recover, as the others do, and all connect anew.
 constexpr std::chrono::seconds kConnectTimeout(4);
 
 struct Options {

@@ -142,7 +142,7 @@ static enum outcome make_communicator(struct training *t) {
     config.blocking = 0;
     result = ncclCommInitRankConfig(&t->communicator, t->ranks, id, t->rank, &config);
     if (result != ncclSuccess && result != ncclInProgress) {
-        return nccl_failed(t, "ncclCommInitRankConfig", result);
+        return ask_muster(t, result);
     }
     t->communicators++;
     return await(t);
@@ -304,6 +304,7 @@ int main(int argc, char **argv) {
     if (!read_options(argc, argv, &training)) {
         return 2;
     }
+    signal(SIGPIPE, SIG_IGN); /* a framework may write to a connection whose other end is gone */
     muster_status_t status = muster_init(NULL, &training.cluster);
     if (status == MUSTER_SCHEDULER_DONE) {
         return EXIT_SUCCESS;
